@@ -1,0 +1,98 @@
+/*
+ * What every other file uses: time, byte order, addresses, small helpers.
+ *
+ * Time is nanoseconds in a signed 64-bit integer and is always an argument; nobody below sock/ reads a clock.
+ * Wire fields have types of their own, so that a forgotten conversion is a compile error and not a bug.
+ */
+#ifndef NETSTACK_BASE_H
+#define NETSTACK_BASE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef int64_t nstime;                 /* nanoseconds, monotonic */
+#define NSTIME_NEVER INT64_MAX          /* a deadline that is off */
+#define NS_PER_US    1000LL
+#define NS_PER_MS    1000000LL
+#define NS_PER_S     1000000000LL
+
+static inline nstime nstime_min(nstime a, nstime b)
+{
+        return a < b ? a : b;
+}
+
+/* Big-endian as on the wire; never compared or added while raw. */
+typedef struct {
+        uint16_t raw;
+} be16;
+typedef struct {
+        uint32_t raw;
+} be32;
+
+static inline uint16_t be16_get(be16 v)
+{
+        return __builtin_bswap16(v.raw);
+}
+static inline be16 be16_of(uint16_t v)
+{
+        return (be16){__builtin_bswap16(v)};
+}
+static inline uint32_t be32_get(be32 v)
+{
+        return __builtin_bswap32(v.raw);
+}
+static inline be32 be32_of(uint32_t v)
+{
+        return (be32){__builtin_bswap32(v)};
+}
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "be16/be32 swap unconditionally");
+
+/*
+ * An Internet address of either family, 16 bytes in network order; IPv4 is held v4-mapped (::ffff:a.b.c.d,
+ * RFC 4291 §2.5.5.2), so that tables, hashes and comparisons need not know the family. All zero: unspecified.
+ */
+typedef struct {
+        uint64_t w[2];
+} ip_addr;
+
+static inline ip_addr ip_addr_v4(uint32_t host_order)
+{
+        ip_addr a = {{0, 0}};
+        be32 n = be32_of(host_order);
+        memset((uint8_t *)&a + 10, 0xff, 2);
+        memcpy((uint8_t *)&a + 12, &n, 4);
+        return a;
+}
+static inline uint32_t ip_addr_get_v4(ip_addr a)        /* host order; only for v4-mapped addresses */
+{
+        be32 n;
+        memcpy(&n, (const uint8_t *)&a + 12, 4);
+        return be32_get(n);
+}
+static inline bool ip_addr_eq(ip_addr a, ip_addr b)
+{
+        return a.w[0] == b.w[0] && a.w[1] == b.w[1];
+}
+static inline bool ip_addr_is_v4(ip_addr a)
+{
+        uint32_t mid;
+        memcpy(&mid, (const uint8_t *)&a + 8, 4);
+        return a.w[0] == 0 && mid == 0xffff0000u;
+}
+/* Wildcard: :: or 0.0.0.0. */
+static inline bool ip_addr_is_any(ip_addr a)
+{
+        return a.w[0] == 0 && (a.w[1] == 0 || (ip_addr_is_v4(a) && ip_addr_get_v4(a) == 0));
+}
+
+#define CACHE_LINE   64
+#define likely(x)    __builtin_expect(!!(x), 1)
+#define unlikely(x)  __builtin_expect(!!(x), 0)
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define MAX(a, b)    ((a) > (b) ? (a) : (b))
+
+#endif

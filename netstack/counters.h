@@ -1,0 +1,121 @@
+/*
+ * Counters and the one list of reasons for which a packet is dropped. A reason's name becomes the counter, the trace
+ * line, the row of `unet stat` and what a test expects. Nothing is dropped without one of these.
+ */
+#ifndef NETSTACK_COUNTERS_H
+#define NETSTACK_COUNTERS_H
+
+#include "netstack/base.h"
+
+#define DROP_LIST(X)                                                                                                  \
+        X(NI_MALFORMED, "descriptor malformed or out of range")                                                      \
+        X(NI_BAD_FRAME, "frame reference outside the peer's region")                                                 \
+        X(NI_NO_BUFFER, "free queue empty")                                                                          \
+        X(NI_QUEUE_FULL, "receive queue full")                                                                       \
+        X(NI_NO_CHANNEL, "no channel for this tag")                                                                  \
+        X(IP_SHORT, "shorter than an IP header or than it says")                                                     \
+        X(IP_VERSION, "IP version not spoken here")                                                                  \
+        X(IP_HEADER, "IP header length or options malformed")                                                        \
+        X(IP_CHECKSUM, "IP header checksum wrong")                                                                   \
+        X(IP_TTL, "time to live ran out")                                                                            \
+        X(IP_NOT_OURS, "destination is not one of our addresses")                                                    \
+        X(IP_MARTIAN, "source address cannot be a source")                                                           \
+        X(IP_FRAGMENT, "fragment, and reassembly is not done here")                                                  \
+        X(IP_PROTOCOL, "protocol nobody here speaks")                                                                \
+        X(ICMP_SHORT, "ICMP message too short")                                                                      \
+        X(ICMP_CHECKSUM, "ICMP checksum wrong")                                                                      \
+        X(ICMP_RATE, "ICMP answer suppressed by rate limit")                                                         \
+        X(ICMP_IGNORED, "ICMP message of a type that is ignored")                                                    \
+        X(UDP_SHORT, "UDP header or length wrong")                                                                   \
+        X(UDP_CHECKSUM, "UDP checksum wrong")                                                                        \
+        X(UDP_NO_PORT, "no UDP socket on this port")                                                                 \
+        X(UDP_FULL, "UDP receive buffer full")                                                                       \
+        X(UDP_NO_MEMORY, "no memory for the datagram")                                                               \
+        X(UDP_FILTERED, "not from the address the UDP socket is connected to")                                       \
+        X(TCP_SHORT, "TCP header or length wrong")                                                                   \
+        X(TCP_CHECKSUM, "TCP checksum wrong")                                                                        \
+        X(TCP_OPTIONS, "TCP options malformed")                                                                      \
+        X(TCP_BAD_ADDRESS, "TCP segment from or to an address that cannot take part")                                \
+        X(TCP_NO_LISTENER, "no TCP socket on this port")                                                             \
+        X(TCP_BACKLOG, "listen backlog full")                                                                        \
+        X(TCP_NO_MEMORY, "no memory for the segment or connection")                                                  \
+        X(TCP_OUT_OF_WINDOW, "outside the receive window")                                                           \
+        X(TCP_OLD_DUPLICATE, "everything in it was received before")                                                 \
+        X(TCP_PAWS, "timestamp older than the last (RFC 7323)")                                                      \
+        X(TCP_BAD_ACK, "acknowledges what was never sent, or too old")                                               \
+        X(TCP_BAD_RST, "RST in the window but not at its edge (RFC 5961)")                                           \
+        X(TCP_BAD_SYN, "SYN on a synchronised connection (RFC 5961)")                                                \
+        X(TCP_NO_ACK, "synchronised state and no ACK bit")                                                           \
+        X(TCP_AFTER_CLOSE, "data after the application closed")                                                      \
+        X(TCP_TIME_WAIT, "segment for a connection in TIME-WAIT")                                                    \
+        X(TCP_CHALLENGE_RATE, "challenge ACK suppressed by rate limit (RFC 5961)")
+
+enum drop {
+        DROP_NONE,
+#define X(name, text) DROP_##name,
+        DROP_LIST(X)
+#undef X
+        DROP_COUNT
+};
+
+#define COUNT_LIST(X)                                                                                                 \
+        X(NI_RX_MSGS, "messages received")                                                                           \
+        X(NI_TX_MSGS, "messages sent")                                                                               \
+        X(NI_RX_BYTES, "bytes received, headers included")                                                           \
+        X(NI_TX_BYTES, "bytes sent, headers included")                                                               \
+        X(NI_TX_FULL, "send queue found full")                                                                       \
+        X(NI_BELLS, "doorbells rung")                                                                                \
+        X(NI_SLEEPS, "waits that slept")                                                                             \
+        X(NI_BAD_RETURN, "frames returned by a peer that had none")                                                  \
+        X(ICMP_IN, "ICMP messages received")                                                                         \
+        X(ICMP_OUT, "ICMP messages sent")                                                                            \
+        X(UDP_IN, "datagrams received")                                                                              \
+        X(UDP_OUT, "datagrams sent")                                                                                 \
+        X(TCP_IN, "TCP segments received")                                                                           \
+        X(TCP_OUT, "TCP segments sent")                                                                              \
+        X(TCP_RETRANS, "TCP segments retransmitted")                                                                 \
+        X(TCP_FAST_RECOVERY, "times loss was found by acknowledgements")                                             \
+        X(TCP_TLP, "tail loss probes sent")                                                                          \
+        X(TCP_RTO, "retransmission timeouts")                                                                        \
+        X(TCP_SPURIOUS, "retransmissions found unnecessary by D-SACK")                                               \
+        X(TCP_RST_IN, "resets received")                                                                             \
+        X(TCP_RST_OUT, "resets sent")                                                                                \
+        X(TCP_ACTIVE_OPEN, "connections opened")                                                                     \
+        X(TCP_PASSIVE_OPEN, "connections accepted")                                                                  \
+        X(TCP_CHALLENGE, "challenge ACKs sent (RFC 5961)")                                                           \
+        X(TCP_TIMEOUT, "connections given up after retransmitting")                                                  \
+        X(TCP_TIME_WAIT_REUSED, "TIME-WAIT reused (RFC 6191)")                                                       \
+        X(TCP_TIME_WAIT_RECYCLED, "TIME-WAIT cut short, table full")                                                 \
+        X(STACK_RECOVERIES, "times a process died inside and the state was rebuilt")
+
+enum count {
+#define X(name, text) COUNT_##name,
+        COUNT_LIST(X)
+#undef X
+        COUNT_COUNT
+};
+
+struct counters {                       /* in the stack's state; written under its lock, read by anybody */
+        uint64_t n[COUNT_COUNT];
+        uint64_t drop[DROP_COUNT];
+};
+
+static inline void count_add(struct counters *c, enum count what, uint64_t by)
+{
+        c->n[what] += by;
+}
+static inline void count(struct counters *c, enum count what)
+{
+        c->n[what]++;
+}
+static inline void count_drop(struct counters *c, enum drop why)
+{
+        c->drop[why]++;
+}
+
+const char *count_name(enum count what);        /* "TCP_RETRANS" */
+const char *count_text(enum count what);
+const char *drop_name(enum drop why);
+const char *drop_text(enum drop why);
+
+#endif

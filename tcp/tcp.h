@@ -1,0 +1,267 @@
+/*
+ * TCP: what the rest of the stack may call.
+ *
+ * The protocol is a function of (connection, segment, now). It reads no clock, sends no packet, takes no lock,
+ * blocks on nothing and allocates from fixed pools only. tcp_input() records what is owed; tcp_output() is the one
+ * place that builds segments for a connection: new data, retransmissions, probes, SYN, FIN, RST and pure ACKs.
+ *
+ *      for each segment that arrives:          tcp_rx()
+ *      for each connection touched:            while (room in the NI queue && tcp_output(...)) emit it
+ *      then:                                   reschedule it for tcp_deadline(), look at tc->events
+ *      when the deadline has come:             tcp_expire(), then tcp_output() as above
+ *
+ * All of TCP's state is in one shared block (struct tcp_shared: pools, demultiplexing, secrets, counters), which the
+ * processes of a stack map at different addresses: links are pool indices, 0 is none, and there are no pointers in
+ * it. struct tcp is one process's view. Primary records are connections and listeners with the queues they own;
+ * hash chains, free lists, wheel links and frame reference counts are derived, see tcp_recover().
+ *
+ * Read first: RFC 9293 §3.3, §3.10; 7323 (options), 5681 and 6582 (NewReno), 9438 (CUBIC), 6298 (RTO), 2018 and 2883
+ * (SACK, D-SACK), 8985 (RACK-TLP), 6937 (PRR), 5961 (blind attacks), 6191 (TIME-WAIT), 6528 (ISS), 1122 §4.2.
+ */
+#ifndef TCP_TCP_H
+#define TCP_TCP_H
+
+#include "netstack/base.h"
+#include "netstack/counters.h"
+#include "netstack/frame.h"
+#include "netstack/sockbuf.h"
+
+enum {                                  /* RFC 9293 §3.1, the control bits as on the wire */
+        TCP_FIN = 0x01, TCP_SYN = 0x02, TCP_RST = 0x04, TCP_PSH = 0x08,
+        TCP_ACK = 0x10, TCP_URG = 0x20, TCP_ECE = 0x40, TCP_CWR = 0x80,
+};
+
+enum tcp_state {                        /* RFC 9293 §3.3.2; tcp_state_name() prints them as the RFC does */
+        TCPS_CLOSED, TCPS_LISTEN, TCPS_SYN_SENT, TCPS_SYN_RECEIVED, TCPS_ESTABLISHED, TCPS_FIN_WAIT_1,
+        TCPS_FIN_WAIT_2, TCPS_CLOSE_WAIT, TCPS_CLOSING, TCPS_LAST_ACK, TCPS_TIME_WAIT,
+};
+const char *tcp_state_name(enum tcp_state s);
+
+#define TCP_MAX_SACK  4
+#define TCP_MIN_HDR   20u
+#define TCP_MAX_HDR   60u
+#define TCP_NO_WSCALE 0xff
+
+struct tcp_sack_block {
+        uint32_t left, right;
+};
+
+/* One segment in host order; the same for what arrives and what leaves. */
+struct tcp_seg {
+        uint16_t sport, dport;
+        uint32_t seq, ack;
+        uint32_t len;                   /* payload bytes (SYN and FIN not counted) */
+        uint16_t wnd;                   /* as on the wire, unscaled */
+        uint16_t urg;
+        uint8_t flags;
+        uint8_t wscale;                 /* option on a SYN, TCP_NO_WSCALE: absent */
+        uint16_t mss;                   /* option on a SYN, 0: absent */
+        bool sack_ok, has_ts;
+        uint8_t nsack;
+        uint32_t tsval, tsecr;
+        struct tcp_sack_block sack[TCP_MAX_SACK];
+        /* Payload: bytes at `inl` when it came in the descriptor (valid for the call), else the range `data`. */
+        const uint8_t *inl;
+        struct buf data;
+};
+
+/* Parses a header and its options; `p` has n bytes, header first. Returns the header's length, or -DROP_* (counters.h)
+ * when it is malformed. Checksums are verified by the caller, who has the pseudo-header. seg->len is left alone. */
+int tcp_hdr_parse(const uint8_t *p, size_t n, struct tcp_seg *seg);
+/* Writes the header with options, checksum field zero; returns its length, <= TCP_MAX_HDR. What it writes parses back. */
+unsigned tcp_hdr_write(const struct tcp_seg *seg, uint8_t *p);
+
+/* The two ends, seen from here. */
+struct tcp_tuple {
+        ip_addr laddr, raddr;
+        uint16_t lport, rport;
+        uint16_t chan;                  /* channel the peer is behind; part of the key */
+};
+
+/* What the link means to TCP: from unet_caps, when a connection is made. */
+struct tcp_link {
+        uint32_t tx_region;             /* where send frames come from */
+        uint16_t mss;                   /* largest payload this link carries to us and from us (MMS_R - 20, RFC 9293 §3.7.1) */
+        uint8_t csum;                   /* payload sums must be kept (not used by shared memory) */
+        uint8_t lossless;               /* in order, nothing lost: no timestamps, acks at the end of a turn */
+        nstime rto_min;
+};
+
+/* Sizes of the tables; fixed when the stack is made. */
+struct tcp_limits {
+        uint32_t conns, listeners, txsegs, rxsegs;
+        uint32_t time_wait_max;         /* more than this and the oldest in TIME-WAIT goes */
+};
+
+struct tcp_opts {                       /* of one connection; a listener's are inherited */
+        uint32_t rcvbuf, sndbuf;        /* bytes; 0: sizes itself */
+        uint16_t maxseg;                /* TCP_MAXSEG, 0: the link's */
+        uint8_t nodelay, cork, quickack, keepalive, oobinline;
+        uint8_t cc;                     /* enum of tcp_cc.h; see tcp_cc_lookup() */
+        uint8_t syncnt, keepcnt;
+        uint8_t tos, ttl;
+        uint8_t no_timestamps, no_sack, no_wscale;
+        int32_t linger_s;               /* -1 off; 0 reset on close; else seconds (the socket layer waits) */
+        uint32_t keepidle_s, keepintvl_s;
+        uint32_t user_timeout_ms;       /* 0: R2 of RFC 1122 §4.2.3.5 */
+        uint32_t fin_wait2_s;           /* TCP_LINGER2 */
+        uint32_t notsent_lowat;         /* TCP_NOTSENT_LOWAT, bytes, 0: off */
+        uint32_t window_clamp;          /* bytes, 0: none */
+        uint64_t max_pacing_rate;       /* bytes a second, 0: none */
+        uint32_t defer_accept_s;
+};
+
+struct tcp_shared;                      /* tcp_conn.h */
+struct tcp_conn;                        /* tcp_conn.h; index 0 is none */
+
+/* A process's view: the shared block and what is handed in. */
+struct tcp {
+        struct tcp_shared *sh;
+        struct frames *frames;
+        struct counters *cnt;
+        /* A segment that belongs to no connection must leave (RST to a closed port, ACK from TIME-WAIT). Best effort. */
+        void (*reply)(void *arg, const struct tcp_tuple *to, const struct tcp_seg *seg);
+        /* A connection has something for the stack: output to run, a deadline to set, events to show. May be called
+         * several times; the stack keeps one link. Every call below that changes a connection makes this call. */
+        void (*touched)(void *arg, uint32_t conn);
+        void *arg;
+};
+
+size_t tcp_shared_bytes(const struct tcp_limits *l);
+/* Makes the block in zeroed memory. `secret` seeds ISS (RFC 6528) and hashes; now starts the ISS clock. */
+void tcp_shared_init(struct tcp_shared *sh, const struct tcp_limits *l, const uint8_t secret[16]);
+struct tcp_conn *tcp_conn_at(const struct tcp *t, uint32_t conn);
+
+/* What a connection has to say to the socket layer, in tc->events; cleared by the reader. */
+enum {
+        TCP_EV_READABLE = 1,            /* data or end of stream to read */
+        TCP_EV_WRITABLE = 2,            /* room in the send buffer again, after there was none */
+        TCP_EV_CONNECTED = 4,
+        TCP_EV_CLOSED = 8,              /* no more will happen: reset, timed out, or closed both ways */
+        TCP_EV_URGENT = 16,
+        TCP_EV_ACCEPT = 32,             /* raised for the listener */
+};
+
+/* ---- opening ---- */
+
+/* Active open (RFC 9293 §3.10.1): a connection in SYN-SENT, its index, or -errno: -EADDRINUSE when the tuple exists
+ * (one in TIME-WAIT that RFC 6191 lets go is reused), -ENOBUFS. */
+int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                const struct tcp_opts *opts, nstime now);
+/* Passive open. addr may be any. Index of the listener, -EADDRINUSE or -ENOBUFS. `link` gives the link of a channel. */
+int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, const struct tcp_opts *opts);
+void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog);
+/* Closes a listener: connections not yet accepted are reset. */
+void tcp_unlisten(struct tcp *t, uint32_t listener);
+/* The oldest connection that is ESTABLISHED and not yet taken, or 0. */
+uint32_t tcp_accept(struct tcp *t, uint32_t listener);
+bool tcp_acceptable(const struct tcp *t, uint32_t listener);
+/* Cookie of the socket layer, kept with the record (0: nobody, an orphan). */
+void tcp_set_sock(struct tcp *t, uint32_t conn, uint32_t sock);
+void tcp_listener_set_sock(struct tcp *t, uint32_t listener, uint32_t sock);
+
+/* ---- input, output, time ---- */
+
+/* A segment arrived on a channel; checksum and addresses are verified. Demultiplexes, answers for closed ports, else
+ * tcp_input(). True when seg->data was taken (a lent frame now belongs to a queue), false: the caller releases it. */
+bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link, const struct tcp_seg *seg,
+            nstime now);
+/* RFC 9293 §3.10.7, in its order; for a connection found. As tcp_rx for the return value. */
+bool tcp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
+/* The next segment, if one is due. Its payload is in a frame of link.tx_region; the stack lends it when it posts it. */
+bool tcp_output(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now);
+/* An acknowledgement that was being delayed is due now; called at the end of a turn, before the stack waits. */
+void tcp_flush_ack(struct tcp *t, struct tcp_conn *tc);
+/* Call tcp_expire() no later than this. */
+nstime tcp_deadline(const struct tcp_conn *tc);
+void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* ICMP error about a segment of ours (RFC 5927 checks are made here). err is an errno, hard or soft; mtu for 1191. */
+void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool hard, uint32_t mtu, nstime now);
+/* The channel died: its connections are reset, without a segment. */
+void tcp_chan_down(struct tcp *t, uint16_t chan, nstime now);
+
+/* ---- the application's side; conn is ESTABLISHED or the call returns its error as -errno ---- */
+
+/*
+ * Sending is reserve, copy without the lock, commit. reserve offers up to `want` bytes of frames in up to n spans and
+ * returns the bytes offered; 0: buffer full (TCP_EV_WRITABLE will come); -EPIPE, -ECONNRESET, -ENOTCONN, ...
+ * One reservation a connection at a time; -EBUSY while another holds it. commit takes the first `bytes` of what was offered
+ * (0: cancel). `more`: more follows soon (MSG_MORE). `urgent`: the last byte is urgent data (MSG_OOB).
+ */
+int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n);
+void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more, bool urgent, nstime now);
+/* Bytes that a reserve could offer now. */
+uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc);
+/*
+ * Receiving is peek, copy without the lock, consume. peek offers bytes from `skip` on, in order; returns the bytes
+ * offered, 0 at end of stream, -EAGAIN when there is nothing yet, -errno after a reset. Spans stay valid until consumed.
+ */
+int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, struct span *span, int n);
+void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime now);
+uint32_t tcp_recv_avail(const struct tcp_conn *tc);     /* in-order bytes queued (SIOCINQ) */
+bool tcp_recv_eof(const struct tcp_conn *tc);           /* FIN received and everything before it consumed */
+/* RFC 9293 §3.8.5, as sockets know it: the urgent byte out of line; -EINVAL none, -EAGAIN announced but not here. */
+int tcp_recv_urgent(struct tcp *t, struct tcp_conn *tc, bool peek);
+bool tcp_at_mark(const struct tcp_conn *tc);
+
+/* No more sends: FIN after what is queued (RFC 9293 §3.10.4). */
+void tcp_shutdown_send(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* The application will read no more; data that arrives after this is acknowledged and thrown away as Linux does. */
+void tcp_shutdown_recv(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* The last reference is gone. Unread data: RST (RFC 2525 §2.17); else FIN and finish in the background; linger 0: RST. */
+void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now);
+void tcp_abort(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* Takes and clears the pending error (SO_ERROR), positive errno. */
+int tcp_take_error(struct tcp_conn *tc);
+
+/* poll(2)'s view of a connection: POLLIN, POLLOUT, POLLRDHUP, POLLHUP, POLLERR, POLLPRI, as Linux's tcp_poll gives them. */
+short tcp_poll_events(const struct tcp *t, const struct tcp_conn *tc);
+
+/* ---- options ---- */
+
+void tcp_opts_default(struct tcp_opts *o);
+/* Changes the options of a live connection; takes effect at once where it can (nodelay and uncork push data out). */
+void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, nstime now);
+void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o);
+int tcp_cc_lookup(const char *name);    /* "reno", "cubic"; -ENOENT */
+const char *tcp_cc_name(int cc);
+
+/* ---- looking in (TCP_INFO, unet ss); safe without the lock, a torn snapshot at worst ---- */
+
+enum tcp_limit { TCP_LIM_NONE, TCP_LIM_APP, TCP_LIM_RWND, TCP_LIM_CWND, TCP_LIM_NIQ, TCP_LIM_SNDBUF, TCP_LIM_PACING };
+
+struct tcp_report {
+        struct tcp_tuple tuple;
+        enum tcp_state state;
+        uint32_t snd_wnd, rcv_wnd, cwnd, ssthresh;      /* bytes */
+        uint32_t mss, rmss;
+        uint32_t unacked, unsent, unread;               /* bytes */
+        nstime srtt, rttvar, rto, min_rtt;
+        uint64_t bytes_sent, bytes_acked, bytes_received, bytes_retrans;
+        uint64_t segs_out, segs_in, retrans;            /* segments */
+        uint32_t reordering, dsack_dups;
+        uint8_t snd_wscale, rcv_wscale, sack_ok, ts_ok;
+        uint8_t ca_state;                               /* 0 open, 1 disorder, 3 recovery, 4 loss, as Linux's TCP_CA_* */
+        uint8_t backoff, probes, cc;
+        uint32_t memory;                                /* bytes of frames charged */
+        uint32_t sndbuf, rcvbuf;
+        enum tcp_limit limit;
+        nstime limited[TCP_LIM_PACING + 1];             /* time spent so far under each */
+        nstime last_sent, last_received;
+        uint32_t sock;                                  /* 0: orphan */
+        uint64_t delivery_rate;                         /* bytes a second, 0 unknown */
+};
+void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_report *r, nstime now);
+
+/* ---- consistency ---- */
+
+/* Asserts every invariant of a connection that can be spelled; tests call it after each step. */
+void tcp_conn_check(const struct tcp *t, const struct tcp_conn *tc);
+/*
+ * After a process died inside: rebuilds demultiplexing and free lists from the connections and listeners, adds the
+ * references of their queues to frame records (the caller has zeroed refs and will call frame_pool_rebuild) and resets
+ * connection `broken` (0: none) without looking at its queues. Touches every connection.
+ */
+void tcp_recover(struct tcp *t, uint32_t broken, nstime now);
+
+#endif

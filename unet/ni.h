@@ -1,0 +1,65 @@
+/*
+ * The seam between whoever uses an endpoint (the protocol stack, <unet/unet.h>) and whoever provides one.
+ *
+ * A provider is one table, struct unet_ni_ops. Messages go out as (bytes for the descriptor, one range of a frame)
+ * and come in the same way. Three verbs move a buffer, and at any moment it is in exactly one place:
+ *
+ *      sender:    free --send--> provider --reap--> sender            ("injected": may be reused, not "delivered")
+ *      receiver:  provider --recv--> receiver --release--> provider   (a loan, or a buffer of the free queue)
+ *
+ * Frames are named by numbers agreed at set-up (netstack/frame.h), never by addresses. A send that is not accepted
+ * has not happened: the queue is full, try later; nothing is lost on the way in.
+ */
+#ifndef UNET_NI_H
+#define UNET_NI_H
+
+#include "netstack/base.h"
+
+#define UNET_INLINE_MAX 240             /* most bytes that travel in a descriptor, over every provider */
+
+/* A message to send. `inl` and the frame are borrowed until send returns, the frame's bytes until it is reaped. */
+struct unet_tx {
+        const uint8_t *inl;             /* headers, and the payload too when it is small */
+        uint16_t inl_len;               /* <= caps.inline_max */
+        uint16_t pad;
+        uint32_t frame;                 /* frame number in the channel's transmit region, 0: no frame */
+        uint32_t off, len;              /* the range of it to send */
+};
+
+/* A message received. The descriptor was copied out of shared memory before anything in it was looked at. */
+struct unet_rx {
+        uint32_t frame;                 /* frame number in the channel's receive region, 0: none; ours to release */
+        uint32_t off, len;              /* checked: inside the frame */
+        uint32_t inl_len;
+        uint8_t inl[UNET_INLINE_MAX];
+};
+
+struct unet_caps {
+        uint32_t mtu;                   /* largest message: inline bytes + frame bytes */
+        uint32_t inline_max;            /* <= UNET_INLINE_MAX */
+        bool csum;                      /* the link can corrupt: transports must checksum */
+        bool lossless;                  /* in order and nothing lost between send and recv */
+        nstime rto_min;                 /* floor for retransmission timers the link justifies */
+};
+
+struct unet_chan;                       /* a provider's channel, its own business */
+
+struct unet_ni_ops {
+        const char *name;
+        /* Posts up to n messages; returns how many were accepted, fewer when the send queue is full. */
+        int (*send)(struct unet_chan *ch, const struct unet_tx *tx, int n);
+        /* Takes up to n messages that have arrived. Malformed ones are counted and never shown. */
+        int (*recv)(struct unet_chan *ch, struct unet_rx *rx, int n);
+        /* Gives received frames back. Never fails; what does not fit at once is kept for the next call. */
+        void (*release)(struct unet_chan *ch, const uint32_t *frame, int n);
+        /* Takes up to n frame numbers whose sends are finished with them: one entry for each accepted send of it. */
+        int (*reap)(struct unet_chan *ch, uint32_t *frame, int n);
+        /* Slots free in the send queue now. */
+        uint32_t (*room)(struct unet_chan *ch);
+        /* Whether recv or reap would return something; may be asked without the stack's lock. */
+        bool (*pending)(struct unet_chan *ch);
+        /* Makes what was sent, released or consumed visible and wakes the other side if it sleeps: once a batch. */
+        void (*flush)(struct unet_chan *ch);
+};
+
+#endif

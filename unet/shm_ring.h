@@ -1,0 +1,170 @@
+/*
+ * The shared-memory channel: what lies in the memfd between two processes on one host.
+ *
+ * A channel is a pair of *transmit regions*, one a direction. A region is written by its owner alone; the peer has
+ * it mapped read-only. So everything the consumer must tell the producer stands in the consumer's own region:
+ *
+ *      A's region (A writes, B reads)              B's region (B writes, A reads)
+ *      +------------------------------+            +------------------------------+
+ *      | ctrl: how far A consumed B's |            | ctrl: how far B consumed A's |
+ *      |       ring, returned frames  |            |       ring, returned frames  |
+ *      | ring: messages A -> B        |            | ring: messages B -> A        |
+ *      | ret:  B's frames given back  |            | ret:  A's frames given back  |
+ *      | frames: A's payload          |            | frames: B's payload          |
+ *      +------------------------------+            +------------------------------+
+ *
+ * A slot carries its own sequence word, stored last (release) and loaded first (acquire): the consumer watches the
+ * line the message comes in, and a small message costs one cache-line transfer, not three. The words that count
+ * (positions) wrap at 2^32; both sizes are powers of two.
+ *
+ * Hostile peer: everything read from the peer's region is read once into a local, then checked. Indices are masked,
+ * frame numbers and ranges are checked against the geometry agreed with unetd, returned frames against our own
+ * record of loans. A wrong one is dropped and counted by the caller.
+ */
+#ifndef UNET_SHM_RING_H
+#define UNET_SHM_RING_H
+
+#include <stdatomic.h>
+
+#include "netstack/base.h"
+#include "netstack/frame.h"
+#include "unet/ni.h"
+
+#define SHM_SLOTS 512u                  /* messages in flight a direction */
+#define SHM_RETS  8192u                 /* frames on loan a direction; loans are bounded by it */
+
+enum { SHM_F_FRAME = 1 };               /* the message's tail is in a frame */
+
+/* 8 bytes, then [12 bytes of frame reference when SHM_F_FRAME], then inl_len bytes. A bare 40-byte header with 14
+ * bytes of payload is one cache line. */
+struct shm_slot {
+        _Atomic uint32_t seq;           /* position + 1 when the slot holds the message of that position */
+        uint8_t flags;
+        uint8_t inl_len;
+        uint16_t pad;
+        uint8_t body[248];
+};
+static_assert(sizeof(struct shm_slot) == 256, "four cache lines");
+#define SHM_INLINE_MAX 232u
+static_assert(SHM_INLINE_MAX + 12 <= 248 && SHM_INLINE_MAX <= UNET_INLINE_MAX, "fits with a frame reference");
+
+struct shm_frame_ref {
+        uint32_t frame, off, len;
+};
+
+struct shm_ctrl {                       /* written by the region's owner about the peer's ring and frames */
+        _Atomic uint32_t cons;          /* messages of the peer taken: their slots may be written again */
+        _Atomic uint32_t ret_prod;      /* frames given back so far, in ret[] */
+        _Atomic uint32_t want_room;     /* owner sleeps until the peer consumes or returns something */
+};
+
+struct shm_region {
+        _Alignas(CACHE_LINE) struct shm_ctrl ctrl;
+        _Alignas(4096) struct shm_slot ring[SHM_SLOTS];
+        _Alignas(4096) uint32_t ret[SHM_RETS];
+        _Alignas(65536) uint8_t frames[];       /* struct frame_geom says how they lie */
+};
+#define SHM_REGION_BYTES(geom) (sizeof(struct shm_region) + frame_geom_bytes(geom))
+
+/* One side's positions; in that side's private memory (for a stack: its state segment), never shown to the peer. */
+struct shm_pos {
+        uint32_t tx_prod;               /* next slot to write in our ring */
+        uint32_t tx_cons;               /* last seen of the peer's ctrl.cons, verified */
+        uint32_t rx_cons;               /* next slot to read in the peer's ring */
+        uint32_t ret_prod;              /* next entry to write in our ret */
+        uint32_t ret_cons;              /* next entry to read in the peer's ret */
+};
+
+/* Free slots in our ring. A peer that claims to have consumed what was never sent is ignored. */
+static inline uint32_t shm_tx_room(struct shm_pos *p, const struct shm_region *peer)
+{
+        uint32_t used = p->tx_prod - p->tx_cons;
+
+        if (unlikely(used > SHM_SLOTS / 2)) {
+                uint32_t cons = atomic_load_explicit(&peer->ctrl.cons, memory_order_acquire);
+                if (cons - p->tx_cons <= used)
+                        p->tx_cons = cons;
+                used = p->tx_prod - p->tx_cons;
+        }
+        return SHM_SLOTS - used;
+}
+
+/* Writes one message; there must be room. */
+static inline void shm_tx_push(struct shm_pos *p, struct shm_region *mine, const struct unet_tx *tx)
+{
+        struct shm_slot *s = &mine->ring[p->tx_prod % SHM_SLOTS];
+        uint8_t *body = s->body;
+
+        s->flags = tx->frame ? SHM_F_FRAME : 0;
+        s->inl_len = (uint8_t)tx->inl_len;
+        if (tx->frame) {
+                struct shm_frame_ref ref = {tx->frame, tx->off, tx->len};
+                memcpy(body, &ref, sizeof ref);
+                body += sizeof ref;
+        }
+        memcpy(body, tx->inl, tx->inl_len);
+        /* Everything above is visible before the sequence word is. */
+        atomic_store_explicit(&s->seq, ++p->tx_prod, memory_order_release);
+}
+
+static inline bool shm_rx_ready(const struct shm_pos *p, const struct shm_region *peer)
+{
+        const struct shm_slot *s = &peer->ring[p->rx_cons % SHM_SLOTS];
+
+        return atomic_load_explicit(&s->seq, memory_order_acquire) == p->rx_cons + 1;
+}
+
+/* Copies the next message out; shm_rx_ready() was true. False: malformed, consumed all the same. The frame number is
+ * not looked at here but for zero; the caller checks it against its geometry with frame_geom_holds(). */
+static inline bool shm_rx_pull(struct shm_pos *p, const struct shm_region *peer, struct unet_rx *rx)
+{
+        const volatile struct shm_slot *vs = &peer->ring[p->rx_cons % SHM_SLOTS];
+        const uint8_t *body = (const uint8_t *)vs->body;
+        uint8_t flags = vs->flags, inl_len = vs->inl_len;       /* each read once */
+        struct shm_frame_ref ref = {0, 0, 0};
+
+        p->rx_cons++;
+        if (inl_len > SHM_INLINE_MAX)
+                return false;
+        if (flags & SHM_F_FRAME) {
+                memcpy(&ref, body, sizeof ref);
+                body += sizeof ref;
+                if (ref.frame == 0)
+                        return false;
+        }
+        rx->frame = ref.frame;
+        rx->off = ref.off;
+        rx->len = ref.len;
+        rx->inl_len = inl_len;
+        memcpy(rx->inl, body, inl_len);
+        return true;
+}
+
+/* Lets the producer write over what was pulled; once a batch. */
+static inline void shm_rx_publish(const struct shm_pos *p, struct shm_region *mine)
+{
+        atomic_store_explicit(&mine->ctrl.cons, p->rx_cons, memory_order_release);
+}
+
+/* Gives a frame of the peer back. Room is certain while loans are bounded by SHM_RETS on the lender's side; a peer
+ * that lends more than it may loses its own frames only. */
+static inline void shm_ret_push(struct shm_pos *p, struct shm_region *mine, uint32_t frame)
+{
+        mine->ret[p->ret_prod % SHM_RETS] = frame;
+        atomic_store_explicit(&mine->ctrl.ret_prod, ++p->ret_prod, memory_order_release);
+}
+
+static inline bool shm_ret_ready(const struct shm_pos *p, const struct shm_region *peer)
+{
+        return atomic_load_explicit(&peer->ctrl.ret_prod, memory_order_acquire) != p->ret_cons;
+}
+
+/* Takes one returned frame number, unchecked; shm_ret_ready() was true. */
+static inline uint32_t shm_ret_pull(struct shm_pos *p, const struct shm_region *peer)
+{
+        const volatile uint32_t *ret = peer->ret;
+
+        return ret[p->ret_cons++ % SHM_RETS];
+}
+
+#endif
