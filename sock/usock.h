@@ -1,0 +1,140 @@
+/*
+ * Sockets, as the native API (<unet/sock.h>) and the LD_PRELOAD shim both use them.
+ *
+ * A socket's record lives in its stack's state segment and outlives the process; struct usock is one process's handle
+ * on it. Every call here is non-blocking (-EAGAIN) but for usock_wait(), the one place where anybody sleeps. Errors
+ * are negative errno. Calls on one handle from several threads are safe; the stack's lock is inside.
+ *
+ * A socket may have a kernel socket beside it (`kfd`): the shim's number, the reserved port, the kernel's side of a
+ * double listener or of a UDP port. It is watched by usock_wait() together with ours; usock never reads or writes it.
+ *
+ * Library code is entered and left with usock_enter()/usock_leave(): signals that arrive inside are deferred until
+ * leave (iperf3 longjmps out of its handler). The hooks set up by the shim; the native API leaves signals alone.
+ */
+#ifndef SOCK_USOCK_H
+#define SOCK_USOCK_H
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "netstack/base.h"
+
+struct usock;
+
+enum { USOCK_TCP = 1, USOCK_UDP = 2 };
+
+/* ---- life ---- */
+
+/* A new socket (kind USOCK_TCP or USOCK_UDP; family AF_INET or AF_INET6). The process's stack is made on the first
+ * call. kfd: kernel socket beside it or -1; borrowed, the caller keeps it open as long as the handle lives. */
+int usock_open(int kind, int family, int kfd, struct usock **out);
+/* Handles are counted: dup adds one, close takes one; the last close ends the process's reference to the record. */
+struct usock *usock_dup(struct usock *s);
+void usock_close(struct usock *s);
+/* The socket another process made, recognised by the SO_COOKIE of its kernel socket (fork+exec, SCM_RIGHTS); looks in
+ * this process's stacks first, then asks the keeper. -ENOENT: not ours. */
+int usock_adopt(uint64_t cookie, int kfd, struct usock **out);
+/* The kernel socket's cookie is recorded when it is set here (so that adopt can find it). */
+void usock_set_kfd(struct usock *s, int kfd);
+int usock_kfd(const struct usock *s);
+int usock_kind(const struct usock *s);
+
+/* ---- names ---- */
+
+/* Remembers the local name, as the kernel reports it after its own bind (the shim) or held by unetd (native). */
+int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len);
+/* For UDP: makes the socket reachable over the fabric (registers the port); idempotent. */
+int usock_udp_register(struct usock *s);
+int usock_getsockname(struct usock *s, struct sockaddr *sa, socklen_t *len);
+int usock_getpeername(struct usock *s, struct sockaddr *sa, socklen_t *len);
+
+/* ---- connections ---- */
+
+int usock_listen(struct usock *s, int backlog);
+/* -EAGAIN: nobody waits on our side (the kernel's side is the caller's business). The new socket has kfd -1. */
+int usock_accept(struct usock *s, struct usock **out);
+/*
+ * 0 (a connected UDP socket), -EINPROGRESS: handshake under way; poll for POLLOUT, then SO_ERROR.
+ * -ENOENT: nobody on the fabric has this address and port: use the kernel. why: for `unet why`, may be NULL.
+ */
+int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, const char **why);
+int usock_shutdown(struct usock *s, int how);
+
+/* ---- data ---- */
+
+/* As sendmsg/recvmsg without waiting; bytes moved or -errno. TCP may move fewer bytes than asked. Flags as in the
+ * kernel (MSG_PEEK, MSG_TRUNC, MSG_OOB, MSG_MORE, MSG_NOSIGNAL is implied: EPIPE raises no signal here).
+ * UDP send to an address nobody on the fabric has: -ENOENT (use the kernel). */
+ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags);
+ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags);
+/* The same for one buffer and a connected socket: the fast path. */
+ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags);
+ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags);
+
+/* ---- options: -ENOPROTOOPT where the option is not ours: ask the kernel socket ---- */
+
+int usock_setsockopt(struct usock *s, int level, int name, const void *val, socklen_t len);
+int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t *len);
+/* FIONREAD/SIOCINQ, SIOCOUTQ, SIOCATMARK, SIOCOUTQNSD; -ENOTTY otherwise. */
+int usock_ioctl(struct usock *s, unsigned long req, int *arg);
+
+/* ---- readiness and waiting ---- */
+
+/* poll(2) events now, without progress and without the lock; only our side of a double socket. */
+short usock_poll(struct usock *s);
+/* Edges for EPOLLET: counts that grow whenever input (data, EOF, error, accept) or output room newly appears. */
+void usock_edges(struct usock *s, uint32_t *in, uint32_t *out);
+/* Runs the stacks of this process once: input, timers, output. Cheap when there is nothing (some 20 ns). */
+void usock_progress(void);
+
+struct usock_item {
+        struct usock *s;                /* ours, or NULL */
+        int fd;                         /* the kernel's, or -1; with s set: the other side of a double socket */
+        short events;                   /* asked, as poll(2); POLLERR and POLLHUP always */
+        short revents;                  /* of our side; of the kernel's side for items with only fd */
+        short krevents;                 /* kernel's side, when both are set */
+};
+/*
+ * Progress, then returns how many items have events; sleeps until there is one, the timeout (relative; <0 for ever;
+ * 0 only looks) or a signal (-EINTR). Spins first when it pays. `mask`: signal mask while asleep, NULL: unchanged.
+ * With our items ready the kernel's are looked at only now and then; before sleeping always.
+ */
+int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask);
+/* One socket: 0 when an event of `events` (or error, hang-up) is there, -EAGAIN after the timeout, -EINTR. */
+int usock_wait1(struct usock *s, short events, nstime timeout);
+
+/* ---- inside and outside ---- */
+
+struct usock_tls {
+        int inside;                     /* depth of library calls of this thread */
+        volatile sig_atomic_t pending;  /* a signal was deferred; its handler runs at the outermost leave */
+};
+extern __thread struct usock_tls usock_tls __attribute__((tls_model("initial-exec")));
+/* Set by the shim: runs deferred handlers; called with inside == 0 and may not return (longjmp). */
+extern void (*usock_run_deferred)(void);
+
+static inline void usock_enter(void)
+{
+        usock_tls.inside++;
+}
+static inline void usock_leave(void)
+{
+        if (--usock_tls.inside == 0 && unlikely(usock_tls.pending) && usock_run_deferred)
+                usock_run_deferred();
+}
+
+/* Fork: called by the shim's or the library's atfork handlers. */
+void usock_fork_prepare(void);
+void usock_fork_parent(void);
+void usock_fork_child(void);
+/* Before exit, _exit, exec: takes the lock for good so that no thread dies inside; the keeper goes on. */
+void usock_exit(void);
+/* Before exec: marks what survives (descriptors without FD_CLOEXEC keep their reference under the pid). */
+void usock_exec(void);
+
+/* The application closes all its descriptors (closefrom): numbers that are the library's own. */
+bool usock_owns_fd(int fd);
+
+#endif
