@@ -13,6 +13,10 @@
         X(NI_NO_BUFFER, "free queue empty")                                                                          \
         X(NI_QUEUE_FULL, "receive queue full")                                                                       \
         X(NI_NO_CHANNEL, "no channel for this tag")                                                                  \
+        X(NI_BAD_SOURCE, "source is not the sender's own")                                                           \
+        X(NI_QUOTA, "sender has more waiting in the switch than its quota")                                          \
+        X(LINK_LOST, "lost by the simulated link or the fault wrapper")                                              \
+        X(LINK_QUEUE, "queue of the simulated link full")                                                            \
         X(IP_SHORT, "shorter than an IP header or than it says")                                                     \
         X(IP_VERSION, "IP version not spoken here")                                                                  \
         X(IP_HEADER, "IP header length or options malformed")                                                        \

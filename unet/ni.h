@@ -17,13 +17,20 @@
 
 #define UNET_INLINE_MAX 240             /* most bytes that travel in a descriptor, over every provider */
 
+#define UNET_RANGES_MAX 8               /* ranges of a region that one message may be gathered from */
+
+struct unet_range {                     /* bytes of a region */
+        uint32_t off, len;
+};
+
 /* A message to send. `inl` and the frame are borrowed until send returns, the frame's bytes until it is reaped. */
 struct unet_tx {
         const uint8_t *inl;             /* headers, and the payload too when it is small */
         uint16_t inl_len;               /* <= caps.inline_max */
-        uint16_t pad;
+        uint16_t nmore;                 /* entries of `more`; < UNET_RANGES_MAX */
         uint32_t frame;                 /* frame number in the channel's transmit region, 0: no frame */
         uint32_t off, len;              /* the range of it to send */
+        const struct unet_range *more;  /* raw endpoints only: further ranges, sent after the first */
 };
 
 /* A message received. The descriptor was copied out of shared memory before anything in it was looked at. */
@@ -32,6 +39,8 @@ struct unet_rx {
         uint32_t off, len;              /* checked: inside the frame */
         uint32_t inl_len;
         uint8_t inl[UNET_INLINE_MAX];
+        uint32_t nmore;                 /* set and read by raw endpoints only, as in unet_tx */
+        struct unet_range more[UNET_RANGES_MAX - 1];
 };
 
 struct unet_caps {
