@@ -1,0 +1,160 @@
+/*
+ * The directory: who listens where, in one read-only page set that every client of a unetd has mapped.
+ *
+ * unetd alone writes it (its memfd is sealed against any other writer); clients look up (protocol, address, port)
+ * without a system call, in some 20 ns, before each connect. The table is open-addressed with linear probing and no
+ * tombstones; a sequence lock around the whole makes a reader's view consistent. A reader never loops for ever: after
+ * DIR_TRIES torn reads (unetd lost its CPU, or died, while it wrote) it answers -EAGAIN, and the caller yields and
+ * asks again, a bounded number of times, or goes to the kernel, where ordinary listeners listen too. What unetd wrote
+ * is not trusted beyond that: numbers are bounded, and a stack number only names whom to ask for a channel.
+ *
+ * Wildcard addresses, IPv4 and IPv6, are the same key (all zero): a listener on :: that does not take IPv4 is not
+ * registered. Several stacks may have the same key (SO_REUSEPORT); `hint`, a hash of the flow, picks one.
+ */
+#ifndef UNETD_DIRECTORY_H
+#define UNETD_DIRECTORY_H
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "netstack/base.h"
+
+#define DIR_MAGIC     0x75646972u       /* "udir" */
+#define DIR_SLOTS     16384u            /* at most 3/4 used */
+#define DIR_MAX       (DIR_SLOTS / 4 * 3)
+#define DIR_ADDRS     256u              /* addresses of this network namespace */
+#define DIR_PER_KEY   64u               /* stacks with the same key that are told apart */
+#define DIR_TRIES     64u
+
+struct dir_entry {
+        ip_addr addr;                   /* all zero: wildcard */
+        uint32_t stack;                 /* 0: empty slot */
+        uint32_t uid;
+        uint16_t port;
+        uint8_t proto;
+        uint8_t pad[5];
+};
+static_assert(sizeof(struct dir_entry) == 32, "two a cache line");
+
+struct directory {
+        uint32_t magic;
+        uint32_t bytes;                 /* of the whole */
+        _Atomic uint32_t alive;         /* 0 once unetd has left in an orderly way: look for another */
+        _Atomic uint32_t seq;           /* odd while unetd writes */
+        _Atomic uint64_t generation;    /* one more with each change; a cached answer is good while it stands */
+        uint64_t instance;              /* the unetd it belongs to */
+        uint32_t used;
+        uint32_t naddrs;
+        ip_addr addrs[DIR_ADDRS];
+        _Alignas(CACHE_LINE) struct dir_entry slot[DIR_SLOTS];
+};
+
+/* What a lookup found. */
+struct dir_hit {
+        uint32_t stack;
+        uint32_t uid;
+        uint32_t same_key;              /* how many stacks share the key, at most DIR_PER_KEY */
+};
+
+static inline uint32_t dir_hash(uint8_t proto, ip_addr addr, uint16_t port)
+{
+        uint64_t h = addr.w[0] ^ (addr.w[1] * 0x9e3779b97f4a7c15u) ^ ((uint64_t)proto << 16 | port);
+
+        h *= 0xff51afd7ed558ccdu;
+        return (uint32_t)(h >> 32) % DIR_SLOTS;
+}
+
+/* One key, inside one attempt; the caller checks `seq`. */
+static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint,
+                             struct dir_hit *hit)
+{
+        uint32_t i = dir_hash(proto, addr, port), n = 0;
+        uint32_t at[DIR_PER_KEY];
+
+        for (uint32_t steps = 0; steps < DIR_SLOTS && n < DIR_PER_KEY; steps++, i = (i + 1) % DIR_SLOTS) {
+                const struct dir_entry *e = &d->slot[i];
+                if (e->stack == 0)
+                        break;
+                if (e->port == port && e->proto == proto && ip_addr_eq(e->addr, addr))
+                        at[n++] = i;
+        }
+        if (n == 0)
+                return false;
+        i = at[hint % n];
+        *hit = (struct dir_hit){.stack = d->slot[i].stack, .uid = d->slot[i].uid, .same_key = n};
+        return true;
+}
+
+/* The stack that takes what is sent to (proto, addr, port): exact address first, then wildcard. 1: found; 0: none
+ * here; -EAGAIN: no consistent view was had. */
+static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
+                                   uint32_t hint, struct dir_hit *hit)
+{
+        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+                struct dir_hit got = {0, 0, 0};
+                bool found;
+
+                if (unlikely(seq & 1))
+                        continue;
+                found = dir_probe(d, proto, addr, port, hint, &got) ||
+                        dir_probe(d, proto, (ip_addr){{0, 0}}, port, hint, &got);
+                /* The entries were read before `seq` is read again. */
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq)) {
+                        if (found)
+                                *hit = got;
+                        return found;
+                }
+        }
+        return -EAGAIN;
+}
+
+/* Whether an address is local to this network namespace: 127/8, ::1, and those of its interfaces. 1, 0 or -EAGAIN. */
+static inline int directory_is_local(const struct directory *d, ip_addr addr)
+{
+        if (ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >> 24 == 127)
+                return 1;
+        if (addr.w[0] == 0 && addr.w[1] == (uint64_t)1 << 56)
+                return 1;
+        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+                uint32_t n = MIN(d->naddrs, DIR_ADDRS);
+                bool found = false;
+
+                if (unlikely(seq & 1))
+                        continue;
+                for (uint32_t i = 0; i < n && !found; i++)
+                        found = ip_addr_eq(d->addrs[i], addr);
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
+                        return found;
+        }
+        return -EAGAIN;
+}
+
+/* One more with each change. */
+static inline uint64_t directory_generation(const struct directory *d)
+{
+        return atomic_load_explicit(&d->generation, memory_order_acquire);
+}
+
+/* ---- unetd's side (directory.c) ---- */
+
+struct directory_owner {
+        struct directory *d;            /* mapped for writing, by unetd alone */
+        int fd;                         /* read-only twin, for clients */
+};
+
+/* Makes an empty directory. 0, or a negative errno. */
+int directory_create(struct directory_owner *o, uint64_t instance);
+void directory_destroy(struct directory_owner *o);
+/* -EEXIST: this stack has the key already; -ENOSPC: full. A wildcard of either family becomes the wildcard key. */
+int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack,
+                  uint32_t uid);
+/* False when there was no such entry. */
+bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack);
+/* Replaces the list of local addresses; more than DIR_ADDRS are left out. */
+void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n);
+
+#endif

@@ -1,0 +1,167 @@
+/*
+ * What travels between unetd, unet-keeper and the client library: one struct of one size, over SOCK_SEQPACKET, with
+ * descriptors by SCM_RIGHTS.
+ *
+ *      client  --requests-->  unetd    names, ports, channels, directory        one reply a request, same seq
+ *      client  --requests-->  keeper   descriptors of stacks, process slots     (a socketpair that unetd made)
+ *      unetd   <--requests->  keeper   attach, channel up and down, stack gone
+ *
+ * Both ends treat what they read as hostile: a message of another size, with another magic, an unknown type, an array
+ * index out of range or the wrong number of descriptors is answered with an error and harms nobody but the sender.
+ * Every received descriptor is either taken or closed; unused bytes of a message are zero.
+ *
+ * The ABI number is part of the socket's name: builds that disagree never meet.
+ */
+#ifndef UNETD_PROTO_H
+#define UNETD_PROTO_H
+
+#include <sys/types.h>
+
+#include "netstack/base.h"
+#include "netstack/frame.h"
+
+#define UNETD_ABI      1u
+#define UNETD_MAGIC    0x756e6574u      /* "unet" */
+#define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
+#define UNETD_FDS_MAX  8u               /* most descriptors in one message */
+#define UNETD_DOMAIN_MAX 32u            /* bytes of UNET_DOMAIN, without the end: letters, digits, '-', '_', '.' */
+#define UNETD_SLOTS_MAX 256u            /* process slots of a stack: 0 .. 255 */
+#define UNETD_CHANS_MAX 1024u           /* channels of a stack: 0 .. 1023 (frame regions are numbered by them) */
+
+enum unetd_type {
+        UNETD_INVALID,
+        /* client -> unetd */
+        UNETD_HELLO,                    /* first on a connection; reply carries the directory */
+        UNETD_KEEPER_GET,               /* reply carries a socket to the user's keeper */
+        UNETD_STACK_NEW,                /* fds: see enum unetd_stack_fd */
+        UNETD_CHAN_OPEN,
+        UNETD_LISTEN_ADD,               /* fds: none, or the bound kernel socket */
+        UNETD_LISTEN_DEL,
+        UNETD_PORT_HOLD,
+        UNETD_PORT_RELEASE,
+        UNETD_PORT_LEASE,
+        UNETD_PORT_UNLEASE,
+        UNETD_STATUS,
+        /* client -> keeper */
+        UNETD_PROC_ADD,
+        UNETD_PROC_DEL,
+        UNETD_STACK_GET,                /* reply carries the stack's descriptors */
+        UNETD_CHAN_GET,                 /* reply carries the channel's descriptors */
+        /* unetd -> keeper */
+        UNETD_K_CLIENT,                 /* fd: a connection to one client of this user */
+        UNETD_K_STACK,                  /* attach a stack; fds as UNETD_STACK_NEW */
+        UNETD_K_CHAN,                   /* attach a channel; fds: see enum unetd_chan_fd */
+        UNETD_K_CHAN_DOWN,              /* the channel's peer is gone; answered when the slot may be used again */
+        /* keeper -> unetd */
+        UNETD_K_HELLO,                  /* a keeper that outlived its unetd offers itself and its stacks */
+        UNETD_K_ORPHAN,                 /* no process of the stack is left: it accepts nothing new */
+        UNETD_K_GONE,                   /* the stack is empty and detached */
+        UNETD_K_UNLISTEN,               /* a listener lost its last holder */
+        UNETD_TYPES
+};
+
+/* Order of descriptors in STACK_NEW, K_STACK and the reply to STACK_GET. */
+enum unetd_stack_fd {
+        UNETD_FD_STATE,                 /* memfd, read and write */
+        UNETD_FD_BELL,                  /* memfd of one page, read and write */
+        UNETD_FD_LEADER_R, UNETD_FD_LEADER_W,   /* pipe, O_NONBLOCK */
+        UNETD_FD_KEEPER_R, UNETD_FD_KEEPER_W,   /* pipe, O_NONBLOCK */
+        UNETD_STACK_FDS
+};
+
+/* Order of descriptors in K_CHAN and the reply to CHAN_GET. */
+enum unetd_chan_fd {
+        UNETD_FD_TX,                    /* own transmit region, read and write */
+        UNETD_FD_RX,                    /* the peer's, read only */
+        UNETD_FD_PEER_BELL,             /* read only */
+        UNETD_FD_PEER_LEADER,           /* write ends */
+        UNETD_FD_PEER_KEEPER,
+        UNETD_CHAN_FDS
+};
+
+/* Kinds of items that UNETD_STATUS walks, in this order. */
+enum unetd_status_kind {
+        UNETD_S_DAEMON,
+        UNETD_S_KEEPER,
+        UNETD_S_STACK,
+        UNETD_S_CHAN,
+        UNETD_S_LISTENER,
+        UNETD_S_HOLD,
+        UNETD_S_LEASE,
+        UNETD_S_KINDS
+};
+
+struct unetd_hello {
+        uint32_t abi;
+        uint32_t flags;                 /* reply: UNETD_SHARED */
+        uint64_t instance;              /* reply: random number of this run of unetd */
+        int32_t pid;                    /* reply: unetd's */
+};
+#define UNETD_SHARED 1u                 /* a system-wide unetd, used by several users */
+
+struct unetd_stack {
+        uint32_t stack;                 /* STACK_NEW: 0, or the number it had before unetd was restarted */
+        uint32_t slot;                  /* process slot of `pid` */
+        int32_t pid;                    /* 0: the process at the other end of the connection */
+        uint32_t uid;                   /* K_STACK */
+        uint64_t cookie;                /* STACK_GET with stack 0: SO_COOKIE of one of its sockets */
+};
+
+struct unetd_chan_info {
+        uint32_t stack, chan;           /* our end */
+        uint32_t peer_stack, peer_chan; /* the other end */
+        uint32_t peer_uid;
+        struct frame_geom tx_geom, rx_geom;
+};
+
+struct unetd_port {
+        uint32_t stack;
+        uint8_t proto;                  /* IPPROTO_TCP or IPPROTO_UDP */
+        uint8_t pad;
+        uint16_t port;                  /* host order */
+        ip_addr addr;
+};
+
+struct unetd_lease {
+        uint32_t stack;
+        uint16_t first, count;
+};
+
+/* One row of `unet status`. Fields that a kind does not use are 0. */
+struct unetd_status_item {
+        uint32_t kind;                  /* enum unetd_status_kind; request: the first kind wanted */
+        uint32_t index;                 /* request: where to go on; reply: where to go on after this one */
+        uint32_t uid;
+        int32_t pid;                    /* DAEMON, KEEPER; STACK: the process that made it */
+        uint32_t stack, chan;           /* STACK; CHAN: one end; LISTENER, HOLD, LEASE: whose */
+        uint32_t peer_stack, peer_chan; /* CHAN: the other end */
+        uint32_t peer_uid;
+        uint32_t flags;                 /* DAEMON: UNETD_SHARED; STACK: UNETD_ORPHAN */
+        uint32_t clients, stacks, chans, listeners;     /* DAEMON */
+        uint8_t proto;                  /* LISTENER, HOLD */
+        uint8_t pad;
+        uint16_t port;                  /* LISTENER, HOLD; LEASE: first */
+        uint32_t count;                 /* LEASE */
+        ip_addr addr;
+};
+#define UNETD_ORPHAN 1u                 /* its processes are gone, the keeper finishes */
+
+struct unetd_msg {
+        uint32_t magic;
+        uint16_t type;                  /* enum unetd_type; a reply repeats the request's */
+        uint16_t nfds;
+        uint32_t seq;                   /* chosen by who asks, repeated in the reply */
+        int32_t err;                    /* replies: 0 or a negative errno */
+        union {
+                struct unetd_hello hello;
+                struct unetd_stack stack;
+                struct unetd_chan_info chan;
+                struct unetd_port port;
+                struct unetd_lease lease;
+                struct unetd_status_item status;
+                uint8_t bytes[112];
+        };
+};
+static_assert(sizeof(struct unetd_msg) == 128, "the same in every build of one ABI");
+
+#endif
