@@ -1,0 +1,66 @@
+/*
+ * Connections a second: connect, one byte each way, close; in sequence, from one client to one server.
+ *
+ *      conn_rate server PORT               serves until a client sends 'q'
+ *      conn_rate client PORT SECONDS       prints one line of JSON, then stops the server
+ */
+#include "bench/plain.h"
+
+static void serve(int port)
+{
+        int listener = listen_on(port, 128);
+        char byte = 0;
+
+        while (byte != 'q') {
+                int fd = accept(listener, NULL, NULL);
+
+                if (fd < 0)
+                        die("accept");
+                if (read(fd, &byte, 1) != 1 || write(fd, &byte, 1) != 1)
+                        die("serve");
+                if (read(fd, &(char){0}, 1) != 0)       /* the client closes first */
+                        die("end of stream");
+                close(fd);
+        }
+        close(listener);
+}
+
+static void one_connection(int port, char byte)
+{
+        int fd = connect_to(port);
+        char back;
+
+        if (write(fd, &byte, 1) != 1 || read(fd, &back, 1) != 1 || back != byte)
+                die("exchange");
+        close(fd);
+}
+
+static void drive(int port, double seconds)
+{
+        double start, took;
+        unsigned long n = 0;
+
+        for (int i = 0; i < 100; i++)                   /* caches, channels and the server's first accept */
+                one_connection(port, 'w');
+        start = now_s();
+        do {
+                one_connection(port, 'x');
+                n++;
+                took = now_s() - start;
+        } while (took < seconds);
+        one_connection(port, 'q');
+        printf("{\"connections\": %lu, \"seconds\": %.6f, \"rate\": %.1f}\n", n, took, (double)n / took);
+}
+
+int main(int argc, char **argv)
+{
+        if (argc == 3 && strcmp(argv[1], "server") == 0) {
+                serve((int)number_arg(argv[2], 1, 65535));
+        } else if (argc == 4 && strcmp(argv[1], "client") == 0) {
+                drive((int)number_arg(argv[2], 1, 65535), (double)number_arg(argv[3], 1, 3600));
+        } else {
+                fprintf(stderr, "usage: conn_rate server PORT | client PORT SECONDS\n");
+                return 2;
+        }
+        return 0;
+}

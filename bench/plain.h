@@ -1,0 +1,75 @@
+/*
+ * What the benchmark programs share: loopback sockets, a clock, and one way to give up.
+ *
+ * They are plain sockets programs on purpose: the same binary is measured over the kernel and over the shim.
+ */
+#ifndef BENCH_PLAIN_H
+#define BENCH_PLAIN_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static inline _Noreturn void die(const char *what)
+{
+        fprintf(stderr, "%s: %s\n", what, strerror(errno));
+        exit(1);
+}
+
+static inline double now_s(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* A decimal number in [lo, hi], or exit status 2. */
+static inline long number_arg(const char *text, long lo, long hi)
+{
+        char *end;
+        long v = strtol(text, &end, 10);
+
+        if (end == text || *end || v < lo || v > hi) {
+                fprintf(stderr, "not a number from %ld to %ld: %s\n", lo, hi, text);
+                exit(2);
+        }
+        return v;
+}
+
+static inline struct sockaddr_in loopback(int port)
+{
+        return (struct sockaddr_in){.sin_family = AF_INET,
+                                    .sin_port = htons((uint16_t)port),
+                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+static inline int listen_on(int port, int backlog)
+{
+        struct sockaddr_in sa = loopback(port);
+        int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+
+        if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+            bind(fd, (struct sockaddr *)&sa, sizeof sa) != 0 || listen(fd, backlog) != 0)
+                die("listen");
+        return fd;
+}
+
+static inline int connect_to(int port)
+{
+        struct sockaddr_in sa = loopback(port);
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+        if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof sa) != 0)
+                die("connect");
+        return fd;
+}
+
+#endif
