@@ -1,0 +1,118 @@
+/*
+ * IPv4: from a message to a packet, and the header of what leaves.
+ *
+ * Pure functions: the message and the host's addresses go in, a struct ip_pkt or the reason for a drop comes
+ * out.
+ *
+ *      in:   ip_rx() -> by pkt.proto tcp_hdr_parse() and tcp_rx(), udp_hdr_parse() and udp_rx(), icmp_rx()
+ *      out:  ip_hdr_write() of a template made once a connection, then the transport's header
+ *
+ * A message is the descriptor's bytes followed by a range of a frame (unet/ni.h). All headers are in the
+ * descriptor's bytes; the payload may be in either, or begin in the one and go on in the other.
+ *
+ * Read first: RFC 791 §3.1; RFC 1122 §3.2.1 (what a host accepts), RFC 6890 (addresses), RFC 6864 (the ID
+ * field).
+ */
+#ifndef IP_IP_H
+#define IP_IP_H
+
+#include "netstack/base.h"
+#include "netstack/counters.h"
+#include "netstack/frame.h"
+#include "unet/ni.h"
+
+#define IP_MIN_HDR 20u
+#define IP_MAX_HDR 60u
+
+enum { IP_PROTO_ICMP = 1, IP_PROTO_TCP = 6, IP_PROTO_UDP = 17 };
+enum { IP_ECN_MASK = 3, IP_ECN_ECT1 = 1, IP_ECN_ECT0 = 2, IP_ECN_CE = 3 }; /* in tos; RFC 3168 §5 */
+
+/* One packet in host order. Pointers are into the message it was parsed from and valid as long as that is. */
+struct ip_pkt {
+        ip_addr src, dst;
+        uint8_t proto, tos, ttl;
+        uint8_t hdr_len; /* bytes, options included */
+        uint16_t id;
+        bool dont_frag, more_frags;
+        uint16_t frag_off;  /* bytes */
+        uint16_t total_len; /* header and payload */
+        const uint8_t *hdr; /* the header as it arrived */
+        /* Payload: `inl_len` bytes at `inl`, then the range `data` (id 0: none). Link padding is already cut
+         * off. */
+        const uint8_t *inl;
+        uint32_t inl_len;
+        struct buf data;
+};
+static inline uint32_t ip_payload_len(const struct ip_pkt *pkt)
+{
+        return pkt->inl_len + pkt->data.len;
+}
+
+/* An address of the host and the network it is on; v4 in host order, as for all of these tables. */
+struct ip_ifaddr {
+        uint32_t addr;
+        uint8_t prefix; /* bits; 32 and 31 have no broadcast address (RFC 3021) */
+};
+
+/* What decides whether a packet is for us. */
+struct ip_host {
+        const struct ip_ifaddr *addr; /* tried in order */
+        uint32_t naddr;
+        bool local; /* a channel inside this host: 127.0.0.0/8 may appear, on both sides */
+        bool csum;  /* the link can corrupt: verify the header checksum */
+};
+
+/* Whether v4 address `a` is one of the host's own (unicast). */
+bool ip_host_owns(const struct ip_host *h, uint32_t a);
+/* Whether `a` is 255.255.255.255 or the broadcast address of one of the host's networks. */
+bool ip_host_broadcast(const struct ip_host *h, uint32_t a);
+
+static inline bool ip_v4_loopback(uint32_t a)
+{
+        return a >> 24 == 127;
+}
+static inline bool ip_v4_multicast(uint32_t a)
+{
+        return a >> 28 == 0xe;
+}
+
+/*
+ * Parses a header of which `n` bytes are at hand, all of it. Fills everything but the payload. Returns 0 or
+ * -DROP_* (counters.h): short, version, header length, options that run over, total length below the
+ * header's. With `csum` the checksum is verified too.
+ */
+int ip_hdr_parse(const uint8_t *p, size_t n, bool csum, struct ip_pkt *pkt);
+
+/*
+ * A message arrived on channel `chan`. Returns DROP_NONE and the packet, or the reason why it must be
+ * dropped; the caller counts it, and releases the message's frame in any case that does not pass it on.
+ * Fragments are dropped as DROP_IP_FRAGMENT with everything but the transport filled in: reassembly begins
+ * where that is returned.
+ */
+enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx, struct ip_pkt *pkt);
+
+/* A header of 20 bytes, all but length and ID filled in and summed; plain values, may be kept anywhere. */
+struct ip_tmpl {
+        uint8_t hdr[IP_MIN_HDR]; /* length, ID and checksum zero */
+        uint32_t sum;
+};
+void ip_tmpl_init(struct ip_tmpl *t, ip_addr src, ip_addr dst, uint8_t proto, uint8_t tos, uint8_t ttl,
+                  bool dont_frag);
+
+/* Writes the header for a packet of total_len bytes, header included. RFC 6864 §4: what is never fragmented
+ * (DF set, and not a fragment) needs no unique ID. */
+static inline void ip_hdr_write(const struct ip_tmpl *t, uint8_t p[IP_MIN_HDR], uint16_t total_len,
+                                uint16_t id)
+{
+        be16 len = be16_of(total_len), ident = be16_of(id), check;
+        uint32_t sum = t->sum + len.raw + ident.raw;
+
+        sum = (sum & 0xffff) + (sum >> 16);
+        check.raw = (uint16_t) ~(sum + (sum >> 16));
+        memcpy(p, t->hdr, IP_MIN_HDR);
+        memcpy(p + 2, &len, 2);
+        memcpy(p + 4, &ident, 2);
+        memcpy(p + 10, &check, 2);
+}
+
+#endif

@@ -1,0 +1,227 @@
+/*
+ * UDP: what the rest of the stack may call. Same shape as tcp/tcp.h.
+ *
+ * A socket is a pcb, a record of a pool in one shared block (struct udp_shared), named by its index; 0 is
+ * none. The processes of a stack map the block at different addresses and there is no pointer in it. struct
+ * udp is one process's view. Nothing here reads a clock, sends, locks, blocks or allocates from the heap.
+ *
+ *      in:   udp_hdr_parse() -> udp_rx() -> the pcb's queue
+ *            udp_recv_peek() -> copy without the lock -> udp_recv_consume()
+ *      out:  copy into a frame or descriptor without the lock -> udp_output_prepare() -> the stack posts it
+ *
+ * The receive queue is a chain of blocks, frames of the private region 0, in which datagrams lie one after
+ * another: a small header and the bytes that came in the descriptor. A 64-byte datagram costs no allocation,
+ * 17,000 fill a megabyte. Bytes that came in a lent frame stay there until the datagram is consumed, unless
+ * the pcb holds too many such frames already; then they are copied and the frame is given back.
+ *
+ * Primary records are pcbs and the blocks they own. Hash chains, the lookup cache, free lists and frame
+ * references are derived, see udp_recover().
+ *
+ * Read first: RFC 768; RFC 1122 §4.1, RFC 8085.
+ */
+#ifndef UDP_UDP_H
+#define UDP_UDP_H
+
+#include "ip/icmp.h"
+#include "ip/ip.h"
+#include "netstack/base.h"
+#include "netstack/counters.h"
+#include "netstack/frame.h"
+#include "netstack/prng.h"
+#include "netstack/sockbuf.h"
+
+#define UDP_HDR         8u
+#define UDP_MAX_PAYLOAD 65507u /* 65535 - 20 - 8 */
+
+/* The two ends, seen from here. Address any and port 0: not known or not bound. */
+struct udp_tuple {
+        ip_addr laddr, raddr;
+        uint16_t lport, rport;
+        uint16_t chan; /* channel it came by; not part of the key */
+};
+
+/* A datagram that arrived: the payload is `inl_len` bytes at `inl`, then the range `data`. */
+struct udp_dgram {
+        struct udp_tuple tuple;
+        const uint8_t *inl; /* valid for the call */
+        uint32_t inl_len;
+        struct buf data; /* id 0: none */
+};
+static inline uint32_t udp_dgram_len(const struct udp_dgram *d)
+{
+        return d->inl_len + d->data.len;
+}
+
+struct udp_limits {
+        uint32_t pcbs;
+};
+
+struct udp_opts {        /* of one pcb */
+        uint32_t rcvbuf; /* bytes of memory that queued datagrams may take */
+        uint32_t sndbuf; /* kept for getsockopt; frames are the stack's to bound */
+        uint8_t reuseaddr, reuseport;
+        uint8_t tos, ttl;
+        uint8_t no_check;  /* SO_NO_CHECK: send without checksum even where the link needs one */
+        uint8_t dont_frag; /* IP_PMTUDISC_DO and such */
+};
+#define UDP_RCVBUF (4u << 20)
+#define UDP_SNDBUF (4u << 20)
+#define UDP_TTL    64 /* RFC 1700; the current Assigned Numbers */
+
+struct udp_shared; /* udp_pcb.h */
+struct udp_pcb;    /* udp_pcb.h */
+
+/* A process's view: the shared block and what is handed in. */
+struct udp {
+        struct udp_shared *sh;
+        struct frames *frames;
+        struct counters *cnt;
+        /* A pcb has events for the socket layer (pcb->events). May be called several times; the stack keeps
+         * one link. */
+        void (*touched)(void *arg, uint32_t pcb);
+        void *arg;
+};
+
+size_t udp_shared_bytes(const struct udp_limits *l);
+/* Makes the block in zeroed memory. `secret` keys the hashes. */
+void udp_shared_init(struct udp_shared *sh, const struct udp_limits *l, const uint8_t secret[16]);
+struct udp_pcb *udp_pcb_at(const struct udp *u, uint32_t pcb);
+
+/* What a pcb has to say to the socket layer; cleared by the reader. */
+enum {
+        UDP_EV_READABLE = 1, /* a datagram arrived, or shutdown */
+        UDP_EV_ERROR = 2,    /* SO_ERROR became set */
+};
+
+/* ---- sockets ---- */
+
+void udp_opts_default(struct udp_opts *o);
+/* A pcb, not bound; its index, or 0 when all are in use. */
+uint32_t udp_open(struct udp *u, const struct udp_opts *o);
+/* Gives up the pcb: queued datagrams are dropped, lent frames given back. */
+void udp_close(struct udp *u, uint32_t pcb);
+void udp_set_sock(struct udp *u, uint32_t pcb, uint32_t sock);
+void udp_set_opts(struct udp *u, uint32_t pcb, const struct udp_opts *o);
+void udp_get_opts(const struct udp *u, uint32_t pcb, struct udp_opts *o);
+/* The ends: any and 0 where not bound or not connected. */
+void udp_get_tuple(const struct udp *u, uint32_t pcb, struct udp_tuple *t);
+uint32_t udp_get_sock(const struct udp *u, uint32_t pcb);
+/* Takes and clears the events. */
+uint32_t udp_take_events(struct udp *u, uint32_t pcb);
+
+/*
+ * Binds to an address of ours or any, and a port that is not 0. -EINVAL when bound already; -EADDRINUSE by
+ * Linux's rules: an overlapping address (any overlaps all) on the port, unless both have SO_REUSEADDR or both
+ * SO_REUSEPORT.
+ */
+int udp_bind(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
+/* The same with a free port of lo .. hi, begun at a random one (RFC 6056 §3.3.1). Returns the port;
+ * -EADDRINUSE when there is none, -EINVAL when bound already. */
+int udp_bind_any_port(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t lo, uint16_t hi, struct prng *rnd);
+/* Whether a pcb with the options of `pcb` (0: none) could bind there. */
+bool udp_port_free(const struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
+/* Only datagrams from there, and that is where they go. `laddr` is our address towards it; it replaces any.
+ * Connecting again is allowed. -EINVAL when not bound to a port. */
+int udp_connect(struct udp *u, uint32_t pcb, ip_addr laddr, ip_addr raddr, uint16_t rport);
+/* connect(AF_UNSPEC): the peer is forgotten, and the local address if connect had chosen it. */
+void udp_disconnect(struct udp *u, uint32_t pcb);
+bool udp_connected(const struct udp *u, uint32_t pcb);
+/* how: SHUT_RD, SHUT_WR or SHUT_RDWR of <sys/socket.h>. -ENOTCONN as Linux. */
+int udp_shutdown(struct udp *u, uint32_t pcb, int how);
+/* Takes and clears the pending error (SO_ERROR), positive errno. */
+int udp_take_error(struct udp *u, uint32_t pcb);
+/* poll(2)'s view: POLLIN, POLLOUT, POLLERR, POLLHUP, POLLRDHUP as Linux's udp_poll gives them. */
+short udp_poll_events(const struct udp *u, uint32_t pcb);
+
+/* ---- wire ---- */
+
+/* Parses and verifies the header of a packet for UDP. Returns DROP_NONE or the reason. The checksum is
+ * verified when `csum` and the sender gave one. */
+enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16_t chan, bool csum,
+                        struct udp_dgram *d);
+/* Writes the header of a datagram with `len` bytes of payload; checksum field as given, zero for none. */
+void udp_hdr_write(uint8_t p[UDP_HDR], uint16_t sport, uint16_t dport, uint32_t len, be16 sum);
+/* The checksum field: `payload_sum` is csum_partial() over the payload. Never zero (RFC 768). */
+be16 udp_checksum(const struct udp_tuple *t, uint32_t len, uint32_t payload_sum);
+
+/* ---- input ---- */
+
+enum udp_verdict {
+        UDP_DONE,    /* queued or dropped and counted; the frame is still the caller's to release */
+        UDP_TOOK,    /* queued, and the frame d->data.id now belongs to the queue */
+        UDP_NO_PORT, /* counted; the frame is the caller's, who may answer port unreachable */
+};
+enum udp_verdict udp_rx(struct udp *u, const struct udp_dgram *d, nstime now);
+/* The pcb that a datagram goes to: connected to its sender, else bound to its destination, else to any; among
+ * equals with SO_REUSEPORT chosen by hash, else the one bound last. 0: none. */
+uint32_t udp_lookup(struct udp *u, const struct udp_tuple *t);
+/* An ICMP error about a datagram of ours. Reported to a connected pcb when hard, as Linux does. */
+void udp_icmp(struct udp *u, const struct icmp_err *e);
+
+/* ---- output ---- */
+
+struct udp_out {
+        struct udp_tuple tuple; /* complete: what the IP header needs */
+        uint8_t hdr[UDP_HDR];
+        uint8_t tos, ttl;
+        bool dont_frag;
+};
+/*
+ * Prepares a datagram of `len` bytes. `to` names address and port, NULL: the connected peer; to->laddr is our
+ * address towards it, used when the pcb has none. With `csum`, payload_sum is the payload's csum_partial().
+ * Counts it as sent. 0, or: the pending error (taken); -EPIPE after shutdown; -EDESTADDRREQ; -EMSGSIZE;
+ * -EINVAL when not bound to a port or the destination's port is 0.
+ */
+int udp_output_prepare(struct udp *u, uint32_t pcb, const struct udp_tuple *to, uint32_t len, bool csum,
+                       uint32_t payload_sum, struct udp_out *out);
+
+/* ---- the application's side ---- */
+
+struct udp_msg {
+        ip_addr src, dst;
+        uint16_t sport, dport;
+        uint16_t chan;
+        uint8_t nspan; /* 0 for an empty datagram, else 1 or 2 */
+        uint32_t len;  /* the sum of the spans */
+        nstime at;     /* when it arrived */
+        struct span span[2];
+};
+/*
+ * Receiving is peek, copy without the lock, consume. peek shows up to n datagrams in order, leaving out the
+ * first `skip`; returns how many. 0 after shutdown of the reading side with an empty queue, -EAGAIN when
+ * there is none, or the pending error (taken, as Linux does). Spans stay valid until consumed. One reader of
+ * a pcb at a time.
+ */
+int udp_recv_peek(struct udp *u, uint32_t pcb, uint32_t skip, struct udp_msg *msg, int n);
+/* Removes the first n datagrams, which must have been seen. */
+void udp_recv_consume(struct udp *u, uint32_t pcb, uint32_t n);
+/* Length of the first datagram (SIOCINQ), 0: none. */
+uint32_t udp_recv_avail(const struct udp *u, uint32_t pcb);
+
+/* ---- looking in (unet ss); safe without the lock, a torn snapshot at worst ---- */
+
+struct udp_report {
+        struct udp_tuple tuple;
+        bool connected;
+        uint32_t sock;             /* 0: nobody */
+        uint32_t queued;           /* datagrams */
+        uint32_t memory, rcvbuf;   /* bytes charged and allowed */
+        uint64_t in, out, dropped; /* datagrams */
+};
+/* False when no such pcb is in use; walk 1 .. udp_pcb_cap() - 1. */
+bool udp_get_report(const struct udp *u, uint32_t pcb, struct udp_report *r);
+uint32_t udp_pcb_cap(const struct udp *u);
+
+/* ---- consistency ---- */
+
+/* Asserts every invariant of a pcb that can be spelled; tests call it after each step. */
+void udp_pcb_check(const struct udp *u, uint32_t pcb);
+/*
+ * After a process died inside: rebuilds the hash and the free list from the pcbs, adds the references of
+ * their queues to frame records (the caller has zeroed refs and will call frame_pool_rebuild) and empties the
+ * queue of pcb `broken` (0: none) without looking at it; lent frames in it are lost until their channel goes.
+ * Touches every pcb.
+ */
+void udp_recover(struct udp *u, uint32_t broken);
+
+#endif
