@@ -51,7 +51,7 @@ struct unet_caps {
         nstime rto_min;                 /* floor for retransmission timers the link justifies */
 };
 
-struct unet_chan;                       /* a provider's channel, its own business */
+struct unet_chan;                       /* a provider's channel; begins as below */
 
 struct unet_ni_ops {
         const char *name;
@@ -67,8 +67,16 @@ struct unet_ni_ops {
         uint32_t (*room)(struct unet_chan *ch);
         /* Whether recv or reap would return something; may be asked without the stack's lock. */
         bool (*pending)(struct unet_chan *ch);
+        /* Asks the other side to wake us when it makes room (on), or no longer. May be NULL: room comes by itself. */
+        void (*want_room)(struct unet_chan *ch, bool on);
         /* Makes what was sent, released or consumed visible and wakes the other side if it sleeps: once a batch. */
         void (*flush)(struct unet_chan *ch);
+};
+
+/* What every provider's channel begins with; the rest is its own business. */
+struct unet_chan {
+        const struct unet_ni_ops *ops;
+        struct unet_caps caps;
 };
 
 #endif
