@@ -86,8 +86,7 @@ int ip_hdr_parse(const uint8_t *p, size_t n, bool csum, struct ip_pkt *pkt);
 /*
  * A message arrived on channel `chan`. Returns DROP_NONE and the packet, or the reason why it must be
  * dropped; the caller counts it, and releases the message's frame in any case that does not pass it on.
- * Fragments are dropped as DROP_IP_FRAGMENT with everything but the transport filled in: reassembly begins
- * where that is returned.
+ * With DROP_IP_NOT_OURS, _MARTIAN and _FRAGMENT the packet is filled in too (reassembly begins at the last).
  */
 enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx, struct ip_pkt *pkt);
 

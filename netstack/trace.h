@@ -58,6 +58,7 @@ static_assert(sizeof(struct trace_rec) == 48, "read by other processes");
 struct trace {
         _Atomic uint64_t on;    /* bit of each event that is recorded; 0: off */
         _Atomic uint64_t count; /* events ever recorded; record i is in rec[i % cap] */
+        _Atomic uint64_t begun; /* count, or count + 1 while a record is being written */
         uint32_t cap;           /* a power of two */
         uint32_t pad;
         struct trace_rec rec[];

@@ -10,10 +10,10 @@
  *        2       67 ms      4.3 s         wheel has come to, and its slot there is that digit. So a level
  *        3      4.3 s       275 s         lies in the future of all levels below it, and the first occupied
  *        4      275 s       4.9 h         slot of the lowest occupied level is the next thing to happen:
- *        5      4.9 h        13 d         its timers then move down, or fire.
+ *       ...                               its timers then move down, or fire. Nine levels hold every nstime.
+ *        8      146 y
  *
- * Beyond 13 days a timer waits in the last slot and is looked at again. A timer fires never before its
- * deadline and less than a tick after it, when somebody asks.
+ * A timer fires never before its deadline and less than a tick after it, when somebody asks.
  *
  * Timers are records of one pool; the link is embedded `off` bytes into the record. The caller hands both in,
  * since they are addresses of its own process. Links are indices; a zeroed link is a timer that is not set.
@@ -34,7 +34,7 @@
 #define WHEEL_TICK       ((nstime)1 << WHEEL_TICK_SHIFT)
 #define WHEEL_DIGIT      6
 #define WHEEL_SLOTS      (1u << WHEEL_DIGIT)
-#define WHEEL_LEVELS     6u
+#define WHEEL_LEVELS     9u
 #define WHEEL_DUE        (WHEEL_LEVELS * WHEEL_SLOTS) /* the list of timers whose slot has come */
 #define WHEEL_WORK       256                          /* most timers that one wheel_pop() moves */
 
@@ -81,7 +81,7 @@ static inline void wheel_set(struct wheel *w, const struct pool *p, uint32_t off
 {
         struct wheel_link *l = wheel_link_at(p, off, idx);
 
-        if (likely(l->prev != 0 && deadline >= (nstime)(l->armed << WHEEL_TICK_SHIFT)))
+        if (likely(l->prev != 0 && deadline > (nstime)((l->armed - 1) << WHEEL_TICK_SHIFT)))
                 l->at = deadline;
         else
                 wheel_move(w, p, off, idx, deadline);

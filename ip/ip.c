@@ -1,0 +1,175 @@
+/*
+ * IPv4 input checks and the output template. RFC 791 §3.1, RFC 1122 §3.2.1.
+ *
+ * ip_rx() -> ip_hdr_parse() -> place_payload() -> check_addresses()
+ */
+#include "ip/ip.h"
+
+#include "netstack/checksum.h"
+
+/* As on the wire. */
+struct ip_hdr {
+        uint8_t ver_ihl, tos;
+        be16 total_len, id, frag;
+        uint8_t ttl, proto;
+        be16 sum;
+        be32 src, dst;
+};
+static_assert(sizeof(struct ip_hdr) == IP_MIN_HDR, "RFC 791 §3.1");
+
+enum { FRAG_DF = 0x4000, FRAG_MF = 0x2000, FRAG_OFFSET = 0x1fff };
+
+/* ---- addresses ---- */
+
+static uint32_t host_mask(const struct ip_ifaddr *a)
+{
+        return a->prefix >= 32 ? 0 : UINT32_MAX >> a->prefix;
+}
+
+bool ip_host_owns(const struct ip_host *h, uint32_t a)
+{
+        for (uint32_t i = 0; i < h->naddr; i++)
+                if (h->addr[i].addr == a)
+                        return true;
+        return h->local && ip_v4_loopback(a);
+}
+
+bool ip_host_broadcast(const struct ip_host *h, uint32_t a)
+{
+        for (uint32_t i = 0; i < h->naddr; i++)
+                if (h->addr[i].prefix <= 30 && a == (h->addr[i].addr | host_mask(&h->addr[i])))
+                        return true;
+        return a == UINT32_MAX;
+}
+
+/* RFC 1122 §3.2.1.3: what cannot be a source: a group, a broadcast, class E, "this host" (that is for DHCP),
+ * and loopback when the packet came from outside. */
+static bool martian_source(const struct ip_host *h, uint32_t src)
+{
+        if (ip_v4_loopback(src))
+                return !h->local;
+        return src >> 28 >= 0xe || src >> 24 == 0 || ip_host_broadcast(h, src);
+}
+
+static enum drop check_addresses(const struct ip_host *h, uint32_t src, uint32_t dst)
+{
+        if (unlikely(martian_source(h, src)))
+                return DROP_IP_MARTIAN;
+        if (likely(ip_host_owns(h, dst)))
+                return DROP_NONE;
+        /* Loopback must not be seen on a wire. Multicast and broadcast datagrams will be let through to UDP
+         * here. */
+        return ip_v4_loopback(dst) ? DROP_IP_MARTIAN : DROP_IP_NOT_OURS;
+}
+
+/* ---- header ---- */
+
+/* RFC 791 §3.1: each option but the two of one byte has a length that covers itself. What they say is not
+ * acted upon: source routes are for gateways (RFC 7126 asks to drop those; a host that is the last hop need
+ * not care). */
+static bool options_fit(const uint8_t *p, const uint8_t *end)
+{
+        enum { END_OF_LIST = 0, NO_OPERATION = 1 };
+
+        while (p < end && *p != END_OF_LIST) {
+                if (*p == NO_OPERATION) {
+                        p++;
+                        continue;
+                }
+                if (end - p < 2 || p[1] < 2 || p[1] > end - p)
+                        return false;
+                p += p[1];
+        }
+        return true;
+}
+
+static void fill(const struct ip_hdr *h, const uint8_t *p, struct ip_pkt *pkt)
+{
+        uint16_t frag = be16_get(h->frag);
+
+        pkt->src = ip_addr_v4(be32_get(h->src));
+        pkt->dst = ip_addr_v4(be32_get(h->dst));
+        pkt->proto = h->proto;
+        pkt->tos = h->tos;
+        pkt->ttl = h->ttl;
+        pkt->id = be16_get(h->id);
+        pkt->dont_frag = frag & FRAG_DF;
+        pkt->more_frags = frag & FRAG_MF;
+        pkt->frag_off = (uint16_t)((frag & FRAG_OFFSET) * 8);
+        pkt->total_len = be16_get(h->total_len);
+        pkt->hdr = p;
+}
+
+int ip_hdr_parse(const uint8_t *p, size_t n, bool csum, struct ip_pkt *pkt)
+{
+        struct ip_hdr h;
+
+        if (n < IP_MIN_HDR)
+                return -DROP_IP_SHORT;
+        memcpy(&h, p, sizeof h);
+        if (h.ver_ihl >> 4 != 4)
+                return -DROP_IP_VERSION;
+        pkt->hdr_len = (uint8_t)((h.ver_ihl & 0xf) * 4);
+        if (pkt->hdr_len < IP_MIN_HDR)
+                return -DROP_IP_HEADER;
+        if (pkt->hdr_len > n || be16_get(h.total_len) < pkt->hdr_len)
+                return -DROP_IP_SHORT;
+        if (csum && csum_finish(csum_partial(p, pkt->hdr_len, 0)).raw != 0)
+                return -DROP_IP_CHECKSUM;
+        if (unlikely(pkt->hdr_len > IP_MIN_HDR) && !options_fit(p + IP_MIN_HDR, p + pkt->hdr_len))
+                return -DROP_IP_HEADER;
+        fill(&h, p, pkt);
+        return 0;
+}
+
+/* Payload is what the header counts; bytes of link padding after it are left out. False: there is less than
+ * that. */
+static bool place_payload(const struct unet_rx *rx, uint16_t chan, struct ip_pkt *pkt)
+{
+        uint32_t len = (uint32_t)pkt->total_len - pkt->hdr_len, inl_len = rx->inl_len - pkt->hdr_len;
+        uint32_t frame_len = rx->frame != 0 ? rx->len : 0;
+
+        pkt->inl = rx->inl + pkt->hdr_len;
+        pkt->inl_len = MIN(len, inl_len);
+        len -= pkt->inl_len;
+        if (len > frame_len)
+                return false;
+        pkt->data = (struct buf){0};
+        if (len != 0)
+                pkt->data = (struct buf){frame_id(FRAME_REGION_RX(chan), rx->frame), rx->off, len};
+        return true;
+}
+
+enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx, struct ip_pkt *pkt)
+{
+        int err = ip_hdr_parse(rx->inl, rx->inl_len, h->csum, pkt);
+        enum drop why;
+
+        if (unlikely(err != 0))
+                return (enum drop) - err;
+        if (unlikely(!place_payload(rx, chan, pkt)))
+                return DROP_IP_SHORT;
+        why = check_addresses(h, ip_addr_get_v4(pkt->src), ip_addr_get_v4(pkt->dst));
+        if (unlikely(why != DROP_NONE))
+                return why;
+        if (unlikely(pkt->more_frags || pkt->frag_off != 0))
+                return DROP_IP_FRAGMENT;
+        return DROP_NONE;
+}
+
+void ip_tmpl_init(struct ip_tmpl *t, ip_addr src, ip_addr dst, uint8_t proto, uint8_t tos, uint8_t ttl,
+                  bool dont_frag)
+{
+        struct ip_hdr h = {
+                .ver_ihl = 0x45,
+                .tos = tos,
+                .frag = be16_of(dont_frag ? FRAG_DF : 0),
+                .ttl = ttl,
+                .proto = proto,
+                .src = be32_of(ip_addr_get_v4(src)),
+                .dst = be32_of(ip_addr_get_v4(dst)),
+        };
+
+        memcpy(t->hdr, &h, sizeof h);
+        t->sum = csum_fold(csum_partial(&h, sizeof h, 0));
+}

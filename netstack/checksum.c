@@ -1,0 +1,169 @@
+/*
+ * The Internet checksum, portable and with AVX2. Both keep several sums of 32-bit words in 64-bit lanes,
+ * which cannot overflow before 2^32 words, and fold at the end: one's complement addition does not care about
+ * order or width (RFC 1071 §2 (B), (C)).
+ */
+#include "netstack/checksum.h"
+
+#include <stdatomic.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+static uint32_t fold64(uint64_t s)
+{
+        s = (s & 0xffffffff) + (s >> 32);
+        return (uint32_t)(s + (s >> 32));
+}
+
+/* The last n < 8 bytes, as if zeros followed. */
+static uint64_t tail_word(const uint8_t *p, size_t n)
+{
+        uint64_t w = 0;
+
+        memcpy(&w, p, n);
+        return w;
+}
+
+static uint64_t add_word(uint64_t sum, uint64_t w)
+{
+        return sum + (uint32_t)w + (w >> 32);
+}
+
+static uint64_t sum_words(const uint8_t *p, size_t n, uint64_t sum)
+{
+        uint64_t w[4];
+
+        for (; n >= 32; n -= 32, p += 32) {
+                memcpy(w, p, sizeof w);
+                sum = add_word(add_word(add_word(add_word(sum, w[0]), w[1]), w[2]), w[3]);
+        }
+        for (; n >= 8; n -= 8, p += 8) {
+                memcpy(w, p, 8);
+                sum = add_word(sum, w[0]);
+        }
+        return add_word(sum, tail_word(p, n));
+}
+
+static uint64_t copy_words(uint8_t *dst, const uint8_t *src, size_t n, uint64_t sum)
+{
+        uint64_t w[4];
+
+        for (; n >= 32; n -= 32, src += 32, dst += 32) {
+                memcpy(w, src, sizeof w);
+                memcpy(dst, w, sizeof w);
+                sum = add_word(add_word(add_word(add_word(sum, w[0]), w[1]), w[2]), w[3]);
+        }
+        for (; n >= 8; n -= 8, src += 8, dst += 8) {
+                memcpy(w, src, 8);
+                memcpy(dst, w, 8);
+                sum = add_word(sum, w[0]);
+        }
+        w[0] = tail_word(src, n);
+        memcpy(dst, w, n);
+        return add_word(sum, w[0]);
+}
+
+static uint32_t partial_portable(const void *p, size_t n, uint32_t sum)
+{
+        return fold64(sum_words(p, n, sum));
+}
+
+static uint32_t copy_portable(void *dst, const void *src, size_t n, uint32_t sum)
+{
+        return fold64(copy_words(dst, src, n, sum));
+}
+
+#ifdef __x86_64__
+#define AVX2 __attribute__((target("avx2")))
+
+/* 32 bytes: the even and the odd 32-bit words, each widened to 64 bits. */
+AVX2 static inline __m256i add_vector(__m256i sum, __m256i v)
+{
+        const __m256i low = _mm256_set1_epi64x(0xffffffff);
+
+        return _mm256_add_epi64(sum, _mm256_add_epi64(_mm256_and_si256(v, low), _mm256_srli_epi64(v, 32)));
+}
+
+AVX2 static uint64_t add_lanes(__m256i a, __m256i b)
+{
+        uint64_t lane[4];
+
+        _mm256_storeu_si256((__m256i *)lane, _mm256_add_epi64(a, b));
+        return (uint64_t)fold64(lane[0]) + fold64(lane[1]) + fold64(lane[2]) + fold64(lane[3]);
+}
+
+AVX2 static uint32_t partial_avx2(const void *p, size_t n, uint32_t sum)
+{
+        __m256i a = _mm256_setzero_si256(), b = a;
+        const uint8_t *q = p;
+
+        for (; n >= 64; n -= 64, q += 64) {
+                a = add_vector(a, _mm256_loadu_si256((const __m256i *)q));
+                b = add_vector(b, _mm256_loadu_si256((const __m256i *)(q + 32)));
+        }
+        return fold64(sum_words(q, n, add_lanes(a, b) + sum));
+}
+
+AVX2 static uint32_t copy_avx2(void *dst, const void *src, size_t n, uint32_t sum)
+{
+        __m256i a = _mm256_setzero_si256(), b = a, v, w;
+        const uint8_t *q = src;
+        uint8_t *d = dst;
+
+        for (; n >= 64; n -= 64, q += 64, d += 64) {
+                v = _mm256_loadu_si256((const __m256i *)q);
+                w = _mm256_loadu_si256((const __m256i *)(q + 32));
+                _mm256_storeu_si256((__m256i *)d, v);
+                _mm256_storeu_si256((__m256i *)(d + 32), w);
+                a = add_vector(a, v);
+                b = add_vector(b, w);
+        }
+        return fold64(copy_words(d, q, n, add_lanes(a, b) + sum));
+}
+
+static bool have_avx2(void)
+{
+        __builtin_cpu_init();
+        return __builtin_cpu_supports("avx2");
+}
+#endif
+
+const struct csum_impl *csum_impl(unsigned i)
+{
+        static const struct csum_impl portable = {"portable", partial_portable, copy_portable};
+
+        if (i == 0)
+                return &portable;
+#ifdef __x86_64__
+        static const struct csum_impl avx2 = {"avx2", partial_avx2, copy_avx2};
+
+        if (i == 1 && have_avx2())
+                return &avx2;
+#endif
+        return NULL;
+}
+
+/* The best one, found once. Whoever races here finds the same answer. No constructor: this is in a preloaded
+ * library. */
+static const struct csum_impl *best(void)
+{
+        static _Atomic(const struct csum_impl *) found;
+        const struct csum_impl *impl = atomic_load_explicit(&found, memory_order_relaxed);
+
+        if (unlikely(impl == NULL)) {
+                impl = csum_impl(1) != NULL ? csum_impl(1) : csum_impl(0);
+                atomic_store_explicit(&found, impl, memory_order_relaxed);
+        }
+        return impl;
+}
+
+uint32_t csum_partial(const void *p, size_t n, uint32_t sum)
+{
+        return n < 64 ? partial_portable(p, n, sum) : best()->partial(p, n, sum);
+}
+
+uint32_t csum_copy(void *dst, const void *src, size_t n, uint32_t sum)
+{
+        return n < 64 ? copy_portable(dst, src, n, sum) : best()->copy(dst, src, n, sum);
+}

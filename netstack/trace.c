@@ -1,0 +1,124 @@
+/* The trace's ring and its lines of text. */
+#include "netstack/trace.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "netstack/counters.h"
+
+struct event_desc {
+        const char *name;
+        const char *field[TRACE_FIELDS];
+};
+
+static const struct event_desc events[] = {
+#define X(name, ...) {#name, {__VA_ARGS__}},
+        TRACE_LIST(X)
+#undef X
+};
+
+void trace_init(struct trace *t, uint32_t cap)
+{
+        assert(cap != 0 && (cap & (cap - 1)) == 0);
+        t->cap = cap;
+}
+
+void trace_enable(struct trace *t, uint64_t mask)
+{
+        atomic_store_explicit(&t->on, mask, memory_order_relaxed);
+}
+
+uint64_t trace_lookup(const char *name)
+{
+        for (unsigned i = 0; i < TRACE_COUNT; i++)
+                if (strcmp(events[i].name, name) == 0)
+                        return 1ull << i;
+        return 0;
+}
+
+void trace_write(struct trace *t, nstime now, enum trace_event ev, uint32_t obj,
+                 const uint64_t field[TRACE_FIELDS])
+{
+        uint64_t n = atomic_load_explicit(&t->count, memory_order_relaxed);
+        struct trace_rec *r = &t->rec[n & (t->cap - 1)];
+
+        /* A reader copies, then looks whether the writer has come round: it has begun to write over record n
+         * - cap. */
+        atomic_store_explicit(&t->begun, n + 1, memory_order_relaxed);
+        atomic_thread_fence(memory_order_release);
+        *r = (struct trace_rec){.at = now, .event = ev, .obj = obj};
+        memcpy(r->field, field, sizeof r->field);
+        atomic_store_explicit(&t->count, n + 1, memory_order_release);
+}
+
+bool trace_read(const struct trace *t, uint64_t i, struct trace_rec *rec, uint64_t *first)
+{
+        uint64_t begun;
+
+        *first = 0;
+        if (i >= atomic_load_explicit(&t->count, memory_order_acquire))
+                return false;
+        *rec = t->rec[i & (t->cap - 1)];
+        atomic_thread_fence(memory_order_acquire);
+        begun = atomic_load_explicit(&t->begun, memory_order_relaxed);
+        *first = begun > t->cap ? begun - t->cap : 0;
+        return i >= *first;
+}
+
+const char *trace_name(enum trace_event ev)
+{
+        return (unsigned)ev < TRACE_COUNT ? events[ev].name : "?";
+}
+
+/* In the order of RFC 9293 §3.3.2, which is that of enum tcp_state. */
+static const char *state_name(uint64_t s)
+{
+        static const char *const names[] = {
+                "CLOSED",     "LISTEN",     "SYN-SENT", "SYN-RECEIVED", "ESTABLISHED", "FIN-WAIT-1",
+                "FIN-WAIT-2", "CLOSE-WAIT", "CLOSING",  "LAST-ACK",     "TIME-WAIT",
+        };
+
+        return s < ARRAY_LEN(names) ? names[s] : "?";
+}
+
+static const char *proto_name(uint64_t p)
+{
+        return p == 1 ? "ICMP" : p == 6 ? "TCP" : p == 17 ? "UDP" : "?";
+}
+
+static int format_field(const char *field, uint64_t v, char *buf, size_t n)
+{
+        const char *name = field + 1;
+
+        switch (field[0]) {
+        case 'x':
+                return snprintf(buf, n, " %s=0x%" PRIx64, name, v);
+        case 't':
+                return snprintf(buf, n, " %s=%" PRId64 ".%03uus", name, (int64_t)v / 1000,
+                                (unsigned)(v % 1000));
+        case 'S':
+                return snprintf(buf, n, " %s=%s", name, state_name(v));
+        case 'D':
+                return snprintf(buf, n, " %s=%s", name, v < DROP_COUNT ? drop_name((enum drop)v) : "?");
+        case 'P':
+                return snprintf(buf, n, " %s=%s", name, proto_name(v));
+        case '-':
+                return 0;
+        default:
+                return snprintf(buf, n, " %s=%" PRIu64, name, v);
+        }
+}
+
+int trace_format(const struct trace_rec *rec, char *buf, size_t n)
+{
+        int len = snprintf(buf, n, "%lld.%09lld %s", rec->at / NS_PER_S, rec->at % NS_PER_S,
+                           trace_name((enum trace_event)rec->event));
+
+        if (rec->obj != 0)
+                len += snprintf(buf + MIN((size_t)len, n), n - MIN((size_t)len, n), " #%u", rec->obj);
+        for (int i = 0; rec->event < TRACE_COUNT && i < TRACE_FIELDS; i++) {
+                size_t at = MIN((size_t)len, n);
+                len += format_field(events[rec->event].field[i], rec->field[i], buf + at, n - at);
+        }
+        return len;
+}
