@@ -17,7 +17,7 @@
 
 #define UNET_INLINE_MAX 240             /* most bytes that travel in a descriptor, over every provider */
 
-#define UNET_RANGES_MAX 8               /* ranges of a region that one message may be gathered from */
+#define UNET_RANGES_MAX 4               /* ranges of a region that one message may be gathered from */
 
 struct unet_range {                     /* bytes of a region */
         uint32_t off, len;
