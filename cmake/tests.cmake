@@ -1,5 +1,20 @@
 # unet_test(NAME SOURCES... LIBS libs... [LABELS labels...] [TIMEOUT s]): one CMocka program, one ctest.
+#
+# A test that cannot run here prints "skipped: REASON" and returns 77, or calls CMocka's skip(); the reason must be on the
+# list tests/expected_skips.txt.
+#
+# Labels that ./check knows: threads (run under TSan too), fuzz (run in the fuzz build only), preload (real programs
+# under the shim; not under sanitizers), noasan (any other reason not to run under ASan).
 find_library(CMOCKA_LIBRARY cmocka)
+
+function(unet_test_properties name)
+  cmake_parse_arguments(T "" "TIMEOUT" "LABELS" ${ARGN})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}" SKIP_RETURN_CODE 77)
+endfunction()
+
 function(unet_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT CMOCKA_LIBRARY)
@@ -8,8 +23,13 @@ function(unet_test name)
   add_executable(${name} ${T_SOURCES})
   target_link_libraries(${name} PRIVATE ${T_LIBS} ${CMOCKA_LIBRARY})
   add_test(NAME ${name} COMMAND ${name})
-  if(NOT T_TIMEOUT)
-    set(T_TIMEOUT 120)
-  endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}")
+  unet_test_properties(${name} LABELS ${T_LABELS} TIMEOUT ${T_TIMEOUT})
+endfunction()
+
+# unet_script_test(NAME SCRIPT [ARGS...] [LABELS labels...] [TIMEOUT s]): a script, run with UNET_BUILD and UNET_SOURCE set.
+function(unet_script_test name script)
+  cmake_parse_arguments(T "" "TIMEOUT" "ARGS;LABELS" ${ARGN})
+  add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${T_ARGS})
+  unet_test_properties(${name} LABELS ${T_LABELS} TIMEOUT ${T_TIMEOUT})
+  set_property(TEST ${name} PROPERTY ENVIRONMENT "UNET_BUILD=${PROJECT_BINARY_DIR};UNET_SOURCE=${PROJECT_SOURCE_DIR}")
 endfunction()

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Counts what ctest and the checks of ./check found, shows what failed, and judges what was skipped.
+
+    tally.py --skips tests/expected_skips.txt RESULT...
+
+A RESULT is a JUnit file of ctest (*.xml), named after its build, or a list of checks (*.tsv: passed|failed, name, log
+file). CMocka programs count as many tests as they say they ran. A test is skipped by exit status 77 or by CMocka's
+skip(), and must have printed a line "skipped: REASON" for each; a skip whose name and reason are not on the list is a
+failure.
+
+The last line is "N passed, N failed, N skipped". Exit status: 0 nothing failed; 1 something did; 2 usage.
+"""
+
+import argparse
+import fnmatch
+import os
+import re
+import sys
+import xml.etree.ElementTree as ET
+
+CMOCKA = re.compile(r"\[  (PASSED|FAILED|SKIPPED)\s*\] (\d+) test\(s\)")
+REASON = re.compile(r"^(?:\[.*?\]\s*)?skipped: (.+)$", re.MULTILINE)
+CONTROL = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd]")
+
+
+class Tally:
+    def __init__(self, expected):
+        self.expected = expected
+        self.passed = self.failed = self.skipped = 0
+        self.failures = []              # (name, output)
+        self.skips = {}                 # (test, reason) -> builds
+
+    def skip(self, build, test, reasons, count):
+        """`count` skips with these reasons; each without one, or not on the list, is a failure."""
+        for reason in (reasons + [None] * count)[:count]:
+            match = next((e for e in self.expected if reason and fnmatch.fnmatchcase(test, e[0])
+                          and fnmatch.fnmatchcase(reason, e[1])), None)
+            if match:
+                self.skipped += 1
+                self.skips.setdefault((test, reason), []).append(build)
+            else:
+                self.failed += 1
+                self.failures.append((f"{build}: {test}",
+                                      f"skipped, which tests/expected_skips.txt does not foresee: {reason}"))
+
+    def junit(self, path):
+        build = os.path.splitext(os.path.basename(path))[0]
+        with open(path, encoding="utf-8", errors="replace") as f:
+            root = ET.fromstring(CONTROL.sub("?", f.read()))
+        for case in root.iter("testcase"):
+            self.case(build, case.get("name"), case.get("status"), case.findtext("system-out") or "",
+                      case.find("skipped") is not None)
+
+    def case(self, build, name, status, output, was_skipped):
+        counts = {"PASSED": 0, "FAILED": 0, "SKIPPED": 0}
+        for word, number in CMOCKA.findall(output):
+            counts[word] += int(number)
+        reasons = REASON.findall(output)
+        if status == "disabled":
+            return
+        if was_skipped or status == "notrun":
+            self.skip(build, name, reasons, 1)
+        elif status == "run":
+            self.passed += counts["PASSED"] or (0 if counts["SKIPPED"] else 1)
+            self.skip(build, name, reasons, counts["SKIPPED"])
+        else:
+            self.passed += counts["PASSED"]
+            self.failed += counts["FAILED"] or 1
+            self.failures.append((f"{build}: {name}", output))
+            self.skip(build, name, reasons, counts["SKIPPED"])
+
+    def checks(self, path):
+        with open(path, encoding="utf-8") as f:
+            for line in f:
+                verdict, name, log = line.rstrip("\n").split("\t")
+                if verdict == "passed":
+                    self.passed += 1
+                    continue
+                self.failed += 1
+                with open(log, encoding="utf-8", errors="replace") as text:
+                    self.failures.append((name, text.read()))
+
+    def show(self, lines):
+        for name, output in self.failures:
+            print(f"\n--- failed: {name}")
+            print("\n".join("    " + line for line in output.strip().splitlines()[-lines:]))
+        if self.skips:
+            print("\nskipped, as foreseen:")
+        for (test, reason), builds in sorted(self.skips.items()):
+            print(f"    {test} ({', '.join(builds)}): {reason}")
+        print(f"\n{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
+
+
+def read_expected(path):
+    """Pairs (test pattern, reason pattern) of lines `pattern: reason`; # begins a comment."""
+    expected = []
+    with open(path, encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            line = line.strip()
+            if not line or line.startswith("#"):
+                continue
+            test, colon, reason = line.partition(":")
+            if not colon or not reason.strip():
+                sys.exit(f"{path}:{number}: not \"test: reason\"")
+            expected.append((test.strip(), reason.strip()))
+    return expected
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--skips", required=True)
+    p.add_argument("--lines", type=int, default=60, help="how much of a failed test's output is shown (60)")
+    p.add_argument("results", nargs="*")
+    args = p.parse_args()
+    tally = Tally(read_expected(args.skips))
+    for path in args.results:
+        try:
+            (tally.junit if path.endswith(".xml") else tally.checks)(path)
+        except (OSError, ET.ParseError, ValueError) as e:
+            tally.failed += 1
+            tally.failures.append((path, f"cannot be read: {e}"))
+    if tally.passed + tally.failed == 0:
+        tally.failed = 1
+        tally.failures.append(("everything", "no test was run at all"))
+    tally.show(args.lines)
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
