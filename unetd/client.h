@@ -46,9 +46,10 @@ struct unetd_client {
         int32_t pid;                    /* the process that opened them */
         uint32_t flags;
         uint32_t seq;
-        uint32_t dir_uid;               /* uid the unetd in use runs as */
+        bool shared;                    /* the unetd in use is a system-wide one */
+        bool renewing;
         uint64_t instance;              /* of the unetd in use */
-        const struct directory *dir;    /* mapped while open; stays readable when unetd is gone; see unetd_open */
+        const struct directory *dir;    /* mapped while open, readable when unetd is gone too */
         /* Set by the caller after unetd_open(), may be NULL: the unetd is another one, register again. */
         void (*renewed)(struct unetd_client *c, void *arg);
         void *arg;
@@ -79,7 +80,8 @@ struct unetd_chan {
  * skipped. Maps the directory. The struct must be zeroed, or closed.
  * -ECONNREFUSED: none, and none was or could be started; -EINVAL: UNET_DOMAIN is not a valid name.
  *
- * `dir` moves when a call reconnects to another instance: read c->dir anew after each call of this header.
+ * `dir` keeps its address until unetd_close(); when a call reconnects to another unetd, that one's directory takes its
+ * place there.
  */
 int unetd_open(struct unetd_client *c, unsigned flags);
 /* Closes the connections, unmaps the directory. Registered stacks stay until their processes are gone. */
@@ -115,6 +117,8 @@ int unetd_chan_open(struct unetd_client *c, uint32_t my_stack, uint32_t peer_sta
 /* The descriptors of one side, for any process of the stack. They have been verified: type, seals, size, mode. */
 int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, struct unetd_chan *out);
 void unetd_chan_close(struct unetd_chan *ch);
+/* The verification alone, for descriptors in the order of enum unetd_chan_fd. */
+int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS]);
 
 /*
  * Puts (proto, addr, port) into the directory. `fd` is the kernel socket bound to it (listening, for TCP), or -1. The

@@ -35,6 +35,8 @@ enum unetd_type {
         UNETD_KEEPER_GET,               /* reply carries a socket to the user's keeper */
         UNETD_STACK_NEW,                /* fds: see enum unetd_stack_fd */
         UNETD_CHAN_OPEN,
+        UNETD_PROC_ADD,
+        UNETD_PROC_DEL,
         UNETD_LISTEN_ADD,               /* fds: none, or the bound kernel socket */
         UNETD_LISTEN_DEL,
         UNETD_PORT_HOLD,
@@ -43,17 +45,19 @@ enum unetd_type {
         UNETD_PORT_UNLEASE,
         UNETD_STATUS,
         /* client -> keeper */
-        UNETD_PROC_ADD,
-        UNETD_PROC_DEL,
         UNETD_STACK_GET,                /* reply carries the stack's descriptors */
         UNETD_CHAN_GET,                 /* reply carries the channel's descriptors */
         /* unetd -> keeper */
         UNETD_K_CLIENT,                 /* fd: a connection to one client of this user */
         UNETD_K_STACK,                  /* attach a stack; fds as UNETD_STACK_NEW */
+        UNETD_K_PROC,                   /* fd: pidfd of a process of the stack */
+        UNETD_K_PROC_DEL,               /* a process let go of its slot */
         UNETD_K_CHAN,                   /* attach a channel; fds: see enum unetd_chan_fd */
         UNETD_K_CHAN_DOWN,              /* the channel's peer is gone; answered when the slot may be used again */
-        /* keeper -> unetd */
-        UNETD_K_HELLO,                  /* a keeper that outlived its unetd offers itself and its stacks */
+        /* keeper -> unetd; not answered, but for K_HELLO. A keeper that outlived its unetd offers itself with K_HELLO,
+         * then all it holds, in the form of K_STACK, K_PROC and K_CHAN. */
+        UNETD_K_HELLO,
+        UNETD_K_PROC_GONE,              /* the process is dead, its slot is free */
         UNETD_K_ORPHAN,                 /* no process of the stack is left: it accepts nothing new */
         UNETD_K_GONE,                   /* the stack is empty and detached */
         UNETD_K_UNLISTEN,               /* a listener lost its last holder */
@@ -93,11 +97,12 @@ enum unetd_status_kind {
 
 struct unetd_hello {
         uint32_t abi;
-        uint32_t flags;                 /* reply: UNETD_SHARED */
+        uint32_t flags;                 /* request: UNETD_HAS_KEEPER; reply: UNETD_SHARED */
         uint64_t instance;              /* reply: random number of this run of unetd */
         int32_t pid;                    /* reply: unetd's */
 };
-#define UNETD_SHARED 1u                 /* a system-wide unetd, used by several users */
+#define UNETD_SHARED     1u             /* a system-wide unetd, used by several users */
+#define UNETD_HAS_KEEPER 2u             /* the client still talks to a keeper: wait for it before starting another */
 
 struct unetd_stack {
         uint32_t stack;                 /* STACK_NEW: 0, or the number it had before unetd was restarted */

@@ -1,0 +1,640 @@
+/*
+ * The client's side: find a unetd, keep one connection to it and one to the keeper, ask and wait.
+ *
+ * Road of a call: unetd_chan_open() -> ask_daemon() -> daemon_ready() [connect, map the directory, renewed()] ->
+ * exchange() -> wire_send(), wire_recv() until the reply with our number.
+ */
+#include "unetd/client.h"
+
+#include "unet/shm_ring.h"
+#include "unetd/fdcheck.h"
+#include "unetd/name.h"
+#include "unetd/start.h"
+#include "unetd/sys.h"
+#include "unetd/wire.h"
+
+#define BACKLOG_MS   200                /* how long a name with a full backlog is waited for */
+#define FIND_ROUNDS  3
+#define ASK_ROUNDS   3
+#define BELL_BYTES   4096
+
+/* ---- one connection ---- */
+
+static bool conn_ours(const struct unetd_conn *conn)
+{
+        struct statx st;
+
+        return conn->fd > 0 && sys_statx(conn->fd, &st) == 0 && S_ISSOCK(st.stx_mode) && st.stx_ino == conn->ino;
+}
+
+/* Closes it, unless the program has closed it before and given the number to something else. */
+static void conn_drop(struct unetd_conn *conn)
+{
+        if (conn_ours(conn))
+                sys_close(conn->fd);
+        *conn = (struct unetd_conn){.fd = -1};
+}
+
+/* Takes a socket, non-blocking from now on. */
+static int conn_take(struct unetd_conn *conn, int fd)
+{
+        struct statx st;
+        int r;
+
+        fd = fd_high(fd);
+        if (fd < 0)
+                return fd;
+        r = sys_statx(fd, &st);
+        if (r == 0)
+                r = sys_fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
+        if (r < 0) {
+                sys_close(fd);
+                return r;
+        }
+        *conn = (struct unetd_conn){.fd = fd, .ino = st.stx_ino};
+        return 0;
+}
+
+static bool conn_alive(const struct unetd_conn *conn)
+{
+        return conn_ours(conn) && sys_poll1(conn->fd, 0, 0) == 0;
+}
+
+/* Waits for `events` until the time `until`. */
+static int conn_wait(const struct unetd_conn *conn, short events, int64_t until)
+{
+        for (;;) {
+                int64_t left = until - sys_now_ms();
+                int r = left > 0 ? sys_poll1(conn->fd, events, (int)left) : 0;
+
+                if (r != -EINTR)
+                        return r > 0 ? 0 : r == 0 ? -ETIMEDOUT : r;
+        }
+}
+
+static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds, unsigned n, int64_t until)
+{
+        int r;
+
+        while ((r = wire_send(conn->fd, msg, fds, n, 0)) == -EAGAIN)
+                if ((r = conn_wait(conn, POLLOUT, until)) < 0)
+                        return r;
+        return r == -EPIPE || r == -ENOTCONN ? -ECONNRESET : r;
+}
+
+/* Sends a request and receives its reply; replies to earlier requests, given up on, are thrown away. The reply's own
+ * error is returned; `in` then holds nothing. */
+static int exchange(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
+                    unsigned n, struct wire_in *in)
+{
+        int64_t until = sys_now_ms() + UNETD_TIMEOUT_MS;
+        int r;
+
+        msg->seq = ++c->seq;
+        msg->err = 0;
+        r = conn_send(conn, msg, fds, n, until);
+        while (r == 0) {
+                r = wire_recv(conn->fd, in, 0);
+                if (r == -EAGAIN)
+                        r = conn_wait(conn, POLLIN, until);
+                else if (r == -EBADMSG)
+                        r = -EPROTO;
+                else if (r == 0 && in->msg.seq == msg->seq)
+                        break;
+                else if (r == 0)
+                        wire_in_close(in);
+        }
+        if (r < 0)
+                return r;
+        r = in->msg.type != msg->type || in->msg.err > 0 ? -EPROTO : in->msg.err;
+        if (r < 0)
+                wire_in_close(in);
+        return r;
+}
+
+/* ---- finding unetd ---- */
+
+/* The system-wide names must be root's, the user's own names the user's or root's. */
+static int check_holder(int fd, uint32_t name_uid)
+{
+        struct ucred cred;
+        socklen_t len = sizeof cred;
+        int r = sys_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+
+        if (r < 0)
+                return r;
+        return cred.uid == 0 || cred.uid == name_uid ? (int)(cred.uid != 0) : -EPERM;
+}
+
+/* A connected socket, or a negative errno: -ECONNREFUSED when nobody has the name. */
+static int connect_name(uint32_t uid, const char *domain, unsigned i)
+{
+        int64_t until = sys_now_ms() + BACKLOG_MS;
+        struct sockaddr_un sun;
+        socklen_t len = unetd_name(&sun, uid, domain, i);
+        int fd = sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int r;
+
+        if (fd < 0 || (fd = fd_high(fd)) < 0)
+                return fd;
+        while ((r = sys_connect(fd, &sun, len)) == -EAGAIN || r == -EINTR) {
+                if (sys_now_ms() > until)
+                        break;
+                sys_sleep_ms(1);
+        }
+        if (r == 0)
+                r = check_holder(fd, uid);
+        if (r >= 0)
+                return fd;
+        sys_close(fd);
+        return r;
+}
+
+/* Puts the directory at c->dir: in place of the old one when there is one, so that readers never see a hole. */
+static int map_directory(struct unetd_client *c, int fd)
+{
+        struct statx st;
+        void *p;
+
+        if (sys_statx(fd, &st) < 0 || st.stx_size != sizeof(struct directory) ||
+            fdcheck_memfd(fd, sizeof(struct directory), false) < 0)
+                return -EPROTO;
+        p = (void *)SYS_CALL(SYS_mmap, c->dir, sizeof(struct directory), PROT_READ,
+                             MAP_SHARED | (c->dir ? MAP_FIXED : 0), fd, 0);
+        if (sys_is_err(p))
+                return (int)(intptr_t)p;
+        c->dir = p;
+        return c->dir->magic == DIR_MAGIC ? 0 : -EPROTO;
+}
+
+static int hello(struct unetd_client *c, struct unetd_conn *conn)
+{
+        struct unetd_msg msg = {.type = UNETD_HELLO, .hello = {.abi = UNETD_ABI}};
+        struct wire_in in;
+        int r;
+
+        msg.hello.flags = conn_alive(&c->keeper) ? UNETD_HAS_KEEPER : 0;
+        r = exchange(c, conn, &msg, NULL, 0, &in);
+        if (r < 0)
+                return r;
+        if (in.n != 1 || in.msg.hello.abi != UNETD_ABI)
+                r = -EPROTO;
+        else if (in.msg.hello.instance != c->instance || !c->dir)
+                r = map_directory(c, in.fds[0]);
+        if (r == 0) {
+                c->instance = in.msg.hello.instance;
+                c->shared = in.msg.hello.flags & UNETD_SHARED;
+        }
+        wire_in_close(&in);
+        return r;
+}
+
+static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, unsigned i)
+{
+        struct unetd_conn conn;
+        int fd = connect_name(uid, domain, i), r;
+
+        if (fd < 0)
+                return fd;
+        r = conn_take(&conn, fd);
+        if (r < 0)
+                return r;
+        r = hello(c, &conn);
+        if (r < 0) {
+                conn_drop(&conn);
+                return r;
+        }
+        c->daemon = conn;
+        return 0;
+}
+
+/* The first that lets us in. */
+static int find_daemon(struct unetd_client *c, const char *domain)
+{
+        uint32_t uids[2] = {0, sys_geteuid()};
+
+        for (unsigned u = 0; u < (uids[1] == 0 ? 1 : 2); u++) {
+                for (unsigned i = 0; i < UNETD_NAMES; i++) {
+                        int r = try_name(c, uids[u], domain, i);
+                        if (r == 0 || r == -EMFILE || r == -ENFILE)
+                                return r;
+                }
+        }
+        return -ECONNREFUSED;
+}
+
+static int find_or_start(struct unetd_client *c)
+{
+        const char *domain = unetd_domain();
+        int r;
+
+        if (!domain)
+                return -EINVAL;
+        r = find_daemon(c, domain);
+        for (int round = 0; round < FIND_ROUNDS && r == -ECONNREFUSED && !(c->flags & UNETD_NO_START); round++) {
+                if (unetd_start(domain) == -ENOENT)
+                        return -ECONNREFUSED;
+                r = find_daemon(c, domain);
+        }
+        return r;
+}
+
+/* ---- asking ---- */
+
+/* After fork the connections are the parent's: a child that used them would mix its requests with the parent's. */
+static void notice_fork(struct unetd_client *c)
+{
+        int32_t pid = sys_getpid();
+
+        if (c->pid == pid)
+                return;
+        conn_drop(&c->daemon);
+        conn_drop(&c->keeper);
+        c->pid = pid;
+}
+
+/* A connection to a unetd stands, and it knows what its predecessor knew. */
+static int daemon_ready(struct unetd_client *c)
+{
+        uint64_t before = c->instance;
+        int r;
+
+        notice_fork(c);
+        if (conn_ours(&c->daemon))
+                return 0;
+        c->daemon.fd = -1;
+        r = find_or_start(c);
+        if (r == 0 && before != 0 && before != c->instance && c->renewed && !c->renewing) {
+                c->renewing = true;
+                c->renewed(c, c->arg);
+                c->renewing = false;
+        }
+        return r;
+}
+
+static int ask_daemon(struct unetd_client *c, struct unetd_msg *msg, const int *fds, unsigned n, struct wire_in *in)
+{
+        int r = -ECONNRESET;
+
+        for (int round = 0; round < ASK_ROUNDS; round++) {
+                r = daemon_ready(c);
+                if (r < 0)
+                        return r;
+                r = exchange(c, &c->daemon, msg, fds, n, in);
+                if (r == -EPROTO || r == -ECONNRESET)
+                        conn_drop(&c->daemon);
+                if (r != -ECONNRESET && r != -EAGAIN)
+                        return r;
+        }
+        return r == -EAGAIN ? -ETIMEDOUT : r;
+}
+
+/* A request whose reply has no descriptors. */
+static int ask_plain(struct unetd_client *c, struct unetd_msg *msg, const int *fds, unsigned n)
+{
+        struct wire_in in;
+        int r = ask_daemon(c, msg, fds, n, &in);
+
+        if (r < 0)
+                return r;
+        *msg = in.msg;
+        wire_in_close(&in);
+        return 0;
+}
+
+static int keeper_ready(struct unetd_client *c)
+{
+        struct unetd_msg msg = {.type = UNETD_KEEPER_GET};
+        struct wire_in in;
+        int r;
+
+        notice_fork(c);
+        if (conn_ours(&c->keeper))
+                return 0;
+        c->keeper.fd = -1;
+        r = ask_daemon(c, &msg, NULL, 0, &in);
+        if (r < 0)
+                return r;
+        r = in.n == 1 ? conn_take(&c->keeper, wire_in_take(&in, 0)) : -EPROTO;
+        wire_in_close(&in);
+        return r;
+}
+
+/* A request whose reply carries `want` descriptors. */
+static int ask_keeper(struct unetd_client *c, struct unetd_msg *msg, unsigned want, struct wire_in *in)
+{
+        int r = -ECONNRESET;
+
+        for (int round = 0; round < ASK_ROUNDS && r == -ECONNRESET; round++) {
+                r = keeper_ready(c);
+                if (r < 0)
+                        return r;
+                r = exchange(c, &c->keeper, msg, NULL, 0, in);
+                if (r == -EPROTO || r == -ECONNRESET)
+                        conn_drop(&c->keeper);
+        }
+        if (r == 0 && in->n != want) {
+                wire_in_close(in);
+                r = -EPROTO;
+        }
+        return r;
+}
+
+/* ---- the calls ---- */
+
+int unetd_open(struct unetd_client *c, unsigned flags)
+{
+        int r;
+
+        c->daemon.fd = c->keeper.fd = -1;
+        c->flags = flags;
+        c->instance = 0;
+        r = daemon_ready(c);
+        if (r < 0)
+                unetd_close(c);
+        return r;
+}
+
+void unetd_close(struct unetd_client *c)
+{
+        conn_drop(&c->daemon);
+        conn_drop(&c->keeper);
+        if (c->dir)
+                sys_munmap(c->dir, sizeof(struct directory));
+        c->dir = NULL;
+        c->instance = 0;
+}
+
+static int sealed_memfd(const char *name, uint64_t bytes)
+{
+        int fd = sys_memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
+
+        if (fd < 0 || (fd = fd_high(fd)) < 0)
+                return fd;
+        if ((r = sys_fchmod(fd, 0600)) < 0 || (r = sys_ftruncate(fd, (int64_t)bytes)) < 0 ||
+            (r = sys_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) < 0) {
+                sys_close(fd);
+                return r;
+        }
+        return fd;
+}
+
+static int high_pipe(int *rd, int *wr)
+{
+        int fd[2], r = sys_pipe2(fd, O_CLOEXEC | O_NONBLOCK);
+
+        if (r < 0)
+                return r;
+        *rd = fd_high(fd[0]);
+        *wr = fd_high(fd[1]);
+        return *rd < 0 ? *rd : *wr < 0 ? *wr : 0;
+}
+
+int unetd_stack_fds_make(struct unetd_stack_fds *f, uint64_t state_bytes)
+{
+        struct unetd_stack_fds n = {-1, -1, -1, -1, -1, -1};
+        int r;
+
+        if ((r = n.state = sealed_memfd("unet-state", state_bytes)) < 0 ||
+            (r = n.bell = sealed_memfd("unet-bell", BELL_BYTES)) < 0 ||
+            (r = high_pipe(&n.leader_r, &n.leader_w)) < 0 || (r = high_pipe(&n.keeper_r, &n.keeper_w)) < 0) {
+                unetd_stack_fds_close(&n);
+                return r;
+        }
+        *f = n;
+        return 0;
+}
+
+void unetd_stack_fds_close(struct unetd_stack_fds *f)
+{
+        int *fd[] = {&f->state, &f->bell, &f->leader_r, &f->leader_w, &f->keeper_r, &f->keeper_w};
+
+        for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+                if (*fd[i] >= 0)
+                        sys_close(*fd[i]);
+                *fd[i] = -1;
+        }
+}
+
+int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uint32_t slot, uint32_t *stack_id)
+{
+        struct unetd_msg msg = {.type = UNETD_STACK_NEW, .stack = {.stack = *stack_id, .slot = slot}};
+        int fds[UNETD_STACK_FDS] = {f->state, f->bell, f->leader_r, f->leader_w, f->keeper_r, f->keeper_w};
+        int r = ask_plain(c, &msg, fds, UNETD_STACK_FDS);
+
+        if (r == 0)
+                *stack_id = msg.stack.stack;
+        return r;
+}
+
+int unetd_proc_add(struct unetd_client *c, uint32_t stack_id, uint32_t slot, int32_t pid)
+{
+        struct unetd_msg msg = {.type = UNETD_PROC_ADD, .stack = {.stack = stack_id, .slot = slot, .pid = pid}};
+
+        if (pid == sys_getpid())
+                msg.stack.pid = 0;
+        return ask_plain(c, &msg, NULL, 0);
+}
+
+int unetd_proc_del(struct unetd_client *c, uint32_t stack_id, uint32_t slot)
+{
+        struct unetd_msg msg = {.type = UNETD_PROC_DEL, .stack = {.stack = stack_id, .slot = slot}};
+
+        return ask_plain(c, &msg, NULL, 0);
+}
+
+static int check_stack_fds(const struct wire_in *in)
+{
+        uint64_t ino;
+        int r;
+
+        if ((r = fdcheck_memfd(in->fds[UNETD_FD_STATE], 0, true)) < 0 ||
+            (r = fdcheck_memfd(in->fds[UNETD_FD_BELL], BELL_BYTES, true)) < 0 ||
+            (r = fdcheck_pipe(in->fds[UNETD_FD_LEADER_R], false, &ino)) < 0 ||
+            (r = fdcheck_pipe(in->fds[UNETD_FD_LEADER_W], true, &ino)) < 0 ||
+            (r = fdcheck_pipe(in->fds[UNETD_FD_KEEPER_R], false, &ino)) < 0)
+                return r;
+        return fdcheck_pipe(in->fds[UNETD_FD_KEEPER_W], true, &ino);
+}
+
+static int stack_get(struct unetd_client *c, struct unetd_msg *msg, struct unetd_stack_fds *out)
+{
+        struct wire_in in;
+        int r = ask_keeper(c, msg, UNETD_STACK_FDS, &in);
+
+        if (r < 0)
+                return r;
+        r = check_stack_fds(&in);
+        if (r == 0) {
+                *out = (struct unetd_stack_fds){
+                        .state = fd_high(wire_in_take(&in, UNETD_FD_STATE)),
+                        .bell = fd_high(wire_in_take(&in, UNETD_FD_BELL)),
+                        .leader_r = fd_high(wire_in_take(&in, UNETD_FD_LEADER_R)),
+                        .leader_w = fd_high(wire_in_take(&in, UNETD_FD_LEADER_W)),
+                        .keeper_r = fd_high(wire_in_take(&in, UNETD_FD_KEEPER_R)),
+                        .keeper_w = fd_high(wire_in_take(&in, UNETD_FD_KEEPER_W)),
+                };
+                msg->stack.stack = in.msg.stack.stack;
+        }
+        wire_in_close(&in);
+        return r;
+}
+
+int unetd_stack_get(struct unetd_client *c, uint32_t stack_id, struct unetd_stack_fds *out)
+{
+        struct unetd_msg msg = {.type = UNETD_STACK_GET, .stack = {.stack = stack_id}};
+
+        return stack_id == 0 ? -ENOENT : stack_get(c, &msg, out);
+}
+
+int unetd_stack_by_cookie(struct unetd_client *c, uint64_t cookie, uint32_t *stack_id, struct unetd_stack_fds *out)
+{
+        struct unetd_msg msg = {.type = UNETD_STACK_GET, .stack = {.cookie = cookie}};
+        int r = stack_get(c, &msg, out);
+
+        if (r == 0)
+                *stack_id = msg.stack.stack;
+        return r;
+}
+
+int unetd_chan_open(struct unetd_client *c, uint32_t my_stack, uint32_t peer_stack, uint32_t *chan,
+                    uint32_t *peer_chan)
+{
+        struct unetd_msg msg = {.type = UNETD_CHAN_OPEN, .chan = {.stack = my_stack, .peer_stack = peer_stack}};
+        int r = ask_plain(c, &msg, NULL, 0);
+
+        if (r < 0)
+                return r;
+        if (msg.chan.chan >= UNETD_CHANS_MAX || msg.chan.peer_chan >= UNETD_CHANS_MAX)
+                return -EPROTO;
+        *chan = msg.chan.chan;
+        *peer_chan = msg.chan.peer_chan;
+        return 0;
+}
+
+static bool geom_sane(struct frame_geom g)
+{
+        return (uint64_t)g.count[FRAME_LARGE] + g.count[FRAME_SMALL] < 1u << FRAME_NUM_BITS;
+}
+
+/* What the keeper says is believed for our own stack; what is to be mapped is checked all the same. */
+int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS])
+{
+        uint64_t ino;
+        int r;
+
+        if (!geom_sane(info->tx_geom) || !geom_sane(info->rx_geom))
+                return -EPROTO;
+        if ((r = fdcheck_memfd(fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true)) < 0 ||
+            (r = fdcheck_memfd(fds[UNETD_FD_RX], SHM_REGION_BYTES(info->rx_geom), false)) < 0 ||
+            (r = fdcheck_memfd(fds[UNETD_FD_PEER_BELL], BELL_BYTES, false)) < 0 ||
+            (r = fdcheck_pipe(fds[UNETD_FD_PEER_LEADER], true, &ino)) < 0)
+                return r;
+        return fdcheck_pipe(fds[UNETD_FD_PEER_KEEPER], true, &ino);
+}
+
+int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, struct unetd_chan *out)
+{
+        struct unetd_msg msg = {.type = UNETD_CHAN_GET, .chan = {.stack = stack_id, .chan = chan}};
+        struct wire_in in;
+        int r = ask_keeper(c, &msg, UNETD_CHAN_FDS, &in);
+
+        if (r < 0)
+                return r;
+        r = unetd_chan_check(&in.msg.chan, in.fds);
+        if (r == 0)
+                *out = (struct unetd_chan){
+                        .tx = fd_high(wire_in_take(&in, UNETD_FD_TX)),
+                        .rx = fd_high(wire_in_take(&in, UNETD_FD_RX)),
+                        .peer_bell = fd_high(wire_in_take(&in, UNETD_FD_PEER_BELL)),
+                        .peer_leader = fd_high(wire_in_take(&in, UNETD_FD_PEER_LEADER)),
+                        .peer_keeper = fd_high(wire_in_take(&in, UNETD_FD_PEER_KEEPER)),
+                        .tx_geom = in.msg.chan.tx_geom,
+                        .rx_geom = in.msg.chan.rx_geom,
+                        .peer_stack = in.msg.chan.peer_stack,
+                        .peer_chan = in.msg.chan.peer_chan,
+                        .peer_uid = in.msg.chan.peer_uid,
+                };
+        wire_in_close(&in);
+        return r;
+}
+
+void unetd_chan_close(struct unetd_chan *ch)
+{
+        int *fd[] = {&ch->tx, &ch->rx, &ch->peer_bell, &ch->peer_leader, &ch->peer_keeper};
+
+        for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+                if (*fd[i] >= 0)
+                        sys_close(*fd[i]);
+                *fd[i] = -1;
+        }
+}
+
+static struct unetd_msg port_msg(uint16_t type, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port)
+{
+        return (struct unetd_msg){.type = type,
+                                  .port = {.stack = stack_id, .proto = proto, .port = port, .addr = addr}};
+}
+
+int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port, int fd)
+{
+        struct unetd_msg msg = port_msg(UNETD_LISTEN_ADD, stack_id, proto, addr, port);
+
+        return ask_plain(c, &msg, &fd, fd >= 0 ? 1 : 0);
+}
+
+int unetd_listen_del(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port)
+{
+        struct unetd_msg msg = port_msg(UNETD_LISTEN_DEL, stack_id, proto, addr, port);
+
+        return ask_plain(c, &msg, NULL, 0);
+}
+
+int unetd_port_hold(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t *port)
+{
+        struct unetd_msg msg = port_msg(UNETD_PORT_HOLD, stack_id, proto, addr, *port);
+        int r = ask_plain(c, &msg, NULL, 0);
+
+        if (r == 0)
+                *port = msg.port.port;
+        return r;
+}
+
+int unetd_port_release(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port)
+{
+        struct unetd_msg msg = port_msg(UNETD_PORT_RELEASE, stack_id, proto, addr, port);
+
+        return ask_plain(c, &msg, NULL, 0);
+}
+
+int unetd_port_lease(struct unetd_client *c, uint32_t stack_id, uint16_t *first, uint16_t *count)
+{
+        struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.stack = stack_id}};
+        int r = ask_plain(c, &msg, NULL, 0);
+
+        if (r < 0)
+                return r;
+        if (msg.lease.first == 0 || msg.lease.count == 0 || msg.lease.first > 65536 - msg.lease.count)
+                return -EPROTO;
+        *first = msg.lease.first;
+        *count = msg.lease.count;
+        return 0;
+}
+
+int unetd_port_unlease(struct unetd_client *c, uint32_t stack_id, uint16_t first)
+{
+        struct unetd_msg msg = {.type = UNETD_PORT_UNLEASE, .lease = {.stack = stack_id, .first = first}};
+
+        return ask_plain(c, &msg, NULL, 0);
+}
+
+int unetd_status(struct unetd_client *c, bool (*row)(void *arg, const struct unetd_status_item *item), void *arg)
+{
+        struct unetd_msg msg = {.type = UNETD_STATUS};
+        int r;
+
+        while ((r = ask_plain(c, &msg, NULL, 0)) == 0 && row(arg, &msg.status))
+                msg = (struct unetd_msg){.type = UNETD_STATUS,
+                                         .status = {.kind = msg.status.kind, .index = msg.status.index}};
+        return r == -ENODATA ? 0 : r;
+}

@@ -1,0 +1,45 @@
+/*
+ * What can be set, in one place. The config file, when it comes, fills in this struct and nothing else.
+ */
+#ifndef UNETD_CONFIG_H
+#define UNETD_CONFIG_H
+
+#include "netstack/base.h"
+#include "netstack/frame.h"
+
+/* Limits hold for each uid by itself. */
+struct unetd_limits {
+        uint32_t clients;               /* connections to unetd, and to a keeper */
+        uint32_t stacks;
+        uint32_t procs;                 /* process slots in use, over all stacks */
+        uint32_t chans;                 /* over all stacks */
+        uint32_t chans_per_stack;       /* <= UNETD_CHANS_MAX */
+        uint32_t listeners;
+        uint32_t holds;
+        uint32_t leases;                /* blocks of client ports */
+};
+
+struct unetd_config {
+        char domain[40];
+        bool shared;                    /* --system: serves every user */
+        bool foreground;
+        int idle_s;                     /* leave after so long without clients and stacks; < 0: never */
+        char log[256];                  /* file; empty: none (or stderr in the foreground) */
+        struct unetd_limits per_uid;
+        struct frame_geom geom;         /* of transmit regions */
+        uint32_t lease_ports;           /* ports in a block */
+        uint32_t queue_max;             /* replies waiting for a client that does not read, before it is dropped */
+        int reply_ms;                   /* how long a keeper may take to answer */
+        int adopt_ms;                   /* how long a new unetd waits for a keeper that outlived the last one */
+};
+
+#define UNETD_CONFIG_DEFAULT                                                                                  \
+        {                                                                                                     \
+                .domain = "default", .idle_s = 30,                                                            \
+                .per_uid = {.clients = 16384, .stacks = 4096, .procs = 16384, .chans = 16384,                 \
+                            .chans_per_stack = 1024, .listeners = 8192, .holds = 4096, .leases = 256},        \
+                .geom = {.count = {[FRAME_LARGE] = 512, [FRAME_SMALL] = 16384}}, .lease_ports = 64,           \
+                .queue_max = 64, .reply_ms = 1500, .adopt_ms = 1000,                                          \
+        }
+
+#endif

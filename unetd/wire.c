@@ -1,0 +1,137 @@
+/* sendmsg and recvmsg with descriptors, one message a call. */
+#include "unetd/wire.h"
+
+#include "unetd/sys.h"
+
+#define FD_HIGH 900                     /* above what select() programs count on staying below */
+
+union wire_ctl {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int) * UNETD_FDS_MAX)];
+};
+
+int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int flags)
+{
+        struct iovec iov = {.iov_base = msg, .iov_len = sizeof *msg};
+        struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+        union wire_ctl ctl;
+        long r;
+
+        assert(n <= UNETD_FDS_MAX);
+        msg->magic = UNETD_MAGIC;
+        msg->nfds = (uint16_t)n;
+        if (n > 0) {
+                memset(&ctl, 0, sizeof ctl);
+                mh.msg_control = &ctl;
+                mh.msg_controllen = CMSG_SPACE(sizeof(int) * n);
+                CMSG_FIRSTHDR(&mh)->cmsg_level = SOL_SOCKET;
+                CMSG_FIRSTHDR(&mh)->cmsg_type = SCM_RIGHTS;
+                CMSG_FIRSTHDR(&mh)->cmsg_len = CMSG_LEN(sizeof(int) * n);
+                memcpy(CMSG_DATA(CMSG_FIRSTHDR(&mh)), fds, sizeof(int) * n);
+        }
+        do
+                r = sys_sendmsg(fd, &mh, flags | MSG_NOSIGNAL);
+        while (r == -EINTR);
+        return r < 0 ? (int)r : 0;
+}
+
+/* Collects the descriptors of a message; more than fit cannot arrive, the buffer has no room for them. */
+static void take_fds(struct msghdr *mh, struct wire_in *in)
+{
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
+                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+                        continue;
+                for (size_t i = 0; i < n && in->n < UNETD_FDS_MAX; i++)
+                        memcpy(&in->fds[in->n++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+        }
+}
+
+static bool in_form(const struct wire_in *in, long len, int flags)
+{
+        return len == (long)sizeof in->msg && !(flags & (MSG_TRUNC | MSG_CTRUNC)) &&
+               in->msg.magic == UNETD_MAGIC && in->msg.nfds == in->n && in->msg.type != UNETD_INVALID &&
+               in->msg.type < UNETD_TYPES;
+}
+
+int wire_recv(int fd, struct wire_in *in, int flags)
+{
+        struct iovec iov = {.iov_base = &in->msg, .iov_len = sizeof in->msg};
+        union wire_ctl ctl;
+        struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
+        long r;
+
+        memset(in, 0, sizeof *in);
+        do
+                r = sys_recvmsg(fd, &mh, flags | MSG_CMSG_CLOEXEC);
+        while (r == -EINTR);
+        if (r < 0)
+                return (int)r;
+        take_fds(&mh, in);
+        if (r == 0 && in->n == 0 && !(mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+                return -ECONNRESET;     /* the end; an empty packet counts as one */
+        if (in_form(in, r, mh.msg_flags))
+                return 0;
+        wire_in_close(in);
+        return -EBADMSG;
+}
+
+void wire_in_close(struct wire_in *in)
+{
+        for (unsigned i = 0; i < in->n; i++)
+                if (in->fds[i] >= 0)
+                        sys_close(in->fds[i]);
+        in->n = 0;
+}
+
+static int fd_floor(void)
+{
+        uint64_t limit = sys_nofile();
+
+        if (limit > FD_HIGH + 64)
+                return FD_HIGH;
+        return limit > 128 ? (int)(limit - 64) : 3;
+}
+
+int fd_high_dup(int fd)
+{
+        int high = sys_fcntl(fd, F_DUPFD_CLOEXEC, fd_floor());
+
+        return high == -EINVAL || high == -EMFILE ? sys_fcntl(fd, F_DUPFD_CLOEXEC, 3) : high;
+}
+
+int fd_high(int fd)
+{
+        int high = fd_high_dup(fd);
+
+        sys_close(fd);
+        return high;
+}
+
+/* "/proc/self/fd/<n>" without stdio. */
+static void fd_path(char path[32], int fd)
+{
+        static const char base[] = "/proc/self/fd/";
+        char digits[12];
+        int n = 0;
+        size_t at = sizeof base - 1;
+
+        memcpy(path, base, at);
+        do
+                digits[n++] = (char)('0' + fd % 10);
+        while ((fd /= 10) > 0);
+        while (n > 0)
+                path[at++] = digits[--n];
+        path[at] = 0;
+}
+
+int fd_reopen(int fd, int flags)
+{
+        char path[32];
+        int got;
+
+        fd_path(path, fd);
+        got = sys_open(path, flags | O_CLOEXEC);
+        return got < 0 ? got : fd_high(got);
+}

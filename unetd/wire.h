@@ -1,0 +1,47 @@
+/*
+ * One message over one SOCK_SEQPACKET socket, and what is checked before anybody looks at it. Used by both ends.
+ *
+ * Descriptors that arrive belong to the receiver: `fds` of a struct wire_in holds n of them, each to be taken (set to
+ * -1) or closed by wire_in_close(). Descriptors that are sent are borrowed.
+ */
+#ifndef UNETD_WIRE_H
+#define UNETD_WIRE_H
+
+#include "unetd/proto.h"
+
+struct wire_in {
+        struct unetd_msg msg;
+        int fds[UNETD_FDS_MAX];
+        unsigned n;
+};
+
+/* Sends msg with n descriptors; sets msg->nfds and msg->magic. 0; -EAGAIN when a non-blocking socket is full. */
+int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int flags);
+
+/*
+ * Receives one message. 0: it is whole and in form: size, magic, a known type, as many descriptors as it says.
+ * -EBADMSG: it is not; its descriptors are closed, and msg.seq and msg.type are what could be read, else 0.
+ * -EAGAIN; -ECONNRESET at the end.
+ */
+int wire_recv(int fd, struct wire_in *in, int flags);
+
+/* Closes the descriptors that were not taken. */
+void wire_in_close(struct wire_in *in);
+
+/* Takes descriptor i, which the caller now owns. */
+static inline int wire_in_take(struct wire_in *in, unsigned i)
+{
+        int fd = in->fds[i];
+
+        in->fds[i] = -1;
+        return fd;
+}
+
+/* Moves a descriptor out of the numbers that applications use, close-on-exec. Closes the old one, also on failure. */
+int fd_high(int fd);
+/* A second descriptor for the same file description, as high. */
+int fd_high_dup(int fd);
+/* The same file, opened anew with `flags`: a file description of its own. High, close-on-exec. */
+int fd_reopen(int fd, int flags);
+
+#endif
