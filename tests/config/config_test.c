@@ -1,0 +1,182 @@
+/* The config file: what is set is set, and what is wrong is refused whole, with file and line. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/config.h"
+
+static const struct unetd_config defaults = UNETD_CONFIG_DEFAULT;
+
+struct scratch {
+        char dir[64], path[128];
+        struct unetd_config c;
+        struct config_error err;
+};
+
+static int make_scratch(void **state)
+{
+        struct scratch *s = calloc(1, sizeof *s);
+
+        strcpy(s->dir, "/tmp/unet-config-XXXXXX");
+        assert_non_null(mkdtemp(s->dir));
+        snprintf(s->path, sizeof s->path, "%s/unet.conf", s->dir);
+        s->c = defaults;
+        *state = s;
+        return 0;
+}
+
+static int remove_scratch(void **state)
+{
+        struct scratch *s = *state;
+
+        unlink(s->path);
+        rmdir(s->dir);
+        free(s);
+        return 0;
+}
+
+static int read_text(struct scratch *s, const char *text)
+{
+        FILE *f = fopen(s->path, "w");
+
+        assert_non_null(f);
+        fputs(text, f);
+        fclose(f);
+        return config_read(s->path, &s->c, &s->err);
+}
+
+static void sets_what_the_file_says(void **state)
+{
+        struct scratch *s = *state;
+
+        assert_int_equal(read_text(s, "; limits of a small machine\n[daemon]\nidle = -1\nlog = /tmp/x y.log\n\n"
+                                      "[limits]\nstacks = 7\n[memory]\nlarge_frames=64\n"), 0);
+        assert_int_equal(s->c.idle_s, -1);
+        assert_string_equal(s->c.log, "/tmp/x y.log");
+        assert_int_equal(s->c.per_uid.stacks, 7);
+        assert_int_equal(s->c.geom.count[FRAME_LARGE], 64);
+        assert_int_equal(s->c.per_uid.chans, defaults.per_uid.chans);
+}
+
+static void refuses(struct scratch *s, const char *text, int line, const char *complaint)
+{
+        assert_int_equal(read_text(s, text), -EINVAL);
+        assert_string_equal(s->err.path, s->path);
+        assert_int_equal(s->err.line, line);
+        assert_string_equal(s->err.text, complaint);
+        assert_memory_equal(&s->c, &defaults, sizeof defaults);
+}
+
+static void refuses_what_it_does_not_know(void **state)
+{
+        struct scratch *s = *state;
+
+        refuses(s, "[limits]\nstacks = 5\nstack = 5\n", 3, "unknown key \"stack\" in [limits]");
+        refuses(s, "[limit]\nstacks = 5\n", 2, "there is no section [limit]");
+        refuses(s, "stacks = 5\n", 1, "\"stacks\" stands before any [section]");
+        refuses(s, "[daemon]\nidle\n", 2, "not \"key = value\" and not \"[section]\"");
+        refuses(s, "[daemon]\nidle = 1\nidle = 2\n", 3, "\"idle\" is set twice");
+}
+
+static void refuses_values_out_of_range(void **state)
+{
+        struct scratch *s = *state;
+        char line[600];
+
+        refuses(s, "[daemon]\nidle = -2\n", 2, "\"idle\" wants a number from -1 to 86400");
+        refuses(s, "[daemon]\nidle = 3s\n", 2, "\"idle\" wants a number from -1 to 86400");
+        refuses(s, "[daemon]\nidle =\n", 2, "\"idle\" wants a number from -1 to 86400");
+        refuses(s, "[limits]\nclients = 0\n", 2, "\"clients\" wants a number from 1 to 1048576");
+        refuses(s, "[limits]\nclients = 99999999999999999999\n", 2, "\"clients\" wants a number from 1 to 1048576");
+        snprintf(line, sizeof line, "[daemon]\nlog = /%0150d\n", 0);
+        assert_int_equal(read_text(s, line), 0);
+        s->c = defaults;
+}
+
+/* The first complaint and its line belong together, whatever follows. */
+static void reports_the_first_of_several(void **state)
+{
+        refuses(*state, "[daemon]\nidle = 5\nfirst = 1\n[other]\nsecond = 2\nidle = x\n", 3,
+                "unknown key \"first\" in [daemon]");
+}
+
+static void says_when_a_file_is_not_there(void **state)
+{
+        struct scratch *s = *state;
+
+        assert_int_equal(config_read("/nonexistent/unet.conf", &s->c, &s->err), -ENOENT);
+        assert_int_equal(s->err.line, 0);
+        assert_string_equal(s->err.text, "No such file or directory");
+}
+
+static void looks_in_its_places_in_order(void **state)
+{
+        struct scratch *s = *state;
+        char found[CONFIG_PATH_MAX];
+
+        assert_int_equal(read_text(s, ""), 0);
+        unsetenv("UNET_CONFIG");
+        setenv("XDG_CONFIG_HOME", s->dir, 1);
+        assert_true(config_find(found));
+        assert_string_equal(found, s->path);
+        setenv("UNET_CONFIG", "/named/explicitly", 1);
+        assert_true(config_find(found));
+        assert_string_equal(found, "/named/explicitly");
+        assert_int_equal(config_load(&s->c, &s->err), -ENOENT);
+        setenv("UNET_CONFIG", "", 1);
+        assert_false(config_find(found));
+        assert_int_equal(config_load(&s->c, &s->err), 0);
+}
+
+static void count_row(void *arg, const char *section, const char *key, const char *value, const char *text)
+{
+        assert_true(*section && *key && value && *text);
+        ++*(int *)arg;
+}
+
+/* What config_each() shows can be put into a file and means the same. */
+static void rewrite_row(void *arg, const char *section, const char *key, const char *value, const char *text)
+{
+        char *out = arg;
+
+        sprintf(out + strlen(out), "[%s]\n%s = %s\n", section, key, value);
+}
+
+static void what_it_shows_it_reads(void **state)
+{
+        struct scratch *s = *state;
+        char text[4096] = "";
+        int n = 0;
+
+        s->c.idle_s = 77;
+        strcpy(s->c.log, "/var/log/unetd");
+        s->c.per_uid.leases = 3;
+        config_each(&s->c, count_row, &n);
+        assert_true(n > 10);
+        config_each(&s->c, rewrite_row, text);
+        struct unetd_config want = s->c;
+        s->c = defaults;
+        assert_int_equal(read_text(s, text), 0);
+        assert_memory_equal(&s->c, &want, sizeof want);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_scratch, remove_scratch)
+        const struct CMUnitTest tests[] = {
+                TEST(sets_what_the_file_says),       TEST(refuses_what_it_does_not_know),
+                TEST(refuses_values_out_of_range),   TEST(reports_the_first_of_several),
+                TEST(says_when_a_file_is_not_there), TEST(looks_in_its_places_in_order),
+                TEST(what_it_shows_it_reads),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
