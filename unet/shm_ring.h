@@ -33,7 +33,10 @@
 #define SHM_SLOTS 512u                  /* messages in flight a direction */
 #define SHM_RETS  8192u                 /* frames on loan a direction; loans are bounded by it */
 
-enum { SHM_F_FRAME = 1 };               /* the message's tail is in a frame */
+enum {
+        SHM_F_FRAME = 1,                /* the message's tail is in a frame */
+        SHM_F_MORE = 2,                 /* and in `nmore` more ranges, 8 bytes each after the reference (raw endpoints) */
+};
 
 /* 8 bytes, then [12 bytes of frame reference when SHM_F_FRAME], then inl_len bytes. A bare 40-byte header with 14
  * bytes of payload is one cache line. */
@@ -41,7 +44,7 @@ struct shm_slot {
         _Atomic uint32_t seq;           /* position + 1 when the slot holds the message of that position */
         uint8_t flags;
         uint8_t inl_len;
-        uint16_t pad;
+        uint16_t nmore;                 /* with SHM_F_MORE */
         uint8_t body[248];
 };
 static_assert(sizeof(struct shm_slot) == 256, "four cache lines");
@@ -56,6 +59,7 @@ struct shm_ctrl {                       /* written by the region's owner about t
         _Atomic uint32_t cons;          /* messages of the peer taken: their slots may be written again */
         _Atomic uint32_t ret_prod;      /* frames given back so far, in ret[] */
         _Atomic uint32_t want_room;     /* owner sleeps until the peer consumes or returns something */
+        _Atomic uint32_t closed;        /* owner has left: nothing more will come (raw endpoints) */
 };
 
 struct shm_region {
