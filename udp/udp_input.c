@@ -1,0 +1,80 @@
+/*
+ * Datagrams in: to the pcb's queue, and from there to the application. RFC 768, RFC 1122 §4.1.3.
+ *
+ * udp_rx() -> udp_lookup() -> udp_queue_put();  udp_recv_peek() ... udp_recv_consume()
+ */
+#include <errno.h>
+
+#include "udp/udp_pcb.h"
+
+static enum udp_verdict dropped(struct udp *u, struct udp_pcb *p, enum drop why)
+{
+        count_drop(u->cnt, why);
+        p->dropped++;
+        return UDP_DONE;
+}
+
+enum udp_verdict udp_rx(struct udp *u, const struct udp_dgram *d, nstime now)
+{
+        uint32_t pcb = udp_lookup(u, &d->tuple); /* for groups and broadcasts: each pcb that wants it */
+        struct udp_pcb *p;
+        enum udp_put put;
+
+        if (unlikely(pcb == 0)) {
+                count_drop(u->cnt, DROP_UDP_NO_PORT);
+                return UDP_NO_PORT;
+        }
+        p = pcb_at(u, pcb);
+        put = udp_queue_put(&p->q, u->frames, d, p->opts.rcvbuf, u->sh->limits.lend_max, now);
+        if (unlikely(put == UDP_PUT_FULL))
+                return dropped(u, p, DROP_UDP_FULL);
+        if (unlikely(put == UDP_PUT_NO_MEMORY))
+                return dropped(u, p, DROP_UDP_NO_MEMORY);
+        count(u->cnt, COUNT_UDP_IN);
+        p->in++;
+        if ((p->events & UDP_EV_READABLE) == 0)
+                pcb_raise(u, pcb, UDP_EV_READABLE);
+        return put == UDP_PUT_TOOK ? UDP_TOOK : UDP_DONE;
+}
+
+/* RFC 1122 §4.1.3.3. Only who is connected is told, and only of hard errors: Linux's __udp4_lib_err() without
+ * IP_RECVERR. The tuple quoted must be exactly ours, so that a stranger has to guess it. */
+void udp_icmp(struct udp *u, const struct icmp_err *e)
+{
+        struct udp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
+        uint32_t pcb = udp_lookup(u, &t);
+
+        if (pcb == 0 || !udp_connected(u, pcb) || !e->hard || e->err == 0)
+                return;
+        pcb_at(u, pcb)->err = e->err;
+        pcb_raise(u, pcb, UDP_EV_ERROR);
+}
+
+/* ---- the application's side ---- */
+
+int udp_recv_peek(struct udp *u, uint32_t pcb, uint32_t skip, struct udp_msg *msg, int n)
+{
+        struct udp_pcb *p = pcb_at(u, pcb);
+        int shown;
+
+        if (unlikely(p->err != 0))
+                return -udp_take_error(u, pcb);
+        shown = udp_queue_peek(&p->q, u->frames, skip, msg, n);
+        for (int i = 0; i < shown; i++)
+                msg[i].dport = p->lport;
+        if (shown != 0 || n == 0 || p->shut & UDP_SHUT_RD)
+                return shown;
+        return -EAGAIN;
+}
+
+void udp_recv_consume(struct udp *u, uint32_t pcb, uint32_t n)
+{
+        udp_queue_drop(&pcb_at(u, pcb)->q, u->frames, n);
+}
+
+uint32_t udp_recv_avail(const struct udp *u, uint32_t pcb)
+{
+        struct udp_msg first;
+
+        return udp_queue_peek(&pcb_at(u, pcb)->q, u->frames, 0, &first, 1) == 1 ? first.len : 0;
+}

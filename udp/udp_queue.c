@@ -1,0 +1,313 @@
+/* The receive queue of a pcb. See udp_queue.h for the picture. */
+#include "udp/udp_queue.h"
+
+struct block {
+        uint32_t next; /* frame id, 0: the tail */
+        uint32_t used; /* end of its records; of the tail block, q->tail_off is */
+        uint8_t pad[CACHE_LINE - 8];
+};
+
+struct rec {
+        ip_addr src, dst;
+        nstime at;
+        uint16_t sport, chan;
+        uint32_t inl_len; /* bytes behind this record */
+        struct buf data;  /* id 0: none */
+        uint32_t pad;
+};
+static_assert(sizeof(struct rec) == CACHE_LINE, "and with 64 bytes of payload, two lines");
+
+/* A place in the queue. */
+struct cursor {
+        uint32_t block, off;
+};
+
+static uint32_t rec_bytes(uint32_t inl_len)
+{
+        return (uint32_t)(sizeof(struct rec) + inl_len + 7) & ~7u;
+}
+
+static struct block *block_at(const struct frames *f, uint32_t id)
+{
+        return (struct block *)frame_addr(f, id);
+}
+
+static struct rec *rec_at(const struct frames *f, struct cursor c)
+{
+        return (struct rec *)(frame_addr(f, c.block) + c.off);
+}
+
+static bool lent(const struct buf *b)
+{
+        return b->id != 0 && frame_id_region(b->id) != FRAME_REGION_PRIVATE;
+}
+
+static uint32_t rec_charge(const struct frames *f, uint32_t inl_len, const struct buf *b)
+{
+        return rec_bytes(inl_len) + (b->id != 0 ? frame_size(f, b->id) : 0);
+}
+
+/* The place after the record at `c`; the next block's first record when its own block ends there. */
+static struct cursor next_rec(const struct udp_queue *q, const struct frames *f, struct cursor c)
+{
+        c.off += rec_bytes(rec_at(f, c)->inl_len);
+        if (c.block != q->tail && c.off == block_at(f, c.block)->used)
+                c = (struct cursor){block_at(f, c.block)->next, sizeof(struct block)};
+        return c;
+}
+
+/* ---- putting ---- */
+
+static void start_at_block(struct udp_queue *q, const struct frames *f, uint32_t id)
+{
+        *block_at(f, id) = (struct block){0};
+        q->tail = id;
+        q->tail_off = sizeof(struct block);
+        q->tail_end = frame_size(f, id);
+}
+
+/* A block for `need` more bytes. The first one is small: most queues never hold more. */
+static bool add_block(struct udp_queue *q, struct frames *f, uint32_t need)
+{
+        bool small_will_do = need + sizeof(struct block) <= FRAME_SMALL_BYTES;
+        uint32_t id = 0, last;
+
+        if (q->count == 0)
+                udp_queue_clear(q, f); /* its block was too small */
+        last = q->tail;
+        if (last != 0 || !small_will_do)
+                id = frame_alloc(f, FRAME_REGION_PRIVATE, FRAME_LARGE, 0);
+        if (id == 0 && small_will_do)
+                id = frame_alloc(f, FRAME_REGION_PRIVATE, FRAME_SMALL, 0);
+        if (id == 0)
+                return false;
+        if (last != 0)
+                *block_at(f, last) = (struct block){.next = id, .used = q->tail_off};
+        start_at_block(q, f, id);
+        if (last == 0) {
+                q->head = id;
+                q->head_off = sizeof(struct block);
+        }
+        return true;
+}
+
+/* Room for a record and its bytes at the tail, NULL when memory is short. */
+static struct rec *reserve(struct udp_queue *q, struct frames *f, uint32_t inl_len)
+{
+        uint32_t need = rec_bytes(inl_len);
+
+        if (unlikely(need > q->tail_end - q->tail_off) && !add_block(q, f, need))
+                return NULL;
+        return rec_at(f, (struct cursor){q->tail, q->tail_off});
+}
+
+static void commit(struct udp_queue *q, const struct frames *f, struct rec *r, const struct udp_dgram *d,
+                   uint32_t inl_len, struct buf data, nstime now)
+{
+        *r = (struct rec){.src = d->tuple.raddr,
+                          .dst = d->tuple.laddr,
+                          .at = now,
+                          .sport = d->tuple.rport,
+                          .chan = d->tuple.chan,
+                          .inl_len = inl_len,
+                          .data = data};
+        q->tail_off += rec_bytes(inl_len);
+        q->charged += rec_charge(f, inl_len, &data);
+        q->lent += lent(&data) ? frame_size(f, data.id) : 0;
+        q->count++;
+}
+
+static bool over(const struct udp_queue *q, uint32_t rcvbuf, uint32_t more)
+{
+        return q->count != 0 && more > rcvbuf - MIN(rcvbuf, q->charged);
+}
+
+/* The descriptor's bytes into the block; the frame stays where it is and is kept. */
+static enum udp_put put_lent(struct udp_queue *q, struct frames *f, const struct udp_dgram *d,
+                             uint32_t rcvbuf, nstime now)
+{
+        struct rec *r;
+
+        if (over(q, rcvbuf, rec_charge(f, d->inl_len, &d->data)))
+                return UDP_PUT_FULL;
+        r = reserve(q, f, d->inl_len);
+        if (r == NULL)
+                return UDP_PUT_NO_MEMORY;
+        memcpy(r + 1, d->inl, d->inl_len);
+        commit(q, f, r, d, d->inl_len, d->data, now);
+        return d->data.id != 0 ? UDP_PUT_TOOK : UDP_PUT_COPIED;
+}
+
+/* Everything into the block. */
+static enum udp_put put_flat(struct udp_queue *q, struct frames *f, const struct udp_dgram *d,
+                             uint32_t rcvbuf, nstime now)
+{
+        uint32_t len = udp_dgram_len(d);
+        struct rec *r;
+
+        if (over(q, rcvbuf, rec_bytes(len)))
+                return UDP_PUT_FULL;
+        r = reserve(q, f, len);
+        if (r == NULL)
+                return UDP_PUT_NO_MEMORY;
+        memcpy(r + 1, d->inl, d->inl_len);
+        memcpy((uint8_t *)(r + 1) + d->inl_len, frame_addr(f, d->data.id) + d->data.off, d->data.len);
+        commit(q, f, r, d, len, (struct buf){0}, now);
+        return UDP_PUT_COPIED;
+}
+
+/* The descriptor's bytes into the block, the frame's into a frame of ours. */
+static enum udp_put put_own(struct udp_queue *q, struct frames *f, const struct udp_dgram *d, uint32_t rcvbuf,
+                            nstime now)
+{
+        struct buf own = {.len = d->data.len};
+        struct rec *r;
+
+        if (over(q, rcvbuf, rec_bytes(d->inl_len) + FRAME_LARGE_BYTES))
+                return UDP_PUT_FULL;
+        own.id = frame_alloc(f, FRAME_REGION_PRIVATE, FRAME_LARGE, 0);
+        if (own.id == 0)
+                return UDP_PUT_NO_MEMORY;
+        r = reserve(q, f, d->inl_len);
+        if (r == NULL) {
+                frame_drop(f, own.id);
+                return UDP_PUT_NO_MEMORY;
+        }
+        memcpy(frame_addr(f, own.id), frame_addr(f, d->data.id) + d->data.off, d->data.len);
+        memcpy(r + 1, d->inl, d->inl_len);
+        commit(q, f, r, d, d->inl_len, own, now);
+        return UDP_PUT_COPIED;
+}
+
+enum udp_put udp_queue_put(struct udp_queue *q, struct frames *f, const struct udp_dgram *d, uint32_t rcvbuf,
+                           uint32_t lend_max, nstime now)
+{
+        bool keep = d->data.id == 0 || frame_size(f, d->data.id) <= lend_max - MIN(lend_max, q->lent);
+
+        if (likely(keep))
+                return put_lent(q, f, d, rcvbuf, now);
+        if (udp_dgram_len(d) <= UDP_COPY_MAX)
+                return put_flat(q, f, d, rcvbuf, now);
+        return put_own(q, f, d, rcvbuf, now);
+}
+
+/* ---- looking and taking ---- */
+
+static void show(const struct frames *f, struct rec *r, struct udp_msg *m)
+{
+        m->src = r->src;
+        m->dst = r->dst;
+        m->sport = r->sport;
+        m->chan = r->chan;
+        m->at = r->at;
+        m->len = r->inl_len + r->data.len;
+        m->nspan = 0;
+        if (r->inl_len != 0)
+                m->span[m->nspan++] = (struct span){(uint8_t *)(r + 1), r->inl_len};
+        if (r->data.id != 0)
+                m->span[m->nspan++] = (struct span){frame_addr(f, r->data.id) + r->data.off, r->data.len};
+}
+
+int udp_queue_peek(const struct udp_queue *q, const struct frames *f, uint32_t skip, struct udp_msg *msg,
+                   int n)
+{
+        struct cursor c = {q->head, q->head_off};
+        uint32_t left = q->count;
+        int shown = 0;
+
+        for (; skip != 0 && left != 0; skip--, left--)
+                c = next_rec(q, f, c);
+        for (; shown < n && left != 0; shown++, left--) {
+                show(f, rec_at(f, c), &msg[shown]);
+                c = next_rec(q, f, c);
+        }
+        return shown;
+}
+
+/* The queue is empty: it begins again at the start of its last block, or without one. */
+static void rewind_queue(struct udp_queue *q, struct frames *f)
+{
+        if (q->tail_end == FRAME_SMALL_BYTES) {
+                start_at_block(q, f, q->tail);
+                q->head_off = sizeof(struct block);
+        } else {
+                frame_drop(f, q->tail);
+                *q = (struct udp_queue){0};
+        }
+}
+
+void udp_queue_drop(struct udp_queue *q, struct frames *f, uint32_t n)
+{
+        assert(n <= q->count);
+        while (n-- != 0) {
+                struct cursor c = {q->head, q->head_off}, next = next_rec(q, f, c);
+                struct rec *r = rec_at(f, c);
+                uint32_t frame = r->data.id;
+
+                q->charged -= rec_charge(f, r->inl_len, &r->data);
+                q->lent -= lent(&r->data) ? frame_size(f, frame) : 0;
+                q->count--;
+                if (frame != 0)
+                        frame_drop(f, frame);
+                q->head = next.block;
+                q->head_off = next.off;
+                if (c.block != next.block)
+                        frame_drop(f, c.block);
+                if (q->count == 0)
+                        rewind_queue(q, f);
+        }
+}
+
+void udp_queue_clear(struct udp_queue *q, struct frames *f)
+{
+        udp_queue_drop(q, f, q->count);
+        if (q->head != 0)
+                frame_drop(f, q->head);
+        *q = (struct udp_queue){0};
+}
+
+/* ---- consistency ---- */
+
+static void add_ref(struct frames *f, uint32_t id)
+{
+        frame_pool_rec(f->region[FRAME_REGION_PRIVATE].pool, frame_id_num(id))->refs++;
+}
+
+void udp_queue_hold(const struct udp_queue *q, struct frames *f)
+{
+        struct cursor c = {q->head, q->head_off};
+
+        if (q->head != 0)
+                add_ref(f, q->head);
+        for (uint32_t left = q->count; left != 0; left--) {
+                const struct rec *r = rec_at(f, c);
+                uint32_t block = c.block;
+
+                if (r->data.id != 0 && !lent(&r->data))
+                        add_ref(f, r->data.id);
+                c = next_rec(q, f, c);
+                if (c.block != block)
+                        add_ref(f, c.block);
+        }
+}
+
+void udp_queue_check(const struct udp_queue *q, const struct frames *f)
+{
+        struct cursor c = {q->head, q->head_off};
+        uint32_t charged = 0, held = 0;
+
+        assert((q->head == 0) == (q->tail == 0));
+        assert(q->head != 0 || (q->count == 0 && q->tail_off == 0 && q->tail_end == 0));
+        for (uint32_t left = q->count; left != 0; left--) {
+                const struct rec *r = rec_at(f, c);
+
+                assert(c.off % 8 == 0 && c.off >= sizeof(struct block));
+                charged += rec_charge(f, r->inl_len, &r->data);
+                held += lent(&r->data) ? frame_size(f, r->data.id) : 0;
+                c = next_rec(q, f, c);
+        }
+        assert(q->charged == charged && q->lent == held);
+        assert(c.block == q->tail && (q->tail == 0 || c.off == q->tail_off));
+        assert(q->tail_off <= q->tail_end);
+        assert(q->count != 0 || q->head == q->tail);
+}

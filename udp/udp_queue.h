@@ -1,0 +1,54 @@
+/*
+ * The receive queue of a pcb: datagrams one after another in a chain of blocks.
+ *
+ *      block (a frame of region 0)                       block
+ *      +------+-----+-------+-----+-------+---------+    +------+-----+-------+- - - -+
+ *      | next | rec | bytes | rec | bytes | (spare) | -> | 0    | rec | bytes |       |
+ *      +------+-----+-------+-----+-------+---------+    +------+-----+-------+- - - -+
+ *                   ^ head_off            ^ used                              ^ tail_off   ^ tail_end
+ *
+ * A record is followed by the bytes that came in the descriptor; a range of a frame may follow those. That
+ * frame is lent by the peer, or one of ours, when the queue held too many lent ones or they were too small a
+ * part of a frame to be worth keeping; either way the record is one reference to it. The first block is a
+ * small frame, further ones are large. An empty queue rewinds its block if that is a small one, and has none
+ * otherwise.
+ *
+ * Memory is charged by what is really held, as Linux does: the record, its bytes, and the whole of its frame.
+ */
+#ifndef UDP_UDP_QUEUE_H
+#define UDP_UDP_QUEUE_H
+
+#include "udp/udp.h"
+
+struct udp_queue {
+        uint32_t head, tail;         /* blocks, frame ids; 0: none */
+        uint32_t head_off;           /* the first record, when count != 0 */
+        uint32_t tail_off, tail_end; /* where the next record goes; end of the tail block */
+        uint32_t count;              /* datagrams */
+        uint32_t charged;            /* bytes */
+        uint32_t lent;               /* bytes of it that are frames of peers */
+};
+
+/* A longer frame range than this is not copied into a block but, if at all, into a frame of its own. */
+#define UDP_COPY_MAX 4096u
+
+enum udp_put { UDP_PUT_COPIED, UDP_PUT_TOOK, UDP_PUT_FULL, UDP_PUT_NO_MEMORY };
+
+/* Appends a datagram. TOOK: its frame now belongs to the queue; else it remains the caller's. FULL: it would
+ * be more than `rcvbuf` bytes; a queue that is empty takes any one datagram. At most `lend_max` bytes of lent
+ * frames are kept. */
+enum udp_put udp_queue_put(struct udp_queue *q, struct frames *f, const struct udp_dgram *d, uint32_t rcvbuf,
+                           uint32_t lend_max, nstime now);
+/* Shows up to n datagrams after the first `skip`; fills all of msg but dport. Returns how many. */
+int udp_queue_peek(const struct udp_queue *q, const struct frames *f, uint32_t skip, struct udp_msg *msg,
+                   int n);
+/* Removes the first n. */
+void udp_queue_drop(struct udp_queue *q, struct frames *f, uint32_t n);
+/* Removes everything, its block too. */
+void udp_queue_clear(struct udp_queue *q, struct frames *f);
+/* Adds the queue's references to the frame records, which were zeroed: recovery. */
+void udp_queue_hold(const struct udp_queue *q, struct frames *f);
+/* Asserts what must be true. */
+void udp_queue_check(const struct udp_queue *q, const struct frames *f);
+
+#endif
