@@ -132,6 +132,12 @@ void frame_unlend_all(struct frames *f, uint32_t region)
         p->loans = 0;
 }
 
+void frame_pool_zero_refs(struct frame_pool *p)
+{
+        for_each_touched(p, c, num)
+                frame_pool_rec(p, num)->refs = 0;
+}
+
 void frame_pool_rebuild(struct frame_pool *p)
 {
         p->loans = 0;

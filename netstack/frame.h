@@ -156,6 +156,8 @@ void frame_lend(struct frames *f, uint32_t id);
 bool frame_unlend(struct frames *f, uint32_t region, uint32_t num);
 /* The channel is gone: all loans of the region end. */
 void frame_unlend_all(struct frames *f, uint32_t region);
+/* Forgets all references, before they are counted again; loans stay. */
+void frame_pool_zero_refs(struct frame_pool *p);
 /* Makes the free lists anew from refs and loans; used after refs were recounted. */
 void frame_pool_rebuild(struct frame_pool *p);
 

@@ -1,0 +1,315 @@
+/*
+ * The stack's state: how a segment is laid out, how a process attaches, how channels come and go, and how everything
+ * derived is made anew after a process died inside. The loop is in stack_loop.c.
+ */
+#include "netstack/stack.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define ALIGN_UP(n, a) (((n) + (a) - 1) / (a) * (a))
+
+void stack_limits_default(struct stack_limits *l)
+{
+        *l = (struct stack_limits){
+                .tcp = {.conns = 65536, .listeners = 1024, .txsegs = 262144, .rxsegs = 262144, .time_wait_max = 16384},
+                .udp = {.pcbs = 4096},
+                .socks = 65536,
+                .rx = {{[FRAME_SMALL] = 65536, [FRAME_LARGE] = 1024}},
+                .tx = {{[FRAME_SMALL] = 16384, [FRAME_LARGE] = 512}},
+        };
+}
+
+/* Offsets of everything behind struct stack_state; one place says the order. */
+struct layout {
+        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, end;
+};
+
+static size_t take(size_t *at, size_t bytes, size_t align)
+{
+        size_t here = ALIGN_UP(*at, align);
+
+        *at = here + bytes;
+        return here;
+}
+
+static struct layout layout_of(const struct stack_limits *l)
+{
+        struct layout o;
+        size_t at = sizeof(struct stack_state);
+
+        o.tcp = take(&at, tcp_shared_bytes(&l->tcp), 4096);
+        o.udp = take(&at, udp_shared_bytes(&l->udp), 4096);
+        o.socks = take(&at, pool_bytes(sizeof(struct sock_rec), l->socks), 4096);
+        o.chan_pool = take(&at, STACK_CHANS * ALIGN_UP(frame_pool_bytes(l->tx), 4096), 4096);
+        o.rxpool = take(&at, frame_pool_bytes(l->rx), 4096);
+        o.rxframes = take(&at, frame_geom_bytes(l->rx), 65536);
+        o.end = at;
+        return o;
+}
+
+size_t stack_bytes(const struct stack_limits *l)
+{
+        return layout_of(l).end;
+}
+
+static void *at_offset(const struct stack_state *st, uint64_t off)
+{
+        return (char *)(uintptr_t)st + off;
+}
+
+static void format_lock(pthread_mutex_t *m)
+{
+        pthread_mutexattr_t a;
+
+        pthread_mutexattr_init(&a);
+        pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+        pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
+        pthread_mutex_init(m, &a);
+        pthread_mutexattr_destroy(&a);
+}
+
+void stack_format(struct stack_state *st, const struct stack_limits *l, const uint8_t seed[32], nstime now)
+{
+        struct layout o = layout_of(l);
+        uint8_t secret[16];
+
+        st->abi = STACK_ABI;
+        st->bytes = o.end;
+        st->tcp_off = o.tcp;
+        st->udp_off = o.udp;
+        st->sock_off = o.socks;
+        st->rxpool_off = o.rxpool;
+        st->rxframes_off = o.rxframes;
+        st->limits = *l;
+        format_lock(&st->lock);
+        prng_init(&st->prng, seed);
+        wheel_reset(&st->wheel, now);
+        for (uint32_t k = 0; k < STACK_CHANS; k++)
+                st->chan[k].pool_off = o.chan_pool + k * ALIGN_UP(frame_pool_bytes(l->tx), 4096);
+        pool_init(&st->socks, at_offset(st, o.socks), sizeof(struct sock_rec), l->socks);
+        frame_pool_init(at_offset(st, o.rxpool), l->rx);
+        prng_bytes(&st->prng, secret, sizeof secret);
+        tcp_shared_init(at_offset(st, o.tcp), &l->tcp, secret);
+        prng_bytes(&st->prng, secret, sizeof secret);
+        udp_shared_init(at_offset(st, o.udp), &l->udp, secret);
+        st->magic = STACK_MAGIC;
+}
+
+/* ---- a process's view ---- */
+
+static bool state_is_ours(const struct stack_state *st, size_t bytes)
+{
+        if (bytes < sizeof *st || st->magic != STACK_MAGIC || st->abi != STACK_ABI || st->bytes > bytes)
+                return false;
+        return layout_of(&st->limits).end == st->bytes;
+}
+
+static void give_back(void *arg, uint32_t chan, uint32_t num)
+{
+        struct stack *s = arg;
+        struct stack_chan *c = &s->chan[chan];
+
+        if (c->ops != NULL)
+                c->ops->release(c->ch, &num, 1);
+}
+
+static void uncharge(void *arg, uint32_t owner, uint32_t bytes)
+{
+        struct stack *s = arg;
+
+        tcp_uncharge(&s->tcp, owner, bytes);
+}
+
+int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struct bell *bell)
+{
+        struct frames *f;
+
+        if (!state_is_ours(st, bytes))
+                return -EPROTO;
+        f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (f == MAP_FAILED)
+                return -ENOMEM;
+        *s = (struct stack){.st = st, .frames = f, .bell = bell};
+        f->give_back = give_back;
+        f->uncharge = uncharge;
+        f->arg = s;
+        f->region[FRAME_REGION_PRIVATE] = (struct frame_region){
+                .base = at_offset(st, st->rxframes_off), .pool = at_offset(st, st->rxpool_off), .geom = st->limits.rx};
+        stack_loop_init(s);
+        return 0;
+}
+
+void stack_view_fini(struct stack *s)
+{
+        munmap(s->frames, sizeof *s->frames);
+}
+
+/* ---- channels ---- */
+
+int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t peer_uid, struct frame_geom tx,
+                   struct frame_geom rx)
+{
+        struct chan_slot *c = &st->chan[k];
+
+        if (k >= STACK_CHANS || tx.count[FRAME_SMALL] > st->limits.tx.count[FRAME_SMALL] ||
+            tx.count[FRAME_LARGE] > st->limits.tx.count[FRAME_LARGE])
+                return -EINVAL;
+        if (atomic_load_explicit(&c->state, memory_order_relaxed) != CHAN_FREE)
+                return -EBUSY;
+        c->peer = peer;
+        c->peer_uid = peer_uid;
+        c->generation++;
+        c->shm = (struct shm_shared){.tx_geom = tx, .rx_geom = rx};
+        frame_pool_init(at_offset(st, c->pool_off), tx);
+        if (k >= atomic_load_explicit(&st->chans, memory_order_relaxed))
+                atomic_store_explicit(&st->chans, k + 1, memory_order_relaxed);
+        atomic_store_explicit(&c->state, CHAN_READY, memory_order_release);
+        atomic_fetch_add_explicit(&st->chan_gen, 1, memory_order_release);
+        return 0;
+}
+
+void stack_chan_mapped(struct stack *s, uint32_t k, const struct unet_ni_ops *ops, struct unet_chan *ch,
+                       struct unet_caps caps, uint8_t *tx_frames, const uint8_t *rx_frames)
+{
+        struct chan_slot *slot = &s->st->chan[k];
+
+        s->frames->region[FRAME_REGION_TX(k)] = (struct frame_region){
+                .base = tx_frames, .pool = at_offset(s->st, slot->pool_off), .geom = slot->shm.tx_geom};
+        s->frames->region[FRAME_REGION_RX(k)] = (struct frame_region){
+                .base = (uint8_t *)(uintptr_t)rx_frames, .geom = slot->shm.rx_geom};
+        s->chan[k] = (struct stack_chan){.ops = ops, .ch = ch, .caps = caps, .generation = slot->generation};
+        s->nchan = MAX(s->nchan, k + 1);
+}
+
+void stack_chan_unmapped(struct stack *s, uint32_t k)
+{
+        s->chan[k] = (struct stack_chan){0};
+        s->frames->region[FRAME_REGION_TX(k)].base = NULL;
+        s->frames->region[FRAME_REGION_RX(k)].base = NULL;
+}
+
+struct stack_chan *stack_chan_get(struct stack *s, uint32_t k)
+{
+        struct chan_slot *slot = &s->st->chan[k];
+
+        if (k >= STACK_CHANS || atomic_load_explicit(&slot->state, memory_order_acquire) != CHAN_READY)
+                return NULL;
+        if (unlikely(s->chan[k].ops == NULL || s->chan[k].generation != slot->generation))
+                if (s->map_chan == NULL || !s->map_chan(s, k))
+                        return NULL;
+        return &s->chan[k];
+}
+
+void stack_chan_down(struct stack *s, uint32_t k, nstime now)
+{
+        struct chan_slot *slot = &s->st->chan[k];
+
+        if (atomic_load_explicit(&slot->state, memory_order_relaxed) != CHAN_READY)
+                return;
+        atomic_store_explicit(&slot->state, CHAN_DOWN, memory_order_release);
+        tcp_chan_down(&s->tcp, (uint16_t)k, now);
+        stack_flush(s, now);
+        if (s->frames->region[FRAME_REGION_TX(k)].pool != NULL)
+                frame_unlend_all(s->frames, FRAME_REGION_TX(k));
+        atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
+}
+
+/* Whether a connection or queued datagram may still refer to the channel or its frames. */
+static bool chan_in_use(struct stack *s, uint32_t k)
+{
+        struct pool *conns = &s->tcp.sh->conns;
+
+        for (uint32_t i = 1; i < conns->fresh; i++) {
+                const struct tcp_conn *tc = pool_at(conns, i);
+                if (tc->live && tc->tuple.chan == k)
+                        return true;
+        }
+        for (uint32_t i = 1; i < udp_pcb_cap(&s->udp); i++) {
+                struct udp_report r;
+                if (udp_get_report(&s->udp, i, &r) && r.queued != 0)
+                        return true;
+        }
+        return false;
+}
+
+bool stack_chan_free(struct stack *s, uint32_t k)
+{
+        struct chan_slot *slot = &s->st->chan[k];
+
+        if (atomic_load_explicit(&slot->state, memory_order_relaxed) != CHAN_DOWN)
+                return true;
+        if (chan_in_use(s, k))
+                return false;
+        atomic_store_explicit(&slot->state, CHAN_FREE, memory_order_release);
+        return true;
+}
+
+struct tcp_link stack_tcp_link(struct stack *s, uint32_t k)
+{
+        const struct unet_caps *caps = &s->chan[k].caps;
+        uint32_t mss = caps->mtu - IP_MIN_HDR - TCP_MIN_HDR;
+
+        return (struct tcp_link){
+                .tx_region = FRAME_REGION_TX(k),
+                .mss = (uint16_t)MIN(mss, 65535 - IP_MIN_HDR - TCP_MIN_HDR),
+                .csum = caps->csum,
+                .lossless = caps->lossless,
+                .rto_min = caps->rto_min,
+        };
+}
+
+/* ---- recovery ---- */
+
+/* Every pool of frames of ours, mapped here or not: records are in the state. */
+static void each_frame_pool(struct stack_state *st, void (*fn)(struct frame_pool *))
+{
+        fn(at_offset(st, st->rxpool_off));
+        for (uint32_t k = 0; k < atomic_load_explicit(&st->chans, memory_order_relaxed); k++)
+                if (atomic_load_explicit(&st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
+                        fn(at_offset(st, st->chan[k].pool_off));
+}
+
+/* Recounting references needs each region's pool; a region that this process never mapped still has its records. */
+static void name_pools(struct stack *s)
+{
+        for (uint32_t k = 0; k < STACK_CHANS; k++)
+                if (atomic_load_explicit(&s->st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
+                        s->frames->region[FRAME_REGION_TX(k)].pool = at_offset(s->st, s->st->chan[k].pool_off);
+}
+
+static void rebuild_socks(struct stack *s)
+{
+        struct pool *p = &s->st->socks;
+        uint64_t *live = calloc(p->fresh / 64 + 1, sizeof *live);
+
+        if (live == NULL)
+                return;                 /* the free list may be short a few records; nothing is wrong in it */
+        for (uint32_t i = 1; i < p->fresh; i++)
+                if (((struct sock_rec *)pool_at(p, i))->refs != 0)
+                        live[i / 64] |= 1ull << (i % 64);
+        pool_rebuild(p, live);
+        free(live);
+}
+
+void stack_recover(struct stack *s, nstime now)
+{
+        struct stack_state *st = s->st;
+        uint32_t broken = st->gen & 1 ? st->busy : 0;
+
+        count(&st->cnt, COUNT_STACK_RECOVERIES);
+        name_pools(s);
+        each_frame_pool(st, frame_pool_zero_refs);
+        st->out_head = st->out_tail = 0;
+        st->nacks = 0;
+        wheel_reset(&st->wheel, now);
+        stack_loop_forget(s);
+        tcp_recover(&s->tcp, broken, now);
+        udp_recover(&s->udp, 0);
+        rebuild_socks(s);
+        each_frame_pool(st, frame_pool_rebuild);
+        stack_loop_relink(s);
+        stack_end(st);
+        stack_flush(s, now);
+}

@@ -1,0 +1,267 @@
+/*
+ * The stack: one block of shared memory that holds everything, and one process's view of it.
+ *
+ * struct stack_state is the beginning of the *state segment*: lock, processes, waiters, channels, sockets, counters,
+ * and behind it, at offsets written down in it, the tables of TCP and UDP, the records of transmit frames and the
+ * private receive frames. The application's processes and the keeper map it, nobody else. It contains no address.
+ *
+ * struct stack is what a process adds: where things are mapped, the channels it has mapped, the protocols' views.
+ *
+ * The loop is stack_run(): take messages from the channels, give them to ip/, tcp/ and udp/, fire timers, build what
+ * is owed, ring bells. Time is handed in; nothing here reads a clock, takes a lock or sleeps: sock/ does (usock_lock.c,
+ * usock_wait.c), the keeper does, and tests do it in virtual time.
+ */
+#ifndef NETSTACK_STACK_H
+#define NETSTACK_STACK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "netstack/base.h"
+#include "netstack/counters.h"
+#include "netstack/frame.h"
+#include "netstack/pool.h"
+#include "netstack/prng.h"
+#include "netstack/wheel.h"
+#include "ip/icmp.h"
+#include "ip/ip.h"
+#include "tcp/tcp_conn.h"
+#include "udp/udp.h"
+#include "unet/bell.h"
+#include "unet/ni.h"
+#include "unet/ni_shm.h"
+
+#define STACK_MAGIC 0x754e65742d737401ull
+#define STACK_ABI   1u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+
+#define STACK_CHANS   64u               /* peers at once */
+#define STACK_PROCS   64u               /* processes that share a stack */
+#define STACK_WAITERS 64u               /* threads asleep in it at once */
+#define STACK_PORT_BLOCKS 256u          /* leases of client ports */
+
+/* ---- sizes ---- */
+
+struct stack_limits {
+        struct tcp_limits tcp;
+        struct udp_limits udp;
+        uint32_t socks;
+        struct frame_geom rx;           /* private receive frames */
+        struct frame_geom tx;           /* of each channel; agreed with unetd */
+};
+void stack_limits_default(struct stack_limits *l);
+
+/* ---- what is shared ---- */
+
+struct proc_slot {
+        _Atomic uint32_t pid;           /* 0: free */
+        uint32_t pad;
+        uint64_t start;                 /* of the process, clock ticks since boot: pids are used again */
+};
+
+/* A thread that sleeps, or is about to. Followers are woken by a datagram to an abstract socket of this name. */
+struct waiter_slot {
+        _Atomic uint32_t armed;         /* asleep or about to: wake it when a socket of its set has an event */
+        uint32_t proc;                  /* slot of its process + 1; 0: free */
+        uint32_t tid;
+        uint16_t name_len;
+        uint8_t name[26];               /* abstract AF_UNIX name, without the leading zero byte */
+};
+
+enum chan_state { CHAN_FREE, CHAN_READY, CHAN_DOWN };
+
+struct chan_slot {
+        _Atomic uint32_t state;         /* written last (release) by the keeper, or by a test */
+        uint32_t peer;                  /* stack id of the other side */
+        uint32_t peer_uid;
+        uint32_t generation;            /* of this slot: a process that mapped an older one maps anew */
+        struct shm_shared shm;
+        uint64_t pool_off;              /* struct frame_pool of the transmit region */
+};
+
+enum { SOCK_REF_KEEPER = STACK_PROCS };
+
+struct sock_rec {                       /* sock/ owns the meaning; see sock/usock_rec.h */
+        uint32_t link;                  /* free list */
+        uint8_t kind, family;
+        uint8_t shut;                   /* SHUT_RD and SHUT_WR done: bits 1, 2 */
+        uint8_t bound;
+        uint32_t conn;                  /* connection, listener or pcb index by `role` */
+        uint8_t role;
+        uint8_t v6only, reuse;
+        uint8_t registered;             /* in unetd's directory */
+        _Atomic uint32_t edge_in, edge_out;
+        _Atomic uint64_t waiters;       /* waiter slots that want to know */
+        uint64_t refs;                  /* process slots that hold it */
+        uint64_t cookie;                /* SO_COOKIE of the kernel socket beside it, 0: none */
+        uint32_t reader, writer;        /* process slot + 1 that copies without the lock */
+        uint32_t tx_frame;              /* UDP: the frame it copies into */
+        uint32_t chan;                  /* UDP, connected: channel + 1 of the peer */
+        uint32_t blocked;               /* UDP: channel + 1 that had no room for the last datagram */
+        int32_t err;
+        uint16_t lport, rport;
+        ip_addr laddr, raddr;
+        struct tcp_opts opts;           /* until there is a connection */
+        nstime rcvtimeo, sndtimeo;
+        uint32_t rcvlowat;
+};
+
+enum { SOCK_ROLE_NONE, SOCK_ROLE_CONN, SOCK_ROLE_LISTENER, SOCK_ROLE_UDP };
+
+struct stack_state {
+        uint64_t magic;
+        uint32_t abi, id;
+        uint64_t bytes;                 /* of the segment */
+        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off;
+        struct stack_limits limits;
+
+        _Alignas(CACHE_LINE) pthread_mutex_t lock;      /* robust, process-shared */
+        uint32_t gen;                   /* odd: somebody is changing things */
+        uint32_t busy;                  /* the connection being changed while gen is odd */
+        nstime keeper_at;               /* when the keeper will look in by itself */
+        uint32_t leader;                /* waiter slot + 1 that sleeps on the leader pipe, 0: none */
+        _Atomic uint32_t ticking;       /* the keeper looks in every millisecond: no need to arm when leaving */
+        _Atomic uint32_t chans;         /* slots ever used: 0 .. chans-1 */
+        _Atomic uint32_t chan_gen;      /* grows when a channel comes or goes */
+
+        /* Connections with something to send or to tell, oldest first; linked by tc->out_next. */
+        uint32_t out_head, out_tail;
+        uint32_t nacks;                 /* connections that delay an acknowledgement until the end of the turn */
+        uint32_t acks[32];
+        struct {
+                uint16_t first, count;
+        } block[STACK_PORT_BLOCKS];     /* client ports leased from unetd */
+        uint32_t nblocks, port_next;
+        struct icmp_bucket icmp;
+
+        struct prng prng;
+        struct counters cnt;
+        struct wheel wheel;
+        struct proc_slot proc[STACK_PROCS];
+        struct waiter_slot waiter[STACK_WAITERS];
+        struct chan_slot chan[STACK_CHANS];
+        struct pool socks;              /* struct sock_rec, at sock_off */
+};
+
+/* ---- one process's view ---- */
+
+struct stack_chan {
+        const struct unet_ni_ops *ops;          /* NULL: not mapped here */
+        struct unet_chan *ch;
+        struct unet_caps caps;
+        uint32_t generation;                    /* of the slot when it was mapped */
+        bool starved;                           /* somebody waits for room in its send queue */
+};
+
+/* IP headers of the connections sent on last; saves filling and summing the same 20 bytes each time. */
+struct stack_tmpl {
+        uint32_t conn, gen;
+        uint16_t tos_ttl, pad;
+        struct ip_tmpl ip;
+};
+#define STACK_TMPLS 64u
+
+struct stack {
+        struct stack_state *st;
+        struct tcp tcp;
+        struct udp udp;
+        struct frames *frames;
+        struct stack_chan chan[STACK_CHANS];
+        uint32_t nchan;                         /* slots below this may be mapped */
+        uint32_t chan_gen;                      /* of the state when the channels were last looked through */
+        struct bell *bell;
+        struct ip_host host;                    /* our addresses; the owner sets and keeps them */
+        struct stack_tmpl tmpl[STACK_TMPLS];
+        /* Maps channel k, which appeared in the state. False: cannot be now. Set by sock/ and the keeper. */
+        bool (*map_chan)(struct stack *s, uint32_t k);
+        /* The socket of a connection, listener or pcb has events (TCP_EV_*). Socket 0: all that wait for room to send. */
+        void (*event)(struct stack *s, uint32_t sock, uint32_t events);
+        void *owner;                    /* of those who set the two above */
+        nstime now;                     /* of the call in progress */
+};
+
+/* Bytes a state segment of these limits takes. Most are never touched and cost nothing. */
+size_t stack_bytes(const struct stack_limits *l);
+/* Makes a stack in zeroed memory of stack_bytes(). `seed`: 32 random bytes. */
+void stack_format(struct stack_state *st, const struct stack_limits *l, const uint8_t seed[32], nstime now);
+/* Makes a process's view; `bell` is the stack's own (tests: any memory). 0, -EPROTO when it is not a stack of this ABI and
+ * build, -ENOMEM. */
+int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struct bell *bell);
+void stack_view_fini(struct stack *s);
+
+/* Adds channel k to the state (the keeper, or a test, and nobody else; needs no lock). From here on the stack's processes
+ * map and use it. -EBUSY: k is in use; -EINVAL: no such slot, or more transmit frames than this state has records for. */
+int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t peer_uid, struct frame_geom tx,
+                   struct frame_geom rx);
+/* A channel that is down becomes free for another, once nothing in the state refers to it. False: not yet. */
+bool stack_chan_free(struct stack *s, uint32_t k);
+/* Tells this view how to use channel k, which stays the caller's, and where its frames are mapped. */
+void stack_chan_mapped(struct stack *s, uint32_t k, const struct unet_ni_ops *ops, struct unet_chan *ch,
+                       struct unet_caps caps, uint8_t *tx_frames, const uint8_t *rx_frames);
+void stack_chan_unmapped(struct stack *s, uint32_t k);
+/* The peer is gone: its connections are reset, loans end. */
+void stack_chan_down(struct stack *s, uint32_t k, nstime now);
+
+/* Maps channels that appeared since this process looked last, and lets go of those that are free again. A channel that is
+ * down stays mapped while data that came by it is unread. On entering the stack, under its lock. */
+void stack_sync_chans(struct stack *s);
+static inline void stack_sync(struct stack *s)
+{
+        if (unlikely(atomic_load_explicit(&s->st->chan_gen, memory_order_acquire) != s->chan_gen))
+                stack_sync_chans(s);
+}
+/* The channel's view, mapped if need be; NULL when there is none or it is down. */
+struct stack_chan *stack_chan_get(struct stack *s, uint32_t k);
+struct tcp_link stack_tcp_link(struct stack *s, uint32_t k);
+
+/* Whether stack_run() would find something: a message, returned frames, a deadline. No lock needed. */
+bool stack_pending(struct stack *s, nstime now);
+/* One turn: input, timers, output, bells. Returns whether anything was done. */
+bool stack_run(struct stack *s, nstime now);
+/* After the application's calls on connections: output, deadlines and events of those touched; bells. */
+void stack_flush(struct stack *s, nstime now);
+/* Only the bells: after sends that touched no connection. */
+void stack_flush_bells(struct stack *s);
+/* The turn ends: acknowledgements that were put off are sent. */
+void stack_flush_acks(struct stack *s, nstime now);
+/* When to call stack_run() at the latest. */
+nstime stack_deadline(const struct stack *s);
+
+/* Payload of a datagram: bytes that fit a descriptor, or a range of a transmit frame with one reference, which the call
+ * takes when it succeeds. */
+struct stack_payload {
+        const uint8_t *inl;
+        uint32_t len;
+        struct buf data;                /* id 0: at inl */
+};
+/* Most payload bytes a UDP datagram on the channel can carry inline. */
+uint32_t stack_udp_inline(struct stack *s, uint32_t k);
+/* Sends one UDP datagram prepared by udp_output_prepare() on channel k. 0; -EAGAIN: queue full, nothing was taken;
+ * -ENETUNREACH: no such channel. */
+int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);
+
+/* stack_loop.c, for stack.c: the protocols' views; the loop's links in connections after a death. */
+void stack_loop_init(struct stack *s);
+void stack_loop_forget(struct stack *s);
+void stack_loop_relink(struct stack *s);
+
+/* Around each change to a connection (decision 2): a successor resets only the one named. */
+static inline void stack_begin(struct stack_state *st, uint32_t conn)
+{
+        __atomic_store_n(&st->busy, conn, __ATOMIC_RELAXED);
+        __atomic_store_n(&st->gen, st->gen | 1, __ATOMIC_RELEASE);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+static inline void stack_end(struct stack_state *st)
+{
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        __atomic_store_n(&st->gen, (st->gen | 1) + 1, __ATOMIC_RELEASE);
+}
+/* A process died inside: everything derived is made anew, the connection it was changing is reset. */
+void stack_recover(struct stack *s, nstime now);
+
+static inline struct sock_rec *stack_sock(const struct stack *s, uint32_t sock)
+{
+        return pool_at(&s->st->socks, sock);
+}
+
+#endif

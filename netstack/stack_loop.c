@@ -1,0 +1,647 @@
+/*
+ * The loop that joins channels and protocols; the only code that knows both sides.
+ *
+ *      stack_run() -> for each channel: ops->recv() -> rx_message() -> ip_rx() -> tcp_rx() | udp_rx() | icmp_rx()
+ *                  -> wheel_pop() -> tcp_expire()
+ *                  -> drain(): for each connection touched: tcp_output() -> emit_tcp() -> ops->send(); deadline; events
+ *                  -> ops->flush()
+ */
+#include "netstack/stack.h"
+
+#include <errno.h>
+
+#include "netstack/checksum.h"
+
+#define RX_BATCH    16                  /* messages taken from a channel at once */
+#define RX_TURN     256                 /* most a turn takes from one channel before the others have theirs */
+#define REAP_BATCH  64
+#define LOANS_MAX   (SHM_RETS - RX_BATCH)
+
+static const uint32_t wheel_off = offsetof(struct tcp_conn, wheel);
+
+static struct pool *conns(struct stack *s)
+{
+        return &s->tcp.sh->conns;
+}
+
+/* ---- the list of connections touched ---- */
+
+static void touched(void *arg, uint32_t conn)
+{
+        struct stack *s = arg;
+        struct stack_state *st = s->st;
+        struct tcp_conn *tc = tcp_conn_at(&s->tcp, conn);
+
+        if (tc->out_queued)
+                return;
+        tc->out_queued = 1;
+        tc->out_next = 0;
+        if (st->out_tail != 0)
+                tcp_conn_at(&s->tcp, st->out_tail)->out_next = conn;
+        else
+                st->out_head = conn;
+        st->out_tail = conn;
+}
+
+static void out_unlink(struct stack *s, uint32_t conn)
+{
+        struct stack_state *st = s->st;
+        uint32_t prev = 0, i = st->out_head;
+
+        while (i != conn) {
+                prev = i;
+                i = tcp_conn_at(&s->tcp, i)->out_next;
+        }
+        i = tcp_conn_at(&s->tcp, conn)->out_next;
+        if (prev != 0)
+                tcp_conn_at(&s->tcp, prev)->out_next = i;
+        else
+                st->out_head = i;
+        if (st->out_tail == conn)
+                st->out_tail = prev;
+        tcp_conn_at(&s->tcp, conn)->out_queued = 0;
+}
+
+/* The record is about to be freed. */
+static void gone(void *arg, uint32_t conn)
+{
+        struct stack *s = arg;
+
+        wheel_cancel(&s->st->wheel, conns(s), wheel_off, conn);
+        if (tcp_conn_at(&s->tcp, conn)->out_queued)
+                out_unlink(s, conn);
+}
+
+/* ---- out ---- */
+
+static const struct ip_tmpl *template_of(struct stack *s, const struct tcp_conn *tc)
+{
+        struct stack_tmpl *t = &s->tmpl[tc->self % STACK_TMPLS];
+        uint16_t tos_ttl = (uint16_t)(tc->opts.tos << 8 | tc->opts.ttl);
+
+        if (unlikely(t->conn != tc->self || t->gen != tc->gen || t->tos_ttl != tos_ttl)) {
+                ip_tmpl_init(&t->ip, tc->tuple.laddr, tc->tuple.raddr, IP_PROTO_TCP, tc->opts.tos, tc->opts.ttl,
+                             true);
+                t->conn = tc->self;
+                t->gen = tc->gen;
+                t->tos_ttl = tos_ttl;
+        }
+        return &t->ip;
+}
+
+/* Whether the channel takes one more message, frame included. If not, the peer is asked to say when it does. */
+static bool chan_has_room(struct stack *s, struct stack_chan *c, uint32_t k)
+{
+        struct frame_pool *p = s->frames->region[FRAME_REGION_TX(k)].pool;
+
+        if (likely(p->loans < LOANS_MAX && c->ops->room(c->ch) > 0))
+                return true;
+        if (!c->starved && c->ops->want_room != NULL)
+                c->ops->want_room(c->ch, true);
+        c->starved = true;
+        return false;
+}
+
+/* One message: headers, then payload from a frame, in the descriptor when it fits. There is room. */
+static void post(struct stack *s, struct stack_chan *c, uint8_t *hdr, uint32_t hdr_len, const struct buf *data)
+{
+        struct unet_tx tx = {.inl = hdr, .inl_len = (uint16_t)hdr_len};
+
+        if (data->id != 0 && hdr_len + data->len <= c->caps.inline_max) {
+                memcpy(hdr + hdr_len, frame_addr(s->frames, data->id) + data->off, data->len);
+                tx.inl_len = (uint16_t)(hdr_len + data->len);
+        } else if (data->id != 0) {
+                frame_lend(s->frames, data->id);
+                tx.frame = frame_id_num(data->id);
+                tx.off = data->off;
+                tx.len = data->len;
+        }
+        c->ops->send(c->ch, &tx, 1);
+}
+
+static void sum_tcp(struct stack *s, const struct tcp_tuple *to, uint8_t *hdr, unsigned len, const struct buf *data)
+{
+        uint32_t sum = csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, len + data->len);
+        be16 field;
+
+        sum = csum_partial(hdr, len, sum);
+        if (data->id != 0)
+                sum = csum_append(sum, len, csum_partial(frame_addr(s->frames, data->id) + data->off, data->len, 0));
+        field = csum_finish(sum);
+        memcpy(hdr + 16, &field, 2);
+}
+
+static void emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
+                     const struct tcp_seg *seg)
+{
+        uint8_t hdr[UNET_INLINE_MAX];
+        unsigned thl = tcp_hdr_write(seg, hdr + IP_MIN_HDR);
+        struct buf data = seg->len != 0 ? seg->data : (struct buf){0, 0, 0};
+
+        data.len = seg->len;
+        ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + thl + seg->len), 0);
+        if (unlikely(c->caps.csum))
+                sum_tcp(s, to, hdr + IP_MIN_HDR, thl, &data);
+        count(&s->st->cnt, COUNT_TCP_OUT);
+        post(s, c, hdr, IP_MIN_HDR + thl, &data);
+}
+
+/* A segment that belongs to no connection. Best effort: with the queue full, the peer will ask again. */
+static void reply(void *arg, const struct tcp_tuple *to, const struct tcp_seg *seg)
+{
+        struct stack *s = arg;
+        struct stack_chan *c = stack_chan_get(s, to->chan);
+        struct ip_tmpl ip;
+
+        if (c == NULL || !chan_has_room(s, c, to->chan))
+                return;
+        ip_tmpl_init(&ip, to->laddr, to->raddr, IP_PROTO_TCP, 0, 64, true);
+        emit_tcp(s, c, &ip, to, seg);
+}
+
+/* True when everything due went out; false when the channel has no room. */
+static bool output_conn(struct stack *s, struct tcp_conn *tc)
+{
+        struct stack_chan *c = stack_chan_get(s, tc->tuple.chan);
+        struct tcp_seg seg;
+
+        if (c == NULL)
+                return true;
+        while (chan_has_room(s, c, tc->tuple.chan)) {
+                if (!tcp_output(&s->tcp, tc, &seg, s->now))
+                        return true;
+                emit_tcp(s, c, template_of(s, tc), &tc->tuple, &seg);
+        }
+        return false;
+}
+
+/* An acknowledgement that waits for the end of the turn is remembered; with the table full it goes now. */
+static void note_ack(struct stack *s, struct tcp_conn *tc)
+{
+        struct stack_state *st = s->st;
+
+        if (tc->delack_at == NSTIME_NEVER)
+                return;
+        for (uint32_t i = 0; i < st->nacks; i++)
+                if (st->acks[i] == tc->self)
+                        return;
+        if (st->nacks < ARRAY_LEN(st->acks))
+                st->acks[st->nacks++] = tc->self;
+}
+
+static void tell(struct stack *s, struct tcp_conn *tc)
+{
+        uint32_t events = tc->events;
+
+        if (tc->acc_state == ACC_QUEUED && tc->listener != 0) {
+                struct tcp_listener *l = tcp_listener_at(&s->tcp, tc->listener);
+                if (l->events != 0 && l->sock != 0) {
+                        l->events = 0;
+                        s->event(s, l->sock, TCP_EV_ACCEPT);
+                }
+        }
+        if (events != 0 && tc->sock != 0) {
+                tc->events = 0;
+                s->event(s, tc->sock, events);
+        }
+}
+
+/* What a touched connection is due. Those whose channel is full stay on the list, behind the others. */
+static void drain(struct stack *s)
+{
+        struct stack_state *st = s->st;
+        uint32_t first_stuck = 0, conn;
+
+        while ((conn = st->out_head) != 0 && conn != first_stuck) {
+                struct tcp_conn *tc = tcp_conn_at(&s->tcp, conn);
+
+                stack_begin(st, conn);
+                st->out_head = tc->out_next;
+                if (st->out_head == 0)
+                        st->out_tail = 0;
+                tc->out_queued = 0;
+                if (!output_conn(s, tc)) {
+                        touched(s, conn);
+                        if (first_stuck == 0)
+                                first_stuck = conn;
+                }
+                if (tc->live) {
+                        wheel_set(&st->wheel, conns(s), wheel_off, conn, tcp_deadline(tc));
+                        note_ack(s, tc);
+                        tell(s, tc);
+                }
+                stack_end(st);
+        }
+}
+
+void stack_flush_bells(struct stack *s)
+{
+        for (uint32_t k = 0; k < s->nchan; k++)
+                if (s->chan[k].ops != NULL)
+                        s->chan[k].ops->flush(s->chan[k].ch);
+}
+
+void stack_flush(struct stack *s, nstime now)
+{
+        s->now = now;
+        drain(s);
+        stack_flush_bells(s);
+}
+
+void stack_flush_acks(struct stack *s, nstime now)
+{
+        struct stack_state *st = s->st;
+
+        if (st->nacks == 0)
+                return;
+        for (uint32_t i = 0; i < st->nacks; i++) {
+                struct tcp_conn *tc = tcp_conn_at(&s->tcp, st->acks[i]);
+                if (tc->live)
+                        tcp_flush_ack(&s->tcp, tc);
+        }
+        st->nacks = 0;
+        stack_flush(s, now);
+}
+
+/* ---- in ---- */
+
+static struct tcp_tuple tcp_tuple_of(const struct ip_pkt *pkt, const struct tcp_seg *seg, uint32_t k)
+{
+        return (struct tcp_tuple){.laddr = pkt->dst, .raddr = pkt->src, .lport = seg->dport, .rport = seg->sport,
+                                  .chan = (uint16_t)k};
+}
+
+static bool tcp_sum_ok(struct stack *s, const struct ip_pkt *pkt)
+{
+        uint32_t sum = csum_pseudo(pkt->src, pkt->dst, IP_PROTO_TCP, ip_payload_len(pkt));
+
+        sum = csum_partial(pkt->inl, pkt->inl_len, sum);
+        if (pkt->data.id != 0)
+                sum = csum_append(sum, pkt->inl_len,
+                                  csum_partial(frame_addr(s->frames, pkt->data.id) + pkt->data.off, pkt->data.len, 0));
+        return csum_finish(sum).raw == 0;
+}
+
+/* Each rx_*: true when the message's frame now belongs to a queue. */
+static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
+{
+        struct counters *cnt = &s->st->cnt;
+        struct tcp_seg seg;
+        struct tcp_tuple tuple;
+        struct tcp_link link;
+        int thl = tcp_hdr_parse(pkt->inl, pkt->inl_len, &seg);
+
+        if (thl < 0) {
+                count_drop(cnt, (enum drop)-thl);
+                return false;
+        }
+        if (unlikely(s->chan[k].caps.csum) && !tcp_sum_ok(s, pkt)) {
+                count_drop(cnt, DROP_TCP_CHECKSUM);
+                return false;
+        }
+        seg.len = ip_payload_len(pkt) - (uint32_t)thl;
+        seg.inl = NULL;
+        seg.data = pkt->data;
+        if (pkt->data.id == 0) {
+                seg.inl = pkt->inl + thl;
+        } else if (unlikely(pkt->inl_len != (uint32_t)thl)) {
+                count_drop(cnt, DROP_NI_MALFORMED);     /* payload cut in two: no stack of ours sends that */
+                return false;
+        }
+        count(cnt, COUNT_TCP_IN);
+        tuple = tcp_tuple_of(pkt, &seg, k);
+        link = stack_tcp_link(s, k);
+        return tcp_rx(&s->tcp, &tuple, &link, &seg, s->now);
+}
+
+/* Sends `len` bytes behind an IP header of a template; to channel k. Best effort, as all ICMP is. */
+static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, uint8_t *hdr, uint32_t len)
+{
+        struct stack_chan *c = &s->chan[k];
+        struct buf none = {0, 0, 0};
+
+        if (!chan_has_room(s, c, k))
+                return;
+        ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + len), 0);
+        count(&s->st->cnt, COUNT_ICMP_OUT);
+        post(s, c, hdr, IP_MIN_HDR + len, &none);
+}
+
+static void send_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type, uint8_t code)
+{
+        uint8_t out[UNET_INLINE_MAX];
+        struct ip_tmpl ip;
+        unsigned len;
+
+        if (!icmp_may_answer(&s->host, pkt))
+                return;
+        if (!icmp_bucket_take(&s->st->icmp, s->now)) {
+                count_drop(&s->st->cnt, DROP_ICMP_RATE);
+                return;
+        }
+        len = icmp_error_write(s->frames, pkt, type, code, 0, out + IP_MIN_HDR,
+                               s->chan[k].caps.inline_max - IP_MIN_HDR);
+        ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, 0, 64, false);
+        send_small(s, k, &ip, out, len);
+}
+
+static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
+{
+        struct udp_dgram d;
+        enum drop why = udp_hdr_parse(s->frames, pkt, (uint16_t)k, s->chan[k].caps.csum, &d);
+
+        if (why != DROP_NONE) {
+                count_drop(&s->st->cnt, why);
+                return false;
+        }
+        switch (udp_rx(&s->udp, &d, s->now)) {
+        case UDP_TOOK:
+                return true;
+        case UDP_NO_PORT:
+                send_error(s, k, pkt, ICMP_UNREACHABLE, ICMP_PORT_UNREACHABLE);
+                return false;
+        case UDP_DONE:
+                break;
+        }
+        return false;
+}
+
+/* A reply that does not fit a descriptor lies in a transmit frame, which is ours until the peer has read it. */
+static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
+{
+        struct stack_chan *c = &s->chan[k];
+        uint32_t len = ip_payload_len(pkt), region = FRAME_REGION_TX(k);
+        uint8_t hdr[UNET_INLINE_MAX];
+        struct ip_tmpl ip;
+        struct buf data = {.off = 0, .len = len};
+
+        ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, pkt->tos, 64, false);
+        if (IP_MIN_HDR + len <= c->caps.inline_max) {
+                icmp_echo_reply(s->frames, pkt, hdr + IP_MIN_HDR);
+                send_small(s, k, &ip, hdr, len);
+                return;
+        }
+        if (!chan_has_room(s, c, k))
+                return;
+        data.id = frame_alloc(s->frames, region, len <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE, 0);
+        if (data.id == 0)
+                return;
+        icmp_echo_reply(s->frames, pkt, frame_addr(s->frames, data.id));
+        ip_hdr_write(&ip, hdr, (uint16_t)(IP_MIN_HDR + len), 0);
+        count(&s->st->cnt, COUNT_ICMP_OUT);
+        post(s, c, hdr, IP_MIN_HDR, &data);
+        frame_drop(s->frames, data.id);
+}
+
+static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
+{
+        struct tcp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport,
+                              .chan = (uint16_t)k};
+
+        if (e->proto == IP_PROTO_TCP)
+                tcp_icmp(&s->tcp, &t, e->seq, e->err, e->hard, e->mtu, s->now);
+        else if (e->proto == IP_PROTO_UDP)
+                udp_icmp(&s->udp, e);
+}
+
+static void rx_icmp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
+{
+        struct icmp_msg msg;
+        enum drop why = icmp_rx(s->frames, pkt, s->chan[k].caps.csum, &msg);
+
+        if (why != DROP_NONE) {
+                count_drop(&s->st->cnt, why);
+                return;
+        }
+        count(&s->st->cnt, COUNT_ICMP_IN);
+        if (msg.what == ICMP_IS_ECHO)
+                send_echo(s, k, pkt);
+        else if (msg.what == ICMP_IS_ERROR)
+                rx_icmp_error(s, k, &msg.err);
+}
+
+static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
+{
+        struct ip_host host = s->host;
+        struct ip_pkt pkt;
+        enum drop why;
+
+        host.csum = s->chan[k].caps.csum;
+        why = ip_rx(&host, (uint16_t)k, rx, &pkt);
+        if (unlikely(why != DROP_NONE)) {
+                count_drop(&s->st->cnt, why);
+                return false;
+        }
+        switch (pkt.proto) {
+        case IP_PROTO_TCP:
+                return rx_tcp(s, k, &pkt);
+        case IP_PROTO_UDP:
+                return rx_udp(s, k, &pkt);
+        case IP_PROTO_ICMP:
+                rx_icmp(s, k, &pkt);
+                return false;
+        default:
+                count_drop(&s->st->cnt, DROP_IP_PROTOCOL);
+                send_error(s, k, &pkt, ICMP_UNREACHABLE, ICMP_PROTOCOL_UNREACHABLE);
+                return false;
+        }
+}
+
+static bool run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
+{
+        struct unet_rx rx[RX_BATCH];
+        int n, total = 0;
+
+        do {
+                n = c->ops->recv(c->ch, rx, RX_BATCH);
+                for (int i = 0; i < n; i++)
+                        if (!rx_packet(s, k, &rx[i]) && rx[i].frame != 0)
+                                c->ops->release(c->ch, &rx[i].frame, 1);
+                total += n;
+        } while (n == RX_BATCH && total < RX_TURN);
+        return total > 0;
+}
+
+/* Frames that the peer has finished with come back; whoever waited for them or for a slot is looked at again. */
+static bool run_reap(struct stack *s, uint32_t k, struct stack_chan *c)
+{
+        uint32_t num[REAP_BATCH];
+        bool any = false;
+        int n;
+
+        while ((n = c->ops->reap(c->ch, num, REAP_BATCH)) > 0) {
+                any = true;
+                for (int i = 0; i < n; i++)
+                        if (!frame_unlend(s->frames, FRAME_REGION_TX(k), num[i]))
+                                count(&s->st->cnt, COUNT_NI_BAD_RETURN);
+        }
+        if (any)
+                tcp_frames_back(&s->tcp, FRAME_REGION_TX(k));
+        return any;
+}
+
+static void run_room(struct stack *s, uint32_t k, struct stack_chan *c)
+{
+        if (c->starved && c->ops->room(c->ch) >= SHM_SLOTS / 4) {
+                c->starved = false;
+                if (c->ops->want_room != NULL)
+                        c->ops->want_room(c->ch, false);
+                s->event(s, 0, TCP_EV_WRITABLE);
+        }
+}
+
+static bool run_timers(struct stack *s)
+{
+        struct wheel *w = &s->st->wheel;
+        bool any = false;
+        uint32_t conn;
+
+        if (wheel_next(w) > s->now)
+                return false;
+        while ((conn = wheel_pop(w, conns(s), wheel_off, s->now)) != 0) {
+                stack_begin(s->st, conn);
+                tcp_expire(&s->tcp, tcp_conn_at(&s->tcp, conn), s->now);
+                if (tcp_conn_at(&s->tcp, conn)->live)
+                        touched(s, conn);
+                stack_end(s->st);
+                any = true;
+        }
+        return any;
+}
+
+void stack_sync_chans(struct stack *s)
+{
+        uint32_t gen = atomic_load_explicit(&s->st->chan_gen, memory_order_acquire);
+
+        s->chan_gen = gen;
+        for (uint32_t k = 0; k < atomic_load_explicit(&s->st->chans, memory_order_relaxed); k++) {
+                uint32_t state = atomic_load_explicit(&s->st->chan[k].state, memory_order_acquire);
+                if (state == CHAN_READY && stack_chan_get(s, k) == NULL)
+                        s->chan_gen = gen - 1;          /* cannot be mapped now: again next time */
+                if (state == CHAN_FREE && s->chan[k].ops != NULL)
+                        stack_chan_unmapped(s, k);
+        }
+}
+
+bool stack_run(struct stack *s, nstime now)
+{
+        bool any = false;
+
+        s->now = now;
+        stack_sync(s);
+        for (uint32_t k = 0; k < s->nchan; k++) {
+                struct stack_chan *c = &s->chan[k];
+                if (c->ops == NULL)
+                        continue;
+                any |= run_reap(s, k, c);
+                any |= run_rx(s, k, c);
+                run_room(s, k, c);
+        }
+        any |= run_timers(s);
+        if (s->st->out_head != 0)
+                drain(s);
+        stack_flush_bells(s);
+        return any;
+}
+
+bool stack_pending(struct stack *s, nstime now)
+{
+        if (atomic_load_explicit(&s->st->chan_gen, memory_order_relaxed) != s->chan_gen)
+                return true;
+        for (uint32_t k = 0; k < s->nchan; k++) {
+                struct stack_chan *c = &s->chan[k];
+                if (c->ops != NULL && (c->ops->pending(c->ch) || (c->starved && c->ops->room(c->ch) > SHM_SLOTS / 4)))
+                        return true;
+        }
+        return now != 0 && wheel_next(&s->st->wheel) <= now;
+}
+
+nstime stack_deadline(const struct stack *s)
+{
+        return wheel_next(&s->st->wheel);
+}
+
+/* ---- UDP out ---- */
+
+uint32_t stack_udp_inline(struct stack *s, uint32_t k)
+{
+        return s->chan[k].caps.inline_max - IP_MIN_HDR - UDP_HDR;
+}
+
+int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+{
+        struct stack_chan *c = stack_chan_get(s, k);
+        uint8_t hdr[UNET_INLINE_MAX];
+        uint32_t len = IP_MIN_HDR + UDP_HDR;
+        struct ip_tmpl ip;
+
+        if (c == NULL)
+                return -ENETUNREACH;
+        if (!chan_has_room(s, c, k))
+                return -EAGAIN;
+        ip_tmpl_init(&ip, o->tuple.laddr, o->tuple.raddr, IP_PROTO_UDP, o->tos, o->ttl, o->dont_frag);
+        ip_hdr_write(&ip, hdr, (uint16_t)(len + p->len), 0);
+        memcpy(hdr + IP_MIN_HDR, o->hdr, UDP_HDR);
+        if (p->data.id == 0) {
+                memcpy(hdr + len, p->inl, p->len);
+                len += p->len;
+        }
+        post(s, c, hdr, len, &p->data);
+        if (p->data.id != 0)
+                frame_drop(s->frames, p->data.id);
+        return 0;
+}
+
+/* ---- for stack.c ---- */
+
+static void udp_touched(void *arg, uint32_t pcb)
+{
+        struct stack *s = arg;
+        uint32_t events = udp_take_events(&s->udp, pcb), sock = udp_get_sock(&s->udp, pcb);
+
+        if (sock != 0 && events != 0)
+                s->event(s, sock, (events & UDP_EV_READABLE ? TCP_EV_READABLE : 0) |
+                                          (events & UDP_EV_ERROR ? TCP_EV_CLOSED : 0));
+}
+
+void stack_loop_init(struct stack *s)
+{
+        struct stack_state *st = s->st;
+
+        s->tcp = (struct tcp){
+                .sh = (struct tcp_shared *)((char *)st + st->tcp_off),
+                .frames = s->frames,
+                .cnt = &st->cnt,
+                .reply = reply,
+                .touched = touched,
+                .gone = gone,
+                .arg = s,
+        };
+        s->udp = (struct udp){
+                .sh = (struct udp_shared *)((char *)st + st->udp_off),
+                .frames = s->frames,
+                .cnt = &st->cnt,
+                .touched = udp_touched,
+                .arg = s,
+        };
+}
+
+/* The loop's links in every connection record are worthless after a death: nothing is armed, nothing is queued. */
+void stack_loop_forget(struct stack *s)
+{
+        for (uint32_t i = 1; i < conns(s)->fresh; i++) {
+                struct tcp_conn *tc = pool_at(conns(s), i);
+                wheel_forget(&tc->wheel);
+                tc->out_queued = 0;
+        }
+}
+
+/* Every connection is looked at once: its output, deadline and events. */
+void stack_loop_relink(struct stack *s)
+{
+        for (uint32_t i = 1; i < conns(s)->fresh; i++) {
+                struct tcp_conn *tc = pool_at(conns(s), i);
+                if (tc->live)
+                        touched(s, i);
+        }
+}

@@ -1,0 +1,230 @@
+/*
+ * What the keeper does with a stack (unetd/keeper_ops.h): it goes on when no process does, and finishes what dead ones
+ * leave. It only tries the lock: whoever holds it is at work.
+ */
+#include "sock/keeper_side.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "sock/sys.h"
+#include "sock/ustack.h"
+
+#define QUIET_TICKS 64                  /* ticks without work before the keeper goes back to sleep */
+
+struct keeper_view {
+        struct ustack u;
+        uint32_t quiet;
+        uint64_t seen;                  /* messages received as of the last tick */
+        struct keeper_listener gone[64];
+        uint32_t ngone;
+};
+
+static void no_event(struct stack *s, uint32_t sock, uint32_t events)
+{
+        ustack_event(s, sock, events);
+}
+
+static int attach(void **out, uint32_t stack_id, const struct unetd_stack_fds *fds)
+{
+        struct keeper_view *v = calloc(1, sizeof *v);
+        int err;
+
+        if (v == NULL)
+                return -ENOMEM;
+        err = ustack_attach(&v->u, stack_id, fds);
+        if (err != 0) {
+                free(v);
+                return err;
+        }
+        v->u.s.map_chan = NULL;         /* chan_attach brings them */
+        v->u.s.event = no_event;
+        *out = v;
+        return 0;
+}
+
+static void detach(void *view)
+{
+        struct keeper_view *v = view;
+
+        ustack_detach(&v->u);
+        free(v);
+}
+
+/* Whether the application's processes see to the queues themselves: a leader sleeps on its pipe. */
+static bool attended(const struct stack_state *st)
+{
+        return st->leader != 0;
+}
+
+/* Nothing happened for a while: whoever rings next wakes us. False: something came just now. */
+static bool rest(struct keeper_view *v)
+{
+        struct stack_state *st = v->u.s.st;
+
+        atomic_store_explicit(&st->ticking, 0, memory_order_relaxed);
+        st->keeper_at = stack_deadline(&v->u.s);
+        if (attended(st))
+                return true;
+        bell_arm(v->u.s.bell, BELL_UNATTENDED);
+        return !stack_pending(&v->u.s, 0);
+}
+
+static nstime tick(void *view, nstime now, bool *active)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+        struct stack_state *st = u->s.st;
+        uint64_t seen;
+
+        *active = true;
+        if (!ustack_trylock(u))
+                return now + NS_PER_MS;
+        stack_sync(&u->s);
+        if (!attended(st)) {
+                atomic_store_explicit(&st->ticking, 1, memory_order_relaxed);
+                bell_disarm(u->s.bell);
+        }
+        stack_run(&u->s, now);
+        seen = st->cnt.n[COUNT_NI_RX_MSGS];
+        v->quiet = seen == v->seen ? v->quiet + 1 : 0;
+        v->seen = seen;
+        if ((attended(st) || v->quiet >= QUIET_TICKS) && rest(v))
+                *active = false;
+        ustack_unlock(u);
+        return *active ? now + NS_PER_MS : st->keeper_at;
+}
+
+static int dup_high(int fd)
+{
+        return (int)sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
+}
+
+/* The keeper lends its descriptors for the call only. */
+static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
+{
+        *to = *from;
+        to->tx = dup_high(from->tx);
+        to->rx = dup_high(from->rx);
+        to->peer_bell = dup_high(from->peer_bell);
+        to->peer_leader = dup_high(from->peer_leader);
+        to->peer_keeper = dup_high(from->peer_keeper);
+        if (to->tx >= 0 && to->rx >= 0 && to->peer_bell >= 0 && to->peer_leader >= 0 && to->peer_keeper >= 0)
+                return 0;
+        unetd_chan_close(to);
+        return -EMFILE;
+}
+
+static int chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+        struct unetd_chan mine;
+        int err;
+
+        if (slot >= STACK_CHANS)
+                return -ENOSPC;
+        err = stack_chan_add(u->s.st, slot, chan->peer_stack, chan->peer_uid, chan->tx_geom, chan->rx_geom);
+        if (err != 0 && err != -EBUSY)
+                return err;
+        err = chan_dup(chan, &mine);
+        if (err != 0)
+                return err;
+        if (ustack_map_chan_fds(u, slot, &mine))
+                return 0;
+        unetd_chan_close(&mine);
+        return -ENOMEM;
+}
+
+static int chan_down(void *view, uint32_t slot)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+        bool done;
+
+        if (slot >= STACK_CHANS)
+                return 0;
+        if (!ustack_trylock(u))
+                return -EAGAIN;
+        stack_chan_down(&u->s, slot, ustack_now());
+        done = stack_chan_free(&u->s, slot);
+        ustack_unlock(u);
+        return done ? 0 : -EAGAIN;
+}
+
+/* Listeners whose last process slot this is; they are told to unetd, which takes them out of the directory. */
+static void note_listeners(struct keeper_view *v, uint32_t slot)
+{
+        struct pool *p = &v->u.s.st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                struct sock_rec *rec = pool_at(p, i);
+                if (rec->refs != 1ull << slot || !rec->registered || v->ngone == ARRAY_LEN(v->gone))
+                        continue;
+                v->gone[v->ngone++] = (struct keeper_listener){
+                        .proto = rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP,
+                        .port = rec->lport,
+                        .addr = rec->laddr,
+                };
+        }
+}
+
+static int proc_died(void *view, uint32_t slot)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+
+        if (slot >= STACK_PROCS)
+                return 0;
+        if (!ustack_trylock(u))
+                return -EAGAIN;
+        note_listeners(v, slot);
+        ustack_proc_gone(u, slot, ustack_now());
+        stack_run(&u->s, ustack_now());
+        ustack_unlock(u);
+        return 0;
+}
+
+static bool empty(void *view)
+{
+        struct keeper_view *v = view;
+        struct pool *conns = &v->u.s.tcp.sh->conns;
+
+        return conns->used == v->u.s.tcp.sh->tw_count;
+}
+
+static bool cookie_owner(void *view, uint64_t cookie)
+{
+        struct keeper_view *v = view;
+        bool found;
+
+        if (!ustack_trylock(&v->u))
+                return false;
+        found = ustack_find_cookie(&v->u, cookie) != 0;
+        ustack_unlock(&v->u);
+        return found;
+}
+
+static bool listener_gone(void *view, struct keeper_listener *out)
+{
+        struct keeper_view *v = view;
+
+        if (v->ngone == 0)
+                return false;
+        *out = v->gone[--v->ngone];
+        return true;
+}
+
+const struct keeper_stack_ops keeper_side_ops = {
+        .attach = attach,
+        .detach = detach,
+        .tick = tick,
+        .chan_attach = chan_attach,
+        .chan_down = chan_down,
+        .proc_died = proc_died,
+        .empty = empty,
+        .cookie_owner = cookie_owner,
+        .listener_gone = listener_gone,
+};

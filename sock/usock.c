@@ -1,0 +1,499 @@
+/* Sockets: life, names, readiness; what does not depend on the protocol. See usock.h. */
+#include "sock/ustack.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+__thread struct usock_tls usock_tls;
+void (*usock_run_deferred)(void);
+
+/* ---- addresses ---- */
+
+int usock_addr_in(const struct sockaddr *sa, socklen_t len, ip_addr *addr, uint16_t *port)
+{
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+
+        if (len < sizeof(sa_family_t))
+                return -EINVAL;
+        if (sa->sa_family == AF_INET && len >= sizeof in) {
+                memcpy(&in, sa, sizeof in);
+                *addr = ip_addr_v4(ntohl(in.sin_addr.s_addr));
+                *port = ntohs(in.sin_port);
+                return 0;
+        }
+        if (sa->sa_family == AF_INET6 && len >= sizeof in6) {
+                memcpy(&in6, sa, sizeof in6);
+                memcpy(addr, &in6.sin6_addr, sizeof *addr);
+                *port = ntohs(in6.sin6_port);
+                return ip_addr_is_v4(*addr) || ip_addr_is_any(*addr) ? 0 : -EADDRNOTAVAIL;
+        }
+        return sa->sa_family == AF_INET || sa->sa_family == AF_INET6 ? -EINVAL : -EAFNOSUPPORT;
+}
+
+void usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa, socklen_t *len)
+{
+        struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
+        struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+        socklen_t room = *len;
+
+        if (family == AF_INET6) {
+                memcpy(&in6.sin6_addr, &addr, sizeof addr);
+                *len = sizeof in6;
+                memcpy(sa, &in6, MIN(room, *len));
+        } else {
+                in.sin_addr.s_addr = ip_addr_is_v4(addr) ? htonl(ip_addr_get_v4(addr)) : 0;
+                *len = sizeof in;
+                memcpy(sa, &in, MIN(room, *len));
+        }
+}
+
+/* ---- records and handles ---- */
+
+static struct usock *handle(struct ustack *u, uint32_t idx, int kfd)
+{
+        struct sock_rec *rec = stack_sock(&u->s, idx);
+        struct usock *s = malloc(sizeof *s);
+
+        if (s == NULL)
+                return NULL;
+        *s = (struct usock){.u = u, .idx = idx, .refs = 1, .kfd = kfd, .kind = rec->kind, .family = rec->family};
+        rec->refs |= 1ull << u->slot;
+        s->next = u->handles;
+        s->link = &u->handles;
+        if (s->next != NULL)
+                s->next->link = &s->next;
+        u->handles = s;
+        return s;
+}
+
+/* A zeroed record, under the lock; 0 when the table is full. */
+static uint32_t rec_new(struct ustack *u, int kind, int family)
+{
+        uint32_t idx = pool_alloc(&u->s.st->socks);
+        struct sock_rec *rec;
+
+        if (idx == 0)
+                return 0;
+        rec = stack_sock(&u->s, idx);
+        *rec = (struct sock_rec){.kind = (uint8_t)kind, .family = (uint8_t)family, .rcvlowat = 1, .edge_out = 1};
+        tcp_opts_default(&rec->opts);
+        return idx;
+}
+
+static uint64_t cookie_of(int kfd)
+{
+        uint64_t cookie = 0;
+        socklen_t len = sizeof cookie;
+
+        if (kfd < 0 || getsockopt(kfd, SOL_SOCKET, SO_COOKIE, &cookie, &len) != 0)
+                return 0;
+        return cookie;
+}
+
+int usock_open(int kind, int family, int kfd, struct usock **out)
+{
+        int err = -ENOBUFS;
+        struct ustack *u = ustack_mine(&err);
+        uint32_t idx;
+
+        if (u == NULL)
+                return err;
+        ustack_lock(u);
+        idx = rec_new(u, kind, family);
+        if (idx != 0 && kind == USOCK_UDP) {
+                struct udp_opts o;
+                udp_opts_default(&o);
+                stack_sock(&u->s, idx)->role = SOCK_ROLE_UDP;
+                stack_sock(&u->s, idx)->conn = udp_open(&u->s.udp, &o);
+                udp_set_sock(&u->s.udp, stack_sock(&u->s, idx)->conn, idx);
+        }
+        if (idx != 0 && (kind != USOCK_UDP || stack_sock(&u->s, idx)->conn != 0))
+                *out = handle(u, idx, kfd);
+        else if (idx != 0)
+                pool_free(&u->s.st->socks, idx), idx = 0;
+        ustack_leave(u);
+        return idx == 0 ? -ENOBUFS : *out == NULL ? -ENOMEM : 0;
+}
+
+struct usock *usock_dup(struct usock *s)
+{
+        atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+        return s;
+}
+
+static void unlink_handle(struct usock *s)
+{
+        *s->link = s->next;
+        if (s->next != NULL)
+                s->next->link = s->link;
+}
+
+/* Takes the listener out of the directory. No locks held. */
+static void unregister(struct ustack *u, uint8_t proto, ip_addr addr, uint16_t port)
+{
+        unetd_listen_del(ustack_client(), u->id, proto, addr, port);
+        ustack_client_done();
+}
+
+static bool other_handle(const struct usock *s)
+{
+        for (const struct usock *h = s->u->handles; h != NULL; h = h->next)
+                if (h != s && h->idx == s->idx)
+                        return true;
+        return false;
+}
+
+void usock_close(struct usock *s)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        bool registered;
+        uint8_t proto = rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP;
+        ip_addr addr;
+        uint16_t port;
+
+        if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+                return;
+        ustack_lock(u);
+        addr = rec->laddr;
+        port = rec->lport;
+        unlink_handle(s);
+        registered = rec->registered && (rec->refs & ~(1ull << u->slot)) == 0 && !other_handle(s);
+        if (!other_handle(s))
+                ustack_unref(u, s->idx, u->slot, ustack_now());
+        ustack_leave(u);
+        if (registered)
+                unregister(u, proto, addr, port);
+        free(s);
+}
+
+int usock_adopt(uint64_t cookie, int kfd, struct usock **out)
+{
+        struct ustack *all[USTACKS_MAX], *u = NULL;
+        uint32_t n = ustack_all(all), idx = 0;
+        int err = -ENOENT;
+
+        for (uint32_t tries = 0; tries < 2 && idx == 0; tries++) {
+                for (uint32_t k = 0; k < n && idx == 0; k++) {
+                        u = all[k];
+                        ustack_lock(u);
+                        idx = ustack_find_cookie(u, cookie);
+                        if (idx != 0)
+                                *out = handle(u, idx, kfd);
+                        ustack_leave(u);
+                }
+                if (idx == 0 && (all[0] = ustack_adopt(cookie, &err)) == NULL)
+                        return err;
+                n = 1;
+        }
+        return idx == 0 ? -ENOENT : *out == NULL ? -ENOMEM : 0;
+}
+
+uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie)
+{
+        struct pool *p = &u->s.st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                struct sock_rec *rec = pool_at(p, i);
+                if (rec->refs != 0 && rec->cookie == cookie)
+                        return i;
+        }
+        return 0;
+}
+
+void usock_set_kfd(struct usock *s, int kfd)
+{
+        s->kfd = kfd;
+        usock_rec(s)->cookie = cookie_of(kfd);
+}
+
+int usock_kfd(const struct usock *s)
+{
+        return s->kfd;
+}
+
+int usock_kind(const struct usock *s)
+{
+        return s->kind;
+}
+
+/* ---- references ---- */
+
+static void close_role(struct ustack *u, struct sock_rec *rec, nstime now)
+{
+        struct stack *s = &u->s;
+
+        switch (rec->role) {
+        case SOCK_ROLE_CONN:
+                stack_begin(s->st, rec->conn);
+                tcp_set_sock(&s->tcp, rec->conn, 0);
+                tcp_close(&s->tcp, tcp_conn_at(&s->tcp, rec->conn), now);
+                stack_end(s->st);
+                break;
+        case SOCK_ROLE_LISTENER:
+                tcp_unlisten(&s->tcp, rec->conn);
+                break;
+        case SOCK_ROLE_UDP:
+                udp_close(&s->udp, rec->conn);
+                break;
+        }
+        rec->role = SOCK_ROLE_NONE;
+}
+
+void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
+{
+        struct sock_rec *rec = stack_sock(&u->s, sock);
+
+        rec->refs &= ~(1ull << slot);
+        if (rec->refs != 0)
+                return;
+        u->s.now = now;
+        close_role(u, rec, now);
+        pool_free(&u->s.st->socks, sock);
+        stack_flush(&u->s, now);
+}
+
+/* A copy that the dead process had under way is undone: what it had not committed was never sent or read. */
+static void end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, nstime now)
+{
+        if (rec->writer == slot + 1) {
+                rec->writer = 0;
+                if (rec->role == SOCK_ROLE_CONN)
+                        tcp_send_commit(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), 0, false, false, now);
+                if (rec->tx_frame != 0)
+                        frame_drop(u->s.frames, rec->tx_frame);
+                rec->tx_frame = 0;
+        }
+        if (rec->reader == slot + 1)
+                rec->reader = 0;
+}
+
+void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now)
+{
+        struct stack_state *st = u->s.st;
+        struct pool *p = &st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                struct sock_rec *rec = pool_at(p, i);
+                if (!(rec->refs >> slot & 1))
+                        continue;
+                end_copies(u, rec, slot, now);
+                ustack_unref(u, i, slot, now);
+        }
+        for (uint32_t w = 0; w < STACK_WAITERS; w++) {
+                if (st->waiter[w].proc != slot + 1)
+                        continue;
+                if (st->leader == w + 1)
+                        st->leader = 0;
+                st->waiter[w].proc = 0;
+        }
+        atomic_store(&st->proc[slot].pid, 0);
+}
+
+/* ---- names ---- */
+
+int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len)
+{
+        struct sock_rec *rec = usock_rec(s);
+        ip_addr addr;
+        uint16_t port;
+        int err = usock_addr_in(sa, len, &addr, &port);
+
+        if (err != 0)
+                return err;
+        ustack_lock(s->u);
+        rec->laddr = addr;
+        rec->lport = port;
+        rec->bound = 1;
+        if (rec->role == SOCK_ROLE_UDP && port != 0)
+                err = udp_bind(&s->u->s.udp, rec->conn, addr, port);
+        ustack_leave(s->u);
+        return err;
+}
+
+int usock_getsockname(struct usock *s, struct sockaddr *sa, socklen_t *len)
+{
+        struct sock_rec *rec = usock_rec(s);
+
+        usock_addr_out(s->family, rec->laddr, rec->lport, sa, len);
+        return 0;
+}
+
+int usock_getpeername(struct usock *s, struct sockaddr *sa, socklen_t *len)
+{
+        struct sock_rec *rec = usock_rec(s);
+
+        if (rec->rport == 0)
+                return -ENOTCONN;
+        if (rec->role == SOCK_ROLE_CONN) {
+                enum tcp_state state = usock_conn(s)->state;
+                if (state == TCPS_CLOSED || state == TCPS_SYN_SENT)
+                        return -ENOTCONN;
+        }
+        usock_addr_out(s->family, rec->raddr, rec->rport, sa, len);
+        return 0;
+}
+
+int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, const char **why)
+{
+        const char *unused;
+        ip_addr addr;
+        uint16_t port;
+        int err = usock_addr_in(sa, len, &addr, &port);
+
+        if (why == NULL)
+                why = &unused;
+        *why = "address of a family or form that the fabric does not carry";
+        if (err != 0)
+                return -ENOENT;
+        if (ip_addr_is_any(addr))
+                addr = ip_addr_v4(INADDR_LOOPBACK);     /* as Linux: this host */
+        return s->kind == USOCK_UDP ? usock_udp_connect(s, addr, port, why) : usock_tcp_connect(s, addr, port, why);
+}
+
+int usock_accept(struct usock *s, struct usock **out)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s), *r;
+        uint32_t conn, idx;
+        int err = -EAGAIN;
+
+        if (rec->role != SOCK_ROLE_LISTENER)
+                return -EINVAL;
+        ustack_lock(u);
+        if (!tcp_acceptable(&u->s.tcp, rec->conn) && stack_pending(&u->s, 0))
+                stack_run(&u->s, ustack_now());
+        idx = tcp_acceptable(&u->s.tcp, rec->conn) ? rec_new(u, USOCK_TCP, s->family) : 0;
+        if (idx != 0 && (conn = tcp_accept(&u->s.tcp, rec->conn)) != 0) {
+                r = stack_sock(&u->s, idx);
+                usock_tcp_link(u, r, conn, idx);
+                r->bound = 1;
+                r->edge_in = 1;
+                tcp_get_opts(tcp_conn_at(&u->s.tcp, conn), &r->opts);
+                *out = handle(u, idx, -1);
+                err = *out == NULL ? -ENOMEM : 0;
+        }
+        ustack_leave(u);
+        return err;
+}
+
+int usock_shutdown(struct usock *s, int how)
+{
+        struct sock_rec *rec = usock_rec(s);
+        struct ustack *u = s->u;
+        nstime now = ustack_now();
+        int err = 0;
+
+        if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+                return -EINVAL;
+        ustack_lock(u);
+        u->s.now = now;
+        if (rec->role == SOCK_ROLE_CONN) {
+                struct tcp_conn *tc = usock_conn(s);
+                stack_begin(u->s.st, rec->conn);
+                if (tc->state == TCPS_CLOSED)
+                        err = -ENOTCONN;
+                if (err == 0 && how != SHUT_RD)
+                        tcp_shutdown_send(&u->s.tcp, tc, now);
+                if (err == 0 && how != SHUT_WR)
+                        tcp_shutdown_recv(&u->s.tcp, tc, now);
+                stack_end(u->s.st);
+                stack_flush(&u->s, now);
+        } else if (rec->role == SOCK_ROLE_UDP) {
+                err = udp_shutdown(&u->s.udp, rec->conn, how);
+        } else {
+                err = -ENOTCONN;
+        }
+        ustack_leave(u);
+        return err;
+}
+
+/* ---- data ---- */
+
+static size_t iov_total(const struct iovec *iov, size_t n)
+{
+        size_t total = 0;
+
+        for (size_t i = 0; i < n; i++)
+                total += iov[i].iov_len;
+        return total;
+}
+
+ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags)
+{
+        size_t total = iov_total(m->msg_iov, m->msg_iovlen);
+
+        if (s->kind == USOCK_UDP)
+                return usock_udp_send(s, m, total, flags);
+        return usock_tcp_send(s, m->msg_iov, (int)m->msg_iovlen, total, flags);
+}
+
+ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags)
+{
+        size_t total = iov_total(m->msg_iov, m->msg_iovlen);
+        ssize_t n;
+
+        if (s->kind == USOCK_UDP)
+                return usock_udp_recv(s, m, total, flags);
+        n = usock_tcp_recv(s, m->msg_iov, (int)m->msg_iovlen, total, flags);
+        if (n >= 0) {
+                m->msg_flags = flags & MSG_OOB;
+                m->msg_controllen = 0;
+                m->msg_namelen = 0;
+        }
+        return n;
+}
+
+ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags)
+{
+        struct iovec iov = {(void *)(uintptr_t)p, n};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+
+        if (likely(s->kind == USOCK_TCP))
+                return usock_tcp_send(s, &iov, 1, n, flags);
+        return usock_udp_send(s, &m, n, flags);
+}
+
+ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
+{
+        struct iovec iov = {p, n};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+
+        if (likely(s->kind == USOCK_TCP))
+                return usock_tcp_recv(s, &iov, 1, n, flags);
+        return usock_udp_recv(s, &m, n, flags);
+}
+
+/* ---- readiness ---- */
+
+short usock_poll(struct usock *s)
+{
+        struct sock_rec *rec = usock_rec(s);
+        struct stack *st = &s->u->s;
+        short ev;
+
+        switch (rec->role) {
+        case SOCK_ROLE_CONN:
+                return tcp_poll_events(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
+        case SOCK_ROLE_LISTENER:
+                return tcp_acceptable(&st->tcp, rec->conn) ? POLLIN | POLLRDNORM : 0;
+        case SOCK_ROLE_UDP:
+                ev = udp_poll_events(&st->udp, rec->conn);
+                if (rec->blocked != 0 && !usock_udp_room(s))
+                        ev &= (short)~(POLLOUT | POLLWRNORM);
+                return ev;
+        default:
+                return POLLOUT | POLLWRNORM | POLLHUP;          /* as Linux: a TCP socket never connected */
+        }
+}
+
+void usock_edges(struct usock *s, uint32_t *in, uint32_t *out)
+{
+        struct sock_rec *rec = usock_rec(s);
+
+        *in = atomic_load_explicit(&rec->edge_in, memory_order_acquire);
+        *out = atomic_load_explicit(&rec->edge_out, memory_order_acquire);
+}

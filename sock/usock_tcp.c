@@ -1,0 +1,422 @@
+/*
+ * TCP sockets: connect, listen, send, receive.
+ *
+ * The application's memory is never touched under the stack's lock: a page fault, a stopped process or a bad pointer
+ * there would hold everybody up. Small data goes through a buffer on our own stack, and the lock is taken once; large
+ * data is copied between reserve and commit, or peek and consume, with the lock left meanwhile (design.md decision 2).
+ */
+#include "sock/ustack.h"
+
+#include <errno.h>
+
+#include "sock/cursor.h"
+
+#define STAGE_BYTES 2048u               /* copied through our own stack */
+#define SPANS       8
+#define SEND_CHUNK  131072u             /* most that is reserved before some of it is on its way */
+
+/* ---- connecting ---- */
+
+void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint32_t sock)
+{
+        struct tcp_conn *tc = tcp_conn_at(&u->s.tcp, conn);
+
+        rec->role = SOCK_ROLE_CONN;
+        rec->conn = conn;
+        rec->laddr = tc->tuple.laddr;
+        rec->lport = tc->tuple.lport;
+        rec->raddr = tc->tuple.raddr;
+        rec->rport = tc->tuple.rport;
+        tcp_set_sock(&u->s.tcp, conn, sock);
+}
+
+/* More client ports for this stack. Without its lock. */
+static int lease_ports(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+        uint16_t first, n;
+        int err = unetd_port_lease(ustack_client(), u->id, &first, &n);
+
+        ustack_client_done();
+        if (err != 0)
+                return err;
+        ustack_lock(u);
+        if (st->nblocks < STACK_PORT_BLOCKS) {
+                st->block[st->nblocks].first = first;
+                st->block[st->nblocks].count = n;
+                st->nblocks++;
+        }
+        ustack_unlock(u);
+        return 0;
+}
+
+/* The k-th of the leased client ports, counted on from where the last connection left off; 0: there are no more. */
+static uint16_t client_port(const struct stack_state *st, uint32_t k)
+{
+        for (uint32_t b = 0; b < st->nblocks; b++) {
+                if (k < st->block[b].count)
+                        return (uint16_t)(st->block[b].first + k);
+                k -= st->block[b].count;
+        }
+        return 0;
+}
+
+static uint32_t client_ports(const struct stack_state *st)
+{
+        uint32_t n = 0;
+
+        for (uint32_t b = 0; b < st->nblocks; b++)
+                n += st->block[b].count;
+        return n;
+}
+
+/* Opens with one of the leased ports, or with the port the socket is bound to. Under the lock. -EADDRINUSE: all taken. */
+static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t, nstime now)
+{
+        struct stack_state *st = u->s.st;
+        struct tcp_link link = stack_tcp_link(&u->s, t->chan);
+        uint32_t n = client_ports(st);
+
+        if (rec->lport != 0) {
+                t->lport = rec->lport;
+                return tcp_connect(&u->s.tcp, t, &link, &rec->opts, now);
+        }
+        for (uint32_t tries = 0; tries < n; tries++) {
+                int conn;
+                st->port_next = (st->port_next + 1) % n;
+                t->lport = client_port(st, st->port_next);
+                conn = tcp_connect(&u->s.tcp, t, &link, &rec->opts, now);
+                if (conn != -EADDRINUSE)
+                        return conn;
+        }
+        return -EADDRINUSE;
+}
+
+static int connect_on(struct usock *s, struct tcp_tuple *t)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        nstime now = ustack_now();
+        int conn;
+
+        ustack_lock(u);
+        if (stack_chan_get(&u->s, t->chan) == NULL) {
+                ustack_leave(u);
+                return -ENOENT;
+        }
+        conn = rec->role != SOCK_ROLE_NONE ? -EISCONN : open_conn(u, rec, t, now);
+        if (conn > 0) {
+                usock_tcp_link(u, rec, (uint32_t)conn, s->idx);
+                stack_flush(&u->s, now);
+        }
+        ustack_leave(u);
+        return conn > 0 ? -EINPROGRESS : conn;
+}
+
+int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
+{
+        const struct directory *dir = ustack_directory();
+        struct sock_rec *rec = usock_rec(s);
+        struct tcp_tuple t = {.laddr = ip_addr_is_any(rec->laddr) ? addr : rec->laddr, .raddr = addr, .rport = port};
+        struct dir_hit hit = {0, 0, 0};
+        int chan, err;
+
+        *why = "no unetd";
+        if (dir == NULL)
+                return -ENOENT;
+        *why = "address of another host";
+        if (!directory_is_local(dir, addr))
+                return -ENOENT;
+        *why = "no listener on the fabric has this port";
+        if (!directory_lookup(dir, IP_PROTO_TCP, addr, port, s->idx, &hit))
+                return -ENOENT;
+        *why = "no channel to the listener's stack";
+        chan = ustack_chan_to(s->u, hit.stack);
+        if (chan < 0)
+                return -ENOENT;
+        t.chan = (uint16_t)chan;
+        *why = "accelerated";
+        err = connect_on(s, &t);
+        /* All leased ports are taken: lease more, as long as there are any. */
+        while (err == -EADDRINUSE && rec->lport == 0 && lease_ports(s->u) == 0)
+                err = connect_on(s, &t);
+        return err == -EADDRINUSE && rec->lport == 0 ? -EADDRNOTAVAIL : err;
+}
+
+int usock_listen(struct usock *s, int backlog)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        uint32_t depth = (uint32_t)MIN(MAX(backlog, 1), 4096);
+        int l = 0, err;
+
+        ustack_lock(u);
+        if (rec->role == SOCK_ROLE_LISTENER) {
+                tcp_listen_backlog(&u->s.tcp, rec->conn, depth);
+                ustack_leave(u);
+                return 0;
+        }
+        if (rec->role != SOCK_ROLE_NONE || rec->lport == 0)
+                l = -EINVAL;
+        else
+                l = tcp_listen(&u->s.tcp, rec->laddr, rec->lport, depth, &rec->opts);
+        if (l > 0) {
+                rec->role = SOCK_ROLE_LISTENER;
+                rec->conn = (uint32_t)l;
+                tcp_listener_set_sock(&u->s.tcp, (uint32_t)l, s->idx);
+        }
+        ustack_leave(u);
+        if (l < 0)
+                return l;
+        err = unetd_listen_add(ustack_client(), u->id, IP_PROTO_TCP, rec->laddr, rec->lport, s->kfd);
+        ustack_client_done();
+        rec->registered = err == 0;
+        return err;
+}
+
+/* ---- sending ---- */
+
+/* Room for a reservation, after what arrived meanwhile was looked at. As tcp_send_reserve. */
+static int reserve(struct ustack *u, struct tcp_conn *tc, size_t want, struct span *span, nstime now)
+{
+        int got = tcp_send_reserve(&u->s.tcp, tc, want, span, SPANS);
+
+        if (got == 0 && stack_pending(&u->s, 0)) {
+                stack_run(&u->s, now);
+                stack_begin(u->s.st, tc->self);
+                got = tcp_send_reserve(&u->s.tcp, tc, want, span, SPANS);
+        }
+        return got;
+}
+
+static void commit(struct ustack *u, struct tcp_conn *tc, size_t n, int flags, nstime now)
+{
+        tcp_send_commit(&u->s.tcp, tc, n, flags & MSG_MORE, flags & MSG_OOB, now);
+        stack_end(u->s.st);
+        stack_flush(&u->s, now);
+}
+
+static ssize_t send_staged(struct usock *s, const uint8_t *p, size_t n, int flags)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        struct span span[SPANS];
+        nstime now = ustack_now();
+        struct tcp_conn *tc;
+        int got = -EAGAIN;
+
+        ustack_lock(u);
+        if (likely(rec->role == SOCK_ROLE_CONN && rec->writer == 0)) {
+                u->s.now = now;
+                tc = tcp_conn_at(&u->s.tcp, rec->conn);
+                stack_begin(u->s.st, rec->conn);
+                got = reserve(u, tc, n, span, now);
+                if (got > 0) {
+                        for (int i = 0, at = 0; at < got; at += (int)span[i++].len)
+                                memcpy(span[i].ptr, p + at, span[i].len);
+                        commit(u, tc, (size_t)got, flags, now);
+                } else {
+                        stack_end(u->s.st);
+                }
+        } else if (rec->role != SOCK_ROLE_CONN) {
+                got = -EPIPE;           /* as Linux: never connected */
+        }
+        ustack_leave(u);
+        return got == 0 ? -EAGAIN : got;
+}
+
+/* One reservation: bytes sent, 0 when there is no room, -errno. The lock is held before and after, not meanwhile. */
+static ssize_t send_chunk(struct usock *s, struct cursor *c, size_t want, int flags)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        struct tcp_conn *tc = tcp_conn_at(&u->s.tcp, rec->conn);
+        struct span span[SPANS];
+        nstime now = ustack_now();
+        int got;
+
+        u->s.now = now;
+        stack_begin(u->s.st, rec->conn);
+        got = reserve(u, tc, want, span, now);
+        stack_end(u->s.st);
+        if (got <= 0)
+                return got;
+        rec->writer = u->slot + 1;
+        ustack_unlock(u);
+        for (int i = 0, at = 0; at < got; at += (int)span[i++].len)
+                copy_in(c, span[i].ptr, span[i].len);
+        ustack_lock(u);
+        rec->writer = 0;
+        stack_begin(u->s.st, rec->conn);
+        commit(u, tc, (size_t)got, flags, now);
+        return got;
+}
+
+static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int flags)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        size_t done = 0;
+        ssize_t got = -EPIPE;
+
+        ustack_lock(u);
+        while (rec->role == SOCK_ROLE_CONN && done < total) {
+                size_t left = total - done;
+                if (unlikely(rec->writer != 0)) {
+                        got = -EAGAIN;
+                        break;
+                }
+                got = send_chunk(s, c, MIN(left, SEND_CHUNK), left > SEND_CHUNK ? flags | MSG_MORE : flags);
+                if (got <= 0)
+                        break;
+                done += (size_t)got;
+        }
+        ustack_leave(u);
+        if (done > 0)
+                return (ssize_t)done;
+        return got == 0 ? -EAGAIN : got;
+}
+
+ssize_t usock_tcp_send(struct usock *s, const struct iovec *iov, int n, size_t total, int flags)
+{
+        struct cursor c = {iov, 0};
+        uint8_t stage[STAGE_BYTES];
+
+        if (total == 0)
+                return 0;
+        if (total > STAGE_BYTES)
+                return send_copied(s, &c, MIN(total, (size_t)INT32_MAX), flags);
+        copy_in(&c, stage, total);
+        return send_staged(s, stage, total, flags);
+}
+
+/* ---- receiving ---- */
+
+static int peek(struct ustack *u, struct tcp_conn *tc, size_t skip, size_t want, struct span *span)
+{
+        int got = tcp_recv_peek(&u->s.tcp, tc, skip, want, span, SPANS);
+
+        if (got == -EAGAIN && stack_pending(&u->s, 0)) {
+                stack_run(&u->s, ustack_now());
+                got = tcp_recv_peek(&u->s.tcp, tc, skip, want, span, SPANS);
+        }
+        return got;
+}
+
+static void consume(struct ustack *u, struct tcp_conn *tc, size_t n)
+{
+        nstime now = ustack_now();
+
+        u->s.now = now;
+        stack_begin(u->s.st, tc->self);
+        tcp_recv_consume(&u->s.tcp, tc, n, now);
+        stack_end(u->s.st);
+        stack_flush(&u->s, now);
+}
+
+/* All there is, when it is little: one turn of the lock, then the copy to the application. -EAGAIN here means: take the
+ * long way. The lock is left in any other case. */
+static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int flags)
+{
+        struct ustack *u = s->u;
+        struct tcp_conn *tc = usock_conn(s);
+        struct span span[SPANS];
+        uint8_t stage[STAGE_BYTES];
+        size_t avail = tcp_recv_avail(tc);
+        int got;
+
+        if (avail == 0 || MIN(avail, total) > sizeof stage || flags & MSG_TRUNC)
+                return -EAGAIN;
+        got = tcp_recv_peek(&u->s.tcp, tc, 0, total, span, SPANS);
+        if (got <= 0 || (size_t)got < MIN(avail, total))
+                return -EAGAIN;
+        for (int i = 0, at = 0; at < got; at += (int)span[i++].len)
+                memcpy(stage + at, span[i].ptr, span[i].len);
+        if (!(flags & MSG_PEEK))
+                consume(u, tc, (size_t)got);
+        ustack_leave(u);
+        copy_out(c, stage, (size_t)got);
+        return got;
+}
+
+/* What is there, once: bytes, 0 at the end of the stream, -errno. The lock is held before and after, not while copying.
+ * MSG_TRUNC throws the bytes away instead of copying them (tcp(7)). */
+static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t want, int flags)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        struct tcp_conn *tc = tcp_conn_at(&u->s.tcp, rec->conn);
+        struct span span[SPANS];
+        int got = peek(u, tc, skip, want, span);
+
+        if (got <= 0)
+                return got;
+        if (!(flags & MSG_TRUNC)) {
+                rec->reader = u->slot + 1;
+                ustack_unlock(u);
+                copy_spans(c, span, (size_t)got);
+                ustack_lock(u);
+                rec->reader = 0;
+        }
+        if (!(flags & MSG_PEEK))
+                consume(u, tc, (size_t)got);
+        return got;
+}
+
+static ssize_t recv_urgent(struct usock *s, struct cursor *c, int flags)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        int byte = -EINVAL;
+        uint8_t b;
+
+        ustack_lock(u);
+        if (rec->role == SOCK_ROLE_CONN)
+                byte = tcp_recv_urgent(&u->s.tcp, usock_conn(s), flags & MSG_PEEK);
+        ustack_leave(u);
+        if (byte < 0)
+                return byte;
+        b = (uint8_t)byte;
+        if (c->iov->iov_len > 0)
+                copy_out(c, &b, 1);
+        return 1;
+}
+
+ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        struct cursor c = {iov, 0};
+        size_t done = 0;
+        ssize_t got = -ENOTCONN;
+
+        if (flags & MSG_OOB)
+                return recv_urgent(s, &c, flags);
+        total = MIN(total, (size_t)INT32_MAX);
+        ustack_lock(u);
+        if (likely(rec->role == SOCK_ROLE_CONN && rec->reader == 0)) {
+                if (tcp_recv_avail(usock_conn(s)) == 0 && stack_pending(&u->s, 0))
+                        stack_run(&u->s, ustack_now());
+                got = recv_staged(s, &c, total, flags);
+                if (got != -EAGAIN)
+                        return got;
+        }
+        do {
+                if (unlikely(rec->role != SOCK_ROLE_CONN))
+                        break;
+                if (unlikely(rec->reader != 0)) {
+                        got = -EAGAIN;
+                        break;
+                }
+                if (total == 0) {
+                        got = 0;
+                        break;
+                }
+                got = recv_once(s, &c, flags & MSG_PEEK ? done : 0, total - done, flags);
+                if (got <= 0)
+                        break;
+                done += (size_t)got;
+        } while (done < total && tcp_recv_avail(usock_conn(s)) > (flags & MSG_PEEK ? done : 0));
+        ustack_leave(u);
+        return done > 0 ? (ssize_t)done : got;
+}

@@ -1,0 +1,279 @@
+/*
+ * UDP sockets. A datagram to a port that is on the fabric goes there; any other is the kernel's (-ENOENT), and so is
+ * what the kernel receives on the same port: the shim has a kernel socket bound to it.
+ *
+ * A full channel is back-pressure, not loss: send says -EAGAIN and POLLOUT comes when there is room (paper §3.1).
+ */
+#include "sock/ustack.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+
+#include "sock/cursor.h"
+
+#define STAGE_BYTES 2048u
+
+/* ---- where to ---- */
+
+/* The channel to whoever has the port, or -ENOENT. */
+static int route(struct ustack *u, ip_addr addr, uint16_t port, uint32_t hint, const char **why)
+{
+        const struct directory *dir = ustack_directory();
+        struct dir_hit hit = {0, 0, 0};
+        int chan;
+
+        *why = "no unetd";
+        if (dir == NULL)
+                return -ENOENT;
+        *why = "no socket on the fabric has this port";
+        if (!directory_lookup(dir, IP_PROTO_UDP, addr, port, hint, &hit))
+                return -ENOENT;
+        *why = "address of another host";
+        if (!directory_is_local(dir, addr))
+                return -ENOENT;
+        *why = "no channel to that stack";
+        chan = ustack_chan_to(u, hit.stack);
+        if (chan < 0)
+                return -ENOENT;
+        *why = "accelerated";
+        return chan;
+}
+
+int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
+{
+        struct sock_rec *rec = usock_rec(s);
+        ip_addr laddr = ip_addr_is_any(rec->laddr) ? addr : rec->laddr;
+        int chan = route(s->u, addr, port, s->idx, why), err;
+
+        if (chan < 0)
+                return chan;
+        ustack_lock(s->u);
+        err = udp_connect(&s->u->s.udp, rec->conn, laddr, addr, port);
+        if (err == 0) {
+                rec->laddr = laddr;
+                rec->raddr = addr;
+                rec->rport = port;
+                rec->chan = (uint32_t)chan + 1;
+        }
+        ustack_leave(s->u);
+        return err;
+}
+
+int usock_udp_register(struct usock *s)
+{
+        struct sock_rec *rec = usock_rec(s);
+        int err;
+
+        if (rec->registered)
+                return 0;
+        if (rec->lport == 0)
+                return -EINVAL;
+        err = unetd_listen_add(ustack_client(), s->u->id, IP_PROTO_UDP, rec->laddr, rec->lport, s->kfd);
+        ustack_client_done();
+        rec->registered = err == 0;
+        return err;
+}
+
+/* ---- sending ---- */
+
+struct dest {
+        struct udp_tuple to;            /* rport 0: the connected peer */
+        uint32_t chan;
+};
+
+static int dest_of(struct usock *s, const struct msghdr *m, struct dest *d)
+{
+        struct sock_rec *rec = usock_rec(s);
+        const char *why;
+        int err;
+
+        *d = (struct dest){.chan = rec->chan - 1};
+        if (m->msg_name == NULL || m->msg_namelen == 0) {
+                if (rec->rport == 0)
+                        return -EDESTADDRREQ;
+                if (rec->chan == 0)
+                        return -ENOENT;
+                if (atomic_load_explicit(&s->u->s.st->chan[d->chan].state, memory_order_relaxed) == CHAN_READY)
+                        return 0;
+                d->to.raddr = rec->raddr;
+                d->to.rport = rec->rport;
+        } else {
+                err = usock_addr_in(m->msg_name, m->msg_namelen, &d->to.raddr, &d->to.rport);
+                if (err != 0)
+                        return err == -EADDRNOTAVAIL ? -ENOENT : err;
+        }
+        if (ip_addr_is_any(d->to.raddr))
+                d->to.raddr = ip_addr_v4(INADDR_LOOPBACK);
+        err = route(s->u, d->to.raddr, d->to.rport, s->idx, &why);
+        if (err < 0)
+                return err;
+        d->chan = (uint32_t)err;
+        d->to.laddr = d->to.raddr;
+        return 0;
+}
+
+static int post(struct usock *s, const struct dest *d, const struct stack_payload *p)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        struct udp_out out;
+        int err = udp_output_prepare(&u->s.udp, rec->conn, d->to.rport != 0 ? &d->to : NULL, p->len, false, 0, &out);
+
+        if (err != 0)
+                return err;
+        err = stack_send_udp(&u->s, d->chan, &out, p);
+        if (err == -EAGAIN && stack_pending(&u->s, 0)) {
+                stack_run(&u->s, ustack_now());
+                err = stack_send_udp(&u->s, d->chan, &out, p);
+        }
+        rec->blocked = err == -EAGAIN ? d->chan + 1 : 0;
+        if (err == 0)
+                stack_flush_bells(&u->s);
+        return err;
+}
+
+static ssize_t send_staged(struct usock *s, const struct dest *d, const uint8_t *p, size_t n)
+{
+        struct stack_payload pay = {.inl = p, .len = (uint32_t)n};
+        int err;
+
+        ustack_lock(s->u);
+        err = stack_chan_get(&s->u->s, d->chan) != NULL ? post(s, d, &pay) : -ENOENT;
+        ustack_leave(s->u);
+        return err != 0 ? err : (ssize_t)n;
+}
+
+static uint32_t frame_for(struct ustack *u, uint32_t chan, size_t n)
+{
+        enum frame_class c = n <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE;
+        uint32_t id = frame_alloc(u->s.frames, FRAME_REGION_TX(chan), c, 0);
+
+        if (id == 0 && stack_pending(&u->s, 0)) {
+                stack_run(&u->s, ustack_now());
+                id = frame_alloc(u->s.frames, FRAME_REGION_TX(chan), c, 0);
+        }
+        return id;
+}
+
+static ssize_t send_framed(struct usock *s, const struct dest *d, struct cursor *c, size_t n)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        struct stack_payload pay = {.len = (uint32_t)n, .data = {.len = (uint32_t)n}};
+        int err = -EAGAIN;
+
+        ustack_lock(u);
+        if (stack_chan_get(&u->s, d->chan) == NULL)
+                err = -ENOENT;
+        else if (rec->writer == 0)
+                pay.data.id = frame_for(u, d->chan, n);
+        if (pay.data.id == 0) {
+                rec->blocked = d->chan + 1;
+                ustack_leave(u);
+                return err;
+        }
+        rec->writer = u->slot + 1;
+        rec->tx_frame = pay.data.id;
+        ustack_unlock(u);
+        copy_in(c, frame_addr(u->s.frames, pay.data.id), n);
+        ustack_lock(u);
+        rec->writer = 0;
+        rec->tx_frame = 0;
+        err = post(s, d, &pay);
+        if (err != 0)
+                frame_drop(u->s.frames, pay.data.id);
+        ustack_leave(u);
+        return err != 0 ? err : (ssize_t)n;
+}
+
+ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, int flags)
+{
+        struct cursor c = {m->msg_iov, 0};
+        uint8_t stage[UNET_INLINE_MAX];
+        struct dest d;
+        int err;
+
+        if (total > UDP_MAX_PAYLOAD)
+                return -EMSGSIZE;
+        err = dest_of(s, m, &d);
+        if (err != 0)
+                return err;
+        if (total > SHM_INLINE_MAX - IP_MIN_HDR - UDP_HDR)
+                return send_framed(s, &d, &c, total);
+        copy_in(&c, stage, total);
+        return send_staged(s, &d, stage, total);
+}
+
+bool usock_udp_room(struct usock *s)
+{
+        struct stack_chan *c = &s->u->s.chan[usock_rec(s)->blocked - 1];
+
+        return c->ops == NULL || (!c->starved && c->ops->room(c->ch) > 0) || c->ops->pending(c->ch);
+}
+
+/* ---- receiving ---- */
+
+static void put_name(const struct usock *s, struct msghdr *m, const struct udp_msg *msg)
+{
+        if (m->msg_name != NULL)
+                usock_addr_out(s->family, msg->src, msg->sport, m->msg_name, &m->msg_namelen);
+}
+
+static ssize_t take(struct usock *s, struct msghdr *m, const struct udp_msg *msg, size_t total, int flags)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        struct cursor c = {m->msg_iov, 0};
+        uint8_t stage[STAGE_BYTES];
+        struct span mine = {stage, 0};
+        size_t n = MIN(total, msg->len);
+
+        put_name(s, m, msg);
+        m->msg_flags = msg->len > total ? MSG_TRUNC : 0;
+        m->msg_controllen = 0;
+        if (n <= sizeof stage) {
+                for (int i = 0; mine.len < n; i++) {
+                        uint32_t k = (uint32_t)MIN(n - mine.len, msg->span[i].len);
+                        memcpy(stage + mine.len, msg->span[i].ptr, k);
+                        mine.len += k;
+                }
+                if (!(flags & MSG_PEEK))
+                        udp_recv_consume(&u->s.udp, rec->conn, 1);
+                ustack_leave(u);
+                copy_spans(&c, &mine, n);
+                return flags & MSG_TRUNC ? (ssize_t)msg->len : (ssize_t)n;
+        }
+        rec->reader = u->slot + 1;
+        ustack_unlock(u);
+        copy_spans(&c, msg->span, n);
+        ustack_lock(u);
+        rec->reader = 0;
+        if (!(flags & MSG_PEEK))
+                udp_recv_consume(&u->s.udp, rec->conn, 1);
+        stack_flush_bells(&u->s);
+        ustack_leave(u);
+        return flags & MSG_TRUNC ? (ssize_t)msg->len : (ssize_t)n;
+}
+
+ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flags)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        struct udp_msg msg;
+        int n = -EAGAIN;
+
+        if (flags & MSG_OOB)
+                return -EOPNOTSUPP;
+        ustack_lock(u);
+        if (rec->reader == 0) {
+                n = udp_recv_peek(&u->s.udp, rec->conn, 0, &msg, 1);
+                if (n == -EAGAIN && stack_pending(&u->s, 0)) {
+                        stack_run(&u->s, ustack_now());
+                        n = udp_recv_peek(&u->s.udp, rec->conn, 0, &msg, 1);
+                }
+        }
+        if (n > 0)
+                return take(s, m, &msg, total, flags);
+        ustack_leave(u);
+        return n;
+}

@@ -1,0 +1,508 @@
+/*
+ * Waiting: the one place where a thread sleeps (design.md §9).
+ *
+ * A wait is: progress, look, spin for a while, and then sleep. For sleeping a thread takes a *place* (struct
+ * waiter_slot) and says which sockets it wants to hear of. At any moment one waiter of a stack is its leader: it sleeps
+ * on the stack's pipe, which peers ring, runs input and timers when it wakes, and wakes exactly the waiters whose
+ * sockets got something. The others, followers, sleep on a datagram socket of their own, whose abstract name stands in
+ * their place, so that any process of the stack can wake them. A leader that leaves wakes one follower to be the next.
+ *
+ * No wake-up is lost. A waiter publishes its interest and arms the bell, under the lock, and only then looks at the
+ * sockets and queues once more. Whoever changes a socket does so under the lock: before that look, which then sees it,
+ * or after, and then the waiter's place is armed and it gets its datagram. Messages from peers that are in no queue yet
+ * at that look ring the bell (unet/bell.h). Both kinds of ring are kept by the kernel until they are read.
+ *
+ * Signals: with a deferred one pending (usock.h) nobody sleeps; it is looked at with all signals blocked, and ppoll
+ * opens the mask.
+ */
+#include "sock/ustack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sock/sys.h"
+
+#define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
+#define SPIN_MIN     (2 * NS_PER_US)
+#define KERNEL_EVERY (30 * NS_PER_US)   /* with our sockets busy, the kernel's are asked this often */
+#define STACK_ITEMS  64
+
+/* ---- places to sleep in ---- */
+
+/* Sockets that followers sleep on; a process keeps those it has made. Their names tell no secret: a stranger's datagram
+ * is a wake-up for nothing. */
+static struct place {
+        struct place *next;
+        int fd;
+        uint8_t name_len;
+        uint8_t name[26];
+} *free_places;
+static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct place *place_make(void)
+{
+        struct place *p = malloc(sizeof *p);
+        struct sockaddr_un un = {.sun_family = AF_UNIX};
+        socklen_t len = sizeof(sa_family_t);
+
+        if (p == NULL)
+                return NULL;
+        p->fd = (int)sys3(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (p->fd >= 0) {
+                int high = (int)sys3(SYS_fcntl, p->fd, F_DUPFD_CLOEXEC, 900);
+                if (high >= 0) {
+                        sys1(SYS_close, p->fd);
+                        p->fd = high;
+                }
+        }
+        if (p->fd < 0 || sys3(SYS_bind, p->fd, &un, len) < 0) {
+                free(p);
+                return NULL;
+        }
+        len = sizeof un;
+        sys3(SYS_getsockname, p->fd, &un, &len);
+        p->name_len = (uint8_t)MIN(len - offsetof(struct sockaddr_un, sun_path), sizeof p->name);
+        memcpy(p->name, un.sun_path, p->name_len);
+        return p;
+}
+
+static struct place *place_get(void)
+{
+        struct place *p;
+
+        pthread_mutex_lock(&places_lock);
+        p = free_places;
+        if (p != NULL)
+                free_places = p->next;
+        pthread_mutex_unlock(&places_lock);
+        return p != NULL ? p : place_make();
+}
+
+static void place_put(struct place *p)
+{
+        char junk[16];
+
+        while (sys6(SYS_recvfrom, p->fd, (long)junk, sizeof junk, MSG_DONTWAIT, 0, 0) >= 0)
+                ;
+        pthread_mutex_lock(&places_lock);
+        p->next = free_places;
+        free_places = p;
+        pthread_mutex_unlock(&places_lock);
+}
+
+/* The parent's sockets are the parent's. */
+void usock_wait_forked(void)
+{
+        pthread_mutex_init(&places_lock, NULL);
+        while (free_places != NULL) {
+                struct place *p = free_places;
+                free_places = p->next;
+                sys1(SYS_close, p->fd);
+                free(p);
+        }
+}
+
+/* ---- waking ---- */
+
+static void wake(struct waiter_slot *w, int fd)
+{
+        struct sockaddr_un un = {.sun_family = AF_UNIX};
+        static int wake_fd = -1;
+
+        memcpy(un.sun_path, w->name, w->name_len);
+        if (fd < 0) {
+                if (wake_fd < 0)
+                        wake_fd = (int)sys3(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+                fd = wake_fd;
+        }
+        sys6(SYS_sendto, fd, (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
+             (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
+}
+
+static void wake_armed(struct stack_state *st, uint64_t who)
+{
+        while (who != 0) {
+                uint32_t i = (uint32_t)__builtin_ctzll(who);
+                who &= who - 1;
+                if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
+                        atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
+                        wake(&st->waiter[i], -1);
+                }
+        }
+}
+
+void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
+{
+        struct sock_rec *rec;
+
+        if (sock == 0) {
+                wake_armed(s->st, UINT64_MAX);
+                return;
+        }
+        rec = stack_sock(s, sock);
+        if (events & (TCP_EV_READABLE | TCP_EV_CLOSED | TCP_EV_URGENT | TCP_EV_ACCEPT))
+                atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
+        if (events & (TCP_EV_WRITABLE | TCP_EV_CONNECTED | TCP_EV_CLOSED))
+                atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
+        if (unlikely(rec->waiters != 0))
+                wake_armed(s->st, rec->waiters);
+}
+
+/* ---- looking ---- */
+
+static int look_ours(struct usock_item *v, int n)
+{
+        int ready = 0;
+
+        for (int i = 0; i < n; i++) {
+                if (v[i].s == NULL)
+                        continue;
+                v[i].revents = usock_poll(v[i].s) & (v[i].events | POLLERR | POLLHUP);
+                if (v[i].revents != 0 || (v[i].fd >= 0 && v[i].krevents != 0))
+                        ready++;
+        }
+        return ready;
+}
+
+/* Kernel descriptors of the items into pfd[]; returns how many. */
+static int kernel_set(const struct usock_item *v, int n, struct pollfd *pfd)
+{
+        int k = 0;
+
+        for (int i = 0; i < n; i++)
+                if (v[i].fd >= 0)
+                        pfd[k++] = (struct pollfd){.fd = v[i].fd, .events = v[i].events};
+        return k;
+}
+
+static void kernel_results(struct usock_item *v, int n, const struct pollfd *pfd)
+{
+        int k = 0;
+
+        for (int i = 0; i < n; i++) {
+                if (v[i].fd < 0)
+                        continue;
+                if (v[i].s == NULL)
+                        v[i].revents = pfd[k].revents;
+                else
+                        v[i].krevents = pfd[k].revents;
+                k++;
+        }
+}
+
+static int count_ready(const struct usock_item *v, int n)
+{
+        int ready = 0;
+
+        for (int i = 0; i < n; i++)
+                ready += v[i].revents != 0 || (v[i].s != NULL && v[i].fd >= 0 && v[i].krevents != 0);
+        return ready;
+}
+
+static long sys_ppoll(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
+{
+        struct timespec ts = {.tv_sec = timeout / NS_PER_S, .tv_nsec = timeout % NS_PER_S};
+
+        return sys5(SYS_ppoll, pfd, n, timeout == NSTIME_NEVER ? NULL : &ts, mask, _NSIG / 8);
+}
+
+/* ---- one wait ---- */
+
+struct wait {
+        struct usock_item *v;
+        int n, nk;                      /* items; kernel descriptors among them */
+        struct pollfd *pfd;             /* room for nk + places */
+        nstime until;
+        const sigset_t *mask;
+        struct ustack *all[USTACKS_MAX];
+        uint32_t nall;
+        bool entered;                   /* a stack was polled: leave it properly */
+};
+
+/* Per thread: how long spinning has paid lately, and when the kernel was asked last. */
+static __thread nstime spin_budget __attribute__((tls_model("initial-exec"))) = SPIN_MAX;
+static __thread nstime kernel_asked __attribute__((tls_model("initial-exec")));
+
+/* One turn of every stack; acknowledgements go out, since this thread has nothing else to do. */
+static void progress(struct wait *w, nstime now)
+{
+        w->entered = true;
+        for (uint32_t i = 0; i < w->nall; i++) {
+                struct ustack *u = w->all[i];
+                ustack_lock(u);
+                stack_run(&u->s, now);
+                stack_flush_acks(&u->s, now);
+                ustack_unlock(u);
+        }
+}
+
+static bool pending(const struct wait *w, nstime now)
+{
+        for (uint32_t i = 0; i < w->nall; i++)
+                if (stack_pending(&w->all[i]->s, now))
+                        return true;
+        return false;
+}
+
+static int ask_kernel(struct wait *w, nstime now)
+{
+        kernel_asked = now;
+        if (w->nk == 0)
+                return 0;
+        kernel_set(w->v, w->n, w->pfd);
+        if (sys_ppoll(w->pfd, w->nk, 0, NULL) > 0)
+                kernel_results(w->v, w->n, w->pfd);
+        return count_ready(w->v, w->n);
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#else
+        __asm__ volatile("yield");
+#endif
+}
+
+/* Spinning is for a peer that runs on another processor. */
+static bool spin_may_pay(const struct wait *w)
+{
+        uint32_t cpu = (uint32_t)sched_getcpu();
+
+        for (uint32_t i = 0; i < w->nall; i++) {
+                struct ustack *u = w->all[i];
+                if (atomic_load_explicit(&u->s.bell->cpu, memory_order_relaxed) != cpu)
+                        atomic_store_explicit(&u->s.bell->cpu, cpu, memory_order_relaxed);
+                for (uint32_t k = 0; k < u->s.nchan; k++)
+                        if (u->chan[k].bell != NULL &&
+                            atomic_load_explicit(&u->chan[k].bell->cpu, memory_order_relaxed) != cpu)
+                                return true;
+        }
+        return false;
+}
+
+/* Polls until something is pending or the budget is spent. True: something came. */
+static bool spin(struct wait *w, nstime now)
+{
+        nstime end = now + MIN(spin_budget, w->until == NSTIME_NEVER ? spin_budget : w->until - now);
+
+        if (!spin_may_pay(w))
+                return false;
+        do {
+                for (int i = 0; i < 32; i++) {
+                        if (pending(w, 0)) {
+                                spin_budget = MIN(spin_budget * 2, SPIN_MAX);
+                                return true;
+                        }
+                        relax();
+                }
+                if (usock_tls.pending)
+                        return true;
+        } while (ustack_now() < end);
+        spin_budget = MAX(spin_budget / 2, SPIN_MIN);
+        return false;
+}
+
+/* A place in a stack, its interest published. Under the lock. Returns slot + 1, 0: all places are taken. */
+static uint32_t enlist(struct ustack *u, const struct wait *w, const struct place *p)
+{
+        struct stack_state *st = u->s.st;
+
+        for (uint32_t i = 0; i < STACK_WAITERS; i++) {
+                struct waiter_slot *ws = &st->waiter[i];
+                if (ws->proc != 0)
+                        continue;
+                ws->proc = u->slot + 1;
+                ws->name_len = p->name_len;
+                memcpy(ws->name, p->name, p->name_len);
+                for (int k = 0; k < w->n; k++)
+                        if (w->v[k].s != NULL && w->v[k].s->u == u)
+                                usock_rec(w->v[k].s)->waiters |= 1ull << i;
+                atomic_store_explicit(&ws->armed, 1, memory_order_relaxed);
+                return i + 1;
+        }
+        return 0;
+}
+
+static void delist(struct ustack *u, const struct wait *w, uint32_t slot)
+{
+        struct stack_state *st = u->s.st;
+
+        if (slot == 0)
+                return;
+        for (int k = 0; k < w->n; k++)
+                if (w->v[k].s != NULL && w->v[k].s->u == u)
+                        usock_rec(w->v[k].s)->waiters &= ~(1ull << (slot - 1));
+        atomic_store_explicit(&st->waiter[slot - 1].armed, 0, memory_order_relaxed);
+        st->waiter[slot - 1].proc = 0;
+        if (st->leader == slot) {
+                char junk[64];
+                st->leader = 0;
+                bell_disarm(u->s.bell);
+                while (sys3(SYS_read, u->fds.leader_r, junk, sizeof junk) == sizeof junk)
+                        ;
+        }
+        if (st->leader == 0)
+                for (uint32_t i = 0; i < STACK_WAITERS; i++)
+                        if (st->waiter[i].proc != 0 && atomic_load(&st->waiter[i].armed)) {
+                                wake_armed(st, 1ull << i);      /* it will be the leader */
+                                break;
+                        }
+}
+
+/* Publishes interest everywhere and becomes leader where there is none. True: something came up; do not sleep. */
+static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *until)
+{
+        bool found = false;
+
+        for (uint32_t i = 0; i < w->nall; i++) {
+                struct ustack *u = w->all[i];
+                ustack_lock(u);
+                slot[i] = enlist(u, w, p);
+                if (slot[i] == 0 && *until > ustack_now() + NS_PER_MS)
+                        *until = ustack_now() + NS_PER_MS;      /* no place: look again soon */
+                if (slot[i] != 0 && u->s.st->leader == 0) {
+                        u->s.st->leader = slot[i];
+                        *until = nstime_min(*until, stack_deadline(&u->s));
+                        bell_arm(u->s.bell, BELL_ASLEEP);
+                }
+                found |= stack_pending(&u->s, 0);
+                found |= look_ours(w->v, w->n) > 0;
+                ustack_unlock(u);
+        }
+        return found || usock_tls.pending;
+}
+
+static void disarm(struct wait *w, const uint32_t slot[])
+{
+        for (uint32_t i = 0; i < w->nall; i++) {
+                ustack_lock(w->all[i]);
+                delist(w->all[i], w, slot[i]);
+                ustack_unlock(w->all[i]);
+        }
+}
+
+/* Sleeps once. 0, or -EINTR. */
+static int doze(struct wait *w)
+{
+        struct place *p = place_get();
+        uint32_t slot[USTACKS_MAX] = {0};
+        nstime until = w->until, now;
+        sigset_t all, old;
+        long ret = 0;
+        int k;
+
+        if (p == NULL)
+                return sys_ppoll(NULL, 0, NS_PER_MS, w->mask) == -EINTR ? -EINTR : 0;
+        sigfillset(&all);
+        sys4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, _NSIG / 8);
+        if (!arm(w, p, slot, &until)) {
+                k = kernel_set(w->v, w->n, w->pfd);
+                w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
+                for (uint32_t i = 0; i < w->nall; i++)
+                        if (slot[i] != 0 && w->all[i]->s.st->leader == slot[i])
+                                w->pfd[k++] = (struct pollfd){.fd = w->all[i]->fds.leader_r, .events = POLLIN};
+                now = ustack_now();
+                ret = sys_ppoll(w->pfd, k, until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - now, 0),
+                                w->mask != NULL ? w->mask : &old);
+                kernel_asked = 0;
+                if (ret > 0)
+                        kernel_results(w->v, w->n, w->pfd);
+        }
+        disarm(w, slot);
+        sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
+        place_put(p);
+        return ret == -EINTR || usock_tls.pending ? -EINTR : 0;
+}
+
+static int wait_loop(struct wait *w, nstime timeout)
+{
+        nstime now = ustack_now();
+        int ready, err;
+
+        for (bool first = true;; first = false) {
+                ready = look_ours(w->v, w->n);
+                if (!first || ready == 0 || pending(w, 0)) {
+                        progress(w, now);
+                        ready = look_ours(w->v, w->n);
+                }
+                if (ready > 0 || timeout == 0) {
+                        if (timeout == 0 || now - kernel_asked > KERNEL_EVERY)
+                                ready = ask_kernel(w, now);
+                        return ready > 0 || timeout == 0 ? count_ready(w->v, w->n) : ready;
+                }
+                if (w->nk > 0 && ask_kernel(w, now) > 0)
+                        return count_ready(w->v, w->n);
+                now = ustack_now();
+                if (now >= w->until)
+                        return 0;
+                if (spin(w, now)) {
+                        if (usock_tls.pending)
+                                return -EINTR;
+                        now = ustack_now();
+                        continue;
+                }
+                err = doze(w);
+                now = ustack_now();
+                if (err != 0 || count_ready(w->v, w->n) > 0) {
+                        progress(w, now);
+                        look_ours(w->v, w->n);
+                        ready = count_ready(w->v, w->n);
+                        return ready > 0 ? ready : err;
+                }
+        }
+}
+
+int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
+{
+        struct pollfd few[STACK_ITEMS + USTACKS_MAX + 1];
+        struct wait w = {.v = v, .n = n, .pfd = few, .mask = mask};
+        int ready;
+
+        for (int i = 0; i < n; i++) {
+                v[i].revents = v[i].krevents = 0;
+                w.nk += v[i].fd >= 0;
+        }
+        w.until = timeout < 0 ? NSTIME_NEVER : timeout == 0 ? 0 : ustack_now() + timeout;
+        w.nall = ustack_all(w.all);
+        if (w.nk > STACK_ITEMS) {
+                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX + 1) * sizeof *w.pfd);
+                if (w.pfd == NULL)
+                        return -ENOMEM;
+        }
+        ready = wait_loop(&w, timeout);
+        for (uint32_t i = 0; w.entered && i < w.nall; i++) {
+                ustack_lock(w.all[i]);
+                ustack_leave(w.all[i]);
+        }
+        if (w.pfd != few)
+                free(w.pfd);
+        return ready;
+}
+
+int usock_wait1(struct usock *s, short events, nstime timeout)
+{
+        struct usock_item it = {.s = s, .fd = -1, .events = events};
+        int n = usock_wait(&it, 1, timeout, NULL);
+
+        return n > 0 ? 0 : n == 0 ? -EAGAIN : n;
+}
+
+void usock_progress(void)
+{
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n = ustack_all(all);
+
+        for (uint32_t i = 0; i < n; i++) {
+                if (!stack_pending(&all[i]->s, 0) && stack_deadline(&all[i]->s) > ustack_now())
+                        continue;
+                ustack_lock(all[i]);
+                stack_run(&all[i]->s, ustack_now());
+                ustack_leave(all[i]);
+        }
+}

@@ -1,0 +1,456 @@
+/*
+ * A process's stacks: making one, mapping somebody else's, mapping channels, and the way in and out.
+ *
+ * Going out matters as much as going in. Inside, the queues are polled and the bell says so. Whoever leaves last says
+ * UNATTENDED, so that a message that comes now wakes the keeper; unless the keeper looks in every few milliseconds
+ * anyway (st->ticking), which it does for a while after it was woken: a stream costs no system call either way.
+ */
+#include "sock/ustack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sock/sys.h"
+
+static struct {
+        pthread_mutex_t lock;           /* of this struct and the client */
+        struct unetd_client client;
+        bool open;
+        struct ustack *stack[USTACKS_MAX];
+        _Atomic uint32_t nstacks;
+        _Atomic(struct ustack *) mine;
+} proc = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+nstime ustack_now(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
+}
+
+/* ---- unetd ---- */
+
+static int client_open(void)
+{
+        int err;
+
+        if (proc.open)
+                return 0;
+        err = unetd_open(&proc.client, 0);
+        proc.open = err == 0;
+        return err;
+}
+
+struct unetd_client *ustack_client(void)
+{
+        pthread_mutex_lock(&proc.lock);
+        return &proc.client;
+}
+
+void ustack_client_done(void)
+{
+        pthread_mutex_unlock(&proc.lock);
+}
+
+void ustack_client_forked(void)
+{
+        pthread_mutex_init(&proc.lock, NULL);
+}
+
+const struct directory *ustack_directory(void)
+{
+        return proc.open ? proc.client.dir : NULL;
+}
+
+/* Another unetd took over: the stacks of this process are made known to it under their old numbers. */
+static void renewed(struct unetd_client *c, void *arg)
+{
+        for (uint32_t i = 0; i < proc.nstacks; i++) {
+                struct ustack *u = proc.stack[i];
+                unetd_stack_new(c, &u->fds, u->slot, &u->id);
+                for (uint32_t l = 1; l < u->s.tcp.sh->listeners.fresh; l++) {
+                        struct tcp_listener *tl = tcp_listener_at(&u->s.tcp, l);
+                        if (tl->live)
+                                unetd_listen_add(c, u->id, IP_PROTO_TCP, tl->addr, tl->port, -1);
+                }
+        }
+}
+
+/* ---- channels ---- */
+
+static void *map(int fd, size_t bytes, int prot)
+{
+        long p = sys6(SYS_mmap, 0, (long)bytes, prot, MAP_SHARED, fd, 0);
+
+        return p < 0 && p > -4096 ? NULL : (void *)p;
+}
+
+static void unmap(const volatile void *p, size_t bytes)
+{
+        if (p != NULL)
+                sys2(SYS_munmap, p, bytes);
+}
+
+static void chan_unmap(struct ustack *u, uint32_t k)
+{
+        struct shm_chan *c = &u->chan[k];
+
+        if (c->mine == NULL)
+                return;
+        unmap(c->mine, c->mine_bytes);
+        unmap(c->peer, c->peer_bytes);
+        unmap(c->bell, BELL_BYTES);
+        unetd_chan_close(&u->chan_fds[k]);
+        *c = (struct shm_chan){0};
+}
+
+static bool chan_map_regions(struct shm_chan *c, const struct unetd_chan *fds)
+{
+        c->mine_bytes = SHM_REGION_BYTES(fds->tx_geom);
+        c->peer_bytes = SHM_REGION_BYTES(fds->rx_geom);
+        c->mine = map(fds->tx, c->mine_bytes, PROT_READ | PROT_WRITE);
+        c->peer = map(fds->rx, c->peer_bytes, PROT_READ);
+        c->bell = map(fds->peer_bell, BELL_BYTES, PROT_READ);
+        c->leader_fd = fds->peer_leader;
+        c->keeper_fd = fds->peer_keeper;
+        return c->mine != NULL && c->peer != NULL && c->bell != NULL;
+}
+
+bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
+{
+        struct stack_state *st = u->s.st;
+        struct shm_chan *c = &u->chan[k];
+
+        chan_unmap(u, k);
+        if (!chan_map_regions(c, fds)) {
+                unmap(c->mine, c->mine_bytes);
+                unmap(c->peer, c->peer_bytes);
+                unmap(c->bell, BELL_BYTES);
+                *c = (struct shm_chan){0};
+                return false;
+        }
+        u->chan_fds[k] = *fds;
+        shm_chan_init(c, &st->chan[k].shm, &st->cnt);
+        stack_chan_mapped(&u->s, k, &shm_ni_ops, shm_unet_chan(c), shm_caps(), c->mine->frames, c->peer->frames);
+        return true;
+}
+
+/* Called by the stack when it meets a channel that this process has not mapped; the keeper has its descriptors. */
+static bool map_chan(struct stack *s, uint32_t k)
+{
+        struct ustack *u = s->owner;
+        struct unetd_chan fds;
+        int err;
+
+        if (pthread_mutex_trylock(&proc.lock) != 0)
+                return false;           /* the holder waits for our lock, or will be done soon: next turn */
+        err = unetd_chan_get(&proc.client, u->id, k, &fds);
+        pthread_mutex_unlock(&proc.lock);
+        if (err != 0)
+                return false;
+        if (ustack_map_chan_fds(u, k, &fds))
+                return true;
+        unetd_chan_close(&fds);
+        return false;
+}
+
+static int chan_find(const struct ustack *u, uint32_t peer)
+{
+        const struct stack_state *st = u->s.st;
+
+        for (uint32_t k = 0; k < atomic_load_explicit(&st->chans, memory_order_acquire); k++)
+                if (atomic_load_explicit(&st->chan[k].state, memory_order_acquire) == CHAN_READY &&
+                    st->chan[k].peer == peer)
+                        return (int)k;
+        return -ENOENT;
+}
+
+int ustack_chan_to(struct ustack *u, uint32_t peer)
+{
+        uint32_t chan, peer_chan;
+        int k = chan_find(u, peer), err;
+
+        if (k >= 0)
+                return k;
+        pthread_mutex_lock(&proc.lock);
+        err = unetd_chan_open(&proc.client, u->id, peer, &chan, &peer_chan);
+        pthread_mutex_unlock(&proc.lock);
+        return err != 0 ? err : (int)chan;
+}
+
+/* ---- addresses ---- */
+
+/* The addresses that packets on a channel inside this host may be for: those unetd publishes. */
+static void refresh_addrs(struct ustack *u)
+{
+        const struct directory *d = ustack_directory();
+        uint32_t n = 0;
+
+        if (d == NULL || (u->addr_gen == directory_generation(d) + 1))
+                return;
+        u->addr_gen = directory_generation(d) + 1;
+        for (uint32_t i = 0; i < MIN(d->naddrs, DIR_ADDRS); i++)
+                if (ip_addr_is_v4(d->addrs[i]))
+                        u->addrs[n++] = (struct ip_ifaddr){.addr = ip_addr_get_v4(d->addrs[i]), .prefix = 32};
+        u->s.host = (struct ip_host){.addr = u->addrs, .naddr = n, .local = true};
+}
+
+/* ---- the lock ---- */
+
+static void entered(struct ustack *u)
+{
+        if (u->s.st->leader == 0)
+                bell_disarm(u->s.bell);
+        stack_sync(&u->s);
+        refresh_addrs(u);
+}
+
+static void repair(struct ustack *u)
+{
+        stack_recover(&u->s, ustack_now());
+        pthread_mutex_consistent(&u->s.st->lock);
+}
+
+bool ustack_trylock(struct ustack *u)
+{
+        int err = pthread_mutex_trylock(&u->s.st->lock);
+
+        if (unlikely(err == EOWNERDEAD)) {
+                repair(u);
+                err = 0;
+        }
+        return err == 0;
+}
+
+void ustack_lock(struct ustack *u)
+{
+        int err = pthread_mutex_lock(&u->s.st->lock);
+
+        if (unlikely(err == EOWNERDEAD))
+                repair(u);
+        entered(u);
+}
+
+void ustack_unlock(struct ustack *u)
+{
+        pthread_mutex_unlock(&u->s.st->lock);
+}
+
+/* Nobody is inside from here on. Messages that came meanwhile would be noticed by nobody: they ring the keeper. */
+void ustack_leave(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+        bool ring = false;
+
+        if (st->leader == 0 && u->s.nchan != 0 && !atomic_load_explicit(&st->ticking, memory_order_relaxed)) {
+                bell_arm(u->s.bell, BELL_UNATTENDED);
+                ring = stack_pending(&u->s, 0) || stack_deadline(&u->s) < st->keeper_at;
+        }
+        pthread_mutex_unlock(&st->lock);
+        if (unlikely(ring))
+                sys3(SYS_write, u->fds.keeper_w, "", 1);
+}
+
+/* ---- making and mapping ---- */
+
+static uint64_t start_time_of_self(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_BOOTTIME, &ts);
+        return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
+}
+
+/* A free process slot of the stack, taken under its lock. */
+static int take_slot(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+
+        for (uint32_t i = 0; i < STACK_PROCS; i++) {
+                uint32_t none = 0;
+                if (atomic_compare_exchange_strong(&st->proc[i].pid, &none, (uint32_t)getpid())) {
+                        st->proc[i].start = start_time_of_self();
+                        return (int)i;
+                }
+        }
+        return -ENOSPC;
+}
+
+static void ustack_free(struct ustack *u)
+{
+        ustack_detach(u);
+        unetd_stack_fds_close(&u->fds);
+        free(u);
+}
+
+static int map_state(struct ustack *u)
+{
+        struct stack_state *st = map(u->fds.state, u->bytes, PROT_READ | PROT_WRITE);
+        struct bell *bell = map(u->fds.bell, BELL_BYTES, PROT_READ | PROT_WRITE);
+
+        u->s.st = st;
+        u->s.bell = bell;
+        return st != NULL && bell != NULL ? 0 : -ENOMEM;
+}
+
+static int view(struct ustack *u)
+{
+        int err = stack_view_init(&u->s, u->s.st, u->bytes, u->s.bell);
+
+        u->s.owner = u;
+        u->s.map_chan = map_chan;
+        u->s.event = ustack_event;
+        return err;
+}
+
+static struct ustack *make(int *err)
+{
+        struct ustack *u = calloc(1, sizeof *u);
+        struct stack_limits l;
+        uint8_t seed[32];
+
+        *err = -ENOMEM;
+        if (u == NULL)
+                return NULL;
+        stack_limits_default(&l);
+        u->bytes = stack_bytes(&l);
+        *err = unetd_stack_fds_make(&u->fds, u->bytes);
+        if (*err != 0) {
+                free(u);
+                return NULL;
+        }
+        *err = map_state(u);
+        if (*err == 0 && getrandom(seed, sizeof seed, 0) != sizeof seed)
+                *err = -EIO;
+        if (*err == 0) {
+                stack_format(u->s.st, &l, seed, ustack_now());
+                *err = view(u);
+        }
+        if (*err == 0) {
+                u->slot = (uint32_t)take_slot(u);
+                *err = unetd_stack_new(&proc.client, &u->fds, u->slot, &u->id);
+                u->s.st->id = u->id;
+        }
+        if (*err != 0) {
+                ustack_free(u);
+                return NULL;
+        }
+        return u;
+}
+
+static void remember(struct ustack *u)
+{
+        uint32_t n = proc.nstacks;
+
+        proc.stack[n] = u;
+        atomic_store_explicit(&proc.nstacks, n + 1, memory_order_release);
+}
+
+struct ustack *ustack_mine(int *err)
+{
+        struct ustack *u = atomic_load_explicit(&proc.mine, memory_order_acquire);
+
+        if (likely(u != NULL))
+                return u;
+        pthread_mutex_lock(&proc.lock);
+        u = proc.mine;
+        if (u == NULL && (*err = client_open()) == 0 && proc.nstacks < USTACKS_MAX) {
+                proc.client.renewed = renewed;
+                u = make(err);
+                if (u != NULL) {
+                        remember(u);
+                        atomic_store_explicit(&proc.mine, u, memory_order_release);
+                }
+        }
+        pthread_mutex_unlock(&proc.lock);
+        return u;
+}
+
+uint32_t ustack_all(struct ustack *out[USTACKS_MAX])
+{
+        uint32_t n = atomic_load_explicit(&proc.nstacks, memory_order_acquire);
+
+        memcpy(out, proc.stack, n * sizeof *out);
+        return n;
+}
+
+int ustack_attach(struct ustack *u, uint32_t id, const struct unetd_stack_fds *fds)
+{
+        long bytes = sys3(SYS_lseek, fds->state, 0, SEEK_END);
+        int err;
+
+        if (bytes < 0)
+                return (int)bytes;
+        u->fds = *fds;
+        u->id = id;
+        u->bytes = (size_t)bytes;
+        err = map_state(u);
+        if (err == 0)
+                err = view(u);
+        u->fds = (struct unetd_stack_fds){-1, -1, -1, -1, -1, -1};
+        if (err != 0)
+                ustack_detach(u);
+        return err;
+}
+
+void ustack_detach(struct ustack *u)
+{
+        for (uint32_t k = 0; k < STACK_CHANS; k++)
+                chan_unmap(u, k);
+        if (u->s.frames != NULL)
+                stack_view_fini(&u->s);
+        unmap(u->s.st, u->bytes);
+        unmap(u->s.bell, BELL_BYTES);
+}
+
+/* Maps a stack whose descriptors the keeper gave; takes them. */
+static struct ustack *map_given(const struct unetd_stack_fds *fds, uint32_t id, int *err)
+{
+        struct ustack *u = calloc(1, sizeof *u);
+        off_t bytes = lseek(fds->state, 0, SEEK_END);
+
+        *err = -ENOMEM;
+        if (u == NULL || bytes < 0)
+                return free(u), NULL;
+        u->fds = *fds;
+        u->id = id;
+        u->bytes = (size_t)bytes;
+        *err = map_state(u);
+        if (*err == 0)
+                *err = view(u);
+        if (*err == 0) {
+                int slot = take_slot(u);
+                *err = slot < 0 ? slot : unetd_proc_add(&proc.client, id, (uint32_t)slot, 0);
+                u->slot = (uint32_t)slot;
+        }
+        if (*err == 0)
+                return u;
+        ustack_free(u);
+        return NULL;
+}
+
+struct ustack *ustack_adopt(uint64_t cookie, int *err)
+{
+        struct unetd_stack_fds fds;
+        struct ustack *u = NULL;
+        uint32_t id;
+
+        pthread_mutex_lock(&proc.lock);
+        if ((*err = client_open()) == 0 && proc.nstacks < USTACKS_MAX) {
+                proc.client.renewed = renewed;
+                *err = unetd_stack_by_cookie(&proc.client, cookie, &id, &fds);
+                if (*err == 0)
+                        u = map_given(&fds, id, err);
+                if (u != NULL)
+                        remember(u);
+        }
+        pthread_mutex_unlock(&proc.lock);
+        return u;
+}

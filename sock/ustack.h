@@ -1,0 +1,109 @@
+/*
+ * A process and its stacks: what lies under usock.h.
+ *
+ * A process has at most one stack of its own, made at its first socket, and maps those of sockets it inherited or was
+ * passed. struct ustack is a mapped stack; it is entered with ustack_lock() and left with ustack_unlock(), which also
+ * decide what the bell says while nobody is inside.
+ */
+#ifndef SOCK_USTACK_H
+#define SOCK_USTACK_H
+
+#include "netstack/stack.h"
+#include "sock/usock.h"
+#include "unetd/client.h"
+
+#define USTACKS_MAX 16u
+
+struct ustack {
+        struct stack s;                 /* first: s.owner is this */
+        size_t bytes;
+        struct unetd_stack_fds fds;
+        uint32_t id;
+        uint32_t slot;                  /* of this process in st->proc */
+        struct shm_chan chan[STACK_CHANS];
+        struct unetd_chan chan_fds[STACK_CHANS];
+        struct ip_ifaddr addrs[DIR_ADDRS];      /* our addresses as of addr_gen */
+        uint64_t addr_gen;
+        struct usock *handles;          /* this process's, linked by next */
+};
+
+struct usock {
+        struct ustack *u;
+        uint32_t idx;                   /* struct sock_rec */
+        _Atomic uint32_t refs;
+        int kfd;
+        uint8_t kind, family;
+        struct usock *next, **link;     /* of u->handles, under u's lock */
+};
+
+/* The process's own stack, made if need be. NULL and -errno in *err when it cannot be. */
+struct ustack *ustack_mine(int *err);
+/* All stacks that are mapped. */
+uint32_t ustack_all(struct ustack *out[USTACKS_MAX]);
+/* Maps another process's stack by its socket's cookie. */
+struct ustack *ustack_adopt(uint64_t cookie, int *err);
+
+/* The keeper's way: maps a stack by descriptors that are borrowed for the call; no process slot. 0 or -errno. */
+int ustack_attach(struct ustack *u, uint32_t id, const struct unetd_stack_fds *fds);
+void ustack_detach(struct ustack *u);
+
+/* The client of unetd, with its lock held; leave with ustack_client_done(). */
+struct unetd_client *ustack_client(void);
+void ustack_client_done(void);
+void ustack_client_forked(void);        /* in the child: the lock is the parent's */
+/* The directory, or NULL. */
+const struct directory *ustack_directory(void);
+
+/* Maps channel k from descriptors already at hand and takes them (the keeper). False: they are the caller's still. */
+bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
+/* Channel to a stack, opened when there is none: its number, or -errno. The lock must not be held. */
+int ustack_chan_to(struct ustack *u, uint32_t peer);
+
+nstime ustack_now(void);
+
+/* Takes the stack's lock; what a dead process left half done is repaired first. From here on the queues are polled. */
+void ustack_lock(struct ustack *u);
+bool ustack_trylock(struct ustack *u);
+/* Leaves the lock, staying in the call: more will come. */
+void ustack_unlock(struct ustack *u);
+/* Leaves the lock and the stack: the keeper watches the queues until somebody comes back. */
+void ustack_leave(struct ustack *u);
+
+/* Called by the stack when a socket has events: edges grow, sleepers wake. */
+void ustack_event(struct stack *s, uint32_t sock, uint32_t events);
+/* Ends references of a process slot to a socket; the last one closes it. Under the lock. */
+void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now);
+/* Gives up what a process slot held, copies under way included. Under the lock. */
+void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now);
+
+/* The socket record with this cookie, or 0. Under the lock. */
+uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie);
+
+/* usock_wait.c: fork leaves the parent's sleeping places to the parent. */
+void usock_wait_forked(void);
+
+static inline struct sock_rec *usock_rec(const struct usock *s)
+{
+        return stack_sock(&s->u->s, s->idx);
+}
+static inline struct tcp_conn *usock_conn(const struct usock *s)
+{
+        return tcp_conn_at(&s->u->s.tcp, usock_rec(s)->conn);
+}
+
+/* sockaddr <-> address and port; -EAFNOSUPPORT, -EINVAL. An IPv6 address that is not v4-mapped is -EADDRNOTAVAIL. */
+int usock_addr_in(const struct sockaddr *sa, socklen_t len, ip_addr *addr, uint16_t *port);
+void usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa, socklen_t *len);
+
+/* By kind; usock.c dispatches. All without waiting. */
+ssize_t usock_tcp_send(struct usock *s, const struct iovec *iov, int n, size_t total, int flags);
+ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags);
+/* Makes a connection a socket's. Under the lock. */
+void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint32_t sock);
+int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why);
+ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, int flags);
+ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flags);
+bool usock_udp_room(struct usock *s);   /* the channel that was full has room again */
+int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * Two stacks in one process, joined by a shared-memory channel or by the simulated link: what the stack's tests run on.
+ * Time is pair.now; nothing happens but by pair_step().
+ */
+#ifndef TESTS_SIM_PAIR_H
+#define TESTS_SIM_PAIR_H
+
+#include "netstack/stack.h"
+#include "unet/ni_sim.h"
+
+struct pair_side {
+        struct stack s;
+        struct stack_state *st;
+        size_t bytes;
+        struct bell bell;
+        struct shm_region *region;      /* shm: what this side sends */
+        struct shm_chan shm;
+        uint8_t *tx_frames;             /* sim */
+        uint32_t events;                /* all that were raised so far */
+};
+
+struct pair {
+        struct pair_side side[2];
+        struct sim *sim;                /* NULL: shared memory */
+        nstime now;
+};
+
+/* Over shared memory. */
+struct pair *pair_shm(uint64_t seed);
+/* Over the simulated link. */
+struct pair *pair_sim(uint64_t seed, const struct sim_params dir[2]);
+void pair_free(struct pair *p);
+
+/* Runs both stacks until neither has anything to do at this moment. */
+void pair_settle(struct pair *p);
+/* Moves the clock to the next thing that happens, but not beyond `until`, and settles. False: nothing before `until`. */
+bool pair_step(struct pair *p, nstime until);
+/* Checks every connection of both sides. */
+void pair_check(struct pair *p);
+
+/* A connection from side 0 to a listener on side 1: indices on both sides. */
+void pair_connect(struct pair *p, uint16_t port, uint32_t *client, uint32_t *server);
+
+static inline struct tcp_conn *pair_conn(struct pair *p, int side, uint32_t conn)
+{
+        return tcp_conn_at(&p->side[side].s.tcp, conn);
+}
+/* Writes or reads what fits; as usock does it. Bytes, 0 at end of stream, -errno. */
+int pair_write(struct pair *p, int side, uint32_t conn, const uint8_t *data, size_t n);
+int pair_read(struct pair *p, int side, uint32_t conn, uint8_t *data, size_t n);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * The bell: how a sender knows whether the other side must be woken, and whom to wake.
+ *
+ * One page a stack (or raw endpoint), written by its owner and mapped read-only by its peers. While somebody polls,
+ * a message costs no system call; otherwise the sender writes a byte into one of two pipes, whose write ends it was
+ * given with the channel: the leader's, when a waiter sleeps, or the keeper's, when nobody waits at all.
+ *
+ * No wake-up is lost. Sleeper: (1) store ASLEEP, (2) full fence, (3) look at all queues, (4) sleep on the pipe.
+ * Sender: (a) store the message, (b) full fence, (c) load the word, (d) write to the pipe if it is not POLLED. If (3)
+ * missed the message, (3) came before (a) in the order of fences, so (1) comes before (c) and the sender rings; and a
+ * byte in a pipe stays there until it is read. The word carries a count besides the mode, so that a sender rings once
+ * for each time the other side went to sleep, and not once a message until it has woken.
+ */
+#ifndef UNET_BELL_H
+#define UNET_BELL_H
+
+#include <stdatomic.h>
+
+#include "netstack/base.h"
+
+enum bell_mode {
+        BELL_POLLED = 0,                /* queues are looked at: ring nobody */
+        BELL_ASLEEP = 1,                /* the leader sleeps on its pipe */
+        BELL_UNATTENDED = 2,            /* nobody waits: the keeper sleeps on its pipe */
+};
+
+struct bell {
+        _Alignas(CACHE_LINE) _Atomic uint32_t word;     /* count << 2 | mode */
+        _Atomic uint32_t cpu;                           /* where the owner last polled: spinning is for other CPUs */
+};
+#define BELL_BYTES 4096u
+
+static inline enum bell_mode bell_mode(uint32_t word)
+{
+        return (enum bell_mode)(word & 3);
+}
+
+/* Owner, under its lock: before looking at the queues once more and going to sleep. Includes the full fence. */
+static inline void bell_arm(struct bell *b, enum bell_mode m)
+{
+        uint32_t w = atomic_load_explicit(&b->word, memory_order_relaxed);
+
+        atomic_store_explicit(&b->word, ((w >> 2) + 1) << 2 | m, memory_order_relaxed);
+        atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* Owner, under its lock: somebody polls from now on. No fence needed: a late ring is a spurious wake-up. */
+static inline void bell_disarm(struct bell *b)
+{
+        uint32_t w = atomic_load_explicit(&b->word, memory_order_relaxed);
+
+        if (bell_mode(w) != BELL_POLLED)
+                atomic_store_explicit(&b->word, w & ~3u, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,162 @@
+/* Provider `shm`, the protocol stack's side. See shm_ring.h for what lies in memory and who may write it. */
+#include "unet/ni_shm.h"
+
+#include <unistd.h>
+
+#include "sock/sys.h"
+
+static struct shm_chan *shm(struct unet_chan *ch)
+{
+        return (struct shm_chan *)ch;
+}
+
+static uint32_t shm_room(struct unet_chan *ch)
+{
+        struct shm_chan *c = shm(ch);
+
+        return shm_tx_room(&c->sh->pos, c->peer);
+}
+
+static int shm_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
+{
+        struct shm_chan *c = shm(ch);
+        uint32_t room = shm_tx_room(&c->sh->pos, c->peer);
+        uint64_t bytes = 0;
+        int i;
+
+        for (i = 0; i < n && room > 0; i++, room--) {
+                assert(tx[i].inl_len <= SHM_INLINE_MAX);
+                shm_tx_push(&c->sh->pos, c->mine, &tx[i]);
+                bytes += tx[i].inl_len + tx[i].len;
+        }
+        if (i < n)
+                count(c->cnt, COUNT_NI_TX_FULL);
+        if (i > 0) {
+                count_add(c->cnt, COUNT_NI_TX_MSGS, (uint64_t)i);
+                count_add(c->cnt, COUNT_NI_TX_BYTES, bytes);
+                c->sent = true;
+        }
+        return i;
+}
+
+static bool shm_pull_checked(struct shm_chan *c, struct unet_rx *rx)
+{
+        if (!shm_rx_pull(&c->sh->pos, c->peer, rx)) {
+                count_drop(c->cnt, DROP_NI_MALFORMED);
+                return false;
+        }
+        if (rx->frame != 0 && !frame_geom_holds(c->sh->rx_geom, rx->frame, rx->off, rx->len)) {
+                count_drop(c->cnt, DROP_NI_BAD_FRAME);
+                return false;
+        }
+        return true;
+}
+
+static int shm_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
+{
+        struct shm_chan *c = shm(ch);
+        uint32_t start = c->sh->pos.rx_cons;
+        uint64_t bytes = 0;
+        int got = 0;
+
+        while (got < n && shm_rx_ready(&c->sh->pos, c->peer)) {
+                if (!shm_pull_checked(c, &rx[got]))
+                        continue;
+                bytes += rx[got].inl_len + rx[got].len;
+                got++;
+        }
+        if (c->sh->pos.rx_cons != start) {
+                shm_rx_publish(&c->sh->pos, c->mine);
+                count_add(c->cnt, COUNT_NI_RX_MSGS, (uint64_t)got);
+                count_add(c->cnt, COUNT_NI_RX_BYTES, bytes);
+                c->gave = true;
+        }
+        return got;
+}
+
+static void shm_release(struct unet_chan *ch, const uint32_t *frame, int n)
+{
+        struct shm_chan *c = shm(ch);
+
+        for (int i = 0; i < n; i++)
+                shm_ret_push(&c->sh->pos, c->mine, frame[i]);
+        c->gave = true;
+}
+
+static int shm_reap(struct unet_chan *ch, uint32_t *frame, int n)
+{
+        struct shm_chan *c = shm(ch);
+        int got = 0;
+
+        while (got < n && shm_ret_ready(&c->sh->pos, c->peer))
+                frame[got++] = shm_ret_pull(&c->sh->pos, c->peer);
+        return got;
+}
+
+static bool shm_pending(struct unet_chan *ch)
+{
+        struct shm_chan *c = shm(ch);
+
+        return shm_rx_ready(&c->sh->pos, c->peer) || shm_ret_ready(&c->sh->pos, c->peer);
+}
+
+static void ring(struct shm_chan *c, uint32_t word)
+{
+        int fd = bell_mode(word) == BELL_ASLEEP ? c->leader_fd : c->keeper_fd;
+
+        c->sh->rung = word;
+        count(c->cnt, COUNT_NI_BELLS);
+        sys3(SYS_write, fd, "", 1);     /* EAGAIN: the pipe is full of rings already */
+}
+
+static void shm_flush(struct unet_chan *ch)
+{
+        struct shm_chan *c = shm(ch);
+        uint32_t word;
+
+        if (!c->sent && !c->gave)
+                return;
+        atomic_thread_fence(memory_order_seq_cst);      /* (b) of bell.h */
+        word = atomic_load_explicit(&c->bell->word, memory_order_relaxed);
+        if (unlikely(bell_mode(word) != BELL_POLLED) && word != c->sh->rung &&
+            (c->sent || atomic_load_explicit(&c->peer->ctrl.want_room, memory_order_relaxed)))
+                ring(c, word);
+        c->sent = c->gave = false;
+}
+
+static void shm_want_room(struct unet_chan *ch, bool on)
+{
+        struct shm_chan *c = shm(ch);
+
+        if (atomic_load_explicit(&c->mine->ctrl.want_room, memory_order_relaxed) != on)
+                atomic_store_explicit(&c->mine->ctrl.want_room, on, memory_order_relaxed);
+}
+
+const struct unet_ni_ops shm_ni_ops = {
+        .name = "shm",
+        .send = shm_send,
+        .recv = shm_recv,
+        .release = shm_release,
+        .reap = shm_reap,
+        .room = shm_room,
+        .pending = shm_pending,
+        .want_room = shm_want_room,
+        .flush = shm_flush,
+};
+
+struct unet_caps shm_caps(void)
+{
+        return (struct unet_caps){
+                .mtu = SHM_MTU,
+                .inline_max = SHM_INLINE_MAX,
+                .lossless = true,
+                .rto_min = 200 * NS_PER_MS,
+        };
+}
+
+void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt)
+{
+        c->sh = sh;
+        c->cnt = cnt;
+        c->sent = c->gave = false;
+}
