@@ -124,6 +124,8 @@ struct tcp {
         /* A connection has something for the stack: output to run, a deadline to set, events to show. May be called
          * several times; the stack keeps one link. Every call below that changes a connection makes this call. */
         void (*touched)(void *arg, uint32_t conn);
+        /* The record of a connection is about to be freed: forget it (wheel, output list, socket). May be NULL. */
+        void (*gone)(void *arg, uint32_t conn);
         void *arg;
 };
 
@@ -179,6 +181,14 @@ void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now);
 void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool hard, uint32_t mtu, nstime now);
 /* The channel died: its connections are reset, without a segment. */
 void tcp_chan_down(struct tcp *t, uint16_t chan, nstime now);
+
+/* ---- memory ---- */
+
+/* For frames.uncharge: a frame that a connection was charged for is free again. `owner` is what TCP gave to
+ * frame_alloc(): connection and generation, so that a late one cannot hit a later connection of the same index. */
+void tcp_uncharge(struct tcp *t, uint32_t owner, uint32_t bytes);
+/* Frames of a transmit region came back: connections that found it empty become writable. Call after reaping. */
+void tcp_frames_back(struct tcp *t, uint32_t region);
 
 /* ---- the application's side; conn is ESTABLISHED or the call returns its error as -errno ---- */
 

@@ -1,0 +1,181 @@
+/* Acknowledgements (RFC 9293 §3.10.7.4 fifth, RFC 5681, 5961 §5): what they free, teach and permit. */
+#include "tcp/tcp_cc.h"
+
+#define SND_LIMIT_MAX (4u << 20)
+
+/* The segment at the head is acknowledged whole: its marks are uncounted. Only seldom has it any. */
+static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, nstime *rtt, nstime now)
+{
+        uint32_t space = txseg_space(s);
+
+        if (!(s->marks & TXS_SACKED)) {
+                rack_update(tc, s, now);
+                if (!(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), tc->high_sacked))
+                        tc->flags |= TCF_REORDER;
+        }
+        if (s->marks & TXS_SACKED)
+                tc->sacked -= space;
+        else if (s->marks & TXS_LOST)
+                tc->lost -= space;
+        if (s->marks & TXS_RETX)
+                tc->retx -= space;
+        *rtt = s->marks & (TXS_EVER_RETX | TXS_SACKED) ? -1 : now - s->sent;    /* Karn: RFC 6298 §3 */
+}
+
+/* Frees what lies below ack. The RTT sample is that of the last segment freed: of those acknowledged it left last. */
+static nstime clean_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
+{
+        nstime rtt = -1;
+
+        while (tc->snd_head != 0) {
+                struct tcp_txseg *s = txseg_at(t, tc->snd_head);
+                if (unlikely(seq_gt(txseg_end(s), ack))) {
+                        if (seq_lt(s->seq, ack))
+                                txseg_trim(t, tc, s, ack - s->seq);
+                        break;
+                }
+                if (unlikely(tc->slow & (SLOW_LOSS | SLOW_NOSACK) || s->marks))
+                        note_acked(tc, s, &rtt, now);
+                else
+                        rtt = now - s->sent;
+                txseg_free_head(t, tc);
+        }
+        return rtt;
+}
+
+/* A window that was not used is not made larger (RFC 5681 §3.1 by way of RFC 7661). */
+static bool cwnd_was_used(const struct tcp_conn *tc, uint32_t before)
+{
+        return before + tc->snd_mss > tc->cwnd || (tc->cwnd < tc->ssthresh && 2 * before > tc->cwnd);
+}
+
+static void autosize(struct tcp_conn *tc)
+{
+        if (tc->snd_limit < 2 * tc->cwnd && tc->opts.sndbuf == 0 && !tc->link.lossless)
+                tc->snd_limit = MIN(2 * tc->cwnd, SND_LIMIT_MAX);
+}
+
+static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
+{
+        uint32_t acked = ack - tc->snd_una;
+        nstime rtt = clean_acked(t, tc, ack, now);
+
+        tc->snd_una = ack;
+        tc->bytes_acked += acked;
+        tc->delivered += acked;
+        if (rtt >= 0)
+                rtt_sample(tc, rtt);
+        return rtt;
+}
+
+void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
+{
+        uint32_t before = flight(tc), acked = ack - tc->snd_una;
+        nstime rtt = advance(t, tc, ack, now);
+
+        if (cwnd_was_used(tc, before)) {
+                cc_of(tc)->on_ack(tc, acked, rtt, now);
+                autosize(tc);
+        }
+        timer_arm_rtx(tc, now);
+        if (unlikely(tc->flags & TCF_SND_FULL))
+                sndbuf_freed(t, tc);
+}
+
+/* RFC 9293 §3.10.7.4: SND.WND is taken from a segment that is not older than the one it was last taken from. */
+static bool update_window(struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        uint32_t wnd = (uint32_t)seg->wnd << tc->snd_wscale;
+        bool changed = wnd != tc->snd_wnd;
+
+        if (seq_gt(tc->snd_wl1, seg->seq) || (tc->snd_wl1 == seg->seq && seq_gt(tc->snd_wl2, seg->ack)))
+                return false;
+        tc->snd_wnd = wnd;
+        tc->snd_wl1 = seg->seq;
+        tc->snd_wl2 = seg->ack;
+        tc->max_wnd = MAX(tc->max_wnd, wnd);
+        if (changed && tc->rtx_kind == RTX_PERSIST) {
+                tc->rtx_kind = RTX_NONE;
+                tc->rtx_at = NSTIME_NEVER;
+                tc->backoff = 0;
+        }
+        return changed;
+}
+
+/* RFC 5681 §2: what makes an ACK a duplicate. */
+static bool is_duplicate(const struct tcp_conn *tc, const struct tcp_seg *seg, bool wnd_changed)
+{
+        return seg->ack == tc->snd_una && seg->len == 0 && !(seg->flags & (TCP_SYN | TCP_FIN)) && !wnd_changed &&
+               flight(tc) != 0;
+}
+
+static void count_duplicates(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool wnd_changed)
+{
+        if (tc->sack_ok || tc->ca_state == CA_LOSS)
+                return;
+        if (is_duplicate(tc, seg, wnd_changed))
+                tc->dupacks++;
+        else if (acked != 0 && tc->ca_state != CA_RECOVERY)
+                tc->dupacks = 0;
+        else if (acked != 0)
+                tc->dupacks -= MIN(tc->dupacks, acked / tc->snd_mss);
+}
+
+/* False: the segment is to be dropped. */
+static bool acceptable(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (seq_gt(seg->ack, tc->snd_nxt)) {
+                tc->owed |= OWE_ACK;
+                count_drop(t->cnt, DROP_TCP_BAD_ACK);
+                return false;
+        }
+        if (seq_lt(seg->ack, tc->snd_una - tc->max_wnd)) {      /* RFC 5961 §5.2 */
+                output_challenge(t, tc, now);
+                count_drop(t->cnt, DROP_TCP_BAD_ACK);
+                return false;
+        }
+        return true;
+}
+
+/* The peer lives: what counted its silence starts again. */
+static void note_alive(struct tcp_conn *tc, uint32_t acked)
+{
+        tc->probes = 0;
+        if (acked != 0) {
+                tc->backoff = 0;
+                tc->dups = 0;
+                tc->stalled_at = 0;
+        }
+}
+
+bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        uint32_t before = flight(tc), una = tc->snd_una, acked, sacked, ack = seg->ack;
+        bool dsack = false, wnd_changed;
+        nstime rtt = -1;
+
+        if (!acceptable(t, tc, seg, now))
+                return false;
+        sacked = tc->sack_ok ? sack_input(t, tc, seg, una, &dsack, now) : 0;
+        tc->delivered += sacked;
+        if (seq_lt(ack, una))
+                return true;            /* old: nothing more to learn from it */
+        acked = ack - una;
+        if (acked != 0)
+                rtt = advance(t, tc, ack, now);
+        note_alive(tc, acked);
+        wnd_changed = update_window(tc, seg);
+        count_duplicates(tc, seg, acked, wnd_changed);
+        if (acked != 0 || tc->rtx_kind == RTX_NONE)
+                timer_arm_rtx(tc, now);
+        tlp_input(t, tc, seg, dsack, now);
+        recovery_ack(t, tc, acked, acked + sacked, now);
+        if (acked != 0 && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before)) {
+                cc_of(tc)->on_ack(tc, acked, rtt, now);
+                autosize(tc);
+        }
+        recovery_set_slow(tc);
+        if (tc->flags & TCF_SND_FULL)
+                sndbuf_freed(t, tc);
+        return true;
+}

@@ -1,0 +1,33 @@
+/* The registry of congestion controls. */
+#include <errno.h>
+
+#include "tcp/tcp_cc.h"
+
+static const struct tcp_cc *const table[] = {
+#define X(name, cc) [TCP_CC_##name] = &cc,
+        TCP_CC_LIST(X)
+#undef X
+};
+
+const struct tcp_cc *cc_of(const struct tcp_conn *tc)
+{
+        return table[tc->cc];
+}
+
+int tcp_cc_lookup(const char *name)
+{
+        for (int i = 0; i < TCP_CC_COUNT; i++)
+                if (strcmp(table[i]->name, name) == 0)
+                        return i;
+        return -ENOENT;
+}
+
+const char *tcp_cc_name(int cc)
+{
+        return table[cc]->name;
+}
+
+uint32_t cc_initial_window(const struct tcp_conn *tc)
+{
+        return 10 * tc->snd_mss;
+}

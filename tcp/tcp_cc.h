@@ -1,0 +1,41 @@
+/*
+ * Congestion control: what an algorithm may decide, and when it is asked.
+ *
+ * Windows are bytes. An algorithm keeps its state in tc->cc_priv and changes tc->cwnd in on_ack() alone; recovery
+ * (PRR) sets cwnd between on_loss() and the end of recovery. A new algorithm is a file with one table, and a line in
+ * TCP_CC_LIST. ECN and DCTCP will come by on_ecn(), a table entry that is not there yet: RFC 3168 §6.1.2 makes it
+ * another congestion event.
+ */
+#ifndef TCP_TCP_CC_H
+#define TCP_TCP_CC_H
+
+#include "tcp/tcp_conn.h"
+
+#define TCP_CC_LIST(X)                                                                                                \
+        X(CUBIC, tcp_cubic)                                                                                           \
+        X(RENO, tcp_newreno)
+
+enum {
+#define X(name, table) TCP_CC_##name,
+        TCP_CC_LIST(X)
+#undef X
+        TCP_CC_COUNT
+};
+
+struct tcp_cc {
+        const char *name;
+        /* The connection is ESTABLISHED; cwnd and ssthresh are set. */
+        void (*init)(struct tcp_conn *tc, nstime now);
+        /* `acked` bytes were newly acknowledged outside recovery, while cwnd was what limited the sender. rtt is the
+         * sample of this ACK, -1 when there is none. */
+        void (*on_ack)(struct tcp_conn *tc, uint32_t acked, nstime rtt, nstime now);
+        /* Loss was found: the new ssthresh. `timeout`: by RTO. */
+        uint32_t (*on_loss)(struct tcp_conn *tc, bool timeout, nstime now);
+};
+
+extern const struct tcp_cc tcp_newreno, tcp_cubic;
+const struct tcp_cc *cc_of(const struct tcp_conn *tc);
+/* RFC 5681 §3.1, RFC 6928: the initial window. */
+uint32_t cc_initial_window(const struct tcp_conn *tc);
+
+#endif

@@ -1,0 +1,68 @@
+/* The invariants of a connection, spelled. Speaks about us: no bytes of a peer can make one of these false. */
+#include "tcp/tcp_conn.h"
+
+static void check_send_queue(const struct tcp *t, const struct tcp_conn *tc)
+{
+        uint32_t at = tc->snd_una, prev = 0, sacked = 0, lost = 0, retx = 0;
+        bool unsent = false;
+
+        for (uint32_t i = tc->snd_head; i != 0; i = txseg_at(t, i)->next) {
+                const struct tcp_txseg *s = txseg_at(t, i);
+                if (i == tc->snd_next) {
+                        assert(s->seq == tc->snd_nxt);
+                        unsent = true;
+                }
+                assert(s->prev == prev && s->seq == at);
+                assert(s->len != 0 || s->ctl & TCP_FIN);
+                assert(s->len == 0 || s->frame != 0);
+                assert(!(s->ctl & TCP_FIN) || s->next == 0);
+                assert(!unsent || s->marks == 0);
+                assert((s->marks & (TXS_SACKED | TXS_LOST)) != (TXS_SACKED | TXS_LOST));
+                sacked += s->marks & TXS_SACKED ? txseg_space(s) : 0;
+                lost += s->marks & TXS_LOST ? txseg_space(s) : 0;
+                retx += s->marks & TXS_RETX ? txseg_space(s) : 0;
+                at = txseg_end(s);
+                prev = i;
+        }
+        assert(tc->snd_tail == prev);
+        assert((tc->snd_next != 0) == unsent);
+        assert(sacked == tc->sacked && lost == tc->lost && retx == tc->retx);
+        assert(tc->snd_head == 0 || at == tc->snd_end + !!(txseg_at(t, tc->snd_tail)->ctl & TCP_FIN));
+}
+
+static void check_receive_queue(const struct tcp *t, const struct tcp_conn *tc)
+{
+        uint32_t sum = 0, last = 0, prev = 0, end = tc->rcv_nxt;
+
+        for (uint32_t i = tc->rcv_head; i != 0; i = rxseg_at(t, i)->next) {
+                assert(rxseg_at(t, i)->data.len != 0);
+                sum += rxseg_at(t, i)->data.len;
+                last = i;
+        }
+        assert(sum == tc->rcv_unread && last == tc->rcv_tail);
+        for (uint32_t i = tc->ooo_head; i != 0; i = rxseg_at(t, i)->next) {
+                const struct tcp_rxseg *s = rxseg_at(t, i);
+                assert(s->prev == prev);
+                assert(prev == 0 ? seq_gt(s->seq, end) : seq_geq(s->seq, end));
+                end = s->seq + s->data.len;
+                prev = i;
+        }
+        assert(tc->ooo_tail == prev && !(tc->slow & SLOW_OOO) == (tc->ooo_head == 0));
+}
+
+void tcp_conn_check(const struct tcp *t, const struct tcp_conn *tc)
+{
+        if (!tc->live)
+                return;
+        assert(tcp_conn_at(t, tc->self) == tc);
+        check_receive_queue(t, tc);
+        if (tc->state < TCPS_ESTABLISHED || tc->state == TCPS_TIME_WAIT)
+                return;
+        assert(seq_leq(tc->snd_una, tc->snd_nxt));
+        assert(seq_leq(tc->snd_nxt, tc->snd_end + !!(tc->flags & TCF_FIN_QUEUED)));
+        assert(seq_leq(tc->rcv_nxt, tc->rcv_adv + 1));
+        assert(tc->cwnd >= tc->snd_mss || tc->ca_state != CA_OPEN);
+        assert(flight(tc) == 0 || tc->rtx_at != NSTIME_NEVER || tc->owed & (OWE_TLP | OWE_PROBE));
+        assert((tc->state == TCPS_ESTABLISHED) == !(tc->slow & SLOW_STATE));
+        check_send_queue(t, tc);
+}

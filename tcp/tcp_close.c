@@ -1,0 +1,110 @@
+/* Ends of a connection as the application asks for them, or as the network tells of them (RFC 9293 §3.6, §3.10.4-5). */
+#include <errno.h>
+
+#include "tcp/tcp_conn.h"
+
+void tcp_shutdown_send(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        if (tc->shut & SHUT_SND)
+                return;
+        switch (tc->state) {
+        case TCPS_SYN_RECEIVED:
+        case TCPS_ESTABLISHED:
+                tcp_set_state(t, tc, TCPS_FIN_WAIT_1);
+                break;
+        case TCPS_CLOSE_WAIT:
+                tcp_set_state(t, tc, TCPS_LAST_ACK);
+                break;
+        default:
+                return;
+        }
+        tc->shut |= SHUT_SND;
+        tc->flags &= ~(uint32_t)TCF_MORE;
+        sndbuf_queue_fin(t, tc);
+        conn_raise(t, tc, tc->shut == SHUT_BOTH ? TCP_EV_WRITABLE | TCP_EV_CLOSED : TCP_EV_WRITABLE);
+}
+
+void tcp_shutdown_recv(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        tc->shut |= SHUT_RCV;
+        tc->slow |= SLOW_SHUT;
+        conn_raise(t, tc, TCP_EV_READABLE);
+}
+
+void tcp_abort(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        conn_reset(t, tc, ECONNABORTED);
+}
+
+/* Data that nobody will read: the peer must learn that it is lost (RFC 2525 §2.17, RFC 9293 SHLD-3). */
+static bool loses_data(const struct tcp_conn *tc)
+{
+        return tcp_recv_avail(tc) != 0 || tc->ooo_head != 0;
+}
+
+void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        bool reset = loses_data(tc) || tc->opts.linger_s == 0;
+
+        tc->sock = 0;
+        tc->flags |= TCF_CLOSED_BY_APP;
+        tc->shut |= SHUT_RCV;
+        tc->slow |= SLOW_SHUT;
+        switch (tc->state) {
+        case TCPS_CLOSED:
+                conn_reap(t, tc);
+                return;
+        case TCPS_SYN_SENT:
+                conn_done(t, tc, 0);
+                return;
+        case TCPS_TIME_WAIT:
+                rcvbuf_purge(t, tc);
+                return;
+        }
+        if (reset) {
+                conn_reset(t, tc, 0);
+                return;
+        }
+        rcvbuf_purge(t, tc);
+        tcp_shutdown_send(t, tc, now);
+        if (tc->state == TCPS_FIN_WAIT_2)
+                tc->slow_at = now + tc->opts.fin_wait2_s * NS_PER_S;
+        touch(t, tc);
+}
+
+/* RFC 5927 §4.1: an ICMP error counts only when it quotes a byte that is in flight. RFC 9293 §3.9.2.2: hard errors
+ * abort while the connection is being opened, and are advice after that. */
+void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool hard, uint32_t mtu, nstime now)
+{
+        struct tcp_conn *tc = demux_find(t, tuple);
+
+        if (tc == NULL || seq_lt(seq, tc->snd_una) || seq_geq(seq, tc->snd_nxt + !flight(tc)))
+                return;
+        if (mtu != 0) {                         /* RFC 1191: 40 bytes of headers */
+                if (mtu < 68 || mtu - 40 >= tc->link.mss)
+                        return;
+                tc->link.mss = (uint16_t)(mtu - 40);
+                conn_size_mss(tc);
+                sndbuf_resegment(t, tc);
+        } else if (hard && tc->state <= TCPS_SYN_RECEIVED) {
+                conn_done(t, tc, err);
+                return;
+        } else {
+                tc->err_soft = err;
+        }
+        touch(t, tc);
+}
+
+void tcp_chan_down(struct tcp *t, uint16_t chan, nstime now)
+{
+        for (uint32_t i = 1; i < t->sh->conns.fresh; i++) {
+                struct tcp_conn *tc = tcp_conn_at(t, i);
+                if (!tc->live || tc->tuple.chan != chan)
+                        continue;
+                tc->owed = 0;
+                if (tc->state != TCPS_CLOSED)
+                        conn_done(t, tc, tc->state == TCPS_TIME_WAIT ? 0 : ECONNRESET);
+                else
+                        conn_reap(t, tc);
+        }
+}

@@ -1,0 +1,308 @@
+/* A connection's record: made, changed in state, ended, freed. And the block that all of them share. */
+#include <errno.h>
+
+#include "tcp/tcp_cc.h"
+#include "tcp/tcp_conn.h"
+
+#define SND_LIMIT_FIRST    (256u << 10)
+#define SND_LIMIT_LOSSLESS (2u << 20)
+#define RCV_LIMIT_FIRST    (256u << 10)
+#define RCV_LIMIT_LOSSLESS (2u << 20)
+#define TIME_WAIT_FOR      (60 * NS_PER_S)      /* 2 MSL; MSL 30 s as Linux has it, RFC 9293 §3.4.2 suggests 2 minutes */
+
+static uint32_t power_of_two(uint32_t n)
+{
+        uint32_t p = 1;
+
+        while (p < n)
+                p <<= 1;
+        return p;
+}
+
+/* Where each table begins; the layout follows from the limits alone. */
+struct layout {
+        size_t conn_hash, listen_hash, scratch, conns, listeners, txsegs, rxsegs, end;
+};
+
+static size_t align_line(size_t n)
+{
+        return (n + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+}
+
+static struct layout layout_of(const struct tcp_limits *l)
+{
+        uint32_t most = MAX(MAX(l->conns, l->listeners), MAX(l->txsegs, l->rxsegs)) + 1;
+        struct layout at;
+
+        at.conn_hash = align_line(sizeof(struct tcp_shared));
+        at.listen_hash = align_line(at.conn_hash + sizeof(uint32_t) * power_of_two(l->conns));
+        at.scratch = align_line(at.listen_hash + sizeof(uint32_t) * power_of_two(l->listeners));
+        at.conns = align_line(at.scratch + sizeof(uint64_t) * (most / 64 + 1));
+        at.listeners = align_line(at.conns + pool_bytes(sizeof(struct tcp_conn), l->conns + 1));
+        at.txsegs = align_line(at.listeners + pool_bytes(sizeof(struct tcp_listener), l->listeners + 1));
+        at.rxsegs = align_line(at.txsegs + pool_bytes(sizeof(struct tcp_txseg), l->txsegs + 1));
+        at.end = align_line(at.rxsegs + pool_bytes(sizeof(struct tcp_rxseg), l->rxsegs + 1));
+        return at;
+}
+
+size_t tcp_shared_bytes(const struct tcp_limits *l)
+{
+        return layout_of(l).end;
+}
+
+void tcp_shared_init(struct tcp_shared *sh, const struct tcp_limits *l, const uint8_t secret[16])
+{
+        struct layout at = layout_of(l);
+        char *base = (char *)sh;
+
+        assert(l->conns < 1u << 20);    /* frame_owner() */
+        sh->limits = *l;
+        memcpy(sh->secret, secret, sizeof sh->secret);
+        sh->conn_hash_off = at.conn_hash;
+        sh->conn_hash_mask = power_of_two(l->conns) - 1;
+        sh->listen_hash_off = at.listen_hash;
+        sh->listen_hash_mask = power_of_two(l->listeners) - 1;
+        sh->scratch_off = at.scratch;
+        pool_init(&sh->conns, base + at.conns, sizeof(struct tcp_conn), l->conns + 1);
+        pool_init(&sh->listeners, base + at.listeners, sizeof(struct tcp_listener), l->listeners + 1);
+        pool_init(&sh->txsegs, base + at.txsegs, sizeof(struct tcp_txseg), l->txsegs + 1);
+        pool_init(&sh->rxsegs, base + at.rxsegs, sizeof(struct tcp_rxseg), l->rxsegs + 1);
+}
+
+struct tcp_conn *tcp_conn_at(const struct tcp *t, uint32_t conn)
+{
+        return pool_at(&t->sh->conns, conn);
+}
+
+const char *tcp_state_name(enum tcp_state s)
+{
+        static const char *const names[] = {
+                "CLOSED", "LISTEN", "SYN-SENT", "SYN-RECEIVED", "ESTABLISHED", "FIN-WAIT-1",
+                "FIN-WAIT-2", "CLOSE-WAIT", "CLOSING", "LAST-ACK", "TIME-WAIT",
+        };
+
+        return names[s];
+}
+
+static void size_buffers(struct tcp_conn *tc)
+{
+        const struct tcp_opts *o = &tc->opts;
+
+        tc->snd_limit = o->sndbuf ? o->sndbuf : tc->link.lossless ? SND_LIMIT_LOSSLESS : SND_LIMIT_FIRST;
+        tc->rcv_limit = o->rcvbuf ? o->rcvbuf : tc->link.lossless ? RCV_LIMIT_LOSSLESS : RCV_LIMIT_FIRST;
+}
+
+/* In TIME-WAIT the oldest makes room, when the table is full. */
+static uint32_t take_record(struct tcp *t)
+{
+        uint32_t i = pool_alloc(&t->sh->conns);
+
+        if (i != 0 || t->sh->tw_head == 0)
+                return i;
+        count(t->cnt, COUNT_TCP_TIME_WAIT_RECYCLED);
+        conn_done(t, tcp_conn_at(t, t->sh->tw_head), 0);
+        return pool_alloc(&t->sh->conns);
+}
+
+struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                          const struct tcp_opts *opts, nstime now)
+{
+        uint32_t i = take_record(t);
+        struct tcp_conn *tc;
+
+        if (i == 0)
+                return NULL;
+        tc = tcp_conn_at(t, i);
+        memset(tc, 0, sizeof *tc);
+        tc->self = i;
+        tc->gen = ++t->sh->gen & 0xfff;
+        tc->tuple = *tuple;
+        tc->link = *link;
+        tc->opts = *opts;
+        tc->nodelay = opts->nodelay;
+        tc->cork = opts->cork;
+        tc->cc = opts->cc;
+        tc->slow = SLOW_STATE;
+        tc->delack_at = tc->rtx_at = tc->slow_at = tc->cork_at = NSTIME_NEVER;
+        tc->wheel.at = NSTIME_NEVER;
+        tc->last_received = tc->last_sent = tc->limit_since = now;
+        tc->min_rtt = NSTIME_NEVER;
+        tc->quick = 16;
+        tc->ts_offset = ts_offset_new(t, tuple);
+        size_buffers(tc);
+        conn_size_mss(tc);
+        rtt_init(tc);
+        tc->live = 1;
+        demux_add(t, tc);
+        return tc;
+}
+
+/* RFC 9293 §3.7.1: effective send MSS = min(what the peer takes, what the link carries) - options of every segment. */
+void conn_size_mss(struct tcp_conn *tc)
+{
+        uint32_t mss = tc->link.mss;
+
+        if (tc->mss_clamp != 0)
+                mss = MIN(mss, tc->mss_clamp);
+        if (tc->opts.maxseg != 0)
+                mss = MIN(mss, tc->opts.maxseg);
+        tc->snd_mss = MAX(mss, 48u) - (tc->ts_ok ? 12 : 0);
+}
+
+static void tw_unlink(struct tcp *t, struct tcp_conn *tc)
+{
+        struct tcp_shared *sh = t->sh;
+
+        *(tc->tw_prev ? &tcp_conn_at(t, tc->tw_prev)->tw_next : &sh->tw_head) = tc->tw_next;
+        *(tc->tw_next ? &tcp_conn_at(t, tc->tw_next)->tw_prev : &sh->tw_tail) = tc->tw_prev;
+        tc->tw_prev = tc->tw_next = 0;
+        sh->tw_count--;
+}
+
+static void tw_link(struct tcp *t, struct tcp_conn *tc)
+{
+        struct tcp_shared *sh = t->sh;
+
+        tc->tw_prev = sh->tw_tail;
+        tc->tw_next = 0;
+        *(sh->tw_tail ? &tcp_conn_at(t, sh->tw_tail)->tw_next : &sh->tw_head) = tc->self;
+        sh->tw_tail = tc->self;
+        sh->tw_count++;
+}
+
+/* The legal arrows of RFC 9293 figure 5, and from anywhere to CLOSED. */
+static bool legal_arrow(enum tcp_state from, enum tcp_state to)
+{
+        static const uint16_t to_of[] = {
+                [TCPS_CLOSED] = 1 << TCPS_SYN_SENT | 1 << TCPS_SYN_RECEIVED,
+                [TCPS_SYN_SENT] = 1 << TCPS_ESTABLISHED | 1 << TCPS_SYN_RECEIVED,
+                [TCPS_SYN_RECEIVED] = 1 << TCPS_ESTABLISHED | 1 << TCPS_FIN_WAIT_1,
+                [TCPS_ESTABLISHED] = 1 << TCPS_FIN_WAIT_1 | 1 << TCPS_CLOSE_WAIT,
+                [TCPS_FIN_WAIT_1] = 1 << TCPS_FIN_WAIT_2 | 1 << TCPS_CLOSING | 1 << TCPS_TIME_WAIT,
+                [TCPS_FIN_WAIT_2] = 1 << TCPS_TIME_WAIT,
+                [TCPS_CLOSE_WAIT] = 1 << TCPS_LAST_ACK,
+                [TCPS_CLOSING] = 1 << TCPS_TIME_WAIT,
+                [TCPS_LAST_ACK] = 0,
+                [TCPS_TIME_WAIT] = 0,
+        };
+
+        return to == TCPS_CLOSED || (to_of[from] >> to & 1);
+}
+
+void tcp_set_state(struct tcp *t, struct tcp_conn *tc, enum tcp_state to)
+{
+        assert(legal_arrow(tc->state, to));
+        if (tc->state == TCPS_TIME_WAIT)
+                tw_unlink(t, tc);
+        tc->state = (uint8_t)to;
+        if (to == TCPS_ESTABLISHED)
+                tc->slow &= (uint8_t)~SLOW_STATE;
+        else
+                tc->slow |= SLOW_STATE;
+        if (to == TCPS_TIME_WAIT)
+                tw_link(t, tc);
+}
+
+void conn_raise(struct tcp *t, struct tcp_conn *tc, uint32_t events)
+{
+        tc->events |= events;
+        touch(t, tc);
+}
+
+/* `owed`: OWE_RST when the peer is still to be told, by tcp_output(). */
+static void end(struct tcp *t, struct tcp_conn *tc, int err, uint8_t owed)
+{
+        tcp_set_state(t, tc, TCPS_CLOSED);
+        demux_remove(t, tc);
+        sndbuf_purge(t, tc);
+        reass_purge(t, tc);
+        sndbuf_unwait(t, tc);
+        tc->delack_at = tc->rtx_at = tc->slow_at = tc->cork_at = NSTIME_NEVER;
+        tc->rtx_kind = RTX_NONE;
+        tc->owed = owed;
+        tc->shut = SHUT_BOTH;
+        if (err != 0)
+                tc->err = err;
+        conn_raise(t, tc, TCP_EV_CLOSED | TCP_EV_READABLE | TCP_EV_WRITABLE);
+        if (tc->acc_state == ACC_HALF_OPEN)
+                listen_forget(t, tc);
+        conn_reap(t, tc);
+}
+
+void conn_done(struct tcp *t, struct tcp_conn *tc, int err)
+{
+        if (tc->state != TCPS_CLOSED)
+                end(t, tc, err, 0);
+}
+
+/* Somebody may still ask for it: a socket, or the listener whose queue it stands in. */
+static bool wanted(const struct tcp_conn *tc)
+{
+        return tc->sock != 0 || tc->acc_state == ACC_QUEUED || tc->acc_state == ACC_HALF_OPEN ||
+               ((tc->acc_state == ACC_TAKEN || tc->flags & TCF_ACTIVE) && !(tc->flags & TCF_CLOSED_BY_APP));
+}
+
+bool conn_reap(struct tcp *t, struct tcp_conn *tc)
+{
+        if (tc->state != TCPS_CLOSED || tc->owed != 0 || wanted(tc))
+                return false;
+        rcvbuf_purge(t, tc);
+        sndbuf_drop_fill(t, tc);
+        if (t->gone)
+                t->gone(t->arg, tc->self);
+        tc->live = 0;
+        tc->slow_at = NSTIME_NEVER;
+        tc->events = 0;
+        pool_free(&t->sh->conns, tc->self);
+        return true;
+}
+
+void conn_reset(struct tcp *t, struct tcp_conn *tc, int err)
+{
+        if (tc->state == TCPS_CLOSED)
+                return;
+        end(t, tc, err, tc->state == TCPS_SYN_SENT || tc->state == TCPS_TIME_WAIT ? 0 : OWE_RST);
+}
+
+void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        if (tc->state != TCPS_TIME_WAIT) {
+                if (t->sh->tw_count >= t->sh->limits.time_wait_max && t->sh->tw_head != 0) {
+                        count(t->cnt, COUNT_TCP_TIME_WAIT_RECYCLED);
+                        conn_done(t, tcp_conn_at(t, t->sh->tw_head), 0);
+                }
+                tcp_set_state(t, tc, TCPS_TIME_WAIT);
+                sndbuf_purge(t, tc);
+                tc->rtx_at = tc->cork_at = NSTIME_NEVER;
+                tc->rtx_kind = RTX_NONE;
+                conn_raise(t, tc, TCP_EV_CLOSED);
+        }
+        tc->slow_at = now + TIME_WAIT_FOR;
+}
+
+void conn_set_limit(struct tcp_conn *tc, enum tcp_limit limit, nstime now)
+{
+        if (likely(tc->limit == limit))
+                return;
+        tc->limited[tc->limit] += now - tc->limit_since;
+        tc->limit_since = now;
+        tc->limit = (uint8_t)limit;
+}
+
+void tcp_set_sock(struct tcp *t, uint32_t conn, uint32_t sock)
+{
+        tcp_conn_at(t, conn)->sock = sock;
+}
+
+void tcp_listener_set_sock(struct tcp *t, uint32_t listener, uint32_t sock)
+{
+        tcp_listener_at(t, listener)->sock = sock;
+}
+
+int tcp_take_error(struct tcp_conn *tc)
+{
+        int err = tc->err ? tc->err : tc->err_soft;
+
+        tc->err = tc->err_soft = 0;
+        return err;
+}

@@ -1,0 +1,424 @@
+/*
+ * A connection's record, and what all connections of a stack share.
+ *
+ * For tcp/ and for the stack's loop in netstack/, which keeps its own links in a connection (wheel, out_next,
+ * out_queued, events, sock) and reads the tuple. Everything here lies in shared memory: indices, never pointers.
+ *
+ * The send queue is one list of txsegs in sequence order; each is one contiguous range of one frame:
+ *
+ *      snd_head                 snd_next              snd_tail
+ *         |  sent, not acked       |  not yet sent       |
+ *         v                        v                     v
+ *      +------+------+------+------+------+------+------+
+ *      snd_una              snd_nxt                     snd_end (+ 1 for a queued FIN)
+ *
+ * The receive side has two: rxsegs in order that the application has not read, and rxsegs beyond a gap.
+ *
+ *      copied_seq        rcv_nxt                rcv_adv
+ *         |  rcv_head ..    |  gaps: ooo_head ..   |
+ *         +-----------------+----------------------+
+ *           rcv_unread bytes  window offered
+ *
+ * Invariants (tcp_conn_check() spells them): snd_una <= snd_nxt <= snd_end + fin; segments of the send queue abut;
+ * rcv_unread is the sum of the in-order queue; the out-of-order queue is sorted, disjoint and beyond rcv_nxt.
+ */
+#ifndef TCP_TCP_CONN_H
+#define TCP_TCP_CONN_H
+
+#include "netstack/pool.h"
+#include "netstack/wheel.h"
+#include "tcp/tcp.h"
+#include "tcp/tcp_seq.h"
+
+/* Marks of a txseg; the counterpart of Linux's TCPCB_*. */
+enum {
+        TXS_SACKED = 1,                 /* the peer has it (RFC 2018) */
+        TXS_LOST = 2,                   /* we believe that it was lost */
+        TXS_RETX = 4,                   /* retransmitted, and that copy is believed in flight */
+        TXS_EVER_RETX = 8,              /* sent more than once: no RTT sample (Karn) */
+};
+
+struct tcp_txseg {
+        uint32_t next, prev;
+        uint32_t seq;
+        uint32_t len;                   /* payload bytes; a FIN takes one more sequence number */
+        uint32_t frame, off;            /* the payload; frame 0 when there is none */
+        uint8_t ctl;                    /* TCP_FIN, TCP_PSH to send with it */
+        uint8_t marks;
+        uint16_t tries;                 /* transmissions so far */
+        uint32_t delivered;             /* tc->delivered when sent, for the delivery rate */
+        nstime sent;                    /* last transmission */
+};
+static_assert(sizeof(struct tcp_txseg) <= 64, "one cache line");
+
+struct tcp_rxseg {
+        uint32_t next, prev;
+        uint32_t seq;
+        struct buf data;
+        uint32_t fin;                   /* out of order: a FIN follows the data */
+};
+static_assert(sizeof(struct tcp_rxseg) <= 64, "one cache line");
+
+enum {                                  /* tc->owed: what tcp_output() must still send */
+        OWE_ACK = 1,
+        OWE_SYN = 2,
+        OWE_RST = 4,
+        OWE_PROBE = 8,                  /* window probe (RFC 9293 §3.8.6.1) */
+        OWE_TLP = 16,                   /* tail loss probe (RFC 8985 §7) */
+        OWE_KEEP = 32,                  /* keepalive */
+        OWE_PUSH = 64,                  /* the small segment at the tail goes now: cork or SWS override timer */
+        OWE_FORCE = 128,                /* one retransmission whatever the window of recovery says (RFC 6937) */
+};
+#define OWE_SPECIAL (OWE_SYN | OWE_RST | OWE_PROBE | OWE_TLP | OWE_KEEP)
+
+enum {                                  /* tc->slow: why header prediction does not apply; 0 and it does */
+        SLOW_STATE = 1,                 /* not ESTABLISHED */
+        SLOW_OOO = 2,                   /* data beyond a gap is queued */
+        SLOW_LOSS = 4,                  /* recovery, SACKed or lost segments, TLP or probes outstanding */
+        SLOW_URG = 8,                   /* urgent data announced */
+        SLOW_SHUT = 16,                 /* the application reads no more */
+        SLOW_NOSACK = 32,               /* duplicate ACKs must be counted */
+};
+
+enum { SHUT_RCV = 1, SHUT_SND = 2, SHUT_BOTH = 3 };
+
+enum { CA_OPEN = 0, CA_DISORDER = 1, CA_RECOVERY = 3, CA_LOSS = 4 };
+
+enum rtx_kind { RTX_NONE, RTX_RTO, RTX_TLP, RTX_REO, RTX_PERSIST };
+
+enum { URG_NONE, URG_ANNOUNCED, URG_HERE, URG_TAKEN };
+
+enum acc_state {                        /* of a connection made by a listener */
+        ACC_NONE, ACC_HALF_OPEN, ACC_QUEUED, ACC_TAKEN,
+};
+
+enum {                                  /* tc->flags */
+        TCF_FIN_QUEUED = 1,             /* FIN follows snd_end */
+        TCF_FIN_RCVD = 2,               /* FIN in order was received */
+        TCF_SND_FULL = 4,               /* not writable since; TCP_EV_WRITABLE is owed */
+        TCF_RSV = 8,                    /* a reservation is out */
+        TCF_WAITS = 16,                 /* on the list of those that wait for frames */
+        TCF_ACTIVE = 32,                /* opened by us (RFC 9293 MUST-11: SYN-RECEIVED remembers) */
+        TCF_MORE = 64,                  /* the last write said that more follows */
+        TCF_CWND_LIMITED = 128,
+        TCF_CLOSED_BY_APP = 256,        /* tcp_close() was called */
+        TCF_WND_ZERO = 512,             /* we offered a zero window */
+        TCF_TLP_RETX = 1024,            /* the tail loss probe was a retransmission */
+
+        TCF_DSACK = 4096,               /* dsack block below is to be reported */
+        TCF_WSCALE = 8192,              /* both sides scale windows (RFC 7323 §2) */
+        TCF_REORDER = 16384,            /* RACK.reordering_seen */
+};
+
+struct tcp_conn {
+        /* -- who it is -- */
+        uint32_t hash_next;             /* derived; also the pool's free link: must be first */
+        uint32_t self;                  /* own index */
+        struct tcp_tuple tuple;
+        uint8_t live;                   /* the record is in use: written last when made, first when freed */
+        uint8_t state;                  /* enum tcp_state; tcp_set_state() */
+        uint8_t slow;
+        uint8_t owed;
+        uint8_t shut;
+        uint8_t ca_state;
+        uint8_t rtx_kind;
+        uint8_t backoff;
+        uint32_t flags;
+        uint32_t events;                /* TCP_EV_*, cleared by the reader */
+
+        /* -- receiving -- */
+        uint32_t rcv_nxt, rcv_adv;      /* rcv_adv: right edge offered */
+        uint32_t last_ack_sent;
+        uint32_t rcv_head, rcv_tail;    /* rxsegs in order */
+        uint32_t rcv_unread;            /* bytes in them */
+        uint32_t rcv_fill, rcv_fill_off; /* private frame that small data is copied into */
+        uint32_t rcv_limit;             /* receive buffer now */
+        uint32_t rcv_full;              /* largest payload received: what a full-sized segment is */
+        uint32_t ts_recent;
+        uint8_t rcv_wscale, snd_wscale, ts_ok, sack_ok;
+        nstime delack_at;
+        nstime last_received;
+        uint64_t segs_in, bytes_received;
+
+        /* -- sending -- */
+        uint32_t snd_una, snd_nxt, snd_end;
+        uint32_t snd_wnd, snd_wl1, snd_wl2;
+        uint32_t snd_head, snd_next, snd_tail;  /* txsegs */
+        uint32_t snd_mss;               /* largest payload we send: after options */
+        uint32_t cwnd, ssthresh;
+        uint32_t snd_sml;               /* end of the last small segment sent (Minshall) */
+        uint32_t snd_fill, snd_fill_off; /* frame that the next bytes written go into */
+        uint32_t snd_mem;               /* bytes of transmit frames charged */
+        uint32_t snd_limit;             /* send buffer now */
+        uint8_t nodelay, cork, quick, cc; /* quick: immediate ACKs left */
+        nstime rtx_at;
+        nstime last_sent;
+        nstime srtt, rttvar, rto;
+        uint64_t segs_out, bytes_sent, bytes_acked;
+        uint64_t delivered;             /* bytes acknowledged or SACKed */
+        nstime min_rtt;
+
+        struct tcp_link link;
+        uint32_t max_wnd;               /* largest window the peer has offered */
+        uint32_t rsv_head, rsv_tail, rsv_bytes; /* txsegs of the reservation */
+
+        /* -- loss: RFC 8985 (RACK-TLP), 6937 (PRR), 2018 -- */
+        uint32_t sacked, lost, retx;    /* bytes of segments so marked; lost excludes SACKed ones */
+        uint32_t dupacks;
+        uint32_t recover;               /* snd_nxt when recovery began */
+        uint32_t high_sacked;           /* RACK.fack */
+        nstime rack_sent;               /* RACK.xmit_ts */
+        nstime rack_rtt;
+        uint32_t rack_end;
+        uint32_t rack_dsack_round;
+        uint8_t rack_mult, rack_persist;
+        uint8_t dups;                   /* consecutive timeouts of the head segment */
+        uint8_t probes;                 /* unanswered window or keepalive probes */
+        uint32_t tlp_end;               /* snd_nxt when the probe left; valid while tlp_out */
+        uint8_t tlp_out;
+        uint8_t urg_state;              /* URG_* */
+        uint8_t urg_byte;
+        uint8_t acc_state;
+        uint32_t prr_delivered, prr_out, prr_fs;
+        uint32_t dsack_dups;
+        struct tcp_sack_block dsack;    /* RFC 2883, when TCF_DSACK */
+        uint64_t retrans, bytes_retrans;
+
+        /* -- seldom -- */
+        uint32_t ooo_head, ooo_tail, ooo_recent; /* recent: the rxseg that arrived last (RFC 2018 §4) */
+        uint32_t rcv_mem;               /* bytes of private frames */
+        uint32_t iss, irs;
+        uint32_t snd_up, rcv_up;        /* urgent: one past the last urgent byte */
+        uint32_t ts_offset;
+        nstime ts_recent_at;
+        nstime slow_at;                 /* TIME-WAIT, FIN-WAIT-2, keepalive, retirement */
+        nstime cork_at;
+        nstime stalled_at;              /* since when the peer has not acknowledged what is owed */
+        nstime drs_at;                  /* receive buffer sizing: one round trip measured from here */
+        uint32_t drs_seq;
+        uint32_t gen;                   /* of this index: see tcp_uncharge() */
+        uint32_t listener;
+        uint32_t acc_order;             /* order of arrival in its queue */
+        uint32_t acc_next, acc_prev;    /* derived */
+        uint32_t tw_next, tw_prev;      /* derived: TIME-WAIT, oldest first */
+        uint32_t wait_next, wait_prev;  /* derived: waiting for frames */
+        int32_t err, err_soft;          /* positive errno, pending */
+        uint16_t mss_clamp;             /* the peer's MSS option */
+        uint8_t limit;                  /* enum tcp_limit now */
+        uint8_t pad;
+        nstime limit_since;
+        nstime limited[TCP_LIM_PACING + 1];
+        uint64_t cc_priv[8];            /* the congestion control's own */
+        struct tcp_opts opts;
+
+        /* -- the stack's: zeroed when the record is made, not looked at by TCP -- */
+        struct wheel_link wheel;
+        uint32_t out_next;
+        uint32_t sock;                  /* tcp_set_sock(); 0: orphan, or not yet accepted */
+        uint8_t out_queued;
+};
+
+struct tcp_listener {
+        uint32_t hash_next;             /* derived; first, as above */
+        uint32_t self;
+        uint8_t live;
+        uint16_t port;
+        ip_addr addr;
+        uint32_t backlog;
+        uint32_t sock;
+        uint32_t events;
+        uint32_t order;                 /* next acc_order */
+        uint32_t q_head, q_tail;        /* derived: connections to be accepted */
+        uint32_t queued, half_open;     /* derived */
+        struct tcp_opts opts;
+};
+
+#define TCP_CACHE 64u                   /* connections remembered by channel, so that a run of segments skips the hash */
+
+struct tcp_shared {
+        struct tcp_limits limits;
+        uint8_t secret[16];
+        uint64_t conn_hash_off, listen_hash_off; /* from this struct to arrays of indices */
+        uint32_t conn_hash_mask, listen_hash_mask;
+        uint64_t scratch_off;           /* a bit a record, for tcp_recover() */
+        uint32_t tw_head, tw_tail, tw_count;
+        uint32_t wait_head;
+        nstime challenge_at;            /* RFC 5961 §7: the second being counted */
+        uint32_t challenges;
+        uint32_t gen;                   /* last generation given */
+        uint32_t cache[TCP_CACHE];      /* derived */
+        struct pool conns, listeners, txsegs, rxsegs;
+};
+
+static inline struct tcp_txseg *txseg_at(const struct tcp *t, uint32_t i)
+{
+        return pool_at(&t->sh->txsegs, i);
+}
+static inline struct tcp_rxseg *rxseg_at(const struct tcp *t, uint32_t i)
+{
+        return pool_at(&t->sh->rxsegs, i);
+}
+static inline struct tcp_listener *tcp_listener_at(const struct tcp *t, uint32_t i)
+{
+        return pool_at(&t->sh->listeners, i);
+}
+static inline void touch(struct tcp *t, const struct tcp_conn *tc)
+{
+        t->touched(t->arg, tc->self);
+}
+/* Sequence numbers a segment takes. */
+static inline uint32_t txseg_space(const struct tcp_txseg *s)
+{
+        return s->len + (s->ctl & TCP_FIN);
+}
+static inline uint32_t txseg_end(const struct tcp_txseg *s)
+{
+        return s->seq + txseg_space(s);
+}
+static_assert(TCP_FIN == 1, "txseg_space() adds the bit");
+static inline uint32_t flight(const struct tcp_conn *tc)
+{
+        return tc->snd_nxt - tc->snd_una;
+}
+/* RFC 6675 pipe, in bytes: what we believe is in the network. Without SACK each duplicate ACK is a segment that left. */
+static inline uint32_t pipe_bytes(const struct tcp_conn *tc)
+{
+        uint32_t out = tc->sacked + tc->lost + tc->dupacks * tc->snd_mss, in = flight(tc) + tc->retx;
+
+        return in > out ? in - out : 0;
+}
+static inline uint32_t frame_owner(const struct tcp_conn *tc)
+{
+        return tc->self | tc->gen << 20;
+}
+
+/* What the files of tcp/ ask of one another, by file. */
+
+/* tcp_conn.c */
+struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                          const struct tcp_opts *opts, nstime now);
+void tcp_set_state(struct tcp *t, struct tcp_conn *tc, enum tcp_state to);
+/* The connection ends now, with an error for the application (0: none). Queues for sending go; unread data stays. */
+void conn_done(struct tcp *t, struct tcp_conn *tc, int err);
+/* Frees the record when nobody needs it any more. True when it is gone. */
+bool conn_reap(struct tcp *t, struct tcp_conn *tc);
+void conn_raise(struct tcp *t, struct tcp_conn *tc, uint32_t events);
+void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* Resets the peer: RST is owed and the connection is CLOSED. */
+void conn_reset(struct tcp *t, struct tcp_conn *tc, int err);
+void conn_set_limit(struct tcp_conn *tc, enum tcp_limit limit, nstime now);
+void conn_size_mss(struct tcp_conn *tc);
+
+/* tcp_demux.c */
+uint64_t tcp_hash(const struct tcp_shared *sh, const struct tcp_tuple *tuple, uint64_t tweak);
+struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple);
+void demux_add(struct tcp *t, struct tcp_conn *tc);
+void demux_remove(struct tcp *t, struct tcp_conn *tc);
+struct tcp_listener *demux_listener(const struct tcp *t, ip_addr addr, uint16_t port);
+struct tcp_listener *demux_listener_exact(const struct tcp *t, ip_addr addr, uint16_t port);
+void demux_add_listener(struct tcp *t, struct tcp_listener *l);
+void demux_remove_listener(struct tcp *t, struct tcp_listener *l);
+void demux_clear(struct tcp *t);
+
+/* tcp_iss.c: RFC 6528 */
+uint32_t iss_new(const struct tcp *t, const struct tcp_tuple *tuple, nstime now);
+uint32_t ts_offset_new(const struct tcp *t, const struct tcp_tuple *tuple);
+
+/* tcp_listen.c */
+void listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                  const struct tcp_seg *seg, uint32_t min_iss, nstime now);
+/* A connection in SYN-RECEIVED became ESTABLISHED: false when there is no room for it (stay, the peer will retry). */
+bool listen_room(const struct tcp *t, const struct tcp_conn *tc);
+void listen_established(struct tcp *t, struct tcp_conn *tc);
+void listen_forget(struct tcp *t, struct tcp_conn *tc);
+void listen_requeue(struct tcp *t, struct tcp_conn *tc);
+
+/* tcp_open.c */
+void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
+uint8_t open_wscale(const struct tcp_conn *tc);
+void open_established(struct tcp *t, struct tcp_conn *tc, nstime now);
+
+/* tcp_ack.c */
+bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
+void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now);
+
+/* tcp_sndbuf.c */
+void sndbuf_purge(struct tcp *t, struct tcp_conn *tc);
+/* Cuts s so that `at` bytes stay in it; the rest becomes the segment after it. False: no record free. */
+bool txseg_split(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t at);
+/* Takes the head off the queue and frees it. */
+void txseg_free_head(struct tcp *t, struct tcp_conn *tc);
+void txseg_trim(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t bytes);
+bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc);
+void sndbuf_freed(struct tcp *t, struct tcp_conn *tc);
+void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc);
+void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc);
+void sndbuf_resegment(struct tcp *t, struct tcp_conn *tc);
+void sndbuf_drop_fill(struct tcp *t, struct tcp_conn *tc);
+
+/* tcp_rcvbuf.c */
+/* Takes `len` bytes of the segment, from `skip` on, as a range that the connection owns: a copy in a private frame or
+ * the lent frame itself (*took). False when there is no memory. */
+bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
+                 struct buf *out, bool *took);
+bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
+                   bool *took);
+void rcvbuf_link(struct tcp *t, struct tcp_conn *tc, uint32_t rxseg);
+void rcvbuf_purge(struct tcp *t, struct tcp_conn *tc);
+void rcvbuf_free_buf(struct tcp *t, struct tcp_conn *tc, uint32_t frame);
+uint32_t rcvbuf_window(const struct tcp_conn *tc);
+void rcvbuf_autosize(struct tcp_conn *tc, nstime now);
+static inline uint32_t copied_seq(const struct tcp_conn *tc)
+{
+        return tc->rcv_nxt - !!(tc->flags & TCF_FIN_RCVD) - tc->rcv_unread;
+}
+
+/* tcp_reass.c */
+bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq, uint32_t skip,
+                  uint32_t len, bool fin, bool *took);
+/* Moves what has become in order to the receive queue; true when a FIN came with it. */
+bool reass_drain(struct tcp *t, struct tcp_conn *tc);
+void reass_purge(struct tcp *t, struct tcp_conn *tc);
+
+/* tcp_sack.c */
+unsigned sack_write(const struct tcp *t, const struct tcp_conn *tc, struct tcp_sack_block *out, unsigned room);
+void sack_note_dup(struct tcp_conn *tc, uint32_t left, uint32_t right);
+/* Marks what the peer reports; returns bytes newly SACKed. *dsack: it reported a duplicate. */
+uint32_t sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t old_una, bool *dsack,
+                    nstime now);
+
+/* tcp_rack.c */
+void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now);
+void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now);
+void rack_dsack(struct tcp_conn *tc);
+void rack_mark_lost(struct tcp_conn *tc, struct tcp_txseg *s);
+void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool dsack, nstime now);
+
+/* tcp_recovery.c */
+void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now);
+void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t delivered, nstime now);
+void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now);
+void recovery_set_slow(struct tcp_conn *tc);
+
+/* tcp_prr.c */
+void prr_init(struct tcp_conn *tc);
+void prr_ack(struct tcp_conn *tc, uint32_t delivered);
+
+/* tcp_rtt.c: RFC 6298 */
+void rtt_init(struct tcp_conn *tc);
+void rtt_sample(struct tcp_conn *tc, nstime rtt);
+nstime rtt_rto(const struct tcp_conn *tc);      /* with back-off */
+
+/* tcp_timer.c */
+void timer_arm_rtx(struct tcp_conn *tc, nstime now);
+void timer_persist(struct tcp_conn *tc, nstime now);
+void timer_keepalive(struct tcp_conn *tc, nstime now);
+
+/* tcp_output.c */
+void output_window_update(struct tcp *t, struct tcp_conn *tc);
+/* A RST for a segment that belongs nowhere (RFC 9293 §3.10.7.1), by t->reply. */
+void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg);
+/* RFC 5961 §7 */
+void output_challenge(struct tcp *t, struct tcp_conn *tc, nstime now);
+
+#endif

@@ -1,0 +1,154 @@
+/*
+ * Which connection, which listener: tables of indices keyed with the stack's secret, chains through the records.
+ *
+ * A run of segments on a channel mostly belongs to one connection, so the last one found is looked at before the
+ * hash is computed. All of this is derived: demux_clear() and demux_add() make it anew.
+ */
+#include "tcp/tcp_conn.h"
+
+static uint32_t *conn_buckets(const struct tcp_shared *sh)
+{
+        return (uint32_t *)((char *)(uintptr_t)sh + sh->conn_hash_off);
+}
+
+static uint32_t *listen_buckets(const struct tcp_shared *sh)
+{
+        return (uint32_t *)((char *)(uintptr_t)sh + sh->listen_hash_off);
+}
+
+static inline uint64_t rotl(uint64_t x, int b)
+{
+        return x << b | x >> (64 - b);
+}
+
+#define SIP_ROUND(v0, v1, v2, v3)                                                                                     \
+        do {                                                                                                          \
+                v0 += v1, v1 = rotl(v1, 13) ^ v0, v0 = rotl(v0, 32);                                                  \
+                v2 += v3, v3 = rotl(v3, 16) ^ v2;                                                                     \
+                v0 += v3, v3 = rotl(v3, 21) ^ v0;                                                                     \
+                v2 += v1, v1 = rotl(v1, 17) ^ v2, v2 = rotl(v2, 32);                                                  \
+        } while (0)
+
+/* SipHash-1-3 of six words: a function that a stranger cannot predict (RFC 6528 §3, hash flooding). */
+uint64_t tcp_hash(const struct tcp_shared *sh, const struct tcp_tuple *tuple, uint64_t tweak)
+{
+        uint64_t k[2], m[6] = {tuple->laddr.w[0], tuple->laddr.w[1], tuple->raddr.w[0], tuple->raddr.w[1],
+                               (uint64_t)tuple->lport << 16 | tuple->rport, tweak};
+        uint64_t v0, v1, v2, v3;
+
+        memcpy(k, sh->secret, sizeof k);
+        v0 = k[0] ^ 0x736f6d6570736575ull;
+        v1 = k[1] ^ 0x646f72616e646f6dull;
+        v2 = k[0] ^ 0x6c7967656e657261ull;
+        v3 = k[1] ^ 0x7465646279746573ull;
+        for (unsigned i = 0; i < ARRAY_LEN(m); i++) {
+                v3 ^= m[i];
+                SIP_ROUND(v0, v1, v2, v3);
+                v0 ^= m[i];
+        }
+        v2 ^= 0xff;
+        for (int i = 0; i < 3; i++)
+                SIP_ROUND(v0, v1, v2, v3);
+        return v0 ^ v1 ^ v2 ^ v3;
+}
+
+static bool same_tuple(const struct tcp_tuple *a, const struct tcp_tuple *b)
+{
+        return a->rport == b->rport && a->lport == b->lport && a->chan == b->chan && ip_addr_eq(a->raddr, b->raddr) &&
+               ip_addr_eq(a->laddr, b->laddr);
+}
+
+static uint32_t *bucket_of(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
+{
+        return &conn_buckets(sh)[tcp_hash(sh, tuple, tuple->chan) & sh->conn_hash_mask];
+}
+
+struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple)
+{
+        struct tcp_shared *sh = t->sh;
+        uint32_t *recent = &sh->cache[tuple->chan % TCP_CACHE];
+        uint32_t i = *recent;
+
+        if (likely(i != 0) && same_tuple(&tcp_conn_at(t, i)->tuple, tuple))
+                return tcp_conn_at(t, i);
+        for (i = *bucket_of(sh, tuple); i != 0; i = tcp_conn_at(t, i)->hash_next) {
+                if (same_tuple(&tcp_conn_at(t, i)->tuple, tuple)) {
+                        *recent = i;
+                        return tcp_conn_at(t, i);
+                }
+        }
+        return NULL;
+}
+
+void demux_add(struct tcp *t, struct tcp_conn *tc)
+{
+        uint32_t *head = bucket_of(t->sh, &tc->tuple);
+
+        tc->hash_next = *head;
+        *head = tc->self;
+}
+
+void demux_remove(struct tcp *t, struct tcp_conn *tc)
+{
+        uint32_t *recent = &t->sh->cache[tc->tuple.chan % TCP_CACHE];
+        uint32_t *at = bucket_of(t->sh, &tc->tuple);
+
+        if (*recent == tc->self)
+                *recent = 0;
+        while (*at != 0 && *at != tc->self)
+                at = &tcp_conn_at(t, *at)->hash_next;
+        if (*at == tc->self)
+                *at = tc->hash_next;
+        tc->hash_next = 0;
+}
+
+static uint32_t *listen_bucket(const struct tcp_shared *sh, uint16_t port)
+{
+        return &listen_buckets(sh)[(port * 0x9e3779b1u >> 16) & sh->listen_hash_mask];
+}
+
+struct tcp_listener *demux_listener_exact(const struct tcp *t, ip_addr addr, uint16_t port)
+{
+        for (uint32_t i = *listen_bucket(t->sh, port); i != 0; i = tcp_listener_at(t, i)->hash_next) {
+                struct tcp_listener *l = tcp_listener_at(t, i);
+                if (l->port == port && (ip_addr_eq(l->addr, addr) ||
+                                        (ip_addr_is_any(l->addr) && ip_addr_is_any(addr))))
+                        return l;
+        }
+        return NULL;
+}
+
+/* The one bound to the address is preferred to the one bound to any (RFC 9293 §3.9.1.1). */
+struct tcp_listener *demux_listener(const struct tcp *t, ip_addr addr, uint16_t port)
+{
+        struct tcp_listener *exact = demux_listener_exact(t, addr, port);
+
+        return exact ? exact : demux_listener_exact(t, (ip_addr){{0, 0}}, port);
+}
+
+void demux_add_listener(struct tcp *t, struct tcp_listener *l)
+{
+        uint32_t *head = listen_bucket(t->sh, l->port);
+
+        l->hash_next = *head;
+        *head = l->self;
+}
+
+void demux_remove_listener(struct tcp *t, struct tcp_listener *l)
+{
+        uint32_t *at = listen_bucket(t->sh, l->port);
+
+        while (*at != 0 && *at != l->self)
+                at = &tcp_listener_at(t, *at)->hash_next;
+        if (*at == l->self)
+                *at = l->hash_next;
+}
+
+void demux_clear(struct tcp *t)
+{
+        struct tcp_shared *sh = t->sh;
+
+        memset(conn_buckets(sh), 0, sizeof(uint32_t) * (sh->conn_hash_mask + 1));
+        memset(listen_buckets(sh), 0, sizeof(uint32_t) * (sh->listen_hash_mask + 1));
+        memset(sh->cache, 0, sizeof sh->cache);
+}

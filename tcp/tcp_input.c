@@ -1,0 +1,552 @@
+/*
+ * A segment arrives: RFC 9293 §3.10.7, in its order.
+ *
+ *      tcp_rx() -> demux -> tcp_input() -> predicted: ack_fast(), rcvbuf_append()
+ *                                       -> input_syn_sent()        §3.10.7.3
+ *                                       -> input_synchronized()    §3.10.7.4: seq, rst, syn, ack, urg, text, fin
+ *               -> listen_input()                                  §3.10.7.2
+ *               -> output_refuse()                                 §3.10.7.1
+ *
+ * Nothing is sent here: what is owed is noted in tc->owed, and the stack is told by t->touched.
+ */
+#include <errno.h>
+
+#include "tcp/tcp_conn.h"
+
+#define DELACK         (40 * NS_PER_MS) /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
+#define PAWS_IDLE      (24 * 24 * 3600 * NS_PER_S)      /* RFC 7323 §5.5 */
+#define RCV_FULL_LEAST 536u
+
+/* ---- acknowledging ---- */
+
+/* RFC 9293 §3.8.6.3, 5681 §4.2: every second full-sized segment at once, the rest within DELACK. Over a lossless link a
+ * turn's end brings the ACK anyway (tcp_flush_ack), so the measure is the link's own segment. */
+static void owe_ack(struct tcp_conn *tc, uint32_t len, nstime now)
+{
+        uint32_t owed = tc->rcv_nxt - tc->last_ack_sent;
+
+        if (len > tc->rcv_full)
+                tc->rcv_full = len;
+        if (owed >= 2 * tc->rcv_full || tc->opts.quickack) {
+                tc->owed |= OWE_ACK;
+        } else if (tc->quick != 0 && !tc->link.lossless) {
+                tc->quick--;
+                tc->owed |= OWE_ACK;
+        } else if (tc->delack_at == NSTIME_NEVER) {
+                tc->delack_at = now + DELACK;
+        }
+}
+
+/* ---- header prediction ---- */
+
+static inline bool predicted(const struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        return tc->slow == 0 && (seg->flags & ~TCP_PSH) == TCP_ACK && seg->seq == tc->rcv_nxt && seg->nsack == 0 &&
+               seg->ack - tc->snd_una <= tc->snd_nxt - tc->snd_una && seg->len <= tc->rcv_adv - tc->rcv_nxt &&
+               seg->has_ts == tc->ts_ok && (!seg->has_ts || (int32_t)(seg->tsval - tc->ts_recent) >= 0);
+}
+
+/* An ESTABLISHED connection, the very next segment, nothing unusual anywhere. */
+static bool input_predicted(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        bool took = false;
+
+        if (seg->len != 0) {
+                if (unlikely(!rcvbuf_append(t, tc, seg, 0, seg->len, &took))) {
+                        count_drop(t->cnt, DROP_TCP_NO_MEMORY);
+                        return false;
+                }
+                tc->rcv_nxt += seg->len;
+                tc->bytes_received += seg->len;
+                tc->events |= TCP_EV_READABLE;
+                owe_ack(tc, seg->len, now);
+        }
+        if (seg->has_ts) {
+                tc->ts_recent = seg->tsval;
+                tc->ts_recent_at = now;
+        }
+        tc->snd_wnd = (uint32_t)seg->wnd << tc->snd_wscale;
+        tc->snd_wl1 = seg->seq;
+        tc->snd_wl2 = seg->ack;
+        if (unlikely(tc->snd_wnd > tc->max_wnd))
+                tc->max_wnd = tc->snd_wnd;
+        if (seg->ack != tc->snd_una)
+                ack_fast(t, tc, seg->ack, now);
+        else if (unlikely(tc->rtx_kind == RTX_PERSIST) && tc->snd_wnd != 0)
+                timer_arm_rtx(tc, now);
+        return took;
+}
+
+/* ---- first: sequence ---- */
+
+static uint32_t seg_space(const struct tcp_seg *seg)
+{
+        return seg->len + !!(seg->flags & TCP_SYN) + !!(seg->flags & TCP_FIN);
+}
+
+/* RFC 7323 §5.3 R1: older than what was seen, and not because the clock wrapped in an idle time. */
+static bool paws_rejects(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        return tc->ts_ok && seg->has_ts && !(seg->flags & TCP_RST) && (int32_t)(seg->tsval - tc->ts_recent) < 0 &&
+               now - tc->ts_recent_at < PAWS_IDLE;
+}
+
+/* Table 6 of RFC 9293. */
+static bool in_window(const struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        uint32_t wnd = tc->rcv_adv - tc->rcv_nxt, space = seg_space(seg);
+        uint32_t first = seg->seq - tc->rcv_nxt, last = seg->seq + space - 1 - tc->rcv_nxt;
+
+        if (wnd == 0)
+                return seg->seq == tc->rcv_nxt; /* data is not taken, but ACK, URG and RST are valid (MUST-66) */
+        return first < wnd || (space != 0 && last < wnd);
+}
+
+static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, enum drop why)
+{
+        count_drop(t->cnt, why);
+        if (seg->flags & TCP_RST)
+                return;
+        if (seg->len != 0 && seq_leq(seg->seq + seg->len, tc->rcv_nxt))
+                sack_note_dup(tc, seg->seq, seg->seq + seg->len);       /* RFC 2883 §4.1 */
+        tc->owed |= OWE_ACK;
+        if (tc->state == TCPS_SYN_RECEIVED && seg->flags & TCP_SYN && seg->seq == tc->irs)
+                tc->owed |= OWE_SYN;            /* our SYN-ACK was lost */
+}
+
+static bool check_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (paws_rejects(tc, seg, now)) {
+                refuse_seq(t, tc, seg, DROP_TCP_PAWS);
+                return false;
+        }
+        if (!in_window(tc, seg)) {
+                bool old = seq_lt(seg->seq, tc->rcv_nxt);
+                refuse_seq(t, tc, seg, old ? DROP_TCP_OLD_DUPLICATE : DROP_TCP_OUT_OF_WINDOW);
+                return false;
+        }
+        /* RFC 7323 §4.3: only a segment that covers what was last acknowledged sets TS.Recent. */
+        if (tc->ts_ok && seg->has_ts && seq_leq(seg->seq, tc->last_ack_sent)) {
+                tc->ts_recent = seg->tsval;
+                tc->ts_recent_at = now;
+        }
+        return true;
+}
+
+/* ---- second: RST ---- */
+
+/* As Linux's tcp_reset(): what the application is told. */
+static int reset_error(const struct tcp_conn *tc)
+{
+        switch (tc->state) {
+        case TCPS_SYN_SENT:
+                return ECONNREFUSED;
+        case TCPS_SYN_RECEIVED:
+                return tc->flags & TCF_ACTIVE ? ECONNREFUSED : 0;
+        case TCPS_CLOSE_WAIT:
+                return EPIPE;
+        case TCPS_CLOSING:
+        case TCPS_LAST_ACK:
+        case TCPS_TIME_WAIT:
+                return 0;
+        default:
+                return ECONNRESET;
+        }
+}
+
+/* RFC 5961 §3.2: at the edge it counts, inside the window it is answered, outside it never came here. */
+static bool check_rst(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (!(seg->flags & TCP_RST))
+                return true;
+        if (seg->seq != tc->rcv_nxt) {
+                count_drop(t->cnt, DROP_TCP_BAD_RST);
+                output_challenge(t, tc, now);
+                return false;
+        }
+        count(t->cnt, COUNT_TCP_RST_IN);
+        conn_done(t, tc, reset_error(tc));
+        return false;
+}
+
+/* ---- fourth: SYN (third is security, which nobody uses) ---- */
+
+static bool check_syn(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (!(seg->flags & TCP_SYN))
+                return true;
+        count_drop(t->cnt, DROP_TCP_BAD_SYN);
+        output_challenge(t, tc, now);           /* RFC 5961 §4.2 */
+        return false;
+}
+
+/* ---- fifth: ACK ---- */
+
+static bool fin_is_acked(const struct tcp_conn *tc)
+{
+        return tc->flags & TCF_FIN_QUEUED && tc->snd_una == tc->snd_end + 1;
+}
+
+/* SYN-RECEIVED: the handshake ends, or the ACK is none of ours. */
+static bool end_handshake(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (seq_leq(seg->ack, tc->snd_una) || seq_gt(seg->ack, tc->snd_nxt)) {
+                output_refuse(t, &tc->tuple, seg);
+                return false;
+        }
+        if (!listen_room(t, tc)) {
+                count_drop(t->cnt, DROP_TCP_BACKLOG);
+                return false;
+        }
+        open_established(t, tc, now);
+        tc->snd_wnd = (uint32_t)seg->wnd << tc->snd_wscale;
+        tc->snd_wl1 = seg->seq;
+        tc->snd_wl2 = seg->ack;
+        tc->max_wnd = tc->snd_wnd;
+        listen_established(t, tc);
+        return true;
+}
+
+/* Our FIN is acknowledged. */
+static bool after_fin_acked(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        switch (tc->state) {
+        case TCPS_FIN_WAIT_1:
+                tcp_set_state(t, tc, TCPS_FIN_WAIT_2);
+                if (tc->flags & TCF_CLOSED_BY_APP)
+                        tc->slow_at = now + tc->opts.fin_wait2_s * NS_PER_S;
+                return true;
+        case TCPS_CLOSING:
+                conn_enter_time_wait(t, tc, now);
+                return false;
+        case TCPS_LAST_ACK:
+                conn_done(t, tc, 0);
+                return false;
+        default:
+                return true;
+        }
+}
+
+static bool process_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (!(seg->flags & TCP_ACK)) {
+                count_drop(t->cnt, DROP_TCP_NO_ACK);
+                return false;
+        }
+        if (tc->state == TCPS_SYN_RECEIVED && !end_handshake(t, tc, seg, now))
+                return false;
+        if (tc->state == TCPS_TIME_WAIT)
+                return true;
+        if (!ack_input(t, tc, seg, now))
+                return false;
+        return !fin_is_acked(tc) || after_fin_acked(t, tc, now);
+}
+
+/* ---- sixth: URG ---- */
+
+static bool takes_text(const struct tcp_conn *tc)
+{
+        return tc->state == TCPS_ESTABLISHED || tc->state == TCPS_FIN_WAIT_1 || tc->state == TCPS_FIN_WAIT_2;
+}
+
+/* RCV.UP only moves ahead. The pointer is one past the urgent byte (MUST-62, RFC 6093). */
+static void process_urg(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        uint32_t up = seg->seq + seg->urg;
+
+        if (likely(!(seg->flags & TCP_URG)) || seg->urg == 0 || !takes_text(tc))
+                return;
+        if (seq_leq(up, tc->rcv_nxt - tc->rcv_unread) || (tc->urg_state != URG_NONE && seq_leq(up, tc->rcv_up)))
+                return;
+        if (seq_leq(up, tc->rcv_nxt))
+                return;                 /* its byte was read over before */
+        tc->rcv_up = up;
+        tc->urg_state = URG_ANNOUNCED;
+        tc->slow |= SLOW_URG;
+        conn_raise(t, tc, TCP_EV_URGENT);
+}
+
+/* The urgent byte came with this text: kept aside, whether or not it also is read in line. */
+static void catch_urgent(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        uint32_t at = tc->rcv_up - 1 - seg->seq;
+
+        if (tc->urg_state != URG_ANNOUNCED || at >= seg->len)
+                return;
+        tc->urg_byte = seg->inl ? seg->inl[at] : frame_addr(t->frames, seg->data.id)[seg->data.off + at];
+        tc->urg_state = URG_HERE;
+        conn_raise(t, tc, TCP_EV_URGENT | TCP_EV_READABLE);
+}
+
+/* ---- seventh: text ---- */
+
+struct text {                           /* the part of a segment that is new and inside the window */
+        uint32_t seq, skip, len;
+        bool fin;
+};
+
+static struct text trim(struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        struct text x = {seg->seq, 0, seg->len, seg->flags & TCP_FIN};
+        uint32_t end = seg->seq + seg->len;
+
+        if (seq_lt(x.seq, tc->rcv_nxt)) {
+                x.skip = MIN(tc->rcv_nxt - x.seq, x.len);
+                x.fin = x.fin && seq_geq(end, tc->rcv_nxt);
+                if (x.skip != 0)
+                        sack_note_dup(tc, x.seq, x.seq + x.skip);
+                x.seq = tc->rcv_nxt;
+                x.len -= x.skip;
+        }
+        if (x.len != 0 && seq_gt(end, tc->rcv_adv)) {
+                x.len -= end - tc->rcv_adv;
+                x.fin = false;
+        }
+        return x;
+}
+
+/* The application reads no more: acknowledged and thrown away; but a closed one must not pretend (RFC 9293 §3.6.1). */
+static void discard_text(struct tcp *t, struct tcp_conn *tc, const struct text *x)
+{
+        count_drop(t->cnt, DROP_TCP_AFTER_CLOSE);
+        if (tc->state != TCPS_ESTABLISHED) {
+                conn_reset(t, tc, ECONNRESET);
+                return;
+        }
+        if (x->seq == tc->rcv_nxt)
+                tc->rcv_nxt += x->len;
+        tc->owed |= OWE_ACK;
+}
+
+static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, const struct text *x,
+                          bool *took, nstime now)
+{
+        bool filled = tc->ooo_head != 0;
+
+        if (!rcvbuf_append(t, tc, seg, x->skip, x->len, took)) {
+                reass_purge(t, tc);     /* what is next is worth more than what is beyond a gap (RFC 2018 §8) */
+                if (!rcvbuf_append(t, tc, seg, x->skip, x->len, took)) {
+                        count_drop(t->cnt, DROP_TCP_NO_MEMORY);
+                        return false;
+                }
+        }
+        tc->rcv_nxt += x->len;
+        tc->bytes_received += x->len;
+        tc->events |= TCP_EV_READABLE;
+        if (filled)
+                tc->owed |= OWE_ACK;    /* RFC 5681 §4.2: when a gap is filled, at once */
+        owe_ack(tc, x->len, now);
+        return true;
+}
+
+/* Out of order: a duplicate ACK at once (RFC 5681 §4.2). */
+static void take_beyond_gap(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, const struct text *x,
+                            bool *took)
+{
+        tc->owed |= OWE_ACK;
+        if (!reass_insert(t, tc, seg, x->seq, x->skip, x->len, x->fin, took))
+                count_drop(t->cnt, DROP_TCP_NO_MEMORY);
+}
+
+static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now);
+
+static bool process_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        struct text x = trim(tc, seg);
+        bool took = false;
+
+        if (!takes_text(tc) || (x.len == 0 && !x.fin)) {
+                if (seg->len != 0 || (seg->flags & TCP_FIN))
+                        tc->owed |= OWE_ACK;
+                if (seg->flags & TCP_FIN && tc->state == TCPS_TIME_WAIT)
+                        conn_enter_time_wait(t, tc, now);
+                return false;
+        }
+        if (x.len != 0 && tc->shut & SHUT_RCV) {
+                discard_text(t, tc, &x);
+                x.fin = x.fin && tc->state == TCPS_ESTABLISHED && x.seq + x.len == tc->rcv_nxt;
+                if (x.fin)
+                        process_fin(t, tc, now);
+                return false;
+        }
+        if (x.seq != tc->rcv_nxt) {
+                catch_urgent(t, tc, seg);
+                take_beyond_gap(t, tc, seg, &x, &took);
+                return took;
+        }
+        if (x.len != 0) {
+                catch_urgent(t, tc, seg);
+                if (!take_in_order(t, tc, seg, &x, &took, now))
+                        return false;
+        }
+        x.fin |= reass_drain(t, tc);
+        if (x.fin)
+                process_fin(t, tc, now);
+        return took;
+}
+
+/* ---- eighth: FIN ---- */
+
+static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        tc->rcv_nxt++;
+        tc->flags |= TCF_FIN_RCVD;
+        tc->shut |= SHUT_RCV;
+        tc->owed |= OWE_ACK;
+        reass_purge(t, tc);
+        switch (tc->state) {
+        case TCPS_ESTABLISHED:
+                tcp_set_state(t, tc, TCPS_CLOSE_WAIT);
+                break;
+        case TCPS_FIN_WAIT_1:
+                tcp_set_state(t, tc, TCPS_CLOSING);
+                break;
+        case TCPS_FIN_WAIT_2:
+                conn_enter_time_wait(t, tc, now);
+                break;
+        }
+        conn_raise(t, tc, TCP_EV_READABLE);
+}
+
+static bool input_synchronized(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (!check_seq(t, tc, seg, now) ||      /* first  */
+            !check_rst(t, tc, seg, now) ||      /* second */
+            !check_syn(t, tc, seg, now) ||      /* fourth */
+            !process_ack(t, tc, seg, now))      /* fifth  */
+                return false;
+        process_urg(t, tc, seg);                /* sixth  */
+        return process_text(t, tc, seg, now);   /* seventh, eighth */
+}
+
+/* ---- SYN-SENT, RFC 9293 §3.10.7.3 ---- */
+
+static bool check_ack_of_syn(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        if (!(seg->flags & TCP_ACK) || (seq_gt(seg->ack, tc->iss) && seq_leq(seg->ack, tc->snd_nxt)))
+                return true;
+        count_drop(t->cnt, DROP_TCP_BAD_ACK);
+        if (!(seg->flags & TCP_RST))
+                output_refuse(t, &tc->tuple, seg);
+        return false;
+}
+
+static void learn_peer(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        tc->irs = seg->seq;
+        tc->rcv_nxt = tc->last_ack_sent = seg->seq + 1;
+        tc->rcv_adv = tc->rcv_nxt + MIN(rcvbuf_window(tc), UINT16_MAX);
+        open_syn_options(tc, seg, now);
+        tc->snd_wnd = tc->max_wnd = seg->wnd;   /* RFC 7323 §2.2: never scaled in a SYN */
+        tc->snd_wl1 = seg->seq;
+        tc->snd_wl2 = seg->ack;
+}
+
+static void input_syn_sent(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (!check_ack_of_syn(t, tc, seg))
+                return;
+        if (seg->flags & TCP_RST) {
+                if (!(seg->flags & TCP_ACK)) {
+                        count_drop(t->cnt, DROP_TCP_BAD_RST);
+                        return;
+                }
+                count(t->cnt, COUNT_TCP_RST_IN);
+                conn_done(t, tc, ECONNREFUSED);
+                return;
+        }
+        if (!(seg->flags & TCP_SYN))
+                return;
+        learn_peer(tc, seg, now);
+        if (seg->flags & TCP_ACK) {
+                open_established(t, tc, now);
+                tc->owed |= OWE_ACK;
+                conn_raise(t, tc, TCP_EV_CONNECTED | TCP_EV_WRITABLE);
+        } else {                        /* simultaneous open: figure 8 */
+                tcp_set_state(t, tc, TCPS_SYN_RECEIVED);
+                tc->owed |= OWE_SYN;
+        }
+}
+
+/* Simultaneous open: the peer's SYN again, now with the ACK of ours. The SYN has been counted. */
+static struct tcp_seg without_syn(const struct tcp_seg *seg)
+{
+        struct tcp_seg s = *seg;
+
+        s.flags &= (uint8_t)~TCP_SYN;
+        s.seq++;
+        s.wnd = seg->wnd;
+        return s;
+}
+
+static bool input_slow(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        struct tcp_seg stripped;
+
+        switch (tc->state) {
+        case TCPS_CLOSED:
+                output_refuse(t, &tc->tuple, seg);
+                return false;
+        case TCPS_SYN_SENT:
+                input_syn_sent(t, tc, seg, now);
+                return false;
+        case TCPS_SYN_RECEIVED:
+                if ((seg->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK) && seg->seq == tc->irs) {
+                        stripped = without_syn(seg);
+                        return input_synchronized(t, tc, &stripped, now);
+                }
+                return input_synchronized(t, tc, seg, now);
+        default:
+                return input_synchronized(t, tc, seg, now);
+        }
+}
+
+bool tcp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        bool took;
+
+        count(t->cnt, COUNT_TCP_IN);
+        tc->segs_in++;
+        tc->last_received = now;
+        took = likely(predicted(tc, seg)) ? input_predicted(t, tc, seg, now) : input_slow(t, tc, seg, now);
+        if (likely(tc->live))
+                touch(t, tc);
+        return took;
+}
+
+/* RFC 6191 and RFC 9293 §3.6.1: a SYN that is certainly newer ends TIME-WAIT. */
+static bool reuses_time_wait(const struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        if (tc->state != TCPS_TIME_WAIT || (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_SYN)
+                return false;
+        if (tc->link.lossless)
+                return true;            /* no old duplicate can exist: in order, nothing repeated */
+        if (tc->ts_ok && seg->has_ts && (int32_t)(seg->tsval - tc->ts_recent) > 0)
+                return true;
+        return seq_gt(seg->seq, tc->rcv_nxt);
+}
+
+bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link, const struct tcp_seg *seg,
+            nstime now)
+{
+        struct tcp_conn *tc = demux_find(t, tuple);
+        struct tcp_listener *l;
+        uint32_t min_iss = 0;
+
+        if (likely(tc != NULL)) {
+                if (likely(!reuses_time_wait(tc, seg)))
+                        return tcp_input(t, tc, seg, now);
+                count(t->cnt, COUNT_TCP_TIME_WAIT_REUSED);
+                min_iss = tc->snd_nxt + UINT16_MAX;
+                conn_done(t, tc, 0);
+        }
+        count(t->cnt, COUNT_TCP_IN);
+        l = demux_listener(t, tuple->laddr, tuple->lport);
+        if (l != NULL) {
+                listen_input(t, l, tuple, link, seg, min_iss, now);
+        } else {
+                count_drop(t->cnt, DROP_TCP_NO_LISTENER);
+                output_refuse(t, tuple, seg);
+        }
+        return false;
+}

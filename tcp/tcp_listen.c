@@ -1,0 +1,192 @@
+/*
+ * Passive open: listeners, the connections that are being opened for them, and those that wait to be accepted.
+ *
+ * A connection says itself where it stands (listener, acc_state, acc_order); the queue's links and counts follow from
+ * that and can be rebuilt. SYN cookies (RFC 4987) will answer from listen_input() when half_open is at its limit.
+ */
+#include <errno.h>
+
+#include "tcp/tcp_conn.h"
+
+#define HALF_OPEN_LEAST 128u            /* half-open connections a small backlog is allowed all the same */
+
+int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, const struct tcp_opts *opts)
+{
+        struct tcp_listener *l;
+        uint32_t i;
+
+        if (demux_listener_exact(t, addr, port) != NULL)
+                return -EADDRINUSE;
+        i = pool_alloc(&t->sh->listeners);
+        if (i == 0)
+                return -ENOBUFS;
+        l = tcp_listener_at(t, i);
+        *l = (struct tcp_listener){.self = i, .port = port, .addr = addr, .backlog = backlog, .opts = *opts};
+        l->live = 1;
+        demux_add_listener(t, l);
+        return (int)i;
+}
+
+void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog)
+{
+        tcp_listener_at(t, listener)->backlog = backlog;
+}
+
+static void unlink_queue(struct tcp *t, struct tcp_listener *l, struct tcp_conn *tc)
+{
+        *(tc->acc_prev ? &tcp_conn_at(t, tc->acc_prev)->acc_next : &l->q_head) = tc->acc_next;
+        *(tc->acc_next ? &tcp_conn_at(t, tc->acc_next)->acc_prev : &l->q_tail) = tc->acc_prev;
+        tc->acc_next = tc->acc_prev = 0;
+        l->queued--;
+}
+
+/* Into the queue by order of arrival; nearly always at its end. */
+void listen_requeue(struct tcp *t, struct tcp_conn *tc)
+{
+        struct tcp_listener *l = tcp_listener_at(t, tc->listener);
+        uint32_t after = l->q_tail;
+
+        while (after != 0 && (int32_t)(tcp_conn_at(t, after)->acc_order - tc->acc_order) > 0)
+                after = tcp_conn_at(t, after)->acc_prev;
+        tc->acc_prev = after;
+        tc->acc_next = after ? tcp_conn_at(t, after)->acc_next : l->q_head;
+        *(after ? &tcp_conn_at(t, after)->acc_next : &l->q_head) = tc->self;
+        *(tc->acc_next ? &tcp_conn_at(t, tc->acc_next)->acc_prev : &l->q_tail) = tc->self;
+        l->queued++;
+}
+
+/* As Linux: one more than the backlog may wait. */
+bool listen_room(const struct tcp *t, const struct tcp_conn *tc)
+{
+        const struct tcp_listener *l;
+
+        if (tc->acc_state != ACC_HALF_OPEN)
+                return true;
+        l = tcp_listener_at(t, tc->listener);
+        return l->queued <= l->backlog;
+}
+
+void listen_established(struct tcp *t, struct tcp_conn *tc)
+{
+        struct tcp_listener *l;
+
+        if (tc->acc_state != ACC_HALF_OPEN) {
+                conn_raise(t, tc, TCP_EV_CONNECTED | TCP_EV_WRITABLE);
+                return;
+        }
+        l = tcp_listener_at(t, tc->listener);
+        tc->acc_order = l->order++;
+        tc->acc_state = ACC_QUEUED;
+        l->half_open--;
+        listen_requeue(t, tc);
+        l->events |= TCP_EV_ACCEPT;
+        count(t->cnt, COUNT_TCP_PASSIVE_OPEN);
+        touch(t, tc);
+}
+
+/* The connection ended before anybody took it. */
+void listen_forget(struct tcp *t, struct tcp_conn *tc)
+{
+        struct tcp_listener *l = tcp_listener_at(t, tc->listener);
+
+        if (tc->acc_state == ACC_HALF_OPEN)
+                l->half_open--;
+        else if (tc->acc_state == ACC_QUEUED)
+                unlink_queue(t, l, tc);
+        tc->acc_state = ACC_NONE;
+        tc->listener = 0;
+}
+
+bool tcp_acceptable(const struct tcp *t, uint32_t listener)
+{
+        return tcp_listener_at(t, listener)->q_head != 0;
+}
+
+uint32_t tcp_accept(struct tcp *t, uint32_t listener)
+{
+        struct tcp_listener *l = tcp_listener_at(t, listener);
+        struct tcp_conn *tc;
+
+        if (l->q_head == 0)
+                return 0;
+        tc = tcp_conn_at(t, l->q_head);
+        unlink_queue(t, l, tc);
+        tc->acc_state = ACC_TAKEN;
+        tc->listener = 0;
+        return tc->self;
+}
+
+void tcp_unlisten(struct tcp *t, uint32_t listener)
+{
+        struct tcp_listener *l = tcp_listener_at(t, listener);
+
+        demux_remove_listener(t, l);
+        for (uint32_t i = 1; i < t->sh->conns.fresh && (l->queued != 0 || l->half_open != 0); i++) {
+                struct tcp_conn *tc = tcp_conn_at(t, i);
+                if (!tc->live || tc->listener != listener)
+                        continue;
+                listen_forget(t, tc);
+                if (tc->state == TCPS_CLOSED)
+                        conn_reap(t, tc);
+                else
+                        conn_reset(t, tc, 0);
+        }
+        l->live = 0;
+        pool_free(&t->sh->listeners, listener);
+}
+
+static bool backlog_is_full(const struct tcp_listener *l)
+{
+        return l->queued > l->backlog || l->half_open >= MAX(l->backlog, HALF_OPEN_LEAST);
+}
+
+/* The SYN is good: a connection in SYN-RECEIVED, its SYN-ACK owed. */
+static void begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                  const struct tcp_seg *seg, uint32_t min_iss, nstime now)
+{
+        struct tcp_conn *tc = conn_new(t, tuple, link, &l->opts, now);
+        uint32_t iss;
+
+        if (tc == NULL) {
+                count_drop(t->cnt, DROP_TCP_NO_MEMORY);
+                return;
+        }
+        iss = iss_new(t, tuple, now);
+        if (min_iss != 0)
+                iss = seq_max(iss, min_iss);
+        tc->listener = l->self;
+        tc->acc_state = ACC_HALF_OPEN;
+        l->half_open++;
+        tc->iss = tc->snd_una = iss;
+        tc->snd_nxt = tc->snd_end = iss + 1;
+        tc->irs = seg->seq;
+        tc->rcv_nxt = tc->last_ack_sent = seg->seq + 1;
+        tc->rcv_adv = tc->rcv_nxt + MIN(rcvbuf_window(tc), UINT16_MAX);
+        open_syn_options(tc, seg, now);
+        tc->snd_wnd = tc->max_wnd = seg->wnd;
+        tc->snd_wl1 = seg->seq;
+        tcp_set_state(t, tc, TCPS_SYN_RECEIVED);
+        tc->owed |= OWE_SYN;
+        touch(t, tc);
+}
+
+/* RFC 9293 §3.10.7.2 */
+void listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                  const struct tcp_seg *seg, uint32_t min_iss, nstime now)
+{
+        if (seg->flags & TCP_RST)                       /* first */
+                return;
+        if (seg->flags & TCP_ACK) {                     /* second */
+                output_refuse(t, tuple, seg);
+                return;
+        }
+        if (!(seg->flags & TCP_SYN)) {                  /* fourth */
+                count_drop(t->cnt, DROP_TCP_NO_ACK);
+                return;
+        }
+        if (backlog_is_full(l)) {                       /* third, the peer will try again */
+                count_drop(t->cnt, DROP_TCP_BACKLOG);
+                return;
+        }
+        begin(t, l, tuple, link, seg, min_iss, now);
+}

@@ -1,0 +1,100 @@
+/* Active open, and what both kinds of open have in common: the options of a SYN, and becoming ESTABLISHED. */
+#include <errno.h>
+
+#include "tcp/tcp_cc.h"
+
+#define RCV_LIMIT_MOST (6u << 20)       /* what the buffer may grow to: the scale is chosen for it once */
+#define MSS_DEFAULT_V4 536              /* RFC 9293 MUST-15 */
+#define MSS_DEFAULT_V6 1220
+#define CWND_UNKNOWN   0x7fffffffu      /* ssthresh, arbitrarily high: RFC 5681 §3.1 */
+
+uint8_t open_wscale(const struct tcp_conn *tc)
+{
+        uint32_t most = MAX(tc->opts.rcvbuf, RCV_LIMIT_MOST);
+        uint8_t s = 0;
+
+        if (tc->opts.no_wscale)
+                return TCP_NO_WSCALE;
+        while (s < 14 && (uint32_t)UINT16_MAX << s < most)
+                s++;
+        return s;
+}
+
+/* An option holds when both sides sent it. Timestamps are not offered on a lossless link: nothing old can arrive. */
+void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        tc->mss_clamp = seg->mss ? seg->mss : ip_addr_is_v4(tc->tuple.raddr) ? MSS_DEFAULT_V4 : MSS_DEFAULT_V6;
+        if (seg->wscale != TCP_NO_WSCALE && !tc->opts.no_wscale) {
+                tc->flags |= TCF_WSCALE;
+                tc->snd_wscale = seg->wscale;
+                tc->rcv_wscale = open_wscale(tc);
+        }
+        tc->ts_ok = seg->has_ts && !tc->opts.no_timestamps && !tc->link.lossless;
+        if (tc->ts_ok) {
+                tc->ts_recent = seg->tsval;
+                tc->ts_recent_at = now;
+        }
+        tc->sack_ok = seg->sack_ok && !tc->opts.no_sack;
+        if (!tc->sack_ok)
+                tc->slow |= SLOW_NOSACK;
+        conn_size_mss(tc);
+}
+
+void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        bool syn_lost = tc->backoff != 0;
+
+        tcp_set_state(t, tc, TCPS_ESTABLISHED);
+        if (!syn_lost)
+                rtt_sample(tc, now - tc->last_sent);
+        tc->snd_una = tc->snd_nxt = tc->iss + 1;
+        tc->snd_sml = tc->recover = tc->high_sacked = tc->rack_end = tc->snd_una;
+        tc->snd_up = tc->snd_una;
+        tc->backoff = tc->dups = 0;
+        tc->stalled_at = 0;
+        tc->rtx_kind = RTX_NONE;
+        tc->rtx_at = NSTIME_NEVER;
+        tc->ssthresh = CWND_UNKNOWN;
+        tc->cwnd = syn_lost ? tc->snd_mss : cc_initial_window(tc);      /* RFC 5681 §3.1 */
+        tc->rcv_full = tc->link.lossless ? tc->link.mss : 536;
+        tc->drs_seq = tc->rcv_nxt;
+        tc->drs_at = now;
+        tc->limit = TCP_LIM_APP;
+        tc->limit_since = now;
+        cc_of(tc)->init(tc, now);
+        timer_keepalive(tc, now);
+}
+
+/* RFC 6191 seen from the side that opens: the same two ends again, while we are in TIME-WAIT. Our new SYN has a newer
+ * timestamp or a higher sequence number, so that the peer can tell. */
+static bool may_replace(const struct tcp_conn *old)
+{
+        return old->state == TCPS_TIME_WAIT && old->sock == 0 && (old->link.lossless || old->ts_ok);
+}
+
+int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                const struct tcp_opts *opts, nstime now)
+{
+        struct tcp_conn *tc = demux_find(t, tuple);
+        uint32_t iss = iss_new(t, tuple, now);
+
+        if (tc != NULL) {
+                if (!may_replace(tc))
+                        return -EADDRINUSE;
+                iss = seq_max(iss, tc->snd_nxt + UINT16_MAX);
+                count(t->cnt, COUNT_TCP_TIME_WAIT_REUSED);
+                conn_done(t, tc, 0);
+        }
+        tc = conn_new(t, tuple, link, opts, now);
+        if (tc == NULL)
+                return -ENOBUFS;
+        count(t->cnt, COUNT_TCP_ACTIVE_OPEN);
+        tc->flags |= TCF_ACTIVE;
+        tc->iss = tc->snd_una = iss;
+        tc->snd_nxt = tc->snd_end = iss + 1;
+        tc->stalled_at = now;
+        tcp_set_state(t, tc, TCPS_SYN_SENT);
+        tc->owed |= OWE_SYN;
+        touch(t, tc);
+        return (int)tc->self;
+}

@@ -1,0 +1,55 @@
+/* Options of a connection: defaults, and what changes at once when one is set on a live connection. */
+#include "tcp/tcp_cc.h"
+
+void tcp_opts_default(struct tcp_opts *o)
+{
+        *o = (struct tcp_opts){
+                .cc = TCP_CC_CUBIC,
+                .syncnt = 7,            /* 255 s: RFC 9293 MUST-23 asks for at least 3 minutes */
+                .keepcnt = 9,
+                .ttl = 64,
+                .linger_s = -1,
+                .keepidle_s = 7200,     /* MUST-28 */
+                .keepintvl_s = 75,
+                .fin_wait2_s = 60,
+        };
+}
+
+void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o)
+{
+        *o = tc->opts;
+}
+
+static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o)
+{
+        if (o->sndbuf != 0)
+                tc->snd_limit = o->sndbuf;
+        if (o->rcvbuf != 0)
+                tc->rcv_limit = tc->flags & TCF_WSCALE || tc->state < TCPS_ESTABLISHED
+                                        ? o->rcvbuf : MIN(o->rcvbuf, UINT16_MAX);
+        sndbuf_freed(t, tc);
+}
+
+void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, nstime now)
+{
+        bool push = (o->nodelay && !tc->opts.nodelay) || (!o->cork && tc->opts.cork);
+        bool keep = o->keepalive != tc->opts.keepalive || o->keepidle_s != tc->opts.keepidle_s;
+        bool cc = o->cc != tc->opts.cc;
+
+        tc->opts = *o;
+        tc->nodelay = o->nodelay;
+        tc->cork = o->cork;
+        tc->cc = o->cc;
+        set_buffers(t, tc, o);
+        if (push) {
+                tc->flags &= ~(uint32_t)TCF_MORE;
+                tc->owed |= OWE_PUSH;
+        }
+        if (keep)
+                timer_keepalive(tc, now);
+        if (cc && tc->state >= TCPS_ESTABLISHED)
+                cc_of(tc)->init(tc, now);
+        if (o->quickack && tc->delack_at != NSTIME_NEVER)
+                tc->owed |= OWE_ACK;
+        touch(t, tc);
+}

@@ -1,0 +1,445 @@
+/*
+ * What to send next, if anything: the one place that builds segments for a connection.
+ *
+ *      tcp_output() -> output_special()     RST, SYN, probes, keepalive
+ *                   -> output_lost()        retransmissions
+ *                   -> output_new()         new data, FIN
+ *                   -> output_ack()         nothing else would carry the ACK
+ */
+#include <errno.h>
+
+#include "tcp/tcp_conn.h"
+
+#define CORK_FOR            (200 * NS_PER_MS)   /* as Linux: a corked segment waits no longer */
+#define CHALLENGES_A_SECOND 100u                /* RFC 5961 §7 */
+
+/* ---- the window we offer ---- */
+
+/* RFC 9293 §3.8.6.2.2: the right edge moves when it can move by a segment or half the buffer, and never back. */
+static uint16_t offer_window(struct tcp_conn *tc)
+{
+        uint32_t cur = tc->rcv_adv - tc->rcv_nxt, free = rcvbuf_window(tc), wnd;
+
+        if (free > cur && free - cur >= MIN(tc->rcv_limit / 2, (uint32_t)tc->link.mss)) {
+                wnd = MIN(free >> tc->rcv_wscale, UINT16_MAX);
+                if (wnd << tc->rcv_wscale > cur) {
+                        cur = wnd << tc->rcv_wscale;
+                        tc->rcv_adv = tc->rcv_nxt + cur;
+                }
+        }
+        wnd = MIN(cur >> tc->rcv_wscale, UINT16_MAX);
+        if (unlikely(wnd == 0))
+                tc->flags |= TCF_WND_ZERO;
+        else
+                tc->flags &= ~(uint32_t)TCF_WND_ZERO;
+        return (uint16_t)wnd;
+}
+
+/* After the application read: tell the peer when the window is worth more and it may be waiting for it. */
+void output_window_update(struct tcp *t, struct tcp_conn *tc)
+{
+        uint32_t cur = tc->rcv_adv - tc->rcv_nxt, free = rcvbuf_window(tc);
+        uint32_t step = MIN(tc->rcv_limit / 2, 2u * tc->link.mss);
+
+        if (tc->flags & TCF_WND_ZERO)
+                step = MIN(tc->rcv_limit / 2, (uint32_t)tc->link.mss);
+        if (likely(free < cur + step || cur > tc->rcv_limit / 2))
+                return;
+        if (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_FIN_WAIT_1 && tc->state != TCPS_FIN_WAIT_2)
+                return;
+        tc->owed |= OWE_ACK;
+        touch(t, tc);
+}
+
+/* ---- building ---- */
+
+static uint32_t ts_now(const struct tcp_conn *tc, nstime now)
+{
+        return (uint32_t)(now / NS_PER_MS) + tc->ts_offset;
+}
+
+/* Blocks go along when they fit; a full segment has no room, and no need: data beyond a gap is answered at once. */
+static void add_sack(const struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg)
+{
+        uint32_t room = tc->snd_mss > seg->len ? tc->snd_mss - seg->len : 0;
+
+        if (seg->len != 0 && room < 12)
+                return;
+        seg->nsack = (uint8_t)sack_write(t, tc, seg->sack, seg->len ? (room - 4) / 8 : TCP_MAX_SACK);
+        tc->flags &= ~(uint32_t)TCF_DSACK;
+}
+
+/* What every segment of a synchronised connection carries. */
+static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint32_t seq, uint32_t len, uint8_t flags,
+                  nstime now)
+{
+        seg->sport = tc->tuple.lport;
+        seg->dport = tc->tuple.rport;
+        seg->seq = seq;
+        seg->ack = tc->rcv_nxt;
+        seg->len = len;
+        seg->wnd = offer_window(tc);
+        seg->urg = 0;
+        seg->flags = flags;
+        seg->wscale = TCP_NO_WSCALE;
+        seg->mss = 0;
+        seg->sack_ok = false;
+        seg->has_ts = tc->ts_ok;
+        seg->nsack = 0;
+        seg->inl = NULL;
+        seg->data.id = 0;
+        if (tc->ts_ok) {
+                seg->tsval = ts_now(tc, now);
+                seg->tsecr = tc->ts_recent;
+        }
+        if (unlikely((tc->ooo_head != 0 || tc->flags & TCF_DSACK) && tc->sack_ok))
+                add_sack(t, tc, seg);
+        if (unlikely(seq_gt(tc->snd_up, seq) && seq_geq(tc->snd_up, tc->snd_una) && tc->snd_up - seq <= UINT16_MAX)) {
+                seg->flags |= TCP_URG;
+                seg->urg = (uint16_t)(tc->snd_up - seq);        /* one past the urgent byte (MUST-62) */
+        }
+        tc->last_ack_sent = tc->rcv_nxt;
+        tc->owed &= (uint8_t)~OWE_ACK;
+        tc->delack_at = NSTIME_NEVER;
+        tc->last_sent = now;
+        tc->segs_out++;
+        count(t->cnt, COUNT_TCP_OUT);
+}
+
+static void build_data(struct tcp *t, struct tcp_conn *tc, const struct tcp_txseg *s, struct tcp_seg *seg, nstime now)
+{
+        begin(t, tc, seg, s->seq, s->len, TCP_ACK | s->ctl, now);
+        seg->data = (struct buf){s->frame, s->off, s->len};
+        tc->bytes_sent += s->len;
+}
+
+static bool output_ack(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
+{
+        begin(t, tc, seg, tc->snd_nxt, 0, TCP_ACK, now);
+        return true;
+}
+
+static void note_sent(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
+{
+        s->sent = now;
+        s->delivered = (uint32_t)tc->delivered;
+        s->tries++;
+        if (unlikely(tc->stalled_at == 0))
+                tc->stalled_at = now;
+}
+
+/* ---- new data ---- */
+
+/* Nagle, with Minshall's amendment: only a small segment in flight holds a small one back (RFC 9293 §3.7.4). */
+static bool small_in_flight(const struct tcp_conn *tc)
+{
+        return seq_gt(tc->snd_sml, tc->snd_una) && seq_leq(tc->snd_sml, tc->snd_nxt);
+}
+
+static bool held_back(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now)
+{
+        if (s->len >= tc->snd_mss || s->next != 0 || s->ctl & TCP_FIN || tc->owed & OWE_PUSH)
+                return false;
+        if (tc->cork || tc->flags & TCF_MORE) {
+                tc->cork_at = MIN(tc->cork_at, now + CORK_FOR);
+                return true;
+        }
+        return !tc->nodelay && small_in_flight(tc);
+}
+
+/* How much of s the peer's window takes: all, a part worth sending (RFC 9293 §3.8.6.2.1), or 0. */
+static uint32_t fits_window(const struct tcp_conn *tc, const struct tcp_txseg *s)
+{
+        uint32_t room = tc->snd_una + tc->snd_wnd - s->seq;
+
+        if ((int32_t)room <= 0)
+                return 0;
+        if (room >= txseg_space(s) || room == s->len)
+                return MIN(room, txseg_space(s));
+        return room >= MIN(tc->snd_mss, MAX(tc->max_wnd / 2, 1u)) || tc->owed & OWE_PUSH ? room : 0;
+}
+
+static bool window_blocks(struct tcp_conn *tc, nstime now)
+{
+        conn_set_limit(tc, TCP_LIM_RWND, now);
+        if (flight(tc) == 0)
+                timer_persist(tc, now);
+        return false;
+}
+
+static bool cwnd_blocks(const struct tcp_conn *tc, const struct tcp_txseg *s)
+{
+        uint32_t pipe = pipe_bytes(tc);
+
+        return pipe != 0 && pipe + s->len > tc->cwnd;
+}
+
+/* The first unsent segment leaves: SND.NXT moves. */
+static bool send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, struct tcp_seg *seg, nstime now)
+{
+        bool first = flight(tc) == 0;
+
+        build_data(t, tc, s, seg, now);
+        note_sent(tc, s, now);
+        tc->snd_nxt = txseg_end(s);
+        tc->snd_next = s->next;
+        if (s->len < tc->snd_mss)
+                tc->snd_sml = tc->snd_nxt;
+        if (s->next == 0) {
+                tc->owed &= (uint8_t)~OWE_PUSH;
+                tc->cork_at = NSTIME_NEVER;
+                conn_set_limit(tc, TCP_LIM_APP, now);
+        } else {
+                conn_set_limit(tc, TCP_LIM_NONE, now);
+        }
+        if (tc->ca_state == CA_RECOVERY)
+                tc->prr_out += s->len;
+        if (first || !tc->link.lossless)
+                timer_arm_rtx(tc, now);
+        return true;
+}
+
+static bool output_new(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
+{
+        struct tcp_txseg *s = txseg_at(t, tc->snd_next);
+        uint32_t fits;
+
+        if (s->len > tc->snd_mss && !txseg_split(t, tc, s, tc->snd_mss))
+                return false;
+        if (held_back(tc, s, now))
+                return false;
+        fits = fits_window(tc, s);
+        if (unlikely(fits < txseg_space(s)) && (fits == 0 || !txseg_split(t, tc, s, fits)))
+                return window_blocks(tc, now);
+        if (unlikely(cwnd_blocks(tc, s))) {
+                conn_set_limit(tc, TCP_LIM_CWND, now);
+                return false;
+        }
+        return send_next(t, tc, s, seg, now);
+}
+
+/* ---- retransmissions ---- */
+
+static struct tcp_txseg *first_lost(const struct tcp *t, const struct tcp_conn *tc)
+{
+        for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {
+                struct tcp_txseg *s = txseg_at(t, i);
+                if ((s->marks & (TXS_LOST | TXS_RETX | TXS_SACKED)) == TXS_LOST)
+                        return s;
+        }
+        return NULL;
+}
+
+static void resend(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, struct tcp_seg *seg, nstime now)
+{
+        build_data(t, tc, s, seg, now);
+        note_sent(tc, s, now);
+        s->marks |= TXS_EVER_RETX;
+        tc->retrans++;
+        tc->bytes_retrans += s->len;
+        count(t->cnt, COUNT_TCP_RETRANS);
+        if (tc->rtx_kind != RTX_REO)
+                timer_arm_rtx(tc, now);
+}
+
+/* RFC 9293 SHLD-16: what is unacknowledged is sent again as far as the window goes. */
+static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
+{
+        struct tcp_txseg *s = first_lost(t, tc);
+
+        if (s == NULL)
+                return false;
+        if (s->len > tc->snd_mss && !txseg_split(t, tc, s, tc->snd_mss))
+                return false;
+        if (!(tc->owed & OWE_FORCE) && pipe_bytes(tc) != 0 && pipe_bytes(tc) + s->len > tc->cwnd)
+                return false;
+        if (s->seq != tc->snd_una && seq_gt(txseg_end(s), tc->snd_una + tc->snd_wnd))
+                return false;
+        if (tc->snd_wnd == 0)
+                return false;           /* the timer probes */
+        tc->owed &= (uint8_t)~OWE_FORCE;
+        resend(t, tc, s, seg, now);
+        s->marks |= TXS_RETX;
+        tc->retx += txseg_space(s);
+        tc->prr_out += s->len;
+        return true;
+}
+
+/* ---- special ---- */
+
+static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
+{
+        bool answer = tc->state == TCPS_SYN_RECEIVED;
+
+        begin(t, tc, seg, tc->iss, 0, TCP_SYN | (answer ? TCP_ACK : 0), now);
+        seg->ack = answer ? tc->rcv_nxt : 0;
+        seg->wnd = (uint16_t)MIN(rcvbuf_window(tc), UINT16_MAX);        /* never scaled: RFC 7323 §2.2 */
+        seg->mss = tc->opts.maxseg ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss;
+        seg->wscale = answer && tc->rcv_wscale == 0 && tc->snd_wscale == 0 && !(tc->flags & TCF_WSCALE)
+                              ? TCP_NO_WSCALE : open_wscale(tc);
+        seg->sack_ok = answer ? tc->sack_ok : !tc->opts.no_sack;
+        seg->has_ts = answer ? tc->ts_ok : !tc->opts.no_timestamps && !tc->link.lossless;
+        seg->tsval = ts_now(tc, now);
+        seg->tsecr = answer ? tc->ts_recent : 0;
+        seg->nsack = 0;
+        tc->owed &= (uint8_t)~OWE_SYN;
+        if (tc->rtx_kind == RTX_NONE)
+                timer_arm_rtx(tc, now);
+}
+
+/* RFC 9293 §3.8.6.1: one byte, old or new, whatever the window. */
+static bool output_probe(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
+{
+        struct tcp_txseg *s;
+
+        tc->owed &= (uint8_t)~OWE_PROBE;
+        if (tc->snd_head == 0)
+                return false;
+        s = txseg_at(t, tc->snd_head);
+        if (tc->snd_head == tc->snd_next) {
+                uint32_t fits = MAX(fits_window(tc, s), MIN(tc->snd_wnd, txseg_space(s)));
+                fits = MAX(fits, 1u);
+                if (fits < txseg_space(s) && !txseg_split(t, tc, s, fits))
+                        return false;
+                nstime at = tc->rtx_at;
+                send_next(t, tc, s, seg, now);
+                tc->rtx_kind = RTX_PERSIST;
+                tc->rtx_at = at;
+                return true;
+        }
+        begin(t, tc, seg, tc->snd_una, MIN(s->len, 1u), TCP_ACK | (s->len <= 1 ? s->ctl : 0), now);
+        seg->data = (struct buf){seg->len ? s->frame : 0, s->off, seg->len};
+        s->marks |= TXS_EVER_RETX;
+        return true;
+}
+
+/* RFC 8985 §7.3: new data if there is some that may be sent, else the last segment again. */
+static bool output_tlp(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
+{
+        uint32_t last = tc->snd_next ? txseg_at(t, tc->snd_next)->prev : tc->snd_tail;
+
+        tc->owed &= (uint8_t)~OWE_TLP;
+        if (flight(tc) == 0 || tc->ca_state >= CA_RECOVERY)
+                return false;
+        count(t->cnt, COUNT_TCP_TLP);
+        tc->tlp_out = 1;
+        tc->flags &= ~(uint32_t)TCF_TLP_RETX;
+        if (tc->snd_next != 0 && fits_window(tc, txseg_at(t, tc->snd_next)) >= txseg_space(txseg_at(t, tc->snd_next))) {
+                send_next(t, tc, txseg_at(t, tc->snd_next), seg, now);
+        } else {
+                if (last == 0)
+                        return false;
+                tc->flags |= TCF_TLP_RETX;
+                resend(t, tc, txseg_at(t, last), seg, now);
+        }
+        tc->tlp_end = tc->snd_nxt;
+        recovery_set_slow(tc);
+        timer_arm_rtx(tc, now);
+        return true;
+}
+
+/* RFC 9293 §3.8.4: a segment the peer must answer, without data (SHLD-12). */
+static void output_keepalive(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
+{
+        tc->owed &= (uint8_t)~OWE_KEEP;
+        begin(t, tc, seg, tc->snd_una - 1, 0, TCP_ACK, now);
+}
+
+/* The last segment of a connection that is CLOSED; the record goes at the next call, or when its time comes. */
+static void output_rst(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
+{
+        begin(t, tc, seg, tc->snd_nxt, 0, TCP_RST | TCP_ACK, now);
+        tc->owed = 0;
+        tc->slow_at = now;
+        count(t->cnt, COUNT_TCP_RST_OUT);
+}
+
+static bool output_special(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
+{
+        if (tc->owed & OWE_RST) {
+                output_rst(t, tc, seg, now);
+                return true;
+        }
+        if (tc->owed & OWE_SYN) {
+                output_syn(t, tc, seg, now);
+                return true;
+        }
+        if (tc->owed & OWE_PROBE && output_probe(t, tc, seg, now))
+                return true;
+        if (tc->owed & OWE_TLP && output_tlp(t, tc, seg, now))
+                return true;
+        if (tc->owed & OWE_KEEP) {
+                output_keepalive(t, tc, seg, now);
+                return true;
+        }
+        return false;
+}
+
+/* A FIN that found no record when it was queued. */
+static bool fin_missing(const struct tcp_conn *tc)
+{
+        return tc->flags & TCF_FIN_QUEUED && tc->snd_next == 0 && tc->snd_nxt == tc->snd_end;
+}
+
+bool tcp_output(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
+{
+        if (unlikely(tc->owed & OWE_SPECIAL) && output_special(t, tc, seg, now))
+                return true;
+        if (unlikely(tc->state < TCPS_ESTABLISHED)) {
+                if (tc->state == TCPS_CLOSED && tc->live)
+                        conn_reap(t, tc);
+                else if (tc->state == TCPS_SYN_RECEIVED && tc->owed & OWE_ACK)
+                        return output_ack(t, tc, seg, now);
+                return false;
+        }
+        if (unlikely(tc->lost > tc->retx) && output_lost(t, tc, seg, now))
+                return true;
+        if (unlikely(fin_missing(tc)))
+                sndbuf_queue_fin(t, tc);
+        if (tc->snd_next != 0 && output_new(t, tc, seg, now))
+                return true;
+        if (tc->owed & OWE_ACK)
+                return output_ack(t, tc, seg, now);
+        return false;
+}
+
+void tcp_flush_ack(struct tcp *t, struct tcp_conn *tc)
+{
+        if (tc->delack_at == NSTIME_NEVER)
+                return;
+        tc->owed |= OWE_ACK;
+        touch(t, tc);
+}
+
+/* ---- for nobody's connection ---- */
+
+void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *in)
+{
+        struct tcp_seg rst = {.sport = tuple->lport, .dport = tuple->rport, .flags = TCP_RST, .wscale = TCP_NO_WSCALE};
+
+        if (in->flags & TCP_RST)
+                return;
+        if (in->flags & TCP_ACK) {
+                rst.seq = in->ack;
+        } else {
+                rst.flags |= TCP_ACK;
+                rst.ack = in->seq + in->len + !!(in->flags & TCP_SYN) + !!(in->flags & TCP_FIN);
+        }
+        count(t->cnt, COUNT_TCP_RST_OUT);
+        t->reply(t->arg, tuple, &rst);
+}
+
+void output_challenge(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        if (now - t->sh->challenge_at >= NS_PER_S) {
+                t->sh->challenge_at = now;
+                t->sh->challenges = 0;
+        }
+        if (t->sh->challenges >= CHALLENGES_A_SECOND) {
+                count_drop(t->cnt, DROP_TCP_CHALLENGE_RATE);
+                return;
+        }
+        t->sh->challenges++;
+        count(t->cnt, COUNT_TCP_CHALLENGE);
+        tc->owed |= OWE_ACK;
+}

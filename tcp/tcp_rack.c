@@ -1,0 +1,92 @@
+/*
+ * RACK-TLP (RFC 8985): a segment is lost when one sent sufficiently later was delivered; a probe at the tail turns
+ * the loss of the last segments into something that acknowledgements can tell.
+ */
+#include "tcp/tcp_conn.h"
+
+#define PERSIST_ROUNDS 16               /* §6.2 step 4: recoveries without D-SACK until the window is small again */
+
+/* §6.2 steps 1, 2: the most recently sent segment that was delivered. */
+void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now)
+{
+        nstime rtt = now - s->sent;
+
+        if (s->marks & TXS_EVER_RETX && tc->min_rtt != NSTIME_NEVER && rtt < tc->min_rtt)
+                return;                 /* the acknowledgement is of an earlier transmission */
+        if (s->sent < tc->rack_sent || (s->sent == tc->rack_sent && seq_leq(txseg_end(s), tc->rack_end)))
+                return;
+        tc->rack_sent = s->sent;
+        tc->rack_end = txseg_end(s);
+        tc->rack_rtt = rtt;
+}
+
+void rack_dsack(struct tcp_conn *tc)
+{
+        tc->rack_persist = PERSIST_ROUNDS;
+        if (seq_geq(tc->snd_una, tc->rack_dsack_round) || tc->rack_mult == 0) {
+                tc->rack_dsack_round = tc->snd_nxt;
+                tc->rack_mult = (uint8_t)MIN(tc->rack_mult + 1, 255);
+        }
+}
+
+/* §6.2 step 4 */
+static nstime reordering_window(const struct tcp_conn *tc)
+{
+        if (!(tc->flags & TCF_REORDER) && (tc->ca_state >= CA_RECOVERY || tc->sacked >= 3 * tc->snd_mss))
+                return 0;
+        if (tc->min_rtt == NSTIME_NEVER)
+                return 0;
+        return MIN((tc->rack_mult + 1) * tc->min_rtt / 4, tc->srtt);
+}
+
+void rack_mark_lost(struct tcp_conn *tc, struct tcp_txseg *s)
+{
+        uint32_t space = txseg_space(s);
+
+        if (s->marks & TXS_RETX)
+                tc->retx -= space;
+        if (!(s->marks & TXS_LOST))
+                tc->lost += space;
+        s->marks = (uint8_t)((s->marks & ~TXS_RETX) | TXS_LOST);
+}
+
+static bool sent_before_rack(const struct tcp_conn *tc, const struct tcp_txseg *s)
+{
+        return s->sent < tc->rack_sent || (s->sent == tc->rack_sent && seq_lt(txseg_end(s), tc->rack_end));
+}
+
+/* §6.2 step 5, RACK_detect_loss(): marks segments lost; sets the reordering timer for those that may yet arrive. */
+void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        nstime window = reordering_window(tc), wait = 0;
+
+        for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {
+                struct tcp_txseg *s = txseg_at(t, i);
+                nstime left;
+                if (s->marks & TXS_SACKED || (s->marks & TXS_LOST && !(s->marks & TXS_RETX)))
+                        continue;
+                if (!sent_before_rack(tc, s))
+                        continue;
+                left = s->sent + tc->rack_rtt + window - now;
+                if (left <= 0)
+                        rack_mark_lost(tc, s);
+                else
+                        wait = MAX(wait, left);
+        }
+        if (wait != 0) {
+                tc->rtx_kind = RTX_REO;
+                tc->rtx_at = now + wait;
+        }
+}
+
+/* §7.4: was the probe, or what it stood for, lost? */
+void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool dsack, nstime now)
+{
+        if (!tc->tlp_out || seq_lt(seg->ack, tc->tlp_end))
+                return;
+        tc->tlp_out = 0;
+        if (!(tc->flags & TCF_TLP_RETX) || dsack)
+                return;
+        recovery_enter(t, tc, now);     /* the probe repaired a loss: the window pays for it once */
+        recovery_set_slow(tc);
+}

@@ -1,0 +1,310 @@
+/*
+ * The receive buffer: data in order that the application has not read.
+ *
+ * A frame lent by the peer is kept as it is and given back when read. What came in the descriptor, and what is tiny,
+ * is copied into a private frame, one after the other, so that a trickle of small messages costs neither a frame
+ * each nor the peer's frames. The window offered is the buffer's limit less what is unread.
+ */
+#include <errno.h>
+#include <poll.h>
+
+#include "tcp/tcp_conn.h"
+
+#define TINY           512u             /* a lent frame with this little in it is copied out and given back */
+#define RCV_LIMIT_MAX  (6u << 20)
+
+static void rewind_fill(struct tcp *t, struct tcp_conn *tc)
+{
+        if (frame_pool_rec(t->frames->region[FRAME_REGION_PRIVATE].pool, frame_id_num(tc->rcv_fill))->refs == 1)
+                tc->rcv_fill_off = 0;
+}
+
+void rcvbuf_free_buf(struct tcp *t, struct tcp_conn *tc, uint32_t frame)
+{
+        uint32_t num = frame_id_num(frame);
+
+        if (frame_id_region(frame) == FRAME_REGION_PRIVATE &&
+            frame_pool_rec(t->frames->region[FRAME_REGION_PRIVATE].pool, num)->refs == 1)
+                tc->rcv_mem -= frame_size(t->frames, frame);
+        frame_drop(t->frames, frame);
+}
+
+static bool fresh_fill(struct tcp *t, struct tcp_conn *tc, uint32_t len)
+{
+        enum frame_class c = len > FRAME_SMALL_BYTES ? FRAME_LARGE : FRAME_SMALL;
+        uint32_t id = frame_alloc(t->frames, FRAME_REGION_PRIVATE, c, 0);
+
+        if (id == 0)
+                return false;
+        if (tc->rcv_fill != 0)
+                rcvbuf_free_buf(t, tc, tc->rcv_fill);
+        tc->rcv_mem += frame_class_bytes(c);
+        tc->rcv_fill = id;
+        tc->rcv_fill_off = 0;
+        return true;
+}
+
+static bool copy_in(struct tcp *t, struct tcp_conn *tc, const uint8_t *from, uint32_t len, struct buf *out)
+{
+        if (tc->rcv_fill != 0 && tc->rcv_head == 0 && tc->ooo_head == 0)
+                rewind_fill(t, tc);
+        if ((tc->rcv_fill == 0 || frame_size(t->frames, tc->rcv_fill) - tc->rcv_fill_off < len) &&
+            !fresh_fill(t, tc, len))
+                return false;
+        memcpy(frame_addr(t->frames, tc->rcv_fill) + tc->rcv_fill_off, from, len);
+        *out = (struct buf){tc->rcv_fill, tc->rcv_fill_off, len};
+        tc->rcv_fill_off += len;
+        return true;
+}
+
+bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
+                 struct buf *out, bool *took)
+{
+        bool private_frame = frame_id_region(seg->data.id) == FRAME_REGION_PRIVATE;
+
+        if (seg->inl == NULL && len > TINY) {
+                *out = (struct buf){seg->data.id, seg->data.off + skip, len};
+                if (private_frame)
+                        tc->rcv_mem += frame_size(t->frames, seg->data.id);
+                *took = true;
+                return true;
+        }
+        if (!copy_in(t, tc, (seg->inl ? seg->inl : frame_addr(t->frames, seg->data.id) + seg->data.off) + skip, len,
+                     out))
+                return false;
+        frame_hold(t->frames, out->id);
+        return true;
+}
+
+void rcvbuf_link(struct tcp *t, struct tcp_conn *tc, uint32_t i)
+{
+        struct tcp_rxseg *s = rxseg_at(t, i);
+
+        s->next = 0;
+        if (tc->rcv_tail != 0)
+                rxseg_at(t, tc->rcv_tail)->next = i;
+        else
+                tc->rcv_head = i;
+        tc->rcv_tail = i;
+        tc->rcv_unread += s->data.len;
+}
+
+/* The bytes just copied continue the last record: it becomes longer. */
+static bool extend_tail(struct tcp *t, struct tcp_conn *tc, const struct buf *b)
+{
+        struct tcp_rxseg *tail;
+
+        if (tc->rcv_tail == 0)
+                return false;
+        tail = rxseg_at(t, tc->rcv_tail);
+        if (tail->data.id != b->id || tail->data.off + tail->data.len != b->off)
+                return false;
+        tail->data.len += b->len;
+        tc->rcv_unread += b->len;
+        return true;
+}
+
+bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
+                   bool *took)
+{
+        uint32_t i = pool_alloc(&t->sh->rxsegs);
+        struct tcp_rxseg *s;
+
+        if (i == 0)
+                return false;
+        s = rxseg_at(t, i);
+        if (!rcvbuf_take(t, tc, seg, skip, len, &s->data, took)) {
+                pool_free(&t->sh->rxsegs, i);
+                return false;
+        }
+        if (!*took && extend_tail(t, tc, &s->data)) {
+                frame_drop(t->frames, s->data.id);
+                pool_free(&t->sh->rxsegs, i);
+                return true;
+        }
+        s->seq = seg->seq + skip;
+        s->fin = 0;
+        rcvbuf_link(t, tc, i);
+        return true;
+}
+
+static void free_head(struct tcp *t, struct tcp_conn *tc)
+{
+        uint32_t i = tc->rcv_head;
+        struct tcp_rxseg *s = rxseg_at(t, i);
+        uint32_t frame = s->data.id;
+
+        tc->rcv_head = s->next;
+        if (tc->rcv_head == 0)
+                tc->rcv_tail = 0;
+        pool_free(&t->sh->rxsegs, i);
+        rcvbuf_free_buf(t, tc, frame);
+}
+
+static void drop_bytes(struct tcp *t, struct tcp_conn *tc, uint32_t bytes)
+{
+        tc->rcv_unread -= bytes;
+        while (bytes != 0) {
+                struct tcp_rxseg *s = rxseg_at(t, tc->rcv_head);
+                uint32_t take = MIN(bytes, s->data.len);
+                bytes -= take;
+                s->seq += take;
+                s->data.off += take;
+                s->data.len -= take;
+                if (s->data.len == 0)
+                        free_head(t, tc);
+        }
+}
+
+/* Bytes from the read position to the urgent byte; UINT32_MAX when there is none ahead. */
+static uint32_t to_mark(const struct tcp_conn *tc)
+{
+        uint32_t at = tc->rcv_up - 1 - copied_seq(tc);
+
+        if (tc->urg_state == URG_NONE || (int32_t)at < 0)
+                return UINT32_MAX;
+        return at;
+}
+
+/* The urgent byte is not part of the stream unless SO_OOBINLINE: the reader that comes to it steps over it. */
+static void skip_urgent(struct tcp *t, struct tcp_conn *tc)
+{
+        if (to_mark(tc) == 0 && !tc->opts.oobinline && tc->rcv_unread != 0)
+                drop_bytes(t, tc, 1);
+}
+
+/* End of the queue: the error, the end of the stream, or nothing yet. */
+static int recv_nothing(struct tcp_conn *tc)
+{
+        int err = tc->err;
+
+        if (tc->flags & TCF_FIN_RCVD && tc->state != TCPS_CLOSED)
+                return 0;
+        if (err != 0) {
+                tc->err = 0;
+                return -err;
+        }
+        if (tc->shut & SHUT_RCV || tc->state == TCPS_CLOSED)
+                return 0;
+        return -EAGAIN;
+}
+
+int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, struct span *span, int n)
+{
+        uint32_t limit, got = 0;
+        int used = 0;
+
+        if (unlikely(tc->urg_state != URG_NONE))
+                skip_urgent(t, tc);
+        if (skip >= tc->rcv_unread)
+                return recv_nothing(tc);
+        limit = (uint32_t)MIN(want, tc->rcv_unread - skip);
+        if (unlikely(tc->urg_state != URG_NONE) && to_mark(tc) > skip)
+                limit = (uint32_t)MIN(limit, to_mark(tc) - skip);
+        for (uint32_t i = tc->rcv_head; i != 0 && got < limit && used < n; i = rxseg_at(t, i)->next) {
+                const struct tcp_rxseg *s = rxseg_at(t, i);
+                uint32_t len;
+                if (skip >= s->data.len) {
+                        skip -= s->data.len;
+                        continue;
+                }
+                len = (uint32_t)MIN(s->data.len - skip, limit - got);
+                span[used++] = (struct span){frame_addr(t->frames, s->data.id) + s->data.off + skip, len};
+                got += len;
+                skip = 0;
+        }
+        return (int)got;
+}
+
+/* RFC 9293 §3.8.6.2.2: the window grows by steps worth telling. */
+uint32_t rcvbuf_window(const struct tcp_conn *tc)
+{
+        uint32_t limit = tc->rcv_limit;
+
+        if (tc->opts.window_clamp != 0)
+                limit = MIN(limit, tc->opts.window_clamp);
+        return limit > tc->rcv_unread ? limit - tc->rcv_unread : 0;
+}
+
+void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime now)
+{
+        assert(bytes <= tc->rcv_unread);
+        drop_bytes(t, tc, (uint32_t)bytes);
+        if (tc->urg_state == URG_TAKEN && (int32_t)(copied_seq(tc) - tc->rcv_up) >= 0)
+                tc->urg_state = URG_NONE;
+        if (!tc->opts.rcvbuf && !tc->link.lossless)
+                rcvbuf_autosize(tc, now);
+        output_window_update(t, tc);
+}
+
+/* The reader takes more than half a buffer in a round trip: the buffer, not the path, sets the pace. */
+void rcvbuf_autosize(struct tcp_conn *tc, nstime now)
+{
+        uint32_t read = copied_seq(tc) - tc->drs_seq;
+
+        if (tc->srtt == 0 || now - tc->drs_at < tc->srtt)
+                return;
+        if (read >= tc->rcv_limit / 2 && tc->rcv_limit < RCV_LIMIT_MAX)
+                tc->rcv_limit = MIN(tc->rcv_limit * 2, RCV_LIMIT_MAX);
+        tc->drs_seq = copied_seq(tc);
+        tc->drs_at = now;
+}
+
+uint32_t tcp_recv_avail(const struct tcp_conn *tc)
+{
+        bool oob_byte = !tc->opts.oobinline && tc->urg_state != URG_NONE && to_mark(tc) < tc->rcv_unread;
+
+        return tc->rcv_unread - oob_byte;
+}
+
+bool tcp_recv_eof(const struct tcp_conn *tc)
+{
+        return tc->flags & TCF_FIN_RCVD && tcp_recv_avail(tc) == 0;
+}
+
+int tcp_recv_urgent(struct tcp *t, struct tcp_conn *tc, bool peek)
+{
+        if (tc->opts.oobinline || tc->urg_state == URG_NONE || tc->urg_state == URG_TAKEN)
+                return -EINVAL;
+        if (tc->urg_state == URG_ANNOUNCED)
+                return tc->shut & SHUT_RCV ? 0 : -EAGAIN;
+        if (!peek)
+                tc->urg_state = URG_TAKEN;
+        return tc->urg_byte;
+}
+
+bool tcp_at_mark(const struct tcp_conn *tc)
+{
+        return to_mark(tc) == 0;
+}
+
+short tcp_poll_events(const struct tcp *t, const struct tcp_conn *tc)
+{
+        short ev = 0;
+
+        if (tc->shut == SHUT_BOTH || tc->state == TCPS_CLOSED)
+                ev |= POLLHUP;
+        if (tc->shut & SHUT_RCV)
+                ev |= POLLIN | POLLRDNORM | POLLRDHUP;
+        if (tc->err != 0)
+                ev |= POLLERR;
+        if (tc->state == TCPS_SYN_SENT || tc->state == TCPS_SYN_RECEIVED)
+                return ev;
+        if (tcp_recv_avail(tc) != 0)
+                ev |= POLLIN | POLLRDNORM;
+        if (tc->shut & SHUT_SND || sndbuf_writable(t, tc))
+                ev |= POLLOUT | POLLWRNORM;
+        if (tc->urg_state == URG_HERE)
+                ev |= POLLPRI;
+        return ev;
+}
+
+void rcvbuf_purge(struct tcp *t, struct tcp_conn *tc)
+{
+        while (tc->rcv_head != 0)
+                free_head(t, tc);
+        tc->rcv_unread = 0;
+        if (tc->rcv_fill != 0)
+                rcvbuf_free_buf(t, tc, tc->rcv_fill);
+        tc->rcv_fill = 0;
+}

@@ -1,0 +1,166 @@
+/*
+ * After a process died inside: everything derived is made anew from the connections and listeners.
+ *
+ * Derived: demultiplexing, free lists, accept queues' links and counts, the TIME-WAIT list, the list of those that
+ * wait for frames, references of frames. The connection that was being changed is not looked into: it is reset.
+ */
+#include <errno.h>
+
+#include "tcp/tcp_conn.h"
+
+static uint64_t *scratch(const struct tcp_shared *sh)
+{
+        return (uint64_t *)((char *)(uintptr_t)sh + sh->scratch_off);
+}
+
+static void set_live(uint64_t *live, uint32_t i)
+{
+        live[i / 64] |= 1ull << (i % 64);
+}
+
+static void clear(uint64_t *live, const struct pool *p)
+{
+        memset(live, 0, sizeof *live * (p->cap / 64 + 1));
+}
+
+#define for_each_conn(t, tc)                                                                                          \
+        for (uint32_t i_ = 1; i_ < (t)->sh->conns.fresh; i_++)                                                        \
+                for (struct tcp_conn *tc = tcp_conn_at(t, i_); tc != NULL; tc = NULL)                                 \
+                        if (tc->live)
+
+/* One more reference for a frame of ours; lent frames have no record. */
+static void hold(struct tcp *t, uint32_t id)
+{
+        struct frame_pool *p;
+
+        if (id == 0)
+                return;
+        p = t->frames->region[frame_id_region(id)].pool;
+        if (p != NULL)
+                frame_pool_rec(p, frame_id_num(id))->refs++;
+}
+
+/* Whatever stood in its queues is left to be collected; lent frames are lost to the channel until it goes. */
+static void forget_queues(struct tcp_conn *tc)
+{
+        tc->snd_head = tc->snd_next = tc->snd_tail = 0;
+        tc->rsv_head = tc->rsv_tail = tc->rsv_bytes = 0;
+        tc->rcv_head = tc->rcv_tail = tc->rcv_unread = 0;
+        tc->ooo_head = tc->ooo_tail = tc->ooo_recent = 0;
+        tc->snd_fill = tc->rcv_fill = 0;
+        tc->sacked = tc->lost = tc->retx = 0;
+        tc->flags &= ~(uint32_t)(TCF_RSV | TCF_WAITS);
+}
+
+static void mark_txsegs(struct tcp *t, uint64_t *live, uint32_t head)
+{
+        for (uint32_t i = head; i != 0; i = txseg_at(t, i)->next) {
+                set_live(live, i);
+                hold(t, txseg_at(t, i)->frame);
+        }
+}
+
+static void mark_rxsegs(struct tcp *t, uint64_t *live, uint32_t head)
+{
+        for (uint32_t i = head; i != 0; i = rxseg_at(t, i)->next) {
+                set_live(live, i);
+                hold(t, rxseg_at(t, i)->data.id);
+        }
+}
+
+static void rebuild_conns(struct tcp *t)
+{
+        uint64_t *live = scratch(t->sh);
+
+        clear(live, &t->sh->conns);
+        for_each_conn(t, tc) {
+                tc->hash_next = tc->wait_next = tc->wait_prev = tc->tw_next = tc->tw_prev = 0;
+                tc->acc_next = tc->acc_prev = 0;
+                tc->flags &= ~(uint32_t)TCF_WAITS;
+                set_live(live, tc->self);
+                if (tc->state != TCPS_CLOSED)
+                        demux_add(t, tc);
+                hold(t, tc->snd_fill);
+                hold(t, tc->rcv_fill);
+        }
+        pool_rebuild(&t->sh->conns, live);
+}
+
+static void rebuild_listeners(struct tcp *t)
+{
+        uint64_t *live = scratch(t->sh);
+
+        clear(live, &t->sh->listeners);
+        for (uint32_t i = 1; i < t->sh->listeners.fresh; i++) {
+                struct tcp_listener *l = tcp_listener_at(t, i);
+                if (!l->live)
+                        continue;
+                l->q_head = l->q_tail = l->queued = l->half_open = 0;
+                set_live(live, i);
+                demux_add_listener(t, l);
+        }
+        pool_rebuild(&t->sh->listeners, live);
+}
+
+static void rebuild_segs(struct tcp *t)
+{
+        uint64_t *live = scratch(t->sh);
+
+        clear(live, &t->sh->txsegs);
+        for_each_conn(t, tc) {
+                mark_txsegs(t, live, tc->snd_head);
+                mark_txsegs(t, live, tc->rsv_head);
+        }
+        pool_rebuild(&t->sh->txsegs, live);
+        clear(live, &t->sh->rxsegs);
+        for_each_conn(t, tc) {
+                mark_rxsegs(t, live, tc->rcv_head);
+                mark_rxsegs(t, live, tc->ooo_head);
+        }
+        pool_rebuild(&t->sh->rxsegs, live);
+}
+
+/* TIME-WAIT: by the time each ends. */
+static void requeue_time_wait(struct tcp *t, struct tcp_conn *tc)
+{
+        struct tcp_shared *sh = t->sh;
+        uint32_t after = sh->tw_tail;
+
+        while (after != 0 && tcp_conn_at(t, after)->slow_at > tc->slow_at)
+                after = tcp_conn_at(t, after)->tw_prev;
+        tc->tw_prev = after;
+        tc->tw_next = after ? tcp_conn_at(t, after)->tw_next : sh->tw_head;
+        *(after ? &tcp_conn_at(t, after)->tw_next : &sh->tw_head) = tc->self;
+        *(tc->tw_next ? &tcp_conn_at(t, tc->tw_next)->tw_prev : &sh->tw_tail) = tc->self;
+        sh->tw_count++;
+}
+
+static void rebuild_lists(struct tcp *t)
+{
+        t->sh->tw_head = t->sh->tw_tail = t->sh->tw_count = t->sh->wait_head = 0;
+        for_each_conn(t, tc) {
+                if (tc->state == TCPS_TIME_WAIT)
+                        requeue_time_wait(t, tc);
+                if (tc->acc_state == ACC_QUEUED)
+                        listen_requeue(t, tc);
+                else if (tc->acc_state == ACC_HALF_OPEN)
+                        tcp_listener_at(t, tc->listener)->half_open++;
+        }
+}
+
+void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
+{
+        struct tcp_conn *tc = broken ? tcp_conn_at(t, broken) : NULL;
+
+        if (tc != NULL && tc->live)
+                forget_queues(tc);
+        demux_clear(t);
+        rebuild_conns(t);
+        rebuild_listeners(t);
+        rebuild_segs(t);
+        rebuild_lists(t);
+        if (tc != NULL && tc->live)
+                conn_reset(t, tc, ECONNRESET);
+        for_each_conn(t, other)
+                conn_raise(t, other, TCP_EV_WRITABLE);
+}

@@ -1,0 +1,105 @@
+/*
+ * What the sender does about loss: OPEN -> DISORDER -> RECOVERY or LOSS -> OPEN (names as Linux's TCP_CA_*).
+ *
+ * Which segments are lost is RACK's to say, or for a peer without SACK the counting of duplicate ACKs
+ * (RFC 5681 §3.2, 6582); how fast to repair is PRR's; how much smaller the window becomes is congestion control's.
+ */
+#include "tcp/tcp_cc.h"
+
+#define DUPTHRESH 3                     /* RFC 5681 §3.2 */
+
+void recovery_set_slow(struct tcp_conn *tc)
+{
+        if (tc->ca_state != CA_OPEN || tc->sacked != 0 || tc->lost != 0 || tc->tlp_out || tc->probes != 0 ||
+            tc->backoff != 0)
+                tc->slow |= SLOW_LOSS;
+        else
+                tc->slow &= (uint8_t)~SLOW_LOSS;
+}
+
+void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        if (tc->ca_state >= CA_RECOVERY)
+                return;
+        count(t->cnt, COUNT_TCP_FAST_RECOVERY);
+        tc->ssthresh = cc_of(tc)->on_loss(tc, false, now);
+        tc->ca_state = CA_RECOVERY;
+        tc->recover = tc->snd_nxt;
+        prr_init(tc);
+        tc->owed |= tc->lost != 0 ? OWE_FORCE : 0;
+}
+
+static void recovery_exit(struct tcp_conn *tc)
+{
+        if (tc->ca_state == CA_RECOVERY)
+                tc->cwnd = MAX(tc->ssthresh, 2 * tc->snd_mss);
+        tc->ca_state = CA_OPEN;
+        tc->dupacks = 0;
+        tc->owed &= (uint8_t)~OWE_FORCE;
+        if (tc->rack_persist != 0 && --tc->rack_persist == 0)
+                tc->rack_mult = 0;
+}
+
+static void mark_head_lost(struct tcp *t, struct tcp_conn *tc)
+{
+        struct tcp_txseg *s;
+
+        if (tc->snd_head == 0 || tc->snd_head == tc->snd_next)
+                return;
+        s = txseg_at(t, tc->snd_head);
+        if (!(s->marks & TXS_LOST))
+                rack_mark_lost(tc, s);
+}
+
+/* Without SACK: duplicate ACKs are counted, and a partial one says that the next hole is at its head (RFC 6582). */
+static void newreno_detect(struct tcp *t, struct tcp_conn *tc, uint32_t acked)
+{
+        if (acked != 0 && tc->ca_state == CA_RECOVERY)
+                mark_head_lost(t, tc);
+        else if (acked == 0 && tc->dupacks >= DUPTHRESH)
+                mark_head_lost(t, tc);
+}
+
+/* After marks were set from an ACK: `acked` bytes cumulatively, `delivered` with what was SACKed. */
+void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t delivered, nstime now)
+{
+        if (tc->ca_state >= CA_RECOVERY && seq_geq(tc->snd_una, tc->recover))
+                recovery_exit(tc);
+        if (tc->sack_ok)
+                rack_detect(t, tc, now);
+        else
+                newreno_detect(t, tc, acked);
+        if (tc->lost != 0 && tc->ca_state < CA_RECOVERY)
+                recovery_enter(t, tc, now);
+        if (tc->ca_state < CA_RECOVERY)
+                tc->ca_state = tc->sacked != 0 || tc->dupacks != 0 ? CA_DISORDER : CA_OPEN;
+        if (tc->ca_state == CA_RECOVERY)
+                prr_ack(tc, delivered);
+}
+
+/* RFC 6298 §5.4-5.7, RFC 5681 §3.1: everything in flight counts as lost, the window is one segment. */
+void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        bool reneged = txseg_at(t, tc->snd_head)->marks & TXS_SACKED;
+
+        count(t->cnt, COUNT_TCP_RTO);
+        if (tc->ca_state != CA_LOSS || seq_geq(tc->snd_una, tc->recover)) {
+                tc->ssthresh = cc_of(tc)->on_loss(tc, true, now);
+                tc->recover = tc->snd_nxt;
+        }
+        for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {
+                struct tcp_txseg *s = txseg_at(t, i);
+                if (reneged && s->marks & TXS_SACKED) { /* RFC 2018 §8: the peer may have thrown it away */
+                        tc->sacked -= txseg_space(s);
+                        s->marks &= (uint8_t)~TXS_SACKED;
+                }
+                if (!(s->marks & TXS_SACKED))
+                        rack_mark_lost(tc, s);
+        }
+        tc->ca_state = CA_LOSS;
+        tc->dupacks = 0;
+        tc->tlp_out = 0;
+        tc->cwnd = tc->snd_mss;
+        tc->owed |= OWE_FORCE;
+        recovery_set_slow(tc);
+}

@@ -1,0 +1,37 @@
+/* Round-trip time and the retransmission timeout (RFC 6298), in nanoseconds. */
+#include "tcp/tcp_conn.h"
+
+#define RTO_FIRST   NS_PER_S            /* RFC 6298 §2.1 */
+#define RTO_FLOOR   (200 * NS_PER_MS)   /* §2.4 asks for 1 s; Linux and BSD use 200 ms, links may justify less */
+#define RTO_MAX     (120 * NS_PER_S)    /* §2.5: at least 60 s */
+#define GRANULARITY NS_PER_MS
+
+void rtt_init(struct tcp_conn *tc)
+{
+        tc->srtt = tc->rttvar = 0;
+        tc->rto = RTO_FIRST;
+}
+
+/* §2.2 for the first sample, §2.3 for the others: alpha 1/8, beta 1/4. */
+void rtt_sample(struct tcp_conn *tc, nstime rtt)
+{
+        nstime floor = tc->link.rto_min ? tc->link.rto_min : RTO_FLOOR;
+
+        rtt = MAX(rtt, 1);
+        if (unlikely(tc->srtt == 0)) {
+                tc->srtt = rtt;
+                tc->rttvar = rtt / 2;
+        } else {
+                nstime err = rtt - tc->srtt;
+                tc->rttvar += ((err < 0 ? -err : err) - tc->rttvar) >> 2;
+                tc->srtt += err >> 3;
+        }
+        if (rtt < tc->min_rtt)
+                tc->min_rtt = rtt;
+        tc->rto = MIN(MAX(tc->srtt + MAX(GRANULARITY, 4 * tc->rttvar), floor), RTO_MAX);
+}
+
+nstime rtt_rto(const struct tcp_conn *tc)
+{
+        return tc->backoff >= 10 ? RTO_MAX : MIN(tc->rto << tc->backoff, RTO_MAX);      /* §5.5 */
+}

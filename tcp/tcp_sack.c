@@ -1,0 +1,140 @@
+/* Selective acknowledgement, both directions (RFC 2018), and duplicates reported by it (RFC 2883). */
+#include "tcp/tcp_cc.h"
+
+/* ---- what we report ---- */
+
+void sack_note_dup(struct tcp_conn *tc, uint32_t left, uint32_t right)
+{
+        tc->dsack = (struct tcp_sack_block){left, right};
+        tc->flags |= TCF_DSACK;
+}
+
+/* The block of contiguous data around record i. */
+static struct tcp_sack_block block_around(const struct tcp *t, uint32_t i)
+{
+        const struct tcp_rxseg *s = rxseg_at(t, i);
+        struct tcp_sack_block b = {s->seq, s->seq + s->data.len};
+
+        for (uint32_t j = s->prev; j != 0; j = rxseg_at(t, j)->prev) {
+                const struct tcp_rxseg *p = rxseg_at(t, j);
+                if (p->seq + p->data.len != b.left)
+                        break;
+                b.left = p->seq;
+        }
+        for (uint32_t j = s->next; j != 0 && rxseg_at(t, j)->seq == b.right; j = rxseg_at(t, j)->next)
+                b.right += rxseg_at(t, j)->data.len;
+        return b;
+}
+
+static bool reported(const struct tcp_sack_block *b, unsigned n, unsigned from, uint32_t left)
+{
+        for (unsigned i = from; i < n; i++)
+                if (b[i].left == left)
+                        return true;
+        return false;
+}
+
+/* RFC 2018 §4: the block with what arrived last comes first (after a D-SACK), then others, as many as fit. */
+unsigned sack_write(const struct tcp *t, const struct tcp_conn *tc, struct tcp_sack_block *out, unsigned room)
+{
+        unsigned n = 0, from;
+
+        room = MIN(room, (unsigned)(tc->ts_ok ? TCP_MAX_SACK - 1 : TCP_MAX_SACK));
+        if (tc->flags & TCF_DSACK && n < room)
+                out[n++] = tc->dsack;
+        from = n;
+        if (tc->ooo_recent != 0 && n < room)
+                out[n++] = block_around(t, tc->ooo_recent);
+        for (uint32_t i = tc->ooo_head; i != 0 && n < room; i = rxseg_at(t, i)->next) {
+                uint32_t prev = rxseg_at(t, i)->prev;
+                if (prev != 0 && rxseg_at(t, prev)->seq + rxseg_at(t, prev)->data.len == rxseg_at(t, i)->seq)
+                        continue;               /* not the first record of its block */
+                if (!reported(out, n, from, rxseg_at(t, i)->seq))
+                        out[n++] = block_around(t, i);
+        }
+        return n;
+}
+
+/* ---- what the peer reports ---- */
+
+/* RFC 2883 §4: below the cumulative ACK, or inside the second block. */
+static bool is_dsack(const struct tcp_seg *seg)
+{
+        const struct tcp_sack_block *b = seg->sack;
+
+        if (seq_leq(b[0].right, seg->ack))
+                return true;
+        return seg->nsack > 1 && seq_geq(b[0].left, b[1].left) && seq_leq(b[0].right, b[1].right);
+}
+
+static bool block_valid(const struct tcp_conn *tc, const struct tcp_sack_block *b, uint32_t ack)
+{
+        return seq_lt(b->left, b->right) && seq_gt(b->right, ack) && seq_leq(b->right, tc->snd_nxt) &&
+               seq_geq(b->left, tc->snd_una);
+}
+
+static uint32_t mark_sacked(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
+{
+        uint32_t space = txseg_space(s);
+
+        rack_update(tc, s, now);
+        if (s->marks & TXS_LOST)
+                tc->lost -= space;
+        if (s->marks & TXS_RETX)
+                tc->retx -= space;
+        if (!(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), tc->high_sacked))
+                tc->flags |= TCF_REORDER;       /* RFC 8985 §6.2 step 3 */
+        s->marks = (uint8_t)((s->marks & TXS_EVER_RETX) | TXS_SACKED);
+        tc->sacked += space;
+        tc->high_sacked = seq_max(tc->high_sacked, txseg_end(s));
+        return space;
+}
+
+/* A block that begins or ends inside a segment: cut there, so that marks stay whole segments. */
+static bool cut_to_block(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, const struct tcp_sack_block *b)
+{
+        if (s->marks & TXS_SACKED)
+                return false;
+        if (seq_lt(s->seq, b->left))
+                return txseg_split(t, tc, s, b->left - s->seq) && false;        /* the rest is the next one */
+        return txseg_split(t, tc, s, b->right - s->seq);
+}
+
+static uint32_t mark_block(struct tcp *t, struct tcp_conn *tc, const struct tcp_sack_block *b, nstime now)
+{
+        uint32_t newly = 0;
+
+        for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {
+                struct tcp_txseg *s = txseg_at(t, i);
+                if (seq_geq(s->seq, b->right))
+                        break;
+                if (seq_leq(txseg_end(s), b->left))
+                        continue;
+                if ((seq_lt(s->seq, b->left) || seq_gt(txseg_end(s), b->right)) && !cut_to_block(t, tc, s, b))
+                        continue;
+                if (!(s->marks & TXS_SACKED))
+                        newly += mark_sacked(tc, s, now);
+        }
+        return newly;
+}
+
+uint32_t sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t old_una, bool *dsack,
+                    nstime now)
+{
+        unsigned i = 0;
+        uint32_t newly = 0;
+
+        if (seg->nsack == 0)
+                return 0;
+        if (is_dsack(seg)) {
+                *dsack = true;
+                i = 1;
+                tc->dsack_dups++;
+                count(t->cnt, COUNT_TCP_SPURIOUS);
+                rack_dsack(tc);
+        }
+        for (; i < seg->nsack; i++)
+                if (block_valid(tc, &seg->sack[i], seg->ack))
+                        newly += mark_block(t, tc, &seg->sack[i], now);
+        return newly;
+}

@@ -1,0 +1,452 @@
+/*
+ * The send buffer: reserve, copy without the lock, commit; and the txsegs that hold what is not acknowledged yet.
+ *
+ * Bytes are written one after the other into the *fill frame*. A write that continues the last segment, when that
+ * was not sent yet and has room, makes it longer; any other starts a segment of at most snd_mss bytes. Segments
+ * share frames by reference. A reservation is a list of txsegs that stand beside the queue until they are committed.
+ */
+#include <errno.h>
+
+#include "tcp/tcp_conn.h"
+
+#define SND_LIMIT_MAX  (4u << 20)
+#define SMALL_WRITE    FRAME_SMALL_BYTES        /* a write up to this does not ask for a large frame by itself */
+#define TXSEG_SPARE(p) ((p)->cap / 16)          /* kept for splits: without them nothing could move */
+
+static void append(struct tcp *t, struct tcp_conn *tc, uint32_t i)
+{
+        struct tcp_txseg *s = txseg_at(t, i);
+
+        s->next = 0;
+        s->prev = tc->snd_tail;
+        if (tc->snd_tail != 0)
+                txseg_at(t, tc->snd_tail)->next = i;
+        else
+                tc->snd_head = i;
+        tc->snd_tail = i;
+        if (tc->snd_next == 0)
+                tc->snd_next = i;
+}
+
+static void release(struct tcp *t, uint32_t i)
+{
+        uint32_t frame = txseg_at(t, i)->frame;
+
+        pool_free(&t->sh->txsegs, i);
+        if (frame != 0)
+                frame_drop(t->frames, frame);
+}
+
+void txseg_free_head(struct tcp *t, struct tcp_conn *tc)
+{
+        uint32_t i = tc->snd_head;
+        struct tcp_txseg *s = txseg_at(t, i);
+
+        tc->snd_head = s->next;
+        if (s->next != 0)
+                txseg_at(t, s->next)->prev = 0;
+        else
+                tc->snd_tail = 0;
+        if (tc->snd_next == i)
+                tc->snd_next = s->next;
+        release(t, i);
+}
+
+/* The counts of bytes sacked, lost and retransmitted follow a segment that gets `bytes` shorter. */
+static void uncount_marks(struct tcp_conn *tc, const struct tcp_txseg *s, uint32_t bytes)
+{
+        if (s->marks & TXS_SACKED)
+                tc->sacked -= bytes;
+        else if (s->marks & TXS_LOST)
+                tc->lost -= bytes;
+        if (s->marks & TXS_RETX)
+                tc->retx -= bytes;
+}
+
+void txseg_trim(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t bytes)
+{
+        assert(bytes < txseg_space(s) || bytes == s->len);
+        uncount_marks(tc, s, bytes);
+        s->seq += bytes;
+        s->off += bytes;
+        s->len -= bytes;
+}
+
+bool txseg_split(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t at)
+{
+        uint32_t i = pool_alloc(&t->sh->txsegs);
+        struct tcp_txseg *rest;
+
+        assert(at != 0 && at < s->len + (s->len && s->ctl & TCP_FIN));
+        if (i == 0)
+                return false;
+        rest = txseg_at(t, i);
+        *rest = *s;
+        rest->seq += at;
+        rest->off += at;
+        rest->len -= at;
+        rest->prev = pool_index(&t->sh->txsegs, s);
+        if (rest->len != 0)
+                frame_hold(t->frames, rest->frame);
+        else
+                rest->frame = 0;
+        if (s->next != 0)
+                txseg_at(t, s->next)->prev = i;
+        else
+                tc->snd_tail = i;
+        s->next = i;
+        s->len = at;
+        s->ctl = 0;
+        return true;
+}
+
+/* A frame with nothing in it but us is written from its start again, still warm. */
+static void rewind_fill(struct tcp *t, struct tcp_conn *tc)
+{
+        const struct frame_rec *r = frame_pool_rec(t->frames->region[tc->link.tx_region].pool,
+                                                   frame_id_num(tc->snd_fill));
+
+        if (r->refs == 1 && r->loans == 0)
+                tc->snd_fill_off = 0;
+}
+
+void sndbuf_drop_fill(struct tcp *t, struct tcp_conn *tc)
+{
+        if (tc->snd_fill != 0)
+                frame_drop(t->frames, tc->snd_fill);
+        tc->snd_fill = 0;
+}
+
+static uint32_t fill_room(const struct tcp *t, const struct tcp_conn *tc)
+{
+        return tc->snd_fill ? frame_size(t->frames, tc->snd_fill) - tc->snd_fill_off : 0;
+}
+
+static enum frame_class class_for(const struct tcp_conn *tc, size_t want)
+{
+        bool backlog = tc->snd_end - tc->snd_nxt >= SMALL_WRITE;
+
+        return tc->snd_limit >= 2 * FRAME_LARGE_BYTES && (want > SMALL_WRITE || backlog) ? FRAME_LARGE : FRAME_SMALL;
+}
+
+/* Waits for frames to come back to the region: on a list, once. */
+static void wait_for_frames(struct tcp *t, struct tcp_conn *tc)
+{
+        if (tc->flags & TCF_WAITS)
+                return;
+        tc->flags |= TCF_WAITS | TCF_SND_FULL;
+        tc->wait_prev = 0;
+        tc->wait_next = t->sh->wait_head;
+        if (tc->wait_next != 0)
+                tcp_conn_at(t, tc->wait_next)->wait_prev = tc->self;
+        t->sh->wait_head = tc->self;
+}
+
+void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc)
+{
+        if (!(tc->flags & TCF_WAITS))
+                return;
+        tc->flags &= ~(uint32_t)TCF_WAITS;
+        if (tc->wait_next != 0)
+                tcp_conn_at(t, tc->wait_next)->wait_prev = tc->wait_prev;
+        *(tc->wait_prev ? &tcp_conn_at(t, tc->wait_prev)->wait_next : &t->sh->wait_head) = tc->wait_next;
+}
+
+void tcp_frames_back(struct tcp *t, uint32_t region)
+{
+        for (uint32_t i = t->sh->wait_head, next; i != 0; i = next) {
+                struct tcp_conn *tc = tcp_conn_at(t, i);
+                next = tc->wait_next;
+                if (tc->link.tx_region == region) {
+                        sndbuf_unwait(t, tc);
+                        sndbuf_freed(t, tc);
+                }
+        }
+}
+
+/* Bytes that may still be written by the limit; frames count whole (SO_SNDBUF), until the other side returned them. */
+static uint32_t limit_room(const struct tcp_conn *tc)
+{
+        uint32_t data = tc->snd_end - tc->snd_una;
+        uint32_t used = MAX(tc->snd_mem, data);
+
+        return used < tc->snd_limit ? tc->snd_limit - used : 0;
+}
+
+static bool new_fill(struct tcp *t, struct tcp_conn *tc, size_t want)
+{
+        enum frame_class c = class_for(tc, want);
+        uint32_t id;
+
+        if (tc->snd_mem != 0 && limit_room(tc) == 0)
+                return false;
+        id = frame_alloc(t->frames, tc->link.tx_region, c, frame_owner(tc));
+        if (id == 0) {
+                c = c == FRAME_LARGE ? FRAME_SMALL : FRAME_LARGE;
+                id = frame_alloc(t->frames, tc->link.tx_region, c, frame_owner(tc));
+        }
+        if (id == 0) {
+                wait_for_frames(t, tc);
+                return false;
+        }
+        sndbuf_drop_fill(t, tc);
+        tc->snd_mem += frame_class_bytes(c);
+        tc->snd_fill = id;
+        tc->snd_fill_off = 0;
+        return true;
+}
+
+/* The last segment can become longer when it was not sent and the next byte written lies right behind it. */
+static bool extends_tail(const struct tcp *t, const struct tcp_conn *tc, uint32_t frame, uint32_t off)
+{
+        const struct tcp_txseg *s;
+
+        if (tc->snd_next == 0)
+                return false;
+        s = txseg_at(t, tc->snd_tail);
+        return s->frame == frame && s->off + s->len == off && s->len < tc->snd_mss;
+}
+
+/* How long the piece at the fill position may be. */
+static uint32_t piece_len(const struct tcp *t, const struct tcp_conn *tc, size_t want)
+{
+        uint32_t most = tc->snd_mss;
+
+        if (tc->rsv_head == 0 && extends_tail(t, tc, tc->snd_fill, tc->snd_fill_off))
+                most -= txseg_at(t, tc->snd_tail)->len;
+        return (uint32_t)MIN(MIN(want, most), fill_room(t, tc));
+}
+
+static void reserve_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_t len)
+{
+        *txseg_at(t, i) = (struct tcp_txseg){.len = len, .frame = tc->snd_fill, .off = tc->snd_fill_off};
+        frame_hold(t->frames, tc->snd_fill);
+        tc->snd_fill_off += len;
+        if (tc->rsv_tail != 0)
+                txseg_at(t, tc->rsv_tail)->next = i;
+        else
+                tc->rsv_head = i;
+        tc->rsv_tail = i;
+        tc->rsv_bytes += len;
+}
+
+/* A small write is not cut for the sake of a few bytes at the end of a frame, nor a large one for less than a
+ * segment: the bytes would travel in two segments. */
+static bool fill_is_used_up(const struct tcp *t, const struct tcp_conn *tc, size_t want)
+{
+        uint32_t room = fill_room(t, tc);
+
+        return room == 0 || (room < want && room < MIN(tc->snd_mss, FRAME_SMALL_BYTES) &&
+                             !(tc->rsv_head == 0 && extends_tail(t, tc, tc->snd_fill, tc->snd_fill_off)));
+}
+
+static bool add_span(struct tcp *t, const struct tcp_txseg *s, struct span *span, int n, int *used)
+{
+        uint8_t *p = frame_addr(t->frames, s->frame) + s->off;
+
+        if (*used != 0 && span[*used - 1].ptr + span[*used - 1].len == p) {
+                span[*used - 1].len += s->len;
+                return true;
+        }
+        if (*used == n)
+                return false;
+        span[(*used)++] = (struct span){p, s->len};
+        return true;
+}
+
+/* The error of a write, as Linux gives it: a pending error once, then EPIPE. */
+static int send_error(struct tcp_conn *tc)
+{
+        if (tc->err != 0) {
+                int err = tc->err;
+                tc->err = 0;
+                return -err;
+        }
+        if (tc->shut & SHUT_SND || tc->state == TCPS_CLOSED)
+                return -EPIPE;
+        return 0;
+}
+
+int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n)
+{
+        int err, used = 0;
+
+        if (unlikely((tc->err | (tc->shut & SHUT_SND)) != 0 || tc->state < TCPS_ESTABLISHED)) {
+                err = send_error(tc);
+                if (err != 0 || tc->state < TCPS_ESTABLISHED)
+                        return err;
+        }
+        if (tc->flags & TCF_RSV)
+                return -EBUSY;
+        if (tc->snd_fill != 0 && tc->snd_head == 0)
+                rewind_fill(t, tc);
+        want = MIN(want, (size_t)INT32_MAX);
+        while (tc->rsv_bytes < want) {
+                size_t left = want - tc->rsv_bytes;
+                uint32_t i, len;
+                if (pool_room(&t->sh->txsegs) <= TXSEG_SPARE(&t->sh->txsegs)) {
+                        wait_for_frames(t, tc);
+                        break;
+                }
+                if (fill_is_used_up(t, tc, left) && !new_fill(t, tc, left))
+                        break;
+                if (tc->snd_end - tc->snd_una + tc->rsv_bytes >= tc->snd_limit)
+                        break;
+                len = piece_len(t, tc, left);
+                if (!add_span(t, &(struct tcp_txseg){.frame = tc->snd_fill, .off = tc->snd_fill_off, .len = len},
+                              span, n, &used))
+                        break;
+                i = pool_alloc(&t->sh->txsegs);
+                reserve_piece(t, tc, i, len);
+        }
+        if (tc->rsv_bytes == 0) {
+                tc->flags |= TCF_SND_FULL;
+                return 0;
+        }
+        tc->flags |= TCF_RSV;
+        return (int)tc->rsv_bytes;
+}
+
+/* One reserved piece, cut to what was written, goes to the end of the queue. */
+static void commit_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_t len)
+{
+        struct tcp_txseg *s = txseg_at(t, i), *tail;
+
+        s->len = len;
+        s->seq = tc->snd_end;
+        tc->snd_end += len;
+        if (extends_tail(t, tc, s->frame, s->off)) {
+                tail = txseg_at(t, tc->snd_tail);
+                if (tail->len + len <= tc->snd_mss) {
+                        tail->len += len;
+                        release(t, i);
+                        return;
+                }
+        }
+        append(t, tc, i);
+}
+
+/* What was reserved and not used is given back: the fill position steps back when it was the last thing reserved. */
+static void uncommit_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_t frame, uint32_t off)
+{
+        if (tc->snd_fill == frame && off < tc->snd_fill_off)
+                tc->snd_fill_off = off;
+        if (i != 0)
+                release(t, i);
+}
+
+static void drop_reservation(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool keep)
+{
+        for (uint32_t i = tc->rsv_head, next; i != 0; i = next) {
+                struct tcp_txseg *s = txseg_at(t, i);
+                uint32_t take = (uint32_t)MIN(bytes, s->len), frame = s->frame, end = s->off + take;
+                bool cut = take < s->len;
+                next = s->next;
+                tc->rsv_head = next;
+                if (take != 0 && keep)
+                        commit_piece(t, tc, i, take);
+                else
+                        cut = true;
+                if (cut)
+                        uncommit_piece(t, tc, take != 0 && keep ? 0 : i, frame, end);
+                bytes -= take;
+        }
+        tc->rsv_head = tc->rsv_tail = tc->rsv_bytes = 0;
+        tc->flags &= ~(uint32_t)TCF_RSV;
+}
+
+void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more, bool urgent, nstime now)
+{
+        bool alive = tc->state >= TCPS_ESTABLISHED && !(tc->flags & TCF_FIN_QUEUED);
+
+        assert(bytes <= tc->rsv_bytes);
+        drop_reservation(t, tc, bytes, alive);
+        if (!alive || bytes == 0)
+                return;
+        if (unlikely(urgent)) {
+                tc->snd_up = tc->snd_end;
+                tc->owed |= OWE_PUSH;
+        }
+        txseg_at(t, tc->snd_tail)->ctl |= TCP_PSH;
+        if (more)
+                tc->flags |= TCF_MORE;
+        else
+                tc->flags &= ~(uint32_t)TCF_MORE;
+        if (!sndbuf_writable(t, tc))
+                tc->flags |= TCF_SND_FULL;
+        touch(t, tc);
+}
+
+uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc)
+{
+        uint32_t room = limit_room(tc);
+
+        if (tc->state < TCPS_ESTABLISHED || tc->shut & SHUT_SND)
+                return 0;
+        return room != 0 ? room : fill_room(t, tc);
+}
+
+/* As Linux's sk_stream_is_writeable(): a third of the buffer free, and less unsent than TCP_NOTSENT_LOWAT. */
+bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc)
+{
+        uint32_t data = tc->snd_end - tc->snd_una;
+        uint32_t lowat = tc->opts.notsent_lowat;
+
+        if (tc->flags & TCF_WAITS || (lowat != 0 && tc->snd_end - tc->snd_nxt >= lowat))
+                return false;
+        return MAX(tc->snd_mem, data) <= tc->snd_limit / 3 * 2 || tc->snd_head == 0;
+}
+
+void sndbuf_freed(struct tcp *t, struct tcp_conn *tc)
+{
+        if (!(tc->flags & TCF_SND_FULL) || !sndbuf_writable(t, tc))
+                return;
+        tc->flags &= ~(uint32_t)TCF_SND_FULL;
+        conn_raise(t, tc, TCP_EV_WRITABLE);
+}
+
+void tcp_uncharge(struct tcp *t, uint32_t owner, uint32_t bytes)
+{
+        struct tcp_conn *tc = tcp_conn_at(t, owner & ((1u << 20) - 1));
+
+        if (!tc->live || frame_owner(tc) != owner)
+                return;
+        tc->snd_mem -= bytes;
+        if (unlikely(tc->flags & TCF_SND_FULL))
+                sndbuf_freed(t, tc);
+}
+
+void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc)
+{
+        uint32_t i;
+
+        tc->flags |= TCF_FIN_QUEUED;
+        if (tc->snd_next != 0) {
+                txseg_at(t, tc->snd_tail)->ctl |= TCP_FIN;
+                return;
+        }
+        i = pool_alloc(&t->sh->txsegs);
+        if (i == 0)
+                return;                 /* output asks again: see fin_missing() in tcp_output.c */
+        *txseg_at(t, i) = (struct tcp_txseg){.seq = tc->snd_end, .ctl = TCP_FIN};
+        append(t, tc, i);
+}
+
+/* The MSS became smaller: what is queued is cut to it. */
+void sndbuf_resegment(struct tcp *t, struct tcp_conn *tc)
+{
+        for (uint32_t i = tc->snd_head; i != 0; i = txseg_at(t, i)->next) {
+                struct tcp_txseg *s = txseg_at(t, i);
+                if (s->len > tc->snd_mss && !txseg_split(t, tc, s, tc->snd_mss))
+                        return;
+        }
+}
+
+void sndbuf_purge(struct tcp *t, struct tcp_conn *tc)
+{
+        tc->snd_next = 0;
+        while (tc->snd_head != 0)
+                txseg_free_head(t, tc);
+        tc->sacked = tc->lost = tc->retx = 0;
+        sndbuf_drop_fill(t, tc);
+}

@@ -1,0 +1,217 @@
+/*
+ * Timers: absolute deadlines in the connection, NSTIME_NEVER when off.
+ *
+ *      rtx_at     one of: retransmission (RFC 6298 §5), tail loss probe and reordering (RFC 8985), persist
+ *      delack_at  a delayed ACK             cork_at   a small segment held by the application
+ *      slow_at    TIME-WAIT, FIN-WAIT-2, keepalive, or the record of a connection that is over
+ */
+#include <errno.h>
+
+#include "tcp/tcp_conn.h"
+
+#define RETRIES       15u               /* RFC 9293 §3.8.3 R2; 15 as Linux: some 15 minutes, at least 100 s */
+#define ORPHAN_PROBES 8u                /* a zero window is not waited on for ever when nobody is there to care */
+#define MAX_ACK_DELAY (200 * NS_PER_MS) /* RFC 8985 §7.2, TLP.max_ack_delay */
+#define PTO_FIRST     NS_PER_S
+
+/* RFC 8985 §7.2: one probe a tail, in the open state, for peers with SACK; of no use where nothing is lost. */
+static bool may_probe_tail(const struct tcp_conn *tc)
+{
+        return tc->sack_ok && !tc->link.lossless && tc->ca_state <= CA_DISORDER && !tc->tlp_out &&
+               tc->sacked == 0 && tc->state >= TCPS_ESTABLISHED;
+}
+
+static nstime probe_timeout(const struct tcp_conn *tc)
+{
+        nstime pto = tc->srtt ? 2 * tc->srtt : PTO_FIRST;
+
+        return flight(tc) <= tc->snd_mss ? pto + MAX_ACK_DELAY : pto + 2 * NS_PER_MS;
+}
+
+void timer_arm_rtx(struct tcp_conn *tc, nstime now)
+{
+        nstime rto;
+
+        if (flight(tc) == 0) {
+                tc->rtx_kind = RTX_NONE;
+                tc->rtx_at = NSTIME_NEVER;
+                return;
+        }
+        rto = rtt_rto(tc);
+        tc->rtx_kind = RTX_RTO;
+        tc->rtx_at = now + rto;
+        if (may_probe_tail(tc) && probe_timeout(tc) < rto) {
+                tc->rtx_kind = RTX_TLP;
+                tc->rtx_at = now + probe_timeout(tc);
+        }
+}
+
+void timer_persist(struct tcp_conn *tc, nstime now)
+{
+        if (tc->rtx_kind == RTX_PERSIST)
+                return;
+        tc->rtx_kind = RTX_PERSIST;
+        tc->rtx_at = now + rtt_rto(tc);
+}
+
+void timer_keepalive(struct tcp_conn *tc, nstime now)
+{
+        if (tc->state < TCPS_ESTABLISHED || tc->state == TCPS_TIME_WAIT ||
+            (tc->state == TCPS_FIN_WAIT_2 && tc->flags & TCF_CLOSED_BY_APP))
+                return;
+        tc->slow_at = tc->opts.keepalive ? now + tc->opts.keepidle_s * NS_PER_S : NSTIME_NEVER;
+}
+
+nstime tcp_deadline(const struct tcp_conn *tc)
+{
+        return nstime_min(nstime_min(tc->rtx_at, tc->delack_at), nstime_min(tc->slow_at, tc->cork_at));
+}
+
+static void give_up(struct tcp *t, struct tcp_conn *tc)
+{
+        count(t->cnt, COUNT_TCP_TIMEOUT);
+        conn_done(t, tc, tc->err_soft ? tc->err_soft : ETIMEDOUT);
+}
+
+/* RFC 9293 §3.8.3 and §3.9.1: the user timeout counts from the first byte that waits for its ACK. */
+static bool waited_too_long(const struct tcp_conn *tc, nstime now)
+{
+        if (tc->opts.user_timeout_ms != 0)
+                return tc->stalled_at != 0 && now - tc->stalled_at >= tc->opts.user_timeout_ms * NS_PER_MS;
+        return tc->dups >= RETRIES;
+}
+
+static void expire_syn(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        bool active = tc->flags & TCF_ACTIVE;
+
+        if (tc->dups >= (active ? tc->opts.syncnt : MIN(tc->opts.syncnt, 5)) || (active && waited_too_long(tc, now))) {
+                give_up(t, tc);
+                return;
+        }
+        tc->dups++;
+        tc->backoff++;
+        tc->owed |= OWE_SYN;
+        timer_arm_rtx(tc, now);
+}
+
+/* The window is closed over what is in flight, or nothing is in flight and the window is too small. MUST-37: as long
+ * as the peer answers, for ever. */
+static void expire_persist(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        bool orphan = tc->flags & TCF_CLOSED_BY_APP;
+
+        if (tc->probes >= RETRIES || (orphan && tc->backoff >= ORPHAN_PROBES) ||
+            (tc->opts.user_timeout_ms != 0 && tc->probes != 0 && waited_too_long(tc, now))) {
+                give_up(t, tc);
+                return;
+        }
+        if (tc->stalled_at == 0)
+                tc->stalled_at = now;
+        tc->probes++;
+        tc->backoff += tc->backoff < 20;
+        tc->owed |= OWE_PROBE;
+        tc->rtx_kind = RTX_PERSIST;
+        tc->rtx_at = now + rtt_rto(tc);
+        recovery_set_slow(tc);
+}
+
+static void expire_rto(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        if (tc->state < TCPS_ESTABLISHED) {
+                expire_syn(t, tc, now);
+                return;
+        }
+        if (tc->snd_wnd == 0) {
+                expire_persist(t, tc, now);
+                return;
+        }
+        if (waited_too_long(tc, now)) {
+                give_up(t, tc);
+                return;
+        }
+        tc->dups++;
+        tc->backoff += tc->backoff < 20;
+        recovery_timeout(t, tc, now);
+        timer_arm_rtx(tc, now);
+}
+
+static void expire_rtx(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        enum rtx_kind kind = tc->rtx_kind;
+
+        switch (kind) {
+        case RTX_TLP:
+                tc->owed |= OWE_TLP;
+                tc->rtx_kind = RTX_RTO;
+                tc->rtx_at = now + rtt_rto(tc);
+                break;
+        case RTX_REO:
+                timer_arm_rtx(tc, now);
+                recovery_ack(t, tc, 0, 0, now);
+                recovery_set_slow(tc);
+                break;
+        case RTX_PERSIST:
+                expire_persist(t, tc, now);
+                break;
+        default:
+                expire_rto(t, tc, now);
+                break;
+        }
+}
+
+static bool idle_time_is_up(const struct tcp_conn *tc)
+{
+        if (tc->opts.user_timeout_ms != 0)
+                return tc->probes != 0 && tc->last_sent - tc->last_received >= tc->opts.user_timeout_ms * NS_PER_MS;
+        return tc->probes >= tc->opts.keepcnt;
+}
+
+/* RFC 9293 §3.8.4. Only in idleness; data in flight has a timer of its own. */
+static void expire_keepalive(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        nstime idle = now - tc->last_received, keepidle = tc->opts.keepidle_s * NS_PER_S;
+
+        if (tc->snd_head != 0 || idle < keepidle) {
+                tc->slow_at = tc->snd_head != 0 ? now + keepidle : tc->last_received + keepidle;
+                return;
+        }
+        if (idle_time_is_up(tc)) {
+                count(t->cnt, COUNT_TCP_TIMEOUT);
+                conn_reset(t, tc, tc->err_soft ? tc->err_soft : ETIMEDOUT);
+                return;
+        }
+        tc->probes++;
+        tc->owed |= OWE_KEEP;
+        tc->slow_at = now + tc->opts.keepintvl_s * NS_PER_S;
+        recovery_set_slow(tc);
+}
+
+static void expire_slow(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        tc->slow_at = NSTIME_NEVER;
+        if (tc->state == TCPS_CLOSED)
+                conn_reap(t, tc);
+        else if (tc->state == TCPS_TIME_WAIT || (tc->state == TCPS_FIN_WAIT_2 && tc->flags & TCF_CLOSED_BY_APP))
+                conn_done(t, tc, 0);
+        else
+                expire_keepalive(t, tc, now);
+}
+
+void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        if (tc->delack_at <= now) {
+                tc->delack_at = NSTIME_NEVER;
+                tc->owed |= OWE_ACK;
+        }
+        if (tc->cork_at <= now) {
+                tc->cork_at = NSTIME_NEVER;
+                tc->owed |= OWE_PUSH;
+        }
+        if (tc->rtx_at <= now)
+                expire_rtx(t, tc, now);
+        if (tc->live && tc->slow_at <= now)
+                expire_slow(t, tc, now);
+        if (tc->live)
+                touch(t, tc);
+}
