@@ -23,7 +23,7 @@ void stack_limits_default(struct stack_limits *l)
 
 /* Offsets of everything behind struct stack_state; one place says the order. */
 struct layout {
-        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, end;
+        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, end;
 };
 
 static size_t take(size_t *at, size_t bytes, size_t align)
@@ -45,6 +45,7 @@ static struct layout layout_of(const struct stack_limits *l)
         o.chan_pool = take(&at, STACK_CHANS * ALIGN_UP(frame_pool_bytes(l->tx), 4096), 4096);
         o.rxpool = take(&at, frame_pool_bytes(l->rx), 4096);
         o.rxframes = take(&at, frame_geom_bytes(l->rx), 65536);
+        o.capture = take(&at, capture_bytes(STACK_CAPTURE), 4096);
         o.end = at;
         return o;
 }
@@ -82,6 +83,7 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->sock_off = o.socks;
         st->rxpool_off = o.rxpool;
         st->rxframes_off = o.rxframes;
+        st->capture_off = o.capture;
         st->limits = *l;
         format_lock(&st->lock);
         prng_init(&st->prng, seed);
@@ -90,6 +92,7 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
                 st->chan[k].pool_off = o.chan_pool + k * ALIGN_UP(frame_pool_bytes(l->tx), 4096);
         pool_init(&st->socks, at_offset(st, o.socks), sizeof(struct sock_rec), l->socks);
         frame_pool_init(at_offset(st, o.rxpool), l->rx);
+        capture_init(at_offset(st, o.capture), STACK_CAPTURE);
         prng_bytes(&st->prng, secret, sizeof secret);
         tcp_shared_init(at_offset(st, o.tcp), &l->tcp, secret);
         prng_bytes(&st->prng, secret, sizeof secret);
@@ -131,7 +134,7 @@ int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struc
         f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (f == MAP_FAILED)
                 return -ENOMEM;
-        *s = (struct stack){.st = st, .frames = f, .bell = bell};
+        *s = (struct stack){.st = st, .frames = f, .bell = bell, .capture = at_offset(st, st->capture_off)};
         f->give_back = give_back;
         f->uncharge = uncharge;
         f->arg = s;

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 #include "netstack/base.h"
+#include "netstack/capture.h"
 #include "netstack/counters.h"
 #include "netstack/frame.h"
 #include "netstack/pool.h"
@@ -37,6 +38,7 @@
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   64u               /* processes that share a stack */
 #define STACK_WAITERS 64u               /* threads asleep in it at once */
+#define STACK_CAPTURE (8u << 20)        /* bytes of the capture ring; untouched until somebody captures */
 #define STACK_PORT_BLOCKS 256u          /* leases of client ports */
 
 /* ---- sizes ---- */
@@ -111,7 +113,7 @@ struct stack_state {
         uint64_t magic;
         uint32_t abi, id;
         uint64_t bytes;                 /* of the segment */
-        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off;
+        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off;
         struct stack_limits limits;
 
         _Alignas(CACHE_LINE) pthread_mutex_t lock;      /* robust, process-shared */
@@ -165,6 +167,7 @@ struct stack {
         struct tcp tcp;
         struct udp udp;
         struct frames *frames;
+        struct capture *capture;
         struct stack_chan chan[STACK_CHANS];
         uint32_t nchan;                         /* slots below this may be mapped */
         uint32_t chan_gen;                      /* of the state when the channels were last looked through */

@@ -102,6 +102,18 @@ static bool chan_has_room(struct stack *s, struct stack_chan *c, uint32_t k)
         return false;
 }
 
+/* For `unet pcap`, when somebody listens: a message as it is on channel c. */
+static void capture(struct stack *s, const struct stack_chan *c, enum capture_dir dir, const uint8_t *inl,
+                    uint32_t inl_len, uint32_t frame, uint32_t off, uint32_t len)
+{
+        struct capture_pkt p = {.hdr = inl, .hdr_len = inl_len, .data_len = len, .dir = dir,
+                                .chan = (uint16_t)(c - s->chan)};
+
+        if (frame != 0)
+                p.data = frame_addr(s->frames, frame) + off;
+        capture_write(s->capture, &p, s->now);
+}
+
 /* One message: headers, then payload from a frame, in the descriptor when it fits. There is room. */
 static void post(struct stack *s, struct stack_chan *c, uint8_t *hdr, uint32_t hdr_len, const struct buf *data)
 {
@@ -116,6 +128,8 @@ static void post(struct stack *s, struct stack_chan *c, uint8_t *hdr, uint32_t h
                 tx.off = data->off;
                 tx.len = data->len;
         }
+        if (capture_on(s->capture))
+                capture(s, c, CAPTURE_OUT, tx.inl, tx.inl_len, tx.frame != 0 ? data->id : 0, tx.off, tx.len);
         c->ops->send(c->ch, &tx, 1);
 }
 
@@ -454,6 +468,9 @@ static bool run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
 
         do {
                 n = c->ops->recv(c->ch, rx, RX_BATCH);
+                for (int i = 0; capture_on(s->capture) && i < n; i++)
+                        capture(s, c, CAPTURE_IN, rx[i].inl, rx[i].inl_len,
+                                rx[i].frame != 0 ? frame_id(FRAME_REGION_RX(k), rx[i].frame) : 0, rx[i].off, rx[i].len);
                 for (int i = 0; i < n; i++)
                         if (!rx_packet(s, k, &rx[i]) && rx[i].frame != 0)
                                 c->ops->release(c->ch, &rx[i].frame, 1);
