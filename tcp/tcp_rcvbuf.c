@@ -57,14 +57,20 @@ static bool copy_in(struct tcp *t, struct tcp_conn *tc, const uint8_t *from, uin
         return true;
 }
 
+/* A frame is kept as it is when what is in it is worth its size. A lent one costs us nothing but the peer much. */
+static bool worth_keeping(const struct tcp *t, const struct tcp_seg *seg, uint32_t len)
+{
+        if (seg->inl != NULL || len <= TINY)
+                return false;
+        return frame_id_region(seg->data.id) != FRAME_REGION_PRIVATE || len >= frame_size(t->frames, seg->data.id) / 4;
+}
+
 bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
                  struct buf *out, bool *took)
 {
-        bool private_frame = frame_id_region(seg->data.id) == FRAME_REGION_PRIVATE;
-
-        if (seg->inl == NULL && len > TINY) {
+        if (worth_keeping(t, seg, len)) {
                 *out = (struct buf){seg->data.id, seg->data.off + skip, len};
-                if (private_frame)
+                if (frame_id_region(seg->data.id) == FRAME_REGION_PRIVATE)
                         tc->rcv_mem += frame_size(t->frames, seg->data.id);
                 *took = true;
                 return true;

@@ -1,0 +1,61 @@
+/*
+ * Two TCPs and the link between them, in virtual time, from a seed.
+ *
+ * The link drops, repeats, reorders and delays; segments travel as bytes (headers are written and parsed) or, over a
+ * lossless link, as lent frames. pair_run() moves both applications on: each writes a stream of bytes that follow
+ * from their position, reads what the other wrote, and checks every byte.
+ */
+#ifndef TESTS_TCP_PAIR_H
+#define TESTS_TCP_PAIR_H
+
+#include "tests/tcp/rig.h"
+
+struct pair_link {
+        double drop, dup, reorder;      /* probabilities */
+        nstime delay, jitter;
+        bool lossless;                  /* lent frames, in order */
+        uint16_t mss;
+};
+
+struct pair_app {                       /* one side's application */
+        uint64_t to_write, written, to_read, read;
+        uint32_t max_write, max_read;   /* largest piece at a time */
+        double idle;                    /* probability that it does nothing on a turn */
+        bool shut, saw_end;
+        int error;
+};
+
+struct packet {
+        nstime at;
+        uint64_t order;
+        struct tcp_seg seg;
+        uint32_t frame;                 /* lent: its number */
+        uint8_t *bytes;                 /* else header and payload */
+        uint32_t hlen, len;
+        int to;
+};
+
+struct pair {
+        struct rig *rig[2];
+        struct pair_app app[2];
+        struct tcp_link link;
+        struct tcp_opts opts[2];
+        struct pair_link net;
+        uint32_t conn[2], listener;
+        struct tcp_tuple tuple[2];      /* as each sees itself */
+        nstime now;
+        uint64_t seed, order, sent_pkts;
+        struct packet *queue;
+        unsigned queued, room;
+};
+
+struct pair *pair_new(const struct pair_link *net, const struct rig_size *size, uint64_t seed);
+void pair_free(struct pair *p);
+uint64_t pair_random(struct pair *p);
+double pair_chance(struct pair *p);
+/* Connects, moves both streams, closes. False when it stalled before `limit` of virtual time was over. */
+bool pair_run(struct pair *p, nstime limit);
+/* Runs on without applications, for TIME-WAIT and late frames. */
+void pair_settle(struct pair *p, nstime for_how_long);
+
+#endif

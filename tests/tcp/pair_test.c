@@ -1,0 +1,106 @@
+/* Two TCPs over a bad link: every byte arrives, nothing stalls, everything is freed. The seed is printed on failure. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/tcp/pair.h"
+
+static void check_run(struct pair *p, uint64_t seed, const char *what, nstime limit)
+{
+        bool ok = pair_run(p, limit);
+
+        if (!ok) {
+                print_error("%s: seed %llu: client wrote %llu of %llu read %llu err %d; server wrote %llu of %llu "
+                            "read %llu err %d\n", what, (unsigned long long)seed,
+                            (unsigned long long)p->app[0].written, (unsigned long long)p->app[0].to_write,
+                            (unsigned long long)p->app[0].read, p->app[0].error,
+                            (unsigned long long)p->app[1].written, (unsigned long long)p->app[1].to_write,
+                            (unsigned long long)p->app[1].read, p->app[1].error);
+                fail();
+        }
+        assert_int_equal(p->app[0].read, p->app[1].to_write);
+        assert_int_equal(p->app[1].read, p->app[0].to_write);
+        pair_settle(p, 400 * NS_PER_S);
+        for (int s = 0; s < 2; s++) {
+                assert_int_equal(rig_frames_used(p->rig[s]), 0);
+                assert_int_equal(p->rig[s]->t.sh->conns.used, 0);
+                assert_int_equal(p->rig[s]->t.sh->txsegs.used, 0);
+                assert_int_equal(p->rig[s]->t.sh->rxsegs.used, 0);
+        }
+}
+
+static void clean_link_moves_data_both_ways(void **state)
+{
+        struct pair_link net = {.delay = NS_PER_MS, .mss = 1460};
+        struct pair *p = pair_new(&net, &rig_size_default, 1);
+
+        p->app[0].to_write = 1000000;
+        p->app[1].to_write = 300000;
+        check_run(p, 1, "clean", 60 * NS_PER_S);
+        pair_free(p);
+}
+
+static void lossless_link_lends_frames(void **state)
+{
+        struct pair_link net = {.delay = NS_PER_US, .mss = 65495, .lossless = true};
+        struct pair *p = pair_new(&net, &rig_size_default, 1);
+
+        p->app[0].to_write = 20000000;
+        p->app[0].max_write = 262144;
+        p->app[1].max_read = 262144;
+        p->app[1].to_write = 1000;
+        check_run(p, 1, "lossless", 60 * NS_PER_S);
+        assert_int_equal(p->rig[0]->cnt.n[COUNT_TCP_RETRANS], 0);
+        pair_free(p);
+}
+
+/* Everything at random from the seed: the link, the buffers, how the applications write and read. */
+static void bad_links_deliver_every_byte(void **state)
+{
+        const char *first = getenv("PAIR_SEED"), *many = getenv("PAIR_SEEDS");
+        uint64_t from = first ? strtoull(first, NULL, 0) : 1, n = many ? strtoull(many, NULL, 0) : first ? 1 : 300;
+
+        for (uint64_t seed = from; seed < from + n; seed++) {
+                struct pair_link net = {.mss = 1460};
+                struct pair *p = pair_new(&net, &rig_size_default, seed);
+                p->net.drop = pair_chance(p) * 0.08;
+                p->net.dup = pair_chance(p) * 0.05;
+                p->net.reorder = pair_chance(p) * 0.1;
+                p->net.delay = (nstime)(pair_chance(p) * 30e6) + NS_PER_US;
+                p->net.jitter = pair_chance(p) < 0.5 ? p->net.delay / 2 : 0;
+                p->net.mss = p->link.mss = (uint16_t)(100 + pair_random(p) % 3000);
+                for (int s = 0; s < 2; s++) {
+                        p->app[s].to_write = pair_random(p) % 200000;
+                        p->app[s].max_write = 1 + (uint32_t)(pair_random(p) % 20000);
+                        p->app[s].max_read = 1 + (uint32_t)(pair_random(p) % 20000);
+                        p->app[s].idle = pair_chance(p) * 0.9;
+                        p->opts[s].nodelay = pair_chance(p) < 0.3;
+                        p->opts[s].no_sack = pair_chance(p) < 0.2;
+                        p->opts[s].no_timestamps = pair_chance(p) < 0.3;
+                        p->opts[s].no_wscale = pair_chance(p) < 0.3;
+                        p->opts[s].cc = (uint8_t)(pair_random(p) % 2);
+                        if (pair_chance(p) < 0.4)
+                                p->opts[s].rcvbuf = 200 + (uint32_t)(pair_random(p) % 20000);
+                        if (pair_chance(p) < 0.4)
+                                p->opts[s].sndbuf = 4096 + (uint32_t)(pair_random(p) % 40000);
+                        if (p->app[s].max_write < 100)
+                                p->app[s].to_write /= 10;
+                }
+                check_run(p, seed, "bad link", 3000 * NS_PER_S);
+                pair_free(p);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(clean_link_moves_data_both_ways),
+                cmocka_unit_test(lossless_link_lends_frames),
+                cmocka_unit_test(bad_links_deliver_every_byte),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
