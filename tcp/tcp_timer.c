@@ -10,7 +10,7 @@
 #include "tcp/tcp_conn.h"
 
 #define RETRIES       15u               /* RFC 9293 §3.8.3 R2; 15 as Linux: some 15 minutes, at least 100 s */
-#define ORPHAN_PROBES 8u                /* a zero window is not waited on for ever when nobody is there to care */
+#define ORPHAN_WAIT   (120 * NS_PER_S)  /* between probes of a zero window: beyond it an orphan is given up, as by Linux */
 #define MAX_ACK_DELAY (200 * NS_PER_MS) /* RFC 8985 §7.2, TLP.max_ack_delay */
 #define PTO_FIRST     NS_PER_S
 
@@ -101,7 +101,7 @@ static void expire_persist(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool orphan = tc->flags & TCF_CLOSED_BY_APP;
 
-        if (tc->probes >= RETRIES || (orphan && tc->backoff >= ORPHAN_PROBES) ||
+        if (tc->probes >= RETRIES || (orphan && rtt_rto(tc) >= ORPHAN_WAIT) ||
             (tc->opts.user_timeout_ms != 0 && tc->probes != 0 && waited_too_long(tc, now))) {
                 give_up(t, tc);
                 return;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define TURN (20 * NS_PER_MS)           /* applications look at their sockets at least so often */
+
 enum { CLIENT, SERVER };
 
 uint64_t pair_random(struct pair *p)            /* splitmix64 */
@@ -339,15 +341,15 @@ bool pair_run(struct pair *p, nstime limit)
         p->conn[CLIENT] = (uint32_t)c;
         tcp_set_sock(&p->rig[CLIENT]->t, p->conn[CLIENT], 1);
         while (!over(p) && !dead(p)) {
-                bool moved = step(p, until);
+                nstime next = p->now + TURN;
+                if (!step(p, next))
+                        p->now = next;
                 if (p->now > until)
                         return false;
                 if (p->listener != 0 || p->conn[SERVER] == 0)
                         p->listener = p->conn[SERVER] == 0 ? listener : p->listener;
                 app_turn(p, 0);
                 app_turn(p, 1);
-                if (!moved)
-                        p->now += NS_PER_MS;
         }
         return over(p);
 }
