@@ -179,6 +179,14 @@ int config_load(struct unetd_config *c, struct config_error *err)
         return config_find(path) ? config_read(path, c, err) : 0;
 }
 
+void config_complain(const struct config_error *err)
+{
+        if (err->line > 0)
+                fprintf(stderr, "%s:%d: %s\n", err->path, err->line, err->text);
+        else
+                fprintf(stderr, "%s: %s\n", err->path, err->text);
+}
+
 void config_each(const struct unetd_config *c,
                  void (*row)(void *arg, const char *section, const char *key, const char *value, const char *text),
                  void *arg)

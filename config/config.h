@@ -32,6 +32,8 @@ bool config_find(char path[CONFIG_PATH_MAX]);
 int config_read(const char *path, struct unetd_config *c, struct config_error *err);
 /* Finds and reads the file, if there is one. As config_read(). */
 int config_load(struct unetd_config *c, struct config_error *err);
+/* "file:line: what is wrong" on standard error. */
+void config_complain(const struct config_error *err);
 
 /* Calls row() for each key that can be set, with its value in *c as text and what it means. */
 void config_each(const struct unetd_config *c,

@@ -1,0 +1,105 @@
+/* unet stat: counters, and every reason for which a packet was dropped. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/command.h"
+#include "tools/show.h"
+#include "tools/stacks.h"
+
+struct want {
+        uint32_t stack;                 /* 0: the sum of all */
+        bool seen;
+        struct counters sum;
+        json_t *ids;
+};
+
+static bool add_stack(void *arg, const struct seen_stack *s)
+{
+        const struct counters *c = &s->view.st->cnt;
+        struct want *w = arg;
+
+        if (w->stack != 0 && w->stack != s->id)
+                return true;
+        w->seen = true;
+        json_array_append_new(w->ids, json_integer(s->id));
+        for (int i = 0; i < COUNT_COUNT; i++)
+                w->sum.n[i] += c->n[i];
+        for (int i = 0; i < DROP_COUNT; i++)
+                w->sum.drop[i] += c->drop[i];
+        return true;
+}
+
+static void show_table(const struct want *w, bool all)
+{
+        static const struct show_column cols[] = {
+                {"name", "counter", SHOW_PLAIN}, {"value", "value", SHOW_PLAIN}, {"text", "meaning", SHOW_PLAIN}};
+        json_t *rows = json_array();
+        char name[64];
+
+        for (int i = 0; i < COUNT_COUNT; i++)
+                if (all || w->sum.n[i] != 0)
+                        json_array_append_new(rows, json_pack("{ss sI ss}", "name", count_name((enum count)i), "value",
+                                                              (json_int_t)w->sum.n[i], "text",
+                                                              count_text((enum count)i)));
+        for (int i = 1; i < DROP_COUNT; i++) {
+                if (!all && w->sum.drop[i] == 0)
+                        continue;
+                snprintf(name, sizeof name, "dropped: %s", drop_name((enum drop)i));
+                json_array_append_new(rows, json_pack("{ss sI ss}", "name", name, "value", (json_int_t)w->sum.drop[i],
+                                                      "text", drop_text((enum drop)i)));
+        }
+        show_rows(rows, cols, ARRAY_LEN(cols), false);
+}
+
+static void show_as_json(struct want *w)
+{
+        json_t *counters = json_object(), *drops = json_object();
+
+        for (int i = 0; i < COUNT_COUNT; i++)
+                json_object_set_new(counters, count_name((enum count)i), json_integer((json_int_t)w->sum.n[i]));
+        for (int i = 1; i < DROP_COUNT; i++)
+                json_object_set_new(drops, drop_name((enum drop)i), json_integer((json_int_t)w->sum.drop[i]));
+        show_json(json_pack("{so so so}", "stacks", json_incref(w->ids), "counters", counters, "drops", drops));
+}
+
+static int run(const struct command *cmd, int argc, char **argv)
+{
+        static const struct option extra[] = {{"stack", required_argument, NULL, 's'},
+                                              {"all", no_argument, NULL, 'a'},
+                                              {NULL, 0, NULL, 0}};
+        struct want w = {.ids = json_array()};
+        bool json = false, all = false;
+        char *end = "";
+        int opt, r;
+
+        while ((opt = command_option(cmd, argc, argv, extra, &json)) != -1) {
+                all = all || opt == 'a';
+                if (opt == 's')
+                        w.stack = (uint32_t)strtoul(optarg, &end, 10);
+                if (opt == 's' && (*end || w.stack == 0))
+                        return command_usage(cmd, "not the number of a stack: %s", optarg);
+        }
+        if (optind < argc)
+                return command_usage(cmd, "no arguments are taken");
+        r = stacks_each(add_stack, &w);
+        if (r == EXIT_DONE && !w.seen)
+                r = command_fail("there is no stack %u", w.stack);
+        if (r == EXIT_DONE && json)
+                show_as_json(&w);
+        else if (r == EXIT_DONE)
+                show_table(&w, all);
+        json_decref(w.ids);
+        return r;
+}
+
+const struct command cmd_stat = {
+        "stat", "[--stack N] [--all] [--json]",
+        "counters, and each reason for which packets were dropped",
+        "  --stack N  of one stack (unet status has the numbers); without it the sum of all\n"
+        "  --all      also those that are zero\n"
+        "  --json     as JSON, all of them\n"
+        "\n"
+        "Exit status 1: there is no such stack.\n",
+        run,
+};

@@ -1,0 +1,143 @@
+/* unet status: what unetd and the keepers hold, as far as this user may see it. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/address.h"
+#include "tools/command.h"
+#include "tools/show.h"
+#include "tools/stacks.h"
+#include "unetd/client.h"
+
+/* A kind of item: the JSON list it goes to, and the columns of its table. */
+struct section {
+        const char *name;
+        struct show_column cols[8];
+};
+
+static const struct section sections[UNETD_S_KINDS] = {
+        [UNETD_S_DAEMON] = {"daemon",
+                            {{"pid", "pid", SHOW_PLAIN}, {"uid", "uid", SHOW_PLAIN}, {"shared", "shared", SHOW_PLAIN},
+                             {"clients", "clients", SHOW_PLAIN}, {"stacks", "stacks", SHOW_PLAIN},
+                             {"channels", "channels", SHOW_PLAIN}, {"listeners", "listeners", SHOW_PLAIN}}},
+        [UNETD_S_KEEPER] = {"keepers", {{"pid", "pid", SHOW_PLAIN}, {"uid", "uid", SHOW_PLAIN}}},
+        [UNETD_S_STACK] = {"stacks",
+                           {{"stack", "stack", SHOW_PLAIN}, {"uid", "uid", SHOW_PLAIN}, {"pid", "pid", SHOW_PLAIN},
+                            {"program", "program", SHOW_PLAIN}, {"orphan", "orphan", SHOW_PLAIN}}},
+        [UNETD_S_CHAN] = {"channels",
+                          {{"stack", "stack", SHOW_PLAIN}, {"channel", "channel", SHOW_PLAIN},
+                           {"peer_stack", "peer stack", SHOW_PLAIN}, {"peer_channel", "peer channel", SHOW_PLAIN},
+                           {"uid", "uid", SHOW_PLAIN}, {"peer_uid", "peer uid", SHOW_PLAIN}}},
+        [UNETD_S_LISTENER] = {"listeners",
+                              {{"stack", "stack", SHOW_PLAIN}, {"protocol", "protocol", SHOW_PLAIN},
+                               {"address", "address", SHOW_PLAIN}, {"port", "port", SHOW_PLAIN},
+                               {"uid", "uid", SHOW_PLAIN}}},
+        [UNETD_S_HOLD] = {"holds",
+                          {{"stack", "stack", SHOW_PLAIN}, {"protocol", "protocol", SHOW_PLAIN},
+                           {"address", "address", SHOW_PLAIN}, {"port", "port", SHOW_PLAIN},
+                           {"uid", "uid", SHOW_PLAIN}}},
+        [UNETD_S_LEASE] = {"leases",
+                           {{"stack", "stack", SHOW_PLAIN}, {"first", "first port", SHOW_PLAIN},
+                            {"ports", "ports", SHOW_PLAIN}, {"uid", "uid", SHOW_PLAIN}}},
+};
+
+static json_t *port_item(const struct unetd_status_item *i)
+{
+        return json_pack("{si ss so si si}", "stack", i->stack, "protocol", i->proto == IPPROTO_TCP ? "tcp" : "udp",
+                         "address", address_json(i->addr), "port", i->port, "uid", i->uid);
+}
+
+static json_t *item_json(const struct unetd_status_item *i)
+{
+        switch (i->kind) {
+        case UNETD_S_DAEMON:
+                return json_pack("{si si sb si si si si}", "pid", i->pid, "uid", i->uid, "shared",
+                                 (i->flags & UNETD_SHARED) != 0, "clients", i->clients, "stacks", i->stacks, "channels",
+                                 i->chans, "listeners", i->listeners);
+        case UNETD_S_KEEPER:
+                return json_pack("{si si}", "pid", i->pid, "uid", i->uid);
+        case UNETD_S_STACK:
+                return json_pack("{si si si so sb}", "stack", i->stack, "uid", i->uid, "pid", i->pid, "program",
+                                 stacks_program(i->pid), "orphan", (i->flags & UNETD_ORPHAN) != 0);
+        case UNETD_S_CHAN:
+                return json_pack("{si si si si si si}", "stack", i->stack, "channel", i->chan, "peer_stack",
+                                 i->peer_stack, "peer_channel", i->peer_chan, "uid", i->uid, "peer_uid", i->peer_uid);
+        case UNETD_S_LEASE:
+                return json_pack("{si si si si}", "stack", i->stack, "first", i->port, "ports", i->count, "uid", i->uid);
+        default:
+                return port_item(i);
+        }
+}
+
+static bool add_item(void *arg, const struct unetd_status_item *item)
+{
+        json_t **lists = arg;
+
+        if (item->kind < UNETD_S_KINDS)
+                json_array_append_new(lists[item->kind], item_json(item));
+        return true;
+}
+
+static size_t columns(const struct section *s)
+{
+        size_t n = 0;
+
+        while (n < ARRAY_LEN(s->cols) && s->cols[n].key)
+                n++;
+        return n;
+}
+
+static void show_all(json_t *lists[UNETD_S_KINDS], bool json)
+{
+        json_t *all = json_object();
+
+        for (int k = 0; k < UNETD_S_KINDS; k++)
+                json_object_set_new(all, sections[k].name, lists[k]);
+        if (json) {
+                show_json(all);
+                return;
+        }
+        for (int k = 0; k < UNETD_S_KINDS; k++) {
+                if (json_array_size(lists[k]) == 0)
+                        continue;
+                printf("%s%s\n", k ? "\n" : "", sections[k].name);
+                show_rows(json_incref(lists[k]), sections[k].cols, columns(&sections[k]), false);
+        }
+        json_decref(all);
+}
+
+static int run(const struct command *cmd, int argc, char **argv)
+{
+        struct unetd_client c = {0};
+        json_t *lists[UNETD_S_KINDS];
+        bool json = false;
+        int r;
+
+        while (command_option(cmd, argc, argv, NULL, &json) != -1)
+                continue;
+        if (optind < argc)
+                return command_usage(cmd, "no arguments are taken");
+        r = unetd_open(&c, UNETD_NO_START);
+        if (r == -ECONNREFUSED)
+                return command_fail("no unetd runs for this user (the first program starts one)");
+        if (r != 0)
+                return command_fail("unetd: %s", strerror(-r));
+        for (int k = 0; k < UNETD_S_KINDS; k++)
+                lists[k] = json_array();
+        r = unetd_status(&c, add_item, lists);
+        unetd_close(&c);
+        if (r != 0)
+                return command_fail("unetd: %s", strerror(-r));
+        show_all(lists, json);
+        return EXIT_DONE;
+}
+
+const struct command cmd_status = {
+        "status", "[--json]",
+        "what unetd and the keepers hold: stacks, channels, ports",
+        "  --json   as JSON\n"
+        "\n"
+        "Exit status 1: no unetd runs for this user.\n",
+        run,
+};

@@ -1,0 +1,60 @@
+/* What subcommands share: options that all have, usage, complaints. */
+#include "tools/command.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTIONS_MAX 16
+
+int command_option(const struct command *cmd, int argc, char **argv, const struct option *extra, bool *json)
+{
+        struct option opts[OPTIONS_MAX] = {{"help", no_argument, NULL, 'h'}};
+        int n = 1, opt;
+
+        if (json)
+                opts[n++] = (struct option){"json", no_argument, NULL, 'j'};
+        for (; extra && extra->name && n < OPTIONS_MAX - 1; extra++)
+                opts[n++] = *extra;
+        while ((opt = getopt_long(argc, argv, json ? "+hj" : "+h", opts, NULL)) == 'j')
+                *json = true;
+        if (opt == 'h') {
+                command_help(cmd);
+                exit(EXIT_DONE);
+        }
+        if (opt == '?') {
+                fprintf(stderr, "usage: unet %s %s\n", cmd->name, cmd->synopsis);
+                exit(EXIT_USAGE);
+        }
+        return opt;
+}
+
+void command_help(const struct command *cmd)
+{
+        printf("usage: unet %s %s\n\n%s\n\n%s", cmd->name, cmd->synopsis, cmd->summary, cmd->help);
+}
+
+int command_usage(const struct command *cmd, const char *format, ...)
+{
+        va_list args;
+
+        fprintf(stderr, "unet %s: ", cmd->name);
+        va_start(args, format);
+        vfprintf(stderr, format, args);
+        va_end(args);
+        fprintf(stderr, "\nusage: unet %s %s\n", cmd->name, cmd->synopsis);
+        return EXIT_USAGE;
+}
+
+int command_fail(const char *format, ...)
+{
+        va_list args;
+
+        fputs("unet: ", stderr);
+        va_start(args, format);
+        vfprintf(stderr, format, args);
+        va_end(args);
+        fputc('\n', stderr);
+        return EXIT_NOTHING;
+}

@@ -1,0 +1,30 @@
+/*
+ * Rows of results: a JSON array of objects that is printed as it is, or as a table for people. Both come from the same
+ * objects, so that a person and a program read the same thing.
+ */
+#ifndef TOOLS_SHOW_H
+#define TOOLS_SHOW_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum show_as {
+        SHOW_PLAIN,                     /* strings and numbers as they are */
+        SHOW_BYTES,                     /* 128K, 4.0M */
+        SHOW_US,                        /* nanoseconds, shown as microseconds */
+};
+
+struct show_column {
+        const char *key, *head;
+        enum show_as as;
+};
+
+/* Prints the rows and gives up the reference. Numbers are set right, text left; a missing or null value is "-". */
+void show_rows(json_t *rows, const struct show_column *cols, size_t n, bool as_json);
+/* Prints any value as JSON and gives up the reference. */
+void show_json(json_t *value);
+/* Cuts text that came from another process to printable characters. */
+json_t *show_text(const char *text, size_t max);
+
+#endif

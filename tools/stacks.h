@@ -1,0 +1,32 @@
+/*
+ * Live stacks, seen from outside: their state is mapped read-only and read while they run, without their lock. A number
+ * may be a moment old or, for a multi-word value, torn; nothing here can disturb a stack.
+ */
+#ifndef TOOLS_STACKS_H
+#define TOOLS_STACKS_H
+
+#include <jansson.h>
+
+#include "netstack/stack.h"
+#include "unetd/client.h"
+
+struct seen_stack {
+        uint32_t id, uid;
+        int32_t pid;                    /* the process that made it */
+        bool orphan;                    /* its processes are gone, the keeper finishes */
+        struct stack view;
+        nstime now;
+};
+
+/*
+ * Calls each() for every stack of this user, until it returns false; other users' are not shown. Returns EXIT_DONE, or
+ * EXIT_NOTHING after saying why there is none to see.
+ */
+int stacks_each(bool (*each)(void *arg, const struct seen_stack *s), void *arg);
+
+/* The processes that hold a socket record, as "iperf3/1234"; null when it is the keeper's alone. */
+json_t *stacks_holders(const struct seen_stack *s, uint32_t sock);
+/* The name of a process, null when it is gone. */
+json_t *stacks_program(int32_t pid);
+
+#endif

@@ -1,0 +1,50 @@
+/* The `unet` command: runs programs over the user-level stack, and looks at stacks from outside. */
+#include <stdio.h>
+#include <string.h>
+
+#include "netstack/base.h"
+#include "tools/command.h"
+
+static const struct command *const commands[] = {
+        &cmd_run, &cmd_ss, &cmd_why, &cmd_stat, &cmd_status, &cmd_pcap, &cmd_config,
+};
+
+static void help(FILE *out)
+{
+        fputs("usage: unet COMMAND [OPTION...] [ARGUMENT...]\n\n", out);
+        for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+                fprintf(out, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
+        fputs("\nunet COMMAND --help says more. Exit status: 0 done, 1 failed or nothing to show, 2 usage.\n", out);
+}
+
+static const struct command *find(const char *name)
+{
+        for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+                if (strcmp(commands[i]->name, name) == 0)
+                        return commands[i];
+        return NULL;
+}
+
+int main(int argc, char **argv)
+{
+        const struct command *cmd = argc > 1 ? find(argv[1]) : NULL;
+
+        if (cmd)
+                return cmd->run(cmd, argc - 1, argv + 1);
+        if (argc > 1 && strcmp(argv[1], "help") == 0 && argc > 2 && find(argv[2])) {
+                command_help(find(argv[2]));
+                return EXIT_DONE;
+        }
+        if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)) {
+                help(stdout);
+                return EXIT_DONE;
+        }
+        if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+                printf("unet %s\n", UNET_VERSION);
+                return EXIT_DONE;
+        }
+        if (argc > 1)
+                fprintf(stderr, "unet: no command \"%s\"\n", argv[1]);
+        help(stderr);
+        return EXIT_USAGE;
+}

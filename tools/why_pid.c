@@ -1,0 +1,216 @@
+/*
+ * A process's sockets from outside. Those of ours are in the stacks it takes part in. The kernel's are found through a
+ * copy of each descriptor (pidfd_getfd); whatever has a name there and is not the kernel's half of one of ours is
+ * carried by the kernel, and the reason follows from what it is connected to.
+ */
+#include "tools/why_pid.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "tools/address.h"
+#include "tools/command.h"
+#include "tools/stacks.h"
+
+struct asked {
+        int pid;
+        bool shimmed, disabled;
+        struct unetd_client unetd;      /* its directory says who listens */
+        json_t *rows;
+        uint64_t *cookie;               /* of kernel sockets that stand beside one of ours */
+        size_t ncookie;
+};
+
+/* ---- ours ---- */
+
+static bool add_ours(void *arg, const struct seen_stack *s)
+{
+        const struct stack_state *st = s->view.st;
+        struct asked *a = arg;
+        uint64_t mine = 0;
+
+        for (uint32_t i = 0; i < STACK_PROCS; i++)
+                if (atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed) == (uint32_t)a->pid)
+                        mine |= (uint64_t)1 << i;
+        for (uint32_t i = 1; mine != 0 && i < st->socks.fresh && i < st->socks.cap; i++) {
+                const struct sock_rec *r = stack_sock(&s->view, i);
+                uint64_t *grown;
+
+                if (!(r->refs & mine) || r->role == SOCK_ROLE_NONE)
+                        continue;
+                json_array_append_new(
+                        a->rows, json_pack("{si sn ss so so ss ss}", "pid", a->pid, "fd", "protocol",
+                                           r->role == SOCK_ROLE_UDP ? "udp" : "tcp", "local",
+                                           address_port_json(r->laddr, r->lport), "peer",
+                                           address_port_json(r->raddr, r->rport), "carried",
+                                           r->role == SOCK_ROLE_CONN ? "u-net" : "both", "why",
+                                           r->role == SOCK_ROLE_CONN ? "both ends are on the fabric"
+                                                                     : "open to the fabric and to the kernel"));
+                grown = realloc(a->cookie, (a->ncookie + 1) * sizeof *grown);
+                if (!grown)
+                        return false;
+                a->cookie = grown;
+                a->cookie[a->ncookie++] = r->cookie;
+        }
+        return true;
+}
+
+/* ---- the kernel's ---- */
+
+static bool beside_ours(const struct asked *a, int fd)
+{
+        uint64_t cookie = 0;
+        socklen_t len = sizeof cookie;
+
+        if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) != 0 || cookie == 0)
+                return false;
+        for (size_t i = 0; i < a->ncookie; i++)
+                if (a->cookie[i] == cookie)
+                        return true;
+        return false;
+}
+
+static ip_addr address_of(const struct sockaddr_storage *ss, uint16_t *port)
+{
+        const struct sockaddr_in *in = (const struct sockaddr_in *)ss;
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)ss;
+        ip_addr a = {{0, 0}};
+
+        *port = 0;
+        if (ss->ss_family == AF_INET) {
+                a = ip_addr_v4(ntohl(in->sin_addr.s_addr));
+                *port = ntohs(in->sin_port);
+        } else if (ss->ss_family == AF_INET6) {
+                memcpy(&a, &in6->sin6_addr, sizeof a);
+                *port = ntohs(in6->sin6_port);
+        }
+        return a;
+}
+
+static const char *reason(const struct asked *a, bool tcp, bool listening, ip_addr peer, uint16_t port)
+{
+        struct dir_hit hit;
+
+        if (!a->shimmed)
+                return "the program runs without the shim: start it by unet run";
+        if (a->disabled)
+                return "UNET_DISABLE is set";
+        if (listening || port == 0)
+                return "it was made before the shim could see it";
+        if (!ip_addr_is_v4(peer))
+                return "IPv6 is the kernel's";
+        if (!a->unetd.dir)
+                return "no unetd runs";
+        if (directory_is_local(a->unetd.dir, peer) != 1)
+                return "the peer is not on this host";
+        if (directory_lookup(a->unetd.dir, tcp ? IPPROTO_TCP : IPPROTO_UDP, peer, port, 0, &hit) != 1)
+                return "the peer is not on the fabric";
+        return "the other side came through the kernel";
+}
+
+static void add_kernel_socket(struct asked *a, int number, int fd)
+{
+        struct sockaddr_storage local = {0}, peer = {0};
+        socklen_t llen = sizeof local, plen = sizeof peer, ilen = sizeof(int);
+        int domain = 0, type = 0, listening = 0;
+        uint16_t lport, pport;
+        ip_addr laddr, paddr;
+
+        getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &ilen);
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &ilen);
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &ilen);
+        if ((domain != AF_INET && domain != AF_INET6) || (type != SOCK_STREAM && type != SOCK_DGRAM) ||
+            getsockname(fd, (struct sockaddr *)&local, &llen) != 0)
+                return;
+        if (getpeername(fd, (struct sockaddr *)&peer, &plen) != 0)
+                peer.ss_family = AF_UNSPEC;
+        laddr = address_of(&local, &lport);
+        paddr = address_of(&peer, &pport);
+        if ((pport == 0 && lport == 0) || (type == SOCK_STREAM && pport == 0 && !listening) || beside_ours(a, fd))
+                return;
+        json_array_append_new(a->rows, json_pack("{si si ss so so ss ss}", "pid", a->pid, "fd", number, "protocol",
+                                                 type == SOCK_STREAM ? "tcp" : "udp", "local",
+                                                 address_port_json(laddr, lport), "peer",
+                                                 address_port_json(paddr, pport), "carried", "kernel", "why",
+                                                 reason(a, type == SOCK_STREAM, listening, paddr, pport)));
+}
+
+/* Every descriptor of the process in turn, by a copy. */
+static int add_kernels(struct asked *a)
+{
+        int pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
+        char path[32];
+        struct dirent *e;
+        DIR *dir;
+        int r = EXIT_DONE;
+
+        snprintf(path, sizeof path, "/proc/%d/fd", a->pid);
+        dir = pidfd < 0 ? NULL : opendir(path);
+        if (!dir)
+                r = command_fail("process %d: %s", a->pid, strerror(errno));
+        while (r == EXIT_DONE && (e = readdir(dir)) != NULL) {
+                int number = atoi(e->d_name), fd;
+
+                if (e->d_name[0] == '.')
+                        continue;
+                fd = (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
+                if (fd >= 0) {
+                        add_kernel_socket(a, number, fd);
+                        close(fd);
+                } else if (errno == EPERM) {
+                        r = command_fail("process %d: its kernel sockets cannot be looked at: %s", a->pid,
+                                         strerror(errno));
+                }
+        }
+        if (dir)
+                closedir(dir);
+        if (pidfd >= 0)
+                close(pidfd);
+        return r;
+}
+
+/* ---- the process ---- */
+
+static bool file_holds(int pid, const char *name, const char *what)
+{
+        size_t cap = 1 << 20, n = 0, got;
+        char path[64], *text = malloc(cap);
+        bool found;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+        f = fopen(path, "r");
+        while (f && text && n < cap && (got = fread(text + n, 1, cap - n, f)) > 0)
+                n += got;
+        if (f)
+                fclose(f);
+        found = text && n > 0 && memmem(text, n, what, strlen(what)) != NULL;
+        free(text);
+        return found;
+}
+
+int why_pid(int pid, json_t *rows)
+{
+        struct asked a = {.pid = pid, .rows = rows};
+        char path[32];
+        int r;
+
+        snprintf(path, sizeof path, "/proc/%d", pid);
+        if (access(path, F_OK) != 0)
+                return command_fail("there is no process %d", pid);
+        a.shimmed = file_holds(pid, "maps", "libunet_preload.so");
+        a.disabled = file_holds(pid, "environ", "UNET_DISABLE=");
+        if (unetd_open(&a.unetd, UNETD_NO_START) == 0)
+                stacks_each(add_ours, &a);
+        r = add_kernels(&a);
+        unetd_close(&a.unetd);
+        free(a.cookie);
+        return r;
+}
