@@ -1,0 +1,271 @@
+/* The receive queue: blocks, lent frames, memory, and a long random run beside a plain list. */
+#include "tests/udp/scene.h"
+
+#include <errno.h>
+
+#include "netstack/prng.h"
+#include "udp/udp_pcb.h"
+
+static struct udp_queue *queue(struct scene *s, uint32_t pcb)
+{
+        return &udp_pcb_at(&s->u, pcb)->q;
+}
+
+static uint32_t blocks_used(struct scene *s)
+{
+        const uint32_t *used = s->frames->region[FRAME_REGION_PRIVATE].pool->used;
+
+        return used[FRAME_SMALL] + used[FRAME_LARGE];
+}
+
+static void small_datagrams_share_a_block(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+
+        for (uint8_t i = 0; i < 15; i++) /* 128 bytes each, 64 of the block its own */
+                assert_int_equal(arrives(s, .len = 64, .fill = i), UDP_DONE);
+        assert_int_equal(blocks_used(s), 1);
+        assert_int_equal(arrives(s, .len = 64, .fill = 15), UDP_DONE);
+        assert_int_equal(blocks_used(s), 2);
+        for (uint8_t i = 0; i < 16; i++)
+                expect_read(s, pcb, .len = 64, .fill = i);
+        expect_nothing(s, pcb);
+        assert_int_equal(blocks_used(s), 0); /* the large block goes at once */
+}
+
+static void a_queue_that_is_emptied_each_time_keeps_its_small_block(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+
+        for (int i = 0; i < 1000; i++) {
+                arrives(s, .len = 64, .fill = (uint8_t)i);
+                expect_read(s, pcb, .len = 64, .fill = (uint8_t)i);
+                assert_int_equal(blocks_used(s), 1);
+        }
+}
+
+static void a_lent_frame_is_kept_until_the_datagram_is_read(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+
+        assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400, .small = true), UDP_TOOK);
+        assert_int_equal(arrives(s, .len = 60100, .in_frame = 60000, .fill = 9), UDP_TOOK);
+        assert_int_equal(s->given_back, 0);
+        expect_read(s, pcb, .len = 1400);
+        assert_int_equal(s->given_back, 1);
+        expect_read(s, pcb, .len = 60100, .fill = 9);
+        assert_int_equal(s->given_back, 2);
+}
+
+/* Half of what the peer has to lend is not ours to sit on. */
+static void beyond_its_share_it_copies_and_gives_back(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+
+        s->u.sh->limits.lend_max = 2 * FRAME_LARGE_BYTES;
+        for (uint8_t i = 0; i < 10; i++)
+                assert_int_equal(arrives(s, .len = 20000 + i, .in_frame = 19900, .fill = i),
+                                 i < 2 ? UDP_TOOK : UDP_DONE);
+        assert_int_equal(s->given_back, 8);
+        assert_int_equal(queue(s, pcb)->lent, 2 * FRAME_LARGE_BYTES);
+        for (uint8_t i = 10; i < 20; i++)
+                assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400, .fill = i, .small = i % 2),
+                                 UDP_DONE);
+        udp_pcb_check(&s->u, pcb);
+        for (uint8_t i = 0; i < 10; i++)
+                expect_read(s, pcb, .len = 20000 + i, .fill = i);
+        for (uint8_t i = 10; i < 20; i++)
+                expect_read(s, pcb, .len = 1400, .fill = i);
+}
+
+static void memory_is_charged_as_it_is_held(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+
+        arrives(s, .len = 64);
+        assert_int_equal(queue(s, pcb)->charged, 128);
+        arrives(s, .len = 1);
+        assert_int_equal(queue(s, pcb)->charged, 128 + 72);
+        arrives(s, .len = 100, .in_frame = 100, .small = true);
+        assert_int_equal(queue(s, pcb)->charged, 128 + 72 + 64 + FRAME_SMALL_BYTES);
+        arrives(s, .len = 100, .in_frame = 100);
+        assert_int_equal(queue(s, pcb)->charged, 128 + 72 + 64 + FRAME_SMALL_BYTES + 64 + FRAME_LARGE_BYTES);
+        udp_recv_consume(&s->u, pcb, 4);
+        assert_int_equal(queue(s, pcb)->charged, 0);
+}
+
+static void a_full_buffer_drops_and_counts(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+        struct udp_opts o;
+
+        udp_get_opts(&s->u, pcb, &o);
+        o.rcvbuf = 1280;
+        udp_set_opts(&s->u, pcb, &o);
+        for (uint8_t i = 0; i < 12; i++)
+                arrives(s, .len = 64, .fill = i);
+        assert_int_equal(s->cnt.drop[DROP_UDP_FULL], 2);
+        assert_int_equal(s->cnt.n[COUNT_UDP_IN], 10);
+        expect_read(s, pcb, .len = 64, .fill = 0);
+        arrives(s, .len = 64, .fill = 99);
+        for (uint8_t i = 1; i < 10; i++)
+                expect_read(s, pcb, .len = 64, .fill = i);
+        expect_read(s, pcb, .len = 64, .fill = 99);
+}
+
+/* As Linux: whatever the limit, one datagram fits into an empty buffer. */
+static void an_empty_queue_takes_any_one_datagram(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+        struct udp_opts o;
+
+        udp_get_opts(&s->u, pcb, &o);
+        o.rcvbuf = 1;
+        udp_set_opts(&s->u, pcb, &o);
+        assert_int_equal(arrives(s, .len = 60000, .in_frame = 60000), UDP_TOOK);
+        assert_int_equal(arrives(s, .len = 1), UDP_DONE);
+        assert_int_equal(s->cnt.drop[DROP_UDP_FULL], 1);
+        expect_read(s, pcb, .len = 60000);
+}
+
+static void without_memory_it_drops_and_says_so(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb;
+
+        scene_frames(s, 1, 1);
+        pcb = bound(s, 0, 53);
+        for (int i = 0; s->cnt.drop[DROP_UDP_NO_MEMORY] == 0; i++)
+                arrives(s, .len = 100, .fill = (uint8_t)i);
+        assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400), UDP_TOOK); /* its record still fits */
+        s->u.sh->limits.lend_max = 0;
+        assert_int_equal(arrives(s, .len = 20000, .in_frame = 20000), UDP_DONE);
+        assert_int_equal(s->cnt.drop[DROP_UDP_NO_MEMORY], 2);
+        udp_recv_consume(&s->u, pcb, 1);
+        udp_pcb_check(&s->u, pcb);
+}
+
+static void many_are_shown_and_consumed_at_once(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+        struct udp_msg m[64];
+
+        for (uint8_t i = 0; i < 50; i++)
+                arrives(s, .len = (uint32_t)i + 1, .fill = i);
+        assert_int_equal(udp_recv_peek(&s->u, pcb, 0, m, 64), 50);
+        assert_int_equal(udp_recv_peek(&s->u, pcb, 0, m, 0), 0);
+        assert_int_equal(udp_recv_peek(&s->u, pcb, 45, m, 3), 3);
+        for (uint8_t i = 0; i < 3; i++) {
+                assert_int_equal(m[i].len, 46 + i);
+                assert_int_equal(m[i].span[0].ptr[0], 45 + i);
+        }
+        assert_int_equal(udp_recv_peek(&s->u, pcb, 50, m, 3), -EAGAIN);
+        udp_recv_consume(&s->u, pcb, 30);
+        expect_read(s, pcb, .len = 31, .fill = 30);
+        assert_int_equal(udp_recv_avail(&s->u, pcb), 32);
+}
+
+/* Copying happens without the lock, while more arrives: spans stay where they are until consumed. */
+static void spans_stay_valid_while_more_arrives(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+        struct udp_msg m;
+
+        arrives(s, .len = 100, .fill = 1);
+        assert_int_equal(udp_recv_peek(&s->u, pcb, 0, &m, 1), 1);
+        for (int i = 0; i < 500; i++)
+                arrives(s, .len = 100, .fill = 2);
+        for (uint32_t i = 0; i < 100; i++)
+                assert_int_equal(m.span[0].ptr[i], (uint8_t)(1 + 7 * i));
+}
+
+static void empty_datagrams_are_datagrams(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+        struct udp_msg m;
+
+        arrives(s, .len = 0);
+        arrives(s, .len = 0, .sport = 5);
+        assert_int_equal(udp_recv_peek(&s->u, pcb, 0, &m, 1), 1);
+        assert_int_equal(m.nspan, 0);
+        expect_read(s, pcb, .len = 0);
+        expect_read(s, pcb, .len = 0, .sport = 5);
+        expect_nothing(s, pcb);
+}
+
+static struct arrival random_arrival(struct prng_fast *g, uint8_t fill)
+{
+        struct arrival a = {.fill = fill, .sport = (uint16_t)(1 + prng_fast_below(g, 9)), .dport = 53};
+
+        a.len = prng_fast_below(g, 232);
+        switch (prng_fast_below(g, 4)) {
+        case 0:
+                a.in_frame = 1 + prng_fast_below(g, 2048);
+                a.small = true;
+                break;
+        case 1:
+                a.in_frame = 1 + prng_fast_below(g, 40000);
+                break;
+        }
+        a.len += a.in_frame;
+        return a;
+}
+
+static void random_use_matches_a_plain_list(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53), head = 0, n = 0;
+        struct arrival model[64];
+        struct prng_fast g;
+        uint64_t seed = 4711;
+
+        print_message("seed %llu\n", (unsigned long long)seed);
+        prng_fast_init(&g, seed);
+        s->u.sh->limits.lend_max = 6 * FRAME_LARGE_BYTES;
+        for (int step = 0; step < 20000; step++) {
+                if (prng_fast_below(&g, step / 100 % 2 ? 5 : 3) < 2 && n < ARRAY_LEN(model)) {
+                        struct arrival a = random_arrival(&g, (uint8_t)step);
+                        uint64_t in = s->cnt.n[COUNT_UDP_IN];
+
+                        arrives_(s, a);
+                        if (s->cnt.n[COUNT_UDP_IN] != in)
+                                model[(head + n++) % ARRAY_LEN(model)] = a;
+                } else if (n != 0) {
+                        expect_read_(s, pcb, model[head++ % ARRAY_LEN(model)], __FILE__, __LINE__);
+                        n--;
+                }
+                assert_int_equal(queue(s, pcb)->count, n);
+        }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(small_datagrams_share_a_block),
+                TEST(a_queue_that_is_emptied_each_time_keeps_its_small_block),
+                TEST(a_lent_frame_is_kept_until_the_datagram_is_read),
+                TEST(beyond_its_share_it_copies_and_gives_back),
+                TEST(memory_is_charged_as_it_is_held),
+                TEST(a_full_buffer_drops_and_counts),
+                TEST(an_empty_queue_takes_any_one_datagram),
+                TEST(without_memory_it_drops_and_says_so),
+                TEST(many_are_shown_and_consumed_at_once),
+                TEST(spans_stay_valid_while_more_arrives),
+                TEST(empty_datagrams_are_datagrams),
+                TEST(random_use_matches_a_plain_list),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
