@@ -58,19 +58,14 @@ typedef struct {
         uint64_t w[2];
 } ip_addr;
 
+/* In arithmetic, not byte by byte: an address written in pieces and read whole waits for the store buffer. */
 static inline ip_addr ip_addr_v4(uint32_t host_order)
 {
-        ip_addr a = {{0, 0}};
-        be32 n = be32_of(host_order);
-        memset((uint8_t *)&a + 10, 0xff, 2);
-        memcpy((uint8_t *)&a + 12, &n, 4);
-        return a;
+        return (ip_addr){{0, (uint64_t)be32_of(host_order).raw << 32 | 0xffff0000u}};
 }
 static inline uint32_t ip_addr_get_v4(ip_addr a)        /* host order; only for v4-mapped addresses */
 {
-        be32 n;
-        memcpy(&n, (const uint8_t *)&a + 12, 4);
-        return be32_get(n);
+        return be32_get((be32){(uint32_t)(a.w[1] >> 32)});
 }
 static inline bool ip_addr_eq(ip_addr a, ip_addr b)
 {
@@ -78,9 +73,7 @@ static inline bool ip_addr_eq(ip_addr a, ip_addr b)
 }
 static inline bool ip_addr_is_v4(ip_addr a)
 {
-        uint32_t mid;
-        memcpy(&mid, (const uint8_t *)&a + 8, 4);
-        return a.w[0] == 0 && mid == 0xffff0000u;
+        return a.w[0] == 0 && (uint32_t)a.w[1] == 0xffff0000u;
 }
 /* Wildcard: :: or 0.0.0.0. */
 static inline bool ip_addr_is_any(ip_addr a)
