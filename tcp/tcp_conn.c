@@ -124,7 +124,6 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         tc->cc = opts->cc;
         tc->slow = SLOW_STATE;
         tc->delack_at = tc->rtx_at = tc->slow_at = tc->cork_at = NSTIME_NEVER;
-        tc->wheel.at = NSTIME_NEVER;
         tc->last_received = tc->last_sent = tc->limit_since = now;
         tc->min_rtt = NSTIME_NEVER;
         tc->quick = 16;

@@ -27,6 +27,7 @@
 
 #include "netstack/pool.h"
 #include "netstack/wheel.h"
+#include "netstack/wheel.h"
 #include "tcp/tcp.h"
 #include "tcp/tcp_seq.h"
 
