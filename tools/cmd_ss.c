@@ -145,7 +145,8 @@ static int run(const struct command *cmd, int argc, char **argv)
         };
         struct want w = {.rows = json_array()};
         bool json = false;
-        int opt, r;
+        const char *why;
+        int opt;
 
         while ((opt = command_option(cmd, argc, argv, extra, &json)) != -1) {
                 w.tcp = w.tcp || opt == 't';
@@ -154,14 +155,11 @@ static int run(const struct command *cmd, int argc, char **argv)
         }
         if (optind < argc)
                 return command_usage(cmd, "no arguments are taken");
-        r = stacks_each(add_stack, &w);
-        if (r == EXIT_DONE && json_array_size(w.rows) == 0)
-                r = command_fail("there are no such sockets");
-        if (r == EXIT_DONE || json)
-                show_rows(w.rows, cols, ARRAY_LEN(cols), json);
-        else
-                json_decref(w.rows);
-        return r;
+        why = stacks_each(add_stack, &w);
+        if (!why && json_array_size(w.rows) == 0)
+                why = "there are no such sockets";
+        show_rows(w.rows, cols, ARRAY_LEN(cols), json);
+        return why ? command_fail("%s", why) : EXIT_DONE;
 }
 
 const struct command cmd_ss = {

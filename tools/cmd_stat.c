@@ -70,8 +70,9 @@ static int run(const struct command *cmd, int argc, char **argv)
                                               {NULL, 0, NULL, 0}};
         struct want w = {.ids = json_array()};
         bool json = false, all = false;
+        const char *why;
         char *end = "";
-        int opt, r;
+        int opt;
 
         while ((opt = command_option(cmd, argc, argv, extra, &json)) != -1) {
                 all = all || opt == 'a';
@@ -82,15 +83,15 @@ static int run(const struct command *cmd, int argc, char **argv)
         }
         if (optind < argc)
                 return command_usage(cmd, "no arguments are taken");
-        r = stacks_each(add_stack, &w);
-        if (r == EXIT_DONE && !w.seen)
-                r = command_fail("there is no stack %u", w.stack);
-        if (r == EXIT_DONE && json)
+        why = stacks_each(add_stack, &w);
+        if (!why && !w.seen)
+                why = "there is no such stack";
+        if (!why && json)
                 show_as_json(&w);
-        else if (r == EXIT_DONE)
+        else if (!why)
                 show_table(&w, all);
         json_decref(w.ids);
-        return r;
+        return why ? command_fail("%s", why) : EXIT_DONE;
 }
 
 const struct command cmd_stat = {

@@ -90,9 +90,8 @@ static void print_table(json_t *rows, const struct show_column *cols, size_t n)
         assert(n <= ARRAY_LEN(width));
         for (size_t c = 0; c < n; c++) {
                 measure(rows, &cols[c], &width[c], &right[c]);
-                print_cell(cols[c].head, width[c], right[c], false);
+                print_cell(cols[c].head, width[c], right[c], c + 1 == n);
         }
-        putchar('\n');
         json_array_foreach(rows, i, row) {
                 for (size_t c = 0; c < n; c++) {
                         char cell[CELL];

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "tools/command.h"
 #include "tools/show.h"
 
 #define STACKS_MAX 4096
@@ -63,7 +62,7 @@ static bool see(struct unetd_client *c, const struct unetd_status_item *item,
         return go_on;
 }
 
-int stacks_each(bool (*each)(void *arg, const struct seen_stack *s), void *arg)
+const char *stacks_each(bool (*each)(void *arg, const struct seen_stack *s), void *arg)
 {
         struct unetd_client c = {0};
         struct list l = {.item = calloc(STACKS_MAX, sizeof *l.item)};
@@ -78,10 +77,10 @@ int stacks_each(bool (*each)(void *arg, const struct seen_stack *s), void *arg)
         }
         free(l.item);
         if (r == -ECONNREFUSED)
-                return command_fail("no unetd runs for this user (the first program starts one)");
+                return "no unetd runs for this user (the first program starts one)";
         if (r != 0)
-                return command_fail("unetd: %s", strerror(-r));
-        return shown ? EXIT_DONE : command_fail("there are no stacks");
+                return strerror(-r);
+        return shown ? NULL : "there are no stacks";
 }
 
 json_t *stacks_program(int32_t pid)

@@ -19,10 +19,10 @@ struct seen_stack {
 };
 
 /*
- * Calls each() for every stack of this user, until it returns false; other users' are not shown. Returns EXIT_DONE, or
- * EXIT_NOTHING after saying why there is none to see.
+ * Calls each() for every stack of this user, until it returns false; other users' are not shown. Returns NULL, or why
+ * there is none to see.
  */
-int stacks_each(bool (*each)(void *arg, const struct seen_stack *s), void *arg);
+const char *stacks_each(bool (*each)(void *arg, const struct seen_stack *s), void *arg);
 
 /* The processes that hold a socket record, as "iperf3/1234"; null when it is the keeper's alone. */
 json_t *stacks_holders(const struct seen_stack *s, uint32_t sock);
