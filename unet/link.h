@@ -19,7 +19,7 @@ struct link_tag {
 };
 
 struct link_ops {
-        /* Whether the peer has left. NULL: it never does. */
+        /* Whether the peer has said that it left (its death is told by the socket). Cheap. NULL: it never does. */
         bool (*gone)(struct unet_chan *ch);
         /* Before an endpoint sleeps, after its bell was armed. True: something may have arrived by it, look again. NULL:
          * nothing to do. (Virtual time goes on here.) */

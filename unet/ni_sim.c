@@ -33,6 +33,7 @@ struct end {
         struct prng_fast rng;
         bool bad;                       /* Gilbert-Elliott state */
         nstime wire_free;               /* when the last packet will have left */
+        uint64_t wire_rest;             /* and the part of a nanosecond after that, in 1/rate */
         nstime last_arrival;            /* keeps jitter from reordering */
         struct waiting *wait;           /* FIFO: head .. head + count - 1 */
         size_t wait_head, wait_count, wait_cap;
@@ -49,7 +50,7 @@ struct end {
         uint32_t rx_free_count;
         bool *lent;                     /* by frame number */
         uint32_t loans;
-        struct counters c;
+        struct counters own, *c;        /* c: own, or the user's */
 };
 
 struct sim {
@@ -217,13 +218,18 @@ static struct fate draw_fate(struct end *e, size_t len)
 static nstime through_queue(struct end *e, size_t len)
 {
         nstime now = e->sim->now, start = MAX(now, e->wire_free);
+        unsigned __int128 work;
 
         if (e->p.rate == 0)
                 return now;
         drain_wire(e);
         if (e->p.queue_bytes != 0 && e->wait_bytes + len > e->p.queue_bytes)
                 return NSTIME_NEVER;
-        e->wire_free = start + (nstime)((unsigned __int128)len * 8 * NS_PER_S / e->p.rate);
+        if (start != e->wire_free)
+                e->wire_rest = 0;
+        work = (unsigned __int128)len * 8 * NS_PER_S + e->wire_rest;
+        e->wire_rest = (uint64_t)(work % e->p.rate);
+        e->wire_free = start + (nstime)(work / e->p.rate);
         wait_push(e, (struct waiting){e->wire_free, (uint32_t)len});
         return e->wire_free;
 }
@@ -269,7 +275,7 @@ static void put_on_wire(struct end *e, struct packet *p, nstime left, struct fat
 static void drop_on_way(struct end *e, struct packet *p, enum sim_event what, enum drop why)
 {
         event(e, what, p->bytes, p->len);
-        count_drop(&e->c, why);
+        count_drop(e->c, why);
         free(p);
 }
 
@@ -322,11 +328,11 @@ static void send_one(struct end *e, const struct unet_tx *tx)
         if (tx->frame != 0)
                 reap_later(e, tx->frame);
         if (p == NULL) {
-                count_drop(&e->c, DROP_NI_MALFORMED);
+                count_drop(e->c, DROP_NI_MALFORMED);
                 return;
         }
-        count(&e->c, COUNT_NI_TX_MSGS);
-        count_add(&e->c, COUNT_NI_TX_BYTES, p->len);
+        count(e->c, COUNT_NI_TX_MSGS);
+        count_add(e->c, COUNT_NI_TX_BYTES, p->len);
         send_packet(e, p);
 }
 
@@ -338,7 +344,7 @@ static int sim_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
         for (i = 0; i < n && sim_room(ch) > 0; i++)
                 send_one(e, &tx[i]);
         if (i < n)
-                count(&e->c, COUNT_NI_TX_FULL);
+                count(e->c, COUNT_NI_TX_FULL);
         return i;
 }
 
@@ -378,7 +384,7 @@ static void arrive(struct end *e, struct packet *p)
         bool full = e->rx_count >= e->p.rx_slots;
 
         if (full || !place(e, p)) {
-                count_drop(&e->c, full ? DROP_NI_QUEUE_FULL : DROP_NI_NO_BUFFER);
+                count_drop(e->c, full ? DROP_NI_QUEUE_FULL : DROP_NI_NO_BUFFER);
                 event(e, SIM_REFUSED, p->bytes, p->len);
                 free(p);
                 return;
@@ -408,8 +414,8 @@ static int sim_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
                 rx[i].inl_len = p->inl_len;
                 rx[i].nmore = 0;
                 memcpy(rx[i].inl, p->bytes, p->inl_len);
-                count(&e->c, COUNT_NI_RX_MSGS);
-                count_add(&e->c, COUNT_NI_RX_BYTES, p->len);
+                count(e->c, COUNT_NI_RX_MSGS);
+                count_add(e->c, COUNT_NI_RX_BYTES, p->len);
                 free(p);
         }
         return i;
@@ -421,7 +427,7 @@ static void sim_release(struct unet_chan *ch, const uint32_t *frame, int n)
 
         for (int i = 0; i < n; i++) {
                 if (frame[i] == 0 || frame[i] > frame_geom_total(e->rx_mem.geom) || !e->lent[frame[i]]) {
-                        count(&e->c, COUNT_NI_BAD_RETURN);
+                        count(e->c, COUNT_NI_BAD_RETURN);
                         continue;
                 }
                 e->lent[frame[i]] = false;
@@ -494,6 +500,11 @@ struct unet_chan *sim_end(struct sim *s, int side)
         return &s->end[side].base;
 }
 
+struct sim *sim_of(struct unet_chan *end)
+{
+        return end_of(end)->sim;
+}
+
 struct unet_caps sim_caps(const struct sim *s, int side)
 {
         return s->end[side].base.caps;
@@ -511,7 +522,12 @@ struct unet_mem sim_rx_mem(const struct sim *s, int side)
 
 const struct counters *sim_counters(const struct sim *s, int side)
 {
-        return &s->end[side].c;
+        return s->end[side].c;
+}
+
+void sim_set_counters(struct sim *s, int side, struct counters *c)
+{
+        s->end[side].c = c;
 }
 
 uint32_t sim_loans(const struct sim *s, int side)
@@ -563,6 +579,7 @@ static bool end_init(struct end *e, struct sim *s, int side, uint64_t seed, cons
         geom.count[c] = frames;
         *e = (struct end){.base = {.ops = &sim_ops, .caps = caps_of(&p)}, .sim = s, .side = side, .p = p};
         prng_fast_init(&e->rng, seed * 2 + (uint64_t)side);
+        e->c = &e->own;
         e->rx_tail = &e->rx_head;
         e->rx_mem = unet_mem_frames(calloc(frame_geom_bytes(geom), 1), geom);
         e->rx_free = calloc(frames, sizeof *e->rx_free);

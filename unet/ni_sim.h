@@ -56,6 +56,7 @@ void sim_destroy(struct sim *s);
 /* The channel end of a side (0 or 1) and its table. */
 extern const struct unet_ni_ops sim_ops;
 struct unet_chan *sim_end(struct sim *s, int side);
+struct sim *sim_of(struct unet_chan *end);
 struct unet_caps sim_caps(const struct sim *s, int side);
 
 /* Tells where the side's transmit frames are; before its first send with a frame. The memory stays the caller's. */
@@ -74,6 +75,8 @@ void sim_advance(struct sim *s, nstime now);
 
 /* What the side has sent, received and dropped (a drop on the way is counted on the sender's side). */
 const struct counters *sim_counters(const struct sim *s, int side);
+/* Counts into the user's own counters from now on. */
+void sim_set_counters(struct sim *s, int side, struct counters *c);
 /* A hash over everything that happened so far: equal for equal runs. */
 uint64_t sim_trace(const struct sim *s);
 /* Calls fn for each event from now on; NULL: no longer. */

@@ -250,12 +250,7 @@ const struct unet_ni_ops shm_link_ni_ops = {
 
 static bool link_gone(struct unet_chan *ch)
 {
-        struct shm_link *l = shm(ch);
-        struct pollfd p = {.fd = l->sock, .events = POLLRDHUP};
-
-        if (atomic_load_explicit(&l->peer->ctrl.closed, memory_order_acquire))
-                return true;
-        return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+        return atomic_load_explicit(&shm(ch)->peer->ctrl.closed, memory_order_acquire) != 0;
 }
 
 static void close_fd(int fd)

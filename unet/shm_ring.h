@@ -66,7 +66,7 @@ struct shm_region {
         _Alignas(CACHE_LINE) struct shm_ctrl ctrl;
         _Alignas(4096) struct shm_slot ring[SHM_SLOTS];
         _Alignas(4096) uint32_t ret[SHM_RETS];
-        _Alignas(65536) uint8_t frames[];       /* struct frame_geom says how they lie */
+        _Alignas(4096) uint8_t frames[];        /* struct frame_geom says how they lie */
 };
 #define SHM_REGION_BYTES(geom) (sizeof(struct shm_region) + frame_geom_bytes(geom))
 
