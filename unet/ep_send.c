@@ -144,12 +144,12 @@ static void describe_inline(struct batch *b, const struct ep_chan *c, const stru
         struct unet_tx *tx = &b->tx[b->n];
         struct link_tag tag = {c->tx_tag};
 
-        tx->inl = m->inl;
+        tx->inl = m->inl_len != 0 ? m->inl : "";        /* never NULL: memcpy minds */
         tx->inl_len = m->inl_len;
         if (likely(!b->l->l.tagged))
                 return;
         memcpy(b->tagged[b->n], &tag, sizeof tag);
-        memcpy(b->tagged[b->n] + sizeof tag, m->inl, m->inl_len);
+        memcpy(b->tagged[b->n] + sizeof tag, tx->inl, m->inl_len);
         tx->inl = b->tagged[b->n];
         tx->inl_len = (uint16_t)(m->inl_len + sizeof tag);
 }
