@@ -109,7 +109,8 @@ int unet_ep_reap(struct unet_ep *ep, uint64_t *cookie, int n)
                         continue;
                 if (l->under_way != 0)
                         ep_collect_injected(ep, l);
-                got += reap_link(l, cookie + got, n - got);
+                if (got < n)
+                        got += reap_link(l, cookie + got, n - got);
         }
         return got;
 }
