@@ -609,7 +609,7 @@ int unetd_port_release(struct unetd_client *c, uint32_t stack_id, uint8_t proto,
 
 int unetd_port_lease(struct unetd_client *c, uint32_t stack_id, uint16_t *first, uint16_t *count)
 {
-        struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.stack = stack_id}};
+        struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.stack = stack_id, .first = *first}};
         int r = ask_plain(c, &msg, NULL, 0);
 
         if (r < 0)
@@ -637,4 +637,16 @@ int unetd_status(struct unetd_client *c, bool (*row)(void *arg, const struct une
                 msg = (struct unetd_msg){.type = UNETD_STATUS,
                                          .status = {.kind = msg.status.kind, .index = msg.status.index}};
         return r == -ENODATA ? 0 : r;
+}
+
+int unetd_offer_keeper(struct unetd_client *c, int *fd)
+{
+        struct unetd_msg msg = {.type = UNETD_K_HELLO};
+        int r = ask_plain(c, &msg, NULL, 0);
+
+        if (r < 0)
+                return r;
+        *fd = c->daemon.fd;
+        c->daemon = (struct unetd_conn){.fd = -1};
+        return 0;
 }

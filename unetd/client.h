@@ -135,10 +135,14 @@ int unetd_port_hold(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip
 int unetd_port_release(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port);
 
 /* A block of client TCP ports, *first .. *first + *count - 1, that no other stack has: out of the kernel's
- * ip_local_port_range, not bound in the kernel. Returned by unetd_port_unlease(), or when the stack is gone.
- * -EADDRNOTAVAIL: none left. */
+ * ip_local_port_range, not bound in the kernel. *first is 0, or the block that the stack had with an earlier unetd (see
+ * `renewed`). Returned by unetd_port_unlease(), or when the stack is gone. -EADDRNOTAVAIL: none left, or not that. */
 int unetd_port_lease(struct unetd_client *c, uint32_t stack_id, uint16_t *first, uint16_t *count);
 int unetd_port_unlease(struct unetd_client *c, uint32_t stack_id, uint16_t first);
+
+/* For unet-keeper, when its unetd has died: offers itself to the one that `c` has found. 0: *fd is the connection, which
+ * `c` gives up; -EEXIST: that unetd has a keeper for this user already. */
+int unetd_offer_keeper(struct unetd_client *c, int *fd);
 
 /* Calls row() for each item that this user may see, in the order of enum unetd_status_kind, until it returns false. */
 int unetd_status(struct unetd_client *c, bool (*row)(void *arg, const struct unetd_status_item *item), void *arg);

@@ -24,7 +24,8 @@ struct keeper_stack_ops {
         /* Makes what progress is due when no process of the stack does. Returns when to call again at the latest,
          * NSTIME_NEVER for none; *active: call again within a millisecond. Also called when the keeper pipe rang. */
         nstime (*tick)(void *view, nstime now, bool *active);
-        /* Writes channel `slot` into the state: from then on the stack's processes may use it. */
+        /* Writes channel `slot` into the state: from then on the stack's processes may use it. A keeper that replaces a
+         * dead one attaches what is there already: the same peer again is no error. -EAGAIN: ask again. */
         int (*chan_attach)(void *view, uint32_t slot, const struct unetd_chan *chan);
         /* The peer is gone. 0: the slot is free for another channel; -EAGAIN: ask again. */
         int (*chan_down)(void *view, uint32_t slot);
@@ -37,6 +38,9 @@ struct keeper_stack_ops {
         /* The next listener that lost its last holder since last asked; false when there is none (left). */
         bool (*listener_gone)(void *view, struct keeper_listener *out);
 };
+
+/* The real ones; the stack library defines them. */
+extern const struct keeper_stack_ops keeper_stack_ops;
 
 /* Runs the keeper with these operations until it has nothing to do; the program's whole main(). */
 int keeper_main(int argc, char **argv, const struct keeper_stack_ops *ops);

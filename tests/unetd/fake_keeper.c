@@ -1,0 +1,121 @@
+/* unet-keeper with operations on a fake state: everything of the keeper but the stack. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "tests/unetd/fake_state.h"
+#include "unetd/keeper_ops.h"
+
+static bool spend(_Atomic uint32_t *n)
+{
+        uint32_t v = atomic_load(n);
+
+        if (v > 0)
+                atomic_store(n, v - 1);
+        return v > 0;
+}
+
+static int fake_attach(void **view, uint32_t stack_id, const struct unetd_stack_fds *fds)
+{
+        struct fake_state *s = mmap(NULL, FAKE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds->state, 0);
+
+        if (s == MAP_FAILED)
+                return -errno;
+        if (s->magic != FAKE_MAGIC) {
+                munmap(s, FAKE_BYTES);
+                return -EINVAL;
+        }
+        atomic_fetch_add(&s->attached, 1);
+        *view = s;
+        return 0;
+}
+
+static void fake_detach(void *view)
+{
+        munmap(view, FAKE_BYTES);
+}
+
+static nstime fake_tick(void *view, nstime now, bool *active)
+{
+        struct fake_state *s = view;
+
+        atomic_fetch_add(&s->ticks, 1);
+        *active = spend(&s->active) || spend(&s->unfinished);
+        return NSTIME_NEVER;
+}
+
+static int fake_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
+{
+        struct fake_state *s = view;
+
+        if (spend(&s->again))
+                return -EAGAIN;
+        if (s->refuse_chan)
+                return -(int)s->refuse_chan;
+        if (slot < FAKE_CHANS)
+                s->chan_peer[slot] = chan->peer_stack;
+        return 0;
+}
+
+static int fake_chan_down(void *view, uint32_t slot)
+{
+        struct fake_state *s = view;
+
+        if (spend(&s->again))
+                return -EAGAIN;
+        if (slot < FAKE_CHANS)
+                s->chan_peer[slot] = 0;
+        atomic_fetch_add(&s->chans_down, 1);
+        return 0;
+}
+
+static int fake_proc_died(void *view, uint32_t slot)
+{
+        struct fake_state *s = view;
+
+        if (spend(&s->again))
+                return -EAGAIN;
+        atomic_fetch_or(&s->died[slot / 32], 1u << slot % 32);
+        return 0;
+}
+
+static bool fake_empty(void *view)
+{
+        struct fake_state *s = view;
+
+        return s->unfinished == 0;
+}
+
+static bool fake_cookie_owner(void *view, uint64_t cookie)
+{
+        struct fake_state *s = view;
+
+        for (size_t i = 0; i < ARRAY_LEN(s->cookie); i++)
+                if (cookie != 0 && s->cookie[i] == cookie)
+                        return true;
+        return false;
+}
+
+static bool fake_listener_gone(void *view, struct keeper_listener *out)
+{
+        struct fake_state *s = view;
+
+        if (!spend(&s->gone_listeners))
+                return false;
+        *out = (struct keeper_listener){.proto = IPPROTO_TCP, .port = (uint16_t)s->gone_port,
+                                        .addr = ip_addr_v4(0x7f000001)};
+        return true;
+}
+
+const struct keeper_stack_ops keeper_stack_ops = {
+        .attach = fake_attach,
+        .detach = fake_detach,
+        .tick = fake_tick,
+        .chan_attach = fake_chan_attach,
+        .chan_down = fake_chan_down,
+        .proc_died = fake_proc_died,
+        .empty = fake_empty,
+        .cookie_owner = fake_cookie_owner,
+        .listener_gone = fake_listener_gone,
+};

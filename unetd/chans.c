@@ -1,0 +1,385 @@
+/*
+ * Channels: two transmit regions, made here, attached by the keepers of both ends.
+ *
+ *      none --chan_open--> OPENING x2 --both keepers attached--> UP x2
+ *      a stack goes: its end FREE, the other CLOSING until its keeper has taken it down, then FREE; both FREE: gone
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "unet/shm_ring.h"
+#include "unetd/daemon.h"
+#include "unetd/fdcheck.h"
+
+static struct end *other_end(const struct end *e)
+{
+        return e == &e->chan->end[0] ? &e->chan->end[1] : &e->chan->end[0];
+}
+
+/* ---- numbers ---- */
+
+static int slot_take(struct stack *st, uint32_t slot)
+{
+        if (slot >= UNETD_CHANS_MAX || st->slots[slot / 64] >> (slot % 64) & 1)
+                return -EEXIST;
+        st->slots[slot / 64] |= (uint64_t)1 << (slot % 64);
+        return 0;
+}
+
+static int slot_new(struct stack *st, uint32_t *slot)
+{
+        for (uint32_t i = 0; i < MIN(unetd.cfg.per_uid.chans_per_stack, UNETD_CHANS_MAX); i++) {
+                if (slot_take(st, i) == 0) {
+                        *slot = i;
+                        return 0;
+                }
+        }
+        return -EDQUOT;
+}
+
+/* ---- making one ---- */
+
+static int region_new(struct frame_geom g)
+{
+        int fd = memfd_create("unet-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+        if (fd < 0)
+                return -errno;
+        if (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)SHM_REGION_BYTES(g)) < 0 ||
+            fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+                int err = errno;
+                close(fd);
+                return -err;
+        }
+        return fd;
+}
+
+static struct chan *chan_alloc(void)
+{
+        struct chan *ch = calloc(1, sizeof *ch);
+
+        if (!ch)
+                return NULL;
+        for (int i = 0; i < 2; i++)
+                ch->end[i] = (struct end){.chan = ch, .tx = -1};
+        LIST_INSERT_HEAD(&unetd.chans, ch, link);
+        unetd.nchans++;
+        return ch;
+}
+
+static void chan_free_if_unused(struct chan *ch)
+{
+        if (ch->end[0].state != END_FREE || ch->end[1].state != END_FREE)
+                return;
+        asks_forget_chan(ch);
+        for (int i = 0; i < 2; i++)
+                if (ch->end[i].tx >= 0)
+                        close(ch->end[i].tx);
+        LIST_REMOVE(ch, link);
+        unetd.nchans--;
+        free(ch);
+}
+
+/* Ties an end to a stack, under number `slot` or, with UNETD_CHANS_MAX, the lowest free one. */
+static int end_bind(struct end *e, struct stack *st, uint32_t slot)
+{
+        int r;
+
+        if (st->user->used.chans >= unetd.cfg.per_uid.chans)
+                return -EDQUOT;
+        e->slot = slot;
+        r = slot == UNETD_CHANS_MAX ? slot_new(st, &e->slot) : slot_take(st, slot);
+        if (r < 0)
+                return r;
+        e->stack = st;
+        e->state = END_OPENING;
+        st->user->used.chans++;
+        LIST_INSERT_HEAD(&st->ends, e, link);
+        return 0;
+}
+
+static void end_free(struct end *e)
+{
+        if (e->state == END_FREE)
+                return;
+        e->stack->slots[e->slot / 64] &= ~((uint64_t)1 << (e->slot % 64));
+        e->stack->user->used.chans--;
+        LIST_REMOVE(e, link);
+        e->state = END_FREE;
+        e->stack = NULL;
+}
+
+/* ---- telling keepers ---- */
+
+static void close_all(const int *fds, unsigned n)
+{
+        for (unsigned i = 0; i < n; i++)
+                if (fds[i] >= 0)
+                        close(fds[i]);
+}
+
+/* Each peer gets file descriptions of its own: what it does to flags and offsets is its own affair. */
+static int end_fds(const struct end *e, int fds[UNETD_CHAN_FDS])
+{
+        const struct end *o = other_end(e);
+
+        fds[UNETD_FD_TX] = e->tx;
+        fds[UNETD_FD_RX] = fd_reopen(o->tx, O_RDONLY);
+        fds[UNETD_FD_PEER_BELL] = fd_reopen(o->stack->fds[UNETD_FD_BELL], O_RDONLY);
+        fds[UNETD_FD_PEER_LEADER] = fd_reopen(o->stack->fds[UNETD_FD_LEADER_W], O_WRONLY | O_NONBLOCK);
+        fds[UNETD_FD_PEER_KEEPER] = fd_reopen(o->stack->fds[UNETD_FD_KEEPER_W], O_WRONLY | O_NONBLOCK);
+        for (unsigned i = 1; i < UNETD_CHAN_FDS; i++) {
+                if (fds[i] < 0) {
+                        int err = fds[i];
+                        close_all(fds + 1, UNETD_CHAN_FDS - 1);
+                        return err;
+                }
+        }
+        return 0;
+}
+
+static struct unetd_chan_info end_info(const struct end *e)
+{
+        const struct end *o = other_end(e);
+
+        return (struct unetd_chan_info){.stack = e->stack->id,
+                                        .chan = e->slot,
+                                        .peer_stack = o->stack ? o->stack->id : 0,
+                                        .peer_chan = o->slot,
+                                        .peer_uid = o->stack ? o->stack->user->uid : 0,
+                                        .tx_geom = e->geom,
+                                        .rx_geom = o->geom};
+}
+
+static int ask_end(struct end *e, uint16_t type, const int *fds, unsigned n)
+{
+        struct unetd_msg msg = {.type = type, .chan = end_info(e)};
+        struct ask *a = ask_send(e->stack->user, &msg, fds, n);
+
+        if (!a)
+                return -ENOMEM;
+        a->chan = e->chan;
+        a->end = e == &e->chan->end[1];
+        return 0;
+}
+
+static int end_attach(struct end *e)
+{
+        int fds[UNETD_CHAN_FDS];
+        int r = end_fds(e, fds);
+
+        if (r < 0)
+                return r;
+        r = ask_end(e, UNETD_K_CHAN, fds, UNETD_CHAN_FDS);
+        close_all(fds + 1, UNETD_CHAN_FDS - 1);         /* the first is ours */
+        return r;
+}
+
+static void end_close(struct end *e)
+{
+        if (e->state != END_OPENING && e->state != END_UP)
+                return;
+        e->state = END_CLOSING;
+        if (ask_end(e, UNETD_K_CHAN_DOWN, NULL, 0) < 0)
+                end_free(e);
+}
+
+/* ---- opening ---- */
+
+static void waiters_done(struct chan *ch, int err)
+{
+        struct waiter *w;
+
+        while ((w = LIST_FIRST(&ch->waiters)))
+                waiter_end(w, err);
+}
+
+static void chan_close(struct chan *ch, int err)
+{
+        waiters_done(ch, err);
+        end_close(&ch->end[0]);
+        end_close(&ch->end[1]);
+        chan_free_if_unused(ch);
+}
+
+static struct end *find_pair(struct stack *mine, struct stack *peer)
+{
+        struct end *e;
+
+        LIST_FOREACH(e, &mine->ends, link)
+                if (other_end(e)->stack == peer && (mine != peer || e == &e->chan->end[0]))
+                        return e;
+        return NULL;
+}
+
+static int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request)
+{
+        struct waiter *w;
+        int r = waiter_new(cl, request, &w);
+
+        if (r < 0)
+                return r;
+        w->chan = e->chan;
+        w->request.chan = end_info(e);
+        LIST_INSERT_HEAD(&e->chan->waiters, w, of_chan);
+        return REPLY_LATER;
+}
+
+static int chan_new(struct stack *mine, struct stack *peer, struct end **out)
+{
+        struct chan *ch = chan_alloc();
+        struct stack *st[2] = {mine, peer};
+        int r = ch ? 0 : -ENOMEM;
+
+        for (int i = 0; i < 2 && r == 0; i++) {
+                ch->end[i].geom = unetd.cfg.geom;
+                r = ch->end[i].tx = region_new(unetd.cfg.geom);
+                if (r >= 0)
+                        r = end_bind(&ch->end[i], st[i], UNETD_CHANS_MAX);
+        }
+        if (r < 0) {
+                if (ch) {
+                        end_free(&ch->end[0]);
+                        end_free(&ch->end[1]);
+                        chan_free_if_unused(ch);
+                }
+                return r;
+        }
+        *out = &ch->end[0];
+        return 0;
+}
+
+static int chan_start(struct client *cl, struct end *e, const struct unetd_msg *request)
+{
+        int r = chan_wait(cl, e, request);
+
+        if (r < 0) {
+                end_free(&e->chan->end[0]);
+                end_free(&e->chan->end[1]);
+                chan_free_if_unused(e->chan);
+                return r;
+        }
+        for (int i = 0; i < 2; i++) {
+                r = end_attach(&e->chan->end[i]);
+                if (r < 0) {
+                        chan_close(e->chan, r);
+                        break;
+                }
+        }
+        return REPLY_LATER;
+}
+
+int chan_open(struct client *cl, struct wire_in *in)
+{
+        struct stack *mine, *peer = stack_find(in->msg.chan.peer_stack);
+        struct end *e;
+        int r = stack_of(cl->user, in->msg.chan.stack, &mine);
+
+        if (r < 0)
+                return r;
+        if (mine->state != STACK_UP || !peer || peer->state != STACK_UP)
+                return -ENOENT;
+        e = find_pair(mine, peer);
+        if (!e) {
+                r = chan_new(mine, peer, &e);
+                return r < 0 ? r : chan_start(cl, e, &in->msg);
+        }
+        if (e->state == END_CLOSING || other_end(e)->state == END_CLOSING)
+                return -ECONNRESET;
+        if (e->state == END_OPENING || other_end(e)->state == END_OPENING)
+                return chan_wait(cl, e, &in->msg);
+        in->msg.chan = end_info(e);
+        return 0;
+}
+
+void chan_answered(struct ask *a, int err)
+{
+        struct chan *ch = a->chan;
+        struct end *e;
+
+        if (!ch)
+                return;
+        e = &ch->end[a->end];
+        if (a->type == UNETD_K_CHAN_DOWN) {
+                end_free(e);
+                chan_free_if_unused(ch);
+        } else if (e->state == END_OPENING && err == 0) {
+                e->state = END_UP;
+                if (other_end(e)->state == END_UP)
+                        waiters_done(ch, 0);
+        } else if (e->state == END_OPENING) {
+                end_free(e);
+                chan_close(ch, err);
+        }
+}
+
+void chans_stack_gone(struct stack *st)
+{
+        struct end *e;
+
+        while ((e = LIST_FIRST(&st->ends))) {
+                end_free(e);
+                chan_close(e->chan, -ECONNRESET);
+        }
+}
+
+/* ---- keepers that are replaced ---- */
+
+void chans_replay(struct stack *st)
+{
+        struct end *e;
+
+        LIST_FOREACH(e, &st->ends, link) {
+                if (e->state == END_CLOSING)
+                        ask_end(e, UNETD_K_CHAN_DOWN, NULL, 0);
+                else if (other_end(e)->stack)
+                        end_attach(e);
+        }
+}
+
+/* The channel of which the other half came before. */
+static struct chan *find_half(const struct unetd_chan_info *info)
+{
+        struct chan *ch;
+
+        LIST_FOREACH(ch, &unetd.chans, link)
+                if (ch->end[0].state != END_FREE && ch->end[1].state == END_FREE &&
+                    ch->end[0].stack->id == info->peer_stack && ch->end[0].slot == info->peer_chan &&
+                    ch->end[1].slot == info->chan)
+                        return ch;
+        return NULL;
+}
+
+/* One half of a channel that an earlier unetd made. A half whose other half does not come, because that stack's keeper
+ * did not outlive it, stays as it is until its stack goes. */
+void chan_offered(struct user *u, struct wire_in *in)
+{
+        const struct unetd_chan_info *info = &in->msg.chan;
+        struct stack *st;
+        struct chan *ch;
+        struct end *e;
+
+        if (in->n != UNETD_CHAN_FDS || stack_of(u, info->stack, &st) < 0 ||
+            fdcheck_memfd(in->fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true) < 0)
+                return;
+        ch = find_half(info);
+        e = ch ? &ch->end[1] : NULL;
+        if (!ch) {
+                ch = chan_alloc();
+                if (!ch)
+                        return;
+                e = &ch->end[0];
+                ch->end[1].slot = info->peer_chan;
+        }
+        if (end_bind(e, st, info->chan) < 0) {
+                chan_free_if_unused(ch);
+                return;
+        }
+        e->geom = info->tx_geom;
+        e->tx = wire_in_take(in, UNETD_FD_TX);
+        e->state = END_UP;
+}

@@ -1,0 +1,204 @@
+/*
+ * Connections of processes, and the table of what they may ask.
+ *
+ * Road of a request: client_message() -> serve() -> one function of stacks.c, chans.c, ports.c, status.c or users.c ->
+ * a reply at once, or a waiter that keeper_message() ends later.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "unetd/daemon.h"
+
+#define ACCEPTS_A_TURN 64
+
+static int serve(struct client *cl, struct wire_in *in)
+{
+        struct unetd_msg *msg = &in->msg;
+
+        switch ((enum unetd_type)msg->type) {
+        case UNETD_KEEPER_GET:
+                return user_keeper_get(cl, msg);
+        case UNETD_STACK_NEW:
+                return stack_new(cl, in);
+        case UNETD_PROC_ADD:
+                return stack_proc_add(cl, in);
+        case UNETD_PROC_DEL:
+                return stack_proc_del(cl, in);
+        case UNETD_CHAN_OPEN:
+                return chan_open(cl, in);
+        case UNETD_LISTEN_ADD:
+                return listen_add(cl, in);
+        case UNETD_LISTEN_DEL:
+                return listen_del(cl->user, msg);
+        case UNETD_PORT_HOLD:
+                return port_hold(cl, msg);
+        case UNETD_PORT_RELEASE:
+                return port_release(cl, msg);
+        case UNETD_PORT_LEASE:
+                return port_lease(cl, msg);
+        case UNETD_PORT_UNLEASE:
+                return port_unlease(cl, msg);
+        case UNETD_STATUS:
+                return status_next(cl, msg);
+        case UNETD_K_HELLO:
+                return user_adopt(cl, msg);
+        default:
+                return -EBADMSG;
+        }
+}
+
+static void hello(struct client *cl, struct unetd_msg *msg)
+{
+        int err = msg->hello.abi == UNETD_ABI ? 0 : -EPROTONOSUPPORT;
+
+        cl->greeted = err == 0;
+        cl->has_keeper = msg->hello.flags & UNETD_HAS_KEEPER;
+        msg->err = err;
+        msg->hello = (struct unetd_hello){.abi = UNETD_ABI,
+                                          .flags = unetd.cfg.shared ? UNETD_SHARED : 0,
+                                          .instance = unetd.instance,
+                                          .pid = getpid()};
+        conn_send(&cl->conn, msg, &unetd.dir.fd, err == 0 ? 1 : 0);
+}
+
+/* Only these two may bring descriptors. */
+static bool may_carry(uint16_t type)
+{
+        return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD;
+}
+
+static void client_message(struct conn *c, struct wire_in *in)
+{
+        struct client *cl = (struct client *)c;
+        int r;
+
+        if (in->n > 0 && !may_carry(in->msg.type)) {
+                conn_reply(c, &in->msg, -EBADMSG);
+        } else if (in->msg.type == UNETD_HELLO) {
+                hello(cl, &in->msg);
+        } else if (!cl->greeted) {
+                conn_reply(c, &in->msg, -EBADMSG);
+        } else {
+                r = serve(cl, in);
+                if (r != REPLY_LATER)
+                        conn_reply(c, &in->msg, r);
+        }
+}
+
+static void client_ended(struct conn *c)
+{
+        struct client *cl = (struct client *)c;
+
+        LIST_REMOVE(cl, link);
+        LIST_INSERT_HEAD(&unetd.dead, cl, link);
+}
+
+/* Takes fd. */
+static void client_new(int fd, const struct ucred *cred)
+{
+        struct user *u = user_get(cred->uid, cred->gid);
+        struct client *cl = u && u->used.clients < unetd.cfg.per_uid.clients ? calloc(1, sizeof *cl) : NULL;
+
+        if (!cl) {
+                close(fd);
+                return;
+        }
+        cl->user = u;
+        cl->pid = cred->pid;
+        cl->conn.message = client_message;
+        cl->conn.ended = client_ended;
+        if (conn_init(&cl->conn, &unetd.loop, fd, unetd.cfg.queue_max) < 0) {
+                free(cl);
+                return;
+        }
+        u->used.clients++;
+        unetd.nclients++;
+        LIST_INSERT_HEAD(&unetd.clients, cl, link);
+}
+
+void clients_accept(struct loop_source *s, uint32_t events)
+{
+        for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+                struct ucred cred;
+                socklen_t len = sizeof cred;
+                int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+                if (fd < 0)
+                        return;
+                if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
+                    (!unetd.cfg.shared && cred.uid != unetd.uid))
+                        close(fd);
+                else
+                        client_new(fd, &cred);
+        }
+}
+
+/* ---- waiting ---- */
+
+int waiter_new(struct client *cl, const struct unetd_msg *request, struct waiter **out)
+{
+        struct waiter *w = cl->waiting < unetd.cfg.queue_max ? calloc(1, sizeof *w) : NULL;
+
+        if (!w)
+                return -ENOBUFS;
+        w->client = cl;
+        w->request = *request;
+        w->deadline = unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS;
+        cl->waiting++;
+        TAILQ_INSERT_TAIL(&unetd.waiters, w, link);
+        *out = w;
+        return 0;
+}
+
+static void waiter_free(struct waiter *w)
+{
+        if (w->ask)
+                w->ask->waiter = NULL;
+        if (w->chan)
+                LIST_REMOVE(w, of_chan);
+        TAILQ_REMOVE(&unetd.waiters, w, link);
+        w->client->waiting--;
+        free(w);
+}
+
+void waiter_end(struct waiter *w, int err)
+{
+        conn_reply(&w->client->conn, &w->request, err);
+        waiter_free(w);
+}
+
+void waiters_expire(void)
+{
+        struct waiter *w;
+
+        while ((w = TAILQ_FIRST(&unetd.waiters)) && w->deadline <= unetd.loop.now)
+                waiter_end(w, -ETIMEDOUT);
+}
+
+nstime waiters_deadline(void)
+{
+        struct waiter *w = TAILQ_FIRST(&unetd.waiters);
+
+        return w ? w->deadline : NSTIME_NEVER;
+}
+
+void clients_bury(void)
+{
+        struct client *cl;
+
+        while ((cl = LIST_FIRST(&unetd.dead))) {
+                struct waiter *w = TAILQ_FIRST(&unetd.waiters), *next;
+
+                for (; cl->waiting > 0 && w; w = next) {
+                        next = TAILQ_NEXT(w, link);
+                        if (w->client == cl)
+                                waiter_free(w);
+                }
+                LIST_REMOVE(cl, link);
+                cl->user->used.clients--;
+                unetd.nclients--;
+                free(cl);
+        }
+}

@@ -1,0 +1,234 @@
+/*
+ * What unetd holds, for the files of unetd only.
+ *
+ *      user ---- keeper (a connection to its unet-keeper)
+ *        |
+ *        +------ client        a connection of a process; it owns nothing: stacks outlive connections
+ *        +------ stack ---- proc        a process slot, by pidfd
+ *                  +------- listener    an entry of the directory, with its kernel socket
+ *                  +------- hold        a kernel socket bound for the native API
+ *                  +------- lease       a block of client ports
+ *                  +------- end ---- chan ---- end ---- stack
+ *
+ * A stack lives until its keeper says that it is empty. unetd keeps a duplicate of every descriptor that the keeper
+ * has, and never maps any: a keeper that dies is replaced, and told all again.
+ *
+ * What a client asks and a keeper must do first is an *ask* (a request to a keeper, by number) with a *waiter* (the
+ * client's request). A waiter that waits too long gets -ETIMEDOUT; the ask goes on. A keeper that leaves an ask
+ * unanswered for ASK_PATIENCE is replaced.
+ */
+#ifndef UNETD_DAEMON_H
+#define UNETD_DAEMON_H
+
+#include <sys/queue.h>
+
+#include "unetd/config.h"
+#include "unetd/conn.h"
+#include "unetd/directory.h"
+#include "unetd/log.h"
+
+#define STACK_BUCKETS 1024u
+#define LEASE_BLOCKS  1024u
+#define ASK_PATIENCE  (10 * NS_PER_S)
+#define REPLY_LATER   1
+
+struct user;
+struct stack;
+struct chan;
+struct ask;
+
+struct client {
+        struct conn conn;               /* first: handlers cast */
+        LIST_ENTRY(client) link;        /* all; or the dead */
+        struct user *user;
+        int32_t pid;
+        uint32_t waiting;               /* requests not answered yet */
+        bool greeted, has_keeper;
+};
+
+struct waiter {
+        TAILQ_ENTRY(waiter) link;       /* all, oldest first */
+        struct client *client;
+        struct unetd_msg request;
+        nstime deadline;
+        struct ask *ask;                /* what it waits for: one of these */
+        struct chan *chan;
+        LIST_ENTRY(waiter) of_chan;
+};
+
+struct ask {
+        TAILQ_ENTRY(ask) link;          /* of the user, oldest first */
+        uint32_t seq;
+        uint16_t type;
+        uint32_t stack, slot;           /* K_STACK, K_PROC, K_PROC_DEL */
+        struct chan *chan;              /* K_CHAN, K_CHAN_DOWN */
+        unsigned end;
+        struct waiter *waiter;
+        nstime sent;
+};
+
+enum keeper_state { KEEPER_NONE, KEEPER_AWAITED, KEEPER_RUNS };
+
+struct user {
+        struct conn keeper;             /* first: handlers cast */
+        bool keeper_died;               /* seen to in users_tick() */
+        LIST_ENTRY(user) link;
+        uint32_t uid, gid;
+        enum keeper_state keeper_state;
+        int32_t keeper_pid;
+        nstime adopt_until;             /* KEEPER_AWAITED: then start one */
+        uint32_t deaths;                /* of keepers, within DEATHS_WINDOW of the first */
+        nstime first_death;
+        TAILQ_HEAD(, ask) asks;
+        struct unetd_limits used;       /* counted as the limits are */
+};
+
+struct proc {
+        LIST_ENTRY(proc) link;
+        uint32_t slot;
+        int32_t pid;
+        int pidfd;
+};
+
+struct listener {
+        LIST_ENTRY(listener) link;
+        uint8_t proto;
+        uint16_t port;
+        ip_addr addr;
+        int fd;                         /* the kernel socket, or -1 */
+};
+
+struct lease {
+        LIST_ENTRY(lease) link;
+        uint32_t block;
+};
+
+enum end_state { END_FREE, END_OPENING, END_UP, END_CLOSING };
+
+struct end {
+        LIST_ENTRY(end) link;           /* of its stack, while not END_FREE */
+        struct chan *chan;
+        struct stack *stack;
+        uint32_t slot;
+        enum end_state state;
+        struct frame_geom geom;
+        int tx;                         /* memfd it writes, of this geometry */
+};
+
+struct chan {
+        LIST_ENTRY(chan) link;
+        struct end end[2];
+        LIST_HEAD(, waiter) waiters;
+};
+
+enum stack_state { STACK_ATTACHING, STACK_UP, STACK_ORPHAN };
+
+struct stack {
+        LIST_ENTRY(stack) link;         /* of its bucket */
+        uint32_t id;
+        struct user *user;
+        enum stack_state state;
+        int32_t pid;                    /* who made it */
+        int fds[UNETD_STACK_FDS];
+        LIST_HEAD(, proc) procs;
+        LIST_HEAD(, listener) listeners;
+        LIST_HEAD(, listener) holds;
+        LIST_HEAD(, lease) leases;
+        LIST_HEAD(, end) ends;
+        uint64_t slots[UNETD_CHANS_MAX / 64];   /* channel numbers in use */
+};
+
+struct daemon {
+        struct loop loop;               /* first: the after hook casts */
+        struct unetd_config cfg;
+        struct directory_owner dir;
+        uint64_t instance;
+        uint32_t uid;
+        struct loop_source listening, signals, routes;
+        unsigned name;                  /* which of the names it has */
+        LIST_HEAD(, user) users;
+        LIST_HEAD(, client) clients;
+        LIST_HEAD(, client) dead;
+        LIST_HEAD(, chan) chans;
+        LIST_HEAD(, stack) stacks[STACK_BUCKETS];
+        TAILQ_HEAD(, waiter) waiters;
+        uint32_t nclients, nstacks, nchans, nlisteners;
+        uint32_t next_stack, next_ask;
+        nstime idle_since;              /* NSTIME_NEVER while in use */
+        uint16_t lease_low;             /* first port of block 0 */
+        uint32_t lease_blocks, lease_next;
+        uint32_t lease_owner[LEASE_BLOCKS];     /* stack, 0: free */
+};
+
+extern struct daemon unetd;
+
+/* ---- clients.c: connections and their requests ---- */
+void clients_accept(struct loop_source *s, uint32_t events);
+void clients_bury(void);                /* frees the dead */
+/* The client's request is answered later. 0, or a negative errno. */
+int waiter_new(struct client *cl, const struct unetd_msg *request, struct waiter **w);
+/* Answers with the request as it stands now, and frees. */
+void waiter_end(struct waiter *w, int err);
+void waiters_expire(void);
+nstime waiters_deadline(void);
+
+/* ---- users.c: users, keepers, asks ---- */
+struct user *user_get(uint32_t uid, uint32_t gid);      /* freed in users_tick() when nothing of it is left */
+/* A keeper runs, is started, or is waited for. 0 or a negative errno. `awaited`: one may still come. */
+int user_need_keeper(struct user *u, bool awaited);
+int user_keeper_get(struct client *cl, struct unetd_msg *msg);
+/* The client says that it is a keeper. */
+int user_adopt(struct client *cl, struct unetd_msg *msg);
+/* Asks the user's keeper; the ask is numbered and remembered. NULL: no memory. */
+struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsigned n);
+/* Nobody waits for the channel's asks any more. */
+void asks_forget_chan(struct chan *ch);
+void users_tick(void);
+nstime users_deadline(void);
+
+/* ---- stacks.c ---- */
+struct stack *stack_find(uint32_t id);
+/* 0, or -ENOENT, -EPERM. */
+int stack_of(struct user *u, uint32_t id, struct stack **st);
+/* Requests return 0 (answer now), a negative errno, or REPLY_LATER. */
+int stack_new(struct client *cl, struct wire_in *in);
+int stack_proc_add(struct client *cl, struct wire_in *in);
+int stack_proc_del(struct client *cl, struct wire_in *in);
+void stack_answered(struct user *u, struct ask *a, int err);
+void stack_free(struct stack *st);
+void stacks_free_of(struct user *u);
+/* From the keeper. */
+void stack_proc_gone(struct user *u, const struct unetd_msg *msg);
+void stack_orphan(struct user *u, const struct unetd_msg *msg);
+void stack_gone(struct user *u, const struct unetd_msg *msg);
+void stack_offered(struct user *u, struct wire_in *in);
+void proc_offered(struct user *u, struct wire_in *in);
+/* To a new keeper: all stacks of the user, their processes and channels. */
+void stacks_replay(struct user *u);
+
+/* ---- chans.c ---- */
+int chan_open(struct client *cl, struct wire_in *in);
+void chan_answered(struct ask *a, int err);
+/* The stack is gone: its ends are free, the other ends close. */
+void chans_stack_gone(struct stack *st);
+void chans_replay(struct stack *st);
+void chan_offered(struct user *u, struct wire_in *in);
+
+/* ---- ports.c: listeners, held ports, leases ---- */
+int ports_init(void);
+int listen_add(struct client *cl, struct wire_in *in);
+int listen_del(struct user *u, const struct unetd_msg *msg);     /* a client's, or K_UNLISTEN */
+int port_hold(struct client *cl, struct unetd_msg *msg);
+int port_release(struct client *cl, const struct unetd_msg *msg);
+int port_lease(struct client *cl, struct unetd_msg *msg);
+int port_unlease(struct client *cl, const struct unetd_msg *msg);
+void ports_stop_listening(struct stack *st);
+void ports_free(struct stack *st);
+
+/* ---- addrs.c ---- */
+int addrs_init(void);
+
+/* ---- status.c ---- */
+int status_next(struct client *cl, struct unetd_msg *msg);
+
+#endif

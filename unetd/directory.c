@@ -1,0 +1,142 @@
+/* The one writer. Deletion shifts later entries of the run back, so that probing needs no tombstones. */
+#include "unetd/directory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "unetd/wire.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+int directory_create(struct directory_owner *o, uint64_t instance)
+{
+        int fd = memfd_create("unet-directory", MFD_CLOEXEC | MFD_ALLOW_SEALING), r = 0;
+        void *p = MAP_FAILED;
+
+        if (fd < 0)
+                return -errno;
+        if (fchmod(fd, 0600) < 0 || ftruncate(fd, sizeof(struct directory)) < 0 ||
+            (p = mmap(NULL, sizeof(struct directory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED ||
+            fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+                r = -errno;
+        if (r == 0 && (o->fd = fd_reopen(fd, O_RDONLY)) < 0)
+                r = o->fd;
+        close(fd);
+        if (r < 0) {
+                if (p != MAP_FAILED)
+                        munmap(p, sizeof(struct directory));
+                return r;
+        }
+        o->d = p;
+        o->d->magic = DIR_MAGIC;
+        o->d->bytes = sizeof(struct directory);
+        o->d->instance = instance;
+        atomic_store(&o->d->alive, 1);
+        return 0;
+}
+
+void directory_destroy(struct directory_owner *o)
+{
+        atomic_store(&o->d->alive, 0);
+        munmap(o->d, sizeof(struct directory));
+        close(o->fd);
+        o->d = NULL;
+}
+
+static void write_begin(struct directory *d)
+{
+        atomic_store_explicit(&d->seq, d->seq + 1, memory_order_relaxed);
+        /* Readers that see any store below see the odd number. */
+        atomic_thread_fence(memory_order_release);
+}
+
+static void write_end(struct directory *d)
+{
+        atomic_store_explicit(&d->seq, d->seq + 1, memory_order_release);
+        atomic_fetch_add_explicit(&d->generation, 1, memory_order_release);
+}
+
+static ip_addr key_addr(ip_addr addr)
+{
+        return ip_addr_is_any(addr) ? (ip_addr){{0, 0}} : addr;
+}
+
+static bool is_entry(const struct dir_entry *e, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        return e->stack == stack && e->port == port && e->proto == proto && ip_addr_eq(e->addr, addr);
+}
+
+/* The slot of the entry, or the free one where it would go. */
+static uint32_t find(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        uint32_t i = dir_hash(proto, addr, port);
+
+        while (d->slot[i].stack != 0 && !is_entry(&d->slot[i], proto, addr, port, stack))
+                i = (i + 1) % DIR_SLOTS;
+        return i;
+}
+
+int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack,
+                  uint32_t uid)
+{
+        struct directory *d = o->d;
+        uint32_t i;
+
+        addr = key_addr(addr);
+        i = find(d, proto, addr, port, stack);
+        if (d->slot[i].stack != 0)
+                return -EEXIST;
+        if (d->used >= DIR_MAX)
+                return -ENOSPC;
+        write_begin(d);
+        d->slot[i] = (struct dir_entry){.addr = addr, .stack = stack, .uid = uid, .port = port, .proto = proto};
+        d->used++;
+        write_end(d);
+        return 0;
+}
+
+/* Whether an entry at `i`, whose probing starts at `home`, may move back to the hole. */
+static bool may_fill(uint32_t home, uint32_t hole, uint32_t i)
+{
+        return (i - home) % DIR_SLOTS >= (i - hole) % DIR_SLOTS;
+}
+
+bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        struct directory *d = o->d;
+        uint32_t hole, i;
+
+        addr = key_addr(addr);
+        hole = find(d, proto, addr, port, stack);
+        if (d->slot[hole].stack == 0)
+                return false;
+        write_begin(d);
+        for (i = (hole + 1) % DIR_SLOTS; d->slot[i].stack != 0; i = (i + 1) % DIR_SLOTS) {
+                const struct dir_entry *e = &d->slot[i];
+                if (may_fill(dir_hash(e->proto, e->addr, e->port), hole, i)) {
+                        d->slot[hole] = *e;
+                        hole = i;
+                }
+        }
+        d->slot[hole] = (struct dir_entry){.stack = 0};
+        d->used--;
+        write_end(d);
+        return true;
+}
+
+void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n)
+{
+        struct directory *d = o->d;
+
+        n = MIN(n, DIR_ADDRS);
+        if (n == d->naddrs && memcmp(d->addrs, addrs, n * sizeof *addrs) == 0)
+                return;
+        write_begin(d);
+        memcpy(d->addrs, addrs, n * sizeof *addrs);
+        d->naddrs = n;
+        write_end(d);
+}
