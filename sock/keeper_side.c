@@ -217,7 +217,7 @@ static bool listener_gone(void *view, struct keeper_listener *out)
         return true;
 }
 
-const struct keeper_stack_ops keeper_side_ops = {
+const struct keeper_stack_ops keeper_stack_ops = {
         .attach = attach,
         .detach = detach,
         .tick = tick,

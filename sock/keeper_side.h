@@ -4,6 +4,6 @@
 
 #include "unetd/keeper_ops.h"
 
-extern const struct keeper_stack_ops keeper_side_ops;
+extern const struct keeper_stack_ops keeper_stack_ops;
 
 #endif

@@ -194,6 +194,7 @@ int pair_write(struct pair *p, int side, uint32_t conn, const uint8_t *data, siz
         struct span span[8];
         int got = tcp_send_reserve(&s->tcp, tc, n, span, 8);
 
+        assert(got <= (int)n);
         if (got <= 0)
                 return got;
         for (int i = 0, at = 0; at < got; at += (int)span[i++].len)

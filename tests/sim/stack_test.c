@@ -22,8 +22,10 @@ struct flow {
 static void push(struct pair *p, int side, uint32_t conn, struct flow *f, struct prng_fast *rnd)
 {
         static uint8_t data[200000];
-        size_t n = MIN(f->total - f->sent, 1 + prng_fast_below(rnd, prng_fast_chance(rnd, 1, 2) ? 300 : sizeof data - 1));
+        size_t n = 1 + prng_fast_below(rnd, prng_fast_chance(rnd, 1, 2) ? 300 : sizeof data - 1);
         int r;
+
+        n = MIN(n, f->total - f->sent);
 
         if (f->sent == f->total) {
                 if (!f->shut) {
