@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The unet command without any stack: help, usage, exit codes, the config file.
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "$0")/lib.sh"
+unet=$UNET_BUILD/tools/unet
+export UNET_DOMAIN="cli-$$" HOME=$scratch
+unset UNET_CONFIG XDG_CONFIG_HOME
+
+check "no command is wrong usage" exits 2 "$unet"
+check "an unknown command is wrong usage" exits 2 "$unet" nonsense
+check "help is no error" exits 0 "$unet" --help
+check "version" exits 0 "$unet" --version
+for command in run ss why stat status pcap config; do
+        check "$command --help" exits 0 "$unet" "$command" --help
+        check "$command --help says how it is used" says "usage: unet $command"
+        check "help $command" exits 0 "$unet" help "$command"
+        check "$command refuses options it does not know" exits 2 "$unet" "$command" --nonsense
+done
+for command in ss stat status; do
+        check "$command has nothing to show without unetd" exits 1 "$unet" "$command"
+        check "$command says so" says "no unetd runs"
+        check "$command takes no arguments" exits 2 "$unet" "$command" surplus
+done
+check "run wants a program" exits 2 "$unet" run
+check "why wants a program or a process" exits 2 "$unet" why
+check "why wants one of them" exits 2 "$unet" why --pid 1 true
+check "why: no such process" exits 1 "$unet" why --pid 4194305
+check "pcap refuses numbers that are none" exits 2 "$unet" pcap --write "$scratch/p" --count 0
+check "pcap refuses directions that are none" exits 2 "$unet" pcap --write "$scratch/p" --direction up
+
+check "no config file is right" exits 0 "$unet" config check
+check "it says that the defaults hold" says "defaults hold"
+check "show shows them" exits 0 "$unet" config show --json
+check "as JSON" python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))) > 10' "$scratch/out"
+mkdir "$scratch/.config"
+printf '[daemon]\nidle = 7\n' >"$scratch/.config/unet.conf"
+check "the user's file is found" exits 0 "$unet" config check
+check "it is named" says "$scratch/.config/unet.conf is right"
+printf '[daemon]\nidle = 7\nidel = 8\n' >"$scratch/.config/unet.conf"
+check "an unknown key is an error" exits 1 "$unet" config check
+check "with file and line" says "$scratch/.config/unet.conf:3: unknown key \"idel\" in [daemon]"
+check "and in JSON" exits 1 "$unet" config check --json
+check "valid JSON" python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); assert d["line"] == 3 and not d["valid"]' \
+        "$scratch/out"
+check "run refuses to start with it" exits 1 "$unet" run true
+check "config wants a verb" exits 2 "$unet" config
+summary

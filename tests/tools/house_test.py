@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""What counts and judges: scripts/tally.py and the rows of bench/compare."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+SOURCE = os.environ["UNET_SOURCE"]
+sys.path.insert(0, os.path.join(SOURCE, "bench"))
+from harness import gates, report  # noqa: E402
+
+
+def junit(*cases):
+    return "<testsuite>" + "".join(
+        f'<testcase name="{name}" status="{status}">{"<skipped/>" if status == "notrun" else ""}'
+        f"<system-out>{out}</system-out></testcase>" for name, status, out in cases) + "</testsuite>"
+
+
+class Tally(unittest.TestCase):
+    def tally(self, xml, skips="", checks=""):
+        with tempfile.TemporaryDirectory() as d:
+            paths = {name: os.path.join(d, name) for name in ("dev.xml", "skips.txt", "checks.tsv", "log")}
+            for name, text in (("dev.xml", xml), ("skips.txt", skips), ("log", "why it failed\n"),
+                               ("checks.tsv", checks.replace("LOG", paths["log"]))):
+                with open(paths[name], "w", encoding="utf-8") as f:
+                    f.write(text)
+            done = subprocess.run(
+                [sys.executable, os.path.join(SOURCE, "scripts", "tally.py"), "--skips", paths["skips.txt"],
+                 paths["dev.xml"], paths["checks.tsv"]], capture_output=True, text=True, timeout=30, check=False)
+        return done.returncode, done.stdout.strip().splitlines()[-1], done.stdout
+
+    def test_counts_what_cmocka_programs_hold(self):
+        code, last, _ = self.tally(junit(("a", "run", "[  PASSED  ] 7 test(s)."), ("script", "run", "fine")))
+        self.assertEqual((code, last), (0, "8 passed, 0 failed, 0 skipped"))
+
+    def test_shows_what_failed(self):
+        code, last, text = self.tally(junit(("a", "fail", "[  PASSED  ] 2 test(s).\n[  FAILED  ] 1 test(s), listed:"),
+                                            ("crash", "fail", "Segmentation fault")))
+        self.assertEqual((code, last), (1, "2 passed, 2 failed, 0 skipped"))
+        self.assertIn("Segmentation fault", text)
+
+    def test_a_foreseen_skip_is_shown_with_its_reason(self):
+        code, last, text = self.tally(
+            junit(("net", "notrun", "skipped: needs root"), ("b", "run", "[  PASSED  ] 1 test(s).")),
+            "# why\nnet*: needs root\n")
+        self.assertEqual((code, last), (0, "1 passed, 0 failed, 1 skipped"))
+        self.assertIn("net (dev): needs root", text)
+
+    def test_any_other_skip_fails(self):
+        for out in ("skipped: the moon is full", ""):
+            code, last, _ = self.tally(junit(("net", "notrun", out)), "net*: needs root\n")
+            self.assertEqual((code, last), (1, "0 passed, 1 failed, 0 skipped"))
+
+    def test_every_skip_inside_a_program_needs_its_reason(self):
+        out = "skipped: needs root\n[  PASSED  ] 3 test(s).\n[  SKIPPED ] 2 test(s), listed below:"
+        code, last, _ = self.tally(junit(("net", "run", out)), "net: needs root\n")
+        self.assertEqual((code, last), (1, "3 passed, 1 failed, 1 skipped"))
+
+    def test_checks_count_too(self):
+        code, last, text = self.tally(junit(), checks="passed\tlayout\tLOG\nfailed\tpages\tLOG\n")
+        self.assertEqual((code, last), (1, "1 passed, 1 failed, 0 skipped"))
+        self.assertIn("why it failed", text)
+
+    def test_nothing_run_is_a_failure(self):
+        self.assertEqual(self.tally(junit())[0], 1)
+
+    def test_a_file_that_cannot_be_read_is_a_failure(self):
+        self.assertEqual(self.tally("<testsuite>")[0], 1)
+
+
+class Judge(unittest.TestCase):
+    def run_of(self, measurement, side, **values):
+        return {"measurement": measurement, "side": side, "run": 0, "values": values}
+
+    def row(self, runs, title):
+        return next(r for r in report.judged_rows(runs) if r["title"].startswith(title))
+
+    def test_a_rate_is_judged_by_how_many_times_it_is_higher(self):
+        for ours, verdict in ((19, "short"), (20, "met"), (50, "aim")):
+            runs = [self.run_of("tcp", "kernel", gbps=10), self.run_of("tcp", "unet", gbps=ours)]
+            self.assertEqual(self.row(runs, "iperf3 TCP, 1 stream")["verdict"], verdict)
+
+    def test_a_time_is_judged_by_how_many_times_it_is_shorter(self):
+        runs = [self.run_of("ping-pong", "kernel", rtt_us=45), self.run_of("ping-pong", "unet", rtt_us=3)]
+        row = self.row(runs, "sockperf ping-pong, kernel blocking")
+        self.assertEqual((row["ratio"], row["verdict"]), (15, "met"))
+
+    def test_a_bound_without_reference(self):
+        for ours, verdict in ((0, "met"), (0.9, "met"), (1.1, "short")):
+            self.assertEqual(self.row([self.run_of("idle", "unet", cpu_ms=ours)], "CPU of an idle")["verdict"], verdict)
+
+    def test_the_median_counts(self):
+        runs = [self.run_of("tcp", "kernel", gbps=10)] + [self.run_of("tcp", "unet", gbps=g) for g in (1, 30, 99)]
+        self.assertEqual(self.row(runs, "iperf3 TCP, 1 stream")["ours"], 30)
+
+    def test_every_row_names_a_measurement(self):
+        names = {(m.name, side) for m in gates.plan() for side in m.sides}
+        for row in gates.rows():
+            self.assertIn(row.ours[:2], names)
+            self.assertTrue(row.ref is None or row.ref[:2] in names)
+
+    def test_a_run_that_the_kernel_carried_is_found(self):
+        runs = [self.run_of("tcp", "unet", kernel_segments=90000), self.run_of("tcp-64", "unet", kernel_segments=12),
+                self.run_of("udp-64", "kernel", kernel_segments=90000)]
+        self.assertEqual(report.not_accelerated(runs), [("tcp", 90000)])
+
+    def test_the_table_can_be_printed(self):
+        runs = [self.run_of("tcp", "kernel", gbps=10), self.run_of("tcp", "unet", gbps=33.333),
+                self.run_of("idle", "unet", cpu_ms=0.0)]
+        text = report.table(report.judged_rows(runs))
+        self.assertIn("3.33x", text)
+        self.assertIn("<= 1", text)
+
+
+if __name__ == "__main__":
+    result = unittest.main(verbosity=2, exit=False).result
+    good = result.testsRun - len(result.failures) - len(result.errors)
+    print(f"[  PASSED  ] {good} test(s).")
+    if not result.wasSuccessful():
+        print(f"[  FAILED  ] {result.testsRun - good} test(s).")
+        sys.exit(1)
