@@ -36,6 +36,8 @@ bool ip_host_owns(const struct ip_host *h, uint32_t a)
 
 bool ip_host_broadcast(const struct ip_host *h, uint32_t a)
 {
+        if ((a & 3) != 3)
+                return false; /* two bits of host part at the least, all ones */
         for (uint32_t i = 0; i < h->naddr; i++)
                 if (h->addr[i].prefix <= 30 && a == (h->addr[i].addr | host_mask(&h->addr[i])))
                         return true;

@@ -103,15 +103,15 @@ void ip_tmpl_init(struct ip_tmpl *t, ip_addr src, ip_addr dst, uint8_t proto, ui
 static inline void ip_hdr_write(const struct ip_tmpl *t, uint8_t p[IP_MIN_HDR], uint16_t total_len,
                                 uint16_t id)
 {
-        be16 len = be16_of(total_len), ident = be16_of(id), check;
-        uint32_t sum = t->sum + len.raw + ident.raw;
+        uint64_t len = be16_of(total_len).raw, ident = be16_of(id).raw, w[2];
+        uint32_t sum = t->sum + (uint32_t)len + (uint32_t)ident;
 
         sum = (sum & 0xffff) + (sum >> 16);
-        check.raw = (uint16_t) ~(sum + (sum >> 16));
-        memcpy(p, t->hdr, IP_MIN_HDR);
-        memcpy(p + 2, &len, 2);
-        memcpy(p + 4, &ident, 2);
-        memcpy(p + 10, &check, 2);
+        memcpy(w, t->hdr, sizeof w);
+        w[0] |= len << 16 | ident << 32;
+        w[1] |= (uint64_t)(uint16_t) ~(sum + (sum >> 16)) << 16;
+        memcpy(p, w, sizeof w);
+        memcpy(p + sizeof w, t->hdr + sizeof w, IP_MIN_HDR - sizeof w);
 }
 
 #endif

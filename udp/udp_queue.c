@@ -20,6 +20,7 @@ static_assert(sizeof(struct rec) == CACHE_LINE, "and with 64 bytes of payload, t
 /* A place in the queue. */
 struct cursor {
         uint32_t block, off;
+        uint8_t *base; /* where the block is mapped */
 };
 
 static uint32_t rec_bytes(uint32_t inl_len)
@@ -32,9 +33,14 @@ static struct block *block_at(const struct frames *f, uint32_t id)
         return (struct block *)frame_addr(f, id);
 }
 
-static struct rec *rec_at(const struct frames *f, struct cursor c)
+static struct rec *rec_at(struct cursor c)
 {
-        return (struct rec *)(frame_addr(f, c.block) + c.off);
+        return (struct rec *)(c.base + c.off);
+}
+
+static struct cursor queue_head(const struct udp_queue *q, const struct frames *f)
+{
+        return (struct cursor){q->head, q->head_off, q->head != 0 ? frame_addr(f, q->head) : NULL};
 }
 
 static bool lent(const struct buf *b)
@@ -50,9 +56,11 @@ static uint32_t rec_charge(const struct frames *f, uint32_t inl_len, const struc
 /* The place after the record at `c`; the next block's first record when its own block ends there. */
 static struct cursor next_rec(const struct udp_queue *q, const struct frames *f, struct cursor c)
 {
-        c.off += rec_bytes(rec_at(f, c)->inl_len);
-        if (c.block != q->tail && c.off == block_at(f, c.block)->used)
-                c = (struct cursor){block_at(f, c.block)->next, sizeof(struct block)};
+        const struct block *b = (const struct block *)c.base;
+
+        c.off += rec_bytes(rec_at(c)->inl_len);
+        if (c.block != q->tail && c.off == b->used)
+                return (struct cursor){b->next, sizeof *b, frame_addr(f, b->next)};
         return c;
 }
 
@@ -98,7 +106,7 @@ static struct rec *reserve(struct udp_queue *q, struct frames *f, uint32_t inl_l
 
         if (unlikely(need > q->tail_end - q->tail_off) && !add_block(q, f, need))
                 return NULL;
-        return rec_at(f, (struct cursor){q->tail, q->tail_off});
+        return (struct rec *)(frame_addr(f, q->tail) + q->tail_off);
 }
 
 static void commit(struct udp_queue *q, const struct frames *f, struct rec *r, const struct udp_dgram *d,
@@ -211,14 +219,14 @@ static void show(const struct frames *f, struct rec *r, struct udp_msg *m)
 int udp_queue_peek(const struct udp_queue *q, const struct frames *f, uint32_t skip, struct udp_msg *msg,
                    int n)
 {
-        struct cursor c = {q->head, q->head_off};
+        struct cursor c = queue_head(q, f);
         uint32_t left = q->count;
         int shown = 0;
 
         for (; skip != 0 && left != 0; skip--, left--)
                 c = next_rec(q, f, c);
         for (; shown < n && left != 0; shown++, left--) {
-                show(f, rec_at(f, c), &msg[shown]);
+                show(f, rec_at(c), &msg[shown]);
                 c = next_rec(q, f, c);
         }
         return shown;
@@ -238,24 +246,26 @@ static void rewind_queue(struct udp_queue *q, struct frames *f)
 
 void udp_queue_drop(struct udp_queue *q, struct frames *f, uint32_t n)
 {
+        struct cursor c = queue_head(q, f);
+
         assert(n <= q->count);
-        while (n-- != 0) {
-                struct cursor c = {q->head, q->head_off}, next = next_rec(q, f, c);
-                struct rec *r = rec_at(f, c);
-                uint32_t frame = r->data.id;
+        for (; n != 0; n--) {
+                struct rec *r = rec_at(c);
+                uint32_t frame = r->data.id, block = c.block;
 
                 q->charged -= rec_charge(f, r->inl_len, &r->data);
                 q->lent -= lent(&r->data) ? frame_size(f, frame) : 0;
                 q->count--;
+                c = next_rec(q, f, c);
+                q->head = c.block;
+                q->head_off = c.off;
                 if (frame != 0)
                         frame_drop(f, frame);
-                q->head = next.block;
-                q->head_off = next.off;
-                if (c.block != next.block)
-                        frame_drop(f, c.block);
-                if (q->count == 0)
-                        rewind_queue(q, f);
+                if (block != c.block)
+                        frame_drop(f, block);
         }
+        if (q->count == 0 && q->tail != 0)
+                rewind_queue(q, f);
 }
 
 void udp_queue_clear(struct udp_queue *q, struct frames *f)
@@ -275,12 +285,12 @@ static void add_ref(struct frames *f, uint32_t id)
 
 void udp_queue_hold(const struct udp_queue *q, struct frames *f)
 {
-        struct cursor c = {q->head, q->head_off};
+        struct cursor c = queue_head(q, f);
 
         if (q->head != 0)
                 add_ref(f, q->head);
         for (uint32_t left = q->count; left != 0; left--) {
-                const struct rec *r = rec_at(f, c);
+                const struct rec *r = rec_at(c);
                 uint32_t block = c.block;
 
                 if (r->data.id != 0 && !lent(&r->data))
@@ -293,13 +303,13 @@ void udp_queue_hold(const struct udp_queue *q, struct frames *f)
 
 void udp_queue_check(const struct udp_queue *q, const struct frames *f)
 {
-        struct cursor c = {q->head, q->head_off};
+        struct cursor c = queue_head(q, f);
         uint32_t charged = 0, held = 0;
 
         assert((q->head == 0) == (q->tail == 0));
         assert(q->head != 0 || (q->count == 0 && q->tail_off == 0 && q->tail_end == 0));
         for (uint32_t left = q->count; left != 0; left--) {
-                const struct rec *r = rec_at(f, c);
+                const struct rec *r = rec_at(c);
 
                 assert(c.off % 8 == 0 && c.off >= sizeof(struct block));
                 charged += rec_charge(f, r->inl_len, &r->data);
