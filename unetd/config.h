@@ -1,5 +1,5 @@
 /*
- * What can be set, in one place. The config file, when it comes, fills in this struct and nothing else.
+ * What can be set, in one place. The config file (config/config.h) fills in this struct and nothing else.
  */
 #ifndef UNETD_CONFIG_H
 #define UNETD_CONFIG_H

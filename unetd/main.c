@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/config.h"
 #include "unetd/daemon.h"
 #include "unetd/name.h"
 
@@ -105,6 +106,19 @@ static int set_option(struct options *o, int opt)
         }
 }
 
+/* The config file first: options say more. */
+static bool read_config(struct options *o)
+{
+        struct config_error err;
+
+        if (config_load(&unetd.cfg, &err) == 0)
+                return true;
+        config_complain(&err);
+        o->quit = true;
+        o->status = 1;
+        return false;
+}
+
 static void parse(struct options *o, int argc, char **argv)
 {
         static const struct option longs[] = {
@@ -117,7 +131,7 @@ static void parse(struct options *o, int argc, char **argv)
         const char *env = getenv("UNET_DOMAIN");
         int opt;
 
-        if (env && *env && set_domain(o, env) < 0)
+        if (!read_config(o) || (env && *env && set_domain(o, env) < 0))
                 return;
         while ((opt = getopt_long(argc, argv, "", longs, NULL)) != -1)
                 if (set_option(o, opt) < 0)
