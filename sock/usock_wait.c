@@ -252,11 +252,11 @@ static bool pending(const struct wait *w, nstime now)
 static int ask_kernel(struct wait *w, nstime now)
 {
         kernel_asked = now;
-        if (w->nk == 0)
-                return 0;
-        kernel_set(w->v, w->n, w->pfd);
-        if (sys_ppoll(w->pfd, w->nk, 0, NULL) > 0)
-                kernel_results(w->v, w->n, w->pfd);
+        if (w->nk > 0) {
+                kernel_set(w->v, w->n, w->pfd);
+                if (sys_ppoll(w->pfd, w->nk, 0, NULL) > 0)
+                        kernel_results(w->v, w->n, w->pfd);
+        }
         return count_ready(w->v, w->n);
 }
 
@@ -434,7 +434,7 @@ static int wait_loop(struct wait *w, nstime timeout)
                 if (ready > 0 || timeout == 0) {
                         if (timeout == 0 || now - kernel_asked > KERNEL_EVERY)
                                 ready = ask_kernel(w, now);
-                        return ready > 0 || timeout == 0 ? count_ready(w->v, w->n) : ready;
+                        return ready;
                 }
                 if (w->nk > 0 && ask_kernel(w, now) > 0)
                         return count_ready(w->v, w->n);
