@@ -55,11 +55,6 @@ static int conn_take(struct unetd_conn *conn, int fd)
         return 0;
 }
 
-static bool conn_alive(const struct unetd_conn *conn)
-{
-        return conn_ours(conn) && sys_poll1(conn->fd, 0, 0) == 0;
-}
-
 /* Waits for `events` until the time `until`. */
 static int conn_wait(const struct unetd_conn *conn, short events, int64_t until)
 {
@@ -173,7 +168,7 @@ static int hello(struct unetd_client *c, struct unetd_conn *conn)
         struct wire_in in;
         int r;
 
-        msg.hello.flags = conn_alive(&c->keeper) ? UNETD_HAS_KEEPER : 0;
+        msg.hello.flags = c->instance != 0 ? UNETD_HAS_KEEPER : 0;
         r = exchange(c, conn, &msg, NULL, 0, &in);
         if (r < 0)
                 return r;
@@ -644,9 +639,9 @@ int unetd_offer_keeper(struct unetd_client *c, int *fd)
         struct unetd_msg msg = {.type = UNETD_K_HELLO};
         int r = ask_plain(c, &msg, NULL, 0);
 
-        if (r < 0)
+        if (r < 0 && r != -EEXIST)
                 return r;
         *fd = c->daemon.fd;
         c->daemon = (struct unetd_conn){.fd = -1};
-        return 0;
+        return r;
 }

@@ -140,8 +140,8 @@ int unetd_port_release(struct unetd_client *c, uint32_t stack_id, uint8_t proto,
 int unetd_port_lease(struct unetd_client *c, uint32_t stack_id, uint16_t *first, uint16_t *count);
 int unetd_port_unlease(struct unetd_client *c, uint32_t stack_id, uint16_t first);
 
-/* For unet-keeper, when its unetd has died: offers itself to the one that `c` has found. 0: *fd is the connection, which
- * `c` gives up; -EEXIST: that unetd has a keeper for this user already. */
+/* For unet-keeper, when its unetd has died: offers itself to the one that `c` has found. 0, or -EEXIST when that one
+ * has a keeper for this user already; with both, *fd is the connection, which `c` gives up. */
 int unetd_offer_keeper(struct unetd_client *c, int *fd);
 
 /* Calls row() for each item that this user may see, in the order of enum unetd_status_kind, until it returns false. */

@@ -74,7 +74,9 @@ static void client_message(struct conn *c, struct wire_in *in)
         struct client *cl = (struct client *)c;
         int r;
 
-        if (in->n > 0 && !may_carry(in->msg.type)) {
+        if (cl->hands_over) {
+                keeper_said(cl->user, in);
+        } else if (in->n > 0 && !may_carry(in->msg.type)) {
                 conn_reply(c, &in->msg, -EBADMSG);
         } else if (in->msg.type == UNETD_HELLO) {
                 hello(cl, &in->msg);
@@ -196,6 +198,8 @@ void clients_bury(void)
                         if (w->client == cl)
                                 waiter_free(w);
                 }
+                if (cl->hands_over)
+                        stacks_replay(cl->user, true);
                 LIST_REMOVE(cl, link);
                 cl->user->used.clients--;
                 unetd.nclients--;

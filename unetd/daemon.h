@@ -44,6 +44,7 @@ struct client {
         int32_t pid;
         uint32_t waiting;               /* requests not answered yet */
         bool greeted, has_keeper;
+        bool hands_over;                /* a keeper that came too late: its offers go to the one that runs */
 };
 
 struct waiter {
@@ -129,6 +130,7 @@ struct stack {
         struct user *user;
         enum stack_state state;
         int32_t pid;                    /* who made it */
+        bool handed_over;               /* to be told to the keeper that runs */
         int fds[UNETD_STACK_FDS];
         LIST_HEAD(, proc) procs;
         LIST_HEAD(, listener) listeners;
@@ -179,6 +181,8 @@ int user_need_keeper(struct user *u, bool awaited);
 int user_keeper_get(struct client *cl, struct unetd_msg *msg);
 /* The client says that it is a keeper. */
 int user_adopt(struct client *cl, struct unetd_msg *msg);
+/* What a keeper says unasked. */
+void keeper_said(struct user *u, struct wire_in *in);
 /* Asks the user's keeper; the ask is numbered and remembered. NULL: no memory. */
 struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsigned n);
 /* Nobody waits for the channel's asks any more. */
@@ -203,8 +207,8 @@ void stack_orphan(struct user *u, const struct unetd_msg *msg);
 void stack_gone(struct user *u, const struct unetd_msg *msg);
 void stack_offered(struct user *u, struct wire_in *in);
 void proc_offered(struct user *u, struct wire_in *in);
-/* To a new keeper: all stacks of the user, their processes and channels. */
-void stacks_replay(struct user *u);
+/* To the keeper: all stacks of the user, or those handed over, with their processes and channels. */
+void stacks_replay(struct user *u, bool handed_over);
 
 /* ---- chans.c ---- */
 int chan_open(struct client *cl, struct wire_in *in);

@@ -9,9 +9,9 @@
  * Handlers only note what happened and mark the stack due; all work on a stack, and all freeing, is in stack_work(),
  * called after the batch for stacks that are due. An idle keeper has no deadline and does not wake.
  *
- * When unetd dies: without stacks the keeper leaves. With stacks it looks for another one (starts it, if need be),
- * offers itself and all it holds. If that has got another keeper meanwhile, this one keeps its stacks going until they are
- * empty, and talks to nobody.
+ * When unetd dies: without stacks the keeper leaves. With stacks it looks for another one (starts it, if need be) and
+ * offers itself and all it holds. If that has got another keeper meanwhile, it gives it all and leaves. If there is no
+ * unetd to be had, it keeps its stacks going until they are empty.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -75,6 +75,7 @@ static struct keeper {
         struct loop loop;
         struct conn daemon;
         bool daemon_died;
+        bool leaving;                   /* as soon as what was offered has been sent */
         const struct keeper_stack_ops *ops;
         struct unetd_config cfg;
         LIST_HEAD(, kstack) stacks;
@@ -623,6 +624,7 @@ static void offer_stack(struct kstack *st)
                 tell(UNETD_K_ORPHAN, st->id, 0);
 }
 
+/* Connects to another unetd. */
 static int find_daemon(void)
 {
         struct unetd_client c = {.pid = 0};
@@ -632,7 +634,10 @@ static int find_daemon(void)
                 return r;
         r = unetd_offer_keeper(&c, &fd);
         unetd_close(&c);
-        return r < 0 ? r : conn_init(&keeper.daemon, &keeper.loop, fd, DAEMON_QUEUE);
+        if (r < 0 && r != -EEXIST)
+                return r;
+        keeper.leaving = r == -EEXIST;
+        return conn_init(&keeper.daemon, &keeper.loop, fd, DAEMON_QUEUE);
 }
 
 /* Nobody is to come to us any more: clients find the other keeper. */
@@ -649,7 +654,7 @@ static void daemon_lost(void)
         struct kstack *st;
 
         keeper.daemon_died = false;
-        if (LIST_EMPTY(&keeper.stacks)) {
+        if (LIST_EMPTY(&keeper.stacks) || keeper.leaving) {
                 keeper.loop.stop = true;
                 return;
         }
@@ -698,10 +703,12 @@ static nstime stacks_work(void)
 
 static nstime after_batch(struct loop *l)
 {
-        nstime when = stacks_work();
+        nstime when = keeper.leaving ? NSTIME_NEVER : stacks_work();
 
         if (keeper.daemon_died)
                 daemon_lost();
+        if (keeper.leaving && keeper.daemon.queued == 0)
+                keeper.loop.stop = true;
         clients_bury();
         return keeper.daemon_died ? keeper.loop.now : nstime_min(when, idle_deadline());
 }

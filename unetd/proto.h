@@ -55,7 +55,8 @@ enum unetd_type {
         UNETD_K_CHAN,                   /* attach a channel; fds: see enum unetd_chan_fd */
         UNETD_K_CHAN_DOWN,              /* the channel's peer is gone; answered when the slot may be used again */
         /* keeper -> unetd; not answered, but for K_HELLO. A keeper that outlived its unetd offers itself with K_HELLO,
-         * then all it holds, in the form of K_STACK, K_PROC and K_CHAN. */
+         * then all it holds, in the form of K_STACK, K_PROC and K_CHAN with seq 0. When K_HELLO is answered -EEXIST, the
+         * user has another keeper by now: the offers go to that one, and who made them leaves. */
         UNETD_K_HELLO,
         UNETD_K_PROC_GONE,              /* the process is dead, its slot is free */
         UNETD_K_ORPHAN,                 /* no process of the stack is left: it accepts nothing new */
@@ -102,7 +103,7 @@ struct unetd_hello {
         int32_t pid;                    /* reply: unetd's */
 };
 #define UNETD_SHARED     1u             /* a system-wide unetd, used by several users */
-#define UNETD_HAS_KEEPER 2u             /* the client still talks to a keeper: wait for it before starting another */
+#define UNETD_HAS_KEEPER 2u             /* the client had another unetd: its keeper may come, wait for it a moment */
 
 struct unetd_stack {
         uint32_t stack;                 /* STACK_NEW: 0, or the number it had before unetd was restarted */

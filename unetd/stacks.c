@@ -423,14 +423,17 @@ void stack_gone(struct user *u, const struct unetd_msg *msg)
 
 void stack_offered(struct user *u, struct wire_in *in)
 {
-        struct stack *st;
+        struct stack *st = stack_find(in->msg.stack.stack);
 
-        if (in->n != UNETD_STACK_FDS || in->msg.stack.stack == 0 || check_fds(in) < 0 ||
-            stack_find(in->msg.stack.stack) || u->used.stacks >= unetd.cfg.per_uid.stacks)
+        if (in->n != UNETD_STACK_FDS || in->msg.stack.stack == 0 || check_fds(in) < 0)
                 return;
-        st = stack_alloc(u, in->msg.stack.stack, in->msg.stack.pid, in);
-        if (st)
-                st->state = STACK_UP;
+        if (!st && u->used.stacks < unetd.cfg.per_uid.stacks) {
+                st = stack_alloc(u, in->msg.stack.stack, in->msg.stack.pid, in);
+                if (st)
+                        st->state = STACK_UP;
+        }
+        if (st && st->user == u)
+                st->handed_over = true;
 }
 
 void proc_offered(struct user *u, struct wire_in *in)
@@ -446,6 +449,7 @@ static void stack_replay(struct stack *st)
 {
         struct proc *p, *first = LIST_FIRST(&st->procs);
 
+        st->handed_over = false;
         ask_stack(st);
         LIST_FOREACH(p, &st->procs, link)
                 if (p != first)
@@ -453,13 +457,13 @@ static void stack_replay(struct stack *st)
         chans_replay(st);
 }
 
-void stacks_replay(struct user *u)
+void stacks_replay(struct user *u, bool handed_over)
 {
         for (unsigned b = 0; b < STACK_BUCKETS; b++) {
                 struct stack *st;
 
                 LIST_FOREACH(st, &unetd.stacks[b], link)
-                        if (st->user == u)
+                        if (st->user == u && (st->handed_over || !handed_over))
                                 stack_replay(st);
         }
 }

@@ -172,7 +172,8 @@ int user_adopt(struct client *cl, struct unetd_msg *msg)
         struct user *u = cl->user;
         int fd, r;
 
-        if (u->keeper_state == KEEPER_RUNS)
+        cl->hands_over = u->keeper_state == KEEPER_RUNS;
+        if (cl->hands_over)
                 return -EEXIST;
         fd = fcntl(cl->conn.src.fd, F_DUPFD_CLOEXEC, 3);
         if (fd < 0)
@@ -243,14 +244,8 @@ static void answered(struct user *u, const struct unetd_msg *msg)
         }
 }
 
-static void keeper_message(struct conn *c, struct wire_in *in)
+void keeper_said(struct user *u, struct wire_in *in)
 {
-        struct user *u = (struct user *)c;
-
-        if (in->msg.seq != 0) {
-                answered(u, &in->msg);
-                return;
-        }
         switch ((enum unetd_type)in->msg.type) {
         case UNETD_K_PROC_GONE:
                 stack_proc_gone(u, &in->msg);
@@ -276,6 +271,16 @@ static void keeper_message(struct conn *c, struct wire_in *in)
         default:
                 return;                 /* nonsense from a user's own keeper: no answer is owed */
         }
+}
+
+static void keeper_message(struct conn *c, struct wire_in *in)
+{
+        struct user *u = (struct user *)c;
+
+        if (in->msg.seq != 0)
+                answered(u, &in->msg);
+        else
+                keeper_said(u, in);
 }
 
 /* ---- a keeper's death ---- */
@@ -320,7 +325,7 @@ static void keeper_bury(struct user *u)
                 stacks_free_of(u);
                 return;
         }
-        stacks_replay(u);
+        stacks_replay(u, false);
 }
 
 /* A keeper that does not answer for so long is stopped or broken. */

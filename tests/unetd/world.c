@@ -28,14 +28,19 @@ int world_setup(void **state)
 int world_teardown(void **state)
 {
         struct unetd_client c = {.pid = 0};
-        pid_t pid;
+        pid_t daemon, keeper;
 
         if (unetd_open(&c, UNETD_NO_START) < 0)
                 return 0;
-        pid = world_daemon_pid(&c);
+        daemon = world_daemon_pid(&c);
+        keeper = world_keeper_pid(&c);
         unetd_close(&c);
-        kill(pid, SIGTERM);
-        eventually(!world_alive(pid));
+        if (keeper)
+                kill(keeper, SIGSTOP);          /* or one would bring the other back */
+        kill(daemon, SIGKILL);
+        if (keeper)
+                kill(keeper, SIGKILL);
+        eventually(!world_alive(daemon));
         return 0;
 }
 
