@@ -1,0 +1,180 @@
+/*
+ * sendfile and splice where one end is a connection of ours: the kernel cannot do it, so the bytes pass through a
+ * buffer here. The position of a file moves only by what was sent, and not at all when an offset is given.
+ */
+#include "sock/shim/shim.h"
+
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+
+#define CHUNK   (256u << 10)
+#define AT_MOST 0x7ffff000u     /* Linux moves no more in one call */
+
+/* One buffer is kept; whoever finds it taken makes another for the call. */
+static void *_Atomic spare;
+
+static void *chunk_get(void)
+{
+        void *p = atomic_exchange(&spare, NULL);
+
+        if (p)
+                return p;
+        p = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return p == MAP_FAILED ? NULL : p;
+}
+
+static void chunk_put(void *p)
+{
+        p = atomic_exchange(&spare, p);
+        if (p)
+                munmap(p, CHUNK);
+}
+
+/* ---- sendfile ---- */
+
+static ssize_t send_file_at(struct file *f, int in, off_t at, size_t n, void *buf)
+{
+        size_t done = 0;
+        ssize_t r = 0;
+
+        while (done < n) {
+                ssize_t got = sys4(SYS_pread64, in, buf, MIN(n - done, CHUNK), at + (off_t)done);
+
+                if (got <= 0) {
+                        r = got;
+                        break;
+                }
+                r = file_send(f, buf, (size_t)got, (size_t)got < n - done ? MSG_MORE : 0);
+                if (r > 0)
+                        done += (size_t)r;
+                if (r != got)
+                        break;
+        }
+        return done ? (ssize_t)done : r;
+}
+
+static ssize_t file_sendfile(struct file *f, int in, off_t *off, size_t n)
+{
+        off_t at = off ? *off : sys3(SYS_lseek, in, 0, SEEK_CUR);
+        void *buf;
+        ssize_t r;
+
+        if (at < 0)
+                return -EINVAL;
+        buf = chunk_get();
+        if (!buf)
+                return -ENOMEM;
+        r = send_file_at(f, in, at, MIN(n, AT_MOST), buf);
+        chunk_put(buf);
+        if (r > 0 && off)
+                *off += r;
+        else if (r > 0)
+                sys3(SYS_lseek, in, r, SEEK_CUR);
+        return r;
+}
+
+static bool write_again(ssize_t *r)
+{
+        if (*r == -EPIPE)
+                raise_sigpipe();
+        return result_again(r);
+}
+
+ssize_t h_sendfile(int out, int in, off_t *off, size_t n)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(out, MODE_TCP);
+
+                if (!f)
+                        return REAL(sendfile)(out, in, off, n);
+                r = f->mode == MODE_TCP ? file_sendfile(f, in, off, n) : sys4(SYS_sendfile, f->kfd, in, off, n);
+                file_leave(f);
+        } while (write_again(&r));
+        return r;
+}
+
+ssize_t h_sendfile64(int out, int in, off64_t *off, size_t n)
+{
+        return h_sendfile(out, in, off, n);
+}
+
+/* ---- splice ---- */
+
+/* What was read from a pipe must be sent: there is no way to put it back. */
+static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags, void *buf)
+{
+        int waiting = 0;
+        ssize_t got, r;
+
+        sys3(SYS_ioctl, pipe, FIONREAD, &waiting);
+        if (!waiting && (flags & SPLICE_F_NONBLOCK))
+                return -EAGAIN;
+        if ((f->nonblock || (flags & SPLICE_F_NONBLOCK)) && !(usock_poll(f->us) & POLLOUT))
+                return -EAGAIN;
+        got = sys3(SYS_read, pipe, buf, MIN(n, CHUNK));
+        if (got <= 0)
+                return got;
+        for (ssize_t done = 0; done < got; done += r) {
+                r = file_send(f, (char *)buf + done, (size_t)(got - done), flags & SPLICE_F_MORE ? MSG_MORE : 0);
+                if (r == -EAGAIN)
+                        r = usock_wait1(f->us, POLLOUT, 100 * NS_PER_MS) == -EAGAIN ? 0 : 0;
+                if (r < 0)
+                        return done ? done : r;
+        }
+        return got;
+}
+
+/* Peeked first, taken when the pipe has it. */
+static ssize_t socket_to_pipe(struct file *f, int pipe, size_t n, unsigned flags, void *buf)
+{
+        ssize_t got = file_recv(f, buf, MIN(n, CHUNK), MSG_PEEK | (flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0));
+        ssize_t put;
+
+        if (got <= 0)
+                return got;
+        put = sys3(SYS_write, pipe, buf, (size_t)got);
+        if (put > 0)
+                file_recv(f, buf, (size_t)put, MSG_DONTWAIT);
+        return put;
+}
+
+static ssize_t file_splice(struct file *f, int pipe, bool to_socket, size_t n, unsigned flags)
+{
+        void *buf;
+        ssize_t r;
+
+        if (f->mode != MODE_TCP)
+                return -EINVAL;
+        buf = chunk_get();
+        if (!buf)
+                return -ENOMEM;
+        r = to_socket ? pipe_to_socket(f, pipe, n, flags, buf) : socket_to_pipe(f, pipe, n, flags, buf);
+        chunk_put(buf);
+        return r;
+}
+
+ssize_t h_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n, unsigned flags)
+{
+        bool to_socket;
+        struct file *f;
+        ssize_t r;
+
+        do {
+                f = file_enter(out, MODE_TCP);
+                to_socket = f != NULL;
+                if (!f)
+                        f = file_enter(in, MODE_TCP);
+                if (!f)
+                        return REAL(splice)(in, in_off, out, out_off, n, flags);
+                if (in_off || out_off)
+                        r = -ESPIPE;
+                else
+                        r = file_splice(f, to_socket ? in : out, to_socket, n, flags);
+                file_leave(f);
+        } while (write_again(&r));
+        return r;
+}

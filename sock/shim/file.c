@@ -1,0 +1,426 @@
+/*
+ * The table of numbers and the files behind them; see shim.h for who holds what.
+ *
+ * All memory is reserved once, sized by RLIMIT_NOFILE, and touched as it is used: nothing here calls malloc, so every
+ * call that POSIX wants async-signal-safe is.
+ */
+#include "sock/shim/shim.h"
+
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define NUMBERS_MAX (1u << 20)
+#define NUMBERS_MIN (1u << 14)  /* what we ask for when address space is limited */
+
+struct shim shim = {.lock = PTHREAD_MUTEX_INITIALIZER, .placeholder = -1, .adopt = 1};
+__thread struct shim_tls shim_tls;
+
+static struct file *files;              /* as many as numbers */
+static unsigned files_used;
+static struct file *files_free;
+
+/* ---- start ---- */
+
+static void *reserve(size_t bytes)
+{
+        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+        return p == MAP_FAILED ? NULL : p;
+}
+
+static unsigned numbers_wanted(void)
+{
+        struct rlimit rl;
+
+        if (getrlimit(RLIMIT_NOFILE, &rl) < 0 || rl.rlim_max > NUMBERS_MAX)
+                return NUMBERS_MAX;
+        return (unsigned)MAX(rl.rlim_max, 64);
+}
+
+static bool make_table(unsigned n)
+{
+        shim.tab = reserve(n * sizeof(*shim.tab));
+        files = reserve(n * sizeof(*files));
+        if (shim.tab && files)
+                return true;
+        if (shim.tab)
+                munmap((void *)shim.tab, n * sizeof(*shim.tab));
+        if (files)
+                munmap(files, n * sizeof(*files));
+        return false;
+}
+
+static bool start_locked(void)
+{
+        unsigned n = numbers_wanted();
+
+        if (shim.disabled || shim.size)
+                return shim.size != 0;
+        if (getauxval(AT_SECURE) || getenv("UNET_DISABLE")) {
+                shim.disabled = true;
+                return false;
+        }
+        if (!make_table(n)) {
+                n = MIN(n, NUMBERS_MIN);
+                if (!make_table(n)) {
+                        shim.disabled = true;
+                        return false;
+                }
+        }
+        log_start();
+        signals_start();
+        process_start();
+        atomic_thread_fence(memory_order_release);
+        shim.size = n;
+        return true;
+}
+
+bool shim_start(void)
+{
+        bool ok;
+
+        if (likely(shim.size))
+                return true;
+        if (shim.disabled)
+                return false;
+        pthread_mutex_lock(&shim.lock);
+        ok = start_locked();
+        pthread_mutex_unlock(&shim.lock);
+        return ok;
+}
+
+/* ---- files ---- */
+
+static struct file *file_alloc(void)
+{
+        struct file *f;
+
+        pthread_mutex_lock(&shim.lock);
+        f = files_free;
+        if (f)
+                files_free = f->free_next;
+        else if (files_used < shim.size)
+                f = &files[files_used++];
+        pthread_mutex_unlock(&shim.lock);
+        return f;
+}
+
+static void file_free(struct file *f)
+{
+        pthread_mutex_lock(&shim.lock);
+        f->free_next = files_free;
+        files_free = f;
+        pthread_mutex_unlock(&shim.lock);
+}
+
+static void file_end(struct file *f)
+{
+        opts_free(f);
+        if (f->us)
+                usock_close(f->us);
+        f->us = NULL;
+        file_free(f);
+}
+
+void file_unref(struct file *f)
+{
+        if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) == 1)
+                file_end(f);
+}
+
+struct file *file_ref_threaded(int fd)
+{
+        for (;;) {
+                struct file *f = atomic_load_explicit(&shim.tab[fd], memory_order_acquire);
+                uint32_t refs;
+
+                if (!f)
+                        return NULL;
+                refs = atomic_load_explicit(&f->refs, memory_order_relaxed);
+                while (refs && !atomic_compare_exchange_weak(&f->refs, &refs, refs + 1))
+                        ;
+                if (refs && atomic_load_explicit(&shim.tab[fd], memory_order_acquire) == f)
+                        return f;
+                if (refs)
+                        file_unref(f);
+        }
+}
+
+static void set_entry(int fd, struct file *f)
+{
+        unsigned top = atomic_load(&shim.top);
+
+        while (top <= (unsigned)fd && !atomic_compare_exchange_weak(&shim.top, &top, (unsigned)fd + 1))
+                ;
+        atomic_store_explicit(&shim.tab[fd], f, memory_order_release);
+}
+
+/* The fields that outlive a life (refs is looked at by stale pointers) are set one by one. */
+static void file_init(struct file *f, int fd, enum file_mode mode)
+{
+        f->mode = (uint8_t)mode;
+        f->kind = 0;
+        f->family = 0;
+        f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->v6only = false;
+        f->tick = 0;
+        f->kfd = fd;
+        f->linger_s = -1;
+        f->us = NULL;
+        f->rcvtimeo = f->sndtimeo = f->kernel_asked = 0;
+        f->items = NULL;
+        f->set = NULL;
+        f->opts = NULL;
+        f->why = NULL;
+        atomic_store(&f->nfds, 1);
+        atomic_store_explicit(&f->refs, 1, memory_order_release);
+}
+
+struct file *file_new(int fd, enum file_mode mode)
+{
+        struct file *f;
+
+        if ((unsigned)fd >= shim.size)
+                return NULL;
+        if (shim.tab[fd])
+                file_void(fd);
+        f = file_alloc();
+        if (f) {
+                file_init(f, fd, mode);
+                set_entry(fd, f);
+        }
+        return f;
+}
+
+void file_number(struct file *f, int fd)
+{
+        if ((unsigned)fd >= shim.size)
+                return;
+        if (shim.tab[fd])
+                file_void(fd);
+        atomic_fetch_add(&f->nfds, 1);
+        atomic_fetch_add(&f->refs, 1);
+        set_entry(fd, f);
+}
+
+int file_other_number(const struct file *f, int but)
+{
+        for (unsigned fd = 0; fd < shim.top; fd++)
+                if (shim.tab[fd] == f && (int)fd != but)
+                        return (int)fd;
+        return -1;
+}
+
+static void file_lost_number(struct file *f, int fd)
+{
+        if (atomic_fetch_sub(&f->nfds, 1) == 1) {
+                if (f->us && f->kfd >= 0 && !f->placeholder)
+                        usock_set_kfd(f->us, -1);
+                f->kfd = -1;
+                if (f->items || f->set)
+                        epoll_file_closed(f);
+        } else if (f->kfd == fd) {
+                f->kfd = file_other_number(f, fd);
+                if (f->us && !f->placeholder)
+                        usock_set_kfd(f->us, f->kfd);
+        }
+}
+
+void file_void(int fd)
+{
+        struct file *f;
+
+        if ((unsigned)fd >= shim.size)
+                return;
+        f = atomic_exchange(&shim.tab[fd], NULL);
+        if (!f)
+                return;
+        usock_enter();
+        file_lost_number(f, fd);
+        file_unref(f);
+        usock_leave();
+}
+
+void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg)
+{
+        for (unsigned fd = 0; fd < shim.top; fd++) {
+                struct file *f = shim.tab[fd];
+
+                if (f)
+                        fn((int)fd, f, arg);
+        }
+}
+
+static void count_number(int fd, struct file *f, void *arg)
+{
+        atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+}
+
+/* References of threads that do not exist here are forgotten. Files that only they held stay lost. */
+void file_fork_child(void)
+{
+        for (unsigned i = 0; i < files_used; i++)
+                if (atomic_load_explicit(&files[i].nfds, memory_order_relaxed) > 0)
+                        atomic_store_explicit(&files[i].refs, 0, memory_order_relaxed);
+        file_each(count_number, NULL);
+        shim_tls.held = false;
+}
+
+/* ---- kernel descriptors of our own ---- */
+
+bool shim_owns_fd(int fd)
+{
+        return shim.size && fd >= 0 && (fd == shim.placeholder || usock_owns_fd(fd));
+}
+
+int shim_high_fd(int fd)
+{
+        struct rlimit rl;
+        long high = -EINVAL;
+        int floor = 1000;
+
+        if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < 2048)
+                floor = (int)(rl.rlim_cur - rl.rlim_cur / 16);
+        if (fd >= 0)
+                high = sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, floor);
+        if (high < 0)
+                return fd;
+        sys1(SYS_close, fd);
+        return (int)high;
+}
+
+/* ---- placeholders ---- */
+
+struct replace {
+        struct file *f;
+        int with;
+};
+
+static void replace_number(int fd, struct file *f, void *arg)
+{
+        struct replace *r = arg;
+
+        if (f == r->f)
+                sys3(SYS_dup3, r->with, fd, sys2(SYS_fcntl, fd, F_GETFD) & FD_CLOEXEC ? O_CLOEXEC : 0);
+}
+
+int file_materialise(struct file *f)
+{
+        struct replace r = {f, -1};
+
+        if (!f->placeholder)
+                return 0;
+        r.with = (int)sys3(SYS_socket, f->family, SOCK_STREAM | SOCK_CLOEXEC | (f->nonblock ? SOCK_NONBLOCK : 0), 0);
+        if (r.with < 0)
+                return r.with;
+        if (f->nfds == 1)
+                replace_number(f->kfd, f, &r);
+        else
+                file_each(replace_number, &r);
+        sys1(SYS_close, r.with);
+        f->placeholder = false;
+        usock_set_kfd(f->us, f->kfd);
+        return 0;
+}
+
+/* ---- adoption: sockets that another image or process made ---- */
+
+static enum file_mode mode_of(struct usock *s, int fd)
+{
+        int listening = 0;
+        socklen_t len = sizeof(listening);
+
+        if (usock_kind(s) == USOCK_UDP)
+                return MODE_UDP;
+        sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len);
+        return listening ? MODE_LISTEN : MODE_TCP;
+}
+
+static nstime kernel_timeo(int fd, int name)
+{
+        struct timeval tv = {0, 0};
+        socklen_t len = sizeof(tv);
+
+        sys5(SYS_getsockopt, fd, SOL_SOCKET, name, &tv, &len);
+        return tv.tv_sec * NS_PER_S + tv.tv_usec * NS_PER_US;
+}
+
+static bool adopt(int fd, int domain, uint64_t cookie)
+{
+        struct usock *s;
+        struct file *f;
+
+        if (usock_adopt(cookie, fd, &s) < 0)
+                return false;
+        f = file_new(fd, mode_of(s, fd));
+        if (!f) {
+                usock_close(s);
+                return false;
+        }
+        f->us = s;
+        f->family = (sa_family_t)domain;
+        f->kind = (uint8_t)usock_kind(s);
+        /* A listener's kernel side never blocks; what the program had asked for is not known any more. */
+        f->nonblock = f->mode != MODE_LISTEN && (sys2(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK);
+        f->rcvtimeo = kernel_timeo(fd, SO_RCVTIMEO);
+        f->sndtimeo = kernel_timeo(fd, SO_SNDTIMEO);
+        f->why = "adopted from another process";
+        log_decision(f);
+        return true;
+}
+
+bool shim_adopt_fd(int fd)
+{
+        int domain = 0;
+        uint64_t cookie = 0;
+        socklen_t len = sizeof(domain), clen = sizeof(cookie);
+        bool ok = false;
+
+        if (sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 ||
+            (domain != AF_INET && domain != AF_INET6) ||
+            sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &cookie, &clen) < 0)
+                return false;
+        if (!shim_start())
+                return false;
+        usock_enter();
+        ok = adopt(fd, domain, cookie);
+        usock_leave();
+        return ok;
+}
+
+struct dirent64_raw {
+        uint64_t ino;
+        int64_t off;
+        unsigned short reclen;
+        unsigned char type;
+        char name[];
+};
+
+/* Every open number, by /proc: this runs once, in an image that was told that there is something to find. */
+static void adopt_open_numbers(void)
+{
+        char buf[4096] __attribute__((aligned(8)));
+        int dir = (int)sys4(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+        long n;
+
+        if (dir < 0)
+                return;
+        while ((n = sys3(SYS_getdents64, dir, buf, sizeof(buf))) > 0)
+                for (long at = 0; at < n; at += ((struct dirent64_raw *)(buf + at))->reclen) {
+                        const char *name = ((struct dirent64_raw *)(buf + at))->name;
+
+                        if (name[0] != '.' && atoi(name) != dir)
+                                shim_adopt_fd(atoi(name));
+                }
+        sys1(SYS_close, dir);
+}
+
+void shim_adopt_all(void)
+{
+        if (!atomic_exchange(&shim.adopt, 0))
+                return;
+        if (getenv("UNET_ADOPT") && !getenv("UNET_DISABLE") && !getauxval(AT_SECURE))
+                adopt_open_numbers();
+}

@@ -1,0 +1,641 @@
+/*
+ * Bytes in and out. A connection of ours in the common case is one usock call between enter and leave; what has to
+ * wait, and sockets with two sides, take the longer road below.
+ */
+#include "sock/shim/shim.h"
+
+#include <netinet/in.h>
+
+/* The kernel's side of a UDP socket goes by these; MSG_ZEROCOPY and the like are its own. */
+static ssize_t kernel_recvmsg(const struct file *f, struct msghdr *m, int flags)
+{
+        return sys3(SYS_recvmsg, f->kfd, m, flags | MSG_DONTWAIT);
+}
+
+static bool may_wait(const struct file *f, int flags)
+{
+        return !f->nonblock && !(flags & MSG_DONTWAIT);
+}
+
+/* SIGPIPE before the call returns, as the kernel has it, with nothing of ours held. */
+static bool io_again(ssize_t *r, int flags)
+{
+        if (likely(*r >= 0))
+                return false;
+        if (*r == -EPIPE && !(flags & MSG_NOSIGNAL))
+                raise_sigpipe();
+        return result_failed(r);
+}
+
+/* ---- receiving ---- */
+
+/* MSG_PEEK with MSG_WAITALL: the bytes are looked at until they are all there; nothing else tells. */
+static int wait_for_more(struct file *f, int flags, nstime *deadline)
+{
+        struct timespec pause = {0, 200 * NS_PER_US};
+        int r = file_wait(f, POLLIN, f->rcvtimeo, deadline);
+
+        if (r == 0 && (flags & MSG_PEEK)) {
+                sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+                if (usock_tls.pending)
+                        return -ERR_RESTART;
+                if (*deadline && clock_now() > *deadline)
+                        return -EAGAIN;
+        }
+        return r;
+}
+
+static bool stream_ended(struct file *f)
+{
+        return usock_poll(f->us) & (POLLRDHUP | POLLHUP | POLLERR);
+}
+
+ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
+{
+        size_t done = 0;
+        nstime deadline = 0;
+
+        for (;;) {
+                ssize_t r = usock_recv(f->us, (char *)p + done, n - done, flags & ~MSG_WAITALL);
+
+                if (likely(r > 0)) {
+                        if (flags & MSG_PEEK)
+                                done = (size_t)r;
+                        else
+                                done += (size_t)r;
+                        if (!(flags & MSG_WAITALL) || done == n || !may_wait(f, flags))
+                                return (ssize_t)done;
+                        if ((flags & MSG_PEEK) && stream_ended(f))
+                                return (ssize_t)done;
+                        if (flags & MSG_PEEK)
+                                done = 0;
+                } else if (r != -EAGAIN || !may_wait(f, flags)) {
+                        return done ? (ssize_t)done : r;
+                }
+                if (r <= 0 || (flags & MSG_PEEK))
+                        r = wait_for_more(f, r > 0 ? flags : 0, &deadline);
+                if (r < 0)
+                        return done ? (ssize_t)done : r;
+        }
+}
+
+/* A datagram from either side. */
+static ssize_t udp_once(struct file *f, struct msghdr *m, int flags)
+{
+        ssize_t r;
+
+        if (flags & MSG_ERRQUEUE)
+                return kernel_recvmsg(f, m, flags);
+        if (kernel_turn(&f->tick, &f->kernel_asked)) {
+                r = kernel_recvmsg(f, m, flags);
+                if (r != -EAGAIN)
+                        return r;
+        }
+        r = usock_recvmsg(f->us, m, flags);
+        return r == -EAGAIN ? kernel_recvmsg(f, m, flags) : r;
+}
+
+static ssize_t udp_recvmsg(struct file *f, struct msghdr *m, int flags)
+{
+        nstime deadline = 0;
+
+        for (;;) {
+                ssize_t r = udp_once(f, m, flags);
+
+                if (r != -EAGAIN || !may_wait(f, flags) || (flags & MSG_ERRQUEUE))
+                        return r;
+                r = file_wait(f, POLLIN, f->rcvtimeo, &deadline);
+                if (r < 0)
+                        return r;
+        }
+}
+
+/* Several buffers, MSG_WAITALL: only the first round can be one call. */
+static ssize_t tcp_recv_all(struct file *f, const struct msghdr *m, int flags)
+{
+        ssize_t done = 0;
+
+        for (size_t i = 0; i < m->msg_iovlen; i++) {
+                ssize_t r = file_recv(f, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len, flags);
+
+                if (r < 0)
+                        return done ? done : r;
+                done += r;
+                if ((size_t)r < m->msg_iov[i].iov_len)
+                        break;
+        }
+        return done;
+}
+
+static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
+{
+        nstime deadline = 0;
+
+        if (flags & MSG_ERRQUEUE)
+                return -EAGAIN;
+        if ((flags & MSG_WAITALL) && may_wait(f, flags) && !(flags & (MSG_PEEK | MSG_OOB))) {
+                m->msg_namelen = 0;
+                m->msg_controllen = 0;
+                m->msg_flags = 0;
+                return tcp_recv_all(f, m, flags);
+        }
+        for (;;) {
+                ssize_t r = usock_recvmsg(f->us, m, flags & ~MSG_WAITALL);
+
+                if (r != -EAGAIN || !may_wait(f, flags))
+                        return r;
+                r = file_wait(f, POLLIN, f->rcvtimeo, &deadline);
+                if (r < 0)
+                        return r;
+        }
+}
+
+static ssize_t file_recvmsg(struct file *f, struct msghdr *m, int flags)
+{
+        if (f->mode == MODE_TCP)
+                return tcp_recvmsg(f, m, flags);
+        return f->mode == MODE_UDP ? udp_recvmsg(f, m, flags) : -ENOTCONN;
+}
+
+/* One buffer, perhaps with a name. The buffers of names and control data belong to the kernel's side as well. */
+static ssize_t file_recvfrom(struct file *f, void *p, size_t n, int flags, struct sockaddr *sa, socklen_t *len)
+{
+        struct iovec iov = {p, n};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+        ssize_t r;
+
+        if (f->mode == MODE_TCP && !(flags & MSG_ERRQUEUE)) {
+                if (sa && len)
+                        *len = 0;       /* a stream names nobody */
+                return file_recv(f, p, n, flags);
+        }
+        if (sa && len) {
+                m.msg_name = sa;
+                m.msg_namelen = *len;
+        }
+        r = file_recvmsg(f, &m, flags);
+        if (r >= 0 && sa && len)
+                *len = m.msg_namelen;
+        return r;
+}
+
+/* The whole of read() and recv(): the first line is the fast path. */
+static inline ssize_t recv_buf(struct file *f, void *p, size_t n, int flags)
+{
+        ssize_t r;
+
+        if (likely(f->mode == MODE_TCP && !(flags & (MSG_WAITALL | MSG_ERRQUEUE)))) {
+                r = usock_recv(f->us, p, n, flags);
+                if (likely(r != -EAGAIN))
+                        return r;
+        }
+        return file_recvfrom(f, p, n, flags, NULL, NULL);
+}
+
+ssize_t h_recv(int fd, void *p, size_t n, int flags)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(fd, MODE_TCP);
+
+                if (!f)
+                        return REAL(recv)(fd, p, n, flags);
+                r = recv_buf(f, p, n, flags);
+                file_leave(f);
+        } while (result_again(&r));
+        return r;
+}
+
+ssize_t h_read(int fd, void *p, size_t n)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(fd, MODE_TCP);
+
+                if (!f)
+                        return REAL(read)(fd, p, n);
+                r = n ? recv_buf(f, p, n, 0) : 0;
+                file_leave(f);
+        } while (result_again(&r));
+        return r;
+}
+
+ssize_t h___read(int fd, void *p, size_t n)
+{
+        return h_read(fd, p, n);
+}
+
+/* Fortified calls: libc's own version ends the program when the buffer is too small. */
+ssize_t h___read_chk(int fd, void *p, size_t n, size_t room)
+{
+        return n > room || !file_peek(fd) ? REAL(__read_chk)(fd, p, n, room) : h_read(fd, p, n);
+}
+
+ssize_t h___recv_chk(int fd, void *p, size_t n, size_t room, int flags)
+{
+        return n > room || !file_peek(fd) ? REAL(__recv_chk)(fd, p, n, room, flags) : h_recv(fd, p, n, flags);
+}
+
+ssize_t h_recvfrom(int fd, void *p, size_t n, int flags, struct sockaddr *sa, socklen_t *len)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(fd, MODE_TCP);
+
+                if (!f)
+                        return REAL(recvfrom)(fd, p, n, flags, sa, len);
+                r = file_recvfrom(f, p, n, flags, sa, len);
+                file_leave(f);
+        } while (result_again(&r));
+        return r;
+}
+
+ssize_t h___recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags, struct sockaddr *sa, socklen_t *len)
+{
+        if (n > room || !file_peek(fd))
+                return REAL(__recvfrom_chk)(fd, p, n, room, flags, sa, len);
+        return h_recvfrom(fd, p, n, flags, sa, len);
+}
+
+ssize_t h_readv(int fd, const struct iovec *iov, int n)
+{
+        struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(fd, MODE_TCP);
+
+                if (!f)
+                        return REAL(readv)(fd, iov, n);
+                r = n < 0 || n > 1024 ? -EINVAL : file_recvmsg(f, &m, 0);
+                file_leave(f);
+        } while (result_again(&r));
+        return r;
+}
+
+/* Descriptors that came with a message may be sockets of ours in another process. */
+static void look_at_rights(struct msghdr *m)
+{
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+                        continue;
+                for (size_t i = 0; i < n; i++) {
+                        int fd;
+
+                        memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+                        fd_returned(fd);
+                        shim_adopt_fd(fd);
+                }
+        }
+}
+
+static ssize_t kernel_only_recvmsg(int fd, struct msghdr *m, int flags)
+{
+        ssize_t r = REAL(recvmsg)(fd, m, flags);
+
+        if (r >= 0 && m->msg_controllen && !usock_tls.inside && !shim.disabled)
+                look_at_rights(m);
+        return r;
+}
+
+ssize_t h_recvmsg(int fd, struct msghdr *m, int flags)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(fd, MODE_TCP);
+
+                if (!f)
+                        return kernel_only_recvmsg(fd, m, flags);
+                r = file_recvmsg(f, m, flags);
+                file_leave(f);
+        } while (result_again(&r));
+        return r;
+}
+
+/* As Linux: the time-out is looked at between datagrams, and an error after the first waits for the next call. */
+static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
+{
+        nstime end = timeout ? deadline_of_ts(timeout) : NSTIME_NEVER;
+        unsigned i = 0;
+        ssize_t r = 0;
+
+        while (i < n) {
+                int once = flags & ~MSG_WAITFORONE;
+
+                if (i && (flags & MSG_WAITFORONE))
+                        once |= MSG_DONTWAIT;
+                r = file_recvmsg(f, &v[i].msg_hdr, once);
+                if (r < 0)
+                        break;
+                v[i++].msg_len = (unsigned)r;
+                if (end != NSTIME_NEVER && clock_now() >= end)
+                        break;
+        }
+        return i ? (ssize_t)i : r;
+}
+
+int h_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(fd, MODE_TCP);
+
+                if (!f)
+                        return REAL(recvmmsg)(fd, v, n, flags, timeout);
+                r = file_recvmmsg(f, v, n, flags, timeout);
+                file_leave(f);
+        } while (result_again(&r));
+        return (int)r;
+}
+
+/* ---- sending ---- */
+
+/* All of it, unless the socket may not wait. */
+ssize_t file_send(struct file *f, const void *p, size_t n, int flags)
+{
+        size_t done = 0;
+        nstime deadline = 0;
+
+        for (;;) {
+                ssize_t r = usock_send(f->us, (const char *)p + done, n - done, flags);
+
+                if (likely(r >= 0)) {
+                        done += (size_t)r;
+                        if (likely(done == n))
+                                return (ssize_t)done;
+                        if (r > 0)
+                                continue;
+                        r = -EAGAIN;
+                }
+                if (r != -EAGAIN || !may_wait(f, flags))
+                        return done ? (ssize_t)done : r;
+                r = file_wait(f, POLLOUT, f->sndtimeo, &deadline);
+                if (r < 0)
+                        return done ? (ssize_t)done : r;
+        }
+}
+
+/* The rest of a message of several buffers, `done` bytes in; each buffer but the last with more to come. */
+static ssize_t send_rest(struct file *f, const struct msghdr *m, size_t done, int flags)
+{
+        size_t skip = done;
+
+        for (size_t i = 0; i < m->msg_iovlen; i++) {
+                const struct iovec *v = &m->msg_iov[i];
+                bool last = i + 1 == m->msg_iovlen;
+                ssize_t r;
+
+                if (skip >= v->iov_len) {
+                        skip -= v->iov_len;
+                        continue;
+                }
+                r = file_send(f, (const char *)v->iov_base + skip, v->iov_len - skip, flags | (last ? 0 : MSG_MORE));
+                if (r < 0)
+                        return done ? (ssize_t)done : r;
+                done += (size_t)r;
+                if ((size_t)r < v->iov_len - skip)
+                        break;
+                skip = 0;
+        }
+        return (ssize_t)done;
+}
+
+static size_t bytes_of(const struct msghdr *m)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < m->msg_iovlen; i++)
+                n += m->msg_iov[i].iov_len;
+        return n;
+}
+
+static ssize_t tcp_sendmsg(struct file *f, const struct msghdr *m, int flags)
+{
+        struct msghdr plain = {.msg_iov = m->msg_iov, .msg_iovlen = m->msg_iovlen};
+        ssize_t r = usock_sendmsg(f->us, &plain, flags);
+
+        if (r == -EAGAIN)
+                r = 0;
+        else if (r < 0 || (size_t)r == bytes_of(m))
+                return r;
+        if (!may_wait(f, flags))
+                return r ? r : -EAGAIN;
+        return send_rest(f, m, (size_t)r, flags);
+}
+
+static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
+{
+        bool fabric = !m->msg_name || sockaddr_v4(m->msg_name, m->msg_namelen);
+        nstime deadline = 0;
+        ssize_t r = -ENOENT;
+
+        while (fabric) {
+                r = usock_sendmsg(f->us, m, flags);
+                if (r != -EAGAIN || !may_wait(f, flags))
+                        break;
+                r = file_wait(f, POLLOUT, f->sndtimeo, &deadline);
+                if (r < 0)
+                        return r;
+        }
+        if (r != -ENOENT && r != -EDESTADDRREQ)
+                return r;
+        return sys3(SYS_sendmsg, f->kfd, m, flags | MSG_NOSIGNAL);
+}
+
+static ssize_t file_sendmsg(struct file *f, const struct msghdr *m, int flags)
+{
+        if (f->mode == MODE_TCP)
+                return tcp_sendmsg(f, m, flags);
+        return f->mode == MODE_UDP ? udp_sendmsg(f, m, flags) : -EPIPE;
+}
+
+static ssize_t file_sendto(struct file *f, const void *p, size_t n, int flags, const struct sockaddr *sa,
+                           socklen_t len)
+{
+        struct iovec iov = {(void *)p, n};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+
+        if (f->mode == MODE_TCP)
+                return file_send(f, p, n, flags);
+        if (sa && len) {
+                m.msg_name = (void *)sa;
+                m.msg_namelen = len;
+        }
+        return file_sendmsg(f, &m, flags);
+}
+
+/* The whole of write() and send(). */
+static inline ssize_t send_buf(struct file *f, const void *p, size_t n, int flags)
+{
+        ssize_t r;
+
+        if (likely(f->mode == MODE_TCP))
+                return file_send(f, p, n, flags);
+        if (f->mode == MODE_UDP && f->connected) {
+                r = usock_send(f->us, p, n, flags);
+                if (likely(r != -EAGAIN && r != -ENOENT && r != -EDESTADDRREQ))
+                        return r;
+        }
+        return file_sendto(f, p, n, flags, NULL, 0);
+}
+
+ssize_t h_send(int fd, const void *p, size_t n, int flags)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(fd, MODE_TCP);
+
+                if (!f)
+                        return REAL(send)(fd, p, n, flags);
+                r = send_buf(f, p, n, flags);
+                file_leave(f);
+        } while (io_again(&r, flags));
+        return r;
+}
+
+ssize_t h___send(int fd, const void *p, size_t n, int flags)
+{
+        return h_send(fd, p, n, flags);
+}
+
+ssize_t h_write(int fd, const void *p, size_t n)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(fd, MODE_TCP);
+
+                if (!f)
+                        return REAL(write)(fd, p, n);
+                r = send_buf(f, p, n, 0);
+                file_leave(f);
+        } while (io_again(&r, 0));
+        return r;
+}
+
+ssize_t h___write(int fd, const void *p, size_t n)
+{
+        return h_write(fd, p, n);
+}
+
+ssize_t h_writev(int fd, const struct iovec *iov, int n)
+{
+        struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(fd, MODE_TCP);
+
+                if (!f)
+                        return REAL(writev)(fd, iov, n);
+                r = n < 0 || n > 1024 ? -EINVAL : file_sendmsg(f, &m, 0);
+                file_leave(f);
+        } while (io_again(&r, 0));
+        return r;
+}
+
+/* An undecided UDP socket decides when it is given an address to send to. */
+static struct file *enter_sending(int fd, const struct sockaddr *sa, socklen_t len)
+{
+        struct file *f = file_enter(fd, MODE_NEW);
+
+        if (!f || f->mode >= MODE_TCP)
+                return f;
+        udp_first_datagram(f, sa, len);
+        if (f->mode >= MODE_TCP)
+                return f;
+        file_leave(f);
+        return NULL;
+}
+
+ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *sa, socklen_t len)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = enter_sending(fd, sa, len);
+
+                if (!f)
+                        return REAL(sendto)(fd, p, n, flags, sa, len);
+                r = file_sendto(f, p, n, flags, sa, len);
+                file_leave(f);
+        } while (io_again(&r, flags));
+        return r;
+}
+
+/* Numbers that leave with a message must be real sockets, known by their cookie to whoever receives them. */
+static void look_at_leaving(const struct msghdr *m)
+{
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR((struct msghdr *)m, c)) {
+                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+                        continue;
+                for (size_t i = 0; i < n; i++) {
+                        struct file *f;
+                        int fd;
+
+                        memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+                        f = file_enter(fd, MODE_TCP);
+                        if (f) {
+                                file_materialise(f);
+                                file_leave(f);
+                        }
+                }
+        }
+}
+
+ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = enter_sending(fd, m->msg_name, m->msg_namelen);
+
+                if (!f) {
+                        if (shim.size && m->msg_controllen && !usock_tls.inside)
+                                look_at_leaving(m);
+                        return REAL(sendmsg)(fd, m, flags);
+                }
+                r = file_sendmsg(f, m, flags);
+                file_leave(f);
+        } while (io_again(&r, flags));
+        return r;
+}
+
+static ssize_t file_sendmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags)
+{
+        unsigned i = 0;
+        ssize_t r = 0;
+
+        for (; i < n; i++) {
+                r = file_sendmsg(f, &v[i].msg_hdr, flags);
+                if (r < 0)
+                        break;
+                v[i].msg_len = (unsigned)r;
+        }
+        return i ? (ssize_t)i : r;
+}
+
+int h_sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = n ? enter_sending(fd, v->msg_hdr.msg_name, v->msg_hdr.msg_namelen) : NULL;
+
+                if (!f)
+                        return REAL(sendmmsg)(fd, v, n, flags);
+                r = file_sendmmsg(f, v, n, flags);
+                file_leave(f);
+        } while (io_again(&r, flags));
+        return (int)r;
+}

@@ -1,0 +1,431 @@
+/*
+ * Calls that end, copy or make descriptor numbers. What a call closes, replaces or returns means nothing to us any
+ * more; what it copies is one more number of the same file.
+ */
+#include "sock/shim/shim.h"
+
+#include <pty.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/fanotify.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include <utmp.h>
+
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE (1u << 1)
+#endif
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC (1u << 2)
+#endif
+
+/* ---- the end ---- */
+
+/* SO_LINGER with a time: close() waits until what was sent has arrived. */
+static void linger(struct file *f)
+{
+        nstime end = clock_now() + f->linger_s * NS_PER_S;
+        struct timespec pause = {0, NS_PER_MS};
+        int left = 0;
+
+        usock_shutdown(f->us, SHUT_WR);
+        while (usock_ioctl(f->us, TIOCOUTQ, &left) == 0 && left > 0 && clock_now() < end && !usock_tls.pending) {
+                usock_progress();
+                sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+        }
+}
+
+static bool lingers(const struct file *f)
+{
+        return f->mode == MODE_TCP && f->linger_s > 0 && !f->nonblock && f->nfds == 1;
+}
+
+/* Our end of it before the kernel's, which gives the number to the next who asks. */
+static int close_ours(int fd)
+{
+        struct file *f = file_enter(fd, MODE_EPOLL);
+        ssize_t r;
+
+        if (!f)
+                return REAL(close)(fd);
+        if (unlikely(lingers(f)))
+                linger(f);
+        file_void(fd);
+        r = sys1(SYS_close, fd);
+        file_leave(f);
+        result_again(&r);
+        return (int)r;
+}
+
+int h_close(int fd)
+{
+        if (likely(!file_peek(fd)) || usock_tls.inside) {
+                if (unlikely(shim.size && !usock_tls.inside && shim_owns_fd(fd))) {
+                        errno = EBADF;
+                        return -1;
+                }
+                return REAL(close)(fd);
+        }
+        return close_ours(fd);
+}
+
+int h___close(int fd)
+{
+        return h_close(fd);
+}
+
+/* ---- ranges: around the library's own ---- */
+
+static int compare(const void *a, const void *b)
+{
+        return *(const int *)a - *(const int *)b;
+}
+
+/* The library's own numbers in [low, high], sorted; the numbers of this process are read from /proc. */
+static int own_numbers(unsigned low, unsigned high, int *v, int max)
+{
+        DIR *d = opendir("/proc/self/fd");
+        struct dirent *e;
+        int n = 0;
+
+        while (d && (e = readdir(d)) && n < max) {
+                int fd = atoi(e->d_name);
+
+                if (e->d_name[0] != '.' && (unsigned)fd >= low && (unsigned)fd <= high && shim_owns_fd(fd))
+                        v[n++] = fd;
+        }
+        if (d)
+                closedir(d);
+        qsort(v, (size_t)n, sizeof(*v), compare);
+        return n;
+}
+
+static int range_around(unsigned low, unsigned high, int flags)
+{
+        int own[256], n = own_numbers(low, high, own, (int)ARRAY_LEN(own));
+        long r = 0;
+
+        for (int i = 0; i < n && r == 0; i++) {
+                if ((unsigned)own[i] > low)
+                        r = sys3(SYS_close_range, low, (unsigned)own[i] - 1, flags);
+                low = (unsigned)own[i] + 1;
+        }
+        if (r == 0 && low <= high)
+                r = sys3(SYS_close_range, low, high, flags);
+        return (int)r;
+}
+
+int h_close_range(unsigned low, unsigned high, int flags)
+{
+        ssize_t r;
+
+        if (!shim.size || usock_tls.inside || low > high ||
+            ((unsigned)flags & ~(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)))
+                return REAL(close_range)(low, high, flags);
+        usock_enter();
+        if (!((unsigned)flags & CLOSE_RANGE_CLOEXEC))
+                for (unsigned fd = low; fd <= high && fd < shim.top; fd++)
+                        if (shim.tab[fd])
+                                file_void((int)fd);
+        r = range_around(low, high, flags);
+        usock_leave();
+        result_again(&r);
+        return (int)r;
+}
+
+void h_closefrom(int low)
+{
+        if (!shim.size || usock_tls.inside)
+                REAL(closefrom)(low);
+        else
+                h_close_range((unsigned)MAX(low, 0), ~0u, 0);
+}
+
+/* ---- copies ---- */
+
+/* A new number of the file of fd, if it has one. */
+static void copied(int fd, int to)
+{
+        struct file *f;
+
+        fd_returned(to);
+        f = to >= 0 ? file_enter(fd, MODE_EPOLL) : NULL;
+        if (!f)
+                return;
+        file_number(f, to);
+        file_leave(f);
+}
+
+int file_fcntl_dup(int fd, int cmd, int low)
+{
+        int to = REAL(fcntl)(fd, cmd, low);
+
+        copied(fd, to);
+        return to;
+}
+
+int h_dup(int fd)
+{
+        int to = REAL(dup)(fd);
+
+        copied(fd, to);
+        return to;
+}
+
+/* dup2 closes `to`: our end of that comes first, unless the call is going to fail. */
+static int replace(int fd, int to, int flags, bool dup2_itself)
+{
+        int r;
+
+        if (fd != to && file_peek(to) && !usock_tls.inside && sys2(SYS_fcntl, fd, F_GETFD) >= 0)
+                file_void(to);
+        r = dup2_itself ? REAL(dup2)(fd, to) : REAL(dup3)(fd, to, flags);
+        if (r >= 0 && fd != to)
+                copied(fd, to);
+        return r;
+}
+
+int h_dup2(int fd, int to)
+{
+        return replace(fd, to, 0, true);
+}
+
+int h___dup2(int fd, int to)
+{
+        return h_dup2(fd, to);
+}
+
+int h_dup3(int fd, int to, int flags)
+{
+        return replace(fd, to, flags, false);
+}
+
+/* ---- new numbers ---- */
+
+/* open() has a mode when it may create. */
+#define OPEN_MODE(mode, flags)                                                \
+        do {                                                                  \
+                va_list ap;                                                   \
+                va_start(ap, flags);                                          \
+                mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0; \
+                va_end(ap);                                                   \
+        } while (0)
+
+int h_open(const char *path, int flags, ...)
+{
+        mode_t mode;
+
+        OPEN_MODE(mode, flags);
+        return fd_returned(REAL(open)(path, flags, mode));
+}
+
+int h___open(const char *path, int flags, ...)
+{
+        mode_t mode;
+
+        OPEN_MODE(mode, flags);
+        return fd_returned(REAL(__open)(path, flags, mode));
+}
+
+int h___open_2(const char *path, int flags)
+{
+        return fd_returned(REAL(__open_2)(path, flags));
+}
+
+int h_open64(const char *path, int flags, ...)
+{
+        mode_t mode;
+
+        OPEN_MODE(mode, flags);
+        return fd_returned(REAL(open64)(path, flags, mode));
+}
+
+int h___open64(const char *path, int flags, ...)
+{
+        mode_t mode;
+
+        OPEN_MODE(mode, flags);
+        return fd_returned(REAL(__open64)(path, flags, mode));
+}
+
+int h___open64_2(const char *path, int flags)
+{
+        return fd_returned(REAL(__open64_2)(path, flags));
+}
+
+int h_openat(int dir, const char *path, int flags, ...)
+{
+        mode_t mode;
+
+        OPEN_MODE(mode, flags);
+        return fd_returned(REAL(openat)(dir, path, flags, mode));
+}
+
+int h___openat_2(int dir, const char *path, int flags)
+{
+        return fd_returned(REAL(__openat_2)(dir, path, flags));
+}
+
+int h_openat64(int dir, const char *path, int flags, ...)
+{
+        mode_t mode;
+
+        OPEN_MODE(mode, flags);
+        return fd_returned(REAL(openat64)(dir, path, flags, mode));
+}
+
+int h___openat64_2(int dir, const char *path, int flags)
+{
+        return fd_returned(REAL(__openat64_2)(dir, path, flags));
+}
+
+int h_creat(const char *path, mode_t mode)
+{
+        return fd_returned(REAL(creat)(path, mode));
+}
+
+int h_creat64(const char *path, mode_t mode)
+{
+        return fd_returned(REAL(creat64)(path, mode));
+}
+
+static int pair_returned(int r, const int v[2])
+{
+        if (r == 0) {
+                fd_returned(v[0]);
+                fd_returned(v[1]);
+        }
+        return r;
+}
+
+int h_pipe(int v[2])
+{
+        return pair_returned(REAL(pipe)(v), v);
+}
+
+int h___pipe(int v[2])
+{
+        return h_pipe(v);
+}
+
+int h_pipe2(int v[2], int flags)
+{
+        return pair_returned(REAL(pipe2)(v, flags), v);
+}
+
+int h_socketpair(int domain, int type, int protocol, int v[2])
+{
+        return pair_returned(REAL(socketpair)(domain, type, protocol, v), v);
+}
+
+int h_eventfd(unsigned init, int flags)
+{
+        return fd_returned(REAL(eventfd)(init, flags));
+}
+
+int h_timerfd_create(int clock, int flags)
+{
+        return fd_returned(REAL(timerfd_create)(clock, flags));
+}
+
+int h_signalfd(int fd, const sigset_t *mask, int flags)
+{
+        return fd_returned(REAL(signalfd)(fd, mask, flags));
+}
+
+int h_inotify_init(void)
+{
+        return fd_returned(REAL(inotify_init)());
+}
+
+int h_inotify_init1(int flags)
+{
+        return fd_returned(REAL(inotify_init1)(flags));
+}
+
+int h_fanotify_init(unsigned flags, unsigned event_flags)
+{
+        return fd_returned(REAL(fanotify_init)(flags, event_flags));
+}
+
+int h_memfd_create(const char *name, unsigned flags)
+{
+        return fd_returned(REAL(memfd_create)(name, flags));
+}
+
+int h_pidfd_open(pid_t pid, unsigned flags)
+{
+        return fd_returned(REAL(pidfd_open)(pid, flags));
+}
+
+/* A socket of another process may be one of ours there. */
+int h_pidfd_getfd(int pidfd, int target, unsigned flags)
+{
+        int fd = fd_returned(REAL(pidfd_getfd)(pidfd, target, flags));
+
+        if (fd >= 0 && !usock_tls.inside && !shim.disabled)
+                shim_adopt_fd(fd);
+        return fd;
+}
+
+int h_shm_open(const char *name, int flags, mode_t mode)
+{
+        return fd_returned(REAL(shm_open)(name, flags, mode));
+}
+
+int h_posix_openpt(int flags)
+{
+        return fd_returned(REAL(posix_openpt)(flags));
+}
+
+int h_mkstemp(char *tmpl)
+{
+        return fd_returned(REAL(mkstemp)(tmpl));
+}
+
+int h_mkstemp64(char *tmpl)
+{
+        return fd_returned(REAL(mkstemp64)(tmpl));
+}
+
+int h_mkostemp(char *tmpl, int flags)
+{
+        return fd_returned(REAL(mkostemp)(tmpl, flags));
+}
+
+int h_mkostemp64(char *tmpl, int flags)
+{
+        return fd_returned(REAL(mkostemp64)(tmpl, flags));
+}
+
+/* Both replace 0, 1 and 2 inside libc. */
+static void standard_replaced(void)
+{
+        for (int fd = 0; fd < 3; fd++)
+                fd_returned(fd);
+}
+
+int h_daemon(int nochdir, int noclose)
+{
+        int r = REAL(daemon)(nochdir, noclose);
+
+        if (r == 0 && !noclose)
+                standard_replaced();
+        return r;
+}
+
+int h_login_tty(int fd)
+{
+        int r = REAL(login_tty)(fd);
+
+        if (r == 0) {
+                standard_replaced();
+                if (fd > 2)
+                        fd_returned(fd);
+        }
+        return r;
+}

@@ -1,0 +1,430 @@
+/*
+ * Options, flags and ioctls.
+ *
+ * Before the decision an option goes to the kernel's socket, whose answer counts, and is remembered for ours. After
+ * it, a connection's options are ours first and the kernel's when we do not know them; sockets with two sides get them
+ * on both. What we do not know is never an error of ours.
+ */
+#include "sock/shim/shim.h"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#ifndef SO_RCVTIMEO_NEW
+#define SO_RCVTIMEO_NEW 66
+#define SO_SNDTIMEO_NEW 67
+#endif
+
+/* ---- options set before the decision ---- */
+
+#define LOGGED     32
+#define LOGGED_VAL 32
+
+struct opt_log {
+        unsigned n;
+        struct {
+                int level, name;
+                socklen_t len;
+                char val[LOGGED_VAL];
+        } opt[LOGGED];
+        struct opt_log *free_next;
+};
+
+static struct opt_log *logs_free;
+static pthread_mutex_t logs_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct opt_log *log_alloc(void)
+{
+        struct opt_log *l;
+
+        pthread_mutex_lock(&logs_lock);
+        l = logs_free;
+        if (l)
+                logs_free = l->free_next;
+        pthread_mutex_unlock(&logs_lock);
+        if (!l) {
+                l = mmap(NULL, sizeof(*l), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                if (l == MAP_FAILED)
+                        return NULL;
+        }
+        l->n = 0;
+        return l;
+}
+
+void opts_free(struct file *f)
+{
+        if (!f->opts)
+                return;
+        pthread_mutex_lock(&logs_lock);
+        f->opts->free_next = logs_free;
+        logs_free = f->opts;
+        pthread_mutex_unlock(&logs_lock);
+        f->opts = NULL;
+}
+
+/* The latest value of each; what does not fit has only the kernel's side. */
+static void opts_remember(struct file *f, int level, int name, const void *val, socklen_t len)
+{
+        struct opt_log *l = f->opts;
+        unsigned i = 0;
+
+        if (!l)
+                l = f->opts = log_alloc();
+        if (!l || len > LOGGED_VAL)
+                return;
+        while (i < l->n && (l->opt[i].level != level || l->opt[i].name != name))
+                i++;
+        if (i == LOGGED)
+                return;
+        l->opt[i].level = level;
+        l->opt[i].name = name;
+        l->opt[i].len = len;
+        memcpy(l->opt[i].val, val, len);
+        if (i == l->n)
+                l->n++;
+}
+
+void opts_replay(struct file *f)
+{
+        struct opt_log *l = f->opts;
+
+        for (unsigned i = 0; l && i < l->n; i++)
+                usock_setsockopt(f->us, l->opt[i].level, l->opt[i].name, l->opt[i].val, l->opt[i].len);
+}
+
+/* ---- options that are the shim's own: they say how calls wait, or what the number is ---- */
+
+static nstime *timeo_of(struct file *f, int level, int name)
+{
+        if (level != SOL_SOCKET)
+                return NULL;
+        if (name == SO_RCVTIMEO || name == SO_RCVTIMEO_NEW)
+                return &f->rcvtimeo;
+        return name == SO_SNDTIMEO || name == SO_SNDTIMEO_NEW ? &f->sndtimeo : NULL;
+}
+
+static int set_timeo(nstime *timeo, const void *val, socklen_t len)
+{
+        struct timeval tv;
+
+        if (len < sizeof(tv))
+                return -EINVAL;
+        memcpy(&tv, val, sizeof(tv));
+        if (tv.tv_usec < 0 || tv.tv_usec >= 1000000)
+                return -EDOM;
+        if (tv.tv_sec < 0)
+                *timeo = 1;             /* as the kernel: never waits */
+        else if (tv.tv_sec > NSTIME_NEVER / NS_PER_S - 1)
+                *timeo = 0;
+        else
+                *timeo = tv.tv_sec * NS_PER_S + tv.tv_usec * NS_PER_US;
+        return 0;
+}
+
+static int give(void *val, socklen_t *len, const void *from, socklen_t n)
+{
+        if ((int)*len < 0)
+                return -EINVAL;
+        *len = MIN(*len, n);
+        memcpy(val, from, *len);
+        return 0;
+}
+
+static int give_int(void *val, socklen_t *len, int v)
+{
+        return give(val, len, &v, sizeof(v));
+}
+
+static int give_timeo(void *val, socklen_t *len, nstime timeo)
+{
+        struct timeval tv = {timeo / NS_PER_S, timeo % NS_PER_S / NS_PER_US};
+
+        return give(val, len, &tv, sizeof(tv));
+}
+
+/* What a connection of ours is, whatever kernel socket stands below it. */
+static int identity(const struct file *f, int level, int name, void *val, socklen_t *len)
+{
+        if (level != SOL_SOCKET)
+                return -ENOPROTOOPT;
+        switch (name) {
+        case SO_TYPE:
+                return give_int(val, len, SOCK_STREAM);
+        case SO_DOMAIN:
+                return give_int(val, len, f->family);
+        case SO_PROTOCOL:
+                return give_int(val, len, IPPROTO_TCP);
+        case SO_ACCEPTCONN:
+                return give_int(val, len, 0);
+        default:
+                return -ENOPROTOOPT;
+        }
+}
+
+static void remember_linger(struct file *f, int level, int name, const void *val, socklen_t len)
+{
+        struct linger lg;
+
+        if (level != SOL_SOCKET || name != SO_LINGER || len < sizeof(lg))
+                return;
+        memcpy(&lg, val, sizeof(lg));
+        f->linger_s = lg.l_onoff ? lg.l_linger : -1;
+}
+
+/* ---- setsockopt ---- */
+
+/* Options that only the kernel can honour: the socket stays with it. */
+static const char *kernel_only(int level, int name)
+{
+        if (level == SOL_SOCKET && (name == SO_BINDTODEVICE || name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF))
+                return "bound to a device or filtered";
+        if (level == IPPROTO_IP && (name == IP_TRANSPARENT || name == IP_OPTIONS))
+                return "IP options";
+        if (level == IPPROTO_TCP && (name == TCP_REPAIR || name == TCP_MD5SIG || name == TCP_ULP))
+                return "a TCP option of the kernel's";
+        return NULL;
+}
+
+static int set_new(struct file *f, int level, int name, const void *val, socklen_t len)
+{
+        int r = (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
+        const char *why = kernel_only(level, name);
+
+        if (r < 0)
+                return r;
+        if (why) {
+                pthread_mutex_lock(&shim.lock);
+                sock_decide(f, MODE_KERNEL, why);
+                pthread_mutex_unlock(&shim.lock);
+                return r;
+        }
+        opts_remember(f, level, name, val, len);
+        return r;
+}
+
+static int set_tcp(struct file *f, int level, int name, const void *val, socklen_t len)
+{
+        int r = usock_setsockopt(f->us, level, name, val, len);
+
+        if (r != -ENOPROTOOPT)
+                return r;
+        r = file_materialise(f);
+        return r < 0 ? r : (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
+}
+
+static int set_both(struct file *f, int level, int name, const void *val, socklen_t len)
+{
+        int r = (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
+
+        if (r == 0)
+                usock_setsockopt(f->us, level, name, val, len);
+        return r;
+}
+
+static int do_setsockopt(struct file *f, int level, int name, const void *val, socklen_t len)
+{
+        nstime *timeo = timeo_of(f, level, name);
+        int r;
+
+        if (timeo) {
+                r = set_timeo(timeo, val, len);
+                if (r == 0 && !f->placeholder)
+                        sys5(SYS_setsockopt, f->kfd, level, name, val, len);
+                return r;
+        }
+        if (f->mode == MODE_NEW)
+                r = set_new(f, level, name, val, len);
+        else if (f->mode == MODE_TCP)
+                r = set_tcp(f, level, name, val, len);
+        else
+                r = set_both(f, level, name, val, len);
+        if (r == 0)
+                remember_linger(f, level, name, val, len);
+        return r;
+}
+
+int h_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
+{
+        struct file *f = file_enter(fd, MODE_NEW);
+        ssize_t r;
+
+        if (!f)
+                return REAL(setsockopt)(fd, level, name, val, len);
+        r = do_setsockopt(f, level, name, val, len);
+        file_leave(f);
+        result_again(&r);
+        return (int)r;
+}
+
+/* ---- getsockopt ---- */
+
+static int get_tcp(struct file *f, int level, int name, void *val, socklen_t *len)
+{
+        int r = identity(f, level, name, val, len);
+
+        if (r == -ENOPROTOOPT)
+                r = usock_getsockopt(f->us, level, name, val, len);
+        if (r != -ENOPROTOOPT)
+                return r;
+        r = file_materialise(f);
+        return r < 0 ? r : (int)sys5(SYS_getsockopt, f->kfd, level, name, val, len);
+}
+
+/* A pending error of either side. */
+static int get_both_error(struct file *f, void *val, socklen_t *len)
+{
+        int err = 0, r;
+        socklen_t n = sizeof(err);
+
+        r = usock_getsockopt(f->us, SOL_SOCKET, SO_ERROR, &err, &n);
+        if (r == 0 && err)
+                return give_int(val, len, err);
+        return (int)sys5(SYS_getsockopt, f->kfd, SOL_SOCKET, SO_ERROR, val, len);
+}
+
+static int do_getsockopt(struct file *f, int level, int name, void *val, socklen_t *len)
+{
+        nstime *timeo = timeo_of(f, level, name);
+
+        if (timeo)
+                return give_timeo(val, len, *timeo);
+        if (f->mode == MODE_TCP)
+                return get_tcp(f, level, name, val, len);
+        if (level == SOL_SOCKET && name == SO_ERROR && f->us)
+                return get_both_error(f, val, len);
+        return (int)sys5(SYS_getsockopt, f->kfd, level, name, val, len);
+}
+
+int h_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
+{
+        struct file *f = file_enter(fd, MODE_TCP);
+        ssize_t r;
+
+        if (!f)
+                return REAL(getsockopt)(fd, level, name, val, len);
+        r = do_getsockopt(f, level, name, val, len);
+        file_leave(f);
+        result_again(&r);
+        return (int)r;
+}
+
+/* ---- fcntl ---- */
+
+/* The kernel's copy of the flag is the program's, but for listeners, whose kernel side never blocks. */
+static int set_flags(struct file *f, long flags)
+{
+        int r = 0;
+
+        if (f->mode == MODE_LISTEN)
+                r = (int)sys3(SYS_fcntl, f->kfd, F_SETFL, flags | O_NONBLOCK);
+        else if (!f->placeholder)
+                r = (int)sys3(SYS_fcntl, f->kfd, F_SETFL, flags);
+        if (r == 0)
+                f->nonblock = flags & O_NONBLOCK;
+        return r;
+}
+
+static int get_flags(const struct file *f)
+{
+        int r = (int)sys2(SYS_fcntl, f->kfd, F_GETFL);
+
+        if (r < 0)
+                return r;
+        return f->nonblock ? r | O_NONBLOCK : r & ~O_NONBLOCK;
+}
+
+static int do_fcntl(int fd, int cmd, void *arg)
+{
+        struct file *f;
+        ssize_t r;
+
+        if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+                return file_fcntl_dup(fd, cmd, (int)(long)arg);
+        if (cmd != F_SETFL && cmd != F_GETFL)
+                return REAL(fcntl)(fd, cmd, arg);
+        f = file_enter(fd, MODE_KERNEL);
+        if (!f)
+                return REAL(fcntl)(fd, cmd, arg);
+        r = cmd == F_SETFL ? set_flags(f, (long)arg) : get_flags(f);
+        file_leave(f);
+        result_again(&r);
+        return (int)r;
+}
+
+int h_fcntl(int fd, int cmd, ...)
+{
+        va_list ap;
+        void *arg;
+
+        va_start(ap, cmd);
+        arg = va_arg(ap, void *);
+        va_end(ap);
+        return do_fcntl(fd, cmd, arg);
+}
+
+int h_fcntl64(int fd, int cmd, ...)
+{
+        va_list ap;
+        void *arg;
+
+        va_start(ap, cmd);
+        arg = va_arg(ap, void *);
+        va_end(ap);
+        return do_fcntl(fd, cmd, arg);
+}
+
+int h___fcntl(int fd, int cmd, ...)
+{
+        va_list ap;
+        void *arg;
+
+        va_start(ap, cmd);
+        arg = va_arg(ap, void *);
+        va_end(ap);
+        return do_fcntl(fd, cmd, arg);
+}
+
+/* ---- ioctl ---- */
+
+static int set_nonblock(struct file *f, const int *on)
+{
+        long flags = sys2(SYS_fcntl, f->kfd, F_GETFL);
+
+        return set_flags(f, *on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+}
+
+static int do_ioctl(struct file *f, unsigned long req, void *arg)
+{
+        int r;
+
+        if (req == FIONBIO)
+                return set_nonblock(f, arg);
+        if (f->mode < MODE_TCP || f->mode == MODE_LISTEN)
+                return (int)sys3(SYS_ioctl, f->kfd, req, arg);
+        r = usock_ioctl(f->us, req, arg);
+        if (r == -ENOTTY || (r == 0 && f->mode == MODE_UDP && req == FIONREAD && *(int *)arg == 0))
+                return (int)sys3(SYS_ioctl, f->kfd, req, arg);
+        return r;
+}
+
+int h_ioctl(int fd, unsigned long req, ...)
+{
+        struct file *f;
+        va_list ap;
+        void *arg;
+        ssize_t r;
+
+        va_start(ap, req);
+        arg = va_arg(ap, void *);
+        va_end(ap);
+        f = file_enter(fd, MODE_KERNEL);
+        if (!f)
+                return REAL(ioctl)(fd, req, arg);
+        r = do_ioctl(f, req, arg);
+        file_leave(f);
+        result_again(&r);
+        return (int)r;
+}

@@ -1,0 +1,513 @@
+/*
+ * poll and select over any mixture: connections of ours, sockets with two sides, epoll descriptors that hold some of
+ * ours, and whatever else the kernel has.
+ *
+ * First a look at ours alone, which costs a few nanoseconds each (programs select before every read); the kernel is
+ * asked as well when it is its turn. Only when nothing of ours is ready are wait items made, for usock_wait().
+ */
+#include "sock/shim/shim.h"
+
+#include <sys/mman.h>
+
+#define ON_STACK 128            /* wait items that need no memory */
+
+/* One thing to wait for, whoever asked. */
+struct want {
+        int fd;
+        short events;
+        short revents;
+        struct file *f;         /* NULL: the kernel's; a reference in threaded programs */
+};
+
+short file_poll_ours(struct file *f)
+{
+        if (f->mode == MODE_EPOLL)
+                return f->set && epoll_set_ready(f->set) ? POLLIN | POLLRDNORM : 0;
+        return usock_poll(f->us);
+}
+
+static bool kernel_side_too(const struct file *f)
+{
+        return f->mode != MODE_TCP;
+}
+
+/* Ours, for waiting: an undecided socket is the kernel's so far. */
+static struct file *take_file(int fd)
+{
+        struct file *f = file_peek(fd);
+
+        if (!f || (f->mode < MODE_TCP && !(f->mode == MODE_EPOLL && f->set)))
+                return NULL;
+        return __libc_single_threaded ? f : file_ref_threaded(fd);
+}
+
+static bool take_files(struct want *w, int n)
+{
+        bool any = false;
+
+        for (int i = 0; i < n; i++) {
+                w[i].f = take_file(w[i].fd);
+                any |= w[i].f != NULL;
+        }
+        return any;
+}
+
+static void drop_files(struct want *w, int n, bool threaded)
+{
+        for (int i = 0; threaded && i < n; i++)
+                if (w[i].f)
+                        file_unref(w[i].f);
+}
+
+static short wanted(const struct want *w, short revents)
+{
+        return revents & (short)(w->events | POLLERR | POLLHUP | POLLNVAL);
+}
+
+static int count_ready(const struct want *w, int n)
+{
+        int ready = 0;
+
+        for (int i = 0; i < n; i++)
+                ready += w[i].revents != 0;
+        return ready;
+}
+
+/* Only our sides, without sleeping. */
+static int look_at_ours(struct want *w, int n)
+{
+        int ready = 0;
+
+        usock_progress();
+        for (int i = 0; i < n; i++) {
+                w[i].revents = w[i].f ? wanted(&w[i], file_poll_ours(w[i].f)) : 0;
+                ready += w[i].revents != 0;
+        }
+        return ready;
+}
+
+/* ---- wait items ---- */
+
+struct items {
+        struct usock_item stack[ON_STACK];
+        struct usock_item *v;
+        int n, room;
+};
+
+static bool items_room(struct items *it, int need)
+{
+        size_t bytes = (size_t)need * sizeof(*it->v);
+
+        it->v = it->stack;
+        it->room = need;
+        it->n = 0;
+        if (need <= ON_STACK)
+                return true;
+        it->v = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return it->v != MAP_FAILED;
+}
+
+static void items_free(struct items *it)
+{
+        if (it->v != it->stack && it->v != MAP_FAILED)
+                munmap(it->v, (size_t)it->room * sizeof(*it->v));
+}
+
+static int items_needed(const struct want *w, int n)
+{
+        int need = 0;
+
+        for (int i = 0; i < n; i++) {
+                need += 2;
+                if (w[i].f && w[i].f->mode == MODE_EPOLL)
+                        need += epoll_set_items(w[i].f->set, NULL, 0);
+        }
+        return need;
+}
+
+static void add_item(struct items *it, struct usock *s, int fd, short events)
+{
+        if (it->n < it->room)
+                it->v[it->n++] = (struct usock_item){.s = s, .fd = fd, .events = events};
+}
+
+/* The kernel's side first; then ours. The kernel's side of a UDP socket always has room: ours decides. */
+static void add_want(struct items *it, const struct want *w)
+{
+        if (w->fd < 0)
+                return;
+        if (!w->f)
+                add_item(it, NULL, w->fd, w->events);
+        else if (kernel_side_too(w->f))
+                add_item(it, NULL, w->fd, w->events & ~(POLLOUT | POLLWRNORM | POLLWRBAND));
+        if (!w->f)
+                return;
+        if (w->f->mode == MODE_EPOLL)
+                it->n += epoll_set_items(w->f->set, it->v + it->n, it->room - it->n);
+        else
+                add_item(it, w->f->us, -1, w->events);
+}
+
+/* After a wait: what the kernel said goes to whom it concerns; ours are looked at afresh. */
+static void collect(struct items *it, struct want *w, int n)
+{
+        int at = 0;
+
+        for (int i = 0; i < n; i++) {
+                short revents = w[i].f ? file_poll_ours(w[i].f) : 0;
+
+                if (w[i].fd >= 0 && (!w[i].f || kernel_side_too(w[i].f))) {
+                        while (at + 1 < it->n && (it->v[at].s || it->v[at].fd != w[i].fd))
+                                at++;
+                        revents |= it->v[at++].revents;
+                }
+                w[i].revents = wanted(&w[i], revents);
+        }
+}
+
+/* The kernel's descriptors, at once. */
+static int ask_kernel(struct items *it)
+{
+        struct timespec now = {0, 0};
+        struct pollfd v[ON_STACK];
+        int n = 0, at = 0;
+
+        for (int i = 0; i < it->n && n < ON_STACK; i++)
+                if (!it->v[i].s)
+                        v[n++] = (struct pollfd){.fd = it->v[i].fd, .events = it->v[i].events};
+        if (!n || sys5(SYS_ppoll, v, n, &now, NULL, 0) <= 0)
+                return 0;
+        for (int i = 0; i < it->n && at < n; i++)
+                if (!it->v[i].s)
+                        it->v[i].revents = v[at++].revents;
+        return 0;
+}
+
+/* Ready ones, or -EINTR, -ERR_AGAIN; 0 when the time is over. only_look: ours are ready, the kernel has its turn. */
+static int sleep_for(struct want *w, int n, nstime deadline, const sigset_t *mask, bool only_look)
+{
+        struct items it;
+        int r;
+
+        if (!items_room(&it, items_needed(w, n)))
+                return -ENOMEM;
+        for (int i = 0; i < n; i++)
+                add_want(&it, &w[i]);
+        r = only_look ? ask_kernel(&it) : wait_items(it.v, it.n, deadline, mask);
+        if (r >= 0) {
+                collect(&it, w, n);
+                r = count_ready(w, n);
+        }
+        items_free(&it);
+        return r;
+}
+
+static int wait_mixed(struct want *w, int n, nstime deadline, const sigset_t *mask)
+{
+        int r = look_at_ours(w, n);
+
+        if (r && kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked))
+                return sleep_for(w, n, 0, NULL, true);
+        while (!r) {
+                r = sleep_for(w, n, deadline, mask, false);
+                if (r || deadline == 0 || (deadline != NSTIME_NEVER && clock_now() >= deadline))
+                        break;
+        }
+        return r;
+}
+
+/* -1 with -ERR_KERNEL: none of these is ours, libc's call is the right one. */
+#define ERR_KERNEL 514
+
+static int wait_any(struct want *w, int n, nstime deadline, const sigset_t *mask)
+{
+        bool threaded;
+        int r = -ERR_KERNEL;
+
+        usock_enter();
+        threaded = !__libc_single_threaded;
+        if (take_files(w, n))
+                r = wait_mixed(w, n, deadline, mask);
+        drop_files(w, n, threaded);
+        usock_leave();
+        return r;
+}
+
+static bool any_ours(int fd)
+{
+        struct file *f = file_peek(fd);
+
+        return f && (f->mode >= MODE_TCP || f->set);
+}
+
+/* ---- poll ---- */
+
+static bool poll_concerns_us(const struct pollfd *v, nfds_t n)
+{
+        if (usock_tls.inside || (!shim.size && !shim.adopt))
+                return false;
+        for (nfds_t i = 0; i < n; i++)
+                if (any_ours(v[i].fd))
+                        return true;
+        return false;
+}
+
+static int poll_wants(struct pollfd *v, struct want *w, nfds_t n, nstime deadline, const sigset_t *mask)
+{
+        int r;
+
+        for (nfds_t i = 0; i < n; i++)
+                w[i] = (struct want){.fd = v[i].fd, .events = v[i].events};
+        r = wait_any(w, (int)n, deadline, mask);
+        for (nfds_t i = 0; r >= 0 && i < n; i++)
+                v[i].revents = w[i].revents;
+        return r;
+}
+
+static int poll_once(struct pollfd *v, nfds_t n, nstime deadline, const sigset_t *mask)
+{
+        struct want stack[ON_STACK / 2], *w = stack;
+        size_t bytes = n * sizeof(*w);
+        int r;
+
+        if (n <= ARRAY_LEN(stack))
+                return poll_wants(v, stack, n, deadline, mask);
+        w = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (w == MAP_FAILED)
+                return -ENOMEM;
+        r = poll_wants(v, w, n, deadline, mask);
+        munmap(w, bytes);
+        return r;
+}
+
+/* poll is never restarted after a handler; woken for nothing, it goes on until its deadline. */
+static int do_poll(struct pollfd *v, nfds_t n, nstime deadline, const sigset_t *mask)
+{
+        ssize_t r;
+
+        do {
+                r = poll_once(v, n, deadline, mask);
+                if (r == -ERR_KERNEL)
+                        return -ERR_KERNEL;
+        } while (result_again(&r));
+        return (int)r;
+}
+
+int h_poll(struct pollfd *v, nfds_t n, int timeout)
+{
+        int r = -ERR_KERNEL;
+
+        if (poll_concerns_us(v, n))
+                r = do_poll(v, n, deadline_of_ms(timeout), NULL);
+        return r == -ERR_KERNEL ? REAL(poll)(v, n, timeout) : r;
+}
+
+int h___poll(struct pollfd *v, nfds_t n, int timeout)
+{
+        return h_poll(v, n, timeout);
+}
+
+int h___poll_chk(struct pollfd *v, nfds_t n, int timeout, size_t room)
+{
+        return room / sizeof(*v) < n ? REAL(__poll_chk)(v, n, timeout, room) : h_poll(v, n, timeout);
+}
+
+static bool bad_time(const struct timespec *ts)
+{
+        return ts && (ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec >= NS_PER_S);
+}
+
+int h_ppoll(struct pollfd *v, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
+{
+        int r = -ERR_KERNEL;
+
+        if (poll_concerns_us(v, n) && !bad_time(timeout))
+                r = do_poll(v, n, deadline_of_ts(timeout), mask);
+        return r == -ERR_KERNEL ? REAL(ppoll)(v, n, timeout, mask) : r;
+}
+
+int h___ppoll_chk(struct pollfd *v, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room)
+{
+        return room / sizeof(*v) < n ? REAL(__ppoll_chk)(v, n, timeout, mask, room) : h_ppoll(v, n, timeout, mask);
+}
+
+/* ---- select ---- */
+
+#define SELECT_IN  (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
+#define SELECT_OUT (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
+#define WORD_BITS  (8 * (int)sizeof(long))
+
+static unsigned long word_of(const fd_set *s, int i)
+{
+        unsigned long w;
+
+        if (!s)
+                return 0;
+        memcpy(&w, (const char *)s + (size_t)i * sizeof(w), sizeof(w));
+        return w;
+}
+
+static void put_word(fd_set *s, int i, unsigned long w)
+{
+        if (s)
+                memcpy((char *)s + (size_t)i * sizeof(w), &w, sizeof(w));
+}
+
+/* The bits below n that are set in any of the three. */
+static unsigned long any_word(const fd_set *r, const fd_set *w, const fd_set *x, int i, int n)
+{
+        unsigned long bits = word_of(r, i) | word_of(w, i) | word_of(x, i);
+        int rest = n - i * WORD_BITS;
+
+        return rest >= WORD_BITS ? bits : bits & ((1UL << rest) - 1);
+}
+
+static bool select_concerns_us(int n, const fd_set *r, const fd_set *w, const fd_set *x)
+{
+        if (usock_tls.inside || n <= 0 || (!shim.size && !shim.adopt))
+                return false;
+        for (int i = 0; i * WORD_BITS < n; i++)
+                for (unsigned long bits = any_word(r, w, x, i, n); bits; bits &= bits - 1)
+                        if (any_ours(i * WORD_BITS + __builtin_ctzl(bits)))
+                                return true;
+        return false;
+}
+
+static int select_gather(struct want *v, int n, const fd_set *r, const fd_set *w, const fd_set *x)
+{
+        int count = 0;
+
+        for (int i = 0; i * WORD_BITS < n; i++)
+                for (unsigned long bits = any_word(r, w, x, i, n); bits; bits &= bits - 1) {
+                        unsigned long bit = bits & -bits;
+                        short ev = 0;
+
+                        if (word_of(r, i) & bit)
+                                ev |= POLLIN | POLLRDNORM | POLLRDBAND;
+                        if (word_of(w, i) & bit)
+                                ev |= POLLOUT | POLLWRNORM | POLLWRBAND;
+                        if (word_of(x, i) & bit)
+                                ev |= POLLPRI;
+                        v[count++] = (struct want){.fd = i * WORD_BITS + __builtin_ctzl(bits), .events = ev};
+                }
+        return count;
+}
+
+static int select_put(const struct want *v, int count, int n, fd_set *r, fd_set *w, fd_set *x)
+{
+        int at = 0, bits = 0;
+
+        for (int i = 0; i * WORD_BITS < n; i++) {
+                unsigned long in = 0, out = 0, pri = 0;
+
+                for (; at < count && v[at].fd / WORD_BITS == i; at++) {
+                        unsigned long bit = 1UL << v[at].fd % WORD_BITS;
+
+                        if (v[at].revents & POLLNVAL)
+                                return -EBADF;
+                        if ((v[at].events & POLLIN) && (v[at].revents & SELECT_IN))
+                                in |= bit;
+                        if ((v[at].events & POLLOUT) && (v[at].revents & SELECT_OUT))
+                                out |= bit;
+                        if ((v[at].events & POLLPRI) && (v[at].revents & POLLPRI))
+                                pri |= bit;
+                }
+                bits += __builtin_popcountl(in) + __builtin_popcountl(out) + __builtin_popcountl(pri);
+                put_word(r, i, in);
+                put_word(w, i, out);
+                put_word(x, i, pri);
+        }
+        return bits;
+}
+
+static int select_wants(struct want *v, int n, fd_set *r, fd_set *w, fd_set *x, nstime deadline,
+                        const sigset_t *mask)
+{
+        int count = select_gather(v, n, r, w, x);
+        int ret = wait_any(v, count, deadline, mask);
+
+        return ret < 0 ? ret : select_put(v, count, n, r, w, x);
+}
+
+static int count_bits(int n, const fd_set *r, const fd_set *w, const fd_set *x)
+{
+        int count = 0;
+
+        for (int i = 0; i * WORD_BITS < n; i++)
+                count += __builtin_popcountl(any_word(r, w, x, i, n));
+        return count;
+}
+
+static int select_once(int n, fd_set *r, fd_set *w, fd_set *x, nstime deadline, const sigset_t *mask)
+{
+        struct want stack[ON_STACK / 2], *v = stack;
+        int count = count_bits(n, r, w, x);
+        size_t bytes = (size_t)count * sizeof(*v);
+        int ret;
+
+        if (count <= (int)ARRAY_LEN(stack))
+                return select_wants(stack, n, r, w, x, deadline, mask);
+        v = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (v == MAP_FAILED)
+                return -ENOMEM;
+        ret = select_wants(v, n, r, w, x, deadline, mask);
+        munmap(v, bytes);
+        return ret;
+}
+
+static int do_select(int n, fd_set *r, fd_set *w, fd_set *x, nstime deadline, const sigset_t *mask)
+{
+        ssize_t ret;
+
+        do {
+                ret = select_once(n, r, w, x, deadline, mask);
+                if (ret == -ERR_KERNEL)
+                        return -ERR_KERNEL;
+        } while (result_again(&ret));
+        return (int)ret;
+}
+
+/* Linux writes back the time that was left. */
+static void write_back(struct timeval *tv, nstime deadline)
+{
+        nstime left;
+
+        if (!tv || deadline == NSTIME_NEVER)
+                return;
+        left = deadline ? MAX(deadline - clock_now(), 0) : 0;
+        tv->tv_sec = left / NS_PER_S;
+        tv->tv_usec = left % NS_PER_S / NS_PER_US;
+}
+
+int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
+{
+        struct timespec ts;
+        nstime deadline;
+        int ret;
+
+        if (!select_concerns_us(n, r, w, x) ||
+            (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 || timeout->tv_usec >= 1000000)))
+                return REAL(select)(n, r, w, x, timeout);
+        if (timeout)
+                ts = (struct timespec){timeout->tv_sec, timeout->tv_usec * NS_PER_US};
+        deadline = deadline_of_ts(timeout ? &ts : NULL);
+        ret = do_select(n, r, w, x, deadline, NULL);
+        if (ret == -ERR_KERNEL)
+                return REAL(select)(n, r, w, x, timeout);
+        write_back(timeout, deadline);
+        return ret;
+}
+
+int h___select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
+{
+        return h_select(n, r, w, x, timeout);
+}
+
+int h_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask)
+{
+        int ret = -ERR_KERNEL;
+
+        if (select_concerns_us(n, r, w, x) && !bad_time(timeout))
+                ret = do_select(n, r, w, x, deadline_of_ts(timeout), mask);
+        return ret == -ERR_KERNEL ? REAL(pselect)(n, r, w, x, timeout, mask) : ret;
+}

@@ -1,0 +1,276 @@
+/*
+ * fork, exec, exit: the stack lives on in shared memory; here a process comes to it or takes its leave.
+ *
+ * fork() is followed by pthread_atfork(), registered with the first socket. _Fork() runs no such handlers and is
+ * hooked. vfork becomes fork once there is a socket (vfork.S), for its child runs our hooks on its parent's memory.
+ *
+ * exec: connections whose numbers survive are found again by the new image through the SO_COOKIE of their kernel
+ * sockets; UNET_ADOPT in its environment tells it to look. A copy of the placeholder becomes a real socket first.
+ */
+#include "sock/shim/shim.h"
+
+#include <alloca.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* ---- fork ---- */
+
+static void fork_prepare(void)
+{
+        usock_enter();
+        pthread_mutex_lock(&shim.lock);
+        epoll_fork_lock();
+        usock_fork_prepare();
+}
+
+static void fork_parent(void)
+{
+        usock_fork_parent();
+        epoll_fork_unlock();
+        pthread_mutex_unlock(&shim.lock);
+        usock_leave();
+}
+
+static void fork_child(void)
+{
+        usock_fork_child();
+        epoll_fork_unlock();
+        pthread_mutex_unlock(&shim.lock);
+        signals_fork_child();
+        file_fork_child();
+        usock_leave();
+}
+
+pid_t h__Fork(void)
+{
+        bool ours = shim.size && !usock_tls.inside;
+        pid_t pid;
+
+        if (ours)
+                fork_prepare();
+        pid = REAL(_Fork)();
+        if (ours && pid == 0)
+                fork_child();
+        else if (ours)
+                fork_parent();
+        return pid;
+}
+
+/* Where vfork goes: its frame must not be ours, so vfork.S jumps. */
+__attribute__((visibility("hidden"))) void *shim_vfork_target(void);
+void *shim_vfork_target(void)
+{
+        return shim.size ? (void *)h__Fork : (void *)REAL(vfork);
+}
+
+/* ---- exit ---- */
+
+static void at_exit(void)
+{
+        if (!shim.size || usock_tls.inside)
+                return;
+        usock_enter();                  /* for good */
+        usock_exit();
+}
+
+/* After the program's atexit handlers, which may still use sockets. */
+__attribute__((destructor)) static void shim_fini(void)
+{
+        at_exit();
+}
+
+void h__exit(int status)
+{
+        at_exit();
+        REAL(_exit)(status);
+        __builtin_unreachable();
+}
+
+void h__Exit(int status)
+{
+        h__exit(status);
+}
+
+void process_start(void)
+{
+        pthread_atfork(fork_prepare, fork_parent, fork_child);
+        at_quick_exit(at_exit);
+}
+
+/* ---- exec ---- */
+
+/* How many of ours the new image will have; its kernel sockets are made to tell it the truth. */
+static void survives(int fd, struct file *f, void *arg)
+{
+        long flags = sys2(SYS_fcntl, fd, F_GETFD);
+
+        if (f->mode < MODE_TCP || flags < 0 || (flags & FD_CLOEXEC))
+                return;
+        if (f->mode == MODE_TCP && file_materialise(f) == 0) {
+                flags = sys2(SYS_fcntl, fd, F_GETFL);
+                sys3(SYS_fcntl, fd, F_SETFL, f->nonblock ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+        }
+        ++*(int *)arg;
+}
+
+/* Something to adopt? Then usock is told as well. */
+static bool something_survives(bool exec_here)
+{
+        int n = 0;
+
+        if (!shim.size || usock_tls.inside)
+                return false;
+        usock_enter();
+        file_each(survives, &n);
+        if (exec_here)
+                usock_exec();
+        usock_leave();
+        return n > 0;
+}
+
+static size_t count(char *const v[])
+{
+        size_t n = 0;
+
+        while (v && v[n])
+                n++;
+        return n;
+}
+
+/* env with UNET_ADOPT, in room for two more pointers. */
+static char *const *env_adopting(char *const env[], char **room)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; env && env[i]; i++)
+                if (strncmp(env[i], "UNET_ADOPT=", 11) != 0)
+                        room[n++] = env[i];
+        room[n++] = (char *)"UNET_ADOPT=1";
+        room[n] = NULL;
+        return room;
+}
+#define ENV_ROOM(env) alloca((count(env) + 2) * sizeof(char *))
+
+int h_execve(const char *path, char *const argv[], char *const env[])
+{
+        if (something_survives(true))
+                env = env_adopting(env, ENV_ROOM(env));
+        return REAL(execve)(path, argv, env);
+}
+
+int h_execvpe(const char *file, char *const argv[], char *const env[])
+{
+        if (something_survives(true))
+                env = env_adopting(env, ENV_ROOM(env));
+        return REAL(execvpe)(file, argv, env);
+}
+
+int h_execv(const char *path, char *const argv[])
+{
+        return h_execve(path, argv, environ);
+}
+
+int h_execvp(const char *file, char *const argv[])
+{
+        return h_execvpe(file, argv, environ);
+}
+
+int h_fexecve(int fd, char *const argv[], char *const env[])
+{
+        if (something_survives(true))
+                env = env_adopting(env, ENV_ROOM(env));
+        return REAL(fexecve)(fd, argv, env);
+}
+
+int h_execveat(int dir, const char *path, char *const argv[], char *const env[], int flags)
+{
+        if (something_survives(true))
+                env = env_adopting(env, ENV_ROOM(env));
+        return REAL(execveat)(dir, path, argv, env, flags);
+}
+
+/* The arguments of execl and its like, as a vector; `end` is left at what follows the NULL. */
+static size_t count_args(va_list ap)
+{
+        size_t n = 1;
+
+        while (va_arg(ap, const char *))
+                n++;
+        return n;
+}
+
+static void list_args(char **argv, const char *first, size_t n, va_list *ap)
+{
+        argv[0] = (char *)first;
+        for (size_t i = 1; i <= n; i++)
+                argv[i] = va_arg(*ap, char *);
+}
+
+int h_execl(const char *path, const char *arg, ...)
+{
+        va_list ap;
+        size_t n;
+        char **argv;
+
+        va_start(ap, arg);
+        n = count_args(ap);
+        va_end(ap);
+        argv = alloca((n + 1) * sizeof(*argv));
+        va_start(ap, arg);
+        list_args(argv, arg, n, &ap);
+        va_end(ap);
+        return h_execve(path, argv, environ);
+}
+
+int h_execlp(const char *file, const char *arg, ...)
+{
+        va_list ap;
+        size_t n;
+        char **argv;
+
+        va_start(ap, arg);
+        n = count_args(ap);
+        va_end(ap);
+        argv = alloca((n + 1) * sizeof(*argv));
+        va_start(ap, arg);
+        list_args(argv, arg, n, &ap);
+        va_end(ap);
+        return h_execvpe(file, argv, environ);
+}
+
+int h_execle(const char *path, const char *arg, ...)
+{
+        va_list ap;
+        size_t n;
+        char **argv;
+        char *const *env;
+
+        va_start(ap, arg);
+        n = count_args(ap);
+        va_end(ap);
+        argv = alloca((n + 1) * sizeof(*argv));
+        va_start(ap, arg);
+        list_args(argv, arg, n, &ap);
+        env = va_arg(ap, char *const *);
+        va_end(ap);
+        return h_execve(path, argv, env);
+}
+
+/* The child's numbers may be moved by its file actions; it looks at all it has. */
+int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
+                  char *const argv[], char *const env[])
+{
+        if (something_survives(false))
+                env = env_adopting(env, ENV_ROOM(env));
+        return REAL(posix_spawn)(pid, path, fa, at, argv, env);
+}
+
+int h_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
+                   char *const argv[], char *const env[])
+{
+        if (something_survives(false))
+                env = env_adopting(env, ENV_ROOM(env));
+        return REAL(posix_spawnp)(pid, file, fa, at, argv, env);
+}

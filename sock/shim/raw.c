@@ -1,0 +1,197 @@
+/*
+ * syscall(): programs and language runtimes that make their calls by number get the same sockets. Numbers of calls
+ * that we do not hook, and calls on descriptors that are not ours, go straight on.
+ */
+#include "sock/shim/shim.h"
+
+typedef long word;
+
+struct raw {
+        long nr;
+        word a[6];
+};
+
+static bool concerns_us(int fd)
+{
+        return file_peek(fd) != NULL;
+}
+
+/* Calls whose first argument is the descriptor. */
+static bool one_descriptor(const struct raw *c, long *r)
+{
+        const word *a = c->a;
+        int fd = (int)a[0];
+
+        if (!concerns_us(fd))
+                return false;
+        switch (c->nr) {
+        case SYS_read:
+                *r = h_read(fd, (void *)a[1], (size_t)a[2]);
+                return true;
+        case SYS_write:
+                *r = h_write(fd, (const void *)a[1], (size_t)a[2]);
+                return true;
+        case SYS_readv:
+                *r = h_readv(fd, (const struct iovec *)a[1], (int)a[2]);
+                return true;
+        case SYS_writev:
+                *r = h_writev(fd, (const struct iovec *)a[1], (int)a[2]);
+                return true;
+        case SYS_recvfrom:
+                *r = h_recvfrom(fd, (void *)a[1], (size_t)a[2], (int)a[3], (struct sockaddr *)a[4], (socklen_t *)a[5]);
+                return true;
+        case SYS_sendto:
+                *r = h_sendto(fd, (const void *)a[1], (size_t)a[2], (int)a[3], (const struct sockaddr *)a[4],
+                              (socklen_t)a[5]);
+                return true;
+        case SYS_recvmsg:
+                *r = h_recvmsg(fd, (struct msghdr *)a[1], (int)a[2]);
+                return true;
+        case SYS_sendmsg:
+                *r = h_sendmsg(fd, (const struct msghdr *)a[1], (int)a[2]);
+                return true;
+        case SYS_recvmmsg:
+                *r = h_recvmmsg(fd, (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3], (struct timespec *)a[4]);
+                return true;
+        case SYS_sendmmsg:
+                *r = h_sendmmsg(fd, (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3]);
+                return true;
+        case SYS_sendfile:
+                *r = h_sendfile(fd, (int)a[1], (off_t *)a[2], (size_t)a[3]);
+                return true;
+        default:
+                return false;
+        }
+}
+
+static bool socket_call(const struct raw *c, long *r)
+{
+        const word *a = c->a;
+        int fd = (int)a[0];
+
+        if (c->nr == SYS_socket) {
+                *r = h_socket(fd, (int)a[1], (int)a[2]);
+                return true;
+        }
+        if (!concerns_us(fd))
+                return false;
+        switch (c->nr) {
+        case SYS_bind:
+                *r = h_bind(fd, (const struct sockaddr *)a[1], (socklen_t)a[2]);
+                return true;
+        case SYS_listen:
+                *r = h_listen(fd, (int)a[1]);
+                return true;
+        case SYS_accept:
+                *r = h_accept4(fd, (struct sockaddr *)a[1], (socklen_t *)a[2], 0);
+                return true;
+        case SYS_accept4:
+                *r = h_accept4(fd, (struct sockaddr *)a[1], (socklen_t *)a[2], (int)a[3]);
+                return true;
+        case SYS_connect:
+                *r = h_connect(fd, (const struct sockaddr *)a[1], (socklen_t)a[2]);
+                return true;
+        case SYS_shutdown:
+                *r = h_shutdown(fd, (int)a[1]);
+                return true;
+        case SYS_getsockname:
+                *r = h_getsockname(fd, (struct sockaddr *)a[1], (socklen_t *)a[2]);
+                return true;
+        case SYS_getpeername:
+                *r = h_getpeername(fd, (struct sockaddr *)a[1], (socklen_t *)a[2]);
+                return true;
+        case SYS_getsockopt:
+                *r = h_getsockopt(fd, (int)a[1], (int)a[2], (void *)a[3], (socklen_t *)a[4]);
+                return true;
+        case SYS_setsockopt:
+                *r = h_setsockopt(fd, (int)a[1], (int)a[2], (const void *)a[3], (socklen_t)a[4]);
+                return true;
+        default:
+                return false;
+        }
+}
+
+static bool number_call(const struct raw *c, long *r)
+{
+        const word *a = c->a;
+
+        switch (c->nr) {
+        case SYS_close:
+                *r = h_close((int)a[0]);
+                return true;
+        case SYS_close_range:
+                *r = h_close_range((unsigned)a[0], (unsigned)a[1], (int)a[2]);
+                return true;
+        case SYS_dup:
+                *r = h_dup((int)a[0]);
+                return true;
+        case SYS_dup3:
+                *r = h_dup3((int)a[0], (int)a[1], (int)a[2]);
+                return true;
+#ifdef SYS_dup2
+        case SYS_dup2:
+                *r = h_dup2((int)a[0], (int)a[1]);
+                return true;
+#endif
+        case SYS_fcntl:
+                *r = h_fcntl((int)a[0], (int)a[1], a[2]);
+                return true;
+        case SYS_ioctl:
+                *r = h_ioctl((int)a[0], (unsigned long)a[1], a[2]);
+                return true;
+        case SYS_exit_group:
+                h__exit((int)a[0]);
+                return true;
+        default:
+                return false;
+        }
+}
+
+static bool waiting_call(const struct raw *c, long *r)
+{
+        const word *a = c->a;
+
+        switch (c->nr) {
+#ifdef SYS_poll
+        case SYS_poll:
+                *r = h_poll((struct pollfd *)a[0], (nfds_t)a[1], (int)a[2]);
+                return true;
+        case SYS_select:
+                *r = h_select((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], (struct timeval *)a[4]);
+                return true;
+        case SYS_epoll_wait:
+                *r = h_epoll_wait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3]);
+                return true;
+#endif
+        case SYS_ppoll:
+                *r = h_ppoll((struct pollfd *)a[0], (nfds_t)a[1], (const struct timespec *)a[2], (const sigset_t *)a[3]);
+                return true;
+        case SYS_epoll_ctl:
+                *r = h_epoll_ctl((int)a[0], (int)a[1], (int)a[2], (struct epoll_event *)a[3]);
+                return true;
+        case SYS_epoll_pwait:
+                *r = h_epoll_pwait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3], (const sigset_t *)a[4]);
+                return true;
+        case SYS_epoll_create1:
+                *r = h_epoll_create1((int)a[0]);
+                return true;
+        default:
+                return false;
+        }
+}
+
+long h_syscall(long nr, ...)
+{
+        struct raw c = {.nr = nr};
+        va_list ap;
+        long r;
+
+        va_start(ap, nr);
+        for (int i = 0; i < 6; i++)
+                c.a[i] = va_arg(ap, word);
+        va_end(ap);
+        if (!usock_tls.inside &&
+            (one_descriptor(&c, &r) || socket_call(&c, &r) || number_call(&c, &r) || waiting_call(&c, &r)))
+                return r;
+        return REAL(syscall)(nr, c.a[0], c.a[1], c.a[2], c.a[3], c.a[4], c.a[5]);
+}

@@ -1,0 +1,269 @@
+/*
+ * The LD_PRELOAD shim, from inside: what its files share.
+ *
+ * Every socket the program makes is a real kernel socket, whose number the program holds. Beside the numbers we keep a
+ * table: number -> struct file, the open file description as the program sees it. A number without an entry is the
+ * kernel's alone, and costs a hook one load and one compare.
+ *
+ *      number --tab[]--> struct file --us--> struct usock (ours)       modes of a socket:
+ *         dup shares         |                                         NEW     undecided; the kernel's so far
+ *                            +--kfd--> one of its numbers              TCP     ours: connecting, connected
+ *                            +--items--> memberships in epoll sets     LISTEN  both sides
+ *                                                                      UDP     both sides
+ *                                                                      KERNEL  decided: the kernel's
+ *
+ * Life. refs counts the numbers that name a file, plus the calls under way in threaded programs; the last one gone,
+ * the file ends. Memory of files is never unmapped and never changes its type, so a stale pointer may be looked at: a
+ * threaded call takes its reference by compare-and-swap from a count that is not zero and then checks that the number
+ * still means this file. A program with one thread needs none of that: nobody can close a number under it, handlers
+ * of signals included, as these are put off while we are inside (signal.c).
+ *
+ * Numbers. Every hooked call that closes, replaces or returns a number voids what we knew of it. A number closed by
+ * an inline system call, unseen by any hook, stays ours until a hooked call returns it anew; nothing in between can
+ * tell the difference but the peer, who sees the end late.
+ *
+ * Every call: file_enter(), work, file_leave(), in that order around the reference too: handlers run in file_leave(),
+ * after which nothing of ours is held, and may longjmp away.
+ *
+ * Locks: shim.lock for files changing mode and for memberships, then the lock of one epoll set. Nobody sleeps under
+ * either.
+ */
+#ifndef SHIM_SHIM_H
+#define SHIM_SHIM_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/single_threaded.h>
+
+#include "sock/shim/real.h"
+#include "sock/sys.h"
+#include "sock/usock.h"
+
+struct epoll_set;
+struct epoll_item;
+struct opt_log;
+
+/* In this order: a call that is about ours asks for MODE_TCP and above. */
+enum file_mode { MODE_EPOLL, MODE_KERNEL, MODE_NEW, MODE_TCP, MODE_LISTEN, MODE_UDP };
+
+struct file {
+        _Atomic uint32_t refs;
+        uint8_t mode;                   /* enum file_mode */
+        uint8_t kind;                   /* USOCK_TCP, USOCK_UDP */
+        sa_family_t family;
+        bool nonblock;                  /* O_NONBLOCK as the program set it */
+        bool placeholder;               /* the kernel socket is a copy of shim.placeholder */
+        bool bound;                     /* explicitly */
+        bool connecting;                /* connect() is under way and has not been reported yet */
+        bool connected;                 /* UDP: has a peer */
+        bool v6only;
+        uint8_t tick;                   /* calls since the kernel's side was thought of */
+        _Atomic int nfds;               /* numbers that name this file */
+        int kfd;                        /* one of them */
+        int linger_s;                   /* SO_LINGER, -1 off */
+        struct usock *us;               /* NULL in MODE_NEW and MODE_KERNEL */
+        nstime rcvtimeo, sndtimeo;      /* 0: none */
+        nstime kernel_asked;
+        struct epoll_item *items;       /* memberships; shim.lock */
+        struct epoll_set *set;          /* MODE_EPOLL, NULL until it holds one of ours */
+        struct opt_log *opts;           /* set before the decision */
+        const char *why;                /* the decision's reason, for unet why */
+        struct file *free_next;
+};
+
+struct shim {
+        struct file *_Atomic *tab;
+        unsigned size;                  /* of tab; 0: not started */
+        bool disabled;                  /* UNET_DISABLE, set-uid */
+        bool fork_held;
+        int log;                        /* UNET_LOG */
+        _Atomic int adopt;              /* numbers may be sockets of a former image: look once */
+        _Atomic unsigned top;           /* above every number that has or had an entry */
+        int placeholder;                /* kernel socket whose copies stand under accepted sockets, -1: not made */
+        pthread_mutex_t lock;
+};
+extern struct shim shim;
+
+struct shim_tls {
+        bool held;                      /* the call under way holds a reference */
+        bool handled;                   /* a handler ran since wait_prepare() */
+        bool restart;                   /* ... and the first one had SA_RESTART */
+        bool masked;                    /* asleep with another mask than the program's, which is: */
+        sigset_t mask;
+        nstime kernel_asked;            /* poll(): when the kernel's descriptors were last looked at */
+        uint8_t tick;
+};
+extern __thread struct shim_tls shim_tls __attribute__((tls_model("initial-exec")));
+
+/* ---- file.c: the table ---- */
+
+/* Makes the table; first INET socket. False: nothing may be ours (disabled, no memory). */
+bool shim_start(void);
+/* Files made before exec, found again; first hooked call of an image that may have some. */
+void shim_adopt_all(void);
+/* Takes fd, just received or inherited, for one of ours when its kernel socket is. */
+bool shim_adopt_fd(int fd);
+
+/* A file in the table at fd with one number; NULL: no memory, or the number is out of range. */
+struct file *file_new(int fd, enum file_mode mode);
+/* One more number for it. */
+void file_number(struct file *f, int fd);
+/* The number means nothing to us any more: closed, replaced or returned anew by the kernel. */
+void file_void(int fd);
+void file_unref(struct file *f);
+/* A reference in a threaded program. */
+struct file *file_ref_threaded(int fd);
+/* Another of its numbers, kfd being closed; -1: none. */
+int file_other_number(const struct file *f, int but);
+/* After fork, in the child: only this thread lives. */
+void file_fork_child(void);
+/* Calls fn for every number that has an entry. */
+void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg);
+/* The kernel socket under it is made a real one, for what we cannot answer; -errno. */
+int file_materialise(struct file *f);
+/* A number of the library's own, which the program has not opened and cannot close. */
+bool shim_owns_fd(int fd);
+/* Moves a kernel descriptor of ours out of the way of the numbers programs use; returns the new number. */
+int shim_high_fd(int fd);
+
+static inline struct file *file_peek(int fd)
+{
+        if (unlikely((unsigned)fd >= shim.size)) {
+                if (likely(!atomic_load_explicit(&shim.adopt, memory_order_relaxed)) || usock_tls.inside)
+                        return NULL;
+                shim_adopt_all();
+                if ((unsigned)fd >= shim.size)
+                        return NULL;
+        }
+        return atomic_load_explicit(&shim.tab[fd], memory_order_acquire);
+}
+
+/* Enters the library with the file of fd, if it has one of at least this mode; NULL: libc's call is the right one. */
+static inline struct file *file_enter(int fd, unsigned mode)
+{
+        struct file *f = file_peek(fd);
+
+        if (likely(!f) || f->mode < mode || usock_tls.inside)
+                return NULL;
+        usock_enter();
+        if (!__libc_single_threaded) {
+                f = file_ref_threaded(fd);
+                if (!f || f->mode < mode) {
+                        if (f)
+                                file_unref(f);
+                        usock_leave();
+                        return NULL;
+                }
+                shim_tls.held = true;
+        }
+        return f;
+}
+
+/* Handlers that were put off run here and may not come back. */
+static inline void file_leave(struct file *f)
+{
+        if (unlikely(shim_tls.held)) {
+                shim_tls.held = false;
+                file_unref(f);
+        }
+        usock_leave();
+}
+
+/* A number the kernel just gave out. */
+static inline int fd_returned(int fd)
+{
+        if (unlikely((unsigned)fd < shim.size && shim.tab[fd] && !usock_tls.inside))
+                file_void(fd);
+        return fd;
+}
+
+static inline bool file_both_sides(const struct file *f)
+{
+        return f->mode == MODE_LISTEN || f->mode == MODE_UDP;
+}
+
+/* ---- results: inside, errors are negative errno; these two more never reach a program ---- */
+
+#define ERR_RESTART 512 /* a signal came: EINTR, or once more when its handler has SA_RESTART */
+#define ERR_AGAIN   513 /* woken for nothing the program may see: once more */
+
+/* The value a hook returns. When it returns true instead, the call is to be made again. */
+bool result_failed(ssize_t *r);
+static inline bool result_again(ssize_t *r)
+{
+        return unlikely(*r < 0) && result_failed(r);
+}
+
+/* ---- wait.c ---- */
+
+nstime clock_now(void);
+/* Is it the kernel's turn? At most once in 30 us, asked for nearly free. */
+bool kernel_turn(uint8_t *tick, nstime *asked);
+/*
+ * Sleeps until our side or, of a socket with two, the kernel's has an event of `events`; deadline 0 is set from timeo
+ * the first time. 0, -EAGAIN when the time is over, -EINTR, -ERR_RESTART, -ERR_AGAIN.
+ */
+int file_wait(struct file *f, short events, nstime timeo, nstime *deadline);
+/* usock_wait() for poll and epoll: items, -EINTR, -ERR_AGAIN. deadline NSTIME_NEVER: none. */
+int wait_items(struct usock_item *v, int n, nstime deadline, const sigset_t *mask);
+nstime deadline_of_ms(int timeout);
+nstime deadline_of_ts(const struct timespec *ts);
+
+/* ---- sock.c ---- */
+
+/* Ours from now on: makes f->us with the options and the name it has; shim.lock held. -errno. */
+int sock_engage(struct file *f);
+void sock_decide(struct file *f, enum file_mode mode, const char *why);
+/* A datagram is about to leave a socket that is still undecided. */
+void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len);
+bool sockaddr_v4(const struct sockaddr *sa, socklen_t len);
+
+/* ---- opt.c ---- */
+
+void opts_replay(struct file *f);
+void opts_free(struct file *f);
+int file_fcntl_dup(int fd, int cmd, int low);
+
+/* ---- io.c ---- */
+
+ssize_t file_send(struct file *f, const void *p, size_t n, int flags);
+ssize_t file_recv(struct file *f, void *p, size_t n, int flags);
+
+/* ---- poll.c ---- */
+
+/* Events of both sides of a file, without waiting. */
+short file_poll_ours(struct file *f);
+
+/* ---- epoll.c ---- */
+
+/* The file changed sides: its memberships follow. shim.lock held. */
+void epoll_file_moved(struct file *f);
+/* The last number of a file is gone: its memberships end, and the set of an epoll descriptor. */
+void epoll_file_closed(struct file *f);
+/* An epoll descriptor that holds some of ours: is one ready? */
+bool epoll_set_ready(struct epoll_set *set);
+/* Wait items of its members; returns how many there are, writes at most n. */
+int epoll_set_items(struct epoll_set *set, struct usock_item *v, int n);
+void epoll_fork_lock(void);
+void epoll_fork_unlock(void);
+
+/* ---- signal.c ---- */
+
+/* Handlers set before the first socket come under our trampoline; the others did when they were set. */
+void signals_start(void);
+void signals_fork_child(void);
+void raise_sigpipe(void);
+/* Before sleeping with `mask`: the program's own is remembered. */
+void signals_masked(bool on);
+
+/* ---- process.c ---- */
+
+void process_start(void);
+
+/* ---- log.c ---- */
+
+void log_start(void);
+void log_decision(const struct file *f);
+
+#endif
