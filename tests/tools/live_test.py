@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""The unet command beside live stacks: what it shows is what unmodified programs are doing."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+UNET = os.path.join(os.environ["UNET_BUILD"], "tools", "unet")
+os.environ["UNET_DOMAIN"] = f"live-{os.getpid()}"
+LIMIT = 60
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def unet(*args, ok=(0,), **more):
+    """Runs a subcommand to its end and returns its output."""
+    done = subprocess.run([UNET, *args], capture_output=True, timeout=LIMIT, check=False, **more)
+    if done.returncode not in ok:
+        raise AssertionError(f"unet {' '.join(args)}: exit status {done.returncode}\n{done.stdout.decode()}"
+                             f"{done.stderr.decode()}")
+    return done.stdout.decode()
+
+
+def look(*args):
+    return json.loads(unet(*args, "--json", ok=(0, 1)) or "null")
+
+
+def wait_until(what, condition, seconds=20):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.05)
+    raise AssertionError(f"did not come: {what}")
+
+
+class Live(unittest.TestCase):
+    def setUp(self):
+        self.children = []
+        self.scratch = tempfile.TemporaryDirectory()
+        self.port = free_port()
+
+    def tearDown(self):
+        for child in self.children:
+            if child.poll() is None:
+                child.send_signal(signal.SIGTERM)
+                try:
+                    child.wait(5)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                    child.wait(5)
+        self.scratch.cleanup()
+
+    def file(self, name):
+        return os.path.join(self.scratch.name, name)
+
+    def start(self, *argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL):
+        child = subprocess.Popen([UNET, "run", *argv], stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL)
+        self.children.append(child)
+        return child
+
+    def listener(self):
+        rows = look("ss", "--listening") or []
+        return next((r for r in rows if r["local"].endswith(f":{self.port}")), None)
+
+    def start_iperf3_server(self):
+        server = self.start("iperf3", "-s", "-p", str(self.port))
+        wait_until("a listener", self.listener)
+        return server
+
+    def start_iperf3_client(self, *options):
+        return self.start("iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "20", *options)
+
+    def sending(self):
+        """Connections under way towards the server's port that have sent something."""
+        rows = look("ss", "--tcp") or []
+        return [r for r in rows if r["peer"].endswith(f":{self.port}") and r["state"] == "ESTABLISHED"
+                and r["bytes_acked"] > 1000000]
+
+    def test_ss_shows_the_listener_and_who_holds_it(self):
+        server = self.start_iperf3_server()
+        row = self.listener()
+        self.assertEqual((row["state"], row["protocol"]), ("LISTEN", "tcp"))
+        self.assertEqual(row["holders"], f"iperf3/{server.pid}")
+        self.assertTrue(any(li["port"] == self.port for li in look("status")["listeners"]))
+        self.assertIn("LISTEN", unet("ss"))
+
+    def test_ss_shows_a_transfer(self):
+        self.start_iperf3_server()
+        client = self.start_iperf3_client("-b", "300M")
+        row = wait_until("a transfer", self.sending)[0]
+        self.assertEqual(row["holders"], f"iperf3/{client.pid}")
+        self.assertGreater(row["cwnd"], 0)
+        self.assertGreater(row["segments_out"], 0)
+        self.assertIn(row["congestion"], ("cubic", "reno"))
+        self.assertGreater(look("stat")["counters"]["TCP_OUT"], 0)
+        self.assertIn("ESTABLISHED", unet("ss", "--tcp"))
+        later = wait_until("more bytes", lambda: [r for r in self.sending() if r["bytes_acked"] > row["bytes_acked"]])
+        self.assertTrue(later)
+
+    def test_looking_disturbs_nobody(self):
+        self.start_iperf3_server()
+        client = self.start("iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "2")
+        while client.poll() is None:
+            unet("ss", "--json", ok=(0, 1))
+            unet("stat", "--json", ok=(0, 1))
+        self.assertEqual(client.returncode, 0)
+
+    def test_why_knows_a_program_and_a_process(self):
+        server = self.start_iperf3_server()
+        text = unet("why", "--json", "iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "1", "-b", "10M")
+        self.assertTrue(any(r["carried"] == "u-net" for r in json.loads(text)))
+        rows = look("why", "--pid", str(server.pid))
+        self.assertTrue(any(r["carried"] == "both" and r["local"].endswith(f":{self.port}") for r in rows))
+
+    def test_why_says_what_is_the_kernels(self):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            port = listener.getsockname()[1]
+            text = unet("why", "--json", "nc", "-z", "127.0.0.1", str(port), ok=(1,))
+            rows = json.loads(text)
+            self.assertTrue(rows)
+            self.assertEqual({r["carried"] for r in rows}, {"kernel"})
+            self.assertTrue(all(r["why"] for r in rows))
+            with socket.create_connection(("127.0.0.1", port)):
+                rows = look("why", "--pid", str(os.getpid()))
+        self.assertTrue(any("without the shim" in r["why"] for r in rows))
+
+    def test_pcap_counts_what_the_counters_count(self):
+        self.start_iperf3_server()
+        stack = self.listener()["stack"]
+        capture = subprocess.Popen([UNET, "pcap", "--stack", str(stack), "--snap", "80", "--json", "--write",
+                                    self.file("t.pcap")], stdout=subprocess.PIPE)
+        self.children.append(capture)
+        time.sleep(0.5)
+        before = look("stat", "--stack", str(stack))["counters"]
+        unet("run", "iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "2", "-b", "100M", "-l", "1400")
+        time.sleep(0.5)
+        after = look("stat", "--stack", str(stack))["counters"]
+        capture.send_signal(signal.SIGINT)
+        summary = json.loads(capture.communicate(timeout=LIMIT)[0])
+        seen = summary["stacks"][0]
+        self.assertEqual(seen["missed"], 0)
+        self.assertEqual(seen["in"], after["NI_RX_MSGS"] - before["NI_RX_MSGS"])
+        self.assertEqual(seen["out"], after["NI_TX_MSGS"] - before["NI_TX_MSGS"])
+        frames = subprocess.run(["tshark", "-r", self.file("t.pcap"), "-T", "fields", "-e", "frame.number"],
+                                capture_output=True, timeout=LIMIT, check=True).stdout.split()
+        self.assertEqual(len(frames), summary["packets"])
+
+    def test_pcap_holds_what_was_sent(self):
+        data = random.Random(7).randbytes(300000)
+        with open(self.file("data"), "wb") as f:
+            f.write(data)
+        with open(self.file("received"), "wb") as out, open(self.file("data"), "rb") as f:
+            server = self.start("nc", "-l", "-p", str(self.port), stdout=out)
+            wait_until("a listener", self.listener)
+            unet("pcap", "--write", self.file("t.pcap"), "nc", "-N", "127.0.0.1", str(self.port), stdin=f)
+            server.wait(10)
+        with open(self.file("received"), "rb") as f:
+            self.assertEqual(hashlib.sha256(f.read()).hexdigest(), hashlib.sha256(data).hexdigest())
+        text = subprocess.run(["tshark", "-r", self.file("t.pcap"), "-q", "-z", "follow,tcp,raw,0"],
+                              capture_output=True, timeout=LIMIT, check=True).stdout.decode()
+        lines = [line for line in text.splitlines() if line and all(c in "0123456789abcdef" for c in line)]
+        self.assertEqual(bytes.fromhex("".join(lines)), data)
+
+
+if __name__ == "__main__":
+    result = unittest.main(verbosity=2, exit=False).result
+    good = result.testsRun - len(result.failures) - len(result.errors)
+    print(f"[  PASSED  ] {good} test(s).")
+    if not result.wasSuccessful():
+        print(f"[  FAILED  ] {result.testsRun - good} test(s).")
+        sys.exit(1)
