@@ -310,6 +310,15 @@ static int view(struct ustack *u)
         return err;
 }
 
+/* `unet pcap PROGRAM`: from the first packet on. */
+static void capture_if_asked(struct ustack *u)
+{
+        const char *snap = getenv("UNET_CAPTURE");
+
+        if (snap)
+                atomic_store(&u->s.capture->snap, (uint32_t)strtoul(snap, NULL, 10));
+}
+
 static struct ustack *make(int *err)
 {
         struct ustack *u = calloc(1, sizeof *u);
@@ -333,6 +342,8 @@ static struct ustack *make(int *err)
                 stack_format(u->s.st, &l, seed, ustack_now());
                 *err = view(u);
         }
+        if (*err == 0)
+                capture_if_asked(u);
         if (*err == 0) {
                 u->slot = (uint32_t)take_slot(u);
                 *err = unetd_stack_new(&proc.client, &u->fds, u->slot, &u->id);
