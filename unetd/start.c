@@ -63,7 +63,7 @@ static size_t own_dir(const char **dir)
 static bool find_program(char path[PATH_MAX_])
 {
         /* beside the library; where an installed library finds it, wherever the prefix went; in a build tree */
-        static const char *const beside[] = {"unetd", "../libexec/unet/unetd", "../unetd/unetd"};
+        static const char *const beside[] = {"unetd", "../libexec/unet/unetd", "../unetd/unetd", "../../unetd/unetd"};
         const char *env = secure_getenv("UNET_LIBEXEC"), *dir = NULL;
         size_t n;
 
