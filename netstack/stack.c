@@ -149,6 +149,14 @@ void stack_view_fini(struct stack *s)
         munmap(s->frames, sizeof *s->frames);
 }
 
+void stack_set_addrs(struct stack_state *st, const ip_addr *addrs, uint32_t n)
+{
+        st->naddr = 0;
+        for (uint32_t i = 0; i < n && st->naddr < STACK_ADDRS; i++)
+                if (ip_addr_is_v4(addrs[i]))
+                        st->addr[st->naddr++] = (struct ip_ifaddr){.addr = ip_addr_get_v4(addrs[i]), .prefix = 32};
+}
+
 /* ---- channels ---- */
 
 int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t peer_uid, struct frame_geom tx,

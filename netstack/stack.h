@@ -39,6 +39,7 @@
 #define STACK_PROCS   64u               /* processes that share a stack */
 #define STACK_WAITERS 64u               /* threads asleep in it at once */
 #define STACK_CAPTURE (8u << 20)        /* bytes of the capture ring; untouched until somebody captures */
+#define STACK_ADDRS   256u              /* addresses of this host */
 #define STACK_PORT_BLOCKS 256u          /* leases of client ports */
 
 /* ---- sizes ---- */
@@ -134,6 +135,9 @@ struct stack_state {
         } block[STACK_PORT_BLOCKS];     /* client ports leased from unetd */
         uint32_t nblocks, port_next;
         struct icmp_bucket icmp;
+        uint64_t addr_gen;              /* of the list that the addresses were taken from, + 1 */
+        uint32_t naddr;
+        struct ip_ifaddr addr[STACK_ADDRS];     /* ours: what packets on local channels may be for */
 
         struct prng prng;
         struct counters cnt;
@@ -172,7 +176,6 @@ struct stack {
         uint32_t nchan;                         /* slots below this may be mapped */
         uint32_t chan_gen;                      /* of the state when the channels were last looked through */
         struct bell *bell;
-        struct ip_host host;                    /* our addresses; the owner sets and keeps them */
         struct stack_tmpl tmpl[STACK_TMPLS];
         /* Maps channel k, which appeared in the state. False: cannot be now. Set by sock/ and the keeper. */
         bool (*map_chan)(struct stack *s, uint32_t k);
@@ -190,6 +193,9 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
  * build, -ENOMEM. */
 int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struct bell *bell);
 void stack_view_fini(struct stack *s);
+
+/* Replaces the addresses that packets may be for. */
+void stack_set_addrs(struct stack_state *st, const ip_addr *addrs, uint32_t n);
 
 /* Adds channel k to the state (the keeper, or a test, and nobody else; needs no lock). From here on the stack's processes
  * map and use it. -EBUSY: k is in use; -EINVAL: no such slot, or more transmit frames than this state has records for. */

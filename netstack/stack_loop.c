@@ -279,6 +279,13 @@ void stack_flush_acks(struct stack *s, nstime now)
 
 /* ---- in ---- */
 
+/* Every channel so far joins two stacks of one host, whose loopback addresses may appear on it. */
+static struct ip_host host_of(const struct stack *s, uint32_t k)
+{
+        return (struct ip_host){
+                .addr = s->st->addr, .naddr = s->st->naddr, .local = true, .csum = s->chan[k].caps.csum};
+}
+
 static struct tcp_tuple tcp_tuple_of(const struct ip_pkt *pkt, const struct tcp_seg *seg, uint32_t k)
 {
         return (struct tcp_tuple){.laddr = pkt->dst, .raddr = pkt->src, .lport = seg->dport, .rport = seg->sport,
@@ -347,7 +354,9 @@ static void send_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, ui
         struct ip_tmpl ip;
         unsigned len;
 
-        if (!icmp_may_answer(&s->host, pkt))
+        struct ip_host host = host_of(s, k);
+
+        if (!icmp_may_answer(&host, pkt))
                 return;
         if (!icmp_bucket_take(&s->st->icmp, s->now)) {
                 count_drop(&s->st->cnt, DROP_ICMP_RATE);
@@ -436,12 +445,10 @@ static void rx_icmp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 
 static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 {
-        struct ip_host host = s->host;
+        struct ip_host host = host_of(s, k);
         struct ip_pkt pkt;
-        enum drop why;
+        enum drop why = ip_rx(&host, (uint16_t)k, rx, &pkt);
 
-        host.csum = s->chan[k].caps.csum;
-        why = ip_rx(&host, (uint16_t)k, rx, &pkt);
         if (unlikely(why != DROP_NONE)) {
                 count_drop(&s->st->cnt, why);
                 return false;

@@ -187,19 +187,17 @@ int ustack_chan_to(struct ustack *u, uint32_t peer)
 
 /* ---- addresses ---- */
 
-/* The addresses that packets on a channel inside this host may be for: those unetd publishes. */
+/* The addresses that packets on a channel inside this host may be for: those unetd publishes. Kept in the state, for the
+ * keeper and others who have no directory. */
 static void refresh_addrs(struct ustack *u)
 {
         const struct directory *d = ustack_directory();
-        uint32_t n = 0;
+        struct stack_state *st = u->s.st;
 
-        if (d == NULL || (u->addr_gen == directory_generation(d) + 1))
+        if (d == NULL || likely(st->addr_gen == directory_generation(d) + 1))
                 return;
-        u->addr_gen = directory_generation(d) + 1;
-        for (uint32_t i = 0; i < MIN(d->naddrs, DIR_ADDRS); i++)
-                if (ip_addr_is_v4(d->addrs[i]))
-                        u->addrs[n++] = (struct ip_ifaddr){.addr = ip_addr_get_v4(d->addrs[i]), .prefix = 32};
-        u->s.host = (struct ip_host){.addr = u->addrs, .naddr = n, .local = true};
+        st->addr_gen = directory_generation(d) + 1;
+        stack_set_addrs(st, d->addrs, MIN(d->naddrs, DIR_ADDRS));
 }
 
 /* ---- the lock ---- */

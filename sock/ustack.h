@@ -22,8 +22,6 @@ struct ustack {
         uint32_t slot;                  /* of this process in st->proc */
         struct shm_chan chan[STACK_CHANS];
         struct unetd_chan chan_fds[STACK_CHANS];
-        struct ip_ifaddr addrs[DIR_ADDRS];      /* our addresses as of addr_gen */
-        uint64_t addr_gen;
         struct usock *handles;          /* this process's, linked by next */
 };
 

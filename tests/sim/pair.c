@@ -7,7 +7,7 @@
 #define CHAN 0u
 
 static const struct frame_geom geom = {{[FRAME_SMALL] = 1024, [FRAME_LARGE] = 64}};
-static const struct ip_ifaddr addr[2] = {{0x0a000001, 24}, {0x0a000002, 24}};
+static const uint32_t addr[2] = {0x0a000001, 0x0a000002};
 
 static void *zeroed(size_t n)
 {
@@ -43,6 +43,7 @@ static struct stack_limits small_limits(void)
 static void side_init(struct pair_side *d, uint64_t seed, int i)
 {
         struct stack_limits l = small_limits();
+        ip_addr a = ip_addr_v4(addr[i]);
         uint8_t secret[32] = {0};
 
         memcpy(secret, &seed, sizeof seed);
@@ -54,7 +55,7 @@ static void side_init(struct pair_side *d, uint64_t seed, int i)
                 abort();
         d->s.owner = d;
         d->s.event = note_event;
-        d->s.host = (struct ip_host){.addr = &addr[i], .naddr = 1, .local = true};
+        stack_set_addrs(d->st, &a, 1);
         stack_chan_add(d->st, CHAN, (uint32_t)!i + 1, 0, geom, geom);
 }
 
@@ -165,7 +166,7 @@ bool pair_step(struct pair *p, nstime until)
 
 void pair_connect(struct pair *p, uint16_t port, uint32_t *client, uint32_t *server)
 {
-        ip_addr a = ip_addr_v4(addr[0].addr), b = ip_addr_v4(addr[1].addr);
+        ip_addr a = ip_addr_v4(addr[0]), b = ip_addr_v4(addr[1]);
         struct tcp_tuple t = {.laddr = a, .raddr = b, .lport = 40000, .rport = port, .chan = CHAN};
         struct tcp_link link = stack_tcp_link(&p->side[0].s, CHAN);
         struct tcp_opts o;
