@@ -34,7 +34,7 @@ void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint3
 static int lease_ports(struct ustack *u)
 {
         struct stack_state *st = u->s.st;
-        uint16_t first, n;
+        uint16_t first = 0, n;
         int err = unetd_port_lease(ustack_client(), u->id, &first, &n);
 
         ustack_client_done();
