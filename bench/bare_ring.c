@@ -119,7 +119,7 @@ static double bounce(struct shared *s, uint64_t unused, double seconds)
 
         (void)unused;
         do {
-                for (int i = 0; i < 1000; i++) {
+                for (int i = 0; i < 100; i++) {
                         atomic_store_explicit(&s->ping, ++n, memory_order_release);
                         while (atomic_load_explicit(&s->pong, memory_order_acquire) != n)
                                 ;
