@@ -62,9 +62,10 @@ static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime n
 
         tc->snd_una = ack;
         tc->bytes_acked += acked;
-        tc->delivered += acked;
         if (rtt >= 0)
                 rtt_sample(tc, rtt);
+        if (unlikely(t->sh->wait_head != 0))    /* for records as well as for frames */
+                tcp_frames_back(t, tc->link.tx_region);
         return rtt;
 }
 
@@ -150,14 +151,14 @@ static void note_alive(struct tcp_conn *tc, uint32_t acked)
 
 bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        uint32_t before = flight(tc), una = tc->snd_una, acked, sacked, ack = seg->ack;
+        uint32_t before = flight(tc), una = tc->snd_una, sacked = tc->sacked, acked, ack = seg->ack;
         bool dsack = false, wnd_changed;
         nstime rtt = -1;
 
         if (!acceptable(t, tc, seg, now))
                 return false;
-        sacked = tc->sack_ok ? sack_input(t, tc, seg, una, &dsack, now) : 0;
-        tc->delivered += sacked;
+        if (tc->sack_ok)
+                sack_input(t, tc, seg, &dsack, now);
         if (seq_lt(ack, una))
                 return true;            /* old: nothing more to learn from it */
         acked = ack - una;
@@ -169,7 +170,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         if (acked != 0 || tc->rtx_kind == RTX_NONE)
                 timer_arm_rtx(tc, now);
         tlp_input(t, tc, seg, dsack, now);
-        recovery_ack(t, tc, acked, acked + sacked, now);
+        recovery_ack(t, tc, acked, acked + tc->sacked - sacked, now);   /* RFC 6937: DeliveredData */
         if (acked != 0 && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
                 autosize(tc);

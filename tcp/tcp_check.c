@@ -54,7 +54,7 @@ void tcp_conn_check(const struct tcp *t, const struct tcp_conn *tc)
 {
         if (!tc->live)
                 return;
-        assert(tcp_conn_at(t, tc->self) == tc);
+        assert(conn_at(t, tc->self) == tc);
         check_receive_queue(t, tc);
         if (tc->state < TCPS_ESTABLISHED || tc->state == TCPS_TIME_WAIT)
                 return;

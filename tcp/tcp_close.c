@@ -3,24 +3,24 @@
 
 #include "tcp/tcp_conn.h"
 
+void close_send(struct tcp *t, struct tcp_conn *tc)
+{
+        tcp_set_state(t, tc, tc->state == TCPS_ESTABLISHED ? TCPS_FIN_WAIT_1 : TCPS_LAST_ACK);
+        tc->flags &= ~(uint32_t)TCF_MORE;
+        sndbuf_queue_fin(t, tc);
+}
+
 void tcp_shutdown_send(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         if (tc->shut & SHUT_SND)
                 return;
-        switch (tc->state) {
-        case TCPS_SYN_RECEIVED:
-        case TCPS_ESTABLISHED:
-                tcp_set_state(t, tc, TCPS_FIN_WAIT_1);
-                break;
-        case TCPS_CLOSE_WAIT:
-                tcp_set_state(t, tc, TCPS_LAST_ACK);
-                break;
-        default:
+        if (tc->state == TCPS_SYN_SENT) {       /* §3.10.4: nothing to finish */
+                conn_done(t, tc, 0);
                 return;
         }
         tc->shut |= SHUT_SND;
-        tc->flags &= ~(uint32_t)TCF_MORE;
-        sndbuf_queue_fin(t, tc);
+        if (tc->state == TCPS_ESTABLISHED || tc->state == TCPS_CLOSE_WAIT)
+                close_send(t, tc);
         conn_raise(t, tc, tc->shut == SHUT_BOTH ? TCP_EV_WRITABLE | TCP_EV_CLOSED : TCP_EV_WRITABLE);
 }
 
@@ -90,7 +90,7 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
                 conn_done(t, tc, err);
                 return;
         } else {
-                tc->err_soft = err;
+                tc->err_soft = (int16_t)err;
         }
         touch(t, tc);
 }
@@ -98,7 +98,7 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
 void tcp_chan_down(struct tcp *t, uint16_t chan, nstime now)
 {
         for (uint32_t i = 1; i < t->sh->conns.fresh; i++) {
-                struct tcp_conn *tc = tcp_conn_at(t, i);
+                struct tcp_conn *tc = conn_at(t, i);
                 if (!tc->live || tc->tuple.chan != chan)
                         continue;
                 tc->owed = 0;

@@ -88,7 +88,7 @@ static void size_buffers(struct tcp_conn *tc)
 {
         const struct tcp_opts *o = &tc->opts;
 
-        tc->snd_limit = o->sndbuf ? o->sndbuf : tc->link.lossless ? SND_LIMIT_LOSSLESS : SND_LIMIT_FIRST;
+        tc->snd_limit = o->sndbuf ? MAX(o->sndbuf, SND_LIMIT_LEAST) : tc->link.lossless ? SND_LIMIT_LOSSLESS : SND_LIMIT_FIRST;
         tc->rcv_limit = o->rcvbuf ? o->rcvbuf : tc->link.lossless ? RCV_LIMIT_LOSSLESS : RCV_LIMIT_FIRST;
 }
 
@@ -100,7 +100,7 @@ static uint32_t take_record(struct tcp *t)
         if (i != 0 || t->sh->tw_head == 0)
                 return i;
         count(t->cnt, COUNT_TCP_TIME_WAIT_RECYCLED);
-        conn_done(t, tcp_conn_at(t, t->sh->tw_head), 0);
+        conn_done(t, conn_at(t, t->sh->tw_head), 0);
         return pool_alloc(&t->sh->conns);
 }
 
@@ -112,10 +112,10 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
 
         if (i == 0)
                 return NULL;
-        tc = tcp_conn_at(t, i);
+        tc = conn_at(t, i);
         memset(tc, 0, sizeof *tc);
         tc->self = i;
-        tc->gen = ++t->sh->gen & 0xfff;
+        tc->gen = (uint16_t)(++t->sh->gen & 0xfff);
         tc->tuple = *tuple;
         tc->link = *link;
         tc->opts = *opts;
@@ -152,9 +152,9 @@ static void tw_unlink(struct tcp *t, struct tcp_conn *tc)
 {
         struct tcp_shared *sh = t->sh;
 
-        *(tc->tw_prev ? &tcp_conn_at(t, tc->tw_prev)->tw_next : &sh->tw_head) = tc->tw_next;
-        *(tc->tw_next ? &tcp_conn_at(t, tc->tw_next)->tw_prev : &sh->tw_tail) = tc->tw_prev;
-        tc->tw_prev = tc->tw_next = 0;
+        *(tc->line_prev ? &conn_at(t, tc->line_prev)->line_next : &sh->tw_head) = tc->line_next;
+        *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &sh->tw_tail) = tc->line_prev;
+        tc->line_prev = tc->line_next = 0;
         sh->tw_count--;
 }
 
@@ -162,9 +162,10 @@ static void tw_link(struct tcp *t, struct tcp_conn *tc)
 {
         struct tcp_shared *sh = t->sh;
 
-        tc->tw_prev = sh->tw_tail;
-        tc->tw_next = 0;
-        *(sh->tw_tail ? &tcp_conn_at(t, sh->tw_tail)->tw_next : &sh->tw_head) = tc->self;
+        assert(tc->acc_state != ACC_QUEUED);
+        tc->line_prev = sh->tw_tail;
+        tc->line_next = 0;
+        *(sh->tw_tail ? &conn_at(t, sh->tw_tail)->line_next : &sh->tw_head) = tc->self;
         sh->tw_tail = tc->self;
         sh->tw_count++;
 }
@@ -221,7 +222,7 @@ static void end(struct tcp *t, struct tcp_conn *tc, int err, uint8_t owed)
         tc->owed = owed;
         tc->shut = SHUT_BOTH;
         if (err != 0)
-                tc->err = err;
+                tc->err = (int16_t)err;
         conn_raise(t, tc, TCP_EV_CLOSED | TCP_EV_READABLE | TCP_EV_WRITABLE);
         if (tc->acc_state == ACC_HALF_OPEN)
                 listen_forget(t, tc);
@@ -268,7 +269,7 @@ void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now)
         if (tc->state != TCPS_TIME_WAIT) {
                 if (t->sh->tw_count >= t->sh->limits.time_wait_max && t->sh->tw_head != 0) {
                         count(t->cnt, COUNT_TCP_TIME_WAIT_RECYCLED);
-                        conn_done(t, tcp_conn_at(t, t->sh->tw_head), 0);
+                        conn_done(t, conn_at(t, t->sh->tw_head), 0);
                 }
                 tcp_set_state(t, tc, TCPS_TIME_WAIT);
                 sndbuf_purge(t, tc);
@@ -290,7 +291,7 @@ void conn_set_limit(struct tcp_conn *tc, enum tcp_limit limit, nstime now)
 
 void tcp_set_sock(struct tcp *t, uint32_t conn, uint32_t sock)
 {
-        tcp_conn_at(t, conn)->sock = sock;
+        conn_at(t, conn)->sock = sock;
 }
 
 void tcp_listener_set_sock(struct tcp *t, uint32_t listener, uint32_t sock)

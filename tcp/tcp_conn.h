@@ -47,7 +47,6 @@ struct tcp_txseg {
         uint8_t ctl;                    /* TCP_FIN, TCP_PSH to send with it */
         uint8_t marks;
         uint16_t tries;                 /* transmissions so far */
-        uint32_t delivered;             /* tc->delivered when sent, for the delivery rate */
         nstime sent;                    /* last transmission */
 };
 static_assert(sizeof(struct tcp_txseg) <= 64, "one cache line");
@@ -59,6 +58,8 @@ struct tcp_rxseg {
         uint32_t fin;                   /* out of order: a FIN follows the data */
 };
 static_assert(sizeof(struct tcp_rxseg) <= 64, "one cache line");
+
+#define SND_LIMIT_LEAST 4608u           /* bytes; Linux's SOCK_MIN_SNDBUF: two small frames */
 
 enum {                                  /* tc->owed: what tcp_output() must still send */
         OWE_ACK = 1,
@@ -109,25 +110,26 @@ enum {                                  /* tc->flags */
         TCF_DSACK = 4096,               /* dsack block below is to be reported */
         TCF_WSCALE = 8192,              /* both sides scale windows (RFC 7323 §2) */
         TCF_REORDER = 16384,            /* RACK.reordering_seen */
+        TCF_URG_OUT = 32768,            /* snd_up is ahead of snd_una */
 };
 
 struct tcp_conn {
-        /* -- who it is -- */
-        uint32_t hash_next;             /* derived; also the pool's free link: must be first */
+        /* -- line 0: who it is -- */
+        _Alignas(CACHE_LINE) uint32_t hash_next; /* derived; also the pool's free link: must be first */
         uint32_t self;                  /* own index */
         struct tcp_tuple tuple;
         uint8_t live;                   /* the record is in use: written last when made, first when freed */
         uint8_t state;                  /* enum tcp_state; tcp_set_state() */
-        uint8_t slow;
-        uint8_t owed;
-        uint8_t shut;
-        uint8_t ca_state;
-        uint8_t rtx_kind;
-        uint8_t backoff;
-        uint32_t flags;
+        uint8_t slow;                   /* SLOW_* */
+        uint8_t owed;                   /* OWE_* */
+        uint8_t shut;                   /* SHUT_* */
+        uint8_t ca_state;               /* CA_* */
+        uint8_t rtx_kind;               /* RTX_* */
+        uint8_t backoff;                /* RTO is doubled so often (RFC 6298 §5.5) */
+        uint32_t flags;                 /* TCF_* */
         uint32_t events;                /* TCP_EV_*, cleared by the reader */
 
-        /* -- receiving -- */
+        /* -- line 1: receiving -- */
         uint32_t rcv_nxt, rcv_adv;      /* rcv_adv: right edge offered */
         uint32_t last_ack_sent;
         uint32_t rcv_head, rcv_tail;    /* rxsegs in order */
@@ -139,29 +141,35 @@ struct tcp_conn {
         uint8_t rcv_wscale, snd_wscale, ts_ok, sack_ok;
         nstime delack_at;
         nstime last_received;
-        uint64_t segs_in, bytes_received;
 
-        /* -- sending -- */
+        /* -- line 2: sending -- */
         uint32_t snd_una, snd_nxt, snd_end;
         uint32_t snd_wnd, snd_wl1, snd_wl2;
         uint32_t snd_head, snd_next, snd_tail;  /* txsegs */
         uint32_t snd_mss;               /* largest payload we send: after options */
         uint32_t cwnd, ssthresh;
         uint32_t snd_sml;               /* end of the last small segment sent (Minshall) */
+        uint8_t nodelay, cork, cc;      /* of opts, near */
+        uint8_t quick;                  /* immediate ACKs left at the beginning */
+        nstime rtx_at;
+
+        /* -- line 3: buffers, counts -- */
         uint32_t snd_fill, snd_fill_off; /* frame that the next bytes written go into */
         uint32_t snd_mem;               /* bytes of transmit frames charged */
         uint32_t snd_limit;             /* send buffer now */
-        uint8_t nodelay, cork, quick, cc; /* quick: immediate ACKs left */
-        nstime rtx_at;
-        nstime last_sent;
-        nstime srtt, rttvar, rto;
-        uint64_t segs_out, bytes_sent, bytes_acked;
-        uint64_t delivered;             /* bytes acknowledged or SACKed */
-        nstime min_rtt;
-
         struct tcp_link link;
+        nstime last_sent;               /* data or SYN */
+        uint64_t segs_in, segs_out, bytes_received;
+
+        /* -- line 4: round trips -- */
+        uint64_t bytes_sent, bytes_acked;
+        nstime srtt, rttvar, rto, min_rtt;
+        nstime stalled_at;              /* since when the peer has not acknowledged what is owed; 0: it has */
         uint32_t max_wnd;               /* largest window the peer has offered */
-        uint32_t rsv_head, rsv_tail, rsv_bytes; /* txsegs of the reservation */
+        uint8_t limit;                  /* enum tcp_limit now */
+        uint8_t urg_state;              /* URG_* */
+        uint8_t urg_byte;
+        uint8_t acc_state;              /* enum acc_state */
 
         /* -- loss: RFC 8985 (RACK-TLP), 6937 (PRR), 2018 -- */
         uint32_t sacked, lost, retx;    /* bytes of segments so marked; lost excludes SACKed ones */
@@ -173,43 +181,40 @@ struct tcp_conn {
         uint32_t rack_end;
         uint32_t rack_dsack_round;
         uint8_t rack_mult, rack_persist;
-        uint8_t dups;                   /* consecutive timeouts of the head segment */
+        uint8_t dups;                   /* timeouts in a row without progress */
         uint8_t probes;                 /* unanswered window or keepalive probes */
-        uint32_t tlp_end;               /* snd_nxt when the probe left; valid while tlp_out */
-        uint8_t tlp_out;
-        uint8_t urg_state;              /* URG_* */
-        uint8_t urg_byte;
-        uint8_t acc_state;
+        uint8_t tlp_out;                /* a tail loss probe is out, and tlp_end was snd_nxt when it left */
+        uint8_t pad;
+        uint16_t gen;                   /* of this index: see tcp_uncharge() */
+        uint32_t tlp_end;
         uint32_t prr_delivered, prr_out, prr_fs;
         uint32_t dsack_dups;
+        uint32_t retrans;
         struct tcp_sack_block dsack;    /* RFC 2883, when TCF_DSACK */
-        uint64_t retrans, bytes_retrans;
+        uint64_t bytes_retrans;
 
         /* -- seldom -- */
+        uint32_t rsv_head, rsv_tail, rsv_bytes; /* txsegs of the reservation */
         uint32_t ooo_head, ooo_tail, ooo_recent; /* recent: the rxseg that arrived last (RFC 2018 §4) */
         uint32_t rcv_mem;               /* bytes of private frames */
         uint32_t iss, irs;
         uint32_t snd_up, rcv_up;        /* urgent: one past the last urgent byte */
         uint32_t ts_offset;
-        nstime ts_recent_at;
+        uint32_t ts_recent_s;           /* seconds: when ts_recent was taken */
+        uint32_t oow_ms;                /* when an ACK last answered a segment without data outside the window */
         nstime slow_at;                 /* TIME-WAIT, FIN-WAIT-2, keepalive, retirement */
         nstime cork_at;
-        nstime stalled_at;              /* since when the peer has not acknowledged what is owed */
         nstime drs_at;                  /* receive buffer sizing: one round trip measured from here */
         uint32_t drs_seq;
-        uint32_t gen;                   /* of this index: see tcp_uncharge() */
         uint32_t listener;
         uint32_t acc_order;             /* order of arrival in its queue */
-        uint32_t acc_next, acc_prev;    /* derived */
-        uint32_t tw_next, tw_prev;      /* derived: TIME-WAIT, oldest first */
+        uint32_t line_next, line_prev;  /* derived: the accept queue, or TIME-WAIT, oldest first; never both */
         uint32_t wait_next, wait_prev;  /* derived: waiting for frames */
-        int32_t err, err_soft;          /* positive errno, pending */
+        int16_t err, err_soft;          /* positive errno, pending */
         uint16_t mss_clamp;             /* the peer's MSS option */
-        uint8_t limit;                  /* enum tcp_limit now */
-        uint8_t pad;
         nstime limit_since;
         nstime limited[TCP_LIM_PACING + 1];
-        uint64_t cc_priv[8];            /* the congestion control's own */
+        uint64_t cc_priv[6];            /* the congestion control's own */
         struct tcp_opts opts;
 
         /* -- the stack's: zeroed when the record is made, not looked at by TCP -- */
@@ -218,6 +223,9 @@ struct tcp_conn {
         uint32_t sock;                  /* tcp_set_sock(); 0: orphan, or not yet accepted */
         uint8_t out_queued;
 };
+static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 && offsetof(struct tcp_conn, snd_una) == 128 &&
+              offsetof(struct tcp_conn, snd_fill) == 192 && offsetof(struct tcp_conn, bytes_sent) == 256, "lines");
+static_assert(sizeof(struct tcp_conn) == 768, "twelve lines");
 
 struct tcp_listener {
         uint32_t hash_next;             /* derived; first, as above */
@@ -251,13 +259,23 @@ struct tcp_shared {
         struct pool conns, listeners, txsegs, rxsegs;
 };
 
+/* Records of a pool by index, as pool_at(), with the size known when compiling: these are on every path. */
+static inline void *pool_records(const struct pool *p, uint32_t i)
+{
+        assert(i != 0 && i < p->cap);
+        return (char *)(uintptr_t)p + p->off;
+}
 static inline struct tcp_txseg *txseg_at(const struct tcp *t, uint32_t i)
 {
-        return pool_at(&t->sh->txsegs, i);
+        return (struct tcp_txseg *)pool_records(&t->sh->txsegs, i) + i;
 }
 static inline struct tcp_rxseg *rxseg_at(const struct tcp *t, uint32_t i)
 {
-        return pool_at(&t->sh->rxsegs, i);
+        return (struct tcp_rxseg *)pool_records(&t->sh->rxsegs, i) + i;
+}
+static inline struct tcp_conn *conn_at(const struct tcp *t, uint32_t i)
+{
+        return (struct tcp_conn *)pool_records(&t->sh->conns, i) + i;
 }
 static inline struct tcp_listener *tcp_listener_at(const struct tcp *t, uint32_t i)
 {
@@ -311,7 +329,6 @@ void conn_set_limit(struct tcp_conn *tc, enum tcp_limit limit, nstime now);
 void conn_size_mss(struct tcp_conn *tc);
 
 /* tcp_demux.c */
-uint64_t tcp_hash(const struct tcp_shared *sh, const struct tcp_tuple *tuple, uint64_t tweak);
 struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple);
 void demux_add(struct tcp *t, struct tcp_conn *tc);
 void demux_remove(struct tcp *t, struct tcp_conn *tc);
@@ -338,6 +355,10 @@ void listen_requeue(struct tcp *t, struct tcp_conn *tc);
 void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 uint8_t open_wscale(const struct tcp_conn *tc);
 void open_established(struct tcp *t, struct tcp_conn *tc, nstime now);
+
+/* tcp_close.c */
+/* FIN after what is queued; from ESTABLISHED or CLOSE-WAIT. */
+void close_send(struct tcp *t, struct tcp_conn *tc);
 
 /* tcp_ack.c */
 bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
@@ -384,9 +405,8 @@ void reass_purge(struct tcp *t, struct tcp_conn *tc);
 /* tcp_sack.c */
 unsigned sack_write(const struct tcp *t, const struct tcp_conn *tc, struct tcp_sack_block *out, unsigned room);
 void sack_note_dup(struct tcp_conn *tc, uint32_t left, uint32_t right);
-/* Marks what the peer reports; returns bytes newly SACKed. *dsack: it reported a duplicate. */
-uint32_t sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t old_una, bool *dsack,
-                    nstime now);
+/* Marks what the peer reports. *dsack: it reported a duplicate. */
+void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool *dsack, nstime now);
 
 /* tcp_rack.c */
 void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now);

@@ -4,6 +4,7 @@
  * A run of segments on a channel mostly belongs to one connection, so the last one found is looked at before the
  * hash is computed. All of this is derived: demux_clear() and demux_add() make it anew.
  */
+#include "netstack/siphash.h"
 #include "tcp/tcp_conn.h"
 
 static uint32_t *conn_buckets(const struct tcp_shared *sh)
@@ -16,40 +17,14 @@ static uint32_t *listen_buckets(const struct tcp_shared *sh)
         return (uint32_t *)((char *)(uintptr_t)sh + sh->listen_hash_off);
 }
 
-static inline uint64_t rotl(uint64_t x, int b)
+/* A function that a stranger cannot predict, so that nobody can fill one chain. */
+static uint64_t hash(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
 {
-        return x << b | x >> (64 - b);
-}
+        struct sip_key key = sip_key_of(sh->secret);
+        uint64_t words[] = {tuple->laddr.w[0], tuple->laddr.w[1], tuple->raddr.w[0], tuple->raddr.w[1],
+                            (uint64_t)tuple->chan << 32 | (uint64_t)tuple->lport << 16 | tuple->rport};
 
-#define SIP_ROUND(v0, v1, v2, v3)                                                                                     \
-        do {                                                                                                          \
-                v0 += v1, v1 = rotl(v1, 13) ^ v0, v0 = rotl(v0, 32);                                                  \
-                v2 += v3, v3 = rotl(v3, 16) ^ v2;                                                                     \
-                v0 += v3, v3 = rotl(v3, 21) ^ v0;                                                                     \
-                v2 += v1, v1 = rotl(v1, 17) ^ v2, v2 = rotl(v2, 32);                                                  \
-        } while (0)
-
-/* SipHash-1-3 of six words: a function that a stranger cannot predict (RFC 6528 §3, hash flooding). */
-uint64_t tcp_hash(const struct tcp_shared *sh, const struct tcp_tuple *tuple, uint64_t tweak)
-{
-        uint64_t k[2], m[6] = {tuple->laddr.w[0], tuple->laddr.w[1], tuple->raddr.w[0], tuple->raddr.w[1],
-                               (uint64_t)tuple->lport << 16 | tuple->rport, tweak};
-        uint64_t v0, v1, v2, v3;
-
-        memcpy(k, sh->secret, sizeof k);
-        v0 = k[0] ^ 0x736f6d6570736575ull;
-        v1 = k[1] ^ 0x646f72616e646f6dull;
-        v2 = k[0] ^ 0x6c7967656e657261ull;
-        v3 = k[1] ^ 0x7465646279746573ull;
-        for (unsigned i = 0; i < ARRAY_LEN(m); i++) {
-                v3 ^= m[i];
-                SIP_ROUND(v0, v1, v2, v3);
-                v0 ^= m[i];
-        }
-        v2 ^= 0xff;
-        for (int i = 0; i < 3; i++)
-                SIP_ROUND(v0, v1, v2, v3);
-        return v0 ^ v1 ^ v2 ^ v3;
+        return siphash13(&key, words, sizeof words);
 }
 
 static bool same_tuple(const struct tcp_tuple *a, const struct tcp_tuple *b)
@@ -60,7 +35,7 @@ static bool same_tuple(const struct tcp_tuple *a, const struct tcp_tuple *b)
 
 static uint32_t *bucket_of(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
 {
-        return &conn_buckets(sh)[tcp_hash(sh, tuple, tuple->chan) & sh->conn_hash_mask];
+        return &conn_buckets(sh)[hash(sh, tuple) & sh->conn_hash_mask];
 }
 
 struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple)
@@ -69,12 +44,12 @@ struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple)
         uint32_t *recent = &sh->cache[tuple->chan % TCP_CACHE];
         uint32_t i = *recent;
 
-        if (likely(i != 0) && same_tuple(&tcp_conn_at(t, i)->tuple, tuple))
-                return tcp_conn_at(t, i);
-        for (i = *bucket_of(sh, tuple); i != 0; i = tcp_conn_at(t, i)->hash_next) {
-                if (same_tuple(&tcp_conn_at(t, i)->tuple, tuple)) {
+        if (likely(i != 0) && same_tuple(&conn_at(t, i)->tuple, tuple))
+                return conn_at(t, i);
+        for (i = *bucket_of(sh, tuple); i != 0; i = conn_at(t, i)->hash_next) {
+                if (same_tuple(&conn_at(t, i)->tuple, tuple)) {
                         *recent = i;
-                        return tcp_conn_at(t, i);
+                        return conn_at(t, i);
                 }
         }
         return NULL;
@@ -96,7 +71,7 @@ void demux_remove(struct tcp *t, struct tcp_conn *tc)
         if (*recent == tc->self)
                 *recent = 0;
         while (*at != 0 && *at != tc->self)
-                at = &tcp_conn_at(t, *at)->hash_next;
+                at = &conn_at(t, *at)->hash_next;
         if (*at == tc->self)
                 *at = tc->hash_next;
         tc->hash_next = 0;

@@ -14,7 +14,8 @@
 #include "tcp/tcp_conn.h"
 
 #define DELACK         (40 * NS_PER_MS) /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
-#define PAWS_IDLE      (24 * 24 * 3600 * NS_PER_S)      /* RFC 7323 §5.5 */
+#define PAWS_IDLE_S    (24u * 24 * 3600)        /* RFC 7323 §5.5 */
+#define OOW_MS         500u                     /* as Linux's tcp_invalid_ratelimit */
 #define RCV_FULL_LEAST 536u
 
 /* ---- acknowledging ---- */
@@ -46,11 +47,22 @@ static inline bool predicted(const struct tcp_conn *tc, const struct tcp_seg *se
                seg->has_ts == tc->ts_ok && (!seg->has_ts || (int32_t)(seg->tsval - tc->ts_recent) >= 0);
 }
 
+/* RFC 7323 §4.3: only a segment that covers what was last acknowledged sets TS.Recent. */
+static void note_timestamp(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (seq_gt(seg->seq, tc->last_ack_sent))
+                return;
+        tc->ts_recent = seg->tsval;
+        tc->ts_recent_s = (uint32_t)(now / NS_PER_S);
+}
+
 /* An ESTABLISHED connection, the very next segment, nothing unusual anywhere. */
 static bool input_predicted(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         bool took = false;
 
+        if (seg->has_ts)
+                note_timestamp(tc, seg, now);
         if (seg->len != 0) {
                 if (unlikely(!rcvbuf_append(t, tc, seg, 0, seg->len, &took))) {
                         count_drop(t->cnt, DROP_TCP_NO_MEMORY);
@@ -60,10 +72,6 @@ static bool input_predicted(struct tcp *t, struct tcp_conn *tc, const struct tcp
                 tc->bytes_received += seg->len;
                 tc->events |= TCP_EV_READABLE;
                 owe_ack(tc, seg->len, now);
-        }
-        if (seg->has_ts) {
-                tc->ts_recent = seg->tsval;
-                tc->ts_recent_at = now;
         }
         tc->snd_wnd = (uint32_t)seg->wnd << tc->snd_wscale;
         tc->snd_wl1 = seg->seq;
@@ -88,7 +96,7 @@ static uint32_t seg_space(const struct tcp_seg *seg)
 static bool paws_rejects(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         return tc->ts_ok && seg->has_ts && !(seg->flags & TCP_RST) && (int32_t)(seg->tsval - tc->ts_recent) < 0 &&
-               now - tc->ts_recent_at < PAWS_IDLE;
+               (uint32_t)(now / NS_PER_S) - tc->ts_recent_s < PAWS_IDLE_S;
 }
 
 /* Table 6 of RFC 9293. */
@@ -102,14 +110,28 @@ static bool in_window(const struct tcp_conn *tc, const struct tcp_seg *seg)
         return first < wnd || (space != 0 && last < wnd);
 }
 
-static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, enum drop why)
+/* An ACK that answers an ACK may be answered by one: without data, not more often than OOW_MS (RFC 5961 §7). */
+static bool answers_too_often(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        uint32_t ms = (uint32_t)(now / NS_PER_MS);
+
+        if (seg->len != 0 || seg->flags & (TCP_SYN | TCP_FIN))
+                return false;
+        if (tc->oow_ms != 0 && ms - tc->oow_ms < OOW_MS)
+                return true;
+        tc->oow_ms = ms | 1;
+        return false;
+}
+
+static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, enum drop why, nstime now)
 {
         count_drop(t->cnt, why);
         if (seg->flags & TCP_RST)
                 return;
         if (seg->len != 0 && seq_leq(seg->seq + seg->len, tc->rcv_nxt))
                 sack_note_dup(tc, seg->seq, seg->seq + seg->len);       /* RFC 2883 §4.1 */
-        tc->owed |= OWE_ACK;
+        if (!answers_too_often(tc, seg, now))
+                tc->owed |= OWE_ACK;
         if (tc->state == TCPS_SYN_RECEIVED && seg->flags & TCP_SYN && seg->seq == tc->irs)
                 tc->owed |= OWE_SYN;            /* our SYN-ACK was lost */
 }
@@ -117,19 +139,16 @@ static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
 static bool check_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         if (paws_rejects(tc, seg, now)) {
-                refuse_seq(t, tc, seg, DROP_TCP_PAWS);
+                refuse_seq(t, tc, seg, DROP_TCP_PAWS, now);
                 return false;
         }
         if (!in_window(tc, seg)) {
                 bool old = seq_lt(seg->seq, tc->rcv_nxt);
-                refuse_seq(t, tc, seg, old ? DROP_TCP_OLD_DUPLICATE : DROP_TCP_OUT_OF_WINDOW);
+                refuse_seq(t, tc, seg, old ? DROP_TCP_OLD_DUPLICATE : DROP_TCP_OUT_OF_WINDOW, now);
                 return false;
         }
-        /* RFC 7323 §4.3: only a segment that covers what was last acknowledged sets TS.Recent. */
-        if (tc->ts_ok && seg->has_ts && seq_leq(seg->seq, tc->last_ack_sent)) {
-                tc->ts_recent = seg->tsval;
-                tc->ts_recent_at = now;
-        }
+        if (tc->ts_ok && seg->has_ts)
+                note_timestamp(tc, seg, now);
         return true;
 }
 
@@ -187,6 +206,13 @@ static bool fin_is_acked(const struct tcp_conn *tc)
         return tc->flags & TCF_FIN_QUEUED && tc->snd_una == tc->snd_end + 1;
 }
 
+/* TCP_DEFER_ACCEPT, as Linux: the ACK alone is not taken for the end of the handshake while the time runs. */
+static bool still_deferred(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        return tc->opts.defer_accept_s != 0 && tc->acc_state == ACC_HALF_OPEN && seg->len == 0 &&
+               !(seg->flags & TCP_FIN) && now - tc->stalled_at < tc->opts.defer_accept_s * NS_PER_S;
+}
+
 /* SYN-RECEIVED: the handshake ends, or the ACK is none of ours. */
 static bool end_handshake(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
@@ -194,6 +220,8 @@ static bool end_handshake(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
                 output_refuse(t, &tc->tuple, seg);
                 return false;
         }
+        if (still_deferred(tc, seg, now))
+                return false;
         if (!listen_room(t, tc)) {
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
                 return false;
@@ -475,7 +503,6 @@ static struct tcp_seg without_syn(const struct tcp_seg *seg)
 
         s.flags &= (uint8_t)~TCP_SYN;
         s.seq++;
-        s.wnd = seg->wnd;
         return s;
 }
 
@@ -505,7 +532,6 @@ bool tcp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
 {
         bool took;
 
-        count(t->cnt, COUNT_TCP_IN);
         tc->segs_in++;
         tc->last_received = now;
         took = likely(predicted(tc, seg)) ? input_predicted(t, tc, seg, now) : input_slow(t, tc, seg, now);
@@ -540,7 +566,6 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
                 min_iss = tc->snd_nxt + UINT16_MAX;
                 conn_done(t, tc, 0);
         }
-        count(t->cnt, COUNT_TCP_IN);
         l = demux_listener(t, tuple->laddr, tuple->lport);
         if (l != NULL) {
                 listen_input(t, l, tuple, link, seg, min_iss, now);

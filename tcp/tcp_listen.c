@@ -34,9 +34,9 @@ void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog)
 
 static void unlink_queue(struct tcp *t, struct tcp_listener *l, struct tcp_conn *tc)
 {
-        *(tc->acc_prev ? &tcp_conn_at(t, tc->acc_prev)->acc_next : &l->q_head) = tc->acc_next;
-        *(tc->acc_next ? &tcp_conn_at(t, tc->acc_next)->acc_prev : &l->q_tail) = tc->acc_prev;
-        tc->acc_next = tc->acc_prev = 0;
+        *(tc->line_prev ? &conn_at(t, tc->line_prev)->line_next : &l->q_head) = tc->line_next;
+        *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &l->q_tail) = tc->line_prev;
+        tc->line_next = tc->line_prev = 0;
         l->queued--;
 }
 
@@ -46,12 +46,12 @@ void listen_requeue(struct tcp *t, struct tcp_conn *tc)
         struct tcp_listener *l = tcp_listener_at(t, tc->listener);
         uint32_t after = l->q_tail;
 
-        while (after != 0 && (int32_t)(tcp_conn_at(t, after)->acc_order - tc->acc_order) > 0)
-                after = tcp_conn_at(t, after)->acc_prev;
-        tc->acc_prev = after;
-        tc->acc_next = after ? tcp_conn_at(t, after)->acc_next : l->q_head;
-        *(after ? &tcp_conn_at(t, after)->acc_next : &l->q_head) = tc->self;
-        *(tc->acc_next ? &tcp_conn_at(t, tc->acc_next)->acc_prev : &l->q_tail) = tc->self;
+        while (after != 0 && (int32_t)(conn_at(t, after)->acc_order - tc->acc_order) > 0)
+                after = conn_at(t, after)->line_prev;
+        tc->line_prev = after;
+        tc->line_next = after ? conn_at(t, after)->line_next : l->q_head;
+        *(after ? &conn_at(t, after)->line_next : &l->q_head) = tc->self;
+        *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &l->q_tail) = tc->self;
         l->queued++;
 }
 
@@ -109,7 +109,7 @@ uint32_t tcp_accept(struct tcp *t, uint32_t listener)
 
         if (l->q_head == 0)
                 return 0;
-        tc = tcp_conn_at(t, l->q_head);
+        tc = conn_at(t, l->q_head);
         unlink_queue(t, l, tc);
         tc->acc_state = ACC_TAKEN;
         tc->listener = 0;
@@ -122,7 +122,7 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
 
         demux_remove_listener(t, l);
         for (uint32_t i = 1; i < t->sh->conns.fresh && (l->queued != 0 || l->half_open != 0); i++) {
-                struct tcp_conn *tc = tcp_conn_at(t, i);
+                struct tcp_conn *tc = conn_at(t, i);
                 if (!tc->live || tc->listener != listener)
                         continue;
                 listen_forget(t, tc);
@@ -165,6 +165,7 @@ static void begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple 
         open_syn_options(tc, seg, now);
         tc->snd_wnd = tc->max_wnd = seg->wnd;
         tc->snd_wl1 = seg->seq;
+        tc->stalled_at = now;
         tcp_set_state(t, tc, TCPS_SYN_RECEIVED);
         tc->owed |= OWE_SYN;
         touch(t, tc);

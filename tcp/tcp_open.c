@@ -32,7 +32,7 @@ void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now
         tc->ts_ok = seg->has_ts && !tc->opts.no_timestamps && !tc->link.lossless;
         if (tc->ts_ok) {
                 tc->ts_recent = seg->tsval;
-                tc->ts_recent_at = now;
+                tc->ts_recent_s = (uint32_t)(now / NS_PER_S);
         }
         tc->sack_ok = seg->sack_ok && !tc->opts.no_sack;
         if (!tc->sack_ok)
@@ -63,6 +63,8 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->limit_since = now;
         cc_of(tc)->init(tc, now);
         timer_keepalive(tc, now);
+        if (tc->shut & SHUT_SND)        /* closed while it was being opened: RFC 9293 §3.10.4, SYN-RECEIVED */
+                close_send(t, tc);
 }
 
 /* RFC 6191 seen from the side that opens: the same two ends again, while we are in TIME-WAIT. Our new SYN has a newer

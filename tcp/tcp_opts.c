@@ -23,7 +23,7 @@ void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o)
 static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o)
 {
         if (o->sndbuf != 0)
-                tc->snd_limit = o->sndbuf;
+                tc->snd_limit = MAX(o->sndbuf, SND_LIMIT_LEAST);
         if (o->rcvbuf != 0)
                 tc->rcv_limit = tc->flags & TCF_WSCALE || tc->state < TCPS_ESTABLISHED
                                         ? o->rcvbuf : MIN(o->rcvbuf, UINT16_MAX);
@@ -43,7 +43,7 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         set_buffers(t, tc, o);
         if (push) {
                 tc->flags &= ~(uint32_t)TCF_MORE;
-                tc->owed |= OWE_PUSH;
+                tc->owed |= tc->snd_next != 0 ? OWE_PUSH : 0;
         }
         if (keep)
                 timer_keepalive(tc, now);

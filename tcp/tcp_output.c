@@ -8,7 +8,7 @@
  */
 #include <errno.h>
 
-#include "tcp/tcp_conn.h"
+#include "tcp/tcp_cc.h"
 
 #define CORK_FOR            (200 * NS_PER_MS)   /* as Linux: a corked segment waits no longer */
 #define CHALLENGES_A_SECOND 100u                /* RFC 5961 §7 */
@@ -69,6 +69,19 @@ static void add_sack(const struct tcp *t, struct tcp_conn *tc, struct tcp_seg *s
         tc->flags &= ~(uint32_t)TCF_DSACK;
 }
 
+/* The pointer is one past the urgent byte (MUST-62); a segment too far before it says so later. */
+static void add_urgent(struct tcp_conn *tc, struct tcp_seg *seg)
+{
+        if (seq_leq(tc->snd_up, tc->snd_una)) {
+                tc->flags &= ~(uint32_t)TCF_URG_OUT;
+                return;
+        }
+        if (seq_gt(tc->snd_up, seg->seq) && tc->snd_up - seg->seq <= UINT16_MAX) {
+                seg->flags |= TCP_URG;
+                seg->urg = (uint16_t)(tc->snd_up - seg->seq);
+        }
+}
+
 /* What every segment of a synchronised connection carries. */
 static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint32_t seq, uint32_t len, uint8_t flags,
                   nstime now)
@@ -92,18 +105,16 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
                 seg->tsval = ts_now(tc, now);
                 seg->tsecr = tc->ts_recent;
         }
-        if (unlikely((tc->ooo_head != 0 || tc->flags & TCF_DSACK) && tc->sack_ok))
-                add_sack(t, tc, seg);
-        if (unlikely(seq_gt(tc->snd_up, seq) && seq_geq(tc->snd_up, tc->snd_una) && tc->snd_up - seq <= UINT16_MAX)) {
-                seg->flags |= TCP_URG;
-                seg->urg = (uint16_t)(tc->snd_up - seq);        /* one past the urgent byte (MUST-62) */
+        if (unlikely((tc->slow & SLOW_OOO) | (tc->flags & (TCF_DSACK | TCF_URG_OUT)))) {
+                if (tc->sack_ok)
+                        add_sack(t, tc, seg);
+                if (tc->flags & TCF_URG_OUT)
+                        add_urgent(tc, seg);
         }
         tc->last_ack_sent = tc->rcv_nxt;
         tc->owed &= (uint8_t)~OWE_ACK;
         tc->delack_at = NSTIME_NEVER;
-        tc->last_sent = now;
         tc->segs_out++;
-        count(t->cnt, COUNT_TCP_OUT);
 }
 
 static void build_data(struct tcp *t, struct tcp_conn *tc, const struct tcp_txseg *s, struct tcp_seg *seg, nstime now)
@@ -121,8 +132,7 @@ static bool output_ack(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
 
 static void note_sent(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
 {
-        s->sent = now;
-        s->delivered = (uint32_t)tc->delivered;
+        s->sent = tc->last_sent = now;
         s->tries++;
         if (unlikely(tc->stalled_at == 0))
                 tc->stalled_at = now;
@@ -179,6 +189,8 @@ static bool send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, s
 {
         bool first = flight(tc) == 0;
 
+        if (first && !tc->link.lossless && now - tc->last_sent > tc->rto)
+                tc->cwnd = MIN(tc->cwnd, cc_initial_window(tc));        /* RFC 5681 §4.1 */
         build_data(t, tc, s, seg, now);
         note_sent(tc, s, now);
         tc->snd_nxt = txseg_end(s);
@@ -275,13 +287,13 @@ static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         seg->ack = answer ? tc->rcv_nxt : 0;
         seg->wnd = (uint16_t)MIN(rcvbuf_window(tc), UINT16_MAX);        /* never scaled: RFC 7323 §2.2 */
         seg->mss = tc->opts.maxseg ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss;
-        seg->wscale = answer && tc->rcv_wscale == 0 && tc->snd_wscale == 0 && !(tc->flags & TCF_WSCALE)
-                              ? TCP_NO_WSCALE : open_wscale(tc);
+        seg->wscale = answer && !(tc->flags & TCF_WSCALE) ? TCP_NO_WSCALE : open_wscale(tc);
         seg->sack_ok = answer ? tc->sack_ok : !tc->opts.no_sack;
         seg->has_ts = answer ? tc->ts_ok : !tc->opts.no_timestamps && !tc->link.lossless;
         seg->tsval = ts_now(tc, now);
         seg->tsecr = answer ? tc->ts_recent : 0;
         seg->nsack = 0;
+        tc->last_sent = now;
         tc->owed &= (uint8_t)~OWE_SYN;
         if (tc->rtx_kind == RTX_NONE)
                 timer_arm_rtx(tc, now);
@@ -297,11 +309,11 @@ static bool output_probe(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg
                 return false;
         s = txseg_at(t, tc->snd_head);
         if (tc->snd_head == tc->snd_next) {
-                uint32_t fits = MAX(fits_window(tc, s), MIN(tc->snd_wnd, txseg_space(s)));
-                fits = MAX(fits, 1u);
+                nstime at;
+                uint32_t fits = MAX(MIN(MIN(tc->snd_wnd, tc->snd_mss), txseg_space(s)), 1u);
                 if (fits < txseg_space(s) && !txseg_split(t, tc, s, fits))
                         return false;
-                nstime at = tc->rtx_at;
+                at = tc->rtx_at;
                 send_next(t, tc, s, seg, now);
                 tc->rtx_kind = RTX_PERSIST;
                 tc->rtx_at = at;

@@ -25,7 +25,7 @@ static void clear(uint64_t *live, const struct pool *p)
 
 #define for_each_conn(t, tc)                                                                                          \
         for (uint32_t i_ = 1; i_ < (t)->sh->conns.fresh; i_++)                                                        \
-                for (struct tcp_conn *tc = tcp_conn_at(t, i_); tc != NULL; tc = NULL)                                 \
+                for (struct tcp_conn *tc = conn_at(t, i_); tc != NULL; tc = NULL)                                 \
                         if (tc->live)
 
 /* One more reference for a frame of ours; lent frames have no record. */
@@ -74,8 +74,7 @@ static void rebuild_conns(struct tcp *t)
 
         clear(live, &t->sh->conns);
         for_each_conn(t, tc) {
-                tc->hash_next = tc->wait_next = tc->wait_prev = tc->tw_next = tc->tw_prev = 0;
-                tc->acc_next = tc->acc_prev = 0;
+                tc->hash_next = tc->wait_next = tc->wait_prev = tc->line_next = tc->line_prev = 0;
                 tc->flags &= ~(uint32_t)TCF_WAITS;
                 set_live(live, tc->self);
                 if (tc->state != TCPS_CLOSED)
@@ -126,12 +125,12 @@ static void requeue_time_wait(struct tcp *t, struct tcp_conn *tc)
         struct tcp_shared *sh = t->sh;
         uint32_t after = sh->tw_tail;
 
-        while (after != 0 && tcp_conn_at(t, after)->slow_at > tc->slow_at)
-                after = tcp_conn_at(t, after)->tw_prev;
-        tc->tw_prev = after;
-        tc->tw_next = after ? tcp_conn_at(t, after)->tw_next : sh->tw_head;
-        *(after ? &tcp_conn_at(t, after)->tw_next : &sh->tw_head) = tc->self;
-        *(tc->tw_next ? &tcp_conn_at(t, tc->tw_next)->tw_prev : &sh->tw_tail) = tc->self;
+        while (after != 0 && conn_at(t, after)->slow_at > tc->slow_at)
+                after = conn_at(t, after)->line_prev;
+        tc->line_prev = after;
+        tc->line_next = after ? conn_at(t, after)->line_next : sh->tw_head;
+        *(after ? &conn_at(t, after)->line_next : &sh->tw_head) = tc->self;
+        *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &sh->tw_tail) = tc->self;
         sh->tw_count++;
 }
 
@@ -150,7 +149,7 @@ static void rebuild_lists(struct tcp *t)
 
 void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
 {
-        struct tcp_conn *tc = broken ? tcp_conn_at(t, broken) : NULL;
+        struct tcp_conn *tc = broken ? conn_at(t, broken) : NULL;
 
         if (tc != NULL && tc->live)
                 forget_queues(tc);

@@ -5,6 +5,8 @@
 
 void sack_note_dup(struct tcp_conn *tc, uint32_t left, uint32_t right)
 {
+        if (!tc->sack_ok)
+                return;
         tc->dsack = (struct tcp_sack_block){left, right};
         tc->flags |= TCF_DSACK;
 }
@@ -73,7 +75,7 @@ static bool block_valid(const struct tcp_conn *tc, const struct tcp_sack_block *
                seq_geq(b->left, tc->snd_una);
 }
 
-static uint32_t mark_sacked(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
+static void mark_sacked(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
 {
         uint32_t space = txseg_space(s);
 
@@ -87,7 +89,6 @@ static uint32_t mark_sacked(struct tcp_conn *tc, struct tcp_txseg *s, nstime now
         s->marks = (uint8_t)((s->marks & TXS_EVER_RETX) | TXS_SACKED);
         tc->sacked += space;
         tc->high_sacked = seq_max(tc->high_sacked, txseg_end(s));
-        return space;
 }
 
 /* A block that begins or ends inside a segment: cut there, so that marks stay whole segments. */
@@ -100,10 +101,8 @@ static bool cut_to_block(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s
         return txseg_split(t, tc, s, b->right - s->seq);
 }
 
-static uint32_t mark_block(struct tcp *t, struct tcp_conn *tc, const struct tcp_sack_block *b, nstime now)
+static void mark_block(struct tcp *t, struct tcp_conn *tc, const struct tcp_sack_block *b, nstime now)
 {
-        uint32_t newly = 0;
-
         for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {
                 struct tcp_txseg *s = txseg_at(t, i);
                 if (seq_geq(s->seq, b->right))
@@ -113,19 +112,16 @@ static uint32_t mark_block(struct tcp *t, struct tcp_conn *tc, const struct tcp_
                 if ((seq_lt(s->seq, b->left) || seq_gt(txseg_end(s), b->right)) && !cut_to_block(t, tc, s, b))
                         continue;
                 if (!(s->marks & TXS_SACKED))
-                        newly += mark_sacked(tc, s, now);
+                        mark_sacked(tc, s, now);
         }
-        return newly;
 }
 
-uint32_t sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t old_una, bool *dsack,
-                    nstime now)
+void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool *dsack, nstime now)
 {
         unsigned i = 0;
-        uint32_t newly = 0;
 
         if (seg->nsack == 0)
-                return 0;
+                return;
         if (is_dsack(seg)) {
                 *dsack = true;
                 i = 1;
@@ -135,6 +131,5 @@ uint32_t sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *se
         }
         for (; i < seg->nsack; i++)
                 if (block_valid(tc, &seg->sack[i], seg->ack))
-                        newly += mark_block(t, tc, &seg->sack[i], now);
-        return newly;
+                        mark_block(t, tc, &seg->sack[i], now);
 }

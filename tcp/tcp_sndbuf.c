@@ -9,7 +9,6 @@
 
 #include "tcp/tcp_conn.h"
 
-#define SND_LIMIT_MAX  (4u << 20)
 #define SMALL_WRITE    FRAME_SMALL_BYTES        /* a write up to this does not ask for a large frame by itself */
 #define TXSEG_SPARE(p) ((p)->cap / 16)          /* kept for splits: without them nothing could move */
 
@@ -138,7 +137,7 @@ static void wait_for_frames(struct tcp *t, struct tcp_conn *tc)
         tc->wait_prev = 0;
         tc->wait_next = t->sh->wait_head;
         if (tc->wait_next != 0)
-                tcp_conn_at(t, tc->wait_next)->wait_prev = tc->self;
+                conn_at(t, tc->wait_next)->wait_prev = tc->self;
         t->sh->wait_head = tc->self;
 }
 
@@ -148,14 +147,14 @@ void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc)
                 return;
         tc->flags &= ~(uint32_t)TCF_WAITS;
         if (tc->wait_next != 0)
-                tcp_conn_at(t, tc->wait_next)->wait_prev = tc->wait_prev;
-        *(tc->wait_prev ? &tcp_conn_at(t, tc->wait_prev)->wait_next : &t->sh->wait_head) = tc->wait_next;
+                conn_at(t, tc->wait_next)->wait_prev = tc->wait_prev;
+        *(tc->wait_prev ? &conn_at(t, tc->wait_prev)->wait_next : &t->sh->wait_head) = tc->wait_next;
 }
 
 void tcp_frames_back(struct tcp *t, uint32_t region)
 {
         for (uint32_t i = t->sh->wait_head, next; i != 0; i = next) {
-                struct tcp_conn *tc = tcp_conn_at(t, i);
+                struct tcp_conn *tc = conn_at(t, i);
                 next = tc->wait_next;
                 if (tc->link.tx_region == region) {
                         sndbuf_unwait(t, tc);
@@ -178,6 +177,7 @@ static bool new_fill(struct tcp *t, struct tcp_conn *tc, size_t want)
         enum frame_class c = class_for(tc, want);
         uint32_t id;
 
+        sndbuf_drop_fill(t, tc);        /* full: ours no longer, so that it is free when the others let go */
         if (tc->snd_mem != 0 && limit_room(tc) == 0)
                 return false;
         id = frame_alloc(t->frames, tc->link.tx_region, c, frame_owner(tc));
@@ -189,7 +189,6 @@ static bool new_fill(struct tcp *t, struct tcp_conn *tc, size_t want)
                 wait_for_frames(t, tc);
                 return false;
         }
-        sndbuf_drop_fill(t, tc);
         tc->snd_mem += frame_class_bytes(c);
         tc->snd_fill = id;
         tc->snd_fill_off = 0;
@@ -303,6 +302,7 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
                 tc->flags |= TCF_SND_FULL;
                 return 0;
         }
+        sndbuf_unwait(t, tc);
         tc->flags |= TCF_RSV;
         return (int)tc->rsv_bytes;
 }
@@ -365,6 +365,7 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
                 return;
         if (unlikely(urgent)) {
                 tc->snd_up = tc->snd_end;
+                tc->flags |= TCF_URG_OUT;
                 tc->owed |= OWE_PUSH;
         }
         txseg_at(t, tc->snd_tail)->ctl |= TCP_PSH;
@@ -394,7 +395,7 @@ bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc)
 
         if (tc->flags & TCF_WAITS || (lowat != 0 && tc->snd_end - tc->snd_nxt >= lowat))
                 return false;
-        return MAX(tc->snd_mem, data) <= tc->snd_limit / 3 * 2 || tc->snd_head == 0;
+        return MAX(tc->snd_mem, data) <= tc->snd_limit / 3 * 2 || tc->snd_mem == 0;
 }
 
 void sndbuf_freed(struct tcp *t, struct tcp_conn *tc)
@@ -407,13 +408,15 @@ void sndbuf_freed(struct tcp *t, struct tcp_conn *tc)
 
 void tcp_uncharge(struct tcp *t, uint32_t owner, uint32_t bytes)
 {
-        struct tcp_conn *tc = tcp_conn_at(t, owner & ((1u << 20) - 1));
+        struct tcp_conn *tc = conn_at(t, owner & ((1u << 20) - 1));
 
-        if (!tc->live || frame_owner(tc) != owner)
-                return;
-        tc->snd_mem -= bytes;
-        if (unlikely(tc->flags & TCF_SND_FULL))
-                sndbuf_freed(t, tc);
+        if (tc->live && frame_owner(tc) == owner) {
+                tc->snd_mem -= bytes;
+                if (unlikely(tc->flags & TCF_SND_FULL))
+                        sndbuf_freed(t, tc);
+        }
+        if (unlikely(t->sh->wait_head != 0))
+                tcp_frames_back(t, tc->link.tx_region);
 }
 
 void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc)

@@ -160,10 +160,10 @@ static void expire_rtx(struct tcp *t, struct tcp_conn *tc, nstime now)
         }
 }
 
-static bool idle_time_is_up(const struct tcp_conn *tc)
+static bool idle_time_is_up(const struct tcp_conn *tc, nstime now)
 {
         if (tc->opts.user_timeout_ms != 0)
-                return tc->probes != 0 && tc->last_sent - tc->last_received >= tc->opts.user_timeout_ms * NS_PER_MS;
+                return tc->probes != 0 && now - tc->last_received >= tc->opts.user_timeout_ms * NS_PER_MS;
         return tc->probes >= tc->opts.keepcnt;
 }
 
@@ -176,7 +176,7 @@ static void expire_keepalive(struct tcp *t, struct tcp_conn *tc, nstime now)
                 tc->slow_at = tc->snd_head != 0 ? now + keepidle : tc->last_received + keepidle;
                 return;
         }
-        if (idle_time_is_up(tc)) {
+        if (idle_time_is_up(tc, now)) {
                 count(t->cnt, COUNT_TCP_TIMEOUT);
                 conn_reset(t, tc, tc->err_soft ? tc->err_soft : ETIMEDOUT);
                 return;
@@ -206,7 +206,7 @@ void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now)
         }
         if (tc->cork_at <= now) {
                 tc->cork_at = NSTIME_NEVER;
-                tc->owed |= OWE_PUSH;
+                tc->owed |= tc->snd_next != 0 ? OWE_PUSH : 0;
         }
         if (tc->rtx_at <= now)
                 expire_rtx(t, tc, now);
