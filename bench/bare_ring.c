@@ -40,12 +40,12 @@ static double now(void)
         return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* Runs on the n-th processor we may use; with one only, there is nothing to choose. */
-static void pin(int n)
+/* Runs on the n-th processor of the set; with one only, there is nothing to choose. */
+static void pin(const cpu_set_t *set, int n)
 {
-        cpu_set_t may, one;
+        cpu_set_t one, may = *set;
 
-        if (sched_getaffinity(0, sizeof may, &may) != 0 || CPU_COUNT(&may) <= n)
+        if (CPU_COUNT(&may) <= n)
                 return;
         for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
                 if (!CPU_ISSET(cpu, &may) || n-- > 0)
@@ -132,7 +132,8 @@ static double bounce(struct shared *s, uint64_t unused, double seconds)
 typedef void peer_fn(struct shared *s, uint64_t arg);
 typedef double measure_fn(struct shared *s, uint64_t arg, double seconds);
 
-static double once(struct shared *s, peer_fn *peer, measure_fn *measure, uint64_t arg, double seconds)
+static double once(struct shared *s, const cpu_set_t *cpus, peer_fn *peer, measure_fn *measure, uint64_t arg,
+                   double seconds)
 {
         pid_t child;
         double result;
@@ -145,7 +146,7 @@ static double once(struct shared *s, peer_fn *peer, measure_fn *measure, uint64_
         }
         if (child == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
-                pin(1);
+                pin(cpus, 1);
                 peer(s, arg);
                 _exit(0);
         }
@@ -162,12 +163,13 @@ static int by_value(const void *a, const void *b)
         return (x > y) - (x < y);
 }
 
-static double median(struct shared *s, peer_fn *peer, measure_fn *measure, uint64_t arg, double seconds)
+static double median(struct shared *s, const cpu_set_t *cpus, peer_fn *peer, measure_fn *measure, uint64_t arg,
+                     double seconds)
 {
         double r[ROUNDS];
 
         for (int i = 0; i < ROUNDS; i++)
-                r[i] = once(s, peer, measure, arg, seconds);
+                r[i] = once(s, cpus, peer, measure, arg, seconds);
         qsort(r, ROUNDS, sizeof r[0], by_value);
         return r[ROUNDS / 2];
 }
@@ -175,17 +177,18 @@ static double median(struct shared *s, peer_fn *peer, measure_fn *measure, uint6
 int main(int argc, char **argv)
 {
         double seconds = argc > 1 ? atof(argv[1]) : 0.5, small, large, line;
+        cpu_set_t cpus;
         struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-        if (s == MAP_FAILED || seconds <= 0) {
+        if (s == MAP_FAILED || seconds <= 0 || sched_getaffinity(0, sizeof cpus, &cpus) != 0) {
                 fprintf(stderr, "usage: bare_ring [seconds]\n");
                 return 2;
         }
         memset(s->ring, 0, sizeof s->ring);
-        pin(0);
-        small = median(s, consume, produce, (1u << 20) / PIECE, seconds);
-        large = median(s, consume, produce, MAX_RING / PIECE, seconds);
-        line = median(s, echo, bounce, 0, seconds / 5);
+        pin(&cpus, 0);
+        small = median(s, &cpus, consume, produce, (1u << 20) / PIECE, seconds);
+        large = median(s, &cpus, consume, produce, MAX_RING / PIECE, seconds);
+        line = median(s, &cpus, echo, bounce, 0, seconds / 5);
         printf("{\"gbps\": %.1f, \"gbps_1mb\": %.1f, \"gbps_4mb\": %.1f, \"line_rtt_us\": %.4f}\n",
                small > large ? small : large, small, large, line / 1e3);
         return 0;
