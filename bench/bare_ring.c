@@ -135,7 +135,7 @@ typedef double measure_fn(struct shared *s, uint64_t arg, double seconds);
 static double once(struct shared *s, const cpu_set_t *cpus, peer_fn *peer, measure_fn *measure, uint64_t arg,
                    double seconds)
 {
-        pid_t child;
+        pid_t parent = getpid(), child;
         double result;
 
         memset(s, 0, offsetof(struct shared, ring));
@@ -146,6 +146,8 @@ static double once(struct shared *s, const cpu_set_t *cpus, peer_fn *peer, measu
         }
         if (child == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (getppid() != parent)        /* it died before it was asked to take us along */
+                        _exit(1);
                 pin(cpus, 1);
                 peer(s, arg);
                 _exit(0);
