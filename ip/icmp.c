@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "netstack/checksum.h"
+#include "netstack/planted.h"
 
 struct icmp_hdr {
         uint8_t type, code;
@@ -109,7 +110,7 @@ static enum drop read_error(const struct frames *f, const struct ip_pkt *pkt, co
         be32 seq;
 
         gather(f, pkt, ICMP_HDR, quote, n);
-        if (ip_hdr_parse(quote, n, false, &inner) != 0 || n < inner.hdr_len + 8u)
+        if (ip_hdr_parse(quote, n, false, &inner) != 0 || CHECKED(n < inner.hdr_len + 8u))
                 return DROP_ICMP_SHORT;
         if (inner.frag_off != 0)
                 return DROP_ICMP_IGNORED; /* there are no ports in it */

@@ -6,6 +6,7 @@
 #include "ip/ip.h"
 
 #include "netstack/checksum.h"
+#include "netstack/planted.h"
 
 /* As on the wire. */
 struct ip_hdr {
@@ -134,7 +135,7 @@ static bool place_payload(const struct unet_rx *rx, uint16_t chan, struct ip_pkt
         pkt->inl = rx->inl + pkt->hdr_len;
         pkt->inl_len = MIN(len, inl_len);
         len -= pkt->inl_len;
-        if (len > frame_len)
+        if (CHECKED(len > frame_len))
                 return false;
         pkt->data = (struct buf){0};
         if (len != 0)

@@ -1,5 +1,6 @@
 /* The UDP header and its checksum. RFC 768; RFC 1122 §4.1.3.4. */
 #include "netstack/checksum.h"
+#include "netstack/planted.h"
 #include "udp/udp.h"
 
 struct udp_hdr {
@@ -40,7 +41,7 @@ enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16
                 return DROP_UDP_SHORT;
         memcpy(&h, pkt->inl, sizeof h);
         len = be16_get(h.len);
-        if (len < UDP_HDR || len > ip_payload_len(pkt))
+        if (len < UDP_HDR || CHECKED(len > ip_payload_len(pkt)))
                 return DROP_UDP_SHORT;
         d->tuple = (struct udp_tuple){.laddr = pkt->dst,
                                       .raddr = pkt->src,

@@ -143,7 +143,7 @@ static void the_length_is_checked(void **state)
 
 static void less_than_a_header_is_dropped(void **state)
 {
-        uint8_t p[64];
+        uint8_t p[64] = {0};
 
         datagram(p, 0, 0);
         for (uint32_t n = 1; n < UDP_HDR; n++) {
