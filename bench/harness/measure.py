@@ -37,6 +37,15 @@ class Bench:
             argv = [self.program("tools/unet"), "run", *argv]
         return Child(argv, cpu=cpu, env=self.env, interactive=interactive)
 
+    def drops(self):
+        """What `unet stat` says was dropped so far by all stacks, by reason."""
+        time.sleep(0.2)                         # what was under way when the client ended has arrived
+        child = Child([self.program("tools/unet"), "stat", "--json"], env=self.env)
+        try:
+            return {why: n for why, n in json.loads(child.finish(10))["drops"].items() if n}
+        finally:
+            child.end()
+
     def settle(self, side):
         """The kernel's listener is seen; the fabric's is registered in the same call, moments apart."""
         if side != "kernel":
@@ -56,32 +65,35 @@ class Cost:
 def iperf(bench, side, options, pairs=1):
     """iperf3, server and client; with several pairs all at once, not pinned."""
     seconds = bench.seconds
-    pin = pairs == 1
+    pin, udp = pairs == 1, "-u" in options
     cost, kernel_before = Cost(), host.kernel_segments()
     servers, clients = [], []
     try:
         for _ in range(pairs):
             port = host.free_port()
-            server = bench.start(side, ["iperf3", "-s", "-1", "-p", str(port)], bench.server_cpu if pin else None)
+            server = bench.start(side, ["iperf3", "-s", *([] if udp else ["-1"]), "-p", str(port)],
+                                 bench.server_cpu if pin else None)
             servers.append((port, server))
             server.wait_listening(port)
         bench.settle(side)
-        udp = "-u" in options
         for port, _ in servers:
             clients.append(bench.start(
                 side, ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", str(seconds), "-J", *options,
                        *([] if udp else bench.cubic_option)], bench.client_cpu if pin else None))
         reports = [json.loads(c.finish(seconds + 20)) for c in clients]
-        for _, server in servers:
+        drops = bench.drops() if udp and side == "unet" else None
+        for _, server in servers if not udp else []:
             server.finish(10)
     finally:
         for child in clients + [s for _, s in servers]:
-            child.end()
+            child.end(signal.SIGINT if udp else signal.SIGTERM)
     for report in reports:
         if "error" in report:
             raise Failed(f"iperf3: {report['error']}")
     children = clients + [s for _, s in servers]
     values = _iperf_udp(reports[0]["end"]) if udp else _iperf_tcp([r["end"] for r in reports])
+    if drops is not None:
+        values.update(drops=sum(drops.values()), drops_by_reason=drops)
     values["cpu_s_per_gb"] = cost.total(children) / max(values["bytes"] / 1e9, 1e-9)
     values["kernel_segments"] = host.kernel_segments() - kernel_before
     return values

@@ -32,6 +32,13 @@ def not_accelerated(runs):
     return sorted(worst.items())
 
 
+def udp_accounts(runs):
+    """For each UDP run over U-Net: what was lost, and what `unet stat` has a reason for. They are to be equal."""
+    return [{"measurement": run["measurement"], "run": run["run"], "sent": v["sent"], "delivered": v["delivered"],
+             "lost": v["lost"], "named": v["drops"], "reasons": v["drops_by_reason"]}
+            for run in runs for v in [run["values"]] if "drops_by_reason" in v]
+
+
 def judged_rows(runs):
     """The rows whose measurements were made."""
     found = medians(runs)
