@@ -31,18 +31,32 @@
 #define SPIN_MIN     (2 * NS_PER_US)
 #define KERNEL_EVERY (30 * NS_PER_US)   /* with our sockets busy, the kernel's are asked this often */
 #define STACK_ITEMS  64
+#define FD_HIGH      900                /* our descriptors' numbers are above: out of the application's way */
 
 /* ---- places to sleep in ---- */
 
 /* Sockets that followers sleep on; a process keeps those it has made. Their names tell no secret: a stranger's datagram
  * is a wake-up for nothing. */
 static struct place {
-        struct place *next;
+        struct place *next;             /* free ones */
+        struct place *all;              /* every one this process made */
         int fd;
         uint8_t name_len;
         uint8_t name[26];
-} *free_places;
+} *free_places, *all_places;
+static int wake_fd = -1;                /* to wake others from */
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int socket_high(void)
+{
+        int fd = (int)sys3(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int high = fd < 0 ? -1 : (int)sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FD_HIGH);
+
+        if (high < 0)
+                return fd;
+        sys1(SYS_close, fd);
+        return high;
+}
 
 static struct place *place_make(void)
 {
@@ -52,14 +66,7 @@ static struct place *place_make(void)
 
         if (p == NULL)
                 return NULL;
-        p->fd = (int)sys3(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (p->fd >= 0) {
-                int high = (int)sys3(SYS_fcntl, p->fd, F_DUPFD_CLOEXEC, 900);
-                if (high >= 0) {
-                        sys1(SYS_close, p->fd);
-                        p->fd = high;
-                }
-        }
+        p->fd = socket_high();
         if (p->fd < 0 || sys3(SYS_bind, p->fd, &un, len) < 0) {
                 free(p);
                 return NULL;
@@ -68,6 +75,10 @@ static struct place *place_make(void)
         sys3(SYS_getsockname, p->fd, &un, &len);
         p->name_len = (uint8_t)MIN(len - offsetof(struct sockaddr_un, sun_path), sizeof p->name);
         memcpy(p->name, un.sun_path, p->name_len);
+        pthread_mutex_lock(&places_lock);
+        p->all = all_places;
+        all_places = p;
+        pthread_mutex_unlock(&places_lock);
         return p;
 }
 
@@ -99,28 +110,37 @@ static void place_put(struct place *p)
 void usock_wait_forked(void)
 {
         pthread_mutex_init(&places_lock, NULL);
-        while (free_places != NULL) {
-                struct place *p = free_places;
-                free_places = p->next;
+        while (all_places != NULL) {
+                struct place *p = all_places;
+                all_places = p->all;
                 sys1(SYS_close, p->fd);
                 free(p);
         }
+        free_places = NULL;
+}
+
+bool usock_wait_owns_fd(int fd)
+{
+        bool found = fd == wake_fd;
+
+        pthread_mutex_lock(&places_lock);
+        for (const struct place *p = all_places; p != NULL && !found; p = p->all)
+                found = p->fd == fd;
+        pthread_mutex_unlock(&places_lock);
+        return found;
 }
 
 /* ---- waking ---- */
 
-static void wake(struct waiter_slot *w, int fd)
+/* Under some stack's lock; the first to come makes the socket. */
+static void wake(const struct waiter_slot *w)
 {
         struct sockaddr_un un = {.sun_family = AF_UNIX};
-        static int wake_fd = -1;
 
         memcpy(un.sun_path, w->name, w->name_len);
-        if (fd < 0) {
-                if (wake_fd < 0)
-                        wake_fd = (int)sys3(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-                fd = wake_fd;
-        }
-        sys6(SYS_sendto, fd, (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
+        if (wake_fd < 0)
+                wake_fd = socket_high();
+        sys6(SYS_sendto, wake_fd, (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
              (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
 }
 
@@ -131,7 +151,7 @@ static void wake_armed(struct stack_state *st, uint64_t who)
                 who &= who - 1;
                 if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
                         atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
-                        wake(&st->waiter[i], -1);
+                        wake(&st->waiter[i]);
                 }
         }
 }

@@ -463,3 +463,37 @@ struct ustack *ustack_adopt(uint64_t cookie, int *err)
         pthread_mutex_unlock(&proc.lock);
         return u;
 }
+
+/* ---- numbers that are the library's own ---- */
+
+static bool chan_owns(const struct unetd_chan *c, int fd)
+{
+        return fd == c->tx || fd == c->rx || fd == c->peer_bell || fd == c->peer_leader || fd == c->peer_keeper;
+}
+
+static bool stack_owns(const struct ustack *u, int fd)
+{
+        const struct unetd_stack_fds *f = &u->fds;
+
+        if (fd == f->state || fd == f->bell || fd == f->leader_r || fd == f->leader_w || fd == f->keeper_r ||
+            fd == f->keeper_w)
+                return true;
+        for (uint32_t k = 0; k < u->s.nchan; k++)
+                if (u->chan[k].mine != NULL && chan_owns(&u->chan_fds[k], fd))
+                        return true;
+        return false;
+}
+
+bool usock_owns_fd(int fd)
+{
+        uint32_t n = atomic_load_explicit(&proc.nstacks, memory_order_acquire);
+
+        if (fd <= 2 || n == 0)
+                return false;
+        if (fd == proc.client.daemon.fd || fd == proc.client.keeper.fd || usock_wait_owns_fd(fd))
+                return true;
+        for (uint32_t i = 0; i < n; i++)
+                if (stack_owns(proc.stack[i], fd))
+                        return true;
+        return false;
+}

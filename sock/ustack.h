@@ -79,6 +79,7 @@ uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie);
 
 /* usock_wait.c: fork leaves the parent's sleeping places to the parent. */
 void usock_wait_forked(void);
+bool usock_wait_owns_fd(int fd);
 
 static inline struct sock_rec *usock_rec(const struct usock *s)
 {
