@@ -13,7 +13,7 @@ struct unetd_limits {
         uint32_t stacks;
         uint32_t procs;                 /* process slots in use, over all stacks */
         uint32_t chans;                 /* over all stacks */
-        uint32_t chans_per_stack;       /* <= UNETD_CHANS_MAX */
+        uint32_t chans_per_stack;       /* <= UNETD_CHANS_MAX, and what a stack has room for */
         uint32_t listeners;
         uint32_t holds;
         uint32_t leases;                /* blocks of client ports */
@@ -37,7 +37,7 @@ struct unetd_config {
         {                                                                                                     \
                 .domain = "default", .idle_s = 30,                                                            \
                 .per_uid = {.clients = 16384, .stacks = 4096, .procs = 16384, .chans = 16384,                 \
-                            .chans_per_stack = 1024, .listeners = 8192, .holds = 4096, .leases = 256},        \
+                            .chans_per_stack = 64,   .listeners = 8192, .holds = 4096, .leases = 256},        \
                 .geom = {.count = {[FRAME_LARGE] = 512, [FRAME_SMALL] = 16384}}, .lease_ports = 64,           \
                 .queue_max = 64, .reply_ms = 1500, .adopt_ms = 1000,                                          \
         }

@@ -34,9 +34,12 @@ void fake_stack_forget(struct fake_stack *st);                  /* unmapped and 
 /* Waits, at most 10 s, for something to become true. Nothing is decided by how long it took. */
 #define eventually(cond)                                                                                      \
         do {                                                                                                  \
-                for (int ms_ = 0; !(cond) && ms_ < 10000; ms_++)                                              \
+                bool is_ = (cond);                                                                            \
+                for (int ms_ = 0; !is_ && ms_ < 10000; ms_++) {                                               \
                         world_sleep_ms(1);                                                                    \
-                assert_true(cond);                                                                            \
+                        is_ = (cond);                                                                         \
+                }                                                                                             \
+                assert_true(is_ && #cond);                                                                    \
         } while (0)
 void world_sleep_ms(int ms);
 

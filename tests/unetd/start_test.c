@@ -1,0 +1,512 @@
+/* Starting unetd from inside a program, which must not notice; and its leaving again. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unetd/world.h"
+#include "unetd/name.h"
+
+/* A line of /proc/<pid>/status, its value as hexadecimal or octal text. */
+static void status_line(pid_t pid, const char *key, char *out, size_t size)
+{
+        char path[64], line[256];
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+        f = fopen(path, "re");
+        assert_non_null(f);
+        *out = 0;
+        while (fgets(line, sizeof line, f)) {
+                size_t n = strlen(key);
+                if (strncmp(line, key, n) == 0 && line[n] == ':') {
+                        line[strcspn(line, "\n")] = 0;
+                        snprintf(out, size, "%s", line + n + 1 + strspn(line + n + 1, " \t"));
+                }
+        }
+        fclose(f);
+}
+
+static uint64_t status_hex(pid_t pid, const char *key)
+{
+        char text[64];
+
+        status_line(pid, key, text, sizeof text);
+        return strtoull(text, NULL, 16);
+}
+
+static void proc_link(pid_t pid, const char *what, char *out, size_t size)
+{
+        char path[400];
+        ssize_t n;
+
+        snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, what);
+        n = readlink(path, out, size - 1);
+        assert_true(n > 0);
+        out[n] = 0;
+}
+
+static bool env_has(pid_t pid, const char *prefix)
+{
+        char path[64], env[8192];
+        size_t n;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+        f = fopen(path, "re");
+        assert_non_null(f);
+        n = fread(env, 1, sizeof env - 1, f);
+        env[n] = 0;
+        fclose(f);
+        for (char *e = env; e < env + n; e += strlen(e) + 1)
+                if (strncmp(e, prefix, strlen(prefix)) == 0)
+                        return true;
+        return false;
+}
+
+/* How many descriptors of the process point to a path that begins so. */
+static int fds_to(pid_t pid, const char *prefix)
+{
+        char path[64], target[256];
+        DIR *d;
+        int n = 0;
+
+        snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+        d = opendir(path);
+        assert_non_null(d);
+        for (struct dirent *e; (e = readdir(d));) {
+                char link[300];
+                snprintf(link, sizeof link, "fd/%s", e->d_name);
+                if (e->d_name[0] == '.')
+                        continue;
+                proc_link(pid, link, target, sizeof target);
+                n += strncmp(target, prefix, strlen(prefix)) == 0;
+        }
+        closedir(d);
+        return n;
+}
+
+/* ---- what the daemon is like ---- */
+
+static void it_inherits_nothing(void **state)
+{
+        struct unetd_client c = {.pid = 0};
+        int file = open("/proc/self/exe", O_RDONLY);            /* not close-on-exec */
+        char text[256];
+        sigset_t set;
+        pid_t pid;
+
+        setenv("LD_PRELOAD", "libnothing-of-the-kind.so", 1);
+        setenv("SECRET", "x", 1);
+        umask(077);
+        signal(SIGUSR1, SIG_IGN);
+        sigemptyset(&set);
+        sigaddset(&set, SIGUSR2);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        assert_int_equal(unetd_open(&c, 0), 0);
+        unsetenv("LD_PRELOAD");
+        signal(SIGUSR1, SIG_DFL);
+
+        pid = world_daemon_pid(&c);
+        assert_int_not_equal(getsid(pid), getsid(0));
+        proc_link(pid, "cwd", text, sizeof text);
+        assert_string_equal(text, "/");
+        proc_link(pid, "exe", text, sizeof text);
+        assert_int_equal(fds_to(pid, "/dev/null"), 3);
+        proc_link(getpid(), "exe", text, sizeof text);
+        assert_int_equal(fds_to(pid, text), 0);
+        assert_false(env_has(pid, "LD_PRELOAD"));
+        assert_false(env_has(pid, "SECRET"));
+        assert_true(env_has(pid, "UNET_DOMAIN"));
+        status_line(pid, "Umask", text, sizeof text);
+        assert_string_equal(text, "0022");
+        assert_int_equal(status_hex(pid, "SigIgn") & (1u << (SIGUSR1 - 1)), 0);
+        assert_int_equal(status_hex(pid, "SigBlk") & (1u << (SIGUSR2 - 1)), 0);
+        close(file);
+        unetd_close(&c);
+}
+
+/* The same for the keeper, which unetd starts. */
+static void nor_does_the_keeper(void **state)
+{
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack st;
+        pid_t pid;
+
+        assert_int_equal(unetd_open(&c, 0), 0);
+        fake_stack_new(&c, &st);
+        pid = world_keeper_pid(&c);
+        assert_int_equal(fds_to(pid, "/dev/null"), 3);
+        assert_int_equal(status_hex(pid, "SigBlk"), 0);
+        assert_int_equal(status_hex(pid, "SigIgn") & ~(1u << (SIGPIPE - 1)), 0);
+        assert_int_equal(fds_to(pid, "/memfd:unet-directory"), 0);
+        fake_stack_forget(&st);
+        unetd_close(&c);
+}
+
+/* ---- what the program notices ---- */
+
+static volatile sig_atomic_t sigchlds;
+
+static void on_sigchld(int sig)
+{
+        sigchlds++;
+}
+
+static void the_program_sees_no_child(void **state)
+{
+        struct unetd_client c = {.pid = 0};
+        sigset_t before, after;
+
+        sigchlds = 0;
+        signal(SIGCHLD, on_sigchld);
+        sigprocmask(SIG_SETMASK, NULL, &before);
+        errno = 77;
+        assert_int_equal(unetd_open(&c, 0), 0);
+        assert_int_equal(errno, 77);
+        sigprocmask(SIG_SETMASK, NULL, &after);
+        assert_memory_equal(&before, &after, 8);          /* what the kernel keeps */
+        assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+        assert_int_equal(errno, ECHILD);
+        assert_int_equal(waitpid(-1, NULL, WNOHANG | __WALL), -1);
+        assert_int_equal(errno, ECHILD);
+        assert_int_equal(sigchlds, 0);
+        signal(SIGCHLD, SIG_DFL);
+        unetd_close(&c);
+}
+
+/* Low numbers belong to the program: the next one it opens is the one it expects. */
+static void the_program_keeps_its_descriptor_numbers(void **state)
+{
+        struct unetd_client c = {.pid = 0};
+        int before = dup(0), after;
+
+        close(before);
+        assert_int_equal(unetd_open(&c, 0), 0);
+        after = dup(0);
+        close(after);
+        assert_int_equal(before, after);
+        assert_int_equal(fcntl(c.daemon.fd, F_GETFD), FD_CLOEXEC);
+        unetd_close(&c);
+}
+
+static _Atomic bool spin_on;
+
+static void *spin(void *arg)
+{
+        while (spin_on)
+                free(malloc(100));
+        return NULL;
+}
+
+static void a_program_with_threads_may_start_it(void **state)
+{
+        struct unetd_client c = {.pid = 0};
+        pthread_t th[2];
+
+        spin_on = true;
+        for (int i = 0; i < 2; i++)
+                pthread_create(&th[i], NULL, spin, NULL);
+        assert_int_equal(unetd_open(&c, 0), 0);
+        spin_on = false;
+        for (int i = 0; i < 2; i++)
+                pthread_join(th[i], NULL);
+        unetd_close(&c);
+}
+
+static int without_low_fds(void *arg)
+{
+        struct unetd_client c = {.pid = 0};
+
+        close(0);
+        close(1);
+        close(2);
+        if (unetd_open(&c, 0) != 0)
+                return 1;
+        return open("/dev/null", O_RDWR) == 0 ? 0 : 2;          /* they are still free */
+}
+
+static int with_few_fds(void *arg)
+{
+        struct rlimit rl = {64, 64};
+        struct unetd_client c = {.pid = 0};
+
+        setrlimit(RLIMIT_NOFILE, &rl);
+        return unetd_open(&c, 0) == 0 ? 0 : 1;
+}
+
+static void a_program_without_standard_descriptors_may_start_it(void **state)
+{
+        assert_int_equal(world_child(without_low_fds, NULL), 0);
+}
+
+static void a_program_with_few_descriptors_may_start_it(void **state)
+{
+        assert_int_equal(world_child(with_few_fds, NULL), 0);
+}
+
+static void without_the_program_it_says_so(void **state)
+{
+        struct unetd_client c = {.pid = 0};
+
+        setenv("UNET_LIBEXEC", "/nonexistent", 1);
+        assert_int_equal(unetd_open(&c, 0), -ECONNREFUSED);
+}
+
+/* ---- several at once ---- */
+
+static int starter(void *arg)
+{
+        int *fd = arg;
+        struct unetd_client c = {.pid = 0};
+        char go;
+
+        if (read(fd[0], &go, 1) < 0 || unetd_open(&c, 0) != 0)
+                return 1;
+        if (write(fd[1], &c.instance, sizeof c.instance) != sizeof c.instance)
+                return 2;
+        sleep(60);                      /* ended by the parent */
+        return 0;
+}
+
+static void twenty_starters_get_one(void **state)
+{
+        int gate[2], out[2];
+        uint64_t instance, first = 0;
+        pid_t pid[20];
+
+        assert_int_equal(pipe(gate), 0);
+        assert_int_equal(pipe(out), 0);
+        for (int i = 0; i < 20; i++) {
+                int arg[2] = {gate[0], out[1]};
+                pid[i] = fork();
+                if (pid[i] == 0) {
+                        close(gate[1]);
+                        _exit(starter(arg));
+                }
+        }
+        close(gate[1]);                 /* they all go */
+        for (int i = 0; i < 20; i++) {
+                assert_int_equal(read(out[0], &instance, sizeof instance), sizeof instance);
+                if (first == 0)
+                        first = instance;
+                assert_true(instance == first);
+        }
+        for (int i = 0; i < 20; i++) {
+                kill(pid[i], SIGKILL);
+                waitpid(pid[i], NULL, 0);
+        }
+        close(gate[0]), close(out[0]), close(out[1]);
+}
+
+/* ---- names ---- */
+
+static int squat(uint32_t uid, unsigned i, bool listens)
+{
+        struct sockaddr_un sun;
+        socklen_t len = unetd_name(&sun, uid, getenv("UNET_DOMAIN"), i);
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        assert_int_equal(bind(fd, (struct sockaddr *)&sun, len), 0);
+        if (listens)
+                assert_int_equal(listen(fd, 1), 0);
+        return fd;
+}
+
+static void a_name_that_is_bound_and_silent_is_passed_over(void **state)
+{
+        struct unetd_client a = {.pid = 0}, b = {.pid = 0};
+        int fd = squat(geteuid(), 0, false);
+
+        assert_int_equal(unetd_open(&a, 0), 0);
+        assert_int_equal(unetd_open(&b, UNETD_NO_START), 0);
+        assert_true(a.instance == b.instance);
+        unetd_close(&a);
+        unetd_close(&b);
+        close(fd);
+}
+
+static int squat_as_nobody(void *arg)
+{
+        int *ready = arg;
+
+        if (setresuid(65534, 65534, 65534) < 0)
+                return 1;
+        squat(0, 0, true);
+        if (write(ready[1], "r", 1) != 1)
+                return 2;
+        pause();
+        return 0;
+}
+
+static void a_name_that_somebody_else_holds_is_passed_over(void **state)
+{
+        struct unetd_client a = {.pid = 0}, b = {.pid = 0};
+        int ready[2];
+        char byte;
+        pid_t pid;
+
+        if (geteuid() != 0) {
+                print_message("skipped: only root can be two users\n");
+                skip();
+        }
+        assert_int_equal(pipe(ready), 0);
+        pid = fork();
+        if (pid == 0)
+                _exit(squat_as_nobody(ready));
+        assert_int_equal(read(ready[0], &byte, 1), 1);
+        assert_int_equal(unetd_open(&a, 0), 0);
+        assert_int_equal(unetd_open(&b, UNETD_NO_START), 0);
+        assert_true(a.instance == b.instance);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        close(ready[0]), close(ready[1]);
+        unetd_close(&a);
+        unetd_close(&b);
+}
+
+/* ---- leaving ---- */
+
+static pid_t run_unetd(const char *opt, const char *value)
+{
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                execl(TEST_LIBEXEC "/unetd", "unetd", "--foreground", "--log", "/dev/null", opt, value, NULL);
+                _exit(127);
+        }
+        return pid;
+}
+
+static bool found(struct unetd_client *c)
+{
+        memset(c, 0, sizeof *c);
+        return unetd_open(c, UNETD_NO_START) == 0;
+}
+
+static void it_leaves_when_idle_and_the_keeper_too(void **state)
+{
+        pid_t pid = run_unetd("--idle", "1"), keeper;
+        struct unetd_client c;
+        struct fake_stack st;
+        int status;
+
+        eventually(found(&c));
+        fake_stack_new(&c, &st);
+        keeper = world_keeper_pid(&c);
+        world_sleep_ms(1500);                                   /* not while somebody uses it */
+        assert_true(world_alive(pid) && world_alive(keeper));
+        assert_int_equal(unetd_proc_del(&c, st.id, 0), 0);
+        unetd_close(&c);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        eventually(!world_alive(keeper));
+        fake_stack_forget(&st);
+}
+
+static void a_second_one_leaves_at_once(void **state)
+{
+        pid_t first = run_unetd("--idle", "30"), second;
+        struct unetd_client c;
+        int status;
+
+        eventually(found(&c));
+        second = run_unetd("--idle", "30");
+        assert_int_equal(waitpid(second, &status, 0), second);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        unetd_close(&c);
+        kill(first, SIGTERM);
+        assert_int_equal(waitpid(first, &status, 0), first);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static int exit_status(const char *opt)
+{
+        int status;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                close(1), close(2);
+                execl(TEST_LIBEXEC "/unetd", "unetd", opt, NULL);
+                _exit(127);
+        }
+        waitpid(pid, &status, 0);
+        return WEXITSTATUS(status);
+}
+
+static void options_are_checked(void **state)
+{
+        assert_int_equal(exit_status("--help"), 0);
+        assert_int_equal(exit_status("--version"), 0);
+        assert_int_equal(exit_status("--no-such-option"), 2);
+        assert_int_equal(exit_status("--idle=x"), 2);
+        assert_int_equal(exit_status("--domain=a/b"), 2);
+        assert_int_equal(exit_status("argument"), 2);
+}
+
+static uint64_t switches(pid_t pid)
+{
+        char text[64];
+
+        status_line(pid, "voluntary_ctxt_switches", text, sizeof text);
+        return strtoull(text, NULL, 10);
+}
+
+/* Idle means asleep: neither wakes at all while a stack is merely there. */
+static void idle_daemons_do_not_wake(void **state)
+{
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack a, b;
+        uint32_t chan, peer;
+        pid_t daemon, keeper;
+        uint64_t d, k;
+
+        assert_int_equal(unetd_open(&c, 0), 0);
+        fake_stack_new(&c, &a);
+        fake_stack_new(&c, &b);
+        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
+        daemon = world_daemon_pid(&c);
+        keeper = world_keeper_pid(&c);
+        world_sleep_ms(100);
+        d = switches(daemon), k = switches(keeper);
+        world_sleep_ms(2000);
+        assert_int_equal(switches(daemon) - d, 0);
+        assert_int_equal(switches(keeper) - k, 0);
+        fake_stack_forget(&a);
+        fake_stack_forget(&b);
+        unetd_close(&c);
+}
+
+#define t(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                t(it_inherits_nothing),
+                t(nor_does_the_keeper),
+                t(the_program_sees_no_child),
+                t(the_program_keeps_its_descriptor_numbers),
+                t(a_program_with_threads_may_start_it),
+                t(a_program_without_standard_descriptors_may_start_it),
+                t(a_program_with_few_descriptors_may_start_it),
+                t(without_the_program_it_says_so),
+                t(twenty_starters_get_one),
+                t(a_name_that_is_bound_and_silent_is_passed_over),
+                t(a_name_that_somebody_else_holds_is_passed_over),
+                t(it_leaves_when_idle_and_the_keeper_too),
+                t(a_second_one_leaves_at_once),
+                t(options_are_checked),
+                t(idle_daemons_do_not_wake),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
