@@ -41,6 +41,7 @@
 #define STACK_CAPTURE (8u << 20)        /* bytes of the capture ring; untouched until somebody captures */
 #define STACK_ADDRS   256u              /* addresses of this host */
 #define STACK_PORT_BLOCKS 256u          /* leases of client ports */
+#define STACK_NEWS    8192u             /* sockets with events that poll sets have not looked at yet */
 
 /* ---- sizes ---- */
 
@@ -144,6 +145,11 @@ struct stack_state {
         struct wheel wheel;
         struct proc_slot proc[STACK_PROCS];
         struct waiter_slot waiter[STACK_WAITERS];
+        /* Sockets that had events, oldest first and over again: who remembers a count reads on from there, and looks at
+         * all when it was lapped. 0 stands for all that wait for room. Waiters for any news are in news_waiters. */
+        _Atomic uint32_t news_count;
+        _Atomic uint32_t news[STACK_NEWS];
+        uint64_t news_waiters;
         struct chan_slot chan[STACK_CHANS];
         struct pool socks;              /* struct sock_rec, at sock_off */
 };

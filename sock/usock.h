@@ -102,6 +102,23 @@ struct usock_item {
  * With our items ready the kernel's are looked at only now and then; before sleeping always.
  */
 int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask);
+/*
+ * Poll sets: which sockets had events since one looked last, so that the others need not be looked at. `fn` is called
+ * for each (again for each event) of the stack; sock 0: for all that wait for room to send. False: too many events
+ * have passed, look at every socket. Position is per stack of usock_stacks(); all zero at first.
+ */
+struct usock_news {
+        uint32_t nstacks;
+        uint32_t count[16];
+};
+bool usock_news(struct usock_news *at, void (*fn)(void *arg, void *stack, uint32_t sock), void *arg);
+/* As usock_wait, and returns when there is news since `at`, counted as one more item. */
+int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout, const sigset_t *mask);
+/* What usock_news() calls a socket. */
+void *usock_stack(const struct usock *s);
+uint32_t usock_number(const struct usock *s);
+/* News about the socket though nothing happened to it: whoever waits for news looks. */
+void usock_nudge(struct usock *s);
 /* One socket: 0 when an event of `events` (or error, hang-up) is there, -EAGAIN after the timeout, -EINTR. */
 int usock_wait1(struct usock *s, short events, nstime timeout);
 

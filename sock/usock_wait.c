@@ -156,10 +156,20 @@ static void wake_armed(struct stack_state *st, uint64_t who)
         }
 }
 
+/* Under the lock; readers have none. The entry is there before the count says so. */
+static void news_add(struct stack_state *st, uint32_t sock)
+{
+        uint32_t count = atomic_load_explicit(&st->news_count, memory_order_relaxed);
+
+        atomic_store_explicit(&st->news[count % STACK_NEWS], sock, memory_order_relaxed);
+        atomic_store_explicit(&st->news_count, count + 1, memory_order_release);
+}
+
 void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
 {
         struct sock_rec *rec;
 
+        news_add(s->st, sock);
         if (sock == 0) {
                 wake_armed(s->st, UINT64_MAX);
                 return;
@@ -169,8 +179,8 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
                 atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
         if (events & (TCP_EV_WRITABLE | TCP_EV_CONNECTED | TCP_EV_CLOSED))
                 atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
-        if (unlikely(rec->waiters != 0))
-                wake_armed(s->st, rec->waiters);
+        if (unlikely((rec->waiters | s->st->news_waiters) != 0))
+                wake_armed(s->st, rec->waiters | s->st->news_waiters);
 }
 
 /* ---- looking ---- */
@@ -239,6 +249,7 @@ struct wait {
         struct pollfd *pfd;             /* room for nk + places */
         nstime until;
         const sigset_t *mask;
+        const struct usock_news *news;  /* wait for news since this too; may be NULL */
         struct ustack *all[USTACKS_MAX];
         uint32_t nall;
         bool entered;                   /* a stack was polled: leave it properly */
@@ -247,6 +258,29 @@ struct wait {
 /* Per thread: how long spinning has paid lately, and when the kernel was asked last. */
 static __thread nstime spin_budget __attribute__((tls_model("initial-exec"))) = SPIN_MAX;
 static __thread nstime kernel_asked __attribute__((tls_model("initial-exec")));
+
+/* Stacks are only ever added, behind the others. */
+static bool has_news(const struct wait *w)
+{
+        if (likely(w->news == NULL))
+                return false;
+        if (w->nall != w->news->nstacks)
+                return true;
+        for (uint32_t i = 0; i < w->nall; i++)
+                if (atomic_load_explicit(&w->all[i]->s.st->news_count, memory_order_acquire) != w->news->count[i])
+                        return true;
+        return false;
+}
+
+static int look(struct wait *w)
+{
+        return look_ours(w->v, w->n) + has_news(w);
+}
+
+static int ready_items(const struct wait *w)
+{
+        return count_ready(w->v, w->n) + has_news(w);
+}
 
 /* One turn of every stack; acknowledgements go out, since this thread has nothing else to do. */
 static void progress(struct wait *w, nstime now)
@@ -277,7 +311,7 @@ static int ask_kernel(struct wait *w, nstime now)
                 if (sys_ppoll(w->pfd, w->nk, 0, NULL) > 0)
                         kernel_results(w->v, w->n, w->pfd);
         }
-        return count_ready(w->v, w->n);
+        return ready_items(w);
 }
 
 static inline void relax(void)
@@ -343,6 +377,8 @@ static uint32_t enlist(struct ustack *u, const struct wait *w, const struct plac
                 for (int k = 0; k < w->n; k++)
                         if (w->v[k].s != NULL && w->v[k].s->u == u)
                                 usock_rec(w->v[k].s)->waiters |= 1ull << i;
+                if (w->news != NULL)
+                        st->news_waiters |= 1ull << i;
                 atomic_store_explicit(&ws->armed, 1, memory_order_relaxed);
                 return i + 1;
         }
@@ -358,6 +394,7 @@ static void delist(struct ustack *u, const struct wait *w, uint32_t slot)
         for (int k = 0; k < w->n; k++)
                 if (w->v[k].s != NULL && w->v[k].s->u == u)
                         usock_rec(w->v[k].s)->waiters &= ~(1ull << (slot - 1));
+        st->news_waiters &= ~(1ull << (slot - 1));
         atomic_store_explicit(&st->waiter[slot - 1].armed, 0, memory_order_relaxed);
         st->waiter[slot - 1].proc = 0;
         if (st->leader == slot) {
@@ -392,7 +429,7 @@ static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *
                         bell_arm(u->s.bell, BELL_ASLEEP);
                 }
                 found |= stack_pending(&u->s, 0);
-                found |= look_ours(w->v, w->n) > 0;
+                found |= look(w) > 0;
                 ustack_unlock(u);
         }
         return found || usock_tls.pending;
@@ -446,10 +483,10 @@ static int wait_loop(struct wait *w, nstime timeout)
         int ready, err;
 
         for (bool first = true;; first = false) {
-                ready = look_ours(w->v, w->n);
+                ready = look(w);
                 if (!first || ready == 0 || pending(w, 0)) {
                         progress(w, now);
-                        ready = look_ours(w->v, w->n);
+                        ready = look(w);
                 }
                 if (ready > 0 || timeout == 0) {
                         if (timeout == 0 || now - kernel_asked > KERNEL_EVERY)
@@ -457,7 +494,7 @@ static int wait_loop(struct wait *w, nstime timeout)
                         return ready;
                 }
                 if (w->nk > 0 && ask_kernel(w, now) > 0)
-                        return count_ready(w->v, w->n);
+                        return ready_items(w);
                 now = ustack_now();
                 if (now >= w->until)
                         return 0;
@@ -469,10 +506,10 @@ static int wait_loop(struct wait *w, nstime timeout)
                 }
                 err = doze(w);
                 now = ustack_now();
-                if (err != 0 || count_ready(w->v, w->n) > 0) {
+                if (err != 0 || ready_items(w) > 0) {
                         progress(w, now);
-                        look_ours(w->v, w->n);
-                        ready = count_ready(w->v, w->n);
+                        look(w);
+                        ready = ready_items(w);
                         return ready > 0 ? ready : err;
                 }
         }
@@ -480,8 +517,13 @@ static int wait_loop(struct wait *w, nstime timeout)
 
 int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
 {
+        return usock_wait_news(NULL, v, n, timeout, mask);
+}
+
+int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
+{
         struct pollfd few[STACK_ITEMS + USTACKS_MAX + 1];
-        struct wait w = {.v = v, .n = n, .pfd = few, .mask = mask};
+        struct wait w = {.v = v, .n = n, .pfd = few, .mask = mask, .news = at};
         int ready;
 
         for (int i = 0; i < n; i++) {
@@ -525,4 +567,51 @@ void usock_progress(void)
                 stack_run(&all[i]->s, ustack_now());
                 ustack_leave(all[i]);
         }
+}
+
+/* ---- news ---- */
+
+static_assert(ARRAY_LEN(((struct usock_news *)0)->count) == USTACKS_MAX, "a position in each");
+
+static bool read_news(struct ustack *u, uint32_t *at, void (*fn)(void *arg, void *stack, uint32_t sock), void *arg)
+{
+        struct stack_state *st = u->s.st;
+        uint32_t end = atomic_load_explicit(&st->news_count, memory_order_acquire);
+        bool whole;
+
+        for (uint32_t i = *at; i != end && end - *at < STACK_NEWS; i++)
+                fn(arg, u, atomic_load_explicit(&st->news[i % STACK_NEWS], memory_order_relaxed));
+        atomic_thread_fence(memory_order_acquire);
+        whole = atomic_load_explicit(&st->news_count, memory_order_relaxed) - *at < STACK_NEWS;
+        *at = end;
+        return whole;
+}
+
+bool usock_news(struct usock_news *at, void (*fn)(void *arg, void *stack, uint32_t sock), void *arg)
+{
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n = ustack_all(all);
+        bool whole = n == at->nstacks;
+
+        for (uint32_t i = 0; i < n; i++)
+                whole &= read_news(all[i], &at->count[i], fn, arg);
+        at->nstacks = n;
+        return whole;
+}
+
+void *usock_stack(const struct usock *s)
+{
+        return s->u;
+}
+
+uint32_t usock_number(const struct usock *s)
+{
+        return s->idx;
+}
+
+void usock_nudge(struct usock *s)
+{
+        ustack_lock(s->u);
+        ustack_event(&s->u->s, s->idx, 0);
+        ustack_leave(s->u);
 }
