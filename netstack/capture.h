@@ -41,6 +41,7 @@ struct capture {
         uint32_t cap;                   /* bytes of ring, a power of two */
         _Atomic uint64_t head, begun;
         uint64_t seq;                   /* packets ever captured */
+        _Atomic uint64_t drained;       /* as far as the reader is, if it says so: a stack's end waits for it a little */
         uint8_t ring[];
 };
 
@@ -63,6 +64,13 @@ void capture_write(struct capture *c, const struct capture_pkt *p, nstime now);
 static inline bool capture_on(const struct capture *c)
 {
         return unlikely(atomic_load_explicit(&c->snap, memory_order_relaxed) != 0);
+}
+
+/* On, and not all of it read yet. */
+static inline bool capture_unread(const struct capture *c)
+{
+        return capture_on(c) && atomic_load_explicit(&c->drained, memory_order_relaxed) !=
+                                        atomic_load_explicit(&c->head, memory_order_relaxed);
 }
 
 /* ---- reading, without the lock; the ring is not trusted ---- */

@@ -13,6 +13,7 @@
 #include "sock/ustack.h"
 
 #define QUIET_TICKS 64                  /* ticks without work before the keeper goes back to sleep */
+#define CAPTURE_WAIT NS_PER_S           /* an empty stack stays this long for `unet pcap` to read the rest */
 
 struct keeper_view {
         struct ustack u;
@@ -20,6 +21,7 @@ struct keeper_view {
         uint64_t seen;                  /* messages received as of the last tick */
         struct keeper_listener gone[64];
         uint32_t ngone;
+        nstime capture_until;           /* 0: nobody captures, or everything was read */
 };
 
 static void no_event(struct stack *s, uint32_t sock, uint32_t events)
@@ -72,6 +74,16 @@ static bool rest(struct keeper_view *v)
         return !stack_pending(&v->u.s, 0);
 }
 
+/* Whether `unet pcap` is still to read packets of this stack; not for ever, it may be gone. */
+static bool capture_awaited(struct keeper_view *v, nstime now)
+{
+        if (!capture_unread(v->u.s.capture))
+                v->capture_until = 0;
+        else if (v->capture_until == 0)
+                v->capture_until = now + CAPTURE_WAIT;
+        return now < v->capture_until;
+}
+
 static nstime tick(void *view, nstime now, bool *active)
 {
         struct keeper_view *v = view;
@@ -94,7 +106,7 @@ static nstime tick(void *view, nstime now, bool *active)
         if ((attended(st) || v->quiet >= QUIET_TICKS) && rest(v))
                 *active = false;
         ustack_unlock(u);
-        return *active ? now + NS_PER_MS : st->keeper_at;
+        return *active || capture_awaited(v, now) ? now + NS_PER_MS : st->keeper_at;
 }
 
 static int dup_high(int fd)
@@ -192,7 +204,7 @@ static bool empty(void *view)
         struct keeper_view *v = view;
         struct pool *conns = &v->u.s.tcp.sh->conns;
 
-        return conns->used == v->u.s.tcp.sh->tw_count;
+        return conns->used == v->u.s.tcp.sh->tw_count && !capture_awaited(v, ustack_now());
 }
 
 static bool cookie_owner(void *view, uint64_t cookie)

@@ -20,7 +20,19 @@
 #include "tools/stacks.h"
 
 #define SCAN_EVERY (20 * NS_PER_MS)
+#define HOLD_FOR   (100 * NS_PER_MS)
+#define HOLD_BYTES (64u << 20)
 #define STACKS_MAX 1024
+
+/*
+ * A packet that waits to be written. The stacks' packets are merged by time; since a stack may be found a little after
+ * its first packet, each waits HOLD_FOR, if there is room.
+ */
+struct held {
+        struct held *next;
+        struct capture_rec rec;
+        uint8_t bytes[];
+};
 
 /* One stack under observation. */
 struct tap {
@@ -29,7 +41,8 @@ struct tap {
         size_t bytes;
         struct capture *c;
         struct capture_reader reader;
-        uint64_t in, out;               /* packets seen */
+        struct held *first, *last;      /* read and not yet written, oldest first */
+        uint64_t in, out;               /* packets written */
         bool gone;                      /* unetd knows it no more */
 };
 
@@ -40,6 +53,7 @@ struct session {
         pcap_dumper_t *dump;
         nstime to_wall;                 /* added to the stacks' clock */
         uint64_t packets, max_packets;
+        size_t held_bytes;
         uint32_t snap, only;            /* only: 0, or a stack's number */
         bool want_in, want_out;
 };
@@ -122,17 +136,15 @@ static void scan(struct session *s)
 
 /* ---- packets ---- */
 
-static void write_packet(struct session *s, struct tap *t, const struct capture_rec *rec, const uint8_t *bytes)
+static void write_packet(struct session *s, struct tap *t, const struct held *h)
 {
-        nstime at = rec->at + s->to_wall;
-        struct pcap_pkthdr h = {.caplen = rec->kept, .len = rec->len,
-                                .ts = {.tv_sec = at / NS_PER_S, .tv_usec = at % NS_PER_S}};
+        nstime at = h->rec.at + s->to_wall;
+        struct pcap_pkthdr hdr = {.caplen = h->rec.kept, .len = h->rec.len,
+                                  .ts = {.tv_sec = at / NS_PER_S, .tv_usec = at % NS_PER_S}};
 
-        if (rec->dir == CAPTURE_IN ? !s->want_in : !s->want_out)
-                return;
-        *(rec->dir == CAPTURE_IN ? &t->in : &t->out) += 1;
+        *(h->rec.dir == CAPTURE_IN ? &t->in : &t->out) += 1;
         s->packets++;
-        pcap_dump((u_char *)s->dump, &h, bytes);
+        pcap_dump((u_char *)s->dump, &hdr, h->bytes);
 }
 
 static bool finished(const struct session *s)
@@ -140,6 +152,57 @@ static bool finished(const struct session *s)
         return s->max_packets != 0 && s->packets >= s->max_packets;
 }
 
+static struct tap *tap_with_oldest(struct session *s)
+{
+        struct tap *oldest = NULL;
+
+        for (uint32_t i = 0; i < s->ntap; i++) {
+                struct tap *t = &s->tap[i];
+
+                if (t->first && (!oldest || t->first->rec.at < oldest->first->rec.at))
+                        oldest = t;
+        }
+        return oldest;
+}
+
+/* Writes what is older than `before`, merged by time. */
+static void write_held(struct session *s, nstime before)
+{
+        struct tap *t;
+
+        while (!finished(s) && (t = tap_with_oldest(s)) != NULL && t->first->rec.at < before) {
+                struct held *h = t->first;
+
+                write_packet(s, t, h);
+                t->first = h->next;
+                s->held_bytes -= sizeof *h + h->rec.kept;
+                free(h);
+        }
+}
+
+static void hold(struct session *s, struct tap *t, const struct capture_rec *rec, const uint8_t *bytes)
+{
+        struct held *h;
+
+        if (rec->dir == CAPTURE_IN ? !s->want_in : !s->want_out)
+                return;
+        h = malloc(sizeof *h + rec->kept);
+        if (!h) {
+                t->reader.missed++;
+                return;
+        }
+        h->next = NULL;
+        h->rec = *rec;
+        memcpy(h->bytes, bytes, rec->kept);
+        if (t->first)
+                t->last->next = h;
+        else
+                t->first = h;
+        t->last = h;
+        s->held_bytes += sizeof *h + rec->kept;
+}
+
+/* Takes what the rings have, and writes what has waited long enough. */
 static bool drain(struct session *s)
 {
         static uint8_t bytes[CAPTURE_SNAP_MAX];
@@ -149,11 +212,14 @@ static bool drain(struct session *s)
         for (uint32_t i = 0; i < s->ntap; i++) {
                 struct tap *t = &s->tap[i];
 
-                while (!finished(s) && capture_read(&t->reader, t->c, STACK_CAPTURE, &rec, bytes, sizeof bytes)) {
-                        write_packet(s, t, &rec, bytes);
+                while (s->held_bytes < HOLD_BYTES &&
+                       capture_read(&t->reader, t->c, STACK_CAPTURE, &rec, bytes, sizeof bytes)) {
+                        hold(s, t, &rec, bytes);
                         any = true;
                 }
+                atomic_store(&t->c->drained, t->reader.pos);
         }
+        write_held(s, s->held_bytes < HOLD_BYTES ? clock_ns(CLOCK_MONOTONIC) - HOLD_FOR : NSTIME_NEVER);
         return any;
 }
 
@@ -183,6 +249,7 @@ static int watch(struct session *s, nstime until, pid_t pid)
                 waitpid(pid, &status, 0);
         }
         drain(s);
+        write_held(s, NSTIME_NEVER);
         return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_NOTHING;
 }
 

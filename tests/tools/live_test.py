@@ -174,8 +174,9 @@ class Live(unittest.TestCase):
             self.assertEqual(hashlib.sha256(f.read()).hexdigest(), hashlib.sha256(data).hexdigest())
         text = subprocess.run(["tshark", "-r", self.file("t.pcap"), "-q", "-z", "follow,tcp,raw,0"],
                               capture_output=True, timeout=LIMIT, check=True).stdout.decode()
-        lines = [line for line in text.splitlines() if line and all(c in "0123456789abcdef" for c in line)]
-        self.assertEqual(bytes.fromhex("".join(lines)), data)
+        lines = [line.strip() for line in text.splitlines()]
+        payload = "".join(line for line in lines if line and all(c in "0123456789abcdef" for c in line))
+        self.assertEqual(hashlib.sha256(bytes.fromhex(payload)).hexdigest(), hashlib.sha256(data).hexdigest())
 
 
 if __name__ == "__main__":
