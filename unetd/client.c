@@ -101,7 +101,9 @@ static int exchange(struct unetd_client *c, const struct unetd_conn *conn, struc
         }
         if (r < 0)
                 return r;
-        r = in->msg.type != msg->type || in->msg.err > 0 ? -EPROTO : in->msg.err;
+        r = in->msg.err;
+        if (r > 0 || (in->msg.type != msg->type && in->msg.type != UNETD_ERROR))
+                r = -EPROTO;
         if (r < 0)
                 wire_in_close(in);
         return r;
@@ -438,6 +440,18 @@ int unetd_proc_del(struct unetd_client *c, uint32_t stack_id, uint32_t slot)
         return ask_plain(c, &msg, NULL, 0);
 }
 
+/* Moves what came to high numbers. */
+static int raise_fds(struct wire_in *in)
+{
+        for (unsigned i = 0; i < in->n; i++) {
+                int high = fd_high(in->fds[i]);
+                in->fds[i] = high;
+                if (high < 0)
+                        return high;
+        }
+        return 0;
+}
+
 static int check_stack_fds(const struct wire_in *in)
 {
         uint64_t ino;
@@ -460,14 +474,16 @@ static int stack_get(struct unetd_client *c, struct unetd_msg *msg, struct unetd
         if (r < 0)
                 return r;
         r = check_stack_fds(&in);
+        if (r == 0)
+                r = raise_fds(&in);
         if (r == 0) {
                 *out = (struct unetd_stack_fds){
-                        .state = fd_high(wire_in_take(&in, UNETD_FD_STATE)),
-                        .bell = fd_high(wire_in_take(&in, UNETD_FD_BELL)),
-                        .leader_r = fd_high(wire_in_take(&in, UNETD_FD_LEADER_R)),
-                        .leader_w = fd_high(wire_in_take(&in, UNETD_FD_LEADER_W)),
-                        .keeper_r = fd_high(wire_in_take(&in, UNETD_FD_KEEPER_R)),
-                        .keeper_w = fd_high(wire_in_take(&in, UNETD_FD_KEEPER_W)),
+                        .state = wire_in_take(&in, UNETD_FD_STATE),
+                        .bell = wire_in_take(&in, UNETD_FD_BELL),
+                        .leader_r = wire_in_take(&in, UNETD_FD_LEADER_R),
+                        .leader_w = wire_in_take(&in, UNETD_FD_LEADER_W),
+                        .keeper_r = wire_in_take(&in, UNETD_FD_KEEPER_R),
+                        .keeper_w = wire_in_take(&in, UNETD_FD_KEEPER_W),
                 };
                 msg->stack.stack = in.msg.stack.stack;
         }
@@ -538,12 +554,14 @@ int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, str
                 return r;
         r = unetd_chan_check(&in.msg.chan, in.fds);
         if (r == 0)
+                r = raise_fds(&in);
+        if (r == 0)
                 *out = (struct unetd_chan){
-                        .tx = fd_high(wire_in_take(&in, UNETD_FD_TX)),
-                        .rx = fd_high(wire_in_take(&in, UNETD_FD_RX)),
-                        .peer_bell = fd_high(wire_in_take(&in, UNETD_FD_PEER_BELL)),
-                        .peer_leader = fd_high(wire_in_take(&in, UNETD_FD_PEER_LEADER)),
-                        .peer_keeper = fd_high(wire_in_take(&in, UNETD_FD_PEER_KEEPER)),
+                        .tx = wire_in_take(&in, UNETD_FD_TX),
+                        .rx = wire_in_take(&in, UNETD_FD_RX),
+                        .peer_bell = wire_in_take(&in, UNETD_FD_PEER_BELL),
+                        .peer_leader = wire_in_take(&in, UNETD_FD_PEER_LEADER),
+                        .peer_keeper = wire_in_take(&in, UNETD_FD_PEER_KEEPER),
                         .tx_geom = in.msg.chan.tx_geom,
                         .rx_geom = in.msg.chan.rx_geom,
                         .peer_stack = in.msg.chan.peer_stack,

@@ -5,6 +5,7 @@
  * a reply at once, or a waiter that keeper_message() ends later.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -120,6 +121,18 @@ static void client_new(int fd, const struct ucred *cred)
         LIST_INSERT_HEAD(&unetd.clients, cl, link);
 }
 
+/* Out of descriptors: whoever waits is sent away, or the loop would be told of him for ever. */
+static void turn_away(int listening)
+{
+        int fd;
+
+        close(unetd.spare);
+        fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0)
+                close(fd);
+        unetd.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 void clients_accept(struct loop_source *s, uint32_t events)
 {
         for (int i = 0; i < ACCEPTS_A_TURN; i++) {
@@ -127,8 +140,11 @@ void clients_accept(struct loop_source *s, uint32_t events)
                 socklen_t len = sizeof cred;
                 int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-                if (fd < 0)
+                if (fd < 0) {
+                        if (errno == EMFILE || errno == ENFILE)
+                                turn_away(s->fd);
                         return;
+                }
                 if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
                     (!unetd.cfg.shared && cred.uid != unetd.uid))
                         close(fd);

@@ -64,6 +64,13 @@ static void flush(struct conn *c)
         loop_mod(c->loop, &c->src, EPOLLIN);
 }
 
+static void refuse(struct conn *c, uint32_t seq)
+{
+        struct unetd_msg msg = {.type = UNETD_ERROR, .seq = seq, .err = -EBADMSG};
+
+        conn_send(c, &msg, NULL, 0);
+}
+
 static void receive(struct conn *c)
 {
         for (int i = 0; i < MESSAGES_A_TURN && !c->broken; i++) {
@@ -73,7 +80,7 @@ static void receive(struct conn *c)
                 if (r == -EAGAIN)
                         return;
                 if (r == -EBADMSG) {
-                        conn_reply(c, &in.msg, -EBADMSG);
+                        refuse(c, in.msg.seq);
                 } else if (r < 0) {
                         conn_fail(c);
                 } else {

@@ -148,6 +148,7 @@ struct daemon {
         uint32_t uid;
         struct loop_source listening, signals, routes;
         unsigned name;                  /* which of the names it has */
+        int spare;                      /* a descriptor to give up when there are no more */
         LIST_HEAD(, user) users;
         LIST_HEAD(, client) clients;
         LIST_HEAD(, client) dead;

@@ -49,3 +49,8 @@ int fdcheck_pipe(int fd, bool writable, uint64_t *ino)
         *ino = st.stx_ino;
         return 0;
 }
+
+int fdcheck_pidfd(int fd)
+{
+        return SYS_CALL(SYS_pidfd_send_signal, fd, 0, NULL, 0, 0, 0) == -EBADF ? -EINVAL : 0;
+}

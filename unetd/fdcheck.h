@@ -14,5 +14,7 @@
 int fdcheck_memfd(int fd, uint64_t bytes, bool writable);
 /* One end of a pipe, non-blocking, open only for reading or only for writing; *ino names the pipe. */
 int fdcheck_pipe(int fd, bool writable, uint64_t *ino);
+/* Names a process, living or dead. */
+int fdcheck_pidfd(int fd);
 
 #endif

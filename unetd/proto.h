@@ -30,6 +30,7 @@
 
 enum unetd_type {
         UNETD_INVALID,
+        UNETD_ERROR,                    /* the reply to what was not in form: its seq and err are all there is */
         /* client -> unetd */
         UNETD_HELLO,                    /* first on a connection; reply carries the directory */
         UNETD_KEEPER_GET,               /* reply carries a socket to the user's keeper */

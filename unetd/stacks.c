@@ -441,7 +441,7 @@ void proc_offered(struct user *u, struct wire_in *in)
         struct stack *st;
 
         if (in->n == 1 && in->msg.stack.slot < UNETD_SLOTS_MAX && stack_of(u, in->msg.stack.stack, &st) == 0 &&
-            !proc_find(st, in->msg.stack.slot))
+            fdcheck_pidfd(in->fds[0]) == 0 && !proc_find(st, in->msg.stack.slot))
                 proc_new(st, in->msg.stack.slot, in->msg.stack.pid, wire_in_take(in, 0));
 }
 
