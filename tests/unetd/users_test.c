@@ -1,0 +1,417 @@
+/*
+ * Two users and one system-wide unetd: each has a keeper of his own, neither sees, opens or disturbs what is the
+ * other's, and a channel between them gives each side exactly what it may have. Needs root, to be both.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unetd/world.h"
+#include "unet/shm_ring.h"
+#include "unetd/name.h"
+#include "unetd/wire.h"
+
+#define ALICE 65534u
+#define BOB   54321u
+
+static pid_t system_unetd;
+
+/* What the two tell each other through a shared page. */
+struct table {
+        _Atomic uint32_t alice_stack, bob_stack;
+        _Atomic uint32_t bob_saw, done;
+        _Atomic int32_t bob_keeper;
+};
+static struct table *table;
+
+static bool reachable_by(uint32_t uid)
+{
+        int status;
+        pid_t pid = fork();
+
+        if (pid == 0)
+                _exit(setresuid(uid, uid, uid) == 0 && access(TEST_LIBEXEC "/unetd", X_OK) == 0 ? 0 : 1);
+        waitpid(pid, &status, 0);
+        return status == 0;
+}
+
+static bool cannot_run(void)
+{
+        if (geteuid() != 0) {
+                print_message("skipped: only root can be two users\n");
+                return true;
+        }
+        if (!reachable_by(ALICE)) {
+                print_message("skipped: the build tree is closed to other users\n");
+                return true;
+        }
+        return false;
+}
+
+static int setup(void **state)
+{
+        struct unetd_client c = {.pid = 0};
+
+        world_setup(state);
+        table = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        system_unetd = 0;
+        if (geteuid() != 0)
+                return 0;
+        system_unetd = fork();
+        if (system_unetd == 0) {
+                execl(TEST_LIBEXEC "/unetd", "unetd", "--system", "--foreground", "--log", "/dev/null", NULL);
+                _exit(127);
+        }
+        eventually(unetd_open(&c, UNETD_NO_START) == 0);
+        unetd_close(&c);
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        munmap(table, 4096);
+        if (system_unetd > 0) {
+                kill(system_unetd, SIGKILL);
+                waitpid(system_unetd, NULL, 0);
+        }
+        return 0;
+}
+
+static void become(uint32_t uid)
+{
+        gid_t gid = uid;
+
+        if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+                abort();
+}
+
+/* In a child: like assert_true, but by exit status, which is the line. */
+#define must(cond)                                                                                            \
+        do {                                                                                                  \
+                if (!(cond)) {                                                                                \
+                        fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                            \
+                        _exit(1);                                                                             \
+                }                                                                                             \
+        } while (0)
+#define must_eventually(cond)                                                                                 \
+        do {                                                                                                  \
+                bool is_ = (cond);                                                                            \
+                for (int ms_ = 0; !is_ && ms_ < 10000; ms_++) {                                               \
+                        world_sleep_ms(1);                                                                    \
+                        is_ = (cond);                                                                         \
+                }                                                                                             \
+                must(is_);                                                                                    \
+        } while (0)
+
+static void must_stack(struct unetd_client *c, struct fake_stack *st)
+{
+        must(unetd_open(c, 0) == 0);
+        must(c->shared);
+        must(unetd_stack_fds_make(&st->fds, FAKE_BYTES) == 0);
+        st->s = mmap(NULL, FAKE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, st->fds.state, 0);
+        must(st->s != MAP_FAILED);
+        st->s->magic = FAKE_MAGIC;
+        st->id = 0;
+        must(unetd_stack_new(c, &st->fds, 0, &st->id) == 0);
+}
+
+static bool only_mine(void *arg, const struct unetd_status_item *item)
+{
+        if (item->kind != UNETD_S_DAEMON)
+                must(item->uid == *(uint32_t *)arg);
+        return true;
+}
+
+static bool reopens(int fd, int flags)
+{
+        char path[64];
+        int got;
+
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        got = open(path, flags | O_NONBLOCK);
+        if (got >= 0)
+                close(got);
+        return got >= 0;
+}
+
+/* Bob has a stack, and waits. */
+static void bob(void)
+{
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack st;
+        struct unetd_chan ch;
+        uint32_t uid = BOB, chan = 0;
+
+        become(BOB);
+        must_stack(&c, &st);
+        must(unetd_status(&c, only_mine, &uid) == 0);
+        table->bob_keeper = world_keeper_pid(&c);
+        table->bob_stack = st.id;
+        must_eventually(st.s->chan_peer[0] != 0);
+        must(st.s->chan_peer[chan] == table->alice_stack);
+        must(unetd_chan_get(&c, st.id, chan, &ch) == 0);
+        must(ch.peer_uid == ALICE);
+        table->bob_saw = 1;
+        must_eventually(table->done);
+        must_eventually(st.s->chan_peer[0] == 0);               /* Alice has gone */
+        _exit(0);
+}
+
+static void alice_tries_everything(void)
+{
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack st;
+        struct unetd_stack_fds got;
+        struct unetd_chan ch;
+        uint32_t uid = ALICE, chan, peer, theirs;
+        uint16_t port = 80, first = 0, count;
+        char path[64];
+
+        become(ALICE);
+        must_stack(&c, &st);
+        table->alice_stack = st.id;
+        must_eventually(table->bob_stack != 0);
+        theirs = table->bob_stack;
+
+        must(unetd_status(&c, only_mine, &uid) == 0);
+        must(unetd_stack_get(&c, theirs, &got) == -ENOENT);
+        must(unetd_chan_get(&c, theirs, 0, &ch) == -ENOENT);
+        must(unetd_proc_add(&c, theirs, 1, 0) == -EPERM);
+        must(unetd_proc_add(&c, st.id, 1, table->bob_keeper) == -EPERM);
+        must(unetd_proc_del(&c, theirs, 0) == -EPERM);
+        must(unetd_listen_add(&c, theirs, IPPROTO_TCP, ip_addr_v4(0), 4242, -1) == -EPERM);
+        must(unetd_port_hold(&c, theirs, IPPROTO_TCP, ip_addr_v4(0), &port) == -EPERM);
+        must(unetd_port_lease(&c, theirs, &first, &count) == -EPERM);
+        must(unetd_chan_open(&c, theirs, st.id, &chan, &peer) == -EPERM);
+        must(unetd_stack_new(&c, &st.fds, 0, &theirs) == -EEXIST);
+
+        must(unetd_chan_open(&c, st.id, theirs, &chan, &peer) == 0);
+        must(unetd_chan_get(&c, st.id, chan, &ch) == 0);
+        must(ch.peer_uid == BOB);
+        must(!reopens(ch.rx, O_RDWR));
+        must(!reopens(ch.peer_bell, O_RDWR));
+        must(!reopens(ch.peer_leader, O_RDONLY));
+        must(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ch.rx, 0) == MAP_FAILED);
+        must(ftruncate(ch.tx, 0) < 0);                          /* sealed: Bob's view of it cannot be taken away */
+        must(fcntl(ch.tx, F_ADD_SEALS, F_SEAL_WRITE) < 0);
+        must(fcntl(ch.peer_leader, F_SETFL, 0) == 0);           /* her own description only */
+        must(kill(table->bob_keeper, 0) < 0 && errno == EPERM);
+        snprintf(path, sizeof path, "/proc/%d/fd", (int)table->bob_keeper);
+        must(open(path, O_RDONLY | O_DIRECTORY) < 0);
+        must_eventually(table->bob_saw);
+        _exit(0);
+}
+
+static void must_child(pid_t pid)
+{
+        int status;
+
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+}
+
+static void neither_reads_nor_opens_what_is_the_others(void **state)
+{
+        pid_t a, b;
+
+        if (cannot_run())
+                skip();
+        b = fork();
+        if (b == 0)
+                bob();
+        a = fork();
+        if (a == 0)
+                alice_tries_everything();
+        must_child(a);
+        table->done = 1;
+        must_child(b);
+}
+
+static void keeper_is_as_the_user(void)
+{
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack st;
+        char path[64], line[256];
+        unsigned uid = 0, gid = 0;
+        FILE *f;
+
+        become(ALICE);
+        must_stack(&c, &st);
+        snprintf(path, sizeof path, "/proc/%d/status", (int)world_keeper_pid(&c));
+        f = fopen(path, "re");
+        must(f);
+        while (fgets(line, sizeof line, f)) {
+                if (strncmp(line, "CapEff:", 7) == 0)
+                        must(strtoull(line + 7, NULL, 16) == 0);
+                sscanf(line, "Uid: %*u %u", &uid);
+                sscanf(line, "Gid: %*u %u", &gid);
+                if (strncmp(line, "Groups:", 7) == 0)
+                        must(strtoul(line + 7, NULL, 10) == ALICE);
+        }
+        must(uid == ALICE && gid == ALICE);
+        _exit(0);
+}
+
+static void the_keeper_runs_as_the_user(void **state)
+{
+        pid_t pid;
+
+        if (cannot_run())
+                skip();
+        pid = fork();
+        if (pid == 0)
+                keeper_is_as_the_user();
+        must_child(pid);
+}
+
+/* ---- ports in a shared unetd ---- */
+
+static int tcp_listener(uint16_t *port)
+{
+        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t len = sizeof sin;
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+        must(fd >= 0 && bind(fd, (struct sockaddr *)&sin, len) == 0 && listen(fd, 1) == 0);
+        must(getsockname(fd, (struct sockaddr *)&sin, &len) == 0);
+        *port = ntohs(sin.sin_port);
+        return fd;
+}
+
+static void ports_need_proof(int foreign, uint16_t foreign_port)
+{
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack st;
+        ip_addr lo = ip_addr_v4(INADDR_LOOPBACK);
+        struct dir_hit hit;
+        uint16_t port, low = 80, chosen = 0;
+        int fd;
+
+        become(ALICE);
+        must_stack(&c, &st);
+        fd = tcp_listener(&port);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, -1) == -EACCES);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, fd) == 0);
+        close(fd);                      /* unetd has it too: nobody takes the port while the entry stands */
+        must(directory_lookup(c.dir, IPPROTO_TCP, lo, port, 0, &hit) == 1 && hit.uid == ALICE);
+        must(unetd_port_hold(&c, st.id, IPPROTO_TCP, lo, &low) == -EACCES);
+        must(unetd_port_hold(&c, st.id, IPPROTO_TCP, lo, &chosen) == 0);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, chosen, -1) == 0);
+        /* bound, listening, but in another network namespace */
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, foreign_port, foreign) == -EINVAL);
+        _exit(0);
+}
+
+/* A socket of a network namespace that is gone but for it. */
+static int foreign_listener(uint16_t *port)
+{
+        int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), fd;
+        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(8080),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+        assert_int_equal(unshare(CLONE_NEWNET), 0);
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof sin), 0);
+        assert_int_equal(listen(fd, 1), 0);
+        assert_int_equal(setns(home, CLONE_NEWNET), 0);
+        close(home);
+        *port = 8080;
+        return fd;
+}
+
+static void a_port_is_registered_only_against_its_socket(void **state)
+{
+        uint16_t port;
+        pid_t pid;
+        int fd;
+
+        if (cannot_run())
+                skip();
+        fd = foreign_listener(&port);
+        pid = fork();
+        if (pid == 0)
+                ports_need_proof(fd, port);
+        must_child(pid);
+        close(fd);
+}
+
+/* ---- private ones ---- */
+
+static void alices_private_unetd(int ready, int stop)
+{
+        struct unetd_client c = {.pid = 0};
+        char byte;
+
+        become(ALICE);
+        setenv("UNET_DOMAIN", "users-test-private", 1);
+        must(unetd_open(&c, 0) == 0 && !c.shared);
+        must(write(ready, "r", 1) == 1);
+        must(read(stop, &byte, 1) == 0);
+        kill(world_daemon_pid(&c), SIGTERM);
+        _exit(0);
+}
+
+static void bob_knocks(void)
+{
+        struct unetd_msg m = {.type = UNETD_HELLO, .hello = {.abi = UNETD_ABI}};
+        struct sockaddr_un sun;
+        socklen_t len = unetd_name(&sun, ALICE, "users-test-private", 0);
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+        struct wire_in in;
+
+        become(BOB);
+        must(connect(fd, (struct sockaddr *)&sun, len) == 0);
+        wire_send(fd, &m, NULL, 0, 0);
+        must(wire_recv(fd, &in, 0) == -ECONNRESET);
+        _exit(0);
+}
+
+static void a_private_unetd_serves_its_user_only(void **state)
+{
+        int ready[2], stop[2];
+        char byte;
+        pid_t a, b;
+
+        if (cannot_run())
+                skip();
+        assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+        assert_int_equal(pipe2(stop, O_CLOEXEC), 0);
+        a = fork();
+        if (a == 0) {
+                close(stop[1]);
+                alices_private_unetd(ready[1], stop[0]);
+        }
+        close(ready[1]);
+        assert_int_equal(read(ready[0], &byte, 1), 1);
+        b = fork();
+        if (b == 0)
+                bob_knocks();
+        must_child(b);
+        close(stop[1]);
+        must_child(a);
+        close(ready[0]), close(stop[0]);
+}
+
+#define t(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                t(neither_reads_nor_opens_what_is_the_others),
+                t(the_keeper_runs_as_the_user),
+                t(a_port_is_registered_only_against_its_socket),
+                t(a_private_unetd_serves_its_user_only),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
