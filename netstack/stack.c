@@ -317,7 +317,7 @@ void stack_recover(struct stack *s, nstime now)
         wheel_reset(&st->wheel, now);
         stack_loop_forget(s);
         tcp_recover(&s->tcp, broken, now);
-        udp_recover(&s->udp, 0);
+        udp_recover(&s->udp);
         rebuild_socks(s);
         each_frame_pool(st, frame_pool_rebuild);
         stack_loop_relink(s);

@@ -176,6 +176,8 @@ struct udp_out {
  */
 int udp_output_prepare(struct udp *u, uint32_t pcb, const struct udp_tuple *to, uint32_t len, bool csum,
                        uint32_t payload_sum, struct udp_out *out);
+/* What was prepared did not leave after all: the NI's queue is full. It is not counted. */
+void udp_output_cancel(struct udp *u, uint32_t pcb);
 
 /* ---- the application's side ---- */
 
@@ -219,11 +221,11 @@ uint32_t udp_pcb_cap(const struct udp *u);
 /* Asserts every invariant of a pcb that can be spelled; tests call it after each step. */
 void udp_pcb_check(const struct udp *u, uint32_t pcb);
 /*
- * After a process died inside: rebuilds the hash and the free list from the pcbs, adds the references of
- * their queues to frame records (the caller has zeroed refs and will call frame_pool_rebuild) and empties the
- * queue of pcb `broken` (0: none) without looking at it; lent frames in it are lost until their channel goes.
- * Touches every pcb.
+ * After a process died inside, at any store: rebuilds all that is derived, and adds the references of the
+ * queues to frame records (the caller has zeroed refs and will call frame_pool_rebuild). No queued datagram
+ * is lost; a pcb whose bind or connect was under way may have half of its new ends. Touches every pcb and
+ * datagram.
  */
-void udp_recover(struct udp *u, uint32_t broken);
+void udp_recover(struct udp *u);
 
 #endif

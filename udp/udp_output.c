@@ -45,3 +45,9 @@ int udp_output_prepare(struct udp *u, uint32_t pcb, const struct udp_tuple *to, 
         p->out++;
         return 0;
 }
+
+void udp_output_cancel(struct udp *u, uint32_t pcb)
+{
+        u->cnt->n[COUNT_UDP_OUT]--;
+        pcb_at(u, pcb)->out--;
+}

@@ -163,6 +163,14 @@ void udp_opts_default(struct udp_opts *o)
         *o = (struct udp_opts){.rcvbuf = UDP_RCVBUF, .sndbuf = UDP_SNDBUF, .ttl = UDP_TTL};
 }
 
+/* In this place of the program, whatever the compiler thinks: a process may die before or after. */
+static void set_live(struct udp_pcb *p, uint8_t live)
+{
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        p->live = live;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
 uint32_t udp_open(struct udp *u, const struct udp_opts *o)
 {
         uint32_t pcb = pool_alloc(&u->sh->pcbs);
@@ -170,7 +178,7 @@ uint32_t udp_open(struct udp *u, const struct udp_opts *o)
         if (pcb == 0)
                 return 0;
         *pcb_at(u, pcb) = (struct udp_pcb){.opts = *o};
-        pcb_at(u, pcb)->live = 1;
+        set_live(pcb_at(u, pcb), 1);
         return pcb;
 }
 
@@ -180,9 +188,9 @@ void udp_close(struct udp *u, uint32_t pcb)
         struct udp_tuple none = {0};
 
         assert(p->live);
-        set_ends(u, pcb, &none);
         udp_queue_clear(&p->q, u->frames);
-        p->live = 0;
+        set_live(p, 0);
+        set_ends(u, pcb, &none);
         pool_free(&u->sh->pcbs, pcb);
 }
 
@@ -463,9 +471,8 @@ void udp_pcb_check(const struct udp *u, uint32_t pcb)
 }
 
 /* Its ends may be half changed: any value of each is a legal one, but not any combination. */
-static void mend(struct udp_pcb *p)
+static void mend_ends(struct udp_pcb *p)
 {
-        p->q = (struct udp_queue){0};
         if (p->lport == 0)
                 p->rport = 0;
         if (p->rport == 0)
@@ -473,18 +480,17 @@ static void mend(struct udp_pcb *p)
         p->bound_addr &= !ip_addr_is_any(p->laddr);
 }
 
-static void recover_pcb(struct udp *u, uint32_t pcb, bool broken)
+static void recover_pcb(struct udp *u, uint32_t pcb)
 {
         struct udp_pcb *p = pcb_at(u, pcb);
 
-        if (broken)
-                mend(p);
-        udp_queue_hold(&p->q, u->frames);
+        mend_ends(p);
+        udp_queue_recover(&p->q, u->frames);
         if (p->lport != 0)
                 chain_in(u, pcb);
 }
 
-void udp_recover(struct udp *u, uint32_t broken)
+void udp_recover(struct udp *u)
 {
         struct udp_shared *sh = u->sh;
         uint64_t *live = (uint64_t *)((char *)sh + sh->live_off);
@@ -499,7 +505,7 @@ void udp_recover(struct udp *u, uint32_t broken)
                 if (!pcb_at(u, i)->live)
                         continue;
                 live[i / 64] |= 1ull << i % 64;
-                recover_pcb(u, i, i == broken);
+                recover_pcb(u, i);
         }
         pool_rebuild(&sh->pcbs, live);
 }

@@ -20,7 +20,7 @@ struct udp_pcb {
         uint32_t pool_link; /* of the free list, while it is free */
         uint32_t sock;      /* cookie of the socket layer */
         uint32_t events;    /* UDP_EV_*, for it to clear */
-        uint8_t live;       /* in use; written last when made, first when given up */
+        uint8_t live;       /* in use; written last when made */
         uint8_t shut;
         uint8_t bound_addr; /* the local address was named by bind, not by connect */
         uint8_t pad;

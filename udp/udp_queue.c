@@ -2,8 +2,8 @@
 #include "udp/udp_queue.h"
 
 struct block {
-        uint32_t next; /* frame id, 0: the tail */
-        uint32_t used; /* end of its records; of the tail block, q->tail_off is */
+        uint32_t next; /* frame id; not valid in the tail block */
+        uint32_t used; /* end of its records; not valid in the tail block */
         uint8_t pad[CACHE_LINE - 8];
 };
 
@@ -17,11 +17,22 @@ struct rec {
 };
 static_assert(sizeof(struct rec) == CACHE_LINE, "and with 64 bytes of payload, two lines");
 
-/* A place in the queue. */
+/* A place in the queue, and where its block is mapped. */
 struct cursor {
-        uint32_t block, off;
-        uint8_t *base; /* where the block is mapped */
+        struct udp_place at;
+        uint8_t *base;
 };
+
+/* One store, after all that stand before it in the program. */
+static void move_place(struct udp_place *p, uint32_t block, uint32_t off)
+{
+        struct udp_place to = {block, off};
+
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        __atomic_store(p, &to, __ATOMIC_RELAXED);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+static_assert(sizeof(struct udp_place) == 8 && __atomic_always_lock_free(8, 0), "one store");
 
 static uint32_t rec_bytes(uint32_t inl_len)
 {
@@ -35,12 +46,23 @@ static struct block *block_at(const struct frames *f, uint32_t id)
 
 static struct rec *rec_at(struct cursor c)
 {
-        return (struct rec *)(c.base + c.off);
+        return (struct rec *)(c.base + c.at.off);
 }
 
-static struct cursor queue_head(const struct udp_queue *q, const struct frames *f)
+static struct cursor first_rec(const struct udp_queue *q, const struct frames *f)
 {
-        return (struct cursor){q->head, q->head_off, q->head != 0 ? frame_addr(f, q->head) : NULL};
+        return (struct cursor){q->head, q->head.block != 0 ? frame_addr(f, q->head.block) : NULL};
+}
+
+/* The place after the record at `c`: the next block's first record when its own block ends there. */
+static struct cursor next_rec(const struct udp_queue *q, const struct frames *f, struct cursor c)
+{
+        const struct block *b = (const struct block *)c.base;
+
+        c.at.off += rec_bytes(rec_at(c)->inl_len);
+        if (c.at.block != q->tail.block && c.at.off == b->used)
+                return (struct cursor){{b->next, sizeof *b}, frame_addr(f, b->next)};
+        return c;
 }
 
 static bool lent(const struct buf *b)
@@ -53,24 +75,45 @@ static uint32_t rec_charge(const struct frames *f, uint32_t inl_len, const struc
         return rec_bytes(inl_len) + (b->id != 0 ? frame_size(f, b->id) : 0);
 }
 
-/* The place after the record at `c`; the next block's first record when its own block ends there. */
-static struct cursor next_rec(const struct udp_queue *q, const struct frames *f, struct cursor c)
+static void account(struct udp_queue *q, const struct frames *f, const struct rec *r)
 {
-        const struct block *b = (const struct block *)c.base;
-
-        c.off += rec_bytes(rec_at(c)->inl_len);
-        if (c.block != q->tail && c.off == b->used)
-                return (struct cursor){b->next, sizeof *b, frame_addr(f, b->next)};
-        return c;
+        q->count++;
+        q->charged += rec_charge(f, r->inl_len, &r->data);
+        q->lent += lent(&r->data) ? frame_size(f, r->data.id) : 0;
 }
 
-/* ---- putting ---- */
-
-static void start_at_block(struct udp_queue *q, const struct frames *f, uint32_t id)
+static void unaccount(struct udp_queue *q, const struct frames *f, const struct rec *r)
 {
-        *block_at(f, id) = (struct block){0};
-        q->tail = id;
-        q->tail_off = sizeof(struct block);
+        q->count--;
+        q->charged -= rec_charge(f, r->inl_len, &r->data);
+        q->lent -= lent(&r->data) ? frame_size(f, r->data.id) : 0;
+}
+
+/* ---- blocks ---- */
+
+/* The queue is empty and has no block, or one that it gives up: it begins at the start of this one. */
+static void begin_at(struct udp_queue *q, const struct frames *f, uint32_t id)
+{
+        move_place(&q->head, 0, 0);
+        move_place(&q->tail, id, sizeof(struct block));
+        move_place(&q->head, id, sizeof(struct block));
+        q->tail_end = frame_size(f, id);
+}
+
+static void begin_without_block(struct udp_queue *q, struct frames *f)
+{
+        uint32_t block = q->head.block;
+
+        move_place(&q->head, 0, 0);
+        *q = (struct udp_queue){0};
+        if (block != 0)
+                frame_drop(f, block);
+}
+
+static void extend_to(struct udp_queue *q, const struct frames *f, uint32_t id)
+{
+        *block_at(f, q->tail.block) = (struct block){.next = id, .used = q->tail.off};
+        move_place(&q->tail, id, sizeof(struct block));
         q->tail_end = frame_size(f, id);
 }
 
@@ -78,23 +121,19 @@ static void start_at_block(struct udp_queue *q, const struct frames *f, uint32_t
 static bool add_block(struct udp_queue *q, struct frames *f, uint32_t need)
 {
         bool small_will_do = need + sizeof(struct block) <= FRAME_SMALL_BYTES;
-        uint32_t id = 0, last;
+        uint32_t id = 0;
 
-        if (q->count == 0)
-                udp_queue_clear(q, f); /* its block was too small */
-        last = q->tail;
-        if (last != 0 || !small_will_do)
+        if (q->count != 0 || !small_will_do)
                 id = frame_alloc(f, FRAME_REGION_PRIVATE, FRAME_LARGE, 0);
         if (id == 0 && small_will_do)
                 id = frame_alloc(f, FRAME_REGION_PRIVATE, FRAME_SMALL, 0);
         if (id == 0)
                 return false;
-        if (last != 0)
-                *block_at(f, last) = (struct block){.next = id, .used = q->tail_off};
-        start_at_block(q, f, id);
-        if (last == 0) {
-                q->head = id;
-                q->head_off = sizeof(struct block);
+        if (q->count != 0) {
+                extend_to(q, f, id);
+        } else {
+                begin_without_block(q, f); /* the one it had is too small */
+                begin_at(q, f, id);
         }
         return true;
 }
@@ -104,11 +143,14 @@ static struct rec *reserve(struct udp_queue *q, struct frames *f, uint32_t inl_l
 {
         uint32_t need = rec_bytes(inl_len);
 
-        if (unlikely(need > q->tail_end - q->tail_off) && !add_block(q, f, need))
+        if (unlikely(need > q->tail_end - q->tail.off) && !add_block(q, f, need))
                 return NULL;
-        return (struct rec *)(frame_addr(f, q->tail) + q->tail_off);
+        return (struct rec *)(frame_addr(f, q->tail.block) + q->tail.off);
 }
 
+/* ---- putting ---- */
+
+/* The bytes behind the record are in place; now the record, and then it counts. */
 static void commit(struct udp_queue *q, const struct frames *f, struct rec *r, const struct udp_dgram *d,
                    uint32_t inl_len, struct buf data, nstime now)
 {
@@ -119,10 +161,8 @@ static void commit(struct udp_queue *q, const struct frames *f, struct rec *r, c
                           .chan = d->tuple.chan,
                           .inl_len = inl_len,
                           .data = data};
-        q->tail_off += rec_bytes(inl_len);
-        q->charged += rec_charge(f, inl_len, &data);
-        q->lent += lent(&data) ? frame_size(f, data.id) : 0;
-        q->count++;
+        move_place(&q->tail, q->tail.block, q->tail.off + rec_bytes(inl_len));
+        account(q, f, r);
 }
 
 static bool over(const struct udp_queue *q, uint32_t rcvbuf, uint32_t more)
@@ -219,7 +259,7 @@ static void show(const struct frames *f, struct rec *r, struct udp_msg *m)
 int udp_queue_peek(const struct udp_queue *q, const struct frames *f, uint32_t skip, struct udp_msg *msg,
                    int n)
 {
-        struct cursor c = queue_head(q, f);
+        struct cursor c = first_rec(q, f);
         uint32_t left = q->count;
         int shown = 0;
 
@@ -232,92 +272,93 @@ int udp_queue_peek(const struct udp_queue *q, const struct frames *f, uint32_t s
         return shown;
 }
 
-/* The queue is empty: it begins again at the start of its last block, or without one. */
-static void rewind_queue(struct udp_queue *q, struct frames *f)
+/* Removes the record at the head, `c`; returns the new head. Its references go when it is no longer in the
+ * queue. */
+static struct cursor drop_first(struct udp_queue *q, struct frames *f, struct cursor c)
 {
-        if (q->tail_end == FRAME_SMALL_BYTES) {
-                start_at_block(q, f, q->tail);
-                q->head_off = sizeof(struct block);
-        } else {
-                frame_drop(f, q->tail);
-                *q = (struct udp_queue){0};
-        }
+        const struct rec *r = rec_at(c);
+        struct cursor next = next_rec(q, f, c);
+        uint32_t frame = r->data.id;
+
+        unaccount(q, f, r);
+        move_place(&q->head, next.at.block, next.at.off);
+        if (frame != 0)
+                frame_drop(f, frame);
+        if (c.at.block != next.at.block)
+                frame_drop(f, c.at.block);
+        return next;
 }
 
 void udp_queue_drop(struct udp_queue *q, struct frames *f, uint32_t n)
 {
-        struct cursor c = queue_head(q, f);
+        struct cursor c = first_rec(q, f);
 
         assert(n <= q->count);
-        for (; n != 0; n--) {
-                struct rec *r = rec_at(c);
-                uint32_t frame = r->data.id, block = c.block;
-
-                q->charged -= rec_charge(f, r->inl_len, &r->data);
-                q->lent -= lent(&r->data) ? frame_size(f, frame) : 0;
-                q->count--;
-                c = next_rec(q, f, c);
-                q->head = c.block;
-                q->head_off = c.off;
-                if (frame != 0)
-                        frame_drop(f, frame);
-                if (block != c.block)
-                        frame_drop(f, block);
-        }
-        if (q->count == 0 && q->tail != 0)
-                rewind_queue(q, f);
+        while (n-- != 0)
+                c = drop_first(q, f, c);
+        if (q->count != 0 || q->head.block == 0)
+                return;
+        if (q->tail_end == FRAME_SMALL_BYTES)
+                begin_at(q, f, q->head.block);
+        else
+                begin_without_block(q, f);
 }
 
 void udp_queue_clear(struct udp_queue *q, struct frames *f)
 {
         udp_queue_drop(q, f, q->count);
-        if (q->head != 0)
-                frame_drop(f, q->head);
-        *q = (struct udp_queue){0};
+        begin_without_block(q, f);
 }
 
 /* ---- consistency ---- */
+
+static bool at_tail(const struct udp_queue *q, struct cursor c)
+{
+        return c.at.block == q->tail.block && c.at.off == q->tail.off;
+}
 
 static void add_ref(struct frames *f, uint32_t id)
 {
         frame_pool_rec(f->region[FRAME_REGION_PRIVATE].pool, frame_id_num(id))->refs++;
 }
 
-void udp_queue_hold(const struct udp_queue *q, struct frames *f)
+void udp_queue_recover(struct udp_queue *q, struct frames *f)
 {
-        struct cursor c = queue_head(q, f);
+        struct cursor c = first_rec(q, f);
 
-        if (q->head != 0)
-                add_ref(f, q->head);
-        for (uint32_t left = q->count; left != 0; left--) {
+        q->count = q->charged = q->lent = 0;
+        if (q->head.block == 0) {
+                *q = (struct udp_queue){0};
+                return;
+        }
+        q->tail_end = frame_size(f, q->tail.block);
+        add_ref(f, q->head.block);
+        while (!at_tail(q, c)) {
                 const struct rec *r = rec_at(c);
-                uint32_t block = c.block;
+                uint32_t block = c.at.block;
 
+                account(q, f, r);
                 if (r->data.id != 0 && !lent(&r->data))
                         add_ref(f, r->data.id);
                 c = next_rec(q, f, c);
-                if (c.block != block)
-                        add_ref(f, c.block);
+                if (c.at.block != block)
+                        add_ref(f, c.at.block);
         }
 }
 
 void udp_queue_check(const struct udp_queue *q, const struct frames *f)
 {
-        struct cursor c = queue_head(q, f);
-        uint32_t charged = 0, held = 0;
+        struct cursor c = first_rec(q, f);
+        struct udp_queue sum = {.count = 0};
 
-        assert((q->head == 0) == (q->tail == 0));
-        assert(q->head != 0 || (q->count == 0 && q->tail_off == 0 && q->tail_end == 0));
-        for (uint32_t left = q->count; left != 0; left--) {
-                const struct rec *r = rec_at(c);
-
-                assert(c.off % 8 == 0 && c.off >= sizeof(struct block));
-                charged += rec_charge(f, r->inl_len, &r->data);
-                held += lent(&r->data) ? frame_size(f, r->data.id) : 0;
+        assert(q->head.block != 0 || (q->tail.block == 0 && q->tail_end == 0 && q->count == 0));
+        assert(q->tail.off <= q->tail_end);
+        while (q->head.block != 0 && !at_tail(q, c)) {
+                assert(c.at.off % 8 == 0 && c.at.off >= sizeof(struct block));
+                assert(sum.count < q->count);
+                account(&sum, f, rec_at(c));
                 c = next_rec(q, f, c);
         }
-        assert(q->charged == charged && q->lent == held);
-        assert(c.block == q->tail && (q->tail == 0 || c.off == q->tail_off));
-        assert(q->tail_off <= q->tail_end);
-        assert(q->count != 0 || q->head == q->tail);
+        assert(q->count == sum.count && q->charged == sum.charged && q->lent == sum.lent);
+        assert(q->count != 0 || q->head.block == q->tail.block);
 }

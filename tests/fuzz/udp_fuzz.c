@@ -262,19 +262,17 @@ static void step_odds(struct world *w, uint32_t pcb)
         }
 }
 
-/* As stack_recover() does. The broken pcb's lent frames come back when the channel goes; here: at once. */
-static void step_die(struct world *w, uint32_t pcb)
+/* As stack_recover() does; what is derived is spoilt before. */
+static void step_die(struct world *w, uint32_t unused)
 {
         struct frame_pool *p = private_pool(w);
-        uint32_t broken = live(w, pcb) && next_byte(w) & 1 ? pcb : 0;
 
-        if (broken != 0) {
-                udp_queue_clear(&udp_pcb_at(&w->u, broken)->q, &w->frames);
-                memset(&udp_pcb_at(&w->u, broken)->q, 0xa5, sizeof(struct udp_queue));
-        }
+        for (uint32_t i = 1; i <= PCBS; i++)
+                if (live(w, i))
+                        udp_pcb_at(&w->u, i)->q.count = udp_pcb_at(&w->u, i)->key_next = next_byte(w);
         for (uint32_t i = 1; i <= 2 * PRIVATE; i++)
                 frame_pool_rec(p, i)->refs = 0;
-        udp_recover(&w->u, broken);
+        udp_recover(&w->u);
         frame_pool_rebuild(p);
 }
 

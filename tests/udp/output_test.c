@@ -26,6 +26,8 @@ static void the_connected_peer_is_the_default(void **state)
         assert_int_equal(out.tuple.chan, 9);
         assert_int_equal(ip_addr_get_v4(out.tuple.laddr), US); /* its own is kept */
         assert_int_equal(s->cnt.n[COUNT_UDP_OUT], 2);
+        udp_output_cancel(&s->u, pcb); /* the NI's queue was full */
+        assert_int_equal(s->cnt.n[COUNT_UDP_OUT], 1);
 }
 
 static void an_unbound_address_is_chosen_by_the_caller(void **state)

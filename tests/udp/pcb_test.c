@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include "netstack/prng.h"
-#include "udp/udp_pcb.h"
 
 /* ---- bind: Linux's rules ---- */
 
@@ -224,13 +223,13 @@ static void poll_and_shutdown_are_those_of_linux(void **state)
 
 /* ---- consistency ---- */
 
-static void recount(struct scene *s, uint32_t broken)
+static void recount(struct scene *s)
 {
         struct frame_pool *p = s->frames->region[FRAME_REGION_PRIVATE].pool;
 
         for (uint32_t i = 1; i <= frame_geom_total(p->geom); i++)
                 frame_pool_rec(p, i)->refs = 0;
-        udp_recover(&s->u, broken);
+        udp_recover(&s->u);
         frame_pool_rebuild(p);
         check_all(s);
 }
@@ -246,34 +245,13 @@ static void recovery_makes_everything_derived_anew(void **state)
                 arrives(s, .len = 20, .fill = i, .dport = 99);
         }
         arrives(s, .len = 1400, .in_frame = 1400);
-        recount(s, 0);
+        recount(s);
         for (uint8_t i = 0; i < 40; i++) {
                 expect_read(s, any, .len = 200, .fill = i);
                 expect_read(s, conn, .len = 20, .fill = i, .dport = 99);
         }
         expect_read(s, any, .len = 1400);
         assert_int_equal(bound(s, US, 60), closed);
-}
-
-static void recovery_empties_the_broken_queue_without_looking(void **state)
-{
-        struct scene *s = *state;
-        uint32_t a = bound(s, 0, 53), b = bound(s, 0, 54);
-        uint32_t sock = 77;
-
-        udp_set_sock(&s->u, a, sock);
-        for (uint8_t i = 0; i < 40; i++) {
-                arrives(s, .len = 200, .fill = i);
-                arrives(s, .len = 20, .fill = i, .dport = 54);
-        }
-        /* Whatever the dead process left in the queue: here, nonsense. The rest of the record stands. */
-        memset(&udp_pcb_at(&s->u, a)->q, 0xa5, sizeof(struct udp_queue));
-        recount(s, a);
-        expect_nothing(s, a);
-        assert_int_equal(udp_get_sock(&s->u, a), sock);
-        arrives(s, .len = 9);
-        expect_read(s, a, .len = 9);
-        expect_read(s, b, .len = 20, .dport = 54);
 }
 
 static void reports_say_what_is_there(void **state)
@@ -313,7 +291,6 @@ int main(void)
                 TEST(connect_fixes_the_local_address_and_disconnect_lets_it_go),
                 TEST(poll_and_shutdown_are_those_of_linux),
                 TEST(recovery_makes_everything_derived_anew),
-                TEST(recovery_empties_the_broken_queue_without_looking),
                 TEST(reports_say_what_is_there),
         };
 
