@@ -46,10 +46,24 @@ class Bench:
         finally:
             child.end()
 
-    def settle(self, side):
-        """The kernel's listener is seen; the fabric's is registered in the same call, moments apart."""
-        if side != "kernel":
-            time.sleep(0.03)
+    def wait_listening(self, side, server, port):
+        """Waits until the server listens; over U-Net, until the fabric knows it too."""
+        if side != "native":
+            server.wait_listening(port)
+        deadline = time.monotonic() + 10
+        while side != "kernel" and port not in self.fabric_ports():
+            if server.wait(0.01) or time.monotonic() > deadline:
+                raise Failed(f"port {port} is not on the fabric: {' '.join(server.argv)}\n{server.output()}")
+
+    def fabric_ports(self):
+        """Ports that unetd has listeners for."""
+        child = Child([self.program("tools/unet"), "status", "--json"], env=self.env)
+        try:
+            if not child.wait(10) or child.status != 0:
+                return []
+            return [item["port"] for item in json.loads(child.output())["listeners"]]
+        finally:
+            child.end()
 
 
 class Cost:
@@ -74,8 +88,7 @@ def iperf(bench, side, options, pairs=1):
             server = bench.start(side, ["iperf3", "-s", *([] if udp else ["-1"]), "-p", str(port)],
                                  bench.server_cpu if pin else None)
             servers.append((port, server))
-            server.wait_listening(port)
-        bench.settle(side)
+            bench.wait_listening(side, server, port)
         for port, _ in servers:
             clients.append(bench.start(
                 side, ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", str(seconds), "-J", *options,
@@ -132,8 +145,7 @@ def sockperf(bench, side, spinning):
     before = host.kernel_segments()
     server = bench.start(side, ["sockperf", "sr", *common], bench.server_cpu)
     try:
-        server.wait_listening(port)
-        bench.settle(side)
+        bench.wait_listening(side, server, port)
         client = bench.start(side, ["sockperf", "pp", *common, "-m", "14", "-t", str(bench.seconds), "--full-rtt"],
                              bench.client_cpu)
         try:
@@ -159,11 +171,7 @@ def json_pair(bench, side, program):
     before = host.kernel_segments()
     server = bench.start(side, [*argv, "server", str(port)], bench.server_cpu)
     try:
-        if side == "native":
-            time.sleep(0.3)                     # no kernel listener to look for
-        else:
-            server.wait_listening(port)
-        bench.settle(side)
+        bench.wait_listening(side, server, port)
         client = bench.start(side, [*argv, "client", str(port), str(bench.seconds)], bench.client_cpu)
         try:
             values = json.loads(client.finish(bench.seconds + 20).strip().splitlines()[-1])
@@ -189,8 +197,7 @@ def _many(bench, side, count):
     port = host.free_port()
     argv = [bench.program("bench/many_conns")]
     server = bench.start(side, [*argv, "server", str(port), str(count)])
-    server.wait_listening(port)
-    bench.settle(side)
+    bench.wait_listening(side, server, port)
     return server, bench.start(side, [*argv, "client", str(port), str(count)], interactive=True)
 
 
