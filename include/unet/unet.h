@@ -138,6 +138,13 @@ struct unet_chan_info {
 /* -EBADF: no such channel. */
 UNET_API int unet_chan_info(struct unet_ep *ep, uint32_t chan, struct unet_chan_info *info);
 
+/* Records everything that goes over the channel (a tagged one: over its whole link) from now on, until it is closed,
+ * in a pcap file of link type 101, raw. snaplen: most bytes of each message, 0: all. -EBADF, or why it cannot be made. */
+UNET_API int unet_chan_capture(struct unet_ep *ep, uint32_t chan, const char *path, uint32_t snaplen);
+/* Spoils what is sent over the channel (a tagged one: over its whole link) from now on, for tests: probabilities and a
+ * seed, "loss=0.01,duplicate=0.01,reorder=0.01,delay=0.01,delay_by=16,corrupt=0.001,seed=7". -EBADF, -EINVAL. */
+UNET_API int unet_chan_fault(struct unet_ep *ep, uint32_t chan, const char *spec);
+
 /* ---- sending ---- */
 
 struct unet_send {

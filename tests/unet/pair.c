@@ -5,6 +5,7 @@
 
 #include "unet/ni_sim.h"
 #include "unet/raw_sim.h"
+#include "unet/switch.h"
 
 struct pair *pair_new(const struct provider *how, struct unet_ep_opts opts)
 {
@@ -37,6 +38,8 @@ void pair_free(struct pair *p)
                 unet_ep_close(p->b);
         if (p->sim != NULL)
                 sim_destroy(p->sim);
+        if (p->sw != NULL)
+                unet_switch_close(p->sw);
         free(p);
 }
 
@@ -146,9 +149,61 @@ static void settle_sim(struct pair *p)
                 sim_advance(p->sim, sim_next(p->sim));
 }
 
+/* ---- emul: both on one switch ---- */
+
+static uint32_t join_switch(struct unet_switch *sw, struct unet_ep *ep, uint32_t *link)
+{
+        uint32_t port;
+        int sock[2];
+
+        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sock), 0);
+        assert_int_equal(unet_switch_offer(sw, sock[0], &port), 0);
+        assert_int_equal(unet_ep_join(ep, sock[1], 0, link), 0);
+        assert_int_equal(unet_switch_accept(sw, port, 0), 0);
+        return port;
+}
+
+static void join_emul(struct pair *p)
+{
+        uint32_t pa, pb, tag[2];
+
+        assert_int_equal(unet_switch_open(NULL, &p->sw), 0);
+        pa = join_switch(p->sw, p->a, &p->la);
+        pb = join_switch(p->sw, p->b, &p->lb);
+        assert_int_equal(unet_switch_connect(p->sw, pa, pb, tag), 0);
+        assert_int_equal(unet_chan_tagged(p->a, p->la, tag[0], tag[0], &p->ca), 0);
+        assert_int_equal(unet_chan_tagged(p->b, p->lb, tag[1], tag[1], &p->cb), 0);
+}
+
+static void settle_emul(struct pair *p)
+{
+        while (unet_switch_step(p->sw) > 0)
+                ;
+}
+
+/* ---- wrappers that do nothing to what they pass on ---- */
+
+static void join_captured(struct pair *p)
+{
+        join_pair(p);
+        assert_int_equal(unet_chan_capture(p->a, p->ca, "/dev/null", 0), 0);
+        assert_int_equal(unet_chan_capture(p->b, p->cb, "/dev/null", 64), 0);
+}
+
+static void join_faultless(struct pair *p)
+{
+        join_emul(p);
+        assert_int_equal(unet_chan_fault(p->a, p->ca, "seed=3"), 0);
+        assert_int_equal(unet_chan_fault(p->b, p->cb, ""), 0);
+}
+
 const struct provider providers[] = {
         {.name = "shm", .hears_close = true, .join = join_pair},
         {.name = "shm direct", .direct = true, .hears_close = true, .join = join_pair},
+        {.name = "emul", .drops_behind = true, .join = join_emul, .settle = settle_emul},
+        {.name = "emul direct", .drops_behind = true, .direct = true, .join = join_emul, .settle = settle_emul},
+        {.name = "shm captured", .hears_close = true, .join = join_captured},
+        {.name = "emul faultless", .drops_behind = true, .join = join_faultless, .settle = settle_emul},
         {.name = "sim", .drops_behind = true, .join = join_sim, .settle = settle_sim},
         {.name = "sim direct", .drops_behind = true, .direct = true, .join = join_sim, .settle = settle_sim},
 };
