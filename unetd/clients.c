@@ -130,7 +130,7 @@ static void turn_away(int listening)
         fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0)
                 close(fd);
-        unetd.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        unetd.spare = fcntl(unetd.dir.fd, F_DUPFD_CLOEXEC, 3);
 }
 
 void clients_accept(struct loop_source *s, uint32_t events)

@@ -203,7 +203,7 @@ static int listen_init(void)
                 close(fd);
                 return r;
         }
-        unetd.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        unetd.spare = fcntl(unetd.dir.fd, F_DUPFD_CLOEXEC, 3);
         unetd.listening = (struct loop_source){.fd = fd, .ready = clients_accept};
         return loop_add(&unetd.loop, &unetd.listening, EPOLLIN);
 }

@@ -1,6 +1,6 @@
 /*
- * A thousand programs are born and die, in order and by kill -9; a thousand times fork. After round 1,000 unetd and
- * the keeper have the same descriptors open, and the same memory, as after round 100.
+ * A thousand programs are born and die, in order and by kill -9. After round 1,000 unetd and the keeper have the same
+ * descriptors open, and the same memory, as after round 100.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -12,7 +12,8 @@
 
 #include "tests/unetd/world.h"
 
-#define ROUNDS 1000
+#define ROUNDS   1000
+#define SLACK_KB 32                     /* what the allocator may keep; 36 bytes a round would be more */
 
 #if defined(__SANITIZE_ADDRESS__)
 #define MEMORY_IS_KNOWN 0               /* freed memory stays in quarantine */
@@ -120,7 +121,7 @@ static void a_thousand_births_and_deaths_leave_nothing(void **state)
         for (int i = 0; i < 2; i++) {
                 assert_int_equal(now[i].fds, at100[i].fds);
                 if (MEMORY_IS_KNOWN)
-                        assert_int_equal(now[i].rss, at100[i].rss);
+                        assert_in_range(now[i].rss, 0, at100[i].rss + SLACK_KB);
         }
         assert_int_equal(world_daemon_pid(&c), pid[0]);
         assert_int_equal(world_keeper_pid(&c), pid[1]);

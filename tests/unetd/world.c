@@ -152,16 +152,18 @@ int world_fds(pid_t pid)
 
 long world_rss_kb(pid_t pid)
 {
-        char path[64];
-        long size, rss = 0;
+        char path[64], line[256];
+        long rss = -1;
         FILE *f;
 
-        snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+        snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
         f = fopen(path, "re");
         assert_non_null(f);
-        assert_int_equal(fscanf(f, "%ld %ld", &size, &rss), 2);
+        while (fgets(line, sizeof line, f))
+                sscanf(line, "RssAnon: %ld", &rss);
         fclose(f);
-        return rss * (sysconf(_SC_PAGESIZE) / 1024);
+        assert_true(rss >= 0);
+        return rss;
 }
 
 int world_child(int (*fn)(void *arg), void *arg)

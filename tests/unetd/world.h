@@ -47,7 +47,7 @@ pid_t world_daemon_pid(struct unetd_client *c);
 pid_t world_keeper_pid(struct unetd_client *c);                 /* 0: none */
 bool world_alive(pid_t pid);                                    /* and not a zombie */
 int world_fds(pid_t pid);                                       /* descriptors it has open */
-long world_rss_kb(pid_t pid);
+long world_rss_kb(pid_t pid);                                   /* private memory in use */
 /* Runs fn in a child and returns its exit status; fn's return value is the status. */
 int world_child(int (*fn)(void *arg), void *arg);
 
