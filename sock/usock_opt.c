@@ -2,13 +2,14 @@
  * Socket options and ioctls, with Linux's types, lengths, ranges and errors (socket(7), ip(7), tcp(7)).
  *
  * Two tables: `ints` are the options that are an int to the application, most of them a field of struct
- * tcp_opts with a range; `blobs` have another form. A call loads the socket's options, changes one, and stores
- * them: into the record, and into the connection, listener or pcb when there is one. The application's memory
- * is not touched under the stack's lock.
+ * tcp_opts with a range; `blobs` have another form. A call loads the socket's options, changes one, and
+ * stores them: into the record, and into the connection, listener or pcb when there is one. The
+ * application's memory is not touched under the stack's lock.
  *
  * Buffers: the application names bytes of data, and Linux doubles the number for its bookkeeping. Our send
  * buffer, and UDP's receive buffer, count whole frames, so they get the double; TCP's receive buffer counts
- * bytes of data, and gets what was named. getsockopt() gives the double for all of them, as programs expect.
+ * bytes of data, and gets what was named. getsockopt() gives the double for all of them, as programs
+ * expect.
  *
  * What is not in a table is -ENOPROTOOPT: a socket of the kernel's beside ours may know it.
  */

@@ -1,0 +1,258 @@
+/* The native API: connecting, listening, accepting, closing with SO_LINGER. */
+#include "sock/native.h"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+
+#define LINGER_LOOK NS_PER_MS           /* nothing wakes a close that waits for acknowledgements */
+
+/* ---- connect ---- */
+
+static int take_error(struct native_slot *n)
+{
+        socklen_t len = sizeof(int);
+        int err = 0;
+
+        usock_getsockopt(n->us, SOL_SOCKET, SO_ERROR, &err, &len);
+        return err;
+}
+
+/* The end of an attempt, told once. */
+static int outcome(struct native_slot *n)
+{
+        int err = take_error(n);
+
+        n->connecting = false;
+        if (err != 0)
+                return -err;
+        return usock_conn(n->us)->state == TCPS_CLOSED ? -ECONNABORTED : 0;
+}
+
+static int await(struct native_slot *n, int still)
+{
+        int err = n->nonblock ? usock_wait1(n->us, POLLOUT, 0)
+                              : native_wait(n, POLLOUT, native_deadline(usock_rec(n->us)->sndtimeo));
+
+        return err == -EAGAIN ? still : err != 0 ? err : outcome(n);
+}
+
+static int connect_tcp(struct native_slot *n, const struct sockaddr *sa, socklen_t len)
+{
+        int err;
+
+        if (n->connecting)
+                return await(n, -EALREADY);
+        if (usock_rec(n->us)->role == SOCK_ROLE_LISTENER)
+                return -EISCONN;
+        err = usock_connect(n->us, sa, len, NULL);
+        if (err == -ENOENT)
+                return native_nobody(sa, len);
+        if (err != -EINPROGRESS)
+                return err;
+        n->connecting = true;
+        return n->nonblock ? err : await(n, -EINPROGRESS);
+}
+
+/* Nobody has the port yet: the peer's name is kept, and looked for at each send. */
+static int connect_absent(struct native_slot *n, const struct sockaddr *sa, socklen_t len)
+{
+        struct ustack *u = n->us->u;
+        struct sock_rec *rec = usock_rec(n->us);
+        ip_addr addr, laddr;
+        uint16_t port;
+        int err = native_nobody(sa, len);
+
+        if (err != -ECONNREFUSED)
+                return err;
+        usock_addr_in(sa, len, &addr, &port);
+        if (ip_addr_is_any(addr))
+                addr = ip_addr_v4(INADDR_LOOPBACK);
+        laddr = ip_addr_is_any(rec->laddr) ? addr : rec->laddr;
+        ustack_lock(u);
+        err = udp_connect(&u->s.udp, rec->conn, laddr, addr, port);
+        if (err == 0) {
+                rec->laddr = laddr;
+                rec->raddr = addr;
+                rec->rport = port;
+                rec->chan = 0;
+        }
+        ustack_leave(u);
+        return err;
+}
+
+static int connect_udp(struct native_slot *n, const struct sockaddr *sa, socklen_t len)
+{
+        int err = native_autobind(n);
+
+        if (err == 0)
+                err = usock_connect(n->us, sa, len, NULL);
+        return err == -ENOENT ? connect_absent(n, sa, len) : err;
+}
+
+static int disconnect_udp(struct native_slot *n)
+{
+        struct ustack *u = n->us->u;
+        struct sock_rec *rec = usock_rec(n->us);
+
+        ustack_lock(u);
+        udp_disconnect(&u->s.udp, rec->conn);
+        rec->rport = 0;
+        rec->chan = 0;
+        if (n->held)
+                rec->laddr = n->held_addr;
+        ustack_leave(u);
+        return 0;
+}
+
+int native_reconnect(struct native_slot *n)
+{
+        struct sock_rec *rec = usock_rec(n->us);
+        struct sockaddr_storage to;
+        socklen_t len = sizeof to;
+        int err;
+
+        usock_addr_out(n->us->family, rec->raddr, rec->rport, (struct sockaddr *)&to, &len);
+        err = usock_connect(n->us, (struct sockaddr *)&to, len, NULL);
+        return err == -ENOENT ? native_nobody((struct sockaddr *)&to, len) : err;
+}
+
+static int do_connect(struct native_slot *n, const struct sockaddr *sa, socklen_t len)
+{
+        uint16_t port;
+        ip_addr addr;
+        int err;
+
+        if (len >= sizeof sa->sa_family && sa->sa_family == AF_UNSPEC && n->us->kind == USOCK_UDP)
+                return disconnect_udp(n);
+        err = usock_addr_in(sa, len, &addr, &port);
+        if (err != 0)
+                return err == -EADDRNOTAVAIL ? -ENETUNREACH : err;
+        if (sa->sa_family != n->us->family)
+                return -EAFNOSUPPORT;
+        return n->us->kind == USOCK_UDP ? connect_udp(n, sa, len) : connect_tcp(n, sa, len);
+}
+
+int unet_connect(int sock, const struct sockaddr *addr, socklen_t len)
+{
+        struct native_slot *n = native_get(sock);
+        int err;
+
+        if (n == NULL)
+                return (int)native_result(-EBADF);
+        err = do_connect(n, addr, len);
+        native_put(n);
+        return (int)native_result(err);
+}
+
+/* ---- listen, accept ---- */
+
+int unet_listen(int sock, int backlog)
+{
+        struct native_slot *n = native_get(sock);
+        int err;
+
+        if (n == NULL)
+                return (int)native_result(-EBADF);
+        err = n->us->kind == USOCK_TCP ? native_autobind(n) : -EOPNOTSUPP;
+        if (err == 0)
+                err = usock_listen(n->us, backlog);
+        native_put(n);
+        return (int)native_result(err);
+}
+
+static int next_connection(struct native_slot *n, struct usock **out)
+{
+        nstime deadline = native_deadline(usock_rec(n->us)->rcvtimeo);
+        int err;
+
+        do {
+                err = usock_accept(n->us, out);
+                if (err != -EAGAIN || n->nonblock)
+                        return err;
+                err = native_wait(n, POLLIN, deadline);
+        } while (err == 0);
+        return err;
+}
+
+/* What TCP does not carry over from the listener, and Linux does. */
+static void inherit(const struct usock *from, struct usock *to)
+{
+        struct sock_rec *l = usock_rec(from), *r = usock_rec(to);
+
+        r->rcvtimeo = l->rcvtimeo;
+        r->sndtimeo = l->sndtimeo;
+        r->rcvlowat = l->rcvlowat;
+}
+
+static int do_accept(struct native_slot *n, struct sockaddr *addr, socklen_t *len, int flags)
+{
+        struct usock *us;
+        int err;
+
+        if (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC))
+                return -EINVAL;
+        if (n->us->kind == USOCK_UDP)
+                return -EOPNOTSUPP;
+        err = next_connection(n, &us);
+        if (err != 0)
+                return err;
+        inherit(n->us, us);
+        if (addr != NULL)
+                usock_addr_out(us->family, usock_rec(us)->raddr, usock_rec(us)->rport, addr, len);
+        return native_install(us, flags & SOCK_NONBLOCK);
+}
+
+int unet_accept4(int sock, struct sockaddr *addr, socklen_t *len, int flags)
+{
+        struct native_slot *n = native_get(sock);
+        int r;
+
+        if (n == NULL)
+                return (int)native_result(-EBADF);
+        r = do_accept(n, addr, len, flags);
+        native_put(n);
+        return (int)native_result(r);
+}
+
+int unet_accept(int sock, struct sockaddr *addr, socklen_t *len)
+{
+        return unet_accept4(sock, addr, len, 0);
+}
+
+/* ---- shutdown, linger ---- */
+
+int unet_shutdown(int sock, int how)
+{
+        struct native_slot *n = native_get(sock);
+        int err;
+
+        if (n == NULL)
+                return (int)native_result(-EBADF);
+        err = usock_shutdown(n->us, how);
+        native_put(n);
+        return (int)native_result(err);
+}
+
+/* Closing with unread data resets (RFC 2525 §2.17), and there is nothing to wait for. */
+static bool worth_lingering(struct native_slot *n)
+{
+        struct sock_rec *rec = usock_rec(n->us);
+
+        return rec->role == SOCK_ROLE_CONN && rec->opts.linger_s > 0 && rec->refs == 1ull << n->us->u->slot &&
+               tcp_recv_avail(usock_conn(n->us)) == 0;
+}
+
+void native_linger(struct native_slot *n)
+{
+        nstime deadline;
+        int left = 1;
+
+        if (likely(!worth_lingering(n)))
+                return;
+        deadline = ustack_now() + usock_rec(n->us)->opts.linger_s * NS_PER_S;
+        usock_shutdown(n->us, SHUT_WR);
+        while (usock_ioctl(n->us, SIOCOUTQ, &left) == 0 && left > 0 && ustack_now() < deadline)
+                if (usock_wait1(n->us, 0, LINGER_LOOK) == -EINTR)
+                        break;
+}
