@@ -104,17 +104,16 @@ static bool update_window(struct tcp_conn *tc, const struct tcp_seg *seg)
 }
 
 /* RFC 5681 §2: what makes an ACK a duplicate. */
-static bool is_duplicate(const struct tcp_conn *tc, const struct tcp_seg *seg, bool wnd_changed)
+static bool is_duplicate(const struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool wnd_changed)
 {
-        return seg->ack == tc->snd_una && seg->len == 0 && !(seg->flags & (TCP_SYN | TCP_FIN)) && !wnd_changed &&
-               flight(tc) != 0;
+        return acked == 0 && seg->len == 0 && !(seg->flags & (TCP_SYN | TCP_FIN)) && !wnd_changed && flight(tc) != 0;
 }
 
 static void count_duplicates(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool wnd_changed)
 {
         if (tc->sack_ok || tc->ca_state == CA_LOSS)
                 return;
-        if (is_duplicate(tc, seg, wnd_changed))
+        if (is_duplicate(tc, seg, acked, wnd_changed))
                 tc->dupacks++;
         else if (acked != 0 && tc->ca_state != CA_RECOVERY)
                 tc->dupacks = 0;
@@ -152,7 +151,7 @@ static void note_alive(struct tcp_conn *tc, uint32_t acked)
 bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         uint32_t before = flight(tc), una = tc->snd_una, sacked = tc->sacked, acked, ack = seg->ack;
-        bool dsack = false, wnd_changed;
+        bool dsack = false, wnd_changed, repairing = tc->ca_state == CA_RECOVERY;
         nstime rtt = -1;
 
         if (!acceptable(t, tc, seg, now))
@@ -171,7 +170,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
                 timer_arm_rtx(tc, now);
         tlp_input(t, tc, seg, dsack, now);
         recovery_ack(t, tc, acked, acked + tc->sacked - sacked, now);   /* RFC 6937: DeliveredData */
-        if (acked != 0 && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before)) {
+        if (acked != 0 && !repairing && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
                 autosize(tc);
         }

@@ -90,6 +90,8 @@ static void size_buffers(struct tcp_conn *tc)
 
         tc->snd_limit = o->sndbuf ? MAX(o->sndbuf, SND_LIMIT_LEAST) : tc->link.lossless ? SND_LIMIT_LOSSLESS : SND_LIMIT_FIRST;
         tc->rcv_limit = o->rcvbuf ? o->rcvbuf : tc->link.lossless ? RCV_LIMIT_LOSSLESS : RCV_LIMIT_FIRST;
+        if (o->window_clamp != 0)
+                tc->rcv_limit = MIN(tc->rcv_limit, o->window_clamp);
 }
 
 /* In TIME-WAIT the oldest makes room, when the table is full. */

@@ -388,8 +388,19 @@ bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg
 void rcvbuf_link(struct tcp *t, struct tcp_conn *tc, uint32_t rxseg);
 void rcvbuf_purge(struct tcp *t, struct tcp_conn *tc);
 void rcvbuf_free_buf(struct tcp *t, struct tcp_conn *tc, uint32_t frame);
-uint32_t rcvbuf_window(const struct tcp_conn *tc);
 void rcvbuf_autosize(struct tcp_conn *tc, nstime now);
+/* The largest window that can be offered: the buffer, as far as 16 bits and the scale can say it. */
+static inline uint32_t rcvbuf_limit(const struct tcp_conn *tc)
+{
+        return MIN(tc->rcv_limit, (uint32_t)UINT16_MAX << tc->rcv_wscale);
+}
+/* What can be offered now. */
+static inline uint32_t rcvbuf_window(const struct tcp_conn *tc)
+{
+        uint32_t limit = rcvbuf_limit(tc);
+
+        return limit > tc->rcv_unread ? limit - tc->rcv_unread : 0;
+}
 static inline uint32_t copied_seq(const struct tcp_conn *tc)
 {
         return tc->rcv_nxt - !!(tc->flags & TCF_FIN_RCVD) - tc->rcv_unread;

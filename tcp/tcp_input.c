@@ -113,13 +113,13 @@ static bool in_window(const struct tcp_conn *tc, const struct tcp_seg *seg)
 /* An ACK that answers an ACK may be answered by one: without data, not more often than OOW_MS (RFC 5961 §7). */
 static bool answers_too_often(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        uint32_t ms = (uint32_t)(now / NS_PER_MS);
+        uint32_t ms = (uint32_t)(now / NS_PER_MS) | 1;  /* 0: never */
 
         if (seg->len != 0 || seg->flags & (TCP_SYN | TCP_FIN))
                 return false;
         if (tc->oow_ms != 0 && ms - tc->oow_ms < OOW_MS)
                 return true;
-        tc->oow_ms = ms | 1;
+        tc->oow_ms = ms;
         return false;
 }
 
@@ -134,6 +134,8 @@ static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
                 tc->owed |= OWE_ACK;
         if (tc->state == TCPS_SYN_RECEIVED && seg->flags & TCP_SYN && seg->seq == tc->irs)
                 tc->owed |= OWE_SYN;            /* our SYN-ACK was lost */
+        if (tc->state == TCPS_TIME_WAIT && seg->flags & TCP_FIN)
+                conn_enter_time_wait(t, tc, now);       /* our last ACK was lost: 2 MSL from now */
 }
 
 static bool check_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
@@ -386,8 +388,6 @@ static bool process_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         if (!takes_text(tc) || (x.len == 0 && !x.fin)) {
                 if (seg->len != 0 || (seg->flags & TCP_FIN))
                         tc->owed |= OWE_ACK;
-                if (seg->flags & TCP_FIN && tc->state == TCPS_TIME_WAIT)
-                        conn_enter_time_wait(t, tc, now);
                 return false;
         }
         if (x.len != 0 && tc->shut & SHUT_RCV) {

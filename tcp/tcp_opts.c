@@ -25,8 +25,9 @@ static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opt
         if (o->sndbuf != 0)
                 tc->snd_limit = MAX(o->sndbuf, SND_LIMIT_LEAST);
         if (o->rcvbuf != 0)
-                tc->rcv_limit = tc->flags & TCF_WSCALE || tc->state < TCPS_ESTABLISHED
-                                        ? o->rcvbuf : MIN(o->rcvbuf, UINT16_MAX);
+                tc->rcv_limit = o->rcvbuf;
+        if (o->window_clamp != 0)
+                tc->rcv_limit = MIN(tc->rcv_limit, o->window_clamp);
         sndbuf_freed(t, tc);
 }
 

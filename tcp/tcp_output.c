@@ -20,7 +20,7 @@ static uint16_t offer_window(struct tcp_conn *tc)
 {
         uint32_t cur = tc->rcv_adv - tc->rcv_nxt, free = rcvbuf_window(tc), wnd;
 
-        if (free > cur && free - cur >= MIN(tc->rcv_limit / 2, (uint32_t)tc->link.mss)) {
+        if (free > cur && free - cur >= MIN(rcvbuf_limit(tc) / 2, (uint32_t)tc->link.mss)) {
                 wnd = MIN(free >> tc->rcv_wscale, UINT16_MAX);
                 if (wnd << tc->rcv_wscale > cur) {
                         cur = wnd << tc->rcv_wscale;
@@ -39,11 +39,11 @@ static uint16_t offer_window(struct tcp_conn *tc)
 void output_window_update(struct tcp *t, struct tcp_conn *tc)
 {
         uint32_t cur = tc->rcv_adv - tc->rcv_nxt, free = rcvbuf_window(tc);
-        uint32_t step = MIN(tc->rcv_limit / 2, 2u * tc->link.mss);
+        uint32_t half = rcvbuf_limit(tc) / 2, step = MIN(half, 2u * tc->link.mss);
 
         if (tc->flags & TCF_WND_ZERO)
-                step = MIN(tc->rcv_limit / 2, (uint32_t)tc->link.mss);
-        if (likely(free < cur + step || cur > tc->rcv_limit / 2))
+                step = MIN(half, (uint32_t)tc->link.mss);
+        if (likely(free < cur + step || cur > half))
                 return;
         if (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_FIN_WAIT_1 && tc->state != TCPS_FIN_WAIT_2)
                 return;

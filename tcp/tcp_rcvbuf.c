@@ -222,23 +222,13 @@ int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, 
         return (int)got;
 }
 
-/* RFC 9293 §3.8.6.2.2: the window grows by steps worth telling. */
-uint32_t rcvbuf_window(const struct tcp_conn *tc)
-{
-        uint32_t limit = tc->rcv_limit;
-
-        if (tc->opts.window_clamp != 0)
-                limit = MIN(limit, tc->opts.window_clamp);
-        return limit > tc->rcv_unread ? limit - tc->rcv_unread : 0;
-}
-
 void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime now)
 {
         assert(bytes <= tc->rcv_unread);
         drop_bytes(t, tc, (uint32_t)bytes);
         if (tc->urg_state == URG_TAKEN && (int32_t)(copied_seq(tc) - tc->rcv_up) >= 0)
                 tc->urg_state = URG_NONE;
-        if (!tc->opts.rcvbuf && !tc->link.lossless)
+        if (!(tc->opts.rcvbuf | tc->opts.window_clamp) && !tc->link.lossless)
                 rcvbuf_autosize(tc, now);
         output_window_update(t, tc);
 }

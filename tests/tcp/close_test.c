@@ -1,0 +1,417 @@
+/* Closing: RFC 9293 §3.6, §3.10.4-5; half close, resets, TIME-WAIT; what poll and the errors say, as Linux has it. */
+#include "tests/tcp/scenarios.h"
+
+#define IN  (POLLIN | POLLRDNORM)
+#define OUT (POLLOUT | POLLWRNORM)
+
+static void peer_closes_first(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .len = 10, .flags = F);
+        expect_sent(s, .seq = 1, .ack = 12);
+        expect_state(s, TCPS_CLOSE_WAIT);
+        expect_poll(s, IN | POLLRDHUP | OUT);
+        app_reads(s, 10);
+        app_reads(s, 0);
+        assert_true(tcp_recv_eof(s->tc));
+        app_writes(s, 5);                       /* half closed: data still goes out */
+        expect_sent(s, .seq = 1, .len = 5, .ack = 12);
+        app_closes(s);
+        expect_sent(s, .seq = 6, .ack = 12, .flags = F);
+        expect_state(s, TCPS_LAST_ACK);
+        peer_sends(s, .seq = 12, .ack = 7);
+        expect_silence(s);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+}
+
+static void we_close_first(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 10);
+        app_shuts_send(s);
+        expect_sent(s, .seq = 1, .len = 10, .ack = 1);
+        expect_sent(s, .seq = 11, .ack = 1, .flags = F);
+        expect_poll(s, OUT);
+        peer_sends(s, .seq = 1, .ack = 12, .len = 20);
+        expect_state(s, TCPS_FIN_WAIT_2);
+        app_reads(s, 20);
+        peer_sends(s, .seq = 21, .ack = 12, .flags = F);
+        expect_sent(s, .seq = 12, .ack = 22);
+        expect_state(s, TCPS_TIME_WAIT);
+        expect_poll(s, IN | POLLRDHUP | POLLHUP | OUT);
+        app_closes(s);
+        advance_ms(s, 59999);
+        assert_int_equal(s->rig->t.sh->conns.used, 1);
+        advance_ms(s, 1);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+        expect_silence(s);
+}
+
+static void both_close_at_once(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 2, .ack = 2);
+        expect_silence(s);
+        expect_state(s, TCPS_TIME_WAIT);
+}
+
+static void fin_and_its_ack_in_one_segment(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 2, .flags = F);
+        expect_sent(s, .seq = 2, .ack = 2);
+        expect_state(s, TCPS_TIME_WAIT);
+}
+
+static void lost_fin_is_repeated(void **state)
+{
+        struct scene *s = *state;
+
+        advance_ms(s, 250);
+        expect_sent(s, .seq = 1, .ack = 1, .flags = F);
+        peer_sends(s, .seq = 1, .ack = 2);
+        expect_state(s, TCPS_FIN_WAIT_2);
+}
+
+/* The last ACK was lost: the FIN comes again, is acknowledged again, and 2 MSL start again. */
+static void repeated_fin_restarts_time_wait(void **state)
+{
+        struct scene *s = *state;
+
+        advance_ms(s, 50000);
+        peer_sends(s, .seq = 1, .ack = 2, .flags = F);
+        expect_sent(s, .seq = 2, .ack = 2);
+        app_closes(s);
+        advance_ms(s, 50000);
+        assert_int_equal(s->rig->t.sh->conns.used, 1);
+        advance_ms(s, 10001);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+}
+
+/* RFC 6191 */
+static void newer_syn_ends_time_wait(void **state)
+{
+        struct scene *s = *state;
+        int l = tcp_listen(&s->rig->t, (ip_addr){{0, 0}}, s->tuple.lport, 4, &s->opts);
+
+        app_closes(s);
+        peer_sends(s, .seq = 0xffff0000u, .flags = S, .tsval = 1);
+        forget_sent(s);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_TIME_WAIT_REUSED], 0);
+        peer_sends(s, .seq = 70000, .flags = S, .tsval = 900000);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_TIME_WAIT_REUSED], 1);
+        assert_int_equal(s->sent[s->head].seg.flags, SA);
+        assert_int_equal(s->sent[s->head].seg.ack, SCENE_IRS + 70001);
+        assert_true(seq_gt(s->sent[s->head].seg.seq, SCENE_ISS + 2));
+        forget_sent(s);
+        tcp_unlisten(&s->rig->t, (uint32_t)l);
+        advance_ms(s, 1);
+        forget_sent(s);
+        s->tc = NULL;
+}
+
+static void connect_may_reuse_time_wait_with_timestamps(void **state)
+{
+        struct scene *s = *state;
+        int c;
+
+        app_closes(s);
+        c = tcp_connect(&s->rig->t, &s->tuple, &s->link, &s->opts, s->now);
+        assert_true(c > 0);
+        assert_true(seq_gt(tcp_conn_at(&s->rig->t, (uint32_t)c)->iss, SCENE_ISS + 2));
+        tcp_close(&s->rig->t, tcp_conn_at(&s->rig->t, (uint32_t)c), s->now);
+        s->tc = NULL;
+}
+
+static void time_wait_ignores_and_answers(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 2, .len = 5);
+        expect_sent(s, .seq = 2, .ack = 2);
+        expect_state(s, TCPS_TIME_WAIT);
+}
+
+/* RFC 2525 §2.17, RFC 9293 SHLD-3 */
+static void closing_with_unread_data_resets(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .len = 10);
+        app_closes(s);
+        expect_sent(s, .seq = 1, .ack = 11, .flags = RA);
+        advance_ms(s, 1);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+}
+
+static void linger_zero_resets(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.linger_s = 0;
+        app_sets(s);
+        app_writes(s, 10);
+        expect_sent(s, .seq = 1, .len = 10);
+        app_closes(s);
+        expect_sent(s, .seq = 11, .ack = 1, .flags = RA);
+        advance_ms(s, 1);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+}
+
+/* After close nobody reads: data that comes must not be acknowledged as if somebody would. */
+static void data_after_close_is_reset(void **state)
+{
+        struct scene *s = *state;
+
+        app_closes(s);
+        expect_sent(s, .seq = 1, .ack = 1, .flags = F);
+        peer_sends(s, .seq = 1, .ack = 2, .len = 10);
+        expect_sent(s, .seq = 2, .flags = RA);
+        advance_ms(s, 1);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+}
+
+static void orphan_does_not_wait_for_the_peer_for_ever(void **state)
+{
+        struct scene *s = *state;
+
+        app_closes(s);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 2);
+        advance_ms(s, 59000);
+        assert_int_equal(s->rig->t.sh->conns.used, 1);
+        advance_ms(s, 1001);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+        expect_silence(s);
+}
+
+static void half_close_keeps_receiving_for_ever(void **state)
+{
+        struct scene *s = *state;
+
+        advance_ms(s, 600000);
+        expect_state(s, TCPS_FIN_WAIT_2);
+        peer_sends(s, .seq = 1, .ack = 2, .len = 100);
+        app_reads(s, 100);
+        advance_ms(s, 40);
+        expect_sent(s, .seq = 2, .ack = 101);
+}
+
+static void data_after_shutdown_of_reading_is_thrown_away(void **state)
+{
+        struct scene *s = *state;
+        struct span span[1];
+
+        app_shuts_recv(s);
+        expect_poll(s, IN | POLLRDHUP | OUT);
+        peer_sends(s, .seq = 1, .ack = 1, .len = 100);
+        expect_sent(s, .seq = 1, .ack = 101);
+        assert_int_equal(tcp_recv_peek(&s->rig->t, s->tc, 0, 1, span, 1), 0);
+        expect_state(s, TCPS_ESTABLISHED);
+        app_writes(s, 3);
+        expect_sent(s, .seq = 1, .len = 3);
+        peer_sends(s, .seq = 101, .ack = 4, .flags = F);
+        expect_sent(s, .seq = 4, .ack = 102);
+        expect_state(s, TCPS_CLOSE_WAIT);
+}
+
+static void reset_is_reported_by_poll_and_error(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .flags = RA);
+        expect_poll(s, IN | POLLRDHUP | POLLHUP | POLLERR | OUT);
+        assert_int_equal(tcp_take_error(s->tc), ECONNRESET);
+        expect_poll(s, IN | POLLRDHUP | POLLHUP | OUT);
+        assert_true(s->tc->events & TCP_EV_CLOSED);
+}
+
+static void reset_after_fin_is_a_broken_pipe(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 2, .ack = 1, .flags = RA);
+        assert_int_equal(tcp_take_error(s->tc), EPIPE);
+}
+
+static void data_received_before_the_reset_is_still_read(void **state)
+{
+        struct scene *s = *state;
+        struct span span[1];
+
+        peer_sends(s, .seq = 1, .ack = 1, .len = 10);
+        peer_sends(s, .seq = 11, .ack = 1, .flags = RA);
+        app_reads(s, 10);
+        assert_int_equal(tcp_recv_peek(&s->rig->t, s->tc, 0, 1, span, 1), -ECONNRESET);
+        assert_int_equal(tcp_recv_peek(&s->rig->t, s->tc, 0, 1, span, 1), 0);
+}
+
+static void writing_after_shutdown_is_a_broken_pipe(void **state)
+{
+        struct scene *s = *state;
+        struct span span[1];
+
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 1, span, 1), -EPIPE);
+        assert_int_equal(tcp_recv_peek(&s->rig->t, s->tc, 0, 1, span, 1), -EAGAIN);
+}
+
+static void abort_resets(void **state)
+{
+        struct scene *s = *state;
+
+        app_aborts(s);
+        expect_sent(s, .seq = 1, .ack = 1, .flags = RA);
+        expect_state(s, TCPS_CLOSED);
+}
+
+/* MUST-25 to -29, SHLD-12 */
+static void keepalive_asks_and_gives_up(void **state)
+{
+        struct scene *s = *state;
+
+        advance_ms(s, 7200 * 1000 - 1);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 0, .ack = 1);
+        peer_sends(s, .seq = 1, .ack = 1);
+        advance_ms(s, 7200 * 1000);
+        for (int i = 0; i < 9; i++) {
+                expect_sent(s, .seq = 0, .ack = 1);
+                expect_silence(s);
+                advance_ms(s, 75 * 1000);
+        }
+        expect_sent(s, .seq = 1, .ack = 1, .flags = RA);
+        expect_state(s, TCPS_CLOSED);
+        assert_int_equal(tcp_take_error(s->tc), ETIMEDOUT);
+}
+
+/* RFC 9293 §3.9.2.2: soft errors are remembered, hard ones abort only while opening; RFC 5927: what is not in flight
+ * was not sent by us. */
+static void icmp_errors_are_advice(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 10);
+        expect_sent(s, .seq = 1, .len = 10);
+        tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS + 500, ENETUNREACH, false, 0, s->now);
+        assert_int_equal(s->tc->err_soft, 0);
+        tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS + 1, ECONNREFUSED, true, 0, s->now);
+        expect_state(s, TCPS_ESTABLISHED);
+        tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS + 1, EHOSTUNREACH, false, 0, s->now);
+        assert_int_equal(tcp_take_error(s->tc), EHOSTUNREACH);
+        peer_sends(s, .seq = 1, .ack = 11);
+}
+
+static void hard_icmp_error_ends_an_opening(void **state)
+{
+        struct scene *s = *state;
+
+        tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS, ECONNREFUSED, true, 0, s->now);
+        expect_state(s, TCPS_CLOSED);
+        assert_int_equal(tcp_take_error(s->tc), ECONNREFUSED);
+}
+
+/* RFC 1191: what is queued is cut to the new size. */
+static void smaller_mtu_recuts_segments(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 2000);
+        forget_sent(s);
+        tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS + 1, EMSGSIZE, false, 640, s->now);
+        advance_ms(s, 250);
+        expect_sent(s, .seq = 1, .len = 600);
+        peer_sends(s, .seq = 1, .ack = 601);
+        expect_sent(s, .seq = 601, .len = 400);
+        expect_sent(s, .seq = 1001, .len = 600);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        forget_sent(s);
+}
+
+static void dead_channel_resets_without_a_segment(void **state)
+{
+        struct scene *s = *state;
+
+        tcp_chan_down(&s->rig->t, RIG_CHAN, s->now);
+        expect_silence(s);
+        expect_state(s, TCPS_CLOSED);
+        assert_int_equal(tcp_take_error(s->tc), ECONNRESET);
+}
+
+/* ---- after a death inside ---- */
+
+static void recovery_keeps_queues_and_resets_only_the_broken_one(void **state)
+{
+        struct scene *s = *state;
+        struct tcp *t = &s->rig->t;
+        struct frames *f = &s->rig->frames;
+
+        app_writes(s, 2500);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1001, .len = 300);
+        peer_sends(s, .seq = 601, .ack = 1001, .len = 100);
+        forget_sent(s);
+        for (int region = 0; region < 2; region++)
+                for (uint32_t i = 1; i <= frame_geom_total(f->region[region].geom); i++)
+                        frame_pool_rec(f->region[region].pool, i)->refs = 0;
+        tcp_recover(t, 0, s->now);
+        for (int region = 0; region < 2; region++)
+                frame_pool_rebuild(f->region[region].pool);
+        rig_check(s->rig);
+        expect_state(s, TCPS_ESTABLISHED);
+        app_reads(s, 300);
+        peer_sends(s, .seq = 301, .ack = 2501, .len = 300);
+        app_reads(s, 400);
+        app_writes(s, 100);
+        forget_sent(s);
+        tcp_recover(t, s->conn, s->now);
+        expect_state(s, TCPS_CLOSED);
+        assert_int_equal(tcp_take_error(s->tc), ECONNRESET);
+        for (int region = 0; region < 2; region++) {
+                for (uint32_t i = 1; i <= frame_geom_total(f->region[region].geom); i++)
+                        frame_pool_rec(f->region[region].pool, i)->refs = 0;
+                frame_pool_rebuild(f->region[region].pool);
+        }
+        advance_ms(s, 0);
+        expect_sent(s, .flags = RA);
+}
+
+int main(void)
+{
+        static const struct scene_setup keepalive = {.keepalive = true}, ts = {.ts = true};
+        const struct CMUnitTest tests[] = {
+                scenario(peer_closes_first, established, NULL),
+                scenario(we_close_first, established, NULL),
+                scenario(both_close_at_once, closing, NULL),
+                scenario(fin_and_its_ack_in_one_segment, fin_wait_1, NULL),
+                scenario(lost_fin_is_repeated, fin_wait_1, NULL),
+                scenario(repeated_fin_restarts_time_wait, time_wait, NULL),
+                scenario(newer_syn_ends_time_wait, time_wait, NULL),
+                scenario(connect_may_reuse_time_wait_with_timestamps, time_wait, &ts),
+                scenario(time_wait_ignores_and_answers, time_wait, NULL),
+                scenario(closing_with_unread_data_resets, established, NULL),
+                scenario(linger_zero_resets, established, NULL),
+                scenario(data_after_close_is_reset, established, NULL),
+                scenario(orphan_does_not_wait_for_the_peer_for_ever, established, NULL),
+                scenario(half_close_keeps_receiving_for_ever, fin_wait_2, NULL),
+                scenario(data_after_shutdown_of_reading_is_thrown_away, established, NULL),
+                scenario(reset_is_reported_by_poll_and_error, established, NULL),
+                scenario(reset_after_fin_is_a_broken_pipe, close_wait, NULL),
+                scenario(data_received_before_the_reset_is_still_read, established, NULL),
+                scenario(writing_after_shutdown_is_a_broken_pipe, fin_wait_2, NULL),
+                scenario(abort_resets, established, NULL),
+                scenario(keepalive_asks_and_gives_up, established, &keepalive),
+                scenario(icmp_errors_are_advice, established, NULL),
+                scenario(hard_icmp_error_ends_an_opening, syn_sent, NULL),
+                scenario(smaller_mtu_recuts_segments, established, NULL),
+                scenario(dead_channel_resets_without_a_segment, established, NULL),
+                scenario(recovery_keeps_queues_and_resets_only_the_broken_one, established, NULL),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,536 @@
+/* Sending: windows, Nagle, cork, silly windows, probes; retransmission, recovery by SACK, RACK, TLP, without SACK. */
+#include "tests/tcp/scenarios.h"
+
+#include "tcp/tcp_cc.h"
+
+static const struct scene_setup reno = {.reno = true}, sack = {.sack = true, .reno = true}, nagle = {.nagle = true};
+static const struct scene_setup small_wnd = {.wnd = 2500}, tiny_wnd = {.wnd = 400};
+
+/* ---- windows, Nagle, SWS ---- */
+
+static void data_is_cut_to_the_mss(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 2500);
+        expect_sent(s, .seq = 1, .len = 1000, .ack = 1);
+        expect_sent(s, .seq = 1001, .len = 1000, .ack = 1);
+        expect_sent(s, .seq = 2001, .len = 500, .ack = 1);
+        assert_true(s->last.flags & TCP_PSH);   /* MUST-61 */
+        peer_sends(s, .seq = 1, .ack = 2501);
+        assert_int_equal(s->tc->rtx_at, NSTIME_NEVER);
+}
+
+/* RFC 6928: ten segments at first. */
+static void initial_window_is_ten_segments(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 15000);
+        for (uint32_t i = 0; i < 10; i++)
+                expect_sent(s, .seq = 1 + 1000 * i, .len = 1000);
+        expect_silence(s);
+        assert_int_equal(s->tc->limit, TCP_LIM_CWND);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        for (uint32_t i = 10; i < 14; i++)      /* two left, two more by slow start */
+                expect_sent(s, .seq = 1 + 1000 * i, .len = 1000);
+        expect_silence(s);
+        app_aborts(s);
+        forget_sent(s);
+}
+
+static void peer_window_is_respected(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 4000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        expect_silence(s);                      /* 500 are less than a segment and than half the window */
+        assert_int_equal(s->tc->limit, TCP_LIM_RWND);
+        peer_sends(s, .seq = 1, .ack = 1001);
+        expect_sent(s, .seq = 2001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 3001, .wnd = 1250);
+        expect_sent(s, .seq = 3001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 4001);
+}
+
+/* A window that never takes a segment is used by halves (RFC 9293 §3.8.6.2.1 (3)). */
+static void small_window_is_used_in_pieces(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 1000);
+        expect_sent(s, .seq = 1, .len = 400);
+        peer_sends(s, .seq = 1, .ack = 401, .wnd = 150);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 401, .wnd = 250);
+        expect_sent(s, .seq = 401, .len = 250);
+        peer_sends(s, .seq = 1, .ack = 651, .wnd = 400);
+        expect_sent(s, .seq = 651, .len = 350);
+        peer_sends(s, .seq = 1, .ack = 1001);
+}
+
+/* RFC 9293 §3.7.4, and Minshall: a full segment in flight holds nothing back. */
+static void nagle_holds_the_second_small_segment(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 1000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        app_writes(s, 10);
+        expect_sent(s, .seq = 1001, .len = 10);
+        app_writes(s, 10);
+        app_writes(s, 20);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 1011);
+        expect_sent(s, .seq = 1011, .len = 30);
+        app_writes(s, 10);
+        expect_silence(s);
+        s->opts.nodelay = 1;                    /* MUST-17, and it takes effect at once */
+        app_sets(s);
+        expect_sent(s, .seq = 1041, .len = 10);
+        peer_sends(s, .seq = 1, .ack = 1051);
+}
+
+static void fin_goes_along_whatever_nagle_says(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 10);
+        expect_sent(s, .seq = 1, .len = 10);
+        app_writes(s, 10);
+        expect_silence(s);
+        app_shuts_send(s);
+        expect_sent(s, .seq = 11, .len = 10, .flags = F);
+        peer_sends(s, .seq = 1, .ack = 22);
+}
+
+static void cork_holds_until_taken_off_or_200_ms(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.cork = 1;
+        app_sets(s);
+        app_writes(s, 300);
+        app_writes(s, 300);
+        expect_silence(s);
+        app_writes(s, 600);
+        expect_sent(s, .seq = 1, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 1001);
+        expect_silence(s);
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 1001, .len = 200);
+        app_writes(s, 5);
+        expect_silence(s);
+        s->opts.cork = 0;
+        app_sets(s);
+        expect_sent(s, .seq = 1201, .len = 5);
+        peer_sends(s, .seq = 1, .ack = 1206);
+}
+
+static void msg_more_waits_for_the_rest(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes_more(s, 100);
+        expect_silence(s);
+        app_writes(s, 100);
+        expect_sent(s, .seq = 1, .len = 200);
+        peer_sends(s, .seq = 1, .ack = 201);
+}
+
+/* RFC 9293 §3.8.6.1: MUST-35, -36, SHLD-29, -30; MUST-37. */
+static void zero_window_is_probed_with_back_off(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        app_writes(s, 100);
+        expect_silence(s);
+        advance_ms(s, 199);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .len = 1);
+        for (uint32_t wait = 400, i = 0; i < 20; i++, wait = MIN(wait * 2, 120000)) {
+                peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+                advance_ms(s, wait - 1);
+                expect_silence(s);
+                advance_ms(s, 1);
+                expect_sent(s, .seq = 1, .len = 1);
+        }
+        expect_state(s, TCPS_ESTABLISHED);
+        peer_sends(s, .seq = 1, .ack = 2);
+        expect_sent(s, .seq = 2, .len = 99);
+        peer_sends(s, .seq = 1, .ack = 101);
+        advance_ms(s, 1000);
+        expect_silence(s);
+}
+
+/* SHLD-16, MUST-34: the window shrank over what is in flight. */
+static void shrunken_window_is_survived(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 3000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        expect_sent(s, .seq = 2001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 1001, .zero_wnd = true);
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 1001, .len = 1);
+        peer_sends(s, .seq = 1, .ack = 1001, .wnd = 5000);
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 3001, .wnd = 5000);
+}
+
+static void window_opens_again_when_the_reader_reads(void **state)
+{
+        struct scene *s = *state;
+
+        for (uint32_t i = 0; i < 4; i++)
+                peer_sends(s, .seq = 1 + 1000 * i, .ack = 1, .len = 1000);
+        expect_sent(s, .seq = 1, .ack = 2001);
+        expect_sent(s, .seq = 1, .ack = 4001, .zero_wnd = true);
+        app_reads(s, 500);
+        expect_silence(s);                      /* less than a segment: MUST-39 */
+        app_reads(s, 500);
+        expect_sent(s, .seq = 1, .ack = 4001, .wnd = 1000);
+        app_reads(s, 3000);
+        expect_sent(s, .seq = 1, .ack = 4001, .wnd = 4000);
+}
+
+/* ---- retransmission ---- */
+
+/* RFC 6298 §5: after RTO, backed off; RFC 5681: one segment; Karn. */
+static void timeout_repeats_the_first_segment(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 3000);
+        forget_sent(s);
+        advance_ms(s, 199);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_silence(s);
+        assert_int_equal(s->tc->cwnd, 1000);
+        assert_int_equal(s->tc->ssthresh, 2000);
+        advance_ms(s, 399);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 1001);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        expect_sent(s, .seq = 2001, .len = 1000);
+        assert_int_equal(s->tc->srtt, 1);       /* of the handshake: no sample was taken */
+        peer_sends(s, .seq = 1, .ack = 3001);
+        assert_int_equal(s->tc->ca_state, CA_OPEN);
+}
+
+/* MUST-20, R2. */
+static void silence_ends_the_connection(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 10);
+        advance_ms(s, 100 * 1000);
+        expect_state(s, TCPS_ESTABLISHED);
+        advance_ms(s, 3000 * 1000);
+        forget_sent(s);
+        expect_state(s, TCPS_CLOSED);
+        assert_int_equal(tcp_take_error(s->tc), ETIMEDOUT);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_TIMEOUT], 1);
+}
+
+static void user_timeout_ends_it_sooner(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 10);
+        advance_ms(s, 5000);
+        expect_state(s, TCPS_ESTABLISHED);
+        advance_ms(s, 20000);
+        forget_sent(s);
+        expect_state(s, TCPS_CLOSED);
+        assert_int_equal(tcp_take_error(s->tc), ETIMEDOUT);
+}
+
+/* RFC 5681 §3.2: the third duplicate ACK retransmits at once, without waiting for the RTO. */
+static void third_dupack_retransmits(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 4000);
+        expect_sent(s, .seq = 1, .len = 1000, .ack = 1);
+        expect_sent(s, .seq = 1001, .len = 1000, .ack = 1);
+        expect_sent(s, .seq = 2001, .len = 1000, .ack = 1);
+        expect_sent(s, .seq = 3001, .len = 1000, .ack = 1);
+        advance_ms(s, 100);                     /* the first one is lost */
+        peer_sends(s, .seq = 1, .ack = 1);
+        peer_sends(s, .seq = 1, .ack = 1);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 1);
+        expect_sent(s, .seq = 1, .len = 1000, .ack = 1);
+        assert_int_equal(s->tc->ssthresh, 2000);        /* RFC 5681 eq. 4 */
+        peer_sends(s, .seq = 1, .ack = 4001);
+        assert_int_equal(s->tc->cwnd, 2000);
+        assert_int_equal(s->tc->ca_state, CA_OPEN);
+}
+
+/* RFC 6582: a partial ACK says where the next hole is. */
+static void partial_ack_retransmits_the_next_hole(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 6000);
+        forget_sent(s);
+        for (int i = 0; i < 3; i++)             /* 1 and 3001 are lost */
+                peer_sends(s, .seq = 1, .ack = 1);
+        expect_sent(s, .seq = 1, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 3001);
+        expect_sent(s, .seq = 3001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 6001);
+        expect_silence(s);
+        assert_int_equal(s->tc->retrans, 2);
+}
+
+/* RFC 3042: a duplicate ACK lets a new segment out. */
+static void duplicate_acks_let_new_segments_out(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 12000);
+        for (int i = 0; i < 10; i++)
+                expect_sent(s, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 1);
+        expect_sent(s, .seq = 10001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 1);
+        expect_sent(s, .seq = 11001, .len = 1000);
+        app_aborts(s);
+        forget_sent(s);
+}
+
+/* RFC 8985: what was sent before something that arrived a while later is lost; only that is repeated. */
+static void sacked_segments_are_not_repeated(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->min_rtt = s->tc->srtt = 100 * NS_PER_MS;
+        app_writes(s, 6000);
+        forget_sent(s);
+        advance_ms(s, 100);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 2001}});
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 3001}});
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{4001, 5001}, {1001, 3001}});
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_sent(s, .seq = 3001, .len = 1000);
+        assert_int_equal(s->tc->ca_state, CA_RECOVERY);
+        peer_sends(s, .seq = 1, .ack = 6001);
+        assert_int_equal(s->tc->ca_state, CA_OPEN);
+        assert_int_equal(s->tc->retrans, 2);
+}
+
+/* RFC 8985 §6.2: one SACK is not enough at once, but after a quarter of a round trip it is. */
+static void reordering_is_given_time(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->min_rtt = s->tc->srtt = 100 * NS_PER_MS;
+        app_writes(s, 3000);
+        forget_sent(s);
+        advance_ms(s, 100);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 2001}});
+        expect_silence(s);
+        advance_ms(s, 24);
+        expect_silence(s);
+        advance_ms(s, 2);
+        expect_sent(s, .seq = 1, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 3001);
+}
+
+/* RFC 8985 §7: the tail is probed after two round trips, and the probe's ACK repairs the rest. */
+static void tail_loss_is_probed(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->srtt = s->tc->min_rtt = 20 * NS_PER_MS;
+        s->tc->rto = 400 * NS_PER_MS;
+        app_writes(s, 4000);
+        forget_sent(s);
+        advance_ms(s, 41);
+        expect_silence(s);
+        advance_ms(s, 2);
+        expect_sent(s, .seq = 3001, .len = 1000);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_TLP], 1);
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 1001, .nsack = 1, .sack = {{3001, 4001}});
+        expect_sent(s, .seq = 1001, .len = 1000);
+        expect_sent(s, .seq = 2001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 4001);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 0);
+}
+
+/* RFC 6937: as much goes out as came in, down to ssthresh. */
+static void recovery_is_paced_by_what_arrives(void **state)
+{
+        struct scene *s = *state;
+        unsigned sent = 0;
+
+        s->tc->min_rtt = s->tc->srtt = 100 * NS_PER_MS;
+        app_writes(s, 20000);
+        for (int i = 0; i < 10; i++)
+                expect_sent(s, .len = 1000);
+        advance_ms(s, 100);
+        for (uint32_t i = 2; i <= 10; i++) {    /* the first of ten is lost */
+                peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 1 + 1000 * i}});
+                assert_true(s->tail - s->head <= 2);
+                sent += s->tail - s->head;
+                forget_sent(s);
+        }
+        assert_int_equal(s->tc->ssthresh, 6000);        /* limited transmit made the flight 12 segments */
+        assert_true(sent >= 5 && sent <= 8);
+        app_aborts(s);
+        forget_sent(s);
+}
+
+/* RFC 2018 §8: after a timeout nothing that was only SACKed is believed, when the peer drops its head. */
+static void reneging_is_survived(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 3000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 3001}});
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1001);
+        forget_sent(s);
+        advance_ms(s, 300);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 3001);
+        forget_sent(s);
+}
+
+/* RFC 2883: a D-SACK tells that a retransmission was for nothing. */
+static void dsack_is_counted(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 1000);
+        forget_sent(s);
+        advance_ms(s, 250);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1001, .nsack = 1, .sack = {{1, 1001}});
+        assert_int_equal(s->tc->dsack_dups, 1);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_SPURIOUS], 1);
+}
+
+/* ---- the buffer ---- */
+
+static void full_buffer_refuses_and_tells_when_there_is_room(void **state)
+{
+        struct scene *s = *state;
+        struct span span[8];
+        int got, total = 0;
+
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        while ((got = tcp_send_reserve(&s->rig->t, s->tc, 500, span, 8)) > 0) {
+                tcp_send_commit(&s->rig->t, s->tc, (size_t)got, false, false, s->now);
+                total += got;
+        }
+        assert_int_equal(got, 0);
+        assert_true(total >= 6000 && total <= 8192);    /* frames count whole */
+        assert_int_equal(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT, 0);
+        s->tc->events = 0;
+        peer_sends(s, .seq = 1, .ack = 1, .wnd = 60000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1 + (uint32_t)total, .wnd = 60000);
+        assert_true(s->tc->events & TCP_EV_WRITABLE);
+        assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
+        forget_sent(s);
+}
+
+static void reservation_can_be_cut_or_cancelled(void **state)
+{
+        struct scene *s = *state;
+        struct span span[4], again[4];
+        int got = tcp_send_reserve(&s->rig->t, s->tc, 3000, span, 4);
+
+        assert_int_equal(got, 3000);
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 1, again, 4), -EBUSY);
+        tcp_send_commit(&s->rig->t, s->tc, 0, false, false, s->now);
+        got = tcp_send_reserve(&s->rig->t, s->tc, 3000, span, 4);
+        assert_int_equal(got, 3000);
+        for (uint32_t i = 0; i < 1200; i++)
+                span[0].ptr[i] = scene_byte(1 + i);
+        tcp_send_commit(&s->rig->t, s->tc, 1200, false, false, s->now);
+        s->written = 1200;
+        app_writes(s, 100);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_sent(s, .seq = 1001, .len = 300);
+        peer_sends(s, .seq = 1, .ack = 1301);
+}
+
+static void many_small_writes_become_full_segments(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        for (int i = 0; i < 100; i++)
+                app_writes(s, 64);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 1, .wnd = 60000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        assert_true(s->tail - s->head <= 7);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 6401);
+}
+
+static void reset_ends_writing_with_the_right_errors(void **state)
+{
+        struct scene *s = *state;
+        struct span span[1];
+
+        peer_sends(s, .seq = 1, .ack = 1, .flags = RA);
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 10, span, 1), -ECONNRESET);
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 10, span, 1), -EPIPE);
+        assert_int_equal(tcp_recv_peek(&s->rig->t, s->tc, 0, 10, span, 1), 0);
+}
+
+int main(void)
+{
+        static const struct scene_setup user_timeout = {.user_timeout_ms = 7000}, sndbuf = {.sndbuf = 8192};
+        static const struct scene_setup rcvbuf = {.rcvbuf = 4000};
+        const struct CMUnitTest tests[] = {
+                scenario(data_is_cut_to_the_mss, established, NULL),
+                scenario(initial_window_is_ten_segments, established, NULL),
+                scenario(peer_window_is_respected, established, &small_wnd),
+                scenario(small_window_is_used_in_pieces, established, &tiny_wnd),
+                scenario(nagle_holds_the_second_small_segment, established, &nagle),
+                scenario(fin_goes_along_whatever_nagle_says, established, &nagle),
+                scenario(cork_holds_until_taken_off_or_200_ms, established, NULL),
+                scenario(msg_more_waits_for_the_rest, established, NULL),
+                scenario(zero_window_is_probed_with_back_off, established, NULL),
+                scenario(shrunken_window_is_survived, established, NULL),
+                scenario(window_opens_again_when_the_reader_reads, established, &rcvbuf),
+                scenario(timeout_repeats_the_first_segment, established, &reno),
+                scenario(silence_ends_the_connection, established, NULL),
+                scenario(user_timeout_ends_it_sooner, established, &user_timeout),
+                scenario(third_dupack_retransmits, established, &reno),
+                scenario(partial_ack_retransmits_the_next_hole, established, &reno),
+                scenario(duplicate_acks_let_new_segments_out, established, &reno),
+                scenario(sacked_segments_are_not_repeated, established, &sack),
+                scenario(reordering_is_given_time, established, &sack),
+                scenario(tail_loss_is_probed, established, &sack),
+                scenario(recovery_is_paced_by_what_arrives, established, &sack),
+                scenario(reneging_is_survived, established, &sack),
+                scenario(dsack_is_counted, established, &sack),
+                scenario(full_buffer_refuses_and_tells_when_there_is_room, established, &sndbuf),
+                scenario(reservation_can_be_cut_or_cancelled, established, NULL),
+                scenario(many_small_writes_become_full_segments, established, NULL),
+                scenario(reset_ends_writing_with_the_right_errors, established, NULL),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
