@@ -252,7 +252,7 @@ struct wait {
         const struct usock_news *news;  /* wait for news since this too; may be NULL */
         struct ustack *all[USTACKS_MAX];
         uint32_t nall;
-        bool entered;                   /* a stack was polled: leave it properly */
+        bool inside;                    /* stacks were polled and not left yet */
 };
 
 /* Per thread: how long spinning has paid lately, and when the kernel was asked last. */
@@ -282,17 +282,30 @@ static int ready_items(const struct wait *w)
         return count_ready(w->v, w->n) + has_news(w);
 }
 
-/* One turn of every stack; acknowledgements go out, since this thread has nothing else to do. */
-static void progress(struct wait *w, nstime now)
+/*
+ * One turn of every stack, then a look. When something is ready the caller goes back to the application, whose answer
+ * will carry the acknowledgements; otherwise they go out now, since this thread has nothing else to do. Returns how many
+ * are ready; w->inside then says whether stacks are still to be left.
+ */
+static int progress(struct wait *w, nstime now)
 {
-        w->entered = true;
+        int ready = w->nall == 0 ? look_ours(w->v, w->n) : 0;
+
         for (uint32_t i = 0; i < w->nall; i++) {
                 struct ustack *u = w->all[i];
                 ustack_lock(u);
                 stack_run(&u->s, now);
-                stack_flush_acks(&u->s, now);
-                ustack_unlock(u);
+                if (i + 1 == w->nall)
+                        ready = look_ours(w->v, w->n);
+                if (ready == 0)
+                        stack_flush_acks(&u->s, now);
+                if (ready == 0)
+                        ustack_unlock(u);
+                else
+                        ustack_leave(u);
         }
+        w->inside = ready == 0 || w->nall > 1;
+        return ready;
 }
 
 static bool pending(const struct wait *w, nstime now)
@@ -472,46 +485,44 @@ static int doze(struct wait *w)
                         kernel_results(w->v, w->n, w->pfd);
         }
         disarm(w, slot);
+        w->inside = true;
         sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
         place_put(p);
         return ret == -EINTR || usock_tls.pending ? -EINTR : 0;
 }
 
+/* With our sockets ready the kernel's are asked now and then; without, or when only looking, always. */
+static int with_kernel(struct wait *w, int ready, nstime now)
+{
+        if (w->nk == 0 || (ready > 0 && now - kernel_asked < KERNEL_EVERY))
+                return ready;
+        return ask_kernel(w, now);
+}
+
 static int wait_loop(struct wait *w, nstime timeout)
 {
-        nstime now = ustack_now();
-        int ready, err;
+        nstime now;
+        int ready = look_ours(w->v, w->n), err;
 
-        for (bool first = true;; first = false) {
-                ready = look(w);
-                if (!first || ready == 0 || pending(w, 0)) {
-                        progress(w, now);
-                        ready = look(w);
-                }
-                if (ready > 0 || timeout == 0) {
-                        if (timeout == 0 || now - kernel_asked > KERNEL_EVERY)
-                                ready = ask_kernel(w, now);
+        if (ready > 0 && w->nk == 0 && !pending(w, 0))
+                return ready;
+        for (;;) {
+                now = ustack_now();
+                if (ready == 0 || pending(w, now))
+                        ready = progress(w, now);
+                ready = with_kernel(w, ready, now);
+                if (ready > 0 || now >= w->until)
                         return ready;
-                }
-                if (w->nk > 0 && ask_kernel(w, now) > 0)
-                        return ready_items(w);
-                now = ustack_now();
-                if (now >= w->until)
-                        return 0;
-                if (spin(w, now)) {
-                        if (usock_tls.pending)
-                                return -EINTR;
-                        now = ustack_now();
+                if (usock_tls.pending)
+                        return -EINTR;
+                if (spin(w, now))
                         continue;
-                }
                 err = doze(w);
-                now = ustack_now();
-                if (err != 0 || ready_items(w) > 0) {
-                        progress(w, now);
-                        look(w);
-                        ready = ready_items(w);
-                        return ready > 0 ? ready : err;
+                if (err != 0) {
+                        ready = progress(w, ustack_now());
+                        return count_ready(w->v, w->n) > 0 ? count_ready(w->v, w->n) : err;
                 }
+                ready = count_ready(w->v, w->n);
         }
 }
 
@@ -538,7 +549,7 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
                         return -ENOMEM;
         }
         ready = wait_loop(&w, timeout);
-        for (uint32_t i = 0; w.entered && i < w.nall; i++) {
+        for (uint32_t i = 0; w.inside && i < w.nall; i++) {
                 ustack_lock(w.all[i]);
                 ustack_leave(w.all[i]);
         }
