@@ -1,0 +1,264 @@
+/* Frames: references, loans, and that a frame is free when and only when both have ended. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "netstack/frame.h"
+#include "netstack/prng.h"
+
+#define CHAN  5u
+#define LARGE 3u
+#define SMALL 4u
+#define TX    FRAME_REGION_TX(CHAN)
+#define RX    FRAME_REGION_RX(CHAN)
+
+static const struct frame_geom geom = {{[FRAME_LARGE] = LARGE, [FRAME_SMALL] = SMALL}};
+
+struct fixture {
+        struct frames f;
+        struct frame_pool *pool;
+        uint32_t back_chan, back_num; /* the last frame given back */
+        unsigned backs;
+        uint32_t uncharged_owner, uncharged;
+};
+
+static void give_back(void *arg, uint32_t chan, uint32_t num)
+{
+        struct fixture *x = arg;
+
+        x->back_chan = chan;
+        x->back_num = num;
+        x->backs++;
+}
+
+static void uncharge(void *arg, uint32_t owner, uint32_t bytes)
+{
+        struct fixture *x = arg;
+
+        x->uncharged_owner = owner;
+        x->uncharged += bytes;
+}
+
+static int setup(void **state)
+{
+        struct fixture *x = calloc(1, sizeof *x);
+
+        x->pool = calloc(1, frame_pool_bytes(geom));
+        frame_pool_init(x->pool, geom);
+        x->f.region[TX] = (struct frame_region){malloc(frame_geom_bytes(geom)), x->pool, {{0, 0}}};
+        x->f.region[RX] = (struct frame_region){malloc(frame_geom_bytes(geom)), NULL, geom};
+        x->f.give_back = give_back;
+        x->f.uncharge = uncharge;
+        x->f.arg = x;
+        *state = x;
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct fixture *x = *state;
+
+        free(x->f.region[TX].base);
+        free(x->f.region[RX].base);
+        free(x->pool);
+        free(x);
+        return 0;
+}
+
+static void numbers_and_places_agree(void **state)
+{
+        struct fixture *x = *state;
+
+        assert_int_equal(frame_geom_bytes(geom), LARGE * FRAME_LARGE_BYTES + SMALL * FRAME_SMALL_BYTES);
+        for (uint32_t num = 1, at = 0; num <= frame_geom_total(geom); num++) {
+                uint32_t size = num <= LARGE ? FRAME_LARGE_BYTES : FRAME_SMALL_BYTES;
+
+                assert_int_equal(frame_geom_offset(geom, num), at);
+                assert_int_equal(frame_size(&x->f, frame_id(RX, num)), size);
+                assert_ptr_equal(frame_addr(&x->f, frame_id(TX, num)), x->f.region[TX].base + at);
+                assert_int_equal(frame_id_region(frame_id(RX, num)), RX);
+                assert_int_equal(frame_id_num(frame_id(RX, num)), num);
+                at += size;
+        }
+}
+
+/* Numbers and ranges come from somebody else. */
+static void a_range_outside_its_frame_is_seen(void **state)
+{
+        static const struct {
+                uint32_t num, off, len;
+                bool holds;
+        } table[] = {
+                {1, 0, FRAME_LARGE_BYTES, true},
+                {1, 1, FRAME_LARGE_BYTES, false},
+                {LARGE, FRAME_LARGE_BYTES, 0, true},
+                {LARGE, FRAME_LARGE_BYTES + 1, 0, false},
+                {LARGE + 1, 0, FRAME_SMALL_BYTES, true},
+                {LARGE + 1, 0, FRAME_SMALL_BYTES + 1, false},
+                {LARGE + 1, 2000, 49, false},
+                {LARGE + SMALL, 2000, 48, true},
+                {LARGE + SMALL + 1, 0, 1, false},
+                {0, 0, 0, false},
+                {UINT32_MAX, 0, 0, false},
+                {1, UINT32_MAX, 2, false},
+                {1, 2, UINT32_MAX, false},
+                {1, UINT32_MAX, UINT32_MAX, false},
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(table); i++)
+                assert_int_equal(frame_geom_holds(geom, table[i].num, table[i].off, table[i].len),
+                                 table[i].holds);
+}
+
+static void a_class_runs_out_alone(void **state)
+{
+        struct fixture *x = *state;
+
+        for (uint32_t i = 0; i < SMALL; i++) {
+                assert_int_equal(frame_avail(&x->f, TX, FRAME_SMALL), SMALL - i);
+                assert_int_equal(frame_size(&x->f, frame_alloc(&x->f, TX, FRAME_SMALL, 0)),
+                                 FRAME_SMALL_BYTES);
+        }
+        assert_int_equal(frame_alloc(&x->f, TX, FRAME_SMALL, 0), 0);
+        assert_int_equal(frame_avail(&x->f, TX, FRAME_LARGE), LARGE);
+        assert_int_equal(frame_size(&x->f, frame_alloc(&x->f, TX, FRAME_LARGE, 0)), FRAME_LARGE_BYTES);
+}
+
+static void free_when_the_last_record_lets_go(void **state)
+{
+        struct fixture *x = *state;
+        uint32_t id = frame_alloc(&x->f, TX, FRAME_LARGE, 7);
+
+        frame_hold(&x->f, id);
+        frame_drop(&x->f, id);
+        assert_int_equal(frame_avail(&x->f, TX, FRAME_LARGE), LARGE - 1);
+        assert_int_equal(x->uncharged, 0);
+        frame_drop(&x->f, id);
+        assert_int_equal(frame_avail(&x->f, TX, FRAME_LARGE), LARGE);
+        assert_int_equal(x->uncharged_owner, 7);
+        assert_int_equal(x->uncharged, FRAME_LARGE_BYTES);
+}
+
+/* Retransmission and the reader on the other side: free when both have let go, in either order. */
+static void free_when_loan_and_reference_have_both_ended(void **state)
+{
+        struct fixture *x = *state;
+
+        for (int reader_first = 0; reader_first < 2; reader_first++) {
+                uint32_t id = frame_alloc(&x->f, TX, FRAME_SMALL, 0);
+
+                frame_lend(&x->f, id);
+                frame_lend(&x->f, id); /* a retransmission is on its way too */
+                if (reader_first) {
+                        assert_true(frame_unlend(&x->f, TX, frame_id_num(id)));
+                        assert_true(frame_unlend(&x->f, TX, frame_id_num(id)));
+                        assert_int_equal(frame_avail(&x->f, TX, FRAME_SMALL), SMALL - 1);
+                        frame_drop(&x->f, id);
+                } else {
+                        frame_drop(&x->f, id);
+                        assert_true(frame_unlend(&x->f, TX, frame_id_num(id)));
+                        assert_int_equal(frame_avail(&x->f, TX, FRAME_SMALL), SMALL - 1);
+                        assert_true(frame_unlend(&x->f, TX, frame_id_num(id)));
+                }
+                assert_int_equal(frame_avail(&x->f, TX, FRAME_SMALL), SMALL);
+        }
+        assert_int_equal(x->pool->bad_returns, 0);
+}
+
+/* A hostile peer returns what it never had: counted, and nothing moves. */
+static void returns_that_were_no_loans_are_counted(void **state)
+{
+        struct fixture *x = *state;
+        uint32_t id = frame_alloc(&x->f, TX, FRAME_SMALL, 0);
+
+        assert_false(frame_unlend(&x->f, TX, frame_id_num(id)));
+        assert_false(frame_unlend(&x->f, TX, 0));
+        assert_false(frame_unlend(&x->f, TX, frame_geom_total(geom) + 1));
+        assert_false(frame_unlend(&x->f, TX, UINT32_MAX));
+        assert_int_equal(x->pool->bad_returns, 4);
+        assert_int_equal(frame_avail(&x->f, TX, FRAME_SMALL), SMALL - 1);
+        frame_lend(&x->f, id);
+        assert_true(frame_unlend(&x->f, TX, frame_id_num(id)));
+        assert_false(frame_unlend(&x->f, TX, frame_id_num(id)));
+}
+
+static void a_lent_frame_goes_back_to_its_channel(void **state)
+{
+        struct fixture *x = *state;
+
+        frame_drop(&x->f, frame_id(RX, 6));
+        assert_int_equal(x->back_chan, CHAN);
+        assert_int_equal(x->back_num, 6);
+        assert_int_equal(x->backs, 1);
+}
+
+static void when_the_channel_dies_its_loans_end(void **state)
+{
+        struct fixture *x = *state;
+        uint32_t a = frame_alloc(&x->f, TX, FRAME_SMALL, 0), b = frame_alloc(&x->f, TX, FRAME_LARGE, 0);
+
+        frame_lend(&x->f, a);
+        frame_lend(&x->f, b);
+        frame_drop(&x->f, a);
+        frame_unlend_all(&x->f, TX);
+        assert_int_equal(frame_avail(&x->f, TX, FRAME_SMALL), SMALL);
+        assert_int_equal(frame_avail(&x->f, TX, FRAME_LARGE), LARGE - 1);
+        assert_int_equal(x->pool->loans, 0);
+        frame_drop(&x->f, b);
+        assert_int_equal(frame_avail(&x->f, TX, FRAME_LARGE), LARGE);
+}
+
+/* The free lists come from references and loans alone; one that is on loan is not free though nobody names
+ * it. */
+static void free_lists_are_made_anew(void **state)
+{
+        struct fixture *x = *state;
+        uint32_t id[LARGE + SMALL], n = 0, kept = 0;
+        struct prng_fast g;
+
+        prng_fast_init(&g, 3);
+        for (int round = 0; round < 100; round++) {
+                for (n = 0; n < LARGE + SMALL; n++)
+                        id[n] = frame_alloc(&x->f, TX, n < LARGE ? FRAME_LARGE : FRAME_SMALL, 0);
+                frame_pool_zero_refs(x->pool);
+                kept = prng_fast_below(&g, 1u << n);
+                for (uint32_t i = 0; i < n; i++) {
+                        if (kept >> i & 1 && i % 2)
+                                frame_pool_rec(x->pool, frame_id_num(id[i]))->refs = 1;
+                        else if (kept >> i & 1)
+                                frame_lend(&x->f, id[i]);
+                }
+                x->pool->free[FRAME_SMALL] = x->pool->free[FRAME_LARGE] =
+                        99; /* as a dead process left them */
+                frame_pool_rebuild(x->pool);
+                assert_int_equal(x->pool->used[0] + x->pool->used[1], (uint32_t)__builtin_popcount(kept));
+                for (uint32_t i = 0; i < n; i++) {
+                        if (kept >> i & 1 && i % 2)
+                                frame_drop(&x->f, id[i]);
+                        else if (kept >> i & 1)
+                                assert_true(frame_unlend(&x->f, TX, frame_id_num(id[i])));
+                }
+                assert_int_equal(x->pool->used[0] + x->pool->used[1], 0);
+        }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(numbers_and_places_agree),
+                TEST(a_range_outside_its_frame_is_seen),
+                TEST(a_class_runs_out_alone),
+                TEST(free_when_the_last_record_lets_go),
+                TEST(free_when_loan_and_reference_have_both_ended),
+                TEST(returns_that_were_no_loans_are_counted),
+                TEST(a_lent_frame_goes_back_to_its_channel),
+                TEST(when_the_channel_dies_its_loans_end),
+                TEST(free_lists_are_made_anew),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
