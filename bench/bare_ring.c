@@ -139,6 +139,7 @@ static double once(struct shared *s, const cpu_set_t *cpus, peer_fn *peer, measu
         double result;
 
         memset(s, 0, offsetof(struct shared, ring));
+        sched_setaffinity(0, sizeof *cpus, cpus);
         child = fork();
         if (child < 0) {
                 perror("fork");
@@ -152,6 +153,7 @@ static double once(struct shared *s, const cpu_set_t *cpus, peer_fn *peer, measu
                 peer(s, arg);
                 _exit(0);
         }
+        pin(cpus, 0);
         result = measure(s, arg, seconds);
         atomic_store(&s->stop, 1);
         waitpid(child, NULL, 0);
@@ -187,7 +189,6 @@ int main(int argc, char **argv)
                 return 2;
         }
         memset(s->ring, 0, sizeof s->ring);
-        pin(&cpus, 0);
         small = median(s, &cpus, consume, produce, (1u << 20) / PIECE, seconds);
         large = median(s, &cpus, consume, produce, MAX_RING / PIECE, seconds);
         line = median(s, &cpus, echo, bounce, 0, seconds / 5);
