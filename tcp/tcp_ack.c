@@ -84,7 +84,7 @@ void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
 }
 
 /* RFC 9293 §3.10.7.4: SND.WND is taken from a segment that is not older than the one it was last taken from. */
-static bool update_window(struct tcp_conn *tc, const struct tcp_seg *seg)
+static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         uint32_t wnd = (uint32_t)seg->wnd << tc->snd_wscale;
         bool changed = wnd != tc->snd_wnd;
@@ -96,6 +96,7 @@ static bool update_window(struct tcp_conn *tc, const struct tcp_seg *seg)
         tc->snd_wl2 = seg->ack;
         tc->max_wnd = MAX(tc->max_wnd, wnd);
         if (changed && tc->rtx_kind == RTX_PERSIST) {
+                sndbuf_unsend_probe(t, tc);
                 tc->rtx_kind = RTX_NONE;
                 tc->rtx_at = NSTIME_NEVER;
                 tc->backoff = 0;
@@ -164,7 +165,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         if (acked != 0)
                 rtt = advance(t, tc, ack, now);
         note_alive(tc, acked);
-        wnd_changed = update_window(tc, seg);
+        wnd_changed = update_window(t, tc, seg);
         count_duplicates(tc, seg, acked, wnd_changed);
         if (acked != 0 || tc->rtx_kind == RTX_NONE)
                 timer_arm_rtx(tc, now);

@@ -16,7 +16,7 @@ static void check_send_queue(const struct tcp *t, const struct tcp_conn *tc)
                 assert(s->len != 0 || s->ctl & TCP_FIN);
                 assert(s->len == 0 || s->frame != 0);
                 assert(!(s->ctl & TCP_FIN) || s->next == 0);
-                assert(!unsent || s->marks == 0);
+                assert(!unsent || (s->marks & ~TXS_EVER_RETX) == 0);
                 assert((s->marks & (TXS_SACKED | TXS_LOST)) != (TXS_SACKED | TXS_LOST));
                 sacked += s->marks & TXS_SACKED ? txseg_space(s) : 0;
                 lost += s->marks & TXS_LOST ? txseg_space(s) : 0;

@@ -377,6 +377,7 @@ void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_resegment(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_drop_fill(struct tcp *t, struct tcp_conn *tc);
+void sndbuf_unsend_probe(struct tcp *t, struct tcp_conn *tc);
 
 /* tcp_rcvbuf.c */
 /* Takes `len` bytes of the segment, from `skip` on, as a range that the connection owns: a copy in a private frame or

@@ -99,6 +99,39 @@ bool txseg_split(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32
         return true;
 }
 
+/* The reverse of txseg_split(), when what follows lies right behind and both together are a segment. */
+static void merge_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s)
+{
+        uint32_t i = s->next;
+        struct tcp_txseg *n;
+
+        if (i == 0)
+                return;
+        n = txseg_at(t, i);
+        if (n->frame != s->frame || n->off != s->off + s->len || s->len + n->len > tc->snd_mss)
+                return;
+        s->len += n->len;
+        s->ctl |= n->ctl;
+        s->next = n->next;
+        *(s->next ? &txseg_at(t, s->next)->prev : &tc->snd_tail) = n->prev;
+        release(t, i);
+}
+
+/* The peer opens its window and has not taken our probe: it counts as never sent, and goes with what follows it. */
+void sndbuf_unsend_probe(struct tcp *t, struct tcp_conn *tc)
+{
+        struct tcp_txseg *s;
+
+        if (tc->snd_head == 0)
+                return;
+        s = txseg_at(t, tc->snd_head);
+        if (txseg_end(s) != tc->snd_nxt || s->len != 1 || s->marks & ~TXS_EVER_RETX)
+                return;
+        tc->snd_next = tc->snd_head;
+        tc->snd_nxt = tc->snd_una;
+        merge_next(t, tc, s);
+}
+
 /* A frame with nothing in it but us is written from its start again, still warm. */
 static void rewind_fill(struct tcp *t, struct tcp_conn *tc)
 {

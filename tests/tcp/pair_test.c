@@ -75,7 +75,7 @@ static void bad_links_deliver_every_byte(void **state)
                 for (int s = 0; s < 2; s++) {
                         p->app[s].to_write = pair_random(p) % 200000;
                         p->app[s].max_write = 1 + (uint32_t)(pair_random(p) % 20000);
-                        p->app[s].max_read = 1 + (uint32_t)(pair_random(p) % 20000);
+                        p->app[s].max_read = 200 + (uint32_t)(pair_random(p) % 20000);
                         p->app[s].idle = pair_chance(p) * 0.9;
                         p->opts[s].nodelay = pair_chance(p) < 0.3;
                         p->opts[s].no_sack = pair_chance(p) < 0.2;

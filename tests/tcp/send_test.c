@@ -167,6 +167,21 @@ static void zero_window_is_probed_with_back_off(void **state)
         expect_silence(s);
 }
 
+/* The probe that the peer did not take goes again with what follows, not as a hole to be repaired. */
+static void opened_window_takes_the_probe_again(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        app_writes(s, 100);
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 1, .len = 1);
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        peer_sends(s, .seq = 1, .ack = 1);
+        expect_sent(s, .seq = 1, .len = 100);
+        peer_sends(s, .seq = 1, .ack = 101);
+}
+
 /* SHLD-16, MUST-34: the window shrank over what is in flight. */
 static void shrunken_window_is_survived(void **state)
 {
@@ -512,6 +527,7 @@ int main(void)
                 scenario(cork_holds_until_taken_off_or_200_ms, established, NULL),
                 scenario(msg_more_waits_for_the_rest, established, NULL),
                 scenario(zero_window_is_probed_with_back_off, established, NULL),
+                scenario(opened_window_takes_the_probe_again, established, NULL),
                 scenario(shrunken_window_is_survived, established, NULL),
                 scenario(window_opens_again_when_the_reader_reads, established, &rcvbuf),
                 scenario(timeout_repeats_the_first_segment, established, &reno),
