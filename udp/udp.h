@@ -11,8 +11,8 @@
  *
  * The receive queue is a chain of blocks, frames of the private region 0, in which datagrams lie one after
  * another: a small header and the bytes that came in the descriptor. A 64-byte datagram costs no allocation,
- * 17,000 fill a megabyte. Bytes that came in a lent frame stay there until the datagram is consumed, unless
- * the pcb holds too many such frames already; then they are copied and the frame is given back.
+ * eight thousand fill a megabyte. Bytes that came in a lent frame stay there until the datagram is consumed,
+ * unless the pcb holds too many such frames already; then they are copied and the frame is given back.
  *
  * Primary records are pcbs and the blocks they own. Hash chains, the lookup cache, free lists and frame
  * references are derived, see udp_recover().

@@ -3,6 +3,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "netstack/counters.h"
@@ -58,6 +61,37 @@ static void the_last_records_are_kept(void **state)
         assert_false(trace_read(t, 20, &rec, &first));
 }
 
+/* Another process reads while this one writes: what it gets was whole, and in its place. */
+static void a_reader_beside_the_writer_sees_whole_records_only(void **state)
+{
+        struct trace *t = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        struct trace_rec rec;
+        uint64_t first, at = 0;
+        pid_t writer;
+
+        assert_ptr_not_equal(t, MAP_FAILED);
+        trace_init(t, 8);
+        trace_enable(t, UINT64_MAX);
+        writer = fork();
+        if (writer == 0) {
+                for (uint32_t i = 0; i < 300000; i++)
+                        trace(t, i, TRACE_UDP_IN, i, i, i, i, i);
+                _exit(0);
+        }
+        while (at < 300000) {
+                if (!trace_read(t, at, &rec, &first)) {
+                        at = MAX(at, first);
+                        continue;
+                }
+                assert_true((uint64_t)rec.at == at && rec.obj == at);
+                for (int i = 0; i < TRACE_FIELDS; i++)
+                        assert_true(rec.field[i] == at);
+                at++;
+        }
+        assert_int_equal(waitpid(writer, NULL, 0), writer);
+        munmap(t, 4096);
+}
+
 static void names_are_found(void **state)
 {
         assert_true(trace_lookup("DROP") == 1);
@@ -103,6 +137,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 TEST(nothing_is_recorded_until_it_is_on),
                 TEST(the_last_records_are_kept),
+                TEST(a_reader_beside_the_writer_sees_whole_records_only),
                 TEST(names_are_found),
                 TEST(lines_read_as_the_rfc_does),
         };
