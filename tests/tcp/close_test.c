@@ -348,20 +348,13 @@ static void dead_channel_resets_without_a_segment(void **state)
 static void recovery_keeps_queues_and_resets_only_the_broken_one(void **state)
 {
         struct scene *s = *state;
-        struct tcp *t = &s->rig->t;
-        struct frames *f = &s->rig->frames;
 
         app_writes(s, 2500);
         forget_sent(s);
         peer_sends(s, .seq = 1, .ack = 1001, .len = 300);
         peer_sends(s, .seq = 601, .ack = 1001, .len = 100);
         forget_sent(s);
-        for (int region = 0; region < 2; region++)
-                for (uint32_t i = 1; i <= frame_geom_total(f->region[region].geom); i++)
-                        frame_pool_rec(f->region[region].pool, i)->refs = 0;
-        tcp_recover(t, 0, s->now);
-        for (int region = 0; region < 2; region++)
-                frame_pool_rebuild(f->region[region].pool);
+        rig_recover(s->rig, 0, s->now);
         rig_check(s->rig);
         expect_state(s, TCPS_ESTABLISHED);
         app_reads(s, 300);
@@ -369,14 +362,9 @@ static void recovery_keeps_queues_and_resets_only_the_broken_one(void **state)
         app_reads(s, 400);
         app_writes(s, 100);
         forget_sent(s);
-        tcp_recover(t, s->conn, s->now);
+        rig_recover(s->rig, s->conn, s->now);
         expect_state(s, TCPS_CLOSED);
         assert_int_equal(tcp_take_error(s->tc), ECONNRESET);
-        for (int region = 0; region < 2; region++) {
-                for (uint32_t i = 1; i <= frame_geom_total(f->region[region].geom); i++)
-                        frame_pool_rec(f->region[region].pool, i)->refs = 0;
-                frame_pool_rebuild(f->region[region].pool);
-        }
         advance_ms(s, 0);
         expect_sent(s, .flags = RA);
 }

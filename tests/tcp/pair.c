@@ -240,6 +240,11 @@ static bool step(struct pair *p, nstime until)
         }
         expire(p, 0);
         expire(p, 1);
+        if (p->net.death != 0 && pair_chance(p) < p->net.death) {
+                int s = (int)(pair_random(p) % 2);
+                rig_recover(p->rig[s], 0, p->now);
+                rig_check(p->rig[s]);
+        }
         return true;
 }
 

@@ -13,6 +13,7 @@
 struct pair_link {
         double drop, dup, reorder;      /* probabilities */
         nstime delay, jitter;
+        double death;                   /* probability a step that a process dies inside, nothing half done */
         bool lossless;                  /* lent frames, in order */
         uint16_t mss;
 };

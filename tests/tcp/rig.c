@@ -107,6 +107,24 @@ void rig_check(const struct rig *r)
                 tcp_conn_check(&r->t, tcp_conn_at(&r->t, i));
 }
 
+static void forget_references(struct frame_pool *p)
+{
+        for (uint32_t i = 1; i <= frame_geom_total(p->geom); i++)
+                frame_pool_rec(p, i)->refs = 0;
+}
+
+void rig_recover(struct rig *r, uint32_t broken, nstime now)
+{
+        struct frame_pool *rx = r->frames.region[FRAME_REGION_PRIVATE].pool;
+        struct frame_pool *tx = r->frames.region[FRAME_REGION_TX(RIG_CHAN)].pool;
+
+        forget_references(rx);
+        forget_references(tx);
+        tcp_recover(&r->t, broken, now);
+        frame_pool_rebuild(rx);
+        frame_pool_rebuild(tx);
+}
+
 uint32_t rig_frames_used(const struct rig *r)
 {
         uint32_t n = 0;

@@ -40,6 +40,8 @@ void rig_lend(struct rig *from, struct rig *to);
 const uint8_t *rig_payload(const struct rig *r, const struct tcp_seg *seg);
 /* Asserts the invariants of every connection, and that frames and records are accounted for. */
 void rig_check(const struct rig *r);
+/* What the stack does after a process died inside connection `broken` (0: none): references counted anew. */
+void rig_recover(struct rig *r, uint32_t broken, nstime now);
 /* Frames of ours that are in use: 0 when everything is over. */
 uint32_t rig_frames_used(const struct rig *r);
 
