@@ -181,8 +181,8 @@ int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t p
         return 0;
 }
 
-void stack_chan_mapped(struct stack *s, uint32_t k, const struct unet_ni_ops *ops, struct unet_chan *ch,
-                       struct unet_caps caps, uint8_t *tx_frames, const uint8_t *rx_frames)
+void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_t *tx_frames,
+                       const uint8_t *rx_frames)
 {
         struct chan_slot *slot = &s->st->chan[k];
 
@@ -190,7 +190,7 @@ void stack_chan_mapped(struct stack *s, uint32_t k, const struct unet_ni_ops *op
                 .base = tx_frames, .pool = at_offset(s->st, slot->pool_off), .geom = slot->shm.tx_geom};
         s->frames->region[FRAME_REGION_RX(k)] = (struct frame_region){
                 .base = (uint8_t *)(uintptr_t)rx_frames, .geom = slot->shm.rx_geom};
-        s->chan[k] = (struct stack_chan){.ops = ops, .ch = ch, .caps = caps, .generation = slot->generation};
+        s->chan[k] = (struct stack_chan){.ops = ch->ops, .ch = ch, .caps = ch->caps, .generation = slot->generation};
         s->nchan = MAX(s->nchan, k + 1);
 }
 

@@ -210,8 +210,8 @@ int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t p
 /* A channel that is down becomes free for another, once nothing in the state refers to it. False: not yet. */
 bool stack_chan_free(struct stack *s, uint32_t k);
 /* Tells this view how to use channel k, which stays the caller's, and where its frames are mapped. */
-void stack_chan_mapped(struct stack *s, uint32_t k, const struct unet_ni_ops *ops, struct unet_chan *ch,
-                       struct unet_caps caps, uint8_t *tx_frames, const uint8_t *rx_frames);
+void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_t *tx_frames,
+                       const uint8_t *rx_frames);
 void stack_chan_unmapped(struct stack *s, uint32_t k);
 /* The peer is gone: its connections are reset, loans end. */
 void stack_chan_down(struct stack *s, uint32_t k, nstime now);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "sock/sys.h"
+#include "unet/ni_fault.h"
 
 static struct {
         pthread_mutex_t lock;           /* of this struct and the client */
@@ -104,6 +105,9 @@ static void chan_unmap(struct ustack *u, uint32_t k)
 
         if (c->mine == NULL)
                 return;
+        if (u->fault[k] != NULL)
+                ni_fault_end(u->fault[k]);
+        u->fault[k] = NULL;
         unmap(c->mine, c->mine_bytes);
         unmap(c->peer, c->peer_bytes);
         unmap(c->bell, BELL_BYTES);
@@ -123,6 +127,23 @@ static bool chan_map_regions(struct shm_chan *c, const struct unetd_chan *fds)
         return c->mine != NULL && c->peer != NULL && c->bell != NULL;
 }
 
+/* UNET_FAULT (unet run --fault): what this process sends on the channel meets a bad link first. */
+static struct unet_chan *with_faults(struct ustack *u, uint32_t k)
+{
+        const char *spec = getenv("UNET_FAULT");
+        struct unet_chan *inner = &u->chan[k].base;
+        struct fault_params p;
+
+        if (spec == NULL || u->fds.state < 0 || fault_parse(spec, &p) != 0)
+                return inner;
+        p.seed += k;
+        /* Both ends of a channel of such a process may lose: no shortcuts that a channel without loss allows. */
+        inner->caps.lossless = false;
+        inner->caps.csum = p.corrupt > 0;
+        u->fault[k] = ni_fault_new(inner, &p, &u->s.st->cnt);
+        return u->fault[k] != NULL ? u->fault[k] : inner;
+}
+
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
 {
         struct stack_state *st = u->s.st;
@@ -138,7 +159,7 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
         }
         u->chan_fds[k] = *fds;
         shm_chan_init(c, &st->chan[k].shm, &st->cnt);
-        stack_chan_mapped(&u->s, k, &shm_ni_ops, shm_unet_chan(c), shm_caps(), c->mine->frames, c->peer->frames);
+        stack_chan_mapped(&u->s, k, with_faults(u, k), c->mine->frames, c->peer->frames);
         return true;
 }
 

@@ -22,6 +22,7 @@ struct ustack {
         uint32_t slot;                  /* of this process in st->proc */
         struct shm_chan chan[STACK_CHANS];
         struct unetd_chan chan_fds[STACK_CHANS];
+        struct unet_chan *fault[STACK_CHANS];   /* before the channel, when faults were asked for */
         struct usock *handles;          /* this process's, linked by next */
 };
 

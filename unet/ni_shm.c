@@ -144,18 +144,15 @@ const struct unet_ni_ops shm_ni_ops = {
         .flush = shm_flush,
 };
 
-struct unet_caps shm_caps(void)
+void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt)
 {
-        return (struct unet_caps){
+        c->base.ops = &shm_ni_ops;
+        c->base.caps = (struct unet_caps){
                 .mtu = SHM_MTU,
                 .inline_max = SHM_INLINE_MAX,
                 .lossless = true,
                 .rto_min = 200 * NS_PER_MS,
         };
-}
-
-void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt)
-{
         c->sh = sh;
         c->cnt = cnt;
         c->sent = c->gave = false;

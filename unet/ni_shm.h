@@ -21,6 +21,7 @@ struct shm_shared {
 
 /* One process's view of a channel. */
 struct shm_chan {
+        struct unet_chan base;
         struct shm_shared *sh;
         struct shm_region *mine;        /* our transmit region, read and write */
         const struct shm_region *peer;  /* the peer's, read only */
@@ -34,11 +35,6 @@ struct shm_chan {
 
 /* Completes a channel whose regions, bell and pipes are filled in. */
 void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt);
-struct unet_caps shm_caps(void);
-static inline struct unet_chan *shm_unet_chan(struct shm_chan *c)
-{
-        return (struct unet_chan *)c;
-}
 
 extern const struct unet_ni_ops shm_ni_ops;
 

@@ -84,8 +84,7 @@ struct pair *pair_shm(uint64_t seed)
                 d->shm.bell = &p->side[!i].bell;
                 d->shm.leader_fd = d->shm.keeper_fd = -1;
                 shm_chan_init(&d->shm, &d->st->chan[CHAN].shm, &d->st->cnt);
-                stack_chan_mapped(&d->s, CHAN, &shm_ni_ops, shm_unet_chan(&d->shm), shm_caps(), d->region->frames,
-                                  d->shm.peer->frames);
+                stack_chan_mapped(&d->s, CHAN, &d->shm.base, d->region->frames, d->shm.peer->frames);
         }
         return p;
 }
@@ -101,8 +100,7 @@ struct pair *pair_sim(uint64_t seed, const struct sim_params dir[2])
                 d->tx_frames = zeroed(frame_geom_bytes(geom));
                 sim_set_tx_mem(p->sim, i, unet_mem_frames(d->tx_frames, geom));
                 d->st->chan[CHAN].shm.rx_geom = rx.geom;
-                stack_chan_mapped(&d->s, CHAN, &sim_ops, sim_end(p->sim, i), sim_caps(p->sim, i), d->tx_frames,
-                                  rx.base);
+                stack_chan_mapped(&d->s, CHAN, sim_end(p->sim, i), d->tx_frames, rx.base);
         }
         sim_advance(p->sim, p->now);
         return p;
