@@ -96,18 +96,19 @@ static ssize_t send_tcp(struct native_slot *n, const struct msghdr *m, int flags
         return (size_t)r == iov_bytes(m) ? r : send_rest(n, m, (size_t)r, flags);
 }
 
-static ssize_t recv_rest(struct native_slot *n, const struct msghdr *m, size_t done, size_t target, int flags)
+static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, size_t done, size_t target, int flags)
 {
         nstime deadline = native_deadline(usock_rec(n->us)->rcvtimeo);
         struct walk w = walk_from(m, done);
 
+        m->msg_controllen = 0;
+        m->msg_flags = 0;
         while (done < target && w.n > 0) {
                 ssize_t r = usock_recv(n->us, (char *)w.iov->iov_base + w.off, w.iov->iov_len - w.off, flags);
                 if (r == 0)
                         break;
-                if (r == -EAGAIN) {
+                if (r == -EAGAIN)
                         r = native_wait(n, POLLIN, deadline);
-                }
                 if (r < 0)
                         return partial(n, done, r);
                 done += (size_t)r;
@@ -151,6 +152,7 @@ static ssize_t recv_tcp(struct native_slot *n, struct msghdr *m, int flags)
 
         if (unlikely(n->late_err != 0))
                 return late_error(n);
+        m->msg_namelen = 0;             /* as Linux: a stream's bytes come from its peer */
         r = usock_recvmsg(n->us, m, flags);
         if (native_nowait(n, flags) || flags & MSG_OOB || r == 0 || (r < 0 && r != -EAGAIN))
                 return r;

@@ -1,0 +1,361 @@
+/* See sides.h. */
+#include "tests/sock/sides.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATIENCE_S 100                  /* a side that takes longer is stuck; ctest's own limit comes later */
+
+static struct {
+        char domain[32];
+        pid_t unetd;
+} world;
+
+/* ---- the domain ---- */
+
+static void run_unetd(int ready)
+{
+        char path[4096], fd[16];
+
+        snprintf(path, sizeof path, "%s/unetd", TEST_LIBEXEC);
+        snprintf(fd, sizeof fd, "%d", ready);
+        execl(path, "unetd", "--domain", world.domain, "--ready-fd", fd, (char *)NULL);
+        perror(path);
+        _exit(127);
+}
+
+int world_begin(void **state)
+{
+        int ready[2];
+        char byte;
+
+        snprintf(world.domain, sizeof world.domain, "sock-%d", (int)getpid());
+        setenv("UNET_DOMAIN", world.domain, 1);
+        setenv("UNET_LIBEXEC", TEST_LIBEXEC, 1);
+        if (pipe(ready) != 0)
+                return -1;
+        world.unetd = fork();
+        if (world.unetd == 0) {
+                close(ready[0]);
+                run_unetd(ready[1]);
+        }
+        close(ready[1]);
+        if (read(ready[0], &byte, 1) < 0)
+                return -1;
+        close(ready[0]);
+        return world.unetd > 0 ? 0 : -1;
+}
+
+int world_end(void **state)
+{
+        kill(world.unetd, SIGTERM);
+        return waitpid(world.unetd, NULL, 0) == world.unetd ? 0 : -1;
+}
+
+pid_t world_unetd(void)
+{
+        return world.unetd;
+}
+
+static bool is_keeper(pid_t pid)
+{
+        char path[64], cmd[512];
+        FILE *f;
+        size_t n;
+
+        snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+        f = fopen(path, "r");
+        if (f == NULL)
+                return false;
+        n = fread(cmd, 1, sizeof cmd - 1, f);
+        fclose(f);
+        return memmem(cmd, n, "unet-keeper", 11) != NULL && memmem(cmd, n, world.domain, strlen(world.domain)) != NULL;
+}
+
+pid_t world_keeper(void)
+{
+        DIR *d = opendir("/proc");
+        struct dirent *e;
+        pid_t pid = 0;
+
+        while (d != NULL && pid == 0 && (e = readdir(d)) != NULL)
+                if (e->d_name[0] >= '0' && e->d_name[0] <= '9' && is_keeper(atoi(e->d_name)))
+                        pid = atoi(e->d_name);
+        if (d != NULL)
+                closedir(d);
+        return pid;
+}
+
+/* ---- sides ---- */
+
+_Noreturn void check_failed(const char *file, int line, const char *what)
+{
+        fprintf(stderr, "%s:%d: CHECK(%s), errno %d (%s)\n", file, line, what, errno, strerror(errno));
+        fflush(NULL);
+        _exit(1);
+}
+
+void tell(struct side *s, uint64_t what)
+{
+        CHECK(write(s->out, &what, sizeof what) == sizeof what);
+}
+
+uint64_t hear(struct side *s)
+{
+        uint64_t what;
+
+        CHECK(read(s->in, &what, sizeof what) == sizeof what);
+        return what;
+}
+
+struct run {
+        side_fn fn;
+        struct side side;
+};
+
+static void *run_thread(void *arg)
+{
+        struct run *r = arg;
+
+        r->fn(&r->side);
+        return NULL;
+}
+
+static void threads_main(struct run r[2])
+{
+        pthread_t t[2];
+
+        for (int i = 0; i < 2; i++) {
+                r[i].side.pid = r[i].side.other = getpid();
+                CHECK(pthread_create(&t[i], NULL, run_thread, &r[i]) == 0);
+        }
+        for (int i = 0; i < 2; i++)
+                pthread_join(t[i], NULL);
+}
+
+/* The child hears the other side's end as end of file. */
+static pid_t spawn_side(struct run r[2], int me)
+{
+        pid_t pid = fork();
+
+        if (pid != 0)
+                return pid;
+        alarm(PATIENCE_S);
+        close(r[!me].side.in);
+        close(r[!me].side.out);
+        r[me].side.pid = getpid();
+        r[me].fn(&r[me].side);
+        exit(0);
+}
+
+static int status_of(pid_t pid)
+{
+        int status = 0;
+
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        return WIFSIGNALED(status) ? 256 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void play_processes(struct run r[2])
+{
+        pid_t a = spawn_side(r, 0), b;
+
+        r[1].side.other = a;
+        b = spawn_side(r, 1);
+        for (int i = 0; i < 2; i++) {
+                close(r[i].side.in);
+                close(r[i].side.out);
+        }
+        assert_int_equal(status_of(a) | status_of(b), 0);
+}
+
+static void play_threads(struct run r[2])
+{
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                alarm(PATIENCE_S);
+                threads_main(r);
+                exit(0);
+        }
+        for (int i = 0; i < 2; i++) {
+                close(r[i].side.in);
+                close(r[i].side.out);
+        }
+        assert_int_equal(status_of(pid), 0);
+}
+
+void play(enum placement where, side_fn a, side_fn b, uint64_t arg)
+{
+        struct run r[2] = {{a, {.arg = arg}}, {b, {.arg = arg}}};
+        int ab[2], ba[2];
+
+        assert_int_equal(pipe(ab), 0);
+        assert_int_equal(pipe(ba), 0);
+        r[0].side.in = ba[0];
+        r[0].side.out = ab[1];
+        r[1].side.in = ab[0];
+        r[1].side.out = ba[1];
+        fflush(NULL);
+        if (where == TWO_PROCESSES)
+                play_processes(r);
+        else
+                play_threads(r);
+}
+
+void play_both(side_fn a, side_fn b, uint64_t arg)
+{
+        play(TWO_PROCESSES, a, b, arg);
+        play(TWO_THREADS, a, b, arg);
+}
+
+int play_alone(side_fn a, uint64_t arg)
+{
+        pid_t pid;
+
+        fflush(NULL);
+        pid = fork();
+        if (pid == 0) {
+                alarm(PATIENCE_S);
+                a(&(struct side){.in = -1, .out = -1, .arg = arg, .pid = getpid()});
+                exit(0);
+        }
+        return status_of(pid);
+}
+
+/* ---- sockets ---- */
+
+struct sockaddr_in loopback(uint16_t port)
+{
+        return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port),
+                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+uint16_t port_of(int sock)
+{
+        struct sockaddr_in a;
+        socklen_t len = sizeof a;
+
+        CHECK(unet_getsockname(sock, (struct sockaddr *)&a, &len) == 0);
+        CHECK(len == sizeof a && a.sin_family == AF_INET);
+        return ntohs(a.sin_port);
+}
+
+int tcp_listen_any(void)
+{
+        struct sockaddr_in a = loopback(0);
+        int s = unet_socket(AF_INET, SOCK_STREAM, 0);
+
+        CHECK(s >= 0);
+        CHECK(unet_bind(s, (struct sockaddr *)&a, sizeof a) == 0);
+        CHECK(unet_listen(s, 128) == 0);
+        return s;
+}
+
+int tcp_connect_to(uint16_t port)
+{
+        struct sockaddr_in a = loopback(port);
+        int s = unet_socket(AF_INET, SOCK_STREAM, 0);
+
+        CHECK(s >= 0);
+        CHECK(unet_connect(s, (struct sockaddr *)&a, sizeof a) == 0);
+        return s;
+}
+
+int side_connect(struct side *s)
+{
+        return tcp_connect_to((uint16_t)hear(s));
+}
+
+int side_accept(struct side *s)
+{
+        int l = tcp_listen_any(), c;
+
+        tell(s, port_of(l));
+        c = unet_accept(l, NULL, NULL);
+        CHECK(c >= 0);
+        CHECK(unet_close(l) == 0);
+        return c;
+}
+
+/* ---- data ---- */
+
+static uint64_t mix(uint64_t x)
+{
+        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+        x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+        return x ^ (x >> 31);
+}
+
+static uint8_t byte_at(uint64_t seed, uint64_t pos)
+{
+        return (uint8_t)(mix(seed + pos / 8 * 0x9e3779b97f4a7c15ull) >> (pos % 8 * 8));
+}
+
+void fill(void *p, size_t n, uint64_t seed, uint64_t pos)
+{
+        uint8_t *b = p;
+        uint64_t w;
+        size_t i = 0;
+
+        for (; i < n && (pos + i) % 8 != 0; i++)
+                b[i] = byte_at(seed, pos + i);
+        for (; i + 8 <= n; i += 8) {
+                w = mix(seed + (pos + i) / 8 * 0x9e3779b97f4a7c15ull);
+                memcpy(b + i, &w, 8);
+        }
+        for (; i < n; i++)
+                b[i] = byte_at(seed, pos + i);
+}
+
+bool filled(const void *p, size_t n, uint64_t seed, uint64_t pos)
+{
+        const uint8_t *b = p;
+        uint8_t want[4096];
+
+        for (size_t i = 0; i < n; i += sizeof want) {
+                size_t k = n - i < sizeof want ? n - i : sizeof want;
+                fill(want, k, seed, pos + i);
+                if (memcmp(b + i, want, k) != 0)
+                        return false;
+        }
+        return true;
+}
+
+uint64_t rnd(uint64_t *state)
+{
+        return mix(*state += 0x9e3779b97f4a7c15ull);
+}
+
+uint64_t test_seed(void)
+{
+        static uint64_t seed;
+        const char *env = getenv("UNET_TEST_SEED");
+
+        if (seed == 0) {
+                seed = env != NULL ? strtoull(env, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + (uint64_t)getpid();
+                print_message("seed %llu\n", (unsigned long long)seed);
+        }
+        return seed;
+}
+
+int64_t now_ms(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+void sleep_ms(int ms)
+{
+        struct timespec ts = {ms / 1000, ms % 1000 * 1000000L};
+
+        while (nanosleep(&ts, &ts) != 0)
+                ;
+}
