@@ -86,7 +86,7 @@ struct unet_segment unet_ep_segment(const struct unet_ep *ep)
 
 static void detach(struct unet_ep *ep, struct ep_link *l, bool forget)
 {
-        if (l->l.sock >= 0 && !l->gone)
+        if (l->l.sock >= 0 && !l->gone && !forget)
                 station_unwatch(&ep->st, l->l.sock);
         l->l.ops->close(l->l.ch, forget);
         free(l->sends);

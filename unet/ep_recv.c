@@ -137,7 +137,7 @@ static enum drop deliver_inline(struct unet_ep *ep, struct ep_link *l, const str
         if (rx->inl_len - skip > UNET_EP_INLINE)
                 return DROP_NI_MALFORMED;
         m->len = m->inl_len = (uint16_t)(rx->inl_len - skip);
-        memcpy(m->inl, rx->inl + skip, m->inl_len);
+        unet_copy_inline(m->inl, rx->inl + skip, m->inl_len);
         return DROP_NONE;
 }
 
@@ -199,8 +199,6 @@ static int take_link(struct unet_ep *ep, struct ep_link *l, struct unet_recv *m,
                 got += kept;
                 budget -= seen;
         } while (seen > 0 && got < n && budget > 0);
-        if (l->under_way != 0)
-                ep_collect_injected(ep, l);
         l->l.ch->ops->flush(l->l.ch);
         return got;
 }

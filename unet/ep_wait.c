@@ -34,9 +34,11 @@ static bool link_writable(const struct ep_link *l)
 
 static int true_of_link(struct unet_ep *ep, struct ep_link *l)
 {
-        int is = link_readable(ep, l) ? UNET_READABLE : 0;
+        int is = 0;
 
-        note_gone(ep, l);
+        note_gone(ep, l);               /* first: what was sent before leaving is seen after this */
+        if (link_readable(ep, l))
+                is |= UNET_READABLE;
         if (l->done_head != 0)
                 is |= UNET_INJECTED;
         if (link_writable(l))
@@ -128,8 +130,8 @@ static int spin(struct unet_ep *ep, int what, int64_t until)
                         is = true_now(ep, what);
                         if (is != 0)
                                 return is;
-                        pause_cpu();
                 }
+                pause_cpu();
         } while (clock_now() < until);
         return 0;
 }

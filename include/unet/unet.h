@@ -164,7 +164,8 @@ struct unet_send {
  * A message without pieces is injected when this returns; its cookie is not given back.
  */
 UNET_API int unet_ep_send(struct unet_ep *ep, const struct unet_send *msg, int n);
-/* Gives back up to n cookies of messages that have been injected. Returns how many. Also sets `injected` words. */
+/* Gives back up to n cookies of messages that have been injected. Returns how many. `injected` words are set here and in
+ * unet_ep_poll(), unet_ep_wait() and unet_ep_arm(); nothing is set behind the program's back. */
 UNET_API int unet_ep_reap(struct unet_ep *ep, uint64_t *cookie, int n);
 
 /* ---- receiving ---- */

@@ -1,0 +1,303 @@
+/* What the two examples share. See example.h. */
+#include "example.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "unet/switch.h"
+
+#define BUFFERS     32u
+#define BUFFER_SIZE 65536u
+#define LOOKS       10000              /* before unet_ep_wait() */
+#define SEGMENT     (BUFFERS * BUFFER_SIZE)
+
+void each_size(struct side *s, const struct options *o, void (*measure)(struct side *, const struct options *, uint32_t))
+{
+        static const uint32_t sizes[] = {8, 16, 40, 64, 128, 200, 256, 512, 1024, 1460, 2048, 4096, 8192, 16384, 32768,
+                                         65536};
+
+        if (o->only != 0) {
+                measure(s, o, o->only);
+                return;
+        }
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+                measure(s, o, sizes[i]);
+}
+
+double now(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+void die(const char *what, int err)
+{
+        fprintf(stderr, "%s: %s\n", what, strerror(err < 0 ? -err : err));
+        exit(1);
+}
+
+/* ---- options ---- */
+
+static void help(const char *program, const char *what)
+{
+        printf("usage: %s [options]\n%s\n\n"
+               "  --provider P   shm (default), direct: shared memory read in place, emul: through a switch\n"
+               "  --seconds S    how long to measure each size (default 0.2)\n"
+               "  --size N       this message size alone, 8 to 65536\n"
+               "  --spin NS      look so long before sleeping, in ns (default 1000000000)\n"
+               "  --no-pin       let the kernel choose the processors\n"
+               "  --json         one JSON object a line\n"
+               "  --help         this\n",
+               program, what);
+}
+
+struct options options_read(int argc, char **argv, const char *what)
+{
+        static const struct option longs[] = {
+                {"provider", required_argument, NULL, 'p'}, {"seconds", required_argument, NULL, 's'},
+                {"size", required_argument, NULL, 'n'},     {"spin", required_argument, NULL, 'w'},
+                {"no-pin", no_argument, NULL, 'P'},         {"json", no_argument, NULL, 'j'},
+                {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
+        };
+        struct options o = {.provider = "shm", .seconds = 0.2, .spin_ns = 1000000000, .pin = true};
+        int c;
+
+        while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+                switch (c) {
+                case 'p':
+                        o.provider = optarg;
+                        break;
+                case 's':
+                        o.seconds = atof(optarg);
+                        break;
+                case 'n':
+                        o.only = (uint32_t)atoi(optarg);
+                        break;
+                case 'w':
+                        o.spin_ns = atoll(optarg);
+                        break;
+                case 'P':
+                        o.pin = false;
+                        break;
+                case 'j':
+                        o.json = true;
+                        break;
+                case 'h':
+                        help(argv[0], what);
+                        exit(0);
+                default:
+                        exit(2);
+                }
+        }
+        if (strcmp(o.provider, "shm") != 0 && strcmp(o.provider, "direct") != 0 && strcmp(o.provider, "emul") != 0) {
+                fprintf(stderr, "%s: no provider \"%s\"\n", argv[0], o.provider);
+                exit(2);
+        }
+        if (optind < argc || o.seconds <= 0 || (o.only != 0 && (o.only < 8 || o.only > BUFFER_SIZE))) {
+                fprintf(stderr, "%s: try --help\n", argv[0]);
+                exit(2);
+        }
+        return o;
+}
+
+/* ---- two processes ---- */
+
+static cpu_set_t allowed;
+
+/* The n-th processor that we were given, if there are so many. */
+static void pin(const struct options *o, int n)
+{
+        cpu_set_t one;
+
+        if (!o->pin || CPU_COUNT(&allowed) <= n)
+                return;
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+                if (!CPU_ISSET(cpu, &allowed) || n-- > 0)
+                        continue;
+                CPU_ZERO(&one);
+                CPU_SET(cpu, &one);
+                sched_setaffinity(0, sizeof one, &one);
+                return;
+        }
+}
+
+/* A child that dies with us. */
+static pid_t fork_child(void)
+{
+        pid_t parent = getpid(), child = fork();
+
+        if (child < 0)
+                die("fork", errno);
+        if (child == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (getppid() != parent)
+                        _exit(1);
+        }
+        return child;
+}
+
+static struct unet_ep *open_endpoint(const struct options *o)
+{
+        struct unet_ep_opts opts = {.tx_bytes = SEGMENT, .rx_bytes = SEGMENT, .spin_ns = o->spin_ns,
+                                    .direct = strcmp(o->provider, "direct") == 0};
+        struct unet_ep *ep;
+        int err = unet_ep_open(&opts, &ep);
+
+        if (err != 0)
+                die("unet_ep_open", err);
+        return ep;
+}
+
+static void fill_free_queue(struct side *s)
+{
+        for (uint32_t i = 0; i < BUFFERS; i++) {
+                struct unet_frag buf = {(uint32_t)s->seg.tx_bytes + i * BUFFER_SIZE, BUFFER_SIZE};
+                unet_ep_provide(s->ep, &buf, 1);
+        }
+}
+
+/* ---- a third process: the switch ---- */
+
+static uint32_t join_switch(struct unet_switch *sw, struct unet_ep *ep, uint32_t *link)
+{
+        uint32_t port;
+        int sock[2], err;
+
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sock) != 0)
+                die("socketpair", errno);
+        err = unet_switch_offer(sw, sock[0], &port);
+        if (err == 0)
+                err = unet_ep_join(ep, sock[1], 0, link);
+        if (err == 0)
+                err = unet_switch_accept(sw, port, 0);
+        if (err != 0)
+                die("joining the switch", err);
+        return port;
+}
+
+static void run_switch(struct unet_switch *sw)
+{
+        for (;;) {
+                for (int idle = 0; idle < 100000; idle++)
+                        if (unet_switch_step(sw) > 0)
+                                idle = 0;
+                if (unet_switch_arm(sw))
+                        poll(&(struct pollfd){.fd = unet_switch_fd(sw), .events = POLLIN}, 1, -1);
+        }
+}
+
+/* Both endpoints on one switch, which gets a process of its own. */
+static void join_emulated(struct unet_ep *ep[2], uint32_t chan[2])
+{
+        struct unet_switch *sw;
+        uint32_t port[2], link[2], tag[2];
+        int err = unet_switch_open(NULL, &sw);
+
+        if (err != 0)
+                die("unet_switch_open", err);
+        for (int i = 0; i < 2; i++)
+                port[i] = join_switch(sw, ep[i], &link[i]);
+        err = unet_switch_connect(sw, port[0], port[1], tag);
+        for (int i = 0; i < 2 && err == 0; i++)
+                err = unet_chan_tagged(ep[i], link[i], tag[i], tag[i], &chan[i]);
+        if (err != 0)
+                die("channel", err);
+        if (fork_child() == 0) {
+                unet_ep_forget(ep[0]);
+                unet_ep_forget(ep[1]);
+                run_switch(sw);
+        }
+        unet_switch_forget(sw);
+}
+
+/* Both endpoints are opened and joined by one process; after fork() each process goes on with its own. */
+struct side start(const struct options *o)
+{
+        struct unet_ep *ep[2] = {open_endpoint(o), open_endpoint(o)};
+        uint32_t chan[2];
+        struct side s;
+        int err = 0;
+
+        setvbuf(stdout, NULL, _IOLBF, 0);
+        if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+                CPU_ZERO(&allowed);
+        if (strcmp(o->provider, "emul") == 0)
+                join_emulated(ep, chan);
+        else
+                err = unet_chan_pair(ep[0], ep[1], &chan[0], &chan[1]);
+        if (err != 0)
+                die("unet_chan_pair", err);
+        s.child = fork_child() == 0;
+        pin(o, s.child);
+        unet_ep_forget(ep[!s.child]);
+        s.ep = ep[s.child];
+        s.chan = chan[s.child];
+        s.seg = unet_ep_segment(s.ep);
+        memset(s.seg.base, 0, s.seg.tx_bytes + s.seg.rx_bytes);
+        fill_free_queue(&s);
+        return s;
+}
+
+void finish(struct side *s)
+{
+        unet_ep_close(s->ep);
+        if (s->child)
+                _exit(0);
+        wait(NULL);
+}
+
+/* ---- messages ---- */
+
+void send_all(struct side *s, uint32_t off, uint32_t len)
+{
+        struct unet_send m = {.chan = s->chan};
+        int n;
+
+        if (len <= UNET_EP_INLINE) {
+                m.inl = s->seg.base + off;
+                m.inl_len = (uint16_t)len;
+        } else {
+                m.nfrags = 1;
+                m.frag[0] = (struct unet_frag){off, len};
+        }
+        while ((n = unet_ep_send(s->ep, &m, 1)) == -EAGAIN)
+                unet_ep_wait(s->ep, UNET_WRITABLE | UNET_CLOSED, UNET_FOREVER);
+        if (n < 0)
+                die("unet_ep_send", n);
+}
+
+void give_back(struct side *s, const struct unet_recv *m)
+{
+        if (m->loan != 0) {
+                unet_ep_release(s->ep, m, 1);
+                return;
+        }
+        for (int i = 0; i < m->nfrags; i++)
+                unet_ep_provide(s->ep, &(struct unet_frag){m->frag[i].off, m->frag[i].size}, 1);
+}
+
+int receive(struct side *s, struct unet_recv *m, int n)
+{
+        int got, looks = 0;
+
+        while ((got = unet_ep_recv(s->ep, m, n)) == 0) {
+                if (++looks < LOOKS)
+                        continue;
+                int is = unet_ep_wait(s->ep, UNET_READABLE | UNET_CLOSED, UNET_FOREVER);
+                if (is > 0 && (is & UNET_CLOSED) && !(is & UNET_READABLE))
+                        die("peer", EPIPE);
+        }
+        return got;
+}

@@ -1,0 +1,54 @@
+/*
+ * What the two examples share: their options, two processes on two processors joined by a channel, the table.
+ *
+ * The parent is the one that measures; the child answers. They are joined over shared memory ("shm", with "direct" the
+ * receiver reads the payload in place), or through a switch that a third process runs ("emul").
+ */
+#ifndef EXAMPLES_EXAMPLE_H
+#define EXAMPLES_EXAMPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <unet/unet.h>
+
+struct options {
+        const char *provider;           /* "shm", "direct", "emul" */
+        double seconds;                 /* a size */
+        uint32_t only;                  /* this size alone, 0: all */
+        int64_t spin_ns;
+        bool json;
+        bool pin;
+};
+
+/* Reads the command line; prints help or a complaint and exits where that is due. */
+struct options options_read(int argc, char **argv, const char *what);
+
+/* One of two joined processes. */
+struct side {
+        struct unet_ep *ep;
+        uint32_t chan;
+        struct unet_segment seg;
+        bool child;
+};
+/* Forks (and for "emul" once more) and joins; both return from here. Exits when it fails. */
+struct side start(const struct options *o);
+/* Closes the endpoint. Parent: waits until the child has gone. Child: exits. */
+void finish(struct side *s);
+
+/* Calls it for each size of the table, or for the one asked for. */
+void each_size(struct side *s, const struct options *o, void (*measure)(struct side *, const struct options *, uint32_t));
+
+double now(void);                       /* seconds */
+
+/* Sends `len` bytes of the segment from `off` (small ones in the descriptor), waiting while the queue is full. */
+void send_all(struct side *s, uint32_t off, uint32_t len);
+/* Gives a received message's buffers or loan back. */
+void give_back(struct side *s, const struct unet_recv *m);
+/* Receives at least one message, at most n; spins first, then sleeps. */
+int receive(struct side *s, struct unet_recv *m, int n);
+
+void die(const char *what, int err);
+
+#endif

@@ -1,0 +1,128 @@
+/*
+ * Raw U-Net, stream: the parent sends messages as fast as they are taken, the child counts them. Prints bandwidth and
+ * messages a second for each size. What the child's free queue could not take in is lost and told.
+ *
+ *      unet_stream [--provider shm|direct|emul] [--json]
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "example.h"
+
+#define BATCH  16
+#define PIECES 32u                      /* of the transmit part, used in turn */
+
+/* One byte ends a measurement: the child answers with what it got. Two bytes end the program. */
+struct report {
+        uint64_t msgs, bytes;
+};
+
+static void answer(struct side *s, struct report *r)
+{
+        memcpy(s->seg.base, r, sizeof *r);
+        send_all(s, 0, sizeof *r);
+        *r = (struct report){0, 0};
+}
+
+static void count(struct side *s)
+{
+        struct report r = {0, 0};
+        struct unet_recv m[BATCH];
+
+        for (;;) {
+                int n = receive(s, m, BATCH);
+                for (int i = 0; i < n; i++) {
+                        if (m[i].len == 2)
+                                return;
+                        if (m[i].len == 1) {
+                                answer(s, &r);
+                                continue;
+                        }
+                        r.msgs++;
+                        r.bytes += m[i].len;
+                        give_back(s, &m[i]);
+                }
+        }
+}
+
+static void fill(struct side *s, struct unet_send m[BATCH], uint32_t size, uint32_t *piece)
+{
+        for (int i = 0; i < BATCH; i++) {
+                uint32_t off = (*piece)++ % PIECES * 65536u;
+                m[i] = (struct unet_send){.chan = s->chan};
+                if (size <= UNET_EP_INLINE) {
+                        m[i].inl = s->seg.base + off;
+                        m[i].inl_len = (uint16_t)size;
+                } else {
+                        m[i].nfrags = 1;
+                        m[i].frag[0] = (struct unet_frag){off, size};
+                }
+        }
+}
+
+/* Sends a batch whole, waiting when the queue is full. Which piece is still under way is not asked: the example sends
+ * the same bytes over and over. */
+static void send_batch(struct side *s, const struct unet_send m[BATCH])
+{
+        int done = 0, n;
+
+        while (done < BATCH) {
+                n = unet_ep_send(s->ep, m + done, BATCH - done);
+                if (n > 0)
+                        done += n;
+                else if (n == -EAGAIN)
+                        unet_ep_wait(s->ep, UNET_WRITABLE | UNET_CLOSED, UNET_FOREVER);
+                else
+                        die("unet_ep_send", n);
+        }
+}
+
+static void print(const struct options *o, uint32_t size, uint64_t sent, const struct report *r, double seconds)
+{
+        double gbps = (double)r->bytes * 8 / seconds / 1e9, mmsgs = (double)r->msgs / seconds / 1e6;
+
+        if (o->json)
+                printf("{\"bytes\": %u, \"gbps\": %.3f, \"mmsgs\": %.3f, \"sent\": %llu, \"lost\": %llu}\n", size, gbps, mmsgs,
+                       (unsigned long long)sent, (unsigned long long)(sent - r->msgs));
+        else
+                printf("%8u %12.2f %12.3f %12llu\n", size, gbps, mmsgs, (unsigned long long)(sent - r->msgs));
+}
+
+static void measure(struct side *s, const struct options *o, uint32_t size)
+{
+        struct unet_send m[BATCH];
+        struct unet_recv back;
+        struct report r;
+        uint32_t piece = 0;
+        uint64_t sent = 0;
+        double start = now();
+
+        do {
+                for (int i = 0; i < 16; i++, sent += BATCH) {
+                        fill(s, m, size, &piece);
+                        send_batch(s, m);
+                }
+        } while (now() < start + o->seconds);
+        send_all(s, 0, 1);
+        receive(s, &back, 1);
+        memcpy(&r, back.inl, sizeof r);
+        give_back(s, &back);
+        print(o, size, sent, &r, now() - start);
+}
+
+int main(int argc, char **argv)
+{
+        struct options o = options_read(argc, argv, "A stream of messages between two processes, over raw U-Net.");
+        struct side s = start(&o);
+
+        if (s.child) {
+                count(&s);
+                finish(&s);
+        }
+        if (!o.json)
+                printf("%8s %12s %12s %12s   (%s)\n", "bytes", "Gb/s", "M msg/s", "lost", o.provider);
+        each_size(&s, &o, measure);
+        send_all(&s, 0, 2);
+        finish(&s);
+        return 0;
+}
