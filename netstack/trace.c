@@ -39,27 +39,31 @@ uint64_t trace_lookup(const char *name)
 void trace_write(struct trace *t, nstime now, enum trace_event ev, uint32_t obj,
                  const uint64_t field[TRACE_FIELDS])
 {
-        uint64_t n = atomic_load_explicit(&t->count, memory_order_relaxed);
-        struct trace_rec *r = &t->rec[n & (t->cap - 1)];
+        uint64_t n = atomic_load_explicit(&t->count, memory_order_relaxed), word[TRACE_WORDS];
+        struct trace_rec rec = {.at = now, .event = ev, .obj = obj};
+        struct trace_slot *slot = &t->slot[n & (t->cap - 1)];
 
-        /* A reader copies, then looks whether the writer has come round: it has begun to write over record n
-         * - cap. */
+        memcpy(rec.field, field, sizeof rec.field);
+        memcpy(word, &rec, sizeof word);
+        /* Record n - cap is no more. A reader who sees one word of this one sees that, too: release, and his
+         * acquire. */
         atomic_store_explicit(&t->begun, n + 1, memory_order_relaxed);
-        atomic_thread_fence(memory_order_release);
-        *r = (struct trace_rec){.at = now, .event = ev, .obj = obj};
-        memcpy(r->field, field, sizeof r->field);
+        for (size_t i = 0; i < TRACE_WORDS; i++)
+                atomic_store_explicit(&slot->word[i], word[i], memory_order_release);
         atomic_store_explicit(&t->count, n + 1, memory_order_release);
 }
 
 bool trace_read(const struct trace *t, uint64_t i, struct trace_rec *rec, uint64_t *first)
 {
-        uint64_t begun;
+        const struct trace_slot *slot = &t->slot[i & (t->cap - 1)];
+        uint64_t word[TRACE_WORDS], begun;
 
         *first = 0;
         if (i >= atomic_load_explicit(&t->count, memory_order_acquire))
                 return false;
-        *rec = t->rec[i & (t->cap - 1)];
-        atomic_thread_fence(memory_order_acquire);
+        for (size_t k = 0; k < TRACE_WORDS; k++)
+                word[k] = atomic_load_explicit(&slot->word[k], memory_order_acquire);
+        memcpy(rec, word, sizeof *rec);
         begun = atomic_load_explicit(&t->begun, memory_order_relaxed);
         *first = begun > t->cap ? begun - t->cap : 0;
         return i >= *first;

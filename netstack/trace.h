@@ -54,19 +54,25 @@ struct trace_rec {
         uint64_t field[TRACE_FIELDS];
 };
 static_assert(sizeof(struct trace_rec) == 48, "read by other processes");
+#define TRACE_WORDS (sizeof(struct trace_rec) / sizeof(uint64_t))
+
+/* A record as it lies in the ring: in words, each stored and loaded at once. */
+struct trace_slot {
+        _Atomic uint64_t word[TRACE_WORDS];
+};
 
 struct trace {
         _Atomic uint64_t on;    /* bit of each event that is recorded; 0: off */
-        _Atomic uint64_t count; /* events ever recorded; record i is in rec[i % cap] */
+        _Atomic uint64_t count; /* events ever recorded; record i is in slot[i % cap] */
         _Atomic uint64_t begun; /* count, or count + 1 while a record is being written */
         uint32_t cap;           /* a power of two */
         uint32_t pad;
-        struct trace_rec rec[];
+        struct trace_slot slot[];
 };
 
 static inline size_t trace_bytes(uint32_t cap)
 {
-        return sizeof(struct trace) + (size_t)cap * sizeof(struct trace_rec);
+        return sizeof(struct trace) + (size_t)cap * sizeof(struct trace_slot);
 }
 /* Makes an empty trace, off, in zeroed memory; cap is a power of two. */
 void trace_init(struct trace *t, uint32_t cap);
