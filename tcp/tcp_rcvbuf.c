@@ -13,20 +13,36 @@
 #define TINY           512u             /* a lent frame with this little in it is copied out and given back */
 #define RCV_LIMIT_MAX  (6u << 20)
 
-static void rewind_fill(struct tcp *t, struct tcp_conn *tc)
+static struct frame_rec *private_rec(const struct tcp *t, uint32_t frame)
 {
-        if (frame_pool_rec(t->frames->region[FRAME_REGION_PRIVATE].pool, frame_id_num(tc->rcv_fill))->refs == 1)
-                tc->rcv_fill_off = 0;
+        return frame_pool_rec(t->frames->region[FRAME_REGION_PRIVATE].pool, frame_id_num(frame));
 }
 
 void rcvbuf_free_buf(struct tcp *t, struct tcp_conn *tc, uint32_t frame)
 {
-        uint32_t num = frame_id_num(frame);
-
-        if (frame_id_region(frame) == FRAME_REGION_PRIVATE &&
-            frame_pool_rec(t->frames->region[FRAME_REGION_PRIVATE].pool, num)->refs == 1)
+        if (frame_id_region(frame) == FRAME_REGION_PRIVATE && private_rec(t, frame)->refs == 1)
                 tc->rcv_mem -= frame_size(t->frames, frame);
         frame_drop(t->frames, frame);
+}
+
+static void free_head(struct tcp *t, struct tcp_conn *tc)
+{
+        uint32_t i = tc->rcv_head;
+        struct tcp_rxseg *s = rxseg_at(t, i);
+        uint32_t frame = s->data.id;
+
+        tc->rcv_head = s->next;
+        if (tc->rcv_head == 0)
+                tc->rcv_tail = 0;
+        pool_free(&t->sh->rxsegs, i);
+        rcvbuf_free_buf(t, tc, frame);
+}
+
+/* The empty record that waited for small data goes. */
+static void drop_empty(struct tcp *t, struct tcp_conn *tc)
+{
+        if (tc->rcv_unread == 0 && tc->rcv_head != 0)
+                free_head(t, tc);
 }
 
 static bool fresh_fill(struct tcp *t, struct tcp_conn *tc, uint32_t len)
@@ -36,6 +52,7 @@ static bool fresh_fill(struct tcp *t, struct tcp_conn *tc, uint32_t len)
 
         if (id == 0)
                 return false;
+        drop_empty(t, tc);
         if (tc->rcv_fill != 0)
                 rcvbuf_free_buf(t, tc, tc->rcv_fill);
         tc->rcv_mem += frame_class_bytes(c);
@@ -44,17 +61,19 @@ static bool fresh_fill(struct tcp *t, struct tcp_conn *tc, uint32_t len)
         return true;
 }
 
-static bool copy_in(struct tcp *t, struct tcp_conn *tc, const uint8_t *from, uint32_t len, struct buf *out)
+static uint32_t fill_room(const struct tcp *t, const struct tcp_conn *tc)
 {
-        if (tc->rcv_fill != 0 && tc->rcv_head == 0 && tc->ooo_head == 0)
-                rewind_fill(t, tc);
-        if ((tc->rcv_fill == 0 || frame_size(t->frames, tc->rcv_fill) - tc->rcv_fill_off < len) &&
-            !fresh_fill(t, tc, len))
-                return false;
-        memcpy(frame_addr(t->frames, tc->rcv_fill) + tc->rcv_fill_off, from, len);
-        *out = (struct buf){tc->rcv_fill, tc->rcv_fill_off, len};
+        return tc->rcv_fill ? frame_size(t->frames, tc->rcv_fill) - tc->rcv_fill_off : 0;
+}
+
+/* Copies into the fill frame, where there is room. */
+static void copy_to_fill(const struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip,
+                         uint32_t len)
+{
+        const uint8_t *from = seg->inl ? seg->inl : frame_addr(t->frames, seg->data.id) + seg->data.off;
+
+        memcpy(frame_addr(t->frames, tc->rcv_fill) + tc->rcv_fill_off, from + skip, len);
         tc->rcv_fill_off += len;
-        return true;
 }
 
 /* A frame is kept as it is when what is in it is worth its size. A lent one costs us nothing but the peer much. */
@@ -75,9 +94,10 @@ bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, 
                 *took = true;
                 return true;
         }
-        if (!copy_in(t, tc, (seg->inl ? seg->inl : frame_addr(t->frames, seg->data.id) + seg->data.off) + skip, len,
-                     out))
+        if (fill_room(t, tc) < len && !fresh_fill(t, tc, len))
                 return false;
+        *out = (struct buf){tc->rcv_fill, tc->rcv_fill_off, len};
+        copy_to_fill(t, tc, seg, skip, len);
         frame_hold(t->frames, out->id);
         return true;
 }
@@ -86,6 +106,7 @@ void rcvbuf_link(struct tcp *t, struct tcp_conn *tc, uint32_t i)
 {
         struct tcp_rxseg *s = rxseg_at(t, i);
 
+        drop_empty(t, tc);
         s->next = 0;
         if (tc->rcv_tail != 0)
                 rxseg_at(t, tc->rcv_tail)->next = i;
@@ -95,27 +116,30 @@ void rcvbuf_link(struct tcp *t, struct tcp_conn *tc, uint32_t i)
         tc->rcv_unread += s->data.len;
 }
 
-/* The bytes just copied continue the last record: it becomes longer. */
-static bool extend_tail(struct tcp *t, struct tcp_conn *tc, const struct buf *b)
+/* The last record ends where the fill frame is filled: what is copied next makes it longer. */
+static bool tail_ends_at_fill(const struct tcp *t, const struct tcp_conn *tc)
 {
-        struct tcp_rxseg *tail;
+        const struct tcp_rxseg *tail;
 
         if (tc->rcv_tail == 0)
                 return false;
         tail = rxseg_at(t, tc->rcv_tail);
-        if (tail->data.id != b->id || tail->data.off + tail->data.len != b->off)
-                return false;
-        tail->data.len += b->len;
-        tc->rcv_unread += b->len;
-        return true;
+        return tail->data.id == tc->rcv_fill && tail->data.off + tail->data.len == tc->rcv_fill_off;
 }
 
 bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
                    bool *took)
 {
-        uint32_t i = pool_alloc(&t->sh->rxsegs);
         struct tcp_rxseg *s;
+        uint32_t i;
 
+        if (!worth_keeping(t, seg, len) && tail_ends_at_fill(t, tc) && len <= fill_room(t, tc)) {
+                copy_to_fill(t, tc, seg, skip, len);
+                rxseg_at(t, tc->rcv_tail)->data.len += len;
+                tc->rcv_unread += len;
+                return true;
+        }
+        i = pool_alloc(&t->sh->rxsegs);
         if (i == 0)
                 return false;
         s = rxseg_at(t, i);
@@ -123,28 +147,22 @@ bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg
                 pool_free(&t->sh->rxsegs, i);
                 return false;
         }
-        if (!*took && extend_tail(t, tc, &s->data)) {
-                frame_drop(t->frames, s->data.id);
-                pool_free(&t->sh->rxsegs, i);
-                return true;
-        }
         s->seq = seg->seq + skip;
         s->fin = 0;
         rcvbuf_link(t, tc, i);
         return true;
 }
 
-static void free_head(struct tcp *t, struct tcp_conn *tc)
+/* The last record was read to its end. When it is in the fill frame it stays, empty, and the frame is filled from its
+ * start again if nobody else is in it: a conversation in small messages allocates nothing. */
+static void keep_or_free_last(struct tcp *t, struct tcp_conn *tc, struct tcp_rxseg *s)
 {
-        uint32_t i = tc->rcv_head;
-        struct tcp_rxseg *s = rxseg_at(t, i);
-        uint32_t frame = s->data.id;
-
-        tc->rcv_head = s->next;
-        if (tc->rcv_head == 0)
-                tc->rcv_tail = 0;
-        pool_free(&t->sh->rxsegs, i);
-        rcvbuf_free_buf(t, tc, frame);
+        if (s->data.id != tc->rcv_fill) {
+                free_head(t, tc);
+                return;
+        }
+        if (private_rec(t, tc->rcv_fill)->refs == 2)
+                s->data.off = tc->rcv_fill_off = 0;
 }
 
 static void drop_bytes(struct tcp *t, struct tcp_conn *tc, uint32_t bytes)
@@ -157,7 +175,11 @@ static void drop_bytes(struct tcp *t, struct tcp_conn *tc, uint32_t bytes)
                 s->seq += take;
                 s->data.off += take;
                 s->data.len -= take;
-                if (s->data.len == 0)
+                if (s->data.len != 0)
+                        return;
+                if (s->next == 0)
+                        keep_or_free_last(t, tc, s);
+                else
                         free_head(t, tc);
         }
 }
