@@ -48,8 +48,10 @@ class Tally:
         with open(path, encoding="utf-8", errors="replace") as f:
             root = ET.fromstring(CONTROL.sub("?", f.read()))
         for case in root.iter("testcase"):
-            self.case(build, case.get("name"), case.get("status"), case.findtext("system-out") or "",
-                      case.find("skipped") is not None)
+            output = case.findtext("system-out") or ""
+            if case.get("status") == "fail" and not CMOCKA.search(output):
+                output += f"\nended without a summary after {float(case.get('time') or 0):.0f} s: crash or time limit"
+            self.case(build, case.get("name"), case.get("status"), output, case.find("skipped") is not None)
 
     def case(self, build, name, status, output, was_skipped):
         counts = {"PASSED": 0, "FAILED": 0, "SKIPPED": 0}

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 export UNET_DOMAIN="install-$$"
 
-check "install" cmake --install "$UNET_BUILD" --prefix "$scratch/first"
+check "install" cmake --install "$UNET_BUILD" --prefix "$scratch/first" --strip
 mv "$scratch/first" "$scratch/moved"
 p=$scratch/moved
 for file in bin/unet lib/libunet_preload.so lib/libunet.so libexec/unet/unetd libexec/unet/unet-keeper \

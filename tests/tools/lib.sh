@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the script tests of this folder: a scratch directory, children ended by pid, and what a test says.
 set -euo pipefail
 
