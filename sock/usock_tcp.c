@@ -196,16 +196,34 @@ static void commit(struct ustack *u, struct tcp_conn *tc, size_t n, int flags, n
         stack_flush(&u->s, now);
 }
 
+/* The bytes only make the last unsent segment longer. Under the lock. */
+static bool send_appended(struct ustack *u, struct sock_rec *rec, const uint8_t *p, size_t n, int flags)
+{
+        bool done;
+
+        if (rec->role != SOCK_ROLE_CONN || rec->writer != 0 || flags & (MSG_MORE | MSG_OOB) || stack_pending(&u->s, 0))
+                return false;
+        stack_begin(u->s.st, rec->conn);
+        done = tcp_send_append(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), p, (uint32_t)n);
+        stack_end(u->s.st);
+        return done;
+}
+
 static ssize_t send_staged(struct usock *s, const uint8_t *p, size_t n, int flags)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
         struct span span[SPANS];
-        nstime now = ustack_now();
         struct tcp_conn *tc;
+        nstime now;
         int got = -EAGAIN;
 
         ustack_lock(u);
+        if (send_appended(u, rec, p, n, flags)) {
+                ustack_leave(u);
+                return (ssize_t)n;
+        }
+        now = ustack_now();
         if (likely(rec->role == SOCK_ROLE_CONN && rec->writer == 0)) {
                 u->s.now = now;
                 tc = tcp_conn_at(&u->s.tcp, rec->conn);
@@ -325,6 +343,17 @@ static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int 
         size_t avail = tcp_recv_avail(tc);
         int got;
 
+        if (total <= sizeof stage && !(flags & (MSG_PEEK | MSG_TRUNC))) {
+                bool taken;
+                stack_begin(u->s.st, tc->self);
+                taken = tcp_recv_take(&u->s.tcp, tc, stage, (uint32_t)total);
+                stack_end(u->s.st);
+                if (taken) {
+                        ustack_leave(u);
+                        copy_out(c, stage, total);
+                        return (ssize_t)total;
+                }
+        }
         if (avail == 0 || MIN(avail, total) > sizeof stage || flags & MSG_TRUNC)
                 return -EAGAIN;
         got = tcp_recv_peek(&u->s.tcp, tc, 0, total, span, SPANS);

@@ -200,6 +200,9 @@ void tcp_frames_back(struct tcp *t, uint32_t region);
  */
 int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n);
 void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more, bool urgent, nstime now);
+/* The fast way for small writes: the last unsent segment grows by n bytes from `p`, and nothing becomes due by it, so
+ * that there is nothing to flush. False: take the way above. */
+bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint32_t n);
 /* Bytes that a reserve could offer now. */
 uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc);
 /*
@@ -208,6 +211,9 @@ uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc);
  */
 int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, struct span *span, int n);
 void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime now);
+/* The fast way for small reads: the next n bytes, when the first queued segment has more than that. Nothing is due after
+ * it. False: take the way above. */
+bool tcp_recv_take(struct tcp *t, struct tcp_conn *tc, uint8_t *p, uint32_t n);
 uint32_t tcp_recv_avail(const struct tcp_conn *tc);     /* in-order bytes queued (SIOCINQ) */
 bool tcp_recv_eof(const struct tcp_conn *tc);           /* FIN received and everything before it consumed */
 /* RFC 9293 §3.8.5, as sockets know it: the urgent byte out of line; -EINVAL none, -EAGAIN announced but not here. */

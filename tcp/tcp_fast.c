@@ -1,0 +1,52 @@
+/*
+ * Small bytes, fast: a write that only makes the last unsent segment longer, and a read that leaves some of the first
+ * queued segment behind. Neither makes anything due, so nobody has to be told and no clock is read. Anything out of the
+ * ordinary says no, and the caller goes by reserve and commit, peek and consume.
+ *
+ * Why nothing becomes due by the write: the tail was looked at by tcp_output() when it was written, and is held back by
+ * Nagle, the window, the congestion window or a full NI queue. Each of these ends with an event of its own (an ACK, a
+ * timer, room), which looks again. Length matters to that decision only when a full segment, or half the peer's largest
+ * window (RFC 9293 §3.8.6.2.1), is reached: then we say no.
+ */
+#include "tcp/tcp_conn.h"
+
+#define UNUSUAL (TCF_RSV | TCF_FIN_QUEUED | TCF_SND_FULL | TCF_WAITS | TCF_MORE)
+
+bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint32_t n)
+{
+        struct tcp_txseg *tail;
+        uint32_t len;
+
+        if (tc->snd_next == 0 || tc->err != 0 || tc->shut & SHUT_SND || tc->flags & UNUSUAL || tc->owed & OWE_PUSH)
+                return false;
+        tail = txseg_at(t, tc->snd_tail);
+        len = tail->len + n;
+        if (tail->frame != tc->snd_fill || tail->off + tail->len != tc->snd_fill_off ||
+            n > frame_size(t->frames, tail->frame) - tc->snd_fill_off)
+                return false;
+        if (len >= tc->snd_mss || len >= tc->max_wnd / 2 || tc->snd_end - tc->snd_una + n > tc->snd_limit)
+                return false;
+        memcpy(frame_addr(t->frames, tail->frame) + tc->snd_fill_off, p, n);
+        tail->len = len;
+        tail->ctl |= TCP_PSH;
+        tc->snd_fill_off += n;
+        tc->snd_end += n;
+        return true;
+}
+
+bool tcp_recv_take(struct tcp *t, struct tcp_conn *tc, uint8_t *p, uint32_t n)
+{
+        struct tcp_rxseg *head;
+
+        if (tc->rcv_head == 0 || tc->urg_state != URG_NONE || tc->shut & SHUT_RCV)
+                return false;
+        head = rxseg_at(t, tc->rcv_head);
+        if (head->data.len <= n)
+                return false;
+        memcpy(p, frame_addr(t->frames, head->data.id) + head->data.off, n);
+        head->data.off += n;
+        head->data.len -= n;
+        head->seq += n;
+        tc->rcv_unread -= n;
+        return true;
+}
