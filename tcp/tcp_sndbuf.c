@@ -299,12 +299,51 @@ static int send_error(struct tcp_conn *tc)
         return 0;
 }
 
+/* A small write that goes whole behind what is in the fill frame: nearly every write of a conversation. */
+static bool fits_fill(const struct tcp *t, const struct tcp_conn *tc, size_t want)
+{
+        if (want > tc->snd_mss || want > fill_room(t, tc) || tc->snd_end - tc->snd_una >= tc->snd_limit ||
+            pool_room(&t->sh->txsegs) <= TXSEG_SPARE(&t->sh->txsegs))
+                return false;
+        return tc->snd_next == 0 || !extends_tail(t, tc, tc->snd_fill, tc->snd_fill_off) ||
+               txseg_at(t, tc->snd_tail)->len + want <= tc->snd_mss;
+}
+
+/* One more piece at the fill position; false when there is no room or no span for it. */
+static bool reserve_more(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n, int *used)
+{
+        struct tcp_txseg piece;
+
+        if (pool_room(&t->sh->txsegs) <= TXSEG_SPARE(&t->sh->txsegs)) {
+                wait_for_frames(t, tc);
+                return false;
+        }
+        if (fill_is_used_up(t, tc, want) && !new_fill(t, tc, want))
+                return false;
+        if (tc->snd_end - tc->snd_una + tc->rsv_bytes >= tc->snd_limit)
+                return false;
+        piece = (struct tcp_txseg){.len = piece_len(t, tc, want), .frame = tc->snd_fill, .off = tc->snd_fill_off};
+        if (!add_span(t, &piece, span, n, used))
+                return false;
+        reserve_piece(t, tc, pool_alloc(&t->sh->txsegs), piece.len);
+        return true;
+}
+
+static void reserve_all(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n)
+{
+        int used = 0;
+
+        want = MIN(want, (size_t)INT32_MAX);
+        while (tc->rsv_bytes < want && reserve_more(t, tc, want - tc->rsv_bytes, span, n, &used))
+                ;
+        if (tc->rsv_bytes != 0)
+                sndbuf_unwait(t, tc);
+}
+
 int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n)
 {
-        int err, used = 0;
-
         if (unlikely((tc->err | (tc->shut & SHUT_SND)) != 0 || tc->state < TCPS_ESTABLISHED)) {
-                err = send_error(tc);
+                int err = send_error(tc);
                 if (err != 0 || tc->state < TCPS_ESTABLISHED)
                         return err;
         }
@@ -312,30 +351,16 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
                 return -EBUSY;
         if (tc->snd_fill != 0 && tc->snd_head == 0)
                 rewind_fill(t, tc);
-        want = MIN(want, (size_t)INT32_MAX);
-        while (tc->rsv_bytes < want) {
-                size_t left = want - tc->rsv_bytes;
-                uint32_t i, len;
-                if (pool_room(&t->sh->txsegs) <= TXSEG_SPARE(&t->sh->txsegs)) {
-                        wait_for_frames(t, tc);
-                        break;
-                }
-                if (fill_is_used_up(t, tc, left) && !new_fill(t, tc, left))
-                        break;
-                if (tc->snd_end - tc->snd_una + tc->rsv_bytes >= tc->snd_limit)
-                        break;
-                len = piece_len(t, tc, left);
-                if (!add_span(t, &(struct tcp_txseg){.frame = tc->snd_fill, .off = tc->snd_fill_off, .len = len},
-                              span, n, &used))
-                        break;
-                i = pool_alloc(&t->sh->txsegs);
-                reserve_piece(t, tc, i, len);
+        if (likely(fits_fill(t, tc, want))) {
+                span[0] = (struct span){frame_addr(t->frames, tc->snd_fill) + tc->snd_fill_off, (uint32_t)want};
+                reserve_piece(t, tc, pool_alloc(&t->sh->txsegs), (uint32_t)want);
+        } else {
+                reserve_all(t, tc, want, span, n);
         }
         if (tc->rsv_bytes == 0) {
                 tc->flags |= TCF_SND_FULL;
                 return 0;
         }
-        sndbuf_unwait(t, tc);
         tc->flags |= TCF_RSV;
         return (int)tc->rsv_bytes;
 }
