@@ -12,6 +12,7 @@
 
 #include "config/config.h"
 #include "tools/command.h"
+#include "unet/ni_fault.h"
 
 /* The directory of this program's own file, without the slash. */
 static bool own_dir(char dir[PATH_MAX])
@@ -120,9 +121,12 @@ static int run(const struct command *cmd, int argc, char **argv)
         static const struct option extra[] = {{"fault", required_argument, NULL, 'f'},
                                               {"log", no_argument, NULL, 'l'},
                                               {NULL, 0, NULL, 0}};
+        struct fault_params fault;
         int opt;
 
         while ((opt = command_option(cmd, argc, argv, extra, NULL)) != -1) {
+                if (opt == 'f' && fault_parse(optarg, &fault) != 0)
+                        return command_usage(cmd, "not a fault: %s", optarg);
                 if (opt == 'f' && setenv("UNET_FAULT", optarg, 1) != 0)
                         return command_fail("no memory");
                 if (opt == 'l' && setenv("UNET_LOG", "1", 1) != 0)
@@ -136,7 +140,7 @@ static int run(const struct command *cmd, int argc, char **argv)
 const struct command cmd_run = {
         "run", "[--fault SPEC] [--log] PROGRAM [ARGUMENT...]",
         "runs a program over the user-level stack",
-        "  --fault SPEC   loses, delays or corrupts what is sent, as loss=1% (see unet(1))\n"
+        "  --fault SPEC   loses, delays or reorders what is sent, as loss=0.01,seed=7 (see unet(1))\n"
         "  --log          says on standard error which sockets were accelerated, and why not\n"
         "\n"
         "The exit status is the program's; 126: it cannot be run, 127: there is no such program.\n",

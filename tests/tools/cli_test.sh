@@ -22,6 +22,8 @@ for command in ss stat status; do
         check "$command takes no arguments" exits 2 "$unet" "$command" surplus
 done
 check "run wants a program" exits 2 "$unet" run
+check "run refuses faults that are none" exits 2 "$unet" run --fault loss=2 true
+check "and those it does not know" exits 2 "$unet" run --fault luck=0.5 true
 check "why wants a program or a process" exits 2 "$unet" why
 check "why wants one of them" exits 2 "$unet" why --pid 1 true
 check "why: no such process" exits 1 "$unet" why --pid 4194305

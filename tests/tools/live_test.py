@@ -111,6 +111,12 @@ class Live(unittest.TestCase):
         later = wait_until("more bytes", lambda: [r for r in self.sending() if r["bytes_acked"] > row["bytes_acked"]])
         self.assertTrue(later)
 
+    def test_ss_shows_what_a_bad_link_costs(self):
+        self.start_iperf3_server()
+        self.start("--fault", "loss=0.01,seed=7", "iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "20")
+        wait_until("retransmissions", lambda: [r for r in self.sending() if r["retransmits"] > 0])
+        self.assertGreater(look("stat")["counters"]["TCP_RETRANS"], 0)
+
     def test_looking_disturbs_nobody(self):
         self.start_iperf3_server()
         client = self.start("iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "2")
