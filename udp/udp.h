@@ -100,7 +100,7 @@ enum {
 void udp_opts_default(struct udp_opts *o);
 /* A pcb, not bound; its index, or 0 when all are in use. */
 uint32_t udp_open(struct udp *u, const struct udp_opts *o);
-/* Gives up the pcb: queued datagrams are dropped, lent frames given back. */
+/* Gives up the pcb: queued datagrams are dropped (UDP_UNREAD), lent frames given back. */
 void udp_close(struct udp *u, uint32_t pcb);
 void udp_set_sock(struct udp *u, uint32_t pcb, uint32_t sock);
 void udp_set_opts(struct udp *u, uint32_t pcb, const struct udp_opts *o);

@@ -188,6 +188,7 @@ void udp_close(struct udp *u, uint32_t pcb)
         struct udp_tuple none = {0};
 
         assert(p->live);
+        u->cnt->drop[DROP_UDP_UNREAD] += p->q.count;
         udp_queue_clear(&p->q, u->frames);
         set_live(p, 0);
         set_ends(u, pcb, &none);

@@ -86,6 +86,19 @@ static void a_port_is_free_again_after_close(void **state)
         assert_int_equal(arrives(s, .len = 4), UDP_NO_PORT);
 }
 
+/* What the receiver never read is accounted for, like any other loss. */
+static void what_is_unread_at_close_is_counted_as_dropped(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, US, 53);
+
+        for (int i = 0; i < 3; i++)
+                arrives(s, .len = 4);
+        expect_read(s, pcb, .len = 4);
+        udp_close(&s->u, pcb);
+        assert_int_equal(s->cnt.drop[DROP_UDP_UNREAD], 2);
+}
+
 static void pcbs_run_out_and_come_back(void **state)
 {
         struct scene *s = *state;
@@ -283,6 +296,7 @@ int main(void)
                 TEST(a_pcb_binds_once_and_to_a_real_port),
                 TEST(any_port_is_a_free_one_of_the_range),
                 TEST(a_port_is_free_again_after_close),
+                TEST(what_is_unread_at_close_is_counted_as_dropped),
                 TEST(pcbs_run_out_and_come_back),
                 TEST(the_most_specific_pcb_gets_the_datagram),
                 TEST(every_change_empties_the_cache),
