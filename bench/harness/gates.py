@@ -44,7 +44,7 @@ def plan():
         Measurement("connections-native", ("native",),
                     lambda b, s: measure.json_pair(b, s, "bench/conn_native"), "rate", needs="bench/conn_native"),
         _iperf("eight-pairs", pairs=8),
-        Measurement("limit", ("limit",), lambda b, s: measure.json_alone(b, s, "bench/bare_ring"), "gbps",
+        Measurement("limit", ("limit",), lambda b, s: measure.json_alone(b, s, "bench/bare_ring", "0.2"), "gbps",
                     needs="bench/bare_ring"),
         Measurement("memory", ("unet",), lambda b, s: measure.memory(b, s, 10000), "bytes_per_connection", once=True),
         Measurement("idle", ("unet",), measure.idle, "cpu_ms", once=True),

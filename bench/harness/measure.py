@@ -184,9 +184,9 @@ def json_pair(bench, side, program):
     return values
 
 
-def json_alone(bench, _side, program):
+def json_alone(bench, _side, program, *args):
     """A program of bench/ that needs no partner (it makes its own) and prints a line of JSON."""
-    child = bench.start("limit", [bench.program(program)])
+    child = bench.start("limit", [bench.program(program), *args])
     try:
         return json.loads(child.finish(60).strip().splitlines()[-1])
     finally:
