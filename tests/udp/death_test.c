@@ -327,7 +327,7 @@ static void die_everywhere(struct space *s, void (*op)(struct view *), uint32_t 
         memcpy(s->last, s->live, sizeof *s->live);
         pid = start_child(&s->child, op);
         if (pid == 0) {
-                print_message("SKIP: ptrace is not allowed here\n");
+                print_message("skipped: ptrace is not allowed here\n");
                 skip();
         }
         for (; step(pid); steps++) {
