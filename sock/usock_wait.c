@@ -523,11 +523,13 @@ static int wait_loop(struct wait *w, nstime timeout)
         now = ustack_now();
         w->until = timeout < 0 ? NSTIME_NEVER : timeout == 0 ? 0 : now + timeout;
         for (;; now = ustack_now()) {
-                rest_seen = ticks();
+                bool due = ticks() - rest_seen > TICKS_EVERY;
                 if (ready == 0 || pending(w, now))
                         ready = progress(w, now);
-                if (w->nk > 0)
+                if (w->nk > 0 && (ready == 0 || due))
                         ready = ask_kernel(w);
+                if (due)
+                        rest_seen = ticks();
                 if (ready > 0 || now >= w->until)
                         return ready;
                 if (usock_tls.pending)
