@@ -147,7 +147,7 @@ enum {
 /* ---- opening ---- */
 
 /* Active open (RFC 9293 §3.10.1): a connection in SYN-SENT, its index, or -errno: -EADDRINUSE when the tuple exists
- * (one in TIME-WAIT that RFC 6191 lets go is reused), -ENOBUFS. */
+ * (one in TIME-WAIT that RFC 6191 lets go is reused), -ENOBUFS, -ENETUNREACH for an address that cannot take part. */
 int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
                 const struct tcp_opts *opts, nstime now);
 /* Passive open. addr may be any. Index of the listener, -EADDRINUSE or -ENOBUFS. `link` gives the link of a channel. */

@@ -62,6 +62,8 @@ static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime n
 
         tc->snd_una = ack;
         tc->bytes_acked += acked;
+        if (tc->snd_head == 0)
+                sndbuf_idle(t, tc);
         if (rtt >= 0)
                 rtt_sample(tc, rtt);
         if (unlikely(t->sh->wait_head != 0))    /* for records as well as for frames */

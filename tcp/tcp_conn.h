@@ -216,6 +216,7 @@ struct tcp_conn {
         nstime limited[TCP_LIM_PACING + 1];
         uint64_t cc_priv[6];            /* the congestion control's own */
         struct tcp_opts opts;
+        nstime pace_at;                 /* SO_MAX_PACING_RATE: nothing new before this */
 
         /* -- the stack's: zeroed when the record is made, not looked at by TCP -- */
         struct wheel_link wheel;
@@ -256,6 +257,7 @@ struct tcp_shared {
         uint32_t challenges;
         uint32_t gen;                   /* last generation given */
         uint32_t cache[TCP_CACHE];      /* derived */
+        uint32_t lent[TCP_CACHE][FRAME_CLASSES];        /* derived: frames of peers that stand in our queues, by channel */
         struct pool conns, listeners, txsegs, rxsegs;
 };
 
@@ -284,6 +286,14 @@ static inline struct tcp_listener *tcp_listener_at(const struct tcp *t, uint32_t
 static inline void touch(struct tcp *t, const struct tcp_conn *tc)
 {
         t->touched(t->arg, tc->self);
+}
+/* Lent frames of the class that our queues hold, of the channel whose receive region holds `frame`. */
+static inline uint32_t *lent_count(const struct tcp *t, uint32_t frame)
+{
+        uint32_t region = frame_id_region(frame);
+        enum frame_class c = frame_geom_class(t->frames->region[region].geom, frame_id_num(frame));
+
+        return &t->sh->lent[(region - 1) / 2 % TCP_CACHE][c];
 }
 /* Sequence numbers a segment takes. */
 static inline uint32_t txseg_space(const struct tcp_txseg *s)
@@ -352,6 +362,8 @@ void listen_forget(struct tcp *t, struct tcp_conn *tc);
 void listen_requeue(struct tcp *t, struct tcp_conn *tc);
 
 /* tcp_open.c */
+/* Whether an address can be an end of a connection: not multicast, not broadcast, not unspecified. */
+bool open_address_ok(ip_addr a);
 void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 uint8_t open_wscale(const struct tcp_conn *tc);
 void open_established(struct tcp *t, struct tcp_conn *tc, nstime now);
@@ -377,6 +389,7 @@ void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_resegment(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_drop_fill(struct tcp *t, struct tcp_conn *tc);
+void sndbuf_idle(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_unsend_probe(struct tcp *t, struct tcp_conn *tc);
 
 /* tcp_rcvbuf.c */

@@ -566,6 +566,10 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
                 min_iss = tc->snd_nxt + UINT16_MAX;
                 conn_done(t, tc, 0);
         }
+        if (!open_address_ok(tuple->laddr) || !open_address_ok(tuple->raddr) || tuple->rport == 0) {
+                count_drop(t->cnt, DROP_TCP_BAD_ADDRESS);       /* RFC 9293 MUST-57, -63: silently */
+                return false;
+        }
         l = demux_listener(t, tuple->laddr, tuple->lport);
         if (l != NULL) {
                 listen_input(t, l, tuple, link, seg, min_iss, now);

@@ -8,6 +8,18 @@
 #define MSS_DEFAULT_V6 1220
 #define CWND_UNKNOWN   0x7fffffffu      /* ssthresh, arbitrarily high: RFC 5681 §3.1 */
 
+bool open_address_ok(ip_addr a)
+{
+        uint32_t v4;
+
+        if (ip_addr_is_any(a))
+                return false;
+        if (!ip_addr_is_v4(a))
+                return ((const uint8_t *)&a)[0] != 0xff;
+        v4 = ip_addr_get_v4(a);
+        return v4 >> 28 != 0xe && v4 != UINT32_MAX;
+}
+
 uint8_t open_wscale(const struct tcp_conn *tc)
 {
         uint32_t most = MAX(tc->opts.rcvbuf, RCV_LIMIT_MOST);
@@ -80,6 +92,8 @@ int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_l
         struct tcp_conn *tc = demux_find(t, tuple);
         uint32_t iss = iss_new(t, tuple, now);
 
+        if (!open_address_ok(tuple->raddr) || !open_address_ok(tuple->laddr))
+                return -ENETUNREACH;            /* RFC 9293 MUST-46 */
         if (tc != NULL) {
                 if (!may_replace(tc))
                         return -EADDRINUSE;

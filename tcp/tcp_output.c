@@ -184,6 +184,22 @@ static bool cwnd_blocks(const struct tcp_conn *tc, const struct tcp_txseg *s)
         return pipe != 0 && pipe + s->len > tc->cwnd;
 }
 
+/* SO_MAX_PACING_RATE: the next segment's time is when the last has passed at that rate. */
+static bool pace_blocks(struct tcp_conn *tc, nstime now)
+{
+        if (tc->opts.max_pacing_rate == 0 || now >= tc->pace_at)
+                return false;
+        tc->cork_at = MIN(tc->cork_at, tc->pace_at);
+        conn_set_limit(tc, TCP_LIM_PACING, now);
+        return true;
+}
+
+static void pace(struct tcp_conn *tc, uint32_t len, nstime now)
+{
+        if (tc->opts.max_pacing_rate != 0)
+                tc->pace_at = MAX(tc->pace_at, now) + (nstime)(len * (uint64_t)NS_PER_S / tc->opts.max_pacing_rate);
+}
+
 /* The first unsent segment leaves: SND.NXT moves. */
 static bool send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, struct tcp_seg *seg, nstime now)
 {
@@ -227,6 +243,9 @@ static bool output_new(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
                 conn_set_limit(tc, TCP_LIM_CWND, now);
                 return false;
         }
+        if (unlikely(pace_blocks(tc, now)))
+                return false;
+        pace(tc, s->len, now);
         return send_next(t, tc, s, seg, now);
 }
 

@@ -20,7 +20,9 @@ static struct frame_rec *private_rec(const struct tcp *t, uint32_t frame)
 
 void rcvbuf_free_buf(struct tcp *t, struct tcp_conn *tc, uint32_t frame)
 {
-        if (frame_id_region(frame) == FRAME_REGION_PRIVATE && private_rec(t, frame)->refs == 1)
+        if (frame_id_region(frame) != FRAME_REGION_PRIVATE)
+                --*lent_count(t, frame);
+        else if (private_rec(t, frame)->refs == 1)
                 tc->rcv_mem -= frame_size(t->frames, frame);
         frame_drop(t->frames, frame);
 }
@@ -76,26 +78,47 @@ static void copy_to_fill(const struct tcp *t, struct tcp_conn *tc, const struct 
         tc->rcv_fill_off += len;
 }
 
+/* We sit on half of what the peer has to lend: its other connections must not starve for what ours do not read. */
+static bool lent_enough(const struct tcp *t, uint32_t frame)
+{
+        struct frame_geom g = t->frames->region[frame_id_region(frame)].geom;
+
+        return *lent_count(t, frame) >= g.count[frame_geom_class(g, frame_id_num(frame))] / 2;
+}
+
 /* A frame is kept as it is when what is in it is worth its size. A lent one costs us nothing but the peer much. */
 static bool worth_keeping(const struct tcp *t, const struct tcp_seg *seg, uint32_t len)
 {
         if (seg->inl != NULL || len <= TINY)
                 return false;
-        return frame_id_region(seg->data.id) != FRAME_REGION_PRIVATE || len >= frame_size(t->frames, seg->data.id) / 4;
+        if (frame_id_region(seg->data.id) != FRAME_REGION_PRIVATE)
+                return !lent_enough(t, seg->data.id);
+        return len >= frame_size(t->frames, seg->data.id) / 4;
+}
+
+static void keep(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
+                 struct buf *out)
+{
+        *out = (struct buf){seg->data.id, seg->data.off + skip, len};
+        if (frame_id_region(seg->data.id) == FRAME_REGION_PRIVATE)
+                tc->rcv_mem += frame_size(t->frames, seg->data.id);
+        else
+                ++*lent_count(t, seg->data.id);
 }
 
 bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
                  struct buf *out, bool *took)
 {
-        if (worth_keeping(t, seg, len)) {
-                *out = (struct buf){seg->data.id, seg->data.off + skip, len};
-                if (frame_id_region(seg->data.id) == FRAME_REGION_PRIVATE)
-                        tc->rcv_mem += frame_size(t->frames, seg->data.id);
-                *took = true;
+        *took = worth_keeping(t, seg, len);
+        if (!*took && fill_room(t, tc) < len && !fresh_fill(t, tc, len)) {
+                if (seg->inl != NULL)
+                        return false;
+                *took = true;           /* no memory for a copy: rather the frame than nothing */
+        }
+        if (*took) {
+                keep(t, tc, seg, skip, len, out);
                 return true;
         }
-        if (fill_room(t, tc) < len && !fresh_fill(t, tc, len))
-                return false;
         *out = (struct buf){tc->rcv_fill, tc->rcv_fill_off, len};
         copy_to_fill(t, tc, seg, skip, len);
         frame_hold(t->frames, out->id);
@@ -153,6 +176,14 @@ bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg
         return true;
 }
 
+/* Idle connections may not keep a frame each when frames run out. */
+static bool scarce(const struct tcp *t)
+{
+        const struct frame_pool *p = t->frames->region[FRAME_REGION_PRIVATE].pool;
+
+        return p->used[FRAME_SMALL] > p->geom.count[FRAME_SMALL] / 4 * 3;
+}
+
 /* The last record was read to its end. When it is in the fill frame it stays, empty, and the frame is filled from its
  * start again if nobody else is in it: a conversation in small messages allocates nothing. */
 static void keep_or_free_last(struct tcp *t, struct tcp_conn *tc, struct tcp_rxseg *s)
@@ -161,8 +192,13 @@ static void keep_or_free_last(struct tcp *t, struct tcp_conn *tc, struct tcp_rxs
                 free_head(t, tc);
                 return;
         }
-        if (private_rec(t, tc->rcv_fill)->refs == 2)
+        if (scarce(t)) {
+                free_head(t, tc);
+                rcvbuf_free_buf(t, tc, tc->rcv_fill);
+                tc->rcv_fill = 0;
+        } else if (private_rec(t, tc->rcv_fill)->refs == 2) {
                 s->data.off = tc->rcv_fill_off = 0;
+        }
 }
 
 static void drop_bytes(struct tcp *t, struct tcp_conn *tc, uint32_t bytes)

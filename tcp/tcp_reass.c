@@ -66,9 +66,9 @@ bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
         }
         if (len == 0 && !fin)
                 return true;
+        if (pool_room(&t->sh->rxsegs) < t->sh->rxsegs.cap / 4)
+                return false;           /* the rest is for what comes in order */
         i = pool_alloc(&t->sh->rxsegs);
-        if (i == 0)
-                return false;
         s = rxseg_at(t, i);
         s->data = (struct buf){0, 0, 0};
         if (len != 0 && !rcvbuf_take(t, tc, seg, skip, len, &s->data, took)) {

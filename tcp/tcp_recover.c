@@ -28,7 +28,7 @@ static void clear(uint64_t *live, const struct pool *p)
                 for (struct tcp_conn *tc = conn_at(t, i_); tc != NULL; tc = NULL)                                 \
                         if (tc->live)
 
-/* One more reference for a frame of ours; lent frames have no record. */
+/* One more reference for a frame of ours; a lent one has no record here and is counted. */
 static void hold(struct tcp *t, uint32_t id)
 {
         struct frame_pool *p;
@@ -38,6 +38,8 @@ static void hold(struct tcp *t, uint32_t id)
         p = t->frames->region[frame_id_region(id)].pool;
         if (p != NULL)
                 frame_pool_rec(p, frame_id_num(id))->refs++;
+        else
+                ++*lent_count(t, id);
 }
 
 /* Whatever stood in its queues is left to be collected; lent frames are lost to the channel until it goes. */
@@ -60,12 +62,17 @@ static void mark_txsegs(struct tcp *t, uint64_t *live, uint32_t head)
         }
 }
 
-static void mark_rxsegs(struct tcp *t, uint64_t *live, uint32_t head)
+/* Returns the bytes in the queue. */
+static uint32_t mark_rxsegs(struct tcp *t, uint64_t *live, uint32_t head)
 {
+        uint32_t sum = 0;
+
         for (uint32_t i = head; i != 0; i = rxseg_at(t, i)->next) {
                 set_live(live, i);
                 hold(t, rxseg_at(t, i)->data.id);
+                sum += rxseg_at(t, i)->data.len;
         }
+        return sum;
 }
 
 static void rebuild_conns(struct tcp *t)
@@ -113,7 +120,7 @@ static void rebuild_segs(struct tcp *t)
         pool_rebuild(&t->sh->txsegs, live);
         clear(live, &t->sh->rxsegs);
         for_each_conn(t, tc) {
-                mark_rxsegs(t, live, tc->rcv_head);
+                tc->rcv_unread = mark_rxsegs(t, live, tc->rcv_head);
                 mark_rxsegs(t, live, tc->ooo_head);
         }
         pool_rebuild(&t->sh->rxsegs, live);
@@ -154,12 +161,15 @@ void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
         if (tc != NULL && tc->live)
                 forget_queues(tc);
         demux_clear(t);
+        memset(t->sh->lent, 0, sizeof t->sh->lent);
         rebuild_conns(t);
         rebuild_listeners(t);
         rebuild_segs(t);
         rebuild_lists(t);
         if (tc != NULL && tc->live)
                 conn_reset(t, tc, ECONNRESET);
-        for_each_conn(t, other)
+        for_each_conn(t, other) {
                 conn_raise(t, other, TCP_EV_WRITABLE);
+                conn_reap(t, other);    /* one that was being freed */
+        }
 }

@@ -47,7 +47,7 @@ static void mark_head_lost(struct tcp *t, struct tcp_conn *tc)
         if (tc->snd_head == 0 || tc->snd_head == tc->snd_next)
                 return;
         s = txseg_at(t, tc->snd_head);
-        if (!(s->marks & TXS_LOST))
+        if (!(s->marks & TXS_SACKED) && (s->marks & (TXS_LOST | TXS_RETX)) != TXS_LOST)
                 rack_mark_lost(tc, s);
 }
 
@@ -56,7 +56,7 @@ static void newreno_detect(struct tcp *t, struct tcp_conn *tc, uint32_t acked)
 {
         if (acked != 0 && tc->ca_state == CA_RECOVERY)
                 mark_head_lost(t, tc);
-        else if (acked == 0 && tc->dupacks >= DUPTHRESH)
+        else if (tc->ca_state < CA_RECOVERY && tc->dupacks >= DUPTHRESH)
                 mark_head_lost(t, tc);
 }
 
@@ -77,12 +77,26 @@ void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t d
                 prr_ack(tc, delivered);
 }
 
+/* Where nothing is lost on the way, the peer was stopped or had no memory: ask with one segment, blame no path. */
+static void lossless_timeout(struct tcp *t, struct tcp_conn *tc)
+{
+        mark_head_lost(t, tc);
+        tc->recover = tc->snd_nxt;
+        tc->ca_state = CA_LOSS;
+        tc->owed |= OWE_FORCE;
+        recovery_set_slow(tc);
+}
+
 /* RFC 6298 §5.4-5.7, RFC 5681 §3.1: everything in flight counts as lost, the window is one segment. */
 void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool reneged = txseg_at(t, tc->snd_head)->marks & TXS_SACKED;
 
         count(t->cnt, COUNT_TCP_RTO);
+        if (tc->link.lossless && !reneged) {
+                lossless_timeout(t, tc);
+                return;
+        }
         if (tc->ca_state != CA_LOSS || seq_geq(tc->snd_una, tc->recover)) {
                 tc->ssthresh = cc_of(tc)->on_loss(tc, true, now);
                 tc->recover = tc->snd_nxt;

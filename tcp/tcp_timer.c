@@ -2,7 +2,7 @@
  * Timers: absolute deadlines in the connection, NSTIME_NEVER when off.
  *
  *      rtx_at     one of: retransmission (RFC 6298 §5), tail loss probe and reordering (RFC 8985), persist
- *      delack_at  a delayed ACK             cork_at   a small segment held by the application
+ *      delack_at  a delayed ACK             cork_at   a small segment held by the application; pacing
  *      slow_at    TIME-WAIT, FIN-WAIT-2, keepalive, or the record of a connection that is over
  */
 #include <errno.h>
@@ -206,7 +206,7 @@ void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now)
         }
         if (tc->cork_at <= now) {
                 tc->cork_at = NSTIME_NEVER;
-                tc->owed |= tc->snd_next != 0 ? OWE_PUSH : 0;
+                tc->owed |= tc->snd_next != 0 && (tc->cork || tc->flags & TCF_MORE) ? OWE_PUSH : 0;
         }
         if (tc->rtx_at <= now)
                 expire_rtx(t, tc, now);

@@ -291,6 +291,21 @@ static void closing_before_the_handshake_is_over_leaves_nothing(void **state)
         assert_int_equal(s->rig->t.sh->conns.used, 0);
 }
 
+/* MUST-46, -57, -63 */
+static void multicast_and_broadcast_take_no_part(void **state)
+{
+        struct scene *s = *state;
+
+        s->tuple.laddr = ip_addr_v4(0xe0000001);
+        peer_sends(s, .seq = 0, .flags = S);
+        s->tuple.laddr = ip_addr_v4(0x0a000001);
+        s->tuple.raddr = ip_addr_v4(0xffffffff);
+        peer_sends(s, .seq = 0, .flags = S);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_BAD_ADDRESS], 2);
+        assert_int_equal(tcp_connect(&s->rig->t, &s->tuple, &s->link, &s->opts, s->now), -ENETUNREACH);
+}
+
 /* RFC 6528: another time, another tuple, another number; the clock part moves with 4 µs. */
 static void initial_sequence_numbers_move_with_the_clock(void **state)
 {
@@ -329,6 +344,7 @@ int main(void)
                 scenario(deferred_accept_waits_for_data, syn_received, NULL),
                 scenario(data_may_come_with_the_last_ack_of_the_handshake, syn_received, NULL),
                 scenario(closing_before_the_handshake_is_over_leaves_nothing, syn_sent, NULL),
+                scenario(multicast_and_broadcast_take_no_part, listening, NULL),
                 scenario(initial_sequence_numbers_move_with_the_clock, scene_blank, NULL),
         };
 

@@ -427,6 +427,45 @@ static void reneging_is_survived(void **state)
         forget_sent(s);
 }
 
+/* Where nothing is lost on the way a timeout says nothing about the path. */
+static void lossless_timeout_keeps_the_window(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = s->tc->cwnd;
+
+        app_writes(s, 3000);
+        forget_sent(s);
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_silence(s);
+        advance_ms(s, 400);
+        expect_sent(s, .seq = 1, .len = 1000);
+        assert_int_equal(s->tc->cwnd, cwnd);
+        peer_sends(s, .seq = 1, .ack = 3001);
+        assert_int_equal(s->tc->ca_state, CA_OPEN);
+        assert_int_equal(s->tc->slow, 0);
+}
+
+/* SO_MAX_PACING_RATE */
+static void pacing_spreads_segments(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.max_pacing_rate = 100000;
+        app_sets(s);
+        app_writes(s, 3000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_silence(s);
+        assert_int_equal(s->tc->limit, TCP_LIM_PACING);
+        advance_ms(s, 9);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        advance_ms(s, 10);
+        expect_sent(s, .seq = 2001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 3001);
+}
+
 /* RFC 2883: a D-SACK tells that a retransmission was for nothing. */
 static void dsack_is_counted(void **state)
 {
@@ -516,7 +555,7 @@ static void reset_ends_writing_with_the_right_errors(void **state)
 int main(void)
 {
         static const struct scene_setup user_timeout = {.user_timeout_ms = 7000}, sndbuf = {.sndbuf = 8192};
-        static const struct scene_setup rcvbuf = {.rcvbuf = 4000};
+        static const struct scene_setup rcvbuf = {.rcvbuf = 4000}, lossless = {.lossless = true, .sack = true};
         const struct CMUnitTest tests[] = {
                 scenario(data_is_cut_to_the_mss, established, NULL),
                 scenario(initial_window_is_ten_segments, established, NULL),
@@ -541,6 +580,8 @@ int main(void)
                 scenario(tail_loss_is_probed, established, &sack),
                 scenario(recovery_is_paced_by_what_arrives, established, &sack),
                 scenario(reneging_is_survived, established, &sack),
+                scenario(lossless_timeout_keeps_the_window, established, &lossless),
+                scenario(pacing_spreads_segments, established, NULL),
                 scenario(dsack_is_counted, established, &sack),
                 scenario(full_buffer_refuses_and_tells_when_there_is_room, established, &sndbuf),
                 scenario(reservation_can_be_cut_or_cancelled, established, NULL),
