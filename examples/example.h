@@ -31,6 +31,7 @@ struct side {
         uint32_t chan;
         struct unet_segment seg;
         bool child;
+        int looks;                      /* of receive(), before it waits */
 };
 /* Forks (and for "emul" once more) and joins; both return from here. Exits when it fails. */
 struct side start(const struct options *o);

@@ -117,8 +117,13 @@ static int link_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
 static int link_reap(struct unet_chan *ch, uint32_t *frame, int n)
 {
         struct shm_link *l = shm(ch);
+        uint32_t prod = atomic_load_explicit(&l->peer->ctrl.ret_prod, memory_order_acquire);
         int got = 0;
 
+        if (unlikely(prod - l->pos.ret_cons > SHM_RETS)) {      /* more than we can have lent: none of it is true */
+                l->pos.ret_cons = prod;
+                count(l->cnt, COUNT_NI_BAD_RETURN);
+        }
         while (got < n && shm_ret_ready(&l->pos, l->peer))
                 frame[got++] = shm_ret_pull(&l->pos, l->peer);
         return got;

@@ -7,7 +7,7 @@
 #include "netstack/frame.h"
 #include "unet/shm_link.h"
 
-#define DEFAULT_LARGE   64u
+#define DEFAULT_LARGE   128u
 #define DEFAULT_SMALL   256u
 #define DEFAULT_QUANTUM 65536u
 #define LEAST_SIZE      64u             /* what a small message costs its sender's share */
@@ -80,7 +80,7 @@ int unet_switch_open(const struct unet_switch_opts *opts, struct unet_switch **o
         sw->geom.count[FRAME_SMALL] = sw->opts.small ? sw->opts.small : DEFAULT_SMALL;
         sw->opts.quantum = MAX(sw->opts.quantum, DEFAULT_QUANTUM);
         if (sw->opts.quota == 0)
-                sw->opts.quota = frame_geom_bytes(sw->geom) / 4;
+                sw->opts.quota = frame_geom_bytes(sw->geom) / 2;
         sw->frames.uncharge = uncharge;
         sw->frames.arg = sw;
         err = station_open(&sw->st, 0, 0);

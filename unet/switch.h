@@ -30,9 +30,9 @@ struct unet_switch;
 
 /* Zeroes are defaults. */
 struct unet_switch_opts {
-        uint32_t large, small;          /* frames towards each port: default 64 of 64 KB and 256 of 2 KB */
+        uint32_t large, small;          /* frames towards each port: default 128 of 64 KB and 256 of 2 KB */
         uint32_t quantum;               /* bytes a port may send in a round: default 64 KB */
-        uint64_t quota;                 /* bytes of frames a port may have waiting: default a quarter of a port's frames */
+        uint64_t quota;                 /* bytes of frames a port may have waiting: default half of a port's frames */
         /* Whether the port may send this (its bytes in the descriptor, after the tag). NULL: everything. False: dropped
          * as NI_BAD_SOURCE. */
         bool (*check)(void *arg, uint32_t port, const uint8_t *inl, uint32_t len);
