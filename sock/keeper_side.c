@@ -12,6 +12,7 @@
 #include "sock/sys.h"
 #include "sock/ustack.h"
 
+#define DOWN_EVERY  (50 * NS_PER_MS)
 #define QUIET_TICKS 64                  /* ticks without work before the keeper goes back to sleep */
 #define CAPTURE_WAIT NS_PER_S           /* an empty stack stays this long for `unet pcap` to read the rest */
 
@@ -21,6 +22,7 @@ struct keeper_view {
         uint64_t seen;                  /* messages received as of the last tick */
         struct keeper_listener gone[64];
         uint32_t ngone;
+        nstime down_looked;             /* when a channel that is down was last looked at */
         nstime capture_until;           /* 0: nobody captures, or everything was read */
 };
 
@@ -154,13 +156,17 @@ static int chan_down(void *view, uint32_t slot)
 {
         struct keeper_view *v = view;
         struct ustack *u = &v->u;
+        nstime now = ustack_now();
         bool done;
 
         if (slot >= STACK_CHANS)
                 return 0;
+        if (atomic_load(&u->s.st->chan[slot].state) == CHAN_DOWN && now - v->down_looked < DOWN_EVERY)
+                return -EAGAIN;         /* whether it is still in use costs a walk over all connections */
         if (!ustack_trylock(u))
                 return -EAGAIN;
-        stack_chan_down(&u->s, slot, ustack_now());
+        v->down_looked = now;
+        stack_chan_down(&u->s, slot, now);
         done = stack_chan_free(&u->s, slot);
         ustack_unlock(u);
         return done ? 0 : -EAGAIN;
