@@ -22,7 +22,7 @@ struct keeper_view {
         uint64_t seen;                  /* messages received as of the last tick */
         struct keeper_listener gone[64];
         uint32_t ngone;
-        nstime down_looked;             /* when a channel that is down was last looked at */
+        nstime down_looked[STACK_CHANS];        /* when a channel that is down was last looked at */
         nstime capture_until;           /* 0: nobody captures, or everything was read */
 };
 
@@ -161,11 +161,11 @@ static int chan_down(void *view, uint32_t slot)
 
         if (slot >= STACK_CHANS)
                 return 0;
-        if (atomic_load(&u->s.st->chan[slot].state) == CHAN_DOWN && now - v->down_looked < DOWN_EVERY)
+        if (atomic_load(&u->s.st->chan[slot].state) == CHAN_DOWN && now - v->down_looked[slot] < DOWN_EVERY)
                 return -EAGAIN;         /* whether it is still in use costs a walk over all connections */
         if (!ustack_trylock(u))
                 return -EAGAIN;
-        v->down_looked = now;
+        v->down_looked[slot] = now;
         stack_chan_down(&u->s, slot, now);
         done = stack_chan_free(&u->s, slot);
         ustack_unlock(u);
