@@ -1,5 +1,5 @@
 /*
- * IPv4 input checks and the output template. RFC 791 §3.1, RFC 1122 §3.2.1.
+ * IPv4 input. RFC 791 §3.1, RFC 1122 §3.2.1.
  *
  * ip_rx() -> ip_hdr_parse() -> place_payload() -> check_addresses()
  */
@@ -158,21 +158,4 @@ enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx
         if (unlikely(pkt->more_frags || pkt->frag_off != 0))
                 return DROP_IP_FRAGMENT;
         return DROP_NONE;
-}
-
-void ip_tmpl_init(struct ip_tmpl *t, ip_addr src, ip_addr dst, uint8_t proto, uint8_t tos, uint8_t ttl,
-                  bool dont_frag)
-{
-        struct ip_hdr h = {
-                .ver_ihl = 0x45,
-                .tos = tos,
-                .frag = be16_of(dont_frag ? FRAG_DF : 0),
-                .ttl = ttl,
-                .proto = proto,
-                .src = be32_of(ip_addr_get_v4(src)),
-                .dst = be32_of(ip_addr_get_v4(dst)),
-        };
-
-        memcpy(t->hdr, &h, sizeof h);
-        t->sum = csum_fold(csum_partial(&h, sizeof h, 0));
 }

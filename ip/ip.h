@@ -90,28 +90,43 @@ int ip_hdr_parse(const uint8_t *p, size_t n, bool csum, struct ip_pkt *pkt);
  */
 enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx, struct ip_pkt *pkt);
 
-/* A header of 20 bytes, all but length and ID filled in and summed; plain values, may be kept anywhere. */
+/* A header of 20 bytes, all but length and ID filled in and summed; plain values, may be kept anywhere. In
+ * words as they lie in memory: a header is made in registers and stored whole, not written in bytes and read
+ * in words. */
 struct ip_tmpl {
-        uint8_t hdr[IP_MIN_HDR]; /* length, ID and checksum zero */
+        uint64_t first, second; /* length, ID and checksum zero */
+        uint32_t dst;
         uint32_t sum;
 };
-void ip_tmpl_init(struct ip_tmpl *t, ip_addr src, ip_addr dst, uint8_t proto, uint8_t tos, uint8_t ttl,
-                  bool dont_frag);
+
+static inline void ip_tmpl_init(struct ip_tmpl *t, ip_addr src, ip_addr dst, uint8_t proto, uint8_t tos,
+                                uint8_t ttl, bool dont_frag)
+{
+        const uint64_t df = 0x40; /* RFC 791 §3.1: bit 1 of the flags, in byte 6 */
+        uint64_t sum;
+
+        t->first = 0x45 | (uint64_t)tos << 8 | (dont_frag ? df << 48 : 0);
+        t->second = ttl | (uint64_t)proto << 8 | src.w[1] >> 32 << 32;
+        t->dst = (uint32_t)(dst.w[1] >> 32);
+        sum = (uint32_t)t->first + (t->first >> 32) + (uint32_t)t->second + (t->second >> 32) + t->dst;
+        sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+        t->sum = (uint32_t)sum;
+}
 
 /* Writes the header for a packet of total_len bytes, header included. RFC 6864 §4: what is never fragmented
  * (DF set, and not a fragment) needs no unique ID. */
 static inline void ip_hdr_write(const struct ip_tmpl *t, uint8_t p[IP_MIN_HDR], uint16_t total_len,
                                 uint16_t id)
 {
-        uint64_t len = be16_of(total_len).raw, ident = be16_of(id).raw, w[2];
+        uint64_t len = be16_of(total_len).raw, ident = be16_of(id).raw, first, second;
         uint32_t sum = t->sum + (uint32_t)len + (uint32_t)ident;
 
         sum = (sum & 0xffff) + (sum >> 16);
-        memcpy(w, t->hdr, sizeof w);
-        w[0] |= len << 16 | ident << 32;
-        w[1] |= (uint64_t)(uint16_t) ~(sum + (sum >> 16)) << 16;
-        memcpy(p, w, sizeof w);
-        memcpy(p + sizeof w, t->hdr + sizeof w, IP_MIN_HDR - sizeof w);
+        first = t->first | len << 16 | ident << 32;
+        second = t->second | (uint64_t)(uint16_t) ~(sum + (sum >> 16)) << 16;
+        memcpy(p, &first, 8);
+        memcpy(p + 8, &second, 8);
+        memcpy(p + 16, &t->dst, 4);
 }
 
 #endif
