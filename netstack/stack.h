@@ -121,6 +121,8 @@ struct stack_state {
         _Alignas(CACHE_LINE) pthread_mutex_t lock;      /* robust, process-shared */
         uint32_t gen;                   /* odd: somebody is changing things */
         uint32_t busy;                  /* the connection being changed while gen is odd */
+        uint32_t sleeps, rests;         /* counts of the bell: leaders asleep; the keeper gone back to sleep */
+        uint32_t rung;                  /* `rests` when a process of ours last rang the keeper itself */
         nstime keeper_at;               /* when the keeper will look in by itself */
         uint32_t leader;                /* waiter slot + 1 that sleeps on the leader pipe, 0: none */
         _Atomic uint32_t ticking;       /* the keeper looks in every millisecond: no need to arm when leaving */

@@ -13,12 +13,13 @@
 #include "sock/ustack.h"
 
 #define DOWN_EVERY  (50 * NS_PER_MS)
-#define QUIET_TICKS 64                  /* ticks without work before the keeper goes back to sleep */
+#define QUIET       (64 * NS_PER_MS)    /* without anything going on before the keeper goes back to sleep */
+#define LOOK_EVERY  (4 * NS_PER_MS)
 #define CAPTURE_WAIT NS_PER_S           /* an empty stack stays this long for `unet pcap` to read the rest */
 
 struct keeper_view {
         struct ustack u;
-        uint32_t quiet;
+        nstime busy_at;                 /* when something was last going on */
         uint64_t seen;                  /* messages received as of the last tick */
         struct keeper_listener gone[64];
         uint32_t ngone;
@@ -57,26 +58,7 @@ static void detach(void *view)
         free(v);
 }
 
-/* Whether the application's processes see to the queues themselves: a leader sleeps on its pipe. */
-static bool attended(const struct stack_state *st)
-{
-        return st->leader != 0;
-}
-
-/* Nothing happened for a while: whoever rings next wakes us. False: something came just now. */
-static bool rest(struct keeper_view *v)
-{
-        struct stack_state *st = v->u.s.st;
-
-        atomic_store_explicit(&st->ticking, 0, memory_order_relaxed);
-        st->keeper_at = stack_deadline(&v->u.s);
-        if (attended(st))
-                return true;
-        bell_arm(v->u.s.bell, BELL_UNATTENDED);
-        return !stack_pending(&v->u.s, 0);
-}
-
-/* Whether `unet pcap` is still to read packets of this stack; not for ever, it may be gone. */
+/* What was captured and not read by `unet pcap` yet is waited for, up to CAPTURE_WAIT. */
 static bool capture_awaited(struct keeper_view *v, nstime now)
 {
         if (!capture_unread(v->u.s.capture))
@@ -86,29 +68,49 @@ static bool capture_awaited(struct keeper_view *v, nstime now)
         return now < v->capture_until;
 }
 
+/* Nothing happened for a while: whoever rings next wakes us. False: something came just now. */
+static bool rest(struct keeper_view *v)
+{
+        struct stack_state *st = v->u.s.st;
+
+        atomic_store_explicit(&st->ticking, 0, memory_order_relaxed);
+        st->keeper_at = stack_deadline(&v->u.s);
+        st->rests++;
+        if (st->leader != 0)
+                return true;
+        bell_arm_count(v->u.s.bell, BELL_UNATTENDED, st->rests);
+        return !stack_pending(&v->u.s, 0);
+}
+
+/*
+ * Once rung, the keeper keeps looking in until it has been quiet for QUIET: seldom while processes see to the queues
+ * themselves, every millisecond while it is the keeper who finds the work. Processes that come and go meanwhile need not
+ * arm the bell, and their peers not ring it.
+ */
 static nstime tick(void *view, nstime now, bool *active)
 {
         struct keeper_view *v = view;
         struct ustack *u = &v->u;
         struct stack_state *st = u->s.st;
-        uint64_t seen;
+        bool found, rested;
 
         *active = true;
         if (!ustack_trylock(u))
                 return now + NS_PER_MS;
         stack_sync(&u->s);
-        if (!attended(st)) {
-                atomic_store_explicit(&st->ticking, 1, memory_order_relaxed);
+        atomic_store_explicit(&st->ticking, 1, memory_order_relaxed);
+        if (st->leader == 0)
                 bell_disarm(u->s.bell);
-        }
-        stack_run(&u->s, now);
-        seen = st->cnt.n[COUNT_NI_RX_MSGS];
-        v->quiet = seen == v->seen ? v->quiet + 1 : 0;
-        v->seen = seen;
-        if ((attended(st) || v->quiet >= QUIET_TICKS) && rest(v))
-                *active = false;
+        found = stack_run(&u->s, now);
+        if (found || st->cnt.n[COUNT_NI_RX_MSGS] != v->seen)
+                v->busy_at = now;
+        v->seen = st->cnt.n[COUNT_NI_RX_MSGS];
+        rested = now - v->busy_at >= QUIET && rest(v);
         ustack_unlock(u);
-        return *active || capture_awaited(v, now) ? now + NS_PER_MS : st->keeper_at;
+        *active = !rested && found;
+        if (rested)
+                return capture_awaited(v, now) ? now + NS_PER_MS : st->keeper_at;
+        return now + LOOK_EVERY;
 }
 
 static int dup_high(int fd)

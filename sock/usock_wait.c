@@ -455,7 +455,7 @@ static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *
                 if (slot[i] != 0 && u->s.st->leader == 0) {
                         u->s.st->leader = slot[i];
                         *until = nstime_min(*until, stack_deadline(&u->s));
-                        bell_arm(u->s.bell, BELL_ASLEEP);
+                        bell_arm_count(u->s.bell, BELL_ASLEEP, ++u->s.st->sleeps);
                 }
                 found |= stack_pending(&u->s, 0);
                 found |= look(w) > 0;

@@ -269,8 +269,10 @@ void ustack_leave(struct ustack *u)
         bool ring = false;
 
         if (st->leader == 0 && u->s.nchan != 0 && !atomic_load_explicit(&st->ticking, memory_order_relaxed)) {
-                bell_arm(u->s.bell, BELL_UNATTENDED);
-                ring = stack_pending(&u->s, 0) || stack_deadline(&u->s) < st->keeper_at;
+                bell_arm_count(u->s.bell, BELL_UNATTENDED, st->rests);
+                ring = st->rung != st->rests && (stack_pending(&u->s, 0) || stack_deadline(&u->s) < st->keeper_at);
+                if (ring)
+                        st->rung = st->rests;
         }
         pthread_mutex_unlock(&st->lock);
         if (unlikely(ring))

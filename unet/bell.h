@@ -10,6 +10,9 @@
  * missed the message, (3) came before (a) in the order of fences, so (1) comes before (c) and the sender rings; and a
  * byte in a pipe stays there until it is read. The word carries a count besides the mode, so that a sender rings once
  * for each time the other side went to sleep, and not once a message until it has woken.
+ *
+ * For the keeper the count is its own: it grows when the keeper goes back to sleep, not when a process leaves. One ring is
+ * enough for everything that is sent until the keeper has been awake, however often processes come and go meanwhile.
  */
 #ifndef UNET_BELL_H
 #define UNET_BELL_H
@@ -35,13 +38,16 @@ static inline enum bell_mode bell_mode(uint32_t word)
         return (enum bell_mode)(word & 3);
 }
 
-/* Owner, under its lock: before looking at the queues once more and going to sleep. Includes the full fence. */
+/* Owner, under its lock: before looking at the queues once more and going to sleep. Includes the full fence. bell_arm()
+ * is for owners with one mode only; who uses both keeps a count of each, since a count that came again would go unrung. */
+static inline void bell_arm_count(struct bell *b, enum bell_mode m, uint32_t count)
+{
+        atomic_store_explicit(&b->word, count << 2 | m, memory_order_relaxed);
+        atomic_thread_fence(memory_order_seq_cst);
+}
 static inline void bell_arm(struct bell *b, enum bell_mode m)
 {
-        uint32_t w = atomic_load_explicit(&b->word, memory_order_relaxed);
-
-        atomic_store_explicit(&b->word, ((w >> 2) + 1) << 2 | m, memory_order_relaxed);
-        atomic_thread_fence(memory_order_seq_cst);
+        bell_arm_count(b, m, (atomic_load_explicit(&b->word, memory_order_relaxed) >> 2) + 1);
 }
 
 /* Owner, under its lock: somebody polls from now on. No fence needed: a late ring is a spurious wake-up. */
