@@ -95,11 +95,14 @@ static void hung_up(void *arg, uint32_t link)
                 ep_link_gone(w->ep, &w->ep->link[link]);
 }
 
-static void want_room(struct unet_ep *ep, bool on)
+/* Peers ring for messages in any case; for places and returns only when asked. */
+static void want_room(struct unet_ep *ep, int what)
 {
         for (uint32_t i = 0; i < ep->nlinks; i++) {
                 struct ep_link *l = &ep->link[i];
-                if (l->serial != 0 && l->blocked && l->l.ch->ops->want_room != NULL)
+                bool on = ((what & UNET_WRITABLE) && l->blocked) || ((what & UNET_INJECTED) && l->under_way != 0);
+
+                if (l->serial != 0 && l->l.ch->ops->want_room != NULL)
                         l->l.ch->ops->want_room(l->l.ch, on);
         }
 }
@@ -167,9 +170,9 @@ int unet_ep_wait(struct unet_ep *ep, int what, int64_t timeout)
         if (ep->opts.spin_ns > 0)
                 is = spin(ep, what, deadline < 0 ? now + ep->opts.spin_ns : MIN(deadline, now + ep->opts.spin_ns));
         if (is == 0) {
-                want_room(ep, what & UNET_WRITABLE);
+                want_room(ep, what);
                 is = sleep_until(ep, what, deadline);
-                want_room(ep, false);
+                want_room(ep, 0);
         }
         return is > 0 ? told(ep, is) : is;
 }
@@ -186,7 +189,7 @@ int unet_ep_arm(struct unet_ep *ep, int what)
         int is;
 
         station_wake(&ep->st, &waiter);
-        want_room(ep, what & UNET_WRITABLE);
+        want_room(ep, what);
         station_arm(&ep->st);
         is = look_again(&w) ? true_now(ep, what) : 0;
         if (is != 0)
