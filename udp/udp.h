@@ -54,7 +54,7 @@ static inline uint32_t udp_dgram_len(const struct udp_dgram *d)
 
 struct udp_limits {
         uint32_t pcbs;
-        uint32_t lend_max; /* bytes of peers' frames that one pcb keeps, beyond it copies; 0: UDP_LEND_MAX */
+        uint32_t lend_max; /* bytes of peers' frames that one pcb keeps; beyond, it copies; 0: UDP_LEND_MAX */
 };
 #define UDP_LEND_MAX (1u << 20)
 

@@ -25,7 +25,7 @@ enum udp_verdict udp_rx(struct udp *u, const struct udp_dgram *d, nstime now)
                 return UDP_NO_PORT;
         }
         p = pcb_at(u, pcb);
-        put = udp_queue_put(&p->q, u->frames, d, p->opts.rcvbuf, u->sh->limits.lend_max, now);
+        put = udp_queue_put(&p->q, u, d, p->opts.rcvbuf, now);
         if (unlikely(put == UDP_PUT_FULL))
                 return dropped(u, p, DROP_UDP_FULL);
         if (unlikely(put == UDP_PUT_NO_MEMORY))
@@ -59,7 +59,7 @@ int udp_recv_peek(struct udp *u, uint32_t pcb, uint32_t skip, struct udp_msg *ms
 
         if (unlikely(p->err != 0))
                 return -udp_take_error(u, pcb);
-        shown = udp_queue_peek(&p->q, u->frames, skip, msg, n);
+        shown = udp_queue_peek(&p->q, u, skip, msg, n);
         for (int i = 0; i < shown; i++)
                 msg[i].dport = p->lport;
         if (shown != 0 || n == 0 || p->shut & UDP_SHUT_RD)
@@ -69,12 +69,12 @@ int udp_recv_peek(struct udp *u, uint32_t pcb, uint32_t skip, struct udp_msg *ms
 
 void udp_recv_consume(struct udp *u, uint32_t pcb, uint32_t n)
 {
-        udp_queue_drop(&pcb_at(u, pcb)->q, u->frames, n);
+        udp_queue_drop(&pcb_at(u, pcb)->q, u, n);
 }
 
 uint32_t udp_recv_avail(const struct udp *u, uint32_t pcb)
 {
         struct udp_msg first;
 
-        return udp_queue_peek(&pcb_at(u, pcb)->q, u->frames, 0, &first, 1) == 1 ? first.len : 0;
+        return udp_queue_peek(&pcb_at(u, pcb)->q, u, 0, &first, 1) == 1 ? first.len : 0;
 }

@@ -189,7 +189,7 @@ void udp_close(struct udp *u, uint32_t pcb)
 
         assert(p->live);
         u->cnt->drop[DROP_UDP_UNREAD] += p->q.count;
-        udp_queue_clear(&p->q, u->frames);
+        udp_queue_clear(&p->q, u);
         set_live(p, 0);
         set_ends(u, pcb, &none);
         pool_free(&u->sh->pcbs, pcb);
@@ -468,7 +468,7 @@ void udp_pcb_check(const struct udp *u, uint32_t pcb)
         assert(p->rport != 0 || ip_addr_is_any(p->raddr));
         assert(!p->bound_addr || !ip_addr_is_any(p->laddr));
         assert(times_in_chain(u, pcb) == (p->lport != 0));
-        udp_queue_check(&p->q, u->frames);
+        udp_queue_check(&p->q, u);
 }
 
 /* Its ends may be half changed: any value of each is a legal one, but not any combination. */
@@ -486,7 +486,7 @@ static void recover_pcb(struct udp *u, uint32_t pcb)
         struct udp_pcb *p = pcb_at(u, pcb);
 
         mend_ends(p);
-        udp_queue_recover(&p->q, u->frames);
+        udp_queue_recover(&p->q, u);
         if (p->lport != 0)
                 chain_in(u, pcb);
 }
@@ -500,6 +500,7 @@ void udp_recover(struct udp *u)
         memset((char *)sh + sh->keys_off, 0, heads);
         memset((char *)sh + sh->ports_off, 0, heads);
         memset(live, 0, (sh->limits.pcbs / 64 + 1) * sizeof *live);
+        memset(sh->kept, 0, sizeof sh->kept);
         sh->connected = sh->bound = 0;
         sh->gen++;
         for (uint32_t i = 1; i < sh->pcbs.fresh; i++) {

@@ -52,6 +52,7 @@ struct udp_shared {
         uint64_t keys_off, ports_off, live_off; /* from this header: heads, heads, a bit for each pcb */
         struct pool pcbs;
         struct udp_cached cache[UDP_CACHE];
+        uint32_t kept[FRAME_REGIONS / 2][FRAME_CLASSES]; /* derived: frames of each channel in queues */
 };
 
 static inline struct udp_pcb *pcb_at(const struct udp *u, uint32_t pcb)

@@ -44,21 +44,19 @@ struct udp_queue {
 enum udp_put { UDP_PUT_COPIED, UDP_PUT_TOOK, UDP_PUT_FULL, UDP_PUT_NO_MEMORY };
 
 /* Appends a datagram. TOOK: its frame now belongs to the queue; else it remains the caller's. FULL: it would
- * be more than `rcvbuf` bytes; a queue that is empty takes any one datagram. At most `lend_max` bytes of lent
- * frames are kept. */
-enum udp_put udp_queue_put(struct udp_queue *q, struct frames *f, const struct udp_dgram *d, uint32_t rcvbuf,
-                           uint32_t lend_max, nstime now);
+ * be more than `rcvbuf` bytes; a queue that is empty takes any one datagram. */
+enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
+                           nstime now);
 /* Shows up to n datagrams after the first `skip`; fills all of msg but dport. Returns how many. */
-int udp_queue_peek(const struct udp_queue *q, const struct frames *f, uint32_t skip, struct udp_msg *msg,
-                   int n);
+int udp_queue_peek(const struct udp_queue *q, const struct udp *u, uint32_t skip, struct udp_msg *msg, int n);
 /* Removes the first n. */
-void udp_queue_drop(struct udp_queue *q, struct frames *f, uint32_t n);
+void udp_queue_drop(struct udp_queue *q, struct udp *u, uint32_t n);
 /* Removes everything, its block too. */
-void udp_queue_clear(struct udp_queue *q, struct frames *f);
+void udp_queue_clear(struct udp_queue *q, struct udp *u);
 /* After a death: makes anew what is derived, and adds the queue's references to the frame records, which are
  * zero. */
-void udp_queue_recover(struct udp_queue *q, struct frames *f);
+void udp_queue_recover(struct udp_queue *q, struct udp *u);
 /* Asserts what must be true. */
-void udp_queue_check(const struct udp_queue *q, const struct frames *f);
+void udp_queue_check(const struct udp_queue *q, const struct udp *u);
 
 #endif

@@ -81,7 +81,7 @@ static struct frame_pool *private_pool(struct world *w)
 /* A world is large and most of it need not be cleared, so there is one and it is made anew. */
 static struct world *make_world(const uint8_t *data, size_t size)
 {
-        static _Alignas(CACHE_LINE) uint8_t lent[LENT_BYTES], private[PRIVATE_BYTES], shared[16384],
+        static _Alignas(CACHE_LINE) uint8_t lent[LENT_BYTES], private[PRIVATE_BYTES], shared[65536],
                 pool[4096];
         static const uint8_t secret[16] = "secret";
         static struct world world;
@@ -91,7 +91,7 @@ static struct world *make_world(const uint8_t *data, size_t size)
         struct world *w = &world;
 
         assert(udp_shared_bytes(&l) <= sizeof shared && frame_pool_bytes(mine) <= sizeof pool);
-        memset(shared, 0, sizeof shared);
+        memset(shared, 0, udp_shared_bytes(&l));
         memset(pool, 0, sizeof pool);
         memset(w->lent, 0, sizeof w->lent);
         w->p = data;

@@ -21,7 +21,7 @@
 
 /* Everything that a stack has in shared memory, as far as UDP goes. */
 struct segment {
-        _Alignas(CACHE_LINE) uint8_t shared[16384];
+        _Alignas(CACHE_LINE) uint8_t shared[65536];
         _Alignas(CACHE_LINE) uint8_t pool[1024];
         struct counters cnt;
         uint32_t lent_back; /* bit of each frame given back */

@@ -82,6 +82,24 @@ static void beyond_its_share_it_copies_and_gives_back(void **state)
                 expect_read(s, pcb, .len = 1400, .fill = i);
 }
 
+/* Many sockets, each within its limit, together leave the peer half of its frames. */
+static void all_together_keep_half_of_what_the_peer_has(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb[30];
+
+        for (uint16_t i = 0; i < 30; i++) {
+                pcb[i] = bound(s, 0, (uint16_t)(100 + i));
+                assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400, .dport = (uint16_t)(100 + i)),
+                                 i < 12 ? UDP_TOOK : UDP_DONE); /* of 24 large ones */
+        }
+        assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400, .small = true, .dport = 100), UDP_TOOK);
+        expect_read(s, pcb[0], .len = 1400, .dport = 100);
+        assert_int_equal(arrives(s, .len = 1400, .in_frame = 1400, .dport = 129), UDP_TOOK);
+        for (uint16_t i = 1; i < 30; i++)
+                expect_read(s, pcb[i], .len = 1400, .dport = (uint16_t)(100 + i));
+}
+
 static void memory_is_charged_as_it_is_held(void **state)
 {
         struct scene *s = *state;
@@ -257,6 +275,7 @@ int main(void)
                 TEST(a_queue_that_is_emptied_each_time_keeps_its_small_block),
                 TEST(a_lent_frame_is_kept_until_the_datagram_is_read),
                 TEST(beyond_its_share_it_copies_and_gives_back),
+                TEST(all_together_keep_half_of_what_the_peer_has),
                 TEST(memory_is_charged_as_it_is_held),
                 TEST(a_full_buffer_drops_and_counts),
                 TEST(an_empty_queue_takes_any_one_datagram),

@@ -1,4 +1,5 @@
 #include "tests/udp/scene.h"
+#include "udp/udp_pcb.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,7 @@ int scene_teardown(void **state)
                 if (udp_get_report(&s->u, i, &r))
                         udp_close(&s->u, i);
         assert_int_equal(p->used[FRAME_SMALL] + p->used[FRAME_LARGE], 0);
+        assert_int_equal(s->u.sh->kept[CHAN][FRAME_SMALL] + s->u.sh->kept[CHAN][FRAME_LARGE], 0);
         for (size_t i = 0; i < ARRAY_LEN(s->lent); i++)
                 assert_int_equal(s->lent[i], 0);
         free(s->frames->region[FRAME_REGION_RX(CHAN)].base);
