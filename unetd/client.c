@@ -13,7 +13,7 @@
 #include "unetd/sys.h"
 #include "unetd/wire.h"
 
-#define BACKLOG_MS   200                /* how long a name with a full backlog is waited for */
+#define BACKLOG_MS   200                /* how long names with a full backlog are waited for, together */
 #define FIND_ROUNDS  3
 #define ASK_ROUNDS   3
 #define BELL_BYTES   4096
@@ -92,13 +92,13 @@ static int exchange(struct unetd_client *c, const struct unetd_conn *conn, struc
                 r = wire_recv(conn->fd, in, 0);
                 if (r == -EAGAIN)
                         r = conn_wait(conn, POLLIN, until);
-                else if (r == -EBADMSG)
-                        r = -EPROTO;
                 else if (r == 0 && in->msg.seq == msg->seq)
                         break;
-                else if (r == 0)
+                else if (r == 0 || r == -EBADMSG)
                         wire_in_close(in);
         }
+        if (r == -EBADMSG)
+                return -EPROTO;
         if (r < 0)
                 return r;
         r = in->msg.err;
@@ -120,13 +120,12 @@ static int check_holder(int fd, uint32_t name_uid)
 
         if (r < 0)
                 return r;
-        return cred.uid == 0 || cred.uid == name_uid ? (int)(cred.uid != 0) : -EPERM;
+        return cred.uid == 0 || cred.uid == name_uid ? 0 : -EPERM;
 }
 
 /* A connected socket, or a negative errno: -ECONNREFUSED when nobody has the name. */
-static int connect_name(uint32_t uid, const char *domain, unsigned i)
+static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t until)
 {
-        int64_t until = sys_now_ms() + BACKLOG_MS;
         struct sockaddr_un sun;
         socklen_t len = unetd_name(&sun, uid, domain, i);
         int fd = sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -186,10 +185,10 @@ static int hello(struct unetd_client *c, struct unetd_conn *conn)
         return r;
 }
 
-static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, unsigned i)
+static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, unsigned i, int64_t until)
 {
         struct unetd_conn conn;
-        int fd = connect_name(uid, domain, i), r;
+        int fd = connect_name(uid, domain, i, until), r;
 
         if (fd < 0)
                 return fd;
@@ -209,10 +208,11 @@ static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, un
 static int find_daemon(struct unetd_client *c, const char *domain)
 {
         uint32_t uids[2] = {0, sys_geteuid()};
+        int64_t until = sys_now_ms() + BACKLOG_MS;
 
         for (unsigned u = 0; u < (uids[1] == 0 ? 1 : 2); u++) {
                 for (unsigned i = 0; i < UNETD_NAMES; i++) {
-                        int r = try_name(c, uids[u], domain, i);
+                        int r = try_name(c, uids[u], domain, i, until);
                         if (r == 0 || r == -EMFILE || r == -ENFILE)
                                 return r;
                 }

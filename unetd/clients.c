@@ -75,7 +75,9 @@ static void client_message(struct conn *c, struct wire_in *in)
         struct client *cl = (struct client *)c;
         int r;
 
-        if (cl->hands_over) {
+        if (discard_stuck(cl->user)) {
+                conn_fail(c);
+        } else if (cl->hands_over) {
                 keeper_said(cl->user, in);
         } else if (in->n > 0 && !may_carry(in->msg.type)) {
                 conn_reply(c, &in->msg, -EBADMSG);
@@ -98,11 +100,17 @@ static void client_ended(struct conn *c)
         LIST_INSERT_HEAD(&unetd.dead, cl, link);
 }
 
+static void client_discard(struct conn *c, const int *fds, unsigned n)
+{
+        discard(((struct client *)c)->user, fds, n, !c->broken);
+}
+
 /* Takes fd. */
 static void client_new(int fd, const struct ucred *cred)
 {
         struct user *u = user_get(cred->uid, cred->gid);
-        struct client *cl = u && u->used.clients < unetd.cfg.per_uid.clients ? calloc(1, sizeof *cl) : NULL;
+        bool may = u && u->used.clients < unetd.cfg.per_uid.clients && !discard_stuck(u);
+        struct client *cl = may ? calloc(1, sizeof *cl) : NULL;
 
         if (!cl) {
                 close(fd);
@@ -112,6 +120,7 @@ static void client_new(int fd, const struct ucred *cred)
         cl->pid = cred->pid;
         cl->conn.message = client_message;
         cl->conn.ended = client_ended;
+        cl->conn.discard = client_discard;
         if (conn_init(&cl->conn, &unetd.loop, fd, unetd.cfg.queue_max) < 0) {
                 free(cl);
                 return;

@@ -25,17 +25,28 @@ static void out_free(struct conn *c, struct conn_out *o)
         free(o);
 }
 
+static void discard(struct conn *c, const int *fds, unsigned n)
+{
+        if (c->discard) {
+                c->discard(c, fds, n);
+                return;
+        }
+        for (unsigned i = 0; i < n; i++)
+                if (fds[i] >= 0)
+                        close(fds[i]);
+}
+
+/* The socket goes with what is unread in it, descriptors included. */
 void conn_free(struct conn *c)
 {
         int fd = c->src.fd;
         struct conn_out *o;
 
+        c->broken = true;
         loop_del(c->loop, &c->src);
-        if (fd >= 0)
-                close(fd);
+        discard(c, &fd, 1);
         while ((o = TAILQ_FIRST(&c->out)))
                 out_free(c, o);
-        c->broken = true;
 }
 
 void conn_fail(struct conn *c)
@@ -79,14 +90,13 @@ static void receive(struct conn *c)
 
                 if (r == -EAGAIN)
                         return;
-                if (r == -EBADMSG) {
+                if (r == -EBADMSG)
                         refuse(c, in.msg.seq);
-                } else if (r < 0) {
+                else if (r < 0)
                         conn_fail(c);
-                } else {
+                else
                         c->message(c, &in);
-                        wire_in_close(&in);
-                }
+                discard(c, in.fds, in.n);
         }
 }
 
@@ -103,7 +113,7 @@ static void conn_ready(struct loop_source *s, uint32_t events)
 int conn_init(struct conn *c, struct loop *l, int fd, uint32_t queue_max)
 {
         *c = (struct conn){.src = {.fd = -1, .ready = conn_ready}, .loop = l, .queue_max = queue_max,
-                           .message = c->message, .ended = c->ended};
+                           .message = c->message, .ended = c->ended, .discard = c->discard};
         TAILQ_INIT(&c->out);
         return fd >= 0 ? conn_attach(c, fd) : 0;
 }

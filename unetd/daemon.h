@@ -70,6 +70,14 @@ struct ask {
 
 enum keeper_state { KEEPER_NONE, KEEPER_AWAITED, KEEPER_RUNS };
 
+/* A user's descriptors that a child is to close, because that may take long (discard.c). */
+struct trash {
+        struct loop_source child;       /* pidfd of the one at work; first: handlers cast */
+        int *fd;                        /* the next one's work */
+        uint32_t n, cap;
+        uint32_t unwanted;              /* of all not closed yet: what came in messages that asked for none */
+};
+
 struct user {
         struct conn keeper;             /* first: handlers cast */
         bool keeper_died;               /* seen to in users_tick() */
@@ -82,6 +90,7 @@ struct user {
         nstime first_death;
         TAILQ_HEAD(, ask) asks;
         struct unetd_limits used;       /* counted as the limits are */
+        struct trash trash;
 };
 
 struct proc {
@@ -174,6 +183,14 @@ int waiter_new(struct client *cl, const struct unetd_msg *request, struct waiter
 void waiter_end(struct waiter *w, int err);
 void waiters_expire(void);
 nstime waiters_deadline(void);
+
+/* ---- discard.c ---- */
+void discard_init(struct user *u);
+/* Closes what came from a user, without waiting for it. `unwanted`: it came in a message and was of no use. */
+void discard(struct user *u, const int *fds, unsigned n, bool unwanted);
+/* Too much of that waits: this user is not listened to. */
+bool discard_stuck(const struct user *u);
+bool discard_busy(const struct user *u);
 
 /* ---- users.c: users, keepers, asks ---- */
 struct user *user_get(uint32_t uid, uint32_t gid);      /* freed in users_tick() when nothing of it is left */

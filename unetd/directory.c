@@ -90,7 +90,7 @@ int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16
         i = find(d, proto, addr, port, stack);
         if (d->slot[i].stack != 0)
                 return -EEXIST;
-        if (d->used >= DIR_MAX)
+        if (d->used >= DIR_MAX || (i - dir_hash(proto, addr, port)) % DIR_SLOTS >= DIR_RUN)
                 return -ENOSPC;
         write_begin(d);
         d->slot[i] = (struct dir_entry){.addr = addr, .stack = stack, .uid = uid, .port = port, .proto = proto};

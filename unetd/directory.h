@@ -24,6 +24,7 @@
 #define DIR_MAX       (DIR_SLOTS / 4 * 3)
 #define DIR_ADDRS     256u              /* addresses of this network namespace */
 #define DIR_PER_KEY   64u               /* stacks with the same key that are told apart */
+#define DIR_RUN       512u              /* no entry is farther from where its probing starts */
 #define DIR_TRIES     64u
 
 struct dir_entry {
@@ -71,7 +72,7 @@ static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr a
         uint32_t i = dir_hash(proto, addr, port), n = 0;
         uint32_t at[DIR_PER_KEY];
 
-        for (uint32_t steps = 0; steps < DIR_SLOTS && n < DIR_PER_KEY; steps++, i = (i + 1) % DIR_SLOTS) {
+        for (uint32_t steps = 0; steps < DIR_RUN && n < DIR_PER_KEY; steps++, i = (i + 1) % DIR_SLOTS) {
                 const struct dir_entry *e = &d->slot[i];
                 if (e->stack == 0)
                         break;
@@ -149,7 +150,7 @@ struct directory_owner {
 /* Makes an empty directory. 0, or a negative errno. */
 int directory_create(struct directory_owner *o, uint64_t instance);
 void directory_destroy(struct directory_owner *o);
-/* -EEXIST: this stack has the key already; -ENOSPC: full. A wildcard of either family becomes the wildcard key. */
+/* -EEXIST: this stack has the key already; -ENOSPC: full, or too many hash alike. A wildcard of either family becomes the wildcard key. */
 int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack,
                   uint32_t uid);
 /* False when there was no such entry. */

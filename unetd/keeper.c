@@ -463,8 +463,11 @@ static int drop_chan(const struct wire_in *in)
 
         if (!ch)
                 return -ENOENT;
-        if (ch->state == CHAN_ATTACHING)        /* never got into the state */
+        if (ch->state == CHAN_ATTACHING) {      /* never got into the state */
                 conn_reply(&keeper.daemon, &ch->request, -ECANCELED);
+                chan_free(ch);
+                return 0;
+        }
         ch->state = CHAN_CLOSING;
         ch->request = in->msg;
         due(st);

@@ -294,7 +294,8 @@ static int daemon_init(void)
         return listen_init();
 }
 
-static void tell_ready(int fd)
+/* That it may look for a unetd now: this one, or the one that was first. */
+static void tell_starter(int fd)
 {
         if (fd < 0)
                 return;
@@ -316,19 +317,17 @@ int main(int argc, char **argv)
         forget_starter();
         log_open(unetd.cfg.log, unetd.cfg.foreground);
         r = daemon_init();
-        if (r == -EADDRINUSE) {
-                log_line("another unetd is there already");
-                return 0;
-        }
         if (r < 0) {
-                log_line("cannot start: %s", strerror(-r));
-                return 1;
+                log_line("not started: %s", r == -EADDRINUSE ? "another unetd is there" : strerror(-r));
+                tell_starter(o.ready_fd);
+                return r == -EADDRINUSE ? 0 : 1;
         }
         log_line("ready: uid %u domain %s name %u%s", unetd.uid, unetd.cfg.domain, unetd.name,
                  unetd.cfg.shared ? " (system)" : "");
-        tell_ready(o.ready_fd);
+        tell_starter(o.ready_fd);
         loop_run(&unetd.loop);
         log_line("leaving");
+        shutdown(unetd.listening.fd, SHUT_RDWR);        /* a child of discard.c may have it longer than we do */
         directory_destroy(&unetd.dir);
         return 0;
 }

@@ -106,11 +106,10 @@ static struct listener *listener_new(const struct unetd_port *key, int fd)
         return l;
 }
 
-static void listener_free(struct listener *l)
+static void listener_free(struct user *u, struct listener *l)
 {
         LIST_REMOVE(l, link);
-        if (l->fd >= 0)
-                close(l->fd);
+        discard(u, &l->fd, 1, false);
         free(l);
 }
 
@@ -162,7 +161,7 @@ static void unlisten(struct stack *st, struct listener *l)
         directory_del(&unetd.dir, l->proto, l->addr, l->port, st->id);
         st->user->used.listeners--;
         unetd.nlisteners--;
-        listener_free(l);
+        listener_free(st->user, l);
 }
 
 int listen_del(struct user *u, const struct unetd_msg *msg)
@@ -280,7 +279,7 @@ int port_release(struct client *cl, const struct unetd_msg *msg)
         if (!hold)
                 return -ENOENT;
         st->user->used.holds--;
-        listener_free(hold);
+        listener_free(st->user, hold);
         return 0;
 }
 
@@ -399,7 +398,7 @@ void ports_free(struct stack *st)
         ports_stop_listening(st);
         while ((hold = LIST_FIRST(&st->holds))) {
                 st->user->used.holds--;
-                listener_free(hold);
+                listener_free(st->user, hold);
         }
         while ((l = LIST_FIRST(&st->leases)))
                 lease_free(st, l);

@@ -60,6 +60,24 @@ static size_t own_dir(const char **dir)
         return slash ? (size_t)(slash - info.dli_fname) : 0;
 }
 
+/* A program that was started by a relative path knows itself by it; the daemon starts in another directory. */
+static bool make_absolute(char path[PATH_MAX_])
+{
+        char rest[PATH_MAX_];
+        size_t n = strlen(path) + 1;
+        long cwd;
+
+        if (path[0] == '/')
+                return true;
+        memcpy(rest, path, n);
+        cwd = SYS_CALL(SYS_getcwd, path, PATH_MAX_, 0, 0, 0, 0);        /* counts the end */
+        if (cwd <= 0 || (size_t)cwd + n > PATH_MAX_)
+                return false;
+        path[cwd - 1] = '/';
+        memcpy(path + cwd, rest, n);
+        return true;
+}
+
 static bool find_program(char path[PATH_MAX_])
 {
         /* beside the library; where an installed library finds it, wherever the prefix went; in a build tree */
@@ -72,7 +90,7 @@ static bool find_program(char path[PATH_MAX_])
         n = own_dir(&dir);
         for (size_t i = 0; i < ARRAY_LEN(beside); i++)
                 if (join(path, dir, n, beside[i]))
-                        return true;
+                        return make_absolute(path);
         return join(path, UNET_LIBEXECDIR, strlen(UNET_LIBEXECDIR), "unetd");
 }
 
@@ -145,7 +163,8 @@ static int run_children(struct start *s)
         return pid > 0 ? 0 : -EAGAIN;
 }
 
-/* It is ready when it has written a byte; it has left when the pipe is at its end. */
+/* A byte: it is ready, or knows that another one is. The end alone: it could not be run. The end may not come, when
+ * another thread forks just now. */
 static int await_ready(int fd)
 {
         int64_t until = sys_now_ms() + READY_MS, now;

@@ -87,6 +87,10 @@ static inline int sys_open(const char *path, int flags)
 {
         return (int)SYS_CALL(SYS_openat, AT_FDCWD, path, flags, 0, 0, 0);
 }
+static inline int sys_readlink(const char *path, char *buf, size_t n)
+{
+        return (int)SYS_CALL(SYS_readlinkat, AT_FDCWD, path, buf, n, 0, 0);
+}
 static inline long sys_read(int fd, void *buf, size_t n)
 {
         return SYS_CALL(SYS_read, fd, buf, n, 0, 0, 0);

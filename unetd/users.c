@@ -24,6 +24,7 @@
 
 static void keeper_message(struct conn *c, struct wire_in *in);
 static void keeper_ended(struct conn *c);
+static void keeper_discard(struct conn *c, const int *fds, unsigned n);
 
 struct user *user_get(uint32_t uid, uint32_t gid)
 {
@@ -39,16 +40,19 @@ struct user *user_get(uint32_t uid, uint32_t gid)
         u->gid = gid;
         u->keeper.message = keeper_message;
         u->keeper.ended = keeper_ended;
+        u->keeper.discard = keeper_discard;
         TAILQ_INIT(&u->asks);
+        discard_init(u);
         LIST_INSERT_HEAD(&unetd.users, u, link);
         return u;
 }
 
 static void user_free_if_unused(struct user *u)
 {
-        if (u->used.clients || u->used.stacks || u->keeper_state != KEEPER_NONE)
+        if (u->used.clients || u->used.stacks || discard_busy(u) || u->keeper_state != KEEPER_NONE)
                 return;
         LIST_REMOVE(u, link);
+        free(u->trash.fd);
         free(u);
 }
 
@@ -289,6 +293,11 @@ static void keeper_message(struct conn *c, struct wire_in *in)
 static void keeper_ended(struct conn *c)
 {
         ((struct user *)c)->keeper_died = true;
+}
+
+static void keeper_discard(struct conn *c, const int *fds, unsigned n)
+{
+        discard((struct user *)c, fds, n, !c->broken);
 }
 
 static bool dies_too_often(struct user *u)

@@ -5,9 +5,11 @@
 
 #define FD_HIGH 900                     /* above what select() programs count on staying below */
 
+/* Room for as many as can come, not only for as many as may: what the kernel finds no room for it closes itself, in our
+ * time, and closing a socket can take as long as its owner wants (SO_LINGER). */
 union wire_ctl {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int) * UNETD_FDS_MAX)];
+        char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
 };
 
 int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int flags)
@@ -35,7 +37,7 @@ int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int fla
         return r < 0 ? (int)r : 0;
 }
 
-/* Collects the descriptors of a message; more than fit cannot arrive, the buffer has no room for them. */
+/* Collects the descriptors of a message. */
 static void take_fds(struct msghdr *mh, struct wire_in *in)
 {
         for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
@@ -43,7 +45,7 @@ static void take_fds(struct msghdr *mh, struct wire_in *in)
 
                 if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
                         continue;
-                for (size_t i = 0; i < n && in->n < UNETD_FDS_MAX; i++)
+                for (size_t i = 0; i < n && in->n < WIRE_FDS_MAX; i++)
                         memcpy(&in->fds[in->n++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
         }
 }
@@ -51,7 +53,8 @@ static void take_fds(struct msghdr *mh, struct wire_in *in)
 static bool in_form(const struct wire_in *in, long len, int flags)
 {
         return len == (long)sizeof in->msg && !(flags & (MSG_TRUNC | MSG_CTRUNC)) &&
-               in->msg.magic == UNETD_MAGIC && in->msg.nfds == in->n && in->msg.type != UNETD_INVALID &&
+               in->msg.magic == UNETD_MAGIC && in->msg.nfds == in->n && in->n <= UNETD_FDS_MAX &&
+               in->msg.type != UNETD_INVALID &&
                in->msg.type < UNETD_TYPES;
 }
 
@@ -62,7 +65,8 @@ int wire_recv(int fd, struct wire_in *in, int flags)
         struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
         long r;
 
-        memset(in, 0, sizeof *in);
+        memset(&in->msg, 0, sizeof in->msg);
+        in->n = 0;
         do
                 r = sys_recvmsg(fd, &mh, flags | MSG_CMSG_CLOEXEC);
         while (r == -EINTR);
@@ -71,10 +75,7 @@ int wire_recv(int fd, struct wire_in *in, int flags)
         take_fds(&mh, in);
         if (r == 0 && in->n == 0 && !(mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
                 return -ECONNRESET;     /* the end; an empty packet counts as one */
-        if (in_form(in, r, mh.msg_flags))
-                return 0;
-        wire_in_close(in);
-        return -EBADMSG;
+        return in_form(in, r, mh.msg_flags) ? 0 : -EBADMSG;
 }
 
 void wire_in_close(struct wire_in *in)
@@ -124,6 +125,17 @@ static void fd_path(char path[32], int fd)
         while (n > 0)
                 path[at++] = digits[--n];
         path[at] = 0;
+}
+
+int fd_link(int fd, char *text, int size)
+{
+        char path[32];
+        int n;
+
+        fd_path(path, fd);
+        n = sys_readlink(path, text, (size_t)size - 1);
+        text[n < 0 ? 0 : n] = 0;
+        return n;
 }
 
 int fd_reopen(int fd, int flags)

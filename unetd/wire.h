@@ -9,10 +9,12 @@
 
 #include "unetd/proto.h"
 
+#define WIRE_FDS_MAX 253                /* SCM_MAX_FD: the most that the kernel passes */
+
 struct wire_in {
         struct unetd_msg msg;
-        int fds[UNETD_FDS_MAX];
-        unsigned n;
+        int fds[WIRE_FDS_MAX];
+        unsigned n;                     /* at most UNETD_FDS_MAX when the message is in form */
 };
 
 /* Sends msg with n descriptors; sets msg->nfds and msg->magic. 0; -EAGAIN when a non-blocking socket is full. */
@@ -20,7 +22,7 @@ int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int fla
 
 /*
  * Receives one message. 0: it is whole and in form: size, magic, a known type, as many descriptors as it says.
- * -EBADMSG: it is not; its descriptors are closed, and msg.seq is what could be read, else 0.
+ * -EBADMSG: it is not; its descriptors are there to be closed, and msg.seq is what could be read, else 0.
  * -EAGAIN; -ECONNRESET at the end.
  */
 int wire_recv(int fd, struct wire_in *in, int flags);
@@ -41,6 +43,8 @@ static inline int wire_in_take(struct wire_in *in, unsigned i)
 int fd_high(int fd);
 /* A second descriptor for the same file description, as high. */
 int fd_high_dup(int fd);
+/* What /proc says the descriptor is ("pipe:[...]", "/memfd:...", a path), cut to size; its length, or negative. */
+int fd_link(int fd, char *text, int size);
 /* The same file, opened anew with `flags`: a file description of its own. High, close-on-exec. */
 int fd_reopen(int fd, int flags);
 

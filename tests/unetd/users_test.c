@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -93,6 +94,7 @@ static void become(uint32_t uid)
 
         if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
                 abort();
+        prctl(PR_SET_PDEATHSIG, SIGKILL);       /* a failed test leaves nobody behind */
 }
 
 /* In a child: like assert_true, but by exit status, which is the line. */
@@ -345,6 +347,81 @@ static void a_port_is_registered_only_against_its_socket(void **state)
         close(fd);
 }
 
+/* ---- one user cannot stop the service for the other ---- */
+
+/* A connected socket with data that its peer does not read, which its last close waits for: an hour. */
+static int lingering_socket(void)
+{
+        struct linger hour = {1, 3600};
+        uint16_t port;
+        int listening = tcp_listener(&port), fd = socket(AF_INET, SOCK_STREAM, 0);
+        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        static char data[65536];
+
+        must(connect(fd, (struct sockaddr *)&sin, sizeof sin) == 0);
+        while (send(fd, data, sizeof data, MSG_DONTWAIT) > 0)
+                ;
+        must(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof hour) == 0);
+        must(fcntl(listening, F_SETFD, 0) == 0);                /* stays, and does not read */
+        return fd;
+}
+
+/* Passes it in messages that have no use for it, in one that is refused, and in one that is never read. */
+static void alice_obstructs(int ready)
+{
+        struct unetd_msg m = {.type = UNETD_STATUS, .seq = 1};
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack st;
+        int fd;
+
+        become(ALICE);
+        must_stack(&c, &st);
+        fd = lingering_socket();
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, ip_addr_v4(INADDR_LOOPBACK), 4242, fd) == -EINVAL);
+        for (int i = 0; i < 100; i++)
+                wire_send(c.daemon.fd, &m, &fd, 1, MSG_DONTWAIT);
+        close(fd);
+        must(write(ready, "r", 1) == 1);
+        pause();
+}
+
+static void bob_is_served(void)
+{
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack st;
+
+        become(BOB);
+        must_stack(&c, &st);
+        _exit(0);
+}
+
+static void a_user_cannot_hold_up_the_other(void **state)
+{
+        struct unetd_client c = {.pid = 0};
+        int ready[2];
+        char byte;
+        pid_t a, b;
+
+        if (cannot_run())
+                skip();
+        assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+        a = fork();
+        if (a == 0)
+                alice_obstructs(ready[1]);
+        assert_int_equal(read(ready[0], &byte, 1), 1);
+        b = fork();
+        if (b == 0)
+                bob_is_served();
+        must_child(b);
+        kill(a, SIGKILL);
+        waitpid(a, NULL, 0);
+        assert_int_equal(unetd_open(&c, UNETD_NO_START), 0);
+        eventually(world_count(&c).n[UNETD_S_STACK] == 0);
+        unetd_close(&c);
+        close(ready[0]), close(ready[1]);
+}
+
 /* ---- private ones ---- */
 
 static void alices_private_unetd(int ready, int stop)
@@ -410,6 +487,7 @@ int main(void)
                 t(neither_reads_nor_opens_what_is_the_others),
                 t(the_keeper_runs_as_the_user),
                 t(a_port_is_registered_only_against_its_socket),
+                t(a_user_cannot_hold_up_the_other),
                 t(a_private_unetd_serves_its_user_only),
         };
 
