@@ -129,6 +129,8 @@ static int post(struct usock *s, const struct dest *d, const struct stack_payloa
         rec->blocked = err == -EAGAIN ? d->chan + 1 : 0;
         if (err == 0)
                 stack_flush_bells(&u->s);
+        else
+                udp_output_cancel(&u->s.udp, rec->conn);
         return err;
 }
 
