@@ -605,6 +605,91 @@ static void a_dead_unetd_is_replaced_and_the_keeper_stays(void **state)
         unetd_close(&c);
 }
 
+/* unetd dies while the keeper is stopped; a stranger starts another, with another keeper; then the old one wakes up. */
+static void a_keeper_that_comes_late_hands_over(void **state)
+{
+        struct unetd_client c, stranger;
+        struct fake_stack a, b, other;
+        struct unetd_chan ch;
+        uint32_t chan, peer;
+        pid_t keeper, daemon;
+
+        open_client(&c);
+        fake_stack_new(&c, &a);
+        fake_stack_new(&c, &b);
+        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
+        keeper = world_keeper_pid(&c);
+        daemon = world_daemon_pid(&c);
+        kill(keeper, SIGSTOP);
+        kill(daemon, SIGKILL);
+        eventually(!world_alive(daemon));
+        open_client(&stranger);
+        fake_stack_new(&stranger, &other);
+        assert_int_not_equal(world_keeper_pid(&stranger), keeper);
+        assert_int_equal(world_count(&stranger).n[UNETD_S_STACK], 1);
+        kill(keeper, SIGCONT);
+        eventually(!world_alive(keeper));
+        eventually(world_count(&stranger).n[UNETD_S_STACK] == 3);
+        eventually(a.s->attached == 2 && b.s->attached == 2);
+        eventually(unetd_chan_get(&c, a.id, chan, &ch) == 0);
+        unetd_chan_close(&ch);
+        assert_int_equal(unetd_proc_del(&c, b.id, 0), 0);
+        eventually(a.s->chan_peer[chan] == 0);
+        eventually(world_count(&c).n[UNETD_S_STACK] == 2);
+        fake_stack_forget(&a);
+        fake_stack_forget(&b);
+        fake_stack_forget(&other);
+        unetd_close(&stranger);
+        unetd_close(&c);
+}
+
+/* Something in a stack kills every keeper: it is given up, not started for ever. */
+static void a_keeper_that_dies_and_dies_is_given_up(void **state)
+{
+        struct unetd_client c;
+        struct fake_stack a, b;
+        int deaths = 0;
+
+        open_client(&c);
+        fake_stack_new(&c, &a);
+        while (world_count(&c).n[UNETD_S_STACK] == 1 && deaths++ < 100) {
+                pid_t keeper = world_keeper_pid(&c);
+                if (keeper > 0)
+                        kill(keeper, SIGKILL);
+                world_sleep_ms(5);
+        }
+        assert_in_range(deaths, 2, 99);
+        fake_stack_new(&c, &b);                                 /* the user is served all the same */
+        fake_stack_forget(&a);
+        fake_stack_forget(&b);
+        unetd_close(&c);
+}
+
+/* Both die at once: what the client registers again is served, what nobody registers is gone. */
+static void both_daemons_dead_the_client_starts_anew(void **state)
+{
+        struct unetd_client c;
+        struct fake_stack a;
+        pid_t keeper, daemon;
+
+        open_client(&c);
+        fake_stack_new(&c, &a);
+        c.renewed = renew;
+        c.arg = &a;
+        renewals = 0;
+        keeper = world_keeper_pid(&c);
+        daemon = world_daemon_pid(&c);
+        kill(keeper, SIGSTOP);
+        kill(daemon, SIGKILL);
+        kill(keeper, SIGKILL);
+        eventually(!world_alive(daemon) && !world_alive(keeper));
+        assert_int_equal(world_count(&c).n[UNETD_S_STACK], 1);
+        assert_int_equal(renewals, 1);
+        eventually(a.s->attached == 2);
+        fake_stack_forget(&a);
+        unetd_close(&c);
+}
+
 static void a_program_that_closes_everything_loses_nothing(void **state)
 {
         struct unetd_client c;
@@ -649,6 +734,9 @@ int main(void)
                 t(leases_are_unique_and_come_back),
                 t(a_dead_keeper_is_replaced_and_told_all),
                 t(a_dead_unetd_is_replaced_and_the_keeper_stays),
+                t(a_keeper_that_comes_late_hands_over),
+                t(a_keeper_that_dies_and_dies_is_given_up),
+                t(both_daemons_dead_the_client_starts_anew),
                 t(a_program_that_closes_everything_loses_nothing),
         };
 
