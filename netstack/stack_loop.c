@@ -310,6 +310,7 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         struct tcp_seg seg;
         struct tcp_tuple tuple;
         struct tcp_link link;
+        bool took;
         int thl = tcp_hdr_parse(pkt->inl, pkt->inl_len, &seg);
 
         if (thl < 0) {
@@ -332,7 +333,10 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         count(cnt, COUNT_TCP_IN);
         tuple = tcp_tuple_of(pkt, &seg, k);
         link = stack_tcp_link(s, k);
-        return tcp_rx(&s->tcp, &tuple, &link, &seg, s->now);
+        stack_begin(s->st, 0);          /* tcp_rx() says which one, when it has found it */
+        took = tcp_rx(&s->tcp, &tuple, &link, &seg, s->now);
+        stack_end(s->st);
+        return took;
 }
 
 /* Sends `len` bytes behind an IP header of a template; to channel k. Best effort, as all ICMP is. */
@@ -640,6 +644,7 @@ void stack_loop_init(struct stack *s)
                 .touched = touched,
                 .gone = gone,
                 .arg = s,
+                .busy = &st->busy,
         };
         s->udp = (struct udp){
                 .sh = (struct udp_shared *)((char *)st + st->udp_off),

@@ -127,6 +127,8 @@ struct tcp {
         /* The record of a connection is about to be freed: forget it (wheel, output list, socket). May be NULL. */
         void (*gone)(void *arg, uint32_t conn);
         void *arg;
+        /* Where tcp_rx() notes the connection it is about to change, for a successor (tcp_recover()); may be NULL. */
+        uint32_t *busy;
 };
 
 size_t tcp_shared_bytes(const struct tcp_limits *l);

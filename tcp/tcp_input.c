@@ -560,6 +560,8 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
         uint32_t min_iss = 0;
 
         if (likely(tc != NULL)) {
+                if (t->busy != NULL)
+                        *t->busy = tc->self;
                 if (likely(!reuses_time_wait(tc, seg)))
                         return tcp_input(t, tc, seg, now);
                 count(t->cnt, COUNT_TCP_TIME_WAIT_REUSED);
