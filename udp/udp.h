@@ -56,7 +56,7 @@ struct udp_limits {
         uint32_t pcbs;
         uint32_t lend_max; /* bytes of peers' frames that one pcb keeps; beyond, it copies; 0: UDP_LEND_MAX */
 };
-#define UDP_LEND_MAX (1u << 20)
+#define UDP_LEND_MAX UDP_RCVBUF
 
 struct udp_opts {        /* of one pcb */
         uint32_t rcvbuf; /* bytes of memory that queued datagrams may take */
