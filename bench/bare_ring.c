@@ -1,7 +1,7 @@
 /*
- * What the hardware allows between two processes: a ring in shared memory that moves bytes with two copies, in and out,
- * and nothing else; and the time a cache line needs to go there and back. Prints one line of JSON; the limit that
- * bench/compare holds the stack against.
+ * What the hardware allows between two processes: a ring in shared memory that moves bytes with two copies,
+ * in and out, and nothing else; and the time a cache line needs to go there and back. Prints one line of
+ * JSON; the limit that bench/compare holds the stack against.
  *
  *      bare_ring [seconds]             per measurement, default 0.5; the median of five
  */
@@ -167,8 +167,8 @@ static int by_value(const void *a, const void *b)
         return (x > y) - (x < y);
 }
 
-static double median(struct shared *s, const cpu_set_t *cpus, peer_fn *peer, measure_fn *measure, uint64_t arg,
-                     double seconds)
+static double median(struct shared *s, const cpu_set_t *cpus, peer_fn *peer, measure_fn *measure,
+                     uint64_t arg, double seconds)
 {
         double r[ROUNDS];
 

@@ -25,6 +25,7 @@ class Bench:
         self.server_cpu, self.client_cpu = host.pick_cores()
         self.env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", host.INSIDE)}
         self.env["UNET_DOMAIN"] = f"compare-{os.getpid()}"
+        self.env["UNET_CONFIG"] = ""            # the defaults are measured
 
     def program(self, name):
         return os.path.join(self.build, name)
@@ -55,15 +56,23 @@ class Bench:
             if server.wait(0.01) or time.monotonic() > deadline:
                 raise Failed(f"port {port} is not on the fabric: {' '.join(server.argv)}\n{server.output()}")
 
-    def fabric_ports(self):
-        """Ports that unetd has listeners for."""
+    def status(self):
+        """What `unet status` says; {} when there is no unetd."""
         child = Child([self.program("tools/unet"), "status", "--json"], env=self.env)
         try:
-            if not child.wait(10) or child.status != 0:
-                return []
-            return [item["port"] for item in json.loads(child.output())["listeners"]]
+            return json.loads(child.output()) if child.wait(10) and child.status == 0 else {}
         finally:
             child.end()
+
+    def fabric_ports(self):
+        """Ports that unetd has listeners for."""
+        return [item["port"] for item in self.status().get("listeners", [])]
+
+    def wait_cleared(self, seconds=20):
+        """Waits until the keeper has finished what ended programs left, so that the next measurement is alone."""
+        deadline = time.monotonic() + seconds
+        while self.status().get("stacks") and time.monotonic() < deadline:
+            time.sleep(0.1)
 
 
 class Cost:
@@ -233,6 +242,7 @@ def memory(bench, side, count):
     finally:
         client.end()
         server.end()
+        bench.wait_cleared()
 
 
 def _kernel_memory():
