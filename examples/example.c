@@ -22,10 +22,11 @@
 #define NS_MANY     1000000            /* when we may spin for so long */
 #define SEGMENT     (BUFFERS * BUFFER_SIZE)
 
-void each_size(struct side *s, const struct options *o, void (*measure)(struct side *, const struct options *, uint32_t))
+void each_size(struct side *s, const struct options *o,
+               void (*measure)(struct side *, const struct options *, uint32_t))
 {
-        static const uint32_t sizes[] = {8, 16, 40, 64, 128, 200, 256, 512, 1024, 1460, 2048, 4096, 8192, 16384, 32768,
-                                         65536};
+        static const uint32_t sizes[] = {8,    16,   40,   64,   128,  200,   256,   512,
+                                         1024, 1460, 2048, 4096, 8192, 16384, 32768, 65536};
 
         if (o->only != 0) {
                 measure(s, o, o->only);
@@ -58,6 +59,7 @@ static void help(const char *program, const char *what)
                "  --seconds S    how long to measure each size (default 0.2)\n"
                "  --size N       this message size alone, 8 to 65536\n"
                "  --spin NS      look so long before sleeping, in ns (default 1 s; emul: 5 us)\n"
+               "  --read         the receiver looks at every byte (else \"direct\" moves none)\n"
                "  --no-pin       let the kernel choose the processors\n"
                "  --json         one JSON object a line\n"
                "  --help         this\n",
@@ -70,7 +72,8 @@ struct options options_read(int argc, char **argv, const char *what)
                 {"provider", required_argument, NULL, 'p'}, {"seconds", required_argument, NULL, 's'},
                 {"size", required_argument, NULL, 'n'},     {"spin", required_argument, NULL, 'w'},
                 {"no-pin", no_argument, NULL, 'P'},         {"json", no_argument, NULL, 'j'},
-                {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
+                {"read", no_argument, NULL, 'r'},           {"help", no_argument, NULL, 'h'},
+                {NULL, 0, NULL, 0},
         };
         struct options o = {.provider = "shm", .seconds = 0.2, .pin = true};
         int c;
@@ -95,6 +98,9 @@ struct options options_read(int argc, char **argv, const char *what)
                 case 'j':
                         o.json = true;
                         break;
+                case 'r':
+                        o.read = true;
+                        break;
                 case 'h':
                         help(argv[0], what);
                         exit(0);
@@ -102,9 +108,10 @@ struct options options_read(int argc, char **argv, const char *what)
                         exit(2);
                 }
         }
-        if (o.spin_ns == 0)             /* with a switch there are three processes: few machines have one to spare */
+        if (o.spin_ns == 0)             /* a switch makes three processes: rarely a processor each */
                 o.spin_ns = strcmp(o.provider, "emul") == 0 ? 5000 : 1000000000;
-        if (strcmp(o.provider, "shm") != 0 && strcmp(o.provider, "direct") != 0 && strcmp(o.provider, "emul") != 0) {
+        if (strcmp(o.provider, "shm") != 0 && strcmp(o.provider, "direct") != 0 &&
+            strcmp(o.provider, "emul") != 0) {
                 fprintf(stderr, "%s: no provider \"%s\"\n", argv[0], o.provider);
                 exit(2);
         }
@@ -282,14 +289,25 @@ void send_all(struct side *s, uint32_t off, uint32_t len)
                 die("unet_ep_send", n);
 }
 
-void give_back(struct side *s, const struct unet_recv *m)
+void give_back(struct side *s, const struct unet_recv *m, int n)
 {
-        if (m->loan != 0) {
-                unet_ep_release(s->ep, m, 1);
-                return;
-        }
-        for (int i = 0; i < m->nfrags; i++)
-                unet_ep_provide(s->ep, &(struct unet_frag){m->frag[i].off, m->frag[i].size}, 1);
+        unet_ep_release(s->ep, m, n);
+        for (int k = 0; k < n; k++)
+                for (int i = 0; i < m[k].nfrags && m[k].loan == 0; i++)
+                        unet_ep_provide(s->ep, &(struct unet_frag){m[k].frag[i].off, m[k].frag[i].size}, 1);
+}
+
+uint64_t read_all(const struct unet_recv *m, int n)
+{
+        uint64_t sum = 0, word;
+
+        for (int k = 0; k < n; k++)
+                for (int i = 0; i < m[k].nfrags; i++)
+                        for (uint32_t at = 0; at + sizeof word <= m[k].frag[i].len; at += sizeof word) {
+                                memcpy(&word, m[k].frag[i].ptr + at, sizeof word);
+                                sum += word;
+                        }
+        return sum;
 }
 
 int receive(struct side *s, struct unet_recv *m, int n)

@@ -1,8 +1,8 @@
 /*
  * What the two examples share: their options, two processes on two processors joined by a channel, the table.
  *
- * The parent is the one that measures; the child answers. They are joined over shared memory ("shm", with "direct" the
- * receiver reads the payload in place), or through a switch that a third process runs ("emul").
+ * The parent is the one that measures; the child answers. They are joined over shared memory ("shm", with
+ * "direct" the receiver reads the payload in place), or through a switch that a third process runs ("emul").
  */
 #ifndef EXAMPLES_EXAMPLE_H
 #define EXAMPLES_EXAMPLE_H
@@ -19,6 +19,7 @@ struct options {
         uint32_t only;                  /* this size alone, 0: all */
         int64_t spin_ns;
         bool json;
+        bool read;                      /* the receiver looks at every byte */
         bool pin;
 };
 
@@ -39,14 +40,18 @@ struct side start(const struct options *o);
 void finish(struct side *s);
 
 /* Calls it for each size of the table, or for the one asked for. */
-void each_size(struct side *s, const struct options *o, void (*measure)(struct side *, const struct options *, uint32_t));
+void each_size(struct side *s, const struct options *o,
+               void (*measure)(struct side *, const struct options *, uint32_t));
 
 double now(void);                       /* seconds */
 
-/* Sends `len` bytes of the segment from `off` (small ones in the descriptor), waiting while the queue is full. */
+/* Sends `len` bytes of the segment from `off` (small ones in the descriptor), waiting while the queue is
+ * full. */
 void send_all(struct side *s, uint32_t off, uint32_t len);
-/* Gives a received message's buffers or loan back. */
-void give_back(struct side *s, const struct unet_recv *m);
+/* Gives the buffers or loans of n received messages back. */
+void give_back(struct side *s, const struct unet_recv *m, int n);
+/* Reads every byte of n messages; what comes of it is of no use but to be there. */
+uint64_t read_all(const struct unet_recv *m, int n);
 /* Receives at least one message, at most n; spins first, then sleeps. */
 int receive(struct side *s, struct unet_recv *m, int n);
 

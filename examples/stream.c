@@ -1,8 +1,9 @@
 /*
- * Raw U-Net, stream: the parent sends messages as fast as they are taken, the child counts them. Prints bandwidth and
- * messages a second for each size. What the child's free queue could not take in is lost and told.
+ * Raw U-Net, stream: the parent sends messages as fast as they are taken, the child counts them. Prints
+ * bandwidth and messages a second for each size. What the child's free queue could not take in is lost and
+ * told.
  *
- *      unet_stream [--provider shm|direct|emul] [--json]
+ *      unet_stream [--provider shm|direct|emul] [--read] [--json]
  */
 #include <errno.h>
 #include <string.h>
@@ -17,6 +18,8 @@ struct report {
         uint64_t msgs, bytes;
 };
 
+static volatile uint64_t sink;          /* so that reading is not optimised away */
+
 static void answer(struct side *s, struct report *r)
 {
         memcpy(s->seg.base, r, sizeof *r);
@@ -24,7 +27,7 @@ static void answer(struct side *s, struct report *r)
         *r = (struct report){0, 0};
 }
 
-static void count(struct side *s)
+static void count(struct side *s, const struct options *o)
 {
         struct report r = {0, 0};
         struct unet_recv m[BATCH];
@@ -40,8 +43,10 @@ static void count(struct side *s)
                         }
                         r.msgs++;
                         r.bytes += m[i].len;
-                        give_back(s, &m[i]);
                 }
+                if (o->read)
+                        sink = read_all(m, n);
+                give_back(s, m, n);
         }
 }
 
@@ -60,8 +65,8 @@ static void fill(struct side *s, struct unet_send m[BATCH], uint32_t size, uint3
         }
 }
 
-/* Sends a batch whole, waiting when the queue is full. Which piece is still under way is not asked: the example sends
- * the same bytes over and over. */
+/* Sends a batch whole, waiting when the queue is full. Which piece is still under way is not asked: the
+ * example sends the same bytes over and over. */
 static void send_batch(struct side *s, const struct unet_send m[BATCH])
 {
         int done = 0, n;
@@ -77,13 +82,14 @@ static void send_batch(struct side *s, const struct unet_send m[BATCH])
         }
 }
 
-static void print(const struct options *o, uint32_t size, uint64_t sent, const struct report *r, double seconds)
+static void print(const struct options *o, uint32_t size, uint64_t sent, const struct report *r,
+                  double seconds)
 {
         double gbps = (double)r->bytes * 8 / seconds / 1e9, mmsgs = (double)r->msgs / seconds / 1e6;
 
         if (o->json)
-                printf("{\"bytes\": %u, \"gbps\": %.3f, \"mmsgs\": %.3f, \"sent\": %llu, \"lost\": %llu}\n", size, gbps, mmsgs,
-                       (unsigned long long)sent, (unsigned long long)(sent - r->msgs));
+                printf("{\"bytes\": %u, \"gbps\": %.3f, \"mmsgs\": %.3f, \"sent\": %llu, \"lost\": %llu}\n",
+                       size, gbps, mmsgs, (unsigned long long)sent, (unsigned long long)(sent - r->msgs));
         else
                 printf("%8u %12.2f %12.3f %12llu\n", size, gbps, mmsgs, (unsigned long long)(sent - r->msgs));
 }
@@ -106,21 +112,23 @@ static void measure(struct side *s, const struct options *o, uint32_t size)
         send_all(s, 0, 1);
         receive(s, &back, 1);
         memcpy(&r, back.inl, sizeof r);
-        give_back(s, &back);
+        give_back(s, &back, 1);
         print(o, size, sent, &r, now() - start);
 }
 
 int main(int argc, char **argv)
 {
-        struct options o = options_read(argc, argv, "A stream of messages between two processes, over raw U-Net.");
+        struct options o =
+                options_read(argc, argv, "A stream of messages between two processes, over raw U-Net.");
         struct side s = start(&o);
 
         if (s.child) {
-                count(&s);
+                count(&s, &o);
                 finish(&s);
         }
         if (!o.json)
-                printf("%8s %12s %12s %12s   (%s)\n", "bytes", "Gb/s", "M msg/s", "lost", o.provider);
+                printf("%8s %12s %12s %12s   (%s%s)\n", "bytes", "Gb/s", "M msg/s", "lost", o.provider,
+                       o.read ? ", every byte read" : "");
         each_size(&s, &o, measure);
         send_all(&s, 0, 2);
         finish(&s);

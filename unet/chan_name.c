@@ -1,4 +1,4 @@
-/* Channels under a name: @unet-chan/<uid>/<name> in the abstract namespace, which a network namespace bounds. */
+/* Channels under a name: @unet-chan/<uid>/<name> abstract, so bounded by the network namespace. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /*
  * An endpoint from inside: what <unet/unet.h> keeps opaque.
  *
- * It has *links* (struct link, one a peer or switch) and *channels* over them. Sends with pieces carry a name, an index
- * into the link's table of sends, which the provider gives back when the message is injected; the table is the record
- * against which a hostile peer's returns are checked. All of this is private memory of one process.
+ * It has *links* (struct link, one a peer or switch) and *channels* over them. Sends with pieces carry a
+ * name, an index into the link's table of sends, which the provider gives back when the message is injected;
+ * the table is the record against which a hostile peer's returns are checked. All of this is private memory
+ * of one process.
  */
 #ifndef UNET_EP_H
 #define UNET_EP_H
@@ -22,7 +23,8 @@
 
 static_assert(UNET_EP_FRAGS == UNET_RANGES_MAX && sizeof(struct unet_frag) == sizeof(struct unet_range),
               "a message's pieces are a provider's ranges");
-static_assert(UNET_EP_INLINE + sizeof(struct link_tag) <= UNET_INLINE_MAX, "a tag fits before the inline bytes");
+static_assert(UNET_EP_INLINE + sizeof(struct link_tag) <= UNET_INLINE_MAX,
+              "a tag fits before the inline bytes");
 
 enum send_state { SEND_FREE, SEND_UNDER_WAY, SEND_DONE };
 
@@ -80,8 +82,9 @@ struct unet_ep {
         struct counters cnt;
 };
 
-/* Takes over a link, on success: an untagged one becomes a channel (*chan), a tagged one waits for unet_chan_tagged()
- * (*chan is the link's number then). -EMFILE: too many; -ENOMEM. On failure the link is the caller's. */
+/* Takes over a link, on success: an untagged one becomes a channel (*chan), a tagged one waits for
+ * unet_chan_tagged() (*chan is the link's number then). -EMFILE: too many; -ENOMEM. On failure the link is
+ * the caller's. */
 int ep_attach(struct unet_ep *ep, const struct link *l, uint32_t *chan);
 
 /* The link of an open channel, NULL: there is none. */

@@ -1,7 +1,8 @@
 /*
  * An endpoint's receiving half:
  *
- *      ops->recv() -> deliver(): channel by tag, lengths -> buffers of the free queue, or a loan -> receive queue or caller
+ *      ops->recv() -> deliver(): channel by tag, lengths -> buffers of the free queue, or a loan -> receive
+ *      queue or caller
  *
  * unet_ep_recv() empties the receive queue and then takes messages straight from the links into the caller's
  * descriptors; unet_ep_poll() takes them into the receive queue.
@@ -19,7 +20,8 @@ int unet_ep_provide(struct unet_ep *ep, const struct unet_frag *buf, int n)
 
         for (i = 0; i < n && ep->free_count < ep->opts.free_slots; i++) {
                 uint32_t at = (ep->free_head + ep->free_count) % ep->opts.free_slots;
-                if (buf[i].len == 0 || buf[i].off < start || buf[i].off > end || buf[i].len > end - buf[i].off)
+                if (buf[i].len == 0 || buf[i].off < start || buf[i].off > end ||
+                    buf[i].len > end - buf[i].off)
                         return i != 0 ? i : -EINVAL;
                 ep->freeq[at] = (struct free_buf){buf[i].off, buf[i].len};
                 ep->free_count++;
@@ -100,7 +102,8 @@ static void lend(const struct ep_link *l, uint32_t frame, const struct pieces *p
                 m->frag[i] = (struct unet_recv_frag){.ptr = p->ptr[i], .len = p->len[i]};
 }
 
-static enum drop deliver_pieces(struct unet_ep *ep, struct ep_link *l, const struct unet_rx *rx, struct unet_recv *m)
+static enum drop deliver_pieces(struct unet_ep *ep, struct ep_link *l, const struct unet_rx *rx,
+                                struct unet_recv *m)
 {
         struct pieces p = pieces_of(l, rx);
 
@@ -118,7 +121,8 @@ static enum drop deliver_pieces(struct unet_ep *ep, struct ep_link *l, const str
 }
 
 /* Channel and inline bytes. */
-static enum drop deliver_inline(struct unet_ep *ep, struct ep_link *l, const struct unet_rx *rx, struct unet_recv *m)
+static enum drop deliver_inline(struct unet_ep *ep, struct ep_link *l, const struct unet_rx *rx,
+                                struct unet_recv *m)
 {
         uint32_t at = (uint32_t)(l - ep->link), skip = 0;
         struct link_tag tag;
@@ -141,8 +145,10 @@ static enum drop deliver_inline(struct unet_ep *ep, struct ep_link *l, const str
         return DROP_NONE;
 }
 
-/* Makes a descriptor of what a provider received. False: dropped and counted. *back gets the frame to return, or 0. */
-static bool deliver(struct unet_ep *ep, struct ep_link *l, const struct unet_rx *rx, struct unet_recv *m, uint32_t *back)
+/* Makes a descriptor of what a provider received. False: dropped and counted. *back gets the frame to return,
+ * or 0. */
+static bool deliver(struct unet_ep *ep, struct ep_link *l, const struct unet_rx *rx, struct unet_recv *m,
+                    uint32_t *back)
 {
         enum drop why = deliver_inline(ep, l, rx, m);
 

@@ -100,7 +100,8 @@ static void want_room(struct unet_ep *ep, int what)
 {
         for (uint32_t i = 0; i < ep->nlinks; i++) {
                 struct ep_link *l = &ep->link[i];
-                bool on = ((what & UNET_WRITABLE) && l->blocked) || ((what & UNET_INJECTED) && l->under_way != 0);
+                bool on = ((what & UNET_WRITABLE) && l->blocked) ||
+                          ((what & UNET_INJECTED) && l->under_way != 0);
 
                 if (l->serial != 0 && l->l.ch->ops->want_room != NULL)
                         l->l.ch->ops->want_room(l->l.ch, on);
@@ -166,9 +167,10 @@ int unet_ep_wait(struct unet_ep *ep, int what, int64_t timeout)
         if (is != 0)
                 return told(ep, is);
         now = clock_now();
-        deadline = timeout < 0 ? -1 : now + timeout;
+        deadline = timeout < 0 || timeout > INT64_MAX - now ? -1 : now + timeout;
         if (ep->opts.spin_ns > 0)
-                is = spin(ep, what, deadline < 0 ? now + ep->opts.spin_ns : MIN(deadline, now + ep->opts.spin_ns));
+                is = spin(ep, what,
+                          deadline < 0 ? now + ep->opts.spin_ns : MIN(deadline, now + ep->opts.spin_ns));
         if (is == 0) {
                 want_room(ep, what);
                 is = sleep_until(ep, what, deadline);
@@ -213,7 +215,8 @@ static int upcall(struct unet_ep *ep, enum unet_upcall when, uint32_t least)
 {
         const struct upcall *u = &ep->upcall[when];
 
-        if (u->fn == NULL || ep->rx_count < least || atomic_load_explicit(&ep->upcalls_off, memory_order_relaxed))
+        if (u->fn == NULL || ep->rx_count < least ||
+            atomic_load_explicit(&ep->upcalls_off, memory_order_relaxed))
                 return 0;
         u->fn(ep, u->arg);
         return 1;

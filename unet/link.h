@@ -1,12 +1,13 @@
 /*
  * A link: one provider's channel as a raw endpoint uses it, and what a provider must say of it.
  *
- * It is a struct unet_chan with its struct unet_ni_ops, as the protocol stack uses it, plus what a raw endpoint needs
- * and the stack knows from elsewhere: where received frames lie, whether messages carry a tag, whether the peer is
- * alive, what to do before sleeping, how to close. A provider fills in one of these and calls ep_attach() (ep.h).
+ * It is a struct unet_chan with its struct unet_ni_ops, as the protocol stack uses it, plus what a raw
+ * endpoint needs and the stack knows from elsewhere: where received frames lie, whether messages carry a tag,
+ * whether the peer is alive, what to do before sleeping, how to close. A provider fills in one of these and
+ * calls ep_attach() (ep.h).
  *
- * On a tagged link every message begins with a struct link_tag inline: many channels of an endpoint share the link,
- * and a switch at the other end sorts them. An untagged link is one channel.
+ * On a tagged link every message begins with a struct link_tag inline: many channels of an endpoint share the
+ * link, and a switch at the other end sorts them. An untagged link is one channel.
  */
 #ifndef UNET_LINK_H
 #define UNET_LINK_H
@@ -15,16 +16,18 @@
 #include "unet/ni.h"
 
 struct link_tag {
-        uint32_t tag;                   /* the sender's outgoing tag; on delivery the receiver's incoming one */
+        uint32_t tag;                   /* the sender's outgoing tag; delivered, the receiver's own */
 };
 
 struct link_ops {
-        /* Whether the peer has said that it left (its death is told by the socket). Cheap. NULL: it never does. */
+        /* Whether the peer has said that it left (its death is told by the socket). Cheap. NULL: it never
+         * does. */
         bool (*gone)(struct unet_chan *ch);
-        /* Before an endpoint sleeps, after its bell was armed. True: something may have arrived by it, look again. NULL:
-         * nothing to do. (Virtual time goes on here.) */
+        /* Before an endpoint sleeps, after its bell was armed. True: something may have arrived by it, look
+         * again. NULL: nothing to do. (Virtual time goes on here.) */
         bool (*arm)(struct unet_chan *ch);
-        /* Ends the channel and frees it. `forget`: another process goes on with it (after fork), tell the peer nothing. */
+        /* Ends the channel and frees it. `forget`: another process goes on with it (after fork), tell the
+         * peer nothing. */
         void (*close)(struct unet_chan *ch, bool forget);
 };
 
@@ -33,7 +36,7 @@ struct link {
         struct unet_chan *ch;
         struct unet_mem rx_mem;         /* where the frames lie that recv names */
         bool tagged;
-        int sock;                       /* the peer rings here, and it hangs up when the peer is gone; -1: none */
+        int sock;                       /* the peer rings here; it hangs up when the peer is gone; -1: none */
 };
 
 #endif

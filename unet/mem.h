@@ -1,9 +1,9 @@
 /*
  * Where the bytes of a message lie: a region of memory and how ranges of it are named.
  *
- * A stack's region holds frames of two classes (netstack/frame.h): a range is (frame number, offset in it, length).
- * A raw endpoint's region is *flat*: one segment, a range is (offset in the segment, length), and the frame number is
- * only the name under which the provider reports the message finished.
+ * A stack's region holds frames of two classes (netstack/frame.h): a range is (frame number, offset in it,
+ * length). A raw endpoint's region is *flat*: one segment, a range is (offset in the segment, length), and
+ * the frame number is only the name under which the provider reports the message finished.
  */
 #ifndef UNET_MEM_H
 #define UNET_MEM_H
@@ -33,7 +33,8 @@ static inline uint8_t *unet_mem_at(const struct unet_mem *m, uint32_t frame, uin
 {
         if (frame_geom_total(m->geom) == 0)
                 return off <= m->bytes && len <= m->bytes - off ? m->base + off : NULL;
-        return frame_geom_holds(m->geom, frame, off, len) ? m->base + frame_geom_offset(m->geom, frame) + off : NULL;
+        return frame_geom_holds(m->geom, frame, off, len) ? m->base + frame_geom_offset(m->geom, frame) + off
+                                                          : NULL;
 }
 
 /* Copies inline bytes; up to 64 in whole 16-byte pieces, so both ends have room for those (n rounded up). */

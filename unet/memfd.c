@@ -35,7 +35,8 @@ int unet_memfd_make(const char *name, size_t bytes)
 
         if (fd < 0)
                 return -errno;
-        if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, SIZE_SEALS) == 0)
+        if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)bytes) == 0 &&
+            fcntl(fd, F_ADD_SEALS, SIZE_SEALS) == 0)
                 return fd;
         err = -errno;
         close(fd);

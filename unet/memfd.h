@@ -1,12 +1,12 @@
 /*
  * Memory that is shared with somebody who may be hostile, and how it is passed.
  *
- * The owner makes a memfd of fixed size (sealed against shrinking and growing, mode 0600 before anybody else has it:
- * with a wider mode a read-only descriptor could be reopened for writing through /proc), maps it, and passes a
- * read-only twin of the descriptor. Frozen, nobody maps it writable again, the owner neither.
+ * The owner makes a memfd of fixed size (sealed against shrinking and growing, mode 0600 before anybody else
+ * has it: with a wider mode a read-only descriptor could be reopened for writing through /proc), maps it, and
+ * passes a read-only twin of the descriptor. Frozen, nobody maps it writable again, the owner neither.
  *
- * The receiver maps nothing before unet_memfd_check() has said that the memory cannot be taken away under its reads:
- * a file that can shrink gives SIGBUS, and so may hugetlbfs or FUSE even when sealed.
+ * The receiver maps nothing before unet_memfd_check() has said that the memory cannot be taken away under its
+ * reads: a file that can shrink gives SIGBUS, and so may hugetlbfs or FUSE even when sealed.
  */
 #ifndef UNET_MEMFD_H
 #define UNET_MEMFD_H
@@ -22,9 +22,9 @@ int unet_memfd_reader(int fd);
 /* No writable mapping from now on but those that exist, and no more seals. 0 or a negative errno. */
 int unet_memfd_freeze(int fd);
 /*
- * Whether a descriptor that `owner` passed is what it should be: a regular file on tmpfs, `bytes` long, mode 0600,
- * owned by `owner`, open for reading alone, sealed against shrinking and growing, its seals sealed.
- * 0; -EINVAL: not such a file; -EACCES: mode, owner or way of opening; -EPERM: seals; -ERANGE: size.
+ * Whether a descriptor that `owner` passed is what it should be: a regular file on tmpfs, `bytes` long, mode
+ * 0600, owned by `owner`, open for reading alone, sealed against shrinking and growing, its seals sealed. 0;
+ * -EINVAL: not such a file; -EACCES: mode, owner or way of opening; -EPERM: seals; -ERANGE: size.
  */
 int unet_memfd_check(int fd, size_t bytes, uid_t owner);
 /* Maps all of it, shared; NULL when that fails. `at` NULL: anywhere; else over what is mapped there. */

@@ -8,7 +8,7 @@
 #include "unet/wrap.h"
 
 #define HELD_MAX      64                /* delayed at one time; more are passed on at once */
-#define NAMES_MAX     4096              /* frames to report or to swallow; beyond it nothing is lost or doubled */
+#define NAMES_MAX     4096              /* frames to report or swallow; beyond it none is lost or doubled */
 #define DELAY_DEFAULT 16u
 
 struct held {
@@ -284,8 +284,10 @@ static int parse_one(const char *key, size_t len, const char *value, struct faul
                 if (strlen(chances[i].name) != len || memcmp(chances[i].name, key, len) != 0)
                         continue;
                 *chances[i].to = strtod(value, &end);
-                return end != value && (*end == ',' || *end == '\0') && *chances[i].to >= 0 && *chances[i].to <= 1
-                               ? 0 : -EINVAL;
+                return end != value && (*end == ',' || *end == '\0') && *chances[i].to >= 0 &&
+                                       *chances[i].to <= 1
+                               ? 0
+                               : -EINVAL;
         }
         n = strtoull(value, &end, 10);
         if (*value < '0' || *value > '9' || (*end != ',' && *end != '\0'))

@@ -1,11 +1,12 @@
 /*
- * Wrapper `fault`: makes a channel lose, duplicate, reorder, delay and corrupt what is sent through it, in real time,
- * from a seed. For live runs: UNET_FAULT="loss=0.01,seed=7".
+ * Wrapper `fault`: makes a channel lose, duplicate, reorder, delay and corrupt what is sent through it, in
+ * real time, from a seed. For live runs: UNET_FAULT="loss=0.01,seed=7".
  *
- * It acts on the sending side. A lost message counts as sent, its frame as finished with. A delayed one is passed on
- * after `delay_by` more steps, a step being a message sent or a look at the channel, so that it cannot be forgotten; a
- * reordered one after the next one or two. A corrupted one has a bit flipped in the bytes of its descriptor; the frame is
- * the sender's own, may be sent again, and is not touched: a message without such bytes is lost instead.
+ * It acts on the sending side. A lost message counts as sent, its frame as finished with. A delayed one is
+ * passed on after `delay_by` more steps, a step being a message sent or a look at the channel, so that it
+ * cannot be forgotten; a reordered one after the next one or two. A corrupted one has a bit flipped in the
+ * bytes of its descriptor; the frame is the sender's own, may be sent again, and is not touched: a message
+ * without such bytes is lost instead.
  */
 #ifndef UNET_NI_FAULT_H
 #define UNET_NI_FAULT_H
@@ -19,7 +20,8 @@ struct fault_params {
         uint64_t seed;
 };
 
-/* Reads "key=value,..." with the names above; empty is no fault. 0, or -EINVAL: unknown key, bad number, over 1. */
+/* Reads "key=value,..." with the names above; empty is no fault. 0, or -EINVAL: unknown key, bad number, over
+ * 1. */
 int fault_parse(const char *spec, struct fault_params *p);
 
 /* A channel before `inner`, which stays the caller's. `cnt` counts LINK_LOST. NULL: no memory. */

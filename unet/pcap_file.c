@@ -45,7 +45,8 @@ int pcap_file_open(const char *path, uint32_t snaplen, struct pcap_file **out)
 
 void pcap_file_begin(struct pcap_file *f, nstime at, uint32_t len)
 {
-        uint32_t head[4] = {(uint32_t)(at / NS_PER_S), (uint32_t)(at % NS_PER_S / NS_PER_US), MIN(len, f->snaplen), len};
+        uint32_t head[4] = {(uint32_t)(at / NS_PER_S), (uint32_t)(at % NS_PER_S / NS_PER_US),
+                            MIN(len, f->snaplen), len};
 
         f->left = head[2];
         put(f, head, sizeof head);

@@ -68,7 +68,8 @@ static void push_ranges(struct shm_pos *p, struct shm_region *mine, const struct
         atomic_store_explicit(&s->seq, ++p->tx_prod, memory_order_release);
 }
 
-/* The compiler's own prefetch asks for a shared copy unless told of a newer processor, which is worse than nothing. */
+/* The compiler's own prefetch asks for a shared copy unless told of a newer processor, which is worse than
+ * nothing. */
 static inline void prefetch_write(const void *p)
 {
 #if defined(__x86_64__)
@@ -78,8 +79,8 @@ static inline void prefetch_write(const void *p)
 #endif
 }
 
-/* Lines of a slot that will be written soon come back from the reader's cache while others are written: as many as
- * this message needs. Measured: 64-byte messages 9.5 -> 22 million a second. */
+/* Lines of a slot that will be written soon come back from the reader's cache while others are written: as
+ * many as this message needs. Measured: 64-byte messages 9.5 -> 22 million a second. */
 #define CLAIM_AHEAD 16u
 static void claim_ahead(const struct shm_link *l, const struct unet_tx *tx)
 {
@@ -120,7 +121,7 @@ static int link_reap(struct unet_chan *ch, uint32_t *frame, int n)
         uint32_t prod = atomic_load_explicit(&l->peer->ctrl.ret_prod, memory_order_acquire);
         int got = 0;
 
-        if (unlikely(prod - l->pos.ret_cons > SHM_RETS)) {      /* more than we can have lent: none of it is true */
+        if (unlikely(prod - l->pos.ret_cons > SHM_RETS)) {      /* more than we can have lent: a lie */
                 l->pos.ret_cons = prod;
                 count(l->cnt, COUNT_NI_BAD_RETURN);
         }
@@ -172,7 +173,8 @@ static enum drop pull(struct shm_link *l, struct unet_rx *rx)
         struct cut c = read_cut(s);
         enum drop why = DROP_NONE;
 
-        if (unlikely(c.inl_len > SHM_LINK_INLINE || c.nmore >= UNET_RANGES_MAX || c.flags > (SHM_F_FRAME | SHM_F_MORE)))
+        if (unlikely(c.inl_len > SHM_LINK_INLINE || c.nmore >= UNET_RANGES_MAX ||
+                     c.flags > (SHM_F_FRAME | SHM_F_MORE)))
                 return DROP_NI_MALFORMED;
         rx->frame = 0;
         rx->len = 0;
@@ -188,9 +190,9 @@ static enum drop pull(struct shm_link *l, struct unet_rx *rx)
         return why;
 }
 
-/* Tells the peer of places only so often: the line in which it looks, and we look for its returns, stays quiet while a
- * few messages go to and fro. The peer never sees more than this many places too few, and whoever waits for the next
- * message has emptied the ring, so nobody waits for what is not told. */
+/* Tells the peer of places only so often: the line in which it looks, and we look for its returns, stays
+ * quiet while a few messages go to and fro. The peer never sees more than this many places too few, and
+ * whoever waits for the next message has emptied the ring, so nobody waits for what is not told. */
 #define PUBLISH_EVERY (SHM_SLOTS / 8)
 
 static void publish(struct shm_link *l)
@@ -207,7 +209,8 @@ static void prefetch(const struct shm_link *l, int n)
         const struct shm_region *peer = l->peer;
         uint32_t last = l->pos.rx_cons + (uint32_t)n;
 
-        if (n < 4 || atomic_load_explicit(&peer->ring[(last - 1) % SHM_SLOTS].seq, memory_order_relaxed) != last)
+        if (n < 4 ||
+            atomic_load_explicit(&peer->ring[(last - 1) % SHM_SLOTS].seq, memory_order_relaxed) != last)
                 return;
         for (uint32_t i = l->pos.rx_cons; i != last; i++) {
                 __builtin_prefetch(&peer->ring[i % SHM_SLOTS]);
@@ -215,7 +218,8 @@ static void prefetch(const struct shm_link *l, int n)
         }
 }
 
-/* A peer that fills the ring with rubbish as fast as it is read holds us up for one round of the ring, no longer. */
+/* A peer that fills the ring with rubbish as fast as it is read holds us up for one round of the ring, no
+ * longer. */
 static int link_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
 {
         struct shm_link *l = shm(ch);
@@ -377,15 +381,18 @@ static int send_hello(const struct shm_link *l, const struct station *st)
                 char bytes[CMSG_SPACE(sizeof fds)];
         } ctl = {0};
         struct iovec iov = {&h, sizeof h};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
+        struct msghdr m = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
         struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
-        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fds), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        *c = (struct cmsghdr){
+                .cmsg_len = CMSG_LEN(sizeof fds), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(c), fds, sizeof fds);
         return sendmsg(l->sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof h ? 0 : -errno;
 }
 
-int shm_link_offer(struct station *st, struct frame_geom geom, struct counters *cnt, int sock, struct shm_link **out)
+int shm_link_offer(struct station *st, struct frame_geom geom, struct counters *cnt, int sock,
+                   struct shm_link **out)
 {
         struct shm_link *l = calloc(1, sizeof *l);
         int err;
@@ -393,7 +400,9 @@ int shm_link_offer(struct station *st, struct frame_geom geom, struct counters *
         if (l == NULL)
                 return -ENOMEM;
         l->base.ops = &shm_link_ni_ops;
-        l->base.caps = (struct unet_caps){.mtu = SHM_LINK_MTU, .inline_max = SHM_LINK_INLINE, .lossless = true,
+        l->base.caps = (struct unet_caps){.mtu = SHM_LINK_MTU,
+                                          .inline_max = SHM_LINK_INLINE,
+                                          .lossless = true,
                                           .rto_min = 200 * NS_PER_MS};
         l->geom = geom;
         l->cnt = cnt;
@@ -451,7 +460,8 @@ static int recv_hello(int sock, nstime timeout, struct hello *h, int fds[HELLO_F
                 char bytes[CMSG_SPACE(8 * sizeof(int))];
         } ctl;
         struct iovec iov = {h, sizeof *h};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
+        struct msghdr m = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
         int err = wait_readable(sock, timeout), nfds;
         ssize_t n;
 
@@ -503,9 +513,9 @@ static int map_peer(struct shm_link *l, const struct hello *h, const int fds[HEL
         l->bell = unet_memfd_map(fds[HELLO_STATION], l->station_bytes, false, NULL);
         if (l->peer == NULL || l->bell == NULL)
                 return -ENOMEM;
-        l->rx_mem = frame_geom_total(geom) != 0
-                            ? unet_mem_frames((void *)(uintptr_t)l->peer->frames, geom)
-                            : unet_mem_flat((uint8_t *)(uintptr_t)l->bell + BELL_BYTES, l->station_bytes - BELL_BYTES);
+        l->rx_mem = frame_geom_total(geom) != 0 ? unet_mem_frames((void *)(uintptr_t)l->peer->frames, geom)
+                                                : unet_mem_flat((uint8_t *)(uintptr_t)l->bell + BELL_BYTES,
+                                                                l->station_bytes - BELL_BYTES);
         return 0;
 }
 

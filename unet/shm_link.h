@@ -1,13 +1,15 @@
 /*
  * Provider `shm` for raw endpoints and for the switch: shared memory (shm_ring.h) to one peer, in loan mode.
  *
- * Two descriptors go each way when it is set up: the region (ring, control words, frames if any) and the station (bell
- * and transmit part of the segment). The socket they came through stays, for rings and hang-up. Payload is named in one of two ways,
- * chosen by the sender: *flat*, ranges of its station's transmit part, the frame number being a name that the receiver
- * gives back; or *frames* of its region, as between protocol stacks.
+ * Two descriptors go each way when it is set up: the region (ring, control words, frames if any) and the
+ * station (bell and transmit part of the segment). The socket they came through stays, for rings and hang-up.
+ * Payload is named in one of two ways, chosen by the sender: *flat*, ranges of its station's transmit part,
+ * the frame number being a name that the receiver gives back; or *frames* of its region, as between protocol
+ * stacks.
  *
- * Everything the peer can write is read once and checked: sequence words against our own position, lengths against the
- * slot, ranges against the memory. Names that come back are handed to the caller of reap unchecked: it has the record.
+ * Everything the peer can write is read once and checked: sequence words against our own position, lengths
+ * against the slot, ranges against the memory. Names that come back are handed to the caller of reap
+ * unchecked: it has the record.
  */
 #ifndef UNET_SHM_LINK_H
 #define UNET_SHM_LINK_H
@@ -19,7 +21,9 @@
 
 #define SHM_LINK_MTU    65536u
 #define SHM_LINK_INLINE 212u            /* bytes inline beside the largest number of ranges */
-static_assert(SHM_LINK_INLINE + sizeof(struct shm_frame_ref) + (UNET_RANGES_MAX - 1) * sizeof(struct unet_range) <= 248,
+static_assert(SHM_LINK_INLINE + sizeof(struct shm_frame_ref) +
+                              (UNET_RANGES_MAX - 1) * sizeof(struct unet_range) <=
+                      248,
               "fits into a slot");
 
 struct shm_link;
@@ -27,15 +31,17 @@ struct shm_link;
 /*
  * Setting up takes two calls on each side, so that one thread can do both sides: offer, then accept.
  *
- * offer makes our region (with room for `geom` frames; all zero: payload lies in the station) and sends it through
- * the connected Unix socket `sock`, which stays the caller's until accept. accept takes the peer's offer, checks and
- * maps it, and takes over the socket, whose hang-up tells that the peer is gone. When either fails the socket stays the
- * caller's and shm_link_abort() frees the rest.
+ * offer makes our region (with room for `geom` frames; all zero: payload lies in the station) and sends it
+ * through the connected Unix socket `sock`, which stays the caller's until accept. accept takes the peer's
+ * offer, checks and maps it, and takes over the socket, whose hang-up tells that the peer is gone. When
+ * either fails the socket stays the caller's and shm_link_abort() frees the rest.
  *
  * `st` and `cnt` must outlive the link. 0 or a negative errno: -EPROTO: the other side speaks something else;
- * -EACCES, -EPERM, -ERANGE, -EINVAL: its memory is not what it must be (unet_memfd_check); -ETIMEDOUT; -EPIPE.
+ * -EACCES, -EPERM, -ERANGE, -EINVAL: its memory is not what it must be (unet_memfd_check); -ETIMEDOUT;
+ * -EPIPE.
  */
-int shm_link_offer(struct station *st, struct frame_geom geom, struct counters *cnt, int sock, struct shm_link **out);
+int shm_link_offer(struct station *st, struct frame_geom geom, struct counters *cnt, int sock,
+                   struct shm_link **out);
 int shm_link_accept(struct shm_link *l, nstime timeout, struct link *out);
 void shm_link_abort(struct shm_link *l);
 

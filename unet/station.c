@@ -1,4 +1,4 @@
-/* Where an endpoint sleeps. The order of arming, looking and sleeping is in station_sleep() and nowhere else. */
+/* Where an endpoint sleeps. The order of arming, looking and sleeping is in station_sleep(). */
 #include "unet/station.h"
 
 #include <errno.h>
@@ -37,7 +37,8 @@ static int place(const char *name, size_t bytes, uint8_t *at, int *reader)
 int station_open(struct station *s, size_t tx_bytes, size_t rx_bytes)
 {
         size_t shared = BELL_BYTES + tx_bytes;
-        uint8_t *map = mmap(NULL, shared + rx_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        uint8_t *map =
+                mmap(NULL, shared + rx_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         int err;
 
         if (map == MAP_FAILED)
@@ -71,7 +72,8 @@ void station_close(struct station *s)
 
 int station_watch(struct station *s, int sock, uint32_t key)
 {
-        struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = (uint64_t)key << 32 | (uint32_t)sock};
+        struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP,
+                                 .data.u64 = (uint64_t)key << 32 | (uint32_t)sock};
 
         return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, sock, &ev) == 0 ? 0 : -errno;
 }
@@ -123,21 +125,23 @@ void station_wake(struct station *s, const struct station_waiter *w)
 }
 
 /*
- * No wake-up is lost. Write A for the store that arms (1), L for our look at the queues (3), M for a sender's store
- * of its message (a), W for its load of the bell word (c); a full fence stands between A and L, and between M and W.
+ * No wake-up is lost. Write A for the store that arms (1), L for our look at the queues (3), M for a sender's
+ * store of its message (a), W for its load of the bell word (c); a full fence stands between A and L, and
+ * between M and W.
  *
  *   - If L saw M, we do not sleep.
- *   - If L did not see M, then our fence came before the sender's in the one order of all such fences (were it the
- *     other way round, M, before the sender's fence, would be seen by L, after ours). So W, after the sender's fence,
- *     sees A or something newer of ours.
- *   - Newer is another round of arming, which the same argument covers, or the disarming at the end of this sleep, which
- *     is followed by the caller's look at the queues.
- *   - Seeing A, the sender rings unless it has rung for this very A already (the count in the word tells rounds
- *     apart): then its byte was written after A, and we have not read from the socket since A, so epoll finds it.
+ *   - If L did not see M, then our fence came before the sender's in the one order of all such fences (were
+ *     it the other way round, M, before the sender's fence, would be seen by L, after ours). So W, after the
+ *     sender's fence, sees A or something newer of ours.
+ *   - Newer is another round of arming, which the same argument covers, or the disarming at the end of this
+ *     sleep, which is followed by the caller's look at the queues.
+ *   - Seeing A, the sender rings unless it has rung for this very A already (the count in the word tells
+ *     rounds apart): then its byte was written after A, and we have not read from the socket since A, so
+ *     epoll finds it.
  *
- * Rings are read only after epoll has returned, that is when the caller is about to look again. A full socket loses
- * a ring, not a wake-up: it holds others. A load in L and the message's bytes behind it are ordered by the acquire
- * load of the slot's sequence word.
+ * Rings are read only after epoll has returned, that is when the caller is about to look again. A full socket
+ * loses a ring, not a wake-up: it holds others. A load in L and the message's bytes behind it are ordered by
+ * the acquire load of the slot's sequence word.
  */
 int station_sleep(struct station *s, const struct station_waiter *w, nstime timeout)
 {

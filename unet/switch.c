@@ -16,7 +16,7 @@ enum port_state { PORT_FREE, PORT_OFFERED, PORT_OPEN };
 
 struct port {
         enum port_state state;
-        uint32_t gen;                   /* of the port's number; part of the owner that frames are charged to */
+        uint32_t gen;                   /* of the port's number; in the owner that frames are charged to */
         struct shm_link *shm;
         struct link link;
         struct frame_pool *pool;        /* records of the frames towards this port */
@@ -296,7 +296,8 @@ static uint32_t rx_bytes(const struct unet_rx *rx)
 }
 
 /* Why the port may not send this, or DROP_NONE and where it goes. */
-static enum drop find_way(struct unet_switch *sw, uint32_t from, const struct unet_rx *rx, const struct route **out)
+static enum drop find_way(struct unet_switch *sw, uint32_t from, const struct unet_rx *rx,
+                          const struct route **out)
 {
         struct link_tag t;
         struct route *r;
@@ -316,7 +317,8 @@ static enum drop find_way(struct unet_switch *sw, uint32_t from, const struct un
         return DROP_NONE;
 }
 
-/* Copies the payload, out of the sender's memory, into the frame. The ranges were checked when it was received. */
+/* Copies the payload, out of the sender's memory, into the frame. The ranges were checked when it was
+ * received. */
 static void copy_payload(const struct port *from, const struct unet_rx *rx, uint8_t *to)
 {
         memcpy(to, unet_mem_at(&from->link.rx_mem, rx->frame, rx->off, rx->len), rx->len);
@@ -332,8 +334,9 @@ static void copy_payload(const struct port *from, const struct unet_rx *rx, uint
 static enum drop reserve(struct unet_switch *sw, uint32_t from, uint32_t to, uint32_t len, uint32_t *id)
 {
         struct port *p = sw->port[from];
-        enum frame_class c = len <= FRAME_SMALL_BYTES && frame_avail(&sw->frames, to, FRAME_SMALL) > 0 ? FRAME_SMALL
-                                                                                                       : FRAME_LARGE;
+        enum frame_class c = len <= FRAME_SMALL_BYTES && frame_avail(&sw->frames, to, FRAME_SMALL) > 0
+                                     ? FRAME_SMALL
+                                     : FRAME_LARGE;
 
         *id = 0;
         if (len == 0)

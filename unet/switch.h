@@ -1,21 +1,25 @@
 /*
- * The switch: kernel-emulated endpoints (§3.7 of the paper), many multiplexed by a trusted program.
+ * The switch: kernel-emulated endpoints (§3.5 of the paper), many multiplexed by a trusted program.
  *
- * An endpoint attaches with unet_ep_join() to a *port*; port and endpoint share a ring pair as two endpoints on a
- * direct channel do. The switch reads a message out of the sender's memory, looks its tag up, and writes it into a frame
- * of the memory it shares with the receiver: endpoints on different ports see nothing of each other.
+ * An endpoint attaches with unet_ep_join() to a *port*; port and endpoint share a ring pair as two endpoints
+ * on a direct channel do. The switch reads a message out of the sender's memory, looks its tag up, and writes
+ * it into a frame of the memory it shares with the receiver: endpoints on different ports see nothing of each
+ * other.
  *
- *      endpoint A --ring--> port a --> route of the tag: (owner a) -> (port b, tag there) --> port b --ring--> endpoint B
+ *      endpoint A --ring--> port a --> route of the tag: (a) -> (b, tag there) --> port b --ring--> endpoint B
  *
- *   - Tags. A route goes from (port, tag) to (port, tag) and is made in pairs by whoever runs the switch. A tag that
- *     no route has is dropped as NI_NO_CHANNEL, one that another port owns as NI_BAD_SOURCE. `check` may refuse more.
- *   - Fairness. Deficit round robin (Shreedhar, Varghese 1995) over the ports that have something to send, by bytes.
- *   - Limits. A port may have `quota` bytes of frames waiting at receivers; more is dropped as NI_QUOTA. A receiver
- *     whose ring is full loses NI_QUEUE_FULL, one whose frames are all in use NI_NO_BUFFER. So a slow receiver costs
- *     its senders messages and nobody else anything. What the switch does not get to stays in the sender's ring: back-pressure.
+ *   - Tags. A route goes from (port, tag) to (port, tag) and is made in pairs by whoever runs the switch. A
+ *     tag that no route has is dropped as NI_NO_CHANNEL, one that another port owns as NI_BAD_SOURCE. `check`
+ *     may refuse more.
+ *   - Fairness. Deficit round robin (Shreedhar, Varghese 1995) over the ports that have something to send, by
+ *     bytes.
+ *   - Limits. A port may have `quota` bytes of frames waiting at receivers; more is dropped as NI_QUOTA. A
+ *     receiver whose ring is full loses NI_QUEUE_FULL, one whose frames are all in use NI_NO_BUFFER. So a
+ *     slow receiver costs its senders messages and nobody else anything. What the switch does not get to
+ *     stays in the sender's ring: back-pressure.
  *
- * The switch is an object without a thread: whoever runs it calls unet_switch_step() until nothing is left, arms it,
- * and sleeps on unet_switch_fd(). One thread at a time.
+ * The switch is an object without a thread: whoever runs it calls unet_switch_step() until nothing is left,
+ * arms it, and sleeps on unet_switch_fd(). One thread at a time.
  */
 #ifndef UNET_SWITCH_H
 #define UNET_SWITCH_H
@@ -32,9 +36,9 @@ struct unet_switch;
 struct unet_switch_opts {
         uint32_t large, small;          /* frames towards each port: default 128 of 64 KB and 256 of 2 KB */
         uint32_t quantum;               /* bytes a port may send in a round: default 64 KB */
-        uint64_t quota;                 /* bytes of frames a port may have waiting: default half of a port's frames */
-        /* Whether the port may send this (its bytes in the descriptor, after the tag). NULL: everything. False: dropped
-         * as NI_BAD_SOURCE. */
+        uint64_t quota;                 /* bytes a port may have waiting: default half of a port's frames */
+        /* Whether the port may send this (its bytes in the descriptor, after the tag). NULL: everything.
+         * False: dropped as NI_BAD_SOURCE. */
         bool (*check)(void *arg, uint32_t port, const uint8_t *inl, uint32_t len);
         void *arg;
 };
@@ -45,32 +49,33 @@ void unet_switch_close(struct unet_switch *sw);
 void unet_switch_forget(struct unet_switch *sw);
 
 /*
- * Attaches the endpoint at the other end of a connected Unix socket, in two steps so that one thread can do both sides:
- * offer sends our memory, accept takes the endpoint's (waiting at most `timeout` ns) and the socket. *port: its number,
- * from 1. -EMFILE: no port free; otherwise as unet_chan_over(). On failure the socket stays the caller's.
+ * Attaches the endpoint at the other end of a connected Unix socket, in two steps so that one thread can do
+ * both sides: offer sends our memory, accept takes the endpoint's (waiting at most `timeout` ns) and the
+ * socket. *port: its number, from 1. -EMFILE: no port free; otherwise as unet_chan_over(). On failure the
+ * socket stays the caller's.
  */
 int unet_switch_offer(struct unet_switch *sw, int sock, uint32_t *port);
 int unet_switch_accept(struct unet_switch *sw, uint32_t port, int64_t timeout);
 /* Ends a port and its routes; frames on loan to it are taken back. */
 void unet_switch_detach(struct unet_switch *sw, uint32_t port);
 
-/* Joins two ports by a pair of new tags: what a sends with tag[0] comes to b as tag[1], and the other way round:
- * each side uses its own tag in both directions. The
- * tags are never those of a route that has ended lately. 0, -ENOSPC, or -EINVAL: no such port. */
+/* Joins two ports by a pair of new tags: what a sends with tag[0] comes to b as tag[1], and the other way
+ * round: each side uses its own tag in both directions. The tags are never those of a route that has ended
+ * lately. 0, -ENOSPC, or -EINVAL: no such port. */
 int unet_switch_connect(struct unet_switch *sw, uint32_t port_a, uint32_t port_b, uint32_t tag[2]);
 /* Ends the pair of routes that the tag belongs to. -ENOENT. */
 int unet_switch_disconnect(struct unet_switch *sw, uint32_t tag);
 
-/* One round over all ports: each may send its quantum. Returns how many messages were taken from the ports' rings;
- * 0: nothing to do. A port whose endpoint has gone is detached. */
+/* One round over all ports: each may send its quantum. Returns how many messages were taken from the ports'
+ * rings; 0: nothing to do. A port whose endpoint has gone is detached. */
 int unet_switch_step(struct unet_switch *sw);
 /* Readable when there may be something to do, once unet_switch_arm() has returned true. */
 int unet_switch_fd(const struct unet_switch *sw);
 /* False: there is something to do now. */
 bool unet_switch_arm(struct unet_switch *sw);
 
-/* What a port's endpoint sent (counters of messages and bytes taken, drops on the way) and what was dropped at it. NULL:
- * no such port. */
+/* What a port's endpoint sent (counters of messages and bytes taken, drops on the way) and what was dropped
+ * at it. NULL: no such port. */
 const struct counters *unet_switch_counters(const struct unet_switch *sw, uint32_t port);
 /* Bytes of frames that a port's messages hold at receivers. */
 uint64_t unet_switch_charged(const struct unet_switch *sw, uint32_t port);

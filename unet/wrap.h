@@ -1,6 +1,7 @@
 /*
- * What wrappers share. A wrapper is a provider's channel that stands before another one, does its one thing and passes
- * the rest on; it works for the protocol stack (a struct unet_chan) and for raw endpoints (a struct link) alike.
+ * What wrappers share. A wrapper is a provider's channel that stands before another one, does its one thing
+ * and passes the rest on; it works for the protocol stack (a struct unet_chan) and for raw endpoints (a
+ * struct link) alike.
  */
 #ifndef UNET_WRAP_H
 #define UNET_WRAP_H

@@ -1,10 +1,10 @@
 /*
  * U-Net: user-level endpoints (von Eicken, Basu, Buch, Vogels, SOSP 1995), today.
  *
- * An *endpoint* is an application's handle into the network (§3.1 of the paper): a *communication segment*, memory that
- * messages are sent from and received into, and three queues of descriptors, send, receive and free. A *channel* joins
- * two endpoints; an endpoint may have many, a process several endpoints. The kernel helps to set them up and to sleep;
- * it takes no part in sending and receiving.
+ * An *endpoint* is an application's handle into the network (§3.1 of the paper): a *communication segment*,
+ * memory that messages are sent from and received into, and three queues of descriptors, send, receive and
+ * free. A *channel* joins two endpoints; an endpoint may have many, a process several endpoints. The kernel
+ * helps to set them up and to sleep; it takes no part in sending and receiving.
  *
  *                     +--------------------- segment ----------------------+
  *                     |  transmit part          |  receive part            |
@@ -14,31 +14,36 @@
  *      unet_ep_send  -->  send queue                 free queue  <--  unet_ep_provide
  *      unet_ep_reap  <--  "injected"                 receive queue  -->  unet_ep_recv
  *
- * Sending. A message is up to UNET_EP_INLINE bytes in the descriptor, then up to UNET_EP_FRAGS pieces of the transmit
- * part (scatter-gather). Small messages fit into the descriptor whole and use no buffer (§3.4). When a message is *injected*
- * its pieces may be used again; it does not mean delivered. A full send queue is -EAGAIN: the message has not been
- * taken, nothing is lost, and that is how the sender feels a slow network or receiver (back-pressure).
+ * Sending. A message is up to UNET_EP_INLINE bytes in the descriptor, then up to UNET_EP_FRAGS pieces of the
+ * transmit part (scatter-gather). Small messages fit into the descriptor whole and use no buffer (§3.4). When
+ * a message is *injected* its pieces may be used again; it does not mean delivered. A full send queue is
+ * -EAGAIN: the message has not been taken, nothing is lost, and that is how the sender feels a slow network
+ * or receiver (back-pressure).
  *
- * Receiving, base level (§3.4). What was sent in the descriptor arrives in the descriptor. The rest is put into buffers
- * from the free queue, in an order of the provider's choice; a receive descriptor names them. With no buffer in the
- * free queue, or no place in the receive queue, the message is dropped and counted by cause (unet_ep_stats).
+ * Receiving, base level (§3.4). What was sent in the descriptor arrives in the descriptor. The rest is put
+ * into buffers from the free queue, in an order of the provider's choice; a receive descriptor names them.
+ * With no buffer in the free queue, or no place in the receive queue, the message is dropped and counted by
+ * cause (unet_ep_stats).
  *
- * Receiving, direct (`direct` in the options; §3.6 calls the full thing "direct-access"). The payload is not copied:
- * the descriptor points into the sender's memory, a *loan*, until unet_ep_release(). The free queue is not used, and a
- * full receive queue holds the sender up instead of dropping. The sender can change bytes while they are read.
+ * Receiving, direct (`direct` in the options; §3.6 calls the full thing "direct-access"). The payload is not
+ * copied: the descriptor points into the sender's memory, a *loan*, until unet_ep_release(). The free queue
+ * is not used, and a full receive queue holds the sender up instead of dropping. The sender can change bytes
+ * while they are read.
  *
- * Protection (§3.3). Nobody but the owner can write an endpoint's memory. The receive part is seen by nobody else; the
- * transmit part can be read by the peers of its direct shared-memory channels: who must not see each other's messages
- * gets channels of different endpoints, or channels through a switch, which reads for them. Whatever a peer writes in
- * its own memory is treated as hostile: read once, checked, and a bad message is dropped and counted.
+ * Protection (§3.2). Nobody but the owner can write an endpoint's memory. The receive part is seen by nobody
+ * else; the transmit part can be read by the peers of its direct shared-memory channels: who must not see
+ * each other's messages gets channels of different endpoints, or channels through a switch, which reads for
+ * them. Whatever a peer writes in its own memory is treated as hostile: read once, checked, and a bad message
+ * is dropped and counted.
  *
- * Waiting (§3.5). Poll (unet_ep_recv never blocks), block (unet_ep_wait, or poll(2) on unet_ep_fd), or upcall: a
- * function called when the receive queue is not empty, or almost full. Upcalls run inside unet_ep_dispatch(), called
- * by whoever wants them run: the program's loop, or a thread it starts for this. The library starts no thread and uses
- * no signal: a signal cost 30 us at each end even in the paper, and threads in a library break fork, setns and seccomp.
+ * Waiting (§3.1). Poll (unet_ep_recv never blocks), block (unet_ep_wait, or poll(2) on unet_ep_fd), or
+ * upcall: a function called when the receive queue is not empty, or almost full. Upcalls run inside
+ * unet_ep_dispatch(), called by whoever wants them run: the program's loop, or a thread it starts for this.
+ * The library starts no thread and uses no signal: a signal cost 30 us at each end even in the paper, and
+ * threads in a library break fork, setns and seccomp.
  *
- * Threads. One thread at a time in an endpoint (two endpoints are independent). Only unet_ep_upcalls() may be called
- * at any time from anywhere.
+ * Threads. One thread at a time in an endpoint (two endpoints are independent). Only unet_ep_upcalls() may be
+ * called at any time from anywhere.
  *
  * Errors are negative errno values. Output parameters are touched on success only. Sizes are bytes.
  */
@@ -72,18 +77,18 @@ struct unet_ep_opts {
         uint32_t free_slots;            /* free queue, buffers: default 1024 */
         uint32_t almost_full;           /* messages at which the receive queue is: default 3/4 of rx_slots */
         bool direct;                    /* payload is lent, not copied */
-        int64_t spin_ns;                /* unet_ep_wait looks this long before it sleeps: default 20000; < 0: not at all */
+        int64_t spin_ns;                /* unet_ep_wait looks so long before it sleeps: 0: 20000; < 0: not */
 };
 
-/* Opens an endpoint; opts may be NULL. -ENOMEM, -EMFILE, -EINVAL (a size over the bound), -ENOENT (no /proc). */
+/* Opens an endpoint; opts may be NULL. -ENOMEM, -EMFILE, -EINVAL (a size too large), -ENOENT (no /proc). */
 UNET_API int unet_ep_open(const struct unet_ep_opts *opts, struct unet_ep **out);
 /* Closes all channels, which their peers see, and frees everything. Loans and the segment are gone with it. */
 UNET_API void unet_ep_close(struct unet_ep *ep);
 /* After fork(): this process lets go of an endpoint with which the other one goes on. The peers see nothing. */
 UNET_API void unet_ep_forget(struct unet_ep *ep);
 
-/* Where the segment is mapped, and how long its parts are. Offsets in descriptors count from the start of the segment;
- * the receive part begins at offset tx_bytes. */
+/* Where the segment is mapped, and how long its parts are. Offsets in descriptors count from the start of the
+ * segment; the receive part begins at offset tx_bytes. */
 struct unet_segment {
         uint8_t *base;
         size_t tx_bytes, rx_bytes;
@@ -97,31 +102,36 @@ struct unet_frag {
 
 /* ---- channels (§3.2) ----
  *
- * A channel is known to its endpoint by a small number. Messages on it arrive in the order they were sent, or not at
- * all; over shared memory none is lost on the way (a base-level receiver may drop it, see above). */
+ * A channel is known to its endpoint by a small number. Messages on it arrive in the order they were sent, or
+ * not at all; over shared memory none is lost on the way (a base-level receiver may drop it, see above). */
 
-/* Joins two endpoints of this process; after fork() each side can be used by another process (unet_ep_forget). */
+/* Joins two endpoints of this process; after fork() each side can be used by another process
+ * (unet_ep_forget). */
 UNET_API int unet_chan_pair(struct unet_ep *a, struct unet_ep *b, uint32_t *chan_a, uint32_t *chan_b);
 /*
- * Joins two processes through a connected Unix socket of any type; both call this. Blocks until the other side does,
- * at most `timeout` ns. Takes the socket on success (do not use or close it then), leaves it on failure.
- * -ETIMEDOUT; -EPIPE: the other side went away; -EPROTO: it speaks something else; -EACCES, -EPERM, -ERANGE, -EINVAL:
- * the memory it offers could be taken away or changed under us.
+ * Joins two processes through a connected Unix socket (SOCK_SEQPACKET or SOCK_STREAM); both call this. Blocks
+ * until the other side does, at most `timeout` ns. Takes the socket on success (do not use or close it then),
+ * leaves it on failure. -ETIMEDOUT; -EPIPE: the other side went away; -EPROTO: it speaks something else;
+ * -EACCES, -EPERM, -ERANGE, -EINVAL: the memory it offers could be taken away or changed under us.
  */
 UNET_API int unet_chan_over(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *chan);
-/* Waits for channels under a name of this user, in this network namespace: a descriptor to accept from and close(2), or
- * -EADDRINUSE, -ENAMETOOLONG (more than 64 bytes). Only processes of the same user, or root, get through. */
+/* Waits for channels under a name of this user, in this network namespace: a descriptor to accept from and
+ * close(2), or -EADDRINUSE, -ENAMETOOLONG (more than 64 bytes). Only processes of the same user, or root, get
+ * through. */
 UNET_API int unet_chan_listen(const char *name);
-/* Takes the next channel from a name's descriptor. -ETIMEDOUT, -EACCES (another user), and as unet_chan_over. */
+/* Takes the next channel from a name's descriptor. -ETIMEDOUT, -EACCES (another user), as unet_chan_over. */
 UNET_API int unet_chan_accept(struct unet_ep *ep, int listen_fd, int64_t timeout, uint32_t *chan);
-/* Joins the process that listens under the name. -ECONNREFUSED: nobody does; -EACCES: it belongs to another user. */
+/* Joins the process that listens under the name. -ECONNREFUSED: nobody does; -EACCES: it belongs to another
+ * user. */
 UNET_API int unet_chan_connect(struct unet_ep *ep, const char *name, int64_t timeout, uint32_t *chan);
 
-/* Attaches the endpoint to a switch (a kernel-emulated endpoint, §3.7), as unet_chan_over; *link names the attachment. */
+/* Attaches the endpoint to a switch (a kernel-emulated endpoint, §3.5), as unet_chan_over; *link names the
+ * attachment. */
 UNET_API int unet_ep_join(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *link);
-/* A channel through a switch: messages go out with tx_tag, those that come with rx_tag belong to it. The tags are given
- * out by whoever runs the switch. -EEXIST: rx_tag is in use; -ENODEV: no such link. */
-UNET_API int unet_chan_tagged(struct unet_ep *ep, uint32_t link, uint32_t tx_tag, uint32_t rx_tag, uint32_t *chan);
+/* A channel through a switch: messages go out with tx_tag, those that come with rx_tag belong to it. The tags
+ * are given out by whoever runs the switch. -EEXIST: rx_tag is in use; -ENODEV: no such link. */
+UNET_API int unet_chan_tagged(struct unet_ep *ep, uint32_t link, uint32_t tx_tag, uint32_t rx_tag,
+                              uint32_t *chan);
 
 /* Ends a channel. Messages not received yet and loans from it are gone; sends under way count as injected. */
 UNET_API int unet_chan_close(struct unet_ep *ep, uint32_t chan);
@@ -138,11 +148,13 @@ struct unet_chan_info {
 /* -EBADF: no such channel. */
 UNET_API int unet_chan_info(struct unet_ep *ep, uint32_t chan, struct unet_chan_info *info);
 
-/* Records everything that goes over the channel (a tagged one: over its whole link) from now on, until it is closed,
- * in a pcap file of link type 101, raw. snaplen: most bytes of each message, 0: all. -EBADF, or why it cannot be made. */
+/* Records everything that goes over the channel (a tagged one: over its whole link) from now on, until it is
+ * closed, in a pcap file of link type 101, raw. snaplen: most bytes of each message, 0: all. -EBADF, or why
+ * it cannot be made. */
 UNET_API int unet_chan_capture(struct unet_ep *ep, uint32_t chan, const char *path, uint32_t snaplen);
-/* Spoils what is sent over the channel (a tagged one: over its whole link) from now on, for tests: probabilities and a
- * seed, "loss=0.01,duplicate=0.01,reorder=0.01,delay=0.01,delay_by=16,corrupt=0.001,seed=7". -EBADF, -EINVAL. */
+/* Spoils what is sent over the channel (a tagged one: over its whole link) from now on, for tests:
+ * probabilities and a seed,
+ * "loss=0.01,duplicate=0.01,reorder=0.01,delay=0.01,delay_by=16,corrupt=0.001,seed=7". -EBADF, -EINVAL. */
 UNET_API int unet_chan_fault(struct unet_ep *ep, uint32_t chan, const char *spec);
 
 /* ---- sending ---- */
@@ -157,21 +169,21 @@ struct unet_send {
         uint64_t cookie;                /* not 0: unet_ep_reap() gives it back when injected */
 };
 /*
- * Puts up to n messages into send queues, in order. Returns how many were taken, at least 1, or for the first:
- * -EAGAIN: its queue is full (or as many of its channel's cookies are unreaped as there can be): try later;
- * -EBADF: no such channel; -EPIPE: the peer is gone; -EMSGSIZE: longer than the channel's mtu; -EINVAL: empty, too many
- * bytes or pieces, or a piece that is not in the transmit part.
- * A message without pieces is injected when this returns; its cookie is not given back.
+ * Puts up to n messages into send queues, in order. Returns how many were taken, at least 1, or for the
+ * first: -EAGAIN: its queue is full (or as many of its channel's cookies are unreaped as there can be): try
+ * later; -EBADF: no such channel; -EPIPE: the peer is gone; -EMSGSIZE: longer than the channel's mtu;
+ * -EINVAL: empty, too many bytes or pieces, or a piece that is not in the transmit part. A message without
+ * pieces is injected when this returns; its cookie is not given back.
  */
 UNET_API int unet_ep_send(struct unet_ep *ep, const struct unet_send *msg, int n);
-/* Gives back up to n cookies of messages that have been injected. Returns how many. `injected` words are set here and in
- * unet_ep_poll(), unet_ep_wait() and unet_ep_arm(); nothing is set behind the program's back. */
+/* Gives back up to n cookies of messages that have been injected. Returns how many. `injected` words are set
+ * here and in unet_ep_poll(), unet_ep_wait() and unet_ep_arm(); nothing is set behind the program's back. */
 UNET_API int unet_ep_reap(struct unet_ep *ep, uint64_t *cookie, int n);
 
 /* ---- receiving ---- */
 
-/* Puts buffers, pieces of the receive part, into the free queue. Returns how many were taken, at least 1 (n > 0), or
- * -EAGAIN: the queue is full; -EINVAL: the first is empty or not in the receive part. */
+/* Puts buffers, pieces of the receive part, into the free queue. Returns how many were taken, at least 1 (n >
+ * 0), or -EAGAIN: the queue is full; -EINVAL: the first is empty or not in the receive part. */
 UNET_API int unet_ep_provide(struct unet_ep *ep, const struct unet_frag *buf, int n);
 
 struct unet_recv_frag {
@@ -185,7 +197,7 @@ struct unet_recv {
         uint32_t len;                   /* of the whole message */
         uint16_t inl_len;               /* its first bytes, in inl */
         uint16_t nfrags;                /* then these; base level: buffers that are the caller's again */
-        uint64_t loan;                  /* direct: for unet_ep_release(), 0 when there is nothing to release */
+        uint64_t loan;                  /* direct: for unet_ep_release(); 0: nothing to release */
         struct unet_recv_frag frag[UNET_EP_FRAGS];
         uint8_t inl[UNET_EP_INLINE];
 };
@@ -196,8 +208,9 @@ UNET_API void unet_ep_release(struct unet_ep *ep, const struct unet_recv *msg, i
 /* Copies a message into one piece, at most `max` bytes; returns how many. */
 UNET_API size_t unet_recv_copy(const struct unet_recv *msg, void *to, size_t max);
 
-/* The provider's half of receiving, for a program that is busy elsewhere: moves what has arrived into the receive
- * queue (base level: into buffers; what does not fit is dropped). Returns how many messages are in the queue. */
+/* The provider's half of receiving, for a program that is busy elsewhere: moves what has arrived into the
+ * receive queue (base level: into buffers; what does not fit is dropped). Returns how many messages are in
+ * the queue. */
 UNET_API int unet_ep_poll(struct unet_ep *ep);
 
 /* ---- waiting ---- */
@@ -208,10 +221,11 @@ enum {
         UNET_WRITABLE = 4,              /* a channel whose queue was full has room again */
         UNET_CLOSED = 8,                /* a peer has gone since this was last told */
 };
-/* Blocks until one of `what` is true, at most `timeout` ns. Returns those that are, or -ETIMEDOUT, -EINTR, -EINVAL. */
+/* Blocks until one of `what` is true, at most `timeout` ns. Returns those that are, or -ETIMEDOUT, -EINTR,
+ * -EINVAL. */
 UNET_API int unet_ep_wait(struct unet_ep *ep, int what, int64_t timeout);
-/* A descriptor that becomes readable when unet_ep_wait() would return; owned by the endpoint, for poll(2) and epoll. It
- * works while armed: after unet_ep_arm() has returned 0, once; then call unet_ep_arm() again. */
+/* A descriptor that becomes readable when unet_ep_wait() would return; owned by the endpoint, for poll(2) and
+ * epoll. It works while armed: after unet_ep_arm() has returned 0, once; then call unet_ep_arm() again. */
 UNET_API int unet_ep_fd(const struct unet_ep *ep);
 /* Arms the descriptor for `what`. Returns what is true already (then it need not be waited for), 0: armed. */
 UNET_API int unet_ep_arm(struct unet_ep *ep, int what);
@@ -222,10 +236,11 @@ enum unet_upcall { UNET_UP_NONEMPTY, UNET_UP_ALMOST_FULL, UNET_UPCALLS };
 typedef void unet_upcall_fn(struct unet_ep *ep, void *arg);
 /* Sets the function of a condition of the receive queue; NULL: none. */
 UNET_API void unet_ep_set_upcall(struct unet_ep *ep, enum unet_upcall when, unet_upcall_fn *fn, void *arg);
-/* Does what unet_ep_poll() does, then calls the upcalls whose condition holds, if they are enabled: almost full first.
- * One upcall may receive everything there is; what it leaves is told again next time. Returns how many were called. */
+/* Does what unet_ep_poll() does, then calls the upcalls whose condition holds, if they are enabled: almost
+ * full first. One upcall may receive everything there is; what it leaves is told again next time. Returns how
+ * many were called. */
 UNET_API int unet_ep_dispatch(struct unet_ep *ep);
-/* Disables (false) or enables upcalls: one store, so that a critical section costs nothing (§3.5). */
+/* Disables (false) or enables upcalls: one store, so that a critical section costs nothing (§3.1). */
 UNET_API void unet_ep_upcalls(struct unet_ep *ep, bool enabled);
 
 /* ---- statistics ---- */
@@ -236,8 +251,8 @@ struct unet_stat {
         uint64_t value;
         bool drop;                      /* messages dropped for this reason */
 };
-/* Fills in up to n entries, every drop cause and counter of the network interface in a fixed order; returns how many
- * there are. */
+/* Fills in up to n entries, every drop cause and counter of the network interface in a fixed order; returns
+ * how many there are. */
 UNET_API int unet_ep_stats(const struct unet_ep *ep, struct unet_stat *stat, int n);
 /* One of them by name; 0 for a name that does not exist. */
 UNET_API uint64_t unet_ep_stat(const struct unet_ep *ep, const char *name);

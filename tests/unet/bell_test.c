@@ -1,9 +1,10 @@
 /*
- * No wake-up is lost: two processes that sleep whenever they can, and a lost ring would leave both asleep for ever.
+ * No wake-up is lost: two processes that sleep whenever they can, and a lost ring would leave both asleep for
+ * ever.
  *
- * Every wait is without a timeout and without spinning (`spin_ns` -1), so each message may meet the other side anywhere
- * between its last look and its sleep. A watchdog (alarm) turns a lost wake-up into a failure. UNET_STRESS multiplies
- * the number of messages.
+ * Every wait is without a timeout and without spinning (`spin_ns` -1), so each message may meet the other
+ * side anywhere between its last look and its sleep. A watchdog (alarm) turns a lost wake-up into a failure.
+ * UNET_STRESS multiplies the number of messages.
  */
 #include <errno.h>
 #include <poll.h>
@@ -122,7 +123,8 @@ static void alternate(wait_fn *wait)
         if (child == 0)
                 _exit(0);
         child_is_well(child);
-        print_message("%u rounds, %llu sleeps, %llu rings\n", n, (unsigned long long)unet_ep_stat(p->a, "NI_SLEEPS"),
+        print_message("%u rounds, %llu sleeps, %llu rings\n", n,
+                      (unsigned long long)unet_ep_stat(p->a, "NI_SLEEPS"),
                       (unsigned long long)unet_ep_stat(p->a, "NI_BELLS"));
         p->b = NULL;
         pair_free(p);
@@ -162,7 +164,8 @@ static void a_stream_wakes_both_sides(void **state)
         if (child == 0)
                 _exit(0);
         child_is_well(child);
-        print_message("%u messages, %llu sleeps, %llu rings\n", n, (unsigned long long)unet_ep_stat(p->a, "NI_SLEEPS"),
+        print_message("%u messages, %llu sleeps, %llu rings\n", n,
+                      (unsigned long long)unet_ep_stat(p->a, "NI_SLEEPS"),
                       (unsigned long long)unet_ep_stat(p->a, "NI_BELLS"));
         p->b = NULL;
         pair_free(p);
@@ -190,7 +193,8 @@ static void returned_loans_wake(void **state)
                         idle_a_little(&rng);
                         unet_ep_release(p->b, &m, 1);
                 } else {
-                        struct unet_send s = {.chan = p->ca, .nfrags = 1, .frag = {{0, 100}}, .cookie = i + 1};
+                        struct unet_send s = {
+                                .chan = p->ca, .nfrags = 1, .frag = {{0, 100}}, .cookie = i + 1};
                         uint64_t cookie;
                         assert_int_equal(unet_ep_send(p->a, &s, 1), 1);
                         while (unet_ep_reap(p->a, &cookie, 1) == 0)
@@ -266,6 +270,56 @@ static void the_switch_sleeps_and_wakes(void **state)
         alarm(0);
 }
 
+/* A thread that the program gives: it sleeps on the descriptor and dispatches; upcalls run in it. */
+struct server {
+        struct pair *p;
+        uint32_t got, n;
+};
+
+static void answer_all(struct unet_ep *ep, void *arg)
+{
+        struct server *s = arg;
+        struct unet_recv m;
+
+        while (unet_ep_recv(ep, &m, 1) == 1) {
+                uint32_t number;
+                memcpy(&number, m.inl, 4);
+                send_number(ep, s->p->cb, number);
+                s->got++;
+        }
+}
+
+static void *serve(void *arg)
+{
+        struct server *s = arg;
+        struct pollfd fd = {.fd = unet_ep_fd(s->p->b), .events = POLLIN};
+
+        unet_ep_set_upcall(s->p->b, UNET_UP_NONEMPTY, answer_all, s);
+        while (s->got < s->n) {
+                if (unet_ep_arm(s->p->b, UNET_READABLE) == 0)
+                        poll(&fd, 1, -1);
+                unet_ep_dispatch(s->p->b);
+        }
+        return NULL;
+}
+
+static void upcalls_run_in_a_thread_of_the_program(void **state)
+{
+        struct server s = {.n = rounds(10000)};
+        pthread_t thread;
+
+        alarm(WATCHDOG);
+        s.p = pair_new(&providers[0], (struct unet_ep_opts){.spin_ns = -1});
+        assert_int_equal(pthread_create(&thread, NULL, serve, &s), 0);
+        for (uint32_t i = 0; i < s.n; i++) {
+                send_number(s.p->a, s.p->ca, i);
+                assert_int_equal(recv_number(s.p->a, wait_inside), i);
+        }
+        pthread_join(thread, NULL);
+        pair_free(s.p);
+        alarm(0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -274,6 +328,7 @@ int main(void)
                 cmocka_unit_test(a_stream_wakes_both_sides),
                 cmocka_unit_test(returned_loans_wake),
                 cmocka_unit_test(the_switch_sleeps_and_wakes),
+                cmocka_unit_test(upcalls_run_in_a_thread_of_the_program),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

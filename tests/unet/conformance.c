@@ -1,4 +1,5 @@
-/* One suite for every provider: each behaviour that <unet/unet.h> promises, over each row of the table in pair.c. */
+/* One suite for every provider: each behaviour that <unet/unet.h> promises, over each row of the table in
+ * pair.c. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -38,7 +39,8 @@ static void a_small_message_travels_in_the_descriptor(void **state)
 static void every_length_arrives_whole(void **state)
 {
         struct pair *p = plain_pair(state);
-        const uint32_t lens[] = {1, 2, 8, 40, 63, 64, 65, 199, 200, 201, 255, 256, 1000, 2048, 2049, 4096, 16384, 65000};
+        const uint32_t lens[] = {1,   2,   8,   40,   63,   64,   65,   199,   200,
+                                 201, 255, 256, 1000, 2048, 2049, 4096, 16384, 65000};
 
         pair_provide(p, 3, 65536);
         for (uint32_t i = 0; i < ARRAY_LEN(lens); i++) {
@@ -94,7 +96,8 @@ static void messages_stay_in_order(void **state)
         pair_provide(p, 32, 4096);
         for (int round = 0; round < 200; round++) {
                 for (int i = 0; i < 16; i++, sent++)
-                        assert_int_equal(pair_send(p, sent, 1 + sent * 37 % 3000, sent % 200, 4096 * (sent % 16)), 1);
+                        assert_int_equal(
+                                pair_send(p, sent, 1 + sent * 37 % 3000, sent % 200, 4096 * (sent % 16)), 1);
                 for (int i = 0; i < 16; i++, got++)
                         pair_expect(p, got, 1 + got * 37 % 3000);
         }
@@ -187,8 +190,10 @@ static void buffers_are_told_when_injected(void **state)
 {
         struct pair *p = plain_pair(state);
         uint32_t flag = 0, inline_flag = 0;
-        struct unet_send m = {.chan = p->ca, .nfrags = 1, .frag = {{0, 1000}}, .injected = &flag, .cookie = 99};
-        struct unet_send small = {.chan = p->ca, .inl = "x", .inl_len = 1, .injected = &inline_flag, .cookie = 98};
+        struct unet_send m = {
+                .chan = p->ca, .nfrags = 1, .frag = {{0, 1000}}, .injected = &flag, .cookie = 99};
+        struct unet_send small = {
+                .chan = p->ca, .inl = "x", .inl_len = 1, .injected = &inline_flag, .cookie = 98};
         struct unet_recv r;
         uint64_t cookie[4];
 
@@ -286,7 +291,8 @@ static void bad_buffers_are_refused(void **state)
 {
         struct pair *p = pair_new(how(state), (struct unet_ep_opts){.free_slots = 2});
         const uint32_t tx = (uint32_t)p->sb.tx_bytes, end = tx + (uint32_t)p->sb.rx_bytes;
-        const struct unet_frag bad[] = {{tx, 0}, {tx - 1, 10}, {0, 10}, {end - 1, 2}, {UINT32_MAX, 10}, {tx, UINT32_MAX}};
+        const struct unet_frag bad[] = {{tx, 0},      {tx - 1, 10},     {0, 10},
+                                        {end - 1, 2}, {UINT32_MAX, 10}, {tx, UINT32_MAX}};
         struct unet_frag good = {tx, 10};
 
         for (size_t i = 0; i < ARRAY_LEN(bad); i++)
@@ -323,7 +329,8 @@ static void a_loan_lasts_until_released(void **state)
         if (!p->how->direct)
                 goto out;
         for (uint32_t i = 0; i < 4; i++) {
-                struct unet_send s = {.chan = p->ca, .nfrags = 1, .frag = {{4096 * i, 4096}}, .injected = &flag[i]};
+                struct unet_send s = {
+                        .chan = p->ca, .nfrags = 1, .frag = {{4096 * i, 4096}}, .injected = &flag[i]};
                 memset(p->sa.base + 4096 * i, (int)i, 4096);
                 assert_int_equal(unet_ep_send(p->a, &s, 1), 1);
         }
@@ -510,7 +517,8 @@ static void a_closed_channel_is_seen_by_the_peer(void **state)
         assert_int_equal(unet_chan_info(p->b, p->cb, &info), 0);
         assert_true(info.closed);
         pair_expect(p, 1, 8);           /* sent before: still there */
-        assert_int_equal(unet_ep_send(p->b, &(struct unet_send){.chan = p->cb, .inl = "x", .inl_len = 1}, 1), -EPIPE);
+        assert_int_equal(unet_ep_send(p->b, &(struct unet_send){.chan = p->cb, .inl = "x", .inl_len = 1}, 1),
+                         -EPIPE);
         assert_int_equal(pair_send(p, 1, 8, 8, 0), -EBADF);
         assert_int_equal(unet_chan_close(p->b, p->cb), 0);
         assert_int_equal(unet_chan_close(p->b, p->cb), -EBADF);
@@ -548,7 +556,8 @@ static void channels_are_told_apart(void **state)
                 goto out;
         assert_int_equal(unet_chan_pair(p->a, p->b, &ca2, &cb2), 0);
         assert_int_not_equal(ca2, p->ca);
-        assert_int_equal(unet_ep_send(p->a, &(struct unet_send){.chan = ca2, .inl = "2", .inl_len = 1}, 1), 1);
+        assert_int_equal(unet_ep_send(p->a, &(struct unet_send){.chan = ca2, .inl = "2", .inl_len = 1}, 1),
+                         1);
         assert_int_equal(unet_ep_recv(p->b, &m, 1), 1);
         assert_int_equal(m.chan, cb2);
         assert_int_equal(unet_chan_close(p->a, ca2), 0);
@@ -575,17 +584,32 @@ static void statistics_have_names(void **state)
 
 #define T(f) {#f, f, NULL, NULL, NULL}
 static const struct CMUnitTest tests[] = {
-        T(a_small_message_travels_in_the_descriptor), T(every_length_arrives_whole),
-        T(the_longest_message_fits_and_one_byte_more_does_not), T(pieces_are_gathered_in_order),
-        T(messages_stay_in_order), T(batches_go_in_and_out), T(bad_messages_are_refused),
-        T(a_full_send_queue_says_try_later_and_loses_nothing), T(buffers_are_told_when_injected),
-        T(unreaped_cookies_hold_the_sender_up), T(without_a_buffer_a_message_is_dropped_and_counted),
-        T(a_message_fills_several_buffers), T(bad_buffers_are_refused),
-        T(a_full_receive_queue_drops_or_holds_the_sender_up), T(a_loan_lasts_until_released),
-        T(waiting_ends_with_the_timeout), T(waiting_ends_when_a_message_comes),
-        T(waiting_ends_when_a_buffer_is_injected), T(waiting_ends_when_there_is_room), T(the_descriptor_tells_poll),
-        T(upcalls_come_when_their_condition_holds), T(disabled_upcalls_wait), T(a_closed_channel_is_seen_by_the_peer),
-        T(closing_returns_what_was_under_way), T(channels_are_told_apart), T(statistics_have_names),
+        T(a_small_message_travels_in_the_descriptor),
+        T(every_length_arrives_whole),
+        T(the_longest_message_fits_and_one_byte_more_does_not),
+        T(pieces_are_gathered_in_order),
+        T(messages_stay_in_order),
+        T(batches_go_in_and_out),
+        T(bad_messages_are_refused),
+        T(a_full_send_queue_says_try_later_and_loses_nothing),
+        T(buffers_are_told_when_injected),
+        T(unreaped_cookies_hold_the_sender_up),
+        T(without_a_buffer_a_message_is_dropped_and_counted),
+        T(a_message_fills_several_buffers),
+        T(bad_buffers_are_refused),
+        T(a_full_receive_queue_drops_or_holds_the_sender_up),
+        T(a_loan_lasts_until_released),
+        T(waiting_ends_with_the_timeout),
+        T(waiting_ends_when_a_message_comes),
+        T(waiting_ends_when_a_buffer_is_injected),
+        T(waiting_ends_when_there_is_room),
+        T(the_descriptor_tells_poll),
+        T(upcalls_come_when_their_condition_holds),
+        T(disabled_upcalls_wait),
+        T(a_closed_channel_is_seen_by_the_peer),
+        T(closing_returns_what_was_under_way),
+        T(channels_are_told_apart),
+        T(statistics_have_names),
 };
 
 /* With an argument: only the provider of that name. */

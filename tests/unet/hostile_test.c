@@ -1,7 +1,8 @@
 /*
- * A peer that writes rubbish into everything it may write: its ring, control words, returns, bell and payload. The
- * victim must not crash (run this under ASan), must show nothing that is out of bounds, must count, and must go on with
- * its other channels. Rubbish comes in two kinds: anything at all, and what is nearly right, which gets further.
+ * A peer that writes rubbish into everything it may write: its ring, control words, returns, bell and
+ * payload. The victim must not crash (run this under ASan), must show nothing that is out of bounds, must
+ * count, and must go on with its other channels. Rubbish comes in two kinds: anything at all, and what is
+ * nearly right, which gets further.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +34,8 @@ static uint32_t below(struct attacker *a, uint32_t n)
 /* Numbers that stand near some bound. */
 static uint32_t nasty(struct attacker *a)
 {
-        static const uint32_t near[] = {0, 1, 2, 4095, 4096, 65535, 65536, 262143, 262144, 1u << 20, INT32_MAX, UINT32_MAX};
+        static const uint32_t near[] = {0,     1,      2,      4095,     4096,      65535,
+                                        65536, 262143, 262144, 1u << 20, INT32_MAX, UINT32_MAX};
         uint32_t v = near[below(a, ARRAY_LEN(near))];
 
         switch (below(a, 4)) {
@@ -72,7 +74,8 @@ static void spoil_returns(struct attacker *a)
         atomic_store_explicit(&a->region->ctrl.ret_prod, prod + n, memory_order_release);
 }
 
-/* The victim waits at a slot whose sequence word was spoilt; go on, so that the rest of the rubbish is looked at. */
+/* The victim waits at a slot whose sequence word was spoilt; go on, so that the rest of the rubbish is looked
+ * at. */
 static void repair(struct attacker *a)
 {
         for (uint32_t pos = a->pos - SHM_SLOTS; pos != a->pos; pos++)
@@ -103,7 +106,8 @@ static void spoil(struct attacker *a)
                 break;
         case 4:                         /* anything, anywhere but the word that says we left */
                 for (uint32_t i = 0; i < n; i++)
-                        region[sizeof *c + below(a, (uint32_t)(sizeof *a->region - sizeof *c))] = (uint8_t)nasty(a);
+                        region[sizeof *c + below(a, (uint32_t)(sizeof *a->region - sizeof *c))] =
+                                (uint8_t)nasty(a);
                 break;
         default:
                 for (uint32_t i = 0; i < n; i++)
@@ -134,7 +138,8 @@ static void check_message(const struct pair *p, const struct unet_recv *m)
                 const struct unet_recv_frag *f = &m->frag[i];
                 sum += f->len;
                 if (!p->how->direct)
-                        assert_true(f->off >= p->sb.tx_bytes && f->off + f->len <= p->sb.tx_bytes + p->sb.rx_bytes);
+                        assert_true(f->off >= p->sb.tx_bytes &&
+                                    f->off + f->len <= p->sb.tx_bytes + p->sb.rx_bytes);
                 if (f->len != 0)
                         sink ^= f->ptr[0] ^ f->ptr[f->len - 1];
         }
@@ -146,7 +151,11 @@ static void check_message(const struct pair *p, const struct unet_recv *m)
 /* The victim, b, goes about its business. */
 static uint32_t victim_turn(struct pair *p, uint32_t turn)
 {
-        struct unet_send out = {.chan = p->cb, .inl = "hello", .inl_len = 5, .nfrags = turn % 3 != 0, .frag = {{0, 3000}},
+        struct unet_send out = {.chan = p->cb,
+                                .inl = "hello",
+                                .inl_len = 5,
+                                .nfrags = turn % 3 != 0,
+                                .frag = {{0, 3000}},
                                 .cookie = turn};
         struct unet_recv m[32];
         uint64_t cookie[64];
@@ -174,7 +183,8 @@ static uint32_t victim_turn(struct pair *p, uint32_t turn)
 
 static uint64_t rubbish_counted(const struct unet_ep *ep)
 {
-        return unet_ep_stat(ep, "NI_MALFORMED") + unet_ep_stat(ep, "NI_BAD_FRAME") + unet_ep_stat(ep, "NI_BAD_RETURN");
+        return unet_ep_stat(ep, "NI_MALFORMED") + unet_ep_stat(ep, "NI_BAD_FRAME") +
+               unet_ep_stat(ep, "NI_BAD_RETURN");
 }
 
 /* The victim's other channel, with an honest peer, still works to the byte. */
@@ -300,8 +310,10 @@ static void rubbish_into_the_switch(void **state)
         assert_int_equal(got, ROUNDS);
         c = unet_switch_counters(p->sw, port);
         print_message("malformed %llu, no channel %llu, bad source %llu, bad frame %llu, bad return %llu\n",
-                      (unsigned long long)c->drop[DROP_NI_MALFORMED], (unsigned long long)c->drop[DROP_NI_NO_CHANNEL],
-                      (unsigned long long)c->drop[DROP_NI_BAD_SOURCE], (unsigned long long)c->drop[DROP_NI_BAD_FRAME],
+                      (unsigned long long)c->drop[DROP_NI_MALFORMED],
+                      (unsigned long long)c->drop[DROP_NI_NO_CHANNEL],
+                      (unsigned long long)c->drop[DROP_NI_BAD_SOURCE],
+                      (unsigned long long)c->drop[DROP_NI_BAD_FRAME],
                       (unsigned long long)c->n[COUNT_NI_BAD_RETURN]);
         assert_true(c->drop[DROP_NI_BAD_SOURCE] > 100);
         assert_true(c->drop[DROP_NI_MALFORMED] + c->drop[DROP_NI_NO_CHANNEL] + c->drop[DROP_NI_BAD_SOURCE] +

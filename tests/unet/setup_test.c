@@ -63,7 +63,7 @@ static void other_memory_does_not_pass(void **state)
         close(fd);
         close(twin);
 
-        plain = memfd_create("plain", 0);                                       /* can shrink under the reader */
+        plain = memfd_create("plain", 0); /* can shrink under the reader */
         assert_int_equal(fchmod(plain, 0600), 0);
         assert_int_equal(ftruncate(plain, 8192), 0);
         twin = unet_memfd_reader(plain);
@@ -226,6 +226,36 @@ static void a_bad_endpoint_is_refused(void **state)
 
 /* ---- other processes ---- */
 
+static pid_t fork_child(void);
+
+static void a_stream_socket_will_do(void **state)
+{
+        struct unet_ep *ep;
+        struct unet_recv m;
+        uint32_t chan;
+        int sock[2], status;
+        pid_t child;
+
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock), 0);
+        child = fork_child();
+        close(sock[child == 0]);
+        assert_int_equal(unet_ep_open(&(struct unet_ep_opts){.spin_ns = -1}, &ep), 0);
+        if (unet_chan_over(ep, sock[child != 0], 10 * SECOND, &chan) != 0)
+                _exit(1);
+        for (int i = 0; i < 1000; i++) {
+                struct unet_send s = {.chan = chan, .inl = &i, .inl_len = sizeof i};
+                if (unet_ep_send(ep, &s, 1) != 1 ||
+                    unet_ep_wait(ep, UNET_READABLE, 10 * SECOND) != UNET_READABLE ||
+                    unet_ep_recv(ep, &m, 1) != 1 || memcmp(m.inl, &i, sizeof i) != 0)
+                        _exit(2);
+        }
+        if (child == 0)
+                _exit(0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        unet_ep_close(ep);
+}
+
 static pid_t fork_child(void)
 {
         pid_t child = fork();
@@ -241,7 +271,7 @@ static void unique_name(char *name, size_t n)
         snprintf(name, n, "setup-test-%d", (int)getpid());
 }
 
-/* The other program: connects by name, echoes until the channel ends. It shares nothing with us but the name. */
+/* The other program: connects by name, echoes until the channel ends. All it shares with us is the name. */
 static void echo_program(const char *name)
 {
         struct unet_ep *ep;
@@ -309,7 +339,8 @@ static void a_name_without_listener_refuses(void **state)
         unet_ep_close(ep);
 }
 
-/* Another user finds our name, or squats on one of ours: neither gets a channel. Needs root, to become somebody else. */
+/* Another user finds our name, or squats on one of ours: neither gets a channel. Needs root, to become
+ * somebody else. */
 static void another_user_gets_no_channel(void **state)
 {
         struct unet_ep *ep;
@@ -445,6 +476,7 @@ int main(void)
                 cmocka_unit_test(a_bad_endpoint_is_refused),
                 cmocka_unit_test(two_programs_meet_under_a_name),
                 cmocka_unit_test(a_name_without_listener_refuses),
+                cmocka_unit_test(a_stream_socket_will_do),
                 cmocka_unit_test(another_user_gets_no_channel),
                 cmocka_unit_test(a_killed_peer_is_noticed),
                 cmocka_unit_test(an_endpoint_moves_to_a_child),

@@ -191,8 +191,13 @@ static void ranges_are_gathered_in_order(void **state)
 {
         struct link *l = link_with(1, (struct sim_params){0});
         struct unet_range more[2] = {{.off = 100, .len = 3}, {.off = 50, .len = 2}};
-        struct unet_tx tx = {
-                .inl = (const uint8_t *)"hd", .inl_len = 2, .nmore = 2, .frame = 1, .off = 10, .len = 4, .more = more};
+        struct unet_tx tx = {.inl = (const uint8_t *)"hd",
+                             .inl_len = 2,
+                             .nmore = 2,
+                             .frame = 1,
+                             .off = 10,
+                             .len = 4,
+                             .more = more};
         struct unet_mem mem = sim_rx_mem(l->sim, 1);
         struct unet_rx rx;
         uint8_t *p;
@@ -233,7 +238,8 @@ static void loss_is_near_its_probability(void **state)
 /* Mean length of a bad period is 1 / burst_end = 20 packets. */
 static void burst_loss_comes_in_bursts(void **state)
 {
-        struct link *l = link_with(42, (struct sim_params){.burst_start = 0.005, .burst_end = 0.05, .rx_slots = 30000});
+        struct link *l = link_with(
+                42, (struct sim_params){.burst_start = 0.005, .burst_end = 0.05, .rx_slots = 30000});
         int64_t last = -1, got, bursts = 0, lost = 0;
 
         run(l, 30000);
@@ -297,8 +303,15 @@ static void corruption_flips_one_bit(void **state)
 
 static uint64_t trace_of(uint64_t seed)
 {
-        struct sim_params everything = {.rate = 1000000, .delay = MS, .jitter = MS, .queue_bytes = 500, .loss = 0.1,
-                                        .reorder = 0.1, .reorder_by = MS, .duplicate = 0.1, .corrupt = 0.1};
+        struct sim_params everything = {.rate = 1000000,
+                                        .delay = MS,
+                                        .jitter = MS,
+                                        .queue_bytes = 500,
+                                        .loss = 0.1,
+                                        .reorder = 0.1,
+                                        .reorder_by = MS,
+                                        .duplicate = 0.1,
+                                        .corrupt = 0.1};
         struct link *l = link_with(seed, everything);
         uint64_t trace;
 

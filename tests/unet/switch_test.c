@@ -33,7 +33,8 @@ static struct node node_on(struct unet_switch *sw, struct unet_ep_opts opts)
 }
 
 /* A channel from a to b; each one's number of it. */
-static void join(struct unet_switch *sw, const struct node *a, const struct node *b, uint32_t *ca, uint32_t *cb)
+static void join(struct unet_switch *sw, const struct node *a, const struct node *b, uint32_t *ca,
+                 uint32_t *cb)
 {
         uint32_t tag[2];
 
@@ -78,8 +79,8 @@ static void settle(struct unet_switch *sw)
                 ;
 }
 
-/* One sends 40-byte messages, one 1400, one 16 KB, each as much as it can: each gets about a third of the bytes, for
- * as long as it has enough to send. */
+/* One sends 200-byte messages, one 1400, one 16 KB, each as much as it can: each gets about a third of the
+ * bytes, for as long as it has enough to send. */
 static void ports_share_by_bytes(void **state)
 {
         const uint32_t len[3] = {200, 1400, 16384};
@@ -295,7 +296,8 @@ static void endpoints_come_and_go(void **state)
 
         assert_int_equal(unet_switch_open(NULL, &sw), 0);
         for (int round = 0; round < 100; round++) {
-                struct node a = node_on(sw, (struct unet_ep_opts){0}), b = node_on(sw, (struct unet_ep_opts){0});
+                struct node a = node_on(sw, (struct unet_ep_opts){0}),
+                            b = node_on(sw, (struct unet_ep_opts){0});
                 uint32_t ab, ba;
 
                 assert_in_range(a.port, 1, 2);

@@ -52,10 +52,12 @@ static nstime given_time(void *arg)
 static void a_capture_holds_both_directions_with_the_given_times(void **state)
 {
         struct pair *p = pair_new(&providers[0], (struct unet_ep_opts){0});
-        struct unet_send m = {.chan = p->ca, .inl = "head", .inl_len = 4, .nfrags = 2, .frag = {{0, 3}, {100, 2}}};
+        struct unet_send m = {
+                .chan = p->ca, .inl = "head", .inl_len = 4, .nfrags = 2, .frag = {{0, 3}, {100, 2}}};
         struct unet_send back = {.chan = p->cb, .inl = "answer", .inl_len = 6};
         nstime now = 5 * NS_PER_S + 7 * NS_PER_US;
-        struct ni_pcap_opts o = {.clock = given_time, .arg = &now, .tx = unet_mem_flat(p->sa.base, p->sa.tx_bytes)};
+        struct ni_pcap_opts o = {
+                .clock = given_time, .arg = &now, .tx = unet_mem_flat(p->sa.base, p->sa.tx_bytes)};
         static struct capture c;
         struct unet_recv r;
         char path[64];
@@ -135,8 +137,9 @@ static void a_capture_before_a_bare_channel(void **state)
 
 static void fault_parameters_are_read(void **state)
 {
-        static const char *const bad[] = {"loss", "loss=", "loss=2", "loss=-1", "loss=x", "loss=0.1x", "lost=0.1", "seed=",
-                                          "seed=-1", "seed=x", "=1", "loss=0.1;seed=1", "delay_by=99999999999"};
+        static const char *const bad[] = {
+                "loss",  "loss=",   "loss=2", "loss=-1", "loss=x",          "loss=0.1x",           "lost=0.1",
+                "seed=", "seed=-1", "seed=x", "=1",      "loss=0.1;seed=1", "delay_by=99999999999"};
         struct fault_params p = {.seed = 1234};
 
         for (size_t i = 0; i < ARRAY_LEN(bad); i++)
@@ -144,7 +147,9 @@ static void fault_parameters_are_read(void **state)
         assert_int_equal(p.seed, 1234);
         assert_int_equal(fault_parse("", &p), 0);
         assert_int_equal(p.seed, 0);
-        assert_int_equal(fault_parse("loss=0.01,seed=7,delay=1,delay_by=3,reorder=0.5,duplicate=0,corrupt=1e-3", &p), 0);
+        assert_int_equal(
+                fault_parse("loss=0.01,seed=7,delay=1,delay_by=3,reorder=0.5,duplicate=0,corrupt=1e-3", &p),
+                0);
         assert_true(p.loss > 0.0099 && p.loss < 0.0101 && p.delay >= 1 && p.corrupt > 0);
         assert_int_equal(p.seed, 7);
         assert_int_equal(p.delay_by, 3);
@@ -214,7 +219,8 @@ static void lost_messages_count_as_injected(void **state)
 static void duplicates_arrive_twice_and_are_injected_once(void **state)
 {
         struct pair *p = faulty("duplicate=1");
-        struct unet_send m = {.chan = p->ca, .inl = "\0\0\0", .inl_len = 4, .nfrags = 1, .frag = {{0, 100}}, .cookie = 3};
+        struct unet_send m = {
+                .chan = p->ca, .inl = "\0\0\0", .inl_len = 4, .nfrags = 1, .frag = {{0, 100}}, .cookie = 3};
         uint64_t cookie[4];
 
         for (int i = 0; i < 2000; i++) {
