@@ -50,7 +50,8 @@ static void routes_ready(struct loop_source *s, uint32_t events)
 
 int addrs_init(void)
 {
-        struct sockaddr_nl nl = {.nl_family = AF_NETLINK, .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
+        struct sockaddr_nl nl = {.nl_family = AF_NETLINK,
+                                 .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
         int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 
         unetd.routes = (struct loop_source){.fd = -1, .ready = routes_ready};

@@ -2,7 +2,8 @@
  * Channels: two transmit regions, made here, attached by the keepers of both ends.
  *
  *      none --chan_open--> OPENING x2 --both keepers attached--> UP x2
- *      a stack goes: its end FREE, the other CLOSING until its keeper has taken it down, then FREE; both FREE: gone
+ *      a stack goes: its end FREE, the other CLOSING until its keeper has taken it down, then FREE; both
+ * FREE: gone
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -354,8 +355,8 @@ static struct chan *find_half(const struct unetd_chan_info *info)
         return NULL;
 }
 
-/* One half of a channel that an earlier unetd made. A half whose other half does not come, because that stack's keeper
- * did not outlive it, stays as it is until its stack goes. */
+/* One half of a channel that an earlier unetd made. A half whose other half does not come, because that
+ * stack's keeper did not outlive it, stays as it is until its stack goes. */
 void chan_offered(struct user *u, struct wire_in *in)
 {
         const struct unetd_chan_info *info = &in->msg.chan;

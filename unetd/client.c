@@ -1,8 +1,8 @@
 /*
  * The client's side: find a unetd, keep one connection to it and one to the keeper, ask and wait.
  *
- * Road of a call: unetd_chan_open() -> ask_daemon() -> daemon_ready() [connect, map the directory, renewed()] ->
- * exchange() -> wire_send(), wire_recv() until the reply with our number.
+ * Road of a call: unetd_chan_open() -> ask_daemon() -> daemon_ready() [connect, map the directory, renewed()]
+ * -> exchange() -> wire_send(), wire_recv() until the reply with our number.
  */
 #include "unetd/client.h"
 
@@ -24,7 +24,8 @@ static bool conn_ours(const struct unetd_conn *conn)
 {
         struct statx st;
 
-        return conn->fd > 0 && sys_statx(conn->fd, &st) == 0 && S_ISSOCK(st.stx_mode) && st.stx_ino == conn->ino;
+        return conn->fd > 0 && sys_statx(conn->fd, &st) == 0 && S_ISSOCK(st.stx_mode) &&
+               st.stx_ino == conn->ino;
 }
 
 /* Closes it, unless the program has closed it before and given the number to something else. */
@@ -67,7 +68,8 @@ static int conn_wait(const struct unetd_conn *conn, short events, int64_t until)
         }
 }
 
-static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds, unsigned n, int64_t until)
+static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds, unsigned n,
+                     int64_t until)
 {
         int r;
 
@@ -77,10 +79,10 @@ static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const
         return r == -EPIPE || r == -ENOTCONN ? -ECONNRESET : r;
 }
 
-/* Sends a request and receives its reply; replies to earlier requests, given up on, are thrown away. The reply's own
- * error is returned; `in` then holds nothing. */
-static int exchange(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
-                    unsigned n, struct wire_in *in)
+/* Sends a request and receives its reply; replies to earlier requests, given up on, are thrown away. The
+ * reply's own error is returned; `in` then holds nothing. */
+static int exchange(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg,
+                    const int *fds, unsigned n, struct wire_in *in)
 {
         int64_t until = sys_now_ms() + UNETD_TIMEOUT_MS;
         int r;
@@ -146,7 +148,8 @@ static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t un
         return r;
 }
 
-/* Puts the directory at c->dir: in place of the old one when there is one, so that readers never see a hole. */
+/* Puts the directory at c->dir: in place of the old one when there is one, so that readers never see a
+ * hole. */
 static int map_directory(struct unetd_client *c, int fd)
 {
         struct statx st;
@@ -228,7 +231,8 @@ static int find_or_start(struct unetd_client *c)
         if (!domain)
                 return -EINVAL;
         r = find_daemon(c, domain);
-        for (int round = 0; round < FIND_ROUNDS && r == -ECONNREFUSED && !(c->flags & UNETD_NO_START); round++) {
+        for (int round = 0; round < FIND_ROUNDS && r == -ECONNREFUSED && !(c->flags & UNETD_NO_START);
+             round++) {
                 if (unetd_start(domain) == -ENOENT)
                         return -ECONNREFUSED;
                 r = find_daemon(c, domain);
@@ -238,7 +242,8 @@ static int find_or_start(struct unetd_client *c)
 
 /* ---- asking ---- */
 
-/* After fork the connections are the parent's: a child that used them would mix its requests with the parent's. */
+/* After fork the connections are the parent's: a child that used them would mix its requests with the
+ * parent's. */
 static void notice_fork(struct unetd_client *c)
 {
         int32_t pid = sys_getpid();
@@ -269,7 +274,8 @@ static int daemon_ready(struct unetd_client *c)
         return r;
 }
 
-static int ask_daemon(struct unetd_client *c, struct unetd_msg *msg, const int *fds, unsigned n, struct wire_in *in)
+static int ask_daemon(struct unetd_client *c, struct unetd_msg *msg, const int *fds, unsigned n,
+                      struct wire_in *in)
 {
         int r = -ECONNRESET;
 
@@ -413,7 +419,8 @@ void unetd_stack_fds_close(struct unetd_stack_fds *f)
         }
 }
 
-int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uint32_t slot, uint32_t *stack_id)
+int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uint32_t slot,
+                    uint32_t *stack_id)
 {
         struct unetd_msg msg = {.type = UNETD_STACK_NEW, .stack = {.stack = *stack_id, .slot = slot}};
         int fds[UNETD_STACK_FDS] = {f->state, f->bell, f->leader_r, f->leader_w, f->keeper_r, f->keeper_w};
@@ -426,7 +433,8 @@ int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uin
 
 int unetd_proc_add(struct unetd_client *c, uint32_t stack_id, uint32_t slot, int32_t pid)
 {
-        struct unetd_msg msg = {.type = UNETD_PROC_ADD, .stack = {.stack = stack_id, .slot = slot, .pid = pid}};
+        struct unetd_msg msg = {.type = UNETD_PROC_ADD,
+                                .stack = {.stack = stack_id, .slot = slot, .pid = pid}};
 
         if (pid == sys_getpid())
                 msg.stack.pid = 0;
@@ -498,7 +506,8 @@ int unetd_stack_get(struct unetd_client *c, uint32_t stack_id, struct unetd_stac
         return stack_id == 0 ? -ENOENT : stack_get(c, &msg, out);
 }
 
-int unetd_stack_by_cookie(struct unetd_client *c, uint64_t cookie, uint32_t *stack_id, struct unetd_stack_fds *out)
+int unetd_stack_by_cookie(struct unetd_client *c, uint64_t cookie, uint32_t *stack_id,
+                          struct unetd_stack_fds *out)
 {
         struct unetd_msg msg = {.type = UNETD_STACK_GET, .stack = {.cookie = cookie}};
         int r = stack_get(c, &msg, out);
@@ -511,7 +520,8 @@ int unetd_stack_by_cookie(struct unetd_client *c, uint64_t cookie, uint32_t *sta
 int unetd_chan_open(struct unetd_client *c, uint32_t my_stack, uint32_t peer_stack, uint32_t *chan,
                     uint32_t *peer_chan)
 {
-        struct unetd_msg msg = {.type = UNETD_CHAN_OPEN, .chan = {.stack = my_stack, .peer_stack = peer_stack}};
+        struct unetd_msg msg = {.type = UNETD_CHAN_OPEN,
+                                .chan = {.stack = my_stack, .peer_stack = peer_stack}};
         int r = ask_plain(c, &msg, NULL, 0);
 
         if (r < 0)
@@ -589,7 +599,8 @@ static struct unetd_msg port_msg(uint16_t type, uint32_t stack_id, uint8_t proto
                                   .port = {.stack = stack_id, .proto = proto, .port = port, .addr = addr}};
 }
 
-int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port, int fd)
+int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port,
+                     int fd)
 {
         struct unetd_msg msg = port_msg(UNETD_LISTEN_ADD, stack_id, proto, addr, port);
 
@@ -641,7 +652,8 @@ int unetd_port_unlease(struct unetd_client *c, uint32_t stack_id, uint16_t first
         return ask_plain(c, &msg, NULL, 0);
 }
 
-int unetd_status(struct unetd_client *c, bool (*row)(void *arg, const struct unetd_status_item *item), void *arg)
+int unetd_status(struct unetd_client *c, bool (*row)(void *arg, const struct unetd_status_item *item),
+                 void *arg)
 {
         struct unetd_msg msg = {.type = UNETD_STATUS};
         int r;

@@ -1,25 +1,28 @@
 /*
  * The calls that the rest of the library makes to unetd and unet-keeper.
  *
- * A process has one struct unetd_client, zeroed at first. Calls are synchronous, take at most UNETD_TIMEOUT_MS (10
- * times that in unetd_open() when a daemon has to be started), and return 0 or a negative errno; output parameters
- * are touched on success only. They are made under one lock of the caller's. They use raw system calls only: no errno,
- * no hooked libc function, no heap, no signal state is touched, and no application descriptor number below the high
- * ones is used for longer than a moment.
+ * A process has one struct unetd_client, zeroed at first. Calls are synchronous, take at most
+ * UNETD_TIMEOUT_MS (10 times that in unetd_open() when a daemon has to be started), and return 0 or a
+ * negative errno; output parameters are touched on success only. They are made under one lock of the
+ * caller's. They use raw system calls only: no errno, no hooked libc function, no heap, no signal state is
+ * touched, and no application descriptor number below the high ones is used for longer than a moment.
  *
- * fork: the child may use its copy at once; the first call notices, drops the parent's connections and opens its own.
+ * fork: the child may use its copy at once; the first call notices, drops the parent's connections and opens
+ * its own.
  * exec: nothing survives; the successor calls unetd_open() on a new struct, and unetd_stack_by_cookie().
- * A program that closes all descriptors, ours included, loses nothing: the next call notices that the number is no
- * longer our socket, leaves it alone and reconnects.
+ * A program that closes all descriptors, ours included, loses nothing: the next call notices that the number
+ * is no longer our socket, leaves it alone and reconnects.
  *
- * unetd died or left: the next call finds or starts another, with a new `instance`. What was registered with the old one
- * is registered again by the `renewed` hook, which is called once per new instance, after the connection stands and
- * before the call that noticed goes on; it may use all calls but unetd_open/close. In it, unetd_stack_new() with
- * *stack_id set keeps the stack's number. Channels stay with the stacks and their keeper.
+ * unetd died or left: the next call finds or starts another, with a new `instance`. What was registered with
+ * the old one is registered again by the `renewed` hook, which is called once per new instance, after the
+ * connection stands and before the call that noticed goes on; it may use all calls but unetd_open/close. In
+ * it, unetd_stack_new() with *stack_id set keeps the stack's number. Channels stay with the stacks and their
+ * keeper.
  *
- * Errors that any call may return: -EPERM (not yours, or not for this uid), -ENOENT (no such stack or channel),
- * -ETIMEDOUT, -ECONNREFUSED (no unetd, and none could be started), -EDQUOT (a limit of your uid; unetd/config.h),
- * -EPROTO (the other side talks nonsense), -EBADMSG (the other side found our message wrong), -EMFILE, -ENFILE.
+ * Errors that any call may return: -EPERM (not yours, or not for this uid), -ENOENT (no such stack or
+ * channel), -ETIMEDOUT, -ECONNREFUSED (no unetd, and none could be started), -EDQUOT (a limit of your uid;
+ * unetd/config.h), -EPROTO (the other side talks nonsense), -EBADMSG (the other side found our message
+ * wrong), -EMFILE, -ENFILE.
  */
 #ifndef UNETD_CLIENT_H
 #define UNETD_CLIENT_H
@@ -55,8 +58,8 @@ struct unetd_client {
         void *arg;
 };
 
-/* A stack's descriptors. The caller keeps its own; calls that take them duplicate, calls that give them give new ones,
- * at high numbers, close-on-exec. */
+/* A stack's descriptors. The caller keeps its own; calls that take them duplicate, calls that give them give
+ * new ones, at high numbers, close-on-exec. */
 struct unetd_stack_fds {
         int state;                      /* memfd, the stack's whole state: for its processes and the keeper */
         int bell;                       /* memfd of one page, mapped read-only by peers */
@@ -75,76 +78,85 @@ struct unetd_chan {
 };
 
 /*
- * Finds the unetd to use, or starts a private one: @unet/0/<ABI>/<UNET_DOMAIN>/<0..7> (a system-wide one, run by root),
- * then @unet/<uid>/.... Names held by somebody who is neither root nor this user, or that do not let this user in, are
- * skipped. Maps the directory. The struct must be zeroed, or closed.
+ * Finds the unetd to use, or starts a private one: @unet/0/<ABI>/<UNET_DOMAIN>/<0..7> (a system-wide one, run
+ * by root), then @unet/<uid>/.... Names held by somebody who is neither root nor this user, or that do not
+ * let this user in, are skipped. Maps the directory. The struct must be zeroed, or closed.
  * -ECONNREFUSED: none, and none was or could be started; -EINVAL: UNET_DOMAIN is not a valid name.
  *
- * `dir` keeps its address until unetd_close(); when a call reconnects to another unetd, that one's directory takes its
- * place there.
+ * `dir` keeps its address until unetd_close(); when a call reconnects to another unetd, that one's directory
+ * takes its place there.
  */
 int unetd_open(struct unetd_client *c, unsigned flags);
 /* Closes the connections, unmaps the directory. Registered stacks stay until their processes are gone. */
 void unetd_close(struct unetd_client *c);
 
-/* Makes the descriptors of a new stack: memfds of state_bytes and one page, mode 0600, sealed against shrinking,
- * growing and sealing; pipes with O_NONBLOCK. All close-on-exec, at high numbers. */
+/* Makes the descriptors of a new stack: memfds of state_bytes and one page, mode 0600, sealed against
+ * shrinking, growing and sealing; pipes with O_NONBLOCK. All close-on-exec, at high numbers. */
 int unetd_stack_fds_make(struct unetd_stack_fds *f, uint64_t state_bytes);
 void unetd_stack_fds_close(struct unetd_stack_fds *f);
 
-/* Registers a new stack, of which the caller is process `slot`. *stack_id is 0, or the number that the stack had with
- * an earlier unetd (see `renewed`). The state must be ready to be attached by the keeper. */
-int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uint32_t slot, uint32_t *stack_id);
-/* Process `pid` (0: the caller) now is process `slot` of the stack. Another process must have the same uid and pid
- * namespace. The slot ends with unetd_proc_del() or the process. Adding the same again is no error; -EBUSY: the slot
- * is another live process's; -ESRCH: no such process. */
+/* Registers a new stack, of which the caller is process `slot`. *stack_id is 0, or the number that the stack
+ * had with an earlier unetd (see `renewed`). The state must be ready to be attached by the keeper. */
+int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uint32_t slot,
+                    uint32_t *stack_id);
+/* Process `pid` (0: the caller) now is process `slot` of the stack. Another process must have the same uid
+ * and pid namespace. The slot ends with unetd_proc_del() or the process. Adding the same again is no error;
+ * -EBUSY: the slot is another live process's; -ESRCH: no such process. */
 int unetd_proc_add(struct unetd_client *c, uint32_t stack_id, uint32_t slot, int32_t pid);
 /* The caller has let go of everything in its slot. The slot's death operation still runs in the keeper. */
 int unetd_proc_del(struct unetd_client *c, uint32_t stack_id, uint32_t slot);
 /* The descriptors of a stack of the same user. */
 int unetd_stack_get(struct unetd_client *c, uint32_t stack_id, struct unetd_stack_fds *out);
 /* The same, for the stack that knows a socket with this SO_COOKIE. -ENOENT: none does. */
-int unetd_stack_by_cookie(struct unetd_client *c, uint64_t cookie, uint32_t *stack_id, struct unetd_stack_fds *out);
+int unetd_stack_by_cookie(struct unetd_client *c, uint64_t cookie, uint32_t *stack_id,
+                          struct unetd_stack_fds *out);
 
 /*
- * The channel between two stacks, made when there is none; the same pair always gets the same one, whoever asks. When
- * it returns, both stacks' states have it. *chan is its number in my_stack, *peer_chan in the peer (the same stack has
- * two numbers for its channel to itself). A peer of another user needs a system-wide unetd.
+ * The channel between two stacks, made when there is none; the same pair always gets the same one, whoever
+ * asks. When it returns, both stacks' states have it. *chan is its number in my_stack, *peer_chan in the peer
+ * (the same stack has two numbers for its channel to itself). A peer of another user needs a system-wide
+ * unetd.
  * -ENOENT: no such peer; -ECONNRESET: the peer went while it was made.
  */
 int unetd_chan_open(struct unetd_client *c, uint32_t my_stack, uint32_t peer_stack, uint32_t *chan,
                     uint32_t *peer_chan);
-/* The descriptors of one side, for any process of the stack. They have been verified: type, seals, size, mode. */
+/* The descriptors of one side, for any process of the stack. They have been verified: type, seals, size,
+ * mode. */
 int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, struct unetd_chan *out);
 void unetd_chan_close(struct unetd_chan *ch);
 /* The verification alone, for descriptors in the order of enum unetd_chan_fd. */
 int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS]);
 
 /*
- * Puts (proto, addr, port) into the directory. `fd` is the kernel socket bound to it (listening, for TCP), or -1. The
- * socket is checked (protocol, address, port, listening, network namespace) and kept by unetd until the entry goes, so
- * that nobody else can have the port meanwhile. A system-wide unetd wants the socket, or a port held by
- * unetd_port_hold(). -EINVAL: the socket is not that; -EADDRINUSE: this stack has the entry already; -ENOSPC.
+ * Puts (proto, addr, port) into the directory. `fd` is the kernel socket bound to it (listening, for TCP), or
+ * -1. The socket is checked (protocol, address, port, listening, network namespace) and kept by unetd until
+ * the entry goes, so that nobody else can have the port meanwhile. A system-wide unetd wants the socket, or a
+ * port held by unetd_port_hold(). -EINVAL: the socket is not that; -EADDRINUSE: this stack has the entry
+ * already; -ENOSPC.
  */
-int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port, int fd);
+int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port,
+                     int fd);
 int unetd_listen_del(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port);
 
-/* Binds a kernel socket and keeps it for the stack, so that no ordinary program gets the port. *port 0: the kernel
- * chooses. Errors are bind(2)'s: -EADDRINUSE, -EADDRNOTAVAIL, -EACCES. */
+/* Binds a kernel socket and keeps it for the stack, so that no ordinary program gets the port. *port 0: the
+ * kernel chooses. Errors are bind(2)'s: -EADDRINUSE, -EADDRNOTAVAIL, -EACCES. */
 int unetd_port_hold(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t *port);
 int unetd_port_release(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port);
 
 /* A block of client TCP ports, *first .. *first + *count - 1, that no other stack has: out of the kernel's
- * ip_local_port_range, not bound in the kernel. *first is 0, or the block that the stack had with an earlier unetd (see
- * `renewed`). Returned by unetd_port_unlease(), or when the stack is gone. -EADDRNOTAVAIL: none left, or not that. */
+ * ip_local_port_range, not bound in the kernel. *first is 0, or the block that the stack had with an earlier
+ * unetd (see `renewed`). Returned by unetd_port_unlease(), or when the stack is gone. -EADDRNOTAVAIL: none
+ * left, or not that. */
 int unetd_port_lease(struct unetd_client *c, uint32_t stack_id, uint16_t *first, uint16_t *count);
 int unetd_port_unlease(struct unetd_client *c, uint32_t stack_id, uint16_t first);
 
-/* For unet-keeper, when its unetd has died: offers itself to the one that `c` has found. 0, or -EEXIST when that one
- * has a keeper for this user already; with both, *fd is the connection, which `c` gives up. */
+/* For unet-keeper, when its unetd has died: offers itself to the one that `c` has found. 0, or -EEXIST when
+ * that one has a keeper for this user already; with both, *fd is the connection, which `c` gives up. */
 int unetd_offer_keeper(struct unetd_client *c, int *fd);
 
-/* Calls row() for each item that this user may see, in the order of enum unetd_status_kind, until it returns false. */
-int unetd_status(struct unetd_client *c, bool (*row)(void *arg, const struct unetd_status_item *item), void *arg);
+/* Calls row() for each item that this user may see, in the order of enum unetd_status_kind, until it returns
+ * false. */
+int unetd_status(struct unetd_client *c, bool (*row)(void *arg, const struct unetd_status_item *item),
+                 void *arg);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * Connections of processes, and the table of what they may ask.
  *
- * Road of a request: client_message() -> serve() -> one function of stacks.c, chans.c, ports.c, status.c or users.c ->
- * a reply at once, or a waiter that keeper_message() ends later.
+ * Road of a request: client_message() -> serve() -> one function of stacks.c, chans.c, ports.c, status.c or
+ * users.c -> a reply at once, or a waiter that keeper_message() ends later.
  */
 #include <errno.h>
 #include <fcntl.h>

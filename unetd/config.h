@@ -28,18 +28,18 @@ struct unetd_config {
         struct unetd_limits per_uid;
         struct frame_geom geom;         /* of transmit regions */
         uint32_t lease_ports;           /* ports in a block */
-        uint32_t queue_max;             /* replies waiting for a client that does not read, before it is dropped */
+        uint32_t queue_max;             /* replies kept for a client that does not read */
         int reply_ms;                   /* how long a keeper may take to answer */
-        int adopt_ms;                   /* how long a new unetd waits for a keeper that outlived the last one */
+        int adopt_ms;                   /* how long a new unetd waits for a keeper of the last one */
 };
 
-#define UNETD_CONFIG_DEFAULT                                                                                  \
-        {                                                                                                     \
-                .domain = "default", .idle_s = 30,                                                            \
-                .per_uid = {.clients = 16384, .stacks = 4096, .procs = 16384, .chans = 16384,                 \
-                            .chans_per_stack = 64,   .listeners = 8192, .holds = 4096, .leases = 256},        \
-                .geom = {.count = {[FRAME_LARGE] = 512, [FRAME_SMALL] = 16384}}, .lease_ports = 64,           \
-                .queue_max = 64, .reply_ms = 1500, .adopt_ms = 1000,                                          \
+#define UNETD_CONFIG_DEFAULT                                                                                 \
+        {                                                                                                    \
+                .domain = "default", .idle_s = 30,                                                           \
+                .per_uid = {.clients = 16384, .stacks = 4096, .procs = 16384, .chans = 16384,                \
+                            .chans_per_stack = 64,   .listeners = 8192, .holds = 4096, .leases = 256},       \
+                .geom = {.count = {[FRAME_LARGE] = 512, [FRAME_SMALL] = 16384}}, .lease_ports = 64,          \
+                .queue_max = 64, .reply_ms = 1500, .adopt_ms = 1000,                                         \
         }
 
 #endif

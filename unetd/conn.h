@@ -1,9 +1,10 @@
 /*
- * One connection of a daemon: messages in, through a handler; messages out, queued while the other side does not read.
+ * One connection of a daemon: messages in, through a handler; messages out, queued while the other side does
+ * not read.
  *
- * The queue is bounded. A peer that sends requests and never reads replies is disconnected when it is full; one whose
- * message is not in form gets an error and stays. conn_fail() and the peer's end make a connection *broken*: it is out
- * of the loop and silent, and its owner, who is told once, frees it after the batch.
+ * The queue is bounded. A peer that sends requests and never reads replies is disconnected when it is full;
+ * one whose message is not in form gets an error and stays. conn_fail() and the peer's end make a connection
+ * *broken*: it is out of the loop and silent, and its owner, who is told once, frees it after the batch.
  */
 #ifndef UNETD_CONN_H
 #define UNETD_CONN_H
@@ -25,8 +26,8 @@ struct conn {
         void (*message)(struct conn *c, struct wire_in *in);
         /* Told once; the owner frees later. */
         void (*ended)(struct conn *c);
-        /* Closes descriptors that nobody wanted; or, once broken, the connection's own, with what is unread in it. NULL:
-         * close(2). */
+        /* Closes descriptors that nobody wanted; or, once broken, the connection's own, with what is unread
+         * in it. NULL: close(2). */
         void (*discard)(struct conn *c, const int *fds, unsigned n);
 };
 

@@ -10,12 +10,12 @@
  *                  +------- lease       a block of client ports
  *                  +------- end ---- chan ---- end ---- stack
  *
- * A stack lives until its keeper says that it is empty. unetd keeps a duplicate of every descriptor that the keeper
- * has, and never maps any: a keeper that dies is replaced, and told all again.
+ * A stack lives until its keeper says that it is empty. unetd keeps a duplicate of every descriptor that the
+ * keeper has, and never maps any: a keeper that dies is replaced, and told all again.
  *
- * What a client asks and a keeper must do first is an *ask* (a request to a keeper, by number) with a *waiter* (the
- * client's request). A waiter that waits too long gets -ETIMEDOUT; the ask goes on. A keeper that leaves an ask
- * unanswered for ASK_PATIENCE is replaced.
+ * What a client asks and a keeper must do first is an *ask* (a request to a keeper, by number) with a
+ * *waiter* (the client's request). A waiter that waits too long gets -ETIMEDOUT; the ask goes on. A keeper
+ * that leaves an ask unanswered for ASK_PATIENCE is replaced.
  */
 #ifndef UNETD_DAEMON_H
 #define UNETD_DAEMON_H
@@ -186,11 +186,17 @@ nstime waiters_deadline(void);
 
 /* ---- discard.c ---- */
 void discard_init(struct user *u);
-/* Closes what came from a user, without waiting for it. `unwanted`: it came in a message and was of no use. */
+/* Closes what came from a user, without waiting for it. `unwanted`: it came in a message and was of no
+ * use. */
 void discard(struct user *u, const int *fds, unsigned n, bool unwanted);
 /* Too much of that waits: this user is not listened to. */
 bool discard_stuck(const struct user *u);
 bool discard_busy(const struct user *u);
+
+/* ---- spawn.c ---- */
+int spawn_init(void);                   /* before anything else is opened */
+/* Starts a keeper with `fd` (borrowed) as its connection. Its pid, or a negative errno. */
+int spawn_keeper(uint32_t uid, uint32_t gid, int fd);
 
 /* ---- users.c: users, keepers, asks ---- */
 struct user *user_get(uint32_t uid, uint32_t gid);      /* freed in users_tick() when nothing of it is left */

@@ -20,7 +20,8 @@ int directory_create(struct directory_owner *o, uint64_t instance)
         if (fd < 0)
                 return -errno;
         if (fchmod(fd, 0600) < 0 || ftruncate(fd, sizeof(struct directory)) < 0 ||
-            (p = mmap(NULL, sizeof(struct directory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED ||
+            (p = mmap(NULL, sizeof(struct directory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) ==
+                    MAP_FAILED ||
             fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
                 r = -errno;
         if (r == 0 && (o->fd = fd_reopen(fd, O_RDONLY)) < 0)
@@ -93,7 +94,8 @@ int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16
         if (d->used >= DIR_MAX || (i - dir_hash(proto, addr, port)) % DIR_SLOTS >= DIR_RUN)
                 return -ENOSPC;
         write_begin(d);
-        d->slot[i] = (struct dir_entry){.addr = addr, .stack = stack, .uid = uid, .port = port, .proto = proto};
+        d->slot[i] =
+                (struct dir_entry){.addr = addr, .stack = stack, .uid = uid, .port = port, .proto = proto};
         d->used++;
         write_end(d);
         return 0;

@@ -1,15 +1,16 @@
 /*
  * The directory: who listens where, in one read-only page set that every client of a unetd has mapped.
  *
- * unetd alone writes it (its memfd is sealed against any other writer); clients look up (protocol, address, port)
- * without a system call, in some 20 ns, before each connect. The table is open-addressed with linear probing and no
- * tombstones; a sequence lock around the whole makes a reader's view consistent. A reader never loops for ever: after
- * DIR_TRIES torn reads (unetd lost its CPU, or died, while it wrote) it answers -EAGAIN, and the caller yields and
- * asks again, a bounded number of times, or goes to the kernel, where ordinary listeners listen too. What unetd wrote
- * is not trusted beyond that: numbers are bounded, and a stack number only names whom to ask for a channel.
+ * unetd alone writes it (its memfd is sealed against any other writer); clients look up (protocol, address,
+ * port) without a system call, in some 20 ns, before each connect. The table is open-addressed with linear
+ * probing and no tombstones; a sequence lock around the whole makes a reader's view consistent. A reader
+ * never loops for ever: after DIR_TRIES torn reads (unetd lost its CPU, or died, while it wrote) it answers
+ * -EAGAIN, and the caller yields and asks again, a bounded number of times, or goes to the kernel, where
+ * ordinary listeners listen too. What unetd wrote is not trusted beyond that: numbers are bounded, and a
+ * stack number only names whom to ask for a channel.
  *
- * Wildcard addresses, IPv4 and IPv6, are the same key (all zero): a listener on :: that does not take IPv4 is not
- * registered. Several stacks may have the same key (SO_REUSEPORT); `hint`, a hash of the flow, picks one.
+ * Wildcard addresses, IPv4 and IPv6, are the same key (all zero): a listener on :: that does not take IPv4 is
+ * not registered. Several stacks may have the same key (SO_REUSEPORT); `hint`, a hash of the flow, picks one.
  */
 #ifndef UNETD_DIRECTORY_H
 #define UNETD_DIRECTORY_H
@@ -42,7 +43,7 @@ struct directory {
         uint32_t bytes;                 /* of the whole */
         _Atomic uint32_t alive;         /* 0 once unetd has left in an orderly way: look for another */
         _Atomic uint32_t seq;           /* odd while unetd writes */
-        _Atomic uint64_t generation;    /* one more with each change; a cached answer is good while it stands */
+        _Atomic uint64_t generation;    /* one more with each change: cached answers are old */
         uint64_t instance;              /* the unetd it belongs to */
         uint32_t used;
         uint32_t naddrs;
@@ -66,8 +67,8 @@ static inline uint32_t dir_hash(uint8_t proto, ip_addr addr, uint16_t port)
 }
 
 /* One key, inside one attempt; the caller checks `seq`. */
-static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint,
-                             struct dir_hit *hit)
+static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
+                             uint32_t hint, struct dir_hit *hit)
 {
         uint32_t i = dir_hash(proto, addr, port), n = 0;
         uint32_t at[DIR_PER_KEY];
@@ -86,8 +87,8 @@ static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr a
         return true;
 }
 
-/* The stack that takes what is sent to (proto, addr, port): exact address first, then wildcard. 1: found; 0: none
- * here; -EAGAIN: no consistent view was had. */
+/* The stack that takes what is sent to (proto, addr, port): exact address first, then wildcard. 1: found; 0:
+ * none here; -EAGAIN: no consistent view was had. */
 static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
                                    uint32_t hint, struct dir_hit *hit)
 {
@@ -111,7 +112,8 @@ static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_
         return -EAGAIN;
 }
 
-/* Whether an address is local to this network namespace: 127/8, ::1, and those of its interfaces. 1, 0 or -EAGAIN. */
+/* Whether an address is local to this network namespace: 127/8, ::1, and those of its interfaces. 1, 0 or
+ * -EAGAIN. */
 static inline int directory_is_local(const struct directory *d, ip_addr addr)
 {
         if (ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >> 24 == 127)
@@ -150,7 +152,8 @@ struct directory_owner {
 /* Makes an empty directory. 0, or a negative errno. */
 int directory_create(struct directory_owner *o, uint64_t instance);
 void directory_destroy(struct directory_owner *o);
-/* -EEXIST: this stack has the key already; -ENOSPC: full, or too many hash alike. A wildcard of either family becomes the wildcard key. */
+/* -EEXIST: this stack has the key already; -ENOSPC: full, or too many hash alike. A wildcard of either family
+ * becomes the wildcard key. */
 int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack,
                   uint32_t uid);
 /* False when there was no such entry. */

@@ -1,9 +1,10 @@
 /*
- * Closing what somebody else made. The last close of a socket waits for its unsent data as long as SO_LINGER says; a
- * file on FUSE is flushed, which waits for its owner; a Unix socket goes with what is unread in it. A unetd that serves
- * several users must not wait for any of them: it lets a child that shares its descriptor table do the closing, one at
- * a time for each user. What comes meanwhile is for the next child. Who sends UNWANTED_MAX descriptors that nobody
- * asked for and keeps them from being closed is not listened to until they are.
+ * Closing what somebody else made. The last close of a socket waits for its unsent data as long as SO_LINGER
+ * says; a file on FUSE is flushed, which waits for its owner; a Unix socket goes with what is unread in it. A
+ * unetd that serves several users must not wait for any of them: it lets a child that shares its descriptor
+ * table do the closing, one at a time for each user. What comes meanwhile is for the next child. Who sends
+ * UNWANTED_MAX descriptors that nobody asked for and keeps them from being closed is not listened to until
+ * they are.
  */
 #include <errno.h>
 #include <sched.h>

@@ -1,6 +1,7 @@
 /*
- * Nothing is read or mapped, and no file system is asked that could belong to somebody hostile (FUSE answers when it
- * likes): seals are the kernel's own knowledge and only memory files have them; pipes are known by their link in /proc.
+ * Nothing is read or mapped, and no file system is asked that could belong to somebody hostile (FUSE answers
+ * when it likes): seals are the kernel's own knowledge and only memory files have them; pipes are known by
+ * their link in /proc.
  */
 #include "unetd/fdcheck.h"
 

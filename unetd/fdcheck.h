@@ -1,9 +1,9 @@
 /*
  * Whether a descriptor from somebody else is what it should be, before it is mapped, read or passed on.
  *
- * A memory file must be tmpfs (a memfd): hugetlbfs and FUSE can kill or stop a reader even when sealed. It must be
- * sealed against shrinking, or its owner could take the memory away under a reader. All return 0 or -EINVAL (wrong
- * kind), -EACCES (wrong mode), -EPERM (not sealed), -ERANGE (wrong size).
+ * A memory file must be tmpfs (a memfd): hugetlbfs and FUSE can kill or stop a reader even when sealed. It
+ * must be sealed against shrinking, or its owner could take the memory away under a reader. All return 0 or
+ * -EINVAL (wrong kind), -EACCES (wrong mode), -EPERM (not sealed), -ERANGE (wrong size).
  */
 #ifndef UNETD_FDCHECK_H
 #define UNETD_FDCHECK_H

@@ -6,12 +6,13 @@
  *      pidfds ---- a process died: its references end
  *      pipes ----- a stack wants a tick: no process of it waits in a call
  *
- * Handlers only note what happened and mark the stack due; all work on a stack, and all freeing, is in stack_work(),
- * called after the batch for stacks that are due. An idle keeper has no deadline and does not wake.
+ * Handlers only note what happened and mark the stack due; all work on a stack, and all freeing, is in
+ * stack_work(), called after the batch for stacks that are due. An idle keeper has no deadline and does not
+ * wake.
  *
- * When unetd dies: without stacks the keeper leaves. With stacks it looks for another one (starts it, if need be) and
- * offers itself and all it holds. If that has got another keeper meanwhile, it gives it all and leaves. If there is no
- * unetd to be had, it keeps its stacks going until they are empty.
+ * When unetd dies: without stacks the keeper leaves. With stacks it looks for another one (starts it, if need
+ * be) and offers itself and all it holds. If that has got another keeper meanwhile, it gives it all and
+ * leaves. If there is no unetd to be had, it keeps its stacks going until they are empty.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -163,7 +164,8 @@ static int proc_add(struct kstack *st, uint32_t slot, int32_t pid, int pidfd)
                 close(pidfd);
                 return -ENOMEM;
         }
-        *p = (struct kproc){.pidfd = {.fd = pidfd, .ready = proc_died}, .stack = st, .slot = slot, .pid = pid};
+        *p = (struct kproc){.stack = st, .slot = slot, .pid = pid};
+        p->pidfd = (struct loop_source){.fd = pidfd, .ready = proc_died};
         r = loop_add(&keeper.loop, &p->pidfd, EPOLLIN);
         if (r < 0) {
                 close(pidfd);
@@ -353,8 +355,9 @@ static void listeners_work(struct kstack *st)
         struct keeper_listener l;
 
         while (keeper.ops->listener_gone(st->view, &l)) {
-                struct unetd_msg msg = {.type = UNETD_K_UNLISTEN,
-                                        .port = {.stack = st->id, .proto = l.proto, .port = l.port, .addr = l.addr}};
+                struct unetd_msg msg = {
+                        .type = UNETD_K_UNLISTEN,
+                        .port = {.stack = st->id, .proto = l.proto, .port = l.port, .addr = l.addr}};
                 conn_send(&keeper.daemon, &msg, NULL, 0);
         }
 }

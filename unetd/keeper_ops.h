@@ -1,9 +1,10 @@
 /*
- * What the keeper asks of a stack: the seam between unet-keeper and the stack library, which knows the state's layout.
+ * What the keeper asks of a stack: the seam between unet-keeper and the stack library, which knows the
+ * state's layout.
  *
- * The keeper is one thread and calls these from one loop; a view is one mapped stack. None may block: whoever holds the
- * stack's lock is at work, so an operation that cannot get it at once says so (-EAGAIN, or active) and is asked again
- * at the next tick. Descriptors are borrowed for the call.
+ * The keeper is one thread and calls these from one loop; a view is one mapped stack. None may block: whoever
+ * holds the stack's lock is at work, so an operation that cannot get it at once says so (-EAGAIN, or active)
+ * and is asked again at the next tick. Descriptors are borrowed for the call.
  */
 #ifndef UNETD_KEEPER_OPS_H
 #define UNETD_KEEPER_OPS_H
@@ -21,17 +22,21 @@ struct keeper_stack_ops {
         /* Maps a stack, not trusting what is in it. 0, or a negative errno: it is not a stack. */
         int (*attach)(void **view, uint32_t stack_id, const struct unetd_stack_fds *fds);
         void (*detach)(void *view);
-        /* Makes what progress is due when no process of the stack does. Returns when to call again at the latest,
-         * NSTIME_NEVER for none; *active: call again within a millisecond. Also called when the keeper pipe rang. */
+        /* Makes what progress is due when no process of the stack does. Returns when to call again at the
+         * latest, NSTIME_NEVER for none; *active: call again within a millisecond. Also called when the
+         * keeper pipe rang. */
         nstime (*tick)(void *view, nstime now, bool *active);
-        /* Writes channel `slot` into the state: from then on the stack's processes may use it. A keeper that replaces a
-         * dead one attaches what is there already: the same peer again is no error. -EAGAIN: ask again. */
+        /* Writes channel `slot` into the state: from then on the stack's processes may use it. A keeper that
+         * replaces a dead one attaches what is there already: the same peer again is no error. -EAGAIN: ask
+         * again. */
         int (*chan_attach)(void *view, uint32_t slot, const struct unetd_chan *chan);
         /* The peer is gone. 0: the slot is free for another channel; -EAGAIN: ask again. */
         int (*chan_down)(void *view, uint32_t slot);
-        /* Process `slot` holds nothing any more: it died, or said so. Ends its references. -EAGAIN: ask again. */
+        /* Process `slot` holds nothing any more: it died, or said so. Ends its references. -EAGAIN: ask
+         * again. */
         int (*proc_died)(void *view, uint32_t slot);
-        /* Nothing is left to finish: no connection, no unsent data, no TIME-WAIT. Asked when no process is left. */
+        /* Nothing is left to finish: no connection, no unsent data, no TIME-WAIT. Asked when no process is
+         * left. */
         bool (*empty)(void *view);
         /* Whether a socket with this SO_COOKIE is one of this stack's. */
         bool (*cookie_owner)(void *view, uint64_t cookie);

@@ -31,7 +31,8 @@ void log_line(const char *fmt, ...)
         clock_gettime(CLOCK_REALTIME, &ts);
         gmtime_r(&ts.tv_sec, &tm);
         n = strftime(line, sizeof line, "%FT%TZ ", &tm);
-        n += (size_t)snprintf(line + n, sizeof line - n, "%s[%d] ", program_invocation_short_name, (int)getpid());
+        n += (size_t)snprintf(line + n, sizeof line - n, "%s[%d] ", program_invocation_short_name,
+                              (int)getpid());
         va_start(ap, fmt);
         n += (size_t)vsnprintf(line + n, sizeof line - n, fmt, ap);
         va_end(ap);

@@ -24,8 +24,8 @@ struct daemon unetd = {.cfg = UNETD_CONFIG_DEFAULT};
 
 static const char usage[] =
         "Usage: unetd [OPTION]...\n"
-        "The service of the user-level network stack: port space, listeners, channels. Programs start it on demand;\n"
-        "run it by hand only to watch it, or as root with --system for all users.\n"
+        "The service of the user-level network stack: port space, listeners, channels. Programs start it on\n"
+        "demand; run it by hand only to watch it, or as root with --system for all users.\n"
         "\n"
         "      --foreground      stay on the terminal, log to standard error\n"
         "      --system          serve all users (root only)\n"
@@ -167,7 +167,8 @@ static enum holder ask_holder(const struct sockaddr_un *sun, socklen_t len)
         return HOLDER_OTHER;
 }
 
-/* Whether a unetd of this user under the name would do: a system-wide one and a private one of root's do not. */
+/* Whether a unetd of this user under the name would do: a system-wide one and a private one of root's do
+ * not. */
 static bool replaces_us(enum holder h)
 {
         return h == HOLDER_US && !unetd.cfg.shared;
@@ -236,6 +237,17 @@ static int signals_init(void)
         return loop_add(&unetd.loop, &unetd.signals, EPOLLIN);
 }
 
+/* So that nothing of ours gets their numbers. */
+static void fill_standard_fds(void)
+{
+        int fd;
+
+        while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO)
+                ;
+        if (fd > STDERR_FILENO)
+                close(fd);
+}
+
 /* What the program that started us had set for itself. */
 static void forget_starter(void)
 {
@@ -286,8 +298,8 @@ static int daemon_init(void)
         memcpy(&unetd.instance, random, sizeof unetd.instance);
         unetd.next_stack = random[2] & 0x7fffffff;
         unetd.idle_since = NSTIME_NEVER;
-        if ((r = loop_init(&unetd.loop, after_batch)) < 0 || (r = signals_init()) < 0 || (r = ports_init()) < 0 ||
-            (r = directory_create(&unetd.dir, unetd.instance)) < 0)
+        if ((r = spawn_init()) < 0 || (r = loop_init(&unetd.loop, after_batch)) < 0 ||
+            (r = signals_init()) < 0 || (r = ports_init()) < 0 || (r = directory_create(&unetd.dir, unetd.instance)) < 0)
                 return r;
         if (addrs_init() < 0)
                 log_line("no rtnetlink: only loopback addresses are known");
@@ -309,6 +321,7 @@ int main(int argc, char **argv)
         struct options o = {.ready_fd = -1};
         int r;
 
+        fill_standard_fds();
         parse(&o, argc, argv);
         if (o.quit)
                 return o.status;
@@ -327,7 +340,7 @@ int main(int argc, char **argv)
         tell_starter(o.ready_fd);
         loop_run(&unetd.loop);
         log_line("leaving");
-        shutdown(unetd.listening.fd, SHUT_RDWR);        /* a child of discard.c may have it longer than we do */
+        shutdown(unetd.listening.fd, SHUT_RDWR);        /* a child of discard.c may have it longer than we */
         directory_destroy(&unetd.dir);
         return 0;
 }

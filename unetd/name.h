@@ -1,7 +1,7 @@
 /*
- * The abstract socket names that unetd listens on: @unet/<uid>/<ABI>/<domain>/<0..7>. Abstract names belong to a
- * network namespace, as ports do. Anybody may take any of them, so a name proves nothing: who holds it is asked of
- * the kernel (SO_PEERCRED).
+ * The abstract socket names that unetd listens on: @unet/<uid>/<ABI>/<domain>/<0..7>. Abstract names belong
+ * to a network namespace, as ports do. Anybody may take any of them, so a name proves nothing: who holds it
+ * is asked of the kernel (SO_PEERCRED).
  */
 #ifndef UNETD_NAME_H
 #define UNETD_NAME_H

@@ -1,5 +1,6 @@
 /*
- * What belongs to the whole host: who listens where, which kernel ports are held, which client ports are whose.
+ * What belongs to the whole host: who listens where, which kernel ports are held, which client ports are
+ * whose.
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,14 +1,15 @@
 /*
- * What travels between unetd, unet-keeper and the client library: one struct of one size, over SOCK_SEQPACKET, with
- * descriptors by SCM_RIGHTS.
+ * What travels between unetd, unet-keeper and the client library: one struct of one size, over
+ * SOCK_SEQPACKET, with descriptors by SCM_RIGHTS.
  *
  *      client  --requests-->  unetd    names, ports, channels, directory        one reply a request, same seq
- *      client  --requests-->  keeper   descriptors of stacks, process slots     (a socketpair that unetd made)
+ *      client  --requests-->  keeper   descriptors of stacks, process slots     (a socketpair that unetd
+ * made)
  *      unetd   <--requests->  keeper   attach, channel up and down, stack gone
  *
- * Both ends treat what they read as hostile: a message of another size, with another magic, an unknown type, an array
- * index out of range or the wrong number of descriptors is answered with an error and harms nobody but the sender.
- * Every received descriptor is either taken or closed; unused bytes of a message are zero.
+ * Both ends treat what they read as hostile: a message of another size, with another magic, an unknown type,
+ * an array index out of range or the wrong number of descriptors is answered with an error and harms nobody
+ * but the sender. Every received descriptor is either taken or closed; unused bytes of a message are zero.
  *
  * The ABI number is part of the socket's name: builds that disagree never meet.
  */
@@ -24,13 +25,13 @@
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
-#define UNETD_DOMAIN_MAX 32u            /* bytes of UNET_DOMAIN, without the end: letters, digits, '-', '_', '.' */
+#define UNETD_DOMAIN_MAX 32u            /* bytes of UNET_DOMAIN: letters, digits, '-', '_', '.' */
 #define UNETD_SLOTS_MAX 256u            /* process slots of a stack: 0 .. 255 */
-#define UNETD_CHANS_MAX 1024u           /* channels of a stack: 0 .. 1023 (frame regions are numbered by them) */
+#define UNETD_CHANS_MAX 1024u           /* channels of a stack: 0 .. 1023 (they number frame regions) */
 
 enum unetd_type {
         UNETD_INVALID,
-        UNETD_ERROR,                    /* the reply to what was not in form: its seq and err are all there is */
+        UNETD_ERROR,                    /* the reply to what was not in form: seq and err are all of it */
         /* client -> unetd */
         UNETD_HELLO,                    /* first on a connection; reply carries the directory */
         UNETD_KEEPER_GET,               /* reply carries a socket to the user's keeper */
@@ -54,10 +55,11 @@ enum unetd_type {
         UNETD_K_PROC,                   /* fd: pidfd of a process of the stack */
         UNETD_K_PROC_DEL,               /* a process let go of its slot */
         UNETD_K_CHAN,                   /* attach a channel; fds: see enum unetd_chan_fd */
-        UNETD_K_CHAN_DOWN,              /* the channel's peer is gone; answered when the slot may be used again */
-        /* keeper -> unetd; not answered, but for K_HELLO. A keeper that outlived its unetd offers itself with K_HELLO,
-         * then all it holds, in the form of K_STACK, K_PROC and K_CHAN with seq 0. When K_HELLO is answered -EEXIST, the
-         * user has another keeper by now: the offers go to that one, and who made them leaves. */
+        UNETD_K_CHAN_DOWN,              /* the peer is gone; answered when the slot may be used again */
+        /* keeper -> unetd; not answered, but for K_HELLO. A keeper that outlived its unetd offers itself with
+         * K_HELLO, then all it holds, in the form of K_STACK, K_PROC and K_CHAN with seq 0. When K_HELLO is
+         * answered -EEXIST, the user has another keeper by now: the offers go to that one, and who made them
+         * leaves. */
         UNETD_K_HELLO,
         UNETD_K_PROC_GONE,              /* the process is dead, its slot is free */
         UNETD_K_ORPHAN,                 /* no process of the stack is left: it accepts nothing new */
@@ -104,7 +106,7 @@ struct unetd_hello {
         int32_t pid;                    /* reply: unetd's */
 };
 #define UNETD_SHARED     1u             /* a system-wide unetd, used by several users */
-#define UNETD_HAS_KEEPER 2u             /* the client had another unetd: its keeper may come, wait for it a moment */
+#define UNETD_HAS_KEEPER 2u             /* the client had another unetd, whose keeper may come: wait for it */
 
 struct unetd_stack {
         uint32_t stack;                 /* STACK_NEW: 0, or the number it had before unetd was restarted */

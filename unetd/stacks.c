@@ -72,7 +72,8 @@ static bool pidfd_dead(int pidfd)
         return poll(&p, 1, 0) > 0;
 }
 
-/* Another process's, which must be the same user's. It is asked for its owner while the pidfd shows it alive. */
+/* Another process's, which must be the same user's. It is asked for its owner while the pidfd shows it
+ * alive. */
 static int other_pidfd(const struct client *cl, int32_t pid)
 {
         int fd = pidfd_open(pid, 0);
@@ -440,8 +441,9 @@ void proc_offered(struct user *u, struct wire_in *in)
 {
         struct stack *st;
 
-        if (in->n == 1 && in->msg.stack.slot < UNETD_SLOTS_MAX && stack_of(u, in->msg.stack.stack, &st) == 0 &&
-            fdcheck_pidfd(in->fds[0]) == 0 && !proc_find(st, in->msg.stack.slot))
+        if (in->n == 1 && in->msg.stack.slot < UNETD_SLOTS_MAX &&
+            stack_of(u, in->msg.stack.stack, &st) == 0 && fdcheck_pidfd(in->fds[0]) == 0 &&
+            !proc_find(st, in->msg.stack.slot))
                 proc_new(st, in->msg.stack.slot, in->msg.stack.pid, wire_in_take(in, 0));
 }
 

@@ -1,7 +1,7 @@
 /*
- * A double fork by clone(CLONE_VM | CLONE_VFORK): the children run on stacks of their own in the caller's memory, make
- * raw system calls only, and the caller's thread stands still meanwhile. fork() would run the program's atfork
- * handlers, and vfork() would let the child return into a frame that the parent still needs.
+ * A double fork by clone(CLONE_VM | CLONE_VFORK): the children run on stacks of their own in the caller's
+ * memory, make raw system calls only, and the caller's thread stands still meanwhile. fork() would run the
+ * program's atfork handlers, and vfork() would let the child return into a frame that the parent still needs.
  */
 #include "unetd/start.h"
 
@@ -60,7 +60,8 @@ static size_t own_dir(const char **dir)
         return slash ? (size_t)(slash - info.dli_fname) : 0;
 }
 
-/* A program that was started by a relative path knows itself by it; the daemon starts in another directory. */
+/* A program that was started by a relative path knows itself by it; the daemon starts in another
+ * directory. */
 static bool make_absolute(char path[PATH_MAX_])
 {
         char rest[PATH_MAX_];
@@ -80,8 +81,10 @@ static bool make_absolute(char path[PATH_MAX_])
 
 static bool find_program(char path[PATH_MAX_])
 {
-        /* beside the library; where an installed library finds it, wherever the prefix went; in a build tree */
-        static const char *const beside[] = {"unetd", "../libexec/unet/unetd", "../unetd/unetd", "../../unetd/unetd"};
+        /* beside the library; where an installed library finds it, wherever the prefix went; in a build
+         * tree */
+        static const char *const beside[] = {"unetd", "../libexec/unet/unetd", "../unetd/unetd",
+                                             "../../unetd/unetd"};
         const char *env = secure_getenv("UNET_LIBEXEC"), *dir = NULL;
         size_t n;
 
@@ -105,7 +108,7 @@ __attribute__((noreturn)) static void leave(int code)
 static void default_signals(void)
 {
         uint64_t none = 0;
-        uint64_t action[4] = {0, 0, 0, 0};      /* the kernel's struct sigaction: SIG_DFL, no flags, empty mask */
+        uint64_t action[4] = {0, 0, 0, 0};      /* the kernel's struct sigaction: SIG_DFL, no flags */
 
         for (int sig = 1; sig <= 64; sig++)
                 SYS_CALL(SYS_rt_sigaction, sig, action, NULL, 8, 0, 0);
@@ -163,8 +166,8 @@ static int run_children(struct start *s)
         return pid > 0 ? 0 : -EAGAIN;
 }
 
-/* A byte: it is ready, or knows that another one is. The end alone: it could not be run. The end may not come, when
- * another thread forks just now. */
+/* A byte: it is ready, or knows that another one is. The end alone: it could not be run. The end may not
+ * come, when another thread forks just now. */
 static int await_ready(int fd)
 {
         int64_t until = sys_now_ms() + READY_MS, now;

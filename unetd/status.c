@@ -1,6 +1,6 @@
 /*
- * `unet status`, an item a request: kind and index say where the last one was. Items may come and go between two
- * requests; a walk then misses or repeats one and ends all the same, because index only grows.
+ * `unet status`, an item a request: kind and index say where the last one was. Items may come and go between
+ * two requests; a walk then misses or repeats one and ends all the same, because index only grows.
  */
 #include <errno.h>
 #include <unistd.h>

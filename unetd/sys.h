@@ -1,9 +1,10 @@
 /*
  * System calls made directly, for the client library and for code that it shares with the daemons.
  *
- * The client library lives inside a shim that replaces close(), socket(), poll() and friends, and inside programs
- * that watch errno: it must go through neither. Each call returns what the kernel returns: a result, or a negative
- * errno. Cancellation points and restarts are left out on purpose; callers retry -EINTR themselves.
+ * The client library lives inside a shim that replaces close(), socket(), poll() and friends, and inside
+ * programs that watch errno: it must go through neither. Each call returns what the kernel returns: a result,
+ * or a negative errno. Cancellation points and restarts are left out on purpose; callers retry -EINTR
+ * themselves.
  */
 #ifndef UNETD_SYS_H
 #define UNETD_SYS_H
@@ -45,14 +46,17 @@ static inline long sys_call6(long nr, long a, long b, long c, long d, long e, lo
         register long x4 __asm__("x4") = e;
         register long x5 __asm__("x5") = f;
 
-        __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+        __asm__ volatile("svc 0"
+                         : "+r"(x0)
+                         : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                         : "memory");
         return x0;
 #else
 #error "unetd/sys.h: say how this processor makes a system call"
 #endif
 }
 
-#define SYS_CALL(nr, a, b, c, d, e, f)                                                                        \
+#define SYS_CALL(nr, a, b, c, d, e, f)                                                                       \
         sys_call6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
 static inline int sys_close(int fd)

@@ -1,24 +1,15 @@
 /* Users, the keeper of each, and what keepers are asked. */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "unetd/daemon.h"
 
-#ifndef UNET_LIBEXECDIR
-#define UNET_LIBEXECDIR "/usr/local/libexec/unet"
-#endif
-
 #define KEEPER_QUEUE  16384u            /* messages for a keeper that is being started, or slow */
 #define DEATHS_MAX    5u
 #define DEATHS_WINDOW (10 * NS_PER_S)
-#define KEEPER_FD     3
 
 /* ---- users ---- */
 
@@ -58,58 +49,6 @@ static void user_free_if_unused(struct user *u)
 
 /* ---- starting a keeper ---- */
 
-/* unet-keeper lies beside unetd; where a build tree or an administrator says; or where it was installed. */
-static void exec_keeper(char *const argv[], char *const env[])
-{
-        const char *dir = secure_getenv("UNET_LIBEXEC");
-        char path[4096], self[3000];
-        ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-
-        if (dir && *dir) {
-                snprintf(path, sizeof path, "%s/unet-keeper", dir);
-                execve(path, argv, env);
-        }
-        if (n > 0) {
-                self[n] = 0;
-                *strrchr(self, '/') = 0;
-                snprintf(path, sizeof path, "%s/unet-keeper", self);
-                execve(path, argv, env);
-        }
-        execve(UNET_LIBEXECDIR "/unet-keeper", argv, env);
-}
-
-static bool become_user(const struct user *u)
-{
-        if (unetd.uid == u->uid)
-                return true;
-        return setgroups(1, &u->gid) == 0 && setresgid(u->gid, u->gid, u->gid) == 0 &&
-               setresuid(u->uid, u->uid, u->uid) == 0;
-}
-
-__attribute__((noreturn)) static void keeper_child(const struct user *u, int fd)
-{
-        char idle[16], domain[64], libexec[3100];
-        char *argv[] = {"unet-keeper", "--idle", idle, NULL};
-        char *env[] = {domain, libexec, NULL};
-        const char *dir = secure_getenv("UNET_LIBEXEC");
-        sigset_t none;
-
-        snprintf(idle, sizeof idle, "%d", unetd.cfg.idle_s);
-        snprintf(domain, sizeof domain, "UNET_DOMAIN=%s", unetd.cfg.domain);
-        snprintf(libexec, sizeof libexec, "UNET_LIBEXEC=%s", dir ? dir : "");
-        signal(SIGCHLD, SIG_DFL);
-        signal(SIGPIPE, SIG_DFL);
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        if (!become_user(u) || dup2(fd, KEEPER_FD) < 0)
-                _exit(126);
-        if (fd == KEEPER_FD)
-                fcntl(fd, F_SETFD, 0);
-        close_range(KEEPER_FD + 1, ~0u, 0);
-        exec_keeper(argv, env);
-        _exit(127);
-}
-
 /* Takes fd as the connection to the user's keeper; what was queued for one that was awaited goes out. */
 static int keeper_connect(struct user *u, int fd, int32_t pid)
 {
@@ -130,13 +69,11 @@ static int keeper_start(struct user *u)
 
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd) < 0)
                 return -errno;
-        pid = fork();
-        if (pid == 0)
-                keeper_child(u, fd[1]);
+        pid = spawn_keeper(u->uid, u->gid, fd[1]);
         close(fd[1]);
         if (pid < 0) {
                 close(fd[0]);
-                return -EAGAIN;
+                return pid;
         }
         log_line("keeper %d started for uid %u", pid, u->uid);
         return keeper_connect(u, fd[0], pid);
@@ -309,7 +246,8 @@ static bool dies_too_often(struct user *u)
         return ++u->deaths > DEATHS_MAX;
 }
 
-/* What was asked of the dead one: new stacks and slots are asked again by the client, channels by the replay. */
+/* What was asked of the dead one: new stacks and slots are asked again by the client, channels by the
+ * replay. */
 static void asks_fail(struct user *u)
 {
         struct ask *a;
@@ -353,7 +291,8 @@ void users_tick(void)
                 next = LIST_NEXT(u, link);
                 if (lost_patience(u))
                         conn_fail(&u->keeper);
-                if (u->keeper_state == KEEPER_AWAITED && u->adopt_until <= unetd.loop.now && keeper_start(u) < 0)
+                if (u->keeper_state == KEEPER_AWAITED && u->adopt_until <= unetd.loop.now &&
+                    keeper_start(u) < 0)
                         conn_fail(&u->keeper);
                 if (u->keeper_died)
                         keeper_bury(u);

@@ -5,8 +5,8 @@
 
 #define FD_HIGH 900                     /* above what select() programs count on staying below */
 
-/* Room for as many as can come, not only for as many as may: what the kernel finds no room for it closes itself, in our
- * time, and closing a socket can take as long as its owner wants (SO_LINGER). */
+/* Room for as many as can come, not only for as many as may: what the kernel finds no room for it closes
+ * itself, in our time, and closing a socket can take as long as its owner wants (SO_LINGER). */
 union wire_ctl {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
@@ -62,7 +62,8 @@ int wire_recv(int fd, struct wire_in *in, int flags)
 {
         struct iovec iov = {.iov_base = &in->msg, .iov_len = sizeof in->msg};
         union wire_ctl ctl;
-        struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
+        struct msghdr mh = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl};
         long r;
 
         memset(&in->msg, 0, sizeof in->msg);

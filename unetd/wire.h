@@ -1,8 +1,9 @@
 /*
- * One message over one SOCK_SEQPACKET socket, and what is checked before anybody looks at it. Used by both ends.
+ * One message over one SOCK_SEQPACKET socket, and what is checked before anybody looks at it. Used by both
+ * ends.
  *
- * Descriptors that arrive belong to the receiver: `fds` of a struct wire_in holds n of them, each to be taken (set to
- * -1) or closed by wire_in_close(). Descriptors that are sent are borrowed.
+ * Descriptors that arrive belong to the receiver: `fds` of a struct wire_in holds n of them, each to be taken
+ * (set to -1) or closed by wire_in_close(). Descriptors that are sent are borrowed.
  */
 #ifndef UNETD_WIRE_H
 #define UNETD_WIRE_H
@@ -17,11 +18,13 @@ struct wire_in {
         unsigned n;                     /* at most UNETD_FDS_MAX when the message is in form */
 };
 
-/* Sends msg with n descriptors; sets msg->nfds and msg->magic. 0; -EAGAIN when a non-blocking socket is full. */
+/* Sends msg with n descriptors; sets msg->nfds and msg->magic. 0; -EAGAIN when a non-blocking socket is
+ * full. */
 int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int flags);
 
 /*
- * Receives one message. 0: it is whole and in form: size, magic, a known type, as many descriptors as it says.
+ * Receives one message. 0: it is whole and in form: size, magic, a known type, as many descriptors as it
+ * says.
  * -EBADMSG: it is not; its descriptors are there to be closed, and msg.seq is what could be read, else 0.
  * -EAGAIN; -ECONNRESET at the end.
  */
@@ -39,11 +42,13 @@ static inline int wire_in_take(struct wire_in *in, unsigned i)
         return fd;
 }
 
-/* Moves a descriptor out of the numbers that applications use, close-on-exec. Closes the old one, also on failure. */
+/* Moves a descriptor out of the numbers that applications use, close-on-exec. Closes the old one, also on
+ * failure. */
 int fd_high(int fd);
 /* A second descriptor for the same file description, as high. */
 int fd_high_dup(int fd);
-/* What /proc says the descriptor is ("pipe:[...]", "/memfd:...", a path), cut to size; its length, or negative. */
+/* What /proc says the descriptor is ("pipe:[...]", "/memfd:...", a path), cut to size; its length, or
+ * negative. */
 int fd_link(int fd, char *text, int size);
 /* The same file, opened anew with `flags`: a file description of its own. High, close-on-exec. */
 int fd_reopen(int fd, int flags);

@@ -196,7 +196,8 @@ static void a_forked_child_uses_its_copy_at_once(void **state)
         fake_stack_new(&c, &st);
         assert_int_equal(world_child(child_adds_itself, arg), 0);
         eventually(st.s->died[0] == 1u << 1);
-        assert_int_equal(world_count(&c).n[UNETD_S_STACK], 1);  /* the parent's connection still works, and its stack */
+        /* the parent's connection still works, and its stack */
+        assert_int_equal(world_count(&c).n[UNETD_S_STACK], 1);
         assert_int_equal(unetd_proc_add(&c, st.id, 0, 0), 0);
         fake_stack_forget(&st);
         unetd_close(&c);
@@ -249,8 +250,8 @@ static void a_stack_whose_lock_is_held_is_asked_again(void **state)
 
 /* ---- channels ---- */
 
-static void check_chan(struct unetd_client *c, uint32_t stack, uint32_t chan, uint32_t peer_stack, uint32_t peer_chan,
-                       const struct fake_stack *peer)
+static void check_chan(struct unetd_client *c, uint32_t stack, uint32_t chan, uint32_t peer_stack,
+                       uint32_t peer_chan, const struct fake_stack *peer)
 {
         struct unetd_chan ch;
         void *p;
@@ -443,12 +444,14 @@ static void the_kernel_socket_must_be_the_one_that_is_claimed(void **state)
         struct unetd_client c;
         struct fake_stack st;
         uint16_t tcp = 0, udp = 0;
-        int t = world_socket(IPPROTO_TCP, &tcp), u = world_socket(IPPROTO_UDP, &udp), null = open("/dev/null", O_RDWR);
+        int t = world_socket(IPPROTO_TCP, &tcp), u = world_socket(IPPROTO_UDP, &udp),
+            null = open("/dev/null", O_RDWR);
         int idle = socket(AF_INET, SOCK_STREAM, 0);
 
         open_client(&c);
         fake_stack_new(&c, &st);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), (uint16_t)(tcp + 1), t), -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), (uint16_t)(tcp + 1), t),
+                         -EINVAL);
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, any, tcp, t), -EINVAL);
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_UDP, localhost(), tcp, t), -EINVAL);
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), udp, u), -EINVAL);
@@ -483,7 +486,8 @@ static void a_held_port_is_nobody_elses(void **state)
         assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof sin), 0);
         same = 0;
         assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_UDP, any, &same), 0);
-        assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_TCP, ip_addr_v4(0x08080808), &same), -EADDRNOTAVAIL);
+        assert_int_equal(unetd_port_hold(&c, st.id, IPPROTO_TCP, ip_addr_v4(0x08080808), &same),
+                         -EADDRNOTAVAIL);
         close(fd);
         fake_stack_forget(&st);
         unetd_close(&c);
@@ -605,7 +609,8 @@ static void a_dead_unetd_is_replaced_and_the_keeper_stays(void **state)
         unetd_close(&c);
 }
 
-/* unetd dies while the keeper is stopped; a stranger starts another, with another keeper; then the old one wakes up. */
+/* unetd dies while the keeper is stopped; a stranger starts another, with another keeper; then the old one
+ * wakes up. */
 static void a_keeper_that_comes_late_hands_over(void **state)
 {
         struct unetd_client c, stranger;

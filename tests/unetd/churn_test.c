@@ -1,6 +1,6 @@
 /*
- * A thousand programs are born and die, in order and by kill -9. After round 1,000 unetd and the keeper have the same
- * descriptors open, and the same memory, as after round 100.
+ * A thousand programs are born and die, in order and by kill -9. After round 1,000 unetd and the keeper have
+ * the same descriptors open, and the same memory, as after round 100.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -53,7 +53,8 @@ static int live(uint32_t peer)
         s->unfinished = 3;
         if (pwrite(f.state, s, sizeof *s, 0) != sizeof *s || unetd_stack_new(&mine, &f, 0, &id) != 0)
                 return 3;
-        if (unetd_chan_open(&mine, id, peer, &chan, &peer_chan) != 0 || unetd_chan_get(&mine, id, chan, &ch) != 0)
+        if (unetd_chan_open(&mine, id, peer, &chan, &peer_chan) != 0 ||
+            unetd_chan_get(&mine, id, chan, &ch) != 0)
                 return 4;
         if (unetd_chan_open(&mine, id, id, &chan, &peer_chan) != 0 || unetd_stack_get(&mine, id, &got) != 0)
                 return 5;

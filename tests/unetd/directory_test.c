@@ -1,4 +1,5 @@
-/* The directory: what was added is found, what was deleted is not, whatever the order; a reader always comes back. */
+/* The directory: what was added is found, what was deleted is not, whatever the order; a reader always comes
+ * back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +93,9 @@ static void each_change_is_a_generation(void **state)
 static void it_fills_up_to_its_limit(void **state)
 {
         for (uint32_t i = 0; i < DIR_MAX; i++)
-                assert_int_equal(directory_add(&dir, TCP, host((uint8_t)(i >> 13)), (uint16_t)(i & 8191), i + 1, 0), 0);
+                assert_int_equal(
+                        directory_add(&dir, TCP, host((uint8_t)(i >> 13)), (uint16_t)(i & 8191), i + 1, 0),
+                        0);
         assert_int_equal(directory_add(&dir, UDP, host(1), 9999, 1, 0), -ENOSPC);
         for (uint32_t i = 0; i < DIR_MAX; i++)
                 assert_int_equal(lookup(TCP, host((uint8_t)(i >> 13)), (uint16_t)(i & 8191), 0), i + 1);

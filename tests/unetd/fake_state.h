@@ -1,6 +1,6 @@
 /*
- * A stand-in for a stack's state, for testing the keeper: what the test writes here steers the fake operations, and
- * what the keeper did can be read back. Mapped by the test and by the keeper.
+ * A stand-in for a stack's state, for testing the keeper: what the test writes here steers the fake
+ * operations, and what the keeper did can be read back. Mapped by the test and by the keeper.
  */
 #ifndef TESTS_UNETD_FAKE_STATE_H
 #define TESTS_UNETD_FAKE_STATE_H

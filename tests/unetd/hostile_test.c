@@ -1,7 +1,7 @@
 /*
- * Hostile input to both daemons: malformed, truncated and oversize messages, wrong descriptors, floods. Afterwards both
- * must serve a well-behaved client, and have as many descriptors open as before. UNET_SEED repeats a run,
- * UNET_FUZZ_MESSAGES sets its length.
+ * Hostile input to both daemons: malformed, truncated and oversize messages, wrong descriptors, floods.
+ * Afterwards both must serve a well-behaved client, and have as many descriptors open as before. UNET_SEED
+ * repeats a run, UNET_FUZZ_MESSAGES sets its length.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -303,7 +303,8 @@ static void many_silent_connections_harm_nobody(void **state)
         bystander_stop(&b);
 }
 
-/* More connections than it may have descriptors: those it has are served, it does not spin, and it recovers. */
+/* More connections than it may have descriptors: those it has are served, it does not spin, and it
+ * recovers. */
 static void out_of_descriptors_it_goes_on(void **state)
 {
         struct rlimit rl = {64, 64};

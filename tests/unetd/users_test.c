@@ -1,6 +1,6 @@
 /*
- * Two users and one system-wide unetd: each has a keeper of his own, neither sees, opens or disturbs what is the
- * other's, and a channel between them gives each side exactly what it may have. Needs root, to be both.
+ * Two users and one system-wide unetd: each has a keeper of his own, neither sees, opens or disturbs what is
+ * the other's, and a channel between them gives each side exactly what it may have. Needs root, to be both.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -98,25 +98,27 @@ static void become(uint32_t uid)
 }
 
 /* In a child: like assert_true, but by exit status, which is the line. */
-#define must(cond)                                                                                            \
-        do {                                                                                                  \
-                if (!(cond)) {                                                                                \
-                        fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                            \
-                        _exit(1);                                                                             \
-                }                                                                                             \
+#define must(cond)                                                                                           \
+        do {                                                                                                 \
+                if (!(cond)) {                                                                               \
+                        fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond);                           \
+                        _exit(1);                                                                            \
+                }                                                                                            \
         } while (0)
-#define must_eventually(cond)                                                                                 \
-        do {                                                                                                  \
-                bool is_ = (cond);                                                                            \
-                for (int ms_ = 0; !is_ && ms_ < 10000; ms_++) {                                               \
-                        world_sleep_ms(1);                                                                    \
-                        is_ = (cond);                                                                         \
-                }                                                                                             \
-                must(is_);                                                                                    \
+#define must_eventually(cond)                                                                                \
+        do {                                                                                                 \
+                bool is_ = (cond);                                                                           \
+                for (int ms_ = 0; !is_ && ms_ < 10000; ms_++) {                                              \
+                        world_sleep_ms(1);                                                                   \
+                        is_ = (cond);                                                                        \
+                }                                                                                            \
+                must(is_);                                                                                   \
         } while (0)
 
 static void must_stack(struct unetd_client *c, struct fake_stack *st)
 {
+        int r;
+
         must(unetd_open(c, 0) == 0);
         must(c->shared);
         must(unetd_stack_fds_make(&st->fds, FAKE_BYTES) == 0);
@@ -124,7 +126,10 @@ static void must_stack(struct unetd_client *c, struct fake_stack *st)
         must(st->s != MAP_FAILED);
         st->s->magic = FAKE_MAGIC;
         st->id = 0;
-        must(unetd_stack_new(c, &st->fds, 0, &st->id) == 0);
+        r = unetd_stack_new(c, &st->fds, 0, &st->id);
+        if (r != 0)
+                fprintf(stderr, "uid %u: %s\n", (unsigned)geteuid(), strerror(-r));
+        must(r == 0);
 }
 
 static bool only_mine(void *arg, const struct unetd_status_item *item)
@@ -204,7 +209,7 @@ static void alice_tries_everything(void)
         must(!reopens(ch.peer_bell, O_RDWR));
         must(!reopens(ch.peer_leader, O_RDONLY));
         must(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ch.rx, 0) == MAP_FAILED);
-        must(ftruncate(ch.tx, 0) < 0);                          /* sealed: Bob's view of it cannot be taken away */
+        must(ftruncate(ch.tx, 0) < 0);                          /* sealed: Bob's view of it stays */
         must(fcntl(ch.tx, F_ADD_SEALS, F_SEAL_WRITE) < 0);
         must(fcntl(ch.peer_leader, F_SETFL, 0) == 0);           /* her own description only */
         must(kill(table->bob_keeper, 0) < 0 && errno == EPERM);
@@ -261,6 +266,8 @@ static void keeper_is_as_the_user(void)
                         must(strtoul(line + 7, NULL, 10) == ALICE);
         }
         must(uid == ALICE && gid == ALICE);
+        snprintf(path, sizeof path, "/proc/%d/fd/1", (int)world_keeper_pid(&c));
+        must(readlink(path, line, sizeof line) == 9 && strncmp(line, "/dev/null", 9) == 0);
         _exit(0);
 }
 

@@ -1,6 +1,6 @@
 /*
- * A world of its own for each test: a domain that nobody else uses, daemons of this build, and what a test wants to
- * know about them from outside.
+ * A world of its own for each test: a domain that nobody else uses, daemons of this build, and what a test
+ * wants to know about them from outside.
  */
 #ifndef TESTS_UNETD_WORLD_H
 #define TESTS_UNETD_WORLD_H
@@ -23,7 +23,8 @@ struct fake_stack {
         uint32_t id;
 };
 
-/* CMocka setup and teardown: a fresh domain; daemons are left to their idle exit, or ended by world_stop(). */
+/* CMocka setup and teardown: a fresh domain; daemons are left to their idle exit, or ended by
+ * world_stop(). */
 int world_setup(void **state);
 int world_teardown(void **state);
 
@@ -32,14 +33,14 @@ void fake_stack_new(struct unetd_client *c, struct fake_stack *st);     /* regis
 void fake_stack_forget(struct fake_stack *st);                  /* unmapped and closed */
 
 /* Waits, at most 10 s, for something to become true. Nothing is decided by how long it took. */
-#define eventually(cond)                                                                                      \
-        do {                                                                                                  \
-                bool is_ = (cond);                                                                            \
-                for (int ms_ = 0; !is_ && ms_ < 10000; ms_++) {                                               \
-                        world_sleep_ms(1);                                                                    \
-                        is_ = (cond);                                                                         \
-                }                                                                                             \
-                assert_true(is_ && #cond);                                                                    \
+#define eventually(cond)                                                                                     \
+        do {                                                                                                 \
+                bool is_ = (cond);                                                                           \
+                for (int ms_ = 0; !is_ && ms_ < 10000; ms_++) {                                              \
+                        world_sleep_ms(1);                                                                   \
+                        is_ = (cond);                                                                        \
+                }                                                                                            \
+                assert_true(is_ && #cond);                                                                   \
         } while (0)
 void world_sleep_ms(int ms);
 
