@@ -336,16 +336,21 @@ static struct text trim(struct tcp_conn *tc, const struct tcp_seg *seg)
 }
 
 /* The application reads no more: acknowledged and thrown away; but a closed one must not pretend (RFC 9293 §3.6.1). */
-static void discard_text(struct tcp *t, struct tcp_conn *tc, const struct text *x)
+static void discard_text(struct tcp *t, struct tcp_conn *tc, struct text *x)
 {
         count_drop(t->cnt, DROP_TCP_AFTER_CLOSE);
         if (tc->state != TCPS_ESTABLISHED) {
                 conn_reset(t, tc, ECONNRESET);
+                x->fin = false;
                 return;
         }
-        if (x->seq == tc->rcv_nxt)
-                tc->rcv_nxt += x->len;
         tc->owed |= OWE_ACK;
+        if (x->seq != tc->rcv_nxt) {
+                x->fin = false;
+                return;
+        }
+        tc->rcv_nxt += x->len;
+        x->fin |= reass_drain(t, tc);
 }
 
 static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, const struct text *x,
@@ -392,7 +397,6 @@ static bool process_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         }
         if (x.len != 0 && tc->shut & SHUT_RCV) {
                 discard_text(t, tc, &x);
-                x.fin = x.fin && tc->state == TCPS_ESTABLISHED && x.seq + x.len == tc->rcv_nxt;
                 if (x.fin)
                         process_fin(t, tc, now);
                 return false;
