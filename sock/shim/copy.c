@@ -113,7 +113,7 @@ static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags
         sys3(SYS_ioctl, pipe, FIONREAD, &waiting);
         if (!waiting && (flags & SPLICE_F_NONBLOCK))
                 return -EAGAIN;
-        if ((f->nonblock || (flags & SPLICE_F_NONBLOCK)) && !(usock_poll(f->us) & POLLOUT))
+        if (f->nonblock && !(usock_poll(f->us) & POLLOUT))
                 return -EAGAIN;
         got = sys3(SYS_read, pipe, buf, MIN(n, CHUNK));
         if (got <= 0)
@@ -129,9 +129,9 @@ static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags
 }
 
 /* Peeked first, taken when the pipe has it. */
-static ssize_t socket_to_pipe(struct file *f, int pipe, size_t n, unsigned flags, void *buf)
+static ssize_t socket_to_pipe(struct file *f, int pipe, size_t n, void *buf)
 {
-        ssize_t got = file_recv(f, buf, MIN(n, CHUNK), MSG_PEEK | (flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0));
+        ssize_t got = file_recv(f, buf, MIN(n, CHUNK), MSG_PEEK);
         ssize_t put;
 
         if (got <= 0)
@@ -152,7 +152,7 @@ static ssize_t file_splice(struct file *f, int pipe, bool to_socket, size_t n, u
         buf = chunk_get();
         if (!buf)
                 return -ENOMEM;
-        r = to_socket ? pipe_to_socket(f, pipe, n, flags, buf) : socket_to_pipe(f, pipe, n, flags, buf);
+        r = to_socket ? pipe_to_socket(f, pipe, n, flags, buf) : socket_to_pipe(f, pipe, n, buf);
         chunk_put(buf);
         return r;
 }

@@ -9,9 +9,11 @@
  *        \                              |
  *         +-- kernel's half: {kernel fds, data of the program}, {kernel's side of a member, data = the member}
  *
- * Level-triggered members are looked at each time. Edge-triggered ones are reported when usock_edges() has moved since
- * they were, or when they are new or re-armed, if an event they ask for is there: epoll(7), to the letter. A one-shot
- * member is off, on both sides, from its report to EPOLL_CTL_MOD.
+ * What may be ready is on the set's queue: a member comes to it when it is added or changed, and when usock_news()
+ * names its socket; so a call costs by what happened and not by the members there are. On it a member is looked at.
+ * One without events leaves, a level-triggered one with events is reported and goes to the end, an edge-triggered one
+ * is reported, if usock_edges() has moved since it was or it is new or re-armed, and leaves: epoll(7), to the letter.
+ * A one-shot member is off, on both sides, from its report to EPOLL_CTL_MOD.
  *
  * A member is (number, file), as in the kernel: a duplicate is another member, and a member goes when the last number
  * of its file is closed. Files that change sides (an undecided socket is told to connect) take their members along.
@@ -27,11 +29,13 @@
 #define OUT_BITS     (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
 #define ON_STACK     64
 #define MEMBERS_MAX  (1u << 20)
-#define SETS_MAX     (1u << 12)
-#define EDGE_LOOK    (10 * NS_PER_MS) /* see set_wait() */
+#define SETS_MAX     (1u << 10)
+#define BUCKETS      (1u << 12)
 
 struct epoll_item {
         struct epoll_item *next, *prev; /* in its set; ring without a head */
+        struct epoll_item *after;       /* on the queue */
+        struct epoll_item *bucket_next; /* of the set's, by the number of its socket */
         struct epoll_item *same_file;
         struct epoll_set *set;          /* NULL: free */
         struct file *f;
@@ -42,6 +46,8 @@ struct epoll_item {
         bool off;                       /* one-shot, fired */
         bool fresh;                     /* new or re-armed: an edge in itself */
         bool in_kernel;
+        bool queued;
+        struct usock *us;               /* that it is in a bucket for */
         unsigned round;                 /* the round of its set that reported it, */
         int slot;                       /* and where */
 };
@@ -49,8 +55,12 @@ struct epoll_item {
 struct epoll_set {
         pthread_mutex_t lock;
         int epfd;
-        struct epoll_item *at;          /* rotation starts here */
+        struct epoll_item *members;
         int count;
+        int nested;                     /* of them, epoll descriptors */
+        struct epoll_item *head, *tail; /* the queue */
+        int queued;
+        struct usock_news seen;
         bool kernel_half;               /* something was put there */
         unsigned round;                 /* grows with each call that reports */
         uint8_t tick;
@@ -58,6 +68,7 @@ struct epoll_set {
         _Atomic int kick;               /* eventfd in the kernel's half, see kick(); -1: not made */
         struct epoll_set *next_free;
         bool live;
+        struct epoll_item *bucket[BUCKETS];
 };
 
 static struct epoll_item *items;        /* MEMBERS_MAX of them, reserved */
@@ -112,8 +123,15 @@ static struct epoll_set *set_alloc(int epfd)
                         return NULL;
                 s = &sets[sets_used++];
         }
-        *s = (struct epoll_set){.lock = PTHREAD_MUTEX_INITIALIZER, .epfd = epfd, .round = 1, .kick = -1,
-                                .live = true};
+        s->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+        s->epfd = epfd;
+        s->members = s->head = s->tail = NULL;          /* and so the buckets are empty */
+        s->count = s->nested = s->queued = 0;
+        s->seen = (struct usock_news){0};
+        s->kernel_half = false;
+        s->round = 1;
+        s->kick = -1;
+        s->live = true;
         return s;
 }
 
@@ -144,26 +162,131 @@ static int kernel_ctl(struct epoll_item *it, int op, uint32_t events)
         return (int)sys4(SYS_epoll_ctl, it->set->epfd, op, it->fd, &ev);
 }
 
+/* ---- the queue and the buckets, under the set's lock ---- */
+
+static void queue_item(struct epoll_set *set, struct epoll_item *it)
+{
+        if (it->queued)
+                return;
+        it->queued = true;
+        it->after = NULL;
+        if (set->tail)
+                set->tail->after = it;
+        else
+                set->head = it;
+        set->tail = it;
+        set->queued++;
+}
+
+static struct epoll_item *queue_take(struct epoll_set *set)
+{
+        struct epoll_item *it = set->head;
+
+        set->head = it->after;
+        if (!set->head)
+                set->tail = NULL;
+        it->queued = false;
+        set->queued--;
+        return it;
+}
+
+static void queue_drop(struct epoll_set *set, const struct epoll_item *gone)
+{
+        for (int n = set->queued; n > 0; n--) {
+                struct epoll_item *it = queue_take(set);
+
+                if (it != gone)
+                        queue_item(set, it);
+        }
+}
+
+static struct epoll_item **bucket_of(struct epoll_set *set, const struct usock *us)
+{
+        return &set->bucket[usock_number(us) % BUCKETS];
+}
+
+static void bucket_leave(struct epoll_set *set, struct epoll_item *it)
+{
+        struct epoll_item **p = it->us ? bucket_of(set, it->us) : NULL;
+
+        while (p && *p != it)
+                p = &(*p)->bucket_next;
+        if (p)
+                *p = it->bucket_next;
+        it->us = NULL;
+}
+
+/* News of its socket, if it has one of ours now, will find it. */
+static void bucket_join(struct epoll_set *set, struct epoll_item *it)
+{
+        struct epoll_item **p;
+
+        bucket_leave(set, it);
+        if (!it->f->us)
+                return;
+        it->us = it->f->us;
+        p = bucket_of(set, it->us);
+        it->bucket_next = *p;
+        *p = it;
+}
+
 static void link_item(struct epoll_set *set, struct epoll_item *it)
 {
-        if (!set->at) {
-                it->next = it->prev = set->at = it;
+        if (!set->members) {
+                it->next = it->prev = set->members = it;
         } else {
-                it->next = set->at;
-                it->prev = set->at->prev;
+                it->next = set->members;
+                it->prev = set->members->prev;
                 it->prev->next = it->next->prev = it;
         }
         set->count++;
+        set->nested += it->f->mode == MODE_EPOLL;
+        bucket_join(set, it);
+        queue_item(set, it);
 }
 
 static void unlink_item(struct epoll_set *set, struct epoll_item *it)
 {
+        if (it->queued)
+                queue_drop(set, it);
+        bucket_leave(set, it);
         it->next->prev = it->prev;
         it->prev->next = it->next;
-        if (set->at == it)
-                set->at = it->next == it ? NULL : it->next;
+        if (set->members == it)
+                set->members = it->next == it ? NULL : it->next;
         set->count--;
+        set->nested -= it->f->mode == MODE_EPOLL;
 }
+
+static void queue_all(struct epoll_set *set, uint32_t events)
+{
+        struct epoll_item *it = set->members;
+
+        for (int i = 0; i < set->count; i++, it = it->next)
+                if (it->events & events)
+                        queue_item(set, it);
+}
+
+static void on_news(void *arg, void *stack, uint32_t sock)
+{
+        struct epoll_set *set = arg;
+
+        if (sock == 0) {                /* room to send, for whoever waits for it */
+                queue_all(set, OUT_BITS);
+                return;
+        }
+        for (struct epoll_item *it = set->bucket[sock % BUCKETS]; it; it = it->bucket_next)
+                if (usock_number(it->us) == sock && usock_stack(it->us) == stack)
+                        queue_item(set, it);
+}
+
+static void hear_news(struct epoll_set *set)
+{
+        if (!usock_news(&set->seen, on_news, set))
+                queue_all(set, ~0u);
+}
+
+/* ---- members coming and going ---- */
 
 static struct epoll_item *item_find(const struct epoll_set *set, const struct file *f, int fd)
 {
@@ -254,6 +377,7 @@ static int item_mod(struct epoll_set *set, struct epoll_item *it, const struct e
                 it->data = ev->data.u64;
                 it->off = false;
                 it->fresh = true;
+                queue_item(set, it);
         }
         pthread_mutex_unlock(&set->lock);
         kick(set);
@@ -285,6 +409,8 @@ void epoll_file_moved(struct file *f)
                         it->in_kernel = false;
                 }
                 it->fresh = true;
+                bucket_join(it->set, it);
+                queue_item(it->set, it);
                 pthread_mutex_unlock(&it->set->lock);
                 kick(it->set);
         }
@@ -301,8 +427,8 @@ void epoll_file_closed(struct file *f)
                 item_remove(f->items, true);
         set = f->set;
         f->set = NULL;
-        while (set && set->at)
-                item_remove(set->at, false);
+        while (set && set->members)
+                item_remove(set->members, false);
         if (set) {
                 fd = atomic_exchange(&set->kick, -1);
                 if (fd >= 0)
@@ -319,6 +445,7 @@ void epoll_file_closed(struct file *f)
 struct harvest {
         struct epoll_event *ev;
         int n, max;
+        struct usock_news seen;         /* all that happened before this was looked at */
 };
 
 static uint32_t interest(const struct epoll_item *it)
@@ -387,20 +514,38 @@ static void report(struct harvest *h, struct epoll_item *it, uint32_t revents)
         h->ev[h->n++] = (struct epoll_event){.events = revents, .data.u64 = it->data};
 }
 
-/* One round over the members, from where the last one stopped. */
+static bool stays_queued(const struct epoll_item *it, uint32_t revents)
+{
+        return revents && !it->off && !(it->events & EPOLLET);
+}
+
+/* A set in a set makes no news of its own. */
+static void queue_nested(struct epoll_set *set)
+{
+        struct epoll_item *it = set->members;
+
+        for (int i = 0; set->nested && i < set->count; i++, it = it->next)
+                if (it->f->mode == MODE_EPOLL)
+                        queue_item(set, it);
+}
+
+/* One round over the queue. */
 static void harvest_ours(struct epoll_set *set, struct harvest *h)
 {
-        struct epoll_item *it = set->at;
-
-        for (int i = 0; i < set->count && h->n < h->max; i++, it = it->next) {
+        hear_news(set);
+        h->seen = set->seen;
+        queue_nested(set);
+        for (int n = set->queued; n > 0 && h->n < h->max; n--) {
+                struct epoll_item *it = queue_take(set);
                 uint32_t revents = item_ready(it, true);
 
-                if (!revents)
-                        continue;
-                report(h, it, revents);
-                item_fired(it, false);
+                if (revents) {
+                        report(h, it, revents);
+                        item_fired(it, false);
+                }
+                if (stays_queued(it, revents))
+                        queue_item(set, it);
         }
-        set->at = it;
 }
 
 static void harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it, uint32_t revents)
@@ -440,125 +585,96 @@ static int harvest(struct epoll_set *set, struct harvest *h, bool kernel_first)
         set->round++;
         if (kernel_first)
                 harvest_kernel(set, h);
-        if (set->at)
-                harvest_ours(set, h);
+        harvest_ours(set, h);
         if (!h->n && set->kernel_half && !kernel_first)
                 harvest_kernel(set, h);
         pthread_mutex_unlock(&set->lock);
         return h->n;
 }
 
-bool epoll_set_ready(struct epoll_set *set)
+bool epoll_set_ready(struct epoll_set *set, struct usock_news *seen)
 {
+        struct epoll_item *it;
         bool ready = false;
 
         pthread_mutex_lock(&set->lock);
-        for (int i = 0; i < set->count && !ready; i++) {
-                set->at = set->at->next;
-                ready = item_ready(set->at, false) != 0;
-        }
+        hear_news(set);
+        if (seen)
+                *seen = set->seen;
+        queue_nested(set);
+        for (it = set->head; it && !ready; it = it->after)
+                ready = item_ready(it, false) != 0;
         pthread_mutex_unlock(&set->lock);
         return ready;
 }
 
 /* ---- sleeping ---- */
 
-/* How a member can be waited for. */
-enum { WAIT_LEVEL, WAIT_LOOK, WAIT_NOT };
-
 /*
  * The wait item of one member. Of an edge-triggered one only the events that are not there can wake, for the others
- * have been reported. WAIT_LOOK: it has unread input, and more of it would be an edge that no level shows.
- * WAIT_NOT: an edge came while we got here.
+ * have been reported. False: it must be waited for by news, since it has unread input, and more of it would be an edge
+ * that no level shows, or because it is a set itself.
  */
-static int item_wait(const struct epoll_item *it, struct usock_item *v)
+static bool item_wait(const struct epoll_item *it, struct usock_item *v)
 {
-        uint32_t now, in, out, ask = it->events & ~PRIVATE_BITS;
+        uint32_t now, ask = it->events & ~PRIVATE_BITS;
 
         *v = (struct usock_item){.s = it->f->us, .fd = -1, .events = (short)ask};
+        if (it->f->mode == MODE_EPOLL)
+                return false;
         if (!(it->events & EPOLLET))
-                return WAIT_LEVEL;
-        usock_edges(it->f->us, &in, &out);
-        if ((in != it->in && (ask & IN_BITS)) || (out != it->out && (ask & OUT_BITS)))
-                return WAIT_NOT;
+                return true;
         now = (uint16_t)usock_poll(it->f->us);
         v->events = (short)(ask & ~now);
-        if (now & (EPOLLERR | EPOLLHUP))        /* reported, and poll items cannot be without them */
-                v->s = NULL;
-        return now & ask & IN_BITS ? WAIT_LOOK : WAIT_LEVEL;
+        return !(now & (ask & IN_BITS)) && !(now & (EPOLLERR | EPOLLHUP));
 }
 
-static int set_items_locked(struct epoll_set *set, struct usock_item *v, int n, int *how)
+/* Items for up to n members; -1: wait for news. */
+static int few_items(struct epoll_set *set, struct usock_item *v, int n)
 {
-        struct epoll_item *it = set->at;
+        struct epoll_item *it = set->members;
         int used = 0;
 
         for (int i = 0; i < set->count; i++, it = it->next) {
-                struct usock_item one;
-                int h;
-
                 if (it->off || !has_our_side(it->f))
                         continue;
-                if (it->f->mode == MODE_EPOLL) {
-                        used += epoll_set_items(it->f->set, v + MIN(used, n), n - MIN(used, n));
-                        continue;
-                }
-                h = item_wait(it, &one);
-                *how = MAX(*how, h);
-                if (one.s && used++ < n)
-                        v[used - 1] = one;
+                if (used == n || !item_wait(it, &v[used++]))
+                        return -1;
         }
         return used;
 }
 
-int epoll_set_items(struct epoll_set *set, struct usock_item *v, int n)
+/*
+ * Sleeps until something may be ready: positive; 0 when the time is over, -EINTR, -ERR_AGAIN. A small set waits for
+ * its own sockets, once no news has come for them since the items were made; a large one is woken by news of any socket
+ * of this process's stacks since the queue was looked at.
+ */
+static int set_wait(struct epoll_set *set, const struct usock_news *seen, nstime deadline, const sigset_t *mask)
 {
-        int how = WAIT_LEVEL, used;
+        struct usock_item v[ON_STACK + 1];
+        int n;
 
         pthread_mutex_lock(&set->lock);
-        used = set_items_locked(set, v, n, &how);
-        pthread_mutex_unlock(&set->lock);
-        return n ? MIN(used, n) : used;
-}
-
-/* Positive: look again; 0: the time is over; -EINTR, -ERR_AGAIN. */
-static int sleep_on(struct epoll_set *set, struct usock_item *v, int room, nstime deadline, const sigset_t *mask)
-{
-        nstime until = deadline;
-        int n, r, how = WAIT_LEVEL;
-
-        pthread_mutex_lock(&set->lock);
-        n = set_items_locked(set, v, room - 1, &how);
-        pthread_mutex_unlock(&set->lock);
-        if (n > room - 1 || how == WAIT_NOT)
+        n = few_items(set, v, ON_STACK);
+        if (n >= 0)
+                hear_news(set);
+        if (n >= 0 && set->queued) {
+                pthread_mutex_unlock(&set->lock);
                 return 1;
+        }
+        pthread_mutex_unlock(&set->lock);
+        if (n < 0) {
+                v[0] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
+                return wait_items(v, set->kernel_half, deadline, mask, seen);
+        }
         if (set->kernel_half)
                 v[n++] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
-        if (how == WAIT_LOOK)
-                until = MIN(until, clock_now() + EDGE_LOOK);
-        r = wait_items(v, n, until, mask);
-        return r == 0 && until != deadline ? 1 : r;
-}
-
-/* An edge of an event that is already there cannot be waited for by level: with such members we look every 10 ms. */
-static int set_wait(struct epoll_set *set, nstime deadline, const sigset_t *mask)
-{
-        struct usock_item stack[ON_STACK], *v = stack;
-        int room = epoll_set_items(set, NULL, 0) + 1, r;
-
-        if (room <= ON_STACK)
-                return sleep_on(set, stack, ON_STACK, deadline, mask);
-        v = mmap(NULL, (size_t)room * sizeof(*v), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (v == MAP_FAILED)
-                return -ENOMEM;
-        r = sleep_on(set, v, room, deadline, mask);
-        munmap(v, (size_t)room * sizeof(*v));
-        return r;
+        return wait_items(v, n, deadline, mask, NULL);
 }
 
 static int do_wait(struct epoll_set *set, struct epoll_event *ev, int max, nstime deadline, const sigset_t *mask)
 {
-        struct harvest h = {ev, 0, max};
+        struct harvest h = {.ev = ev, .max = max};
         int r;
 
         for (;;) {
@@ -567,7 +683,7 @@ static int do_wait(struct epoll_set *set, struct epoll_event *ev, int max, nstim
                         return h.n;
                 if (deadline == 0)
                         return 0;
-                r = set_wait(set, deadline, mask);
+                r = set_wait(set, &h.seen, deadline, mask);
                 if (r < 0)
                         return r;
                 if (r == 0)
@@ -699,7 +815,7 @@ static int wait_entered(struct file *f, struct epoll_event *ev, int max, nstime 
 static int translate(int epfd, struct epoll_event *ev, int n)
 {
         struct file *f = enter_set(epfd);
-        struct harvest h = {ev, 0, n};
+        struct harvest h = {.ev = ev, .max = n};
 
         if (!f)
                 return n;

@@ -50,13 +50,24 @@ static bool stream_ended(struct file *f)
         return usock_poll(f->us) & (POLLRDHUP | POLLHUP | POLLERR);
 }
 
+/* Nothing there, and the call may not wait: what arrived meanwhile is let in first, acknowledgements too. */
+static ssize_t recv_now(struct file *f, void *p, size_t n, int flags)
+{
+        ssize_t r = usock_recv(f->us, p, n, flags);
+
+        if (r != -EAGAIN || may_wait(f, flags))
+                return r;
+        usock_progress();
+        return usock_recv(f->us, p, n, flags);
+}
+
 ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
 {
         size_t done = 0;
         nstime deadline = 0;
 
         for (;;) {
-                ssize_t r = usock_recv(f->us, (char *)p + done, n - done, flags & ~MSG_WAITALL);
+                ssize_t r = recv_now(f, (char *)p + done, n - done, flags & ~MSG_WAITALL);
 
                 if (likely(r > 0)) {
                         if (flags & MSG_PEEK)
@@ -127,6 +138,16 @@ static ssize_t tcp_recv_all(struct file *f, const struct msghdr *m, int flags)
         return done;
 }
 
+static ssize_t recvmsg_now(struct file *f, struct msghdr *m, int flags)
+{
+        ssize_t r = usock_recvmsg(f->us, m, flags);
+
+        if (r != -EAGAIN || may_wait(f, flags))
+                return r;
+        usock_progress();
+        return usock_recvmsg(f->us, m, flags);
+}
+
 static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
 {
         nstime deadline = 0;
@@ -140,7 +161,7 @@ static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
                 return tcp_recv_all(f, m, flags);
         }
         for (;;) {
-                ssize_t r = usock_recvmsg(f->us, m, flags & ~MSG_WAITALL);
+                ssize_t r = recvmsg_now(f, m, flags & ~MSG_WAITALL);
 
                 if (r != -EAGAIN || !may_wait(f, flags))
                         return r;

@@ -22,7 +22,7 @@ struct want {
 short file_poll_ours(struct file *f)
 {
         if (f->mode == MODE_EPOLL)
-                return f->set && epoll_set_ready(f->set) ? POLLIN | POLLRDNORM : 0;
+                return f->set && epoll_set_ready(f->set, NULL) ? POLLIN | POLLRDNORM : 0;
         return usock_poll(f->us);
 }
 
@@ -113,18 +113,6 @@ static void items_free(struct items *it)
                 munmap(it->v, (size_t)it->room * sizeof(*it->v));
 }
 
-static int items_needed(const struct want *w, int n)
-{
-        int need = 0;
-
-        for (int i = 0; i < n; i++) {
-                need += 2;
-                if (w[i].f && w[i].f->mode == MODE_EPOLL)
-                        need += epoll_set_items(w[i].f->set, NULL, 0);
-        }
-        return need;
-}
-
 static void add_item(struct items *it, struct usock *s, int fd, short events)
 {
         if (it->n < it->room)
@@ -140,11 +128,7 @@ static void add_want(struct items *it, const struct want *w)
                 add_item(it, NULL, w->fd, w->events);
         else if (kernel_side_too(w->f))
                 add_item(it, NULL, w->fd, w->events & ~(POLLOUT | POLLWRNORM | POLLWRBAND));
-        if (!w->f)
-                return;
-        if (w->f->mode == MODE_EPOLL)
-                it->n += epoll_set_items(w->f->set, it->v + it->n, it->room - it->n);
-        else
+        if (w->f && w->f->mode != MODE_EPOLL)
                 add_item(it, w->f->us, -1, w->events);
 }
 
@@ -183,17 +167,40 @@ static int ask_kernel(struct items *it)
         return 0;
 }
 
+/* Epoll descriptors among them are waited for by news: from before the first of them was looked at. Their number, or -1
+ * when one has become ready. */
+static int sets_ready(struct want *w, int n, struct usock_news *seen)
+{
+        struct usock_news rest;
+        int sets = 0;
+
+        for (int i = 0; i < n; i++) {
+                if (!w[i].f || w[i].f->mode != MODE_EPOLL)
+                        continue;
+                if (epoll_set_ready(w[i].f->set, sets ? &rest : seen)) {
+                        w[i].revents = wanted(&w[i], POLLIN | POLLRDNORM);
+                        if (w[i].revents)
+                                return -1;
+                }
+                sets++;
+        }
+        return sets;
+}
+
 /* Ready ones, or -EINTR, -ERR_AGAIN; 0 when the time is over. only_look: ours are ready, the kernel has its turn. */
 static int sleep_for(struct want *w, int n, nstime deadline, const sigset_t *mask, bool only_look)
 {
+        struct usock_news seen;
         struct items it;
-        int r;
+        int r, by_news = only_look ? 0 : sets_ready(w, n, &seen);
 
-        if (!items_room(&it, items_needed(w, n)))
+        if (by_news < 0)
+                return count_ready(w, n);
+        if (!items_room(&it, 2 * n))
                 return -ENOMEM;
         for (int i = 0; i < n; i++)
                 add_want(&it, &w[i]);
-        r = only_look ? ask_kernel(&it) : wait_items(it.v, it.n, deadline, mask);
+        r = only_look ? ask_kernel(&it) : wait_items(it.v, it.n, deadline, mask, by_news ? &seen : NULL);
         if (r >= 0) {
                 collect(&it, w, n);
                 r = count_ready(w, n);

@@ -89,8 +89,6 @@ struct shim_tls {
         bool held;                      /* the call under way holds a reference */
         bool handled;                   /* a handler ran since wait_prepare() */
         bool restart;                   /* ... and the first one had SA_RESTART */
-        bool masked;                    /* asleep with another mask than the program's, which is: */
-        sigset_t mask;
         nstime kernel_asked;            /* poll(): when the kernel's descriptors were last looked at */
         uint8_t tick;
 };
@@ -205,8 +203,9 @@ bool kernel_turn(uint8_t *tick, nstime *asked);
  * the first time. 0, -EAGAIN when the time is over, -EINTR, -ERR_RESTART, -ERR_AGAIN.
  */
 int file_wait(struct file *f, short events, nstime timeo, nstime *deadline);
-/* usock_wait() for poll and epoll: items, -EINTR, -ERR_AGAIN. deadline NSTIME_NEVER: none. */
-int wait_items(struct usock_item *v, int n, nstime deadline, const sigset_t *mask);
+/* usock_wait_news() for poll and epoll: items, -EINTR, -ERR_AGAIN. deadline NSTIME_NEVER: none; seen NULL: no news. */
+int wait_items(struct usock_item *v, int n, nstime deadline, const sigset_t *mask, const struct usock_news *seen);
+void sleepers_fork_child(void);
 nstime deadline_of_ms(int timeout);
 nstime deadline_of_ts(const struct timespec *ts);
 
@@ -232,7 +231,7 @@ ssize_t file_recv(struct file *f, void *p, size_t n, int flags);
 
 /* ---- poll.c ---- */
 
-/* Events of both sides of a file, without waiting. */
+/* Events of our side of a file, without waiting. */
 short file_poll_ours(struct file *f);
 
 /* ---- epoll.c ---- */
@@ -241,10 +240,8 @@ short file_poll_ours(struct file *f);
 void epoll_file_moved(struct file *f);
 /* The last number of a file is gone: its memberships end, and the set of an epoll descriptor. */
 void epoll_file_closed(struct file *f);
-/* An epoll descriptor that holds some of ours: is one ready? */
-bool epoll_set_ready(struct epoll_set *set);
-/* Wait items of its members; returns how many there are, writes at most n. */
-int epoll_set_items(struct epoll_set *set, struct usock_item *v, int n);
+/* An epoll descriptor that holds some of ours: is one ready? If not, one may be after news since *seen. */
+bool epoll_set_ready(struct epoll_set *set, struct usock_news *seen);
 void epoll_fork_lock(void);
 void epoll_fork_unlock(void);
 
@@ -254,8 +251,6 @@ void epoll_fork_unlock(void);
 void signals_start(void);
 void signals_fork_child(void);
 void raise_sigpipe(void);
-/* Before sleeping with `mask`: the program's own is remembered. */
-void signals_masked(bool on);
 
 /* ---- process.c ---- */
 

@@ -34,6 +34,7 @@ struct deferred {
         struct sigaction act;
         siginfo_t info;
         ucontext_t uc;
+        bool asleep;            /* uc's mask is usock_wait()'s own; it has restored the program's when we leave */
 };
 
 static struct act acts[NSIGNALS];
@@ -115,36 +116,51 @@ static void run_inside_out(const struct sigaction *sa, int sig, siginfo_t *info,
         usock_tls.inside = inside;
 }
 
-static void copy_mask(sigset_t *to, const sigset_t *from)
+/* The kernel's words of a mask. */
+static uint64_t mask_word(const sigset_t *set)
 {
-        sigemptyset(to);
-        memcpy(to, from, KSIGSET);
+        uint64_t w;
+
+        memcpy(&w, set, sizeof(w));
+        return w;
+}
+
+/* usock_wait() sleeps with every signal blocked but while it is in ppoll: that is where this one came. */
+static bool is_sleeping(const ucontext_t *uc)
+{
+        sigset_t all;
+
+        sigfillset(&all);
+        sigdelset(&all, SIGKILL);
+        sigdelset(&all, SIGSTOP);
+        return mask_word(&uc->uc_sigmask) == mask_word(&all);
+}
+
+static void block_all(ucontext_t *uc)
+{
+        static const int never[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+        sigset_t all;
+
+        sigfillset(&all);
+        for (size_t i = 0; i < ARRAY_LEN(never); i++)
+                sigdelset(&all, never[i]);
+        memcpy(&uc->uc_sigmask, &all, KSIGSET);
 }
 
 static void defer(const struct sigaction *sa, int sig, const siginfo_t *info, ucontext_t *uc)
 {
         struct deferred *d = &queue.v[queue.n];
-        sigset_t all;
 
         d->sig = sig;
         d->act = *sa;
         d->info = *info;
         d->uc = *uc;
         d->uc.uc_mcontext.fpregs = NULL;
-        if (shim_tls.masked)
-                copy_mask(&d->uc.uc_sigmask, &shim_tls.mask);
-        else if (queue.n)
-                copy_mask(&d->uc.uc_sigmask, &queue.v[0].uc.uc_sigmask);
+        d->asleep = is_sleeping(uc);
         queue.n++;
         usock_tls.pending = 1;
-        sigfillset(&all);
-        sigdelset(&all, SIGSEGV);
-        sigdelset(&all, SIGBUS);
-        sigdelset(&all, SIGFPE);
-        sigdelset(&all, SIGILL);
-        sigdelset(&all, SIGTRAP);
-        sigdelset(&all, SIGSYS);
-        memcpy(&uc->uc_sigmask, &all, KSIGSET);
+        if (!d->asleep)
+                block_all(uc);
 }
 
 static void trampoline(int sig, siginfo_t *info, void *uc)
@@ -178,14 +194,16 @@ static void handler_mask(sigset_t *set, const struct deferred *d)
 static void run_deferred(void)
 {
         int saved = errno;
-        sigset_t set;
+        sigset_t set, now;
 
         sigfillset(&set);
         while (queue.n) {
                 struct deferred d;
 
-                set_mask(&set);
+                sys4(SYS_rt_sigprocmask, SIG_SETMASK, &set, &now, KSIGSET);
                 d = queue.v[0];
+                if (d.asleep)
+                        memcpy(&d.uc.uc_sigmask, &now, KSIGSET);
                 for (unsigned i = 1; i < queue.n; i++)
                         queue.v[i - 1] = queue.v[i];
                 queue.n--;
@@ -202,13 +220,6 @@ static void run_deferred(void)
                 sigfillset(&set);
         }
         errno = saved;
-}
-
-void signals_masked(bool on)
-{
-        if (on)
-                sys4(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &shim_tls.mask, KSIGSET);
-        shim_tls.masked = on;
 }
 
 void raise_sigpipe(void)

@@ -94,6 +94,27 @@ int sock_engage(struct file *f)
         return usock_bind(f->us, (void *)&ss, len);
 }
 
+/* Why our side did not come about. */
+static const char *refused(int err)
+{
+        switch (err) {
+        case -EADDRINUSE:
+                return "the port is taken on the fabric";
+        case -ENOENT:
+        case -ECONNREFUSED:
+        case -ETIMEDOUT:
+                return "no unetd";
+        case -ENOSPC:
+        case -ENOBUFS:
+        case -ENOMEM:
+        case -EMFILE:
+        case -ENFILE:
+                return "a limit of the stack or of unetd";
+        default:
+                return strerrordesc_np(-err);
+        }
+}
+
 /* A UDP socket with a local name: reachable over the fabric too. */
 static void udp_engage(struct file *f)
 {
@@ -113,7 +134,7 @@ static void udp_engage(struct file *f)
         r = sock_engage(f);
         if (r == 0)
                 r = usock_udp_register(f->us);
-        sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, r == 0 ? "bound, on the fabric too" : "the fabric said no");
+        sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, r == 0 ? "bound, on the fabric too" : refused(r));
 }
 
 /* Datagrams to groups and to everybody stay with the kernel. */
@@ -213,7 +234,7 @@ static const char *start_listening(struct file *f, int backlog)
         if (r == 0)
                 r = usock_listen(f->us, backlog);
         if (r < 0)
-                return r == -EADDRINUSE ? "the port is taken on the fabric" : "the fabric said no";
+                return refused(r);
         /* The kernel's side is asked beside ours, and so must never block. */
         sys3(SYS_fcntl, f->kfd, F_SETFL, sys2(SYS_fcntl, f->kfd, F_GETFL) | O_NONBLOCK);
         return NULL;
@@ -451,8 +472,6 @@ static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len)
 static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
 {
         const char *why = "nobody on the fabric has this address";
-        struct sockaddr_storage ss;
-        socklen_t name_len;
         int r = (int)sys3(SYS_connect, f->kfd, sa, len);
 
         if (r < 0)
@@ -460,8 +479,6 @@ static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
         f->connected = sa->sa_family != AF_UNSPEC;
         f->bound = true;
         r = f->us ? 0 : sock_engage(f);
-        if (r == 0 && kernel_name(f, &ss, &name_len) == 0)
-                r = usock_bind(f->us, (void *)&ss, name_len);
         if (r == 0)
                 r = usock_connect(f->us, sa, len, &why);
         if (r == 0)

@@ -56,6 +56,79 @@ static int interrupted(void)
         return usock_tls.pending ? -EINTR : -ERR_AGAIN;
 }
 
+/* ---- cancellation: libc wakes only threads that sleep in its own calls ---- */
+
+#define SLEEPERS  1024
+#define SIGCANCEL 32            /* libc's own; its handler does nothing to a thread that is not in a call of libc */
+
+/* Who may be asleep in usock_wait(), in threaded programs. */
+static struct sleeper {
+        _Atomic pid_t tid;
+        pthread_t thread;
+        _Atomic unsigned sleeps;
+} sleepers[SLEEPERS];
+
+static struct sleeper *sleeper_enter(void)
+{
+        pid_t tid;
+
+        if (likely(__libc_single_threaded))
+                return NULL;
+        tid = (pid_t)sys1(SYS_gettid, 0);
+        for (unsigned i = 0; i < SLEEPERS; i++) {
+                struct sleeper *s = &sleepers[((unsigned)tid + i) % SLEEPERS];
+                pid_t none = 0;
+
+                if (!atomic_compare_exchange_strong(&s->tid, &none, -1))
+                        continue;
+                s->thread = pthread_self();
+                atomic_fetch_add(&s->sleeps, 1);
+                atomic_store(&s->tid, tid);
+                return s;
+        }
+        return NULL;
+}
+
+static void sleeper_leave(struct sleeper *s)
+{
+        if (unlikely(s != NULL))
+                atomic_store(&s->tid, 0);
+}
+
+void sleepers_fork_child(void)
+{
+        for (unsigned i = 0; i < SLEEPERS; i++)
+                atomic_store(&sleepers[i].tid, 0);
+}
+
+/* The signal is lost on a thread that has not quite gone to sleep: it is sent until this sleep is over. */
+static void wake_sleeper(struct sleeper *s)
+{
+        struct timespec pause = {0, NS_PER_MS};
+        unsigned sleeps = atomic_load(&s->sleeps);
+
+        for (int i = 0; i < 100; i++) {
+                pid_t tid = atomic_load(&s->tid);
+
+                if (tid <= 0 || atomic_load(&s->sleeps) != sleeps)
+                        return;
+                sys3(SYS_tgkill, sys1(SYS_getpid, 0), tid, SIGCANCEL);
+                sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+        }
+}
+
+int h_pthread_cancel(pthread_t thread)
+{
+        int r = REAL(pthread_cancel)(thread);
+
+        for (unsigned i = 0; r == 0 && shim.size && i < SLEEPERS; i++)
+                if (atomic_load(&sleepers[i].tid) > 0 && pthread_equal(sleepers[i].thread, thread))
+                        wake_sleeper(&sleepers[i]);
+        return r;
+}
+
+/* ---- sleeping ---- */
+
 static int wait_both_sides(struct file *f, short events, nstime left)
 {
         struct usock_item it = {.s = f->us, .fd = f->kfd, .events = events};
@@ -66,6 +139,7 @@ static int wait_both_sides(struct file *f, short events, nstime left)
 
 int file_wait(struct file *f, short events, nstime timeo, nstime *deadline)
 {
+        struct sleeper *sl;
         nstime left;
         int r;
 
@@ -73,26 +147,26 @@ int file_wait(struct file *f, short events, nstime timeo, nstime *deadline)
         if (timeo && !*deadline)
                 *deadline = deadline_in(timeo);
         left = timeo ? left_until(*deadline) : -1;
+        sl = sleeper_enter();
         if (file_both_sides(f) && !(events & POLLOUT))  /* the kernel's side always has room */
                 r = wait_both_sides(f, events, left);
         else
                 r = usock_wait1(f->us, events, left);
+        sleeper_leave(sl);
         if (likely(r != -EINTR))
                 return r;
         r = interrupted();
         return r == -EINTR && !timeo ? -ERR_RESTART : r;        /* man 7 signal: never restarted with a timeout */
 }
 
-int wait_items(struct usock_item *v, int n, nstime deadline, const sigset_t *mask)
+int wait_items(struct usock_item *v, int n, nstime deadline, const sigset_t *mask, const struct usock_news *seen)
 {
+        struct sleeper *sl = sleeper_enter();
         int r;
 
         shim_tls.handled = false;
-        if (mask)
-                signals_masked(true);
-        r = usock_wait(v, n, deadline == 0 ? 0 : left_until(deadline), mask);
-        if (mask)
-                signals_masked(false);
+        r = usock_wait_news(seen, v, n, deadline == 0 ? 0 : left_until(deadline), mask);
+        sleeper_leave(sl);
         return r == -EINTR ? interrupted() : r;
 }
 

@@ -1,0 +1,265 @@
+"""Servers and clients for shim_test.py. Each pair is one name; the client checks and the exit status tells."""
+
+import asyncio
+import hashlib
+import os
+import random
+import select
+import socket
+import sys
+import threading
+
+HOST = "127.0.0.1"
+
+
+def listen(port, family=socket.AF_INET, host=HOST):
+    s = socket.socket(family)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((host, port))
+    s.listen(64)
+    return s
+
+
+def read_all(s):
+    digest, n = hashlib.sha256(), 0
+    while True:
+        data = s.recv(random.choice((1, 100, 4096, 1 << 16, 1 << 20)))
+        if not data:
+            return digest.hexdigest(), n
+        digest.update(data)
+        n += len(data)
+
+
+def send_stream(s, seed, total):
+    """`total` bytes in pieces of every size, then the end; returns their digest."""
+    rnd, digest, left = random.Random(seed), hashlib.sha256(), total
+    block = rnd.randbytes(1 << 20)
+    while left:
+        n = min(left, rnd.choice((1, 7, 1448, 4096, 65536, 1 << 20)))
+        at = rnd.randrange(len(block) - n + 1)
+        s.sendall(block[at:at + n])
+        digest.update(block[at:at + n])
+        left -= n
+    s.shutdown(socket.SHUT_WR)
+    return digest.hexdigest()
+
+
+# Data both ways at once, each side closing its half when it has sent; then the digests are compared.
+HALF = 64 << 20
+
+
+def exchange(s, seed):
+    sent = []
+    t = threading.Thread(target=lambda: sent.append(send_stream(s, seed, HALF)))
+    t.start()
+    got, n = read_all(s)
+    t.join()
+    assert n == HALF, n
+    return sent[0], got
+
+
+def expected(seed):
+    rnd, digest, left = random.Random(seed), hashlib.sha256(), HALF
+    block = rnd.randbytes(1 << 20)
+    while left:
+        n = min(left, rnd.choice((1, 7, 1448, 4096, 65536, 1 << 20)))
+        at = rnd.randrange(len(block) - n + 1)
+        digest.update(block[at:at + n])
+        left -= n
+    return digest.hexdigest()
+
+
+def server_half_close(port, seed):
+    s, _ = listen(port).accept()
+    assert exchange(s, int(seed) + 1)[1] == expected(int(seed))
+
+
+def client_half_close(port, seed):
+    s = socket.create_connection((HOST, port))
+    assert exchange(s, int(seed))[1] == expected(int(seed) + 1)
+
+
+# Non-blocking writes of 1 byte to 1 MB; poll() when there is no room.
+ODD = 128 << 20
+
+
+def server_odd_sizes(port, seed):
+    s, _ = listen(port).accept()
+    digest, n = read_all(s)
+    assert n == ODD, n
+    s.sendall(digest.encode())
+
+
+def client_odd_sizes(port, seed):
+    s = socket.create_connection((HOST, port))
+    s.setblocking(False)
+    rnd, digest, left = random.Random(int(seed)), hashlib.sha256(), ODD
+    block = rnd.randbytes(1 << 20)
+    poll = select.poll()
+    poll.register(s, select.POLLOUT)
+    while left:
+        data = block[:min(left, int(2 ** rnd.uniform(0, 20)))]
+        try:
+            n = s.send(data)
+        except BlockingIOError:
+            poll.poll()
+            continue
+        digest.update(data[:n])
+        left -= n
+    s.setblocking(True)
+    s.shutdown(socket.SHUT_WR)
+    assert read_all_text(s) == digest.hexdigest()
+
+
+def read_all_text(s):
+    text = b""
+    while True:
+        data = s.recv(4096)
+        if not data:
+            return text.decode()
+        text += data
+
+
+# asyncio's loop: epoll on this system. The server ends when it has served n clients.
+def server_event_loop(port, n):
+    async def main():
+        done, count = asyncio.Event(), 0
+
+        async def serve(reader, writer):
+            nonlocal count
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+            count += 1
+            if count == int(n):
+                done.set()
+
+        server = await asyncio.start_server(serve, HOST, port)
+        await asyncio.wait_for(done.wait(), 40)
+        server.close()
+
+    asyncio.run(main())
+
+
+def client_event_loop(port, n):
+    async def one(i):
+        reader, writer = await asyncio.open_connection(HOST, port)
+        data = random.Random(i).randbytes(20000 + i)
+        for at in range(0, len(data), 3333):
+            writer.write(data[at:at + 3333])
+            await writer.drain()
+        writer.write_eof()
+        assert await reader.read() == data
+        writer.close()
+
+    async def main():
+        await asyncio.wait_for(asyncio.gather(*(one(i) for i in range(int(n)))), 40)
+
+    asyncio.run(main())
+
+
+def echo(s):
+    while data := s.recv(65536):
+        s.sendall(data)
+    s.close()
+
+
+def ask(family=socket.AF_INET, host=HOST, port=0, size=100000):
+    s = socket.socket(family)
+    s.connect((host, port))
+    data = random.randbytes(size)
+    t = threading.Thread(target=lambda: (s.sendall(data), s.shutdown(socket.SHUT_WR)))
+    t.start()
+    got = b""
+    while piece := s.recv(65536):
+        got += piece
+    t.join()
+    assert got == data
+
+
+def server_threads(port, n):
+    listener, threads = listen(port), []
+    for _ in range(int(n)):
+        t = threading.Thread(target=echo, args=(listener.accept()[0],))
+        t.start()
+        threads.append(t)
+    for t in threads:
+        t.join()
+
+
+def in_threads(n, *args, **more):
+    failed = []
+
+    def one():
+        try:
+            ask(*args, **more)
+        except BaseException as e:
+            failed.append(e)
+            raise
+
+    threads = [threading.Thread(target=one) for _ in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed
+
+
+def client_threads(port, n):
+    in_threads(int(n), port=port, size=2000000)
+
+
+def server_forking(port, n):
+    listener = listen(port)
+    for _ in range(int(n)):
+        s, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            echo(s)
+            os._exit(0)
+        s.close()
+    for _ in range(int(n)):
+        assert os.wait()[1] == 0
+
+
+def client_forking(port, n):
+    for _ in range(int(n)):
+        ask(port=port)
+
+
+def server_prefork(port, n):
+    listener = listen(port)
+    for _ in range(4):
+        if os.fork() == 0:
+            for _ in range(int(n) // 4):
+                echo(listener.accept()[0])
+            os._exit(0)
+    for _ in range(4):
+        assert os.wait()[1] == 0
+
+
+def client_prefork(port, n):
+    for _ in range(4):
+        in_threads(int(n) // 4, port=port)
+
+
+def server_dual(port, n):
+    listener = listen(port, socket.AF_INET6, "::")
+    for _ in range(int(n)):
+        s, peer = listener.accept()
+        assert s.family == socket.AF_INET6
+        assert peer[0] in ("::ffff:127.0.0.1", "::1"), peer
+        echo(s)
+
+
+def client_dual(port, n):
+    for i in range(int(n)):
+        host = ("127.0.0.1", "::ffff:127.0.0.1", "::1", "localhost")[i % 4]
+        family = socket.AF_INET if i % 4 in (0, 3) else socket.AF_INET6
+        ask(family, host, port)
+
+
+if __name__ == "__main__":
+    role, what, number = sys.argv[1:4]
+    globals()[f"{role}_{what}"](int(number), *sys.argv[4:])

@@ -1,0 +1,384 @@
+#!/usr/bin/env python3
+"""Unmodified programs over the shim: they do what they do over the kernel, and their connections are ours."""
+
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
+SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
+CALLS = os.path.join(BUILD, "tests", "shim", "shim_calls")
+SEED = int(os.environ.get("UNET_SEED", random.randrange(1 << 31)))
+LIMIT = 60
+
+os.environ.setdefault("UNET_LIBEXEC", os.path.join(BUILD, "unetd"))
+os.environ["UNET_DOMAIN"] = f"shim-{os.getpid()}"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_until(what, condition, seconds=20):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.02)
+    raise AssertionError(f"did not come: {what}")
+
+
+def listens(port, kind="tcp"):
+    for name in (kind, kind + "6"):
+        with open(f"/proc/net/{name}", encoding="ascii") as rows:
+            for row in rows.readlines()[1:]:
+                field = row.split()
+                if int(field[1].rsplit(":", 1)[1], 16) == port and field[3] in ("0A", "07"):
+                    return True
+    return False
+
+
+def need(program):
+    if not shutil.which(program):
+        raise unittest.SkipTest(f"no {program} here")
+
+
+class Running:
+    """A program, over the shim or not; what it wrote, and what the shim said of its sockets."""
+
+    def __init__(self, *argv, shim=True, stdin=subprocess.DEVNULL, env=None):
+        self.files = [tempfile.TemporaryFile() for _ in range(2)]
+        full = dict(os.environ, **(env or {}))
+        if shim:
+            full.update(LD_PRELOAD=SHIM, UNET_LOG="1")
+        self.argv = argv
+        self.child = subprocess.Popen(argv, stdin=stdin, stdout=self.files[0], stderr=self.files[1], env=full)
+
+    def text(self, which=0):
+        self.files[which].seek(0)
+        return self.files[which].read().decode(errors="replace")
+
+    def end(self, ok=(0,), seconds=LIMIT):
+        try:
+            status = self.child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            raise AssertionError(f"{' '.join(self.argv)}: did not end\n{self.text()}{self.text(1)}") from None
+        if ok is not None and status not in ok:
+            raise AssertionError(f"{' '.join(self.argv)}: status {status}\n{self.text()}{self.text(1)}")
+        return self.text()
+
+    def said(self, what):
+        return len(re.findall(r"^unet: pid \d+ fd -?\d+ \w+: " + what, self.text(1), re.M))
+
+    def stop(self):
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.wait()
+
+    def forget(self):
+        self.stop()
+        for f in self.files:
+            f.close()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.port = free_port()
+        self.programs = []
+
+    def tearDown(self):
+        for p in self.programs:
+            p.forget()
+
+    def run_it(self, *argv, **more):
+        p = Running(*argv, **more)
+        self.programs.append(p)
+        return p
+
+    def server(self, *argv, kind="tcp", **more):
+        p = self.run_it(*argv, **more)
+        wait_until(f"{argv[0]} listens", lambda: listens(self.port, kind) or p.child.poll() is not None)
+        return p
+
+
+class Exports(unittest.TestCase):
+    def test_the_hooked_symbols_and_no_others(self):
+        with open(os.path.join(SOURCE, "sock", "shim", "hooks.def"), encoding="ascii") as f:
+            wanted = set(re.findall(r"^HOOK\([^,]*, (\w+),", f.read(), re.M))
+        table = subprocess.run(["nm", "-D", "--defined-only", SHIM], capture_output=True, check=True, text=True)
+        self.assertEqual({row.split()[-1] for row in table.stdout.splitlines()}, wanted)
+
+    def test_nothing_is_missing_from_the_library(self):
+        table = subprocess.run(["ldd", "-r", SHIM], capture_output=True, check=True, text=True)
+        self.assertNotIn("undefined symbol", table.stdout + table.stderr)
+
+
+def scene_names():
+    with open(os.path.join(SOURCE, "tests", "shim", "calls.c"), encoding="ascii") as f:
+        return re.findall(r'^        \{"(\w+)", scene_', f.read(), re.M)
+
+
+class Calls(Case):
+    """tests/shim/calls.c: each scene prints the same over the kernel and over the shim."""
+
+
+def make_scene(name):
+    def test(self):
+        kernel = self.run_it(CALLS, name, shim=False).end()
+        ours = self.run_it(CALLS, name)
+        self.assertEqual(ours.end(), kernel)
+        self.assertGreater(ours.said("(ours|both)"), 0)
+
+    return test
+
+
+for scene in scene_names():
+    setattr(Calls, f"test_{scene}", make_scene(scene))
+
+
+class Inert(Case):
+    SCRIPT = "ls -l /proc/self/fd | wc -l; cat /proc/self/status | grep Threads; exec cat /proc/self/cmdline"
+
+    def test_a_program_without_sockets_has_nothing_of_ours(self):
+        env = {"UNET_DOMAIN": os.environ["UNET_DOMAIN"] + "-inert"}
+        argv = ("sh", "-c", self.SCRIPT)
+        self.assertEqual(self.run_it(*argv, env=env).end(), self.run_it(*argv, shim=False).end())
+        names = subprocess.run(["cat", "/proc/net/unix"], capture_output=True, check=True).stdout
+        self.assertNotIn(env["UNET_DOMAIN"].encode(), names)
+
+    def test_disabled_everything_is_the_kernels(self):
+        p = self.run_it(CALLS, "read_write", env={"UNET_DISABLE": "1"})
+        p.end()
+        self.assertEqual(p.said(".*"), 0)
+
+
+class Iperf(Case):
+    """The contract of iperf3: every option people use, and ^C at any moment."""
+
+    def setUp(self):
+        super().setUp()
+        need("iperf3")
+
+    def start(self, *args, shim=True):
+        return self.server("iperf3", "-s", "-1", "-p", str(self.port), *args, shim=shim)
+
+    def client(self, *args, shim=True):
+        return self.run_it("iperf3", "-c", "127.0.0.1", "-p", str(self.port), *args, shim=shim)
+
+    def measure(self, *args):
+        server, client = self.start(), self.client("-t", "1", "-J", *args)
+        report = json.loads(client.end())
+        self.assertNotIn("error", report)
+        server.end()
+        self.assertGreater(client.said("(ours|both)"), 1)
+        return report
+
+    def test_one_stream(self):
+        end = self.measure()["end"]
+        self.assertGreater(end["sum_received"]["bytes"], 0)
+        self.assertIn("max_snd_cwnd", end["streams"][0]["sender"])
+        self.assertIn("retransmits", end["sum_sent"])
+
+    def test_parallel(self):
+        self.assertEqual(len(self.measure("-P", "4")["end"]["streams"]), 4)
+
+    def test_reverse(self):
+        self.assertGreater(self.measure("-R")["end"]["sum_received"]["bytes"], 0)
+
+    def test_both_directions(self):
+        self.assertGreater(self.measure("--bidir")["end"]["sum_received_bidir_reverse"]["bytes"], 0)
+
+    def test_sendfile(self):
+        self.measure("-Z")
+
+    def test_window_segment_delay_pacing_and_length(self):
+        self.measure("-w", "128K", "-M", "1200", "-N", "--fq-rate", "500M", "-l", "1400")
+
+    def test_congestion_control(self):
+        self.measure("-C", "reno")
+
+    def test_bytes(self):
+        server, client = self.start(), self.client("-n", "20M", "-J")
+        self.assertEqual(json.loads(client.end())["end"]["sum_received"]["bytes"], 20 << 20)
+        server.end()
+
+    def test_udp(self):
+        end = self.measure("-u", "-b", "100M", "-l", "1400")["end"]
+        self.assertGreater(end["sum"]["packets"], 1000)
+
+    def test_udp_both_directions(self):
+        self.measure("-u", "-b", "50M", "-l", "1000", "--bidir")
+
+    def test_an_ordinary_client(self):
+        server = self.start()
+        self.client("-t", "1", shim=False).end()
+        server.end()
+        self.assertGreater(server.said("kernel: came by the kernel"), 0)
+
+    def test_an_ordinary_server(self):
+        server, client = self.start(shim=False), self.client("-t", "1")
+        client.end()
+        server.end()
+        self.assertGreater(client.said("kernel"), 0)
+
+    def interrupt(self, who, rnd):
+        server, client = self.start(), self.client("-t", "10", "-i", "0.1")
+        time.sleep(rnd.uniform(0.02, 0.6))
+        if rnd.random() < 0.1:
+            wait_until("a connection", lambda: client.said("ours") or client.child.poll() is not None)
+        victim = client if who == "client" else server
+        victim.child.send_signal(signal.SIGINT)
+        victim.end(ok=None, seconds=10)
+        self.assertGreaterEqual(victim.child.returncode, 0, "ended by a signal")
+        self.assertIn("interrupt", victim.text() + victim.text(1))
+        other = server if who == "client" else client
+        other.end(ok=None, seconds=10)
+        self.port = free_port()
+
+    def test_interrupted_client(self):
+        rnd = random.Random(SEED)
+        for _ in range(int(os.environ.get("UNET_INTERRUPTS", "10"))):
+            self.interrupt("client", rnd)
+
+    def test_interrupted_server(self):
+        rnd = random.Random(SEED + 1)
+        for _ in range(int(os.environ.get("UNET_INTERRUPTS", "10"))):
+            self.interrupt("server", rnd)
+
+
+class Programs(Case):
+    def data(self, n):
+        return random.Random(SEED).randbytes(n)
+
+    def netcat(self, program, listen, connect, data):
+        need(program)
+        server = self.server(program, *listen)
+        with tempfile.TemporaryFile() as f:
+            f.write(data)
+            f.seek(0)
+            client = self.run_it(program, *connect, stdin=f)
+            client.end()
+        server.end()
+        server.files[0].seek(0)
+        self.assertEqual(hashlib.sha256(server.files[0].read()).digest(), hashlib.sha256(data).digest())
+        self.assertEqual(client.said("ours"), 1)
+
+    def test_nc_openbsd(self):
+        self.netcat("nc.openbsd", ("-l", "-N", "127.0.0.1", str(self.port)),
+                    ("-N", "127.0.0.1", str(self.port)), self.data(3 << 20))
+
+    def test_nc_traditional(self):
+        self.netcat("nc.traditional", ("-l", "-p", str(self.port)),
+                    ("-q", "0", "127.0.0.1", str(self.port)), self.data(3 << 20))
+
+    def test_curl(self):
+        need("curl")
+        with tempfile.TemporaryDirectory() as d:
+            with open(os.path.join(d, "file"), "wb") as f:
+                f.write(self.data(5 << 20))
+            self.server("/usr/bin/python3", "-m", "http.server", "--directory", d, "--bind", "127.0.0.1",
+                        str(self.port))
+            for shim in (True, False):
+                client = self.run_it("curl", "-sS", "-o", os.path.join(d, "copy"),
+                                     f"http://127.0.0.1:{self.port}/file", shim=shim)
+                client.end()
+                with open(os.path.join(d, "copy"), "rb") as f:
+                    self.assertEqual(f.read(), self.data(5 << 20))
+                self.assertEqual(client.said("ours"), 1 if shim else 0)
+
+    def sockperf(self, *more, server=True):
+        need("sockperf")
+        kind = "tcp" if "--tcp" in more else "udp"
+        s = self.server("sockperf", "sr", "-i", "127.0.0.1", "-p", str(self.port), *more, shim=server, kind=kind)
+        client = self.run_it("sockperf", "pp", "-i", "127.0.0.1", "-p", str(self.port), "-t", "1", *more)
+        out = client.end()
+        s.child.send_signal(signal.SIGINT)
+        s.end()
+        self.assertRegex(out, r"# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0")
+        return client
+
+    def test_sockperf_tcp(self):
+        self.assertEqual(self.sockperf("--tcp").said("ours"), 1)
+
+    def test_sockperf_udp(self):
+        self.assertGreater(self.sockperf().said("both"), 0)
+
+    def test_sockperf_epoll(self):
+        for kind in ("epoll", "poll", "select"):
+            with self.subTest(kind), tempfile.NamedTemporaryFile("w") as feed:
+                self.port = free_port()
+                feed.write(f"T:127.0.0.1:{self.port}\n")
+                feed.flush()
+                s = self.server("sockperf", "sr", "-f", feed.name, "-F", kind[0])
+                client = self.run_it("sockperf", "pp", "-f", feed.name, "-F", kind[0], "-t", "1")
+                self.assertRegex(client.end(), r"# dropped messages = 0")
+                s.child.send_signal(signal.SIGINT)
+                s.end()
+
+    def test_sockperf_to_an_ordinary_server(self):
+        self.assertEqual(self.sockperf("--tcp", server=False).said("ours"), 0)
+
+
+class Peers(Case):
+    """tests/shim/peer.py's servers and clients in Python: event loops, threads, half close, odd sizes."""
+
+    def peer(self, role, what, *args, **more):
+        argv = ("/usr/bin/python3", os.path.join(SOURCE, "tests", "shim", "peer.py"), role, what, str(self.port), *args)
+        return self.server(*argv, **more) if role == "server" else self.run_it(*argv, **more)
+
+    def both(self, what, *args, server=True, client=True):
+        s = self.peer("server", what, *args, shim=server)
+        c = self.peer("client", what, *args, shim=client)
+        out = c.end()
+        s.end()
+        return out, s, c
+
+    def test_half_close_both_ways(self):
+        for server, client in ((True, True), (True, False), (False, True)):
+            with self.subTest(server=server, client=client):
+                self.both("half_close", str(SEED), server=server, client=client)
+                self.port = free_port()
+
+    def test_writes_of_all_sizes_without_waiting(self):
+        self.both("odd_sizes", str(SEED))
+
+    def test_many_connections_in_an_event_loop(self):
+        self.both("event_loop", "100")
+
+    def test_threads(self):
+        self.both("threads", "8")
+
+    def test_a_forking_server(self):
+        self.both("forking", "20")
+
+    def test_a_prefork_server(self):
+        self.both("prefork", "40")
+
+    def test_dual_stack(self):
+        self.both("dual", "4")
+
+    def test_both_kinds_of_clients_are_served(self):
+        s = self.peer("server", "event_loop", "20")
+        clients = [self.peer("client", "event_loop", "10", shim=shim) for shim in (True, False)]
+        for c in clients:
+            c.end()
+        s.end()
+
+
+if __name__ == "__main__":
+    print(f"seed {SEED}", file=sys.stderr)
+    unittest.main(verbosity=2)
