@@ -310,6 +310,10 @@ void stack_recover(struct stack *s, nstime now)
         uint32_t broken = st->gen & 1 ? st->busy : 0;
 
         count(&st->cnt, COUNT_STACK_RECOVERIES);
+        stack_sync(s);
+        for (uint32_t k = 0; k < s->nchan; k++)
+                if (s->chan[k].ops != NULL && s->chan[k].ops->repair != NULL)
+                        s->chan[k].ops->repair(s->chan[k].ch);
         name_pools(s);
         each_frame_pool(st, frame_pool_zero_refs);
         st->out_head = st->out_tail = 0;

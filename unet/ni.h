@@ -71,6 +71,8 @@ struct unet_ni_ops {
         void (*want_room)(struct unet_chan *ch, bool on);
         /* Makes what was sent, released or consumed visible and wakes the other side if it sleeps: once a batch. */
         void (*flush)(struct unet_chan *ch);
+        /* A process that shared the channel died in the middle of any of the above. May be NULL: it is never shared. */
+        void (*repair)(struct unet_chan *ch);
 };
 
 /* What every provider's channel begins with; the rest is its own business. */

@@ -124,6 +124,13 @@ static void shm_flush(struct unet_chan *ch)
         c->sent = c->gave = false;
 }
 
+static void repair(struct unet_chan *ch)
+{
+        struct shm_chan *c = shm(ch);
+
+        shm_repair(&c->sh->pos, c->mine);
+}
+
 static void shm_want_room(struct unet_chan *ch, bool on)
 {
         struct shm_chan *c = shm(ch);
@@ -142,6 +149,7 @@ const struct unet_ni_ops shm_ni_ops = {
         .pending = shm_pending,
         .want_room = shm_want_room,
         .flush = shm_flush,
+        .repair = repair,
 };
 
 void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt)

@@ -119,8 +119,20 @@ static inline void shm_tx_push(struct shm_pos *p, struct shm_region *mine, const
                 memcpy(s->body, &ref, sizeof ref);
         s->flags = tx->frame ? SHM_F_FRAME : 0;
         s->inl_len = (uint8_t)tx->inl_len;
-        /* Everything above is visible before the sequence word is. */
-        atomic_store_explicit(&s->seq, ++p->tx_prod, memory_order_release);
+        /* Everything above is visible before the sequence word is, and that before our own note of it: see shm_repair(). */
+        atomic_store_explicit(&s->seq, p->tx_prod + 1, memory_order_release);
+        atomic_signal_fence(memory_order_seq_cst);
+        p->tx_prod++;
+}
+
+/* After the death of a process that shared these positions: a message that it published and did not note is noted. The
+ * rest needs nothing: a slot it was writing is written again, a return it was pushing is pushed with the next. */
+static inline void shm_repair(struct shm_pos *p, const struct shm_region *mine)
+{
+        const struct shm_slot *s = &mine->ring[p->tx_prod % SHM_SLOTS];
+
+        if (atomic_load_explicit(&s->seq, memory_order_relaxed) == p->tx_prod + 1)
+                p->tx_prod++;
 }
 
 static inline bool shm_rx_ready(const struct shm_pos *p, const struct shm_region *peer)
