@@ -1,12 +1,18 @@
 /* Two stacks in one process. See pair.h. */
 #include "tests/sim/pair.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define CHAN 0u
+#define MAX_TURNS 5000                  /* at one moment; a lossless channel moves all its buffers in less */
 
-static const struct frame_geom geom = {{[FRAME_SMALL] = 1024, [FRAME_LARGE] = 64}};
+const struct pair_size pair_size_default = {
+        .tx = {{[FRAME_SMALL] = 1024, [FRAME_LARGE] = 64}},
+        .rx = {{[FRAME_SMALL] = 4096, [FRAME_LARGE] = 64}},
+        .conns = 256,
+        .segs = 8192,
+};
 static const uint32_t addr[2] = {0x0a000001, 0x0a000002};
 
 static void *zeroed(size_t n)
@@ -25,24 +31,29 @@ static void note_event(struct stack *s, uint32_t sock, uint32_t events)
         side->events |= events;
 }
 
-static struct stack_limits small_limits(void)
+ip_addr pair_addr(int side)
+{
+        return ip_addr_v4(addr[side]);
+}
+
+static struct stack_limits small_limits(const struct pair_size *z)
 {
         struct stack_limits l;
 
         stack_limits_default(&l);
-        l.tcp.conns = 256;
+        l.tcp.conns = z->conns;
         l.tcp.listeners = 16;
-        l.tcp.txsegs = l.tcp.rxsegs = 8192;
+        l.tcp.txsegs = l.tcp.rxsegs = z->segs;
         l.udp.pcbs = 64;
         l.socks = 256;
-        l.rx = (struct frame_geom){{[FRAME_SMALL] = 4096, [FRAME_LARGE] = 64}};
-        l.tx = geom;
+        l.rx = z->rx;
+        l.tx = z->tx;
         return l;
 }
 
-static void side_init(struct pair_side *d, uint64_t seed, int i)
+static void side_init(struct pair_side *d, const struct pair_size *z, uint64_t seed, int i)
 {
-        struct stack_limits l = small_limits();
+        struct stack_limits l = small_limits(z);
         ip_addr a = ip_addr_v4(addr[i]);
         uint8_t secret[32] = {0};
 
@@ -56,54 +67,70 @@ static void side_init(struct pair_side *d, uint64_t seed, int i)
         d->s.owner = d;
         d->s.event = note_event;
         stack_set_addrs(d->st, &a, 1);
-        stack_chan_add(d->st, CHAN, (uint32_t)!i + 1, 0, geom, geom);
+        stack_chan_add(d->st, PAIR_CHAN, (uint32_t)!i + 1, 0, z->tx, z->tx);
 }
 
-static struct pair *make(uint64_t seed)
+static struct pair *make(uint64_t seed, const struct pair_size *z)
 {
         struct pair *p = calloc(1, sizeof *p);
 
         if (p == NULL)
                 abort();
         p->now = NS_PER_S;
-        side_init(&p->side[0], seed, 0);
-        side_init(&p->side[1], seed, 1);
+        p->size = *z;
+        side_init(&p->side[0], z, seed, 0);
+        side_init(&p->side[1], z, seed, 1);
         return p;
 }
 
-struct pair *pair_shm(uint64_t seed)
+static void join_by_memory(struct pair *p)
 {
-        struct pair *p = make(seed);
-
         for (int i = 0; i < 2; i++)
-                p->side[i].region = zeroed(SHM_REGION_BYTES(geom));
+                p->side[i].region = zeroed(SHM_REGION_BYTES(p->size.tx));
         for (int i = 0; i < 2; i++) {
                 struct pair_side *d = &p->side[i];
                 d->shm.mine = d->region;
                 d->shm.peer = p->side[!i].region;
                 d->shm.bell = &p->side[!i].bell;
                 d->shm.leader_fd = d->shm.keeper_fd = -1;
-                shm_chan_init(&d->shm, &d->st->chan[CHAN].shm, &d->st->cnt);
-                stack_chan_mapped(&d->s, CHAN, &d->shm.base, d->region->frames, d->shm.peer->frames);
+                shm_chan_init(&d->shm, &d->st->chan[PAIR_CHAN].shm, &d->st->cnt);
+                stack_chan_mapped(&d->s, PAIR_CHAN, &d->shm.base, d->region->frames, d->shm.peer->frames);
         }
-        return p;
 }
 
-struct pair *pair_sim(uint64_t seed, const struct sim_params dir[2])
+static void join_by_link(struct pair *p, uint64_t seed, const struct sim_params dir[2])
 {
-        struct pair *p = make(seed);
-
         p->sim = sim_create(seed, dir);
         for (int i = 0; i < 2; i++) {
                 struct pair_side *d = &p->side[i];
                 struct unet_mem rx = sim_rx_mem(p->sim, i);
-                d->tx_frames = zeroed(frame_geom_bytes(geom));
-                sim_set_tx_mem(p->sim, i, unet_mem_frames(d->tx_frames, geom));
-                d->st->chan[CHAN].shm.rx_geom = rx.geom;
-                stack_chan_mapped(&d->s, CHAN, sim_end(p->sim, i), d->tx_frames, rx.base);
+                d->tx_frames = zeroed(frame_geom_bytes(p->size.tx));
+                sim_set_tx_mem(p->sim, i, unet_mem_frames(d->tx_frames, p->size.tx));
+                d->st->chan[PAIR_CHAN].shm.rx_geom = rx.geom;
+                stack_chan_mapped(&d->s, PAIR_CHAN, sim_end(p->sim, i), d->tx_frames, rx.base);
         }
         sim_advance(p->sim, p->now);
+}
+
+struct pair *pair_new(uint64_t seed, const struct sim_params *dir, const struct pair_size *size)
+{
+        struct pair *p = make(seed, size);
+
+        if (dir == NULL)
+                join_by_memory(p);
+        else
+                join_by_link(p, seed, dir);
         return p;
+}
+
+struct pair *pair_shm(uint64_t seed)
+{
+        return pair_new(seed, NULL, &pair_size_default);
+}
+
+struct pair *pair_sim(uint64_t seed, const struct sim_params dir[2])
+{
+        return pair_new(seed, dir, &pair_size_default);
 }
 
 void pair_free(struct pair *p)
@@ -113,9 +140,9 @@ void pair_free(struct pair *p)
                 stack_view_fini(&d->s);
                 munmap(d->st, d->bytes);
                 if (d->region != NULL)
-                        munmap(d->region, SHM_REGION_BYTES(geom));
+                        munmap(d->region, SHM_REGION_BYTES(p->size.tx));
                 if (d->tx_frames != NULL)
-                        munmap(d->tx_frames, frame_geom_bytes(geom));
+                        munmap(d->tx_frames, frame_geom_bytes(p->size.tx));
         }
         if (p->sim != NULL)
                 sim_destroy(p->sim);
@@ -132,27 +159,51 @@ void pair_check(struct pair *p)
         }
 }
 
+static bool turn(struct pair *p, int side)
+{
+        struct stack *s = &p->side[side].s;
+        bool any;
+
+        if (p->side[side].dead)
+                return false;
+        any = stack_run(s, p->now);
+        stack_flush_acks(s, p->now);
+        return any;
+}
+
 void pair_settle(struct pair *p)
 {
+        unsigned turns = 0;
         bool any;
 
         do {
-                any = stack_run(&p->side[0].s, p->now);
-                any |= stack_run(&p->side[1].s, p->now);
-                stack_flush_acks(&p->side[0].s, p->now);
-                stack_flush_acks(&p->side[1].s, p->now);
+                any = turn(p, 0);
+                any |= turn(p, 1);
                 if (p->sim != NULL)
                         sim_advance(p->sim, p->now);
+                if (++turns == MAX_TURNS) {
+                        fprintf(stderr, "no rest at %lld ns\n", (long long)p->now);
+                        pair_say(p);
+                        abort();
+                }
         } while (any);
         pair_check(p);
 }
 
+static nstime next_event(struct pair *p)
+{
+        nstime next = p->sim != NULL ? sim_next(p->sim) : NSTIME_NEVER;
+
+        for (int i = 0; i < 2; i++)
+                if (!p->side[i].dead)
+                        next = nstime_min(next, stack_deadline(&p->side[i].s));
+        return next;
+}
+
 bool pair_step(struct pair *p, nstime until)
 {
-        nstime next = nstime_min(stack_deadline(&p->side[0].s), stack_deadline(&p->side[1].s));
+        nstime next = next_event(p);
 
-        if (p->sim != NULL)
-                next = nstime_min(next, sim_next(p->sim));
         if (next > until)
                 return false;
         p->now = MAX(next, p->now + 1);
@@ -162,11 +213,69 @@ bool pair_step(struct pair *p, nstime until)
         return true;
 }
 
+void pair_wait(struct pair *p, nstime until)
+{
+        if (pair_step(p, until) || p->now >= until)
+                return;
+        p->now = until;
+        if (p->sim != NULL)
+                sim_advance(p->sim, p->now);
+        pair_settle(p);
+}
+
+static void say_counters(const struct counters *c)
+{
+        for (int k = 0; k < COUNT_COUNT; k++)
+                if (c->n[k] != 0)
+                        fprintf(stderr, " %s %llu", count_name((enum count)k), (unsigned long long)c->n[k]);
+        for (int k = 1; k < DROP_COUNT; k++)
+                if (c->drop[k] != 0)
+                        fprintf(stderr, " dropped:%s %llu", drop_name((enum drop)k), (unsigned long long)c->drop[k]);
+}
+
+void pair_say(struct pair *p)
+{
+        for (int i = 0; i < 2; i++) {
+                fprintf(stderr, "side %d:", i);
+                say_counters(&p->side[i].st->cnt);
+                if (p->sim != NULL)
+                        say_counters(sim_counters(p->sim, i));
+                fputc('\n', stderr);
+        }
+}
+
+static unsigned leak(int side, const char *what, uint32_t n)
+{
+        if (n != 0)
+                fprintf(stderr, "side %d: %u %s left\n", side, n, what);
+        return n;
+}
+
+unsigned pair_leaks(struct pair *p)
+{
+        unsigned n = 0;
+
+        for (int i = 0; i < 2; i++) {
+                struct stack *s = &p->side[i].s;
+                if (p->side[i].dead)
+                        continue;
+                n += leak(i, "connections", s->tcp.sh->conns.used);
+                n += leak(i, "send records", s->tcp.sh->txsegs.used);
+                n += leak(i, "receive records", s->tcp.sh->rxsegs.used);
+                n += leak(i, "loans of the link", p->sim != NULL ? sim_loans(p->sim, i) : 0);
+                for (int c = 0; c < FRAME_CLASSES; c++) {
+                        n += leak(i, "private frames", s->frames->region[FRAME_REGION_PRIVATE].pool->used[c]);
+                        n += leak(i, "transmit frames", s->frames->region[FRAME_REGION_TX(PAIR_CHAN)].pool->used[c]);
+                }
+        }
+        return n;
+}
+
 void pair_connect(struct pair *p, uint16_t port, uint32_t *client, uint32_t *server)
 {
         ip_addr a = ip_addr_v4(addr[0]), b = ip_addr_v4(addr[1]);
-        struct tcp_tuple t = {.laddr = a, .raddr = b, .lport = 40000, .rport = port, .chan = CHAN};
-        struct tcp_link link = stack_tcp_link(&p->side[0].s, CHAN);
+        struct tcp_tuple t = {.laddr = a, .raddr = b, .lport = 40000, .rport = port, .chan = PAIR_CHAN};
+        struct tcp_link link = stack_tcp_link(&p->side[0].s, PAIR_CHAN);
         struct tcp_opts o;
         int l, c;
 

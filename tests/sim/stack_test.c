@@ -1,4 +1,4 @@
-/* Two whole stacks: a connection carries every byte, both ways, and closes; over shared memory and over a bad link. */
+/* Two whole stacks: single scenarios. What a bad link and odd applications do to them is in seeds.c. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,10 +77,12 @@ static void transfer(struct pair *p, uint64_t seed, size_t total)
                 }
                 pair_settle(p);
                 if (p->sim != NULL || prng_fast_chance(&rnd, 1, 8))
-                        pair_step(p, p->now + 3 * NS_PER_S);
-                if (p->now - start > 3600 * NS_PER_S)
+                        pair_wait(p, p->now + NS_PER_S);
+                if (p->now - start > 3600 * NS_PER_S) {
+                        pair_say(p);
                         fail_msg("seed %llu: stalled at %zu/%zu and %zu/%zu", (unsigned long long)seed, f[1].got,
                                  f[0].total, f[0].got, f[1].total);
+                }
         }
         assert_int_equal(f[1].got, f[0].total);
         assert_int_equal(f[0].got, f[1].total);
@@ -91,16 +93,7 @@ static void transfer(struct pair *p, uint64_t seed, size_t total)
         }
         while (pair_step(p, p->now + 300 * NS_PER_S))
                 ;
-        for (int i = 0; i < 2; i++) {
-                struct stack *s = &p->side[i].s;
-                assert_int_equal(s->tcp.sh->conns.used, 0);
-                assert_int_equal(s->tcp.sh->txsegs.used, 0);
-                assert_int_equal(s->tcp.sh->rxsegs.used, 0);
-                for (int c = 0; c < FRAME_CLASSES; c++) {
-                        assert_int_equal(s->frames->region[FRAME_REGION_PRIVATE].pool->used[c], 0);
-                        assert_int_equal(s->frames->region[FRAME_REGION_TX(0)].pool->used[c], 0);
-                }
-        }
+        assert_int_equal(pair_leaks(p), 0);
 }
 
 static void bytes_arrive_over_shared_memory(void **state)
@@ -113,52 +106,63 @@ static void bytes_arrive_over_shared_memory(void **state)
         }
 }
 
-/* What a seed makes of the link: every impairment at times, alone and together. */
-static struct sim_params link_of(uint64_t seed)
+/* RFC 9293 §3.8.5, as sockets know it: announced, read out of line, and missing in the stream. */
+static void urgent_byte_is_read_out_of_line(void **state)
 {
-        struct prng_fast r;
-        struct sim_params q = {.mtu = 1500, .csum = true};
+        struct sim_params wire[2] = {{.mtu = 1500, .delay = NS_PER_MS, .csum = true}, {.mtu = 1500, .csum = true}};
+        struct pair *p = pair_sim(1, wire);
+        uint32_t client, server;
+        struct span span[2];
+        uint8_t got[16];
 
-        prng_fast_init(&r, seed ^ 0x6c696e6b);
-        q.mtu = prng_fast_chance(&r, 1, 4) ? 576 : prng_fast_chance(&r, 1, 3) ? 9000 : 1500;
-        q.delay = prng_fast_below(&r, 50) * NS_PER_MS;
-        q.jitter = prng_fast_chance(&r, 1, 3) ? prng_fast_below(&r, 10) * NS_PER_MS : 0;
-        q.rate = prng_fast_chance(&r, 1, 2) ? 1000000ull * (1 + prng_fast_below(&r, 1000)) : 0;
-        q.queue_bytes = q.rate != 0 && prng_fast_chance(&r, 1, 2) ? 10000 + prng_fast_below(&r, 200000) : 0;
-        q.tx_slots = prng_fast_chance(&r, 1, 4) ? 4 + prng_fast_below(&r, 60) : 0;
-        q.loss = prng_fast_chance(&r, 1, 2) ? prng_fast_below(&r, 50) / 1000.0 : 0;
-        if (prng_fast_chance(&r, 1, 4)) {
-                q.burst_start = 0.005;
-                q.burst_end = 0.2;
-        }
-        q.duplicate = prng_fast_chance(&r, 1, 4) ? 0.02 : 0;
-        q.reorder = prng_fast_chance(&r, 1, 4) ? 0.05 : 0;
-        q.reorder_by = prng_fast_below(&r, 20) * NS_PER_MS;
-        q.corrupt = prng_fast_chance(&r, 1, 4) ? 0.01 : 0;
-        return q;
+        pair_connect(p, 80, &client, &server);
+        assert_int_equal(pair_write(p, 0, client, (const uint8_t *)"ab", 2), 2);
+        assert_int_equal(tcp_send_reserve(&p->side[0].s.tcp, pair_conn(p, 0, client), 1, span, 2), 1);
+        span[0].ptr[0] = '!';
+        tcp_send_commit(&p->side[0].s.tcp, pair_conn(p, 0, client), 1, false, true, p->now);
+        stack_flush(&p->side[0].s, p->now);
+        assert_int_equal(pair_write(p, 0, client, (const uint8_t *)"cd", 2), 2);
+        while (pair_step(p, p->now + NS_PER_S))
+                ;
+        assert_true(p->side[1].events & TCP_EV_URGENT);
+        assert_int_equal(tcp_recv_urgent(&p->side[1].s.tcp, pair_conn(p, 1, server), false), '!');
+        assert_int_equal(pair_read(p, 1, server, got, sizeof got), 2);  /* a read stops at the mark */
+        assert_memory_equal(got, "ab", 2);
+        assert_true(tcp_at_mark(pair_conn(p, 1, server)));
+        assert_int_equal(pair_read(p, 1, server, got, sizeof got), 2);
+        assert_memory_equal(got, "cd", 2);
+        pair_free(p);
 }
 
-static void bytes_arrive_over_a_bad_link(void **state)
+/* The keeper says that the peer is gone: its connections end at once, and what it had on loan is free again. */
+static void a_channel_that_goes_down_resets_its_connections(void **state)
 {
-        uint64_t seeds = getenv("UNET_SEEDS") ? strtoull(getenv("UNET_SEEDS"), NULL, 0) : 200;
-        uint64_t first = getenv("UNET_SEED") ? strtoull(getenv("UNET_SEED"), NULL, 0) : 1;
+        struct pair *p = pair_shm(1);
+        static uint8_t data[100000];
+        uint32_t client, server;
 
-        for (uint64_t seed = first; seed < first + seeds; seed++) {
-                struct sim_params dir[2] = {link_of(seed * 2), link_of(seed * 2 + 1)};
-                struct pair *p;
-                if (getenv("UNET_VERBOSE"))
-                        fprintf(stderr, "sim seed %llu\n", (unsigned long long)seed);
-                p = pair_sim(seed, dir);
-                transfer(p, seed, 200000);
-                pair_free(p);
-        }
+        pair_connect(p, 80, &client, &server);
+        assert_true(pair_write(p, 0, client, data, sizeof data) > 0);
+        pair_settle(p);
+        p->side[1].dead = true;
+        assert_true(pair_write(p, 0, client, data, sizeof data) > 0);
+        stack_chan_down(&p->side[0].s, PAIR_CHAN, p->now);
+        assert_int_equal(pair_read(p, 0, client, data, sizeof data), -ECONNRESET);
+        tcp_close(&p->side[0].s.tcp, pair_conn(p, 0, client), p->now);
+        stack_flush(&p->side[0].s, p->now);
+        while (pair_step(p, p->now + 300 * NS_PER_S))
+                ;
+        assert_int_equal(pair_leaks(p), 0);
+        assert_true(stack_chan_free(&p->side[0].s, PAIR_CHAN));
+        pair_free(p);
 }
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(bytes_arrive_over_shared_memory),
-                cmocka_unit_test(bytes_arrive_over_a_bad_link),
+                cmocka_unit_test(urgent_byte_is_read_out_of_line),
+                cmocka_unit_test(a_channel_that_goes_down_resets_its_connections),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
