@@ -127,7 +127,8 @@ struct tcp {
         /* The record of a connection is about to be freed: forget it (wheel, output list, socket). May be NULL. */
         void (*gone)(void *arg, uint32_t conn);
         void *arg;
-        /* Where tcp_rx() notes the connection it is about to change, for a successor (tcp_recover()); may be NULL. */
+        /* Where the connection that is about to be changed is noted, for a successor (tcp_recover()): by tcp_rx(), and
+         * when one is made or one in TIME-WAIT ends for the sake of another. May be NULL. */
         uint32_t *busy;
 };
 

@@ -94,6 +94,18 @@ static void size_buffers(struct tcp_conn *tc)
                 tc->rcv_limit = MIN(tc->rcv_limit, o->window_clamp);
 }
 
+void conn_end_time_wait(struct tcp *t, struct tcp_conn *tc, enum count why)
+{
+        uint32_t was = t->busy ? *t->busy : 0;
+
+        count(t->cnt, why);
+        if (t->busy)
+                *t->busy = tc->self;
+        conn_done(t, tc, 0);
+        if (t->busy)
+                *t->busy = was;
+}
+
 /* In TIME-WAIT the oldest makes room, when the table is full. */
 static uint32_t take_record(struct tcp *t)
 {
@@ -101,8 +113,7 @@ static uint32_t take_record(struct tcp *t)
 
         if (i != 0 || t->sh->tw_head == 0)
                 return i;
-        count(t->cnt, COUNT_TCP_TIME_WAIT_RECYCLED);
-        conn_done(t, conn_at(t, t->sh->tw_head), 0);
+        conn_end_time_wait(t, conn_at(t, t->sh->tw_head), COUNT_TCP_TIME_WAIT_RECYCLED);
         return pool_alloc(&t->sh->conns);
 }
 
@@ -133,6 +144,8 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         size_buffers(tc);
         conn_size_mss(tc);
         rtt_init(tc);
+        if (t->busy)
+                *t->busy = i;
         tc->live = 1;
         demux_add(t, tc);
         return tc;
@@ -269,10 +282,8 @@ void conn_reset(struct tcp *t, struct tcp_conn *tc, int err)
 void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         if (tc->state != TCPS_TIME_WAIT) {
-                if (t->sh->tw_count >= t->sh->limits.time_wait_max && t->sh->tw_head != 0) {
-                        count(t->cnt, COUNT_TCP_TIME_WAIT_RECYCLED);
-                        conn_done(t, conn_at(t, t->sh->tw_head), 0);
-                }
+                if (t->sh->tw_count >= t->sh->limits.time_wait_max && t->sh->tw_head != 0)
+                        conn_end_time_wait(t, conn_at(t, t->sh->tw_head), COUNT_TCP_TIME_WAIT_RECYCLED);
                 tcp_set_state(t, tc, TCPS_TIME_WAIT);
                 sndbuf_purge(t, tc);
                 tc->rtx_at = tc->cork_at = NSTIME_NEVER;

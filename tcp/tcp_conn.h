@@ -332,6 +332,8 @@ void conn_done(struct tcp *t, struct tcp_conn *tc, int err);
 /* Frees the record when nobody needs it any more. True when it is gone. */
 bool conn_reap(struct tcp *t, struct tcp_conn *tc);
 void conn_raise(struct tcp *t, struct tcp_conn *tc, uint32_t events);
+/* Ends one in TIME-WAIT for the sake of another: named as the one being changed meanwhile (t->busy). */
+void conn_end_time_wait(struct tcp *t, struct tcp_conn *tc, enum count why);
 void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* Resets the peer: RST is owed and the connection is CLOSED. */
 void conn_reset(struct tcp *t, struct tcp_conn *tc, int err);

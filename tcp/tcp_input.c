@@ -568,9 +568,8 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
                         *t->busy = tc->self;
                 if (likely(!reuses_time_wait(tc, seg)))
                         return tcp_input(t, tc, seg, now);
-                count(t->cnt, COUNT_TCP_TIME_WAIT_REUSED);
                 min_iss = tc->snd_nxt + UINT16_MAX;
-                conn_done(t, tc, 0);
+                conn_end_time_wait(t, tc, COUNT_TCP_TIME_WAIT_REUSED);
         }
         if (!open_address_ok(tuple->laddr) || !open_address_ok(tuple->raddr) || tuple->rport == 0) {
                 count_drop(t->cnt, DROP_TCP_BAD_ADDRESS);       /* RFC 9293 MUST-57, -63: silently */

@@ -98,8 +98,7 @@ int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_l
                 if (!may_replace(tc))
                         return -EADDRINUSE;
                 iss = seq_max(iss, tc->snd_nxt + UINT16_MAX);
-                count(t->cnt, COUNT_TCP_TIME_WAIT_REUSED);
-                conn_done(t, tc, 0);
+                conn_end_time_wait(t, tc, COUNT_TCP_TIME_WAIT_REUSED);
         }
         tc = conn_new(t, tuple, link, opts, now);
         if (tc == NULL)

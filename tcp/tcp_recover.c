@@ -154,6 +154,15 @@ static void rebuild_lists(struct tcp *t)
         }
 }
 
+/* One that was only being made has no state yet, and nobody knows of it but perhaps its listener's count. */
+static void reset_broken(struct tcp *t, struct tcp_conn *tc)
+{
+        if (tc->state != TCPS_CLOSED)
+                conn_reset(t, tc, ECONNRESET);
+        else if (tc->acc_state == ACC_HALF_OPEN)
+                listen_forget(t, tc);
+}
+
 void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
 {
         struct tcp_conn *tc = broken ? conn_at(t, broken) : NULL;
@@ -167,7 +176,7 @@ void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
         rebuild_segs(t);
         rebuild_lists(t);
         if (tc != NULL && tc->live)
-                conn_reset(t, tc, ECONNRESET);
+                reset_broken(t, tc);
         for_each_conn(t, other) {
                 conn_raise(t, other, TCP_EV_WRITABLE);
                 conn_reap(t, other);    /* one that was being freed */
