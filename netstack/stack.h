@@ -104,6 +104,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         int32_t err;
         uint16_t lport, rport;
         ip_addr laddr, raddr;
+        ip_addr reg_addr;               /* as it is in the directory: a connected socket's laddr is narrower */
         struct tcp_opts opts;           /* until there is a connection */
         nstime rcvtimeo, sndtimeo;
         uint32_t rcvlowat;

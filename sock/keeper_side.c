@@ -181,12 +181,13 @@ static void note_listeners(struct keeper_view *v, uint32_t slot)
 
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
-                if (rec->refs != 1ull << slot || !rec->registered || v->ngone == ARRAY_LEN(v->gone))
+                if (rec->refs != 1ull << slot || !rec->registered || v->ngone == ARRAY_LEN(v->gone) ||
+                    ustack_shares_port(&v->u, rec, 1ull << slot))
                         continue;
                 v->gone[v->ngone++] = (struct keeper_listener){
                         .proto = rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP,
                         .port = rec->lport,
-                        .addr = rec->laddr,
+                        .addr = rec->reg_addr,
                 };
         }
 }

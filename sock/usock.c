@@ -138,6 +138,21 @@ static void unregister(struct ustack *u, uint8_t proto, ip_addr addr, uint16_t p
         ustack_client_done();
 }
 
+/* Sockets of one stack that share a port (SO_REUSEADDR: one connected, the next one waiting for strangers) share its
+ * entry in the directory. */
+bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t dying)
+{
+        struct pool *p = &u->s.st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                const struct sock_rec *r = pool_at(p, i);
+                if (r != rec && r->registered && (r->refs & ~dying) != 0 && r->kind == rec->kind && r->lport == rec->lport &&
+                    ip_addr_eq(r->reg_addr, rec->reg_addr))
+                        return true;
+        }
+        return false;
+}
+
 static bool other_handle(const struct usock *s)
 {
         for (const struct usock *h = s->u->handles; h != NULL; h = h->next)
@@ -158,10 +173,11 @@ void usock_close(struct usock *s)
         if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
                 return;
         ustack_lock(u);
-        addr = rec->laddr;
+        addr = rec->reg_addr;
         port = rec->lport;
         unlink_handle(s);
-        registered = rec->registered && (rec->refs & ~(1ull << u->slot)) == 0 && !other_handle(s);
+        registered = rec->registered && (rec->refs & ~(1ull << u->slot)) == 0 && !other_handle(s) &&
+                     !ustack_shares_port(u, rec, 0);
         if (!other_handle(s))
                 ustack_unref(u, s->idx, u->slot, ustack_now());
         ustack_leave(u);

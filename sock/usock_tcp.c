@@ -170,6 +170,7 @@ int usock_listen(struct usock *s, int backlog)
                 return l;
         err = unetd_listen_add(ustack_client(), u->id, IP_PROTO_TCP, rec->laddr, rec->lport, s->kfd);
         ustack_client_done();
+        rec->reg_addr = rec->laddr;
         rec->registered = err == 0;
         return err;
 }

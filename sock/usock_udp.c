@@ -62,13 +62,21 @@ int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
 int usock_udp_register(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
+        bool shared;
         int err;
 
         if (rec->registered)
                 return 0;
         if (rec->lport == 0)
                 return -EINVAL;
-        err = unetd_listen_add(ustack_client(), s->u->id, IP_PROTO_UDP, rec->laddr, rec->lport, s->kfd);
+        rec->reg_addr = rec->laddr;
+        ustack_lock(s->u);
+        shared = ustack_shares_port(s->u, rec, 0);
+        rec->registered = shared;
+        ustack_leave(s->u);
+        if (shared)
+                return 0;
+        err = unetd_listen_add(ustack_client(), s->u->id, IP_PROTO_UDP, rec->reg_addr, rec->lport, s->kfd);
         ustack_client_done();
         rec->registered = err == 0;
         return err;

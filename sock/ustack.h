@@ -77,6 +77,9 @@ void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now);
 
 /* The socket record with this cookie, or 0. Under the lock. */
 uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie);
+/* Has another socket the same entry in the directory? Those that only the process slots `dying` hold do not count. Under
+ * the lock. */
+bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t dying);
 
 /* usock_wait.c: fork leaves the parent's sleeping places to the parent. */
 void usock_wait_forked(void);
