@@ -146,9 +146,8 @@ static int new_chan(struct unet_ep *ep, struct ep_chan c, uint32_t *chan)
 static void fill_link(struct unet_ep *ep, struct ep_link *p, const struct link *l, struct send_rec *sends)
 {
         *p = (struct ep_link){.l = *l, .sends = sends};
-        if (++ep->last_serial == 0)
-                ep->last_serial = 1;
-        p->serial = ep->last_serial;
+        ep->last_serial = MAX((ep->last_serial + 1) % (UINT32_MAX / EP_LINKS), 1u);
+        p->serial = ep->last_serial * EP_LINKS + (uint32_t)(p - ep->link);
         for (uint32_t name = EP_SENDS; name > 0; name--) {
                 sends[name].next = p->free_send;
                 p->free_send = name;

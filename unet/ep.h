@@ -37,7 +37,7 @@ struct send_rec {                       /* by name, 1 .. EP_SENDS */
 
 struct ep_link {
         struct link l;
-        uint32_t serial;                /* 0: not in use; tells a later link in the same place apart */
+        uint32_t serial;                /* 0: not in use; place in the low bits, a count above (see loans) */
         bool gone, gone_told;
         bool blocked;                   /* the last send found the queue full */
         struct send_rec *sends;

@@ -274,13 +274,13 @@ int unet_ep_poll(struct unet_ep *ep)
 
 /* ---- loans ---- */
 
+/* The link that lent it, if it is still there; its channel may be closed by now. */
 static struct ep_link *lender(struct unet_ep *ep, const struct unet_recv *m)
 {
-        const struct ep_chan *c = ep_chan(ep, m->chan);
+        uint32_t serial = (uint32_t)(m->loan >> 32);
+        struct ep_link *l = &ep->link[serial % EP_LINKS];
 
-        if (m->loan == 0 || c == NULL || ep->link[c->link].serial != m->loan >> 32)
-                return NULL;
-        return &ep->link[c->link];
+        return m->loan != 0 && l->serial == serial ? l : NULL;
 }
 
 void unet_ep_release(struct unet_ep *ep, const struct unet_recv *msg, int n)

@@ -140,6 +140,22 @@ static int spin(struct unet_ep *ep, int what, int64_t until)
         return 0;
 }
 
+/* Spinning is for a peer that runs at the same time: one that last waited on our processor cannot. */
+static bool worth_spinning(struct unet_ep *ep)
+{
+        uint32_t here = station_note_cpu(&ep->st);
+
+        if (ep->opts.spin_ns <= 0)
+                return false;
+        for (uint32_t i = 0; i < ep->nlinks; i++) {
+                const struct ep_link *l = &ep->link[i];
+                if (l->serial != 0 && !l->gone && l->l.ops->peer_cpu != NULL &&
+                    l->l.ops->peer_cpu(l->l.ch) != here)
+                        return true;
+        }
+        return false;
+}
+
 static int sleep_until(struct unet_ep *ep, int what, int64_t deadline)
 {
         struct wait w = {ep, what};
@@ -168,7 +184,7 @@ int unet_ep_wait(struct unet_ep *ep, int what, int64_t timeout)
                 return told(ep, is);
         now = clock_now();
         deadline = timeout < 0 || timeout > INT64_MAX - now ? -1 : now + timeout;
-        if (ep->opts.spin_ns > 0)
+        if (worth_spinning(ep))
                 is = spin(ep, what,
                           deadline < 0 ? now + ep->opts.spin_ns : MIN(deadline, now + ep->opts.spin_ns));
         if (is == 0) {

@@ -26,6 +26,8 @@ struct link_ops {
         /* Before an endpoint sleeps, after its bell was armed. True: something may have arrived by it, look
          * again. NULL: nothing to do. (Virtual time goes on here.) */
         bool (*arm)(struct unet_chan *ch);
+        /* The processor on which the peer last waited, UINT32_MAX: not known. NULL: nothing to spin for. */
+        uint32_t (*peer_cpu)(struct unet_chan *ch);
         /* Ends the channel and frees it. `forget`: another process goes on with it (after fork), tell the
          * peer nothing. */
         void (*close)(struct unet_chan *ch, bool forget);

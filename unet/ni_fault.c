@@ -259,7 +259,8 @@ static void close_link(struct unet_chan *ch, bool forget)
 
 int ni_fault_link(struct link *l, const struct fault_params *p, struct counters *cnt)
 {
-        static const struct link_ops ops = {.gone = wrap_gone, .arm = wrap_arm, .close = close_link};
+        static const struct link_ops ops = {
+                .gone = wrap_gone, .arm = wrap_arm, .peer_cpu = wrap_peer_cpu, .close = close_link};
         struct unet_chan *ch = ni_fault_new(l->ch, p, cnt);
 
         if (ch == NULL)

@@ -113,7 +113,8 @@ static void close_link(struct unet_chan *ch, bool forget)
 
 int ni_pcap_link(struct link *l, const struct ni_pcap_opts *o)
 {
-        static const struct link_ops ops = {.gone = wrap_gone, .arm = wrap_arm, .close = close_link};
+        static const struct link_ops ops = {
+                .gone = wrap_gone, .arm = wrap_arm, .peer_cpu = wrap_peer_cpu, .close = close_link};
         struct unet_chan *ch = ni_pcap_new(l->ch, o);
 
         if (ch == NULL)

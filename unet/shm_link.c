@@ -346,7 +346,12 @@ static void link_close(struct unet_chan *ch, bool forget)
         shm_link_abort(l);
 }
 
-static const struct link_ops ops = {.gone = link_gone, .close = link_close};
+static uint32_t link_peer_cpu(struct unet_chan *ch)
+{
+        return atomic_load_explicit(&shm(ch)->bell->cpu, memory_order_relaxed);
+}
+
+static const struct link_ops ops = {.gone = link_gone, .peer_cpu = link_peer_cpu, .close = link_close};
 
 /* ---- setting up ---- */
 

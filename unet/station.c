@@ -49,6 +49,7 @@ int station_open(struct station *s, size_t tx_bytes, size_t rx_bytes)
         if (err == 0)
                 err = place("unet-rx", rx_bytes, map + shared, NULL);
         if (err == 0) {
+                atomic_store_explicit(&s->bell->cpu, UINT32_MAX, memory_order_relaxed);
                 s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
                 err = s->epoll_fd < 0 ? -errno : 0;
         }
@@ -110,6 +111,15 @@ static int collect(struct station *s, const struct station_waiter *w, const stru
         return n < 0 ? -errno : 0;
 }
 
+uint32_t station_note_cpu(struct station *s)
+{
+        uint32_t cpu = (uint32_t)sched_getcpu();
+
+        if (atomic_load_explicit(&s->bell->cpu, memory_order_relaxed) != cpu)
+                atomic_store_explicit(&s->bell->cpu, cpu, memory_order_relaxed);
+        return cpu;
+}
+
 void station_arm(struct station *s)
 {
         bell_arm(s->bell, BELL_ASLEEP);
@@ -120,7 +130,6 @@ void station_wake(struct station *s, const struct station_waiter *w)
         static const struct timespec now = {0, 0};
 
         bell_disarm(s->bell);
-        atomic_store_explicit(&s->bell->cpu, (uint32_t)sched_getcpu(), memory_order_relaxed);
         collect(s, w, &now);
 }
 

@@ -41,6 +41,9 @@ void station_unwatch(struct station *s, int sock);
 /* Sends one ring; never blocks. One that does not fit is not needed: others are still to be read. */
 void station_ring(int sock);
 
+/* Tells peers on which processor we wait, for their decision to spin; returns it. */
+uint32_t station_note_cpu(struct station *s);
+
 /*
  * Sleeps until a peer rings, a watched socket hangs up or `timeout` (nanoseconds; negative: for ever) has
  * passed; not at all when ready() is true after the bell was armed. `gone` is called for what hung up. 0, or

@@ -55,6 +55,13 @@ bool wrap_arm(struct unet_chan *ch)
         return w->inner_link->arm != NULL && w->inner_link->arm(w->inner);
 }
 
+uint32_t wrap_peer_cpu(struct unet_chan *ch)
+{
+        struct wrap *w = wrap_of(ch);
+
+        return w->inner_link->peer_cpu != NULL ? w->inner_link->peer_cpu(w->inner) : UINT32_MAX;
+}
+
 void wrap_close_inner(struct wrap *w, bool forget)
 {
         w->inner_link->close(w->inner, forget);

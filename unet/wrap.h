@@ -31,6 +31,7 @@ void wrap_flush(struct unet_chan *ch);
 void wrap_link(struct link *l, struct wrap *w, const struct link_ops *ops);
 bool wrap_gone(struct unet_chan *ch);
 bool wrap_arm(struct unet_chan *ch);
+uint32_t wrap_peer_cpu(struct unet_chan *ch);
 void wrap_close_inner(struct wrap *w, bool forget);
 
 #endif

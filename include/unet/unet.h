@@ -77,14 +77,14 @@ struct unet_ep_opts {
         uint32_t free_slots;            /* free queue, buffers: default 1024 */
         uint32_t almost_full;           /* messages at which the receive queue is: default 3/4 of rx_slots */
         bool direct;                    /* payload is lent, not copied */
-        int64_t spin_ns;                /* unet_ep_wait looks so long before it sleeps: 0: 20000; < 0: not */
+        int64_t spin_ns;                /* unet_ep_wait looks so long, then sleeps; 0: 20000, < 0: none */
 };
 
 /* Opens an endpoint; opts may be NULL. -ENOMEM, -EMFILE, -EINVAL (a size too large), -ENOENT (no /proc). */
 UNET_API int unet_ep_open(const struct unet_ep_opts *opts, struct unet_ep **out);
-/* Closes all channels, which their peers see, and frees everything. Loans and the segment are gone with it. */
+/* Closes all channels, which their peers see, and frees everything; loans and the segment too. */
 UNET_API void unet_ep_close(struct unet_ep *ep);
-/* After fork(): this process lets go of an endpoint with which the other one goes on. The peers see nothing. */
+/* After fork(): this process lets go of an endpoint with which the other goes on. The peers see nothing. */
 UNET_API void unet_ep_forget(struct unet_ep *ep);
 
 /* Where the segment is mapped, and how long its parts are. Offsets in descriptors count from the start of the
@@ -203,7 +203,7 @@ struct unet_recv {
 };
 /* Takes up to n messages; returns how many, 0 when there are none. Never blocks, runs no upcall. */
 UNET_API int unet_ep_recv(struct unet_ep *ep, struct unet_recv *msg, int n);
-/* Gives loans back. In any order; each once. Those of a closed channel are ignored. */
+/* Gives loans back. In any order; each once. Those of a closed shared-memory channel are ignored. */
 UNET_API void unet_ep_release(struct unet_ep *ep, const struct unet_recv *msg, int n);
 /* Copies a message into one piece, at most `max` bytes; returns how many. */
 UNET_API size_t unet_recv_copy(const struct unet_recv *msg, void *to, size_t max);

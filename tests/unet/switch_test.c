@@ -317,6 +317,38 @@ static void endpoints_come_and_go(void **state)
         assert_int_equal(open_fds(), before);
 }
 
+/* The channel goes, the loan stays readable and is given back over the link. */
+static void a_loan_may_outlive_its_channel(void **state)
+{
+        struct unet_switch *sw;
+        struct node a, b;
+        struct unet_recv m[2];
+        uint32_t ab, ba;
+
+        assert_int_equal(unet_switch_open(NULL, &sw), 0);
+        a = node_on(sw, (struct unet_ep_opts){0});
+        b = node_on(sw, (struct unet_ep_opts){.direct = true});
+        join(sw, &a, &b, &ab, &ba);
+        a.seg.base[4999] = 77;
+        assert_int_equal(send_bytes(&a, ab, 5000), 1);
+        assert_int_equal(send_bytes(&a, ab, 5000), 1);
+        settle(sw);
+        assert_int_equal(unet_ep_recv(b.ep, m, 1), 1);
+        assert_int_equal(unet_ep_poll(b.ep), 1);        /* the second waits in the receive queue */
+        assert_int_equal(unet_switch_charged(sw, a.port), 2 * 65536);
+        assert_int_equal(unet_chan_close(b.ep, ba), 0);
+        settle(sw);
+        unet_switch_step(sw);
+        assert_int_equal(unet_switch_charged(sw, a.port), 65536);
+        assert_int_equal(m[0].frag[0].ptr[4999], 77);
+        unet_ep_release(b.ep, m, 1);
+        unet_switch_step(sw);
+        assert_int_equal(unet_switch_charged(sw, a.port), 0);
+        unet_ep_close(a.ep);
+        unet_ep_close(b.ep);
+        unet_switch_close(sw);
+}
+
 static void many_endpoints_share_a_switch(void **state)
 {
         enum { N = 60 };
@@ -353,6 +385,7 @@ int main(void)
                 cmocka_unit_test(tags_are_not_reused_at_once),
                 cmocka_unit_test(the_owner_of_the_switch_checks_sources),
                 cmocka_unit_test(endpoints_come_and_go),
+                cmocka_unit_test(a_loan_may_outlive_its_channel),
                 cmocka_unit_test(many_endpoints_share_a_switch),
         };
 
