@@ -50,6 +50,7 @@ static void a_pcb_binds_once_and_to_a_real_port(void **state)
         uint32_t b;
 
         assert_int_equal(udp_bind(&s->u, a, ip_addr_v4(US), 54), -EINVAL);
+        assert_true(udp_port_free(&s->u, a, ip_addr_v4(US), 53)); /* it is in nobody's way but its own */
         udp_opts_default(&o);
         b = udp_open(&s->u, &o);
         assert_int_equal(udp_bind(&s->u, b, ip_addr_v4(US), 0), -EINVAL);
@@ -187,6 +188,21 @@ static void reuseport_spreads_senders_and_keeps_each_at_its_place(void **state)
                 assert_in_range(hits[i], 800, 1200);
 }
 
+static void an_option_that_changes_takes_effect_at_once(void **state)
+{
+        struct scene *s = *state;
+        uint32_t first = bound_reuse(s, 0, 53, true, true), last = bound_reuse(s, 0, 53, true, true);
+        struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, 1, 0};
+        struct udp_opts o;
+
+        while (udp_lookup(&s->u, &t) != first)
+                t.rport++;
+        udp_get_opts(&s->u, last, &o);
+        o.reuseport = 0;
+        udp_set_opts(&s->u, last, &o);
+        assert_int_equal(udp_lookup(&s->u, &t), last);
+}
+
 /* ---- connect ---- */
 
 static void connect_fixes_the_local_address_and_disconnect_lets_it_go(void **state)
@@ -301,6 +317,7 @@ int main(void)
                 TEST(the_most_specific_pcb_gets_the_datagram),
                 TEST(every_change_empties_the_cache),
                 TEST(the_one_bound_last_gets_it_with_reuseaddr),
+                TEST(an_option_that_changes_takes_effect_at_once),
                 TEST(reuseport_spreads_senders_and_keeps_each_at_its_place),
                 TEST(connect_fixes_the_local_address_and_disconnect_lets_it_go),
                 TEST(poll_and_shutdown_are_those_of_linux),
