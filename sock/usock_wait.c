@@ -306,14 +306,14 @@ static int ready_items(const struct wait *w)
  */
 static int progress(struct wait *w, nstime now)
 {
-        int ready = w->nall == 0 ? look_ours(w->v, w->n) : 0;
+        int ready = w->nall == 0 ? look(w) : 0;
 
         for (uint32_t i = 0; i < w->nall; i++) {
                 struct ustack *u = w->all[i];
                 ustack_lock(u);
                 stack_run(&u->s, now);
                 if (i + 1 == w->nall)
-                        ready = look_ours(w->v, w->n);
+                        ready = look(w);
                 if (ready == 0)
                         stack_flush_acks(&u->s, now);
                 if (ready == 0)
@@ -515,7 +515,7 @@ static bool rest_is_due(const struct wait *w)
 
 static int wait_loop(struct wait *w, nstime timeout)
 {
-        int ready = look_ours(w->v, w->n), err;
+        int ready = look(w), err;
         nstime now;
 
         if (ready > 0 && !rest_is_due(w))
@@ -537,10 +537,10 @@ static int wait_loop(struct wait *w, nstime timeout)
                 if (spin(w, now))
                         continue;
                 err = doze(w);
-                ready = count_ready(w->v, w->n);
+                ready = ready_items(w);
                 if (err != 0) {
                         progress(w, ustack_now());
-                        ready = count_ready(w->v, w->n);
+                        ready = ready_items(w);
                         return ready > 0 ? ready : err;
                 }
         }

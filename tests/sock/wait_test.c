@@ -1,0 +1,478 @@
+/* Waiting: non-blocking calls, time-outs, poll, poll sets, signals. */
+#include "tests/sock/sides.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+static void set_timeo(int c, int name, int ms)
+{
+        struct timeval tv = {ms / 1000, ms % 1000 * 1000};
+
+        CHECK(unet_setsockopt(c, SOL_SOCKET, name, &tv, sizeof tv) == 0);
+}
+
+/* ---- non-blocking ---- */
+
+static void nonblock_a(struct side *s)
+{
+        struct sockaddr_in a = loopback((uint16_t)hear(s));
+        int c = unet_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), err = -1, r;
+        struct unet_pollfd p = {.fd = -1, .events = POLLOUT};
+        socklen_t len = sizeof err;
+
+        r = unet_connect(c, (struct sockaddr *)&a, sizeof a);
+        CHECK(r == 0 || errno == EINPROGRESS);
+        p.sock = c;
+        CHECK(unet_poll(&p, 1, 10000) == 1 && p.revents & POLLOUT);
+        CHECK(unet_getsockopt(c, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && err == 0);
+        r = unet_connect(c, (struct sockaddr *)&a, sizeof a);
+        CHECK(r == 0 || errno == EISCONN);
+        CHECK_ERR(unet_connect(c, (struct sockaddr *)&a, sizeof a), EISCONN);
+        CHECK_ERR(unet_recv(c, &err, 1, 0), EAGAIN);
+        tell(s, 0);
+        p.events = POLLIN;
+        CHECK(unet_poll(&p, 1, 10000) == 1 && p.revents == POLLIN);
+        CHECK(unet_recv(c, &err, 4, 0) == 4);
+        CHECK_ERR(unet_recv(c, &err, 4, 0), EAGAIN);
+}
+
+static void nonblock_b(struct side *s)
+{
+        int l = tcp_listen_any(), c;
+
+        CHECK(unet_set_nonblock(l, 1) == 0);
+        CHECK_ERR(unet_accept(l, NULL, NULL), EAGAIN);
+        tell(s, port_of(l));
+        for (;;) {
+                struct unet_pollfd p = {.sock = l, .fd = -1, .events = POLLIN};
+                CHECK(unet_poll(&p, 1, 10000) == 1);
+                c = unet_accept(l, NULL, NULL);
+                if (c >= 0)
+                        break;
+                CHECK(errno == EAGAIN);
+        }
+        CHECK(unet_get_nonblock(c) == 0);
+        hear(s);
+        CHECK(unet_send(c, "data", 4, 0) == 4);
+        hear(s);
+}
+
+static void nonblock_a_then_tell(struct side *s)
+{
+        nonblock_a(s);
+        tell(s, 0);
+}
+
+static void calls_without_blocking(void **state)
+{
+        play_both(nonblock_a_then_tell, nonblock_b, 0);
+}
+
+/* ---- time-outs ---- */
+
+static void timeout_a(struct side *s)
+{
+        int c = side_connect(s);
+        int64_t begin = now_ms();
+        char buf[65536];
+        size_t sent = 0;
+        ssize_t n;
+
+        memset(buf, 7, sizeof buf);
+        set_timeo(c, SO_RCVTIMEO, 50);
+        CHECK_ERR(unet_recv(c, buf, 1, 0), EAGAIN);
+        CHECK(now_ms() - begin >= 49);
+        CHECK(unet_send(c, "ab", 2, 0) == 2);
+        set_timeo(c, SO_SNDTIMEO, 50);
+        while ((n = unet_send(c, buf, sizeof buf, 0)) > 0)
+                sent += (size_t)n;
+        CHECK(errno == EAGAIN && sent > 0);
+        tell(s, sent);
+        hear(s);
+}
+
+static void timeout_b(struct side *s)
+{
+        int c = side_accept(s);
+        char buf[10];
+        static char big[65536];
+        size_t sent, got = 0;
+
+        CHECK(unet_recv(c, buf, 1, 0) == 1);
+        set_timeo(c, SO_RCVTIMEO, 50);
+        CHECK(unet_recv(c, buf, 2, MSG_WAITALL | MSG_PEEK) >= 1);
+        CHECK(unet_recv(c, buf, 1, 0) == 1);
+        sent = hear(s);
+        while (got < sent) {
+                ssize_t n = unet_recv(c, big, sizeof big, 0);
+                CHECK(n > 0);
+                got += (size_t)n;
+        }
+        CHECK_ERR(unet_recv(c, buf, 1, 0), EAGAIN);
+        CHECK(got == sent);
+        tell(s, 0);
+}
+
+static void waits_end_in_time(void **state)
+{
+        play_both(timeout_a, timeout_b, 0);
+}
+
+static void partial_a(struct side *s)
+{
+        int c = side_connect(s);
+
+        CHECK(unet_send(c, "abc", 3, 0) == 3);
+        hear(s);
+        CHECK(unet_send(c, "defgh", 5, 0) == 5);
+        hear(s);
+}
+
+static void partial_b(struct side *s)
+{
+        int c = side_accept(s), lowat = 5;
+        char buf[10];
+
+        set_timeo(c, SO_RCVTIMEO, 50);
+        CHECK(unet_recv(c, buf, 10, MSG_WAITALL) == 3);
+        tell(s, 0);
+        CHECK(unet_setsockopt(c, SOL_SOCKET, SO_RCVLOWAT, &lowat, sizeof lowat) == 0);
+        set_timeo(c, SO_RCVTIMEO, 0);
+        CHECK(unet_recv(c, buf, 10, 0) == 5 && memcmp(buf, "defgh", 5) == 0);
+        tell(s, 0);
+}
+
+static void a_receive_waits_for_what_it_was_told(void **state)
+{
+        play_both(partial_a, partial_b, 0);
+}
+
+static void accept_times_out(struct side *s)
+{
+        int l = tcp_listen_any();
+
+        set_timeo(l, SO_RCVTIMEO, 30);
+        CHECK_ERR(unet_accept(l, NULL, NULL), EAGAIN);
+}
+
+static void accept_ends_in_time(void **state)
+{
+        assert_int_equal(play_alone(accept_times_out, 0), 0);
+}
+
+/* ---- poll ---- */
+
+static void poll_a(struct side *s)
+{
+        struct unet_pollfd p[4];
+        int c = side_connect(s), pipes[2];
+        char b;
+
+        CHECK(pipe(pipes) == 0);
+        p[0] = (struct unet_pollfd){.sock = c, .fd = -1, .events = POLLIN};
+        p[1] = (struct unet_pollfd){.sock = -1, .fd = pipes[0], .events = POLLIN};
+        p[2] = (struct unet_pollfd){.sock = -1, .fd = -1, .events = POLLIN};
+        p[3] = (struct unet_pollfd){.sock = c, .fd = -1, .events = 0};
+        CHECK(unet_poll(p, 4, 20) == 0);
+        CHECK(write(pipes[1], "x", 1) == 1);
+        CHECK(unet_poll(p, 4, 10000) == 1 && p[0].revents == 0 && p[1].revents == POLLIN && p[2].revents == 0);
+        CHECK(read(pipes[0], &b, 1) == 1);
+        tell(s, 0);
+        CHECK(unet_poll(p, 4, 10000) == 1 && p[0].revents == POLLIN && p[1].revents == 0);
+        CHECK(write(pipes[1], "x", 1) == 1);
+        sleep_ms(1);
+        CHECK(unet_poll(p, 4, 10000) == 2 && p[0].revents == POLLIN && p[1].revents == POLLIN);
+        sleep_ms(1);
+        p[3].sock = 12345;
+        CHECK(unet_poll(p, 4, -1) == 3 && p[3].revents == POLLNVAL);
+        hear(s);
+        p[0].events = POLLIN | POLLOUT | POLLRDHUP;
+        EVENTUALLY(unet_poll(p, 1, 0) == 1 && p[0].revents == (POLLIN | POLLOUT | POLLRDHUP));
+        CHECK(unet_shutdown(c, SHUT_WR) == 0);
+        EVENTUALLY(unet_poll(p, 1, 0) == 1 && p[0].revents & POLLHUP);
+}
+
+static void poll_b(struct side *s)
+{
+        int c = side_accept(s);
+
+        hear(s);
+        CHECK(unet_send(c, "data", 4, 0) == 4);
+        sleep_ms(20);
+        CHECK(unet_shutdown(c, SHUT_WR) == 0);
+        tell(s, 0);
+        EVENTUALLY(unet_recv(c, &(char){0}, 1, MSG_DONTWAIT) == 0);
+}
+
+static void poll_mixes_ours_and_the_kernels(void **state)
+{
+        play_both(poll_a, poll_b, 0);
+}
+
+/* ---- signals ---- */
+
+static void on_alarm(int sig)
+{
+}
+
+static void interrupted(struct side *s)
+{
+        struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+        int l = tcp_listen_any();
+        struct unet_pollfd p = {.sock = l, .fd = -1, .events = POLLIN};
+        struct timespec long_time = {100, 0};
+        sigset_t block, none;
+
+        sigaction(SIGALRM, &sa, NULL);
+        ualarm(20000, 0);
+        CHECK_ERR(unet_accept(l, NULL, NULL), EINTR);
+        ualarm(20000, 0);
+        CHECK_ERR(unet_poll(&p, 1, -1), EINTR);
+        sigemptyset(&none);
+        sigemptyset(&block);
+        sigaddset(&block, SIGALRM);
+        sigprocmask(SIG_BLOCK, &block, NULL);
+        raise(SIGALRM);
+        CHECK_ERR(unet_ppoll(&p, 1, &long_time, &none), EINTR);
+        CHECK(unet_poll(&p, 1, 0) == 0);
+        long_time.tv_nsec = 1000000000;
+        CHECK_ERR(unet_ppoll(&p, 1, &long_time, NULL), EINVAL);
+}
+
+static void signals_end_a_wait(void **state)
+{
+        assert_int_equal(play_alone(interrupted, 0), 0);
+}
+
+/* ---- poll sets ---- */
+
+static void sets_a(struct side *s)
+{
+        struct unet_pollset *set = unet_pollset_create();
+        struct unet_event ev[4];
+        int c = side_connect(s), pipes[2];
+        char buf[16];
+
+        CHECK(set != NULL && pipe(pipes) == 0);
+        CHECK_ERR(unet_pollset_mod(set, c, POLLIN, 1), ENOENT);
+        CHECK(unet_pollset_add(set, c, POLLIN, 11) == 0);
+        CHECK_ERR(unet_pollset_add(set, c, POLLIN, 11), EEXIST);
+        CHECK_ERR(unet_pollset_add(set, 999, POLLIN, 11), EBADF);
+        CHECK_ERR(unet_pollset_wait(set, ev, 0, 0), EINVAL);
+        CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);
+        tell(s, 4);
+        CHECK(unet_pollset_wait(set, ev, 4, 10000) == 1 && ev[0].events == POLLIN && ev[0].data == 11);
+        CHECK(unet_pollset_wait(set, ev, 4, 10000) == 1);               /* level: again */
+        CHECK(unet_pollset_mod(set, c, POLLIN | UNET_EDGE, 12) == 0);
+        CHECK(unet_pollset_wait(set, ev, 4, 10000) == 1 && ev[0].data == 12);
+        CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);                  /* edge: once */
+        tell(s, 4);
+        CHECK(unet_pollset_wait(set, ev, 4, 10000) == 1);               /* more came: another edge */
+        CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);
+        CHECK(unet_recv(c, buf, 8, MSG_WAITALL) == 8);
+        CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);
+        CHECK(unet_pollset_mod(set, c, POLLIN | UNET_ONESHOT, 13) == 0);
+        tell(s, 1);
+        CHECK(unet_pollset_wait(set, ev, 4, 10000) == 1 && ev[0].data == 13);
+        tell(s, 1);
+        CHECK(unet_pollset_wait(set, ev, 4, 30) == 0);                  /* one shot: fired */
+        CHECK(unet_pollset_mod(set, c, POLLIN | POLLOUT | UNET_ONESHOT, 14) == 0);
+        CHECK(unet_pollset_wait(set, ev, 4, 10000) == 1 && ev[0].events == (POLLIN | POLLOUT));
+        CHECK(unet_pollset_add_fd(set, pipes[0], POLLIN, 21) == 0);
+        CHECK(write(pipes[1], "x", 1) == 1);
+        CHECK(unet_pollset_wait(set, ev, 4, 10000) == 1 && ev[0].data == 21 && ev[0].events == POLLIN);
+        CHECK(unet_pollset_mod_fd(set, pipes[0], POLLIN | UNET_EDGE, 22) == 0);
+        CHECK(unet_pollset_wait(set, ev, 4, 10000) == 1 && ev[0].data == 22);
+        CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);
+        CHECK(unet_pollset_del_fd(set, pipes[0]) == 0);
+        CHECK(unet_pollset_mod(set, c, POLLIN | POLLRDHUP, 15) == 0);
+        tell(s, 0);
+        hear(s);
+        EVENTUALLY(unet_pollset_wait(set, ev, 4, 100) == 1 && ev[0].events == (POLLIN | POLLRDHUP));
+        CHECK(unet_close(c) == 0);                                      /* and out of the set */
+        CHECK(unet_pollset_wait(set, ev, 4, 10) == 0);
+        unet_pollset_destroy(set);
+}
+
+static void sets_b(struct side *s)
+{
+        int c = side_accept(s);
+        uint64_t n;
+
+        while ((n = hear(s)) != 0)
+                CHECK(unet_send(c, "data", n, 0) == (ssize_t)n);
+        CHECK(unet_shutdown(c, SHUT_WR) == 0);
+        tell(s, 0);
+        unet_recv(c, &n, 1, 0);
+}
+
+static void sets_by_level_edge_and_one_shot(void **state)
+{
+        play_both(sets_a, sets_b, 0);
+}
+
+#define MEMBERS 500
+
+static void crowd_a(struct side *s)
+{
+        struct unet_pollset *set = unet_pollset_create();
+        uint16_t port = (uint16_t)hear(s);
+        struct unet_event ev[7];
+        static int c[MEMBERS];
+        static int count[MEMBERS];
+        uint64_t left = 20 * MEMBERS;
+        char byte;
+
+        for (int i = 0; i < MEMBERS; i++) {
+                c[i] = tcp_connect_to(port);
+                CHECK(unet_pollset_add(set, c[i], POLLIN | (i % 2 ? UNET_EDGE : 0), (uint64_t)i) == 0);
+        }
+        tell(s, 0);
+        while (left > 0) {
+                int n = unet_pollset_wait(set, ev, 7, 30000);
+                CHECK(n > 0);
+                for (int k = 0; k < n; k++) {
+                        int i = (int)ev[k].data;
+                        CHECK(ev[k].events == POLLIN);
+                        while (unet_recv(c[i], &byte, 1, MSG_DONTWAIT) == 1)
+                                count[i]++, left--;
+                }
+        }
+        CHECK(unet_pollset_wait(set, ev, 7, 10) == 0);
+        for (int i = 0; i < MEMBERS; i++)
+                CHECK(count[i] == 20);
+        unet_pollset_destroy(set);
+        tell(s, 0);
+}
+
+static void crowd_b(struct side *s)
+{
+        int l = tcp_listen_any();
+        static int c[MEMBERS];
+        uint64_t r = s->arg;
+
+        tell(s, port_of(l));
+        for (int i = 0; i < MEMBERS; i++)
+                CHECK((c[i] = unet_accept(l, NULL, NULL)) >= 0);
+        hear(s);
+        for (int round = 0; round < 20; round++)
+                for (int i = 0; i < MEMBERS; i++) {
+                        CHECK(unet_send(c[(i * 7 + round) % MEMBERS], "x", 1, 0) == 1);
+                        if (rnd(&r) % 1000 == 0)
+                                sleep_ms(1);
+                }
+        hear(s);
+}
+
+static void no_event_of_many_members_is_lost(void **state)
+{
+        play_both(crowd_a, crowd_b, test_seed());
+}
+
+/* A member added, and one that closes, while another thread sleeps in the set. */
+struct sleeper {
+        struct unet_pollset *set;
+        struct unet_event ev[2];
+        int n;
+};
+
+static void *sleep_in_set(void *arg)
+{
+        struct sleeper *z = arg;
+
+        z->n = unet_pollset_wait(z->set, z->ev, 2, 20000);
+        return NULL;
+}
+
+static void late_a(struct side *s)
+{
+        struct sleeper z = {.set = unet_pollset_create()};
+        int c = side_connect(s), d = unet_socket(AF_INET, SOCK_STREAM, 0), pipes[2];
+        pthread_t t;
+
+        CHECK(unet_pollset_add(z.set, d, POLLRDHUP, 1) == 0);
+        CHECK(unet_pollset_wait(z.set, z.ev, 2, 10) == 1 && z.ev[0].events == POLLHUP);
+        CHECK(unet_pollset_del(z.set, d) == 0);
+        CHECK(pthread_create(&t, NULL, sleep_in_set, &z) == 0);
+        sleep_ms(20);
+        CHECK(unet_pollset_add(z.set, c, POLLOUT, 2) == 0);
+        pthread_join(t, NULL);
+        CHECK(z.n == 1 && z.ev[0].data == 2 && z.ev[0].events == POLLOUT);
+        CHECK(unet_pollset_mod(z.set, c, POLLIN, 3) == 0);
+        CHECK(pthread_create(&t, NULL, sleep_in_set, &z) == 0);
+        sleep_ms(20);
+        CHECK(unet_close(c) == 0);              /* the peer sees it although a thread sleeps in the set */
+        hear(s);
+        CHECK(pipe(pipes) == 0 && write(pipes[1], "x", 1) == 1);
+        CHECK(unet_pollset_add_fd(z.set, pipes[0], POLLIN, 4) == 0);
+        pthread_join(t, NULL);
+        CHECK(z.n == 1 && z.ev[0].data == 4);
+}
+
+static void late_b(struct side *s)
+{
+        int c = side_accept(s);
+
+        CHECK(unet_recv(c, &(char){0}, 1, 0) == 0);
+        tell(s, 0);
+}
+
+static void a_set_changes_while_somebody_sleeps_in_it(void **state)
+{
+        play_both(late_a, late_b, 0);
+}
+
+/* The other thread closes the socket: the sleeper's call ends when its own time is over, and nothing breaks. */
+static void *receive_briefly(void *arg)
+{
+        char byte;
+
+        CHECK_ERR(unet_recv(*(int *)arg, &byte, 1, 0), EAGAIN);
+        return NULL;
+}
+
+static void close_a(struct side *s)
+{
+        int c = side_connect(s);
+        pthread_t t;
+
+        set_timeo(c, SO_RCVTIMEO, 100);
+        CHECK(pthread_create(&t, NULL, receive_briefly, &c) == 0);
+        sleep_ms(30);
+        CHECK(unet_close(c) == 0);
+        CHECK_ERR(unet_close(c), EBADF);
+        CHECK_ERR(unet_send(c, "x", 1, 0), EBADF);
+        pthread_join(t, NULL);
+}
+
+static void close_b(struct side *s)
+{
+        int c = side_accept(s);
+
+        CHECK(unet_recv(c, &(char){0}, 1, 0) == 0);
+}
+
+static void closing_while_another_thread_waits(void **state)
+{
+        play_both(close_a, close_b, 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(calls_without_blocking),
+                cmocka_unit_test(waits_end_in_time),
+                cmocka_unit_test(a_receive_waits_for_what_it_was_told),
+                cmocka_unit_test(accept_ends_in_time),
+                cmocka_unit_test(poll_mixes_ours_and_the_kernels),
+                cmocka_unit_test(signals_end_a_wait),
+                cmocka_unit_test(sets_by_level_edge_and_one_shot),
+                cmocka_unit_test(no_event_of_many_members_is_lost),
+                cmocka_unit_test(a_set_changes_while_somebody_sleeps_in_it),
+                cmocka_unit_test(closing_while_another_thread_waits),
+        };
+
+        return cmocka_run_group_tests(tests, world_begin, world_end);
+}
