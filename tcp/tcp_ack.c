@@ -10,7 +10,7 @@ static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, nstime *r
 
         if (!(s->marks & TXS_SACKED)) {
                 rack_update(tc, s, now);
-                if (!(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), tc->high_sacked))
+                if (tc->sacked != 0 && !(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), tc->high_sacked))
                         tc->flags |= TCF_REORDER;
         }
         if (s->marks & TXS_SACKED)

@@ -35,7 +35,7 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
 {
         bool push = (o->nodelay && !tc->opts.nodelay) || (!o->cork && tc->opts.cork);
         bool keep = o->keepalive != tc->opts.keepalive || o->keepidle_s != tc->opts.keepidle_s;
-        bool cc = o->cc != tc->opts.cc;
+        bool cc = o->cc != tc->opts.cc, mss = o->maxseg != tc->opts.maxseg;
 
         tc->opts = *o;
         tc->nodelay = o->nodelay;
@@ -45,6 +45,10 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         if (push) {
                 tc->flags &= ~(uint32_t)TCF_MORE;
                 tc->owed |= tc->snd_next != 0 ? OWE_PUSH : 0;
+        }
+        if (mss) {
+                conn_size_mss(tc);
+                sndbuf_resegment(t, tc);
         }
         if (keep)
                 timer_keepalive(tc, now);

@@ -216,7 +216,7 @@ static bool send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, s
         if (s->next == 0) {
                 tc->owed &= (uint8_t)~OWE_PUSH;
                 tc->cork_at = NSTIME_NEVER;
-                conn_set_limit(tc, TCP_LIM_APP, now);
+                conn_set_limit(tc, tc->flags & TCF_SND_FULL ? TCP_LIM_SNDBUF : TCP_LIM_APP, now);
         } else {
                 conn_set_limit(tc, TCP_LIM_NONE, now);
         }

@@ -122,6 +122,8 @@ void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, b
 
         if (seg->nsack == 0)
                 return;
+        if (tc->sacked == 0)
+                tc->high_sacked = tc->snd_una;
         if (is_dsack(seg)) {
                 *dsack = true;
                 i = 1;

@@ -1,0 +1,160 @@
+/* Congestion controls as functions of time: what the formulas of their RFCs say, not what the code does. */
+#include "tests/tcp/scenarios.h"
+
+#include <math.h>
+
+#include "tcp/tcp_cc.h"
+
+#define MSS 1000u
+
+static struct tcp_conn conn(int cc, uint32_t segments)
+{
+        struct tcp_conn tc = {.cc = (uint8_t)cc, .snd_mss = MSS, .cwnd = segments * MSS, .ssthresh = 0x7fffffff,
+                              .srtt = 100 * NS_PER_MS, .min_rtt = 100 * NS_PER_MS};
+
+        cc_of(&tc)->init(&tc, 0);
+        return tc;
+}
+
+/* A full window is sent and acknowledged once a round trip, for a while. */
+static void runs(struct tcp_conn *tc, nstime *now, nstime for_how_long)
+{
+        nstime end = *now + for_how_long;
+
+        while (*now < end) {
+                uint32_t segments = tc->cwnd / MSS;
+                for (uint32_t i = 0; i < segments; i++) {
+                        *now += tc->srtt / segments;
+                        tc->snd_una += MSS;
+                        tc->snd_nxt = tc->snd_una + tc->cwnd;
+                        cc_of(tc)->on_ack(tc, MSS, tc->srtt, *now);
+                }
+        }
+}
+
+static void loses(struct tcp_conn *tc, nstime now)
+{
+        tc->snd_nxt = tc->snd_una + tc->cwnd;
+        tc->cwnd = tc->ssthresh = cc_of(tc)->on_loss(tc, false, now);
+}
+
+/* RFC 5681: doubling each round trip, then a segment each; half on loss. */
+static void newreno_follows_rfc_5681(void **state)
+{
+        struct tcp_conn tc = conn(TCP_CC_RENO, 10);
+        nstime now = 0;
+
+        runs(&tc, &now, 90 * NS_PER_MS);
+        assert_int_equal(tc.cwnd, 20 * MSS);
+        loses(&tc, now);
+        assert_int_equal(tc.cwnd, 10 * MSS);
+        runs(&tc, &now, 90 * NS_PER_MS);
+        assert_in_range(tc.cwnd, 10 * MSS, 11 * MSS);
+        runs(&tc, &now, 10 * tc.srtt);
+        assert_in_range(tc.cwnd, 18 * MSS, 22 * MSS);
+}
+
+/* RFC 9438 §4.2: back at W_max after K seconds; concave before, convex after; C = 0.4, beta = 0.7. */
+static void cubic_follows_its_curve(void **state)
+{
+        struct tcp_conn tc = conn(TCP_CC_CUBIC, 1000);
+        double k = cbrt(1000 * 0.3 / 0.4);
+        nstime now = NS_PER_S, begin;
+
+        loses(&tc, now);
+        assert_int_equal(tc.cwnd, 700 * MSS);
+        begin = now;
+        for (double t = 1; t < 2 * k; t += 1) {
+                double want = 0.4 * pow(t - k, 3) + 1000;
+                runs(&tc, &now, (nstime)(t * NS_PER_S) - (now - begin));
+                assert_in_range(tc.cwnd, (uint32_t)(want * 0.93) * MSS, (uint32_t)(want * 1.07) * MSS);
+        }
+}
+
+/* §4.7: a second loss below the last peak gives room to others. */
+static void cubic_converges_fast(void **state)
+{
+        struct tcp_conn tc = conn(TCP_CC_CUBIC, 1000);
+        nstime now = NS_PER_S;
+
+        loses(&tc, now);
+        loses(&tc, now);
+        assert_int_equal(tc.cwnd, 490 * MSS);
+        runs(&tc, &now, 30 * NS_PER_S);         /* plateau at 700 * 0.85, not at 700 */
+        assert_true(tc.cwnd > 595 * MSS);
+}
+
+/* §4.3: with small windows and short round trips it is no slower than Reno. */
+static void cubic_is_not_slower_than_reno(void **state)
+{
+        struct tcp_conn c = conn(TCP_CC_CUBIC, 20), r = conn(TCP_CC_RENO, 20);
+        nstime a = NS_PER_S, b = NS_PER_S;
+
+        c.srtt = r.srtt = c.min_rtt = r.min_rtt = 5 * NS_PER_MS;
+        loses(&c, a);
+        loses(&r, b);
+        r.cwnd = r.ssthresh = c.cwnd;
+        runs(&c, &a, NS_PER_S);
+        runs(&r, &b, NS_PER_S);
+        assert_true(c.cwnd >= r.cwnd / 2);
+}
+
+/* RFC 9406: slow start ends some rounds after the round trip began to grow, before anything is lost. */
+static void hystart_ends_slow_start_when_delay_grows(void **state)
+{
+        struct tcp_conn tc = conn(TCP_CC_CUBIC, 20);
+        nstime now = NS_PER_S;
+
+        for (int round = 0; round < 4; round++)
+                runs(&tc, &now, 90 * NS_PER_MS);
+        assert_true(tc.ssthresh == 0x7fffffff);
+        tc.srtt = 150 * NS_PER_MS;
+        for (int round = 0; round < 8; round++)
+                runs(&tc, &now, 140 * NS_PER_MS);
+        assert_true(tc.ssthresh < 0x7fffffff);
+}
+
+static void names_are_found(void **state)
+{
+        assert_int_equal(tcp_cc_lookup("reno"), TCP_CC_RENO);
+        assert_int_equal(tcp_cc_lookup("cubic"), TCP_CC_CUBIC);
+        assert_int_equal(tcp_cc_lookup("bbr"), -ENOENT);
+        assert_string_equal(tcp_cc_name(TCP_CC_RENO), "reno");
+}
+
+/* RFC 6298 §2: by hand. */
+static void rto_follows_rfc_6298(void **state)
+{
+        struct tcp_conn tc = {.min_rtt = NSTIME_NEVER};
+
+        rtt_init(&tc);
+        assert_int_equal(tc.rto, NS_PER_S);
+        rtt_sample(&tc, 400 * NS_PER_MS);
+        assert_int_equal(tc.srtt, 400 * NS_PER_MS);
+        assert_int_equal(tc.rto, 1200 * NS_PER_MS);
+        rtt_sample(&tc, 600 * NS_PER_MS);       /* rttvar 200 -> 200, srtt 425 */
+        assert_int_equal(tc.srtt, 425 * NS_PER_MS);
+        assert_int_equal(tc.rto, 1225 * NS_PER_MS);
+        for (int i = 0; i < 100; i++)
+                rtt_sample(&tc, NS_PER_MS);
+        assert_int_equal(tc.rto, 200 * NS_PER_MS);
+        tc.backoff = 3;
+        assert_int_equal(rtt_rto(&tc), 1600 * NS_PER_MS);
+        tc.backoff = 30;
+        assert_int_equal(rtt_rto(&tc), 120 * NS_PER_S);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(newreno_follows_rfc_5681),
+                cmocka_unit_test(cubic_follows_its_curve),
+                cmocka_unit_test(cubic_converges_fast),
+                cmocka_unit_test(cubic_is_not_slower_than_reno),
+                cmocka_unit_test(hystart_ends_slow_start_when_delay_grows),
+                cmocka_unit_test(names_are_found),
+                cmocka_unit_test(rto_follows_rfc_6298),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
