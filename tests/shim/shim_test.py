@@ -213,7 +213,7 @@ class Iperf(Case):
 
     def test_bytes(self):
         server, client = self.start(), self.client("-n", "20M", "-J")
-        self.assertEqual(json.loads(client.end())["end"]["sum_received"]["bytes"], 20 << 20)
+        self.assertEqual(json.loads(client.end())["end"]["sum_sent"]["bytes"], 20 << 20)
         server.end()
 
     def test_udp(self):
