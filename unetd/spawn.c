@@ -1,7 +1,7 @@
 /*
- * Starting keepers. A unetd that serves several users does not fork for it: the child would have copies of what users
- * passed, and its exec would wait for the last close of them (discard.c). A process forked before the first user came
- * has none; it starts keepers when told.
+ * Starting keepers. A unetd that serves several users does not fork for it: the child would have copies of
+ * what users passed, and its exec would wait for the last close of them (discard.c). A process forked before
+ * the first user came has none; it starts keepers when told.
  */
 #include <errno.h>
 #include <fcntl.h>
