@@ -16,8 +16,8 @@
  * unetd died or left: the next call finds or starts another, with a new `instance`. What was registered with
  * the old one is registered again by the `renewed` hook, which is called once per new instance, after the
  * connection stands and before the call that noticed goes on; it may use all calls but unetd_open/close. In
- * it, unetd_stack_new() with *stack_id set keeps the stack's number. Channels stay with the stacks and their
- * keeper.
+ * it, unetd_stack_new() with *stack_id set keeps the stack's number; then come its listeners (with their
+ * kernel sockets), held ports, and leases (by their *first). Channels stay with the stacks and their keeper.
  *
  * Errors that any call may return: -EPERM (not yours, or not for this uid), -ENOENT (no such stack or
  * channel), -ETIMEDOUT, -ECONNREFUSED (no unetd, and none could be started), -EDQUOT (a limit of your uid;

@@ -7,7 +7,8 @@
 #include "netstack/base.h"
 #include "netstack/frame.h"
 
-/* Limits hold for each uid by itself. */
+/* Limits hold for each uid by itself. Together they bound the descriptors that one user can make unetd hold,
+ * queued ones included: some 100,000 of the million that a system-wide unetd takes. */
 struct unetd_limits {
         uint32_t clients;               /* connections to unetd, and to a keeper */
         uint32_t stacks;
@@ -36,8 +37,8 @@ struct unetd_config {
 #define UNETD_CONFIG_DEFAULT                                                                                 \
         {                                                                                                    \
                 .domain = "default", .idle_s = 30,                                                           \
-                .per_uid = {.clients = 16384, .stacks = 4096, .procs = 16384, .chans = 16384,                \
-                            .chans_per_stack = 64,   .listeners = 8192, .holds = 4096, .leases = 256},       \
+                .per_uid = {.clients = 4096, .stacks = 1024, .procs = 4096, .chans = 4096,                   \
+                            .chans_per_stack = 64, .listeners = 4096, .holds = 1024, .leases = 256},         \
                 .geom = {.count = {[FRAME_LARGE] = 512, [FRAME_SMALL] = 16384}}, .lease_ports = 64,          \
                 .queue_max = 64, .reply_ms = 1500, .adopt_ms = 1000,                                         \
         }

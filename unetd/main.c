@@ -20,6 +20,8 @@
 
 #define LISTEN_WAIT_MS 500              /* for who has bound a name and does not listen yet */
 
+#define FDS_OF_ALL_USERS 1048576        /* fs.nr_open's default: no process may have more */
+
 struct daemon unetd = {.cfg = UNETD_CONFIG_DEFAULT};
 
 static const char usage[] =
@@ -252,12 +254,14 @@ static void fill_standard_fds(void)
 static void forget_starter(void)
 {
         struct sched_param normal = {.sched_priority = 0};
-        struct rlimit rl;
+        struct rlimit rl, many = {FDS_OF_ALL_USERS, FDS_OF_ALL_USERS};
         cpu_set_t all;
 
         memset(&all, 0xff, sizeof all);
         sched_setaffinity(0, sizeof all, &all);
         sched_setscheduler(0, SCHED_OTHER, &normal);
+        if (unetd.cfg.shared && setrlimit(RLIMIT_NOFILE, &many) == 0)
+                return;
         if (getrlimit(RLIMIT_NOFILE, &rl) == 0) {
                 rl.rlim_cur = rl.rlim_max;
                 setrlimit(RLIMIT_NOFILE, &rl);

@@ -1,10 +1,13 @@
 /* Every call of unetd/client.h, against the real unetd and a keeper of fake stacks. */
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -530,6 +533,51 @@ static void leases_are_unique_and_come_back(void **state)
         unetd_close(&c);
 }
 
+/* ---- addresses ---- */
+
+static int set_lo_address(uint32_t host_order)
+{
+        struct ifreq ifr = {.ifr_name = "lo"};
+        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(host_order)};
+        int fd = socket(AF_INET, SOCK_DGRAM, 0), r;
+
+        memcpy(&ifr.ifr_addr, &sin, sizeof sin);
+        r = ioctl(fd, SIOCSIFADDR, &ifr);
+        close(fd);
+        return r;
+}
+
+static int watches_addresses(void *arg)
+{
+        ip_addr addr = ip_addr_v4(0x0a090909);
+        struct unetd_client c = {.pid = 0};
+
+        if (unshare(CLONE_NEWNET) < 0)
+                return 77;
+        if (unetd_open(&c, 0) != 0 || directory_is_local(c.dir, addr) != 0)
+                return 1;
+        if (set_lo_address(0x0a090909) < 0)
+                return 2;
+        for (int ms = 0; directory_is_local(c.dir, addr) != 1; ms++) {
+                if (ms > 10000)
+                        return 3;
+                world_sleep_ms(1);
+        }
+        kill(world_daemon_pid(&c), SIGTERM);
+        return 0;
+}
+
+static void a_new_address_becomes_local(void **state)
+{
+        int r = world_child(watches_addresses, NULL);
+
+        if (r == 77) {
+                print_message("skipped: no network namespace for an ordinary user\n");
+                skip();
+        }
+        assert_int_equal(r, 0);
+}
+
 /* ---- deaths ---- */
 
 static void a_dead_keeper_is_replaced_and_told_all(void **state)
@@ -737,6 +785,7 @@ int main(void)
                 t(the_kernel_socket_must_be_the_one_that_is_claimed),
                 t(a_held_port_is_nobody_elses),
                 t(leases_are_unique_and_come_back),
+                t(a_new_address_becomes_local),
                 t(a_dead_keeper_is_replaced_and_told_all),
                 t(a_dead_unetd_is_replaced_and_the_keeper_stays),
                 t(a_keeper_that_comes_late_hands_over),
