@@ -64,17 +64,18 @@ pid_t world_unetd(void)
 
 static bool is_keeper(pid_t pid)
 {
-        char path[64], cmd[512];
+        char path[64], comm[32] = "";
+        int parent = 0;
         FILE *f;
-        size_t n;
 
-        snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+        snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
         f = fopen(path, "r");
         if (f == NULL)
                 return false;
-        n = fread(cmd, 1, sizeof cmd - 1, f);
+        if (fscanf(f, "%*d (%31[^)]) %*c %d", comm, &parent) != 2)
+                parent = 0;
         fclose(f);
-        return memmem(cmd, n, "unet-keeper", 11) != NULL && memmem(cmd, n, world.domain, strlen(world.domain)) != NULL;
+        return parent == world.unetd && strcmp(comm, "unet-keeper") == 0;
 }
 
 pid_t world_keeper(void)

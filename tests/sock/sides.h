@@ -64,9 +64,12 @@ uint64_t hear(struct side *s);
 #define EVENTUALLY(cond)                                                                                           \
         do {                                                                                                       \
                 int64_t until_ = now_ms() + 10000;                                                                 \
-                while (!(cond) && now_ms() < until_)                                                               \
+                bool is_ = (cond);                                                                                 \
+                while (!is_ && now_ms() < until_) {                                                                \
                         sleep_ms(1);                                                                               \
-                CHECK(cond);                                                                                       \
+                        is_ = (cond);                                                                              \
+                }                                                                                                  \
+                CHECK(is_ && #cond);                                                                               \
         } while (0)
 _Noreturn void check_failed(const char *file, int line, const char *what);
 

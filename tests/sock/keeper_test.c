@@ -1,0 +1,361 @@
+/*
+ * What dead processes leave is finished: everything that send() took arrives, whether the process exited or was killed,
+ * and the peer sees the end. A thousand rounds of each leave nothing behind in unetd and in the keeper.
+ */
+#include "tests/sock/sides.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BYTES (4u << 20)                /* more than buffers hold at once: the rest was not taken */
+
+static uint8_t data[BYTES];
+
+/* Sends without blocking as much as is taken, and says how much. */
+static uint64_t send_what_is_taken(int c, uint64_t seed)
+{
+        uint64_t at = 0;
+        ssize_t n;
+
+        fill(data, BYTES, seed, 0);
+        while (at < BYTES && (n = unet_send(c, data + at, BYTES - at, MSG_DONTWAIT)) > 0)
+                at += (uint64_t)n;
+        return at;
+}
+
+/* All of it, and then the end of the stream or a reset. */
+static void expect_bytes(int c, uint64_t seed, uint64_t want)
+{
+        uint64_t at = 0;
+        ssize_t n;
+
+        while ((n = unet_recv(c, data, BYTES, 0)) > 0) {
+                CHECK(filled(data, (size_t)n, seed, at));
+                at += (uint64_t)n;
+        }
+        CHECK(n == 0 || errno == ECONNRESET);
+        CHECK(at == want);
+}
+
+/* ---- exit right after send ---- */
+
+static void exits_a(struct side *s)
+{
+        int c = side_connect(s);
+
+        tell(s, send_what_is_taken(c, s->arg));
+        _exit(0);
+}
+
+static void ends_normally_a(struct side *s)
+{
+        int c = side_connect(s);
+
+        tell(s, send_what_is_taken(c, s->arg));
+        exit(0);
+}
+
+static void receives_b(struct side *s)
+{
+        int c = side_accept(s);
+        uint64_t want = hear(s);
+
+        CHECK(want > 0);
+        expect_bytes(c, s->arg, want);
+}
+
+static void all_that_was_sent_arrives_after_exit(void **state)
+{
+        for (uint64_t i = 0; i < 20; i++) {
+                play(TWO_PROCESSES, exits_a, receives_b, test_seed() + i);
+                play(TWO_PROCESSES, ends_normally_a, receives_b, test_seed() + i);
+        }
+}
+
+/* ---- killed ---- */
+
+static void killed_a(struct side *s)
+{
+        int c = side_connect(s);
+
+        tell(s, (uint64_t)getpid());
+        tell(s, send_what_is_taken(c, s->arg));
+        pause();
+}
+
+/* Kills the other side, and does as if it had ended well: play() sees only this side. */
+static void killer_b(struct side *s)
+{
+        int c = side_accept(s);
+        pid_t other = (pid_t)hear(s);
+        uint64_t want = hear(s);
+        int64_t begin;
+
+        kill(other, SIGKILL);
+        begin = now_ms();
+        expect_bytes(c, s->arg, want);
+        CHECK(now_ms() - begin < 60000);
+}
+
+/* A side that is started, and whose death is what it is for. */
+static void victim(struct side *s)
+{
+        pid_t pid = fork();
+        int status;
+
+        CHECK(pid >= 0);
+        if (pid == 0) {
+                killed_a(s);
+                _exit(1);
+        }
+        CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+}
+
+static void what_was_taken_arrives_after_a_kill(void **state)
+{
+        for (uint64_t i = 0; i < 20; i++)
+                play(TWO_PROCESSES, victim, killer_b, test_seed() + i);
+}
+
+/* Nothing was sent: the peer, asleep in recv, learns of the death by itself. */
+static void silent_a(struct side *s)
+{
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                side_connect(s);
+                tell(s, (uint64_t)getpid());
+                pause();
+        }
+        waitpid(pid, NULL, 0);
+}
+
+static void silent_b(struct side *s)
+{
+        int c = side_accept(s);
+        pid_t other = (pid_t)hear(s);
+        char b;
+
+        kill(other, SIGKILL);
+        CHECK(unet_recv(c, &b, 1, 0) <= 0);
+}
+
+static void a_sleeper_learns_that_its_peer_was_killed(void **state)
+{
+        for (int i = 0; i < 10; i++)
+                play(TWO_PROCESSES, silent_a, silent_b, 0);
+}
+
+/* A listener's process dies: its port is refused, and free again. */
+static void listener_dies(struct side *s)
+{
+        int pipes[2], c;
+        uint64_t port;
+        struct sockaddr_in a;
+        pid_t pid;
+
+        CHECK(pipe(pipes) == 0);
+        pid = fork();
+        if (pid == 0) {
+                port = port_of(tcp_listen_any());
+                CHECK(write(pipes[1], &port, sizeof port) == sizeof port);
+                pause();
+        }
+        CHECK(read(pipes[0], &port, sizeof port) == sizeof port);
+        a = loopback((uint16_t)port);
+        c = tcp_connect_to((uint16_t)port);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        CHECK(unet_recv(c, &(char){0}, 1, 0) <= 0);
+        CHECK(unet_close(c) == 0);
+        c = unet_socket(AF_INET, SOCK_STREAM, 0);
+        EVENTUALLY(unet_connect(c, (struct sockaddr *)&a, sizeof a) < 0 && errno == ECONNREFUSED);
+        EVENTUALLY(unet_bind(c, (struct sockaddr *)&a, sizeof a) == 0);
+}
+
+static void a_dead_listener_gives_its_port_back(void **state)
+{
+        for (int i = 0; i < 5; i++)
+                assert_int_equal(play_alone(listener_dies, 0), 0);
+}
+
+/* ---- fork ---- */
+
+static void fork_a(struct side *s)
+{
+        int c = side_connect(s), status;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                CHECK(unet_send(c, "child.", 6, 0) == 6);
+                _exit(0);
+        }
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+        CHECK(unet_send(c, "parent", 6, 0) == 6);
+        pid = fork();
+        if (pid == 0) {
+                hear(s);                /* the parent has gone: the connection is the child's alone */
+                CHECK(unet_send(c, "orphan", 6, 0) == 6);
+                CHECK(unet_close(c) == 0);
+                _exit(0);
+        }
+        _exit(0);
+}
+
+static void fork_b(struct side *s)
+{
+        int c = side_accept(s);
+        char buf[16];
+
+        CHECK(unet_recv(c, buf, 12, MSG_WAITALL) == 12 && memcmp(buf, "child.parent", 12) == 0);
+        sleep_ms(50);
+        CHECK_ERR(unet_recv(c, buf, 1, MSG_DONTWAIT), EAGAIN);
+        tell(s, 0);
+        CHECK(unet_recv(c, buf, 6, MSG_WAITALL) == 6 && memcmp(buf, "orphan", 6) == 0);
+        CHECK(unet_recv(c, buf, 1, 0) == 0);
+}
+
+static void a_connection_outlives_the_process_that_made_it(void **state)
+{
+        play(TWO_PROCESSES, fork_a, fork_b, 0);
+}
+
+/* ---- a thousand rounds ---- */
+
+struct size {
+        int fds;
+        long rss_kb;
+};
+
+static struct size size_of(pid_t pid)
+{
+        struct size z = {0, 0};
+        struct dirent *e;
+        char path[64];
+        long total;
+        FILE *f;
+        DIR *d;
+
+        snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+        d = opendir(path);
+        while (d != NULL && (e = readdir(d)) != NULL)
+                z.fds += e->d_name[0] != '.';
+        if (d != NULL)
+                closedir(d);
+        snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+        f = fopen(path, "r");
+        if (f != NULL && fscanf(f, "%ld %ld", &total, &z.rss_kb) == 2)
+                z.rss_kb *= 4;
+        if (f != NULL)
+                fclose(f);
+        return z;
+}
+
+static uint16_t server_port;
+static int server_pipe[2];
+
+/* One process that serves all rounds: each client's data is what its length says, then the end. */
+static void server(void)
+{
+        int l = tcp_listen_any();
+        uint64_t port = port_of(l), got;
+
+        CHECK(write(server_pipe[1], &port, sizeof port) == sizeof port);
+        for (;;) {
+                int c = unet_accept(l, NULL, NULL);
+                ssize_t n;
+                CHECK(c >= 0);
+                got = 0;
+                while ((n = unet_recv(c, data, BYTES, 0)) > 0)
+                        got += (uint64_t)n;
+                CHECK(unet_close(c) == 0);
+                CHECK(write(server_pipe[1], &got, sizeof got) == sizeof got);
+        }
+}
+
+#define ROUND_BYTES 100000
+
+static void round_client(struct side *s)
+{
+        int c = tcp_connect_to(server_port);
+
+        CHECK(unet_send(c, data, ROUND_BYTES, 0) == ROUND_BYTES);
+        if (s->arg)
+                kill(getpid(), SIGKILL);
+        _exit(0);
+}
+
+static void one_round(bool die)
+{
+        uint64_t got;
+
+        assert_int_equal(play_alone(round_client, die), die ? 256 + SIGKILL : 0);
+        assert_int_equal(read(server_pipe[0], &got, sizeof got), sizeof got);
+        assert_int_equal(got, ROUND_BYTES);
+}
+
+/* Descriptors exactly, memory but for what an allocator may keep: at round 100 and at round 1000 of each. */
+static void settle(struct size *daemon, struct size *keeper)
+{
+        for (int i = 0; i < 100; i++) {
+                struct size d = size_of(world_unetd()), k = size_of(world_keeper());
+                if (i > 0 && d.fds == daemon->fds && k.fds == keeper->fds && i > 10)
+                        break;
+                *daemon = d;
+                *keeper = k;
+                sleep_ms(50);
+        }
+}
+
+static void rounds(int from, int to)
+{
+        for (int i = from; i < to; i++) {
+                one_round(false);
+                one_round(true);
+        }
+}
+
+static void a_thousand_rounds_leave_nothing_behind(void **state)
+{
+        struct size d1, k1, d2, k2;
+        uint64_t port;
+        pid_t pid;
+
+        assert_int_equal(pipe(server_pipe), 0);
+        pid = fork();
+        if (pid == 0) {
+                alarm(600);
+                server();
+        }
+        assert_int_equal(read(server_pipe[0], &port, sizeof port), sizeof port);
+        server_port = (uint16_t)port;
+        assert_true(world_keeper() > 0);
+        rounds(0, 100);
+        settle(&d1, &k1);
+        rounds(100, 1000);
+        settle(&d2, &k2);
+        print_message("unetd: %d descriptors, %ld kB; then %d, %ld kB\n", d1.fds, d1.rss_kb, d2.fds, d2.rss_kb);
+        print_message("keeper: %d descriptors, %ld kB; then %d, %ld kB\n", k1.fds, k1.rss_kb, k2.fds, k2.rss_kb);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        assert_int_equal(d2.fds, d1.fds);
+        assert_int_equal(k2.fds, k1.fds);
+        assert_true(d2.rss_kb < d1.rss_kb + 1024);
+        assert_true(k2.rss_kb < k1.rss_kb + 1024);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(all_that_was_sent_arrives_after_exit),
+                cmocka_unit_test(what_was_taken_arrives_after_a_kill),
+                cmocka_unit_test(a_sleeper_learns_that_its_peer_was_killed),
+                cmocka_unit_test(a_dead_listener_gives_its_port_back),
+                cmocka_unit_test(a_connection_outlives_the_process_that_made_it),
+                cmocka_unit_test(a_thousand_rounds_leave_nothing_behind),
+        };
+
+        return cmocka_run_group_tests(tests, world_begin, world_end);
+}

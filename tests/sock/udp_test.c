@@ -1,0 +1,270 @@
+/* Datagrams: whole or not at all, from one byte to 65507, to whoever has the port; and back-pressure. */
+#include "tests/sock/sides.h"
+
+#include <unistd.h>
+
+static int udp_any(void)
+{
+        struct sockaddr_in a = loopback(0);
+        int s = unet_socket(AF_INET, SOCK_DGRAM, 0);
+
+        CHECK(s >= 0 && unet_bind(s, (struct sockaddr *)&a, sizeof a) == 0);
+        return s;
+}
+
+/* ---- echo: unconnected, connected, batches ---- */
+
+static void echo_a(struct side *s)
+{
+        struct sockaddr_in to = loopback((uint16_t)hear(s)), from;
+        int u = unet_socket(AF_INET, SOCK_DGRAM, 0);
+        struct iovec out[2] = {{(char[]){"ab"}, 2}, {(char[]){"cd"}, 2}};
+        struct mmsghdr mm[2] = {{.msg_hdr = {.msg_iov = out, .msg_iovlen = 2}},
+                                {.msg_hdr = {.msg_iov = out, .msg_iovlen = 1}}};
+        socklen_t len = sizeof from;
+        char buf[16];
+
+        CHECK_ERR(unet_send(u, "x", 1, 0), EDESTADDRREQ);
+        CHECK(unet_sendto(u, "one", 3, 0, (struct sockaddr *)&to, sizeof to) == 3);
+        CHECK(unet_recvfrom(u, buf, sizeof buf, 0, (struct sockaddr *)&from, &len) == 3);
+        CHECK(memcmp(buf, "one", 3) == 0 && from.sin_port == to.sin_port && len == sizeof from);
+        CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0);
+        CHECK(unet_getpeername(u, (struct sockaddr *)&from, &len) == 0 && from.sin_port == to.sin_port);
+        CHECK(unet_send(u, "", 0, 0) == 0);
+        CHECK(unet_recv(u, buf, sizeof buf, 0) == 0);
+        CHECK(unet_sendmmsg(u, mm, 2, 0) == 2 && mm[0].msg_len == 4 && mm[1].msg_len == 2);
+        CHECK(unet_recv(u, buf, sizeof buf, MSG_PEEK) == 4);
+        CHECK(unet_recv(u, buf, 3, MSG_TRUNC) == 4 && memcmp(buf, "abc", 3) == 0);
+        CHECK(unet_recv(u, buf, sizeof buf, 0) == 2 && memcmp(buf, "ab", 2) == 0);
+        from = (struct sockaddr_in){.sin_family = AF_UNSPEC};
+        CHECK(unet_connect(u, (struct sockaddr *)&from, sizeof from) == 0);
+        CHECK_ERR(unet_getpeername(u, (struct sockaddr *)&from, &len), ENOTCONN);
+        CHECK(unet_sendto(u, "bye", 3, 0, (struct sockaddr *)&to, sizeof to) == 3);
+        hear(s);
+}
+
+static void echo_b(struct side *s)
+{
+        struct sockaddr_in from;
+        int u = udp_any();
+        char buf[16];
+        ssize_t n;
+
+        tell(s, port_of(u));
+        do {
+                socklen_t len = sizeof from;
+                n = unet_recvfrom(u, buf, sizeof buf, 0, (struct sockaddr *)&from, &len);
+                CHECK(n >= 0 && from.sin_family == AF_INET);
+                if (memcmp(buf, "bye", 3) != 0)
+                        CHECK(unet_sendto(u, buf, (size_t)n, 0, (struct sockaddr *)&from, len) == n);
+        } while (memcmp(buf, "bye", 3) != 0);
+        tell(s, 0);
+}
+
+static void datagrams_there_and_back(void **state)
+{
+        play_both(echo_a, echo_b, 0);
+}
+
+/* ---- sizes ---- */
+
+static const size_t sizes[] = {0, 1, 14, 100, 171, 172, 173, 200, 512, 1472, 2047, 2048, 2049, 4096, 9000, 32768, 65507};
+#define SIZES (sizeof sizes / sizeof sizes[0])
+
+static void sizes_a(struct side *s)
+{
+        struct sockaddr_in to = loopback((uint16_t)hear(s));
+        int u = unet_socket(AF_INET, SOCK_DGRAM, 0);
+        static uint8_t buf[65508];
+
+        for (size_t i = 0; i < SIZES; i++) {
+                fill(buf, sizes[i], s->arg, i);
+                CHECK(unet_sendto(u, buf, sizes[i], 0, (struct sockaddr *)&to, sizeof to) == (ssize_t)sizes[i]);
+        }
+        CHECK_ERR(unet_sendto(u, buf, 65508, 0, (struct sockaddr *)&to, sizeof to), EMSGSIZE);
+        hear(s);
+}
+
+static void sizes_b(struct side *s)
+{
+        int u = udp_any();
+        static uint8_t buf[70000];
+
+        tell(s, port_of(u));
+        for (size_t i = 0; i < SIZES; i++) {
+                CHECK(unet_recv(u, buf, sizeof buf, 0) == (ssize_t)sizes[i]);
+                CHECK(filled(buf, sizes[i], s->arg, i));
+        }
+        tell(s, 0);
+}
+
+static void datagrams_of_all_sizes_arrive_whole(void **state)
+{
+        play_both(sizes_a, sizes_b, test_seed());
+}
+
+/* ---- back-pressure ---- */
+
+#define FLOOD 20000
+
+/* The receiver sleeps: the sender fills its channel, is told so, and loses nothing by it. */
+static void flood_a(struct side *s)
+{
+        struct sockaddr_in to = loopback((uint16_t)hear(s));
+        int u = unet_socket(AF_INET, SOCK_DGRAM, 0);
+        uint8_t buf[1400];
+
+        CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0);
+        for (uint32_t i = 0; i < FLOOD; i++) {
+                fill(buf, sizeof buf, s->arg, i);
+                memcpy(buf, &i, sizeof i);
+                CHECK(unet_send(u, buf, sizeof buf, 0) == sizeof buf);
+        }
+        tell(s, FLOOD);
+        hear(s);
+}
+
+static void flood_b(struct side *s)
+{
+        int u = udp_any();
+        struct timeval tv = {1, 0};
+        uint32_t got = 0, last = 0, i;
+        uint8_t buf[1500], want[1400];
+
+        CHECK(unet_set_buffers(u, 0, 64u << 20) == 0);
+        CHECK(unet_setsockopt(u, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv) == 0);
+        tell(s, port_of(u));
+        while (unet_recv(u, buf, sizeof buf, 0) == 1400) {
+                memcpy(&i, buf, sizeof i);
+                CHECK(got == 0 || i > last);
+                fill(want, sizeof want, s->arg, i);
+                CHECK(memcmp(want + 4, buf + 4, sizeof want - 4) == 0);
+                last = i;
+                got++;
+        }
+        CHECK(errno == EAGAIN);
+        CHECK(hear(s) == FLOOD && got == FLOOD);
+        tell(s, 0);
+}
+
+static void a_fast_sender_is_held_up_and_loses_nothing(void **state)
+{
+        play(TWO_PROCESSES, flood_a, flood_b, test_seed());
+}
+
+/* The receiver's process is not in the library at all: a non-blocking sender is told, and POLLOUT says when. */
+static void pressure_a(struct side *s)
+{
+        struct sockaddr_in to = loopback((uint16_t)hear(s));
+        int u = unet_socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0), n = 0;
+        struct unet_pollfd p = {.fd = -1, .events = POLLOUT};
+        static char buf[32768];
+
+        p.sock = u;
+        CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0);
+        for (int i = 0; i < 3000; i++) {
+                if (unet_send(u, buf, sizeof buf, 0) == sizeof buf) {
+                        n++;
+                        continue;
+                }
+                CHECK(errno == EAGAIN);
+                CHECK(unet_poll(&p, 1, 10000) == 1 && p.revents == POLLOUT);
+        }
+        CHECK(n > 0);
+        tell(s, 0);
+}
+
+static void pressure_b(struct side *s)
+{
+        int u = udp_any();
+
+        tell(s, port_of(u));
+        hear(s);
+}
+
+static void nonblocking_senders_feel_pressure(void **state)
+{
+        play(TWO_PROCESSES, pressure_a, pressure_b, 0);
+}
+
+/* ---- nobody there ---- */
+
+static void nobody_a(struct side *s)
+{
+        struct sockaddr_in to = loopback((uint16_t)hear(s)), far = {.sin_family = AF_INET};
+        int u = unet_socket(AF_INET, SOCK_DGRAM, 0);
+
+        far.sin_addr.s_addr = htonl(0xcb007101);        /* 203.0.113.1, documentation */
+        far.sin_port = htons(7);
+        CHECK_ERR(unet_sendto(u, "x", 1, 0, (struct sockaddr *)&to, sizeof to), ECONNREFUSED);
+        CHECK_ERR(unet_sendto(u, "x", 1, 0, (struct sockaddr *)&far, sizeof far), ENETUNREACH);
+        CHECK_ERR(unet_connect(u, (struct sockaddr *)&far, sizeof far), ENETUNREACH);
+        CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0);         /* may come yet */
+        CHECK_ERR(unet_send(u, "x", 1, 0), ECONNREFUSED);
+        tell(s, 0);
+        hear(s);
+        CHECK(unet_send(u, "here", 4, 0) == 4);
+        hear(s);
+        /* Closed: refused at once, or by ICMP after one more. */
+        EVENTUALLY(unet_send(u, "gone", 4, 0) < 0 && errno == ECONNREFUSED);
+}
+
+static void nobody_b(struct side *s)
+{
+        int u = udp_any();
+        struct sockaddr_in a = loopback(port_of(u));
+        char buf[8];
+
+        CHECK(unet_close(u) == 0);
+        tell(s, ntohs(a.sin_port));
+        hear(s);
+        u = unet_socket(AF_INET, SOCK_DGRAM, 0);
+        CHECK(unet_bind(u, (struct sockaddr *)&a, sizeof a) == 0);
+        tell(s, 0);
+        CHECK(unet_recv(u, buf, sizeof buf, 0) == 4);
+        CHECK(unet_close(u) == 0);
+        tell(s, 0);
+        sleep_ms(200);
+}
+
+static void ports_that_nobody_has_refuse(void **state)
+{
+        play_both(nobody_a, nobody_b, 0);
+}
+
+/* ---- ports are given back whole ---- */
+
+static void again(struct side *s)
+{
+        struct sockaddr_in to = loopback(9), any = {.sin_family = AF_INET};
+        int u = udp_any();
+        uint16_t port = port_of(u);
+
+        for (int i = 0; i < 200; i++) {
+                CHECK(unet_close(u) == 0);
+                u = unet_socket(AF_INET, SOCK_DGRAM, 0);
+                any.sin_port = htons(port);
+                CHECK(unet_bind(u, (struct sockaddr *)&any, sizeof any) == 0);
+                CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0);
+        }
+        CHECK(unet_connect(u, (struct sockaddr *)&any, sizeof any) == 0 || errno == ECONNREFUSED);
+}
+
+static void a_port_can_be_bound_again_after_connect_and_close(void **state)
+{
+        assert_int_equal(play_alone(again, 0), 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(datagrams_there_and_back),
+                cmocka_unit_test(datagrams_of_all_sizes_arrive_whole),
+                cmocka_unit_test(a_fast_sender_is_held_up_and_loses_nothing),
+                cmocka_unit_test(nonblocking_senders_feel_pressure),
+                cmocka_unit_test(ports_that_nobody_has_refuse),
+                cmocka_unit_test(a_port_can_be_bound_again_after_connect_and_close),
+        };
+
+        return cmocka_run_group_tests(tests, world_begin, world_end);
+}
