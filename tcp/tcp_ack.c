@@ -19,10 +19,11 @@ static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, nstime *r
                 tc->lost -= space;
         if (s->marks & TXS_RETX)
                 tc->retx -= space;
-        *rtt = s->marks & (TXS_EVER_RETX | TXS_SACKED) ? -1 : now - s->sent;    /* Karn: RFC 6298 §3 */
+        *rtt = s->marks & (TXS_EVER_RETX | TXS_SACKED) ? -1 : now - s->sent; /* Karn: RFC 6298 §3 */
 }
 
-/* Frees what lies below ack. The RTT sample is that of the last segment freed: of those acknowledged it left last. */
+/* Frees what lies below ack. The RTT sample is that of the last segment freed: of those acknowledged it left
+ * last. */
 static nstime clean_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
 {
         nstime rtt = -1;
@@ -66,7 +67,7 @@ static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime n
                 sndbuf_idle(t, tc);
         if (rtt >= 0)
                 rtt_sample(tc, rtt);
-        if (unlikely(t->sh->wait_head != 0))    /* for records as well as for frames */
+        if (unlikely(t->sh->wait_head != 0)) /* for records as well as for frames */
                 tcp_frames_back(t, tc->link.tx_region);
         return rtt;
 }
@@ -85,7 +86,8 @@ void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
                 sndbuf_freed(t, tc);
 }
 
-/* RFC 9293 §3.10.7.4: SND.WND is taken from a segment that is not older than the one it was last taken from. */
+/* RFC 9293 §3.10.7.4: SND.WND is taken from a segment that is not older than the one it was
+ * last taken from. */
 static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         uint32_t wnd = (uint32_t)seg->wnd << tc->snd_wscale;
@@ -107,9 +109,11 @@ static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
 }
 
 /* RFC 5681 §2: what makes an ACK a duplicate. */
-static bool is_duplicate(const struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool wnd_changed)
+static bool is_duplicate(const struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked,
+                         bool wnd_changed)
 {
-        return acked == 0 && seg->len == 0 && !(seg->flags & (TCP_SYN | TCP_FIN)) && !wnd_changed && flight(tc) != 0;
+        return acked == 0 && seg->len == 0 && !(seg->flags & (TCP_SYN | TCP_FIN)) && !wnd_changed &&
+               flight(tc) != 0;
 }
 
 static void count_duplicates(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool wnd_changed)
@@ -132,7 +136,7 @@ static bool acceptable(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
                 count_drop(t->cnt, DROP_TCP_BAD_ACK);
                 return false;
         }
-        if (seq_lt(seg->ack, tc->snd_una - tc->max_wnd)) {      /* RFC 5961 §5.2 */
+        if (seq_lt(seg->ack, tc->snd_una - tc->max_wnd)) { /* RFC 5961 §5.2 */
                 output_challenge(t, tc, now);
                 count_drop(t->cnt, DROP_TCP_BAD_ACK);
                 return false;
@@ -162,7 +166,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         if (tc->sack_ok)
                 sack_input(t, tc, seg, &dsack, now);
         if (seq_lt(ack, una))
-                return true;            /* old: nothing more to learn from it */
+                return true; /* old: nothing more to learn from it */
         acked = ack - una;
         if (acked != 0)
                 rtt = advance(t, tc, ack, now);
@@ -172,7 +176,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         if (acked != 0 || tc->rtx_kind == RTX_NONE)
                 timer_arm_rtx(tc, now);
         tlp_input(t, tc, seg, dsack, now);
-        recovery_ack(t, tc, acked, acked + tc->sacked - sacked, now);   /* RFC 6937: DeliveredData */
+        recovery_ack(t, tc, acked, acked + tc->sacked - sacked, now); /* RFC 6937: DeliveredData */
         if (acked != 0 && !repairing && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
                 autosize(tc);

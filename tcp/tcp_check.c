@@ -1,4 +1,5 @@
-/* The invariants of a connection, spelled. Speaks about us: no bytes of a peer can make one of these false. */
+/* The invariants of a connection, spelled. Speaks about us: no bytes of a peer can make one
+ * of these false. */
 #include "tcp/tcp_conn.h"
 
 static void check_send_queue(const struct tcp *t, const struct tcp_conn *tc)
@@ -35,7 +36,8 @@ static void check_receive_queue(const struct tcp *t, const struct tcp_conn *tc)
         uint32_t sum = 0, last = 0, prev = 0, end = tc->rcv_nxt;
 
         for (uint32_t i = tc->rcv_head; i != 0; i = rxseg_at(t, i)->next) {
-                assert(rxseg_at(t, i)->data.len != 0 || (tc->rcv_unread == 0 && rxseg_at(t, i)->data.id == tc->rcv_fill));
+                assert(rxseg_at(t, i)->data.len != 0 ||
+                       (tc->rcv_unread == 0 && rxseg_at(t, i)->data.id == tc->rcv_fill));
                 sum += rxseg_at(t, i)->data.len;
                 last = i;
         }

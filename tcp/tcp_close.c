@@ -1,4 +1,5 @@
-/* Ends of a connection as the application asks for them, or as the network tells of them (RFC 9293 §3.6, §3.10.4-5). */
+/* Ends of a connection as the application asks for them, or as the network tells of them (RFC 9293 §3.6,
+ * §3.10.4-5). */
 #include <errno.h>
 
 #include "tcp/tcp_conn.h"
@@ -14,7 +15,7 @@ void tcp_shutdown_send(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         if (tc->shut & SHUT_SND)
                 return;
-        if (tc->state == TCPS_SYN_SENT) {       /* §3.10.4: nothing to finish */
+        if (tc->state == TCPS_SYN_SENT) { /* §3.10.4: nothing to finish */
                 conn_done(t, tc, 0);
                 return;
         }
@@ -72,15 +73,16 @@ void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
         touch(t, tc);
 }
 
-/* RFC 5927 §4.1: an ICMP error counts only when it quotes a byte that is in flight. RFC 9293 §3.9.2.2: hard errors
- * abort while the connection is being opened, and are advice after that. */
-void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool hard, uint32_t mtu, nstime now)
+/* RFC 5927 §4.1: an ICMP error counts only when it quotes a byte that is in flight. RFC 9293 §3.9.2.2: hard
+ * errors abort while the connection is being opened, and are advice after that. */
+void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool hard, uint32_t mtu,
+              nstime now)
 {
         struct tcp_conn *tc = demux_find(t, tuple);
 
         if (tc == NULL || seq_lt(seq, tc->snd_una) || seq_geq(seq, tc->snd_nxt + !flight(tc)))
                 return;
-        if (mtu != 0) {                         /* RFC 1191: 40 bytes of headers */
+        if (mtu != 0) { /* RFC 1191: 40 bytes of headers */
                 if (mtu < 68 || mtu - 40 >= tc->link.mss)
                         return;
                 tc->link.mss = (uint16_t)(mtu - 40);

@@ -8,7 +8,7 @@
 #define SND_LIMIT_LOSSLESS (2u << 20)
 #define RCV_LIMIT_FIRST    (256u << 10)
 #define RCV_LIMIT_LOSSLESS (2u << 20)
-#define TIME_WAIT_FOR      (60 * NS_PER_S)      /* 2 MSL; MSL 30 s as Linux has it, RFC 9293 §3.4.2 suggests 2 minutes */
+#define TIME_WAIT_FOR      (60 * NS_PER_S) /* 2 MSL with MSL 30 s, as Linux; RFC 9293 §3.4.2 says 2 minutes */
 
 static uint32_t power_of_two(uint32_t n)
 {
@@ -55,7 +55,7 @@ void tcp_shared_init(struct tcp_shared *sh, const struct tcp_limits *l, const ui
         struct layout at = layout_of(l);
         char *base = (char *)sh;
 
-        assert(l->conns < 1u << 20);    /* frame_owner() */
+        assert(l->conns < 1u << 20); /* frame_owner() */
         sh->limits = *l;
         memcpy(sh->secret, secret, sizeof sh->secret);
         sh->conn_hash_off = at.conn_hash;
@@ -77,8 +77,8 @@ struct tcp_conn *tcp_conn_at(const struct tcp *t, uint32_t conn)
 const char *tcp_state_name(enum tcp_state s)
 {
         static const char *const names[] = {
-                "CLOSED", "LISTEN", "SYN-SENT", "SYN-RECEIVED", "ESTABLISHED", "FIN-WAIT-1",
-                "FIN-WAIT-2", "CLOSE-WAIT", "CLOSING", "LAST-ACK", "TIME-WAIT",
+                "CLOSED",     "LISTEN",     "SYN-SENT", "SYN-RECEIVED", "ESTABLISHED", "FIN-WAIT-1",
+                "FIN-WAIT-2", "CLOSE-WAIT", "CLOSING",  "LAST-ACK",     "TIME-WAIT",
         };
 
         return names[s];
@@ -88,7 +88,9 @@ static void size_buffers(struct tcp_conn *tc)
 {
         const struct tcp_opts *o = &tc->opts;
 
-        tc->snd_limit = o->sndbuf ? MAX(o->sndbuf, SND_LIMIT_LEAST) : tc->link.lossless ? SND_LIMIT_LOSSLESS : SND_LIMIT_FIRST;
+        tc->snd_limit = o->sndbuf           ? MAX(o->sndbuf, SND_LIMIT_LEAST)
+                        : tc->link.lossless ? SND_LIMIT_LOSSLESS
+                                            : SND_LIMIT_FIRST;
         tc->rcv_limit = o->rcvbuf ? o->rcvbuf : tc->link.lossless ? RCV_LIMIT_LOSSLESS : RCV_LIMIT_FIRST;
         if (o->window_clamp != 0)
                 tc->rcv_limit = MIN(tc->rcv_limit, o->window_clamp);
@@ -151,7 +153,8 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         return tc;
 }
 
-/* RFC 9293 §3.7.1: effective send MSS = min(what the peer takes, what the link carries) - options of every segment. */
+/* RFC 9293 §3.7.1: effective send MSS = min(what the peer takes, what the link carries) - options of every
+ * segment. */
 void conn_size_mss(struct tcp_conn *tc)
 {
         uint32_t mss = tc->link.mss;

@@ -1,18 +1,19 @@
 /*
- * CUBIC (RFC 9438). W_cubic(t) = C (t - K)^3 + W_max, in segments and seconds; here in bytes and milliseconds.
+ * CUBIC (RFC 9438). W_cubic(t) = C (t - K)^3 + W_max, in segments and seconds; here in bytes and
+ * milliseconds.
  */
 #include "tcp/tcp_cc.h"
 
-#define BETA_NUM 7                      /* beta_cubic = 0.7 (§4.6) */
+#define BETA_NUM 7 /* beta_cubic = 0.7 (§4.6) */
 #define BETA_DEN 10
 
 struct cubic {
-        uint32_t w_max;                 /* bytes, window before the last reduction (§4.1.2) */
-        uint32_t cwnd_epoch;            /* window when this stage of congestion avoidance began */
-        nstime epoch;                   /* when, 0: not begun */
+        uint32_t w_max;      /* bytes, window before the last reduction (§4.1.2) */
+        uint32_t cwnd_epoch; /* window when this stage of congestion avoidance began */
+        nstime epoch;        /* when, 0: not begun */
         uint32_t k_ms;
-        uint32_t acked;                 /* bytes counted towards the next increase */
-        uint32_t w_est;                 /* Reno's window (§4.3) */
+        uint32_t acked; /* bytes counted towards the next increase */
+        uint32_t w_est; /* Reno's window (§4.3) */
         uint32_t est_acked;
         uint32_t hs_round_end;          /* HyStart++ (RFC 9406): snd_nxt that ends the round */
         uint32_t hs_last_us, hs_now_us; /* minimal RTT of the last round and of this one */
@@ -29,7 +30,8 @@ static struct cubic *state(struct tcp_conn *tc)
 
 static void init(struct tcp_conn *tc, nstime now)
 {
-        *state(tc) = (struct cubic){.hs_last_us = UINT32_MAX, .hs_now_us = UINT32_MAX, .hs_round_end = tc->snd_nxt};
+        *state(tc) = (struct cubic){
+                .hs_last_us = UINT32_MAX, .hs_now_us = UINT32_MAX, .hs_round_end = tc->snd_nxt};
 }
 
 static uint32_t cube_root(uint64_t a)
@@ -54,7 +56,7 @@ static void begin_epoch(struct tcp_conn *tc, struct cubic *c, nstime now)
         c->acked = c->est_acked = 0;
         if (c->w_max < tc->cwnd)
                 c->w_max = tc->cwnd;
-        gap = (uint64_t)(c->w_max - tc->cwnd) * 10 / 4;         /* bytes / C */
+        gap = (uint64_t)(c->w_max - tc->cwnd) * 10 / 4; /* bytes / C */
         c->k_ms = cube_root(gap * 1000000000ull / tc->snd_mss);
 }
 
@@ -69,7 +71,8 @@ static uint32_t window_at(const struct tcp_conn *tc, const struct cubic *c, int6
         return off < 0 ? 0 : off > INT32_MAX ? INT32_MAX : (uint32_t)off;
 }
 
-/* §4.3: what Reno with the same loss rate would have; alpha = 3 (1 - beta) / (1 + beta) = 9/17 segments a window. */
+/* §4.3: what Reno with the same loss rate would have; alpha = 3 (1 - beta) / (1 + beta) = 9/17 segments a
+ * window. */
 static void grow_estimate(struct tcp_conn *tc, struct cubic *c, uint32_t acked)
 {
         c->est_acked += acked;
@@ -87,7 +90,7 @@ static void avoid_congestion(struct tcp_conn *tc, struct cubic *c, uint32_t acke
                 begin_epoch(tc, c, now);
         grow_estimate(tc, c, acked);
         target = window_at(tc, c, (now - c->epoch + tc->srtt) / NS_PER_MS);
-        target = MIN(MAX(target, tc->cwnd), tc->cwnd + tc->cwnd / 2);   /* §4.4, §4.5 */
+        target = MIN(MAX(target, tc->cwnd), tc->cwnd + tc->cwnd / 2); /* §4.4, §4.5 */
         target = MAX(target, c->w_est);
         if (target <= tc->cwnd)
                 return;
@@ -99,7 +102,8 @@ static void avoid_congestion(struct tcp_conn *tc, struct cubic *c, uint32_t acke
         }
 }
 
-/* HyStart++ (RFC 9406 §4.2): when the round trip grows, slow start slows down, and after some rounds it ends. */
+/* HyStart++ (RFC 9406 §4.2): when the round trip grows, slow start slows down, and after some
+ * rounds it ends. */
 static uint32_t slow_start_share(struct tcp_conn *tc, struct cubic *c, uint32_t acked, nstime rtt)
 {
         uint32_t eta;
@@ -140,8 +144,9 @@ static uint32_t on_loss(struct tcp_conn *tc, bool timeout, nstime now)
         uint32_t reduced = (uint32_t)((uint64_t)tc->cwnd * BETA_NUM / BETA_DEN);
 
         /* Fast convergence (§4.7): give way when the peak is lower than the last. */
-        c->w_max = tc->cwnd < c->w_max ? (uint32_t)((uint64_t)tc->cwnd * (BETA_DEN + BETA_NUM) / (2 * BETA_DEN))
-                                       : tc->cwnd;
+        c->w_max = tc->cwnd < c->w_max
+                           ? (uint32_t)((uint64_t)tc->cwnd * (BETA_DEN + BETA_NUM) / (2 * BETA_DEN))
+                           : tc->cwnd;
         c->epoch = 0;
         c->hs_css = 0;
         return MAX(reduced, 2 * tc->snd_mss);

@@ -1,8 +1,9 @@
 /*
- * Which connection, which listener: tables of indices keyed with the stack's secret, chains through the records.
+ * Which connection, which listener: tables of indices keyed with the stack's secret, chains through the
+ * records.
  *
- * A run of segments on a channel mostly belongs to one connection, so the last one found is looked at before the
- * hash is computed. All of this is derived: demux_clear() and demux_add() make it anew.
+ * A run of segments on a channel mostly belongs to one connection, so the last one found is looked at before
+ * the hash is computed. All of this is derived: demux_clear() and demux_add() make it anew.
  */
 #include "netstack/siphash.h"
 #include "tcp/tcp_conn.h"
@@ -29,8 +30,8 @@ static uint64_t hash(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
 
 static bool same_tuple(const struct tcp_tuple *a, const struct tcp_tuple *b)
 {
-        return a->rport == b->rport && a->lport == b->lport && a->chan == b->chan && ip_addr_eq(a->raddr, b->raddr) &&
-               ip_addr_eq(a->laddr, b->laddr);
+        return a->rport == b->rport && a->lport == b->lport && a->chan == b->chan &&
+               ip_addr_eq(a->raddr, b->raddr) && ip_addr_eq(a->laddr, b->laddr);
 }
 
 static uint32_t *bucket_of(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
@@ -86,8 +87,8 @@ struct tcp_listener *demux_listener_exact(const struct tcp *t, ip_addr addr, uin
 {
         for (uint32_t i = *listen_bucket(t->sh, port); i != 0; i = tcp_listener_at(t, i)->hash_next) {
                 struct tcp_listener *l = tcp_listener_at(t, i);
-                if (l->port == port && (ip_addr_eq(l->addr, addr) ||
-                                        (ip_addr_is_any(l->addr) && ip_addr_is_any(addr))))
+                if (l->port == port &&
+                    (ip_addr_eq(l->addr, addr) || (ip_addr_is_any(l->addr) && ip_addr_is_any(addr))))
                         return l;
         }
         return NULL;

@@ -1,8 +1,8 @@
 /*
  * The header on the wire <-> struct tcp_seg (RFC 9293 §3.1, 3.2; 7323; 2018).
  *
- * Options are read one by one whatever their alignment; an unknown one is skipped by its length (MUST-6), a length
- * that cannot be makes the segment malformed (MUST-7).
+ * Options are read one by one whatever their alignment; an unknown one is skipped by its length (MUST-6), a
+ * length that cannot be makes the segment malformed (MUST-7).
  */
 #include "tcp/tcp.h"
 
@@ -58,7 +58,7 @@ static void parse_option(const uint8_t *p, unsigned len, struct tcp_seg *seg)
                 break;
         case OPT_WSCALE:
                 if (syn && len == WSCALE_LEN)
-                        seg->wscale = MIN(p[2], 14);    /* RFC 7323 §2.3 */
+                        seg->wscale = MIN(p[2], 14); /* RFC 7323 §2.3 */
                 break;
         case OPT_SACK_OK:
                 if (syn && len == SACK_OK_LEN)
@@ -174,7 +174,8 @@ static uint8_t *write_options(const struct tcp_seg *seg, uint8_t *p)
                 p = put32(p, seg->tsecr);
         }
         if (seg->nsack != 0) {
-                p = put32(p, OPT_NOP << 24 | OPT_NOP << 16 | OPT_SACK << 8 | (2u + SACK_BLOCK_LEN * seg->nsack));
+                p = put32(p,
+                          OPT_NOP << 24 | OPT_NOP << 16 | OPT_SACK << 8 | (2u + SACK_BLOCK_LEN * seg->nsack));
                 for (unsigned i = 0; i < seg->nsack; i++) {
                         p = put32(p, seg->sack[i].left);
                         p = put32(p, seg->sack[i].right);

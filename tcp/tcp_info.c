@@ -1,4 +1,5 @@
-/* What a connection looks like from outside. Reads only; a reader without the lock gets a torn snapshot at worst. */
+/* What a connection looks like from outside. Reads only; a reader without the lock gets a torn snapshot at
+ * worst. */
 #include "tcp/tcp_conn.h"
 
 static void report_limits(const struct tcp_conn *tc, struct tcp_report *r, nstime now)
@@ -20,24 +21,45 @@ static uint64_t delivery_rate(const struct tcp_conn *tc)
 void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_report *r, nstime now)
 {
         *r = (struct tcp_report){
-                .tuple = tc->tuple, .state = tc->state,
-                .snd_wnd = tc->snd_wnd, .rcv_wnd = tc->rcv_adv - tc->rcv_nxt,
-                .cwnd = tc->cwnd, .ssthresh = tc->ssthresh,
-                .mss = tc->snd_mss, .rmss = tc->rcv_full,
-                .unacked = flight(tc), .unsent = tc->snd_end - seq_min(tc->snd_nxt, tc->snd_end),
+                .tuple = tc->tuple,
+                .state = tc->state,
+                .snd_wnd = tc->snd_wnd,
+                .rcv_wnd = tc->rcv_adv - tc->rcv_nxt,
+                .cwnd = tc->cwnd,
+                .ssthresh = tc->ssthresh,
+                .mss = tc->snd_mss,
+                .rmss = tc->rcv_full,
+                .unacked = flight(tc),
+                .unsent = tc->snd_end - seq_min(tc->snd_nxt, tc->snd_end),
                 .unread = tc->rcv_unread,
-                .srtt = tc->srtt, .rttvar = tc->rttvar, .rto = rtt_rto(tc),
+                .srtt = tc->srtt,
+                .rttvar = tc->rttvar,
+                .rto = rtt_rto(tc),
                 .min_rtt = tc->min_rtt == NSTIME_NEVER ? 0 : tc->min_rtt,
-                .bytes_sent = tc->bytes_sent, .bytes_acked = tc->bytes_acked,
-                .bytes_received = tc->bytes_received, .bytes_retrans = tc->bytes_retrans,
-                .segs_out = tc->segs_out, .segs_in = tc->segs_in, .retrans = tc->retrans,
-                .reordering = !!(tc->flags & TCF_REORDER), .dsack_dups = tc->dsack_dups,
-                .snd_wscale = tc->snd_wscale, .rcv_wscale = tc->rcv_wscale,
-                .sack_ok = tc->sack_ok, .ts_ok = tc->ts_ok, .ca_state = tc->ca_state,
-                .backoff = tc->backoff, .probes = tc->probes, .cc = tc->cc,
-                .memory = tc->snd_mem + tc->rcv_mem, .sndbuf = tc->snd_limit, .rcvbuf = tc->rcv_limit,
-                .last_sent = tc->last_sent, .last_received = tc->last_received,
-                .sock = tc->sock, .delivery_rate = delivery_rate(tc),
+                .bytes_sent = tc->bytes_sent,
+                .bytes_acked = tc->bytes_acked,
+                .bytes_received = tc->bytes_received,
+                .bytes_retrans = tc->bytes_retrans,
+                .segs_out = tc->segs_out,
+                .segs_in = tc->segs_in,
+                .retrans = tc->retrans,
+                .reordering = !!(tc->flags & TCF_REORDER),
+                .dsack_dups = tc->dsack_dups,
+                .snd_wscale = tc->snd_wscale,
+                .rcv_wscale = tc->rcv_wscale,
+                .sack_ok = tc->sack_ok,
+                .ts_ok = tc->ts_ok,
+                .ca_state = tc->ca_state,
+                .backoff = tc->backoff,
+                .probes = tc->probes,
+                .cc = tc->cc,
+                .memory = tc->snd_mem + tc->rcv_mem,
+                .sndbuf = tc->snd_limit,
+                .rcvbuf = tc->rcv_limit,
+                .last_sent = tc->last_sent,
+                .last_received = tc->last_received,
+                .sock = tc->sock,
+                .delivery_rate = delivery_rate(tc),
         };
         report_limits(tc, r, now);
 }

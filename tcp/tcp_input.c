@@ -3,7 +3,8 @@
  *
  *      tcp_rx() -> demux -> tcp_input() -> predicted: ack_fast(), rcvbuf_append()
  *                                       -> input_syn_sent()        §3.10.7.3
- *                                       -> input_synchronized()    §3.10.7.4: seq, rst, syn, ack, urg, text, fin
+ *                                       -> input_synchronized()    §3.10.7.4: seq, rst, syn, ack, urg, text,
+ * fin
  *               -> listen_input()                                  §3.10.7.2
  *               -> output_refuse()                                 §3.10.7.1
  *
@@ -13,15 +14,16 @@
 
 #include "tcp/tcp_conn.h"
 
-#define DELACK         (40 * NS_PER_MS) /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
-#define PAWS_IDLE_S    (24u * 24 * 3600)        /* RFC 7323 §5.5 */
-#define OOW_MS         500u                     /* as Linux's tcp_invalid_ratelimit */
+#define DELACK         (40 * NS_PER_MS)  /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
+#define PAWS_IDLE_S    (24u * 24 * 3600) /* RFC 7323 §5.5 */
+#define OOW_MS         500u              /* as Linux's tcp_invalid_ratelimit */
 #define RCV_FULL_LEAST 536u
 
 /* ---- acknowledging ---- */
 
-/* RFC 9293 §3.8.6.3, 5681 §4.2: every second full-sized segment at once, the rest within DELACK. Over a lossless link a
- * turn's end brings the ACK anyway (tcp_flush_ack), so the measure is the link's own segment. */
+/* RFC 9293 §3.8.6.3, 5681 §4.2: every second full-sized segment at once, the rest within DELACK. Over a
+ * lossless link a turn's end brings the ACK anyway (tcp_flush_ack), so the measure is the link's own segment.
+ */
 static void owe_ack(struct tcp_conn *tc, uint32_t len, nstime now)
 {
         uint32_t owed = tc->rcv_nxt - tc->last_ack_sent;
@@ -42,9 +44,10 @@ static void owe_ack(struct tcp_conn *tc, uint32_t len, nstime now)
 
 static inline bool predicted(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
-        return tc->slow == 0 && (seg->flags & ~TCP_PSH) == TCP_ACK && seg->seq == tc->rcv_nxt && seg->nsack == 0 &&
-               seg->ack - tc->snd_una <= tc->snd_nxt - tc->snd_una && seg->len <= tc->rcv_adv - tc->rcv_nxt &&
-               seg->has_ts == tc->ts_ok && (!seg->has_ts || (int32_t)(seg->tsval - tc->ts_recent) >= 0);
+        return tc->slow == 0 && (seg->flags & ~TCP_PSH) == TCP_ACK && seg->seq == tc->rcv_nxt &&
+               seg->nsack == 0 && seg->ack - tc->snd_una <= tc->snd_nxt - tc->snd_una &&
+               seg->len <= tc->rcv_adv - tc->rcv_nxt && seg->has_ts == tc->ts_ok &&
+               (!seg->has_ts || (int32_t)(seg->tsval - tc->ts_recent) >= 0);
 }
 
 /* RFC 7323 §4.3: only a segment that covers what was last acknowledged sets TS.Recent. */
@@ -95,7 +98,8 @@ static uint32_t seg_space(const struct tcp_seg *seg)
 /* RFC 7323 §5.3 R1: older than what was seen, and not because the clock wrapped in an idle time. */
 static bool paws_rejects(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        return tc->ts_ok && seg->has_ts && !(seg->flags & TCP_RST) && (int32_t)(seg->tsval - tc->ts_recent) < 0 &&
+        return tc->ts_ok && seg->has_ts && !(seg->flags & TCP_RST) &&
+               (int32_t)(seg->tsval - tc->ts_recent) < 0 &&
                (uint32_t)(now / NS_PER_S) - tc->ts_recent_s < PAWS_IDLE_S;
 }
 
@@ -106,14 +110,16 @@ static bool in_window(const struct tcp_conn *tc, const struct tcp_seg *seg)
         uint32_t first = seg->seq - tc->rcv_nxt, last = seg->seq + space - 1 - tc->rcv_nxt;
 
         if (wnd == 0)
-                return seg->seq == tc->rcv_nxt; /* data is not taken, but ACK, URG and RST are valid (MUST-66) */
+                return seg->seq ==
+                       tc->rcv_nxt; /* data is not taken, but ACK, URG and RST are valid (MUST-66) */
         return first < wnd || (space != 0 && last < wnd);
 }
 
-/* An ACK that answers an ACK may be answered by one: without data, not more often than OOW_MS (RFC 5961 §7). */
+/* An ACK that answers an ACK may be answered by one: without data, not more often than OOW_MS
+ * (RFC 5961 §7). */
 static bool answers_too_often(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        uint32_t ms = (uint32_t)(now / NS_PER_MS) | 1;  /* 0: never */
+        uint32_t ms = (uint32_t)(now / NS_PER_MS) | 1; /* 0: never */
 
         if (seg->len != 0 || seg->flags & (TCP_SYN | TCP_FIN))
                 return false;
@@ -123,19 +129,20 @@ static bool answers_too_often(struct tcp_conn *tc, const struct tcp_seg *seg, ns
         return false;
 }
 
-static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, enum drop why, nstime now)
+static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, enum drop why,
+                       nstime now)
 {
         count_drop(t->cnt, why);
         if (seg->flags & TCP_RST)
                 return;
         if (seg->len != 0 && seq_leq(seg->seq + seg->len, tc->rcv_nxt))
-                sack_note_dup(tc, seg->seq, seg->seq + seg->len);       /* RFC 2883 §4.1 */
+                sack_note_dup(tc, seg->seq, seg->seq + seg->len); /* RFC 2883 §4.1 */
         if (!answers_too_often(tc, seg, now))
                 tc->owed |= OWE_ACK;
         if (tc->state == TCPS_SYN_RECEIVED && seg->flags & TCP_SYN && seg->seq == tc->irs)
-                tc->owed |= OWE_SYN;            /* our SYN-ACK was lost */
+                tc->owed |= OWE_SYN; /* our SYN-ACK was lost */
         if (tc->state == TCPS_TIME_WAIT && seg->flags & TCP_FIN)
-                conn_enter_time_wait(t, tc, now);       /* our last ACK was lost: 2 MSL from now */
+                conn_enter_time_wait(t, tc, now); /* our last ACK was lost: 2 MSL from now */
 }
 
 static bool check_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
@@ -197,7 +204,7 @@ static bool check_syn(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *
         if (!(seg->flags & TCP_SYN))
                 return true;
         count_drop(t->cnt, DROP_TCP_BAD_SYN);
-        output_challenge(t, tc, now);           /* RFC 5961 §4.2 */
+        output_challenge(t, tc, now); /* RFC 5961 §4.2 */
         return false;
 }
 
@@ -286,10 +293,11 @@ static void process_urg(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
 
         if (likely(!(seg->flags & TCP_URG)) || seg->urg == 0 || !takes_text(tc))
                 return;
-        if (seq_leq(up, tc->rcv_nxt - tc->rcv_unread) || (tc->urg_state != URG_NONE && seq_leq(up, tc->rcv_up)))
+        if (seq_leq(up, tc->rcv_nxt - tc->rcv_unread) ||
+            (tc->urg_state != URG_NONE && seq_leq(up, tc->rcv_up)))
                 return;
         if (seq_leq(up, tc->rcv_nxt))
-                return;                 /* its byte was read over before */
+                return; /* its byte was read over before */
         tc->rcv_up = up;
         tc->urg_state = URG_ANNOUNCED;
         tc->slow |= SLOW_URG;
@@ -310,7 +318,7 @@ static void catch_urgent(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
 
 /* ---- seventh: text ---- */
 
-struct text {                           /* the part of a segment that is new and inside the window */
+struct text { /* the part of a segment that is new and inside the window */
         uint32_t seq, skip, len;
         bool fin;
 };
@@ -335,7 +343,8 @@ static struct text trim(struct tcp_conn *tc, const struct tcp_seg *seg)
         return x;
 }
 
-/* The application reads no more: acknowledged and thrown away; but a closed one must not pretend (RFC 9293 §3.6.1). */
+/* The application reads no more: acknowledged and thrown away; but a closed one must not pretend (RFC 9293
+ * §3.6.1). */
 static void discard_text(struct tcp *t, struct tcp_conn *tc, struct text *x)
 {
         count_drop(t->cnt, DROP_TCP_AFTER_CLOSE);
@@ -359,7 +368,7 @@ static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
         bool filled = tc->ooo_head != 0;
 
         if (!rcvbuf_append(t, tc, seg, x->skip, x->len, took)) {
-                reass_purge(t, tc);     /* what is next is worth more than what is beyond a gap (RFC 2018 §8) */
+                reass_purge(t, tc); /* what is next is worth more than what is beyond a gap (RFC 2018 §8) */
                 if (!rcvbuf_append(t, tc, seg, x->skip, x->len, took)) {
                         count_drop(t->cnt, DROP_TCP_NO_MEMORY);
                         return false;
@@ -369,14 +378,14 @@ static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
         tc->bytes_received += x->len;
         tc->events |= TCP_EV_READABLE;
         if (filled)
-                tc->owed |= OWE_ACK;    /* RFC 5681 §4.2: when a gap is filled, at once */
+                tc->owed |= OWE_ACK; /* RFC 5681 §4.2: when a gap is filled, at once */
         owe_ack(tc, x->len, now);
         return true;
 }
 
 /* Out of order: a duplicate ACK at once (RFC 5681 §4.2). */
-static void take_beyond_gap(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, const struct text *x,
-                            bool *took)
+static void take_beyond_gap(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
+                            const struct text *x, bool *took)
 {
         tc->owed |= OWE_ACK;
         if (!reass_insert(t, tc, seg, x->seq, x->skip, x->len, x->fin, took))
@@ -442,13 +451,13 @@ static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now)
 
 static bool input_synchronized(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        if (!check_seq(t, tc, seg, now) ||      /* first  */
-            !check_rst(t, tc, seg, now) ||      /* second */
-            !check_syn(t, tc, seg, now) ||      /* fourth */
-            !process_ack(t, tc, seg, now))      /* fifth  */
+        if (!check_seq(t, tc, seg, now) || /* first  */
+            !check_rst(t, tc, seg, now) || /* second */
+            !check_syn(t, tc, seg, now) || /* fourth */
+            !process_ack(t, tc, seg, now)) /* fifth  */
                 return false;
-        process_urg(t, tc, seg);                /* sixth  */
-        return process_text(t, tc, seg, now);   /* seventh, eighth */
+        process_urg(t, tc, seg);              /* sixth  */
+        return process_text(t, tc, seg, now); /* seventh, eighth */
 }
 
 /* ---- SYN-SENT, RFC 9293 §3.10.7.3 ---- */
@@ -469,7 +478,7 @@ static void learn_peer(struct tcp_conn *tc, const struct tcp_seg *seg, nstime no
         tc->rcv_nxt = tc->last_ack_sent = seg->seq + 1;
         tc->rcv_adv = tc->rcv_nxt + MIN(rcvbuf_window(tc), UINT16_MAX);
         open_syn_options(tc, seg, now);
-        tc->snd_wnd = tc->max_wnd = seg->wnd;   /* RFC 7323 §2.2: never scaled in a SYN */
+        tc->snd_wnd = tc->max_wnd = seg->wnd; /* RFC 7323 §2.2: never scaled in a SYN */
         tc->snd_wl1 = seg->seq;
         tc->snd_wl2 = seg->ack;
 }
@@ -494,7 +503,7 @@ static void input_syn_sent(struct tcp *t, struct tcp_conn *tc, const struct tcp_
                 open_established(t, tc, now);
                 tc->owed |= OWE_ACK;
                 conn_raise(t, tc, TCP_EV_CONNECTED | TCP_EV_WRITABLE);
-        } else {                        /* simultaneous open: figure 8 */
+        } else { /* simultaneous open: figure 8 */
                 tcp_set_state(t, tc, TCPS_SYN_RECEIVED);
                 tc->owed |= OWE_SYN;
         }
@@ -550,14 +559,14 @@ static bool reuses_time_wait(const struct tcp_conn *tc, const struct tcp_seg *se
         if (tc->state != TCPS_TIME_WAIT || (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_SYN)
                 return false;
         if (tc->link.lossless)
-                return true;            /* no old duplicate can exist: in order, nothing repeated */
+                return true; /* no old duplicate can exist: in order, nothing repeated */
         if (tc->ts_ok && seg->has_ts && (int32_t)(seg->tsval - tc->ts_recent) > 0)
                 return true;
         return seq_gt(seg->seq, tc->rcv_nxt);
 }
 
-bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link, const struct tcp_seg *seg,
-            nstime now)
+bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
+            const struct tcp_seg *seg, nstime now)
 {
         struct tcp_conn *tc = demux_find(t, tuple);
         struct tcp_listener *l;
@@ -572,7 +581,7 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
                 conn_end_time_wait(t, tc, COUNT_TCP_TIME_WAIT_REUSED);
         }
         if (!open_address_ok(tuple->laddr) || !open_address_ok(tuple->raddr) || tuple->rport == 0) {
-                count_drop(t->cnt, DROP_TCP_BAD_ADDRESS);       /* RFC 9293 MUST-57, -63: silently */
+                count_drop(t->cnt, DROP_TCP_BAD_ADDRESS); /* RFC 9293 MUST-57, -63: silently */
                 return false;
         }
         l = demux_listener(t, tuple->laddr, tuple->lport);

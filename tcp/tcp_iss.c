@@ -1,6 +1,7 @@
 /*
- * Initial sequence numbers (RFC 6528): ISN = M + F(tuple, secret), M a clock of 4 µs. The same kind of function gives
- * each pair of ends its own timestamp offset (RFC 7323 §5.4), so that the clock of the host is not told to strangers.
+ * Initial sequence numbers (RFC 6528): ISN = M + F(tuple, secret), M a clock of 4 µs. The same kind of
+ * function gives each pair of ends its own timestamp offset (RFC 7323 §5.4), so that the clock of the host is
+ * not told to strangers.
  */
 #include "netstack/siphash.h"
 #include "tcp/tcp_conn.h"
@@ -10,8 +11,12 @@ enum { FOR_ISS, FOR_TS };
 static uint32_t function_of(const struct tcp *t, const struct tcp_tuple *tuple, uint64_t purpose)
 {
         struct sip_key key = sip_key_of(t->sh->secret);
-        uint64_t words[] = {tuple->laddr.w[0], tuple->laddr.w[1], tuple->raddr.w[0], tuple->raddr.w[1],
-                            (uint64_t)tuple->lport << 16 | tuple->rport, purpose};
+        uint64_t words[] = {tuple->laddr.w[0],
+                            tuple->laddr.w[1],
+                            tuple->raddr.w[0],
+                            tuple->raddr.w[1],
+                            (uint64_t)tuple->lport << 16 | tuple->rport,
+                            purpose};
 
         return (uint32_t)siphash24(&key, words, sizeof words);
 }

@@ -1,14 +1,16 @@
 /*
- * Passive open: listeners, the connections that are being opened for them, and those that wait to be accepted.
+ * Passive open: listeners, the connections that are being opened for them, and those that wait to be
+ * accepted.
  *
- * A connection says itself where it stands (listener, acc_state, acc_order); the queue's links and counts follow from
- * that and can be rebuilt. SYN cookies (RFC 4987) will answer from listen_input() when half_open is at its limit.
+ * A connection says itself where it stands (listener, acc_state, acc_order); the queue's links and counts
+ * follow from that and can be rebuilt. SYN cookies (RFC 4987) will answer from listen_input() when half_open
+ * is at its limit.
  */
 #include <errno.h>
 
 #include "tcp/tcp_conn.h"
 
-#define HALF_OPEN_LEAST 128u            /* half-open connections a small backlog is allowed all the same */
+#define HALF_OPEN_LEAST 128u /* half-open connections a small backlog is allowed all the same */
 
 int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, const struct tcp_opts *opts)
 {
@@ -141,8 +143,8 @@ static bool backlog_is_full(const struct tcp_listener *l)
 }
 
 /* The SYN is good: a connection in SYN-RECEIVED, its SYN-ACK owed. */
-static void begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
-                  const struct tcp_seg *seg, uint32_t min_iss, nstime now)
+static void begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+                  const struct tcp_link *link, const struct tcp_seg *seg, uint32_t min_iss, nstime now)
 {
         struct tcp_conn *tc = conn_new(t, tuple, link, &l->opts, now);
         uint32_t iss;
@@ -172,20 +174,20 @@ static void begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple 
 }
 
 /* RFC 9293 §3.10.7.2 */
-void listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
-                  const struct tcp_seg *seg, uint32_t min_iss, nstime now)
+void listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+                  const struct tcp_link *link, const struct tcp_seg *seg, uint32_t min_iss, nstime now)
 {
-        if (seg->flags & TCP_RST)                       /* first */
+        if (seg->flags & TCP_RST) /* first */
                 return;
-        if (seg->flags & TCP_ACK) {                     /* second */
+        if (seg->flags & TCP_ACK) { /* second */
                 output_refuse(t, tuple, seg);
                 return;
         }
-        if (!(seg->flags & TCP_SYN)) {                  /* fourth */
+        if (!(seg->flags & TCP_SYN)) { /* fourth */
                 count_drop(t->cnt, DROP_TCP_NO_ACK);
                 return;
         }
-        if (backlog_is_full(l)) {                       /* third, the peer will try again */
+        if (backlog_is_full(l)) { /* third, the peer will try again */
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
                 return;
         }

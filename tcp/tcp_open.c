@@ -3,10 +3,10 @@
 
 #include "tcp/tcp_cc.h"
 
-#define RCV_LIMIT_MOST (6u << 20)       /* what the buffer may grow to: the scale is chosen for it once */
-#define MSS_DEFAULT_V4 536              /* RFC 9293 MUST-15 */
+#define RCV_LIMIT_MOST (6u << 20) /* what the buffer may grow to: the scale is chosen for it once */
+#define MSS_DEFAULT_V4 536        /* RFC 9293 MUST-15 */
 #define MSS_DEFAULT_V6 1220
-#define CWND_UNKNOWN   0x7fffffffu      /* ssthresh, arbitrarily high: RFC 5681 §3.1 */
+#define CWND_UNKNOWN   0x7fffffffu /* ssthresh, arbitrarily high: RFC 5681 §3.1 */
 
 bool open_address_ok(ip_addr a)
 {
@@ -32,10 +32,13 @@ uint8_t open_wscale(const struct tcp_conn *tc)
         return s;
 }
 
-/* An option holds when both sides sent it. Timestamps are not offered on a lossless link: nothing old can arrive. */
+/* An option holds when both sides sent it. Timestamps are not offered on a lossless link: nothing old can
+ * arrive. */
 void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        tc->mss_clamp = seg->mss ? seg->mss : ip_addr_is_v4(tc->tuple.raddr) ? MSS_DEFAULT_V4 : MSS_DEFAULT_V6;
+        tc->mss_clamp = seg->mss                         ? seg->mss
+                        : ip_addr_is_v4(tc->tuple.raddr) ? MSS_DEFAULT_V4
+                                                         : MSS_DEFAULT_V6;
         if (seg->wscale != TCP_NO_WSCALE && !tc->opts.no_wscale) {
                 tc->flags |= TCF_WSCALE;
                 tc->snd_wscale = seg->wscale;
@@ -67,7 +70,7 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->rtx_kind = RTX_NONE;
         tc->rtx_at = NSTIME_NEVER;
         tc->ssthresh = CWND_UNKNOWN;
-        tc->cwnd = syn_lost ? tc->snd_mss : cc_initial_window(tc);      /* RFC 5681 §3.1 */
+        tc->cwnd = syn_lost ? tc->snd_mss : cc_initial_window(tc); /* RFC 5681 §3.1 */
         tc->rcv_full = tc->link.lossless ? tc->link.mss : 536;
         tc->drs_seq = tc->rcv_nxt;
         tc->drs_at = now;
@@ -75,12 +78,12 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->limit_since = now;
         cc_of(tc)->init(tc, now);
         timer_keepalive(tc, now);
-        if (tc->shut & SHUT_SND)        /* closed while it was being opened: RFC 9293 §3.10.4, SYN-RECEIVED */
+        if (tc->shut & SHUT_SND) /* closed while it was being opened: RFC 9293 §3.10.4, SYN-RECEIVED */
                 close_send(t, tc);
 }
 
-/* RFC 6191 seen from the side that opens: the same two ends again, while we are in TIME-WAIT. Our new SYN has a newer
- * timestamp or a higher sequence number, so that the peer can tell. */
+/* RFC 6191 seen from the side that opens: the same two ends again, while we are in TIME-WAIT. Our new SYN has
+ * a newer timestamp or a higher sequence number, so that the peer can tell. */
 static bool may_replace(const struct tcp_conn *old)
 {
         return old->state == TCPS_TIME_WAIT && old->sock == 0 && (old->link.lossless || old->ts_ok);
@@ -93,7 +96,7 @@ int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_l
         uint32_t iss = iss_new(t, tuple, now);
 
         if (!open_address_ok(tuple->raddr) || !open_address_ok(tuple->laddr))
-                return -ENETUNREACH;            /* RFC 9293 MUST-46 */
+                return -ENETUNREACH; /* RFC 9293 MUST-46 */
         if (tc != NULL) {
                 if (!may_replace(tc))
                         return -EADDRINUSE;

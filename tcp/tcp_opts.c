@@ -5,11 +5,11 @@ void tcp_opts_default(struct tcp_opts *o)
 {
         *o = (struct tcp_opts){
                 .cc = TCP_CC_CUBIC,
-                .syncnt = 7,            /* 255 s: RFC 9293 MUST-23 asks for at least 3 minutes */
+                .syncnt = 7, /* 255 s: RFC 9293 MUST-23 asks for at least 3 minutes */
                 .keepcnt = 9,
                 .ttl = 64,
                 .linger_s = -1,
-                .keepidle_s = 7200,     /* MUST-28 */
+                .keepidle_s = 7200, /* MUST-28 */
                 .keepintvl_s = 75,
                 .fin_wait2_s = 60,
         };

@@ -10,12 +10,13 @@
 
 #include "tcp/tcp_cc.h"
 
-#define CORK_FOR            (200 * NS_PER_MS)   /* as Linux: a corked segment waits no longer */
-#define CHALLENGES_A_SECOND 100u                /* RFC 5961 §7 */
+#define CORK_FOR            (200 * NS_PER_MS) /* as Linux: a corked segment waits no longer */
+#define CHALLENGES_A_SECOND 100u              /* RFC 5961 §7 */
 
 /* ---- the window we offer ---- */
 
-/* RFC 9293 §3.8.6.2.2: the right edge moves when it can move by a segment or half the buffer, and never back. */
+/* RFC 9293 §3.8.6.2.2: the right edge moves when it can move by a segment or half the buffer,
+ * and never back. */
 static uint16_t offer_window(struct tcp_conn *tc)
 {
         uint32_t cur = tc->rcv_adv - tc->rcv_nxt, free = rcvbuf_window(tc), wnd;
@@ -58,7 +59,8 @@ static uint32_t ts_now(const struct tcp_conn *tc, nstime now)
         return (uint32_t)(now / NS_PER_MS) + tc->ts_offset;
 }
 
-/* Blocks go along when they fit; a full segment has no room, and no need: data beyond a gap is answered at once. */
+/* Blocks go along when they fit; a full segment has no room, and no need: data beyond a gap is answered at
+ * once. */
 static void add_sack(const struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg)
 {
         uint32_t room = tc->snd_mss > seg->len ? tc->snd_mss - seg->len : 0;
@@ -83,8 +85,8 @@ static void add_urgent(struct tcp_conn *tc, struct tcp_seg *seg)
 }
 
 /* What every segment of a synchronised connection carries. */
-static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint32_t seq, uint32_t len, uint8_t flags,
-                  nstime now)
+static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint32_t seq, uint32_t len,
+                  uint8_t flags, nstime now)
 {
         seg->sport = tc->tuple.lport;
         seg->dport = tc->tuple.rport;
@@ -117,7 +119,8 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
         tc->segs_out++;
 }
 
-static void build_data(struct tcp *t, struct tcp_conn *tc, const struct tcp_txseg *s, struct tcp_seg *seg, nstime now)
+static void build_data(struct tcp *t, struct tcp_conn *tc, const struct tcp_txseg *s, struct tcp_seg *seg,
+                       nstime now)
 {
         begin(t, tc, seg, s->seq, s->len, TCP_ACK | s->ctl, now);
         seg->data = (struct buf){s->frame, s->off, s->len};
@@ -140,7 +143,8 @@ static void note_sent(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
 
 /* ---- new data ---- */
 
-/* Nagle, with Minshall's amendment: only a small segment in flight holds a small one back (RFC 9293 §3.7.4). */
+/* Nagle, with Minshall's amendment: only a small segment in flight holds a small one back
+ * (RFC 9293 §3.7.4). */
 static bool small_in_flight(const struct tcp_conn *tc)
 {
         return seq_gt(tc->snd_sml, tc->snd_una) && seq_leq(tc->snd_sml, tc->snd_nxt);
@@ -197,16 +201,18 @@ static bool pace_blocks(struct tcp_conn *tc, nstime now)
 static void pace(struct tcp_conn *tc, uint32_t len, nstime now)
 {
         if (tc->opts.max_pacing_rate != 0)
-                tc->pace_at = MAX(tc->pace_at, now) + (nstime)(len * (uint64_t)NS_PER_S / tc->opts.max_pacing_rate);
+                tc->pace_at =
+                        MAX(tc->pace_at, now) + (nstime)(len * (uint64_t)NS_PER_S / tc->opts.max_pacing_rate);
 }
 
 /* The first unsent segment leaves: SND.NXT moves. */
-static bool send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, struct tcp_seg *seg, nstime now)
+static bool send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, struct tcp_seg *seg,
+                      nstime now)
 {
         bool first = flight(tc) == 0;
 
         if (first && !tc->link.lossless && now - tc->last_sent > tc->rto)
-                tc->cwnd = MIN(tc->cwnd, cc_initial_window(tc));        /* RFC 5681 §4.1 */
+                tc->cwnd = MIN(tc->cwnd, cc_initial_window(tc)); /* RFC 5681 §4.1 */
         build_data(t, tc, s, seg, now);
         note_sent(tc, s, now);
         tc->snd_nxt = txseg_end(s);
@@ -287,7 +293,7 @@ static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg,
         if (s->seq != tc->snd_una && seq_gt(txseg_end(s), tc->snd_una + tc->snd_wnd))
                 return false;
         if (tc->snd_wnd == 0)
-                return false;           /* the timer probes */
+                return false; /* the timer probes */
         tc->owed &= (uint8_t)~OWE_FORCE;
         resend(t, tc, s, seg, now);
         s->marks |= TXS_RETX;
@@ -304,7 +310,7 @@ static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
 
         begin(t, tc, seg, tc->iss, 0, TCP_SYN | (answer ? TCP_ACK : 0), now);
         seg->ack = answer ? tc->rcv_nxt : 0;
-        seg->wnd = (uint16_t)MIN(rcvbuf_window(tc), UINT16_MAX);        /* never scaled: RFC 7323 §2.2 */
+        seg->wnd = (uint16_t)MIN(rcvbuf_window(tc), UINT16_MAX); /* never scaled: RFC 7323 §2.2 */
         seg->mss = tc->opts.maxseg ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss;
         seg->wscale = answer && !(tc->flags & TCF_WSCALE) ? TCP_NO_WSCALE : open_wscale(tc);
         seg->sack_ok = answer ? tc->sack_ok : !tc->opts.no_sack;
@@ -355,7 +361,8 @@ static bool output_tlp(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         count(t->cnt, COUNT_TCP_TLP);
         tc->tlp_out = 1;
         tc->flags &= ~(uint32_t)TCF_TLP_RETX;
-        if (tc->snd_next != 0 && fits_window(tc, txseg_at(t, tc->snd_next)) >= txseg_space(txseg_at(t, tc->snd_next))) {
+        if (tc->snd_next != 0 &&
+            fits_window(tc, txseg_at(t, tc->snd_next)) >= txseg_space(txseg_at(t, tc->snd_next))) {
                 send_next(t, tc, txseg_at(t, tc->snd_next), seg, now);
         } else {
                 if (last == 0)
@@ -376,7 +383,8 @@ static void output_keepalive(struct tcp *t, struct tcp_conn *tc, struct tcp_seg 
         begin(t, tc, seg, tc->snd_una - 1, 0, TCP_ACK, now);
 }
 
-/* The last segment of a connection that is CLOSED; the record goes at the next call, or when its time comes. */
+/* The last segment of a connection that is CLOSED; the record goes at the next call, or when
+ * its time comes. */
 static void output_rst(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
         begin(t, tc, seg, tc->snd_nxt, 0, TCP_RST | TCP_ACK, now);
@@ -446,7 +454,8 @@ void tcp_flush_ack(struct tcp *t, struct tcp_conn *tc)
 
 void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *in)
 {
-        struct tcp_seg rst = {.sport = tuple->lport, .dport = tuple->rport, .flags = TCP_RST, .wscale = TCP_NO_WSCALE};
+        struct tcp_seg rst = {
+                .sport = tuple->lport, .dport = tuple->rport, .flags = TCP_RST, .wscale = TCP_NO_WSCALE};
 
         if (in->flags & TCP_RST)
                 return;

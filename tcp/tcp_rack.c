@@ -1,10 +1,10 @@
 /*
- * RACK-TLP (RFC 8985): a segment is lost when one sent sufficiently later was delivered; a probe at the tail turns
- * the loss of the last segments into something that acknowledgements can tell.
+ * RACK-TLP (RFC 8985): a segment is lost when one sent sufficiently later was delivered; a probe at the tail
+ * turns the loss of the last segments into something that acknowledgements can tell.
  */
 #include "tcp/tcp_conn.h"
 
-#define PERSIST_ROUNDS 16               /* §6.2 step 4: recoveries without D-SACK until the window is small again */
+#define PERSIST_ROUNDS 16 /* §6.2 step 4: recoveries without D-SACK until the window is small again */
 
 /* §6.2 steps 1, 2: the most recently sent segment that was delivered. */
 void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now)
@@ -12,7 +12,7 @@ void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now)
         nstime rtt = now - s->sent;
 
         if (s->marks & TXS_EVER_RETX && tc->min_rtt != NSTIME_NEVER && rtt < tc->min_rtt)
-                return;                 /* the acknowledgement is of an earlier transmission */
+                return; /* the acknowledgement is of an earlier transmission */
         if (s->sent < tc->rack_sent || (s->sent == tc->rack_sent && seq_leq(txseg_end(s), tc->rack_end)))
                 return;
         tc->rack_sent = s->sent;
@@ -55,7 +55,8 @@ static bool sent_before_rack(const struct tcp_conn *tc, const struct tcp_txseg *
         return s->sent < tc->rack_sent || (s->sent == tc->rack_sent && seq_lt(txseg_end(s), tc->rack_end));
 }
 
-/* §6.2 step 5, RACK_detect_loss(): marks segments lost; sets the reordering timer for those that may yet arrive. */
+/* §6.2 step 5, RACK_detect_loss(): marks segments lost; sets the reordering timer for those that may yet
+ * arrive. */
 void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         nstime window = reordering_window(tc), wait = 0;
@@ -87,6 +88,6 @@ void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bo
         tc->tlp_out = 0;
         if (!(tc->flags & TCF_TLP_RETX) || dsack)
                 return;
-        recovery_enter(t, tc, now);     /* the probe repaired a loss: the window pays for it once */
+        recovery_enter(t, tc, now); /* the probe repaired a loss: the window pays for it once */
         recovery_set_slow(tc);
 }

@@ -1,17 +1,17 @@
 /*
  * The receive buffer: data in order that the application has not read.
  *
- * A frame lent by the peer is kept as it is and given back when read. What came in the descriptor, and what is tiny,
- * is copied into a private frame, one after the other, so that a trickle of small messages costs neither a frame
- * each nor the peer's frames. The window offered is the buffer's limit less what is unread.
+ * A frame lent by the peer is kept as it is and given back when read. What came in the descriptor, and what
+ * is tiny, is copied into a private frame, one after the other, so that a trickle of small messages costs
+ * neither a frame each nor the peer's frames. The window offered is the buffer's limit less what is unread.
  */
 #include <errno.h>
 #include <poll.h>
 
 #include "tcp/tcp_conn.h"
 
-#define TINY           512u             /* a lent frame with this little in it is copied out and given back */
-#define RCV_LIMIT_MAX  (6u << 20)
+#define TINY          512u /* a lent frame with this little in it is copied out and given back */
+#define RCV_LIMIT_MAX (6u << 20)
 
 static struct frame_rec *private_rec(const struct tcp *t, uint32_t frame)
 {
@@ -78,7 +78,8 @@ static void copy_to_fill(const struct tcp *t, struct tcp_conn *tc, const struct 
         tc->rcv_fill_off += len;
 }
 
-/* We sit on half of what the peer has to lend: its other connections must not starve for what ours do not read. */
+/* We sit on half of what the peer has to lend: its other connections must not starve for what ours do not
+ * read. */
 static bool lent_enough(const struct tcp *t, uint32_t frame)
 {
         struct frame_geom g = t->frames->region[frame_id_region(frame)].geom;
@@ -86,7 +87,8 @@ static bool lent_enough(const struct tcp *t, uint32_t frame)
         return *lent_count(t, frame) >= g.count[frame_geom_class(g, frame_id_num(frame))] / 2;
 }
 
-/* A frame is kept as it is when what is in it is worth its size. A lent one costs us nothing but the peer much. */
+/* A frame is kept as it is when what is in it is worth its size. A lent one costs us nothing but the peer
+ * much. */
 static bool worth_keeping(const struct tcp *t, const struct tcp_seg *seg, uint32_t len)
 {
         if (seg->inl != NULL || len <= TINY)
@@ -113,7 +115,7 @@ bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, 
         if (!*took && fill_room(t, tc) < len && !fresh_fill(t, tc, len)) {
                 if (seg->inl != NULL)
                         return false;
-                *took = true;           /* no memory for a copy: rather the frame than nothing */
+                *took = true; /* no memory for a copy: rather the frame than nothing */
         }
         if (*took) {
                 keep(t, tc, seg, skip, len, out);
@@ -184,8 +186,8 @@ static bool scarce(const struct tcp *t)
         return p->used[FRAME_SMALL] > p->geom.count[FRAME_SMALL] / 4 * 3;
 }
 
-/* The last record was read to its end. When it is in the fill frame it stays, empty, and the frame is filled from its
- * start again if nobody else is in it: a conversation in small messages allocates nothing. */
+/* The last record was read to its end. When it is in the fill frame it stays, empty, and the frame is filled
+ * from its start again if nobody else is in it: a conversation in small messages allocates nothing. */
 static void keep_or_free_last(struct tcp *t, struct tcp_conn *tc, struct tcp_rxseg *s)
 {
         if (s->data.id != tc->rcv_fill) {
@@ -230,7 +232,8 @@ static uint32_t to_mark(const struct tcp_conn *tc)
         return at;
 }
 
-/* The urgent byte is not part of the stream unless SO_OOBINLINE: the reader that comes to it steps over it. */
+/* The urgent byte is not part of the stream unless SO_OOBINLINE: the reader that comes to it
+ * steps over it. */
 static void skip_urgent(struct tcp *t, struct tcp_conn *tc)
 {
         if (to_mark(tc) == 0 && !tc->opts.oobinline && tc->rcv_unread != 0)

@@ -1,8 +1,9 @@
 /*
  * Data beyond a gap (RFC 9293 SHLD-31: queue it), in a list sorted by sequence, without overlaps.
  *
- * A newcomer is cut down to what is missing: it may lose its head to a predecessor and its tail to a successor; when
- * it bridges several, the pieces between are taken one by one from the left and the rest arrives again.
+ * A newcomer is cut down to what is missing: it may lose its head to a predecessor and its tail to a
+ * successor; when it bridges several, the pieces between are taken one by one from the left and the rest
+ * arrives again.
  */
 #include "tcp/tcp_conn.h"
 
@@ -67,7 +68,7 @@ bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
         if (len == 0 && !fin)
                 return true;
         if (pool_room(&t->sh->rxsegs) < t->sh->rxsegs.cap / 4)
-                return false;           /* the rest is for what comes in order */
+                return false; /* the rest is for what comes in order */
         i = pool_alloc(&t->sh->rxsegs);
         s = rxseg_at(t, i);
         s->data = (struct buf){0, 0, 0};

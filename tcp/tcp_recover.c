@@ -1,8 +1,9 @@
 /*
  * After a process died inside: everything derived is made anew from the connections and listeners.
  *
- * Derived: demultiplexing, free lists, accept queues' links and counts, the TIME-WAIT list, the list of those that
- * wait for frames, references of frames. The connection that was being changed is not looked into: it is reset.
+ * Derived: demultiplexing, free lists, accept queues' links and counts, the TIME-WAIT list, the list of those
+ * that wait for frames, references of frames. The connection that was being changed is not looked into: it is
+ * reset.
  */
 #include <errno.h>
 
@@ -23,9 +24,9 @@ static void clear(uint64_t *live, const struct pool *p)
         memset(live, 0, sizeof *live * (p->cap / 64 + 1));
 }
 
-#define for_each_conn(t, tc)                                                                                          \
-        for (uint32_t i_ = 1; i_ < (t)->sh->conns.fresh; i_++)                                                        \
-                for (struct tcp_conn *tc = conn_at(t, i_); tc != NULL; tc = NULL)                                 \
+#define for_each_conn(t, tc)                                                                                 \
+        for (uint32_t i_ = 1; i_ < (t)->sh->conns.fresh; i_++)                                               \
+                for (struct tcp_conn *tc = conn_at(t, i_); tc != NULL; tc = NULL)                            \
                         if (tc->live)
 
 /* One more reference for a frame of ours; a lent one has no record here and is counted. */
@@ -80,7 +81,8 @@ static void rebuild_conns(struct tcp *t)
         uint64_t *live = scratch(t->sh);
 
         clear(live, &t->sh->conns);
-        for_each_conn(t, tc) {
+        for_each_conn(t, tc)
+        {
                 tc->hash_next = tc->wait_next = tc->wait_prev = tc->line_next = tc->line_prev = 0;
                 tc->flags &= ~(uint32_t)TCF_WAITS;
                 set_live(live, tc->self);
@@ -113,13 +115,15 @@ static void rebuild_segs(struct tcp *t)
         uint64_t *live = scratch(t->sh);
 
         clear(live, &t->sh->txsegs);
-        for_each_conn(t, tc) {
+        for_each_conn(t, tc)
+        {
                 mark_txsegs(t, live, tc->snd_head);
                 mark_txsegs(t, live, tc->rsv_head);
         }
         pool_rebuild(&t->sh->txsegs, live);
         clear(live, &t->sh->rxsegs);
-        for_each_conn(t, tc) {
+        for_each_conn(t, tc)
+        {
                 tc->rcv_unread = mark_rxsegs(t, live, tc->rcv_head);
                 mark_rxsegs(t, live, tc->ooo_head);
         }
@@ -144,7 +148,8 @@ static void requeue_time_wait(struct tcp *t, struct tcp_conn *tc)
 static void rebuild_lists(struct tcp *t)
 {
         t->sh->tw_head = t->sh->tw_tail = t->sh->tw_count = t->sh->wait_head = 0;
-        for_each_conn(t, tc) {
+        for_each_conn(t, tc)
+        {
                 if (tc->state == TCPS_TIME_WAIT)
                         requeue_time_wait(t, tc);
                 if (tc->acc_state == ACC_QUEUED)
@@ -177,8 +182,9 @@ void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
         rebuild_lists(t);
         if (tc != NULL && tc->live)
                 reset_broken(t, tc);
-        for_each_conn(t, other) {
+        for_each_conn(t, other)
+        {
                 conn_raise(t, other, TCP_EV_WRITABLE);
-                conn_reap(t, other);    /* one that was being freed */
+                conn_reap(t, other); /* one that was being freed */
         }
 }

@@ -2,11 +2,12 @@
  * What the sender does about loss: OPEN -> DISORDER -> RECOVERY or LOSS -> OPEN (names as Linux's TCP_CA_*).
  *
  * Which segments are lost is RACK's to say, or for a peer without SACK the counting of duplicate ACKs
- * (RFC 5681 §3.2, 6582); how fast to repair is PRR's; how much smaller the window becomes is congestion control's.
+ * (RFC 5681 §3.2, 6582); how fast to repair is PRR's; how much smaller the window becomes is congestion
+ * control's.
  */
 #include "tcp/tcp_cc.h"
 
-#define DUPTHRESH 3                     /* RFC 5681 §3.2 */
+#define DUPTHRESH 3 /* RFC 5681 §3.2 */
 
 void recovery_set_slow(struct tcp_conn *tc)
 {
@@ -51,7 +52,8 @@ static void mark_head_lost(struct tcp *t, struct tcp_conn *tc)
                 rack_mark_lost(tc, s);
 }
 
-/* Without SACK: duplicate ACKs are counted, and a partial one says that the next hole is at its head (RFC 6582). */
+/* Without SACK: duplicate ACKs are counted, and a partial one says that the next hole is at its head (RFC
+ * 6582). */
 static void newreno_detect(struct tcp *t, struct tcp_conn *tc, uint32_t acked)
 {
         if (acked != 0 && tc->ca_state == CA_RECOVERY)
@@ -77,7 +79,8 @@ void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t d
                 prr_ack(tc, delivered);
 }
 
-/* Where nothing is lost on the way, the peer was stopped or had no memory: ask with one segment, blame no path. */
+/* Where nothing is lost on the way, the peer was stopped or had no memory: ask with one segment, blame no
+ * path. */
 static void lossless_timeout(struct tcp *t, struct tcp_conn *tc)
 {
         mark_head_lost(t, tc);

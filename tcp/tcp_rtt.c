@@ -1,9 +1,10 @@
 /* Round-trip time and the retransmission timeout (RFC 6298), in nanoseconds. */
 #include "tcp/tcp_conn.h"
 
-#define RTO_FIRST   NS_PER_S            /* RFC 6298 §2.1 */
-#define RTO_FLOOR   (200 * NS_PER_MS)   /* §2.4 asks for 1 s; Linux and BSD use 200 ms, links may justify less */
-#define RTO_MAX     (120 * NS_PER_S)    /* §2.5: at least 60 s */
+#define RTO_FIRST NS_PER_S           /* RFC 6298 §2.1 */
+#define RTO_FLOOR (200 * NS_PER_MS)  /* §2.4 asks for 1 s; Linux and BSD use 200 ms, links may justify less \
+                                      */
+#define RTO_MAX     (120 * NS_PER_S) /* §2.5: at least 60 s */
 #define GRANULARITY NS_PER_MS
 
 void rtt_init(struct tcp_conn *tc)
@@ -33,5 +34,5 @@ void rtt_sample(struct tcp_conn *tc, nstime rtt)
 
 nstime rtt_rto(const struct tcp_conn *tc)
 {
-        return tc->backoff >= 10 ? RTO_MAX : MIN(tc->rto << tc->backoff, RTO_MAX);      /* §5.5 */
+        return tc->backoff >= 10 ? RTO_MAX : MIN(tc->rto << tc->backoff, RTO_MAX); /* §5.5 */
 }

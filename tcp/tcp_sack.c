@@ -50,7 +50,7 @@ unsigned sack_write(const struct tcp *t, const struct tcp_conn *tc, struct tcp_s
         for (uint32_t i = tc->ooo_head; i != 0 && n < room; i = rxseg_at(t, i)->next) {
                 uint32_t prev = rxseg_at(t, i)->prev;
                 if (prev != 0 && rxseg_at(t, prev)->seq + rxseg_at(t, prev)->data.len == rxseg_at(t, i)->seq)
-                        continue;               /* not the first record of its block */
+                        continue; /* not the first record of its block */
                 if (!reported(out, n, from, rxseg_at(t, i)->seq))
                         out[n++] = block_around(t, i);
         }
@@ -85,19 +85,20 @@ static void mark_sacked(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
         if (s->marks & TXS_RETX)
                 tc->retx -= space;
         if (!(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), tc->high_sacked))
-                tc->flags |= TCF_REORDER;       /* RFC 8985 §6.2 step 3 */
+                tc->flags |= TCF_REORDER; /* RFC 8985 §6.2 step 3 */
         s->marks = (uint8_t)((s->marks & TXS_EVER_RETX) | TXS_SACKED);
         tc->sacked += space;
         tc->high_sacked = seq_max(tc->high_sacked, txseg_end(s));
 }
 
 /* A block that begins or ends inside a segment: cut there, so that marks stay whole segments. */
-static bool cut_to_block(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, const struct tcp_sack_block *b)
+static bool cut_to_block(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s,
+                         const struct tcp_sack_block *b)
 {
         if (s->marks & TXS_SACKED)
                 return false;
         if (seq_lt(s->seq, b->left))
-                return txseg_split(t, tc, s, b->left - s->seq) && false;        /* the rest is the next one */
+                return txseg_split(t, tc, s, b->left - s->seq) && false; /* the rest is the next one */
         return txseg_split(t, tc, s, b->right - s->seq);
 }
 

@@ -1,16 +1,18 @@
 /*
- * The send buffer: reserve, copy without the lock, commit; and the txsegs that hold what is not acknowledged yet.
+ * The send buffer: reserve, copy without the lock, commit; and the txsegs that hold what is not acknowledged
+ * yet.
  *
- * Bytes are written one after the other into the *fill frame*. A write that continues the last segment, when that
- * was not sent yet and has room, makes it longer; any other starts a segment of at most snd_mss bytes. Segments
- * share frames by reference. A reservation is a list of txsegs that stand beside the queue until they are committed.
+ * Bytes are written one after the other into the *fill frame*. A write that continues the last segment, when
+ * that was not sent yet and has room, makes it longer; any other starts a segment of at most snd_mss bytes.
+ * Segments share frames by reference. A reservation is a list of txsegs that stand beside the queue until
+ * they are committed.
  */
 #include <errno.h>
 
 #include "tcp/tcp_conn.h"
 
-#define SMALL_WRITE    FRAME_SMALL_BYTES        /* a write up to this does not ask for a large frame by itself */
-#define TXSEG_SPARE(p) ((p)->cap / 16)          /* kept for splits: without them nothing could move */
+#define SMALL_WRITE    FRAME_SMALL_BYTES /* a write up to this does not ask for a large frame by itself */
+#define TXSEG_SPARE(p) ((p)->cap / 16)   /* kept for splits: without them nothing could move */
 
 static void append(struct tcp *t, struct tcp_conn *tc, uint32_t i)
 {
@@ -117,7 +119,8 @@ static void merge_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s)
         release(t, i);
 }
 
-/* The peer opens its window and has not taken our probe: it counts as never sent, and goes with what follows it. */
+/* The peer opens its window and has not taken our probe: it counts as never sent, and goes with what follows
+ * it. */
 void sndbuf_unsend_probe(struct tcp *t, struct tcp_conn *tc)
 {
         struct tcp_txseg *s;
@@ -144,8 +147,8 @@ void sndbuf_idle(struct tcp *t, struct tcp_conn *tc)
 /* A frame with nothing in it but us is written from its start again, still warm. */
 static void rewind_fill(struct tcp *t, struct tcp_conn *tc)
 {
-        const struct frame_rec *r = frame_pool_rec(t->frames->region[tc->link.tx_region].pool,
-                                                   frame_id_num(tc->snd_fill));
+        const struct frame_rec *r =
+                frame_pool_rec(t->frames->region[tc->link.tx_region].pool, frame_id_num(tc->snd_fill));
 
         if (r->refs == 1 && r->loans == 0)
                 tc->snd_fill_off = 0;
@@ -167,7 +170,8 @@ static enum frame_class class_for(const struct tcp_conn *tc, size_t want)
 {
         bool backlog = tc->snd_end - tc->snd_nxt >= SMALL_WRITE;
 
-        return tc->snd_limit >= 2 * FRAME_LARGE_BYTES && (want > SMALL_WRITE || backlog) ? FRAME_LARGE : FRAME_SMALL;
+        return tc->snd_limit >= 2 * FRAME_LARGE_BYTES && (want > SMALL_WRITE || backlog) ? FRAME_LARGE
+                                                                                         : FRAME_SMALL;
 }
 
 /* Waits for frames to come back to the region: on a list, once. */
@@ -205,7 +209,8 @@ void tcp_frames_back(struct tcp *t, uint32_t region)
         }
 }
 
-/* Bytes that may still be written by the limit; frames count whole (SO_SNDBUF), until the other side returned them. */
+/* Bytes that may still be written by the limit; frames count whole (SO_SNDBUF), until the other side returned
+ * them. */
 static uint32_t limit_room(const struct tcp_conn *tc)
 {
         uint32_t data = tc->snd_end - tc->snd_una;
@@ -219,7 +224,7 @@ static bool new_fill(struct tcp *t, struct tcp_conn *tc, size_t want)
         enum frame_class c = class_for(tc, want);
         uint32_t id;
 
-        sndbuf_drop_fill(t, tc);        /* full: ours no longer, so that it is free when the others let go */
+        sndbuf_drop_fill(t, tc); /* full: ours no longer, so that it is free when the others let go */
         if (tc->snd_mem != 0 && limit_room(tc) == 0)
                 return false;
         id = frame_alloc(t->frames, tc->link.tx_region, c, frame_owner(tc));
@@ -331,7 +336,8 @@ static bool reserve_more(struct tcp *t, struct tcp_conn *tc, size_t want, struct
                 return false;
         if (tc->snd_end - tc->snd_una + tc->rsv_bytes >= tc->snd_limit)
                 return false;
-        piece = (struct tcp_txseg){.len = piece_len(t, tc, want), .frame = tc->snd_fill, .off = tc->snd_fill_off};
+        piece = (struct tcp_txseg){
+                .len = piece_len(t, tc, want), .frame = tc->snd_fill, .off = tc->snd_fill_off};
         if (!add_span(t, &piece, span, n, used))
                 return false;
         reserve_piece(t, tc, pool_alloc(&t->sh->txsegs), piece.len);
@@ -361,7 +367,8 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
         if (tc->snd_fill != 0 && tc->snd_head == 0)
                 rewind_fill(t, tc);
         if (likely(fits_fill(t, tc, want))) {
-                span[0] = (struct span){frame_addr(t->frames, tc->snd_fill) + tc->snd_fill_off, (uint32_t)want};
+                span[0] =
+                        (struct span){frame_addr(t->frames, tc->snd_fill) + tc->snd_fill_off, (uint32_t)want};
                 reserve_piece(t, tc, pool_alloc(&t->sh->txsegs), (uint32_t)want);
         } else {
                 reserve_all(t, tc, want, span, n);
@@ -393,7 +400,8 @@ static void commit_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_
         append(t, tc, i);
 }
 
-/* What was reserved and not used is given back: the fill position steps back when it was the last thing reserved. */
+/* What was reserved and not used is given back: the fill position steps back when it was the last thing
+ * reserved. */
 static void uncommit_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_t frame, uint32_t off)
 {
         if (tc->snd_fill == frame && off < tc->snd_fill_off)
@@ -497,7 +505,7 @@ void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc)
         }
         i = pool_alloc(&t->sh->txsegs);
         if (i == 0)
-                return;                 /* output asks again: see fin_missing() in tcp_output.c */
+                return; /* output asks again: see fin_missing() in tcp_output.c */
         *txseg_at(t, i) = (struct tcp_txseg){.seq = tc->snd_end, .ctl = TCP_FIN};
         append(t, tc, i);
 }

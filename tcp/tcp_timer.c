@@ -9,12 +9,14 @@
 
 #include "tcp/tcp_conn.h"
 
-#define RETRIES       15u               /* RFC 9293 §3.8.3 R2; 15 as Linux: some 15 minutes, at least 100 s */
-#define ORPHAN_WAIT   (120 * NS_PER_S)  /* between probes of a zero window: beyond it an orphan is given up, as by Linux */
+#define RETRIES 15u /* RFC 9293 §3.8.3 R2; 15 as Linux: some 15 minutes, at least 100 s */
+#define ORPHAN_WAIT                                                                                          \
+        (120 * NS_PER_S) /* between probes of a zero window: beyond it an orphan is given up, as by Linux */
 #define MAX_ACK_DELAY (200 * NS_PER_MS) /* RFC 8985 §7.2, TLP.max_ack_delay */
 #define PTO_FIRST     NS_PER_S
 
-/* RFC 8985 §7.2: one probe a tail, in the open state, for peers with SACK; of no use where nothing is lost. */
+/* RFC 8985 §7.2: one probe a tail, in the open state, for peers with SACK; of no use where
+ * nothing is lost. */
 static bool may_probe_tail(const struct tcp_conn *tc)
 {
         return tc->sack_ok && !tc->link.lossless && tc->ca_state <= CA_DISORDER && !tc->tlp_out &&
@@ -85,7 +87,8 @@ static void expire_syn(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool active = tc->flags & TCF_ACTIVE;
 
-        if (tc->dups >= (active ? tc->opts.syncnt : MIN(tc->opts.syncnt, 5)) || (active && waited_too_long(tc, now))) {
+        if (tc->dups >= (active ? tc->opts.syncnt : MIN(tc->opts.syncnt, 5)) ||
+            (active && waited_too_long(tc, now))) {
                 give_up(t, tc);
                 return;
         }
@@ -95,8 +98,8 @@ static void expire_syn(struct tcp *t, struct tcp_conn *tc, nstime now)
         timer_arm_rtx(tc, now);
 }
 
-/* The window is closed over what is in flight, or nothing is in flight and the window is too small. MUST-37: as long
- * as the peer answers, for ever. */
+/* The window is closed over what is in flight, or nothing is in flight and the window is too small. MUST-37:
+ * as long as the peer answers, for ever. */
 static void expire_persist(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool orphan = tc->flags & TCF_CLOSED_BY_APP;
@@ -192,7 +195,8 @@ static void expire_slow(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->slow_at = NSTIME_NEVER;
         if (tc->state == TCPS_CLOSED)
                 conn_reap(t, tc);
-        else if (tc->state == TCPS_TIME_WAIT || (tc->state == TCPS_FIN_WAIT_2 && tc->flags & TCF_CLOSED_BY_APP))
+        else if (tc->state == TCPS_TIME_WAIT ||
+                 (tc->state == TCPS_FIN_WAIT_2 && tc->flags & TCF_CLOSED_BY_APP))
                 conn_done(t, tc, 0);
         else
                 expire_keepalive(t, tc, now);

@@ -56,8 +56,9 @@ static void describe(const struct scene *s, const struct tcp_seg *g, const char 
 {
         print_error("%s seq %u ack %u len %u flags %s%s%s%s%s wnd %u mss %u urg %u nsack %u", what,
                     g->seq - SCENE_ISS, g->ack - SCENE_IRS, g->len, g->flags & TCP_SYN ? "S" : "",
-                    g->flags & TCP_FIN ? "F" : "", g->flags & TCP_RST ? "R" : "", g->flags & TCP_ACK ? "A" : "",
-                    g->flags & TCP_URG ? "U" : "", g->wnd, g->mss, g->urg, g->nsack);
+                    g->flags & TCP_FIN ? "F" : "", g->flags & TCP_RST ? "R" : "",
+                    g->flags & TCP_ACK ? "A" : "", g->flags & TCP_URG ? "U" : "", g->wnd, g->mss, g->urg,
+                    g->nsack);
         for (unsigned i = 0; i < g->nsack; i++)
                 print_error(" %u:%u", g->sack[i].left - SCENE_IRS, g->sack[i].right - SCENE_IRS);
         print_error("  (at %.3f ms)\n", (double)(s->now - START) / 1e6);
@@ -68,14 +69,16 @@ static bool matches(const struct scene_out *o, const struct scene_packet *p)
         const struct tcp_seg *g = &p->seg;
         uint8_t flags = o->flags ? o->flags : TCP_ACK;
 
-        if ((o->seq && g->seq != SCENE_ISS + o->seq) || (o->ack && g->ack != SCENE_IRS + o->ack) || g->len != o->len)
+        if ((o->seq && g->seq != SCENE_ISS + o->seq) || (o->ack && g->ack != SCENE_IRS + o->ack) ||
+            g->len != o->len)
                 return false;
         if ((g->flags & ~TCP_PSH) != flags || (o->wnd && g->wnd != o->wnd) || (o->zero_wnd && g->wnd != 0))
                 return false;
         if ((o->mss && g->mss != o->mss) || (o->urg && g->urg != o->urg) || g->nsack != o->nsack)
                 return false;
         for (unsigned i = 0; i < o->nsack; i++)
-                if (g->sack[i].left != SCENE_IRS + o->sack[i].left || g->sack[i].right != SCENE_IRS + o->sack[i].right)
+                if (g->sack[i].left != SCENE_IRS + o->sack[i].left ||
+                    g->sack[i].right != SCENE_IRS + o->sack[i].right)
                         return false;
         return p->reply == o->is_reply;
 }
@@ -90,8 +93,13 @@ static void check_payload(const struct scene *s, const struct tcp_seg *g, const 
 
 void scene_expect_sent(struct scene *s, const struct scene_out *o, const char *file, int line)
 {
-        struct tcp_seg want = {.seq = SCENE_ISS + o->seq, .ack = SCENE_IRS + o->ack, .len = o->len, .mss = o->mss,
-                               .flags = o->flags ? o->flags : TCP_ACK, .wnd = (uint16_t)o->wnd, .urg = o->urg};
+        struct tcp_seg want = {.seq = SCENE_ISS + o->seq,
+                               .ack = SCENE_IRS + o->ack,
+                               .len = o->len,
+                               .mss = o->mss,
+                               .flags = o->flags ? o->flags : TCP_ACK,
+                               .wnd = (uint16_t)o->wnd,
+                               .urg = o->urg};
 
         if (s->head == s->tail) {
                 describe(s, &want, "nothing left; expected");
@@ -136,10 +144,12 @@ static void options(const struct scene *s, const struct scene_in *in, struct tcp
         g->tsecr = in->tsecr;
         g->nsack = in->nsack;
         for (unsigned i = 0; i < in->nsack; i++)
-                g->sack[i] = (struct tcp_sack_block){SCENE_ISS + in->sack[i].left, SCENE_ISS + in->sack[i].right};
+                g->sack[i] =
+                        (struct tcp_sack_block){SCENE_ISS + in->sack[i].left, SCENE_ISS + in->sack[i].right};
 }
 
-/* Small payload comes in the descriptor, larger in a private frame, as over a provider with memory of its own. */
+/* Small payload comes in the descriptor, larger in a private frame, as over a provider with memory of its
+ * own. */
 static void payload(struct scene *s, struct tcp_seg *g, uint8_t *inl, uint32_t rel)
 {
         uint8_t *p = inl;
@@ -160,9 +170,19 @@ void scene_peer_sends(struct scene *s, const struct scene_in *in)
 {
         uint8_t inl[192];
         struct tcp_seg g = {
-                .sport = s->tuple.rport, .dport = s->tuple.lport, .seq = SCENE_IRS + in->seq, .ack = SCENE_ISS + in->ack,
-                .len = in->len, .wnd = in->zero_wnd ? 0 : in->wnd ? in->wnd : s->wnd, .urg = in->urg,
-                .flags = in->flags ? in->flags : in->no_ack ? 0 : TCP_ACK, .wscale = TCP_NO_WSCALE,
+                .sport = s->tuple.rport,
+                .dport = s->tuple.lport,
+                .seq = SCENE_IRS + in->seq,
+                .ack = SCENE_ISS + in->ack,
+                .len = in->len,
+                .wnd = in->zero_wnd ? 0
+                       : in->wnd    ? in->wnd
+                                    : s->wnd,
+                .urg = in->urg,
+                .flags = in->flags    ? in->flags
+                         : in->no_ack ? 0
+                                      : TCP_ACK,
+                .wscale = TCP_NO_WSCALE,
         };
 
         options(s, in, &g);
@@ -220,7 +240,8 @@ void scene_app_writes(struct scene *s, uint32_t n, int how, const char *file, in
                         for (uint32_t j = 0; j < span[i].len; j++)
                                 span[i].ptr[j] = scene_byte((uint32_t)(1 + s->written) + (uint32_t)done + j);
                 left -= (uint32_t)got;
-                tcp_send_commit(&s->rig->t, s->tc, (size_t)got, how == 1 || left != 0, how == 2 && left == 0, s->now);
+                tcp_send_commit(&s->rig->t, s->tc, (size_t)got, how == 1 || left != 0, how == 2 && left == 0,
+                                s->now);
                 s->written += (uint64_t)got;
         }
         run_output(s);
@@ -241,7 +262,8 @@ void scene_app_reads(struct scene *s, uint32_t n, const char *file, int line)
                 for (int i = 0; done < got; done += (int)span[i++].len)
                         for (uint32_t j = 0; j < span[i].len; j++)
                                 _assert_int_equal(span[i].ptr[j],
-                                                  scene_byte((uint32_t)(1 + s->read) + (uint32_t)done + j), file, line);
+                                                  scene_byte((uint32_t)(1 + s->read) + (uint32_t)done + j),
+                                                  file, line);
                 tcp_recv_consume(&s->rig->t, s->tc, (size_t)got, s->now);
                 s->read += (uint64_t)got;
                 n -= (uint32_t)got;
@@ -391,7 +413,7 @@ int established(void **state)
         send_syn(s, TCP_SYN | TCP_ACK, 1);
         expect_sent(s, .seq = 1, .ack = 1);
         if (s->setup.wscale)
-                peer_sends(s, .seq = 1, .ack = 1);      /* the first window that is scaled */
+                peer_sends(s, .seq = 1, .ack = 1); /* the first window that is scaled */
         expect_silence(s);
         s->tc->quick = 0;
         return 0;

@@ -9,8 +9,12 @@
 
 static struct tcp_conn conn(int cc, uint32_t segments)
 {
-        struct tcp_conn tc = {.cc = (uint8_t)cc, .snd_mss = MSS, .cwnd = segments * MSS, .ssthresh = 0x7fffffff,
-                              .srtt = 100 * NS_PER_MS, .min_rtt = 100 * NS_PER_MS};
+        struct tcp_conn tc = {.cc = (uint8_t)cc,
+                              .snd_mss = MSS,
+                              .cwnd = segments * MSS,
+                              .ssthresh = 0x7fffffff,
+                              .srtt = 100 * NS_PER_MS,
+                              .min_rtt = 100 * NS_PER_MS};
 
         cc_of(&tc)->init(&tc, 0);
         return tc;
@@ -80,7 +84,7 @@ static void cubic_converges_fast(void **state)
         loses(&tc, now);
         loses(&tc, now);
         assert_int_equal(tc.cwnd, 490 * MSS);
-        runs(&tc, &now, 30 * NS_PER_S);         /* plateau at 700 * 0.85, not at 700 */
+        runs(&tc, &now, 30 * NS_PER_S); /* plateau at 700 * 0.85, not at 700 */
         assert_true(tc.cwnd > 595 * MSS);
 }
 
@@ -132,7 +136,7 @@ static void rto_follows_rfc_6298(void **state)
         rtt_sample(&tc, 400 * NS_PER_MS);
         assert_int_equal(tc.srtt, 400 * NS_PER_MS);
         assert_int_equal(tc.rto, 1200 * NS_PER_MS);
-        rtt_sample(&tc, 600 * NS_PER_MS);       /* rttvar 200 -> 200, srtt 425 */
+        rtt_sample(&tc, 600 * NS_PER_MS); /* rttvar 200 -> 200, srtt 425 */
         assert_int_equal(tc.srtt, 425 * NS_PER_MS);
         assert_int_equal(tc.rto, 1225 * NS_PER_MS);
         for (int i = 0; i < 100; i++)

@@ -1,4 +1,5 @@
-/* Closing: RFC 9293 §3.6, §3.10.4-5; half close, resets, TIME-WAIT; what poll and the errors say, as Linux has it. */
+/* Closing: RFC 9293 §3.6, §3.10.4-5; half close, resets, TIME-WAIT; what poll and the errors say, as Linux
+ * has it. */
 #include "tests/tcp/scenarios.h"
 
 #define IN  (POLLIN | POLLRDNORM)
@@ -15,7 +16,7 @@ static void peer_closes_first(void **state)
         app_reads(s, 10);
         app_reads(s, 0);
         assert_true(tcp_recv_eof(s->tc));
-        app_writes(s, 5);                       /* half closed: data still goes out */
+        app_writes(s, 5); /* half closed: data still goes out */
         expect_sent(s, .seq = 1, .len = 5, .ack = 12);
         app_closes(s);
         expect_sent(s, .seq = 6, .ack = 12, .flags = F);
@@ -289,8 +290,8 @@ static void keepalive_asks_and_gives_up(void **state)
         assert_int_equal(tcp_take_error(s->tc), ETIMEDOUT);
 }
 
-/* RFC 9293 §3.9.2.2: soft errors are remembered, hard ones abort only while opening; RFC 5927: what is not in flight
- * was not sent by us. */
+/* RFC 9293 §3.9.2.2: soft errors are remembered, hard ones abort only while opening; RFC 5927: what is not in
+ * flight was not sent by us. */
 static void icmp_errors_are_advice(void **state)
 {
         struct scene *s = *state;

@@ -4,9 +4,9 @@
 struct bytes {
         const char *what;
         uint8_t option[24];
-        unsigned len;                   /* of the options, padded */
+        unsigned len; /* of the options, padded */
         uint8_t flags;
-        int error;                      /* DROP_* or 0 */
+        int error; /* DROP_* or 0 */
         uint16_t mss;
         uint8_t wscale;
         bool sack_ok, has_ts;
@@ -21,16 +21,33 @@ static const struct bytes table[] = {
         {"scale over 14 is 14 (RFC 7323 §2.3)", {1, 3, 3, 200}, 4, S, .wscale = 14},
         {"unaligned (MUST-64)", {1, 2, 4, 2, 0, 1, 3, 3, 7, 0, 0, 0}, 12, S, .mss = 512, .wscale = 7},
         {"end of list ends", {4, 2, 0, 2, 4, 1, 1, 0}, 8, S, .sack_ok = true, .wscale = TCP_NO_WSCALE},
-        {"unknown is skipped (MUST-6)", {254, 6, 1, 2, 3, 4, 4, 2}, 8, S, .sack_ok = true, .wscale = TCP_NO_WSCALE},
+        {"unknown is skipped (MUST-6)",
+         {254, 6, 1, 2, 3, 4, 4, 2},
+         8,
+         S,
+         .sack_ok = true,
+         .wscale = TCP_NO_WSCALE},
         {"length 0 (MUST-7)", {254, 0, 1, 1}, 4, TCP_ACK, .error = DROP_TCP_OPTIONS},
         {"length 1", {254, 1, 1, 1}, 4, TCP_ACK, .error = DROP_TCP_OPTIONS},
         {"length beyond the header", {1, 1, 254, 3}, 4, TCP_ACK, .error = DROP_TCP_OPTIONS},
         {"kind without length", {1, 1, 1, 254}, 4, TCP_ACK, .error = DROP_TCP_OPTIONS},
-        {"timestamps", {1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2}, 12, TCP_ACK, .has_ts = true, .wscale = TCP_NO_WSCALE},
-        {"timestamps elsewhere", {8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0}, 12, TCP_ACK, .has_ts = true,
+        {"timestamps",
+         {1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2},
+         12,
+         TCP_ACK,
+         .has_ts = true,
+         .wscale = TCP_NO_WSCALE},
+        {"timestamps elsewhere",
+         {8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0},
+         12,
+         TCP_ACK,
+         .has_ts = true,
          .wscale = TCP_NO_WSCALE},
         {"SACK", {1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2}, 12, TCP_ACK, .nsack = 1, .wscale = TCP_NO_WSCALE},
-        {"SACK of an odd length is not read", {1, 5, 11, 0, 0, 0, 1, 0, 0, 0, 2, 9}, 12, TCP_ACK,
+        {"SACK of an odd length is not read",
+         {1, 5, 11, 0, 0, 0, 1, 0, 0, 0, 2, 9},
+         12,
+         TCP_ACK,
          .wscale = TCP_NO_WSCALE},
 };
 
@@ -69,8 +86,14 @@ static void short_headers_are_refused(void **state)
 static void what_is_written_parses_back(void **state)
 {
         for (unsigned bits = 0; bits < 64; bits++) {
-                struct tcp_seg g = {.sport = 1000, .dport = 2000, .seq = 0xfedcba98, .ack = 0x01234567, .wnd = 0xabcd,
-                                    .urg = 77, .wscale = TCP_NO_WSCALE, .flags = bits & 1 ? TCP_SYN : TCP_ACK | TCP_PSH};
+                struct tcp_seg g = {.sport = 1000,
+                                    .dport = 2000,
+                                    .seq = 0xfedcba98,
+                                    .ack = 0x01234567,
+                                    .wnd = 0xabcd,
+                                    .urg = 77,
+                                    .wscale = TCP_NO_WSCALE,
+                                    .flags = bits & 1 ? TCP_SYN : TCP_ACK | TCP_PSH};
                 struct tcp_seg back;
                 uint8_t p[TCP_MAX_HDR];
                 unsigned n;
@@ -91,8 +114,9 @@ static void what_is_written_parses_back(void **state)
                 n = tcp_hdr_write(&g, p);
                 assert_true(n % 4 == 0 && n <= TCP_MAX_HDR);
                 assert_int_equal(tcp_hdr_parse(p, n, &back), n);
-                assert_true(back.sport == g.sport && back.dport == g.dport && back.seq == g.seq && back.ack == g.ack &&
-                            back.wnd == g.wnd && back.urg == g.urg && back.flags == g.flags);
+                assert_true(back.sport == g.sport && back.dport == g.dport && back.seq == g.seq &&
+                            back.ack == g.ack && back.wnd == g.wnd && back.urg == g.urg &&
+                            back.flags == g.flags);
                 assert_true(back.mss == g.mss && back.wscale == g.wscale && back.sack_ok == g.sack_ok &&
                             back.has_ts == g.has_ts && back.tsval == g.tsval && back.tsecr == g.tsecr);
                 assert_int_equal(back.nsack, g.nsack);

@@ -1,4 +1,5 @@
-/* Arrival of segments in synchronised states: RFC 9293 §3.10.7.4 step by step, 5961, 7323, reassembly and SACK. */
+/* Arrival of segments in synchronised states: RFC 9293 §3.10.7.4 step by step, 5961, 7323, reassembly and
+ * SACK. */
 #include "tests/tcp/scenarios.h"
 
 static const struct scene_setup sack = {.sack = true}, ts = {.ts = true}, small = {.rcvbuf = 3000};
@@ -130,7 +131,7 @@ static void closed_window_takes_acks_and_resets(void **state)
         assert_int_equal(s->tc->snd_una, SCENE_ISS + 101);
         peer_sends(s, .seq = 3001, .ack = 101, .flags = RA);
         expect_state(s, TCPS_CLOSED);
-        app_reads(s, 3000);                     /* what was received before is still there */
+        app_reads(s, 3000); /* what was received before is still there */
         assert_int_equal(tcp_take_error(s->tc), ECONNRESET);
 }
 

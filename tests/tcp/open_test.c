@@ -59,7 +59,7 @@ static void syn_is_repeated_with_back_off_and_given_up(void **state)
         expect_silence(s);
         advance_ms(s, 1);
         expect_sent(s, .flags = S);
-        advance_ms(s, 3 * 60 * 1000);           /* MUST-23: at least three minutes */
+        advance_ms(s, 3 * 60 * 1000); /* MUST-23: at least three minutes */
         expect_state(s, TCPS_SYN_SENT);
         advance_ms(s, 5 * 60 * 1000);
         forget_sent(s);

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TURN (20 * NS_PER_MS)           /* applications look at their sockets at least so often */
+#define TURN (20 * NS_PER_MS) /* applications look at their sockets at least so often */
 
 enum { CLIENT, SERVER };
 
-uint64_t pair_random(struct pair *p)            /* splitmix64 */
+uint64_t pair_random(struct pair *p) /* splitmix64 */
 {
         uint64_t z = p->seed += 0x9e3779b97f4a7c15ull;
 
@@ -37,8 +37,8 @@ struct pair *pair_new(const struct pair_link *net, const struct rig_size *size, 
         p->now = NS_PER_S * 1000;
         p->room = 65536;
         p->queue = calloc(p->room, sizeof *p->queue);
-        p->link = (struct tcp_link){.tx_region = FRAME_REGION_TX(RIG_CHAN), .mss = net->mss,
-                                    .lossless = net->lossless};
+        p->link = (struct tcp_link){
+                .tx_region = FRAME_REGION_TX(RIG_CHAN), .mss = net->mss, .lossless = net->lossless};
         for (int s = 0; s < 2; s++) {
                 p->rig[s] = rig_new(size, pair_random(p));
                 tcp_opts_default(&p->opts[s]);
@@ -46,8 +46,10 @@ struct pair *pair_new(const struct pair_link *net, const struct rig_size *size, 
         }
         rig_lend(p->rig[0], p->rig[1]);
         rig_lend(p->rig[1], p->rig[0]);
-        p->tuple[CLIENT] = (struct tcp_tuple){ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 40000, 80, RIG_CHAN};
-        p->tuple[SERVER] = (struct tcp_tuple){ip_addr_v4(0x0a000002), ip_addr_v4(0x0a000001), 80, 40000, RIG_CHAN};
+        p->tuple[CLIENT] =
+                (struct tcp_tuple){ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 40000, 80, RIG_CHAN};
+        p->tuple[SERVER] =
+                (struct tcp_tuple){ip_addr_v4(0x0a000002), ip_addr_v4(0x0a000001), 80, 40000, RIG_CHAN};
         return p;
 }
 
@@ -95,8 +97,9 @@ static void send_packet(struct pair *p, int from, const struct tcp_seg *seg)
 
         p->sent_pkts++;
         if (getenv("PAIR_TRACE"))
-                fprintf(stderr, "%.6f %s %s%s%s%s seq %u len %u ack %u wnd %u sack %u\n", (double)p->now / 1e9, from ? "S" : "C",
-                        seg->flags & TCP_SYN ? "S" : "", seg->flags & TCP_FIN ? "F" : "", seg->flags & TCP_RST ? "R" : "",
+                fprintf(stderr, "%.6f %s %s%s%s%s seq %u len %u ack %u wnd %u sack %u\n",
+                        (double)p->now / 1e9, from ? "S" : "C", seg->flags & TCP_SYN ? "S" : "",
+                        seg->flags & TCP_FIN ? "F" : "", seg->flags & TCP_RST ? "R" : "",
                         seg->flags & TCP_PSH ? "P" : "", seg->seq, seg->len, seg->ack, seg->wnd, seg->nsack);
         while (copies-- > 0) {
                 struct packet k = {.to = !from, .at = p->now + p->net.delay};
@@ -129,7 +132,8 @@ static int next_packet(const struct pair *p)
         return best;
 }
 
-/* As the stack does for a provider with frames of its own: small payload in the descriptor, else in a private frame. */
+/* As the stack does for a provider with frames of its own: small payload in the descriptor, else in a private
+ * frame. */
 static bool unpack(struct pair *p, struct packet *k, struct tcp_seg *seg)
 {
         struct frames *f = &p->rig[k->to]->frames;
@@ -142,8 +146,9 @@ static bool unpack(struct pair *p, struct packet *k, struct tcp_seg *seg)
         if (k->len <= 190)
                 return true;
         seg->inl = NULL;
-        seg->data = (struct buf){frame_alloc(f, FRAME_REGION_PRIVATE, k->len > 2048 ? FRAME_LARGE : FRAME_SMALL, 0), 0,
-                                 k->len};
+        seg->data = (struct buf){
+                frame_alloc(f, FRAME_REGION_PRIVATE, k->len > 2048 ? FRAME_LARGE : FRAME_SMALL, 0), 0,
+                k->len};
         if (seg->data.id == 0)
                 return false;
         memcpy(frame_addr(f, seg->data.id), k->bytes + k->hlen, k->len);

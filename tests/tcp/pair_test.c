@@ -1,4 +1,5 @@
-/* Two TCPs over a bad link: every byte arrives, nothing stalls, everything is freed. The seed is printed on failure. */
+/* Two TCPs over a bad link: every byte arrives, nothing stalls, everything is freed. The seed is printed on
+ * failure. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,12 +14,14 @@ static void check_run(struct pair *p, uint64_t seed, const char *what, nstime li
         bool ok = pair_run(p, limit);
 
         if (!ok) {
-                print_error("%s: seed %llu: client wrote %llu of %llu read %llu err %d; server wrote %llu of %llu "
-                            "read %llu err %d\n", what, (unsigned long long)seed,
-                            (unsigned long long)p->app[0].written, (unsigned long long)p->app[0].to_write,
-                            (unsigned long long)p->app[0].read, p->app[0].error,
-                            (unsigned long long)p->app[1].written, (unsigned long long)p->app[1].to_write,
-                            (unsigned long long)p->app[1].read, p->app[1].error);
+                print_error("%s: seed %llu: client wrote %llu of %llu read %llu err %d; server wrote %llu of "
+                            "%llu "
+                            "read %llu err %d\n",
+                            what, (unsigned long long)seed, (unsigned long long)p->app[0].written,
+                            (unsigned long long)p->app[0].to_write, (unsigned long long)p->app[0].read,
+                            p->app[0].error, (unsigned long long)p->app[1].written,
+                            (unsigned long long)p->app[1].to_write, (unsigned long long)p->app[1].read,
+                            p->app[1].error);
                 fail();
         }
         assert_int_equal(p->app[0].read, p->app[1].to_write);
@@ -61,7 +64,9 @@ static void lossless_link_lends_frames(void **state)
 static void bad_links_deliver_every_byte(void **state)
 {
         const char *first = getenv("PAIR_SEED"), *many = getenv("PAIR_SEEDS");
-        uint64_t from = first ? strtoull(first, NULL, 0) : 1, n = many ? strtoull(many, NULL, 0) : first ? 1 : 300;
+        uint64_t from = first ? strtoull(first, NULL, 0) : 1, n = many    ? strtoull(many, NULL, 0)
+                                                                  : first ? 1
+                                                                          : 300;
 
         for (uint64_t seed = from; seed < from + n; seed++) {
                 struct pair_link net = {.mss = 1460};
@@ -95,11 +100,14 @@ static void bad_links_deliver_every_byte(void **state)
         }
 }
 
-/* Few frames, few records, lent frames that come back late, deaths inside: nothing is lost and nothing stalls. */
+/* Few frames, few records, lent frames that come back late, deaths inside: nothing is lost and nothing
+ * stalls. */
 static void scarce_memory_delivers_every_byte(void **state)
 {
         const char *first = getenv("PAIR_SEED"), *many = getenv("PAIR_SEEDS");
-        uint64_t from = first ? strtoull(first, NULL, 0) : 1, n = many ? strtoull(many, NULL, 0) : first ? 1 : 200;
+        uint64_t from = first ? strtoull(first, NULL, 0) : 1, n = many    ? strtoull(many, NULL, 0)
+                                                                  : first ? 1
+                                                                          : 200;
 
         for (uint64_t seed = from; seed < from + n; seed++) {
                 struct pair_link net = {.delay = NS_PER_US, .mss = 65495, .lossless = true, .death = 0.01};

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 const struct rig_size rig_size_default = {
-        .limits = {.conns = RIG_CONNS - 1, .listeners = 8, .txsegs = 8192, .rxsegs = 8192, .time_wait_max = 16},
+        .limits =
+                {.conns = RIG_CONNS - 1, .listeners = 8, .txsegs = 8192, .rxsegs = 8192, .time_wait_max = 16},
         .rx = {.count = {[FRAME_SMALL] = 2048, [FRAME_LARGE] = 48}},
         .tx = {.count = {[FRAME_SMALL] = 512, [FRAME_LARGE] = 64}},
 };
@@ -55,7 +56,8 @@ static void map_region(struct rig *r, uint32_t region, struct frame_geom g, int 
 
         frame_pool_init(p, g);
         r->memory[slot] = p;
-        r->memory[slot + 1] = aligned_alloc(FRAME_LARGE_BYTES, (frame_geom_bytes(g) | (FRAME_LARGE_BYTES - 1)) + 1);
+        r->memory[slot + 1] =
+                aligned_alloc(FRAME_LARGE_BYTES, (frame_geom_bytes(g) | (FRAME_LARGE_BYTES - 1)) + 1);
         r->frames.region[region] = (struct frame_region){r->memory[slot + 1], p, g};
 }
 
@@ -72,8 +74,13 @@ struct rig *rig_new(const struct rig_size *size, uint64_t seed)
         r->frames.uncharge = on_uncharge;
         r->frames.arg = r;
         r->t = (struct tcp){
-                .sh = aligned_alloc(CACHE_LINE, tcp_shared_bytes(&size->limits)), .frames = &r->frames, .cnt = &r->cnt,
-                .reply = on_reply, .touched = on_touched, .gone = on_gone, .arg = r,
+                .sh = aligned_alloc(CACHE_LINE, tcp_shared_bytes(&size->limits)),
+                .frames = &r->frames,
+                .cnt = &r->cnt,
+                .reply = on_reply,
+                .touched = on_touched,
+                .gone = on_gone,
+                .arg = r,
         };
         memset(r->t.sh, 0, tcp_shared_bytes(&size->limits));
         tcp_shared_init(r->t.sh, &size->limits, secret);

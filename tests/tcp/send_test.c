@@ -1,9 +1,11 @@
-/* Sending: windows, Nagle, cork, silly windows, probes; retransmission, recovery by SACK, RACK, TLP, without SACK. */
+/* Sending: windows, Nagle, cork, silly windows, probes; retransmission, recovery by SACK, RACK, TLP, without
+ * SACK. */
 #include "tests/tcp/scenarios.h"
 
 #include "tcp/tcp_cc.h"
 
-static const struct scene_setup reno = {.reno = true}, sack = {.sack = true, .reno = true}, nagle = {.nagle = true};
+static const struct scene_setup reno = {.reno = true}, sack = {.sack = true, .reno = true},
+                                nagle = {.nagle = true};
 static const struct scene_setup small_wnd = {.wnd = 2500}, tiny_wnd = {.wnd = 400};
 
 /* ---- windows, Nagle, SWS ---- */
@@ -16,7 +18,7 @@ static void data_is_cut_to_the_mss(void **state)
         expect_sent(s, .seq = 1, .len = 1000, .ack = 1);
         expect_sent(s, .seq = 1001, .len = 1000, .ack = 1);
         expect_sent(s, .seq = 2001, .len = 500, .ack = 1);
-        assert_true(s->last.flags & TCP_PSH);   /* MUST-61 */
+        assert_true(s->last.flags & TCP_PSH); /* MUST-61 */
         peer_sends(s, .seq = 1, .ack = 2501);
         assert_int_equal(s->tc->rtx_at, NSTIME_NEVER);
 }
@@ -32,7 +34,7 @@ static void initial_window_is_ten_segments(void **state)
         expect_silence(s);
         assert_int_equal(s->tc->limit, TCP_LIM_CWND);
         peer_sends(s, .seq = 1, .ack = 2001);
-        for (uint32_t i = 10; i < 14; i++)      /* two left, two more by slow start */
+        for (uint32_t i = 10; i < 14; i++) /* two left, two more by slow start */
                 expect_sent(s, .seq = 1 + 1000 * i, .len = 1000);
         expect_silence(s);
         app_aborts(s);
@@ -46,7 +48,7 @@ static void peer_window_is_respected(void **state)
         app_writes(s, 4000);
         expect_sent(s, .seq = 1, .len = 1000);
         expect_sent(s, .seq = 1001, .len = 1000);
-        expect_silence(s);                      /* 500 are less than a segment and than half the window */
+        expect_silence(s); /* 500 are less than a segment and than half the window */
         assert_int_equal(s->tc->limit, TCP_LIM_RWND);
         peer_sends(s, .seq = 1, .ack = 1001);
         expect_sent(s, .seq = 2001, .len = 1000);
@@ -87,7 +89,7 @@ static void nagle_holds_the_second_small_segment(void **state)
         expect_sent(s, .seq = 1011, .len = 30);
         app_writes(s, 10);
         expect_silence(s);
-        s->opts.nodelay = 1;                    /* MUST-17, and it takes effect at once */
+        s->opts.nodelay = 1; /* MUST-17, and it takes effect at once */
         app_sets(s);
         expect_sent(s, .seq = 1041, .len = 10);
         peer_sends(s, .seq = 1, .ack = 1051);
@@ -209,7 +211,7 @@ static void window_opens_again_when_the_reader_reads(void **state)
         expect_sent(s, .seq = 1, .ack = 2001);
         expect_sent(s, .seq = 1, .ack = 4001, .zero_wnd = true);
         app_reads(s, 500);
-        expect_silence(s);                      /* less than a segment: MUST-39 */
+        expect_silence(s); /* less than a segment: MUST-39 */
         app_reads(s, 500);
         expect_sent(s, .seq = 1, .ack = 4001, .wnd = 1000);
         app_reads(s, 3000);
@@ -239,7 +241,7 @@ static void timeout_repeats_the_first_segment(void **state)
         peer_sends(s, .seq = 1, .ack = 1001);
         expect_sent(s, .seq = 1001, .len = 1000);
         expect_sent(s, .seq = 2001, .len = 1000);
-        assert_int_equal(s->tc->srtt, 1);       /* of the handshake: no sample was taken */
+        assert_int_equal(s->tc->srtt, 1); /* of the handshake: no sample was taken */
         peer_sends(s, .seq = 1, .ack = 3001);
         assert_int_equal(s->tc->ca_state, CA_OPEN);
 }
@@ -282,13 +284,13 @@ static void third_dupack_retransmits(void **state)
         expect_sent(s, .seq = 1001, .len = 1000, .ack = 1);
         expect_sent(s, .seq = 2001, .len = 1000, .ack = 1);
         expect_sent(s, .seq = 3001, .len = 1000, .ack = 1);
-        advance_ms(s, 100);                     /* the first one is lost */
+        advance_ms(s, 100); /* the first one is lost */
         peer_sends(s, .seq = 1, .ack = 1);
         peer_sends(s, .seq = 1, .ack = 1);
         expect_silence(s);
         peer_sends(s, .seq = 1, .ack = 1);
         expect_sent(s, .seq = 1, .len = 1000, .ack = 1);
-        assert_int_equal(s->tc->ssthresh, 2000);        /* RFC 5681 eq. 4 */
+        assert_int_equal(s->tc->ssthresh, 2000); /* RFC 5681 eq. 4 */
         peer_sends(s, .seq = 1, .ack = 4001);
         assert_int_equal(s->tc->cwnd, 2000);
         assert_int_equal(s->tc->ca_state, CA_OPEN);
@@ -301,7 +303,7 @@ static void partial_ack_retransmits_the_next_hole(void **state)
 
         app_writes(s, 6000);
         forget_sent(s);
-        for (int i = 0; i < 3; i++)             /* 1 and 3001 are lost */
+        for (int i = 0; i < 3; i++) /* 1 and 3001 are lost */
                 peer_sends(s, .seq = 1, .ack = 1);
         expect_sent(s, .seq = 1, .len = 1000);
         peer_sends(s, .seq = 1, .ack = 3001);
@@ -398,13 +400,13 @@ static void recovery_is_paced_by_what_arrives(void **state)
         for (int i = 0; i < 10; i++)
                 expect_sent(s, .len = 1000);
         advance_ms(s, 100);
-        for (uint32_t i = 2; i <= 10; i++) {    /* the first of ten is lost */
+        for (uint32_t i = 2; i <= 10; i++) { /* the first of ten is lost */
                 peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 1 + 1000 * i}});
                 assert_true(s->tail - s->head <= 2);
                 sent += s->tail - s->head;
                 forget_sent(s);
         }
-        assert_int_equal(s->tc->ssthresh, 6000);        /* limited transmit made the flight 12 segments */
+        assert_int_equal(s->tc->ssthresh, 6000); /* limited transmit made the flight 12 segments */
         assert_true(sent >= 5 && sent <= 8);
         app_aborts(s);
         forget_sent(s);
@@ -494,7 +496,7 @@ static void full_buffer_refuses_and_tells_when_there_is_room(void **state)
                 total += got;
         }
         assert_int_equal(got, 0);
-        assert_true(total >= 6000 && total <= 8192);    /* frames count whole */
+        assert_true(total >= 6000 && total <= 8192); /* frames count whole */
         assert_int_equal(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT, 0);
         s->tc->events = 0;
         peer_sends(s, .seq = 1, .ack = 1, .wnd = 60000);
@@ -555,7 +557,8 @@ static void reset_ends_writing_with_the_right_errors(void **state)
 int main(void)
 {
         static const struct scene_setup user_timeout = {.user_timeout_ms = 7000}, sndbuf = {.sndbuf = 8192};
-        static const struct scene_setup rcvbuf = {.rcvbuf = 4000}, lossless = {.lossless = true, .sack = true};
+        static const struct scene_setup rcvbuf = {.rcvbuf = 4000},
+                                        lossless = {.lossless = true, .sack = true};
         const struct CMUnitTest tests[] = {
                 scenario(data_is_cut_to_the_mss, established, NULL),
                 scenario(initial_window_is_ten_segments, established, NULL),

@@ -1,7 +1,8 @@
 /*
- * A peer that sends anything: segments at random around the windows, in every state, between calls of an application
- * at random. No byte of it may reach an assert (style: asserts speak about us), what is read is what was sent at that
- * place of the stream, and at the end nothing is left in use. The seed is printed on failure.
+ * A peer that sends anything: segments at random around the windows, in every state, between calls of an
+ * application at random. No byte of it may reach an assert (style: asserts speak about us), what is read is
+ * what was sent at that place of the stream, and at the end nothing is left in use. The seed is printed on
+ * failure.
  */
 #include "tests/tcp/scenarios.h"
 
@@ -40,7 +41,8 @@ static uint32_t near(struct storm *w, uint32_t a, uint32_t b)
 
 static uint8_t any_flags(struct storm *w)
 {
-        static const uint8_t common[] = {TCP_ACK, TCP_ACK, TCP_ACK, TCP_ACK, TCP_ACK | TCP_PSH, F, TCP_ACK | TCP_URG};
+        static const uint8_t common[] = {TCP_ACK,           TCP_ACK, TCP_ACK,          TCP_ACK,
+                                         TCP_ACK | TCP_PSH, F,       TCP_ACK | TCP_URG};
 
         if (chance(w, 93))
                 return common[below(w, ARRAY_LEN(common))];
@@ -56,7 +58,9 @@ static void segment_arrives(struct storm *w)
         struct scene_in in = {
                 .seq = near(w, tc->rcv_nxt, tc->rcv_adv) - SCENE_IRS,
                 .ack = near(w, tc->snd_una, tc->snd_nxt) - SCENE_ISS,
-                .len = chance(w, 40) ? below(w, 1400) : chance(w, 30) ? below(w, 20) : 0,
+                .len = chance(w, 40)   ? below(w, 1400)
+                       : chance(w, 30) ? below(w, 20)
+                                       : 0,
                 .flags = any_flags(w),
                 .wnd = (uint16_t)(chance(w, 20) ? below(w, 3000) : 0),
                 .zero_wnd = chance(w, 10),
@@ -97,7 +101,7 @@ static void application_writes(struct storm *w)
         if (got <= 0)
                 return;
         if (chance(w, 20))
-                segment_arrives(w);     /* while the application copies */
+                segment_arrives(w); /* while the application copies */
         tcp_send_commit(&s->rig->t, s->tc, below(w, (uint32_t)got + 1), chance(w, 10), chance(w, 5), s->now);
 }
 
@@ -123,8 +127,8 @@ static void application_acts(struct storm *w)
                 tcp_set_opts(&s->rig->t, s->tc, &s->opts, s->now);
                 break;
         case 3:
-                tcp_icmp(&s->rig->t, &s->tuple, near(w, s->tc->snd_una, s->tc->snd_nxt), EHOSTUNREACH, chance(w, 50),
-                         chance(w, 50) ? below(w, 1500) : 0, s->now);
+                tcp_icmp(&s->rig->t, &s->tuple, near(w, s->tc->snd_una, s->tc->snd_nxt), EHOSTUNREACH,
+                         chance(w, 50), chance(w, 50) ? below(w, 1500) : 0, s->now);
                 break;
         case 4:
                 rig_recover(s->rig, 0, s->now);
@@ -149,7 +153,8 @@ static void blow(struct storm *w)
                 forget_sent(s);
                 rig_check(s->rig);
         }
-        if (s->tc->live && s->tc->acc_state != ACC_QUEUED && s->tc->acc_state != ACC_HALF_OPEN && chance(w, 50)) {
+        if (s->tc->live && s->tc->acc_state != ACC_QUEUED && s->tc->acc_state != ACC_HALF_OPEN &&
+            chance(w, 50)) {
                 app_closes(s);
                 for (int i = 0; i < 30 && s->tc->live; i++)
                         segment_arrives(w);
@@ -161,16 +166,23 @@ static void blow(struct storm *w)
 
 static void nothing_from_a_peer_breaks_us(void **state)
 {
-        int (*const setups[])(void **) = {syn_sent, syn_received, established, established, established, accepted,
-                                          fin_wait_1, fin_wait_2, close_wait, closing, last_ack, time_wait};
+        int (*const setups[])(void **) = {syn_sent,    syn_received, established, established,
+                                          established, accepted,     fin_wait_1,  fin_wait_2,
+                                          close_wait,  closing,      last_ack,    time_wait};
         const char *first = getenv("STORM_SEED"), *many = getenv("STORM_SEEDS");
-        uint64_t from = first ? strtoull(first, NULL, 0) : 1, n = many ? strtoull(many, NULL, 0) : first ? 1 : 600;
+        uint64_t from = first ? strtoull(first, NULL, 0) : 1, n = many    ? strtoull(many, NULL, 0)
+                                                                  : first ? 1
+                                                                          : 600;
 
         for (uint64_t seed = from; seed < from + n; seed++) {
                 struct storm w = {.x = seed * 0x9e3779b97f4a7c15ull + 1};
                 struct scene_setup setup = {
-                        .sack = chance(&w, 60), .ts = chance(&w, 40), .wscale = (uint8_t)(chance(&w, 50) ? 2 : 0),
-                        .lossless = chance(&w, 20), .reno = chance(&w, 30), .nagle = chance(&w, 50),
+                        .sack = chance(&w, 60),
+                        .ts = chance(&w, 40),
+                        .wscale = (uint8_t)(chance(&w, 50) ? 2 : 0),
+                        .lossless = chance(&w, 20),
+                        .reno = chance(&w, 30),
+                        .nagle = chance(&w, 50),
                         .rcvbuf = chance(&w, 40) ? 100 + below(&w, 8000) : 0,
                         .sndbuf = chance(&w, 40) ? 4608 + below(&w, 8000) : 0,
                         .wnd = (uint16_t)(chance(&w, 40) ? 1 + below(&w, 5000) : 0),
