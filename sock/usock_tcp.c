@@ -104,7 +104,9 @@ static int connect_on(struct usock *s, struct tcp_tuple *t)
                 ustack_leave(u);
                 return -ENOENT;
         }
+        stack_begin(u->s.st, 0);
         conn = rec->role != SOCK_ROLE_NONE ? -EISCONN : open_conn(u, rec, t, now);
+        stack_end(u->s.st);
         if (conn > 0) {
                 usock_tcp_link(u, rec, (uint32_t)conn, s->idx);
                 stack_flush(&u->s, now);

@@ -148,7 +148,7 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         rtt_init(tc);
         if (t->busy)
                 *t->busy = i;
-        tc->live = 1;
+        live_set(&tc->live, 1);
         demux_add(t, tc);
         return tc;
 }
@@ -268,7 +268,7 @@ bool conn_reap(struct tcp *t, struct tcp_conn *tc)
         sndbuf_drop_fill(t, tc);
         if (t->gone)
                 t->gone(t->arg, tc->self);
-        tc->live = 0;
+        live_set(&tc->live, 0);
         tc->slow_at = NSTIME_NEVER;
         tc->events = 0;
         pool_free(&t->sh->conns, tc->self);

@@ -295,6 +295,14 @@ static inline uint32_t *lent_count(const struct tcp *t, uint32_t frame)
 
         return &t->sh->lent[(region - 1) / 2 % TCP_CACHE][c];
 }
+/* A record begins to be in use, or ends: everything written before it is written before, to whoever finds the memory after
+ * a death (the compiler must not move stores over it; the processor does not). */
+static inline void live_set(uint8_t *live, uint8_t to)
+{
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        *(volatile uint8_t *)live = to;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
 /* Sequence numbers a segment takes. */
 static inline uint32_t txseg_space(const struct tcp_txseg *s)
 {

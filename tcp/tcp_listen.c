@@ -24,7 +24,7 @@ int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, con
                 return -ENOBUFS;
         l = tcp_listener_at(t, i);
         *l = (struct tcp_listener){.self = i, .port = port, .addr = addr, .backlog = backlog, .opts = *opts};
-        l->live = 1;
+        live_set(&l->live, 1);
         demux_add_listener(t, l);
         return (int)i;
 }
@@ -133,7 +133,7 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
                 else
                         conn_reset(t, tc, 0);
         }
-        l->live = 0;
+        live_set(&l->live, 0);
         pool_free(&t->sh->listeners, listener);
 }
 
