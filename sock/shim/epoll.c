@@ -649,7 +649,7 @@ static int few_items(struct epoll_set *set, struct usock_item *v, int n)
  * its own sockets, once no news has come for them since the items were made; a large one is woken by news of any socket
  * of this process's stacks since the queue was looked at.
  */
-static int set_wait(struct epoll_set *set, const struct usock_news *seen, nstime deadline, const sigset_t *mask)
+static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct until *u, const sigset_t *mask)
 {
         struct usock_item v[ON_STACK + 1];
         int n;
@@ -665,14 +665,14 @@ static int set_wait(struct epoll_set *set, const struct usock_news *seen, nstime
         pthread_mutex_unlock(&set->lock);
         if (n < 0) {
                 v[0] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
-                return wait_items(v, set->kernel_half, deadline, mask, seen);
+                return wait_items(v, set->kernel_half, u, mask, seen);
         }
         if (set->kernel_half)
                 v[n++] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
-        return wait_items(v, n, deadline, mask, NULL);
+        return wait_items(v, n, u, mask, NULL);
 }
 
-static int do_wait(struct epoll_set *set, struct epoll_event *ev, int max, nstime deadline, const sigset_t *mask)
+static int do_wait(struct epoll_set *set, struct epoll_event *ev, int max, struct until *u, const sigset_t *mask)
 {
         struct harvest h = {.ev = ev, .max = max};
         int r;
@@ -681,13 +681,13 @@ static int do_wait(struct epoll_set *set, struct epoll_event *ev, int max, nstim
                 usock_progress();
                 if (harvest(set, &h, set->kernel_half && kernel_turn(&set->tick, &set->kernel_asked)))
                         return h.n;
-                if (deadline == 0)
+                if (u->left == 0)
                         return 0;
-                r = set_wait(set, &h.seen, deadline, mask);
+                r = set_wait(set, &h.seen, u, mask);
                 if (r < 0)
                         return r;
                 if (r == 0)
-                        deadline = 0;   /* the last look */
+                        u->left = 0;    /* the last look */
         }
 }
 
@@ -803,9 +803,9 @@ static struct file *enter_set(int epfd)
         return file_enter(epfd, MODE_EPOLL);
 }
 
-static int wait_entered(struct file *f, struct epoll_event *ev, int max, nstime deadline, const sigset_t *mask)
+static int wait_entered(struct file *f, struct epoll_event *ev, int max, struct until *u, const sigset_t *mask)
 {
-        int r = max <= 0 ? -EINVAL : do_wait(f->set, ev, max, deadline, mask);
+        int r = max <= 0 ? -EINVAL : do_wait(f->set, ev, max, u, mask);
 
         file_leave(f);
         return r;
@@ -837,7 +837,7 @@ static int translate(int epfd, struct epoll_event *ev, int n)
 }
 
 /* The result of libc's call; true: nothing of it was for the program, once more. */
-static bool kernel_again(int epfd, struct epoll_event *ev, ssize_t *r, nstime deadline)
+static bool kernel_again(int epfd, struct epoll_event *ev, ssize_t *r, struct until *u)
 {
         if (likely(*r <= 0) || usock_tls.inside)
                 return false;
@@ -845,12 +845,12 @@ static bool kernel_again(int epfd, struct epoll_event *ev, ssize_t *r, nstime de
         if (*r != -ERR_AGAIN)
                 return false;
         *r = 0;
-        return deadline == NSTIME_NEVER || clock_now() < deadline;
+        return !until_over(u);
 }
 
 int h_epoll_wait(int epfd, struct epoll_event *ev, int max, int timeout)
 {
-        nstime deadline = -1;
+        struct until u = until_ms(timeout);
         ssize_t r;
 
         for (;;) {
@@ -858,13 +858,11 @@ int h_epoll_wait(int epfd, struct epoll_event *ev, int max, int timeout)
 
                 if (!f) {
                         r = REAL(epoll_wait)(epfd, ev, max, timeout);
-                        if (!kernel_again(epfd, ev, &r, deadline_of_ms(timeout)))
+                        if (!kernel_again(epfd, ev, &r, &u))
                                 return (int)r;
                         continue;
                 }
-                if (deadline < 0)
-                        deadline = deadline_of_ms(timeout);
-                r = wait_entered(f, ev, max, deadline, NULL);
+                r = wait_entered(f, ev, max, &u, NULL);
                 if (!result_again(&r))
                         return (int)r;
         }
@@ -872,7 +870,7 @@ int h_epoll_wait(int epfd, struct epoll_event *ev, int max, int timeout)
 
 int h_epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask)
 {
-        nstime deadline = -1;
+        struct until u = until_ms(timeout);
         ssize_t r;
 
         for (;;) {
@@ -880,13 +878,11 @@ int h_epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const 
 
                 if (!f) {
                         r = REAL(epoll_pwait)(epfd, ev, max, timeout, mask);
-                        if (!kernel_again(epfd, ev, &r, deadline_of_ms(timeout)))
+                        if (!kernel_again(epfd, ev, &r, &u))
                                 return (int)r;
                         continue;
                 }
-                if (deadline < 0)
-                        deadline = deadline_of_ms(timeout);
-                r = wait_entered(f, ev, max, deadline, mask);
+                r = wait_entered(f, ev, max, &u, mask);
                 if (!result_again(&r))
                         return (int)r;
         }
@@ -894,7 +890,7 @@ int h_epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const 
 
 int h_epoll_pwait2(int epfd, struct epoll_event *ev, int max, const struct timespec *timeout, const sigset_t *mask)
 {
-        nstime deadline = -1;
+        struct until u = until_ts(timeout);
         ssize_t r;
 
         for (;;) {
@@ -902,13 +898,11 @@ int h_epoll_pwait2(int epfd, struct epoll_event *ev, int max, const struct times
 
                 if (!f) {
                         r = REAL(epoll_pwait2)(epfd, ev, max, timeout, mask);
-                        if (!kernel_again(epfd, ev, &r, deadline_of_ts(timeout)))
+                        if (!kernel_again(epfd, ev, &r, &u))
                                 return (int)r;
                         continue;
                 }
-                if (deadline < 0)
-                        deadline = deadline_of_ts(timeout);
-                r = wait_entered(f, ev, max, deadline, mask);
+                r = wait_entered(f, ev, max, &u, mask);
                 if (!result_again(&r))
                         return (int)r;
         }

@@ -270,11 +270,9 @@ void file_fork_child(void)
 
 /* ---- kernel descriptors of our own ---- */
 
-#pragma weak usock_owns_fd
-
 bool shim_owns_fd(int fd)
 {
-        return shim.size && fd >= 0 && (fd == shim.placeholder || (usock_owns_fd && usock_owns_fd(fd)));
+        return shim.size && fd >= 0 && (fd == shim.placeholder || usock_owns_fd(fd));
 }
 
 int shim_high_fd(int fd)

@@ -30,16 +30,16 @@ static bool io_again(ssize_t *r, int flags)
 /* ---- receiving ---- */
 
 /* MSG_PEEK with MSG_WAITALL: the bytes are looked at until they are all there; nothing else tells. */
-static int wait_for_more(struct file *f, int flags, nstime *deadline)
+static int wait_for_more(struct file *f, int flags, struct until *u)
 {
         struct timespec pause = {0, 200 * NS_PER_US};
-        int r = file_wait(f, POLLIN, f->rcvtimeo, deadline);
+        int r = file_wait(f, POLLIN, u);
 
         if (r == 0 && (flags & MSG_PEEK)) {
                 sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
                 if (usock_tls.pending)
                         return -ERR_RESTART;
-                if (*deadline && clock_now() > *deadline)
+                if (until_over(u))
                         return -EAGAIN;
         }
         return r;
@@ -64,7 +64,7 @@ static ssize_t recv_now(struct file *f, void *p, size_t n, int flags)
 ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
 {
         size_t done = 0;
-        nstime deadline = 0;
+        struct until u = until_timeo(f->rcvtimeo);
 
         for (;;) {
                 ssize_t r = recv_now(f, (char *)p + done, n - done, flags & ~MSG_WAITALL);
@@ -84,7 +84,7 @@ ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
                         return done ? (ssize_t)done : r;
                 }
                 if (r <= 0 || (flags & MSG_PEEK))
-                        r = wait_for_more(f, r > 0 ? flags : 0, &deadline);
+                        r = wait_for_more(f, r > 0 ? flags : 0, &u);
                 if (r < 0)
                         return done ? (ssize_t)done : r;
         }
@@ -108,14 +108,14 @@ static ssize_t udp_once(struct file *f, struct msghdr *m, int flags)
 
 static ssize_t udp_recvmsg(struct file *f, struct msghdr *m, int flags)
 {
-        nstime deadline = 0;
+        struct until u = until_timeo(f->rcvtimeo);
 
         for (;;) {
                 ssize_t r = udp_once(f, m, flags);
 
                 if (r != -EAGAIN || !may_wait(f, flags) || (flags & MSG_ERRQUEUE))
                         return r;
-                r = file_wait(f, POLLIN, f->rcvtimeo, &deadline);
+                r = file_wait(f, POLLIN, &u);
                 if (r < 0)
                         return r;
         }
@@ -150,7 +150,7 @@ static ssize_t recvmsg_now(struct file *f, struct msghdr *m, int flags)
 
 static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
 {
-        nstime deadline = 0;
+        struct until u = until_timeo(f->rcvtimeo);
 
         if (flags & MSG_ERRQUEUE)
                 return -EAGAIN;
@@ -165,7 +165,7 @@ static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
 
                 if (r != -EAGAIN || !may_wait(f, flags))
                         return r;
-                r = file_wait(f, POLLIN, f->rcvtimeo, &deadline);
+                r = file_wait(f, POLLIN, &u);
                 if (r < 0)
                         return r;
         }
@@ -342,10 +342,11 @@ ssize_t h_recvmsg(int fd, struct msghdr *m, int flags)
 /* As Linux: the time-out is looked at between datagrams, and an error after the first waits for the next call. */
 static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
 {
-        nstime end = timeout ? deadline_of_ts(timeout) : NSTIME_NEVER;
+        struct until u = until_ts(timeout);
         unsigned i = 0;
         ssize_t r = 0;
 
+        until_left(&u);                 /* the time starts now */
         while (i < n) {
                 int once = flags & ~MSG_WAITFORONE;
 
@@ -355,7 +356,7 @@ static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int 
                 if (r < 0)
                         break;
                 v[i++].msg_len = (unsigned)r;
-                if (end != NSTIME_NEVER && clock_now() >= end)
+                if (timeout && until_over(&u))
                         break;
         }
         return i ? (ssize_t)i : r;
@@ -382,7 +383,7 @@ int h_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec
 ssize_t file_send(struct file *f, const void *p, size_t n, int flags)
 {
         size_t done = 0;
-        nstime deadline = 0;
+        struct until u = until_timeo(f->sndtimeo);
 
         for (;;) {
                 ssize_t r = usock_send(f->us, (const char *)p + done, n - done, flags);
@@ -397,7 +398,7 @@ ssize_t file_send(struct file *f, const void *p, size_t n, int flags)
                 }
                 if (r != -EAGAIN || !may_wait(f, flags))
                         return done ? (ssize_t)done : r;
-                r = file_wait(f, POLLOUT, f->sndtimeo, &deadline);
+                r = file_wait(f, POLLOUT, &u);
                 if (r < 0)
                         return done ? (ssize_t)done : r;
         }
@@ -454,14 +455,14 @@ static ssize_t tcp_sendmsg(struct file *f, const struct msghdr *m, int flags)
 static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
 {
         bool fabric = !m->msg_name || sockaddr_v4(m->msg_name, m->msg_namelen);
-        nstime deadline = 0;
+        struct until u = until_timeo(f->sndtimeo);
         ssize_t r = -ENOENT;
 
         while (fabric) {
                 r = usock_sendmsg(f->us, m, flags);
                 if (r != -EAGAIN || !may_wait(f, flags))
                         break;
-                r = file_wait(f, POLLOUT, f->sndtimeo, &deadline);
+                r = file_wait(f, POLLOUT, &u);
                 if (r < 0)
                         return r;
         }

@@ -188,7 +188,7 @@ static int sets_ready(struct want *w, int n, struct usock_news *seen)
 }
 
 /* Ready ones, or -EINTR, -ERR_AGAIN; 0 when the time is over. only_look: ours are ready, the kernel has its turn. */
-static int sleep_for(struct want *w, int n, nstime deadline, const sigset_t *mask, bool only_look)
+static int sleep_for(struct want *w, int n, struct until *u, const sigset_t *mask, bool only_look)
 {
         struct usock_news seen;
         struct items it;
@@ -200,7 +200,7 @@ static int sleep_for(struct want *w, int n, nstime deadline, const sigset_t *mas
                 return -ENOMEM;
         for (int i = 0; i < n; i++)
                 add_want(&it, &w[i]);
-        r = only_look ? ask_kernel(&it) : wait_items(it.v, it.n, deadline, mask, by_news ? &seen : NULL);
+        r = only_look ? ask_kernel(&it) : wait_items(it.v, it.n, u, mask, by_news ? &seen : NULL);
         if (r >= 0) {
                 collect(&it, w, n);
                 r = count_ready(w, n);
@@ -209,15 +209,15 @@ static int sleep_for(struct want *w, int n, nstime deadline, const sigset_t *mas
         return r;
 }
 
-static int wait_mixed(struct want *w, int n, nstime deadline, const sigset_t *mask)
+static int wait_mixed(struct want *w, int n, struct until *u, const sigset_t *mask)
 {
         int r = look_at_ours(w, n);
 
         if (r && kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked))
-                return sleep_for(w, n, 0, NULL, true);
+                return sleep_for(w, n, u, NULL, true);
         while (!r) {
-                r = sleep_for(w, n, deadline, mask, false);
-                if (r || deadline == 0 || (deadline != NSTIME_NEVER && clock_now() >= deadline))
+                r = sleep_for(w, n, u, mask, false);
+                if (r || until_over(u))
                         break;
         }
         return r;
@@ -226,7 +226,7 @@ static int wait_mixed(struct want *w, int n, nstime deadline, const sigset_t *ma
 /* -1 with -ERR_KERNEL: none of these is ours, libc's call is the right one. */
 #define ERR_KERNEL 514
 
-static int wait_any(struct want *w, int n, nstime deadline, const sigset_t *mask)
+static int wait_any(struct want *w, int n, struct until *u, const sigset_t *mask)
 {
         bool threaded;
         int r = -ERR_KERNEL;
@@ -234,7 +234,7 @@ static int wait_any(struct want *w, int n, nstime deadline, const sigset_t *mask
         usock_enter();
         threaded = !__libc_single_threaded;
         if (take_files(w, n))
-                r = wait_mixed(w, n, deadline, mask);
+                r = wait_mixed(w, n, u, mask);
         drop_files(w, n, threaded);
         usock_leave();
         return r;
@@ -259,41 +259,41 @@ static bool poll_concerns_us(const struct pollfd *v, nfds_t n)
         return false;
 }
 
-static int poll_wants(struct pollfd *v, struct want *w, nfds_t n, nstime deadline, const sigset_t *mask)
+static int poll_wants(struct pollfd *v, struct want *w, nfds_t n, struct until *u, const sigset_t *mask)
 {
         int r;
 
         for (nfds_t i = 0; i < n; i++)
                 w[i] = (struct want){.fd = v[i].fd, .events = v[i].events};
-        r = wait_any(w, (int)n, deadline, mask);
+        r = wait_any(w, (int)n, u, mask);
         for (nfds_t i = 0; r >= 0 && i < n; i++)
                 v[i].revents = w[i].revents;
         return r;
 }
 
-static int poll_once(struct pollfd *v, nfds_t n, nstime deadline, const sigset_t *mask)
+static int poll_once(struct pollfd *v, nfds_t n, struct until *u, const sigset_t *mask)
 {
         struct want stack[ON_STACK / 2], *w = stack;
         size_t bytes = n * sizeof(*w);
         int r;
 
         if (n <= ARRAY_LEN(stack))
-                return poll_wants(v, stack, n, deadline, mask);
+                return poll_wants(v, stack, n, u, mask);
         w = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (w == MAP_FAILED)
                 return -ENOMEM;
-        r = poll_wants(v, w, n, deadline, mask);
+        r = poll_wants(v, w, n, u, mask);
         munmap(w, bytes);
         return r;
 }
 
 /* poll is never restarted after a handler; woken for nothing, it goes on until its deadline. */
-static int do_poll(struct pollfd *v, nfds_t n, nstime deadline, const sigset_t *mask)
+static int do_poll(struct pollfd *v, nfds_t n, struct until *u, const sigset_t *mask)
 {
         ssize_t r;
 
         do {
-                r = poll_once(v, n, deadline, mask);
+                r = poll_once(v, n, u, mask);
                 if (r == -ERR_KERNEL)
                         return -ERR_KERNEL;
         } while (result_again(&r));
@@ -302,10 +302,11 @@ static int do_poll(struct pollfd *v, nfds_t n, nstime deadline, const sigset_t *
 
 int h_poll(struct pollfd *v, nfds_t n, int timeout)
 {
+        struct until u = until_ms(timeout);
         int r = -ERR_KERNEL;
 
         if (poll_concerns_us(v, n))
-                r = do_poll(v, n, deadline_of_ms(timeout), NULL);
+                r = do_poll(v, n, &u, NULL);
         return r == -ERR_KERNEL ? REAL(poll)(v, n, timeout) : r;
 }
 
@@ -326,10 +327,11 @@ static bool bad_time(const struct timespec *ts)
 
 int h_ppoll(struct pollfd *v, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
+        struct until u = until_ts(timeout);
         int r = -ERR_KERNEL;
 
         if (poll_concerns_us(v, n) && !bad_time(timeout))
-                r = do_poll(v, n, deadline_of_ts(timeout), mask);
+                r = do_poll(v, n, &u, mask);
         return r == -ERR_KERNEL ? REAL(ppoll)(v, n, timeout, mask) : r;
 }
 
@@ -400,6 +402,16 @@ static int select_gather(struct want *v, int n, const fd_set *r, const fd_set *w
         return count;
 }
 
+/* Few bits are set: counted one by one, which needs no instruction of newer machines. */
+static int ones(unsigned long word)
+{
+        int n = 0;
+
+        for (; word; word &= word - 1)
+                n++;
+        return n;
+}
+
 static int select_put(const struct want *v, int count, int n, fd_set *r, fd_set *w, fd_set *x)
 {
         int at = 0, bits = 0;
@@ -419,7 +431,7 @@ static int select_put(const struct want *v, int count, int n, fd_set *r, fd_set 
                         if ((v[at].events & POLLPRI) && (v[at].revents & POLLPRI))
                                 pri |= bit;
                 }
-                bits += __builtin_popcountl(in) + __builtin_popcountl(out) + __builtin_popcountl(pri);
+                bits += ones(in) + ones(out) + ones(pri);
                 put_word(r, i, in);
                 put_word(w, i, out);
                 put_word(x, i, pri);
@@ -427,11 +439,11 @@ static int select_put(const struct want *v, int count, int n, fd_set *r, fd_set 
         return bits;
 }
 
-static int select_wants(struct want *v, int n, fd_set *r, fd_set *w, fd_set *x, nstime deadline,
+static int select_wants(struct want *v, int n, fd_set *r, fd_set *w, fd_set *x, struct until *u,
                         const sigset_t *mask)
 {
         int count = select_gather(v, n, r, w, x);
-        int ret = wait_any(v, count, deadline, mask);
+        int ret = wait_any(v, count, u, mask);
 
         return ret < 0 ? ret : select_put(v, count, n, r, w, x);
 }
@@ -441,11 +453,11 @@ static int count_bits(int n, const fd_set *r, const fd_set *w, const fd_set *x)
         int count = 0;
 
         for (int i = 0; i * WORD_BITS < n; i++)
-                count += __builtin_popcountl(any_word(r, w, x, i, n));
+                count += ones(any_word(r, w, x, i, n));
         return count;
 }
 
-static int select_once(int n, fd_set *r, fd_set *w, fd_set *x, nstime deadline, const sigset_t *mask)
+static int select_once(int n, fd_set *r, fd_set *w, fd_set *x, struct until *u, const sigset_t *mask)
 {
         struct want stack[ON_STACK / 2], *v = stack;
         int count = count_bits(n, r, w, x);
@@ -453,35 +465,35 @@ static int select_once(int n, fd_set *r, fd_set *w, fd_set *x, nstime deadline, 
         int ret;
 
         if (count <= (int)ARRAY_LEN(stack))
-                return select_wants(stack, n, r, w, x, deadline, mask);
+                return select_wants(stack, n, r, w, x, u, mask);
         v = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (v == MAP_FAILED)
                 return -ENOMEM;
-        ret = select_wants(v, n, r, w, x, deadline, mask);
+        ret = select_wants(v, n, r, w, x, u, mask);
         munmap(v, bytes);
         return ret;
 }
 
-static int do_select(int n, fd_set *r, fd_set *w, fd_set *x, nstime deadline, const sigset_t *mask)
+static int do_select(int n, fd_set *r, fd_set *w, fd_set *x, struct until *u, const sigset_t *mask)
 {
         ssize_t ret;
 
         do {
-                ret = select_once(n, r, w, x, deadline, mask);
+                ret = select_once(n, r, w, x, u, mask);
                 if (ret == -ERR_KERNEL)
                         return -ERR_KERNEL;
         } while (result_again(&ret));
         return (int)ret;
 }
 
-/* Linux writes back the time that was left. */
-static void write_back(struct timeval *tv, nstime deadline)
+/* Linux writes back the time that was left: all of it, if the clock was never looked at. */
+static void write_back(struct timeval *tv, struct until *u)
 {
         nstime left;
 
-        if (!tv || deadline == NSTIME_NEVER)
+        if (!tv || !u->at)
                 return;
-        left = deadline ? MAX(deadline - clock_now(), 0) : 0;
+        left = until_left(u);
         tv->tv_sec = left / NS_PER_S;
         tv->tv_usec = left % NS_PER_S / NS_PER_US;
 }
@@ -489,7 +501,7 @@ static void write_back(struct timeval *tv, nstime deadline)
 int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 {
         struct timespec ts;
-        nstime deadline;
+        struct until u;
         int ret;
 
         if (!select_concerns_us(n, r, w, x) ||
@@ -497,11 +509,11 @@ int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
                 return REAL(select)(n, r, w, x, timeout);
         if (timeout)
                 ts = (struct timespec){timeout->tv_sec, timeout->tv_usec * NS_PER_US};
-        deadline = deadline_of_ts(timeout ? &ts : NULL);
-        ret = do_select(n, r, w, x, deadline, NULL);
+        u = until_ts(timeout ? &ts : NULL);
+        ret = do_select(n, r, w, x, &u, NULL);
         if (ret == -ERR_KERNEL)
                 return REAL(select)(n, r, w, x, timeout);
-        write_back(timeout, deadline);
+        write_back(timeout, &u);
         return ret;
 }
 
@@ -512,9 +524,10 @@ int h___select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 
 int h_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask)
 {
+        struct until u = until_ts(timeout);
         int ret = -ERR_KERNEL;
 
         if (select_concerns_us(n, r, w, x) && !bad_time(timeout))
-                ret = do_select(n, r, w, x, deadline_of_ts(timeout), mask);
+                ret = do_select(n, r, w, x, &u, mask);
         return ret == -ERR_KERNEL ? REAL(pselect)(n, r, w, x, timeout, mask) : ret;
 }

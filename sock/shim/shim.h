@@ -198,16 +198,28 @@ static inline bool result_again(ssize_t *r)
 nstime clock_now(void);
 /* Is it the kernel's turn? At most once in 30 us, asked for nearly free. */
 bool kernel_turn(uint8_t *tick, nstime *asked);
+/* When a call that waits is over. The clock is read when it first has to sleep: most calls find something before. */
+struct until {
+        nstime left;                    /* as asked for; <0: for ever, 0: only a look */
+        nstime at;                      /* 0: the clock has not been read yet */
+};
+struct until until_ms(int timeout);
+struct until until_ts(const struct timespec *ts);
+/* Time left, as usock_wait() wants it. */
+nstime until_left(struct until *u);
+bool until_over(struct until *u);
+static inline struct until until_timeo(nstime timeo)
+{
+        return (struct until){.left = timeo ? timeo : -1};
+}
 /*
- * Sleeps until our side or, of a socket with two, the kernel's has an event of `events`; deadline 0 is set from timeo
- * the first time. 0, -EAGAIN when the time is over, -EINTR, -ERR_RESTART, -ERR_AGAIN.
+ * Sleeps until our side or, of a socket with two, the kernel's has an event of `events`. 0, -EAGAIN when the time is
+ * over, -EINTR, -ERR_RESTART, -ERR_AGAIN. until_timeo() makes an SO_RCVTIMEO or SO_SNDTIMEO a time to wait.
  */
-int file_wait(struct file *f, short events, nstime timeo, nstime *deadline);
-/* usock_wait_news() for poll and epoll: items, -EINTR, -ERR_AGAIN. deadline NSTIME_NEVER: none; seen NULL: no news. */
-int wait_items(struct usock_item *v, int n, nstime deadline, const sigset_t *mask, const struct usock_news *seen);
+int file_wait(struct file *f, short events, struct until *u);
+/* usock_wait_news() for poll and epoll: items, -EINTR, -ERR_AGAIN. seen NULL: no news. */
+int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mask, const struct usock_news *seen);
 void sleepers_fork_child(void);
-nstime deadline_of_ms(int timeout);
-nstime deadline_of_ts(const struct timespec *ts);
 
 /* ---- sock.c ---- */
 

@@ -355,7 +355,7 @@ static int accept_once(struct file *l, struct sockaddr *sa, socklen_t *len, int 
 
 static ssize_t do_accept(struct file *l, struct sockaddr *sa, socklen_t *len, int flags)
 {
-        nstime deadline = 0;
+        struct until u = until_timeo(l->rcvtimeo);
         int r;
 
         if (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC))
@@ -364,7 +364,7 @@ static ssize_t do_accept(struct file *l, struct sockaddr *sa, socklen_t *len, in
                 r = accept_once(l, sa, len, flags);
                 if (r != -EAGAIN || l->nonblock)
                         return r;
-                r = file_wait(l, POLLIN, l->rcvtimeo, &deadline);
+                r = file_wait(l, POLLIN, &u);
                 if (r < 0)
                         return r;
         }
@@ -411,11 +411,11 @@ static int connect_result(struct file *f)
 
 static int connect_wait(struct file *f)
 {
-        nstime deadline = 0;
+        struct until u = until_timeo(f->sndtimeo);
         int r = -EALREADY;
 
         while (r == -EALREADY) {
-                r = file_wait(f, POLLOUT, f->sndtimeo, &deadline);
+                r = file_wait(f, POLLOUT, &u);
                 if (r == -EAGAIN)
                         return -EINPROGRESS;
                 if (r < 0)

@@ -25,28 +25,33 @@ bool kernel_turn(uint8_t *tick, nstime *asked)
         return true;
 }
 
-static nstime left_until(nstime deadline)
+struct until until_ms(int timeout)
 {
-        return deadline == NSTIME_NEVER ? -1 : MAX(deadline - clock_now(), 0);
+        return (struct until){.left = timeout < 0 ? -1 : timeout * NS_PER_MS};
 }
 
-static nstime deadline_in(nstime ns)
-{
-        nstime now = clock_now();
-
-        return ns > NSTIME_NEVER - now - 1 ? NSTIME_NEVER : now + ns;
-}
-
-nstime deadline_of_ms(int timeout)
-{
-        return timeout < 0 ? NSTIME_NEVER : timeout == 0 ? 0 : deadline_in(timeout * NS_PER_MS);
-}
-
-nstime deadline_of_ts(const struct timespec *ts)
+struct until until_ts(const struct timespec *ts)
 {
         if (!ts || ts->tv_sec > NSTIME_NEVER / NS_PER_S / 2)
-                return NSTIME_NEVER;
-        return ts->tv_sec || ts->tv_nsec ? deadline_in(ts->tv_sec * NS_PER_S + ts->tv_nsec) : 0;
+                return (struct until){.left = -1};
+        return (struct until){.left = ts->tv_sec * NS_PER_S + ts->tv_nsec};
+}
+
+nstime until_left(struct until *u)
+{
+        nstime now;
+
+        if (u->left <= 0)
+                return u->left;
+        now = clock_now();
+        if (!u->at)
+                u->at = u->left > NSTIME_NEVER - now ? NSTIME_NEVER : now + u->left;
+        return MAX(u->at - now, 0);
+}
+
+bool until_over(struct until *u)
+{
+        return until_left(u) == 0;
 }
 
 /* What a wait cut short means. A signal the program does not handle (a cancellation among them) is not its business,
@@ -137,16 +142,13 @@ static int wait_both_sides(struct file *f, short events, nstime left)
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;
 }
 
-int file_wait(struct file *f, short events, nstime timeo, nstime *deadline)
+int file_wait(struct file *f, short events, struct until *u)
 {
+        nstime left = until_left(u);
         struct sleeper *sl;
-        nstime left;
         int r;
 
         shim_tls.handled = false;
-        if (timeo && !*deadline)
-                *deadline = deadline_in(timeo);
-        left = timeo ? left_until(*deadline) : -1;
         sl = sleeper_enter();
         if (file_both_sides(f) && !(events & POLLOUT))  /* the kernel's side always has room */
                 r = wait_both_sides(f, events, left);
@@ -156,16 +158,16 @@ int file_wait(struct file *f, short events, nstime timeo, nstime *deadline)
         if (likely(r != -EINTR))
                 return r;
         r = interrupted();
-        return r == -EINTR && !timeo ? -ERR_RESTART : r;        /* man 7 signal: never restarted with a timeout */
+        return r == -EINTR && u->left < 0 ? -ERR_RESTART : r;   /* man 7 signal: never restarted with a timeout */
 }
 
-int wait_items(struct usock_item *v, int n, nstime deadline, const sigset_t *mask, const struct usock_news *seen)
+int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mask, const struct usock_news *seen)
 {
         struct sleeper *sl = sleeper_enter();
         int r;
 
         shim_tls.handled = false;
-        r = usock_wait_news(seen, v, n, deadline == 0 ? 0 : left_until(deadline), mask);
+        r = usock_wait_news(seen, v, n, until_left(u), mask);
         sleeper_leave(sl);
         return r == -EINTR ? interrupted() : r;
 }

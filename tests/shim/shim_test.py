@@ -237,9 +237,8 @@ class Iperf(Case):
 
     def interrupt(self, who, rnd):
         server, client = self.start(), self.client("-t", "10", "-i", "0.1")
-        time.sleep(rnd.uniform(0.02, 0.6))
-        if rnd.random() < 0.1:
-            wait_until("a connection", lambda: client.said("ours") or client.child.poll() is not None)
+        wait_until("a connection", lambda: server.said("ours"))
+        time.sleep(rnd.choice((0, rnd.uniform(0, 0.02), rnd.uniform(0, 0.6))))
         victim = client if who == "client" else server
         victim.child.send_signal(signal.SIGINT)
         victim.end(ok=None, seconds=10)
