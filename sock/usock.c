@@ -410,7 +410,7 @@ int usock_shutdown(struct usock *s, int how)
         if (rec->role == SOCK_ROLE_CONN) {
                 struct tcp_conn *tc = usock_conn(s);
                 stack_begin(u->s.st, rec->conn);
-                if (tc->state == TCPS_CLOSED)
+                if (tc->state == TCPS_CLOSED || tc->state == TCPS_TIME_WAIT)    /* as Linux: both are no connection */
                         err = -ENOTCONN;
                 if (err == 0 && how != SHUT_RD)
                         tcp_shutdown_send(&u->s.tcp, tc, now);
