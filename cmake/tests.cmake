@@ -3,8 +3,8 @@
 # A test that cannot run here prints "skipped: REASON" and returns 77, or calls CMocka's skip(); the reason must be on the
 # list tests/expected_skips.txt.
 #
-# Labels that ./check knows: threads (run under TSan too), fuzz (run under ASan only), preload (real programs under the
-# shim; not under sanitizers), noasan (any other reason not to run under ASan).
+# Labels that ./check knows: fuzz (run under ASan only), preload (real programs under the shim; not under sanitizers),
+# noasan (any other reason not to run under ASan).
 find_library(CMOCKA_LIBRARY cmocka)
 
 function(unet_test_properties name)

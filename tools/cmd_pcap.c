@@ -387,9 +387,11 @@ static int run(const struct command *cmd, int argc, char **argv)
                 return EXIT_USAGE;
         if (strcmp(set.path, "-") == 0 && isatty(STDOUT_FILENO))
                 return command_usage(cmd, "packets are not for a terminal: give --write FILE, or a pipe");
-        s.tap = calloc(STACKS_MAX, sizeof *s.tap);
-        if (!s.tap || !open_file(&s, set.path))
+        if (!open_file(&s, set.path))
                 return EXIT_NOTHING;
+        s.tap = calloc(STACKS_MAX, sizeof *s.tap);
+        if (!s.tap)
+                return command_fail("no memory");
         s.to_wall = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
         sigaction(SIGINT, &sa, NULL);
         sigaction(SIGTERM, &sa, NULL);

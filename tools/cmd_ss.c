@@ -143,7 +143,7 @@ static int run(const struct command *cmd, int argc, char **argv)
                 {"retransmits", "retr", SHOW_PLAIN}, {"limit", "limited by", SHOW_PLAIN},
                 {"memory", "memory", SHOW_BYTES},  {"holders", "held by", SHOW_PLAIN},
         };
-        struct want w = {.rows = json_array()};
+        struct want w = {0};
         bool json = false;
         const char *why;
         int opt;
@@ -155,6 +155,7 @@ static int run(const struct command *cmd, int argc, char **argv)
         }
         if (optind < argc)
                 return command_usage(cmd, "no arguments are taken");
+        w.rows = json_array();
         why = stacks_each(add_stack, &w);
         if (!why && json_array_size(w.rows) == 0)
                 why = "there are no such sockets";

@@ -68,7 +68,7 @@ static int run(const struct command *cmd, int argc, char **argv)
         static const struct option extra[] = {{"stack", required_argument, NULL, 's'},
                                               {"all", no_argument, NULL, 'a'},
                                               {NULL, 0, NULL, 0}};
-        struct want w = {.ids = json_array()};
+        struct want w = {0};
         bool json = false, all = false;
         const char *why;
         char *end = "";
@@ -83,6 +83,7 @@ static int run(const struct command *cmd, int argc, char **argv)
         }
         if (optind < argc)
                 return command_usage(cmd, "no arguments are taken");
+        w.ids = json_array();
         why = stacks_each(add_stack, &w);
         if (!why && !w.seen)
                 why = "there is no such stack";
