@@ -24,7 +24,8 @@ struct unetd_config {
         char domain[40];
         bool shared;                    /* --system: serves every user */
         bool foreground;
-        int idle_s;                     /* leave after so long without clients and stacks; < 0: never */
+        int idle_s;                     /* leave after so long without clients and stacks; give an orphan up
+                                         * after so long without a peer; < 0: never */
         char log[256];                  /* file; empty: none (or stderr in the foreground) */
         struct unetd_limits per_uid;
         struct frame_geom geom;         /* of transmit regions */

@@ -62,6 +62,7 @@ struct kstack {
         int fds[UNETD_STACK_FDS];
         void *view;
         bool orphan;
+        nstime alone_since;             /* orphan without a peer; NSTIME_NEVER while it has one */
         nstime deadline;                /* of stack_work() */
         LIST_HEAD(, kproc) procs;
         LIST_HEAD(, kchan) chans;
@@ -330,6 +331,7 @@ static int stack_new(struct wire_in *in, struct kstack **out)
 
         if (!st)
                 return -ENOMEM;
+        st->alone_since = NSTIME_NEVER;
         st->id = in->msg.stack.stack;
         st->pid = in->msg.stack.pid;
         st->pipe = (struct loop_source){.fd = -1, .ready = pipe_rang};
@@ -362,6 +364,31 @@ static void listeners_work(struct kstack *st)
         }
 }
 
+static bool has_peer(const struct kstack *st)
+{
+        struct kchan *ch;
+
+        LIST_FOREACH(ch, &st->chans, link)
+                if (ch->info.peer_stack != st->id)
+                        return true;
+        return false;
+}
+
+/* An orphan without a peer can reach nobody: it is given time to find that out, no more. */
+static bool given_up(struct kstack *st)
+{
+        nstime grace = keeper.cfg.idle_s * NS_PER_S;
+
+        if (has_peer(st) || grace < 0) {
+                st->alone_since = NSTIME_NEVER;
+                return false;
+        }
+        if (st->alone_since == NSTIME_NEVER)
+                st->alone_since = keeper.loop.now;
+        st->deadline = nstime_min(st->deadline, st->alone_since + grace);
+        return keeper.loop.now - st->alone_since >= grace;
+}
+
 /* All that is due for one stack; it may be gone afterwards. */
 static void stack_work(struct kstack *st)
 {
@@ -380,7 +407,7 @@ static void stack_work(struct kstack *st)
                 st->orphan = true;
                 tell(UNETD_K_ORPHAN, st->id, 0);
         }
-        if (!pending && keeper.ops->empty(st->view)) {
+        if (!pending && (keeper.ops->empty(st->view) || given_up(st))) {
                 tell(UNETD_K_GONE, st->id, 0);
                 stack_free(st);
         }

@@ -413,6 +413,27 @@ static void it_leaves_when_idle_and_the_keeper_too(void **state)
         fake_stack_forget(&st);
 }
 
+/* What dead processes left cannot be finished when nobody is there to take it: it does not stay for ever. */
+static void an_orphan_without_a_peer_is_given_up(void **state)
+{
+        pid_t pid = run_unetd("--idle", "1");
+        struct unetd_client c;
+        struct fake_stack st;
+        uint32_t chan, peer;
+        int status;
+
+        eventually(found(&c));
+        fake_stack_new(&c, &st);
+        assert_int_equal(unetd_chan_open(&c, st.id, st.id, &chan, &peer), 0);   /* itself is not a peer */
+        st.s->unfinished = 1000000000;
+        assert_int_equal(unetd_proc_del(&c, st.id, 0), 0);
+        assert_int_equal(world_count(&c).n[UNETD_S_STACK], 1);
+        eventually(world_count(&c).n[UNETD_S_STACK] == 0);
+        unetd_close(&c);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        fake_stack_forget(&st);
+}
+
 static void a_second_one_leaves_at_once(void **state)
 {
         pid_t first = run_unetd("--idle", "30"), second;
@@ -503,6 +524,7 @@ int main(void)
                 t(a_name_that_is_bound_and_silent_is_passed_over),
                 t(a_name_that_somebody_else_holds_is_passed_over),
                 t(it_leaves_when_idle_and_the_keeper_too),
+                t(an_orphan_without_a_peer_is_given_up),
                 t(a_second_one_leaves_at_once),
                 t(options_are_checked),
                 t(idle_daemons_do_not_wake),
