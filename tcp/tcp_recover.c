@@ -2,8 +2,8 @@
  * After a process died inside: everything derived is made anew from the connections and listeners.
  *
  * Derived: demultiplexing, free lists, accept queues' links and counts, the TIME-WAIT list, the list of those
- * that wait for frames, references of frames. The connection that was being changed is not looked into: it is
- * reset.
+ * that wait for frames, references of frames. The connection that was being changed is reset; of its queues only
+ * those are looked into that hold what belongs to others.
  */
 #include <errno.h>
 
@@ -43,13 +43,52 @@ static void hold(struct tcp *t, uint32_t id)
                 ++*lent_count(t, id);
 }
 
-/* Whatever stood in its queues is left to be collected; lent frames are lost to the channel until it goes. */
-static void forget_queues(struct tcp_conn *tc)
+/* Whether a record of a broken connection's receive queues names a range that it can have. */
+static bool names_range(const struct tcp *t, const struct tcp_conn *tc, const struct buf *b)
+{
+        uint32_t region = frame_id_region(b->id);
+        const struct frame_region *r = &t->frames->region[region];
+
+        if (b->id == 0)
+                return b->len == 0;
+        if (region != FRAME_REGION_PRIVATE && region != FRAME_REGION_RX(tc->tuple.chan))
+                return false;
+        return frame_geom_holds(r->pool ? r->pool->geom : r->geom, frame_id_num(b->id), b->off, b->len);
+}
+
+/*
+ * Cuts a receive queue of the broken connection where it stops making sense, and returns its last record. A record
+ * leaves its queue before it is freed (free_head() in tcp_rcvbuf.c), so what still hangs together holds its frames, and
+ * those that were lent can be given back. Sequence numbers tell the queue from the free list that a record may be in.
+ */
+static uint32_t cut(const struct tcp *t, const struct tcp_conn *tc, uint32_t *head, bool gaps)
+{
+        uint32_t *link = head, last = 0, end = 0;
+
+        for (uint32_t steps = 0; *link != 0; steps++) {
+                struct tcp_rxseg *s;
+                if (*link >= t->sh->rxsegs.fresh || steps >= t->sh->rxsegs.fresh)
+                        break;
+                s = rxseg_at(t, *link);
+                if (!names_range(t, tc, &s->data) || (last != 0 && (gaps ? seq_lt(s->seq, end) : s->seq != end)))
+                        break;
+                end = s->seq + s->data.len;
+                s->prev = last;
+                last = *link;
+                link = &s->next;
+        }
+        *link = 0;
+        return last;
+}
+
+/* What it sent is not looked at: those frames are ours, and free when nobody names them. */
+static void mistrust_queues(const struct tcp *t, struct tcp_conn *tc)
 {
         tc->snd_head = tc->snd_next = tc->snd_tail = 0;
         tc->rsv_head = tc->rsv_tail = tc->rsv_bytes = 0;
-        tc->rcv_head = tc->rcv_tail = tc->rcv_unread = 0;
-        tc->ooo_head = tc->ooo_tail = tc->ooo_recent = 0;
+        tc->rcv_tail = cut(t, tc, &tc->rcv_head, false);
+        tc->ooo_tail = cut(t, tc, &tc->ooo_head, true);
+        tc->ooo_recent = 0;
         tc->snd_fill = tc->rcv_fill = 0;
         tc->sacked = tc->lost = tc->retx = 0;
         tc->flags &= ~(uint32_t)(TCF_RSV | TCF_WAITS);
@@ -152,6 +191,8 @@ static void rebuild_lists(struct tcp *t)
         {
                 if (tc->state == TCPS_TIME_WAIT)
                         requeue_time_wait(t, tc);
+                if (tc->listener == 0 && tc->acc_state != ACC_TAKEN)
+                        tc->acc_state = ACC_NONE;       /* death came between the two: it is the one being reset */
                 if (tc->acc_state == ACC_QUEUED)
                         listen_requeue(t, tc);
                 else if (tc->acc_state == ACC_HALF_OPEN)
@@ -166,6 +207,11 @@ static void reset_broken(struct tcp *t, struct tcp_conn *tc)
                 conn_reset(t, tc, ECONNRESET);
         else if (tc->acc_state == ACC_HALF_OPEN)
                 listen_forget(t, tc);
+        if (!tc->live)
+                return;
+        reass_purge(t, tc);
+        rcvbuf_purge(t, tc);
+        tc->rcv_mem = 0;
 }
 
 void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
@@ -173,7 +219,7 @@ void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
         struct tcp_conn *tc = broken ? conn_at(t, broken) : NULL;
 
         if (tc != NULL && tc->live)
-                forget_queues(tc);
+                mistrust_queues(t, tc);
         demux_clear(t);
         memset(t->sh->lent, 0, sizeof t->sh->lent);
         rebuild_conns(t);
