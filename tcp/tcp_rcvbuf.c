@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 
 #include "tcp/tcp_conn.h"
 
@@ -36,6 +37,7 @@ static void free_head(struct tcp *t, struct tcp_conn *tc)
         tc->rcv_head = s->next;
         if (tc->rcv_head == 0)
                 tc->rcv_tail = 0;
+        atomic_signal_fence(memory_order_seq_cst); /* out of the queue, then free: see tcp_recover.c */
         pool_free(&t->sh->rxsegs, i);
         rcvbuf_free_buf(t, tc, frame);
 }

@@ -5,6 +5,8 @@
  * successor; when it bridges several, the pieces between are taken one by one from the left and the rest
  * arrives again.
  */
+#include <stdatomic.h>
+
 #include "tcp/tcp_conn.h"
 
 static uint32_t end_of(const struct tcp_rxseg *s)
@@ -88,6 +90,7 @@ static void free_rxseg(struct tcp *t, struct tcp_conn *tc, uint32_t i)
 {
         uint32_t frame = rxseg_at(t, i)->data.id;
 
+        atomic_signal_fence(memory_order_seq_cst); /* out of the queue, then free: see tcp_recover.c */
         pool_free(&t->sh->rxsegs, i);
         if (frame != 0)
                 rcvbuf_free_buf(t, tc, frame);

@@ -2,8 +2,8 @@
  * After a process died inside: everything derived is made anew from the connections and listeners.
  *
  * Derived: demultiplexing, free lists, accept queues' links and counts, the TIME-WAIT list, the list of those
- * that wait for frames, references of frames. The connection that was being changed is reset; of its queues only
- * those are looked into that hold what belongs to others.
+ * that wait for frames, references of frames. The connection that was being changed is reset; of its queues
+ * only those are looked into that hold what belongs to others.
  */
 #include <errno.h>
 
@@ -57,9 +57,10 @@ static bool names_range(const struct tcp *t, const struct tcp_conn *tc, const st
 }
 
 /*
- * Cuts a receive queue of the broken connection where it stops making sense, and returns its last record. A record
- * leaves its queue before it is freed (free_head() in tcp_rcvbuf.c), so what still hangs together holds its frames, and
- * those that were lent can be given back. Sequence numbers tell the queue from the free list that a record may be in.
+ * Cuts a receive queue of the broken connection where it stops making sense, and returns its last record. A
+ * record leaves its queue before it is freed (free_head() in tcp_rcvbuf.c), so what still hangs together
+ * holds its frames, and those that were lent can be given back. Sequence numbers tell the queue from the free
+ * list that a record may be in.
  */
 static uint32_t cut(const struct tcp *t, const struct tcp_conn *tc, uint32_t *head, bool gaps)
 {
@@ -70,7 +71,8 @@ static uint32_t cut(const struct tcp *t, const struct tcp_conn *tc, uint32_t *he
                 if (*link >= t->sh->rxsegs.fresh || steps >= t->sh->rxsegs.fresh)
                         break;
                 s = rxseg_at(t, *link);
-                if (!names_range(t, tc, &s->data) || (last != 0 && (gaps ? seq_lt(s->seq, end) : s->seq != end)))
+                if (!names_range(t, tc, &s->data) ||
+                    (last != 0 && (gaps ? seq_lt(s->seq, end) : s->seq != end)))
                         break;
                 end = s->seq + s->data.len;
                 s->prev = last;
@@ -192,7 +194,7 @@ static void rebuild_lists(struct tcp *t)
                 if (tc->state == TCPS_TIME_WAIT)
                         requeue_time_wait(t, tc);
                 if (tc->listener == 0 && tc->acc_state != ACC_TAKEN)
-                        tc->acc_state = ACC_NONE;       /* death came between the two: it is the one being reset */
+                        tc->acc_state = ACC_NONE; /* death came between the two: it is the one being reset */
                 if (tc->acc_state == ACC_QUEUED)
                         listen_requeue(t, tc);
                 else if (tc->acc_state == ACC_HALF_OPEN)

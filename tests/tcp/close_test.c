@@ -363,6 +363,9 @@ static void recovery_keeps_queues_and_resets_only_the_broken_one(void **state)
         app_reads(s, 400);
         app_writes(s, 100);
         forget_sent(s);
+        peer_sends(s, .seq = 701, .ack = 2501, .len = 300);
+        peer_sends(s, .seq = 2001, .ack = 2501, .len = 1000);
+        forget_sent(s);
         rig_recover(s->rig, s->conn, s->now);
         expect_state(s, TCPS_CLOSED);
         assert_int_equal(tcp_take_error(s->tc), ECONNRESET);

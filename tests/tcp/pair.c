@@ -360,6 +360,10 @@ bool pair_run(struct pair *p, nstime limit)
                         p->listener = p->conn[SERVER] == 0 ? listener : p->listener;
                 app_turn(p, 0);
                 app_turn(p, 1);
+                if (p->break_at != 0 && p->app[SERVER].read >= p->break_at) {
+                        rig_recover(p->rig[SERVER], p->conn[SERVER], p->now);
+                        p->break_at = 0;
+                }
         }
         return over(p);
 }

@@ -44,6 +44,7 @@ struct pair {
         struct pair_link net;
         uint32_t conn[2], listener;
         struct tcp_tuple tuple[2];      /* as each sees itself */
+        uint64_t break_at;              /* when so much was read by it, the server dies inside its connection */
         nstime now;
         uint64_t seed, order, sent_pkts;
         struct packet *queue;

@@ -9,6 +9,16 @@
 
 #include "tests/tcp/pair.h"
 
+static void check_nothing_left(const struct pair *p)
+{
+        for (int s = 0; s < 2; s++) {
+                assert_int_equal(rig_frames_used(p->rig[s]), 0);
+                assert_int_equal(p->rig[s]->t.sh->conns.used, 0);
+                assert_int_equal(p->rig[s]->t.sh->txsegs.used, 0);
+                assert_int_equal(p->rig[s]->t.sh->rxsegs.used, 0);
+        }
+}
+
 static void check_run(struct pair *p, uint64_t seed, const char *what, nstime limit)
 {
         bool ok = pair_run(p, limit);
@@ -27,12 +37,7 @@ static void check_run(struct pair *p, uint64_t seed, const char *what, nstime li
         assert_int_equal(p->app[0].read, p->app[1].to_write);
         assert_int_equal(p->app[1].read, p->app[0].to_write);
         pair_settle(p, 400 * NS_PER_S);
-        for (int s = 0; s < 2; s++) {
-                assert_int_equal(rig_frames_used(p->rig[s]), 0);
-                assert_int_equal(p->rig[s]->t.sh->conns.used, 0);
-                assert_int_equal(p->rig[s]->t.sh->txsegs.used, 0);
-                assert_int_equal(p->rig[s]->t.sh->rxsegs.used, 0);
-        }
+        check_nothing_left(p);
 }
 
 static void clean_link_moves_data_both_ways(void **state)
@@ -135,12 +140,35 @@ static void scarce_memory_delivers_every_byte(void **state)
         }
 }
 
+/* The connection that a process died in is reset; what the peer had lent to it comes back all the same. */
+static void broken_connection_gives_lent_frames_back(void **state)
+{
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+                struct pair_link net = {.delay = NS_PER_US, .mss = 65495, .lossless = true};
+                struct pair *p = pair_new(&net, &rig_size_default, seed);
+
+                p->app[0].to_write = p->app[1].to_write = 5000000;
+                p->app[0].max_write = 100000;
+                p->app[1].idle = 0.8;
+                p->break_at = 10000 * seed;
+                assert_false(pair_run(p, 60 * NS_PER_S));
+                assert_true(p->app[0].error != 0 || p->app[1].error != 0);
+                for (int s = 0; s < 2; s++)
+                        if (p->conn[s] != 0)
+                                tcp_close(&p->rig[s]->t, tcp_conn_at(&p->rig[s]->t, p->conn[s]), p->now);
+                pair_settle(p, 100 * NS_PER_S);
+                check_nothing_left(p);
+                pair_free(p);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(clean_link_moves_data_both_ways),
                 cmocka_unit_test(lossless_link_lends_frames),
                 cmocka_unit_test(bad_links_deliver_every_byte),
+                cmocka_unit_test(broken_connection_gives_lent_frames_back),
                 cmocka_unit_test(scarce_memory_delivers_every_byte),
         };
 

@@ -131,7 +131,7 @@ static void application_acts(struct storm *w)
                          chance(w, 50), chance(w, 50) ? below(w, 1500) : 0, s->now);
                 break;
         case 4:
-                rig_recover(s->rig, 0, s->now);
+                rig_recover(s->rig, chance(w, 20) ? s->conn : 0, s->now);
                 break;
         default:
                 (chance(w, 60) ? application_reads : application_writes)(w);
