@@ -1,0 +1,493 @@
+/*
+ * A process dies at every store of a turn of the stack (design.md, decision 2). A child does something on a stack in
+ * shared memory, one instruction at a time. After each instruction that changed anything, a copy of the memory, mapped
+ * elsewhere as another process has it, is recovered and must be whole: the connection that was being changed may be
+ * reset, every other one goes on and carries every byte, and a new one can be opened.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "netstack/stack.h"
+
+#define CHAN  0u
+#define CONNS 2                         /* open before the child begins; the first is the one that it works on */
+#define PORT  80
+
+static const struct frame_geom geom = {{[FRAME_SMALL] = 32, [FRAME_LARGE] = 2}};
+static const uint32_t addr[2] = {0x0a000001, 0x0a000002};
+
+/* All shared memory of two stacks and the channel between them, in one mapping. */
+struct world {
+        size_t bytes;
+        size_t state[2], region[2];     /* offsets */
+        struct bell bell[2];
+        nstime now;
+        uint32_t conn[2][CONNS], listener[2];
+};
+
+/* Somebody's view of a world. */
+struct view {
+        struct world *w;
+        struct stack s[2];
+        struct shm_chan chan[2];
+};
+
+static struct stack_limits limits(void)
+{
+        struct stack_limits l;
+
+        stack_limits_default(&l);
+        l.tcp = (struct tcp_limits){.conns = 8, .listeners = 4, .txsegs = 64, .rxsegs = 64, .time_wait_max = 4};
+        l.udp.pcbs = 4;
+        l.socks = 16;
+        l.rx = (struct frame_geom){{[FRAME_SMALL] = 32, [FRAME_LARGE] = 1}};
+        l.tx = geom;
+        return l;
+}
+
+static void no_event(struct stack *s, uint32_t sock, uint32_t events)
+{
+}
+
+static void *at(struct world *w, size_t off)
+{
+        return (char *)w + off;
+}
+
+static struct view *view_of(struct world *w)
+{
+        struct view *v = calloc(1, sizeof *v);
+
+        assert_non_null(v);
+        v->w = w;
+        for (int i = 0; i < 2; i++) {
+                struct stack_state *st = at(w, w->state[i]);
+                assert_int_equal(stack_view_init(&v->s[i], st, st->bytes, &w->bell[i]), 0);
+                v->s[i].event = no_event;
+        }
+        for (int i = 0; i < 2; i++) {
+                struct shm_chan *c = &v->chan[i];
+                c->mine = at(w, w->region[i]);
+                c->peer = at(w, w->region[!i]);
+                c->bell = &w->bell[!i];
+                c->leader_fd = c->keeper_fd = -1;
+                shm_chan_init(c, &v->s[i].st->chan[CHAN].shm, &v->s[i].st->cnt);
+                stack_chan_mapped(&v->s[i], CHAN, &c->base, c->mine->frames, c->peer->frames);
+        }
+        return v;
+}
+
+static void view_free(struct view *v)
+{
+        stack_view_fini(&v->s[0]);
+        stack_view_fini(&v->s[1]);
+        free(v);
+}
+
+static size_t rounded(size_t n)
+{
+        return (n + 65535) / 65536 * 65536;
+}
+
+static struct world *world_make(void)
+{
+        struct stack_limits l = limits();
+        size_t state = rounded(stack_bytes(&l)), region = rounded(SHM_REGION_BYTES(geom)), first = rounded(sizeof(struct world));
+        size_t bytes = first + 2 * (state + region);
+        struct world *w = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        uint8_t seed[32] = {7};
+
+        assert_ptr_not_equal(w, MAP_FAILED);
+        *w = (struct world){.bytes = bytes, .now = NS_PER_S, .state = {first, first + state},
+                            .region = {first + 2 * state, first + 2 * state + region}};
+        for (int i = 0; i < 2; i++) {
+                struct stack_state *st = at(w, w->state[i]);
+                ip_addr a = ip_addr_v4(addr[i]);
+                seed[1] = (uint8_t)i;
+                stack_format(st, &l, seed, w->now);
+                stack_set_addrs(st, &a, 1);
+                assert_int_equal(stack_chan_add(st, CHAN, (uint32_t)!i + 1, 0, geom, geom), 0);
+        }
+        return w;
+}
+
+/* ---- streams: what a side sends on its connection number n ---- */
+
+#define STREAM 65536u                   /* more than any test sends */
+
+/* Laid out beforehand: in the child every instruction counts. */
+static uint8_t stream[2][CONNS][STREAM];
+
+static void make_streams(void)
+{
+        for (uint32_t side = 0; side < 2; side++)
+                for (uint32_t n = 0; n < CONNS; n++)
+                        for (uint32_t off = 0; off < STREAM; off++)
+                                stream[side][n][off] = (uint8_t)(off * 31 + off / 253 + n * 77 + side * 131);
+}
+
+static struct tcp_conn *conn(struct view *v, int side, int n)
+{
+        return tcp_conn_at(&v->s[side].tcp, v->w->conn[side][n]);
+}
+
+static void write_bytes(struct view *v, int side, int n, size_t want)
+{
+        struct stack *s = &v->s[side];
+        struct tcp_conn *tc = conn(v, side, n);
+        uint32_t off = tc->snd_end - tc->iss - 1;
+        struct span span[8];
+        int got;
+
+        s->now = v->w->now;
+        stack_begin(s->st, tc->self);
+        got = tcp_send_reserve(&s->tcp, tc, want, span, 8);
+        for (int i = 0, k = 0; k < got; k += (int)span[i++].len)
+                memcpy(span[i].ptr, &stream[side][n][off + (uint32_t)k], span[i].len);
+        if (got > 0)
+                tcp_send_commit(&s->tcp, tc, (size_t)got, false, false, v->w->now);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
+/* Reads up to `most` bytes and compares them. */
+static void read_bytes(struct view *v, int side, int n, size_t most)
+{
+        struct stack *s = &v->s[side];
+        struct tcp_conn *tc = conn(v, side, n);
+        uint32_t off = copied_seq(tc) - tc->irs - 1;
+        struct span span[8];
+        int got = tcp_recv_peek(&s->tcp, tc, 0, most, span, 8);
+
+        for (int i = 0, k = 0; k < got; k += (int)span[i++].len)
+                assert_memory_equal(span[i].ptr, &stream[!side][n][off + (uint32_t)k], span[i].len);
+        if (got <= 0)
+                return;
+        s->now = v->w->now;
+        stack_begin(s->st, tc->self);
+        tcp_recv_consume(&s->tcp, tc, (size_t)got, v->w->now);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
+static void settle(struct view *v)
+{
+        bool any;
+
+        do {
+                any = stack_run(&v->s[0], v->w->now);
+                any |= stack_run(&v->s[1], v->w->now);
+                stack_flush_acks(&v->s[0], v->w->now);
+                stack_flush_acks(&v->s[1], v->w->now);
+        } while (any);
+}
+
+static uint32_t open_from(struct view *v, int side, uint16_t port)
+{
+        struct tcp_tuple t = {.laddr = ip_addr_v4(addr[side]), .raddr = ip_addr_v4(addr[!side]), .lport = port,
+                              .rport = PORT, .chan = CHAN};
+        struct tcp_link link = stack_tcp_link(&v->s[side], CHAN);
+        struct tcp_opts o;
+        int c;
+
+        tcp_opts_default(&o);
+        v->s[side].now = v->w->now;
+        stack_begin(v->s[side].st, 0);
+        c = tcp_connect(&v->s[side].tcp, &t, &link, &o, v->w->now);
+        stack_end(v->s[side].st);
+        assert_true(c > 0);
+        tcp_set_sock(&v->s[side].tcp, (uint32_t)c, 1);
+        stack_flush(&v->s[side], v->w->now);
+        return (uint32_t)c;
+}
+
+/* Two connections from side 0 to side 1, with some data read, some queued, some on its way, on each. */
+static struct world *scene(void)
+{
+        struct world *w = world_make();
+        struct view *v = view_of(w);
+        struct tcp_opts o;
+
+        tcp_opts_default(&o);
+        for (int i = 0; i < 2; i++)
+                w->listener[i] = (uint32_t)tcp_listen(&v->s[i].tcp, ip_addr_v4(0), PORT, 4, &o);
+        for (int n = 0; n < CONNS; n++) {
+                w->conn[0][n] = open_from(v, 0, (uint16_t)(40000 + n));
+                settle(v);
+                w->conn[1][n] = tcp_accept(&v->s[1].tcp, w->listener[1]);
+                assert_int_not_equal(w->conn[1][n], 0);
+                tcp_set_sock(&v->s[1].tcp, w->conn[1][n], 1);
+        }
+        for (int n = 0; n < CONNS; n++) {
+                write_bytes(v, 0, n, 700);
+                write_bytes(v, 1, n, 300);
+                settle(v);
+                read_bytes(v, 0, n, 100);
+                read_bytes(v, 1, n, 100);
+                write_bytes(v, 1, n, 5000);
+                settle(v);
+        }
+        view_free(v);
+        return w;
+}
+
+/* ---- what is done when death comes ---- */
+
+static void writes_little(struct view *v)
+{
+        write_bytes(v, 0, 0, 60);
+}
+
+static void writes_much(struct view *v)
+{
+        write_bytes(v, 0, 0, 3000);
+}
+
+static void reads_all(struct view *v)
+{
+        read_bytes(v, 0, 0, 100000);
+}
+
+static void runs_with_input(struct view *v)
+{
+        stack_run(&v->s[0], v->w->now);
+        stack_flush_acks(&v->s[0], v->w->now);
+}
+
+static void prepare_input(struct view *v)
+{
+        write_bytes(v, 0, 1, 900);
+        write_bytes(v, 0, 0, 90);
+        write_bytes(v, 1, 0, 40);
+        write_bytes(v, 1, 1, 2500);
+        stack_run(&v->s[1], v->w->now);
+        read_bytes(v, 1, 1, 2000);
+        stack_flush_acks(&v->s[1], v->w->now);
+}
+
+static void closes(struct view *v)
+{
+        struct stack *s = &v->s[0];
+
+        s->now = v->w->now;
+        stack_begin(s->st, v->w->conn[0][0]);
+        tcp_set_sock(&s->tcp, v->w->conn[0][0], 0);
+        tcp_close(&s->tcp, conn(v, 0, 0), v->w->now);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
+static void opens(struct view *v)
+{
+        open_from(v, 0, 41000);
+}
+
+static void prepare_syn(struct view *v)
+{
+        open_from(v, 1, 41001);
+}
+
+static void prepare_timers(struct view *v)
+{
+        write_bytes(v, 0, 0, 1000);
+        write_bytes(v, 0, 1, 1000);
+        v->w->now += 300 * NS_PER_MS;
+}
+
+/* ---- the survivors ---- */
+
+/* Time goes on until everything written has been read, or clearly never will be. */
+static void finish(struct view *v, int n)
+{
+        for (int round = 0; round < 400; round++) {
+                nstime next;
+                settle(v);
+                read_bytes(v, 0, n, 100000);
+                read_bytes(v, 1, n, 100000);
+                settle(v);
+                if (conn(v, 0, n)->snd_una == conn(v, 0, n)->snd_end && conn(v, 1, n)->snd_una == conn(v, 1, n)->snd_end &&
+                    conn(v, 0, n)->rcv_unread == 0 && conn(v, 1, n)->rcv_unread == 0)
+                        return;
+                next = nstime_min(stack_deadline(&v->s[0]), stack_deadline(&v->s[1]));
+                if (next == NSTIME_NEVER)
+                        break;
+                v->w->now = MAX(v->w->now + 1, next);
+        }
+        for (int i = 0; i < 2; i++) {
+                const struct tcp_conn *tc = conn(v, i, n);
+                print_error("side %d: %s una %u nxt %u end %u, unread %u, rcv_nxt %u, deadline %lld\n", i,
+                            tcp_state_name(tc->state), tc->snd_una - tc->iss, tc->snd_nxt - tc->iss,
+                            tc->snd_end - tc->iss, tc->rcv_unread, tc->rcv_nxt - tc->irs, (long long)tcp_deadline(tc));
+        }
+        fail_msg("connection %d did not go on", n);
+}
+
+static void goes_on(struct view *v, int n)
+{
+        assert_int_equal(conn(v, 0, n)->state, TCPS_ESTABLISHED);
+        write_bytes(v, 0, n, 2000);
+        write_bytes(v, 1, n, 2000);
+        finish(v, n);
+        tcp_conn_check(&v->s[0].tcp, conn(v, 0, n));
+}
+
+static void new_one_works(struct view *v)
+{
+        uint32_t c = open_from(v, 0, 42000);
+
+        for (int round = 0; round < 40 && tcp_conn_at(&v->s[0].tcp, c)->state != TCPS_ESTABLISHED; round++) {
+                settle(v);
+                v->w->now += 100 * NS_PER_MS;
+        }
+        assert_int_equal(tcp_conn_at(&v->s[0].tcp, c)->state, TCPS_ESTABLISHED);
+}
+
+/* A copy of the dead process's memory, as its successor finds it. */
+static void succeed(const struct world *dead, struct world *copy, bool first_may_close)
+{
+        struct view *v;
+        uint32_t broken;
+
+        memcpy(copy, dead, dead->bytes);
+        v = view_of(copy);
+        broken = v->s[0].st->gen & 1 ? v->s[0].st->busy : 0;
+        v->s[0].now = copy->now;
+        stack_recover(&v->s[0], copy->now);
+        assert_int_equal(v->s[0].st->gen & 1, 0);
+        for (uint32_t i = 1; i < v->s[0].tcp.sh->conns.fresh; i++)
+                if (tcp_conn_at(&v->s[0].tcp, i)->live)
+                        tcp_conn_check(&v->s[0].tcp, tcp_conn_at(&v->s[0].tcp, i));
+        if (broken != copy->conn[0][0] && !first_may_close)
+                goes_on(v, 0);
+        if (broken != copy->conn[0][1])
+                goes_on(v, 1);
+        new_one_works(v);
+        view_free(v);
+}
+
+/* ---- death ---- */
+
+static void child(struct world *w, void (*act)(struct view *))
+{
+        struct view *v = view_of(w);
+
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        raise(SIGSTOP);
+        act(v);
+        _exit(0);
+}
+
+/* Whether anything but payload differs. Payload is not looked at until it is committed, and copying it is one instruction
+ * a byte to the debugger. */
+static bool changed(const struct world *a, const struct world *b)
+{
+        const struct stack_state *st = at((struct world *)(uintptr_t)a, a->state[0]);
+        size_t records = st->rxframes_off, ring = offsetof(struct shm_region, frames);
+
+        return memcmp((const char *)a + a->state[0], (const char *)b + b->state[0], records) != 0 ||
+               memcmp((const char *)a + a->region[0], (const char *)b + b->region[0], ring) != 0;
+}
+
+static void dies_everywhere(void (*prepare)(struct view *), void (*act)(struct view *), bool first_may_close)
+{
+        struct world *w = scene(), *copy, *last;
+        struct view *v = view_of(w);
+        unsigned long steps = 0, changes = 0;
+        int status;
+        pid_t pid;
+
+        if (prepare != NULL)
+                prepare(v);
+        view_free(v);
+        copy = mmap(NULL, w->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        last = mmap(NULL, w->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(copy != MAP_FAILED && last != MAP_FAILED);
+        memcpy(last, w, w->bytes);
+        pid = fork();
+        if (pid == 0)
+                child(w, act);
+        waitpid(pid, &status, 0);
+        while (WIFSTOPPED(status)) {
+                if (changed(last, w)) {
+                        changes++;
+                        memcpy(last, w, w->bytes);
+                        succeed(w, copy, first_may_close);
+                }
+                steps++;
+                if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) != 0)
+                        fail_msg("ptrace: %s", strerror(errno));
+                waitpid(pid, &status, 0);
+        }
+        print_message("%lu instructions, %lu deaths survived\n", steps, changes);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        assert_true(changes > 20);
+        munmap(copy, w->bytes);
+        munmap(last, w->bytes);
+        munmap(w, w->bytes);
+}
+
+static void a_small_write_may_end_anywhere(void **state)
+{
+        dies_everywhere(NULL, writes_little, false);
+}
+
+static void a_large_write_may_end_anywhere(void **state)
+{
+        dies_everywhere(NULL, writes_much, false);
+}
+
+static void a_read_may_end_anywhere(void **state)
+{
+        dies_everywhere(NULL, reads_all, false);
+}
+
+static void a_turn_with_input_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_input, runs_with_input, false);
+}
+
+static void a_close_may_end_anywhere(void **state)
+{
+        dies_everywhere(NULL, closes, true);
+}
+
+static void a_connect_may_end_anywhere(void **state)
+{
+        dies_everywhere(NULL, opens, false);
+}
+
+static void a_turn_with_a_syn_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_syn, runs_with_input, false);
+}
+
+static void a_turn_of_timers_may_end_anywhere(void **state)
+{
+        dies_everywhere(prepare_timers, runs_with_input, false);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_small_write_may_end_anywhere),
+                cmocka_unit_test(a_large_write_may_end_anywhere),
+                cmocka_unit_test(a_read_may_end_anywhere),
+                cmocka_unit_test(a_turn_with_input_may_end_anywhere),
+                cmocka_unit_test(a_close_may_end_anywhere),
+                cmocka_unit_test(a_connect_may_end_anywhere),
+                cmocka_unit_test(a_turn_with_a_syn_may_end_anywhere),
+                cmocka_unit_test(a_turn_of_timers_may_end_anywhere),
+        };
+
+        make_streams();
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
