@@ -254,6 +254,7 @@ bool stack_chan_free(struct stack *s, uint32_t k)
         if (chan_in_use(s, k))
                 return false;
         atomic_store_explicit(&slot->state, CHAN_FREE, memory_order_release);
+        atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
         return true;
 }
 

@@ -188,6 +188,8 @@ struct stack {
         struct stack_tmpl tmpl[STACK_TMPLS];
         /* Maps channel k, which appeared in the state. False: cannot be now. Set by sock/ and the keeper. */
         bool (*map_chan)(struct stack *s, uint32_t k);
+        /* Channel k, which was mapped, is free again: its memory and descriptors can go. May be NULL. */
+        void (*unmap_chan)(struct stack *s, uint32_t k);
         /* The socket of a connection, listener or pcb has events (TCP_EV_*). Socket 0: all that wait for room to send. */
         void (*event)(struct stack *s, uint32_t sock, uint32_t events);
         void *owner;                    /* of those who set the two above */

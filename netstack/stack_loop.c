@@ -546,8 +546,11 @@ void stack_sync_chans(struct stack *s)
                 uint32_t state = atomic_load_explicit(&s->st->chan[k].state, memory_order_acquire);
                 if (state == CHAN_READY && stack_chan_get(s, k) == NULL)
                         s->chan_gen = gen - 1;          /* cannot be mapped now: again next time */
-                if (state == CHAN_FREE && s->chan[k].ops != NULL)
-                        stack_chan_unmapped(s, k);
+                if (state != CHAN_FREE || s->chan[k].ops == NULL)
+                        continue;
+                stack_chan_unmapped(s, k);
+                if (s->unmap_chan != NULL)
+                        s->unmap_chan(s, k);
         }
 }
 

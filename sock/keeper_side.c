@@ -170,6 +170,7 @@ static int chan_down(void *view, uint32_t slot)
         v->down_looked[slot] = now;
         stack_chan_down(&u->s, slot, now);
         done = stack_chan_free(&u->s, slot);
+        stack_sync(&u->s);
         ustack_unlock(u);
         return done ? 0 : -EAGAIN;
 }

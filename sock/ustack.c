@@ -182,6 +182,12 @@ static bool map_chan(struct stack *s, uint32_t k)
         return false;
 }
 
+/* A channel of a peer that is gone, and that nothing refers to any more. */
+static void unmap_chan(struct stack *s, uint32_t k)
+{
+        chan_unmap(s->owner, k);
+}
+
 static int chan_find(const struct ustack *u, uint32_t peer)
 {
         const struct stack_state *st = u->s.st;
@@ -327,6 +333,7 @@ static int view(struct ustack *u)
 
         u->s.owner = u;
         u->s.map_chan = map_chan;
+        u->s.unmap_chan = unmap_chan;
         u->s.event = ustack_event;
         return err;
 }

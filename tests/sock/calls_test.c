@@ -309,5 +309,5 @@ int main(void)
                 cmocka_unit_test(a_sender_knows_what_limits_it),
         };
 
-        return cmocka_run_group_tests(tests, world_begin, world_end);
+        return run_sides(tests);
 }

@@ -260,5 +260,5 @@ int main(void)
                 cmocka_unit_test(a_lingering_close_waits_for_its_data),
         };
 
-        return cmocka_run_group_tests(tests, world_begin, world_end);
+        return run_sides(tests);
 }

@@ -36,6 +36,9 @@ enum placement { TWO_PROCESSES, TWO_THREADS };
 /* CMocka group setup and teardown: the domain and its unetd. */
 int world_begin(void **state);
 int world_end(void **state);
+/* UNET_TEST_FILTER in the environment: only tests of this name ('*' stands for anything). */
+#define run_sides(tests)                                                                                           \
+        (cmocka_set_test_filter(getenv("UNET_TEST_FILTER")), cmocka_run_group_tests(tests, world_begin, world_end))
 pid_t world_unetd(void);
 pid_t world_keeper(void);               /* 0: there is none */
 

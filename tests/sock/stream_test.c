@@ -298,5 +298,5 @@ int main(void)
                 cmocka_unit_test(twenty_thousand_connections_in_sequence),
         };
 
-        return cmocka_run_group_tests(tests, world_begin, world_end);
+        return run_sides(tests);
 }

@@ -266,5 +266,5 @@ int main(void)
                 cmocka_unit_test(a_port_can_be_bound_again_after_connect_and_close),
         };
 
-        return cmocka_run_group_tests(tests, world_begin, world_end);
+        return run_sides(tests);
 }

@@ -474,5 +474,5 @@ int main(void)
                 cmocka_unit_test(closing_while_another_thread_waits),
         };
 
-        return cmocka_run_group_tests(tests, world_begin, world_end);
+        return run_sides(tests);
 }
