@@ -2,6 +2,7 @@
 #include "tests/sim/apps.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,11 +38,22 @@ struct apps {
         const struct plan *plan;
         struct pair *p;
         struct prng_fast rnd;
-        struct pcap_file *pcap;
         nstime began;
         uint32_t listener[2];
         struct talk talk[PLAN_TALKS];
 };
+
+static struct pcap_file *recording;
+
+/* Also when something aborts: the last packets are the interesting ones. */
+static void stop_recording(int sig)
+{
+        struct pcap_file *f = recording;
+
+        recording = NULL;
+        if (f != NULL)
+                pcap_file_close(f);
+}
 
 static void wrong(const struct apps *a, const struct talk *t, int side, const char *fmt, ...)
 {
@@ -404,12 +416,10 @@ static void end(struct apps *a)
 
 static void record(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes, size_t len)
 {
-        struct apps *a = arg;
-
         if (what != SIM_SENT)
                 return;
-        pcap_file_begin(a->pcap, now, (uint32_t)len);
-        pcap_file_add(a->pcap, bytes, len);
+        pcap_file_begin(arg, now, (uint32_t)len);
+        pcap_file_add(arg, bytes, len);
 }
 
 static void listen_on(struct apps *a, int side)
@@ -435,8 +445,10 @@ static void prepare(struct apps *a, const struct plan *plan, const char *pcap)
         }
         listen_on(a, 0);
         listen_on(a, 1);
-        if (pcap != NULL && a->p->sim != NULL && pcap_file_open(pcap, 0, &a->pcap) == 0)
-                sim_set_trace(a->p->sim, record, a);
+        if (pcap != NULL && a->p->sim != NULL && pcap_file_open(pcap, 0, &recording) == 0) {
+                sim_set_trace(a->p->sim, record, recording);
+                signal(SIGABRT, stop_recording);
+        }
 }
 
 uint64_t apps_run(const struct plan *plan, const char *pcap)
@@ -448,8 +460,7 @@ uint64_t apps_run(const struct plan *plan, const char *pcap)
         run(&a);
         end(&a);
         trace = a.p->sim != NULL ? sim_trace(a.p->sim) : 0;
-        if (a.pcap != NULL)
-                pcap_file_close(a.pcap);
+        stop_recording(0);
         pair_free(a.p);
         return trace;
 }
