@@ -164,7 +164,7 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         f->mode = (uint8_t)mode;
         f->kind = 0;
         f->family = 0;
-        f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->v6only = false;
+        f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->retry = false;
         f->tick = 0;
         f->kfd = fd;
         f->linger_s = -1;

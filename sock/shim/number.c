@@ -181,6 +181,10 @@ static int replace(int fd, int to, int flags, bool dup2_itself)
 {
         int r;
 
+        if (unlikely(shim.size && !usock_tls.inside && shim_owns_fd(to))) {
+                errno = EBUSY;          /* as when another thread is just opening the number */
+                return -1;
+        }
         if (fd != to && file_peek(to) && !usock_tls.inside && sys2(SYS_fcntl, fd, F_GETFD) >= 0)
                 file_void(to);
         r = dup2_itself ? REAL(dup2)(fd, to) : REAL(dup3)(fd, to, flags);

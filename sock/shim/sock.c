@@ -445,6 +445,7 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
                 return -EINPROGRESS;
         }
         sock_decide(f, MODE_KERNEL, why);
+        f->retry = true;
         return 1;
 }
 
@@ -501,6 +502,21 @@ static int do_connect(struct file *f, const struct sockaddr *sa, socklen_t len)
         return r;
 }
 
+/* The kernel's connect. When it fails at once, the next attempt may find somebody on the fabric. */
+static int connect_kernel(int fd, const struct sockaddr *sa, socklen_t len)
+{
+        int r = REAL(connect)(fd, sa, len), err = errno;
+        struct file *f = r < 0 && err != EINPROGRESS && err != EINTR ? file_enter(fd, MODE_KERNEL) : NULL;
+
+        if (!f)
+                return r;
+        if (f->mode == MODE_KERNEL && f->kind == USOCK_TCP && f->retry)
+                __atomic_store_n(&f->mode, MODE_NEW, __ATOMIC_RELEASE);
+        file_leave(f);
+        errno = err;
+        return r;
+}
+
 int h_connect(int fd, const struct sockaddr *sa, socklen_t len)
 {
         struct file *f;
@@ -513,7 +529,7 @@ int h_connect(int fd, const struct sockaddr *sa, socklen_t len)
                 r = do_connect(f, sa, len);
                 file_leave(f);
                 if (r == 1)
-                        return REAL(connect)(fd, sa, len);
+                        return connect_kernel(fd, sa, len);
         } while (result_again(&r));
         return (int)r;
 }

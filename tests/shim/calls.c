@@ -358,6 +358,43 @@ static void scene_connect(void)
         close(s);
 }
 
+static void scene_bound_connect(void)
+{
+        struct sockaddr_in sa, me = loopback(), peer;
+        socklen_t len = sizeof(me);
+        int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM, 0), c;
+
+        SHOW(bind(s, (void *)&me, sizeof(me)));
+        SHOW(bind(s, (void *)&me, sizeof(me)));
+        getsockname(s, (void *)&me, &len);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        c = accept(l, (void *)&peer, &len);
+        SHOW(peer.sin_port == me.sin_port);
+        getsockname(s, (void *)&peer, &len);
+        SHOW(peer.sin_port == me.sin_port);
+        close(c);
+        close(s);
+        close(l);
+}
+
+/* Nobody there, then somebody: the same socket, again. */
+static void scene_connect_again(void)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+
+        close(l);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        l = socket(AF_INET, SOCK_STREAM, 0);
+        setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        bind(l, (void *)&sa, sizeof(sa));
+        listen(l, 1);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        SHOW(write(s, "x", 1));
+        close(s);
+        close(l);
+}
+
 static void scene_accept_flags(void)
 {
         struct sockaddr_in sa, peer;
@@ -1239,6 +1276,40 @@ static void scene_quick_exit(void)
         close2(v);
 }
 
+static int goodbye_fd;
+
+static void goodbye(void)
+{
+        write(goodbye_fd, "goodbye", 7);
+}
+
+static void scene_atexit(void)
+{
+        char b[16];
+        int v[2];
+
+        fflush(stdout);
+        if (pipe(v) == 0 && fork() == 0) {
+                struct sockaddr_in sa;
+                int l;
+
+                atexit(goodbye);        /* before the first socket of this process */
+                l = listener(&sa);
+                goodbye_fd = socket(AF_INET, SOCK_STREAM, 0);
+                connect(goodbye_fd, (void *)&sa, sizeof(sa));
+                if (fork() == 0) {
+                        ssize_t n = recv(accept(l, NULL, NULL), b, 7, MSG_WAITALL);
+
+                        write(v[1], b, n > 0 ? (size_t)n : 0);
+                        _exit(0);
+                }
+                exit(0);
+        }
+        wait(NULL);
+        show_bytes("read", b, read(v[0], b, sizeof(b)));
+        close2(v);
+}
+
 static void *writer(void *arg)
 {
         int fd = *(int *)arg;
@@ -1422,6 +1493,8 @@ static const struct {
         {"sigpipe", scene_sigpipe},
         {"udp", scene_udp},
         {"connect", scene_connect},
+        {"bound_connect", scene_bound_connect},
+        {"connect_again", scene_connect_again},
         {"accept_flags", scene_accept_flags},
         {"options", scene_options},
         {"ioctl", scene_ioctl},
@@ -1442,6 +1515,7 @@ static const struct {
         {"exec", scene_exec},
         {"daemon", scene_daemon},
         {"quick_exit", scene_quick_exit},
+        {"atexit", scene_atexit},
         {"threads", scene_threads},
         {"cancel", scene_cancel},
         {"syscall", scene_syscall},
