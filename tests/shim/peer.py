@@ -6,6 +6,7 @@ import os
 import random
 import select
 import socket
+import subprocess
 import sys
 import threading
 
@@ -77,6 +78,102 @@ def server_half_close(port, seed):
 def client_half_close(port, seed):
     s = socket.create_connection((HOST, port))
     assert exchange(s, int(seed))[1] == expected(int(seed) + 1)
+
+
+# What was sent arrives although the sender is gone, one way or another; then the end, or a reset.
+LAST = 3 << 20
+
+
+def server_gone(port, n):
+    listener = listen(port)
+    for _ in range(int(n)):
+        s, _ = listener.accept()
+        want, got = int(s.recv(8, socket.MSG_WAITALL)), 0
+        try:
+            while data := s.recv(1 << 16):
+                got += len(data)
+        except ConnectionResetError:
+            pass
+        assert got == want, (got, want)
+        s.close()
+
+
+def client_gone(port, n):
+    for i in range(int(n)):
+        if os.fork() == 0:
+            s = socket.create_connection((HOST, port))
+            size = random.choice((0, 1, 1000, 100000, LAST))
+            s.sendall(b"%8d" % size + bytes(size))
+            if i % 3 == 0:
+                os._exit(0)
+            elif i % 3 == 1:
+                sys.exit(0)
+            os.kill(os.getpid(), 9)
+        os.wait()
+
+
+# Threads that write, poll and are created and gone while others open and close connections.
+def server_churn(port, n):
+    listener, threads = listen(port), []
+    for _ in range(4 * int(n)):
+        t = threading.Thread(target=echo, args=(listener.accept()[0],))
+        t.start()
+        threads.append(t)
+    for t in threads:
+        t.join()
+
+
+def client_churn(port, n):
+    def one():
+        for _ in range(int(n)):
+            ask(port=port, size=random.choice((1, 1000, 100000)))
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+# A child made by subprocess serves the connection it inherits as its standard input and output.
+def server_inetd(port, n):
+    listener = listen(port)
+    for _ in range(int(n)):
+        s, _ = listener.accept()
+        subprocess.run(["/bin/cat"], stdin=s, stdout=s, check=True)
+        s.close()
+
+
+def client_inetd(port, n):
+    for _ in range(int(n)):
+        ask(port=port, size=10000)
+
+
+# Connections are passed to another process, which did not make them.
+def server_passing(port, n):
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    if os.fork() == 0:
+        a.close()
+        for _ in range(int(n)):
+            _, fds, _, _ = socket.recv_fds(b, 1, 1)
+            echo(socket.socket(fileno=fds[0]))
+        os._exit(0)
+    b.close()
+    listener, kept = listen(port), []
+    for _ in range(int(n)):
+        s, _ = listener.accept()
+        socket.send_fds(a, [b"x"], [s.fileno()])
+        kept.append(s)
+    # Until the other end has taken them, somebody must hold them.
+    assert os.wait()[1] == 0
+
+
+def client_passing(port, n):
+    threads = [threading.Thread(target=ask, kwargs={"port": port}) for _ in range(int(n))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
 
 
 # Non-blocking writes of 1 byte to 1 MB; poll() when there is no room.

@@ -367,6 +367,18 @@ class Peers(Case):
     def test_a_prefork_server(self):
         self.both("prefork", "40")
 
+    def test_what_a_gone_process_sent_arrives(self):
+        self.both("gone", "30")
+
+    def test_threads_that_come_and_go(self):
+        self.both("churn", "25")
+
+    def test_inherited_as_standard_input_and_output(self):
+        self.both("inetd", "5")
+
+    def test_passed_to_another_process(self):
+        self.both("passing", "5")
+
     def test_dual_stack(self):
         self.both("dual", "4")
 
