@@ -130,7 +130,7 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         if (!directory_is_local(dir, addr))
                 return -ENOENT;
         *why = "no listener on the fabric has this port";
-        if (!directory_lookup(dir, IP_PROTO_TCP, addr, port, s->idx, &hit))
+        if (!ustack_lookup(IP_PROTO_TCP, addr, port, s->idx, &hit))
                 return -ENOENT;
         *why = "no channel to the listener's stack";
         chan = ustack_chan_to(s->u, hit.stack);

@@ -26,7 +26,7 @@ static int route(struct ustack *u, ip_addr addr, uint16_t port, uint32_t hint, c
         if (dir == NULL)
                 return -ENOENT;
         *why = "no socket on the fabric has this port";
-        if (!directory_lookup(dir, IP_PROTO_UDP, addr, port, hint, &hit))
+        if (!ustack_lookup(IP_PROTO_UDP, addr, port, hint, &hit))
                 return -ENOENT;
         *why = "address of another host";
         if (!directory_is_local(dir, addr))

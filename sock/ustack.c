@@ -70,16 +70,43 @@ const struct directory *ustack_directory(void)
         return proc.open ? proc.client.dir : NULL;
 }
 
-/* Another unetd took over: the stacks of this process are made known to it under their old numbers. */
+bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit)
+{
+        const struct directory *dir = ustack_directory();
+        int found = -EAGAIN;
+
+        for (int tries = 0; dir != NULL && tries < 8 && found == -EAGAIN; tries++) {
+                found = directory_lookup(dir, proto, addr, port, hint, hit);
+                if (found == -EAGAIN)
+                        sched_yield();
+        }
+        return found == 1;
+}
+
+/* One socket's entry in the directory, with the kernel socket that holds its port; without one, unetd holds it. */
+static void register_again(struct unetd_client *c, struct ustack *u, const struct usock *h)
+{
+        struct sock_rec *rec = usock_rec(h);
+        uint8_t proto = rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP;
+        uint16_t port = rec->lport;
+
+        if (h->kfd < 0 && rec->bound && port != 0)
+                unetd_port_hold(c, u->id, proto, rec->laddr, &port);
+        if (rec->registered)
+                unetd_listen_add(c, u->id, proto, rec->laddr, rec->lport, h->kfd);
+}
+
+/* Another unetd took over: the stacks of this process, their ports and names are made known to it as they were. */
 static void renewed(struct unetd_client *c, void *arg)
 {
         for (uint32_t i = 0; i < proc.nstacks; i++) {
                 struct ustack *u = proc.stack[i];
                 unetd_stack_new(c, &u->fds, u->slot, &u->id);
-                for (uint32_t l = 1; l < u->s.tcp.sh->listeners.fresh; l++) {
-                        struct tcp_listener *tl = tcp_listener_at(&u->s.tcp, l);
-                        if (tl->live)
-                                unetd_listen_add(c, u->id, IP_PROTO_TCP, tl->addr, tl->port, -1);
+                for (const struct usock *h = u->handles; h != NULL; h = h->next)
+                        register_again(c, u, h);
+                for (uint32_t b = 0; b < u->s.st->nblocks; b++) {
+                        uint16_t first = u->s.st->block[b].first, count;
+                        unetd_port_lease(c, u->id, &first, &count);
                 }
         }
 }

@@ -53,6 +53,8 @@ void ustack_client_forked(void);        /* in the child: the lock is the parent'
 /* The directory, or NULL. */
 const struct directory *ustack_directory(void);
 
+/* Who has a port, by the directory; patient with a unetd that is writing. */
+bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit);
 /* Maps channel k from descriptors already at hand and takes them (the keeper). False: they are the caller's still. */
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
 /* Channel to a stack, opened when there is none: its number, or -errno. The lock must not be held. */
