@@ -142,7 +142,8 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         tc->last_received = tc->last_sent = tc->limit_since = now;
         tc->min_rtt = NSTIME_NEVER;
         tc->quick = 16;
-        tc->ts_offset = ts_offset_new(t, tuple);
+        if (!link->lossless) /* no timestamps there */
+                tc->ts_offset = ts_offset_new(t, tuple);
         size_buffers(tc);
         conn_size_mss(tc);
         rtt_init(tc);
@@ -253,10 +254,10 @@ void conn_done(struct tcp *t, struct tcp_conn *tc, int err)
                 end(t, tc, err, 0);
 }
 
-/* Somebody may still ask for it: a socket, or the listener whose queue it stands in. */
+/* Somebody may still ask for it: a socket, a writer who copies, or the listener whose queue it stands in. */
 static bool wanted(const struct tcp_conn *tc)
 {
-        return tc->sock != 0 || tc->acc_state == ACC_QUEUED || tc->acc_state == ACC_HALF_OPEN ||
+        return tc->sock != 0 || tc->flags & TCF_RSV || tc->acc_state == ACC_QUEUED || tc->acc_state == ACC_HALF_OPEN ||
                ((tc->acc_state == ACC_TAKEN || tc->flags & TCF_ACTIVE) && !(tc->flags & TCF_CLOSED_BY_APP));
 }
 

@@ -287,7 +287,7 @@ int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, 
 
 void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime now)
 {
-        assert(bytes <= tc->rcv_unread);
+        bytes = MIN(bytes, tc->rcv_unread); /* recovery after a death may have taken the rest away */
         drop_bytes(t, tc, (uint32_t)bytes);
         if (tc->urg_state == URG_TAKEN && (int32_t)(copied_seq(tc) - tc->rcv_up) >= 0)
                 tc->urg_state = URG_NONE;

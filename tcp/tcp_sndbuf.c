@@ -364,6 +364,8 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
         }
         if (tc->flags & TCF_RSV)
                 return -EBUSY;
+        if (want == 0)
+                return 0;
         if (tc->snd_fill != 0 && tc->snd_head == 0)
                 rewind_fill(t, tc);
         if (likely(fits_fill(t, tc, want))) {
@@ -434,8 +436,10 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
 {
         bool alive = tc->state >= TCPS_ESTABLISHED && !(tc->flags & TCF_FIN_QUEUED);
 
-        assert(bytes <= tc->rsv_bytes);
+        bytes = MIN(bytes, tc->rsv_bytes); /* recovery after a death may have taken the reservation away */
         drop_reservation(t, tc, bytes, alive);
+        if (!alive)
+                conn_reap(t, tc); /* over meanwhile, and the record waited for us */
         if (!alive || bytes == 0)
                 return;
         if (unlikely(urgent)) {

@@ -528,6 +528,24 @@ static void reservation_can_be_cut_or_cancelled(void **state)
         peer_sends(s, .seq = 1, .ack = 1301);
 }
 
+/* Another thread closes while a writer copies: the record waits for the writer. */
+static void closing_waits_for_a_writer(void **state)
+{
+        struct scene *s = *state;
+        struct span span[4];
+
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 0, span, 4), 0);
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 3000, span, 4), 3000);
+        s->opts.linger_s = 0;
+        app_sets(s);
+        app_closes(s);
+        expect_sent(s, .seq = 1, .ack = 1, .flags = RA);
+        advance_ms(s, 1);
+        assert_int_equal(s->rig->t.sh->conns.used, 1);
+        tcp_send_commit(&s->rig->t, s->tc, 3000, false, false, s->now);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+}
+
 static void many_small_writes_become_full_segments(void **state)
 {
         struct scene *s = *state;
@@ -588,6 +606,7 @@ int main(void)
                 scenario(dsack_is_counted, established, &sack),
                 scenario(full_buffer_refuses_and_tells_when_there_is_room, established, &sndbuf),
                 scenario(reservation_can_be_cut_or_cancelled, established, NULL),
+                scenario(closing_waits_for_a_writer, established, NULL),
                 scenario(many_small_writes_become_full_segments, established, NULL),
                 scenario(reset_ends_writing_with_the_right_errors, established, NULL),
         };
