@@ -102,12 +102,14 @@ static void renewed(struct unetd_client *c, void *arg)
         for (uint32_t i = 0; i < proc.nstacks; i++) {
                 struct ustack *u = proc.stack[i];
                 unetd_stack_new(c, &u->fds, u->slot, &u->id);
+                ustack_lock(u);
                 for (const struct usock *h = u->handles; h != NULL; h = h->next)
                         register_again(c, u, h);
                 for (uint32_t b = 0; b < u->s.st->nblocks; b++) {
                         uint16_t first = u->s.st->block[b].first, count;
                         unetd_port_lease(c, u->id, &first, &count);
                 }
+                ustack_leave(u);
         }
 }
 
