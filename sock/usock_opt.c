@@ -28,6 +28,7 @@
 #define SNDBUF_MIN     4608u            /* Linux: SOCK_MIN_SNDBUF */
 #define RCVBUF_DEFAULT 131072           /* Linux: tcp_rmem[1], told before there is a connection */
 #define SNDBUF_DEFAULT 16384            /* Linux: tcp_wmem[1] */
+#define RCVLOWAT_MAX   (1u << 20)       /* what fits any receive buffer that sizes itself */
 #define CC_NAME_BYTES  16u              /* TCP_CA_NAME_MAX */
 #define NO_SSTHRESH    0x7fffffff       /* Linux: TCP_INFINITE_SSTHRESH */
 
@@ -211,7 +212,9 @@ static int get_rcvbuf(const struct call *c)
 
 static int set_rcvlowat(struct call *c, int v)
 {
-        c->rec->rcvlowat = v < 0 ? INT_MAX : v == 0 ? 1 : (uint32_t)v;
+        uint32_t most = c->tcp.rcvbuf != 0 && !is_udp(c) ? c->tcp.rcvbuf : RCVLOWAT_MAX;
+
+        c->rec->rcvlowat = v < 0 ? most : v == 0 ? 1 : MIN((uint32_t)v, most);
         return 0;
 }
 
@@ -357,6 +360,7 @@ static int set_ttl(struct call *c, int v)
         return 0;
 }
 
+/* Linux takes 0 here; it would be the TTL of our v4 packets, which nobody would take. */
 static int set_hops(struct call *c, int v)
 {
         return v == 0 ? -EINVAL : set_ttl(c, v);
@@ -791,7 +795,8 @@ int usock_setsockopt(struct usock *s, int level, int name, const void *val, sock
         if ((int)len < 0)
                 return -EINVAL;
         len = MIN(len, SET_ROOM);
-        memcpy(v.bytes, val, len);
+        if (len > 0)
+                memcpy(v.bytes, val, len);
         ustack_lock(s->u);
         load(&c);
         err = set_one(&c, level, name, v.bytes, len);

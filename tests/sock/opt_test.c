@@ -1,0 +1,310 @@
+/*
+ * Options, with the kernel as the oracle: the same calls on a socket of ours and on one of the kernel's, before there is
+ * a connection, give the same results, errors, values and lengths. And what options do to connections.
+ */
+#include "tests/sock/sides.h"
+
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+struct pair {
+        int ours, kernels;
+};
+
+static const char *label(int level, int name, int v, socklen_t len)
+{
+        static char text[96];
+
+        snprintf(text, sizeof text, "level %d option %d value %d length %u", level, name, v, len);
+        return text;
+}
+
+/* -errno, or what was got. */
+struct answer {
+        int r;
+        socklen_t len;
+        unsigned char bytes[256];
+};
+
+static struct answer ask(int sock, bool ours, int level, int name, socklen_t len)
+{
+        struct answer a = {.len = len};
+        int r = ours ? unet_getsockopt(sock, level, name, a.bytes, &a.len)
+                     : getsockopt(sock, level, name, a.bytes, &a.len);
+
+        a.r = r == 0 ? 0 : -errno;
+        return a;
+}
+
+static void same_answer(struct pair p, int level, int name, socklen_t len, const char *what)
+{
+        struct answer a = ask(p.ours, true, level, name, len), b = ask(p.kernels, false, level, name, len);
+
+        if (a.r == b.r && (a.r != 0 || (a.len == b.len && memcmp(a.bytes, b.bytes, a.len) == 0)))
+                return;
+        fprintf(stderr, "%s, asked with length %u: ours %d, length %u, value %d; kernel's %d, length %u, value %d\n", what,
+                len, a.r, a.len, *(int *)a.bytes, b.r, b.len, *(int *)b.bytes);
+        _exit(1);
+}
+
+static void same_set(struct pair p, int level, int name, const void *val, socklen_t len)
+{
+        int a = unet_setsockopt(p.ours, level, name, val, len) == 0 ? 0 : errno;
+        int b = setsockopt(p.kernels, level, name, val, len) == 0 ? 0 : errno;
+        int v = 0;
+
+        memcpy(&v, val, len < 4 ? len : 4);
+        if (a == b)
+                return;
+        fprintf(stderr, "%s: ours %s, kernel's %s\n", label(level, name, v, len), strerror(a), strerror(b));
+        _exit(1);
+}
+
+static struct pair pair_of(int domain, int type)
+{
+        struct pair p = {unet_socket(domain, type, 0), socket(domain, type, 0)};
+
+        CHECK(p.ours >= 0 && p.kernels >= 0);
+        return p;
+}
+
+static void pair_end(struct pair p)
+{
+        unet_close(p.ours);
+        close(p.kernels);
+}
+
+/* ---- ints ---- */
+
+struct int_case {
+        int domain, type, level, name;
+        bool set_only;                  /* what it gives depends on the machine's settings */
+        int values[12];                 /* up to a 12345 */
+};
+
+#define END 12345
+#define T   AF_INET, SOCK_STREAM
+#define U   AF_INET, SOCK_DGRAM
+#define T6  AF_INET6, SOCK_STREAM
+
+static const struct int_case int_cases[] = {
+        {T, SOL_SOCKET, SO_TYPE, false, {1, END}},
+        {U, SOL_SOCKET, SO_TYPE, false, {1, END}},
+        {T6, SOL_SOCKET, SO_DOMAIN, false, {1, END}},
+        {U, SOL_SOCKET, SO_PROTOCOL, false, {1, END}},
+        {T, SOL_SOCKET, SO_PROTOCOL, false, {1, END}},
+        {T, SOL_SOCKET, SO_ERROR, false, {1, END}},
+        {T, SOL_SOCKET, SO_ACCEPTCONN, false, {1, END}},
+        {T, SOL_SOCKET, SO_REUSEADDR, false, {0, 1, 7, -1, 0, END}},
+        {T, SOL_SOCKET, SO_REUSEPORT, false, {1, 0, END}},
+        {T, SOL_SOCKET, SO_KEEPALIVE, false, {1, 5, 0, END}},
+        {T, SOL_SOCKET, SO_OOBINLINE, false, {1, 0, END}},
+        {T, SOL_SOCKET, SO_SNDBUF, false, {10000, 0, 1, 2304, 100000, END}},
+        {T, SOL_SOCKET, SO_RCVBUF, false, {10000, 0, 1, 1152, 100000, END}},
+        {U, SOL_SOCKET, SO_SNDBUF, false, {10000, 0, 100000, END}},
+        {U, SOL_SOCKET, SO_RCVBUF, false, {10000, 0, 100000, END}},
+        {T, SOL_SOCKET, SO_SNDBUF, true, {-1, 2000000000, END}},
+        {T, SOL_SOCKET, SO_RCVLOWAT, false, {1, 0, 100, END}},
+        {T, SOL_SOCKET, SO_RCVLOWAT, true, {-5, 2000000000, END}},
+        {T, IPPROTO_TCP, TCP_NODELAY, false, {1, 0, 3, END}},
+        {T, IPPROTO_TCP, TCP_CORK, false, {1, 0, END}},
+        {T, IPPROTO_TCP, TCP_KEEPIDLE, false, {10, 0, 32767, 32768, -1, END}},
+        {T, IPPROTO_TCP, TCP_KEEPINTVL, false, {10, 0, 32767, 32768, END}},
+        {T, IPPROTO_TCP, TCP_KEEPCNT, false, {3, 0, 127, 128, END}},
+        {T, IPPROTO_TCP, TCP_SYNCNT, false, {3, 0, 127, 128, END}},
+        {T, IPPROTO_TCP, TCP_USER_TIMEOUT, false, {5000, 0, -1, END}},
+        {T, IPPROTO_TCP, TCP_NOTSENT_LOWAT, false, {16384, 0, -1, END}},
+        {T, IPPROTO_TCP, TCP_MAXSEG, false, {1000, 87, 88, 32767, 32768, -1, END}},
+        {T, IPPROTO_TCP, TCP_LINGER2, false, {10, 120, -5, END}},
+        {T, IPPROTO_TCP, TCP_DEFER_ACCEPT, false, {0, 1, 2, 5, 10, 63, 64, 127, 128, -1, END}},
+        {T, IPPROTO_TCP, TCP_WINDOW_CLAMP, false, {65536, 10, 0, END}},
+        {T, IPPROTO_IP, IP_TOS, false, {0x10, 0x13, 0xff, 0x100, 0, END}},
+        {U, IPPROTO_IP, IP_TOS, false, {0x10, 0x13, 0xff, 0, END}},
+        {T, IPPROTO_IP, IP_TTL, false, {1, 255, 0, 256, -1, END}},
+        {T6, IPPROTO_IPV6, IPV6_V6ONLY, false, {1, 0, 5, END}},
+        {T6, IPPROTO_IPV6, IPV6_TCLASS, false, {16, 255, 256, -1, -2, END}},
+        {T6, IPPROTO_IPV6, IPV6_UNICAST_HOPS, false, {1, 255, 256, -2, END}},
+        {T, IPPROTO_IPV6, IPV6_V6ONLY, true, {1, END}},
+        {U, IPPROTO_TCP, TCP_NODELAY, true, {1, END}},
+};
+
+static void int_case(const struct int_case *c)
+{
+        static const socklen_t lens[] = {0, 1, 2, 3, 4, 5, 8, 100};
+        struct pair p = pair_of(c->domain, c->type);
+
+        for (int i = 0; c->values[i] != END; i++) {
+                for (unsigned k = 0; k < sizeof lens / sizeof lens[0] && lens[k] <= 8; k++) {
+                        long v = c->values[i];
+                        same_set(p, c->level, c->name, &v, lens[k]);
+                }
+                same_set(p, c->level, c->name, &c->values[i], sizeof(int));
+                for (unsigned k = 0; k < sizeof lens / sizeof lens[0] && !c->set_only; k++)
+                        same_answer(p, c->level, c->name, lens[k], label(c->level, c->name, c->values[i], 4));
+        }
+        pair_end(p);
+}
+
+static void all_ints(struct side *s)
+{
+        for (size_t i = 0; i < sizeof int_cases / sizeof int_cases[0]; i++)
+                int_case(&int_cases[i]);
+}
+
+static void ints_as_the_kernels(void **state)
+{
+        assert_int_equal(play_alone(all_ints, 0), 0);
+}
+
+/* ---- the others ---- */
+
+static void times(struct pair p, int name)
+{
+        static const struct timeval tv[] = {{1, 0}, {0, 500000}, {0, 0}, {-1, 0}, {5, 1000000}, {0, -1}, {3600, 4000}};
+
+        for (size_t i = 0; i < sizeof tv / sizeof tv[0]; i++) {
+                same_set(p, SOL_SOCKET, name, &tv[i], sizeof tv[i]);
+                same_set(p, SOL_SOCKET, name, &tv[i], sizeof tv[i] - 1);
+                same_answer(p, SOL_SOCKET, name, sizeof tv[i], "time");
+                same_answer(p, SOL_SOCKET, name, 200, "time");
+                same_answer(p, SOL_SOCKET, name, 8, "time");
+        }
+}
+
+static void congestion(struct pair p)
+{
+        static const char *const names[] = {"cubic", "reno", "nonsense", "cubic\0x", "cub"};
+
+        for (size_t i = 0; i < 4; i++) {
+                same_set(p, IPPROTO_TCP, TCP_CONGESTION, names[i], (socklen_t)strlen(names[i]));
+                same_set(p, IPPROTO_TCP, TCP_CONGESTION, names[i], (socklen_t)strlen(names[i]) + 1);
+                same_answer(p, IPPROTO_TCP, TCP_CONGESTION, 16, names[i]);
+                same_answer(p, IPPROTO_TCP, TCP_CONGESTION, 3, names[i]);
+                same_answer(p, IPPROTO_TCP, TCP_CONGESTION, 100, names[i]);
+        }
+        same_set(p, IPPROTO_TCP, TCP_CONGESTION, "", 0);
+}
+
+static void other_forms(struct side *s)
+{
+        static const struct linger lingers[] = {{0, 0}, {1, 0}, {1, 5}};
+        static const unsigned long rates[] = {1000000, ~0ul, 0x1ffffffff};
+        struct pair p = pair_of(AF_INET, SOCK_STREAM);
+
+        times(p, SO_RCVTIMEO);
+        times(p, SO_SNDTIMEO);
+        times(p, 66);                   /* SO_RCVTIMEO_NEW */
+        times(p, 67);
+        congestion(p);
+        for (size_t i = 0; i < sizeof lingers / sizeof lingers[0]; i++) {
+                same_set(p, SOL_SOCKET, SO_LINGER, &lingers[i], sizeof lingers[i]);
+                same_set(p, SOL_SOCKET, SO_LINGER, &lingers[i], 4);
+                same_answer(p, SOL_SOCKET, SO_LINGER, 8, "linger");
+                same_answer(p, SOL_SOCKET, SO_LINGER, 5, "linger");
+        }
+        for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+                same_set(p, SOL_SOCKET, SO_MAX_PACING_RATE, &rates[i], 8);
+                same_answer(p, SOL_SOCKET, SO_MAX_PACING_RATE, 8, "pacing");
+                same_answer(p, SOL_SOCKET, SO_MAX_PACING_RATE, 4, "pacing");
+                same_set(p, SOL_SOCKET, SO_MAX_PACING_RATE, &rates[i], 4);
+                same_answer(p, SOL_SOCKET, SO_MAX_PACING_RATE, 8, "pacing");
+        }
+        same_set(p, IPPROTO_TCP, TCP_INFO, &lingers[0], 4);
+        CHECK_ERR(unet_getsockopt(p.ours, SOL_SOCKET, SO_TYPE, &p, &(socklen_t){(socklen_t)-1}), EINVAL);
+        pair_end(p);
+}
+
+static void other_forms_as_the_kernels(void **state)
+{
+        assert_int_equal(play_alone(other_forms, 0), 0);
+}
+
+/* ---- on connections ---- */
+
+static int get_int(int c, int level, int name)
+{
+        int v = -1;
+        socklen_t len = sizeof v;
+
+        CHECK(unet_getsockopt(c, level, name, &v, &len) == 0);
+        return v;
+}
+
+static void live_a(struct side *s)
+{
+        struct tcp_info info;
+        socklen_t len = sizeof info;
+        int c = side_connect(s), one = 1, n;
+
+        CHECK(unet_getsockopt(c, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 && len == sizeof info);
+        CHECK(info.tcpi_state == 1 && info.tcpi_snd_mss > 0 && info.tcpi_snd_cwnd > 0 && info.tcpi_pmtu > info.tcpi_snd_mss);
+        CHECK(info.tcpi_total_retrans == 0 && info.tcpi_snd_wnd > 0);
+        len = 8;
+        CHECK(unet_getsockopt(c, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 && len == 8);
+        CHECK(unet_setsockopt(c, IPPROTO_TCP, TCP_CORK, &one, sizeof one) == 0);
+        CHECK(unet_send(c, "held ", 5, 0) == 5);
+        CHECK(unet_ioctl(c, SIOCOUTQNSD, &n) == 0 && n == 5);
+        tell(s, 0);
+        hear(s);
+        CHECK(unet_send(c, "back", 4, 0) == 4);
+        CHECK(unet_setsockopt(c, IPPROTO_TCP, TCP_CORK, &(int){0}, sizeof one) == 0);
+        hear(s);
+        EVENTUALLY(unet_ioctl(c, SIOCOUTQ, &n) == 0 && n == 0);
+        len = sizeof info;
+        CHECK(unet_getsockopt(c, IPPROTO_TCP, TCP_INFO, &info, &len) == 0);
+        CHECK(info.tcpi_bytes_acked >= 9 && info.tcpi_bytes_sent == 9 && info.tcpi_notsent_bytes == 0);
+        CHECK(get_int(c, SOL_SOCKET, SO_SNDBUF) > 65536 && get_int(c, SOL_SOCKET, SO_RCVBUF) > 65536);
+        CHECK_ERR(unet_setsockopt(c, IPPROTO_TCP, TCP_WINDOW_CLAMP, &(int){0}, sizeof one), EINVAL);
+        tell(s, 0);
+}
+
+static void live_b(struct side *s)
+{
+        int l = unet_socket(AF_INET, SOCK_STREAM, 0), one = 1, idle = 77, c, n;
+        struct sockaddr_in a = loopback(0);
+        struct timeval tv = {20, 0}, got;
+        struct tcp_info info;
+        socklen_t len = sizeof got;
+        char buf[16];
+
+        CHECK(unet_bind(l, (struct sockaddr *)&a, sizeof a) == 0);
+        CHECK(unet_setsockopt(l, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0);
+        CHECK(unet_listen(l, 5) == 0);
+        CHECK(unet_setsockopt(l, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle) == 0);
+        CHECK(unet_setsockopt(l, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv) == 0);
+        CHECK(get_int(l, SOL_SOCKET, SO_ACCEPTCONN) == 1);
+        CHECK_ERR(unet_ioctl(l, FIONREAD, &n), EINVAL);
+        tell(s, port_of(l));
+        c = unet_accept(l, NULL, NULL);
+        CHECK(c >= 0);
+        CHECK(get_int(c, IPPROTO_TCP, TCP_NODELAY) == 1 && get_int(c, IPPROTO_TCP, TCP_KEEPIDLE) == 77);
+        CHECK(get_int(c, SOL_SOCKET, SO_ACCEPTCONN) == 0);
+        CHECK(unet_getsockopt(c, SOL_SOCKET, SO_RCVTIMEO, &got, &len) == 0 && got.tv_sec == 20);
+        hear(s);
+        CHECK_ERR(unet_recv(c, buf, sizeof buf, MSG_DONTWAIT), EAGAIN);         /* corked */
+        len = sizeof info;
+        CHECK(unet_getsockopt(l, IPPROTO_TCP, TCP_INFO, &info, &len) == 0);
+        CHECK(info.tcpi_state == 10 && info.tcpi_unacked == 0 && info.tcpi_sacked == 5);
+        tell(s, 0);
+        CHECK(unet_recv(c, buf, 9, MSG_WAITALL) == 9 && memcmp(buf, "held back", 9) == 0);
+        tell(s, 0);
+        hear(s);
+}
+
+static void options_of_live_connections(void **state)
+{
+        play_both(live_a, live_b, 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(ints_as_the_kernels),
+                cmocka_unit_test(other_forms_as_the_kernels),
+                cmocka_unit_test(options_of_live_connections),
+        };
+
+        return run_sides(tests);
+}
