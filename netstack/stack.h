@@ -243,6 +243,8 @@ void stack_flush(struct stack *s, nstime now);
 void stack_flush_bells(struct stack *s);
 /* The turn ends: acknowledgements that were put off are sent. */
 void stack_flush_acks(struct stack *s, nstime now);
+/* Before the owner sleeps (on): peers that hold frames of ours ring when they give them back; senders may wait for them. */
+void stack_want_returns(struct stack *s, bool on);
 /* When to call stack_run() at the latest. */
 nstime stack_deadline(const struct stack *s);
 

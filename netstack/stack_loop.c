@@ -518,6 +518,15 @@ static void run_room(struct stack *s, uint32_t k, struct stack_chan *c)
         }
 }
 
+void stack_want_returns(struct stack *s, bool on)
+{
+        for (uint32_t k = 0; k < s->nchan; k++) {
+                struct stack_chan *c = &s->chan[k];
+                if (c->ops != NULL && c->ops->want_room != NULL)
+                        c->ops->want_room(c->ch, c->starved || (on && s->frames->region[FRAME_REGION_TX(k)].pool->loans));
+        }
+}
+
 static bool run_timers(struct stack *s)
 {
         struct wheel *w = &s->st->wheel;

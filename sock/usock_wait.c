@@ -430,6 +430,7 @@ static void delist(struct ustack *u, const struct wait *w, uint32_t slot)
                 char junk[64];
                 st->leader = 0;
                 bell_disarm(u->s.bell);
+                stack_want_returns(&u->s, false);
                 while (sys3(SYS_read, u->fds.leader_r, junk, sizeof junk) == sizeof junk)
                         ;
         }
@@ -455,6 +456,7 @@ static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *
                 if (slot[i] != 0 && u->s.st->leader == 0) {
                         u->s.st->leader = slot[i];
                         *until = nstime_min(*until, stack_deadline(&u->s));
+                        stack_want_returns(&u->s, true);
                         bell_arm_count(u->s.bell, BELL_ASLEEP, ++u->s.st->sleeps);
                 }
                 found |= stack_pending(&u->s, 0);

@@ -26,6 +26,7 @@ static int shm_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
 
         for (i = 0; i < n && room > 0; i++, room--) {
                 assert(tx[i].inl_len <= SHM_INLINE_MAX);
+                shm_claim_ahead(&c->sh->pos, c->mine, tx[i].inl_len);
                 shm_tx_push(&c->sh->pos, c->mine, &tx[i]);
                 bytes += tx[i].inl_len + tx[i].len;
         }
@@ -52,21 +53,25 @@ static bool shm_pull_checked(struct shm_chan *c, struct unet_rx *rx)
         return true;
 }
 
+/* A peer that fills the ring with rubbish as fast as it is read holds us up for one round of the ring, no longer. */
 static int shm_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
 {
         struct shm_chan *c = shm(ch);
-        uint32_t start = c->sh->pos.rx_cons;
+        struct shm_pos *pos = &c->sh->pos;
+        uint32_t start = pos->rx_cons;
         uint64_t bytes = 0;
         int got = 0;
 
-        while (got < n && shm_rx_ready(&c->sh->pos, c->peer)) {
+        shm_prefetch_batch(pos, c->peer, n);
+        while (got < n && pos->rx_cons - start < SHM_SLOTS && shm_rx_ready(pos, c->peer)) {
                 if (!shm_pull_checked(c, &rx[got]))
                         continue;
                 bytes += rx[got].inl_len + rx[got].len;
                 got++;
         }
-        if (c->sh->pos.rx_cons != start) {
-                shm_rx_publish(&c->sh->pos, c->mine);
+        if (pos->rx_cons != start) {
+                if (shm_rx_unpublished(pos, c->mine) >= SHM_PUBLISH_EVERY)
+                        shm_rx_publish(pos, c->mine);
                 count_add(c->cnt, COUNT_NI_RX_MSGS, (uint64_t)got);
                 count_add(c->cnt, COUNT_NI_RX_BYTES, bytes);
                 c->gave = true;
@@ -109,17 +114,30 @@ static void ring(struct shm_chan *c, uint32_t word)
         sys3(SYS_write, fd, "", 1);     /* EAGAIN: the pipe is full of rings already */
 }
 
+/* Whether the peer sleeps until we make room. It is told of all the room there is. */
+static bool wants_room(struct shm_chan *c)
+{
+        if (likely(!atomic_load_explicit(&c->peer->ctrl.want_room, memory_order_relaxed)))
+                return false;
+        if (shm_rx_unpublished(&c->sh->pos, c->mine) != 0) {
+                shm_rx_publish(&c->sh->pos, c->mine);
+                atomic_thread_fence(memory_order_seq_cst);
+        }
+        return true;
+}
+
 static void shm_flush(struct unet_chan *ch)
 {
         struct shm_chan *c = shm(ch);
+        bool room;
         uint32_t word;
 
         if (!c->sent && !c->gave)
                 return;
         atomic_thread_fence(memory_order_seq_cst);      /* (b) of bell.h */
+        room = c->gave && wants_room(c);
         word = atomic_load_explicit(&c->bell->word, memory_order_relaxed);
-        if (unlikely(bell_mode(word) != BELL_POLLED) && word != c->sh->rung &&
-            (c->sent || atomic_load_explicit(&c->peer->ctrl.want_room, memory_order_relaxed)))
+        if (unlikely(bell_mode(word) != BELL_POLLED) && word != c->sh->rung && (c->sent || room))
                 ring(c, word);
         c->sent = c->gave = false;
 }
