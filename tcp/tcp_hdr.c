@@ -4,6 +4,7 @@
  * Options are read one by one whatever their alignment; an unknown one is skipped by its length (MUST-6), a
  * length that cannot be makes the segment malformed (MUST-7).
  */
+#include "netstack/planted.h"
 #include "tcp/tcp.h"
 
 enum { OPT_END, OPT_NOP, OPT_MSS, OPT_WSCALE, OPT_SACK_OK, OPT_SACK, OPT_TS = 8 };
@@ -111,7 +112,7 @@ int tcp_hdr_parse(const uint8_t *p, size_t n, struct tcp_seg *seg)
         if (n < TCP_MIN_HDR)
                 return -DROP_TCP_SHORT;
         hlen = (p[12] >> 4) * 4u;
-        if (hlen < TCP_MIN_HDR || hlen > n)
+        if (CHECKED(hlen < TCP_MIN_HDR || hlen > n))
                 return -DROP_TCP_SHORT;
         seg->sport = get16(p);
         seg->dport = get16(p + 2);
