@@ -326,7 +326,7 @@ static inline uint32_t pipe_bytes(const struct tcp_conn *tc)
 }
 static inline uint32_t frame_owner(const struct tcp_conn *tc)
 {
-        return tc->self | tc->gen << 20;
+        return tc->self | (uint32_t)tc->gen << 20;
 }
 
 /* What the files of tcp/ ask of one another, by file. */

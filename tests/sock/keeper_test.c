@@ -13,6 +13,15 @@
 
 static uint8_t data[BYTES];
 
+/* The address sanitizer keeps what is freed. */
+#if defined(__SANITIZE_ADDRESS__)
+#define HOARDS true
+#elif defined(__has_feature)
+#define HOARDS __has_feature(address_sanitizer)
+#else
+#define HOARDS false
+#endif
+
 /* Sends without blocking as much as is taken, and says how much. */
 static uint64_t send_what_is_taken(int c, uint64_t seed)
 {
@@ -349,8 +358,8 @@ static void a_thousand_rounds_leave_nothing_behind(void **state)
         waitpid(pid, NULL, 0);
         assert_int_equal(d2.fds, d1.fds);
         assert_int_equal(k2.fds, k1.fds);
-        assert_true(d2.rss_kb < d1.rss_kb + 1024);
-        assert_true(k2.rss_kb < k1.rss_kb + 1024);
+        assert_true(HOARDS || d2.rss_kb < d1.rss_kb + 1024);
+        assert_true(HOARDS || k2.rss_kb < k1.rss_kb + 1024);
 }
 
 int main(void)
