@@ -55,6 +55,9 @@ struct epoll_item {
 struct epoll_set {
         pthread_mutex_t lock;
         int epfd;
+        struct file *owner;             /* of epfd */
+        _Atomic int sleepers;           /* threads in set_wait() */
+        _Atomic bool kick_once;         /* somebody may sleep in the kernel whom nobody has counted */
         struct epoll_item *members;
         int count;
         int nested;                     /* of them, epoll descriptors */
@@ -110,7 +113,7 @@ static void item_free(struct epoll_item *it)
         items_free = it;
 }
 
-static struct epoll_set *set_alloc(int epfd)
+static struct epoll_set *set_alloc(int epfd, struct file *owner)
 {
         struct epoll_set *s = sets_free;
 
@@ -125,6 +128,9 @@ static struct epoll_set *set_alloc(int epfd)
         }
         s->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
         s->epfd = epfd;
+        s->owner = owner;
+        s->sleepers = 0;
+        s->kick_once = true;
         s->members = s->head = s->tail = NULL;          /* and so the buckets are empty */
         s->count = s->nested = s->queued = 0;
         s->seen = (struct usock_news){0};
@@ -318,8 +324,9 @@ static void kick(struct epoll_set *set)
 {
         uint64_t one = 1;
 
-        if (__libc_single_threaded)
+        if (__libc_single_threaded || !(set->kick_once || set->sleepers || set->owner->kernel_sleepers))
                 return;
+        set->kick_once = false;
         if (set->kick < 0)
                 kick_make(set);
         if (set->kick >= 0)
@@ -397,6 +404,7 @@ static void item_remove(struct epoll_item *it, bool in_kernel_too)
         if (it->in_kernel && in_kernel_too)
                 kernel_ctl(it, EPOLL_CTL_DEL, 0);
         pthread_mutex_unlock(&set->lock);
+        kick(set);                      /* who sleeps with it in hand lets go */
         item_free(it);
 }
 
@@ -419,24 +427,25 @@ void epoll_file_moved(struct file *f)
 /* The kernel forgets its half of what is closed by itself, unless a duplicate it cannot see holds it: ask anyway. */
 void epoll_file_closed(struct file *f)
 {
-        struct epoll_set *set;
-        int fd;
-
         pthread_mutex_lock(&shim.lock);
         while (f->items)
                 item_remove(f->items, true);
-        set = f->set;
+        while (f->set && f->set->members)
+                item_remove(f->set->members, false);
+        pthread_mutex_unlock(&shim.lock);
+}
+
+void epoll_file_ended(struct file *f)
+{
+        struct epoll_set *set = f->set;
+
+        if (set->kick >= 0)
+                sys1(SYS_close, set->kick);
+        pthread_mutex_lock(&shim.lock);
+        set->live = false;
+        set->next_free = sets_free;
+        sets_free = set;
         f->set = NULL;
-        while (set && set->members)
-                item_remove(set->members, false);
-        if (set) {
-                fd = atomic_exchange(&set->kick, -1);
-                if (fd >= 0)
-                        sys1(SYS_close, fd);
-                set->live = false;
-                set->next_free = sets_free;
-                sets_free = set;
-        }
         pthread_mutex_unlock(&shim.lock);
 }
 
@@ -629,19 +638,43 @@ static bool item_wait(const struct epoll_item *it, struct usock_item *v)
         return !(now & (ask & IN_BITS)) && !(now & (EPOLLERR | EPOLLHUP));
 }
 
-/* Items for up to n members; -1: wait for news. */
-static int few_items(struct epoll_set *set, struct usock_item *v, int n)
+/* What a thread takes to sleep: wait items, and in threaded programs references of their files. */
+struct luggage {
+        struct usock_item v[ON_STACK + 1];
+        struct file *f[ON_STACK];
+        int n;                          /* -1: wait for news */
+        int held;
+};
+
+static void let_go(struct luggage *l)
+{
+        while (l->held > 0)
+                file_unref(l->f[--l->held]);
+}
+
+static void hold(struct luggage *l, struct file *f)
+{
+        if (__libc_single_threaded)
+                return;
+        atomic_fetch_add(&f->refs, 1);  /* a member's file lives as long as the set's lock is held */
+        l->f[l->held++] = f;
+}
+
+static void few_items(struct epoll_set *set, struct luggage *l)
 {
         struct epoll_item *it = set->members;
-        int used = 0;
 
-        for (int i = 0; i < set->count; i++, it = it->next) {
+        l->n = l->held = 0;
+        for (int i = 0; i < set->count && l->n >= 0; i++, it = it->next) {
                 if (it->off || !has_our_side(it->f))
                         continue;
-                if (used == n || !item_wait(it, &v[used++]))
-                        return -1;
+                if (l->n == ON_STACK || !item_wait(it, &l->v[l->n])) {
+                        l->n = -1;
+                        continue;
+                }
+                hold(l, it->f);
+                l->n++;
         }
-        return used;
 }
 
 /*
@@ -651,25 +684,29 @@ static int few_items(struct epoll_set *set, struct usock_item *v, int n)
  */
 static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct until *u, const sigset_t *mask)
 {
-        struct usock_item v[ON_STACK + 1];
-        int n;
+        struct luggage l;
+        bool news;
+        int r = 1;
 
         pthread_mutex_lock(&set->lock);
-        n = few_items(set, v, ON_STACK);
-        if (n >= 0)
+        few_items(set, &l);
+        if (l.n >= 0)
                 hear_news(set);
-        if (n >= 0 && set->queued) {
-                pthread_mutex_unlock(&set->lock);
-                return 1;
-        }
+        news = set->queued;
+        set->sleepers++;
         pthread_mutex_unlock(&set->lock);
-        if (n < 0) {
-                v[0] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
-                return wait_items(v, set->kernel_half, u, mask, seen);
+        if (l.n < 0) {
+                let_go(&l);
+                l.v[0] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
+                r = wait_items(l.v, set->kernel_half, u, mask, seen);
+        } else if (!news) {
+                if (set->kernel_half)
+                        l.v[l.n++] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
+                r = wait_items(l.v, l.n, u, mask, NULL);
         }
-        if (set->kernel_half)
-                v[n++] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
-        return wait_items(v, n, u, mask, NULL);
+        let_go(&l);
+        set->sleepers--;
+        return r;
 }
 
 static int do_wait(struct epoll_set *set, struct epoll_event *ev, int max, struct until *u, const sigset_t *mask)
@@ -739,7 +776,7 @@ static int ctl_known(struct file *ef, int epfd, int op, struct file *f, int fd, 
                 if (!it && f->mode == MODE_KERNEL)
                         return (int)sys4(SYS_epoll_ctl, epfd, op, fd, ev);
                 if (!ef->set)
-                        ef->set = set_alloc(epfd);
+                        ef->set = set_alloc(epfd, ef);
                 if (!ef->set)
                         return -ENOMEM;
                 if (ef == f)
@@ -836,6 +873,23 @@ static int translate(int epfd, struct epoll_event *ev, int n)
         return h.n ? h.n : -ERR_AGAIN;
 }
 
+/* A thread that sleeps in libc's call must be woken when the set gets its first member. */
+static struct file *kernel_sleeps(int epfd)
+{
+        struct file *f = __libc_single_threaded ? NULL : file_peek(epfd);
+
+        if (!f || f->mode != MODE_EPOLL)
+                return NULL;
+        atomic_fetch_add(&f->kernel_sleepers, 1);
+        return f;
+}
+
+static void kernel_slept(struct file *f)
+{
+        if (f)
+                atomic_fetch_sub(&f->kernel_sleepers, 1);
+}
+
 /* The result of libc's call; true: nothing of it was for the program, once more. */
 static bool kernel_again(int epfd, struct epoll_event *ev, ssize_t *r, struct until *u)
 {
@@ -857,7 +911,9 @@ int h_epoll_wait(int epfd, struct epoll_event *ev, int max, int timeout)
                 struct file *f = enter_set(epfd);
 
                 if (!f) {
+                        f = kernel_sleeps(epfd);
                         r = REAL(epoll_wait)(epfd, ev, max, timeout);
+                        kernel_slept(f);
                         if (!kernel_again(epfd, ev, &r, &u))
                                 return (int)r;
                         continue;
@@ -877,7 +933,9 @@ int h_epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const 
                 struct file *f = enter_set(epfd);
 
                 if (!f) {
+                        f = kernel_sleeps(epfd);
                         r = REAL(epoll_pwait)(epfd, ev, max, timeout, mask);
+                        kernel_slept(f);
                         if (!kernel_again(epfd, ev, &r, &u))
                                 return (int)r;
                         continue;
@@ -897,7 +955,9 @@ int h_epoll_pwait2(int epfd, struct epoll_event *ev, int max, const struct times
                 struct file *f = enter_set(epfd);
 
                 if (!f) {
+                        f = kernel_sleeps(epfd);
                         r = REAL(epoll_pwait2)(epfd, ev, max, timeout, mask);
+                        kernel_slept(f);
                         if (!kernel_again(epfd, ev, &r, &u))
                                 return (int)r;
                         continue;
@@ -917,9 +977,14 @@ void epoll_fork_lock(void)
                         pthread_mutex_lock(&sets[i].lock);
 }
 
-void epoll_fork_unlock(void)
+/* In the child nobody sleeps. */
+void epoll_fork_unlock(bool child)
 {
-        for (unsigned i = 0; i < sets_used; i++)
-                if (sets[i].live)
-                        pthread_mutex_unlock(&sets[i].lock);
+        for (unsigned i = 0; i < sets_used; i++) {
+                if (!sets[i].live)
+                        continue;
+                if (child)
+                        sets[i].sleepers = 0;
+                pthread_mutex_unlock(&sets[i].lock);
+        }
 }

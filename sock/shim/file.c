@@ -119,6 +119,8 @@ static void file_free(struct file *f)
 static void file_end(struct file *f)
 {
         opts_free(f);
+        if (f->set)
+                epoll_file_ended(f);
         if (f->us)
                 usock_close(f->us);
         f->us = NULL;
@@ -172,6 +174,7 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         f->rcvtimeo = f->sndtimeo = f->kernel_asked = 0;
         f->items = NULL;
         f->set = NULL;
+        atomic_store(&f->kernel_sleepers, 0);
         f->opts = NULL;
         f->why = NULL;
         atomic_store(&f->nfds, 1);

@@ -28,7 +28,7 @@ static void fork_prepare(void)
 static void fork_parent(void)
 {
         usock_fork_parent();
-        epoll_fork_unlock();
+        epoll_fork_unlock(false);
         pthread_mutex_unlock(&shim.lock);
         usock_leave();
 }
@@ -36,7 +36,7 @@ static void fork_parent(void)
 static void fork_child(void)
 {
         usock_fork_child();
-        epoll_fork_unlock();
+        epoll_fork_unlock(true);
         pthread_mutex_unlock(&shim.lock);
         signals_fork_child();
         file_fork_child();

@@ -67,6 +67,7 @@ struct file {
         nstime kernel_asked;
         struct epoll_item *items;       /* memberships; shim.lock */
         struct epoll_set *set;          /* MODE_EPOLL, NULL until it holds one of ours */
+        _Atomic int kernel_sleepers;    /* MODE_EPOLL: threads in libc's epoll_wait() */
         struct opt_log *opts;           /* set before the decision */
         const char *why;                /* the decision's reason, for unet why */
         struct file *free_next;
@@ -250,12 +251,14 @@ short file_poll_ours(struct file *f);
 
 /* The file changed sides: its memberships follow. shim.lock held. */
 void epoll_file_moved(struct file *f);
-/* The last number of a file is gone: its memberships end, and the set of an epoll descriptor. */
+/* The last number of a file is gone: its memberships end, and the members of an epoll descriptor. */
 void epoll_file_closed(struct file *f);
+/* The last reference of an epoll descriptor with a set is gone. */
+void epoll_file_ended(struct file *f);
 /* An epoll descriptor that holds some of ours: is one ready? If not, one may be after news since *seen. */
 bool epoll_set_ready(struct epoll_set *set, struct usock_news *seen);
 void epoll_fork_lock(void);
-void epoll_fork_unlock(void);
+void epoll_fork_unlock(bool child);
 
 /* ---- signal.c ---- */
 

@@ -1333,6 +1333,86 @@ static void scene_threads(void)
         close2(v);
 }
 
+/* Four threads serve one epoll set, one event each time; four others come and go. */
+#define CHURN 200
+
+static struct sockaddr_in churn_at;
+static int churn_listener, churn_set;
+static _Atomic int churn_ended;
+
+static void *churn_client(void *arg)
+{
+        char b[1000];
+
+        for (int i = 0; i < CHURN / 4; i++) {
+                int s = socket(AF_INET, SOCK_STREAM, 0), d;
+                ssize_t n = 0, r = 1;
+
+                connect(s, (void *)&churn_at, sizeof(churn_at));
+                write(s, b, sizeof(b));
+                while (r > 0 && n < (ssize_t)sizeof(b)) {
+                        wait_readable(s);
+                        r = read(s, b, sizeof(b));
+                        n += r;
+                }
+                if (n != (ssize_t)sizeof(b))
+                        printf("  short: %zd\n", n);
+                d = dup(s);
+                close(s);
+                close(d);
+        }
+        return arg;
+}
+
+static void churn_event(int fd)
+{
+        char b[4096];
+        ssize_t n;
+        int s;
+
+        if (fd == churn_listener) {
+                s = accept4(fd, NULL, NULL, SOCK_NONBLOCK);
+                if (s >= 0)
+                        ctl(churn_set, EPOLL_CTL_ADD, s, EPOLLIN | EPOLLONESHOT | EPOLLET, (uint64_t)s);
+                return;
+        }
+        while ((n = read(fd, b, sizeof(b))) > 0)
+                write(fd, b, (size_t)n);
+        if (n == 0) {
+                close(fd);
+                churn_ended++;
+        } else {
+                ctl(churn_set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLONESHOT | EPOLLET, (uint64_t)fd);
+        }
+}
+
+static void *churn_server(void *arg)
+{
+        struct epoll_event ev[8];
+
+        while (churn_ended < CHURN)
+                for (int n = epoll_wait(churn_set, ev, 8, 100); n > 0; n--)
+                        churn_event((int)ev[n - 1].data.u64);
+        return arg;
+}
+
+static void scene_epoll_threads(void)
+{
+        pthread_t t[8];
+
+        churn_listener = listener(&churn_at);
+        fcntl(churn_listener, F_SETFL, O_NONBLOCK);
+        churn_set = epoll_create1(0);
+        ctl(churn_set, EPOLL_CTL_ADD, churn_listener, EPOLLIN, (uint64_t)churn_listener);
+        for (int i = 0; i < 8; i++)
+                pthread_create(&t[i], NULL, i < 4 ? churn_server : churn_client, NULL);
+        for (int i = 0; i < 8; i++)
+                pthread_join(t[i], NULL);
+        SHOW(churn_ended);
+        close(churn_set);
+        close(churn_listener);
+}
+
 static void *blocked_reader(void *arg)
 {
         char b[8];
@@ -1517,6 +1597,7 @@ static const struct {
         {"quick_exit", scene_quick_exit},
         {"atexit", scene_atexit},
         {"threads", scene_threads},
+        {"epoll_threads", scene_epoll_threads},
         {"cancel", scene_cancel},
         {"syscall", scene_syscall},
         {"dual", scene_dual},
