@@ -197,12 +197,23 @@ void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc)
         *(tc->wait_prev ? &conn_at(t, tc->wait_prev)->wait_next : &t->sh->wait_head) = tc->wait_next;
 }
 
+/* A connection may hold as much of a region as it leaves free: one alone half of it, each of many a fair
+ * part, and whoever has nothing always gets something (dynamic thresholds: Choudhury and Hahne, 1998). */
+static bool over_share(const struct tcp *t, const struct tcp_conn *tc)
+{
+        const struct frame_pool *p = t->frames->region[tc->link.tx_region].pool;
+        uint64_t free = (uint64_t)(p->geom.count[FRAME_LARGE] - p->used[FRAME_LARGE]) * FRAME_LARGE_BYTES +
+                        (uint64_t)(p->geom.count[FRAME_SMALL] - p->used[FRAME_SMALL]) * FRAME_SMALL_BYTES;
+
+        return tc->snd_mem > free;
+}
+
 void tcp_frames_back(struct tcp *t, uint32_t region)
 {
         for (uint32_t i = t->sh->wait_head, next; i != 0; i = next) {
                 struct tcp_conn *tc = conn_at(t, i);
                 next = tc->wait_next;
-                if (tc->link.tx_region == region) {
+                if (tc->link.tx_region == region && !over_share(t, tc)) {
                         sndbuf_unwait(t, tc);
                         sndbuf_freed(t, tc);
                 }
@@ -219,24 +230,31 @@ static uint32_t limit_room(const struct tcp_conn *tc)
         return used < tc->snd_limit ? tc->snd_limit - used : 0;
 }
 
+/* Of the class that fits better, or of the other. */
+static uint32_t alloc_either(struct tcp *t, const struct tcp_conn *tc, enum frame_class c)
+{
+        uint32_t id = frame_alloc(t->frames, tc->link.tx_region, c, frame_owner(tc));
+
+        if (id != 0)
+                return id;
+        c = c == FRAME_LARGE ? FRAME_SMALL : FRAME_LARGE;
+        return frame_alloc(t->frames, tc->link.tx_region, c, frame_owner(tc));
+}
+
 static bool new_fill(struct tcp *t, struct tcp_conn *tc, size_t want)
 {
-        enum frame_class c = class_for(tc, want);
-        uint32_t id;
+        uint32_t id = 0;
 
         sndbuf_drop_fill(t, tc); /* full: ours no longer, so that it is free when the others let go */
         if (tc->snd_mem != 0 && limit_room(tc) == 0)
                 return false;
-        id = frame_alloc(t->frames, tc->link.tx_region, c, frame_owner(tc));
-        if (id == 0) {
-                c = c == FRAME_LARGE ? FRAME_SMALL : FRAME_LARGE;
-                id = frame_alloc(t->frames, tc->link.tx_region, c, frame_owner(tc));
-        }
+        if (!over_share(t, tc))
+                id = alloc_either(t, tc, class_for(tc, want));
         if (id == 0) {
                 wait_for_frames(t, tc);
                 return false;
         }
-        tc->snd_mem += frame_class_bytes(c);
+        tc->snd_mem += frame_size(t->frames, id);
         tc->snd_fill = id;
         tc->snd_fill_off = 0;
         return true;

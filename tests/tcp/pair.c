@@ -158,6 +158,7 @@ static bool unpack(struct pair *p, struct packet *k, struct tcp_seg *seg)
 static void deliver(struct pair *p, struct packet k)
 {
         struct rig *r = p->rig[k.to];
+        struct tcp_tuple tuple = p->tuple[k.to];
         struct tcp_seg seg;
         bool took;
 
@@ -169,7 +170,9 @@ static void deliver(struct pair *p, struct packet k)
                 free(k.bytes);
                 return;
         }
-        took = tcp_rx(&r->t, &p->tuple[k.to], &p->link, &seg, p->now);
+        tuple.lport = seg.dport;
+        tuple.rport = seg.sport;
+        took = tcp_rx(&r->t, &tuple, &p->link, &seg, p->now);
         if (!took && seg.data.id != 0)
                 frame_drop(&r->frames, seg.data.id);
         free(k.bytes);
@@ -375,4 +378,46 @@ void pair_settle(struct pair *p, nstime for_how_long)
         while (step(p, until))
                 ;
         p->now = until;
+}
+
+void pair_connect_more(struct pair *p, uint32_t conn[2])
+{
+        struct tcp *client = &p->rig[CLIENT]->t, *server = &p->rig[SERVER]->t;
+        struct tcp_tuple tuple = p->tuple[CLIENT];
+
+        if (p->listener == 0)
+                p->listener = (uint32_t)tcp_listen(server, (ip_addr){{0, 0}}, 80, 4, &p->opts[SERVER]);
+        tuple.lport = (uint16_t)(tuple.lport + p->rig[CLIENT]->t.sh->conns.used);
+        conn[CLIENT] = (uint32_t)tcp_connect(client, &tuple, &p->link, &p->opts[CLIENT], p->now);
+        tcp_set_sock(client, conn[CLIENT], 1);
+        pair_settle(p, NS_PER_MS);
+        conn[SERVER] = tcp_accept(server, p->listener);
+        tcp_set_sock(server, conn[SERVER], 1);
+        assert(conn[SERVER] != 0);
+}
+
+uint32_t pair_pour(struct pair *p, int side, uint32_t conn, uint32_t n)
+{
+        struct tcp *t = &p->rig[side]->t;
+        struct span span[4];
+        int got = tcp_send_reserve(t, tcp_conn_at(t, conn), n, span, 4);
+
+        assert(got >= 0);
+        for (int i = 0, done = 0; done < got; done += (int)span[i++].len)
+                memset(span[i].ptr, 0, span[i].len);
+        if (got > 0)
+                tcp_send_commit(t, tcp_conn_at(t, conn), (size_t)got, false, false, p->now);
+        return (uint32_t)got;
+}
+
+uint32_t pair_drain(struct pair *p, int side, uint32_t conn)
+{
+        struct tcp *t = &p->rig[side]->t;
+        struct span span[4];
+        int got = tcp_recv_peek(t, tcp_conn_at(t, conn), 0, 1u << 20, span, 4);
+
+        if (got <= 0)
+                return 0;
+        tcp_recv_consume(t, tcp_conn_at(t, conn), (size_t)got, p->now);
+        return (uint32_t)got;
 }

@@ -57,6 +57,11 @@ uint64_t pair_random(struct pair *p);
 double pair_chance(struct pair *p);
 /* Connects, moves both streams, closes. False when it stalled before `limit` of virtual time was over. */
 bool pair_run(struct pair *p, nstime limit);
+/* One more connection, from another port of the client's, while the first is there; its two ends. */
+void pair_connect_more(struct pair *p, uint32_t conn[2]);
+/* Writes up to n bytes (their value does not matter), or reads and throws away; bytes moved. */
+uint32_t pair_pour(struct pair *p, int side, uint32_t conn, uint32_t n);
+uint32_t pair_drain(struct pair *p, int side, uint32_t conn);
 /* Runs on without applications, for TIME-WAIT and late frames. */
 void pair_settle(struct pair *p, nstime for_how_long);
 

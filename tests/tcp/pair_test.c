@@ -140,6 +140,65 @@ static void scarce_memory_delivers_every_byte(void **state)
         }
 }
 
+/* One connection is written until nothing more fits, and nobody reads it; the others share the same frames,
+ * and go on. */
+static void unread_connection_does_not_starve_others(void **state)
+{
+        struct pair_link net = {.delay = NS_PER_US, .mss = 65495, .lossless = true};
+        struct rig_size size = rig_size_default;
+        uint32_t stuck[2], other[2], arrived = 0;
+        struct pair *p;
+
+        size.tx.count[FRAME_LARGE] = 8; /* far fewer than the window of one connection wants */
+        size.tx.count[FRAME_SMALL] = 16;
+        p = pair_new(&net, &size, 1);
+        pair_connect_more(p, stuck);
+        pair_connect_more(p, other);
+        for (int quiet = 0; quiet < 10; quiet++) {
+                if (pair_pour(p, 0, stuck[0], 100000) != 0)
+                        quiet = 0;
+                pair_settle(p, NS_PER_MS);
+        }
+        for (int i = 0; i < 1000 && arrived < 10000000; i++) {
+                pair_pour(p, 0, other[0], 100000);
+                pair_settle(p, 10 * NS_PER_US);
+                arrived += pair_drain(p, 1, other[1]);
+        }
+        assert_true(arrived >= 10000000);
+        for (int s = 0; s < 2; s++) {
+                tcp_close(&p->rig[s]->t, tcp_conn_at(&p->rig[s]->t, stuck[s]), p->now);
+                tcp_close(&p->rig[s]->t, tcp_conn_at(&p->rig[s]->t, other[s]), p->now);
+        }
+        pair_settle(p, 100 * NS_PER_S);
+        check_nothing_left(p);
+        pair_free(p);
+}
+
+/* More than the table holds: the oldest in TIME-WAIT goes, and connections can still be opened. */
+static void time_wait_is_bounded(void **state)
+{
+        struct pair_link net = {.delay = NS_PER_US, .mss = 65495, .lossless = true};
+        struct pair *p = pair_new(&net, &rig_size_default, 1);
+        struct tcp *client = &p->rig[0]->t, *server = &p->rig[1]->t;
+
+        for (int i = 0; i < 100; i++) {
+                uint32_t c[2];
+                p->tuple[0].lport = (uint16_t)(20000 + i * 7);
+                pair_connect_more(p, c);
+                tcp_close(client, tcp_conn_at(client, c[0]), p->now);
+                pair_settle(p, NS_PER_MS);
+                tcp_close(server, tcp_conn_at(server, c[1]), p->now);
+                pair_settle(p, NS_PER_MS);
+                assert_true(client->sh->tw_count <= client->sh->limits.time_wait_max);
+        }
+        assert_int_equal(client->sh->tw_count, client->sh->limits.time_wait_max);
+        assert_int_equal(p->rig[0]->cnt.n[COUNT_TCP_TIME_WAIT_RECYCLED],
+                         100 - client->sh->limits.time_wait_max);
+        pair_settle(p, 100 * NS_PER_S);
+        check_nothing_left(p);
+        pair_free(p);
+}
+
 /* The connection that a process died in is reset; what the peer had lent to it comes back all the same. */
 static void broken_connection_gives_lent_frames_back(void **state)
 {
@@ -168,6 +227,8 @@ int main(void)
                 cmocka_unit_test(clean_link_moves_data_both_ways),
                 cmocka_unit_test(lossless_link_lends_frames),
                 cmocka_unit_test(bad_links_deliver_every_byte),
+                cmocka_unit_test(unread_connection_does_not_starve_others),
+                cmocka_unit_test(time_wait_is_bounded),
                 cmocka_unit_test(broken_connection_gives_lent_frames_back),
                 cmocka_unit_test(scarce_memory_delivers_every_byte),
         };
