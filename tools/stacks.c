@@ -102,7 +102,7 @@ json_t *stacks_program(int32_t pid)
 json_t *stacks_holders(const struct seen_stack *s, uint32_t sock)
 {
         const struct stack_state *st = s->view.st;
-        uint64_t refs = sock ? stack_sock(&s->view, sock)->refs : 0;
+        uint64_t refs = sock > 0 && sock < st->socks.cap ? stack_sock(&s->view, sock)->refs : 0;
         char text[128] = "";
 
         for (uint32_t i = 0; i < STACK_PROCS; i++) {

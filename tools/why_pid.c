@@ -24,8 +24,15 @@ struct asked {
         bool shimmed, disabled;
         struct unetd_client unetd;      /* its directory says who listens */
         json_t *rows;
-        uint64_t *cookie;               /* of kernel sockets that stand beside one of ours */
-        size_t ncookie;
+        struct half *half;
+        size_t nhalf;
+};
+
+/* How the kernel's half of one of our sockets is recognised: by its cookie when it is known, else by its port. */
+struct half {
+        uint64_t cookie;
+        uint16_t port;
+        bool tcp;
 };
 
 /* ---- ours ---- */
@@ -41,7 +48,7 @@ static bool add_ours(void *arg, const struct seen_stack *s)
                         mine |= (uint64_t)1 << i;
         for (uint32_t i = 1; mine != 0 && i < st->socks.fresh && i < st->socks.cap; i++) {
                 const struct sock_rec *r = stack_sock(&s->view, i);
-                uint64_t *grown;
+                struct half *grown;
 
                 if (!(r->refs & mine) || r->role == SOCK_ROLE_NONE)
                         continue;
@@ -53,27 +60,31 @@ static bool add_ours(void *arg, const struct seen_stack *s)
                                            r->role == SOCK_ROLE_CONN ? "u-net" : "both", "why",
                                            r->role == SOCK_ROLE_CONN ? "both ends are on the fabric"
                                                                      : "open to the fabric and to the kernel"));
-                grown = realloc(a->cookie, (a->ncookie + 1) * sizeof *grown);
+                grown = realloc(a->half, (a->nhalf + 1) * sizeof *grown);
                 if (!grown)
                         return false;
-                a->cookie = grown;
-                a->cookie[a->ncookie++] = r->cookie;
+                a->half = grown;
+                a->half[a->nhalf++] = (struct half){.cookie = r->cookie, .port = r->lport,
+                                                    .tcp = r->role != SOCK_ROLE_UDP};
         }
         return true;
 }
 
 /* ---- the kernel's ---- */
 
-static bool beside_ours(const struct asked *a, int fd)
+/* `port`: of a listener or a UDP socket, 0 for a connection. */
+static bool beside_ours(const struct asked *a, int fd, bool tcp, uint16_t port)
 {
         uint64_t cookie = 0;
         socklen_t len = sizeof cookie;
 
-        if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) != 0 || cookie == 0)
-                return false;
-        for (size_t i = 0; i < a->ncookie; i++)
-                if (a->cookie[i] == cookie)
+        getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len);
+        for (size_t i = 0; i < a->nhalf; i++) {
+                const struct half *h = &a->half[i];
+
+                if ((cookie != 0 && h->cookie == cookie) || (port != 0 && h->port == port && h->tcp == tcp))
                         return true;
+        }
         return false;
 }
 
@@ -133,7 +144,8 @@ static void add_kernel_socket(struct asked *a, int number, int fd)
                 peer.ss_family = AF_UNSPEC;
         laddr = address_of(&local, &lport);
         paddr = address_of(&peer, &pport);
-        if ((pport == 0 && lport == 0) || (type == SOCK_STREAM && pport == 0 && !listening) || beside_ours(a, fd))
+        if ((pport == 0 && lport == 0) || (type == SOCK_STREAM && pport == 0 && !listening) ||
+            beside_ours(a, fd, type == SOCK_STREAM, listening || type == SOCK_DGRAM ? lport : 0))
                 return;
         json_array_append_new(a->rows, json_pack("{si si ss so so ss ss}", "pid", a->pid, "fd", number, "protocol",
                                                  type == SOCK_STREAM ? "tcp" : "udp", "local",
@@ -211,6 +223,6 @@ int why_pid(int pid, json_t *rows)
                 stacks_each(add_ours, &a);
         r = add_kernels(&a);
         unetd_close(&a.unetd);
-        free(a.cookie);
+        free(a.half);
         return r;
 }

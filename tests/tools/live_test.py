@@ -129,8 +129,9 @@ class Live(unittest.TestCase):
         server = self.start_iperf3_server()
         text = unet("why", "--json", "iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "1", "-b", "10M")
         self.assertTrue(any(r["carried"] == "u-net" for r in json.loads(text)))
-        rows = look("why", "--pid", str(server.pid))
-        self.assertTrue(any(r["carried"] == "both" and r["local"].endswith(f":{self.port}") for r in rows))
+        rows = wait_until("the listener", lambda: [r for r in look("why", "--pid", str(server.pid))
+                                                   if r["local"].endswith(f":{self.port}")])
+        self.assertEqual([r["carried"] for r in rows], ["both"])
 
     def test_why_says_what_is_the_kernels(self):
         with socket.socket() as listener:
