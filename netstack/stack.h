@@ -139,6 +139,11 @@ struct stack_state {
         } block[STACK_PORT_BLOCKS];     /* client ports leased from unetd */
         uint32_t nblocks, port_next;
         struct icmp_bucket icmp;
+        struct {
+                uint32_t pcb, chan;     /* full, and the channel that fills it; 0: none */
+                uint64_t consumed;      /* by its reader, when last looked at */
+                nstime since;           /* when that last changed */
+        } crowd;
         uint64_t addr_gen;              /* of the list that the addresses were taken from, + 1 */
         uint32_t naddr;
         struct ip_ifaddr addr[STACK_ADDRS];     /* ours: what packets on local channels may be for */
@@ -194,6 +199,7 @@ struct stack {
         void (*event)(struct stack *s, uint32_t sock, uint32_t events);
         void *owner;                    /* of those who set the two above */
         nstime now;                     /* of the call in progress */
+        uint32_t rx_chan;               /* whose messages are being taken */
 };
 
 /* Bytes a state segment of these limits takes. Most are never touched and cost nothing. */

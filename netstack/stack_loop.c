@@ -15,6 +15,7 @@
 #define RX_BATCH    16                  /* messages taken from a channel at once */
 #define RX_TURN     256                 /* most a turn takes from one channel before the others have theirs */
 #define REAP_BATCH  64
+#define CROWD_PATIENCE NS_PER_MS
 #define LOANS_MAX   (SHM_RETS - RX_BATCH)
 
 static const uint32_t wheel_off = offsetof(struct tcp_conn, wheel);
@@ -472,12 +473,39 @@ static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
         }
 }
 
+/*
+ * A UDP socket is full and its reader is at work: the channel's messages stay where they are for now, the ring fills, and
+ * the sender is told to wait (back-pressure, paper §3.1) instead of filling a buffer whose end is thrown away. A reader
+ * that has read nothing for CROWD_PATIENCE holds nobody up: what comes then is dropped and counted, as ever.
+ */
+static bool held_back(struct stack *s, uint32_t k)
+{
+        struct stack_state *st = s->st;
+        uint64_t consumed;
+
+        if (likely(st->crowd.pcb == 0) || st->crowd.chan != k)
+                return false;
+        if (!udp_crowded(&s->udp, st->crowd.pcb)) {
+                st->crowd.pcb = 0;
+                return false;
+        }
+        consumed = udp_consumed(&s->udp, st->crowd.pcb);
+        if (consumed != st->crowd.consumed) {
+                st->crowd.consumed = consumed;
+                st->crowd.since = s->now;
+        }
+        return s->now - st->crowd.since <= CROWD_PATIENCE;
+}
+
 static bool run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
 {
         struct unet_rx rx[RX_BATCH];
         int n, total = 0;
 
+        s->rx_chan = k;
         do {
+                if (unlikely(held_back(s, k)))
+                        break;
                 n = c->ops->recv(c->ch, rx, RX_BATCH);
                 for (int i = 0; capture_on(s->capture) && i < n; i++)
                         capture(s, c, CAPTURE_IN, rx[i].inl, rx[i].inl_len,
@@ -638,6 +666,13 @@ static void udp_touched(void *arg, uint32_t pcb)
 {
         struct stack *s = arg;
         uint32_t events = udp_take_events(&s->udp, pcb), sock = udp_get_sock(&s->udp, pcb);
+
+        if (unlikely(udp_crowded(&s->udp, pcb)) && s->st->crowd.pcb == 0) {
+                s->st->crowd.pcb = pcb;
+                s->st->crowd.chan = s->rx_chan;
+                s->st->crowd.consumed = udp_consumed(&s->udp, pcb);
+                s->st->crowd.since = s->now;
+        }
 
         if (sock != 0 && events != 0)
                 s->event(s, sock, (events & UDP_EV_READABLE ? TCP_EV_READABLE : 0) |

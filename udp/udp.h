@@ -110,6 +110,10 @@ void udp_get_tuple(const struct udp *u, uint32_t pcb, struct udp_tuple *t);
 uint32_t udp_get_sock(const struct udp *u, uint32_t pcb);
 /* Takes and clears the events. */
 uint32_t udp_take_events(struct udp *u, uint32_t pcb);
+/* Whether so much is queued that the stack had better leave the rest where it is for a moment, if the reader is at it. */
+bool udp_crowded(const struct udp *u, uint32_t pcb);
+/* Datagrams read so far. */
+uint64_t udp_consumed(const struct udp *u, uint32_t pcb);
 
 /*
  * Binds to an address of ours or any, and a port that is not 0. -EINVAL when bound already; -EADDRINUSE by

@@ -511,3 +511,20 @@ void udp_recover(struct udp *u)
         }
         pool_rebuild(&sh->pcbs, live);
 }
+
+/* Well before anything must be dropped, and while what is queued still fits a cache. */
+#define CROWD (256u << 10)
+
+bool udp_crowded(const struct udp *u, uint32_t pcb)
+{
+        const struct udp_pcb *p = pcb_at(u, pcb);
+
+        return p->live && p->q.charged > MIN(CROWD, p->opts.rcvbuf / 4 * 3);
+}
+
+uint64_t udp_consumed(const struct udp *u, uint32_t pcb)
+{
+        const struct udp_pcb *p = pcb_at(u, pcb);
+
+        return p->in - p->q.count;
+}
