@@ -68,7 +68,7 @@ static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime n
         if (rtt >= 0)
                 rtt_sample(tc, rtt);
         if (unlikely(t->sh->wait_head != 0)) /* for records as well as for frames */
-                tcp_frames_back(t, tc->link.tx_region);
+                sndbuf_wake(t, ANY_REGION);
         return rtt;
 }
 

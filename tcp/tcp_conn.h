@@ -396,6 +396,9 @@ void txseg_trim(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_
 bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc);
 void sndbuf_freed(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc);
+/* Those that wait for frames of the region look again; of ANY_REGION, when records came back, which all share. */
+#define ANY_REGION UINT32_MAX
+void sndbuf_wake(struct tcp *t, uint32_t region);
 void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_resegment(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_drop_fill(struct tcp *t, struct tcp_conn *tc);

@@ -208,16 +208,21 @@ static bool over_share(const struct tcp *t, const struct tcp_conn *tc)
         return tc->snd_mem > free;
 }
 
-void tcp_frames_back(struct tcp *t, uint32_t region)
+void sndbuf_wake(struct tcp *t, uint32_t region)
 {
         for (uint32_t i = t->sh->wait_head, next; i != 0; i = next) {
                 struct tcp_conn *tc = conn_at(t, i);
                 next = tc->wait_next;
-                if (tc->link.tx_region == region && !over_share(t, tc)) {
+                if ((region == ANY_REGION || tc->link.tx_region == region) && !over_share(t, tc)) {
                         sndbuf_unwait(t, tc);
                         sndbuf_freed(t, tc);
                 }
         }
+}
+
+void tcp_frames_back(struct tcp *t, uint32_t region)
+{
+        sndbuf_wake(t, region);
 }
 
 /* Bytes that may still be written by the limit; frames count whole (SO_SNDBUF), until the other side returned
@@ -513,7 +518,7 @@ void tcp_uncharge(struct tcp *t, uint32_t owner, uint32_t bytes)
                         sndbuf_freed(t, tc);
         }
         if (unlikely(t->sh->wait_head != 0))
-                tcp_frames_back(t, tc->link.tx_region);
+                sndbuf_wake(t, tc->link.tx_region);
 }
 
 void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc)
