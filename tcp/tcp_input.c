@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 
+#include "netstack/planted.h"
 #include "tcp/tcp_conn.h"
 
 #define DELACK         (40 * NS_PER_MS)  /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
@@ -336,7 +337,7 @@ static struct text trim(struct tcp_conn *tc, const struct tcp_seg *seg)
                 x.seq = tc->rcv_nxt;
                 x.len -= x.skip;
         }
-        if (x.len != 0 && seq_gt(end, tc->rcv_adv)) {
+        if (x.len != 0 && CHECKED(seq_gt(end, tc->rcv_adv))) {
                 x.len -= end - tc->rcv_adv;
                 x.fin = false;
         }

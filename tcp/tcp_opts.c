@@ -48,6 +48,7 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         }
         if (mss) {
                 conn_size_mss(tc);
+                tc->cwnd = MAX(tc->cwnd, tc->snd_mss);
                 sndbuf_resegment(t, tc);
         }
         if (keep)
