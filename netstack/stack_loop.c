@@ -618,7 +618,9 @@ bool stack_pending(struct stack *s, nstime now)
                 return true;
         for (uint32_t k = 0; k < s->nchan; k++) {
                 struct stack_chan *c = &s->chan[k];
-                if (c->ops != NULL && (c->ops->pending(c->ch) || (c->starved && c->ops->room(c->ch) > SHM_SLOTS / 4)))
+                const struct unet_ni_ops *ops = __atomic_load_n(&c->ops, __ATOMIC_RELAXED);
+                struct unet_chan *ch = __atomic_load_n(&c->ch, __ATOMIC_RELAXED);       /* may go meanwhile */
+                if (ops != NULL && ch != NULL && (ops->pending(ch) || (c->starved && ops->room(ch) > SHM_SLOTS / 4)))
                         return true;
         }
         return now != 0 && wheel_next(&s->st->wheel) <= now;

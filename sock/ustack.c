@@ -128,7 +128,15 @@ static void unmap(const volatile void *p, size_t bytes)
                 sys2(SYS_munmap, p, bytes);
 }
 
-static void chan_unmap(struct ustack *u, uint32_t k)
+/* Memory goes back, and the addresses stay readable. */
+static void empty(const volatile void *p, size_t bytes)
+{
+        sys6(SYS_mmap, (long)p, (long)bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+/* A channel that is no more. Threads of ours look at queues without the lock (stack_pending): they find them empty. */
+static void chan_empty(struct ustack *u, uint32_t k)
 {
         struct shm_chan *c = &u->chan[k];
 
@@ -137,20 +145,46 @@ static void chan_unmap(struct ustack *u, uint32_t k)
         if (u->fault[k] != NULL)
                 ni_fault_end(u->fault[k]);
         u->fault[k] = NULL;
+        empty(c->mine, c->mine_bytes);
+        empty(c->peer, c->peer_bytes);
+        empty(c->bell, BELL_BYTES);
+        unetd_chan_close(&u->chan_fds[k]);
+}
+
+/* For good: nobody looks any more. */
+static void chan_unmap(struct ustack *u, uint32_t k)
+{
+        struct shm_chan *c = &u->chan[k];
+
+        chan_empty(u, k);
         unmap(c->mine, c->mine_bytes);
         unmap(c->peer, c->peer_bytes);
         unmap(c->bell, BELL_BYTES);
-        unetd_chan_close(&u->chan_fds[k]);
         *c = (struct shm_chan){0};
+}
+
+/* In the place of what was there, when it had the same size. */
+static void *map_over(const volatile void *old, size_t old_bytes, int fd, size_t bytes, int prot)
+{
+        long p;
+
+        if (old != NULL && old_bytes != bytes) {
+                unmap(old, old_bytes);
+                old = NULL;
+        }
+        p = sys6(SYS_mmap, (long)old, (long)bytes, prot, MAP_SHARED | (old != NULL ? MAP_FIXED : 0), fd, 0);
+        return p < 0 && p > -4096 ? NULL : (void *)p;
 }
 
 static bool chan_map_regions(struct shm_chan *c, const struct unetd_chan *fds)
 {
-        c->mine_bytes = SHM_REGION_BYTES(fds->tx_geom);
-        c->peer_bytes = SHM_REGION_BYTES(fds->rx_geom);
-        c->mine = map(fds->tx, c->mine_bytes, PROT_READ | PROT_WRITE);
-        c->peer = map(fds->rx, c->peer_bytes, PROT_READ);
-        c->bell = map(fds->peer_bell, BELL_BYTES, PROT_READ);
+        size_t mine = SHM_REGION_BYTES(fds->tx_geom), peer = SHM_REGION_BYTES(fds->rx_geom);
+
+        c->mine = map_over(c->mine, c->mine_bytes, fds->tx, mine, PROT_READ | PROT_WRITE);
+        c->peer = map_over(c->peer, c->peer_bytes, fds->rx, peer, PROT_READ);
+        c->bell = map_over(c->bell, BELL_BYTES, fds->peer_bell, BELL_BYTES, PROT_READ);
+        c->mine_bytes = mine;
+        c->peer_bytes = peer;
         c->leader_fd = fds->peer_leader;
         c->keeper_fd = fds->peer_keeper;
         return c->mine != NULL && c->peer != NULL && c->bell != NULL;
@@ -178,7 +212,7 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
         struct stack_state *st = u->s.st;
         struct shm_chan *c = &u->chan[k];
 
-        chan_unmap(u, k);
+        chan_empty(u, k);
         if (!chan_map_regions(c, fds)) {
                 unmap(c->mine, c->mine_bytes);
                 unmap(c->peer, c->peer_bytes);
@@ -214,7 +248,7 @@ static bool map_chan(struct stack *s, uint32_t k)
 /* A channel of a peer that is gone, and that nothing refers to any more. */
 static void unmap_chan(struct stack *s, uint32_t k)
 {
-        chan_unmap(s->owner, k);
+        chan_empty(s->owner, k);
 }
 
 static int chan_find(const struct ustack *u, uint32_t peer)

@@ -5,6 +5,7 @@
 #include "tests/sock/sides.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -231,6 +232,68 @@ static void a_connection_outlives_the_process_that_made_it(void **state)
         play(TWO_PROCESSES, fork_a, fork_b, 0);
 }
 
+/* ---- peers come and go while a thread looks ---- */
+
+static _Atomic bool look_on;
+
+static void *look(void *arg)
+{
+        struct unet_pollfd p = {.sock = *(int *)arg, .fd = -1, .events = POLLIN};
+
+        while (look_on)
+                unet_poll(&p, 1, 0);
+        return NULL;
+}
+
+static void short_life(uint16_t port)
+{
+        int c = tcp_connect_to(port);
+
+        CHECK(unet_send(c, "x", 1, 0) == 1);
+        CHECK(unet_recv(c, &(char){0}, 1, 0) == 1);
+        _exit(0);
+}
+
+/* The queues of dead peers are looked at by a thread that holds no lock, while another one lets go of them. */
+static void come_and_go(struct side *s)
+{
+        int ports[2], l, status;
+        uint64_t port;
+        pthread_t t;
+        pid_t pid;
+
+        CHECK(pipe(ports) == 0);
+        pid = fork();
+        if (pid == 0) {
+                CHECK(read(ports[0], &port, sizeof port) == sizeof port);
+                for (int i = 0; i < 200; i++) {
+                        pid_t one = fork();
+                        if (one == 0)
+                                short_life((uint16_t)port);
+                        CHECK(waitpid(one, &status, 0) == one && status == 0);
+                }
+                _exit(0);
+        }
+        l = tcp_listen_any();
+        look_on = true;
+        CHECK(pthread_create(&t, NULL, look, &l) == 0);
+        port = port_of(l);
+        CHECK(write(ports[1], &port, sizeof port) == sizeof port);
+        for (int i = 0; i < 200; i++) {
+                int c = unet_accept(l, NULL, NULL);
+                CHECK(unet_recv(c, &(char){0}, 1, 0) == 1 && unet_send(c, "y", 1, 0) == 1);
+                CHECK(unet_close(c) == 0);
+        }
+        look_on = false;
+        pthread_join(t, NULL);
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+static void peers_come_and_go_while_a_thread_looks(void **state)
+{
+        assert_int_equal(play_alone(come_and_go, 0), 0);
+}
+
 /* ---- a thousand rounds ---- */
 
 struct size {
@@ -370,6 +433,7 @@ int main(void)
                 cmocka_unit_test(a_sleeper_learns_that_its_peer_was_killed),
                 cmocka_unit_test(a_dead_listener_gives_its_port_back),
                 cmocka_unit_test(a_connection_outlives_the_process_that_made_it),
+                cmocka_unit_test(peers_come_and_go_while_a_thread_looks),
                 cmocka_unit_test(a_thousand_rounds_leave_nothing_behind),
         };
 
