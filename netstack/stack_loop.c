@@ -15,6 +15,7 @@
 #define RX_BATCH    16                  /* messages taken from a channel at once */
 #define RX_TURN     256                 /* most a turn takes from one channel before the others have theirs */
 #define REAP_BATCH  64
+#define ROOM_ENOUGH SHM_PUBLISH_EVERY   /* free slots before those who waited for one go on */
 #define CROWD_PATIENCE NS_PER_MS
 #define LOANS_MAX   (SHM_RETS - RX_BATCH)
 
@@ -538,7 +539,7 @@ static bool run_reap(struct stack *s, uint32_t k, struct stack_chan *c)
 
 static void run_room(struct stack *s, uint32_t k, struct stack_chan *c)
 {
-        if (c->starved && c->ops->room(c->ch) >= SHM_SLOTS / 4) {
+        if (c->starved && c->ops->room(c->ch) >= ROOM_ENOUGH) {
                 c->starved = false;
                 if (c->ops->want_room != NULL)
                         c->ops->want_room(c->ch, false);

@@ -114,10 +114,12 @@ static void ring(struct shm_chan *c, uint32_t word)
         sys3(SYS_write, fd, "", 1);     /* EAGAIN: the pipe is full of rings already */
 }
 
-/* Whether the peer sleeps until we make room. It is told of all the room there is. */
+/* Whether the peer sleeps until we make room, and there is enough to be worth waking it: it is told of all there is. */
 static bool wants_room(struct shm_chan *c)
 {
         if (likely(!atomic_load_explicit(&c->peer->ctrl.want_room, memory_order_relaxed)))
+                return false;
+        if (shm_rx_backlog(&c->sh->pos, c->peer, SHM_SLOTS / 2))
                 return false;
         if (shm_rx_unpublished(&c->sh->pos, c->mine) != 0) {
                 shm_rx_publish(&c->sh->pos, c->mine);

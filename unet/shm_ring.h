@@ -210,6 +210,14 @@ static inline uint32_t shm_rx_unpublished(const struct shm_pos *p, const struct 
         return p->rx_cons - atomic_load_explicit(&mine->ctrl.cons, memory_order_relaxed);
 }
 
+/* Whether at least n messages wait to be read. */
+static inline bool shm_rx_backlog(const struct shm_pos *p, const struct shm_region *peer, uint32_t n)
+{
+        uint32_t last = p->rx_cons + n;
+
+        return atomic_load_explicit(&peer->ring[(last - 1) % SHM_SLOTS].seq, memory_order_relaxed) == last;
+}
+
 /* Lets the producer write over what was pulled. */
 static inline void shm_rx_publish(const struct shm_pos *p, struct shm_region *mine)
 {
