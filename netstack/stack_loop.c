@@ -621,7 +621,7 @@ bool stack_pending(struct stack *s, nstime now)
                 struct stack_chan *c = &s->chan[k];
                 const struct unet_ni_ops *ops = __atomic_load_n(&c->ops, __ATOMIC_RELAXED);
                 struct unet_chan *ch = __atomic_load_n(&c->ch, __ATOMIC_RELAXED);       /* may go meanwhile */
-                if (ops != NULL && ch != NULL && (ops->pending(ch) || (c->starved && ops->room(ch) > SHM_SLOTS / 4)))
+                if (ops != NULL && ch != NULL && (ops->pending(ch) || (c->starved && ops->room(ch) >= ROOM_ENOUGH)))
                         return true;
         }
         return now != 0 && wheel_next(&s->st->wheel) <= now;
