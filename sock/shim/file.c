@@ -328,6 +328,15 @@ int file_materialise(struct file *f)
         return 0;
 }
 
+/* Another image or process will know it by the cookie of its kernel socket. */
+void file_known_outside(struct file *f)
+{
+        if (f->placeholder)
+                file_materialise(f);
+        else if (f->us)
+                usock_set_kfd(f->us, f->kfd);
+}
+
 /* ---- adoption: sockets that another image or process made ---- */
 
 static enum file_mode mode_of(struct usock *s, int fd)
@@ -350,6 +359,17 @@ static nstime kernel_timeo(int fd, int name)
         return tv.tv_sec * NS_PER_S + tv.tv_usec * NS_PER_US;
 }
 
+/* The kernel's side of a listener never blocks; what the program wants is told by the image before (process.c). */
+static bool listener_nonblock(int fd)
+{
+        const char *list = getenv("UNET_ADOPT");
+
+        while (list && (list = strchr(list, ',')))
+                if (atoi(++list) == fd)
+                        return true;
+        return false;
+}
+
 static bool adopt(int fd, int domain, uint64_t cookie)
 {
         struct usock *s;
@@ -365,8 +385,7 @@ static bool adopt(int fd, int domain, uint64_t cookie)
         f->us = s;
         f->family = (sa_family_t)domain;
         f->kind = (uint8_t)usock_kind(s);
-        /* A listener's kernel side never blocks; what the program had asked for is not known any more. */
-        f->nonblock = f->mode != MODE_LISTEN && (sys2(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK);
+        f->nonblock = f->mode == MODE_LISTEN ? listener_nonblock(fd) : sys2(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK;
         f->rcvtimeo = kernel_timeo(fd, SO_RCVTIMEO);
         f->sndtimeo = kernel_timeo(fd, SO_SNDTIMEO);
         f->why = "adopted from another process";

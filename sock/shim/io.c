@@ -608,7 +608,7 @@ static void look_at_leaving(const struct msghdr *m)
                         memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
                         f = file_enter(fd, MODE_TCP);
                         if (f) {
-                                file_materialise(f);
+                                file_known_outside(f);
                                 file_leave(f);
                         }
                 }

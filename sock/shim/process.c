@@ -5,7 +5,8 @@
  * hooked. vfork becomes fork once there is a socket (vfork.S), for its child runs our hooks on its parent's memory.
  *
  * exec: connections whose numbers survive are found again by the new image through the SO_COOKIE of their kernel
- * sockets; UNET_ADOPT in its environment tells it to look. A copy of the placeholder becomes a real socket first.
+ * sockets; UNET_ADOPT in its environment tells it to look. A copy of the placeholder becomes a real socket first. What
+ * the kernel socket cannot tell is in the variable: UNET_ADOPT=1,5,7 when the listeners 5 and 7 are non-blocking.
  */
 #include "sock/shim/shim.h"
 
@@ -102,33 +103,43 @@ void process_start(void)
 
 /* ---- exec ---- */
 
-/* How many of ours the new image will have; its kernel sockets are made to tell it the truth. */
+struct survivors {
+        int n;
+        char env[512];                  /* UNET_ADOPT=... */
+};
+
+/* Those that the new image will have; their kernel sockets are made to tell it the truth. */
 static void survives(int fd, struct file *f, void *arg)
 {
+        struct survivors *s = arg;
         long flags = sys2(SYS_fcntl, fd, F_GETFD);
+        size_t used = strlen(s->env);
 
         if (f->mode < MODE_TCP || flags < 0 || (flags & FD_CLOEXEC))
                 return;
-        if (f->mode == MODE_TCP && file_materialise(f) == 0) {
+        file_known_outside(f);
+        if (f->mode == MODE_TCP) {
                 flags = sys2(SYS_fcntl, fd, F_GETFL);
                 sys3(SYS_fcntl, fd, F_SETFL, f->nonblock ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
         }
-        ++*(int *)arg;
+        if (f->mode == MODE_LISTEN && f->nonblock && used + 12 < sizeof(s->env))
+                snprintf(s->env + used, sizeof(s->env) - used, ",%d", fd);
+        s->n++;
 }
 
 /* Something to adopt? Then usock is told as well. */
-static bool something_survives(bool exec_here)
+static bool something_survives(struct survivors *s, bool exec_here)
 {
-        int n = 0;
-
         if (!shim.size || usock_tls.inside)
                 return false;
+        s->n = 0;
+        strcpy(s->env, "UNET_ADOPT=1");
         usock_enter();
-        file_each(survives, &n);
+        file_each(survives, s);
         if (exec_here)
                 usock_exec();
         usock_leave();
-        return n > 0;
+        return s->n > 0;
 }
 
 static size_t count(char *const v[])
@@ -141,14 +152,14 @@ static size_t count(char *const v[])
 }
 
 /* env with UNET_ADOPT, in room for two more pointers. */
-static char *const *env_adopting(char *const env[], char **room)
+static char *const *env_adopting(char *const env[], char **room, struct survivors *s)
 {
         size_t n = 0;
 
         for (size_t i = 0; env && env[i]; i++)
                 if (strncmp(env[i], "UNET_ADOPT=", 11) != 0)
                         room[n++] = env[i];
-        room[n++] = (char *)"UNET_ADOPT=1";
+        room[n++] = s->env;
         room[n] = NULL;
         return room;
 }
@@ -156,15 +167,19 @@ static char *const *env_adopting(char *const env[], char **room)
 
 int h_execve(const char *path, char *const argv[], char *const env[])
 {
-        if (something_survives(true))
-                env = env_adopting(env, ENV_ROOM(env));
+        struct survivors s;
+
+        if (something_survives(&s, true))
+                env = env_adopting(env, ENV_ROOM(env), &s);
         return REAL(execve)(path, argv, env);
 }
 
 int h_execvpe(const char *file, char *const argv[], char *const env[])
 {
-        if (something_survives(true))
-                env = env_adopting(env, ENV_ROOM(env));
+        struct survivors s;
+
+        if (something_survives(&s, true))
+                env = env_adopting(env, ENV_ROOM(env), &s);
         return REAL(execvpe)(file, argv, env);
 }
 
@@ -180,15 +195,19 @@ int h_execvp(const char *file, char *const argv[])
 
 int h_fexecve(int fd, char *const argv[], char *const env[])
 {
-        if (something_survives(true))
-                env = env_adopting(env, ENV_ROOM(env));
+        struct survivors s;
+
+        if (something_survives(&s, true))
+                env = env_adopting(env, ENV_ROOM(env), &s);
         return REAL(fexecve)(fd, argv, env);
 }
 
 int h_execveat(int dir, const char *path, char *const argv[], char *const env[], int flags)
 {
-        if (something_survives(true))
-                env = env_adopting(env, ENV_ROOM(env));
+        struct survivors s;
+
+        if (something_survives(&s, true))
+                env = env_adopting(env, ENV_ROOM(env), &s);
         return REAL(execveat)(dir, path, argv, env, flags);
 }
 
@@ -263,15 +282,19 @@ int h_execle(const char *path, const char *arg, ...)
 int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
                   char *const argv[], char *const env[])
 {
-        if (something_survives(false))
-                env = env_adopting(env, ENV_ROOM(env));
+        struct survivors s;
+
+        if (something_survives(&s, false))
+                env = env_adopting(env, ENV_ROOM(env), &s);
         return REAL(posix_spawn)(pid, path, fa, at, argv, env);
 }
 
 int h_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
                    char *const argv[], char *const env[])
 {
-        if (something_survives(false))
-                env = env_adopting(env, ENV_ROOM(env));
+        struct survivors s;
+
+        if (something_survives(&s, false))
+                env = env_adopting(env, ENV_ROOM(env), &s);
         return REAL(posix_spawnp)(pid, file, fa, at, argv, env);
 }

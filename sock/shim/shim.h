@@ -121,6 +121,8 @@ void file_fork_child(void);
 void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg);
 /* The kernel socket under it is made a real one, for what we cannot answer; -errno. */
 int file_materialise(struct file *f);
+/* ... and is made known to usock, for whoever gets a number of it by exec or by a message. */
+void file_known_outside(struct file *f);
 /* A number of the library's own, which the program has not opened and cannot close. */
 bool shim_owns_fd(int fd);
 /* Moves a kernel descriptor of ours out of the way of the numbers programs use; returns the new number. */

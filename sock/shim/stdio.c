@@ -49,12 +49,13 @@ DIR *h_opendir(const char *path)
         return d;
 }
 
-/* What the stream had open is closed inside libc. */
+/* A number of the kernel's is closed inside libc; one of ours comes back to us to be closed. */
 static void stream_ends(FILE *fp)
 {
-        int fd = shim.size ? fileno(fp) : -1;
+        int fd = shim.size && fp && !usock_tls.inside ? fileno(fp) : -1;
+        struct file *f = fd >= 0 ? file_peek(fd) : NULL;
 
-        if (fd >= 0 && file_peek(fd) && !usock_tls.inside)
+        if (f && f->mode == MODE_KERNEL)
                 file_void(fd);
 }
 
@@ -72,6 +73,7 @@ FILE *h_freopen64(const char *path, const char *mode, FILE *fp)
 
 int h_fclose(FILE *fp)
 {
+        stream_ends(fp);
         return REAL(fclose)(fp);
 }
 

@@ -1162,14 +1162,23 @@ static void scene_fork(void)
         close(v[1]);
 }
 
+/* The new image echoes once; a listener it inherits says whether it is non-blocking. */
 static void child_of_exec(int fd)
 {
         char b[16];
-        ssize_t n = read(fd, b, sizeof(b));
+        ssize_t n;
+        int v = 0;
+        socklen_t len = sizeof(v);
 
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &v, &len);
+        if (v) {
+                printf("  listener: %s\n", fcntl(fd, F_GETFL) & O_NONBLOCK ? "non-blocking" : "blocking");
+                fd = accept(fd, NULL, NULL);
+        }
+        n = read(fd, b, sizeof(b));
         if (n > 0)
                 write(fd, b, (size_t)n);
-        _exit(0);
+        exit(0);
 }
 
 extern char **environ;
@@ -1238,6 +1247,28 @@ static void scene_exec(void)
                 show_bytes("came back", b, read(v[0], b, sizeof(b)));
                 wait(NULL);
                 close2(v);
+        }
+}
+
+static void scene_exec_listener(void)
+{
+        struct sockaddr_in sa;
+        char b[16], num[16];
+
+        for (int nonblock = 0; nonblock < 2; nonblock++) {
+                int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+                fcntl(l, F_SETFL, nonblock ? O_NONBLOCK : 0);
+                connect(s, (void *)&sa, sizeof(sa));
+                snprintf(num, sizeof(num), "%d", l);
+                fflush(stdout);
+                if (fork() == 0)
+                        exec_as(1, num);
+                write(s, "echo", 4);
+                wait(NULL);
+                show_bytes("came back", b, read(s, b, sizeof(b)));
+                close(s);
+                close(l);
         }
 }
 
@@ -1503,6 +1534,40 @@ static void scene_dual(void)
         close(l);
 }
 
+static void scene_dual_udp(void)
+{
+        struct sockaddr_in6 any = {.sin6_family = AF_INET6}, sa6, from6;
+        struct sockaddr_in sa, from;
+        socklen_t len = sizeof(any);
+        char text[64], b[16];
+        int s = socket(AF_INET6, SOCK_DGRAM, 0), t = socket(AF_INET, SOCK_DGRAM, 0), u = socket(AF_INET6, SOCK_DGRAM, 0);
+
+        SHOW(bind(s, (void *)&any, sizeof(any)));
+        getsockname(s, (void *)&any, &len);
+        sa = loopback();
+        sa.sin_port = any.sin6_port;
+        SHOW(sendto(t, "four", 4, 0, (void *)&sa, sizeof(sa)));
+        len = sizeof(from6);
+        show_bytes("recvfrom", b, recvfrom(s, b, sizeof(b), 0, (void *)&from6, &len));
+        printf("  from %s, %u\n", inet_ntop(AF_INET6, &from6.sin6_addr, text, sizeof(text)), (unsigned)len);
+        SHOW(sendto(s, "back", 4, 0, (void *)&from6, len));
+        len = sizeof(from);
+        show_bytes("recvfrom", b, recvfrom(t, b, sizeof(b), 0, (void *)&from, &len));
+        printf("  from %s, %u\n", inet_ntop(AF_INET, &from.sin_addr, text, sizeof(text)), (unsigned)len);
+        sa6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = any.sin6_port};
+        inet_pton(AF_INET6, "::ffff:127.0.0.1", &sa6.sin6_addr);
+        SHOW(connect(u, (void *)&sa6, sizeof(sa6)));
+        SHOW(send(u, "mapped", 6, 0));
+        show_bytes("recv", b, recv(s, b, sizeof(b), 0));
+        inet_pton(AF_INET6, "::1", &sa6.sin6_addr);
+        SHOW(connect(u, (void *)&sa6, sizeof(sa6)));
+        SHOW(send(u, "six", 3, 0));
+        show_bytes("recv", b, recv(s, b, sizeof(b), 0));
+        close(s);
+        close(t);
+        close(u);
+}
+
 static void scene_reuse_same_port(void)
 {
         struct sockaddr_in sa;
@@ -1593,6 +1658,7 @@ static const struct {
         {"signal_calls", scene_signal_calls},
         {"fork", scene_fork},
         {"exec", scene_exec},
+        {"exec_listener", scene_exec_listener},
         {"daemon", scene_daemon},
         {"quick_exit", scene_quick_exit},
         {"atexit", scene_atexit},
@@ -1601,6 +1667,7 @@ static const struct {
         {"cancel", scene_cancel},
         {"syscall", scene_syscall},
         {"dual", scene_dual},
+        {"dual_udp", scene_dual_udp},
         {"reuse_same_port", scene_reuse_same_port},
         {"rights", scene_rights},
 };

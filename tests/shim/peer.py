@@ -5,6 +5,7 @@ import hashlib
 import os
 import random
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -176,6 +177,30 @@ def client_passing(port, n):
         t.join()
 
 
+# A signal every millisecond, in the middle of everything.
+def alarms(seed):
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.siginterrupt(signal.SIGALRM, random.Random(seed).random() < 0.5)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+
+
+def server_alarms(port, seed):
+    s, _ = listen(port).accept()
+    alarms(int(seed))
+    got, n = read_all(s)
+    assert n == HALF and got == expected(int(seed))
+    assert send_stream(s, int(seed) + 1, HALF)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def client_alarms(port, seed):
+    s = socket.create_connection((HOST, port))
+    alarms(int(seed) + 1)
+    send_stream(s, int(seed), HALF)
+    assert read_all(s)[0] == expected(int(seed) + 1)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 # Non-blocking writes of 1 byte to 1 MB; poll() when there is no room.
 ODD = 128 << 20
 
@@ -254,6 +279,19 @@ def client_event_loop(port, n):
         await asyncio.wait_for(asyncio.gather(*(one(i) for i in range(int(n)))), 40)
 
     asyncio.run(main())
+
+
+# Nothing is said.
+def server_idle(port):
+    s, _ = listen(port).accept()
+    try:
+        assert s.recv(1) == b""
+    except ConnectionResetError:
+        pass
+
+
+def client_idle(port):
+    socket.create_connection((HOST, port)).recv(1)
 
 
 def echo(s):

@@ -223,6 +223,14 @@ class Iperf(Case):
     def test_udp_both_directions(self):
         self.measure("-u", "-b", "50M", "-l", "1000", "--bidir")
 
+    def test_loss(self):
+        fault = {"UNET_FAULT": "loss=0.01"}
+        server = self.server("iperf3", "-s", "-1", "-p", str(self.port), env=fault)
+        client = self.run_it("iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "1", "-J", env=fault)
+        report = json.loads(client.end())
+        server.end()
+        self.assertGreater(report["end"]["sum_sent"]["retransmits"], 0)
+
     def test_an_ordinary_client(self):
         server = self.start()
         self.client("-t", "1", shim=False).end()
@@ -351,6 +359,24 @@ class Peers(Case):
             with self.subTest(server=server, client=client):
                 self.both("half_close", str(SEED), server=server, client=client)
                 self.port = free_port()
+
+    def test_a_signal_every_millisecond(self):
+        self.both("alarms", str(SEED))
+
+    def test_idle_costs_nothing(self):
+        s, c = self.peer("server", "idle"), self.peer("client", "idle")
+        wait_until("both are blocked", lambda: s.said("ours") and c.said("ours"))
+        time.sleep(1)
+        before = [self.cpu(p) for p in (s, c)]
+        time.sleep(3)
+        self.assertLess(sum(self.cpu(p) for p in (s, c)) - sum(before), 2e6)
+        c.child.kill()
+        s.end()
+
+    @staticmethod
+    def cpu(p):
+        with open(f"/proc/{p.child.pid}/schedstat", encoding="ascii") as f:
+            return int(f.read().split()[0])
 
     def test_writes_of_all_sizes_without_waiting(self):
         self.both("odd_sizes", str(SEED))
