@@ -1,6 +1,8 @@
 /* Frames: allocation, references and loans. See frame.h for the ownership rules. */
 #include "netstack/frame.h"
 
+#include "netstack/planted.h"
+
 void frame_pool_init(struct frame_pool *p, struct frame_geom g)
 {
         *p = (struct frame_pool){.geom = g, .rec_off = sizeof *p};
@@ -102,7 +104,7 @@ bool frame_unlend(struct frames *f, uint32_t region, uint32_t num)
         struct frame_pool *p = f->region[region].pool;
         struct frame_rec *r;
 
-        if (num == 0 || num > frame_geom_total(p->geom) || frame_pool_rec(p, num)->loans == 0) {
+        if (num == 0 || num > frame_geom_total(p->geom) || CHECKED(frame_pool_rec(p, num)->loans == 0)) {
                 p->bad_returns++;
                 return false;
         }

@@ -1,0 +1,381 @@
+/*
+ * A whole stack beside a hostile process: side 0 is the victim, side 1's memory is written by whoever made the input.
+ *
+ * The input is a program. Honest steps open connections and move data both ways over shared memory; hostile ones write
+ * into side 1's transmit region, which is all that a peer can write: slots of the ring with any flags, lengths and frame
+ * references, returned frames that never were lent, the control words, single bytes anywhere, payload under the reader's
+ * eyes. The victim's asserts must hold, its turns end, and when the channel goes down all it had is free again.
+ */
+#include "tests/fuzz/fuzz.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "netstack/checksum.h"
+#include "tests/sim/pair.h"
+
+#define STEPS 120
+#define PORT  80u
+#define UDP_PORT 53u
+
+static const struct pair_size size = {
+        .tx = {{[FRAME_SMALL] = 24, [FRAME_LARGE] = 2}},
+        .rx = {{[FRAME_SMALL] = 24, [FRAME_LARGE] = 1}},
+        .conns = 8,
+        .segs = 128,
+};
+
+struct world {
+        struct pair *p;
+        struct shm_region *hostile;
+        uint32_t conn[2];               /* one that was opened honestly, by side; 0: none */
+        uint32_t listener[2];
+        uint32_t udp;                   /* the victim's */
+        uint16_t port;
+        const uint8_t *at, *end;
+};
+
+static unsigned byte(struct world *w)
+{
+        return w->at < w->end ? *w->at++ : 0;
+}
+
+static uint32_t number(struct world *w, unsigned bytes)
+{
+        uint32_t v = 0;
+
+        while (bytes-- > 0)
+                v = v << 8 | byte(w);
+        return v;
+}
+
+static struct stack *victim(struct world *w)
+{
+        return &w->p->side[0].s;
+}
+
+static struct shm_pos *hostile_pos(struct world *w)
+{
+        return &w->p->side[1].st->chan[PAIR_CHAN].shm.pos;
+}
+
+/* The victim alone. Its turns must come to rest whatever it finds. */
+static void run_victim(struct world *w)
+{
+        w->p->side[1].dead = true;
+        pair_settle(w->p);
+        w->p->side[1].dead = false;
+}
+
+/* ---- honest steps ---- */
+
+static struct tcp_conn *live(struct world *w, int side)
+{
+        struct tcp_conn *tc;
+
+        if (w->conn[side] == 0)
+                return NULL;
+        tc = pair_conn(w->p, side, w->conn[side]);
+        return tc->live && tc->sock != 0 ? tc : NULL;
+}
+
+/* Both turn for a while; a peer made to misbehave may keep them at it for ever, which is its own loss. */
+static void run_both(struct world *w, unsigned turns)
+{
+        for (unsigned i = 0; i < turns; i++) {
+                bool any = stack_run(&w->p->side[0].s, w->p->now);
+                stack_flush_acks(&w->p->side[0].s, w->p->now);
+                pair_check(w->p);
+                any |= stack_run(&w->p->side[1].s, w->p->now);
+                stack_flush_acks(&w->p->side[1].s, w->p->now);
+                if (!any)
+                        break;
+        }
+}
+
+static void step_open(struct world *w, unsigned how)
+{
+        int from = how & 1;
+        struct tcp_tuple t = {.laddr = pair_addr(from), .raddr = pair_addr(!from), .lport = w->port++, .rport = PORT,
+                              .chan = PAIR_CHAN};
+        struct tcp_link link = stack_tcp_link(&w->p->side[from].s, PAIR_CHAN);
+        struct tcp_opts o;
+        int c;
+
+        tcp_opts_default(&o);
+        if (live(w, 0) != NULL || live(w, 1) != NULL)
+                return;
+        c = tcp_connect(&w->p->side[from].s.tcp, &t, &link, &o, w->p->now);
+        if (c <= 0)
+                return;
+        tcp_set_sock(&w->p->side[from].s.tcp, (uint32_t)c, 1);
+        stack_flush(&w->p->side[from].s, w->p->now);
+        run_both(w, 20);
+        w->conn[from] = (uint32_t)c;
+        w->conn[!from] = tcp_accept(&w->p->side[!from].s.tcp, w->listener[!from]);
+        if (w->conn[!from] != 0)
+                tcp_set_sock(&w->p->side[!from].s.tcp, w->conn[!from], 1);
+}
+
+static void step_write(struct world *w, unsigned how)
+{
+        static const uint8_t data[70000];
+        int side = how & 1;
+        size_t n = how & 2 ? 1 + number(w, 2) : 1 + number(w, 1);
+
+        if (live(w, side) != NULL)
+                pair_write(w->p, side, w->conn[side], data, n);
+        if (how & 4)
+                run_both(w, 1 + how / 16);
+}
+
+static void step_read(struct world *w, unsigned how)
+{
+        static uint8_t data[70000];
+        int side = how & 1;
+
+        if (live(w, side) != NULL)
+                pair_read(w->p, side, w->conn[side], data, how & 2 ? sizeof data : 1 + number(w, 1));
+        run_both(w, 1 + how / 64);
+}
+
+static void step_end(struct world *w, unsigned how)
+{
+        int side = how & 1;
+        struct tcp_conn *tc = live(w, side);
+        struct tcp *t = &w->p->side[side].s.tcp;
+
+        if (tc == NULL)
+                return;
+        if (how & 2)
+                tcp_shutdown_send(t, tc, w->p->now);
+        else if (how & 4)
+                tcp_close(t, tc, w->p->now);
+        stack_flush(&w->p->side[side].s, w->p->now);
+}
+
+static void step_time(struct world *w, unsigned how)
+{
+        pair_wait(w->p, w->p->now + (nstime)(how + 1) * (how & 1 ? NS_PER_MS : NS_PER_S));
+}
+
+static void step_udp(struct world *w, unsigned how)
+{
+        struct udp_msg m[4];
+        int n = udp_recv_peek(&victim(w)->udp, w->udp, 0, m, 4);
+        uint32_t sum = 0;
+
+        for (int i = 0; i < n; i++)             /* every byte shown can be read */
+                for (int k = 0; k < m[i].nspan; k++)
+                        sum += csum_partial(m[i].span[k].ptr, m[i].span[k].len, sum) & 1;
+        if (n > 0 && (how & 1 || sum == 12345))
+                udp_recv_consume(&victim(w)->udp, w->udp, (uint32_t)n);
+}
+
+/* ---- hostile steps ---- */
+
+static uint8_t any_proto(unsigned how)
+{
+        static const uint8_t proto[] = {IP_PROTO_TCP, IP_PROTO_TCP, IP_PROTO_UDP, IP_PROTO_ICMP, 99};
+
+        return proto[how % ARRAY_LEN(proto)];
+}
+
+static unsigned tcp_header(struct world *w, uint8_t *at)
+{
+        struct tcp_conn *tc = live(w, 0);
+        struct tcp_seg seg = {.sport = PORT, .dport = (uint16_t)(w->port - 1), .flags = (uint8_t)byte(w),
+                              .wscale = TCP_NO_WSCALE, .wnd = 5000};
+
+        if (tc != NULL) {
+                seg.sport = tc->tuple.rport;
+                seg.dport = tc->tuple.lport;
+                seg.seq = tc->rcv_nxt + (byte(w) & 7 ? 0 : number(w, 4));
+                seg.ack = tc->snd_una + (byte(w) & 7 ? 0 : number(w, 4));
+        }
+        return tcp_hdr_write(&seg, at);
+}
+
+static unsigned transport_header(struct world *w, uint8_t proto, uint8_t *at)
+{
+        if (proto == IP_PROTO_TCP)
+                return tcp_header(w, at);
+        if (proto == IP_PROTO_UDP)
+                udp_hdr_write(at, 4000, UDP_PORT, number(w, 2), (be16){0});
+        else
+                at[0] = byte(w) & 1 ? ICMP_ECHO_REQUEST : (uint8_t)byte(w);
+        return 8;
+}
+
+/* A packet that is nearly right: IP header for `len` bytes, transport, then whatever comes. */
+static unsigned any_packet(struct world *w, uint8_t *at, uint32_t tail)
+{
+        unsigned how = byte(w), n;
+        uint8_t proto = any_proto(how);
+        struct ip_tmpl ip;
+
+        memset(at, 0, SHM_INLINE_MAX);
+        ip_tmpl_init(&ip, pair_addr(1), pair_addr(0), proto, 0, 64, how & 32);
+        n = IP_MIN_HDR + transport_header(w, proto, at + IP_MIN_HDR);
+        for (unsigned k = how & 64 ? byte(w) % 64 : 0; k > 0; k--)
+                at[n++] = (uint8_t)byte(w);
+        ip_hdr_write(&ip, at, (uint16_t)(n + tail + (how & 128 ? byte(w) : 0)), 0);
+        for (unsigned k = byte(w) % 4; k > 1; k--)      /* and nearly wrong */
+                at[byte(w) % n] = (uint8_t)byte(w);
+        return n;
+}
+
+static struct shm_frame_ref any_ref(struct world *w)
+{
+        unsigned how = byte(w);
+        struct shm_frame_ref r = {.frame = how % 30, .off = number(w, 1), .len = number(w, 2)};
+
+        if (how & 64)
+                r.off = number(w, 4);
+        if (how & 128)
+                r.len = number(w, 4);
+        if (how == 255)
+                r.frame = number(w, 4);
+        return r;
+}
+
+/* The next slot, as a provider would fill it, but for what is in it. */
+static void step_slot(struct world *w, unsigned how)
+{
+        struct shm_pos *pos = hostile_pos(w);
+        struct shm_slot *s = &w->hostile->ring[pos->tx_prod % SHM_SLOTS];
+        struct shm_frame_ref ref = any_ref(w);
+        uint8_t packet[SHM_INLINE_MAX + 80];
+        unsigned n = any_packet(w, packet, how & 1 ? ref.len : 0);
+
+        s->flags = how & 1 ? SHM_F_FRAME : 0;
+        s->inl_len = how & 2 ? (uint8_t)n : (uint8_t)(n + byte(w) % 8);
+        if (how & 4) {
+                s->flags = (uint8_t)byte(w);
+                s->inl_len = (uint8_t)byte(w);
+        }
+        memcpy(s->body, &ref, how & 1 ? sizeof ref : 0);
+        memcpy(s->body + (how & 1 ? sizeof ref : 0), packet, MIN(n, SHM_INLINE_MAX));
+        s->nmore = (uint16_t)(how & 8 ? number(w, 2) : 0);
+        atomic_store_explicit(&s->seq, ++pos->tx_prod, memory_order_release);
+        if (how & 16)
+                run_victim(w);
+}
+
+/* Frames "given back": any number, more than were lent, the same twice. */
+static void step_returns(struct world *w, unsigned how)
+{
+        uint32_t prod = atomic_load_explicit(&w->hostile->ctrl.ret_prod, memory_order_relaxed);
+
+        for (unsigned n = how % 32; n > 0; n--)
+                w->hostile->ret[prod++ % SHM_RETS] = how & 128 ? number(w, 4) : byte(w) % 30;
+        atomic_store_explicit(&w->hostile->ctrl.ret_prod, prod, memory_order_release);
+        hostile_pos(w)->ret_prod = prod;
+        run_victim(w);
+}
+
+static void step_words(struct world *w, unsigned how)
+{
+        _Atomic uint32_t *word[] = {&w->hostile->ctrl.cons, &w->hostile->ctrl.ret_prod, &w->hostile->ctrl.want_room,
+                                    &w->hostile->ctrl.closed};
+        _Atomic uint32_t *at = word[how % 4];
+        uint32_t v = how & 128 ? number(w, 4) : atomic_load_explicit(at, memory_order_relaxed) + byte(w) - 128;
+
+        atomic_store_explicit(at, v, memory_order_release);
+        run_victim(w);
+}
+
+static void step_scribble(struct world *w, unsigned how)
+{
+        uint8_t *region = (uint8_t *)w->hostile;
+        size_t bytes = SHM_REGION_BYTES(size.tx), at = number(w, 4);
+
+        if (how & 1)                    /* near what will be read next */
+                at = offsetof(struct shm_region, ring) + (hostile_pos(w)->tx_prod + at % 8 - 4) % SHM_SLOTS * 256 + at % 300;
+        for (unsigned n = 1 + how % 64; n > 0; n--)
+                region[at++ % bytes] = (uint8_t)byte(w);
+        run_victim(w);
+}
+
+/* ---- a world ---- */
+
+static uint32_t listen_on(struct world *w, int side)
+{
+        struct tcp_opts o;
+
+        tcp_opts_default(&o);
+        return (uint32_t)tcp_listen(&w->p->side[side].s.tcp, pair_addr(side), PORT, 4, &o);
+}
+
+static struct world world_new(const uint8_t *data, size_t n)
+{
+        struct world w = {.p = pair_new(1, NULL, &size), .at = data, .end = data + n, .port = 40000};
+        struct udp_opts o;
+
+        w.hostile = w.p->side[1].region;
+        w.listener[0] = listen_on(&w, 0);
+        w.listener[1] = listen_on(&w, 1);
+        udp_opts_default(&o);
+        o.rcvbuf = 20000;
+        w.udp = udp_open(&victim(&w)->udp, &o);
+        udp_bind(&victim(&w)->udp, w.udp, pair_addr(0), UDP_PORT);
+        return w;
+}
+
+/* As the keeper does when it hears that the peer is gone, and as the sockets' owner does then. */
+static void wind_up(struct world *w)
+{
+        struct stack *s = victim(w);
+
+        w->p->side[1].dead = true;
+        stack_chan_down(s, PAIR_CHAN, w->p->now);
+        tcp_unlisten(&s->tcp, w->listener[0]);
+        udp_close(&s->udp, w->udp);
+        for (uint32_t i = 1; i < s->tcp.sh->conns.fresh; i++)
+                if (tcp_conn_at(&s->tcp, i)->live && tcp_conn_at(&s->tcp, i)->sock != 0)
+                        tcp_close(&s->tcp, tcp_conn_at(&s->tcp, i), w->p->now);
+        stack_flush(s, w->p->now);
+        for (int n = 0; s->tcp.sh->conns.used != 0; n++) {
+                assert(n < 1000);
+                pair_wait(w->p, w->p->now + 100 * NS_PER_S);
+        }
+        assert(pair_leaks(w->p) == 0);
+        assert(stack_chan_free(s, PAIR_CHAN));
+        pair_free(w->p);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+        static void (*const steps[])(struct world *, unsigned) = {
+                step_open, step_write, step_write, step_read,    step_read,    step_end,   step_time,     step_udp,
+                step_slot, step_slot,  step_slot,  step_slot,    step_returns, step_words, step_scribble, step_scribble,
+        };
+        struct world w = world_new(data, n);
+
+        for (int i = 0; i < STEPS && w.at < w.end; i++) {
+                unsigned op = byte(&w);
+                steps[op % ARRAY_LEN(steps)](&w, byte(&w));
+        }
+        wind_up(&w);
+        return 0;
+}
+
+size_t fuzz_seed(unsigned i, uint8_t *buf)
+{
+        /* open, write both ways, read */
+        static const uint8_t honest[] = {0, 0, 1, 0x76, 30, 0, 2, 0x77, 40, 0, 3, 0xc2, 3, 0xc3};
+        uint64_t x = 0x2545f4914f6cdd1du * (i + 1);
+        size_t n = sizeof honest;
+
+        if (i >= 16)
+                return 0;
+        memcpy(buf, honest, n);
+        buf[1] = (uint8_t)i;
+        while (n < 400) {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                buf[n++] = (uint8_t)(x >> 33);
+        }
+        return n;
+}
