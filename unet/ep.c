@@ -127,7 +127,7 @@ static int new_chan(struct unet_ep *ep, struct ep_chan c, uint32_t *chan)
 {
         uint32_t i = 1;
 
-        while (i < ep->nchans && ep->chan[i].open)
+        while (i < ep->nchans && (ep->chan[i].open || ep->chan[i].ending))
                 i++;
         if (i >= ep->chan_cap) {
                 uint32_t cap = MAX(ep->chan_cap * 2, 16u);
@@ -146,6 +146,8 @@ static int new_chan(struct unet_ep *ep, struct ep_chan c, uint32_t *chan)
 static void fill_link(struct unet_ep *ep, struct ep_link *p, const struct link *l, struct send_rec *sends)
 {
         *p = (struct ep_link){.l = *l, .sends = sends};
+        if (l->tagged && l->shared_bytes >= sizeof *p->board)
+                p->board = (const struct link_board *)l->shared;
         ep->last_serial = MAX((ep->last_serial + 1) % (UINT32_MAX / EP_LINKS), 1u);
         p->serial = ep->last_serial * EP_LINKS + (uint32_t)(p - ep->link);
         for (uint32_t name = EP_SENDS; name > 0; name--) {
@@ -194,16 +196,69 @@ uint32_t ep_chan_by_tag(const struct unet_ep *ep, uint32_t link, uint32_t tag)
         return i;
 }
 
+/* ---- a tagged link's channels ---- */
+
+static bool stands(const struct ep_link *l, uint32_t tag)
+{
+        return l->board != NULL &&
+               atomic_load_explicit(&l->board->tag[tag % LINK_TAGS], memory_order_relaxed) == tag;
+}
+
+void ep_read_board(struct unet_ep *ep, struct ep_link *l)
+{
+        uint32_t changes, at = (uint32_t)(l - ep->link);
+
+        if (l->board == NULL)
+                return;
+        changes = atomic_load_explicit(&l->board->changes, memory_order_acquire);
+        if (likely(changes == l->changes))
+                return;
+        l->changes = changes;
+        for (uint32_t i = 1; i < ep->nchans; i++) {
+                struct ep_chan *c = &ep->chan[i];
+                if (c->open && c->link == at && c->stood && !c->gone && !stands(l, c->rx_tag))
+                        c->gone = l->chan_gone = true;
+        }
+}
+
+static bool tell_ending(struct ep_link *l, uint32_t tag)
+{
+        struct link_end e = {0, tag};
+        struct unet_tx tx = {.inl = (const uint8_t *)&e, .inl_len = sizeof e};
+
+        if (l->l.ch->ops->send(l->l.ch, &tx, 1) != 1)
+                return false;
+        l->l.ch->ops->flush(l->l.ch);
+        return true;
+}
+
+void ep_tell_endings(struct unet_ep *ep, struct ep_link *l)
+{
+        uint32_t at = (uint32_t)(l - ep->link);
+
+        for (uint32_t i = 1; i < ep->nchans && l->nending > 0; i++) {
+                struct ep_chan *c = &ep->chan[i];
+                if (!c->ending || c->link != at)
+                        continue;
+                if (!l->gone && !tell_ending(l, c->tx_tag))
+                        return;
+                c->ending = false;
+                l->nending--;
+        }
+}
+
 int unet_chan_tagged(struct unet_ep *ep, uint32_t link, uint32_t tx_tag, uint32_t rx_tag, uint32_t *chan)
 {
         uint32_t *head = &ep->by_tag[tag_hash(link, rx_tag)];
+        struct ep_chan c = {.open = true, .link = link, .tx_tag = tx_tag, .rx_tag = rx_tag, .next = *head};
         int err;
 
         if (link >= ep->nlinks || ep->link[link].serial == 0 || !ep->link[link].l.tagged)
                 return -ENODEV;
         if (ep_chan_by_tag(ep, link, rx_tag) != 0)
                 return -EEXIST;
-        err = new_chan(ep, (struct ep_chan){true, link, tx_tag, rx_tag, *head}, chan);
+        c.stood = stands(&ep->link[link], rx_tag);
+        err = new_chan(ep, c, chan);
         if (err == 0)
                 *head = *chan;
         return err;
@@ -247,13 +302,16 @@ int unet_chan_close(struct unet_ep *ep, uint32_t chan)
                 return -EBADF;
         l = &ep->link[c->link];
         purge_queue(ep, chan);
+        c->open = false;
         if (l->l.tagged) {
                 unhash(ep, chan);
+                c->ending = c->stood && !c->gone;
+                l->nending += c->ending;
+                ep_tell_endings(ep, l);
         } else {
                 ep_link_gone(ep, l);
                 detach(ep, l, false);
         }
-        c->open = false;
         return 0;
 }
 
@@ -277,6 +335,7 @@ int unet_chan_info(struct unet_ep *ep, uint32_t chan, struct unet_chan_info *inf
         l = &ep->link[c->link];
         if (!l->gone && peer_left(l))
                 ep_link_gone(ep, l);
+        ep_read_board(ep, l);
         name = l->l.tagged ? "emul" : l->l.ch->ops->name;
         *info = (struct unet_chan_info){
                 .mtu = l->l.ch->caps.mtu - (l->l.tagged ? (uint32_t)sizeof(struct link_tag) : 0),
@@ -285,7 +344,7 @@ int unet_chan_info(struct unet_ep *ep, uint32_t chan, struct unet_chan_info *inf
                 .room = l->l.ch->ops->room(l->l.ch),
                 .lossless = l->l.ch->caps.lossless && !l->l.tagged,
                 .corrupts = l->l.ch->caps.csum,
-                .closed = l->gone,
+                .closed = l->gone || c->gone,
         };
         strncpy(info->provider, name, sizeof info->provider - 1);
         return 0;

@@ -40,6 +40,10 @@ struct ep_link {
         uint32_t serial;                /* 0: not in use; place in the low bits, a count above (see loans) */
         bool gone, gone_told;
         bool blocked;                   /* the last send found the queue full */
+        const struct link_board *board; /* tagged, where the switch has one */
+        uint32_t changes;               /* of the board, when its channels were last looked up */
+        bool chan_gone;                 /* one of its channels ended, not told yet */
+        uint32_t nending;               /* channels closed here of which the switch does not know yet */
         struct send_rec *sends;
         uint32_t free_send;             /* head of the list of free names */
         uint32_t under_way;
@@ -49,6 +53,9 @@ struct ep_link {
 struct ep_chan {                        /* by channel number, from 1; link 0 is a place like any other */
         bool open;
         uint32_t link, tx_tag, rx_tag;
+        bool stood;                     /* rx_tag was on the switch's board */
+        bool gone;                      /* and is not any more */
+        bool ending;                    /* not open; the switch is still to be told */
         uint32_t next;                  /* in its hash chain (tagged) */
 };
 
@@ -95,6 +102,11 @@ static inline struct ep_chan *ep_chan(struct unet_ep *ep, uint32_t chan)
 
 /* The channel of a tag that came by a link, 0: none. */
 uint32_t ep_chan_by_tag(const struct unet_ep *ep, uint32_t link, uint32_t tag);
+
+/* Looks up on the switch's board which channels of a tagged link have ended; cheap when nothing changed. */
+void ep_read_board(struct unet_ep *ep, struct ep_link *l);
+/* Tells the switch of channels that were closed while the send queue was full. */
+void ep_tell_endings(struct unet_ep *ep, struct ep_link *l);
 
 /* Takes the provider's reports of injected messages. */
 void ep_collect_injected(struct unet_ep *ep, struct ep_link *l);

@@ -265,6 +265,8 @@ int unet_ep_poll(struct unet_ep *ep)
                         seen = queue_batch(ep, l);
                 if (l->under_way != 0)
                         ep_collect_injected(ep, l);
+                if (unlikely(l->nending != 0))
+                        ep_tell_endings(ep, l);
                 l->l.ch->ops->flush(l->l.ch);
         }
         if (ep->nlinks > 1)

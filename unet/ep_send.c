@@ -194,7 +194,8 @@ static int compose(struct unet_ep *ep, struct batch *b, const struct unet_send *
         l = &ep->link[c->link];
         if (b->n != 0 && b->l != l)
                 return 1;
-        if (l->gone)
+        ep_read_board(ep, l);
+        if (l->gone || c->gone)
                 return -EPIPE;
         if ((uint64_t)total + (l->l.tagged ? sizeof(struct link_tag) : 0) > l->l.ch->caps.mtu)
                 return -EMSGSIZE;

@@ -12,6 +12,7 @@ static void note_gone(struct unet_ep *ep, struct ep_link *l)
 {
         if (!l->gone && l->l.ops->gone != NULL && l->l.ops->gone(l->l.ch))
                 ep_link_gone(ep, l);
+        ep_read_board(ep, l);
 }
 
 /* Reports of injected messages are taken first: what is pending after that is messages. */
@@ -37,13 +38,15 @@ static int true_of_link(struct unet_ep *ep, struct ep_link *l)
         int is = 0;
 
         note_gone(ep, l);               /* first: what was sent before leaving is seen after this */
+        if (unlikely(l->nending != 0))
+                ep_tell_endings(ep, l);
         if (link_readable(ep, l))
                 is |= UNET_READABLE;
         if (l->done_head != 0)
                 is |= UNET_INJECTED;
         if (link_writable(l))
                 is |= UNET_WRITABLE;
-        if (l->gone && !l->gone_told)
+        if ((l->gone && !l->gone_told) || l->chan_gone)
                 is |= UNET_CLOSED;
         return is;
 }
@@ -61,8 +64,10 @@ static int true_now(struct unet_ep *ep, int what)
 /* A caller that has been told of closed channels is not told again. */
 static int told(struct unet_ep *ep, int is)
 {
-        for (uint32_t i = 0; i < ep->nlinks && (is & UNET_CLOSED); i++)
+        for (uint32_t i = 0; i < ep->nlinks && (is & UNET_CLOSED); i++) {
                 ep->link[i].gone_told |= ep->link[i].gone;
+                ep->link[i].chan_gone = false;
+        }
         return is;
 }
 

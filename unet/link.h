@@ -19,6 +19,18 @@ struct link_tag {
         uint32_t tag;                   /* the sender's outgoing tag; delivered, the receiver's own */
 };
 
+/* What a switch shows the endpoints at its ports, at the start of its station's shared part: the tags of the
+ * routes that stand, each at the place of its low bits. */
+#define LINK_TAGS 4096u
+struct link_board {
+        _Alignas(CACHE_LINE) _Atomic uint32_t changes;  /* counts tags taken away */
+        _Alignas(CACHE_LINE) _Atomic uint32_t tag[LINK_TAGS];
+};
+/* To a switch, a message with tag 0 is a word to itself: this tag of mine is to end. */
+struct link_end {
+        uint32_t zero, tag;
+};
+
 struct link_ops {
         /* Whether the peer has said that it left (its death is told by the socket). Cheap. NULL: it never
          * does. */
@@ -37,6 +49,8 @@ struct link {
         const struct link_ops *ops;
         struct unet_chan *ch;
         struct unet_mem rx_mem;         /* where the frames lie that recv names */
+        const uint8_t *shared;          /* what the peer shows of its station, shared_bytes long */
+        size_t shared_bytes;
         bool tagged;
         int sock;                       /* the peer rings here; it hangs up when the peer is gone; -1: none */
 };

@@ -22,6 +22,7 @@ struct shm_link {
         const struct bell *bell;        /* the peer's station, read only */
         struct unet_mem rx_mem;         /* where the peer's payload lies */
         struct frame_geom geom;         /* of our frames */
+        const struct station *st;
         size_t mine_bytes, peer_bytes, station_bytes;
         int reader_fd;                  /* twin of our region, until it is sent */
         int sock;                       /* takes rings, hangs up when the peer is gone */
@@ -312,6 +313,11 @@ static uint32_t link_peer_cpu(struct unet_chan *ch)
         return atomic_load_explicit(&shm(ch)->bell->cpu, memory_order_relaxed);
 }
 
+void shm_link_nudge(struct shm_link *l)
+{
+        l->sent = true;
+}
+
 static const struct link_ops ops = {.gone = link_gone, .peer_cpu = link_peer_cpu, .close = link_close};
 
 /* ---- setting up ---- */
@@ -337,11 +343,95 @@ static int make_region(struct shm_link *l)
         return err;
 }
 
-static int send_hello(const struct shm_link *l, const struct station *st)
+int shm_link_make(struct station *st, struct frame_geom geom, struct counters *cnt, struct shm_link **out)
 {
-        struct hello h = {.magic = HELLO_MAGIC, .version = HELLO_VERSION, .region_bytes = l->mine_bytes,
-                          .station_bytes = st->shared_bytes, .geom = {l->geom.count[0], l->geom.count[1]}};
-        const int fds[HELLO_FDS] = {l->reader_fd, st->reader_fd};
+        struct shm_link *l = calloc(1, sizeof *l);
+        int err;
+
+        if (l == NULL)
+                return -ENOMEM;
+        l->base.ops = &shm_link_ni_ops;
+        l->base.caps = (struct unet_caps){.mtu = SHM_LINK_MTU,
+                                          .inline_max = SHM_LINK_INLINE,
+                                          .lossless = true,
+                                          .rto_min = 200 * NS_PER_MS};
+        l->geom = geom;
+        l->st = st;
+        l->cnt = cnt;
+        l->sock = -1;
+        l->reader_fd = -1;
+        err = make_region(l);
+        if (err != 0) {
+                shm_link_abort(l);
+                return err;
+        }
+        *out = l;
+        return 0;
+}
+
+struct shm_offer shm_link_mine(const struct shm_link *l)
+{
+        return (struct shm_offer){l->mine_bytes, l->st->shared_bytes, l->geom, l->reader_fd, l->st->reader_fd};
+}
+
+void shm_link_sent(struct shm_link *l)
+{
+        close_fd(l->reader_fd);
+        l->reader_fd = -1;
+}
+
+/* Sizes first, by our own arithmetic; then the files; then the mappings. */
+static int map_peer(struct shm_link *l, const struct shm_offer *o, uid_t uid)
+{
+        uint32_t most = 1u << FRAME_NUM_BITS;
+        struct frame_geom geom = o->geom;
+        int err;
+
+        if (geom.count[0] >= most || geom.count[1] >= most || frame_geom_total(geom) >= most ||
+            o->region_bytes != SHM_REGION_BYTES(geom) || o->region_bytes > REGION_MAX ||
+            o->station_bytes < BELL_BYTES || o->station_bytes > REGION_MAX)
+                return -EPROTO;
+        err = unet_memfd_check(o->region, o->region_bytes, uid);
+        if (err == 0)
+                err = unet_memfd_check(o->station, o->station_bytes, uid);
+        if (err != 0)
+                return err;
+        l->peer_bytes = o->region_bytes;
+        l->station_bytes = o->station_bytes;
+        l->peer = unet_memfd_map(o->region, l->peer_bytes, false, NULL);
+        l->bell = unet_memfd_map(o->station, l->station_bytes, false, NULL);
+        if (l->peer == NULL || l->bell == NULL)
+                return -ENOMEM;
+        l->rx_mem = frame_geom_total(geom) != 0 ? unet_mem_frames((void *)(uintptr_t)l->peer->frames, geom)
+                                                : unet_mem_flat((uint8_t *)(uintptr_t)l->bell + BELL_BYTES,
+                                                                l->station_bytes - BELL_BYTES);
+        return 0;
+}
+
+int shm_link_connect(struct shm_link *l, int sock, const struct shm_offer *theirs, uid_t uid, struct link *out)
+{
+        int err = map_peer(l, theirs, uid);
+
+        if (err != 0)
+                return err;
+        l->sock = sock;
+        *out = (struct link){.ops = &ops,
+                             .ch = &l->base,
+                             .rx_mem = l->rx_mem,
+                             .shared = (const uint8_t *)l->bell + BELL_BYTES,
+                             .shared_bytes = l->station_bytes - BELL_BYTES,
+                             .sock = sock};
+        return 0;
+}
+
+/* ---- setting up through the socket ---- */
+
+static int send_hello(const struct shm_link *l)
+{
+        struct shm_offer o = shm_link_mine(l);
+        struct hello h = {.magic = HELLO_MAGIC, .version = HELLO_VERSION, .region_bytes = o.region_bytes,
+                          .station_bytes = o.station_bytes, .geom = {o.geom.count[0], o.geom.count[1]}};
+        const int fds[HELLO_FDS] = {o.region, o.station};
         union {
                 struct cmsghdr align;
                 char bytes[CMSG_SPACE(sizeof fds)];
@@ -360,29 +450,18 @@ static int send_hello(const struct shm_link *l, const struct station *st)
 int shm_link_offer(struct station *st, struct frame_geom geom, struct counters *cnt, int sock,
                    struct shm_link **out)
 {
-        struct shm_link *l = calloc(1, sizeof *l);
-        int err;
+        struct shm_link *l;
+        int err = shm_link_make(st, geom, cnt, &l);
 
-        if (l == NULL)
-                return -ENOMEM;
-        l->base.ops = &shm_link_ni_ops;
-        l->base.caps = (struct unet_caps){.mtu = SHM_LINK_MTU,
-                                          .inline_max = SHM_LINK_INLINE,
-                                          .lossless = true,
-                                          .rto_min = 200 * NS_PER_MS};
-        l->geom = geom;
-        l->cnt = cnt;
+        if (err != 0)
+                return err;
         l->sock = sock;
-        l->reader_fd = -1;
-        err = make_region(l);
-        if (err == 0)
-                err = send_hello(l, st);
+        err = send_hello(l);
         if (err != 0) {
                 shm_link_abort(l);
                 return err;
         }
-        close(l->reader_fd);
-        l->reader_fd = -1;
+        shm_link_sent(l);
         *out = l;
         return 0;
 }
@@ -454,49 +533,23 @@ static int peer_uid(int sock, uid_t *uid)
         return 0;
 }
 
-/* Sizes first, by our own arithmetic; then the files; then the mappings. */
-static int map_peer(struct shm_link *l, const struct hello *h, const int fds[HELLO_FDS])
-{
-        struct frame_geom geom = {{h->geom[0], h->geom[1]}};
-        uint32_t most = 1u << FRAME_NUM_BITS;
-        uid_t uid = (uid_t)-1;
-        int err;
-
-        if (geom.count[0] >= most || geom.count[1] >= most || frame_geom_total(geom) >= most ||
-            h->region_bytes != SHM_REGION_BYTES(geom) || h->region_bytes > REGION_MAX ||
-            h->station_bytes < BELL_BYTES || h->station_bytes > REGION_MAX)
-                return -EPROTO;
-        err = peer_uid(l->sock, &uid);
-        if (err == 0)
-                err = unet_memfd_check(fds[HELLO_REGION], h->region_bytes, uid);
-        if (err == 0)
-                err = unet_memfd_check(fds[HELLO_STATION], h->station_bytes, uid);
-        if (err != 0)
-                return err;
-        l->peer_bytes = h->region_bytes;
-        l->station_bytes = h->station_bytes;
-        l->peer = unet_memfd_map(fds[HELLO_REGION], l->peer_bytes, false, NULL);
-        l->bell = unet_memfd_map(fds[HELLO_STATION], l->station_bytes, false, NULL);
-        if (l->peer == NULL || l->bell == NULL)
-                return -ENOMEM;
-        l->rx_mem = frame_geom_total(geom) != 0 ? unet_mem_frames((void *)(uintptr_t)l->peer->frames, geom)
-                                                : unet_mem_flat((uint8_t *)(uintptr_t)l->bell + BELL_BYTES,
-                                                                l->station_bytes - BELL_BYTES);
-        return 0;
-}
-
 int shm_link_accept(struct shm_link *l, nstime timeout, struct link *out)
 {
         int fds[HELLO_FDS] = {-1, -1}, err;
+        uid_t uid = (uid_t)-1;
+        struct shm_offer o;
         struct hello h;
 
         err = recv_hello(l->sock, timeout, &h, fds);
         if (err == 0)
-                err = map_peer(l, &h, fds);
+                err = peer_uid(l->sock, &uid);
+        if (err == 0) {
+                o = (struct shm_offer){h.region_bytes, h.station_bytes, {{h.geom[0], h.geom[1]}},
+                                       fds[HELLO_REGION], fds[HELLO_STATION]};
+                err = shm_link_connect(l, l->sock, &o, uid, out);
+        }
         close_fd(fds[HELLO_REGION]);
         close_fd(fds[HELLO_STATION]);
-        if (err == 0)
-                *out = (struct link){.ops = &ops, .ch = &l->base, .rx_mem = l->rx_mem, .sock = l->sock};
         return err;
 }
 

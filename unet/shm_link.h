@@ -14,6 +14,8 @@
 #ifndef UNET_SHM_LINK_H
 #define UNET_SHM_LINK_H
 
+#include <sys/types.h>
+
 #include "netstack/counters.h"
 #include "unet/link.h"
 #include "unet/shm_ring.h"
@@ -29,7 +31,25 @@ static_assert(SHM_LINK_INLINE + sizeof(struct shm_frame_ref) +
 struct shm_link;
 
 /*
- * Setting up takes two calls on each side, so that one thread can do both sides: offer, then accept.
+ * Setting up takes two calls on each side, so that one thread can do both sides. The plain pair is make and
+ * connect: make creates our region (with room for `geom` frames; all zero: payload lies in the station), what
+ * the peer must get is shm_link_mine(), what the peer gave goes to connect, which checks and maps it (it
+ * belongs to `uid`) and takes over `sock`. How the two travel is the caller's affair.
+ */
+struct shm_offer {
+        uint64_t region_bytes, station_bytes;
+        struct frame_geom geom;
+        int region, station;            /* read-only descriptors */
+};
+int shm_link_make(struct station *st, struct frame_geom geom, struct counters *cnt, struct shm_link **out);
+/* Descriptors are the link's, or the station's, until shm_link_sent(). */
+struct shm_offer shm_link_mine(const struct shm_link *l);
+void shm_link_sent(struct shm_link *l);
+/* Descriptors are borrowed. On failure the socket is the caller's. */
+int shm_link_connect(struct shm_link *l, int sock, const struct shm_offer *theirs, uid_t uid, struct link *out);
+
+/*
+ * The same where both go through the socket itself: offer, then accept.
  *
  * offer makes our region (with room for `geom` frames; all zero: payload lies in the station) and sends it
  * through the connected Unix socket `sock`, which stays the caller's until accept. accept takes the peer's
@@ -44,6 +64,9 @@ int shm_link_offer(struct station *st, struct frame_geom geom, struct counters *
                    struct shm_link **out);
 int shm_link_accept(struct shm_link *l, nstime timeout, struct link *out);
 void shm_link_abort(struct shm_link *l);
+
+/* The next flush wakes the peer if it sleeps, as if something had been sent. */
+void shm_link_nudge(struct shm_link *l);
 
 /* Our frames' memory (geom not zero), for the switch. */
 struct unet_mem shm_link_tx_mem(const struct shm_link *l);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "netstack/frame.h"
-#include "unet/shm_link.h"
+#include "unet/station.h"
 
 #define DEFAULT_LARGE   128u
 #define DEFAULT_SMALL   256u
@@ -20,7 +20,9 @@ struct port {
         struct shm_link *shm;
         struct link link;
         struct frame_pool *pool;        /* records of the frames towards this port */
+        struct unet_switch_account *account;
         uint64_t charged;               /* bytes of frames its messages hold at receivers */
+        uint32_t charged_msgs;
         uint32_t deficit;
         bool held;                      /* `rx` waits for the next round */
         bool dirty;                     /* something was sent to it in this round */
@@ -43,11 +45,14 @@ struct unet_switch {
         uint32_t nports, turn;          /* ports 1 .. nports were ever used */
         struct port *port[SWITCH_PORTS];
         struct route route[SWITCH_ROUTES];
+        struct link_board *board;
         uint32_t fresh_route;           /* the next index to try */
         struct frames frames;           /* region number: the port's */
 };
 
 static_assert(SWITCH_PORTS <= FRAME_REGIONS && (SWITCH_ROUTES & (SWITCH_ROUTES - 1)) == 0, "masks");
+
+#define BOARD_BYTES ((sizeof(struct link_board) + 4095) / 4096 * 4096)
 
 /* ---- whom a frame is charged to ---- */
 
@@ -61,8 +66,39 @@ static void uncharge(void *arg, uint32_t owner, uint32_t bytes)
         struct unet_switch *sw = arg;
         struct port *p = sw->port[owner % SWITCH_PORTS];
 
-        if (p->state == PORT_OPEN && owner_of(p, owner % SWITCH_PORTS) == owner)
-                p->charged -= bytes;
+        if (p->state != PORT_OPEN || owner_of(p, owner % SWITCH_PORTS) != owner)
+                return;
+        p->charged -= bytes;
+        p->charged_msgs--;
+        if (p->account != NULL) {
+                p->account->bytes -= bytes;
+                p->account->msgs--;
+        }
+}
+
+static bool charge(struct unet_switch *sw, struct port *p, uint32_t bytes)
+{
+        struct unet_switch_account *a = p->account;
+
+        if (p->charged + bytes > sw->opts.quota ||
+            (a != NULL && (a->bytes + bytes > a->bytes_max || a->msgs >= a->msgs_max)))
+                return false;
+        p->charged += bytes;
+        p->charged_msgs++;
+        if (a != NULL) {
+                a->bytes += bytes;
+                a->msgs++;
+        }
+        return true;
+}
+
+/* The port goes, before the frames come back. */
+static void forgive(struct port *p)
+{
+        if (p->account == NULL)
+                return;
+        p->account->bytes -= p->charged;
+        p->account->msgs -= p->charged_msgs;
 }
 
 /* ---- opening and closing ---- */
@@ -83,11 +119,12 @@ int unet_switch_open(const struct unet_switch_opts *opts, struct unet_switch **o
                 sw->opts.quota = frame_geom_bytes(sw->geom) / 2;
         sw->frames.uncharge = uncharge;
         sw->frames.arg = sw;
-        err = station_open(&sw->st, 0, 0);
+        err = station_open(&sw->st, BOARD_BYTES, 0);
         if (err != 0) {
                 free(sw);
                 return err;
         }
+        sw->board = (struct link_board *)station_segment(&sw->st);
         *out = sw;
         return 0;
 }
@@ -138,7 +175,8 @@ static uint32_t find_free(struct unet_switch *sw)
         return num;
 }
 
-int unet_switch_offer(struct unet_switch *sw, int sock, uint32_t *port)
+/* A port with our memory; sock < 0: the offer goes another way. */
+static int prepare(struct unet_switch *sw, int sock, uint32_t *port)
 {
         uint32_t num = find_free(sw), gen;
         struct port *p = sw->port[num];
@@ -152,7 +190,8 @@ int unet_switch_offer(struct unet_switch *sw, int sock, uint32_t *port)
         p->pool = calloc(1, frame_pool_bytes(sw->geom));
         if (p->pool == NULL)
                 return -ENOMEM;
-        err = shm_link_offer(&sw->st, sw->geom, &p->cnt, sock, &p->shm);
+        err = sock < 0 ? shm_link_make(&sw->st, sw->geom, &p->cnt, &p->shm)
+                       : shm_link_offer(&sw->st, sw->geom, &p->cnt, sock, &p->shm);
         if (err != 0) {
                 free(p->pool);
                 p->pool = NULL;
@@ -166,6 +205,55 @@ int unet_switch_offer(struct unet_switch *sw, int sock, uint32_t *port)
         return 0;
 }
 
+static int open_port(struct unet_switch *sw, uint32_t port)
+{
+        struct port *p = sw->port[port];
+        int err = station_watch(&sw->st, p->link.sock, port);
+
+        if (err == 0)
+                p->state = PORT_OPEN;
+        return err;
+}
+
+static void abandon(struct port *p)
+{
+        shm_link_abort(p->shm);
+        free(p->pool);
+        p->pool = NULL;
+        p->state = PORT_FREE;
+}
+
+int unet_switch_offer(struct unet_switch *sw, int sock, uint32_t *port)
+{
+        return prepare(sw, sock, port);
+}
+
+int unet_switch_attach(struct unet_switch *sw, int sock, const struct shm_offer *theirs, uid_t uid,
+                       struct unet_switch_account *account, struct shm_offer *mine, uint32_t *port)
+{
+        uint32_t num;
+        int err = prepare(sw, -1, &num);
+
+        if (err != 0)
+                return err;
+        err = shm_link_connect(sw->port[num]->shm, sock, theirs, uid, &sw->port[num]->link);
+        if (err == 0)
+                err = open_port(sw, num);
+        if (err != 0) {
+                abandon(sw->port[num]);
+                return err;
+        }
+        sw->port[num]->account = account;
+        *mine = shm_link_mine(sw->port[num]->shm);
+        *port = num;
+        return 0;
+}
+
+void unet_switch_sent(struct unet_switch *sw, uint32_t port)
+{
+        shm_link_sent(sw->port[port]->shm);
+}
+
 int unet_switch_accept(struct unet_switch *sw, uint32_t port, int64_t timeout)
 {
         struct port *p = port_at(sw, port, PORT_OFFERED);
@@ -175,16 +263,10 @@ int unet_switch_accept(struct unet_switch *sw, uint32_t port, int64_t timeout)
                 return -EINVAL;
         err = shm_link_accept(p->shm, timeout, &p->link);
         if (err == 0)
-                err = station_watch(&sw->st, p->link.sock, port);
-        if (err != 0) {
-                shm_link_abort(p->shm);
-                free(p->pool);
-                p->pool = NULL;
-                p->state = PORT_FREE;
-                return err;
-        }
-        p->state = PORT_OPEN;
-        return 0;
+                err = open_port(sw, port);
+        if (err != 0)
+                abandon(p);
+        return err;
 }
 
 static void drop_routes(struct unet_switch *sw, uint32_t port)
@@ -203,6 +285,7 @@ static void detach(struct unet_switch *sw, uint32_t port, bool forget)
                 return;
         drop_routes(sw, port);
         frame_unlend_all(&sw->frames, port);
+        forgive(p);
         if (!forget && !p->gone)
                 station_unwatch(&sw->st, p->link.sock);
         p->link.ops->close(p->link.ch, forget);
@@ -253,12 +336,43 @@ static struct route *new_route(struct unet_switch *sw, uint32_t port)
         return NULL;
 }
 
+static bool may_have(const struct unet_switch_account *a, uint32_t more)
+{
+        return a == NULL || a->chans + more <= a->chans_max;
+}
+
+static uint32_t stand(struct unet_switch *sw, const struct route *r)
+{
+        if (sw->port[r->port]->account != NULL)
+                sw->port[r->port]->account->chans++;
+        atomic_store_explicit(&sw->board->tag[r->tag % LINK_TAGS], r->tag, memory_order_relaxed);
+        return r->tag;
+}
+
+/* What was sent with the tag before is in the receiver's ring by now. The endpoint is woken if it sleeps. */
+static void fall(struct unet_switch *sw, struct route *r)
+{
+        struct port *p = sw->port[r->port];
+        uint32_t changes = atomic_load_explicit(&sw->board->changes, memory_order_relaxed);
+
+        if (p->account != NULL)
+                p->account->chans--;
+        atomic_store_explicit(&sw->board->tag[r->tag % LINK_TAGS], 0, memory_order_relaxed);
+        atomic_store_explicit(&sw->board->changes, changes + 1, memory_order_release);
+        r->tag = 0;
+        shm_link_nudge(p->shm);
+        p->link.ch->ops->flush(p->link.ch);
+}
+
 int unet_switch_connect(struct unet_switch *sw, uint32_t port_a, uint32_t port_b, uint32_t tag[2])
 {
+        const struct port *pa = port_at(sw, port_a, PORT_OPEN), *pb = port_at(sw, port_b, PORT_OPEN);
         struct route *a, *b;
 
-        if (port_at(sw, port_a, PORT_OPEN) == NULL || port_at(sw, port_b, PORT_OPEN) == NULL)
+        if (pa == NULL || pb == NULL)
                 return -EINVAL;
+        if (!may_have(pa->account, pa->account == pb->account ? 2 : 1) || !may_have(pb->account, 1))
+                return -EDQUOT;
         a = new_route(sw, port_a);
         b = a != NULL ? new_route(sw, port_b) : NULL;
         if (b == NULL) {
@@ -268,8 +382,8 @@ int unet_switch_connect(struct unet_switch *sw, uint32_t port_a, uint32_t port_b
         }
         a->peer = (uint32_t)(b - sw->route);
         b->peer = (uint32_t)(a - sw->route);
-        tag[0] = a->tag;
-        tag[1] = b->tag;
+        tag[0] = stand(sw, a);
+        tag[1] = stand(sw, b);
         return 0;
 }
 
@@ -279,8 +393,8 @@ int unet_switch_disconnect(struct unet_switch *sw, uint32_t tag)
 
         if (r == NULL)
                 return -ENOENT;
-        sw->route[r->peer].tag = 0;
-        r->tag = 0;
+        fall(sw, &sw->route[r->peer]);
+        fall(sw, r);
         return 0;
 }
 
@@ -341,13 +455,31 @@ static enum drop reserve(struct unet_switch *sw, uint32_t from, uint32_t to, uin
         *id = 0;
         if (len == 0)
                 return DROP_NONE;
-        if (p->charged + frame_class_bytes(c) > sw->opts.quota)
+        if (frame_avail(&sw->frames, to, c) == 0)
+                return DROP_NI_NO_BUFFER;
+        if (!charge(sw, p, frame_class_bytes(c)))
                 return DROP_NI_QUOTA;
         *id = frame_alloc(&sw->frames, to, c, owner_of(p, from));
-        if (*id == 0)
-                return DROP_NI_NO_BUFFER;
-        p->charged += frame_class_bytes(c);
         return DROP_NONE;
+}
+
+/* The endpoint closed a channel. True: it was that, right or wrong, and is done. */
+static bool ends_channel(struct unet_switch *sw, uint32_t from, const struct unet_rx *rx)
+{
+        const struct route *r;
+        struct link_end e;
+
+        if (rx->inl_len != sizeof e || rx->frame != 0)
+                return false;
+        memcpy(&e, rx->inl, sizeof e);
+        if (e.zero != 0)
+                return false;
+        r = route_of(sw, e.tag);
+        if (r != NULL && r->port == from)
+                unet_switch_disconnect(sw, e.tag);
+        else if (r != NULL)
+                count_drop(&sw->port[from]->cnt, DROP_NI_BAD_SOURCE);
+        return true;
 }
 
 /* Sends what port `from` sent on its way. A drop is counted at the side whose fault it is. */
@@ -410,7 +542,8 @@ static int serve(struct unet_switch *sw, uint32_t num)
                 if (size > p->deficit && size <= SHM_LINK_MTU + UNET_INLINE_MAX)
                         break;
                 p->deficit -= MIN(size, p->deficit);
-                forward(sw, num, &p->rx);
+                if (!ends_channel(sw, num, &p->rx))
+                        forward(sw, num, &p->rx);
                 if (p->rx.frame != 0)
                         p->link.ch->ops->release(p->link.ch, &p->rx.frame, 1);
                 p->held = false;
@@ -448,11 +581,19 @@ static void flush_all(struct unet_switch *sw)
         }
 }
 
+static void leave_port(struct unet_switch *sw, uint32_t num)
+{
+        unet_switch_detach(sw, num);
+        if (sw->opts.left != NULL)
+                sw->opts.left(sw->opts.arg, num);
+}
+
 int unet_switch_step(struct unet_switch *sw)
 {
+        uint32_t k, most = sw->opts.most != 0 ? sw->opts.most : UINT32_MAX;
         int n = 0;
 
-        for (uint32_t k = 0; k < sw->nports; k++) {
+        for (k = 0; k < sw->nports && (uint32_t)n < most; k++) {
                 uint32_t num = 1 + (sw->turn + k) % sw->nports;
                 struct port *p = sw->port[num];
                 int served;
@@ -462,11 +603,11 @@ int unet_switch_step(struct unet_switch *sw)
                 take_returns(sw, num);
                 served = serve(sw, num);
                 if (served == 0 && (p->gone || p->link.ops->gone(p->link.ch)))
-                        unet_switch_detach(sw, num);
+                        leave_port(sw, num);
                 n += served;
         }
-        if (sw->nports != 0)
-                sw->turn = (sw->turn + 1) % sw->nports;
+        if (sw->nports != 0)            /* a whole round: the next begins with the next port */
+                sw->turn = (sw->turn + (k == sw->nports ? 1 : k)) % sw->nports;
         flush_all(sw);
         return n;
 }

@@ -512,6 +512,7 @@ static void a_closed_channel_is_seen_by_the_peer(void **state)
                 goto out;
         assert_int_equal(pair_send(p, 1, 8, 8, 0), 1);
         assert_int_equal(unet_chan_close(p->a, p->ca), 0);
+        pair_settle(p);
         assert_int_equal(unet_ep_wait(p->b, UNET_CLOSED, UNET_FOREVER), UNET_CLOSED);
         assert_int_equal(unet_ep_wait(p->b, UNET_CLOSED, 0), -ETIMEDOUT);
         assert_int_equal(unet_chan_info(p->b, p->cb, &info), 0);
@@ -540,6 +541,7 @@ static void closing_returns_what_was_under_way(void **state)
         if (p->how->hears_close) {
                 assert_int_equal(unet_chan_close(p->b, p->cb), 0);
                 assert_int_equal(unet_ep_recv(p->b, &r, 1), 0);
+                pair_settle(p);
                 assert_int_equal(unet_ep_wait(p->a, UNET_CLOSED, UNET_FOREVER), UNET_CLOSED);
                 assert_int_equal(flag, 1);
         }

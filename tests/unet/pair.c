@@ -200,9 +200,10 @@ static void join_faultless(struct pair *p)
 const struct provider providers[] = {
         {.name = "shm", .hears_close = true, .join = join_pair},
         {.name = "shm direct", .direct = true, .hears_close = true, .join = join_pair},
-        {.name = "emul", .drops_behind = true, .join = join_emul, .settle = settle_emul},
+        {.name = "emul", .drops_behind = true, .hears_close = true, .join = join_emul, .settle = settle_emul},
         {.name = "emul direct",
          .drops_behind = true,
+         .hears_close = true,
          .direct = true,
          .join = join_emul,
          .settle = settle_emul},

@@ -249,6 +249,141 @@ static void tags_are_not_reused_at_once(void **state)
         unet_switch_close(sw);
 }
 
+/* The ends of a channel are seen at the other side, whichever way they come; a full queue delays them only. */
+static void an_ended_channel_is_seen(void **state)
+{
+        struct unet_switch *sw;
+        struct node a, b;
+        uint32_t ab, ba, ab2, ba2;
+        struct unet_chan_info info;
+
+        assert_int_equal(unet_switch_open(NULL, &sw), 0);
+        a = node_on(sw, (struct unet_ep_opts){0});
+        b = node_on(sw, (struct unet_ep_opts){0});
+        join(sw, &a, &b, &ab, &ba);
+        join(sw, &a, &b, &ab2, &ba2);
+        while (send_bytes(&a, ab2, 8) == 1)
+                ;
+        assert_int_equal(unet_chan_close(a.ep, ab), 0);
+        settle(sw);
+        assert_int_equal(unet_chan_info(b.ep, ba, &info), 0);
+        assert_false(info.closed);
+        unet_ep_poll(a.ep);             /* there is room now */
+        settle(sw);
+        assert_int_equal(unet_ep_wait(b.ep, UNET_CLOSED, UNET_FOREVER), UNET_CLOSED);
+        assert_int_equal(unet_ep_wait(b.ep, UNET_CLOSED, 0), -ETIMEDOUT);
+        assert_int_equal(unet_chan_info(b.ep, ba, &info), 0);
+        assert_true(info.closed);
+        assert_int_equal(send_bytes(&b, ba, 8), -EPIPE);
+        assert_int_equal(send_bytes(&b, ba2, 8), 1);
+        settle(sw);
+        assert_int_equal(drain(&a, NULL), 1);
+
+        unet_ep_close(b.ep);
+        settle(sw);
+        assert_int_equal(send_bytes(&a, ab2, 8), -EPIPE);
+        assert_int_equal(unet_chan_close(a.ep, ab2), 0);
+        unet_ep_close(a.ep);
+        unet_switch_close(sw);
+}
+
+/* As unet_switch_offer and accept, for a user with limits. */
+static struct node node_of(struct unet_switch *sw, struct unet_switch_account *account)
+{
+        struct frame_geom flat = {{0}};
+        struct shm_offer theirs, mine;
+        struct shm_link *s;
+        struct link l;
+        struct node n;
+        int sock[2];
+
+        assert_int_equal(unet_ep_open(NULL, &n.ep), 0);
+        n.seg = unet_ep_segment(n.ep);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sock), 0);
+        assert_int_equal(shm_link_make(&n.ep->st, flat, &n.ep->cnt, &s), 0);
+        theirs = shm_link_mine(s);
+        assert_int_equal(unet_switch_attach(sw, sock[0], &theirs, geteuid(), account, &mine, &n.port), 0);
+        assert_int_equal(shm_link_connect(s, sock[1], &mine, geteuid(), &l), 0);
+        unet_switch_sent(sw, n.port);
+        shm_link_sent(s);
+        l.tagged = true;
+        assert_int_equal(ep_attach(n.ep, &l, &n.link), 0);
+        return n;
+}
+
+static void an_account_bounds_several_ports(void **state)
+{
+        struct unet_switch_account mine = {.bytes_max = 10 * 65536, .msgs_max = 6, .chans_max = 6}, his = mine;
+        struct unet_switch *sw;
+        struct node a[2], sink;
+        uint32_t c[2], cs, tag[2];
+        const struct counters *n;
+
+        assert_int_equal(unet_switch_open(NULL, &sw), 0);
+        sink = node_of(sw, &his);
+        for (int i = 0; i < 2; i++) {
+                a[i] = node_of(sw, &mine);
+                join(sw, &a[i], &sink, &c[i], &cs);
+        }
+        assert_int_equal(mine.chans, 2);
+        assert_int_equal(unet_switch_connect(sw, a[0].port, a[1].port, tag), 0);
+        assert_int_equal(unet_switch_connect(sw, a[0].port, a[1].port, tag), 0);
+        assert_int_equal(unet_switch_connect(sw, a[0].port, sink.port, tag), -EDQUOT);
+        for (int i = 0; i < 10; i++)
+                assert_int_equal(send_bytes(&a[i % 2], c[i % 2], 60000), 1);
+        settle(sw);
+        assert_int_equal(mine.msgs, 6);
+        assert_int_equal(mine.bytes, 6 * 65536);
+        n = unet_switch_counters(sw, a[0].port);
+        assert_int_equal(n->drop[DROP_NI_QUOTA] + unet_switch_counters(sw, a[1].port)->drop[DROP_NI_QUOTA], 4);
+
+        /* Who goes is charged for nothing; nor is who sent to one that goes. */
+        unet_ep_close(a[0].ep);
+        settle(sw);
+        assert_int_equal(mine.msgs, 3);
+        assert_int_equal(mine.chans, 1);
+        unet_ep_close(sink.ep);
+        settle(sw);
+        assert_int_equal(mine.msgs, 0);
+        assert_int_equal(mine.bytes, 0);
+        assert_int_equal(mine.chans + his.chans, 0);
+        unet_ep_close(a[1].ep);
+        settle(sw);
+        unet_switch_close(sw);
+}
+
+/* A step ends after so many messages, and the next one goes on with the others. */
+static void a_step_is_bounded_and_fair(void **state)
+{
+        struct unet_switch_opts opts = {.most = 50};
+        struct unet_switch *sw;
+        struct node s[3], sink;
+        uint32_t cs[3], cr[3], steps = 0;
+        uint64_t bytes[8] = {0};
+        int n;
+
+        assert_int_equal(unet_switch_open(&opts, &sw), 0);
+        sink = node_on(sw, (struct unet_ep_opts){.rx_slots = 4096});
+        for (int i = 0; i < 3; i++) {
+                s[i] = node_on(sw, (struct unet_ep_opts){0});
+                join(sw, &s[i], &sink, &cs[i], &cr[i]);
+                for (int k = 0; k < 400; k++)
+                        assert_int_equal(send_bytes(&s[i], cs[i], 8), 1);
+        }
+        while ((n = unet_switch_step(sw)) > 0) {
+                assert_int_equal(n, 400);
+                drain(&sink, bytes);
+                steps++;
+        }
+        assert_int_equal(steps, 3);
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(bytes[cr[i]], 400 * 8);
+        for (int i = 0; i < 3; i++)
+                unet_ep_close(s[i].ep);
+        unet_ep_close(sink.ep);
+        unet_switch_close(sw);
+}
+
 static bool only_even(void *arg, uint32_t port, const uint8_t *inl, uint32_t len)
 {
         (void)arg;
@@ -383,6 +518,9 @@ int main(void)
                 cmocka_unit_test(a_full_receive_ring_drops_at_the_receiver),
                 cmocka_unit_test(only_the_owner_of_a_tag_may_send_with_it),
                 cmocka_unit_test(tags_are_not_reused_at_once),
+                cmocka_unit_test(an_ended_channel_is_seen),
+                cmocka_unit_test(an_account_bounds_several_ports),
+                cmocka_unit_test(a_step_is_bounded_and_fair),
                 cmocka_unit_test(the_owner_of_the_switch_checks_sources),
                 cmocka_unit_test(endpoints_come_and_go),
                 cmocka_unit_test(a_loan_may_outlive_its_channel),
