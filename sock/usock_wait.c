@@ -182,6 +182,26 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
                 wake_armed(s->st, rec->waiters | s->st->news_waiters);
 }
 
+void ustack_look_again(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+        struct pool *p = &st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                struct sock_rec *rec = pool_at(p, i);
+                if (rec->refs == 0)
+                        continue;
+                atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
+                atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
+        }
+        atomic_fetch_add_explicit(&st->news_count, STACK_NEWS, memory_order_release);
+        for (uint32_t i = 0; i < STACK_WAITERS; i++) {
+                atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
+                if (st->waiter[i].proc != 0)
+                        wake(&st->waiter[i]);
+        }
+}
+
 /* ---- looking ---- */
 
 static int look_ours(struct usock_item *v, int n)

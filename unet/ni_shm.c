@@ -149,6 +149,8 @@ static void repair(struct unet_chan *ch)
         struct shm_chan *c = shm(ch);
 
         shm_repair(&c->sh->pos, c->mine);
+        c->sh->rung = 0;                /* whatever was sent and not rung for is rung for at the next flush */
+        c->sent = c->gave = true;
 }
 
 static void shm_want_room(struct unet_chan *ch, bool on)
