@@ -56,9 +56,11 @@ void stack_limits_default(struct stack_limits *l);
 
 /* ---- what is shared ---- */
 
+#define STACK_FORKING UINT32_MAX        /* pid of a slot whose process is about to be, or to say who it is */
+
 struct proc_slot {
         _Atomic uint32_t pid;           /* 0: free */
-        uint32_t pad;
+        uint32_t parent;                /* STACK_FORKING: slot of the process that forks */
         uint64_t start;                 /* of the process, clock ticks since boot: pids are used again */
 };
 

@@ -15,6 +15,7 @@
 #define DOWN_EVERY  (50 * NS_PER_MS)
 #define QUIET       (64 * NS_PER_MS)    /* without anything going on before the keeper goes back to sleep */
 #define LOOK_EVERY  (4 * NS_PER_MS)
+#define FORK_WAIT   NS_PER_S            /* the child of a process that died while it forked has this long to appear */
 #define CAPTURE_WAIT NS_PER_S           /* an empty stack stays this long for `unet pcap` to read the rest */
 
 struct keeper_view {
@@ -24,6 +25,7 @@ struct keeper_view {
         struct keeper_listener gone[64];
         uint32_t ngone;
         nstime down_looked[STACK_CHANS];        /* when a channel that is down was last looked at */
+        nstime forking_until[STACK_PROCS];
         nstime capture_until;           /* 0: nobody captures, or everything was read */
 };
 
@@ -193,17 +195,49 @@ static void note_listeners(struct keeper_view *v, uint32_t slot)
         }
 }
 
+/*
+ * The dead process was in the middle of fork(). Its child says who it is within moments, if it was ever born. True: that
+ * is still being waited for.
+ */
+static bool child_awaited(struct keeper_view *v, uint32_t parent, nstime now)
+{
+        struct stack_state *st = v->u.s.st;
+        bool any = false;
+
+        for (uint32_t i = 0; i < STACK_PROCS; i++)
+                any |= st->proc[i].pid == STACK_FORKING && st->proc[i].parent == parent;
+        if (!any)
+                v->forking_until[parent] = 0;
+        else if (v->forking_until[parent] == 0)
+                v->forking_until[parent] = now + FORK_WAIT;
+        return any && now < v->forking_until[parent];
+}
+
+static void proc_gone(struct keeper_view *v, uint32_t slot)
+{
+        note_listeners(v, slot);
+        ustack_proc_gone(&v->u, slot, ustack_now());
+        v->forking_until[slot] = 0;
+}
+
 static int proc_died(void *view, uint32_t slot)
 {
         struct keeper_view *v = view;
         struct ustack *u = &v->u;
+        struct proc_slot *p = u->s.st->proc;
 
         if (slot >= STACK_PROCS)
                 return 0;
         if (!ustack_trylock(u))
                 return -EAGAIN;
-        note_listeners(v, slot);
-        ustack_proc_gone(u, slot, ustack_now());
+        if (child_awaited(v, slot, ustack_now())) {
+                ustack_unlock(u);
+                return -EAGAIN;
+        }
+        for (uint32_t i = 0; i < STACK_PROCS; i++)
+                if (p[i].pid == STACK_FORKING && p[i].parent == slot)
+                        proc_gone(v, i);
+        proc_gone(v, slot);
         stack_run(&u->s, ustack_now());
         ustack_unlock(u);
         return 0;

@@ -52,6 +52,25 @@ void usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa
 
 /* ---- records and handles ---- */
 
+static void link_handle(struct usock *s)
+{
+        struct ustack *u = s->u;
+
+        stack_sock(&u->s, s->idx)->refs |= 1ull << u->slot;
+        s->next = u->handles;
+        s->link = &u->handles;
+        if (s->next != NULL)
+                s->next->link = &s->next;
+        u->handles = s;
+}
+
+static void unlink_handle(struct usock *s)
+{
+        *s->link = s->next;
+        if (s->next != NULL)
+                s->next->link = s->link;
+}
+
 static struct usock *handle(struct ustack *u, uint32_t idx, int kfd)
 {
         struct sock_rec *rec = stack_sock(&u->s, idx);
@@ -60,12 +79,7 @@ static struct usock *handle(struct ustack *u, uint32_t idx, int kfd)
         if (s == NULL)
                 return NULL;
         *s = (struct usock){.u = u, .idx = idx, .refs = 1, .kfd = kfd, .kind = rec->kind, .family = rec->family};
-        rec->refs |= 1ull << u->slot;
-        s->next = u->handles;
-        s->link = &u->handles;
-        if (s->next != NULL)
-                s->next->link = &s->next;
-        u->handles = s;
+        link_handle(s);
         return s;
 }
 
@@ -93,6 +107,38 @@ static uint64_t cookie_of(int kfd)
         return cookie;
 }
 
+/* The record of a new socket; a UDP socket has its pcb from the beginning. 0: no room. */
+static uint32_t rec_open(struct ustack *u, int kind, int family)
+{
+        uint32_t idx = rec_new(u, kind, family);
+        struct sock_rec *rec;
+        struct udp_opts o;
+
+        if (idx == 0 || kind != USOCK_UDP)
+                return idx;
+        rec = stack_sock(&u->s, idx);
+        udp_opts_default(&o);
+        rec->role = SOCK_ROLE_UDP;
+        rec->conn = udp_open(&u->s.udp, &o);
+        if (rec->conn == 0) {
+                pool_free(&u->s.st->socks, idx);
+                return 0;
+        }
+        udp_set_sock(&u->s.udp, rec->conn, idx);
+        return idx;
+}
+
+void usock_move_handles(struct ustack *from, struct ustack *to)
+{
+        while (from->handles != NULL) {
+                struct usock *s = from->handles;
+                unlink_handle(s);
+                s->u = to;
+                s->idx = rec_open(to, s->kind, s->family);
+                link_handle(s);
+        }
+}
+
 int usock_open(int kind, int family, int kfd, struct usock **out)
 {
         int err = -ENOBUFS;
@@ -102,18 +148,9 @@ int usock_open(int kind, int family, int kfd, struct usock **out)
         if (u == NULL)
                 return err;
         ustack_lock(u);
-        idx = rec_new(u, kind, family);
-        if (idx != 0 && kind == USOCK_UDP) {
-                struct udp_opts o;
-                udp_opts_default(&o);
-                stack_sock(&u->s, idx)->role = SOCK_ROLE_UDP;
-                stack_sock(&u->s, idx)->conn = udp_open(&u->s.udp, &o);
-                udp_set_sock(&u->s.udp, stack_sock(&u->s, idx)->conn, idx);
-        }
-        if (idx != 0 && (kind != USOCK_UDP || stack_sock(&u->s, idx)->conn != 0))
+        idx = rec_open(u, kind, family);
+        if (idx != 0)
                 *out = handle(u, idx, kfd);
-        else if (idx != 0)
-                pool_free(&u->s.st->socks, idx), idx = 0;
         ustack_leave(u);
         return idx == 0 ? -ENOBUFS : *out == NULL ? -ENOMEM : 0;
 }
@@ -122,13 +159,6 @@ struct usock *usock_dup(struct usock *s)
 {
         atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
         return s;
-}
-
-static void unlink_handle(struct usock *s)
-{
-        *s->link = s->next;
-        if (s->next != NULL)
-                s->next->link = s->link;
 }
 
 /* Takes the listener out of the directory. No locks held. */

@@ -6,21 +6,38 @@
 #include "sock/ustack.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "sock/sys.h"
+
+#define PATIENCE_MS 1000                /* a parent waits no longer for its child to begin */
+#define TRIES       100                 /* 1 ms apart: slots of dead processes come back that soon */
 
 static struct {
         struct ustack *all[USTACKS_MAX];
         uint32_t n;
         int slot[USTACKS_MAX];          /* reserved for the child, -1: none free */
+        int begun[2];                   /* pipe: the child has come to its stacks */
 } forking;
 
-static int reserve_slot(struct stack_state *st)
+static void wait_1ms(void)
+{
+        struct timespec ts = {0, NS_PER_MS};
+
+        sys2(SYS_nanosleep, &ts, NULL);
+}
+
+static int reserve_slot(struct stack_state *st, uint32_t parent)
 {
         for (uint32_t i = 0; i < STACK_PROCS; i++) {
                 uint32_t none = 0;
-                if (atomic_compare_exchange_strong(&st->proc[i].pid, &none, UINT32_MAX))
+                if (atomic_compare_exchange_strong(&st->proc[i].pid, &none, STACK_FORKING)) {
+                        st->proc[i].parent = parent;
                         return (int)i;
+                }
         }
         return -1;
 }
@@ -36,24 +53,86 @@ static void copy_refs(struct ustack *u, uint32_t from, uint32_t to)
         }
 }
 
+/* Leaves the stack locked. */
+static int prepare_stack(struct ustack *u)
+{
+        int slot;
+
+        ustack_lock(u);
+        for (int i = 0; (slot = reserve_slot(u->s.st, u->slot)) < 0 && i < TRIES; i++) {
+                ustack_unlock(u);
+                wait_1ms();
+                ustack_lock(u);
+        }
+        if (slot >= 0)
+                copy_refs(u, u->slot, (uint32_t)slot);
+        return slot;
+}
+
 void usock_fork_prepare(void)
 {
         ustack_client();                /* nobody is in the middle of a question to unetd */
         forking.n = ustack_all(forking.all);
-        for (uint32_t i = 0; i < forking.n; i++) {
-                struct ustack *u = forking.all[i];
-                ustack_lock(u);
-                forking.slot[i] = reserve_slot(u->s.st);
-                if (forking.slot[i] >= 0)
-                        copy_refs(u, u->slot, (uint32_t)forking.slot[i]);
-        }
+        forking.begun[0] = forking.begun[1] = -1;
+        if (forking.n > 0)
+                sys2(SYS_pipe2, forking.begun, O_CLOEXEC);
+        for (uint32_t i = 0; i < forking.n; i++)
+                forking.slot[i] = prepare_stack(forking.all[i]);
 }
 
+/* True: it did not live to come to its stacks. */
+static bool child_is_dead(void)
+{
+        struct pollfd p = {.fd = forking.begun[0], .events = POLLIN};
+        struct timespec ts = {PATIENCE_MS / 1000, PATIENCE_MS % 1000 * NS_PER_MS};
+        char byte;
+
+        sys1(SYS_close, forking.begun[1]);
+        return sys5(SYS_ppoll, &p, 1, &ts, NULL, 0) > 0 && sys3(SYS_read, forking.begun[0], &byte, 1) == 0;
+}
+
+/* The references that were copied for a child that is no more. If unetd knows it already, the keeper ends them. */
+static void forget_child(struct ustack *u, uint32_t slot)
+{
+        if (unetd_proc_del(ustack_client_held(), u->id, slot) == 0)
+                return;
+        ustack_lock(u);
+        ustack_proc_gone(u, slot, ustack_now());
+        ustack_leave(u);
+}
+
+/*
+ * Waits until the child has come to its stacks: a parent that exits right after its fork (daemon(3)) would otherwise leave
+ * a stack without a known process, and a child that is killed before would leave references that nobody ends.
+ */
 void usock_fork_parent(void)
 {
         for (uint32_t i = 0; i < forking.n; i++)
                 ustack_leave(forking.all[i]);
+        if (forking.begun[0] >= 0) {
+                bool dead = child_is_dead();
+                for (uint32_t i = 0; dead && i < forking.n; i++)
+                        if (forking.slot[i] >= 0)
+                                forget_child(forking.all[i], (uint32_t)forking.slot[i]);
+                sys1(SYS_close, forking.begun[0]);
+        }
         ustack_client_done();
+}
+
+/* The slot's last process may be known to unetd for a moment longer. */
+static void come_to(struct ustack *u, uint32_t slot)
+{
+        uint32_t none = STACK_FORKING;
+        int err;
+
+        u->slot = slot;
+        for (int i = 0; (err = unetd_proc_add(ustack_client(), u->id, slot, 0)) == -EBUSY && i < TRIES; i++) {
+                ustack_client_done();
+                wait_1ms();
+        }
+        ustack_client_done();
+        u->unknown = err != 0;
+        atomic_compare_exchange_strong(&u->s.st->proc[slot].pid, &none, (uint32_t)getpid());
 }
 
 /* The locks are the parent's, which lets go of them; the client of unetd opens its own connections by itself. */
@@ -62,15 +141,15 @@ void usock_fork_child(void)
         ustack_client_forked();
         usock_wait_forked();
         for (uint32_t i = 0; i < forking.n; i++) {
-                struct ustack *u = forking.all[i];
-                if (forking.slot[i] < 0) {
-                        u->slot = STACK_PROCS - 1;
-                        continue;
-                }
-                u->slot = (uint32_t)forking.slot[i];
-                atomic_store(&u->s.st->proc[u->slot].pid, (uint32_t)getpid());
-                unetd_proc_add(ustack_client(), u->id, u->slot, 0);
-                ustack_client_done();
+                if (forking.slot[i] >= 0)
+                        come_to(forking.all[i], (uint32_t)forking.slot[i]);
+                else
+                        ustack_lose(forking.all[i]);
+        }
+        if (forking.begun[0] >= 0) {
+                sys3(SYS_write, forking.begun[1], "", 1);
+                sys1(SYS_close, forking.begun[0]);
+                sys1(SYS_close, forking.begun[1]);
         }
 }
 

@@ -49,9 +49,25 @@ static int client_open(void)
         return err;
 }
 
+/* A child that came to its stacks while unetd could not be reached says so now. */
+static void make_known(void)
+{
+        for (uint32_t i = 0; i < proc.nstacks; i++) {
+                struct ustack *u = proc.stack[i];
+                if (unlikely(u->unknown))
+                        u->unknown = unetd_proc_add(&proc.client, u->id, u->slot, 0) != 0;
+        }
+}
+
 struct unetd_client *ustack_client(void)
 {
         pthread_mutex_lock(&proc.lock);
+        make_known();
+        return &proc.client;
+}
+
+struct unetd_client *ustack_client_held(void)
+{
         return &proc.client;
 }
 
@@ -62,7 +78,7 @@ void ustack_client_done(void)
 
 void ustack_client_forked(void)
 {
-        pthread_mutex_init(&proc.lock, NULL);
+        pthread_mutex_unlock(&proc.lock);       /* locked before the fork, by the thread that is left */
 }
 
 const struct directory *ustack_directory(void)
@@ -101,6 +117,8 @@ static void renewed(struct unetd_client *c, void *arg)
 {
         for (uint32_t i = 0; i < proc.nstacks; i++) {
                 struct ustack *u = proc.stack[i];
+                if (u->id == 0)
+                        continue;               /* nobody's but ours: ustack_lose() */
                 unetd_stack_new(c, &u->fds, u->slot, &u->id);
                 ustack_lock(u);
                 for (const struct usock *h = u->handles; h != NULL; h = h->next)
@@ -303,6 +321,7 @@ static void entered(struct ustack *u)
 static void repair(struct ustack *u)
 {
         stack_recover(&u->s, ustack_now());
+        ustack_look_again(u);
         pthread_mutex_consistent(&u->s.st->lock);
 }
 
@@ -410,6 +429,7 @@ static void capture_if_asked(struct ustack *u)
                 atomic_store(&u->s.capture->snap, (uint32_t)strtoul(snap, NULL, 10));
 }
 
+/* A stack of this process, with a bell, a process slot, and nobody who knows it. */
 static struct ustack *make(int *err)
 {
         struct ustack *u = calloc(1, sizeof *u);
@@ -437,14 +457,24 @@ static struct ustack *make(int *err)
                 capture_if_asked(u);
         if (*err == 0) {
                 u->slot = (uint32_t)take_slot(u);
-                *err = unetd_stack_new(&proc.client, &u->fds, u->slot, &u->id);
-                u->s.st->id = u->id;
+                return u;
         }
-        if (*err != 0) {
-                ustack_free(u);
+        ustack_free(u);
+        return NULL;
+}
+
+static struct ustack *make_registered(int *err)
+{
+        struct ustack *u = make(err);
+
+        if (u == NULL)
                 return NULL;
-        }
-        return u;
+        *err = unetd_stack_new(&proc.client, &u->fds, u->slot, &u->id);
+        u->s.st->id = u->id;
+        if (*err == 0)
+                return u;
+        ustack_free(u);
+        return NULL;
 }
 
 static void remember(struct ustack *u)
@@ -465,7 +495,7 @@ struct ustack *ustack_mine(int *err)
         u = proc.mine;
         if (u == NULL && (*err = client_open()) == 0 && proc.nstacks < USTACKS_MAX) {
                 proc.client.renewed = renewed;
-                u = make(err);
+                u = make_registered(err);
                 if (u != NULL) {
                         remember(u);
                         atomic_store_explicit(&proc.mine, u, memory_order_release);
@@ -473,6 +503,22 @@ struct ustack *ustack_mine(int *err)
         }
         pthread_mutex_unlock(&proc.lock);
         return u;
+}
+
+void ustack_lose(struct ustack *u)
+{
+        int err;
+        struct ustack *mine = make(&err);
+
+        if (mine == NULL)
+                abort();                /* two processes would be one in the books of the stack */
+        usock_move_handles(u, mine);
+        for (uint32_t i = 0; i < proc.nstacks; i++)
+                if (proc.stack[i] == u)
+                        proc.stack[i] = mine;
+        if (proc.mine == u)
+                proc.mine = NULL;
+        ustack_free(u);
 }
 
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX])

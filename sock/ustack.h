@@ -20,6 +20,7 @@ struct ustack {
         struct unetd_stack_fds fds;
         uint32_t id;
         uint32_t slot;                  /* of this process in st->proc */
+        bool unknown;                   /* unetd could not be told of this process yet */
         struct shm_chan chan[STACK_CHANS];
         struct unetd_chan chan_fds[STACK_CHANS];
         struct unet_chan *fault[STACK_CHANS];   /* before the channel, when faults were asked for */
@@ -49,7 +50,11 @@ void ustack_detach(struct ustack *u);
 /* The client of unetd, with its lock held; leave with ustack_client_done(). */
 struct unetd_client *ustack_client(void);
 void ustack_client_done(void);
+struct unetd_client *ustack_client_held(void);  /* its lock is held already */
 void ustack_client_forked(void);        /* in the child: the lock is the parent's */
+/* In the child of a fork, for which the stack has no process slot left: its sockets become sockets never connected, of a
+ * stack that nobody else knows; new ones get a new stack. */
+void ustack_lose(struct ustack *u);
 /* The directory, or NULL. */
 const struct directory *ustack_directory(void);
 
@@ -72,6 +77,9 @@ void ustack_leave(struct ustack *u);
 
 /* Called by the stack when a socket has events: edges grow, sleepers wake. */
 void ustack_event(struct stack *s, uint32_t sock, uint32_t events);
+/* After a repair: an event may have been taken from its connection and told to nobody. Everybody looks at everything. Under
+ * the lock. */
+void ustack_look_again(struct ustack *u);
 /* Ends references of a process slot to a socket; the last one closes it. Under the lock. */
 void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now);
 /* Gives up what a process slot held, copies under way included. Under the lock. */
@@ -82,6 +90,9 @@ uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie);
 /* Has another socket the same entry in the directory? Those that only the process slots `dying` hold do not count. Under
  * the lock. */
 bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t dying);
+
+/* usock.c: the handles of `from` become those of fresh records of `to`. */
+void usock_move_handles(struct ustack *from, struct ustack *to);
 
 /* usock_wait.c: fork leaves the parent's sleeping places to the parent. */
 void usock_wait_forked(void);
