@@ -612,6 +612,7 @@ void usock_progress(void)
         struct ustack *all[USTACKS_MAX];
         uint32_t n = ustack_all(all);
 
+        rest_seen = ticks();
         for (uint32_t i = 0; i < n; i++) {
                 if (!stack_pending(&all[i]->s, 0) && stack_deadline(&all[i]->s) > ustack_now())
                         continue;
@@ -619,6 +620,12 @@ void usock_progress(void)
                 stack_run(&all[i]->s, ustack_now());
                 ustack_leave(all[i]);
         }
+}
+
+void usock_progress_if_due(void)
+{
+        if (ticks() - rest_seen > TICKS_EVERY)
+                usock_progress();
 }
 
 /* ---- news ---- */

@@ -78,7 +78,7 @@ static int look_at_ours(struct want *w, int n)
 {
         int ready = 0;
 
-        usock_progress();
+        usock_progress_if_due();
         for (int i = 0; i < n; i++) {
                 w[i].revents = w[i].f ? wanted(&w[i], file_poll_ours(w[i].f)) : 0;
                 ready += w[i].revents != 0;
@@ -382,6 +382,64 @@ static bool select_concerns_us(int n, const fd_set *r, const fd_set *w, const fd
         return false;
 }
 
+/* Few bits are set: counted one by one, which needs no instruction of newer machines. */
+static int ones(unsigned long word)
+{
+        int n = 0;
+
+        for (; word; word &= word - 1)
+                n++;
+        return n;
+}
+
+/*
+ * The usual case by the shortest way: some socket of ours is ready, and it is not the kernel's turn. The sets then hold
+ * those and nothing else. 0: none is, nothing was changed.
+ */
+static int select_now(int n, fd_set *r, fd_set *w, fd_set *x)
+{
+        unsigned long in[FD_SETSIZE / WORD_BITS], out[FD_SETSIZE / WORD_BITS];
+        int words = (n + WORD_BITS - 1) / WORD_BITS, bits = 0;
+
+        for (int i = 0; i < words; i++) {
+                unsigned long rd = word_of(r, i), wr = word_of(w, i);
+                in[i] = out[i] = 0;
+                for (unsigned long any = any_word(r, w, NULL, i, n); any; any &= any - 1) {
+                        unsigned long bit = any & -any;
+                        const struct file *f = file_peek(i * WORD_BITS + __builtin_ctzl(any));
+                        short ev;
+                        if (!f || f->mode < MODE_TCP || f->mode == MODE_EPOLL)
+                                continue;
+                        ev = usock_poll(f->us);
+                        in[i] |= ev & SELECT_IN ? rd & bit : 0;
+                        out[i] |= ev & SELECT_OUT ? wr & bit : 0;
+                }
+                bits += ones(in[i]) + ones(out[i]);
+        }
+        for (int i = 0; bits && i < words; i++) {
+                put_word(r, i, in[i]);
+                put_word(w, i, out[i]);
+                put_word(x, i, 0);
+        }
+        return bits;
+}
+
+/* Whether that may be tried: no other thread can close one of them meanwhile, and nobody asked for urgent data. */
+static int select_fast(int n, fd_set *r, fd_set *w, fd_set *x)
+{
+        int bits = 0;
+
+        if (!shim.size || usock_tls.inside || !__libc_single_threaded || n <= 0 || n > FD_SETSIZE || x)
+                return 0;
+        usock_enter();
+        if (!kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked)) {
+                usock_progress_if_due();
+                bits = select_now(n, r, w, x);
+        }
+        usock_leave();
+        return bits;
+}
+
 static int select_gather(struct want *v, int n, const fd_set *r, const fd_set *w, const fd_set *x)
 {
         int count = 0;
@@ -400,16 +458,6 @@ static int select_gather(struct want *v, int n, const fd_set *r, const fd_set *w
                         v[count++] = (struct want){.fd = i * WORD_BITS + __builtin_ctzl(bits), .events = ev};
                 }
         return count;
-}
-
-/* Few bits are set: counted one by one, which needs no instruction of newer machines. */
-static int ones(unsigned long word)
-{
-        int n = 0;
-
-        for (; word; word &= word - 1)
-                n++;
-        return n;
 }
 
 static int select_put(const struct want *v, int count, int n, fd_set *r, fd_set *w, fd_set *x)
@@ -502,8 +550,10 @@ int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 {
         struct timespec ts;
         struct until u;
-        int ret;
+        int ret = select_fast(n, r, w, x);
 
+        if (ret > 0)
+                return ret;
         if (!select_concerns_us(n, r, w, x) ||
             (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 || timeout->tv_usec >= 1000000)))
                 return REAL(select)(n, r, w, x, timeout);
