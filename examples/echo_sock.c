@@ -17,7 +17,7 @@
 
 #include <unet/sock.h>
 
-#define LISTENER UINT64_MAX             /* data of the listening socket in the set; others have their number */
+#define LISTENER UINT64_MAX             /* data of the listener in the set; others have their number */
 
 static void die(const char *what)
 {

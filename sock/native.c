@@ -156,7 +156,7 @@ static void fork_child(void)
 {
         usock_fork_child();
         native_set_fork_child();
-        pthread_mutex_init(&table_lock, NULL);
+        pthread_mutex_unlock(&table_lock);
         for (uint32_t k = 0; k < CHUNKS; k++) {
                 struct native_slot *chunk = chunks[k];
                 for (uint32_t i = 0; chunk != NULL && i < CHUNK; i++)

@@ -55,7 +55,7 @@ struct unet_pollset {
         TAILQ_HEAD(member_queue, native_member) queue;
         struct usock_news seen;
         int epfd;
-        bool kernel_half;               /* something was put there */
+        _Atomic bool kernel_half;       /* something was put there */
         nstime kernel_asked;
 };
 
@@ -119,19 +119,26 @@ static void dequeue(struct native_member *m)
         m->queued = false;
 }
 
-static void remove_member(struct native_member *m)
+/* Under both locks. */
+static void unlink_member(struct native_member *m)
 {
         struct native_member **p = &m->slot->members;
-        struct unet_pollset *set = m->set;
 
         while (*p != m)
                 p = &(*p)->of_slot;
         *p = m->of_slot;
-        pthread_mutex_lock(&set->lock);
         dequeue(m);
         LIST_REMOVE(m, bucket);
-        set->count--;
-        pthread_mutex_unlock(&set->lock);
+        m->set->count--;
+}
+
+static void remove_member(struct native_member *m)
+{
+        pthread_mutex_t *lock = &m->set->lock;
+
+        pthread_mutex_lock(lock);
+        unlink_member(m);
+        pthread_mutex_unlock(lock);
         free(m);
 }
 
@@ -316,19 +323,24 @@ struct unet_pollset *unet_pollset_create(void)
         return set;
 }
 
+/* Under both locks. */
 static void empty(struct unet_pollset *set)
 {
         struct native_member *m;
 
         for (uint32_t i = 0; i < set->nbuckets; i++)
-                while ((m = LIST_FIRST(&set->buckets[i])) != NULL)
-                        remove_member(m);
+                while ((m = LIST_FIRST(&set->buckets[i])) != NULL) {
+                        unlink_member(m);
+                        free(m);
+                }
 }
 
 void unet_pollset_destroy(struct unet_pollset *set)
 {
         pthread_mutex_lock(&memberships);
+        pthread_mutex_lock(&set->lock);
         empty(set);
+        pthread_mutex_unlock(&set->lock);
         LIST_REMOVE(set, all);
         pthread_mutex_unlock(&memberships);
         close(set->epfd);
@@ -360,15 +372,13 @@ void native_set_fork_child(void)
 {
         struct unet_pollset *set;
 
-        native_set_fork_parent();
-        pthread_mutex_lock(&memberships);
         LIST_FOREACH(set, &sets, all) {
                 empty(set);
                 close(set->epfd);
                 set->epfd = epoll_create1(EPOLL_CLOEXEC);
                 set->kernel_half = false;
         }
-        pthread_mutex_unlock(&memberships);
+        native_set_fork_parent();
 }
 
 /* ---- drain: who may be ready ---- */

@@ -65,7 +65,7 @@ static void ports(struct side *s)
         CHECK(bind(k, (struct sockaddr *)&a, sizeof a) == 0 && listen(k, 1) == 0);
         CHECK(getsockname(k, (struct sockaddr *)&a, &len) == 0);
         CHECK_ERR(unet_bind(l, (struct sockaddr *)&a, sizeof a), EADDRINUSE);
-        CHECK_ERR(unet_connect(l, (struct sockaddr *)&a, sizeof a), ECONNREFUSED);      /* not on the fabric */
+        CHECK_ERR(unet_connect(l, (struct sockaddr *)&a, sizeof a), ECONNREFUSED);  /* the kernel's */
         close(k);
         CHECK(unet_bind(l, (struct sockaddr *)&a, sizeof a) == 0);
         k = socket(AF_INET, SOCK_STREAM, 0);
@@ -94,7 +94,7 @@ static void refused(struct side *s)
         CHECK_ERR(unet_connect(c, (struct sockaddr *)&far, sizeof far), ENETUNREACH);
         l = tcp_listen_any();
         a = loopback(port_of(l));
-        CHECK(unet_connect(c, (struct sockaddr *)&a, sizeof a) == 0);           /* the same socket may try again */
+        CHECK(unet_connect(c, (struct sockaddr *)&a, sizeof a) == 0);           /* tries again */
         CHECK_ERR(unet_connect(c, (struct sockaddr *)&a, sizeof a), EISCONN);
         CHECK_ERR(unet_connect(l, (struct sockaddr *)&a, sizeof a), EISCONN);
 }

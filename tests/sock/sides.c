@@ -358,7 +358,9 @@ uint64_t test_seed(void)
         const char *env = getenv("UNET_TEST_SEED");
 
         if (seed == 0) {
-                seed = env != NULL ? strtoull(env, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + (uint64_t)getpid();
+                seed = (uint64_t)time(NULL) * 2654435761u + (uint64_t)getpid();
+                if (env != NULL)
+                        seed = strtoull(env, NULL, 0);
                 print_message("seed %llu\n", (unsigned long long)seed);
         }
         return seed;

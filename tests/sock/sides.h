@@ -1,9 +1,10 @@
 /*
  * Two sides of a scenario over <unet/sock.h>, and a domain of their own with its own unetd.
  *
- * A side is a function. play() runs two of them, each in a process of its own, or as two threads of one process; the
- * test program itself never has a stack. They talk to one another outside the fabric by tell() and hear(): numbers, in
- * order. A CHECK that fails prints where and ends the side; the test fails when a side did not end well.
+ * A side is a function. play() runs two of them, each in a process of its own, or as two threads of one
+ * process; the test program itself never has a stack. They talk to one another outside the fabric by tell()
+ * and hear(): numbers, in order. A CHECK that fails prints where and ends the side; the test fails when a
+ * side did not end well.
  */
 #ifndef TESTS_SOCK_SIDES_H
 #define TESTS_SOCK_SIDES_H
@@ -37,8 +38,9 @@ enum placement { TWO_PROCESSES, TWO_THREADS };
 int world_begin(void **state);
 int world_end(void **state);
 /* UNET_TEST_FILTER in the environment: only tests of this name ('*' stands for anything). */
-#define run_sides(tests)                                                                                           \
-        (cmocka_set_test_filter(getenv("UNET_TEST_FILTER")), cmocka_run_group_tests(tests, world_begin, world_end))
+#define run_sides(tests)                                                                            \
+        (cmocka_set_test_filter(getenv("UNET_TEST_FILTER")),                                        \
+         cmocka_run_group_tests(tests, world_begin, world_end))
 pid_t world_unetd(void);
 pid_t world_keeper(void);               /* 0: there is none */
 
@@ -51,28 +53,28 @@ int play_alone(side_fn a, uint64_t arg);
 void tell(struct side *s, uint64_t what);
 uint64_t hear(struct side *s);
 
-#define CHECK(cond)                                                                                                \
-        do {                                                                                                       \
-                if (!(cond))                                                                                       \
-                        check_failed(__FILE__, __LINE__, #cond);                                                   \
+#define CHECK(cond)                                                                                 \
+        do {                                                                                        \
+                if (!(cond))                                                                        \
+                        check_failed(__FILE__, __LINE__, #cond);                                    \
         } while (0)
 /* The call fails with this errno. */
-#define CHECK_ERR(call, err)                                                                                       \
-        do {                                                                                                       \
-                errno = 0;                                                                                         \
-                if ((call) != -1 || errno != (err))                                                                \
-                        check_failed(__FILE__, __LINE__, #call " with " #err);                                     \
+#define CHECK_ERR(call, err)                                                                        \
+        do {                                                                                        \
+                errno = 0;                                                                          \
+                if ((call) != -1 || errno != (err))                                                 \
+                        check_failed(__FILE__, __LINE__, #call " with " #err);                      \
         } while (0)
 /* Becomes true within ten seconds. */
-#define EVENTUALLY(cond)                                                                                           \
-        do {                                                                                                       \
-                int64_t until_ = now_ms() + 10000;                                                                 \
-                bool is_ = (cond);                                                                                 \
-                while (!is_ && now_ms() < until_) {                                                                \
-                        sleep_ms(1);                                                                               \
-                        is_ = (cond);                                                                              \
-                }                                                                                                  \
-                CHECK(is_ && #cond);                                                                               \
+#define EVENTUALLY(cond)                                                                            \
+        do {                                                                                        \
+                int64_t until_ = now_ms() + 10000;                                                  \
+                bool is_ = (cond);                                                                  \
+                while (!is_ && now_ms() < until_) {                                                 \
+                        sleep_ms(1);                                                                \
+                        is_ = (cond);                                                               \
+                }                                                                                   \
+                CHECK(is_ && #cond);                                                                \
         } while (0)
 _Noreturn void check_failed(const char *file, int line, const char *what);
 

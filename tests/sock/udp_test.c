@@ -68,7 +68,8 @@ static void datagrams_there_and_back(void **state)
 
 /* ---- sizes ---- */
 
-static const size_t sizes[] = {0, 1, 14, 100, 171, 172, 173, 200, 512, 1472, 2047, 2048, 2049, 4096, 9000, 32768, 65507};
+static const size_t sizes[] = {0,    1,    14,   100,  171,  172,   173,   200,  512,
+                               1472, 2047, 2048, 2049, 4096, 9000, 32768, 65507};
 #define SIZES (sizeof sizes / sizeof sizes[0])
 
 static void sizes_a(struct side *s)
@@ -79,7 +80,8 @@ static void sizes_a(struct side *s)
 
         for (size_t i = 0; i < SIZES; i++) {
                 fill(buf, sizes[i], s->arg, i);
-                CHECK(unet_sendto(u, buf, sizes[i], 0, (struct sockaddr *)&to, sizeof to) == (ssize_t)sizes[i]);
+                ssize_t n = (ssize_t)sizes[i];
+                CHECK(unet_sendto(u, buf, sizes[i], 0, (struct sockaddr *)&to, sizeof to) == n);
         }
         CHECK_ERR(unet_sendto(u, buf, 65508, 0, (struct sockaddr *)&to, sizeof to), EMSGSIZE);
         hear(s);
@@ -152,7 +154,8 @@ static void a_fast_sender_is_held_up_and_loses_nothing(void **state)
         play(TWO_PROCESSES, flood_a, flood_b, test_seed());
 }
 
-/* The receiver's process is not in the library at all: a non-blocking sender is told, and POLLOUT says when. */
+/* The receiver's process is not in the library at all: a non-blocking sender is told, and POLLOUT says when.
+ * */
 static void pressure_a(struct side *s)
 {
         struct sockaddr_in to = loopback((uint16_t)hear(s));
