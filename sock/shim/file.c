@@ -86,9 +86,11 @@ bool shim_start(void)
                 return true;
         if (shim.disabled)
                 return false;
+        usock_enter();
         pthread_mutex_lock(&shim.lock);
         ok = start_locked();
         pthread_mutex_unlock(&shim.lock);
+        usock_leave();
         return ok;
 }
 

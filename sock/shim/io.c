@@ -564,14 +564,18 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
         return r;
 }
 
-/* An undecided UDP socket decides when it is given an address to send to. */
-static struct file *enter_sending(int fd, const struct sockaddr *sa, socklen_t len)
+/* An undecided UDP socket decides when it is given an address to send to; a TCP socket that connects by sending is the
+ * kernel's. */
+static struct file *enter_sending(int fd, const struct sockaddr *sa, socklen_t len, int flags)
 {
         struct file *f = file_enter(fd, MODE_NEW);
 
         if (!f || f->mode >= MODE_TCP)
                 return f;
-        udp_first_datagram(f, sa, len);
+        if (flags & MSG_FASTOPEN)
+                tcp_kernel_connects(f);
+        else
+                udp_first_datagram(f, sa, len);
         if (f->mode >= MODE_TCP)
                 return f;
         file_leave(f);
@@ -583,7 +587,7 @@ ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockad
         ssize_t r;
 
         do {
-                struct file *f = enter_sending(fd, sa, len);
+                struct file *f = enter_sending(fd, sa, len, flags);
 
                 if (!f)
                         return REAL(sendto)(fd, p, n, flags, sa, len);
@@ -620,7 +624,7 @@ ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
         ssize_t r;
 
         do {
-                struct file *f = enter_sending(fd, m->msg_name, m->msg_namelen);
+                struct file *f = enter_sending(fd, m->msg_name, m->msg_namelen, flags);
 
                 if (!f) {
                         if (shim.size && m->msg_controllen && !usock_tls.inside)
@@ -652,7 +656,7 @@ int h_sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
         ssize_t r;
 
         do {
-                struct file *f = n ? enter_sending(fd, v->msg_hdr.msg_name, v->msg_hdr.msg_namelen) : NULL;
+                struct file *f = n ? enter_sending(fd, v->msg_hdr.msg_name, v->msg_hdr.msg_namelen, flags) : NULL;
 
                 if (!f)
                         return REAL(sendmmsg)(fd, v, n, flags);

@@ -185,6 +185,8 @@ static const char *kernel_only(int level, int name)
                 return "IP options";
         if (level == IPPROTO_TCP && (name == TCP_REPAIR || name == TCP_MD5SIG || name == TCP_ULP))
                 return "a TCP option of the kernel's";
+        if (level == SOL_SOCKET && name == SO_ZEROCOPY)
+                return "zero copy by the kernel's interface";
         return NULL;
 }
 
@@ -211,6 +213,8 @@ static int set_tcp(struct file *f, int level, int name, const void *val, socklen
 
         if (r != -ENOPROTOOPT)
                 return r;
+        if (level == SOL_SOCKET && name == SO_ZEROCOPY)
+                return -EOPNOTSUPP;     /* who set it would wait for completions that never come */
         r = file_materialise(f);
         return r < 0 ? r : (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
 }

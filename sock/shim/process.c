@@ -77,7 +77,8 @@ static void at_exit(void)
         usock_exit();
 }
 
-/* After the program's atexit handlers, which may still use sockets. */
+/* After the program's atexit handlers and destructors, which may still use sockets. A library whose destructor comes
+ * even later meets the kernel's sockets: this thread stays inside. */
 __attribute__((destructor)) static void shim_fini(void)
 {
         at_exit();

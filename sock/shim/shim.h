@@ -77,7 +77,6 @@ struct shim {
         struct file *_Atomic *tab;
         unsigned size;                  /* of tab; 0: not started */
         bool disabled;                  /* UNET_DISABLE, set-uid */
-        bool fork_held;
         int log;                        /* UNET_LOG */
         _Atomic int adopt;              /* numbers may be sockets of a former image: look once */
         _Atomic unsigned top;           /* above every number that has or had an entry */
@@ -231,6 +230,8 @@ int sock_engage(struct file *f);
 void sock_decide(struct file *f, enum file_mode mode, const char *why);
 /* A datagram is about to leave a socket that is still undecided. */
 void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len);
+/* sendto() with MSG_FASTOPEN connects. */
+void tcp_kernel_connects(struct file *f);
 bool sockaddr_v4(const struct sockaddr *sa, socklen_t len);
 
 /* ---- opt.c ---- */

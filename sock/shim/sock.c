@@ -164,6 +164,14 @@ void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len
         pthread_mutex_unlock(&shim.lock);
 }
 
+void tcp_kernel_connects(struct file *f)
+{
+        pthread_mutex_lock(&shim.lock);
+        if (f->kind == USOCK_TCP && f->mode == MODE_NEW)
+                sock_decide(f, MODE_KERNEL, "connected by sending");
+        pthread_mutex_unlock(&shim.lock);
+}
+
 /* ---- socket, bind, listen ---- */
 
 int h_socket(int domain, int type, int protocol)
