@@ -39,8 +39,8 @@
 #define UNET_SOCK_H
 
 #include <poll.h>
-#include <signal.h>
 #include <stdint.h>
+#include <sys/select.h>         /* sigset_t */
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
