@@ -809,6 +809,7 @@ static void scene_poll(void)
         read(v[1], b, sizeof(b));
         SHOW(ppoll(f + 1, 1, &ts, NULL));
         close(v[0]);
+        wait_readable(v[1]);            /* the end has to get there */
         f[1].events = POLLIN | POLLRDHUP | POLLOUT;
         SHOW(poll(f + 1, 1, 1000));
         SHOW(f[1].revents);
