@@ -13,7 +13,7 @@
 /* A kind of item: the JSON list it goes to, and the columns of its table. */
 struct section {
         const char *name;
-        struct show_column cols[8];
+        struct show_column cols[12];
 };
 
 static const struct section sections[UNETD_S_KINDS] = {
@@ -40,7 +40,24 @@ static const struct section sections[UNETD_S_KINDS] = {
         [UNETD_S_LEASE] = {"leases",
                            {{"stack", "stack", SHOW_PLAIN}, {"first", "first port", SHOW_PLAIN},
                             {"ports", "ports", SHOW_PLAIN}, {"uid", "uid", SHOW_PLAIN}}},
+        [UNETD_S_EMUL] = {"emulated",
+                          {{"endpoint", "endpoint", SHOW_PLAIN}, {"uid", "uid", SHOW_PLAIN},
+                           {"pid", "pid", SHOW_PLAIN}, {"sent", "sent", SHOW_PLAIN},
+                           {"received", "received", SHOW_PLAIN}, {"waiting_kb", "waiting KB", SHOW_PLAIN},
+                           {"bad_source", "bad source", SHOW_PLAIN}, {"no_channel", "no channel", SHOW_PLAIN},
+                           {"malformed", "malformed", SHOW_PLAIN}, {"quota", "quota", SHOW_PLAIN},
+                           {"queue_full", "queue full", SHOW_PLAIN}, {"no_buffer", "no buffer", SHOW_PLAIN}}},
 };
+
+static json_t *emul_item(const struct unetd_status_item *i)
+{
+        const struct unetd_emul_counts *n = &i->emul;
+
+        return json_pack("{si si si sI sI si si si si si si si}", "endpoint", i->stack, "uid", i->uid, "pid", i->pid,
+                         "sent", (json_int_t)n->sent, "received", (json_int_t)n->received, "waiting_kb", n->waiting_kb,
+                         "bad_source", n->bad_source, "no_channel", n->no_channel, "malformed", n->malformed, "quota",
+                         n->quota, "queue_full", n->queue_full, "no_buffer", n->no_buffer);
+}
 
 static json_t *port_item(const struct unetd_status_item *i)
 {
@@ -65,6 +82,8 @@ static json_t *item_json(const struct unetd_status_item *i)
                                  i->peer_stack, "peer_channel", i->peer_chan, "uid", i->uid, "peer_uid", i->peer_uid);
         case UNETD_S_LEASE:
                 return json_pack("{si si si si}", "stack", i->stack, "first", i->port, "ports", i->count, "uid", i->uid);
+        case UNETD_S_EMUL:
+                return emul_item(i);
         default:
                 return port_item(i);
         }

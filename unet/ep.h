@@ -84,6 +84,10 @@ struct unet_ep {
         struct free_buf *freeq;         /* free queue: ring of opts.free_slots */
         uint32_t free_head, free_count;
 
+        struct {
+                uint64_t instance;              /* of the unetd; 0: not attached */
+                uint32_t port, link, serial;
+        } emul;
         struct upcall upcall[UNET_UPCALLS];
         _Atomic bool upcalls_off;
         struct counters cnt;

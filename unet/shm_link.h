@@ -18,6 +18,7 @@
 
 #include "netstack/counters.h"
 #include "unet/link.h"
+#include "unet/shm_offer.h"
 #include "unet/shm_ring.h"
 #include "unet/station.h"
 
@@ -36,11 +37,6 @@ struct shm_link;
  * the peer must get is shm_link_mine(), what the peer gave goes to connect, which checks and maps it (it
  * belongs to `uid`) and takes over `sock`. How the two travel is the caller's affair.
  */
-struct shm_offer {
-        uint64_t region_bytes, station_bytes;
-        struct frame_geom geom;
-        int region, station;            /* read-only descriptors */
-};
 int shm_link_make(struct station *st, struct frame_geom geom, struct counters *cnt, struct shm_link **out);
 /* Descriptors are the link's, or the station's, until shm_link_sent(). */
 struct shm_offer shm_link_mine(const struct shm_link *l);

@@ -6,6 +6,7 @@
  */
 #include "unetd/client.h"
 
+#include "unet/bell.h"
 #include "unet/shm_ring.h"
 #include "unetd/fdcheck.h"
 #include "unetd/name.h"
@@ -16,7 +17,6 @@
 #define BACKLOG_MS   200                /* how long names with a full backlog are waited for, together */
 #define FIND_ROUNDS  3
 #define ASK_ROUNDS   3
-#define BELL_BYTES   4096
 
 /* ---- one connection ---- */
 
@@ -61,10 +61,12 @@ static int conn_wait(const struct unetd_conn *conn, short events, int64_t until)
 {
         for (;;) {
                 int64_t left = until - sys_now_ms();
-                int r = left > 0 ? sys_poll1(conn->fd, events, (int)left) : 0;
+                int r = left > 0 ? sys_poll1(conn->fd, events, (int)MIN(left, INT32_MAX)) : 0;
 
-                if (r != -EINTR)
-                        return r > 0 ? 0 : r == 0 ? -ETIMEDOUT : r;
+                if (r > 0 || (r < 0 && r != -EINTR))
+                        return r > 0 ? 0 : r;
+                if (left <= 0)
+                        return -ETIMEDOUT;
         }
 }
 
@@ -81,10 +83,9 @@ static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const
 
 /* Sends a request and receives its reply; replies to earlier requests, given up on, are thrown away. The
  * reply's own error is returned; `in` then holds nothing. */
-static int exchange(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg,
-                    const int *fds, unsigned n, struct wire_in *in)
+static int exchange_until(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg,
+                          const int *fds, unsigned n, struct wire_in *in, int64_t until)
 {
-        int64_t until = sys_now_ms() + UNETD_TIMEOUT_MS;
         int r;
 
         msg->seq = ++c->seq;
@@ -109,6 +110,12 @@ static int exchange(struct unetd_client *c, const struct unetd_conn *conn, struc
         if (r < 0)
                 wire_in_close(in);
         return r;
+}
+
+static int exchange(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg,
+                    const int *fds, unsigned n, struct wire_in *in)
+{
+        return exchange_until(c, conn, msg, fds, n, in, sys_now_ms() + UNETD_TIMEOUT_MS);
 }
 
 /* ---- finding unetd ---- */
@@ -664,6 +671,99 @@ int unetd_status(struct unetd_client *c, bool (*row)(void *arg, const struct une
         return r == -ENODATA ? 0 : r;
 }
 
+/* The connection has become something else; the next call makes another. */
+static int give_up_connection(struct unetd_client *c)
+{
+        int fd = c->daemon.fd;
+
+        c->daemon = (struct unetd_conn){.fd = -1};
+        return fd;
+}
+
+int unetd_emul_attach(struct unetd_client *c, const struct shm_offer *mine, struct shm_offer *theirs,
+                      uint32_t *port, int *sock)
+{
+        struct unetd_msg msg = {
+                .type = UNETD_EMUL_ATTACH,
+                .emul = {.mem = {.region_bytes = mine->region_bytes, .station_bytes = mine->station_bytes,
+                                 .geom = mine->geom}}};
+        const int fds[UNETD_EMUL_FDS] = {mine->region, mine->station};
+        struct wire_in in;
+        int r = ask_daemon(c, &msg, fds, UNETD_EMUL_FDS, &in);
+
+        if (r < 0)
+                return r;
+        if (in.n != UNETD_EMUL_FDS) {
+                wire_in_close(&in);
+                conn_drop(&c->daemon);
+                return -EPROTO;
+        }
+        *theirs = (struct shm_offer){in.msg.emul.mem.region_bytes, in.msg.emul.mem.station_bytes,
+                                     in.msg.emul.mem.geom, wire_in_take(&in, UNETD_FD_REGION),
+                                     wire_in_take(&in, UNETD_FD_STATION)};
+        *port = in.msg.emul.port;
+        *sock = give_up_connection(c);
+        return 0;
+}
+
+static int put_name(struct unetd_emul *e, const char *name)
+{
+        size_t n = strlen(name);
+
+        if (n == 0 || n >= sizeof e->name)
+                return -ENAMETOOLONG;
+        memcpy(e->name, name, n + 1);
+        return 0;
+}
+
+int unetd_emul_listen(struct unetd_client *c, const char *name, bool anybody, int *fd)
+{
+        struct unetd_msg msg = {.type = UNETD_EMUL_LISTEN,
+                                .emul = {.flags = anybody ? UNETD_EMUL_ANYBODY : 0}};
+        int r = put_name(&msg.emul, name);
+
+        if (r == 0)
+                r = ask_plain(c, &msg, NULL, 0);
+        if (r == 0)
+                *fd = give_up_connection(c);
+        return r;
+}
+
+/* Not answered in time, the connection goes, and the call or the channel with it. */
+int unetd_emul_connect(struct unetd_client *c, uint32_t port, uint32_t uid, const char *name, int64_t timeout_ms,
+                       uint32_t *tag)
+{
+        struct unetd_msg msg = {.type = UNETD_EMUL_CONNECT, .emul = {.port = port, .uid = uid}};
+        struct unetd_msg thanks = {.type = UNETD_EMUL_CONNECTED};
+        int64_t now = sys_now_ms();
+        struct wire_in in;
+        int r = put_name(&msg.emul, name);
+
+        if (r == 0)
+                r = daemon_ready(c);
+        if (r < 0)
+                return r;
+        r = exchange_until(c, &c->daemon, &msg, NULL, 0, &in,
+                           timeout_ms < 0 || timeout_ms > INT64_MAX - now ? INT64_MAX : now + timeout_ms);
+        if (r == -ETIMEDOUT || r == -EPROTO || r == -ECONNRESET)
+                conn_drop(&c->daemon);
+        if (r < 0)
+                return r;
+        *tag = in.msg.emul.tag;
+        wire_in_close(&in);
+        return exchange(c, &c->daemon, &thanks, NULL, 0, &in);
+}
+
+int unetd_emul_accept(struct unetd_client *c, uint32_t port, uint32_t listener, uint32_t *tag)
+{
+        struct unetd_msg msg = {.type = UNETD_EMUL_ACCEPT, .emul = {.port = port, .listener = listener}};
+        int r = ask_plain(c, &msg, NULL, 0);
+
+        if (r == 0)
+                *tag = msg.emul.tag;
+        return r;
+}
+
 int unetd_offer_keeper(struct unetd_client *c, int *fd)
 {
         struct unetd_msg msg = {.type = UNETD_K_HELLO};
@@ -671,7 +771,6 @@ int unetd_offer_keeper(struct unetd_client *c, int *fd)
 
         if (r < 0 && r != -EEXIST)
                 return r;
-        *fd = c->daemon.fd;
-        c->daemon = (struct unetd_conn){.fd = -1};
+        *fd = give_up_connection(c);
         return r;
 }

@@ -29,6 +29,7 @@
 
 #include "netstack/base.h"
 #include "netstack/frame.h"
+#include "unet/shm_offer.h"
 #include "unetd/directory.h"
 #include "unetd/proto.h"
 
@@ -149,6 +150,26 @@ int unetd_port_release(struct unetd_client *c, uint32_t stack_id, uint8_t proto,
  * left, or not that. */
 int unetd_port_lease(struct unetd_client *c, uint32_t stack_id, uint16_t *first, uint16_t *count);
 int unetd_port_unlease(struct unetd_client *c, uint32_t stack_id, uint16_t first);
+
+/*
+ * Emulated endpoints. unetd_emul_attach() gives unetd what the endpoint offers (unet/shm_link.h) and gets what
+ * the switch does (*theirs, descriptors the caller's), the number of its port, and the link's socket, the
+ * caller's. The port lasts until that socket, and every copy of it, is closed. -EDQUOT: also a transmit part of
+ * more than 64 MB.
+ */
+int unetd_emul_attach(struct unetd_client *c, const struct shm_offer *mine, struct shm_offer *theirs,
+                      uint32_t *port, int *sock);
+/* Listens under a name of this user, at most 63 bytes without '/', until *fd is closed: a descriptor on which
+ * a UNETD_EMUL_CALL comes when somebody calls. `anybody`: other users may. -EADDRINUSE. */
+int unetd_emul_listen(struct unetd_client *c, const char *name, bool anybody, int *fd);
+/* Calls the name of a user and waits until the call is accepted, at most timeout_ms (< 0: for ever): *tag is the
+ * channel's, both ways. -ECONNREFUSED: nobody listens, or too many wait; -EACCES: he does not want other users;
+ * -ETIMEDOUT. */
+int unetd_emul_connect(struct unetd_client *c, uint32_t port, uint32_t uid, const char *name, int64_t timeout_ms,
+                       uint32_t *tag);
+/* Accepts the oldest call at a listener (its number came with the UNETD_EMUL_CALL) for a port of this user.
+ * -ENOMSG: nobody calls any more. */
+int unetd_emul_accept(struct unetd_client *c, uint32_t port, uint32_t listener, uint32_t *tag);
 
 /* For unet-keeper, when its unetd has died: offers itself to the one that `c` has found. 0, or -EEXIST when
  * that one has a keeper for this user already; with both, *fd is the connection, which `c` gives up. */

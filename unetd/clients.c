@@ -1,8 +1,8 @@
 /*
  * Connections of processes, and the table of what they may ask.
  *
- * Road of a request: client_message() -> serve() -> one function of stacks.c, chans.c, ports.c, status.c or
- * users.c -> a reply at once, or a waiter that keeper_message() ends later.
+ * Road of a request: client_message() -> serve() -> one function of stacks.c, chans.c, ports.c, emul.c,
+ * status.c or users.c -> a reply at once, or a waiter that keeper_message() ends later.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,6 +41,17 @@ static int serve(struct client *cl, struct wire_in *in)
                 return port_lease(cl, msg);
         case UNETD_PORT_UNLEASE:
                 return port_unlease(cl, msg);
+        case UNETD_EMUL_ATTACH:
+                return emul_attach(cl, in);
+        case UNETD_EMUL_LISTEN:
+                return emul_listen(cl, msg);
+        case UNETD_EMUL_CONNECT:
+                return emul_connect(cl, msg);
+        case UNETD_EMUL_CONNECTED:
+                cl->new_tag = 0;
+                return 0;
+        case UNETD_EMUL_ACCEPT:
+                return emul_accept(cl, msg);
         case UNETD_STATUS:
                 return status_next(cl, msg);
         case UNETD_K_HELLO:
@@ -64,10 +75,10 @@ static void hello(struct client *cl, struct unetd_msg *msg)
         conn_send(&cl->conn, msg, &unetd.dir.fd, err == 0 ? 1 : 0);
 }
 
-/* Only these two may bring descriptors. */
+/* Only these may bring descriptors. */
 static bool may_carry(uint16_t type)
 {
-        return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD;
+        return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD || type == UNETD_EMUL_ATTACH;
 }
 
 static void client_message(struct conn *c, struct wire_in *in)
@@ -96,6 +107,7 @@ static void client_ended(struct conn *c)
 {
         struct client *cl = (struct client *)c;
 
+        emul_client_ended(cl);
         LIST_REMOVE(cl, link);
         LIST_INSERT_HEAD(&unetd.dead, cl, link);
 }

@@ -18,6 +18,10 @@ struct unetd_limits {
         uint32_t listeners;
         uint32_t holds;
         uint32_t leases;                /* blocks of client ports */
+        uint32_t emul_endpoints;        /* attached to the switch */
+        uint32_t emul_names;            /* that are listened on */
+        uint32_t emul_chans;            /* ends of channels through the switch */
+        uint32_t emul_kb, emul_msgs;    /* of messages that wait for their receivers */
 };
 
 struct unetd_config {
@@ -39,7 +43,9 @@ struct unetd_config {
         {                                                                                                    \
                 .domain = "default", .idle_s = 30,                                                           \
                 .per_uid = {.clients = 4096, .stacks = 1024, .procs = 4096, .chans = 4096,                   \
-                            .chans_per_stack = 64, .listeners = 4096, .holds = 1024, .leases = 256},         \
+                            .chans_per_stack = 64, .listeners = 4096, .holds = 1024, .leases = 256,          \
+                            .emul_endpoints = 256, .emul_names = 256, .emul_chans = 1024,                    \
+                            .emul_kb = 32768, .emul_msgs = 8192},                                            \
                 .geom = {.count = {[FRAME_LARGE] = 512, [FRAME_SMALL] = 16384}}, .lease_ports = 64,          \
                 .queue_max = 64, .reply_ms = 1500, .adopt_ms = 1000,                                         \
         }

@@ -13,6 +13,8 @@
  * A stack lives until its keeper says that it is empty. unetd keeps a duplicate of every descriptor that the
  * keeper has, and never maps any: a keeper that dies is replaced, and told all again.
  *
+ * Emulated endpoints (emul.c) are apart from all that: ports of one switch, each gone with its socket.
+ *
  * What a client asks and a keeper must do first is an *ask* (a request to a keeper, by number) with a
  * *waiter* (the client's request). A waiter that waits too long gets -ETIMEDOUT; the ask goes on. A keeper
  * that leaves an ask unanswered for ASK_PATIENCE is replaced.
@@ -22,6 +24,7 @@
 
 #include <sys/queue.h>
 
+#include "unet/switch.h"
 #include "unetd/config.h"
 #include "unetd/conn.h"
 #include "unetd/directory.h"
@@ -44,6 +47,9 @@ struct client {
         int32_t pid;
         uint32_t waiting;               /* requests not answered yet */
         bool greeted, has_keeper;
+        struct emul_name *name;         /* that it listens on */
+        struct emul_call *call;         /* that it waits for */
+        uint32_t new_tag;               /* of a channel that it does not know of yet */
         bool hands_over;                /* a keeper that came too late: its offers go to the one that runs */
 };
 
@@ -89,7 +95,8 @@ struct user {
         uint32_t deaths;                /* of keepers, within DEATHS_WINDOW of the first */
         nstime first_death;
         TAILQ_HEAD(, ask) asks;
-        struct unetd_limits used;       /* counted as the limits are */
+        struct unetd_limits used;       /* counted as the limits are, but for: */
+        struct unet_switch_account emul;        /* what its emulated endpoints use */
         struct trash trash;
 };
 
@@ -252,6 +259,19 @@ int port_lease(struct client *cl, struct unetd_msg *msg);
 int port_unlease(struct client *cl, const struct unetd_msg *msg);
 void ports_stop_listening(struct stack *st);
 void ports_free(struct stack *st);
+
+/* ---- emul.c: emulated endpoints ---- */
+int emul_attach(struct client *cl, struct wire_in *in);
+int emul_listen(struct client *cl, const struct unetd_msg *msg);
+int emul_connect(struct client *cl, const struct unetd_msg *msg);
+int emul_accept(struct client *cl, struct unetd_msg *msg);
+/* The connection has ended: its name and its call go. */
+void emul_client_ended(struct client *cl);
+bool emul_in_use(void);                 /* an endpoint is attached */
+/* A bounded piece of the switch's work. Returns when there is more. */
+nstime emul_turn(void);
+/* The skip-th port that the client may see. */
+bool emul_status(const struct client *cl, uint32_t skip, struct unetd_status_item *item);
 
 /* ---- addrs.c ---- */
 int addrs_init(void);

@@ -268,10 +268,10 @@ static void forget_starter(void)
         }
 }
 
-/* Idle: no client, no stack. Keepers do not count, they leave when unetd does. */
+/* Idle: no client, no stack, no emulated endpoint. Keepers do not count, they leave when unetd does. */
 static nstime idle_deadline(void)
 {
-        if (unetd.nclients > 0 || unetd.nstacks > 0 || unetd.cfg.idle_s < 0) {
+        if (unetd.nclients > 0 || unetd.nstacks > 0 || emul_in_use() || unetd.cfg.idle_s < 0) {
                 unetd.idle_since = NSTIME_NEVER;
                 return NSTIME_NEVER;
         }
@@ -284,10 +284,13 @@ static nstime idle_deadline(void)
 
 static nstime after_batch(struct loop *l)
 {
+        nstime again = emul_turn();
+
         waiters_expire();
         users_tick();
         clients_bury();
-        return nstime_min(nstime_min(waiters_deadline(), users_deadline()), idle_deadline());
+        again = nstime_min(again, nstime_min(waiters_deadline(), users_deadline()));
+        return nstime_min(again, idle_deadline());
 }
 
 static int daemon_init(void)

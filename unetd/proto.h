@@ -21,11 +21,12 @@
 #include "netstack/base.h"
 #include "netstack/frame.h"
 
-#define UNETD_ABI      1u
+#define UNETD_ABI      2u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
 #define UNETD_DOMAIN_MAX 32u            /* bytes of UNET_DOMAIN: letters, digits, '-', '_', '.' */
+#define UNETD_EMUL_NAME 64u             /* bytes of the name of an emulated endpoint, with the zero after it */
 #define UNETD_SLOTS_MAX 256u            /* process slots of a stack: 0 .. 255 */
 #define UNETD_CHANS_MAX 1024u           /* channels of a stack: 0 .. 1023 (they number frame regions) */
 
@@ -46,6 +47,14 @@ enum unetd_type {
         UNETD_PORT_LEASE,
         UNETD_PORT_UNLEASE,
         UNETD_STATUS,
+        UNETD_EMUL_ATTACH,              /* fds: see enum unetd_emul_fd; answered, the connection is the link to the
+                                         * switch (unet/shm_link.h) and nothing else any more */
+        UNETD_EMUL_LISTEN,              /* the connection stands for the name, until it is closed */
+        UNETD_EMUL_CONNECT,             /* answered when the call was accepted */
+        UNETD_EMUL_CONNECTED,           /* the answer has come: without this the channel ends with the connection */
+        UNETD_EMUL_ACCEPT,              /* -ENOMSG: nobody calls */
+        /* unetd -> client, unasked */
+        UNETD_EMUL_CALL,                /* somebody calls the name */
         /* client -> keeper */
         UNETD_STACK_GET,                /* reply carries the stack's descriptors */
         UNETD_CHAN_GET,                 /* reply carries the channel's descriptors */
@@ -87,6 +96,13 @@ enum unetd_chan_fd {
         UNETD_CHAN_FDS
 };
 
+/* Order of descriptors in EMUL_ATTACH and its reply. */
+enum unetd_emul_fd {
+        UNETD_FD_REGION,                /* read only, both */
+        UNETD_FD_STATION,
+        UNETD_EMUL_FDS
+};
+
 /* Kinds of items that UNETD_STATUS walks, in this order. */
 enum unetd_status_kind {
         UNETD_S_DAEMON,
@@ -96,6 +112,7 @@ enum unetd_status_kind {
         UNETD_S_LISTENER,
         UNETD_S_HOLD,
         UNETD_S_LEASE,
+        UNETD_S_EMUL,
         UNETD_S_KINDS
 };
 
@@ -136,22 +153,54 @@ struct unetd_lease {
         uint16_t first, count;
 };
 
+struct unetd_emul {
+        uint32_t port;                  /* the endpoint's: ATTACH gives it; CONNECT, ACCEPT */
+        uint32_t listener;              /* CALL; ACCEPT */
+        uint32_t tag;                   /* replies to CONNECT, ACCEPT: of the channel */
+        uint32_t flags;                 /* LISTEN */
+        uint32_t uid;                   /* CONNECT: whose name; reply to ACCEPT: who called */
+        int32_t pid;                    /* reply to ACCEPT */
+        union {
+                char name[UNETD_EMUL_NAME];     /* LISTEN, CONNECT; ends with a zero */
+                struct {
+                        uint64_t region_bytes, station_bytes;
+                        struct frame_geom geom;
+                } mem;                          /* ATTACH and its reply */
+        };
+};
+#define UNETD_EMUL_ANYBODY 1u           /* users other than the name's may call it */
+
+/* What an emulated endpoint's messages came to. */
+struct unetd_emul_counts {
+        uint64_t sent, received;        /* messages taken from it, and put before it */
+        uint32_t waiting_kb;            /* of its messages at receivers */
+        /* Its own fault. */
+        uint32_t bad_source, no_channel, malformed, quota;
+        /* Its slowness. */
+        uint32_t queue_full, no_buffer;
+};
+
 /* One row of `unet status`. Fields that a kind does not use are 0. */
 struct unetd_status_item {
         uint32_t kind;                  /* enum unetd_status_kind; request: the first kind wanted */
         uint32_t index;                 /* request: where to go on; reply: where to go on after this one */
         uint32_t uid;
-        int32_t pid;                    /* DAEMON, KEEPER; STACK: the process that made it */
-        uint32_t stack, chan;           /* STACK; CHAN: one end; LISTENER, HOLD, LEASE: whose */
+        int32_t pid;                    /* DAEMON, KEEPER; STACK, EMUL: the process that made it */
+        uint32_t stack, chan;           /* STACK; CHAN: one end; LISTENER, HOLD, LEASE: whose; EMUL: port */
         uint32_t peer_stack, peer_chan; /* CHAN: the other end */
         uint32_t peer_uid;
         uint32_t flags;                 /* DAEMON: UNETD_SHARED; STACK: UNETD_ORPHAN */
-        uint32_t clients, stacks, chans, listeners;     /* DAEMON */
-        uint8_t proto;                  /* LISTENER, HOLD */
-        uint8_t pad;
-        uint16_t port;                  /* LISTENER, HOLD; LEASE: first */
-        uint32_t count;                 /* LEASE */
-        ip_addr addr;
+        union {
+                struct {
+                        uint32_t clients, stacks, chans, listeners;     /* DAEMON */
+                        uint8_t proto;          /* LISTENER, HOLD */
+                        uint8_t pad;
+                        uint16_t port;          /* LISTENER, HOLD; LEASE: first */
+                        uint32_t count;         /* LEASE */
+                        ip_addr addr;
+                };
+                struct unetd_emul_counts emul;  /* EMUL */
+        };
 };
 #define UNETD_ORPHAN 1u                 /* its processes are gone, the keeper finishes */
 
@@ -167,6 +216,7 @@ struct unetd_msg {
                 struct unetd_chan_info chan;
                 struct unetd_port port;
                 struct unetd_lease lease;
+                struct unetd_emul emul;
                 struct unetd_status_item status;
                 uint8_t bytes[112];
         };

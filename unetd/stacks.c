@@ -16,8 +16,6 @@
 #define SO_PEERPIDFD 77
 #endif
 
-#define BELL_BYTES 4096
-
 /* ---- finding ---- */
 
 struct stack *stack_find(uint32_t id)

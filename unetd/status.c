@@ -139,6 +139,8 @@ static bool put(struct walk *w)
                 return put_daemon(w);
         if (w->item->kind == UNETD_S_KEEPER)
                 return put_keeper(w);
+        if (w->item->kind == UNETD_S_EMUL)
+                return emul_status(w->cl, w->skip, w->item);
         for (unsigned b = 0; b < STACK_BUCKETS; b++)
                 LIST_FOREACH(st, &unetd.stacks[b], link)
                         if (visible(w, st->user) && put_stack(w, st))

@@ -32,6 +32,9 @@ struct user *user_get(uint32_t uid, uint32_t gid)
         u->keeper.message = keeper_message;
         u->keeper.ended = keeper_ended;
         u->keeper.discard = keeper_discard;
+        u->emul.bytes_max = (uint64_t)unetd.cfg.per_uid.emul_kb << 10;
+        u->emul.msgs_max = unetd.cfg.per_uid.emul_msgs;
+        u->emul.chans_max = unetd.cfg.per_uid.emul_chans;
         TAILQ_INIT(&u->asks);
         discard_init(u);
         LIST_INSERT_HEAD(&unetd.users, u, link);
@@ -40,7 +43,7 @@ struct user *user_get(uint32_t uid, uint32_t gid)
 
 static void user_free_if_unused(struct user *u)
 {
-        if (u->used.clients || u->used.stacks || discard_busy(u) || u->keeper_state != KEEPER_NONE)
+        if (u->used.clients || u->used.stacks || u->used.emul_endpoints || discard_busy(u) || u->keeper_state != KEEPER_NONE)
                 return;
         LIST_REMOVE(u, link);
         free(u->trash.fd);

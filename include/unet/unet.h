@@ -125,7 +125,30 @@ UNET_API int unet_chan_accept(struct unet_ep *ep, int listen_fd, int64_t timeout
  * user. */
 UNET_API int unet_chan_connect(struct unet_ep *ep, const char *name, int64_t timeout, uint32_t *chan);
 
-/* Attaches the endpoint to a switch (a kernel-emulated endpoint, §3.5), as unet_chan_over; *link names the
+/*
+ * Emulated channels (§3.5), for programs that do not need the speed, that talk to many, or that do not trust
+ * each other with their transmit parts: through unetd, which is found or started, checks who may talk to whom,
+ * and switches messages, round robin by bytes. The endpoint is attached when it first listens, accepts or
+ * connects; it then uses one link however many channels it has, and may have a transmit part of 64 MB at most.
+ * Messages are lost when the receiver is slow or a quota of the user is used up (unet.conf(5)); `unet status`
+ * tells which. When unetd goes, so do the channels.
+ *
+ * Errors of unetd, besides those named: -ECONNREFUSED (there is none, and none could be started), -EDQUOT,
+ * -ETIMEDOUT, -EPROTO.
+ */
+enum {
+        UNET_EMUL_ANYBODY = 1,          /* other users of the machine may connect too */
+};
+/* Waits for channels under a name of this user, at most 63 bytes without '/': a descriptor, readable when
+ * somebody connects, to accept from and close(2). After fork() each process may accept. -EADDRINUSE. */
+UNET_API int unet_emul_listen(const char *name, unsigned flags);
+/* Takes the next channel, waiting at most `timeout` ns. -EPIPE: unetd has gone, listen again. */
+UNET_API int unet_emul_accept(struct unet_ep *ep, int listen_fd, int64_t timeout, uint32_t *chan);
+/* Joins whoever accepts under the name, "UID/NAME" for another user's. -ECONNREFUSED: nobody listens; -EACCES:
+ * he does not want other users. */
+UNET_API int unet_emul_connect(struct unet_ep *ep, const char *name, int64_t timeout, uint32_t *chan);
+
+/* Attaches the endpoint to a switch of the program's own, as unet_chan_over; *link names the
  * attachment. */
 UNET_API int unet_ep_join(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *link);
 /* A channel through a switch: messages go out with tx_tag, those that come with rx_tag belong to it. The tags

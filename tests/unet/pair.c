@@ -49,6 +49,12 @@ void pair_settle(struct pair *p)
                 p->how->settle(p);
 }
 
+void pair_hold(struct pair *p)
+{
+        if (p->how->hold != NULL)
+                p->how->hold(p);
+}
+
 void pair_provide(struct pair *p, uint32_t n, uint32_t size)
 {
         for (uint32_t i = 0; i < n; i++) {

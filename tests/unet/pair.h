@@ -19,6 +19,7 @@
 
 struct sim;
 struct unet_switch;
+struct via;
 
 struct pair {
         const struct provider *how;
@@ -28,6 +29,7 @@ struct pair {
         struct sim *sim;
         struct unet_switch *sw;
         uint32_t la, lb;                /* links to the switch */
+        struct via *via;                /* pair_unetd.c */
 };
 
 struct provider {
@@ -37,6 +39,7 @@ struct provider {
         bool hears_close;               /* the peer's close is seen */
         void (*join)(struct pair *p);
         void (*settle)(struct pair *p); /* NULL: nothing to do */
+        void (*hold)(struct pair *p);   /* nothing moves until the next settle; NULL: it does not anyway */
         void (*leave)(struct pair *p);  /* before the endpoints close; NULL: nothing to do */
 };
 
@@ -48,6 +51,7 @@ extern const int nproviders;
 struct pair *pair_new(const struct provider *how, struct unet_ep_opts opts);
 void pair_free(struct pair *p);
 void pair_settle(struct pair *p);
+void pair_hold(struct pair *p);
 
 /* Fills b's free queue with n buffers of `size` bytes from the start of its receive part. */
 void pair_provide(struct pair *p, uint32_t n, uint32_t size);
