@@ -236,6 +236,8 @@ static void end(struct tcp *t, struct tcp_conn *tc, int err, uint8_t owed)
         sndbuf_purge(t, tc);
         reass_purge(t, tc);
         sndbuf_unwait(t, tc);
+        if (unlikely(t->sh->wait_head != 0))
+                sndbuf_wake(t, ANY_REGION);
         tc->delack_at = tc->rtx_at = tc->slow_at = tc->cork_at = NSTIME_NEVER;
         tc->rtx_kind = RTX_NONE;
         tc->owed = owed;

@@ -330,8 +330,8 @@ static bool output_probe(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg
         struct tcp_txseg *s;
 
         tc->owed &= (uint8_t)~OWE_PROBE;
-        if (tc->snd_head == 0)
-                return false;
+        if (tc->snd_head == 0 || tc->rtx_kind != RTX_PERSIST)
+                return false; /* the window opened before the probe could leave */
         s = txseg_at(t, tc->snd_head);
         if (tc->snd_head == tc->snd_next) {
                 nstime at;

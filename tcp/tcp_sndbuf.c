@@ -531,8 +531,10 @@ void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc)
                 return;
         }
         i = pool_alloc(&t->sh->txsegs);
-        if (i == 0)
-                return; /* output asks again: see fin_missing() in tcp_output.c */
+        if (i == 0) {
+                wait_for_frames(t, tc); /* then output asks again: see fin_missing() in tcp_output.c */
+                return;
+        }
         *txseg_at(t, i) = (struct tcp_txseg){.seq = tc->snd_end, .ctl = TCP_FIN};
         append(t, tc, i);
 }
