@@ -391,6 +391,20 @@ static void step_return(struct world *w, unsigned which)
                 give_frame_back(w);
 }
 
+/* A process died inside: as stack_recover() does, with a connection that was being changed or none. */
+static void step_die(struct world *w, unsigned which)
+{
+        struct tcp_conn *broken = which & 1 ? conn(w, which >> 1) : NULL;
+        struct frame_pool *mine = w->r->frames.region[FRAME_REGION_PRIVATE].pool,
+                          *tx = w->r->frames.region[FRAME_REGION_TX(RIG_CHAN)].pool;
+
+        frame_pool_zero_refs(mine);
+        frame_pool_zero_refs(tx);
+        tcp_recover(&w->r->t, broken != NULL ? broken->self : 0, w->now);
+        frame_pool_rebuild(mine);
+        frame_pool_rebuild(tx);
+}
+
 /* ---- a world ---- */
 
 static struct world world_new(const uint8_t *data, size_t n)
@@ -436,6 +450,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                 step_segment, step_segment, step_segment, step_segment, step_segment, step_segment, step_segment,
                 step_syn,     step_icmp,    step_connect, step_accept,  step_write,   step_write,   step_read,
                 step_end,     step_opts,    step_time,    step_time,    step_output,  step_output,  step_return,
+                step_die,
         };
         struct world w = world_new(data, n);
 

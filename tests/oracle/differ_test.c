@@ -114,6 +114,17 @@ static struct probe probe_new(bool lwip)
         return p;
 }
 
+static void probe_free(struct probe *p)
+{
+        struct lw_conn *c;
+
+        while (p->lwip && (c = lw_accept()) != NULL) {
+                lw_abort(c);
+                lw_free(c);
+        }
+        meet_free(p->m);
+}
+
 static void handshake(struct probe *p, bool finish)
 {
         struct tcp_seg syn = segment(p, LISTENS, TCP_SYN), ack;
@@ -228,7 +239,7 @@ static void try_row(const struct row *r, bool lwip, enum answer *answer, enum li
         pass(&p, 600 * NS_PER_MS);
         *answer = p.resets != 0 ? RESETS : p.answers != 0 ? ACKS : SILENT;
         *life = is_alive(&p, r) ? LIVES : DIES;
-        meet_free(p.m);
+        probe_free(&p);
 }
 
 static unsigned compare(const struct row *r, bool lwip, enum answer answer, enum life life)

@@ -335,13 +335,27 @@ static bool over(const struct apps *a)
         return true;
 }
 
-/* Derived state is made anew as after a death in a moment when nothing was being changed: nobody may notice. */
+/* A process died while it was changing this connection: it may be reset, and nothing else may be touched. */
+static void die_inside(struct apps *a, int side)
+{
+        struct talk *t = &a->talk[prng_fast_below(&a->rnd, a->plan->ntalks)];
+        uint32_t conn = t->end[side].conn;
+
+        if (conn == 0)
+                return;
+        stack_begin(a->p->side[side].st, conn);
+        break_talk(a, t);
+}
+
+/* Everything derived is made anew, as after a death: but for that one connection nobody may notice. */
 static void recover_maybe(struct apps *a)
 {
         int side = prng_fast_chance(&a->rnd, 1, 2);
 
         if (!prng_fast_chance(&a->rnd, a->plan->recovers, 1000) || a->p->side[side].dead)
                 return;
+        if (prng_fast_chance(&a->rnd, 1, 50))
+                die_inside(a, side);
         stack_recover(stack_of(a, side), a->p->now);
 }
 
