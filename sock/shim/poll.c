@@ -214,8 +214,10 @@ static int wait_mixed(struct want *w, int n, struct until *u, const sigset_t *ma
 {
         int r = look_at_ours(w, n);
 
-        if (r && kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked))
+        if (r && (shim_tls.kernel_due || kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked))) {
+                shim_tls.kernel_due = false;
                 return sleep_for(w, n, u, NULL, true);
+        }
         while (!r) {
                 r = sleep_for(w, n, u, mask, false);
                 if (r || until_over(u))
@@ -433,7 +435,9 @@ static int select_fast(int n, fd_set *r, fd_set *w, fd_set *x)
         if (!shim.size || usock_tls.inside || !__libc_single_threaded || n <= 0 || n > FD_SETSIZE || x)
                 return 0;
         usock_enter();
-        if (!kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked)) {
+        if (kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked)) {
+                shim_tls.kernel_due = true;     /* wait_mixed() gives it the turn that was found here */
+        } else {
                 if (shim_tls.tick % PROGRESS_TICKS == 0)
                         usock_progress_if_due();        /* even the processor's own clock costs as much as a look */
                 bits = select_now(n, r, w, x);

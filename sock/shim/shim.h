@@ -91,6 +91,7 @@ struct shim_tls {
         bool restart;                   /* ... and the first one had SA_RESTART */
         nstime kernel_asked;            /* poll(): when the kernel's descriptors were last looked at */
         uint8_t tick;
+        bool kernel_due;                /* it is their turn, and they have not been looked at yet */
 };
 extern __thread struct shim_tls shim_tls __attribute__((tls_model("initial-exec")));
 

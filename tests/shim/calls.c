@@ -822,6 +822,31 @@ static void scene_poll(void)
         close(p[1]);
 }
 
+/* One of ours is always ready: the kernel's must have their turn all the same. */
+static bool select_meets_both(int ours, int other)
+{
+        fd_set r;
+
+        for (int i = 0; i < 1000000; i++) {
+                FD_ZERO(&r);
+                FD_SET(ours, &r);
+                FD_SET(other, &r);
+                if (select((ours > other ? ours : other) + 1, &r, NULL, NULL, NULL) == 2)
+                        return true;
+        }
+        return false;
+}
+
+static bool poll_meets_both(int ours, int other)
+{
+        struct pollfd f[2] = {{.fd = ours, .events = POLLIN}, {.fd = other, .events = POLLIN}};
+
+        for (int i = 0; i < 1000000; i++)
+                if (poll(f, 2, 1000) == 2)
+                        return true;
+        return false;
+}
+
 static void sets(fd_set *r, fd_set *w, int a, int b)
 {
         FD_ZERO(r);
@@ -857,6 +882,8 @@ static void scene_select(void)
         SHOW(pselect(n, &r, NULL, NULL, &ts, NULL) >= 1);
         sets(&r, &w, v[1], p[0]);
         SHOW(__select(n, &r, NULL, NULL, NULL) >= 1);
+        SHOW(select_meets_both(v[1], p[0]));
+        SHOW(poll_meets_both(v[1], p[0]));
         close(p[0]);
         usleep(100);
         sets(&r, &w, v[0], p[0]);
