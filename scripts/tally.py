@@ -4,7 +4,7 @@
     tally.py --skips tests/expected_skips.txt RESULT...
 
 A RESULT is a JUnit file of ctest (*.xml), named after its build, or a list of checks (*.tsv: passed|failed, name, log
-file). CMocka programs count as many tests as they say they ran. A test is skipped by exit status 77 or by CMocka's
+file). Programs of CMocka and of Python's unittest count as many tests as they say they ran. A test is skipped by exit status 77 or by CMocka's
 skip(), and must have printed a line "skipped: REASON" for each; a skip whose name and reason are not on the list is a
 failure.
 
@@ -19,8 +19,22 @@ import sys
 import xml.etree.ElementTree as ET
 
 CMOCKA = re.compile(r"\[  (PASSED|FAILED|SKIPPED)\s*\] (\d+) test\(s\)")
-REASON = re.compile(r"^(?:\[.*?\]\s*)?skipped: (.+)$", re.MULTILINE)
+UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(.*)$", re.MULTILINE)
+REASON = re.compile(r"^(?:\[.*?\]\s*)?skipped: (.+)$|^.* \.\.\. skipped '(.+)'$", re.MULTILINE)
 CONTROL = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd]")
+
+
+def counted(output):
+    """How many tests a program says it ran, by what became of them."""
+    counts = {"PASSED": 0, "FAILED": 0, "SKIPPED": 0}
+    found = CMOCKA.findall(output)
+    for word, number in found:
+        counts[word] += int(number)
+    for ran, rest in UNITTEST.findall(output) if not found else []:
+        bad = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d+)", rest))
+        skipped = sum(int(n) for n in re.findall(r"skipped=(\d+)", rest))
+        counts = {"PASSED": int(ran) - bad - skipped, "FAILED": bad, "SKIPPED": skipped}
+    return counts
 
 
 class Tally:
@@ -49,15 +63,13 @@ class Tally:
             root = ET.fromstring(CONTROL.sub("?", f.read()))
         for case in root.iter("testcase"):
             output = case.findtext("system-out") or ""
-            if case.get("status") == "fail" and not CMOCKA.search(output):
+            if case.get("status") == "fail" and not any(counted(output).values()):
                 output += f"\nended without a summary after {float(case.get('time') or 0):.0f} s: crash or time limit"
             self.case(build, case.get("name"), case.get("status"), output, case.find("skipped") is not None)
 
     def case(self, build, name, status, output, was_skipped):
-        counts = {"PASSED": 0, "FAILED": 0, "SKIPPED": 0}
-        for word, number in CMOCKA.findall(output):
-            counts[word] += int(number)
-        reasons = REASON.findall(output)
+        counts = counted(output)
+        reasons = [a or b for a, b in REASON.findall(output)]
         if status == "disabled":
             return
         if was_skipped or status == "notrun":

@@ -36,6 +36,16 @@ class Tally(unittest.TestCase):
         code, last, _ = self.tally(junit(("a", "run", "[  PASSED  ] 7 test(s)."), ("script", "run", "fine")))
         self.assertEqual((code, last), (0, "8 passed, 0 failed, 0 skipped"))
 
+    def test_counts_what_unittest_programs_hold(self):
+        code, last, _ = self.tally(junit(("a", "run", "ok\nRan 5 tests in 0.1s\n\nOK\n"),
+                                         ("b", "fail", "Ran 4 tests in 0.1s\n\nFAILED (failures=1, errors=1)\n")))
+        self.assertEqual((code, last), (1, "7 passed, 2 failed, 0 skipped"))
+
+    def test_knows_the_reasons_that_unittest_prints(self):
+        out = "test_x (m.T.test_x) ... skipped 'needs root'\nRan 3 tests in 0.1s\n\nOK (skipped=1)\n"
+        code, last, _ = self.tally(junit(("a", "run", out)), "a: needs root\n")
+        self.assertEqual((code, last), (0, "2 passed, 0 failed, 1 skipped"))
+
     def test_shows_what_failed(self):
         code, last, text = self.tally(junit(("a", "fail", "[  PASSED  ] 2 test(s).\n[  FAILED  ] 1 test(s), listed:"),
                                             ("crash", "fail", "Segmentation fault")))
@@ -116,9 +126,4 @@ class Judge(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    result = unittest.main(verbosity=2, exit=False).result
-    good = result.testsRun - len(result.failures) - len(result.errors)
-    print(f"[  PASSED  ] {good} test(s).")
-    if not result.wasSuccessful():
-        print(f"[  FAILED  ] {result.testsRun - good} test(s).")
-        sys.exit(1)
+    unittest.main(verbosity=2)

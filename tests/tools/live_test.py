@@ -8,7 +8,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -187,9 +186,4 @@ class Live(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    result = unittest.main(verbosity=2, exit=False).result
-    good = result.testsRun - len(result.failures) - len(result.errors)
-    print(f"[  PASSED  ] {good} test(s).")
-    if not result.wasSuccessful():
-        print(f"[  FAILED  ] {result.testsRun - good} test(s).")
-        sys.exit(1)
+    unittest.main(verbosity=2)
