@@ -1,10 +1,12 @@
 /*
- * A whole stack beside a hostile process: side 0 is the victim, side 1's memory is written by whoever made the input.
+ * A whole stack beside a hostile process: side 0 is the victim, side 1's memory is written by whoever made
+ * the input.
  *
- * The input is a program. Honest steps open connections and move data both ways over shared memory; hostile ones write
- * into side 1's transmit region, which is all that a peer can write: slots of the ring with any flags, lengths and frame
- * references, returned frames that never were lent, the control words, single bytes anywhere, payload under the reader's
- * eyes. The victim's asserts must hold, its turns end, and when the channel goes down all it had is free again.
+ * The input is a program. Honest steps open connections and move data both ways over shared memory; hostile
+ * ones write into side 1's transmit region, which is all that a peer can write: slots of the ring with any
+ * flags, lengths and frame references, returned frames that never were lent, the control words, single bytes
+ * anywhere, payload under the reader's eyes. The victim's asserts must hold, its turns end, and when the
+ * channel goes down all it had is free again.
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -14,8 +16,8 @@
 #include "netstack/checksum.h"
 #include "tests/sim/pair.h"
 
-#define STEPS 120
-#define PORT  80u
+#define STEPS    120
+#define PORT     80u
 #define UDP_PORT 53u
 
 static const struct pair_size size = {
@@ -28,9 +30,9 @@ static const struct pair_size size = {
 struct world {
         struct pair *p;
         struct shm_region *hostile;
-        uint32_t conn[2];               /* one that was opened honestly, by side; 0: none */
+        uint32_t conn[2]; /* one that was opened honestly, by side; 0: none */
         uint32_t listener[2];
-        uint32_t udp;                   /* the victim's */
+        uint32_t udp; /* the victim's */
         uint16_t port;
         const uint8_t *at, *end;
 };
@@ -96,7 +98,10 @@ static void run_both(struct world *w, unsigned turns)
 static void step_open(struct world *w, unsigned how)
 {
         int from = how & 1;
-        struct tcp_tuple t = {.laddr = pair_addr(from), .raddr = pair_addr(!from), .lport = w->port++, .rport = PORT,
+        struct tcp_tuple t = {.laddr = pair_addr(from),
+                              .raddr = pair_addr(!from),
+                              .lport = w->port++,
+                              .rport = PORT,
                               .chan = PAIR_CHAN};
         struct tcp_link link = stack_tcp_link(&w->p->side[from].s, PAIR_CHAN);
         struct tcp_opts o;
@@ -165,7 +170,7 @@ static void step_udp(struct world *w, unsigned how)
         int n = udp_recv_peek(&victim(w)->udp, w->udp, 0, m, 4);
         uint32_t sum = 0;
 
-        for (int i = 0; i < n; i++)             /* every byte shown can be read */
+        for (int i = 0; i < n; i++) /* every byte shown can be read */
                 for (int k = 0; k < m[i].nspan; k++)
                         sum += csum_partial(m[i].span[k].ptr, m[i].span[k].len, sum) & 1;
         if (n > 0 && (how & 1 || sum == 12345))
@@ -184,8 +189,11 @@ static uint8_t any_proto(unsigned how)
 static unsigned tcp_header(struct world *w, uint8_t *at)
 {
         struct tcp_conn *tc = live(w, 0);
-        struct tcp_seg seg = {.sport = PORT, .dport = (uint16_t)(w->port - 1), .flags = (uint8_t)byte(w),
-                              .wscale = TCP_NO_WSCALE, .wnd = 5000};
+        struct tcp_seg seg = {.sport = PORT,
+                              .dport = (uint16_t)(w->port - 1),
+                              .flags = (uint8_t)byte(w),
+                              .wscale = TCP_NO_WSCALE,
+                              .wnd = 5000};
 
         if (tc != NULL) {
                 seg.sport = tc->tuple.rport;
@@ -220,7 +228,7 @@ static unsigned any_packet(struct world *w, uint8_t *at, uint32_t tail)
         for (unsigned k = how & 64 ? byte(w) % 64 : 0; k > 0; k--)
                 at[n++] = (uint8_t)byte(w);
         ip_hdr_write(&ip, at, (uint16_t)(n + tail + (how & 128 ? byte(w) : 0)), 0);
-        for (unsigned k = byte(w) % 4; k > 1; k--)      /* and nearly wrong */
+        for (unsigned k = byte(w) % 4; k > 1; k--) /* and nearly wrong */
                 at[byte(w) % n] = (uint8_t)byte(w);
         return n;
 }
@@ -276,10 +284,11 @@ static void step_returns(struct world *w, unsigned how)
 
 static void step_words(struct world *w, unsigned how)
 {
-        _Atomic uint32_t *word[] = {&w->hostile->ctrl.cons, &w->hostile->ctrl.ret_prod, &w->hostile->ctrl.want_room,
-                                    &w->hostile->ctrl.closed};
+        _Atomic uint32_t *word[] = {&w->hostile->ctrl.cons, &w->hostile->ctrl.ret_prod,
+                                    &w->hostile->ctrl.want_room, &w->hostile->ctrl.closed};
         _Atomic uint32_t *at = word[how % 4];
-        uint32_t v = how & 128 ? number(w, 4) : atomic_load_explicit(at, memory_order_relaxed) + byte(w) - 128;
+        uint32_t v =
+                how & 128 ? number(w, 4) : atomic_load_explicit(at, memory_order_relaxed) + byte(w) - 128;
 
         atomic_store_explicit(at, v, memory_order_release);
         run_victim(w);
@@ -290,8 +299,9 @@ static void step_scribble(struct world *w, unsigned how)
         uint8_t *region = (uint8_t *)w->hostile;
         size_t bytes = SHM_REGION_BYTES(size.tx), at = number(w, 4);
 
-        if (how & 1)                    /* near what will be read next */
-                at = offsetof(struct shm_region, ring) + (hostile_pos(w)->tx_prod + at % 8 - 4) % SHM_SLOTS * 256 + at % 300;
+        if (how & 1) /* near what will be read next */
+                at = offsetof(struct shm_region, ring) +
+                     (hostile_pos(w)->tx_prod + at % 8 - 4) % SHM_SLOTS * 256 + at % 300;
         for (unsigned n = 1 + how % 64; n > 0; n--)
                 region[at++ % bytes] = (uint8_t)byte(w);
         run_victim(w);
@@ -347,8 +357,9 @@ static void wind_up(struct world *w)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
         static void (*const steps[])(struct world *, unsigned) = {
-                step_open, step_write, step_write, step_read,    step_read,    step_end,   step_time,     step_udp,
-                step_slot, step_slot,  step_slot,  step_slot,    step_returns, step_words, step_scribble, step_scribble,
+                step_open,    step_write, step_write,    step_read,     step_read, step_end,
+                step_time,    step_udp,   step_slot,     step_slot,     step_slot, step_slot,
+                step_returns, step_words, step_scribble, step_scribble,
         };
         struct world w = world_new(data, n);
 

@@ -1,8 +1,8 @@
 /*
- * A whole TCP with a peer that sends anything. The input is a program: the application's calls, segments near the valid
- * ones (sequence numbers around the edges of both windows, any flags, any options), lost and delayed returns of frames,
- * time. After each step every invariant holds; at the end, when the peer has fallen silent and the application has
- * closed, everything is free again, after a bounded number of timers.
+ * A whole TCP with a peer that sends anything. The input is a program: the application's calls, segments near
+ * the valid ones (sequence numbers around the edges of both windows, any flags, any options), lost and
+ * delayed returns of frames, time. After each step every invariant holds; at the end, when the peer has
+ * fallen silent and the application has closed, everything is free again, after a bounded number of timers.
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -13,7 +13,7 @@
 #include "tests/tcp/rig.h"
 
 #define STEPS      400
-#define TIMERS     5000                 /* more than retransmission, persist and keepalive can want until they give up */
+#define TIMERS     5000 /* more than retransmission, persist and keepalive can want until they give up */
 #define LENT       256u
 #define OURS       0x0a000001u
 #define PEERS      0x0a000002u
@@ -27,13 +27,13 @@ static const struct rig_size size = {
 };
 
 struct world {
-        struct rig *r, *peer;           /* the peer is only memory that its payload lies in */
+        struct rig *r, *peer; /* the peer is only memory that its payload lies in */
         const uint8_t *p, *end;
         nstime now;
         struct tcp_link link;
         uint32_t listener;
-        bool closed[RIG_CONNS];         /* the application has let go */
-        uint32_t lent[LENT];            /* frames on loan to the peer */
+        bool closed[RIG_CONNS]; /* the application has let go */
+        uint32_t lent[LENT];    /* frames on loan to the peer */
         unsigned nlent;
 };
 
@@ -113,7 +113,8 @@ static void output(struct world *w, unsigned room)
 /* A number near one of those that matter to the connection. */
 static uint32_t near(struct world *w, const uint32_t *edge, unsigned n)
 {
-        static const int32_t by[] = {0, 0, 0, 1, -1, 2, 100, -100, 1000, -1000, 1460, 65535, -65535, 1 << 20, 1 << 30, INT32_MIN};
+        static const int32_t by[] = {0,    0,     0,    1,     -1,     2,       100,     -100,
+                                     1000, -1000, 1460, 65535, -65535, 1 << 20, 1 << 30, INT32_MIN};
         unsigned b = byte(w);
 
         if (b == 255)
@@ -152,7 +153,8 @@ static bool any_payload(struct world *w, struct tcp_seg *seg, uint8_t *inl)
         seg->inl = inl;
         if (seg->len <= 180 && how & 2)
                 return true;
-        id = frame_alloc(&from->frames, region, seg->len > FRAME_SMALL_BYTES - 64 ? FRAME_LARGE : FRAME_SMALL, 0);
+        id = frame_alloc(&from->frames, region, seg->len > FRAME_SMALL_BYTES - 64 ? FRAME_LARGE : FRAME_SMALL,
+                         0);
         seg->inl = NULL;
         seg->data = (struct buf){id, how & 63, seg->len};
         if (id == 0 || seg->len == 0)
@@ -184,8 +186,9 @@ static void deliver(struct world *w, const struct tcp_tuple *tuple, struct tcp_s
 
 static void step_segment(struct world *w, unsigned which)
 {
-        static const uint8_t flags[] = {TCP_ACK, TCP_ACK, TCP_ACK | TCP_PSH, TCP_ACK | TCP_FIN, TCP_SYN | TCP_ACK, TCP_SYN,
-                                        TCP_RST, TCP_RST | TCP_ACK, TCP_ACK | TCP_URG, 0};
+        static const uint8_t flags[] = {TCP_ACK,           TCP_ACK, TCP_ACK | TCP_PSH, TCP_ACK | TCP_FIN,
+                                        TCP_SYN | TCP_ACK, TCP_SYN, TCP_RST,           TCP_RST | TCP_ACK,
+                                        TCP_ACK | TCP_URG, 0};
         static const uint16_t len[] = {0, 0, 0, 1, 10, 100, 500, 1000, 1460, 4000};
         struct tcp_conn *tc = conn(w, which);
         struct tcp_tuple tuple;
@@ -210,10 +213,18 @@ static void step_segment(struct world *w, unsigned which)
 
 static void step_syn(struct world *w, unsigned which)
 {
-        struct tcp_tuple tuple = {ip_addr_v4(OURS), ip_addr_v4(PEERS), PORT, (uint16_t)(FIRST_PORT + which % 8), RIG_CHAN};
-        struct tcp_seg seg = {.sport = tuple.rport, .dport = PORT, .seq = number(w, 4), .flags = TCP_SYN, .wnd = 65535,
-                              .wscale = which & 8 ? 3 : TCP_NO_WSCALE, .mss = which & 16 ? 536 : 1460,
-                              .sack_ok = which & 32, .has_ts = which & 64, .tsval = 1};
+        struct tcp_tuple tuple = {ip_addr_v4(OURS), ip_addr_v4(PEERS), PORT,
+                                  (uint16_t)(FIRST_PORT + which % 8), RIG_CHAN};
+        struct tcp_seg seg = {.sport = tuple.rport,
+                              .dport = PORT,
+                              .seq = number(w, 4),
+                              .flags = TCP_SYN,
+                              .wnd = 65535,
+                              .wscale = which & 8 ? 3 : TCP_NO_WSCALE,
+                              .mss = which & 16 ? 536 : 1460,
+                              .sack_ok = which & 32,
+                              .has_ts = which & 64,
+                              .tsval = 1};
 
         deliver(w, &tuple, &seg);
 }
@@ -257,7 +268,8 @@ static void any_opts(struct world *w, struct tcp_opts *o)
 
 static void step_connect(struct world *w, unsigned which)
 {
-        struct tcp_tuple tuple = {ip_addr_v4(OURS), ip_addr_v4(PEERS), (uint16_t)(FIRST_PORT + which % 8), PORT, RIG_CHAN};
+        struct tcp_tuple tuple = {ip_addr_v4(OURS), ip_addr_v4(PEERS), (uint16_t)(FIRST_PORT + which % 8),
+                                  PORT, RIG_CHAN};
         struct tcp_opts o;
         int c;
 
@@ -409,12 +421,17 @@ static void step_die(struct world *w, unsigned which)
 
 static struct world world_new(const uint8_t *data, size_t n)
 {
-        struct world w = {.r = rig_new(&size, 1), .peer = rig_new(&size, 2), .p = data, .end = data + n,
+        struct world w = {.r = rig_new(&size, 1),
+                          .peer = rig_new(&size, 2),
+                          .p = data,
+                          .end = data + n,
                           .now = 1000 * NS_PER_S};
         unsigned b = byte(&w);
 
         rig_lend(w.peer, w.r);
-        w.link = (struct tcp_link){.tx_region = FRAME_REGION_TX(RIG_CHAN), .mss = b & 1 ? 1460 : 16000, .lossless = b & 2,
+        w.link = (struct tcp_link){.tx_region = FRAME_REGION_TX(RIG_CHAN),
+                                   .mss = b & 1 ? 1460 : 16000,
+                                   .lossless = b & 2,
                                    .rto_min = b & 4 ? 200 * NS_PER_MS : 0};
         return w;
 }
@@ -440,17 +457,18 @@ static void wind_up(struct world *w)
         }
         while (w->nlent > 0)
                 give_frame_back(w);
-        assert(w->r->t.sh->txsegs.used == 0 && w->r->t.sh->rxsegs.used == 0 && w->r->t.sh->listeners.used == 0);
+        assert(w->r->t.sh->txsegs.used == 0 && w->r->t.sh->rxsegs.used == 0 &&
+               w->r->t.sh->listeners.used == 0);
         assert(rig_frames_used(w->r) == 0 && rig_frames_used(w->peer) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
         static void (*const steps[])(struct world *, unsigned) = {
-                step_segment, step_segment, step_segment, step_segment, step_segment, step_segment, step_segment,
-                step_syn,     step_icmp,    step_connect, step_accept,  step_write,   step_write,   step_read,
-                step_end,     step_opts,    step_time,    step_time,    step_output,  step_output,  step_return,
-                step_die,
+                step_segment, step_segment, step_segment, step_segment, step_segment, step_segment,
+                step_segment, step_syn,     step_icmp,    step_connect, step_accept,  step_write,
+                step_write,   step_read,    step_end,     step_opts,    step_time,    step_time,
+                step_output,  step_output,  step_return,  step_die,
         };
         struct world w = world_new(data, n);
 
@@ -485,11 +503,12 @@ size_t fuzz_seed(unsigned i, uint8_t *buf)
 {
         enum { SEGMENT = 0, SYN = 7, CONNECT = 9, ACCEPT = 10, WRITE = 11, OUTPUT = 18 };
         /* Listen, SYN, our SYN-ACK, its ACK, accept, write. */
-        static const uint8_t passive[] = {1,       ACCEPT, 3, 0, 0, SYN, 0x70, 1, 2, 3, 4, OUTPUT, 1, SEGMENT, 0,
-                                          0,       0,      1, 0, 0, 2,   ACCEPT, 0, WRITE, 0, 1, 200, OUTPUT, 1};
+        static const uint8_t passive[] = {1, ACCEPT, 3, 0,       0, SYN, 0x70, 1,      2, 3,
+                                          4, OUTPUT, 1, SEGMENT, 0, 0,   0,    1,      0, 0,
+                                          2, ACCEPT, 0, WRITE,   0, 1,   200,  OUTPUT, 1};
         /* Connect, our SYN, its SYN-ACK, write. */
-        static const uint8_t active[] = {1, CONNECT, 1, 0, 0, OUTPUT, 1, SEGMENT, 0, 4, 255, 9, 9, 9, 9, 1, 0, 1, 2,
-                                         OUTPUT, 1, WRITE, 0, 1, 200, OUTPUT, 1};
+        static const uint8_t active[] = {1, CONNECT, 1, 0, 0, OUTPUT, 1, SEGMENT, 0, 4, 255, 9,      9, 9,
+                                         9, 1,       0, 1, 2, OUTPUT, 1, WRITE,   0, 1, 200, OUTPUT, 1};
         size_t n = i % 2 ? sizeof passive : sizeof active;
 
         if (i >= 24)

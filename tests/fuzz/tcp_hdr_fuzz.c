@@ -1,6 +1,6 @@
 /*
- * The TCP header: what parses is well-formed by a second reading of RFC 9293 §3.2, and what is written parses back to the
- * same segment. The first byte chooses between bytes for the parser and fields for the writer.
+ * The TCP header: what parses is well-formed by a second reading of RFC 9293 §3.2, and what is written parses
+ * back to the same segment. The first byte chooses between bytes for the parser and fields for the writer.
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -64,7 +64,8 @@ static void fuzz_bytes(const uint8_t *data, size_t size)
                 assert(-len == DROP_TCP_SHORT || -len == DROP_TCP_OPTIONS);
                 return;
         }
-        assert((size_t)len <= size && seg.nsack <= TCP_MAX_SACK && (seg.wscale <= 14 || seg.wscale == TCP_NO_WSCALE));
+        assert((size_t)len <= size && seg.nsack <= TCP_MAX_SACK &&
+               (seg.wscale <= 14 || seg.wscale == TCP_NO_WSCALE));
         write_and_parse(&seg);
 }
 
@@ -86,9 +87,14 @@ static void fuzz_fields(const uint8_t *data, size_t size)
 {
         struct source s = {data, data + size};
         uint32_t what = take(&s, 1);
-        struct tcp_seg seg = {.sport = (uint16_t)take(&s, 2), .dport = (uint16_t)take(&s, 2), .seq = take(&s, 4),
-                              .ack = take(&s, 4), .wnd = (uint16_t)take(&s, 2), .urg = (uint16_t)take(&s, 2),
-                              .flags = (uint8_t)take(&s, 1), .wscale = TCP_NO_WSCALE};
+        struct tcp_seg seg = {.sport = (uint16_t)take(&s, 2),
+                              .dport = (uint16_t)take(&s, 2),
+                              .seq = take(&s, 4),
+                              .ack = take(&s, 4),
+                              .wnd = (uint16_t)take(&s, 2),
+                              .urg = (uint16_t)take(&s, 2),
+                              .flags = (uint8_t)take(&s, 1),
+                              .wscale = TCP_NO_WSCALE};
 
         seg.has_ts = what & 1;
         if (seg.has_ts) {
@@ -137,7 +143,8 @@ size_t fuzz_seed(unsigned i, uint8_t *buf)
 {
         static const uint8_t syn[] = {2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7};
         static const uint8_t ts[] = {1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8};
-        static const uint8_t sack[] = {1, 1, 5, 26, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0};
+        static const uint8_t sack[] = {1, 1, 5, 26, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0,
+                                       3, 0, 0, 0,  4, 0, 0, 0, 5, 0, 0, 0, 6, 0};
         static const uint8_t odd[] = {1, 1, 1, 254, 4, 0, 0, 30, 3, 9, 1, 0};
 
         switch (i) {

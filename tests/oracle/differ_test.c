@@ -1,10 +1,10 @@
 /*
- * The same crafted segments to our stack and to lwIP, and what class of answer each gives. Where they differ the table
- * says so, and which paragraph is behind it: a difference that is not in the table is news.
+ * The same crafted segments to our stack and to lwIP, and what class of answer each gives. Where they differ
+ * the table says so, and which paragraph is behind it: a difference that is not in the table is news.
  *
- * A tester without a TCP of its own sits on the other end of the link, opens a connection to the stack under test by hand,
- * sends one segment, and looks for half a second (lwIP delays ACKs for a quarter). Then it sends the next byte in order:
- * a connection that is alive acknowledges it.
+ * A tester without a TCP of its own sits on the other end of the link, opens a connection to the stack under
+ * test by hand, sends one segment, and looks for half a second (lwIP delays ACKs for a quarter). Then it
+ * sends the next byte in order: a connection that is alive acknowledges it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,11 +26,11 @@ static const char *const answer_name[] = {"is silent", "sends an ACK", "sends a 
 
 struct probe {
         struct meet *m;
-        bool lwip;                      /* the stack under test */
-        int end;                        /* the tester's */
-        struct tcp_seg last;            /* what came last */
+        bool lwip;           /* the stack under test */
+        int end;             /* the tester's */
+        struct tcp_seg last; /* what came last */
         unsigned answers, resets;
-        uint32_t theirs;                /* their next sequence number */
+        uint32_t theirs; /* their next sequence number */
 };
 
 /* ---- the tester ---- */
@@ -77,7 +77,8 @@ static void pass(struct probe *p, nstime time)
         nstime until = p->m->p->now + time;
 
         while (p->m->p->now < until) {
-                nstime next = nstime_min(sim_next(p->m->p->sim), p->lwip ? lw_deadline() : stack_deadline(p->m->s));
+                nstime next =
+                        nstime_min(sim_next(p->m->p->sim), p->lwip ? lw_deadline() : stack_deadline(p->m->s));
                 p->m->p->now = MAX(p->m->p->now + 1, nstime_min(next, until));
                 sim_advance(p->m->p->sim, p->m->p->now);
                 if (p->lwip)
@@ -91,13 +92,19 @@ static void pass(struct probe *p, nstime time)
 
 static struct tcp_seg segment(const struct probe *p, uint16_t port, uint8_t flags)
 {
-        return (struct tcp_seg){.sport = 1234, .dport = port, .seq = OUR_ISN + 1, .ack = p->theirs, .wnd = WINDOW,
-                                .flags = flags, .wscale = TCP_NO_WSCALE};
+        return (struct tcp_seg){.sport = 1234,
+                                .dport = port,
+                                .seq = OUR_ISN + 1,
+                                .ack = p->theirs,
+                                .wnd = WINDOW,
+                                .flags = flags,
+                                .wscale = TCP_NO_WSCALE};
 }
 
 static struct probe probe_new(bool lwip)
 {
-        static const struct sim_params wire[2] = {{.csum = true, .delay = NS_PER_MS}, {.csum = true, .delay = NS_PER_MS}};
+        static const struct sim_params wire[2] = {{.csum = true, .delay = NS_PER_MS},
+                                                  {.csum = true, .delay = NS_PER_MS}};
         struct sim_params dir[2] = {wire[0], wire[1]};
         struct probe p = {.lwip = lwip, .end = lwip ? 0 : 1};
         struct tcp_opts o;
@@ -151,39 +158,124 @@ struct row {
         const char *what;
         enum state state;
         uint8_t flags;
-        int32_t seq, ack;               /* from what is expected next */
+        int32_t seq, ack; /* from what is expected next */
         uint32_t len;
         struct {
                 enum answer answer;
                 enum life life;
         } ours, lwips;
-        const char *why;                /* they differ */
+        const char *why; /* they differ */
 };
 
 static const struct row table[] = {
         /* RFC 5961 §3.2 */
-        {"RST at the next sequence number", IN_ESTABLISHED, TCP_RST, 0, 0, 0, {SILENT, DIES}, {SILENT, DIES}, NULL},
-        {"RST with ACK there", IN_ESTABLISHED, TCP_RST | TCP_ACK, 0, 0, 0, {SILENT, DIES}, {SILENT, DIES}, NULL},
-        {"RST elsewhere in the window", IN_ESTABLISHED, TCP_RST, 100, 0, 0, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
+        {"RST at the next sequence number",
+         IN_ESTABLISHED,
+         TCP_RST,
+         0,
+         0,
+         0,
+         {SILENT, DIES},
+         {SILENT, DIES},
+         NULL},
+        {"RST with ACK there",
+         IN_ESTABLISHED,
+         TCP_RST | TCP_ACK,
+         0,
+         0,
+         0,
+         {SILENT, DIES},
+         {SILENT, DIES},
+         NULL},
+        {"RST elsewhere in the window",
+         IN_ESTABLISHED,
+         TCP_RST,
+         100,
+         0,
+         0,
+         {ACKS, LIVES},
+         {ACKS, LIVES},
+         NULL},
         {"RST before the window", IN_ESTABLISHED, TCP_RST, -1, 0, 0, {SILENT, LIVES}, {SILENT, LIVES}, NULL},
-        {"RST behind the window", IN_ESTABLISHED, TCP_RST, 10000000, 0, 0, {SILENT, LIVES}, {SILENT, LIVES}, NULL},
+        {"RST behind the window",
+         IN_ESTABLISHED,
+         TCP_RST,
+         10000000,
+         0,
+         0,
+         {SILENT, LIVES},
+         {SILENT, LIVES},
+         NULL},
         /* RFC 5961 §4.2 */
         {"SYN in the window", IN_ESTABLISHED, TCP_SYN, 100, 0, 0, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
         {"SYN that opened it, again", IN_ESTABLISHED, TCP_SYN, -1, 0, 0, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
-        {"SYN with ACK in the window", IN_ESTABLISHED, TCP_SYN | TCP_ACK, 5, 0, 0, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
+        {"SYN with ACK in the window",
+         IN_ESTABLISHED,
+         TCP_SYN | TCP_ACK,
+         5,
+         0,
+         0,
+         {ACKS, LIVES},
+         {ACKS, LIVES},
+         NULL},
         /* RFC 9293 §3.10.7.4, first and fifth */
         {"old data", IN_ESTABLISHED, TCP_ACK, -1, 0, 1, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
         {"keepalive without data", IN_ESTABLISHED, TCP_ACK, -1, 0, 0, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
         {"data behind a gap", IN_ESTABLISHED, TCP_ACK, 50, 0, 20, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
-        {"data behind the window", IN_ESTABLISHED, TCP_ACK, 10000000, 0, 20, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
-        {"plain ACK behind the window", IN_ESTABLISHED, TCP_ACK, 10000000, 0, 0, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
-        {"ACK of what was never sent", IN_ESTABLISHED, TCP_ACK, 0, 1000, 0, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
+        {"data behind the window",
+         IN_ESTABLISHED,
+         TCP_ACK,
+         10000000,
+         0,
+         20,
+         {ACKS, LIVES},
+         {ACKS, LIVES},
+         NULL},
+        {"plain ACK behind the window",
+         IN_ESTABLISHED,
+         TCP_ACK,
+         10000000,
+         0,
+         0,
+         {ACKS, LIVES},
+         {ACKS, LIVES},
+         NULL},
+        {"ACK of what was never sent",
+         IN_ESTABLISHED,
+         TCP_ACK,
+         0,
+         1000,
+         0,
+         {ACKS, LIVES},
+         {ACKS, LIVES},
+         NULL},
         {"duplicate ACK", IN_ESTABLISHED, TCP_ACK, 0, 0, 0, {SILENT, LIVES}, {SILENT, LIVES}, NULL},
-        {"ACK far too old", IN_ESTABLISHED, TCP_ACK, 0, -1000000, 0, {ACKS, LIVES}, {SILENT, LIVES},
+        {"ACK far too old",
+         IN_ESTABLISHED,
+         TCP_ACK,
+         0,
+         -1000000,
+         0,
+         {ACKS, LIVES},
+         {SILENT, LIVES},
          "RFC 5961 §5.2 asks for a challenge ACK; lwIP ignores it"},
-        {"data without ACK", IN_ESTABLISHED, 0, 0, 0, 1, {SILENT, LIVES}, {ACKS, LIVES},
+        {"data without ACK",
+         IN_ESTABLISHED,
+         0,
+         0,
+         0,
+         1,
+         {SILENT, LIVES},
+         {ACKS, LIVES},
          "RFC 9293 §3.10.7.4, fifth: drop it; lwIP takes the data"},
-        {"FIN without ACK", IN_ESTABLISHED, TCP_FIN, 0, 0, 0, {SILENT, LIVES}, {ACKS, LIVES},
+        {"FIN without ACK",
+         IN_ESTABLISHED,
+         TCP_FIN,
+         0,
+         0,
+         0,
+         {SILENT, LIVES},
+         {ACKS, LIVES},
          "RFC 9293 §3.10.7.4, fifth: drop it; lwIP takes the FIN"},
         {"data in order", IN_ESTABLISHED, TCP_ACK | TCP_PSH, 0, 0, 1, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
         {"urgent data", IN_ESTABLISHED, TCP_ACK | TCP_URG, 0, 0, 1, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
@@ -191,13 +283,37 @@ static const struct row table[] = {
         {"all flags at once", IN_ESTABLISHED, 0x3f, 0, 0, 1, {SILENT, DIES}, {SILENT, DIES}, NULL},
         /* SYN-RECEIVED */
         {"SYN once more", IN_SYN_RECEIVED, TCP_SYN, -1, 0, 0, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
-        {"RST at the next sequence number", IN_SYN_RECEIVED, TCP_RST, 0, 0, 0, {SILENT, DIES}, {SILENT, DIES}, NULL},
+        {"RST at the next sequence number",
+         IN_SYN_RECEIVED,
+         TCP_RST,
+         0,
+         0,
+         0,
+         {SILENT, DIES},
+         {SILENT, DIES},
+         NULL},
         {"ACK of another SYN", IN_SYN_RECEIVED, TCP_ACK, 0, 77, 0, {RESETS, LIVES}, {RESETS, LIVES}, NULL},
-        {"RST elsewhere in the window", IN_SYN_RECEIVED, TCP_RST, 100, 0, 0, {ACKS, LIVES}, {ACKS, LIVES}, NULL},
+        {"RST elsewhere in the window",
+         IN_SYN_RECEIVED,
+         TCP_RST,
+         100,
+         0,
+         0,
+         {ACKS, LIVES},
+         {ACKS, LIVES},
+         NULL},
         /* §3.10.7.2 */
         {"RST to a listener", IN_LISTEN, TCP_RST, 0, 0, 0, {SILENT, DIES}, {SILENT, DIES}, NULL},
         {"ACK to a listener", IN_LISTEN, TCP_ACK, 0, 0, 0, {RESETS, DIES}, {RESETS, DIES}, NULL},
-        {"SYN with ACK to a listener", IN_LISTEN, TCP_SYN | TCP_ACK, 0, 0, 0, {RESETS, DIES}, {RESETS, DIES}, NULL},
+        {"SYN with ACK to a listener",
+         IN_LISTEN,
+         TCP_SYN | TCP_ACK,
+         0,
+         0,
+         0,
+         {RESETS, DIES},
+         {RESETS, DIES},
+         NULL},
         {"FIN to a listener", IN_LISTEN, TCP_FIN, 0, 0, 0, {SILENT, DIES}, {SILENT, DIES}, NULL},
         {"data to a listener", IN_LISTEN, 0, 0, 0, 5, {SILENT, DIES}, {SILENT, DIES}, NULL},
         /* §3.10.7.1 */
@@ -214,7 +330,7 @@ static bool is_alive(struct probe *p, const struct row *r)
         struct tcp_seg next = segment(p, LISTENS, TCP_ACK | TCP_PSH);
 
         if (r->len != 0 && r->seq == 0 && r->flags & TCP_ACK)
-                next.seq += r->len;     /* the row's own data was taken */
+                next.seq += r->len; /* the row's own data was taken */
         next.len = 1;
         p->answers = p->resets = 0;
         send_segment(p, &next);

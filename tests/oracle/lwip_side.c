@@ -17,25 +17,25 @@
 #define MTU_MAX   65535u
 #define QUEUE_MAX 64u
 
-struct packets {                        /* what arrived for somebody, oldest first */
+struct packets { /* what arrived for somebody, oldest first */
         struct pbuf *p[QUEUE_MAX];
         unsigned n;
 };
 
 struct lw_conn {
-        struct tcp_pcb *pcb;            /* NULL when lwIP has freed it */
+        struct tcp_pcb *pcb; /* NULL when lwIP has freed it */
         enum lw_end end;
         bool eof;
-        struct pbuf *in;                /* received, not read */
-        struct lw_conn *next;           /* waits to be accepted */
+        struct pbuf *in;      /* received, not read */
+        struct lw_conn *next; /* waits to be accepted */
 };
 
 static struct {
         struct sim *link;
         struct netif netif;
-        nstime now, base;               /* lwIP's clock never goes back, the tests' starts anew */
+        nstime now, base; /* lwIP's clock never goes back, the tests' starts anew */
         bool ready;
-        uint8_t out[MTU_MAX];           /* the frame that payload is sent from */
+        uint8_t out[MTU_MAX]; /* the frame that payload is sent from */
         struct tcp_pcb *listener;
         struct lw_conn *accepted;
         struct udp_pcb *echo, *udp;
@@ -216,7 +216,7 @@ void lw_start(struct sim *link, uint32_t addr, uint32_t mtu, nstime now)
         bool again = lw.ready;
 
         init_once();
-        if (again) {                    /* resets of the last test's connections reach nobody */
+        if (again) { /* resets of the last test's connections reach nobody */
                 netif_set_link_down(&lw.netif);
                 close_all();
                 netif_remove(&lw.netif);
@@ -444,7 +444,7 @@ bool lw_close(struct lw_conn *c)
 void lw_abort(struct lw_conn *c)
 {
         if (pcb_of(c) != NULL)
-                tcp_abort(c->pcb);      /* on_err() hears of it */
+                tcp_abort(c->pcb); /* on_err() hears of it */
 }
 
 uint16_t lw_mss(const struct lw_conn *c)

@@ -25,7 +25,7 @@ struct meet *meet_new(uint64_t seed, const struct sim_params dir[2])
 
         if (m == NULL)
                 abort();
-        srand((unsigned)seed);          /* lwIP's port numbers and queries */
+        srand((unsigned)seed); /* lwIP's port numbers and queries */
         m->p = pair_sim(seed, dir);
         m->p->side[1].dead = true;
         m->s = &m->p->side[0].s;
@@ -78,7 +78,10 @@ static void flush(struct meet *m)
 
 uint32_t meet_connect(struct meet *m, uint16_t port, uint16_t from, const struct tcp_opts *o)
 {
-        struct tcp_tuple t = {.laddr = ip_addr_v4(MEET_US), .raddr = ip_addr_v4(MEET_LWIP), .lport = from, .rport = port,
+        struct tcp_tuple t = {.laddr = ip_addr_v4(MEET_US),
+                              .raddr = ip_addr_v4(MEET_LWIP),
+                              .lport = from,
+                              .rport = port,
                               .chan = PAIR_CHAN};
         struct tcp_link link = stack_tcp_link(m->s, PAIR_CHAN);
         int c = tcp_connect(&m->s->tcp, &t, &link, o, m->p->now);

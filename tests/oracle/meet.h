@@ -14,8 +14,8 @@
 
 struct meet {
         struct pair *p;
-        struct stack *s;                /* ours */
-        uint64_t sent;                  /* packets of ours, all with right checksums */
+        struct stack *s; /* ours */
+        uint64_t sent;   /* packets of ours, all with right checksums */
 };
 
 /* dir[0] is from us to lwIP. */

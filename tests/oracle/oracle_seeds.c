@@ -1,9 +1,11 @@
 /*
- * Our stack and lwIP over bad links: what a seed makes of link, buffers and applications, bytes compared on both sides.
+ * Our stack and lwIP over bad links: what a seed makes of link, buffers and applications, bytes compared on
+ * both sides.
  *
  *      oracle_seeds [--first N] [--count N] [--seed N] [--pcap FILE]
  *
- * Each seed runs in a child of its own: lwIP starts from nothing, so a seed is the same whatever ran before it.
+ * Each seed runs in a child of its own: lwIP starts from nothing, so a seed is the same whatever ran before
+ * it.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -18,14 +20,14 @@
 
 #define PORT  80u
 #define TURN  (50 * NS_PER_MS)
-#define LIMIT (4 * 3600 * NS_PER_S)     /* lwIP's timers are slow, and time is virtual */
+#define LIMIT (4 * 3600 * NS_PER_S) /* lwIP's timers are slow, and time is virtual */
 
 enum plot { EXCHANGE, WE_ANSWER, LWIP_ANSWERS, WE_ABORT, LWIP_ABORTS, PLOTS };
 
 struct side {
         size_t to_write, written, got;
         uint32_t max_write, max_read;
-        nstime resumes;                 /* reads nothing before */
+        nstime resumes; /* reads nothing before */
         bool shut, eof, closed;
 };
 
@@ -34,20 +36,21 @@ struct act {
         struct meet *m;
         struct prng_fast rnd;
         enum plot plot;
-        size_t abort_at;                /* bytes its reader has then */
+        size_t abort_at; /* bytes its reader has then */
         bool we_connect;
         struct tcp_opts opts;
         uint32_t listener, us;
         struct lw_conn *lw;
-        struct side side[2];            /* 0 we, 1 lwIP */
+        struct side side[2]; /* 0 we, 1 lwIP */
         nstime began;
 };
 
 static void wrong(const struct act *a, const char *what, long long value)
 {
-        fprintf(stderr, "%s (%lld) at %.3f s; we wrote %zu of %zu and read %zu, lwIP wrote %zu of %zu and read %zu\n", what,
-                value, (double)a->m->p->now / 1e9, a->side[0].written, a->side[0].to_write, a->side[0].got,
-                a->side[1].written, a->side[1].to_write, a->side[1].got);
+        fprintf(stderr,
+                "%s (%lld) at %.3f s; we wrote %zu of %zu and read %zu, lwIP wrote %zu of %zu and read %zu\n",
+                what, value, (double)a->m->p->now / 1e9, a->side[0].written, a->side[0].to_write,
+                a->side[0].got, a->side[1].written, a->side[1].to_write, a->side[1].got);
         pair_say(a->m->p);
         abort();
 }
@@ -102,7 +105,7 @@ static void prepare(struct act *a, uint64_t seed)
                 make_direction(&a->rnd, &dir[i]);
                 make_side(&a->rnd, &a->side[i]);
         }
-        if (dir[0].mtu > dir[1].mtu)    /* lwIP forgets its own MTU when a SYN comes twice */
+        if (dir[0].mtu > dir[1].mtu) /* lwIP forgets its own MTU when a SYN comes twice */
                 dir[0].mtu = dir[1].mtu;
         make_opts(&a->rnd, &a->opts);
         a->plot = (enum plot)prng_fast_below(&a->rnd, PLOTS);
@@ -194,15 +197,16 @@ static void read_some(struct act *a, int side)
         }
         for (int i = 0; i < r; i++)
                 if (data[i] != meet_byte(!side, s->got + (size_t)i))
-                        wrong(a, side == 1 ? "lwIP read a wrong byte" : "we read a wrong byte", (long long)s->got + i);
+                        wrong(a, side == 1 ? "lwIP read a wrong byte" : "we read a wrong byte",
+                              (long long)s->got + i);
         s->got += (size_t)r;
         s->eof = r == 0;
         if (r == 0 && s->got != a->side[!side].to_write && !may_reset(a))
                 wrong(a, "early end of stream for side", side);
 }
 
-/* lwIP 2.1.3 puts a FIN on the first part of a segment that it cuts for a small window, and then sends the other part
- * after it: it has nothing left to cut when it closes. */
+/* lwIP 2.1.3 puts a FIN on the first part of a segment that it cuts for a small window, and then sends the
+ * other part after it: it has nothing left to cut when it closes. */
 static bool shut(struct act *a, int side)
 {
         if (side == 1)
@@ -238,7 +242,8 @@ static void abort_maybe(struct act *a)
 {
         int side = a->plot == LWIP_ABORTS;
 
-        if (!may_reset(a) || a->side[side].closed || a->side[side].got < MIN(a->abort_at, a->side[!side].to_write))
+        if (!may_reset(a) || a->side[side].closed ||
+            a->side[side].got < MIN(a->abort_at, a->side[!side].to_write))
                 return;
         if (side == 1)
                 lw_abort(a->lw);
@@ -335,7 +340,7 @@ static void run_seed(uint64_t seed, const char *pcap)
         prepare(&a, seed);
         if (pcap != NULL && pcap_file_open(pcap, 0, &recording) == 0) {
                 sim_set_trace(a.m->p->sim, record, recording);
-                signal(SIGABRT, stop_recording);        /* the last packets are the interesting ones */
+                signal(SIGABRT, stop_recording); /* the last packets are the interesting ones */
         }
         open_both(&a);
         play(&a);
@@ -364,16 +369,19 @@ static bool bad_seed(uint64_t seed, const char *program)
         if (runs_well(seed, NULL))
                 return false;
         snprintf(path, sizeof path, "oracle-%llu.pcap", (unsigned long long)seed);
-        fprintf(stderr, "seed %llu failed; packets in %s; again: %s --seed %llu --pcap %s\n", (unsigned long long)seed, path,
-                program, (unsigned long long)seed, path);
+        fprintf(stderr, "seed %llu failed; packets in %s; again: %s --seed %llu --pcap %s\n",
+                (unsigned long long)seed, path, program, (unsigned long long)seed, path);
         runs_well(seed, path);
         return true;
 }
 
 int main(int argc, char **argv)
 {
-        static const struct option options[] = {
-                {"first", 1, NULL, 'f'}, {"count", 1, NULL, 'c'}, {"seed", 1, NULL, 's'}, {"pcap", 1, NULL, 'p'}, {0}};
+        static const struct option options[] = {{"first", 1, NULL, 'f'},
+                                                {"count", 1, NULL, 'c'},
+                                                {"seed", 1, NULL, 's'},
+                                                {"pcap", 1, NULL, 'p'},
+                                                {0}};
         uint64_t first = 1, seeds = 100, only = 0;
         const char *pcap = NULL;
         unsigned bad = 0;

@@ -1,4 +1,5 @@
-/* Our stack and lwIP, one thing at a time; each side as client and as server. Bad links are in oracle_seeds.c. */
+/* Our stack and lwIP, one thing at a time; each side as client and as server. Bad links are in
+ * oracle_seeds.c. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -183,7 +184,8 @@ static void carry_both_ways(bool client)
         struct tcp_opts o = defaults();
         struct talk t = talk_new(wire, client, &o);
 
-        for (size_t at = 0; at < 2000000; at += 20000) {        /* less than either buffer: nobody waits for a reader */
+        for (size_t at = 0; at < 2000000;
+             at += 20000) { /* less than either buffer: nobody waits for a reader */
                 we_write(&t, at, 20000);
                 lwip_writes(&t, at, 20000);
                 we_read(&t, at, 20000);
@@ -197,7 +199,8 @@ static void bytes_go_both_ways(void **state)
         each_role(carry_both_ways);
 }
 
-/* RFC 9293 §3.7.1: each sends what the other's MSS option and its own link allow. RFC 7323: lwIP scales by 1. */
+/* RFC 9293 §3.7.1: each sends what the other's MSS option and its own link allow. RFC 7323: lwIP scales by 1.
+ */
 static void agree(bool client)
 {
         struct tcp_opts o = defaults();
@@ -209,7 +212,7 @@ static void agree(bool client)
         assert_int_equal(lw_mss(t.lw), 1460);
         assert_true(lw_scales(t.lw));
         assert_int_equal(r.snd_wscale, 1);
-        assert_false(r.sack_ok);        /* lwIP offers neither */
+        assert_false(r.sack_ok); /* lwIP offers neither */
         assert_false(r.ts_ok);
         both_close(&t);
         talk_end(&t, true);
@@ -226,7 +229,7 @@ static void agree_on_small(bool client)
         struct tcp_report r;
         struct talk t;
 
-        narrow[0].mtu = 576;            /* ours; lwIP's interface can do 1500 */
+        narrow[0].mtu = 576; /* ours; lwIP's interface can do 1500 */
         o.no_wscale = 1;
         t = talk_new(narrow, client, &o);
         tcp_get_report(&t.m->s->tcp, meet_conn(t.m, t.us), &r, t.m->p->now);
@@ -394,7 +397,7 @@ static void stall_reader_ours(bool client)
 
         o.rcvbuf = 8000;
         t = talk_new(wire, client, &o);
-        for (size_t at = 0; at < 30000;) {      /* lwIP's own buffer takes the rest */
+        for (size_t at = 0; at < 30000;) { /* lwIP's own buffer takes the rest */
                 uint8_t data[1000];
                 int r;
                 for (size_t i = 0; i < sizeof data; i++)
@@ -456,10 +459,12 @@ static void we_send_dgram(struct meet *m, uint32_t pcb, uint16_t port, const uin
         struct udp_out out;
 
         if (n > stack_udp_inline(m->s, PAIR_CHAN)) {
-                p.data = (struct buf){frame_alloc(m->s->frames, FRAME_REGION_TX(PAIR_CHAN), FRAME_SMALL, 0), 0, n};
+                p.data = (struct buf){frame_alloc(m->s->frames, FRAME_REGION_TX(PAIR_CHAN), FRAME_SMALL, 0),
+                                      0, n};
                 memcpy(frame_addr(m->s->frames, p.data.id), data, n);
         }
-        assert_int_equal(udp_output_prepare(&m->s->udp, pcb, &to, n, true, csum_partial(data, n, 0), &out), 0);
+        assert_int_equal(udp_output_prepare(&m->s->udp, pcb, &to, n, true, csum_partial(data, n, 0), &out),
+                         0);
         assert_int_equal(stack_send_udp(m->s, PAIR_CHAN, &out, &p), 0);
         stack_flush_bells(m->s);
 }

@@ -10,16 +10,16 @@
 #include "unet/pcap_file.h"
 
 #define PORT      80u
-#define FIRST     10000u                /* client port of talk 0 */
-#define PATIENCE  (60 * NS_PER_S)       /* after which an application gives up on one that has left */
-#define TURN      (50 * NS_PER_MS)      /* applications look at their sockets at least so often, while they have work */
+#define FIRST     10000u           /* client port of talk 0 */
+#define PATIENCE  (60 * NS_PER_S)  /* after which an application gives up on one that has left */
+#define TURN      (50 * NS_PER_MS) /* applications look at least so often while they have work */
 #define PIECE_MAX 200000u
 
 struct end {
         const struct habits *h;
-        uint32_t conn;                  /* 0: not yet, or no longer */
-        bool over;                      /* done with it */
-        bool clean;                     /* ... and everything was as it should be */
+        uint32_t conn; /* 0: not yet, or no longer */
+        bool over;     /* done with it */
+        bool clean;    /* ... and everything was as it should be */
         bool shut, eof, paused;
         size_t written, got;
         nstime resumes, leaves;
@@ -29,9 +29,9 @@ struct end {
 struct talk {
         const struct talk_plan *plan;
         unsigned id;
-        bool started, broken;           /* broken: a death, a reset or a leaver: what arrives is a beginning only */
+        bool started, broken; /* broken: a death, a reset or a leaver: what arrives is a beginning only */
         nstime broken_at;
-        struct end end[2];              /* by side */
+        struct end end[2]; /* by side */
 };
 
 struct apps {
@@ -94,10 +94,14 @@ static void flush(struct apps *a, int side)
 static bool open_from(struct apps *a, struct talk *t, int side)
 {
         struct tcp_link link = stack_tcp_link(stack_of(a, side), PAIR_CHAN);
-        uint16_t client = (uint16_t)(FIRST + t->id), server = t->plan->crossed ? (uint16_t)(FIRST + 100 + t->id) : PORT;
+        uint16_t client = (uint16_t)(FIRST + t->id),
+                 server = t->plan->crossed ? (uint16_t)(FIRST + 100 + t->id) : PORT;
         bool first = side == t->plan->from;
-        struct tcp_tuple to = {.laddr = pair_addr(side), .raddr = pair_addr(!side), .lport = first ? client : server,
-                               .rport = first ? server : client, .chan = PAIR_CHAN};
+        struct tcp_tuple to = {.laddr = pair_addr(side),
+                               .raddr = pair_addr(!side),
+                               .lport = first ? client : server,
+                               .rport = first ? server : client,
+                               .chan = PAIR_CHAN};
         int c = tcp_connect(tcp_of(a, side), &to, &link, &t->plan->opts[side], a->p->now);
 
         if (c <= 0)
@@ -161,8 +165,8 @@ static void leave(struct apps *a, struct talk *t, int side, bool abortive)
 static void failed(struct apps *a, struct talk *t, int side, int err)
 {
         if (!t->broken && a->plan->dies == 0)
-                wrong(a, t, side, "%s after %zu of %zu written, %zu read", strerror(err), t->end[side].written,
-                      t->end[side].h->to_write, t->end[side].got);
+                wrong(a, t, side, "%s after %zu of %zu written, %zu read", strerror(err),
+                      t->end[side].written, t->end[side].h->to_write, t->end[side].got);
         t->end[side].err = err;
         break_talk(a, t);
         leave(a, t, side, false);
@@ -255,7 +259,8 @@ static void write_some(struct apps *a, struct talk *t, int side)
 {
         static uint8_t data[PIECE_MAX];
         struct end *e = &t->end[side];
-        size_t piece = 1 + prng_fast_below(&a->rnd, e->h->max_write), n = MIN(piece, e->h->to_write - e->written);
+        size_t piece = 1 + prng_fast_below(&a->rnd, e->h->max_write),
+               n = MIN(piece, e->h->to_write - e->written);
         int r;
 
         if (e->shut || (e->h->answers && !e->eof))
@@ -268,7 +273,8 @@ static void write_some(struct apps *a, struct talk *t, int side)
                 data[i] = stream_byte(t, side, e->written + i);
         if (prng_fast_chance(&a->rnd, e->h->urgent, 1000))
                 r = write_urgent(a, side, e->conn, data, n);
-        else if (n < 64 && tcp_send_append(tcp_of(a, side), pair_conn(a->p, side, e->conn), data, (uint32_t)n))
+        else if (n < 64 &&
+                 tcp_send_append(tcp_of(a, side), pair_conn(a->p, side, e->conn), data, (uint32_t)n))
                 r = (int)n;
         else
                 r = pair_write(a->p, side, e->conn, data, n);
@@ -373,9 +379,10 @@ static void say_stall(struct apps *a)
                         struct end *e = &t->end[s];
                         if (e->over)
                                 continue;
-                        fprintf(stderr, "talk %u side %d: wrote %zu of %zu, read %zu of %zu, %s\n", i, s, e->written,
-                                e->h->to_write, e->got, t->end[!s].h->to_write,
-                                e->conn ? tcp_state_name(pair_conn(a->p, s, e->conn)->state) : "no connection");
+                        fprintf(stderr, "talk %u side %d: wrote %zu of %zu, read %zu of %zu, %s\n", i, s,
+                                e->written, e->h->to_write, e->got, t->end[!s].h->to_write,
+                                e->conn ? tcp_state_name(pair_conn(a->p, s, e->conn)->state)
+                                        : "no connection");
                 }
         }
         fprintf(stderr, "stalled\n");
@@ -409,8 +416,8 @@ static void run(struct apps *a)
         }
 }
 
-/* Nothing happens any more but timers; when the last is over nothing may be left. What a dead peer has on loan comes back
- * when the keeper takes the channel down. */
+/* Nothing happens any more but timers; when the last is over nothing may be left. What a dead peer has on
+ * loan comes back when the keeper takes the channel down. */
 static void end(struct apps *a)
 {
         if (a->p->side[1].dead)

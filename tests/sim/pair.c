@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define MAX_TURNS 5000                  /* at one moment; a lossless channel moves all its buffers in less */
+#define MAX_TURNS 5000 /* at one moment; a lossless channel moves all its buffers in less */
 
 const struct pair_size pair_size_default = {
         .tx = {{[FRAME_SMALL] = 1024, [FRAME_LARGE] = 64}},
@@ -230,7 +230,8 @@ static void say_counters(const struct counters *c)
                         fprintf(stderr, " %s %llu", count_name((enum count)k), (unsigned long long)c->n[k]);
         for (int k = 1; k < DROP_COUNT; k++)
                 if (c->drop[k] != 0)
-                        fprintf(stderr, " dropped:%s %llu", drop_name((enum drop)k), (unsigned long long)c->drop[k]);
+                        fprintf(stderr, " dropped:%s %llu", drop_name((enum drop)k),
+                                (unsigned long long)c->drop[k]);
 }
 
 void pair_say(struct pair *p)
@@ -265,7 +266,8 @@ unsigned pair_leaks(struct pair *p)
                 n += leak(i, "loans of the link", p->sim != NULL ? sim_loans(p->sim, i) : 0);
                 for (int c = 0; c < FRAME_CLASSES; c++) {
                         n += leak(i, "private frames", s->frames->region[FRAME_REGION_PRIVATE].pool->used[c]);
-                        n += leak(i, "transmit frames", s->frames->region[FRAME_REGION_TX(PAIR_CHAN)].pool->used[c]);
+                        n += leak(i, "transmit frames",
+                                  s->frames->region[FRAME_REGION_TX(PAIR_CHAN)].pool->used[c]);
                 }
         }
         return n;

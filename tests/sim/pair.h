@@ -1,7 +1,7 @@
 /*
- * Two stacks in one process, joined by a shared-memory channel or by the simulated link: what the stack's tests run on.
- * Time is pair.now; nothing happens but by pair_step() and pair_wait(). Two stacks that never come to rest at one moment
- * are a bug, and abort().
+ * Two stacks in one process, joined by a shared-memory channel or by the simulated link: what the stack's
+ * tests run on. Time is pair.now; nothing happens but by pair_step() and pair_wait(). Two stacks that never
+ * come to rest at one moment are a bug, and abort().
  */
 #ifndef TESTS_SIM_PAIR_H
 #define TESTS_SIM_PAIR_H
@@ -14,28 +14,28 @@ struct pair_side {
         struct stack_state *st;
         size_t bytes;
         struct bell bell;
-        struct shm_region *region;      /* shm: what this side sends */
+        struct shm_region *region; /* shm: what this side sends */
         struct shm_chan shm;
-        uint8_t *tx_frames;             /* sim */
-        uint32_t events;                /* all that were raised so far */
-        bool dead;                      /* its process is gone: the stack is not run any more */
+        uint8_t *tx_frames; /* sim */
+        uint32_t events;    /* all that were raised so far */
+        bool dead;          /* its process is gone: the stack is not run any more */
 };
 
 /* How much memory each stack has. */
 struct pair_size {
-        struct frame_geom tx, rx;       /* transmit frames of the channel; private receive frames */
-        uint32_t conns, segs;           /* connections; records of segments, each way */
+        struct frame_geom tx, rx; /* transmit frames of the channel; private receive frames */
+        uint32_t conns, segs;     /* connections; records of segments, each way */
 };
 extern const struct pair_size pair_size_default;
 
 struct pair {
         struct pair_side side[2];
-        struct sim *sim;                /* NULL: shared memory */
+        struct sim *sim; /* NULL: shared memory */
         struct pair_size size;
         nstime now;
 };
 
-#define PAIR_CHAN 0u                    /* the channel, on both sides */
+#define PAIR_CHAN 0u /* the channel, on both sides */
 ip_addr pair_addr(int side);
 
 /* Over shared memory (`dir` NULL) or the simulated link. */
@@ -48,13 +48,15 @@ void pair_free(struct pair *p);
 
 /* Runs both stacks until neither has anything to do at this moment. */
 void pair_settle(struct pair *p);
-/* Moves the clock to the next thing that happens, but not beyond `until`, and settles. False: nothing before `until`. */
+/* Moves the clock to the next thing that happens, but not beyond `until`, and settles. False: nothing before
+ * `until`. */
 bool pair_step(struct pair *p, nstime until);
 /* The same, but the clock reaches `until` when nothing happens before. */
 void pair_wait(struct pair *p, nstime until);
 /* Counters of both sides, on stderr. */
 void pair_say(struct pair *p);
-/* Bytes, records and frames that are still held somewhere: 0 when all is over. Says on stderr what they are. */
+/* Bytes, records and frames that are still held somewhere: 0 when all is over. Says on stderr what they are.
+ */
 unsigned pair_leaks(struct pair *p);
 /* Checks every connection of both sides. */
 void pair_check(struct pair *p);

@@ -46,7 +46,8 @@ static void make_trouble(struct prng_fast *r, struct sim_params *q, unsigned wha
                 q->loss = below(r, 60) / 1000.0;
         if (what & BURSTS) {
                 q->burst_start = 0.005;
-                q->burst_end = 0.5 + below(r, 40) / 100.0; /* of a burst as long as all retries TCP gives up */
+                q->burst_end =
+                        0.5 + below(r, 40) / 100.0; /* of a burst as long as all retries TCP gives up */
                 q->burst_loss = one_in(r, 2) ? 0.5 : 0;
         }
         q->jitter = what & JITTER ? below(r, 20) * NS_PER_MS : 0;
@@ -71,7 +72,8 @@ static void make_link(struct plan *p, struct prng_fast *r)
         if (same)
                 p->dir[1] = p->dir[0];
         else if (one_in(r, 2))
-                p->dir[1].mtu = mtu;    /* else: paths whose ends do not agree, which the MSS option must solve */
+                p->dir[1].mtu =
+                        mtu; /* else: paths whose ends do not agree, which the MSS option must solve */
         for (int i = 0; i < 2; i++)
                 if (p->dir[i].queue_bytes != 0)
                         p->dir[i].queue_bytes += 3 * p->dir[i].mtu;
@@ -103,7 +105,8 @@ static void make_size(struct plan *p, struct prng_fast *r)
         if (!one_in(r, 6))
                 return;
         p->size.tx = (struct frame_geom){{[FRAME_SMALL] = 24 + below(r, 100), [FRAME_LARGE] = below(r, 8)}};
-        p->size.rx = (struct frame_geom){{[FRAME_SMALL] = 64 + below(r, 300), [FRAME_LARGE] = 2 + below(r, 8)}};
+        p->size.rx =
+                (struct frame_geom){{[FRAME_SMALL] = 64 + below(r, 300), [FRAME_LARGE] = 2 + below(r, 8)}};
         p->size.segs = 256 + below(r, 512);
 }
 
@@ -118,7 +121,7 @@ static void make_options(struct prng_fast *r, struct tcp_opts *o)
         o->no_sack = one_in(r, 5);
         o->no_timestamps = one_in(r, 4);
         o->no_wscale = one_in(r, 5);
-        o->oobinline = 1;               /* urgent bytes stay where they are, so that a stream has one content */
+        o->oobinline = 1; /* urgent bytes stay where they are, so that a stream has one content */
         o->rcvbuf = one_in(r, 4) ? some_size(r, 1000, 200 * KB) : 0;
         o->sndbuf = one_in(r, 4) ? some_size(r, 2000, 200 * KB) : 0;
         o->maxseg = one_in(r, 10) ? (uint16_t)(88 + below(r, 1000)) : 0;
@@ -155,7 +158,8 @@ static void make_leaver(struct prng_fast *r, struct talk_plan *t)
 
 static void make_talk(struct plan *p, struct prng_fast *r, struct talk_plan *t, uint32_t most)
 {
-        *t = (struct talk_plan){.from = one_in(r, 4), .start = p->ntalks > 1 && one_in(r, 2) ? below(r, 3000) * NS_PER_MS : 0,
+        *t = (struct talk_plan){.from = one_in(r, 4),
+                                .start = p->ntalks > 1 && one_in(r, 2) ? below(r, 3000) * NS_PER_MS : 0,
                                 .crossed = one_in(r, 16)};
         for (int i = 0; i < 2; i++) {
                 make_options(r, &t->opts[i]);
@@ -203,14 +207,15 @@ static nstime wire_time(const struct sim_params *q, uint64_t bytes)
 }
 
 /*
- * Deliberately generous, yet finite: each segment may need a round trip and its timeout for itself, with some to spare
- * for loss and its back-off (without SACK and timestamps a timeout stays long until a segment gets through at once: RFC
- * 6298 §5.7); silly windows make small segments; and applications sleep. What stalls, stalls for ever.
+ * Deliberately generous, yet finite: each segment may need a round trip and its timeout for itself, with some
+ * to spare for loss and its back-off (without SACK and timestamps a timeout stays long until a segment gets
+ * through at once: RFC 6298 §5.7); silly windows make small segments; and applications sleep. What stalls,
+ * stalls for ever.
  */
 static void set_limit(struct plan *p)
 {
-        nstime rtt = p->dir[0].delay + p->dir[1].delay + p->dir[0].jitter + p->dir[1].jitter + p->dir[0].reorder_by +
-                     p->dir[1].reorder_by;
+        nstime rtt = p->dir[0].delay + p->dir[1].delay + p->dir[0].jitter + p->dir[1].jitter +
+                     p->dir[0].reorder_by + p->dir[1].reorder_by;
         uint64_t bytes = 0, segments = 0;
         nstime pauses = 0;
 
@@ -222,7 +227,8 @@ static void set_limit(struct plan *p)
                         pauses = MAX(pauses, h->pause + h->leaves);
                 }
         }
-        p->limit = (p->heavy ? 7200 : 1800) * NS_PER_S + 4 * pauses + (nstime)segments * (rtt + 250 * NS_PER_MS) +
+        p->limit = (p->heavy ? 7200 : 1800) * NS_PER_S + 4 * pauses +
+                   (nstime)segments * (rtt + 250 * NS_PER_MS) +
                    20 * (wire_time(&p->dir[0], 4 * bytes) + wire_time(&p->dir[1], 4 * bytes));
 }
 

@@ -3,8 +3,9 @@
  *
  *      sim_seeds [--first N] [--count N] [--seed N] [--pcap FILE] [--verbose]
  *
- * Seeds run in a child, because what is wrong aborts; the parent says which seed it was, runs it again to write its
- * packets to a capture file, and goes on with the next. Every 25th seed runs twice and must leave the same trace.
+ * Seeds run in a child, because what is wrong aborts; the parent says which seed it was, runs it again to
+ * write its packets to a capture file, and goes on with the next. Every 25th seed runs twice and must leave
+ * the same trace.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -22,7 +23,7 @@
 static uint64_t first = 1, seeds = 100;
 static const char *pcap_path, *program;
 static bool single, verbose;
-static volatile uint64_t *at;           /* the seed being run; shared with the child */
+static volatile uint64_t *at; /* the seed being run; shared with the child */
 
 static void run_seed(uint64_t seed, const char *pcap)
 {
@@ -31,8 +32,8 @@ static void run_seed(uint64_t seed, const char *pcap)
 
         plan_make(&plan, seed);
         if (verbose)
-                fprintf(stderr, "seed %llu: %s, %u connections%s%s\n", (unsigned long long)seed, plan.kind, plan.ntalks,
-                        plan.recovers ? ", recovers" : "", plan.dies ? ", dies" : "");
+                fprintf(stderr, "seed %llu: %s, %u connections%s%s\n", (unsigned long long)seed, plan.kind,
+                        plan.ntalks, plan.recovers ? ", recovers" : "", plan.dies ? ", dies" : "");
         trace = apps_run(&plan, pcap);
         if (seed % AGAIN == 0 && apps_run(&plan, NULL) != trace) {
                 fprintf(stderr, "seed %llu: not the same trace twice\n", (unsigned long long)seed);
@@ -74,8 +75,9 @@ static void say_how_to_repeat(uint64_t seed)
 
 static bool parse(int argc, char **argv)
 {
-        static const struct option options[] = {{"first", 1, NULL, 'f'}, {"count", 1, NULL, 'c'}, {"seed", 1, NULL, 's'},
-                                                {"pcap", 1, NULL, 'p'},  {"verbose", 0, NULL, 'v'}, {0}};
+        static const struct option options[] = {{"first", 1, NULL, 'f'},   {"count", 1, NULL, 'c'},
+                                                {"seed", 1, NULL, 's'},    {"pcap", 1, NULL, 'p'},
+                                                {"verbose", 0, NULL, 'v'}, {0}};
         int o;
 
         program = argv[0];
@@ -102,7 +104,8 @@ int main(int argc, char **argv)
         uint64_t seed;
 
         if (!parse(argc, argv)) {
-                fprintf(stderr, "usage: %s [--first N] [--count N] [--seed N] [--pcap FILE] [--verbose]\n", program);
+                fprintf(stderr, "usage: %s [--first N] [--count N] [--seed N] [--pcap FILE] [--verbose]\n",
+                        program);
                 return 2;
         }
         if (single) {

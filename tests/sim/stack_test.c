@@ -80,8 +80,8 @@ static void transfer(struct pair *p, uint64_t seed, size_t total)
                         pair_wait(p, p->now + NS_PER_S);
                 if (p->now - start > 3600 * NS_PER_S) {
                         pair_say(p);
-                        fail_msg("seed %llu: stalled at %zu/%zu and %zu/%zu", (unsigned long long)seed, f[1].got,
-                                 f[0].total, f[0].got, f[1].total);
+                        fail_msg("seed %llu: stalled at %zu/%zu and %zu/%zu", (unsigned long long)seed,
+                                 f[1].got, f[0].total, f[0].got, f[1].total);
                 }
         }
         assert_int_equal(f[1].got, f[0].total);
@@ -109,7 +109,8 @@ static void bytes_arrive_over_shared_memory(void **state)
 /* RFC 9293 §3.8.5, as sockets know it: announced, read out of line, and missing in the stream. */
 static void urgent_byte_is_read_out_of_line(void **state)
 {
-        struct sim_params wire[2] = {{.mtu = 1500, .delay = NS_PER_MS, .csum = true}, {.mtu = 1500, .csum = true}};
+        struct sim_params wire[2] = {{.mtu = 1500, .delay = NS_PER_MS, .csum = true},
+                                     {.mtu = 1500, .csum = true}};
         struct pair *p = pair_sim(1, wire);
         uint32_t client, server;
         struct span span[2];
@@ -126,7 +127,7 @@ static void urgent_byte_is_read_out_of_line(void **state)
                 ;
         assert_true(p->side[1].events & TCP_EV_URGENT);
         assert_int_equal(tcp_recv_urgent(&p->side[1].s.tcp, pair_conn(p, 1, server), false), '!');
-        assert_int_equal(pair_read(p, 1, server, got, sizeof got), 2);  /* a read stops at the mark */
+        assert_int_equal(pair_read(p, 1, server, got, sizeof got), 2); /* a read stops at the mark */
         assert_memory_equal(got, "ab", 2);
         assert_true(tcp_at_mark(pair_conn(p, 1, server)));
         assert_int_equal(pair_read(p, 1, server, got, sizeof got), 2);
@@ -134,7 +135,8 @@ static void urgent_byte_is_read_out_of_line(void **state)
         pair_free(p);
 }
 
-/* The keeper says that the peer is gone: its connections end at once, and what it had on loan is free again. */
+/* The keeper says that the peer is gone: its connections end at once, and what it had on loan is free again.
+ */
 static void a_channel_that_goes_down_resets_its_connections(void **state)
 {
         struct pair *p = pair_shm(1);
@@ -157,12 +159,42 @@ static void a_channel_that_goes_down_resets_its_connections(void **state)
         pair_free(p);
 }
 
+/* All send records belong to one connection when another closes: its FIN leaves as soon as they are free again. */
+static void a_fin_waits_for_a_record(void **state)
+{
+        struct sim_params wire[2] = {{.mtu = 576, .delay = NS_PER_MS, .csum = true},
+                                     {.mtu = 576, .delay = NS_PER_MS, .csum = true}};
+        struct pair_size few = pair_size_default;
+        static uint8_t data[100000];
+        uint32_t greedy, closing, server[2];
+        struct pair *p;
+
+        few.segs = 8;
+        p = pair_new(1, wire, &few);
+        pair_connect(p, 80, &greedy, &server[0]);
+        pair_connect(p, 81, &closing, &server[1]);
+        p->side[1].dead = true; /* nothing is acknowledged */
+        while (pair_write(p, 0, greedy, data, sizeof data) > 0)
+                ;
+        tcp_shutdown_send(&p->side[0].s.tcp, pair_conn(p, 0, closing), p->now);
+        stack_flush(&p->side[0].s, p->now);
+        assert_int_equal(pair_conn(p, 0, closing)->snd_nxt, pair_conn(p, 0, closing)->snd_una);
+        tcp_abort(&p->side[0].s.tcp, pair_conn(p, 0, greedy), p->now);
+        p->side[1].dead = false;
+        for (int i = 0; i < 20; i++)
+                pair_wait(p, p->now + 10 * NS_PER_MS);
+        assert_int_equal(pair_conn(p, 0, closing)->state, TCPS_FIN_WAIT_2);
+        assert_int_equal(pair_conn(p, 1, server[1])->state, TCPS_CLOSE_WAIT);
+        pair_free(p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(bytes_arrive_over_shared_memory),
                 cmocka_unit_test(urgent_byte_is_read_out_of_line),
                 cmocka_unit_test(a_channel_that_goes_down_resets_its_connections),
+                cmocka_unit_test(a_fin_waits_for_a_record),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
