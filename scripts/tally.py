@@ -4,9 +4,9 @@
     tally.py --skips tests/expected_skips.txt RESULT...
 
 A RESULT is a JUnit file of ctest (*.xml), named after its build, or a list of checks (*.tsv: passed|failed, name, log
-file). Programs of CMocka and of Python's unittest count as many tests as they say they ran. A test is skipped by exit status 77 or by CMocka's
-skip(), and must have printed a line "skipped: REASON" for each; a skip whose name and reason are not on the list is a
-failure.
+file). Programs of CMocka and of Python's unittest count as many tests as they say they ran. A test is skipped by exit
+status 77 or by skip() of either, and must have printed a line "skipped: REASON" for each; a skip whose name and reason
+are not on the list is a failure.
 
 The last line is "N passed, N failed, N skipped". Exit status: 0 nothing failed; 1 something did; 2 usage.
 """
