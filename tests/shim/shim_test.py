@@ -64,7 +64,7 @@ class Running:
         full = dict(os.environ, **(env or {}))
         if shim:
             full.update(LD_PRELOAD=SHIM, UNET_LOG="1")
-        self.argv = argv
+        self.argv, self.shim = argv, shim
         self.child = subprocess.Popen(argv, stdin=stdin, stdout=self.files[0], stderr=self.files[1], env=full)
 
     def text(self, which=0):
@@ -111,7 +111,8 @@ class Case(unittest.TestCase):
 
     def server(self, *argv, kind="tcp", **more):
         p = self.run_it(*argv, **more)
-        wait_until(f"{argv[0]} listens", lambda: listens(self.port, kind) or p.child.poll() is not None)
+        wait_until(f"{argv[0]} listens", lambda: p.child.poll() is not None or (
+            listens(self.port, kind) and (not p.shim or p.said("(both|kernel)"))))
         return p
 
 
