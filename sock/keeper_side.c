@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@ struct keeper_view {
         struct keeper_listener gone[64];
         uint32_t ngone;
         nstime down_looked[STACK_CHANS];        /* when a channel that is down was last looked at */
+        bool strangers;                 /* no process that unetd knows is left, but there are others */
         nstime forking_until[STACK_PROCS];
         nstime capture_until;           /* 0: nobody captures, or everything was read */
 };
@@ -110,9 +112,11 @@ static nstime tick(void *view, nstime now, bool *active)
         rested = now - v->busy_at >= QUIET && rest(v);
         ustack_unlock(u);
         *active = !rested && found;
-        if (rested)
-                return capture_awaited(v, now) ? now + NS_PER_MS : st->keeper_at;
-        return now + LOOK_EVERY;
+        if (!rested)
+                return now + LOOK_EVERY;
+        if (capture_awaited(v, now))
+                return now + NS_PER_MS;
+        return v->strangers ? nstime_min(st->keeper_at, now + NS_PER_S) : st->keeper_at;
 }
 
 static int dup_high(int fd)
@@ -243,11 +247,32 @@ static int proc_died(void *view, uint32_t slot)
         return 0;
 }
 
+/* Children that died before they could tell unetd of themselves; only looked for when no process is known any more. */
+static void bury_strangers(struct keeper_view *v)
+{
+        struct stack_state *st = v->u.s.st;
+
+        v->strangers = false;
+        if (!ustack_trylock(&v->u))
+                return;
+        for (uint32_t i = 0; i < STACK_PROCS; i++) {
+                uint32_t pid = st->proc[i].pid;
+                if (pid == 0)
+                        continue;
+                if (pid == STACK_FORKING || (kill((pid_t)pid, 0) != 0 && errno == ESRCH))
+                        proc_gone(v, i);
+                else
+                        v->strangers = true;
+        }
+        ustack_unlock(&v->u);
+}
+
 static bool empty(void *view)
 {
         struct keeper_view *v = view;
         struct pool *conns = &v->u.s.tcp.sh->conns;
 
+        bury_strangers(v);
         return conns->used == v->u.s.tcp.sh->tw_count && !capture_awaited(v, ustack_now());
 }
 

@@ -5,7 +5,8 @@
  * waiter_slot) and says which sockets it wants to hear of. At any moment one waiter of a stack is its leader: it sleeps
  * on the stack's pipe, which peers ring, runs input and timers when it wakes, and wakes exactly the waiters whose
  * sockets got something. The others, followers, sleep on a datagram socket of their own, whose abstract name stands in
- * their place, so that any process of the stack can wake them. A leader that leaves wakes one follower to be the next.
+ * their place, so that any process of the stack can wake them. A leader that leaves wakes one follower to be the next; one
+ * whose process was stopped is replaced by a follower of another, which looks after it now and then.
  *
  * No wake-up is lost. A waiter publishes its interest and arms the bell, under the lock, and only then looks at the
  * sockets and queues once more. Whoever changes a socket does so under the lock: before that look, which then sees it,
@@ -29,6 +30,7 @@
 
 #define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
 #define SPIN_MIN     (2 * NS_PER_US)
+#define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
 #define STACK_ITEMS  64
 #define FD_HIGH      900                /* our descriptors' numbers are above: out of the application's way */
 
@@ -462,6 +464,33 @@ static void delist(struct ustack *u, const struct wait *w, uint32_t slot)
                         }
 }
 
+static bool has_other_processes(const struct ustack *u)
+{
+        for (uint32_t i = 0; i < STACK_PROCS; i++)
+                if (i != u->slot && atomic_load_explicit(&u->s.st->proc[i].pid, memory_order_relaxed) != 0)
+                        return true;
+        return false;
+}
+
+/* Work that has waited for a leader all this time: its process is stopped. It wakes when it is continued, as a follower. */
+static void replace_leaders(struct wait *w)
+{
+        nstime now = ustack_now();
+
+        for (uint32_t i = 0; i < w->nall; i++) {
+                struct ustack *u = w->all[i];
+                struct stack_state *st = u->s.st;
+                ustack_lock(u);
+                if (st->leader != 0 && st->waiter[st->leader - 1].proc != u->slot + 1 &&
+                    (stack_pending(&u->s, 0) || stack_deadline(&u->s) < now - GUARD / 2)) {
+                        atomic_store_explicit(&st->waiter[st->leader - 1].armed, 0, memory_order_relaxed);
+                        wake(&st->waiter[st->leader - 1]);
+                        st->leader = 0;
+                }
+                ustack_unlock(u);
+        }
+}
+
 /* Publishes interest everywhere and becomes leader where there is none. True: something came up; do not sleep. */
 static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *until)
 {
@@ -478,6 +507,8 @@ static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *
                         *until = nstime_min(*until, stack_deadline(&u->s));
                         stack_want_returns(&u->s, true);
                         bell_arm_count(u->s.bell, BELL_ASLEEP, ++u->s.st->sleeps);
+                } else if (has_other_processes(u)) {
+                        *until = nstime_min(*until, ustack_now() + GUARD);
                 }
                 found |= stack_pending(&u->s, 0);
                 found |= look(w) > 0;
@@ -522,6 +553,8 @@ static int doze(struct wait *w)
                         kernel_results(w->v, w->n, w->pfd);
         }
         disarm(w, slot);
+        if (ret == 0)
+                replace_leaders(w);
         w->inside = true;
         sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
         place_put(p);

@@ -1,0 +1,524 @@
+/*
+ * Processes that leave, stop, fork and multiply while their stack is in use: exit amid calls of other threads, SIGSTOP,
+ * two processes on one socket, more processes than a stack has room for, daemons that are away.
+ */
+#include "tests/sock/sides.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHUNK   20000u
+#define THREADS 3
+
+static struct shared {
+        struct {
+                _Atomic uint64_t sent, sent_try;
+        } line[THREADS];
+        _Atomic int pid[128];
+        _Atomic uint64_t count[4];
+        uint64_t cut_short;
+} *sh;
+
+/* A process whose end is what it is for: the side goes on. */
+static pid_t start(side_fn fn, struct side *s)
+{
+        pid_t pid = fork();
+
+        CHECK(pid >= 0);
+        if (pid == 0) {
+                fn(s);
+                _exit(0);
+        }
+        return pid;
+}
+
+static int status_after(pid_t pid)
+{
+        int status;
+
+        CHECK(waitpid(pid, &status, 0) == pid);
+        return WIFSIGNALED(status) ? 256 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* ---- exit while other threads are inside ---- */
+
+struct sender {
+        int sock, n;
+        uint64_t seed;
+};
+
+static void *send_on(void *arg)
+{
+        struct sender *t = arg;
+        uint64_t rng = t->seed, at = 0;
+        uint8_t buf[CHUNK];
+
+        for (;;) {
+                size_t want = 1 + rnd(&rng) % CHUNK;
+                ssize_t n;
+                fill(buf, want, t->seed, at);
+                sh->line[t->n].sent_try = at + want;
+                n = unet_send(t->sock, buf, want, 0);
+                CHECK(n > 0);
+                sh->line[t->n].sent = sh->line[t->n].sent_try = at += (uint64_t)n;
+        }
+}
+
+static void *poll_on(void *arg)
+{
+        struct unet_pollfd v = {.sock = ((struct sender *)arg)->sock, .fd = -1, .events = POLLIN};
+
+        for (;;)
+                CHECK(unet_poll(&v, 1, 1) >= 0);
+}
+
+static void *recv_on(void *arg)
+{
+        char byte;
+
+        for (;;)
+                CHECK(unet_recv(((struct sender *)arg)->sock, &byte, 1, 0) > 0);
+}
+
+static void busy_side(struct side *s)
+{
+        static struct sender t[THREADS];
+        uint16_t port = (uint16_t)hear(s);
+        uint64_t rng = s->arg + 99;
+        pthread_t thread;
+
+        for (int i = 0; i < THREADS; i++) {
+                t[i] = (struct sender){.sock = tcp_connect_to(port), .n = i, .seed = s->arg + (uint64_t)i};
+                CHECK(unet_send(t[i].sock, &(uint8_t){(uint8_t)i}, 1, 0) == 1);
+        }
+        for (int i = 0; i < THREADS; i++)
+                CHECK(pthread_create(&thread, NULL, send_on, &t[i]) == 0);
+        CHECK(pthread_create(&thread, NULL, poll_on, &t[0]) == 0);
+        CHECK(pthread_create(&thread, NULL, recv_on, &t[1]) == 0);
+        usleep((useconds_t)(rnd(&rng) % 3000));
+        if (s->arg % 2)
+                _exit(0);
+        exit(0);
+}
+
+static uint8_t data[CHUNK];
+
+/* What was sent, whole, then the end and no reset. */
+static void read_to_the_end(int c, uint64_t seed)
+{
+        uint64_t at = 0;
+        uint8_t number;
+        ssize_t n;
+
+        CHECK(unet_recv(c, &number, 1, 0) == 1 && number < THREADS);
+        while ((n = unet_recv(c, data, sizeof data, 0)) > 0) {
+                CHECK(filled(data, (size_t)n, seed + number, at));
+                at += (uint64_t)n;
+        }
+        CHECK(at <= sh->line[number].sent_try);
+        CHECK(at >= sh->line[number].sent || n < 0);
+        sh->cut_short += n < 0;
+}
+
+static void busy_peer(struct side *s)
+{
+        int l = tcp_listen_any(), c[THREADS];
+        struct unet_pollfd v[THREADS];
+
+        tell(s, port_of(l));
+        for (int i = 0; i < THREADS; i++)
+                c[i] = unet_accept(l, NULL, NULL);
+        (void)v;
+        for (int i = 0; i < THREADS; i++)
+                read_to_the_end(c[i], s->arg);
+}
+
+static void exit_amid_calls_loses_nothing(void **state)
+{
+        for (uint64_t i = 0; i < 100; i++) {
+                memset(sh->line, 0, sizeof sh->line);
+                play(TWO_PROCESSES, busy_side, busy_peer, test_seed() / 4 * 4 + i);
+        }
+        print_message("%llu of %u connections were cut short\n", (unsigned long long)sh->cut_short, 100 * THREADS);
+}
+
+/* ---- stopped ---- */
+
+/* Echoes, forever. */
+static void echo(int c)
+{
+        uint8_t buf[4096];
+        ssize_t n;
+
+        while ((n = unet_recv(c, buf, sizeof buf, 0)) > 0)
+                CHECK(unet_send(c, buf, (size_t)n, 0) == n);
+}
+
+/* Two processes of one stack, each asleep in recv; they say who they are. */
+static void two_echoes(struct side *s)
+{
+        uint16_t port = (uint16_t)hear(s);
+        int c[2] = {tcp_connect_to(port), tcp_connect_to(port)};
+        pid_t pid;
+
+        CHECK(unet_send(c[0], "0", 1, 0) == 1 && unet_send(c[1], "1", 1, 0) == 1);
+        pid = fork();
+        sh->pid[pid == 0] = getpid();
+        CHECK(unet_close(c[pid != 0]) == 0);
+        echo(c[pid == 0]);
+        CHECK(unet_close(c[pid == 0]) == 0);
+        if (pid == 0)
+                _exit(0);
+        CHECK(status_after(pid) == 0);
+}
+
+static void echo_goes_round(int c, char with)
+{
+        char back;
+
+        CHECK(unet_send(c, &with, 1, 0) == 1);
+        CHECK(unet_recv(c, &back, 1, 0) == 1 && back == with);
+}
+
+static void stops_one(struct side *s)
+{
+        int l = tcp_listen_any(), c[2];
+        uint64_t rng = s->arg;
+        char which;
+
+        sh->pid[0] = sh->pid[1] = 0;
+        tell(s, port_of(l));
+        for (int i = 0; i < 2; i++) {
+                int a = unet_accept(l, NULL, NULL);
+                CHECK(unet_recv(a, &which, 1, 0) == 1);
+                c[which - '0'] = a;
+        }
+        EVENTUALLY(sh->pid[0] != 0 && sh->pid[1] != 0);
+        for (int i = 0; i < 16; i++) {
+                int stopped = (int)(rnd(&rng) % 2);
+                for (uint64_t k = rnd(&rng) % 4; k > 0; k--)
+                        echo_goes_round(c[rnd(&rng) % 2], 'a');
+                sleep_ms(150);          /* the keeper has gone back to sleep */
+                CHECK(kill(sh->pid[stopped], SIGSTOP) == 0);
+                for (int k = 0; k < 3; k++)
+                        echo_goes_round(c[!stopped], 'c');
+                CHECK(unet_send(c[stopped], "d", 1, 0) == 1);
+                CHECK(kill(sh->pid[stopped], SIGCONT) == 0);
+                CHECK(unet_recv(c[stopped], &which, 1, 0) == 1 && which == 'd');
+        }
+        CHECK(unet_close(c[0]) == 0 && unet_close(c[1]) == 0);
+}
+
+static void a_stopped_process_does_not_hold_up_its_stack(void **state)
+{
+        play(TWO_PROCESSES, two_echoes, stops_one, test_seed());
+}
+
+/* The only process of a stack stops for seconds, with data under way both ways; then all goes on. */
+static void stopped_whole(struct side *s)
+{
+        int c = side_connect(s);
+
+        tell(s, (uint64_t)getpid());
+        echo(c);
+}
+
+static void stops_all(struct side *s)
+{
+        int c = side_accept(s);
+        pid_t other = (pid_t)hear(s);
+        uint64_t sent = 0, got = 0;
+        ssize_t n;
+
+        for (int i = 0; i < 2; i++) {
+                CHECK(kill(other, SIGSTOP) == 0);
+                fill(data, sizeof data, s->arg, sent);
+                while ((n = unet_send(c, data, sizeof data, MSG_DONTWAIT)) > 0) {
+                        sent += (uint64_t)n;
+                        fill(data, sizeof data, s->arg, sent);
+                }
+                sleep_ms(1500);
+                CHECK(kill(other, SIGCONT) == 0);
+                while (got < sent) {
+                        n = unet_recv(c, data, sizeof data, 0);
+                        CHECK(n > 0 && filled(data, (size_t)n, s->arg, got));
+                        got += (uint64_t)n;
+                }
+        }
+        CHECK(unet_close(c) == 0);
+}
+
+static void a_stopped_peer_goes_on_later(void **state)
+{
+        play(TWO_PROCESSES, stopped_whole, stops_all, test_seed());
+}
+
+/* ---- two processes on one socket ---- */
+
+#define EACH 200000u
+
+static void writes(int c, char what)
+{
+        char buf[64];
+
+        memset(buf, what, sizeof buf);
+        for (uint32_t i = 0; i < EACH;) {
+                ssize_t n = unet_send(c, buf, 1 + i % sizeof buf < EACH - i ? 1 + i % sizeof buf : EACH - i, 0);
+                CHECK(n > 0);
+                i += (uint32_t)n;
+        }
+}
+
+static void two_writers(struct side *s)
+{
+        int c = side_connect(s);
+        pid_t pid = fork();
+
+        CHECK(pid >= 0);
+        writes(c, pid == 0 ? 'c' : 'p');
+        if (pid == 0)
+                _exit(0);
+        CHECK(status_after(pid) == 0);
+}
+
+/* Both read until the end; what one does not get the other does. */
+static void reads(int c)
+{
+        char buf[100];
+        ssize_t n;
+
+        while ((n = unet_recv(c, buf, sizeof buf, 0)) > 0)
+                for (ssize_t i = 0; i < n; i++)
+                        atomic_fetch_add(&sh->count[buf[i] == 'p' ? 0 : buf[i] == 'c' ? 1 : 2], 1);
+        CHECK(n == 0);
+}
+
+static void two_readers(struct side *s)
+{
+        int c = side_accept(s);
+        pid_t pid = fork();
+
+        CHECK(pid >= 0);
+        reads(c);
+        if (pid == 0)
+                _exit(0);
+        CHECK(status_after(pid) == 0);
+        CHECK(sh->count[0] == EACH && sh->count[1] == EACH && sh->count[2] == 0);
+}
+
+static void two_processes_share_a_socket(void **state)
+{
+        memset(sh->count, 0, sizeof sh->count);
+        play(TWO_PROCESSES, two_writers, two_readers, 0);
+}
+
+/* ---- more processes than a stack has room for ---- */
+
+#define CROWD 80
+
+static void one_of_many(int c, int gate)
+{
+        char byte = 'x';
+        ssize_t n;
+
+        CHECK(read(gate, &byte, 1) == 0);               /* all are there */
+        n = unet_send(c, &byte, 1, 0);
+        if (n == 1) {
+                atomic_fetch_add(&sh->count[0], 1);
+                return;
+        }
+        CHECK(errno == EPIPE);
+        CHECK_ERR(unet_recv(c, &byte, 1, 0), ENOTCONN);
+        atomic_fetch_add(&sh->count[1], 1);
+        c = tcp_listen_any();                           /* a stack of its own */
+        CHECK(unet_close(tcp_connect_to(port_of(c))) == 0);
+}
+
+static void crowd(struct side *s)
+{
+        int c = side_connect(s), gate[2];
+        pid_t pid[CROWD];
+
+        CHECK(pipe(gate) == 0);
+        for (int i = 0; i < CROWD; i++) {
+                pid[i] = fork();
+                CHECK(pid[i] >= 0);
+                if (pid[i] == 0) {
+                        close(gate[1]);
+                        one_of_many(c, gate[0]);
+                        exit(0);
+                }
+        }
+        close(gate[1]);
+        for (int i = 0; i < CROWD; i++)
+                CHECK(status_after(pid[i]) == 0);
+        tell(s, sh->count[0]);
+        CHECK(unet_send(c, "end", 3, 0) == 3);
+}
+
+static void counts_crowd(struct side *s)
+{
+        int c = side_accept(s);
+        uint64_t want = hear(s);
+        char buf[CROWD + 3];
+
+        CHECK(unet_recv(c, buf, want + 3, MSG_WAITALL) == (ssize_t)want + 3);
+        CHECK(memcmp(buf + want, "end", 3) == 0);
+        CHECK(unet_recv(c, buf, 1, 0) == 0);
+}
+
+static void more_processes_than_there_are_places(void **state)
+{
+        memset(sh->count, 0, sizeof sh->count);
+        play(TWO_PROCESSES, crowd, counts_crowd, 0);
+        assert_int_equal(sh->count[0], 63);
+        assert_int_equal(sh->count[1], CROWD - 63);
+}
+
+/* ---- a parent that exits at once, a child that is killed at once ---- */
+
+static void daemonizes(struct side *s)
+{
+        int c = side_connect(s);
+
+        if (fork() != 0)
+                _exit(0);
+        sleep_ms(20);
+        CHECK(unet_send(c, "daemon", 6, 0) == 6);
+        if (s->arg)
+                kill(getpid(), SIGKILL);
+        _exit(0);
+}
+
+static void hears_daemon(struct side *s)
+{
+        int c = side_accept(s);
+        char buf[7];
+
+        CHECK(unet_recv(c, buf, 6, MSG_WAITALL) == 6);
+        CHECK(unet_recv(c, buf, 1, 0) == 0);
+}
+
+static void a_daemon_keeps_its_connection(void **state)
+{
+        for (uint64_t i = 0; i < 20; i++)
+                play(TWO_PROCESSES, daemonizes, hears_daemon, i % 2);
+}
+
+/* ---- daemons that are away ---- */
+
+static void forks_alone(struct side *s)
+{
+        int c = side_connect(s);
+        pid_t pid;
+
+        CHECK(kill((pid_t)s->arg, SIGSTOP) == 0);
+        pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+                CHECK(unet_send(c, "child.", 6, 0) == 6);
+                pause();
+        }
+        CHECK(unet_send(c, "parent", 6, 0) == 6);
+        hear(s);
+        CHECK(kill((pid_t)s->arg, SIGCONT) == 0);
+        CHECK(kill(pid, SIGKILL) == 0 && status_after(pid) == 256 + SIGKILL);
+}
+
+static void hears_both(struct side *s)
+{
+        int c = side_accept(s);
+        char buf[12];
+
+        CHECK(unet_recv(c, buf, 12, MSG_WAITALL) == 12);
+        tell(s, 0);
+        CHECK(unet_recv(c, buf, 1, 0) == 0);
+}
+
+static void a_fork_while_unetd_is_away(void **state)
+{
+        play(TWO_PROCESSES, forks_alone, hears_both, (uint64_t)world_unetd());
+}
+
+/* The keeper dies: connections go on; another keeper takes over what processes still hold. */
+static void keeper_dies_a(struct side *s)
+{
+        int c = side_connect(s), d;
+        pid_t pid;
+
+        for (int i = 0; i < 100; i++)
+                echo_goes_round(c, 'k');
+        CHECK(kill((pid_t)s->arg, SIGKILL) == 0);
+        for (int i = 0; i < 100; i++)
+                echo_goes_round(c, 'k');
+        sleep_ms(100);
+        echo_goes_round(c, 'k');
+        d = side_connect(s);
+        for (int i = 0; i < 100; i++)
+                echo_goes_round(d, 'd');
+        pid = fork();
+        CHECK(pid >= 0);
+        echo_goes_round(pid == 0 ? d : c, 'f');
+        if (pid == 0)
+                _exit(0);
+        CHECK(status_after(pid) == 0);
+        CHECK(unet_close(d) == 0);
+        tell(s, 0);
+        kill(getpid(), SIGKILL);
+}
+
+static void keeper_dies_b(struct side *s)
+{
+        int c = side_accept(s), d, l;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                echo(c);
+                _exit(0);
+        }
+        CHECK(unet_close(c) == 0);
+        l = tcp_listen_any();
+        tell(s, port_of(l));
+        d = unet_accept(l, NULL, NULL);
+        CHECK(d >= 0);
+        echo(d);
+        hear(s);
+        CHECK(status_after(pid) == 0);                  /* it saw the end of the connection */
+}
+
+static void killed_side(struct side *s)
+{
+        pid_t pid = start(keeper_dies_a, s);
+
+        CHECK(status_after(pid) == 256 + SIGKILL);
+}
+
+static void connections_outlive_the_keeper(void **state)
+{
+        pid_t keeper = world_keeper();
+
+        assert_true(keeper > 0);
+        play(TWO_PROCESSES, killed_side, keeper_dies_b, (uint64_t)keeper);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(exit_amid_calls_loses_nothing),
+                cmocka_unit_test(a_stopped_process_does_not_hold_up_its_stack),
+                cmocka_unit_test(a_stopped_peer_goes_on_later),
+                cmocka_unit_test(two_processes_share_a_socket),
+                cmocka_unit_test(more_processes_than_there_are_places),
+                cmocka_unit_test(a_daemon_keeps_its_connection),
+                cmocka_unit_test(a_fork_while_unetd_is_away),
+                cmocka_unit_test(connections_outlive_the_keeper),
+        };
+
+        sh = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        return sh == MAP_FAILED ? 1 : run_sides(tests);
+}
