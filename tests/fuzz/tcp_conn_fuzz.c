@@ -186,9 +186,12 @@ static void deliver(struct world *w, const struct tcp_tuple *tuple, struct tcp_s
 
 static void step_segment(struct world *w, unsigned which)
 {
-        static const uint8_t flags[] = {TCP_ACK,           TCP_ACK, TCP_ACK | TCP_PSH, TCP_ACK | TCP_FIN,
-                                        TCP_SYN | TCP_ACK, TCP_SYN, TCP_RST,           TCP_RST | TCP_ACK,
-                                        TCP_ACK | TCP_URG, 0};
+        static const uint8_t flags[] = {
+                /* RST and SYN seldom: what lives long goes far */
+                TCP_ACK,           TCP_ACK,           TCP_ACK,           TCP_ACK,           TCP_ACK,
+                TCP_ACK | TCP_PSH, TCP_ACK | TCP_PSH, TCP_ACK | TCP_PSH, TCP_ACK,           TCP_ACK,
+                TCP_ACK,           TCP_ACK | TCP_FIN, TCP_ACK | TCP_URG, TCP_ACK | TCP_URG, TCP_SYN | TCP_ACK,
+                TCP_SYN | TCP_ACK, TCP_SYN,           TCP_RST,           TCP_RST | TCP_ACK, 0};
         static const uint16_t len[] = {0, 0, 0, 1, 10, 100, 500, 1000, 1460, 4000};
         struct tcp_conn *tc = conn(w, which);
         struct tcp_tuple tuple;
@@ -336,7 +339,7 @@ static void step_read(struct world *w, unsigned which)
 static void step_end(struct world *w, unsigned which)
 {
         struct tcp_conn *tc = held(w, which);
-        unsigned how = byte(w) % 8;
+        unsigned how = byte(w) % 32;
 
         if (tc == NULL)
                 return;
@@ -346,7 +349,7 @@ static void step_end(struct world *w, unsigned which)
                 tcp_shutdown_send(&w->r->t, tc, w->now);
         else if (how == 4)
                 tcp_abort(&w->r->t, tc, w->now);
-        else
+        else if (how < 8)
                 tcp_close(&w->r->t, tc, w->now);
 }
 
