@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "sock/sys.h"
+#include "netstack/sys.h"
 #include "sock/ustack.h"
 
 #define DOWN_EVERY  (50 * NS_PER_MS)

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sock/sys.h"
+#include "netstack/sys.h"
 
 #define PATIENCE_MS 1000                /* a parent waits no longer for its child to begin */
 #define TRIES       100                 /* 1 ms apart: slots of dead processes come back that soon */

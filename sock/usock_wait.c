@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sock/sys.h"
+#include "netstack/sys.h"
 
 #define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
 #define SPIN_MIN     (2 * NS_PER_US)

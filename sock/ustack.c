@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sock/sys.h"
+#include "netstack/sys.h"
 #include "unet/ni_fault.h"
 
 static struct {

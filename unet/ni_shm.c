@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "sock/sys.h"
+#include "netstack/sys.h"
 
 static struct shm_chan *shm(struct unet_chan *ch)
 {

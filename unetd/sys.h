@@ -1,5 +1,5 @@
 /*
- * System calls made directly, for the client library and for code that it shares with the daemons.
+ * The system calls that the client library, and code that it shares with the daemons, makes directly.
  *
  * The client library lives inside a shim that replaces close(), socket(), poll() and friends, and inside
  * programs that watch errno: it must go through neither. Each call returns what the kernel returns: a result,
@@ -19,45 +19,13 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
-static inline long sys_call6(long nr, long a, long b, long c, long d, long e, long f)
-{
-#if defined(__x86_64__)
-        register long r10 __asm__("r10") = d;
-        register long r8 __asm__("r8") = e;
-        register long r9 __asm__("r9") = f;
-        long ret;
+#include "netstack/sys.h"
 
-        __asm__ volatile("syscall"
-                         : "=a"(ret)
-                         : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                         : "rcx", "r11", "memory");
-        return ret;
-#elif defined(__aarch64__)
-        register long x8 __asm__("x8") = nr;
-        register long x0 __asm__("x0") = a;
-        register long x1 __asm__("x1") = b;
-        register long x2 __asm__("x2") = c;
-        register long x3 __asm__("x3") = d;
-        register long x4 __asm__("x4") = e;
-        register long x5 __asm__("x5") = f;
-
-        __asm__ volatile("svc 0"
-                         : "+r"(x0)
-                         : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-                         : "memory");
-        return x0;
-#else
-#error "unetd/sys.h: say how this processor makes a system call"
-#endif
-}
-
-#define SYS_CALL(nr, a, b, c, d, e, f)                                                                       \
-        sys_call6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#define SYS_CALL(nr, a, b, c, d, e, f) sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
 static inline int sys_close(int fd)
 {

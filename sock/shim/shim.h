@@ -37,7 +37,7 @@
 #include <sys/single_threaded.h>
 
 #include "sock/shim/real.h"
-#include "sock/sys.h"
+#include "netstack/sys.h"
 #include "sock/usock.h"
 
 struct epoll_set;

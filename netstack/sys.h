@@ -1,6 +1,6 @@
 /* System calls made directly, so that the library never meets its own hooks. Negative errno on failure. */
-#ifndef SOCK_SYS_H
-#define SOCK_SYS_H
+#ifndef NETSTACK_SYS_H
+#define NETSTACK_SYS_H
 
 #include <sys/syscall.h>
 
