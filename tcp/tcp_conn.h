@@ -303,6 +303,13 @@ static inline void live_set(uint8_t *live, uint8_t to)
         *(volatile uint8_t *)live = to;
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
+/* A conversation keeps its small frame, warm, from one message to the next; but only so many do: of ten thousand idle
+ * connections each would hold 2 KB for nothing. */
+#define IDLE_FRAMES 64u
+static inline bool frames_scarce(const struct frame_pool *p)
+{
+        return p->used[FRAME_SMALL] > MIN(IDLE_FRAMES, p->geom.count[FRAME_SMALL] / 4 * 3);
+}
 /* Sequence numbers a segment takes. */
 static inline uint32_t txseg_space(const struct tcp_txseg *s)
 {

@@ -183,9 +183,7 @@ bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg
 /* Idle connections may not keep a frame each when frames run out. */
 static bool scarce(const struct tcp *t)
 {
-        const struct frame_pool *p = t->frames->region[FRAME_REGION_PRIVATE].pool;
-
-        return p->used[FRAME_SMALL] > p->geom.count[FRAME_SMALL] / 4 * 3;
+        return frames_scarce(t->frames->region[FRAME_REGION_PRIVATE].pool);
 }
 
 /* The last record was read to its end. When it is in the fill frame it stays, empty, and the frame is filled

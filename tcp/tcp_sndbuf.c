@@ -135,12 +135,12 @@ void sndbuf_unsend_probe(struct tcp *t, struct tcp_conn *tc)
         merge_next(t, tc, s);
 }
 
-/* Everything is acknowledged: an idle connection does not keep a frame when frames run out. */
+/* Everything is acknowledged: an idle connection keeps its frame only while few do. */
 void sndbuf_idle(struct tcp *t, struct tcp_conn *tc)
 {
         const struct frame_pool *p = t->frames->region[tc->link.tx_region].pool;
 
-        if (unlikely(p->used[FRAME_SMALL] > p->geom.count[FRAME_SMALL] / 4 * 3) && tc->rsv_head == 0)
+        if (unlikely(frames_scarce(p)) && tc->rsv_head == 0)
                 sndbuf_drop_fill(t, tc);
 }
 
