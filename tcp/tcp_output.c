@@ -119,6 +119,13 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
         tc->segs_out++;
 }
 
+/* What carries no data is taken at the peer's next number only while its window is closed (RFC 9293 table 6): a byte
+ * sent to probe the window does not count until it is acknowledged. Linux's tcp_acceptable_seq(). */
+static uint32_t acceptable_seq(const struct tcp_conn *tc)
+{
+        return tc->snd_wnd == 0 ? tc->snd_una : tc->snd_nxt;
+}
+
 static void build_data(struct tcp *t, struct tcp_conn *tc, const struct tcp_txseg *s, struct tcp_seg *seg,
                        nstime now)
 {
@@ -129,7 +136,7 @@ static void build_data(struct tcp *t, struct tcp_conn *tc, const struct tcp_txse
 
 static bool output_ack(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
-        begin(t, tc, seg, tc->snd_nxt, 0, TCP_ACK, now);
+        begin(t, tc, seg, acceptable_seq(tc), 0, TCP_ACK, now);
         return true;
 }
 
@@ -387,7 +394,7 @@ static void output_keepalive(struct tcp *t, struct tcp_conn *tc, struct tcp_seg 
  * its time comes. */
 static void output_rst(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
-        begin(t, tc, seg, tc->snd_nxt, 0, TCP_RST | TCP_ACK, now);
+        begin(t, tc, seg, acceptable_seq(tc), 0, TCP_RST | TCP_ACK, now);
         tc->owed = 0;
         tc->slow_at = now;
         count(t->cnt, COUNT_TCP_RST_OUT);

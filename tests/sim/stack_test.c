@@ -159,7 +159,8 @@ static void a_channel_that_goes_down_resets_its_connections(void **state)
         pair_free(p);
 }
 
-/* All send records belong to one connection when another closes: its FIN leaves as soon as they are free again. */
+/* All send records belong to one connection when another closes: its FIN leaves as soon as they are free
+ * again. */
 static void a_fin_waits_for_a_record(void **state)
 {
         struct sim_params wire[2] = {{.mtu = 576, .delay = NS_PER_MS, .csum = true},
@@ -188,6 +189,43 @@ static void a_fin_waits_for_a_record(void **state)
         pair_free(p);
 }
 
+/* A window is closed and was probed with a byte that did not fit: the other direction goes on all the same.
+ */
+static void a_closed_window_stops_one_direction_only(void **state)
+{
+        struct sim_params wire[2] = {{.mtu = 1500, .delay = NS_PER_MS, .csum = true},
+                                     {.mtu = 1500, .delay = NS_PER_MS, .csum = true}};
+        struct pair *p = pair_sim(1, wire);
+        static uint8_t data[100000];
+        struct tcp_tuple to = {pair_addr(0), pair_addr(1), 40000, 80, PAIR_CHAN};
+        struct tcp_link link;
+        uint32_t client, server;
+        struct tcp_opts o;
+        int listener;
+
+        tcp_opts_default(&o);
+        o.no_wscale = 1; /* so that the window closes to the byte */
+        link = stack_tcp_link(&p->side[0].s, PAIR_CHAN);
+        listener = tcp_listen(&p->side[1].s.tcp, pair_addr(1), 80, 1, &o);
+        client = (uint32_t)tcp_connect(&p->side[0].s.tcp, &to, &link, &o, p->now);
+        tcp_set_sock(&p->side[0].s.tcp, client, 1);
+        stack_flush(&p->side[0].s, p->now);
+        while ((server = tcp_accept(&p->side[1].s.tcp, (uint32_t)listener)) == 0)
+                pair_wait(p, p->now + NS_PER_S);
+        tcp_set_sock(&p->side[1].s.tcp, server, 1);
+        for (int i = 0; i < 100; i++) { /* nobody reads on side 0 */
+                pair_write(p, 1, server, data, sizeof data);
+                pair_wait(p, p->now + 100 * NS_PER_MS);
+        }
+        assert_int_equal(pair_conn(p, 1, server)->snd_wnd, 0);
+        assert_int_equal(pair_write(p, 0, client, data, 1000), 1000);
+        for (nstime until = p->now + NS_PER_S; p->now < until;)
+                pair_wait(p, until);
+        assert_int_equal(pair_read(p, 1, server, data, sizeof data), 1000);
+        assert_int_equal(pair_conn(p, 0, client)->snd_una, pair_conn(p, 0, client)->snd_nxt);
+        pair_free(p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -195,6 +233,7 @@ int main(void)
                 cmocka_unit_test(urgent_byte_is_read_out_of_line),
                 cmocka_unit_test(a_channel_that_goes_down_resets_its_connections),
                 cmocka_unit_test(a_fin_waits_for_a_record),
+                cmocka_unit_test(a_closed_window_stops_one_direction_only),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
