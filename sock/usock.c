@@ -536,6 +536,16 @@ short usock_poll(struct usock *s)
         }
 }
 
+bool usock_readable(struct usock *s)
+{
+        struct sock_rec *rec = usock_rec(s);
+        struct stack *st = &s->u->s;
+
+        if (rec->role == SOCK_ROLE_CONN)
+                return tcp_readable(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
+        return usock_poll(s) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);
+}
+
 void usock_edges(struct usock *s, uint32_t *in, uint32_t *out)
 {
         struct sock_rec *rec = usock_rec(s);

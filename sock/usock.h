@@ -84,6 +84,8 @@ int usock_ioctl(struct usock *s, unsigned long req, int *arg);
 
 /* poll(2) events now, without progress and without the lock; only our side of a double socket. */
 short usock_poll(struct usock *s);
+/* The same, asked only whether a read would not wait (data, end, error, a connection to accept). Cheaper. */
+bool usock_readable(struct usock *s);
 /* Edges for EPOLLET: counts that grow whenever input (data, EOF, error, accept) or output room newly appears. */
 void usock_edges(struct usock *s, uint32_t *in, uint32_t *out);
 /* Runs the stacks of this process once: input, timers, output. Cheap when there is nothing (some 40 ns). */

@@ -233,6 +233,8 @@ void tcp_abort(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* Takes and clears the pending error (SO_ERROR), positive errno. */
 int tcp_take_error(struct tcp_conn *tc);
 
+/* Whether a read would not wait: the part of tcp_poll_events() that select(2) asks for most. */
+bool tcp_readable(const struct tcp *t, const struct tcp_conn *tc);
 /* poll(2)'s view of a connection: POLLIN, POLLOUT, POLLRDHUP, POLLHUP, POLLERR, POLLPRI, as Linux's tcp_poll gives them. */
 short tcp_poll_events(const struct tcp *t, const struct tcp_conn *tc);
 

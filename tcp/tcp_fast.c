@@ -8,6 +8,8 @@
  * timer, room), which looks again. Length matters to that decision only when a full segment, or half the peer's largest
  * window (RFC 9293 §3.8.6.2.1), is reached: then we say no.
  */
+#include <poll.h>
+
 #include "tcp/tcp_conn.h"
 
 #define UNUSUAL (TCF_RSV | TCF_FIN_QUEUED | TCF_SND_FULL | TCF_WAITS | TCF_MORE)
@@ -61,4 +63,14 @@ bool tcp_recv_take(struct tcp *t, struct tcp_conn *tc, uint8_t *p, uint32_t n)
         head->seq += n;
         tc->rcv_unread -= n;
         return true;
+}
+
+bool tcp_readable(const struct tcp *t, const struct tcp_conn *tc)
+{
+        bool usual = tc->state == TCPS_ESTABLISHED && (tc->urg_state | tc->shut) == 0 && tc->err == 0 &&
+                     !(tc->flags & TCF_FIN_RCVD);
+
+        if (likely(usual))
+                return tc->rcv_unread != 0;
+        return tcp_poll_events(t, tc) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);
 }

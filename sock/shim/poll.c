@@ -413,6 +413,10 @@ static int select_now(int n, fd_set *r, fd_set *w, fd_set *x)
                         short ev;
                         if (!f || f->mode < MODE_TCP || f->mode == MODE_EPOLL)
                                 continue;
+                        if (!(wr & bit)) {
+                                in[i] |= usock_readable(f->us) ? bit : 0;
+                                continue;
+                        }
                         ev = usock_poll(f->us);
                         in[i] |= ev & SELECT_IN ? rd & bit : 0;
                         out[i] |= ev & SELECT_OUT ? wr & bit : 0;
