@@ -423,7 +423,13 @@ static int select_now(int n, fd_set *r, fd_set *w, fd_set *x)
                 }
                 bits += ones(in[i]) + ones(out[i]);
         }
-        for (int i = 0; bits && i < words; i++) {
+        if (!bits)
+                return 0;
+        /* The first word by itself: it is mostly the only one, and a loop becomes a string move, which starts slowly. */
+        put_word(r, 0, in[0]);
+        put_word(w, 0, out[0]);
+        put_word(x, 0, 0);
+        for (int i = 1; unlikely(i < words); i++) {
                 put_word(r, i, in[i]);
                 put_word(w, i, out[i]);
                 put_word(x, i, 0);
