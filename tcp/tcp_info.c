@@ -7,13 +7,19 @@ static void report_limits(const struct tcp_conn *tc, struct tcp_report *r, nstim
         r->limit = tc->limit;
         memcpy(r->limited, tc->limited, sizeof r->limited);
         if (tc->limit < ARRAY_LEN(r->limited))
-                r->limited[tc->limit] += now - tc->limit_since;
+                r->limited[tc->limit] += MAX(now - tc->limit_since, 0);
+}
+
+/* How far `to` is ahead of `from`. Read while the connection moves they may be of different moments: then 0. */
+static uint32_t ahead(uint32_t to, uint32_t from)
+{
+        return seq_lt(to, from) ? 0 : to - from;
 }
 
 /* Bytes delivered over the life of the smoothed round trip: a window a round trip. */
 static uint64_t delivery_rate(const struct tcp_conn *tc)
 {
-        uint32_t in_flight = flight(tc);
+        uint32_t in_flight = ahead(tc->snd_nxt, tc->snd_una);
 
         return tc->srtt > 0 ? (uint64_t)in_flight * NS_PER_S / (uint64_t)tc->srtt : 0;
 }
@@ -24,13 +30,13 @@ void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_r
                 .tuple = tc->tuple,
                 .state = tc->state,
                 .snd_wnd = tc->snd_wnd,
-                .rcv_wnd = tc->rcv_adv - tc->rcv_nxt,
+                .rcv_wnd = ahead(tc->rcv_adv, tc->rcv_nxt),
                 .cwnd = tc->cwnd,
                 .ssthresh = tc->ssthresh,
                 .mss = tc->snd_mss,
                 .rmss = tc->rcv_full,
-                .unacked = flight(tc),
-                .unsent = tc->snd_end - seq_min(tc->snd_nxt, tc->snd_end),
+                .unacked = ahead(tc->snd_nxt, tc->snd_una),
+                .unsent = ahead(tc->snd_end, tc->snd_nxt),
                 .unread = tc->rcv_unread,
                 .srtt = tc->srtt,
                 .rttvar = tc->rttvar,

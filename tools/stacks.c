@@ -110,7 +110,7 @@ json_t *stacks_holders(const struct seen_stack *s, uint32_t sock)
                 size_t n = strlen(text);
                 json_t *name;
 
-                if (!(refs >> i & 1) || pid == 0)
+                if (!(refs >> i & 1) || pid == 0 || pid == STACK_FORKING)
                         continue;
                 name = stacks_program((int32_t)pid);
                 snprintf(text + n, sizeof text - n, "%s%s/%u", n ? "," : "",
