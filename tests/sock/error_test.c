@@ -35,7 +35,7 @@ static void wrong(struct side *s)
         CHECK_ERR(unet_listen(u, 1), EOPNOTSUPP);
         CHECK_ERR(unet_sendfile(u, 0, NULL, 1), EOPNOTSUPP);
         CHECK_ERR(unet_bind(t, (struct sockaddr *)&a, 4), EINVAL);
-        ss.ss_family = AF_INET6;
+        ss = (struct sockaddr_storage){.ss_family = AF_INET6};
         CHECK_ERR(unet_bind(t, (struct sockaddr *)&ss, sizeof(struct sockaddr_in6)), EAFNOSUPPORT);
         a.sin_addr.s_addr = htonl(0xcb007101);
         CHECK_ERR(unet_bind(t, (struct sockaddr *)&a, sizeof a), EADDRNOTAVAIL);
