@@ -3,24 +3,21 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "unet/switch.h"
 
 #define BUFFERS     32u
 #define BUFFER_SIZE 65536u
 #define LOOKS       10000              /* at the queue alone, before unet_ep_wait() */
 #define NS_MANY     1000000            /* when we may spin for so long */
 #define SEGMENT     (BUFFERS * BUFFER_SIZE)
+#define JOIN_NS     10000000000        /* for the other process to come */
 
 void each_size(struct side *s, const struct options *o,
                void (*measure)(struct side *, const struct options *, uint32_t))
@@ -33,7 +30,7 @@ void each_size(struct side *s, const struct options *o,
                 return;
         }
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-                measure(s, o, sizes[i]);
+                measure(s, o, sizes[i] < s->mtu ? sizes[i] : s->mtu);
 }
 
 double now(void)
@@ -55,7 +52,7 @@ void die(const char *what, int err)
 static void help(const char *program, const char *what)
 {
         printf("usage: %s [options]\n%s\n\n"
-               "  --provider P   shm (default), direct: shared memory read in place, emul: through a switch\n"
+               "  --provider P   shm (default), direct: shared memory read in place, emul: through unetd\n"
                "  --seconds S    how long to measure each size (default 0.2)\n"
                "  --size N       this message size alone, 8 to 65536\n"
                "  --spin NS      look so long before sleeping, in ns (default 1 s; emul: 5 us)\n"
@@ -108,7 +105,7 @@ struct options options_read(int argc, char **argv, const char *what)
                         exit(2);
                 }
         }
-        if (o.spin_ns == 0)             /* a switch makes three processes: rarely a processor each */
+        if (o.spin_ns == 0)             /* unetd makes it three processes: rarely a processor each */
                 o.spin_ns = strcmp(o.provider, "emul") == 0 ? 5000 : 1000000000;
         if (strcmp(o.provider, "shm") != 0 && strcmp(o.provider, "direct") != 0 &&
             strcmp(o.provider, "emul") != 0) {
@@ -178,84 +175,59 @@ static void fill_free_queue(struct side *s)
         }
 }
 
-/* ---- a third process: the switch ---- */
-
-static uint32_t join_switch(struct unet_switch *sw, struct unet_ep *ep, uint32_t *link)
-{
-        uint32_t port;
-        int sock[2], err;
-
-        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sock) != 0)
-                die("socketpair", errno);
-        err = unet_switch_offer(sw, sock[0], &port);
-        if (err == 0)
-                err = unet_ep_join(ep, sock[1], 0, link);
-        if (err == 0)
-                err = unet_switch_accept(sw, port, 0);
-        if (err != 0)
-                die("joining the switch", err);
-        return port;
-}
-
-static void run_switch(struct unet_switch *sw)
-{
-        for (;;) {
-                for (int idle = 0; idle < 100; idle++)
-                        if (unet_switch_step(sw) > 0)
-                                idle = 0;
-                if (unet_switch_arm(sw))
-                        poll(&(struct pollfd){.fd = unet_switch_fd(sw), .events = POLLIN}, 1, -1);
-        }
-}
-
-/* Both endpoints on one switch, which gets a process of its own. */
-static void join_emulated(struct unet_ep *ep[2], uint32_t chan[2])
-{
-        struct unet_switch *sw;
-        uint32_t port[2], link[2], tag[2];
-        int err = unet_switch_open(NULL, &sw);
-
-        if (err != 0)
-                die("unet_switch_open", err);
-        for (int i = 0; i < 2; i++)
-                port[i] = join_switch(sw, ep[i], &link[i]);
-        err = unet_switch_connect(sw, port[0], port[1], tag);
-        for (int i = 0; i < 2 && err == 0; i++)
-                err = unet_chan_tagged(ep[i], link[i], tag[i], tag[i], &chan[i]);
-        if (err != 0)
-                die("channel", err);
-        if (fork_child() == 0) {
-                unet_ep_forget(ep[0]);
-                unet_ep_forget(ep[1]);
-                run_switch(sw);
-        }
-        unet_switch_forget(sw);
-}
+/* ---- joining ---- */
 
 /* Both endpoints are opened and joined by one process; after fork() each process goes on with its own. */
-struct side start(const struct options *o)
+static void join_and_fork(const struct options *o, struct side *s)
 {
         struct unet_ep *ep[2] = {open_endpoint(o), open_endpoint(o)};
         uint32_t chan[2];
+        int err = unet_chan_pair(ep[0], ep[1], &chan[0], &chan[1]);
+
+        if (err != 0)
+                die("unet_chan_pair", err);
+        s->child = fork_child() == 0;
+        unet_ep_forget(ep[!s->child]);
+        s->ep = ep[s->child];
+        s->chan = chan[s->child];
+}
+
+/* Each opens its own; unetd joins them, by name. */
+static void fork_and_join(const struct options *o, struct side *s)
+{
+        char name[32];
+        int fd, err;
+
+        snprintf(name, sizeof name, "example-%d", (int)getpid());
+        fd = unet_emul_listen(name, 0);
+        if (fd < 0)
+                die("unet_emul_listen", fd);
+        s->child = fork_child() == 0;
+        s->ep = open_endpoint(o);
+        err = s->child ? unet_emul_connect(s->ep, name, JOIN_NS, &s->chan)
+                       : unet_emul_accept(s->ep, fd, JOIN_NS, &s->chan);
+        if (err != 0)
+                die("joining through unetd", err);
+        close(fd);
+}
+
+struct side start(const struct options *o)
+{
+        struct unet_chan_info info;
         struct side s;
-        int err = 0;
 
         setvbuf(stdout, NULL, _IOLBF, 0);
         if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
                 CPU_ZERO(&allowed);
         if (strcmp(o->provider, "emul") == 0)
-                join_emulated(ep, chan);
+                fork_and_join(o, &s);
         else
-                err = unet_chan_pair(ep[0], ep[1], &chan[0], &chan[1]);
-        if (err != 0)
-                die("unet_chan_pair", err);
-        s.child = fork_child() == 0;
+                join_and_fork(o, &s);
         pin(o, s.child);
-        unet_ep_forget(ep[!s.child]);
-        s.ep = ep[s.child];
-        s.chan = chan[s.child];
         s.looks = o->spin_ns >= NS_MANY ? LOOKS : 0;
         s.seg = unet_ep_segment(s.ep);
+        unet_chan_info(s.ep, s.chan, &info);
+        s.mtu = info.mtu;
         memset(s.seg.base, 0, s.seg.tx_bytes + s.seg.rx_bytes);
         fill_free_queue(&s);
         return s;

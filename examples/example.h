@@ -2,7 +2,7 @@
  * What the two examples share: their options, two processes on two processors joined by a channel, the table.
  *
  * The parent is the one that measures; the child answers. They are joined over shared memory ("shm", with
- * "direct" the receiver reads the payload in place), or through a switch that a third process runs ("emul").
+ * "direct" the receiver reads the payload in place), or through unetd, which is started if need be ("emul").
  */
 #ifndef EXAMPLES_EXAMPLE_H
 #define EXAMPLES_EXAMPLE_H
@@ -29,12 +29,12 @@ struct options options_read(int argc, char **argv, const char *what);
 /* One of two joined processes. */
 struct side {
         struct unet_ep *ep;
-        uint32_t chan;
+        uint32_t chan, mtu;
         struct unet_segment seg;
         bool child;
         int looks;                      /* of receive(), before it waits */
 };
-/* Forks (and for "emul" once more) and joins; both return from here. Exits when it fails. */
+/* Forks and joins; both return from here. Exits when it fails. */
 struct side start(const struct options *o);
 /* Closes the endpoint. Parent: waits until the child has gone. Child: exits. */
 void finish(struct side *s);

@@ -593,6 +593,9 @@ int unet_switch_step(struct unet_switch *sw)
         uint32_t k, most = sw->opts.most != 0 ? sw->opts.most : UINT32_MAX;
         int n = 0;
 
+        for (uint32_t num = 1; num <= sw->nports; num++)        /* first: what came back can be used at once */
+                if (sw->port[num]->state == PORT_OPEN)
+                        take_returns(sw, num);
         for (k = 0; k < sw->nports && (uint32_t)n < most; k++) {
                 uint32_t num = 1 + (sw->turn + k) % sw->nports;
                 struct port *p = sw->port[num];
@@ -600,7 +603,6 @@ int unet_switch_step(struct unet_switch *sw)
 
                 if (p->state != PORT_OPEN)
                         continue;
-                take_returns(sw, num);
                 served = serve(sw, num);
                 if (served == 0 && (p->gone || p->link.ops->gone(p->link.ch)))
                         leave_port(sw, num);

@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -24,7 +25,7 @@
 #define SMALL_FRAMES  256u
 #define STATION_MAX   (64u << 20)       /* what is mapped of an endpoint */
 #define CALLS_MAX     64u               /* waiting at a name */
-#define MSGS_A_TURN   256u
+#define MSGS_A_TURN   64u
 #define LINGER        (20 * NS_PER_US)  /* the switch looks so long before it sleeps */
 
 struct emul_call {
@@ -347,10 +348,12 @@ nstime emul_turn(void)
 {
         if (!emul.awake)
                 return NSTIME_NEVER;
-        if (unet_switch_step(emul.sw) > 0)
+        if (unet_switch_step(emul.sw) > 0) {
                 emul.last_work = unetd.loop.now;
-        else if (unetd.loop.now - emul.last_work >= LINGER && unet_switch_arm(emul.sw))
+                sched_yield();          /* to a receiver on this processor, before its queue is full */
+        } else if (unetd.loop.now - emul.last_work >= LINGER && unet_switch_arm(emul.sw)) {
                 emul.awake = false;
+        }
         return emul.awake ? unetd.loop.now : NSTIME_NEVER;
 }
 
