@@ -305,6 +305,39 @@ static void rebuild_socks(struct stack *s)
         free(live);
 }
 
+/* Whether a live socket record says that it has this connection or pcb. */
+static bool has_socket(const struct stack *s, uint32_t sock, uint8_t role, uint32_t index)
+{
+        const struct pool *p = &s->st->socks;
+        const struct sock_rec *rec;
+
+        if (sock == 0 || sock >= p->fresh)
+                return false;
+        rec = pool_at(p, sock);
+        return rec->refs != 0 && rec->role == role && rec->conn == index;
+}
+
+/* Death came while a socket was being made or taken apart: what no socket has any more is closed. */
+static void close_nobodys(struct stack *s, nstime now)
+{
+        struct pool *conns = &s->tcp.sh->conns;
+
+        for (uint32_t i = 1; i < udp_pcb_cap(&s->udp); i++) {
+                struct udp_report r;
+                if (udp_get_report(&s->udp, i, &r) && !has_socket(s, r.sock, SOCK_ROLE_UDP, i))
+                        udp_close(&s->udp, i);
+        }
+        for (uint32_t i = 1; i < conns->fresh; i++) {
+                struct tcp_conn *tc = pool_at(conns, i);
+                if (!tc->live || tc->sock == 0 || tc->sock >= s->st->socks.fresh ||
+                    has_socket(s, tc->sock, SOCK_ROLE_CONN, i))
+                        continue;
+                stack_begin(s->st, i);
+                tcp_set_sock(&s->tcp, i, 0);
+                tcp_close(&s->tcp, tc, now);
+        }
+}
+
 void stack_recover(struct stack *s, nstime now)
 {
         struct stack_state *st = s->st;
@@ -326,6 +359,7 @@ void stack_recover(struct stack *s, nstime now)
         rebuild_socks(s);
         each_frame_pool(st, frame_pool_rebuild);
         stack_loop_relink(s);
+        close_nobodys(s, now);
         stack_end(st);
         stack_flush(s, now);
 }

@@ -1,0 +1,123 @@
+/*
+ * What death between two stores of the socket layer leaves: connections' and pcbs' sockets are made and taken apart in
+ * several steps. A recovery closes what no live socket record has, and nothing else.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "netstack/stack.h"
+
+static void no_event(struct stack *s, uint32_t sock, uint32_t events)
+{
+}
+
+struct scene {
+        struct stack s;
+        struct bell bell;
+        size_t bytes;
+};
+
+static int setup(void **state)
+{
+        struct scene *sc = calloc(1, sizeof *sc);
+        struct stack_limits l;
+        uint8_t seed[32] = {1};
+        void *p;
+
+        stack_limits_default(&l);
+        sc->bytes = stack_bytes(&l);
+        p = mmap(NULL, sc->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        assert_ptr_not_equal(p, MAP_FAILED);
+        stack_format(p, &l, seed, NS_PER_S);
+        assert_int_equal(stack_view_init(&sc->s, p, sc->bytes, &sc->bell), 0);
+        sc->s.event = no_event;
+        *state = sc;
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *sc = *state;
+
+        stack_view_fini(&sc->s);
+        munmap(sc->s.st, sc->bytes);
+        free(sc);
+        return 0;
+}
+
+/* A UDP socket as the socket layer makes it: record, pcb, each other's number, holder. */
+static uint32_t udp_socket(struct stack *s, uint64_t holders)
+{
+        uint32_t sock = pool_alloc(&s->st->socks);
+        struct sock_rec *rec = stack_sock(s, sock);
+        struct udp_opts o;
+
+        udp_opts_default(&o);
+        *rec = (struct sock_rec){.role = SOCK_ROLE_UDP, .conn = udp_open(&s->udp, &o), .refs = holders};
+        udp_set_sock(&s->udp, rec->conn, sock);
+        return rec->conn;
+}
+
+static bool pcb_lives(struct stack *s, uint32_t pcb)
+{
+        struct udp_report r;
+
+        return udp_get_report(&s->udp, pcb, &r);
+}
+
+static void a_pcb_without_a_holder_is_closed(void **state)
+{
+        struct stack *s = &((struct scene *)*state)->s;
+        uint32_t held = udp_socket(s, 1), lost = udp_socket(s, 0), unnamed, replaced = udp_socket(s, 1);
+        struct udp_opts o;
+
+        udp_opts_default(&o);
+        unnamed = udp_open(&s->udp, &o);
+        stack_sock(s, udp_get_sock(&s->udp, replaced))->conn = held;    /* the record is another pcb's */
+        assert_int_equal(udp_bind(&s->udp, held, ip_addr_v4(0x7f000001), 7), 0);
+        stack_recover(s, 2 * NS_PER_S);
+        assert_true(pcb_lives(s, held));
+        assert_false(pcb_lives(s, lost));
+        assert_false(pcb_lives(s, unnamed));
+        assert_false(pcb_lives(s, replaced));
+}
+
+/* accept() had the connection, and no record held it yet. */
+static void a_connection_without_a_holder_is_closed(void **state)
+{
+        struct stack *s = &((struct scene *)*state)->s;
+        struct tcp_link link = {.tx_region = FRAME_REGION_TX(0), .mss = 1000, .rto_min = NS_PER_S};
+        struct tcp_opts o;
+        uint32_t conn[2], sock[2];
+
+        tcp_opts_default(&o);
+        for (uint32_t i = 0; i < 2; i++) {
+                struct tcp_tuple t = {.laddr = ip_addr_v4(1), .raddr = ip_addr_v4(2), .lport = (uint16_t)(1000 + i),
+                                      .rport = 80};
+                int c = tcp_connect(&s->tcp, &t, &link, &o, NS_PER_S);
+                assert_true(c > 0);
+                conn[i] = (uint32_t)c;
+                sock[i] = pool_alloc(&s->st->socks);
+                *stack_sock(s, sock[i]) = (struct sock_rec){.role = SOCK_ROLE_CONN, .conn = conn[i], .refs = i};
+                tcp_set_sock(&s->tcp, conn[i], sock[i]);
+        }
+        stack_recover(s, 2 * NS_PER_S);
+        assert_false(tcp_conn_at(&s->tcp, conn[0])->live);
+        assert_true(tcp_conn_at(&s->tcp, conn[1])->live);
+        assert_int_equal(tcp_conn_at(&s->tcp, conn[1])->sock, sock[1]);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_pcb_without_a_holder_is_closed, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_connection_without_a_holder_is_closed, setup, teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
