@@ -21,6 +21,10 @@
 #include "unetd/daemon.h"
 #include "unetd/fdcheck.h"
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83                /* Linux 6.16 */
+#endif
+
 #define LARGE_FRAMES  64u               /* towards each port: 4.5 MB */
 #define SMALL_FRAMES  256u
 #define STATION_MAX   (64u << 20)       /* what is mapped of an endpoint */
@@ -133,6 +137,18 @@ static int switch_start(void)
         return r;
 }
 
+/* Rings carry nothing. A descriptor among them would be closed where it is read, and its last close may take as
+ * long as its owner likes (discard.c): none is let in, and none was before the endpoint could know that it is
+ * attached. Older kernels let them in. */
+static int rings_only(int sock)
+{
+        int off = 0;
+        char byte;
+
+        setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof off);
+        return recv(sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0 ? -EBADMSG : 0;
+}
+
 /* A port with the client's memory, over a second descriptor of its connection. */
 static int port_new(struct client *cl, const struct shm_offer *theirs, struct shm_offer *mine, uint32_t *port)
 {
@@ -143,7 +159,9 @@ static int port_new(struct client *cl, const struct shm_offer *theirs, struct sh
         sock = fcntl(cl->conn.src.fd, F_DUPFD_CLOEXEC, 3);
         if (sock < 0)
                 return -errno;
-        r = unet_switch_attach(emul.sw, sock, theirs, cl->user->uid, &cl->user->emul, mine, port);
+        r = rings_only(sock);
+        if (r == 0)
+                r = unet_switch_attach(emul.sw, sock, theirs, cl->user->uid, &cl->user->emul, mine, port);
         if (r < 0)
                 close(sock);
         return r;
