@@ -72,16 +72,15 @@ static int check_file(int fd, const struct stat *st, uid_t owner)
 int unet_memfd_check(int fd, size_t bytes, uid_t owner)
 {
         const int want = SIZE_SEALS | F_SEAL_SEAL;
+        int seals = fcntl(fd, F_GET_SEALS), err;
         struct stat st;
-        int seals, err;
 
-        if (fstat(fd, &st) != 0)
+        if (seals < 0 || fstat(fd, &st) != 0)   /* seals first: only memory has them, and FUSE is asked nothing */
                 return -EINVAL;
         err = check_file(fd, &st, owner);
         if (err != 0)
                 return err;
-        seals = fcntl(fd, F_GET_SEALS);
-        if (seals < 0 || (seals & want) != want)
+        if ((seals & want) != want)
                 return -EPERM;
         return st.st_size >= 0 && (size_t)st.st_size == bytes ? 0 : -ERANGE;
 }

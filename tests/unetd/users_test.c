@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <unet/unet.h>
+
 #include "tests/unetd/world.h"
 #include "unet/shm_ring.h"
 #include "unetd/name.h"
@@ -486,6 +488,66 @@ static void a_private_unetd_serves_its_user_only(void **state)
         close(ready[0]), close(stop[0]);
 }
 
+/* ---- emulated endpoints ---- */
+
+static void alice_listens(void)
+{
+        struct unet_ep *ep;
+        struct unet_recv m;
+        uint32_t chan;
+        int all, own;
+
+        become(ALICE);
+        must(unet_ep_open(NULL, &ep) == 0);
+        must(unet_ep_provide(ep, &(struct unet_frag){(uint32_t)unet_ep_segment(ep).tx_bytes, 8192}, 1) == 1);
+        must((all = unet_emul_listen("all", UNET_EMUL_ANYBODY)) >= 0);
+        must((own = unet_emul_listen("own", 0)) >= 0);
+        table->alice_stack = 1;
+        must(unet_emul_accept(ep, all, 10 * NS_PER_S, &chan) == 0);
+        must(unet_ep_wait(ep, UNET_READABLE, 10 * NS_PER_S) == UNET_READABLE);
+        must(unet_ep_recv(ep, &m, 1) == 1 && m.len == 5000);
+        must(unet_emul_accept(ep, own, 0, &chan) == -ETIMEDOUT);
+        _exit(0);
+}
+
+static void bob_calls(void)
+{
+        struct unet_ep *ep;
+        struct unet_send m = {.nfrags = 1, .frag = {{0, 5000}}};
+        char name[32];
+
+        become(BOB);
+        must_eventually(table->alice_stack == 1);
+        must(unet_ep_open(NULL, &ep) == 0);
+        must(unet_emul_connect(ep, "all", NS_PER_S, &m.chan) == -ECONNREFUSED);  /* a name is one user's */
+        snprintf(name, sizeof name, "%u/own", ALICE);
+        must(unet_emul_connect(ep, name, NS_PER_S, &m.chan) == -EACCES);
+        snprintf(name, sizeof name, "%u/all", ALICE);
+        must(unet_emul_connect(ep, name, 10 * NS_PER_S, &m.chan) == 0);
+        must(unet_ep_send(ep, &m, 1) == 1);
+        must(unet_ep_wait(ep, UNET_CLOSED, 10 * NS_PER_S) == UNET_CLOSED);
+        _exit(0);
+}
+
+static void emulated_endpoints_meet_where_both_want(void **state)
+{
+        pid_t alice, bob;
+        int status;
+
+        if (cannot_run())
+                return;
+        alice = fork();
+        if (alice == 0)
+                alice_listens();
+        bob = fork();
+        if (bob == 0)
+                bob_calls();
+        assert_int_equal(waitpid(alice, &status, 0), alice);
+        assert_int_equal(status, 0);
+        assert_int_equal(waitpid(bob, &status, 0), bob);
+        assert_int_equal(status, 0);
+}
+
 #define t(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -496,6 +558,7 @@ int main(void)
                 t(a_port_is_registered_only_against_its_socket),
                 t(a_user_cannot_hold_up_the_other),
                 t(a_private_unetd_serves_its_user_only),
+                t(emulated_endpoints_meet_where_both_want),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
