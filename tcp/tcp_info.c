@@ -10,10 +10,13 @@ static void report_limits(const struct tcp_conn *tc, struct tcp_report *r, nstim
                 r->limited[tc->limit] += MAX(now - tc->limit_since, 0);
 }
 
-/* How far `to` is ahead of `from`. Read while the connection moves they may be of different moments: then 0. */
+/* How far `to` is ahead of `from`. Read while the connection moves they may be of different moments: what no window allows
+ * (RFC 7323 §2.3: 2^30) is 0. */
 static uint32_t ahead(uint32_t to, uint32_t from)
 {
-        return seq_lt(to, from) ? 0 : to - from;
+        uint32_t distance = to - from;
+
+        return distance <= 1u << 30 ? distance : 0;
 }
 
 /* Bytes delivered over the life of the smoothed round trip: a window a round trip. */
