@@ -15,11 +15,11 @@
 
 static uint8_t data[BYTES];
 
-/* The address sanitizer keeps what is freed. */
-#if defined(__SANITIZE_ADDRESS__)
+/* The address sanitizer keeps what is freed, the thread sanitizer remembers who touched it. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HOARDS true
 #elif defined(__has_feature)
-#define HOARDS __has_feature(address_sanitizer)
+#define HOARDS (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
 #else
 #define HOARDS false
 #endif
