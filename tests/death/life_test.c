@@ -128,23 +128,24 @@ static void read_to_the_end(int c, uint64_t seed)
 static void busy_peer(struct side *s)
 {
         int l = tcp_listen_any(), c[THREADS];
-        struct unet_pollfd v[THREADS];
 
         tell(s, port_of(l));
         for (int i = 0; i < THREADS; i++)
                 c[i] = unet_accept(l, NULL, NULL);
-        (void)v;
         for (int i = 0; i < THREADS; i++)
                 read_to_the_end(c[i], s->arg);
 }
 
-static void exit_amid_calls_loses_nothing(void **state)
+/* Known gap: a thread may die inside, since exit lets go of the lock; the connection that it was changing is reset. No other
+ * one is, and those that are not reset lose nothing. */
+static void exit_amid_calls_resets_one_connection_at_most(void **state)
 {
         for (uint64_t i = 0; i < 100; i++) {
                 memset(sh->line, 0, sizeof sh->line);
                 play(TWO_PROCESSES, busy_side, busy_peer, test_seed() / 4 * 4 + i);
         }
         print_message("%llu of %u connections were cut short\n", (unsigned long long)sh->cut_short, 100 * THREADS);
+        assert_true(sh->cut_short <= 100);
 }
 
 /* ---- stopped ---- */
@@ -509,7 +510,7 @@ static void connections_outlive_the_keeper(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(exit_amid_calls_loses_nothing),
+                cmocka_unit_test(exit_amid_calls_resets_one_connection_at_most),
                 cmocka_unit_test(a_stopped_process_does_not_hold_up_its_stack),
                 cmocka_unit_test(a_stopped_peer_goes_on_later),
                 cmocka_unit_test(two_processes_share_a_socket),
