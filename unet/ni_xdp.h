@@ -1,0 +1,110 @@
+/*
+ * Provider `xdp`: a channel of whole Ethernet frames over an AF_XDP socket that somebody privileged made (xdp.h).
+ *
+ * A message sent is one frame: its inline bytes and its range of a transmit frame are copied into a transmit chunk, so
+ * the caller's frame is free at once and reap() names it next, in the order of the sends. A message received of up to
+ * UNET_INLINE_MAX bytes is wholly inline; of a longer one the first UNET_INLINE_MAX bytes are inline, private to the
+ * receiver, and the rest stays in its chunk as a loan, named as xdp_frame_geom() says.
+ *
+ * All processes of a stack map the same rings and call under the stack's lock; what they share stands in the socket's
+ * memory (struct ni_xdp_shared). repair() makes it whole after a death at any store.
+ *
+ * Lent chunks are lost to reception until they are released: a receiver that keeps packets copies them out when
+ * ni_xdp_loans() passes ni_xdp_loans_max().
+ *
+ * Waiting: poll(2) on the socket, POLLIN. There is no other side to wake: flush() hands what was sent to the kernel,
+ * and pending() says so when the kernel could not take all of it yet: call flush() again.
+ */
+#ifndef UNET_NI_XDP_H
+#define UNET_NI_XDP_H
+
+#include <stdatomic.h>
+
+#include "netstack/counters.h"
+#include "unet/mem.h"
+#include "unet/ni.h"
+#include "unet/xdp.h"
+
+#define XDP_SHARED_MAGIC 0x756e657478647001ull
+
+/* Who has a receive chunk. Only the middle two are ever seen outside of a call. */
+enum xdp_owner {
+        XDP_KERNEL,                     /* in FILL, with the kernel, or in RX */
+        XDP_LENT,                       /* with the stack */
+        XDP_BACK,                       /* written to a place of FILL that the kernel has not been told of yet */
+};
+
+/* Behind the UMEM. Rings are the kernel's memory: what is published there stands there, and is not repeated here. */
+struct ni_xdp_shared {
+        uint64_t magic;
+        struct xdp_geom geom;           /* constant */
+        uint32_t fill_next;             /* places of FILL below this are written */
+        uint32_t fill_settled;          /* chunks in places below this are marked XDP_KERNEL */
+        uint32_t loans;                 /* chunks marked XDP_LENT */
+        bool tx_lapped;                 /* every transmit chunk was used: the next one is taken from COMPLETION */
+        bool tx_stuck;                  /* the kernel had no room: TX is to be offered again */
+        uint32_t reap_head, reap_tail;
+        uint32_t reap[XDP_RING_MAX];    /* frames of accepted sends, by position */
+        uint8_t owner[XDP_CHUNKS_MAX];  /* enum xdp_owner, by receive chunk */
+};
+
+/* Bytes of the memfd. */
+static inline size_t xdp_mem_bytes(const struct xdp_geom *g)
+{
+        return xdp_umem_bytes(g) + (sizeof(struct ni_xdp_shared) + 4095) / 4096 * 4096;
+}
+
+/* One ring as a process has it mapped. */
+struct xdp_ring {
+        void *map;
+        size_t bytes;
+        _Atomic uint32_t *prod, *cons, *flags;
+        void *desc;                     /* uint64_t or struct xdp_desc */
+        uint32_t mask;
+};
+
+/* One process's view. */
+struct ni_xdp {
+        struct unet_chan base;
+        struct ni_xdp_shared *sh;
+        struct xdp_geom geom;           /* checked copy: what is used */
+        uint8_t *umem;
+        struct xdp_ring fill, comp, rx, tx;
+        struct unet_mem tx_mem;         /* frames that sends name */
+        struct counters *cnt;
+        int xsk;
+};
+
+/*
+ * Maps the rings and the memory of a passed socket; nothing that was passed is trusted. `tx_mem` holds the frames that
+ * sends name. `xsk` stays the caller's and open until ni_xdp_detach(); `mem` may be closed at once. 0; -EPROTO: not an
+ * AF_XDP socket, or memory that is none of ours; -EPERM: memory that could be taken away; -ENOMEM; other negative
+ * errno of mmap.
+ */
+int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, struct unet_mem tx_mem, struct counters *cnt);
+void ni_xdp_detach(struct ni_xdp *x);
+
+/* Where lent packets lie: the base of a region of xdp_frame_geom(). */
+static inline const uint8_t *ni_xdp_rx_frames(const struct ni_xdp *x)
+{
+        return x->umem;
+}
+/* Packets lent and not released. */
+static inline uint32_t ni_xdp_loans(const struct ni_xdp *x)
+{
+        return x->sh->loans;
+}
+/* How many loans leave enough chunks to receive with. */
+static inline uint32_t ni_xdp_loans_max(const struct ni_xdp *x)
+{
+        return x->geom.rx_chunks / 2;
+}
+/*
+ * After repair(): gives back what was lent to the dead process and is in no record. `held` says of a frame number
+ * whether a record names it. No send is outstanding after repair() either: loans of transmit frames have ended.
+ */
+void ni_xdp_reclaim(struct ni_xdp *x, bool (*held)(void *arg, uint32_t frame), void *arg);
+
+extern const struct unet_ni_ops ni_xdp_ops;
+
+#endif

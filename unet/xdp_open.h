@@ -1,0 +1,59 @@
+/*
+ * Makes AF_XDP sockets: the privileged half of the provider `xdp` (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF; unetd as root,
+ * and tests). Built where libbpf and clang are (UNET_XDP); elsewhere every call returns -ENOSYS.
+ *
+ * An interface gets one program of ours (xdp_prog.bpf.c): a packet that arrives by a queue for which a socket was made
+ * goes to it, every other one to the kernel as before. The program hangs on an unpinned link: when the last descriptor
+ * of the link is closed, also by the death of its holder, the interface is as before.
+ */
+#ifndef UNET_XDP_OPEN_H
+#define UNET_XDP_OPEN_H
+
+#include "unet/xdp.h"
+
+#define XDP_LINE_MAX 200                /* what is said of a choice or a failure: one line, no newline */
+
+/* A program on an interface. */
+struct xdp_dev {
+        int link, map;                  /* descriptors: of the bpf link, of the map from queue to socket */
+        uint32_t ifindex, mtu;
+        uint32_t queues;                /* receive queues of the interface */
+        uint8_t mac[6];
+        enum xdp_mode mode;
+};
+
+enum xdp_want { XDP_WANT_BEST, XDP_WANT_NATIVE, XDP_WANT_GENERIC };
+
+/*
+ * Puts the program on an interface of this network namespace: native, and generic where the driver cannot (BEST). 0;
+ * -ENODEV: no such interface, or not Ethernet; -EPERM; -EBUSY: another XDP program is there; -EMSGSIZE: the MTU is too
+ * large for one chunk, or for the driver in native mode; -ENOSYS; other negative errno of the kernel. `line` says what
+ * was chosen and why, or what failed and what would help.
+ */
+int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX]);
+/* The interface is as before, unless somebody else holds the link too. */
+void xdp_dev_close(struct xdp_dev *d);
+
+/* Sizes asked for; 0 chooses. Rounded up to what rings can be. */
+struct xdp_sizes {
+        uint32_t rx_chunks, tx_chunks;
+};
+
+/* A socket bound to a queue. Both descriptors are the caller's, to pass on and to close; the socket lives until the
+ * last copy is closed, the memory as long as the socket. */
+struct xdp_sock {
+        int xsk, mem;
+        struct xdp_geom geom;
+};
+
+/*
+ * Makes a socket for one queue of the interface, ready for ni_xdp_attach(), zero copy where the driver can. Its
+ * receive chunks are in the FILL ring when it returns. 0; -EINVAL: no such queue, or sizes out of range; -EBUSY: the
+ * queue has a socket; -EPERM; -ENOBUFS or -ENOMEM: the limit of locked memory (kernels before 5.11), or no memory;
+ * -EOPNOTSUPP: the kernel is too old to let another process map the rings (before 6.4); -ENOSYS. `line` as above.
+ */
+int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, struct xdp_sizes sizes,
+                  char line[XDP_LINE_MAX]);
+void xdp_sock_close(struct xdp_sock *s);
+
+#endif
