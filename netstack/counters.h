@@ -17,6 +17,25 @@
         X(NI_QUOTA, "sender has more waiting in the switch than its quota")                                          \
         X(LINK_LOST, "lost by the simulated link or the fault wrapper")                                              \
         X(LINK_QUEUE, "queue of the simulated link full")                                                            \
+        X(ETHER_SHORT, "shorter than an Ethernet header")                                                            \
+        X(ETHER_LENGTH, "IEEE 802.3 frame: a length and no type")                                                    \
+        X(ETHER_VLAN, "frame with a VLAN tag")                                                                       \
+        X(ETHER_SOURCE, "frame from a group address")                                                                \
+        X(ETHER_NOT_OURS, "frame for another Ethernet address")                                                      \
+        X(ETHER_TYPE, "Ethernet type nobody here speaks")                                                            \
+        X(ARP_SHORT, "shorter than an ARP packet or than it says")                                                   \
+        X(ARP_FORMAT, "ARP of another hardware, protocol or operation")                                              \
+        X(ARP_SENDER, "ARP whose sender cannot be one")                                                              \
+        X(ARP_OWN, "ARP packet of our own, come back")                                                               \
+        X(ARP_CONFLICT, "ARP from another host that has or wants our address (RFC 5227)")                            \
+        X(ARP_NOT_OURS, "ARP about others, of no use here")                                                          \
+        X(ARP_UNSOLICITED, "ARP reply that nobody asked for")                                                        \
+        X(ARP_STATIC, "ARP against a static entry")                                                                  \
+        X(ARP_FLIP, "ARP that changes an entry a second time within the lock time")                                  \
+        X(ARP_RATE, "ARP answer suppressed by rate limit")                                                           \
+        X(ARP_FULL, "neighbour table or pending packets full")                                                       \
+        X(ARP_REPLACED, "pending packet gave way to later ones to the same neighbour")                               \
+        X(ARP_UNREACHABLE, "neighbour did not answer")                                                               \
         X(IP_SHORT, "shorter than an IP header or than it says")                                                     \
         X(IP_VERSION, "IP version not spoken here")                                                                  \
         X(IP_HEADER, "IP header length or options malformed")                                                        \
@@ -72,6 +91,12 @@ enum drop {
         X(NI_BELLS, "doorbells rung")                                                                                \
         X(NI_SLEEPS, "waits that slept")                                                                             \
         X(NI_BAD_RETURN, "frames returned by a peer that had none")                                                  \
+        X(ARP_IN, "ARP packets received")                                                                            \
+        X(ARP_REQUEST, "ARP requests sent, polls among them")                                                        \
+        X(ARP_REPLY, "ARP replies sent")                                                                             \
+        X(ARP_ANNOUNCE, "ARP probes and announcements sent (RFC 5227)")                                              \
+        X(ARP_FAILED, "neighbours that did not answer")                                                              \
+        X(ARP_CHANGED, "neighbours whose link address changed")                                                      \
         X(ICMP_IN, "ICMP messages received")                                                                         \
         X(ICMP_OUT, "ICMP messages sent")                                                                            \
         X(UDP_IN, "datagrams received")                                                                              \

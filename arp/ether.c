@@ -1,0 +1,25 @@
+/* Ethernet II input. RFC 894, RFC 1122 §2.3.3. */
+#include "arp/ether.h"
+
+#include "netstack/planted.h"
+
+enum drop ether_parse(const uint8_t *p, size_t n, struct ether_hdr *h)
+{
+        uint16_t type;
+        be16 t;
+
+        if (CHECKED(n < ETHER_HDR))
+                return DROP_ETHER_SHORT;
+        memcpy(&t, p + 2 * ETHER_MAC, sizeof t);
+        type = be16_get(t);
+        if (unlikely(type < ETHER_TYPE_MIN))
+                return DROP_ETHER_LENGTH;
+        if (unlikely(type == ETHER_VLAN || type == ETHER_QINQ))
+                return DROP_ETHER_VLAN;
+        if (unlikely(ether_is_group(p + ETHER_MAC)))
+                return DROP_ETHER_SOURCE;
+        memcpy(h->dst, p, ETHER_MAC);
+        memcpy(h->src, p + ETHER_MAC, ETHER_MAC);
+        h->type = type;
+        return DROP_NONE;
+}
