@@ -15,6 +15,7 @@
 #define IP_ICMP_H
 
 #include "ip/ip.h"
+#include "netstack/prng.h"
 
 #define ICMP_HDR       8u
 #define ICMP_MAX_ERROR 576u /* RFC 1812 §4.3.2.3: the whole datagram with the error in it */
@@ -28,7 +29,10 @@ enum {
         ICMP_ECHO_REQUEST = 8,
         ICMP_TIME_EXCEEDED = 11,
         ICMP_PARAMETER_PROBLEM = 12,
+        ICMP_TIMESTAMP = 13,
+        ICMP_TIMESTAMP_REPLY = 14,
 };
+enum { ICMP_REASSEMBLY_TIME = 1 }; /* code of ICMP_TIME_EXCEEDED */
 /* Codes of ICMP_UNREACHABLE. */
 enum {
         ICMP_NET_UNREACHABLE = 0,
@@ -58,21 +62,28 @@ struct icmp_err {
         uint16_t lport, rport; /* the transport's first 4 bytes */
         uint32_t seq;          /* TCP: the sequence number quoted (RFC 5927 §4.1) */
         ip_addr from;          /* who says so */
+        uint16_t quoted_len;   /* total length of the packet quoted; for pmtu_claim() */
 };
 
-enum icmp_what { ICMP_IS_ECHO, ICMP_IS_REPLY, ICMP_IS_ERROR };
+/* A redirect: what we sent from laddr to dst had better go by `gateway`, says `from`. */
+struct icmp_redirect {
+        ip_addr laddr, dst, gateway, from;
+};
+
+enum icmp_what { ICMP_IS_ECHO, ICMP_IS_REPLY, ICMP_IS_ERROR, ICMP_IS_REDIRECT, ICMP_IS_TIMESTAMP };
 
 struct icmp_msg {
         enum icmp_what what;
         uint8_t type, code;
         uint16_t id, seq; /* echo and reply */
         struct icmp_err err;
+        struct icmp_redirect redirect;
 };
 
 /*
  * Reads an ICMP packet. Returns DROP_NONE and what it is, or why it is dropped: too short, checksum (verified
- * when `csum`), or a type that is ignored (RFC 1122 §3.2.2: unknown ones silently; redirects until there are
- * routes).
+ * when `csum`), or ignored: unknown types (RFC 1122 §3.2.2), information and address mask requests (RFC 6918), and
+ * requests that were broadcast or sent to a group (RFC 1122 §3.2.2.6; as Linux).
  */
 enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, struct icmp_msg *msg);
 
@@ -80,8 +91,17 @@ enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, s
  * wherever that lies (RFC 1122 §3.2.2.6). It leaves from pkt->dst to pkt->src. */
 void icmp_echo_reply(const struct frames *f, const struct ip_pkt *pkt, uint8_t *out);
 
-/* RFC 1122 §3.2.2: no error about an ICMP error, to or from anything but one host, or about a later fragment.
- */
+/* RFC 792, RFC 1122 §3.2.2.8, for who switched it on: the reply to timestamp request `pkt`, of ip_payload_len(pkt) bytes, at
+ * least ICMP_TIMESTAMP_LEN; `ms` is since midnight UT, or any time with the high bit set. */
+#define ICMP_TIMESTAMP_LEN 20u
+void icmp_timestamp_reply(const struct frames *f, const struct ip_pkt *pkt, uint32_t ms, uint8_t *out);
+
+/* RFC 1122 §3.2.2.2, for who switched it on: whether a redirect may be believed. `first_hop` is where packets for r->dst go
+ * now; the new gateway must be on a network of the host's, and not the host. */
+bool icmp_redirect_ok(const struct ip_host *h, const struct icmp_redirect *r, uint32_t first_hop);
+
+/* RFC 1122 §3.2.2: no error about an ICMP error, to or from anything but one host, about what came as a link-layer
+ * broadcast, or about a later fragment. */
 bool icmp_may_answer(const struct ip_host *h, const struct ip_pkt *pkt);
 
 /* A token bucket in the stack's shared memory (RFC 1812 §4.3.2.8). Zeroed memory is a full one. */
@@ -92,6 +112,24 @@ struct icmp_bucket {
 #define ICMP_INTERVAL NS_PER_MS /* ... and icmp_msgs_per_sec, 1000 */
 /* False: not now. DROP_ICMP_RATE is the caller's to count. */
 bool icmp_bucket_take(struct icmp_bucket *b, nstime now);
+
+/*
+ * The limits of what we send unasked (RFC 1122 §3.2.2, RFC 1812 §4.3.2.8): a bucket for all, taken from by a random 1 to 3 so
+ * that its level tells a stranger nothing (CVE-2020-25705), and one for each hash of destination and type: 6 at
+ * once, then one a second, as Linux's icmp_ratelimit. Echo replies are not limited. Zeroed memory but for the key is full;
+ * any state is a good one.
+ */
+#define ICMP_PEERS         512u
+#define ICMP_PEER_BURST    6
+#define ICMP_PEER_INTERVAL NS_PER_S
+struct icmp_rate {
+        struct sip_key key;
+        struct icmp_bucket all;
+        struct icmp_bucket peer[ICMP_PEERS];
+};
+void icmp_rate_init(struct icmp_rate *r, struct prng *rnd);
+/* Whether an error of this type may go to `peer` now; false: count DROP_ICMP_RATE. */
+bool icmp_rate_take(struct icmp_rate *r, struct prng *rnd, ip_addr peer, uint8_t type, nstime now);
 
 /*
  * Writes the error about `pkt`: 8 bytes of header, then its IP header and as much of its payload as fits into

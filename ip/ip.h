@@ -24,8 +24,10 @@
 #define IP_MIN_HDR 20u
 #define IP_MAX_HDR 60u
 
-enum { IP_PROTO_ICMP = 1, IP_PROTO_TCP = 6, IP_PROTO_UDP = 17 };
+enum { IP_PROTO_ICMP = 1, IP_PROTO_IGMP = 2, IP_PROTO_TCP = 6, IP_PROTO_UDP = 17 };
 enum { IP_ECN_MASK = 3, IP_ECN_ECT1 = 1, IP_ECN_ECT0 = 2, IP_ECN_CE = 3 }; /* in tos; RFC 3168 §5 */
+
+enum ip_to { IP_TO_HOST, IP_TO_BROADCAST, IP_TO_GROUP }; /* whom a packet is for */
 
 /* One packet in host order. Pointers are into the message it was parsed from and valid as long as that is. */
 struct ip_pkt {
@@ -37,6 +39,9 @@ struct ip_pkt {
         uint16_t frag_off;  /* bytes */
         uint16_t total_len; /* header and payload */
         const uint8_t *hdr; /* the header as it arrived */
+        uint8_t to;         /* enum ip_to */
+        bool link_cast;     /* it came as a link-layer broadcast or multicast */
+        uint8_t bad;        /* with DROP_IP_OPTIONS: offset of the octet at fault */
         /* Payload: `inl_len` bytes at `inl`, then the range `data` (id 0: none). Link padding is already cut
          * off. */
         const uint8_t *inl;
@@ -54,17 +59,28 @@ struct ip_ifaddr {
         uint8_t prefix; /* bits; 32 and 31 have no broadcast address (RFC 3021) */
 };
 
-/* What decides whether a packet is for us. */
+struct igmp;
+
+/*
+ * What decides whether a packet that came by an interface is for us. Strong ES model (RFC 1122 §3.3.4.2): the addresses are
+ * those of the interface it came by, and a packet for an address of another interface is not ours. On a network, that is
+ * when not `local`, broadcasts are, and packets for 224.0.0.1 and the groups that the interface is a member of.
+ */
 struct ip_host {
         const struct ip_ifaddr *addr; /* tried in order */
         uint32_t naddr;
-        bool local; /* a channel inside this host: 127.0.0.0/8 may appear, on both sides */
-        bool csum;  /* the link can corrupt: verify the header checksum */
+        bool local;                /* a channel inside this host: 127.0.0.0/8 may appear, on both sides */
+        bool csum;                 /* the link can corrupt: verify the header checksum */
+        bool link_cast;            /* of this message: its link-layer destination was not ours alone */
+        bool take_source_routes;   /* those at their end (ip_opts.h); default no */
+        uint16_t ifc;              /* the interface's number in `groups` */
+        const struct igmp *groups; /* NULL: none but 224.0.0.1 */
 };
 
 /* Whether v4 address `a` is one of the host's own (unicast). */
 bool ip_host_owns(const struct ip_host *h, uint32_t a);
-/* Whether `a` is 255.255.255.255 or the broadcast address of one of the host's networks. */
+/* Whether `a` is 255.255.255.255 or the broadcast address of one of the host's networks (the form of all ones; as a
+ * destination that of all zeros, RFC 1122 §3.3.6, is one too). */
 bool ip_host_broadcast(const struct ip_host *h, uint32_t a);
 
 static inline bool ip_v4_loopback(uint32_t a)
@@ -86,7 +102,9 @@ int ip_hdr_parse(const uint8_t *p, size_t n, bool csum, struct ip_pkt *pkt);
 /*
  * A message arrived on channel `chan`. Returns DROP_NONE and the packet, or the reason why it must be
  * dropped; the caller counts it, and releases the message's frame in any case that does not pass it on.
- * With DROP_IP_NOT_OURS, _MARTIAN and _FRAGMENT the packet is filled in too (reassembly begins at the last).
+ * With DROP_IP_NOT_OURS, _MARTIAN, _OPTIONS, _SOURCE_ROUTE and _FRAGMENT the packet is filled in too: a parameter
+ * problem is due about options (icmp_may_answer() and so on; the pointer is pkt.bad), and reassembly begins at the last
+ * (reass.h). A TTL of 0 or 1 is of no matter to a host (RFC 1122 §3.2.1.7).
  */
 enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx, struct ip_pkt *pkt);
 

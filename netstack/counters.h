@@ -44,11 +44,25 @@
         X(IP_NOT_OURS, "destination is not one of our addresses")                                                    \
         X(IP_MARTIAN, "source address cannot be a source")                                                           \
         X(IP_FRAGMENT, "fragment, and reassembly is not done here")                                                  \
+        X(IP_OPTIONS, "IP options malformed")                                                                        \
+        X(IP_SOURCE_ROUTE, "source-routed, and source routes are refused")                                           \
+        X(IP_LINK_CAST, "link broadcast of a packet for one host (RFC 1122)")                                        \
+        X(IP_FRAG_BAD, "fragment empty, of odd length, or beyond 65,535 bytes")                                      \
+        X(IP_FRAG_TINY, "fragment that cuts the TCP header (RFC 1858)")                                              \
+        X(IP_FRAG_OVERLAP, "fragments contradict each other: datagram given up (RFC 5722)")                          \
+        X(IP_FRAG_DEAD, "fragment of a datagram given up")                                                           \
+        X(IP_FRAG_ECN, "fragments with and without ECN: datagram given up (RFC 3168)")                               \
+        X(IP_FRAG_NO_MEMORY, "no memory for the fragment")                                                           \
+        X(IP_FRAG_EVICTED, "datagram given up unfinished, to make room for another")                                 \
+        X(IP_FRAG_TIMEOUT, "datagram given up unfinished, its time was over")                                        \
         X(IP_PROTOCOL, "protocol nobody here speaks")                                                                \
         X(ICMP_SHORT, "ICMP message too short")                                                                      \
         X(ICMP_CHECKSUM, "ICMP checksum wrong")                                                                      \
         X(ICMP_RATE, "ICMP answer suppressed by rate limit")                                                         \
         X(ICMP_IGNORED, "ICMP message of a type that is ignored")                                                    \
+        X(IGMP_SHORT, "IGMP message too short")                                                                      \
+        X(IGMP_CHECKSUM, "IGMP checksum wrong")                                                                      \
+        X(IGMP_IGNORED, "IGMP message that a host does not act on")                                                  \
         X(UDP_SHORT, "UDP header or length wrong")                                                                   \
         X(UDP_CHECKSUM, "UDP checksum wrong")                                                                        \
         X(UDP_NO_PORT, "no UDP socket on this port")                                                                 \
@@ -97,8 +111,14 @@ enum drop {
         X(ARP_ANNOUNCE, "ARP probes and announcements sent (RFC 5227)")                                              \
         X(ARP_FAILED, "neighbours that did not answer")                                                              \
         X(ARP_CHANGED, "neighbours whose link address changed")                                                      \
+        X(IP_FRAGS_IN, "fragments received")                                                                         \
+        X(IP_REASSEMBLED, "datagrams put together from fragments")                                                   \
+        X(IP_FRAGMENTED, "datagrams sent in fragments")                                                              \
+        X(IP_FRAGS_OUT, "fragments sent")                                                                            \
         X(ICMP_IN, "ICMP messages received")                                                                         \
         X(ICMP_OUT, "ICMP messages sent")                                                                            \
+        X(IGMP_IN, "IGMP messages received")                                                                         \
+        X(IGMP_OUT, "IGMP messages sent")                                                                            \
         X(UDP_IN, "datagrams received")                                                                              \
         X(UDP_OUT, "datagrams sent")                                                                                 \
         X(TCP_IN, "TCP segments received")                                                                           \
@@ -114,6 +134,9 @@ enum drop {
         X(TCP_PASSIVE_OPEN, "connections accepted")                                                                  \
         X(TCP_CHALLENGE, "challenge ACKs sent (RFC 5961)")                                                           \
         X(TCP_TIMEOUT, "connections given up after retransmitting")                                                  \
+        X(TCP_PMTU, "path MTUs learnt from ICMP (RFC 1191)")                                                         \
+        X(TCP_BLACK_HOLE, "segment size lowered after timeouts (RFC 4821)")                                          \
+        X(TCP_MTU_PROBE, "larger segments tried (RFC 4821)")                                                         \
         X(TCP_TIME_WAIT_REUSED, "TIME-WAIT reused (RFC 6191)")                                                       \
         X(TCP_TIME_WAIT_RECYCLED, "TIME-WAIT cut short, table full")                                                 \
         X(STACK_RECOVERIES, "times a process died inside and the state was rebuilt")

@@ -126,6 +126,11 @@ struct tcp {
         void (*touched)(void *arg, uint32_t conn);
         /* The record of a connection is about to be freed: forget it (wheel, output list, socket). May be NULL. */
         void (*gone)(void *arg, uint32_t conn);
+        /* What the path to t->raddr carries as far as is known (ip/pmtu.h), 0: the link's MTU; asked when a connection is
+         * made. And what a connection found out: an ICMP claim that it believes, or a size that its own probes showed.
+         * Both may be NULL. */
+        uint32_t (*path_mtu)(void *arg, const struct tcp_tuple *to);
+        void (*path_learnt)(void *arg, const struct tcp_tuple *to, uint32_t mtu);
         void *arg;
         /* Where the connection that is about to be changed is noted, for a successor (tcp_recover()): by tcp_rx(), and
          * when one is made or one in TIME-WAIT ends for the sake of another. May be NULL. */
@@ -180,7 +185,8 @@ void tcp_flush_ack(struct tcp *t, struct tcp_conn *tc);
 /* Call tcp_expire() no later than this. */
 nstime tcp_deadline(const struct tcp_conn *tc);
 void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now);
-/* ICMP error about a segment of ours (RFC 5927 checks are made here). err is an errno, hard or soft; mtu for 1191. */
+/* ICMP error about a segment of ours (RFC 5927 checks are made here). err is an errno, hard or soft; mtu: what a "fragmentation
+ * needed" claims (pmtu_claim()), 0: another error, or no claim. Paths: tcp_pmtu.c. */
 void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool hard, uint32_t mtu, nstime now);
 /* The channel died: its connections are reset, without a segment. */
 void tcp_chan_down(struct tcp *t, uint16_t chan, nstime now);

@@ -49,7 +49,10 @@ static inline bool fuzz_message(const uint8_t *data, size_t size, struct fuzz_me
 
         if (size < FUZZ_PREFIX || size > FUZZ_PREFIX + FRAME_SMALL_BYTES)
                 return false;
-        *m = (struct fuzz_message){.host = {&fuzz_addr, 1, data[0] & FUZZ_LOCAL, data[0] & FUZZ_CSUM}};
+        *m = (struct fuzz_message){.host = {.addr = &fuzz_addr,
+                                           .naddr = 1,
+                                           .local = data[0] & FUZZ_LOCAL,
+                                           .csum = data[0] & FUZZ_CSUM}};
         inl = MIN(MIN(data[1], UNET_INLINE_MAX), (uint32_t)(size - FUZZ_PREFIX));
         rest = (uint32_t)(size - FUZZ_PREFIX) - inl;
         memcpy(m->rx.inl, data + FUZZ_PREFIX, inl);

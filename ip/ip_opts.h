@@ -1,0 +1,59 @@
+/*
+ * IP options of a received header: checked, found, and answered.
+ *
+ * ip_rx() has seen that each option's length fits the header. ip_opts_parse() says what is in them; unknown ones are
+ * passed over (RFC 1122 §3.2.1.8). Two it is strict about, because acting on them would need them right: record route
+ * and timestamp with a length or pointer that cannot be (an ICMP parameter problem points to the octet), and source
+ * routes: a host that is not asked to take them drops what still is to go elsewhere, and what came by one (RFC 7126 §4.3
+ * and .4, against RFC 1122 §3.2.1.8 (c): hosts that answer along the sender's route can be spoken to by anybody as anybody).
+ *
+ * Read first: RFC 791 §3.1; RFC 1122 §3.2.1.8 and §3.2.2.6; RFC 7126.
+ */
+#ifndef IP_IP_OPTS_H
+#define IP_IP_OPTS_H
+
+#include "ip/ip.h"
+
+#define IP_OPTS_MAX 40u
+
+enum {
+        IPOPT_END = 0,
+        IPOPT_NOP = 1,
+        IPOPT_RR = 7,
+        IPOPT_TS = 68,
+        IPOPT_SECURITY = 130,
+        IPOPT_LSRR = 131,
+        IPOPT_STREAM_ID = 136,
+        IPOPT_SSRR = 137,
+        IPOPT_ALERT = 148, /* RFC 2113 */
+        IPOPT_COPIED = 0x80,
+};
+
+/* Where options stand: offsets from the header's start, 0: not there. */
+struct ip_opts {
+        uint8_t rr, ts, sr;
+        bool sr_done; /* the source route has been gone to its end */
+        bool alert;
+};
+
+/*
+ * Reads the options of a whole header. DROP_NONE; DROP_IP_OPTIONS: malformed, *bad is the offset of the octet at fault,
+ * for ICMP_PARAMETER_PROBLEM; DROP_IP_SOURCE_ROUTE unless `take_sr`, and with it when the route is not at its end.
+ */
+enum drop ip_opts_parse(const uint8_t *hdr, unsigned hdr_len, bool take_sr, struct ip_opts *o, uint8_t *bad);
+
+/*
+ * The options of the answer to an ICMP echo or timestamp request (RFC 1122 §3.2.2.6): record route and timestamp as they
+ * came, with us added as far as there is room (an overflow is counted); the source route the other way round, when `o` has
+ * one, and then *first_hop is where the answer goes first. `us`: the address that was spoken to; `ms`: a
+ * time for the timestamp option, with the high bit set when it is not milliseconds since midnight UT. Returns the bytes
+ * written, a multiple of 4, 0: none.
+ */
+unsigned ip_opts_answer(const uint8_t *hdr, const struct ip_opts *o, uint32_t us, uint32_t peer, uint32_t ms,
+                        uint8_t out[IP_OPTS_MAX], uint32_t *first_hop);
+
+/* Checks options that an application wants to send (IP_OPTIONS): well-formed, and no source route twice (RFC 1122
+ * §3.2.1.8 c). Pads to a multiple of 4 in `out`; its length or -EINVAL. */
+int ip_opts_check_sent(const uint8_t *opts, unsigned n, uint8_t out[IP_OPTS_MAX]);
+
+#endif
