@@ -4,7 +4,7 @@
 # list tests/expected_skips.txt.
 #
 # Labels that ./check knows: fuzz (run under ASan only), preload (real programs under the shim; not under sanitizers),
-# noasan (any other reason not to run under ASan).
+# noasan (any other reason not to run under ASan), vm (in virtual machines; once, and not with --quick).
 find_library(CMOCKA_LIBRARY cmocka)
 
 function(unet_test_properties name)

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Two machines: an RDMA device each that works, and datagrams of rdma-core's own example between them.
+. "$VM_SOURCE/tests/vm/lib.sh"
+
+device=$(ibv_devinfo -d rxe0 -v) || fail "no rxe0"
+grep -q 'state:.*PORT_ACTIVE' <<<"$device" || fail "rxe0 is not up"
+grep -q 'active_mtu:.*4096' <<<"$device" || fail "rxe0 has not the MTU that a wire of 9000 allows"
+index=$(sed -n "s/.*GID\[ *\([0-9]*\)\]:.*::ffff:$VM_ADDR, RoCE v2.*/\1/p" <<<"$device")
+[ -n "$index" ] || fail "rxe0 has no GID of $VM_ADDR"
+
+barrier up
+pingpong() { timeout 60 ibv_ud_pingpong -d rxe0 -g "$index" -s 1024 -n 200 "$@"; }
+if [ "$VM_HOST" = a ]; then
+        pingpong >"$VM_OUT/pingpong.a" || fail "ibv_ud_pingpong, server: $?"
+else
+        sleep 1                         # it has no way to say that it listens
+        pingpong "$VM_PEER" >"$VM_OUT/pingpong.b" || fail "ibv_ud_pingpong, client: $?"
+fi
+cat "$VM_OUT/pingpong.$VM_HOST"
+grep -q '200 iters' "$VM_OUT/pingpong.$VM_HOST" || fail "not all messages came back"
