@@ -24,7 +24,8 @@
  *
  * Others' packets change the address of an entry that exists and make it STALE, hence used at once and polled soon; they
  * make an entry only when they ask for an address of ours and come from our own network (RFC 826). Where the table is
- * full, entries that we never sent to go first, in order of age; static ones never.
+ * full, entries that we never sent to go first, in order of age; for a neighbour that we want ourselves then those that
+ * have not answered yet, then the one that was resolved longest ago; static ones never.
  *
  * An address of ours, after RFC 5227:
  *
@@ -129,7 +130,7 @@ struct arp_entry {
         uint32_t hash_next;
         uint32_t held, held_last;       /* waiting packets, oldest first */
         uint32_t held_pkts, held_bytes;
-        struct arp_link age;   /* in cache->spare or cache->inuse, oldest first */
+        struct arp_link age;   /* in cache->spare, asking or inuse, oldest first */
         struct arp_link due;   /* in cache->due */
         struct wheel_link timer;
 };
@@ -183,13 +184,14 @@ struct arp_cache {
         struct arp_addr addr[ARP_ADDRS];
         uint32_t conflicts;    /* while probing: RFC 5227 §2.1.1 */
         nstime probed_at;      /* when probing last began */
-        nstime reply_full_at, request_full_at;  /* token buckets: when they will be full again */
+        nstime request_full_at, reply_full_at, stranger_full_at; /* token buckets: when each will be full again */
         struct arp_reply reply[ARP_REPLIES];    /* a ring: [reply_head, reply_tail) */
         uint32_t reply_head, reply_tail;
-        struct arp_list spare; /* never sent to, or failed: first to go when the table is full */
-        struct arp_list inuse; /* the others but static ones; the one resolved last is last */
-        struct arp_list due;   /* entries that owe something */
-        struct arp_list held;  /* first parts of waiting packets */
+        struct arp_list spare;  /* never sent to, or failed: first to go when the table is full */
+        struct arp_list asking; /* INCOMPLETE: go next, but only to neighbours that we want ourselves */
+        struct arp_list inuse;  /* the others but static ones; the one resolved last is last */
+        struct arp_list due;    /* entries that owe something */
+        struct arp_list held;   /* first parts of waiting packets */
         struct wheel wheel;
         uint32_t hash[ARP_ENTRIES];
         struct pool entries;
@@ -229,7 +231,8 @@ static inline bool arp_ref_good(const struct arp *a, struct arp_ref r)
  * The link address of neighbour `ip`, a unicast address on the interface's network.
  * 0: *ref and `ll` (cfg.ll_len bytes) are filled in. -EINPROGRESS: it is being asked for; *ref is filled in, for
  * arp_hold(). -EHOSTUNREACH: it did not answer, try again later (RFC 1122 §2.4: no reason to tell a transport that the
- * destination is unreachable for good). -EINVAL: not a unicast address. -ENOBUFS: no entry to be had, all are static.
+ * destination is unreachable for good). -EINVAL: not a unicast address, or ours. -EADDRNOTAVAIL: no address of ours may be
+ * used yet. -ENOBUFS: no entry to be had, all are static.
  */
 int arp_resolve(struct arp *a, uint32_t ip, nstime now, struct arp_ref *ref, uint8_t *ll);
 
@@ -281,7 +284,8 @@ enum arp_what {
         ARP_OUT_SEND,          /* `pkt`, an ARP packet, is to be sent to `to` */
         ARP_OUT_RELEASE,       /* the IP packet `part` is to be sent to `to`: its neighbour answered */
         ARP_OUT_UNREACHABLE,   /* the IP packet `part` will not be sent: -EHOSTUNREACH to its socket. `ip` did not answer */
-        ARP_OUT_ADDR,          /* address `ip` of ours is now in state `addr_state`: ANNOUNCING (usable), BOUND or LOST */
+        ARP_OUT_ADDR,          /* address `ip` of ours is in state `addr_state`: ANNOUNCING (usable), BOUND or LOST. It may
+                                * be said more than once */
 };
 
 struct arp_out {
@@ -308,17 +312,17 @@ void arp_held_copy(const struct arp *a, const struct arp_out *out, uint8_t *to);
  * Takes an address for this interface. With `probe` it is probed for first and must not be used before ARP_OUT_ADDR says
  * ANNOUNCING, 4 to 7 s later (RFC 5227 §2.1.1, which asks for it); without, it is announced at once. More than
  * ARP_MAX_CONFLICTS conflicts slow probing down. Adding one that is there begins anew. 0; -EINVAL: not a unicast
- * address, prefix over 32; -ENOSPC.
+ * address, or the broadcast address of its network; prefix over 32; -ENOSPC.
  */
 int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, enum arp_defence d, bool probe, nstime now);
 /* -ENOENT: not there. */
-int arp_addr_del(struct arp *a, uint32_t ip);
+int arp_addr_del(struct arp *a, uint32_t ip, nstime now);
 enum arp_addr_state arp_addr_state(const struct arp *a, uint32_t ip);
 
 /* ---- tools ---- */
 
 /* Makes or changes an entry. A static one is neither aged nor changed by packets; otherwise it is STALE. -EINVAL: not a
- * unicast address; -ENOBUFS: all are static. */
+ * unicast address, or ours; -ENOBUFS: all are static. */
 int arp_set(struct arp *a, uint32_t ip, const uint8_t *ll, bool is_static, nstime now);
 /* Packets that wait for it are dropped (ARP_UNREACHABLE). -ENOENT. */
 int arp_del(struct arp *a, uint32_t ip);
