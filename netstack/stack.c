@@ -60,17 +60,6 @@ static void *at_offset(const struct stack_state *st, uint64_t off)
         return (char *)(uintptr_t)st + off;
 }
 
-static void format_lock(pthread_mutex_t *m)
-{
-        pthread_mutexattr_t a;
-
-        pthread_mutexattr_init(&a);
-        pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
-        pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
-        pthread_mutex_init(m, &a);
-        pthread_mutexattr_destroy(&a);
-}
-
 void stack_format(struct stack_state *st, const struct stack_limits *l, const uint8_t seed[32], nstime now)
 {
         struct layout o = layout_of(l);
@@ -85,7 +74,6 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->rxframes_off = o.rxframes;
         st->capture_off = o.capture;
         st->limits = *l;
-        format_lock(&st->lock);
         prng_init(&st->prng, seed);
         wheel_reset(&st->wheel, now);
         for (uint32_t k = 0; k < STACK_CHANS; k++)

@@ -14,7 +14,6 @@
 #ifndef NETSTACK_STACK_H
 #define NETSTACK_STACK_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "netstack/base.h"
@@ -23,6 +22,7 @@
 #include "netstack/frame.h"
 #include "netstack/pool.h"
 #include "netstack/prng.h"
+#include "netstack/rlock.h"
 #include "netstack/wheel.h"
 #include "ip/icmp.h"
 #include "ip/ip.h"
@@ -33,7 +33,7 @@
 #include "unet/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   1u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   2u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   64u               /* processes that share a stack */
@@ -121,7 +121,7 @@ struct stack_state {
         uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off;
         struct stack_limits limits;
 
-        _Alignas(CACHE_LINE) pthread_mutex_t lock;      /* robust, process-shared */
+        _Alignas(CACHE_LINE) struct rlock lock;
         uint32_t gen;                   /* odd: somebody is changing things */
         uint32_t busy;                  /* the connection being changed while gen is odd */
         uint32_t sleeps, rests;         /* counts of the bell: leaders asleep; the keeper gone back to sleep */

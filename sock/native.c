@@ -2,6 +2,7 @@
 #include "sock/native.h"
 
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 

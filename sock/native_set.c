@@ -22,6 +22,7 @@
  */
 #include "sock/native.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/queue.h>

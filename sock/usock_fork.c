@@ -138,6 +138,7 @@ static void come_to(struct ustack *u, uint32_t slot)
 /* The locks are the parent's, which lets go of them; the client of unetd opens its own connections by itself. */
 void usock_fork_child(void)
 {
+        rlock_forked();
         ustack_client_forked();
         usock_wait_forked();
         for (uint32_t i = 0; i < forking.n; i++) {

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -322,14 +323,13 @@ static void repair(struct ustack *u)
 {
         stack_recover(&u->s, ustack_now());
         ustack_look_again(u);
-        pthread_mutex_consistent(&u->s.st->lock);
 }
 
 bool ustack_trylock(struct ustack *u)
 {
-        int err = pthread_mutex_trylock(&u->s.st->lock);
+        int err = rlock_trylock(&u->s.st->lock);
 
-        if (unlikely(err == EOWNERDEAD)) {
+        if (unlikely(err == -EOWNERDEAD)) {
                 repair(u);
                 err = 0;
         }
@@ -338,16 +338,14 @@ bool ustack_trylock(struct ustack *u)
 
 void ustack_lock(struct ustack *u)
 {
-        int err = pthread_mutex_lock(&u->s.st->lock);
-
-        if (unlikely(err == EOWNERDEAD))
+        if (unlikely(rlock_lock(&u->s.st->lock) == -EOWNERDEAD))
                 repair(u);
         entered(u);
 }
 
 void ustack_unlock(struct ustack *u)
 {
-        pthread_mutex_unlock(&u->s.st->lock);
+        rlock_unlock(&u->s.st->lock);
 }
 
 /* Nobody is inside from here on. Messages that came meanwhile would be noticed by nobody: they ring the keeper. */
@@ -362,7 +360,7 @@ void ustack_leave(struct ustack *u)
                 if (ring)
                         st->rung = st->rests;
         }
-        pthread_mutex_unlock(&st->lock);
+        rlock_unlock(&st->lock);
         if (unlikely(ring))
                 sys3(SYS_write, u->fds.keeper_w, "", 1);
 }
