@@ -156,3 +156,12 @@ void frame_pool_rebuild(struct frame_pool *p)
                 }
         }
 }
+
+void frame_pool_charges(const struct frame_pool *p, void (*fn)(void *arg, uint32_t owner, uint32_t bytes), void *arg)
+{
+        for_each_touched(p, c, num) {
+                const struct frame_rec *r = frame_pool_rec(p, num);
+                if (r->owner != 0 && (r->refs != 0 || r->loans != 0))
+                        fn(arg, r->owner, frame_class_bytes(c));
+        }
+}

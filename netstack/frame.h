@@ -160,6 +160,8 @@ void frame_unlend_all(struct frames *f, uint32_t region);
 void frame_pool_zero_refs(struct frame_pool *p);
 /* Makes the free lists anew from refs and loans; used after refs were recounted. */
 void frame_pool_rebuild(struct frame_pool *p);
+/* Says of each frame in use that is charged to somebody: to whom, and how much. */
+void frame_pool_charges(const struct frame_pool *p, void (*fn)(void *arg, uint32_t owner, uint32_t bytes), void *arg);
 
 static inline uint32_t frame_size(const struct frames *f, uint32_t id)
 {

@@ -305,6 +305,30 @@ static bool has_socket(const struct stack *s, uint32_t sock, uint8_t role, uint3
         return rec->refs != 0 && rec->role == role && rec->conn == index;
 }
 
+/* A reservation is out while a process copies without the lock, which its socket says. Any other was made or committed
+ * by the process that died. */
+static void end_reservations(struct stack *s)
+{
+        struct pool *conns = &s->tcp.sh->conns;
+
+        for (uint32_t i = 1; i < conns->fresh; i++) {
+                struct tcp_conn *tc = pool_at(conns, i);
+                if (tc->live && tc->flags & TCF_RSV &&
+                    !(has_socket(s, tc->sock, SOCK_ROLE_CONN, i) && stack_sock(s, tc->sock)->writer != 0)) {
+                        tc->rsv_head = tc->rsv_tail = tc->rsv_bytes = 0;
+                        tc->flags &= ~(uint32_t)TCF_RSV;
+                }
+        }
+}
+
+/* It was somebody's, who has let go of it and not closed it, or has not taken it yet. */
+static bool is_nobodys(const struct stack *s, const struct tcp_conn *tc)
+{
+        if (tc->sock == 0)
+                return !(tc->flags & TCF_CLOSED_BY_APP) && (tc->acc_state == ACC_TAKEN || tc->flags & TCF_ACTIVE);
+        return tc->sock < s->st->socks.fresh && !has_socket(s, tc->sock, SOCK_ROLE_CONN, tc->self);
+}
+
 /* Death came while a socket was being made or taken apart: what no socket has any more is closed. */
 static void close_nobodys(struct stack *s, nstime now)
 {
@@ -317,8 +341,7 @@ static void close_nobodys(struct stack *s, nstime now)
         }
         for (uint32_t i = 1; i < conns->fresh; i++) {
                 struct tcp_conn *tc = pool_at(conns, i);
-                if (!tc->live || tc->sock == 0 || tc->sock >= s->st->socks.fresh ||
-                    has_socket(s, tc->sock, SOCK_ROLE_CONN, i))
+                if (!tc->live || !is_nobodys(s, tc))
                         continue;
                 stack_begin(s->st, i);
                 tcp_set_sock(&s->tcp, i, 0);
@@ -342,6 +365,7 @@ void stack_recover(struct stack *s, nstime now)
         st->nacks = 0;
         wheel_reset(&st->wheel, now);
         stack_loop_forget(s);
+        end_reservations(s);
         tcp_recover(&s->tcp, broken, now);
         udp_recover(&s->udp);
         rebuild_socks(s);

@@ -274,7 +274,7 @@ void stack_loop_init(struct stack *s);
 void stack_loop_forget(struct stack *s);
 void stack_loop_relink(struct stack *s);
 
-/* Around each change to a connection (decision 2): a successor resets only the one named. */
+/* Around each change to a connection (decision 2): a successor mends only the one named. */
 static inline void stack_begin(struct stack_state *st, uint32_t conn)
 {
         __atomic_store_n(&st->busy, conn, __ATOMIC_RELAXED);
@@ -286,7 +286,7 @@ static inline void stack_end(struct stack_state *st)
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         __atomic_store_n(&st->gen, (st->gen | 1) + 1, __ATOMIC_RELEASE);
 }
-/* A process died inside: everything derived is made anew, the connection it was changing is reset. */
+/* A process died inside: everything derived is made anew, the connection it was changing is mended. */
 void stack_recover(struct stack *s, nstime now);
 
 static inline struct sock_rec *stack_sock(const struct stack *s, uint32_t sock)

@@ -11,6 +11,42 @@ void close_send(struct tcp *t, struct tcp_conn *tc)
         sndbuf_queue_fin(t, tc);
 }
 
+bool close_fin_acked(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        if (!(tc->flags & TCF_FIN_QUEUED) || tc->snd_una != tc->snd_end + 1)
+                return true;
+        switch (tc->state) {
+        case TCPS_FIN_WAIT_1:
+                tcp_set_state(t, tc, TCPS_FIN_WAIT_2);
+                if (tc->flags & TCF_CLOSED_BY_APP)
+                        tc->slow_at = now + tc->opts.fin_wait2_s * NS_PER_S;
+                return true;
+        case TCPS_CLOSING:
+                conn_enter_time_wait(t, tc, now);
+                return false;
+        case TCPS_LAST_ACK:
+                conn_done(t, tc, 0);
+                return false;
+        default:
+                return true;
+        }
+}
+
+void close_fin_received(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        switch (tc->state) {
+        case TCPS_ESTABLISHED:
+                tcp_set_state(t, tc, TCPS_CLOSE_WAIT);
+                break;
+        case TCPS_FIN_WAIT_1:
+                tcp_set_state(t, tc, TCPS_CLOSING);
+                break;
+        case TCPS_FIN_WAIT_2:
+                conn_enter_time_wait(t, tc, now);
+                break;
+        }
+}
+
 void tcp_shutdown_send(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         if (tc->shut & SHUT_SND)

@@ -213,6 +213,7 @@ void tcp_set_state(struct tcp *t, struct tcp_conn *tc, enum tcp_state to)
         assert(legal_arrow(tc->state, to));
         if (tc->state == TCPS_TIME_WAIT)
                 tw_unlink(t, tc);
+        store_order();
         tc->state = (uint8_t)to;
         if (to == TCPS_ESTABLISHED)
                 tc->slow &= (uint8_t)~SLOW_STATE;
@@ -231,6 +232,9 @@ void conn_raise(struct tcp *t, struct tcp_conn *tc, uint32_t events)
 /* `owed`: OWE_RST when the peer is still to be told, by tcp_output(). */
 static void end(struct tcp *t, struct tcp_conn *tc, int err, uint8_t owed)
 {
+        if (err != 0)
+                tc->err = (int16_t)err;
+        tc->shut = SHUT_BOTH;
         tcp_set_state(t, tc, TCPS_CLOSED);
         demux_remove(t, tc);
         sndbuf_purge(t, tc);
@@ -241,9 +245,6 @@ static void end(struct tcp *t, struct tcp_conn *tc, int err, uint8_t owed)
         tc->delack_at = tc->rtx_at = tc->slow_at = tc->cork_at = NSTIME_NEVER;
         tc->rtx_kind = RTX_NONE;
         tc->owed = owed;
-        tc->shut = SHUT_BOTH;
-        if (err != 0)
-                tc->err = (int16_t)err;
         conn_raise(t, tc, TCP_EV_CLOSED | TCP_EV_READABLE | TCP_EV_WRITABLE);
         if (tc->acc_state == ACC_HALF_OPEN)
                 listen_forget(t, tc);

@@ -42,8 +42,8 @@ enum {
 struct tcp_txseg {
         uint32_t next, prev;
         uint32_t seq;
-        uint32_t len;                   /* payload bytes; a FIN takes one more sequence number */
-        uint32_t frame, off;            /* the payload; frame 0 when there is none */
+        uint32_t frame;                 /* of the payload; 0 when there is none */
+        uint32_t off, len;              /* payload bytes; a FIN takes one more sequence number */
         uint8_t ctl;                    /* TCP_FIN, TCP_PSH to send with it */
         uint8_t marks;
         uint16_t tries;                 /* transmissions so far */
@@ -52,12 +52,15 @@ struct tcp_txseg {
 static_assert(sizeof(struct tcp_txseg) <= 64, "one cache line");
 
 struct tcp_rxseg {
-        uint32_t next, prev;
+        _Alignas(8) uint32_t next;
+        uint32_t prev;
         uint32_t seq;
         struct buf data;
         uint32_t fin;                   /* out of order: a FIN follows the data */
 };
 static_assert(sizeof(struct tcp_rxseg) <= 64, "one cache line");
+static_assert(offsetof(struct tcp_txseg, off) % 8 == 0 && offsetof(struct tcp_txseg, len) == offsetof(struct tcp_txseg, off) + 4 &&
+              offsetof(struct tcp_rxseg, data.off) % 8 == 0, "range_skip()");
 
 #define SND_LIMIT_LEAST 4608u           /* bytes; Linux's SOCK_MIN_SNDBUF: two small frames */
 
@@ -212,6 +215,7 @@ struct tcp_conn {
         uint32_t wait_next, wait_prev;  /* derived: waiting for frames */
         int16_t err, err_soft;          /* positive errno, pending */
         uint16_t mss_clamp;             /* the peer's MSS option */
+        uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
         nstime limited[TCP_LIM_PACING + 1];
         uint64_t cc_priv[6];            /* the congestion control's own */
@@ -295,13 +299,26 @@ static inline uint32_t *lent_count(const struct tcp *t, uint32_t frame)
 
         return &t->sh->lent[(region - 1) / 2 % TCP_CACHE][c];
 }
-/* A record begins to be in use, or ends: everything written before it is written before, to whoever finds the memory after
- * a death (the compiler must not move stores over it; the processor does not). */
-static inline void live_set(uint8_t *live, uint8_t to)
+/* What is stored before is stored before what follows, to whoever finds the memory after a death: the compiler must not move
+ * stores over this; what a processor has executed of a process that is killed is all there. tcp_mend.c says what it needs. */
+static inline void store_order(void)
 {
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+/* A record begins to be in use, or ends. */
+static inline void live_set(uint8_t *live, uint8_t to)
+{
+        store_order();
         *(volatile uint8_t *)live = to;
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        store_order();
+}
+/* A range loses its first n bytes: off and len, which stand side by side, in one store. */
+static inline void range_skip(uint32_t *off, uint32_t *len, uint32_t n)
+{
+        typedef uint64_t __attribute__((may_alias)) both_t;
+
+        *(volatile both_t *)off = (uint64_t)(*len - n) << 32 | (*off + n);
+        store_order();
 }
 /* A conversation keeps its small frame, warm, from one message to the next; but only so many do: of ten thousand idle
  * connections each would hold 2 KB for nothing. */
@@ -388,10 +405,20 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* tcp_close.c */
 /* FIN after what is queued; from ESTABLISHED or CLOSE-WAIT. */
 void close_send(struct tcp *t, struct tcp_conn *tc);
+/* SND.UNA has moved: if our FIN is acknowledged now, what follows from it. False: the connection takes no more segments. */
+bool close_fin_acked(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* The peer's FIN came, in order. */
+void close_fin_received(struct tcp *t, struct tcp_conn *tc, nstime now);
 
 /* tcp_ack.c */
 bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now);
+
+/* tcp_mend.c */
+/* The connection that a process was changing when it died, in two steps: queues, numbers and state before everything derived
+ * is made anew, the rest after it. False: it cannot be mended. */
+bool mend_queues(struct tcp *t, struct tcp_conn *tc);
+void mend_finish(struct tcp *t, struct tcp_conn *tc, nstime now);
 
 /* tcp_sndbuf.c */
 void sndbuf_purge(struct tcp *t, struct tcp_conn *tc);
@@ -421,6 +448,8 @@ bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg
                    bool *took);
 void rcvbuf_link(struct tcp *t, struct tcp_conn *tc, uint32_t rxseg);
 void rcvbuf_purge(struct tcp *t, struct tcp_conn *tc);
+/* Records at the head with nothing left in them go. */
+void rcvbuf_drop_empty(struct tcp *t, struct tcp_conn *tc);
 void rcvbuf_free_buf(struct tcp *t, struct tcp_conn *tc, uint32_t frame);
 void rcvbuf_autosize(struct tcp_conn *tc, nstime now);
 /* The largest window that can be offered: the buffer, as far as 16 bits and the scale can say it. */

@@ -29,7 +29,9 @@ bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint3
         if (len >= tc->snd_mss || len >= tc->max_wnd / 2 || tc->snd_end - tc->snd_una + n > tc->snd_limit)
                 return false;
         memcpy(frame_addr(t->frames, tail->frame) + tc->snd_fill_off, p, n);
+        store_order();
         tail->len = len;
+        store_order();
         tail->ctl |= TCP_PSH;
         tc->snd_fill_off += n;
         tc->snd_end += n;
@@ -58,8 +60,7 @@ bool tcp_recv_take(struct tcp *t, struct tcp_conn *tc, uint8_t *p, uint32_t n)
         from = frame_addr(t->frames, head->data.id) + head->data.off;
         memcpy(p, from, n);
         fetch_ahead(from + n, MIN(MIN(n, AHEAD_MOST), head->data.len - n));
-        head->data.off += n;
-        head->data.len -= n;
+        range_skip(&head->data.off, &head->data.len, n);
         head->seq += n;
         tc->rcv_unread -= n;
         return true;

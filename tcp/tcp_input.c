@@ -211,11 +211,6 @@ static bool check_syn(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *
 
 /* ---- fifth: ACK ---- */
 
-static bool fin_is_acked(const struct tcp_conn *tc)
-{
-        return tc->flags & TCF_FIN_QUEUED && tc->snd_una == tc->snd_end + 1;
-}
-
 /* TCP_DEFER_ACCEPT, as Linux: the ACK alone is not taken for the end of the handshake while the time runs. */
 static bool still_deferred(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
@@ -245,26 +240,6 @@ static bool end_handshake(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
         return true;
 }
 
-/* Our FIN is acknowledged. */
-static bool after_fin_acked(struct tcp *t, struct tcp_conn *tc, nstime now)
-{
-        switch (tc->state) {
-        case TCPS_FIN_WAIT_1:
-                tcp_set_state(t, tc, TCPS_FIN_WAIT_2);
-                if (tc->flags & TCF_CLOSED_BY_APP)
-                        tc->slow_at = now + tc->opts.fin_wait2_s * NS_PER_S;
-                return true;
-        case TCPS_CLOSING:
-                conn_enter_time_wait(t, tc, now);
-                return false;
-        case TCPS_LAST_ACK:
-                conn_done(t, tc, 0);
-                return false;
-        default:
-                return true;
-        }
-}
-
 static bool process_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         if (!(seg->flags & TCP_ACK)) {
@@ -277,7 +252,7 @@ static bool process_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
                 return true;
         if (!ack_input(t, tc, seg, now))
                 return false;
-        return !fin_is_acked(tc) || after_fin_acked(t, tc, now);
+        return close_fin_acked(t, tc, now);
 }
 
 /* ---- sixth: URG ---- */
@@ -431,22 +406,15 @@ static bool process_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
 
 static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        tc->rcv_nxt++;
+        tc->fin_end = tc->rcv_nxt + 1;
+        store_order();
         tc->flags |= TCF_FIN_RCVD;
+        store_order();
+        tc->rcv_nxt = tc->fin_end;
         tc->shut |= SHUT_RCV;
         tc->owed |= OWE_ACK;
         reass_purge(t, tc);
-        switch (tc->state) {
-        case TCPS_ESTABLISHED:
-                tcp_set_state(t, tc, TCPS_CLOSE_WAIT);
-                break;
-        case TCPS_FIN_WAIT_1:
-                tcp_set_state(t, tc, TCPS_CLOSING);
-                break;
-        case TCPS_FIN_WAIT_2:
-                conn_enter_time_wait(t, tc, now);
-                break;
-        }
+        close_fin_received(t, tc, now);
         conn_raise(t, tc, TCP_EV_READABLE);
 }
 

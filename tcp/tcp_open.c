@@ -59,7 +59,6 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool syn_lost = tc->backoff != 0;
 
-        tcp_set_state(t, tc, TCPS_ESTABLISHED);
         if (!syn_lost)
                 rtt_sample(tc, now - tc->last_sent);
         tc->snd_una = tc->snd_nxt = tc->iss + 1;
@@ -77,6 +76,7 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->limit = TCP_LIM_APP;
         tc->limit_since = now;
         cc_of(tc)->init(tc, now);
+        tcp_set_state(t, tc, TCPS_ESTABLISHED);
         timer_keepalive(tc, now);
         if (tc->shut & SHUT_SND) /* closed while it was being opened: RFC 9293 §3.10.4, SYN-RECEIVED */
                 close_send(t, tc);

@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <stdatomic.h>
 
 #include "tcp/tcp_conn.h"
 
@@ -37,7 +36,7 @@ static void free_head(struct tcp *t, struct tcp_conn *tc)
         tc->rcv_head = s->next;
         if (tc->rcv_head == 0)
                 tc->rcv_tail = 0;
-        atomic_signal_fence(memory_order_seq_cst); /* out of the queue, then free: see tcp_recover.c */
+        store_order(); /* out of the queue, then free */
         pool_free(&t->sh->rxsegs, i);
         rcvbuf_free_buf(t, tc, frame);
 }
@@ -135,12 +134,14 @@ void rcvbuf_link(struct tcp *t, struct tcp_conn *tc, uint32_t i)
 
         drop_empty(t, tc);
         s->next = 0;
+        store_order();
         if (tc->rcv_tail != 0)
                 rxseg_at(t, tc->rcv_tail)->next = i;
         else
                 tc->rcv_head = i;
         tc->rcv_tail = i;
         tc->rcv_unread += s->data.len;
+        store_order();
 }
 
 /* The last record ends where the fill frame is filled: what is copied next makes it longer. */
@@ -162,8 +163,10 @@ bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg
 
         if (!worth_keeping(t, seg, len) && tail_ends_at_fill(t, tc) && len <= fill_room(t, tc)) {
                 copy_to_fill(t, tc, seg, skip, len);
+                store_order();
                 rxseg_at(t, tc->rcv_tail)->data.len += len;
                 tc->rcv_unread += len;
+                store_order();
                 return true;
         }
         i = pool_alloc(&t->sh->rxsegs);
@@ -210,9 +213,8 @@ static void drop_bytes(struct tcp *t, struct tcp_conn *tc, uint32_t bytes)
                 struct tcp_rxseg *s = rxseg_at(t, tc->rcv_head);
                 uint32_t take = MIN(bytes, s->data.len);
                 bytes -= take;
+                range_skip(&s->data.off, &s->data.len, take);
                 s->seq += take;
-                s->data.off += take;
-                s->data.len -= take;
                 if (s->data.len != 0)
                         return;
                 if (s->next == 0)
@@ -354,6 +356,12 @@ short tcp_poll_events(const struct tcp *t, const struct tcp_conn *tc)
         if (tc->urg_state == URG_HERE)
                 ev |= POLLPRI;
         return ev;
+}
+
+void rcvbuf_drop_empty(struct tcp *t, struct tcp_conn *tc)
+{
+        while (tc->rcv_head != 0 && rxseg_at(t, tc->rcv_head)->data.len == 0)
+                free_head(t, tc);
 }
 
 void rcvbuf_purge(struct tcp *t, struct tcp_conn *tc)

@@ -5,8 +5,6 @@
  * successor; when it bridges several, the pieces between are taken one by one from the left and the rest
  * arrives again.
  */
-#include <stdatomic.h>
-
 #include "tcp/tcp_conn.h"
 
 static uint32_t end_of(const struct tcp_rxseg *s)
@@ -30,6 +28,7 @@ static void link_after(struct tcp *t, struct tcp_conn *tc, uint32_t prev, uint32
 
         s->prev = prev;
         s->next = prev ? rxseg_at(t, prev)->next : tc->ooo_head;
+        store_order();
         *(prev ? &rxseg_at(t, prev)->next : &tc->ooo_head) = i;
         *(s->next ? &rxseg_at(t, s->next)->prev : &tc->ooo_tail) = i;
 }
@@ -90,7 +89,7 @@ static void free_rxseg(struct tcp *t, struct tcp_conn *tc, uint32_t i)
 {
         uint32_t frame = rxseg_at(t, i)->data.id;
 
-        atomic_signal_fence(memory_order_seq_cst); /* out of the queue, then free: see tcp_recover.c */
+        store_order(); /* out of the queue, then free */
         pool_free(&t->sh->rxsegs, i);
         if (frame != 0)
                 rcvbuf_free_buf(t, tc, frame);
@@ -113,9 +112,9 @@ bool reass_drain(struct tcp *t, struct tcp_conn *tc)
                         free_rxseg(t, tc, i);
                         continue;
                 }
+                rcvbuf_link(t, tc, i);
                 tc->rcv_nxt += s->data.len;
                 tc->bytes_received += s->data.len;
-                rcvbuf_link(t, tc, i);
         }
         if (tc->ooo_head == 0)
                 tc->slow &= (uint8_t)~SLOW_OOO;

@@ -2,8 +2,8 @@
  * After a process died inside: everything derived is made anew from the connections and listeners.
  *
  * Derived: demultiplexing, free lists, accept queues' links and counts, the TIME-WAIT list, the list of those
- * that wait for frames, references of frames. The connection that was being changed is reset; of its queues
- * only those are looked into that hold what belongs to others.
+ * that wait for frames, references of frames and whom they are charged to. The connection that was being changed
+ * is mended first (tcp_mend.c).
  */
 #include <errno.h>
 
@@ -41,59 +41,6 @@ static void hold(struct tcp *t, uint32_t id)
                 frame_pool_rec(p, frame_id_num(id))->refs++;
         else
                 ++*lent_count(t, id);
-}
-
-/* Whether a record of a broken connection's receive queues names a range that it can have. */
-static bool names_range(const struct tcp *t, const struct tcp_conn *tc, const struct buf *b)
-{
-        uint32_t region = frame_id_region(b->id);
-        const struct frame_region *r = &t->frames->region[region];
-
-        if (b->id == 0)
-                return b->len == 0;
-        if (region != FRAME_REGION_PRIVATE && region != FRAME_REGION_RX(tc->tuple.chan))
-                return false;
-        return frame_geom_holds(r->pool ? r->pool->geom : r->geom, frame_id_num(b->id), b->off, b->len);
-}
-
-/*
- * Cuts a receive queue of the broken connection where it stops making sense, and returns its last record. A
- * record leaves its queue before it is freed (free_head() in tcp_rcvbuf.c), so what still hangs together
- * holds its frames, and those that were lent can be given back. Sequence numbers tell the queue from the free
- * list that a record may be in.
- */
-static uint32_t cut(const struct tcp *t, const struct tcp_conn *tc, uint32_t *head, bool gaps)
-{
-        uint32_t *link = head, last = 0, end = 0;
-
-        for (uint32_t steps = 0; *link != 0; steps++) {
-                struct tcp_rxseg *s;
-                if (*link >= t->sh->rxsegs.fresh || steps >= t->sh->rxsegs.fresh)
-                        break;
-                s = rxseg_at(t, *link);
-                if (!names_range(t, tc, &s->data) ||
-                    (last != 0 && (gaps ? seq_lt(s->seq, end) : s->seq != end)))
-                        break;
-                end = s->seq + s->data.len;
-                s->prev = last;
-                last = *link;
-                link = &s->next;
-        }
-        *link = 0;
-        return last;
-}
-
-/* What it sent is not looked at: those frames are ours, and free when nobody names them. */
-static void mistrust_queues(const struct tcp *t, struct tcp_conn *tc)
-{
-        tc->snd_head = tc->snd_next = tc->snd_tail = 0;
-        tc->rsv_head = tc->rsv_tail = tc->rsv_bytes = 0;
-        tc->rcv_tail = cut(t, tc, &tc->rcv_head, false);
-        tc->ooo_tail = cut(t, tc, &tc->ooo_head, true);
-        tc->ooo_recent = 0;
-        tc->snd_fill = tc->rcv_fill = 0;
-        tc->sacked = tc->lost = tc->retx = 0;
-        tc->flags &= ~(uint32_t)(TCF_RSV | TCF_WAITS);
 }
 
 static void mark_txsegs(struct tcp *t, uint64_t *live, uint32_t head)
@@ -202,8 +149,27 @@ static void rebuild_lists(struct tcp *t)
         }
 }
 
+static void charge(void *arg, uint32_t owner, uint32_t bytes)
+{
+        struct tcp *t = arg;
+        struct tcp_conn *tc = conn_at(t, owner & ((1u << 20) - 1));
+
+        if (tc->live && frame_owner(tc) == owner)
+                tc->snd_mem += bytes;
+}
+
+/* What it holds of its channel's frames, those on loan included. */
+static void recharge(struct tcp *t)
+{
+        for_each_conn(t, tc)
+                tc->snd_mem = 0;
+        for (uint32_t r = FRAME_REGION_TX(0); r < FRAME_REGIONS; r += 2)
+                if (t->frames->region[r].pool != NULL)
+                        frame_pool_charges(t->frames->region[r].pool, charge, t);
+}
+
 /* One that was only being made has no state yet, and nobody knows of it but perhaps its listener's count. */
-static void reset_broken(struct tcp *t, struct tcp_conn *tc)
+static void give_up(struct tcp *t, struct tcp_conn *tc)
 {
         if (tc->state != TCPS_CLOSED)
                 conn_reset(t, tc, ECONNRESET);
@@ -211,6 +177,8 @@ static void reset_broken(struct tcp *t, struct tcp_conn *tc)
                 listen_forget(t, tc);
         if (!tc->live)
                 return;
+        if (tc->sock == 0)
+                tc->flags |= TCF_CLOSED_BY_APP;
         reass_purge(t, tc);
         rcvbuf_purge(t, tc);
         tc->rcv_mem = 0;
@@ -219,17 +187,19 @@ static void reset_broken(struct tcp *t, struct tcp_conn *tc)
 void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
 {
         struct tcp_conn *tc = broken ? conn_at(t, broken) : NULL;
+        bool mended = tc != NULL && tc->live && mend_queues(t, tc);
 
-        if (tc != NULL && tc->live)
-                mistrust_queues(t, tc);
         demux_clear(t);
         memset(t->sh->lent, 0, sizeof t->sh->lent);
         rebuild_conns(t);
         rebuild_listeners(t);
         rebuild_segs(t);
         rebuild_lists(t);
-        if (tc != NULL && tc->live)
-                reset_broken(t, tc);
+        recharge(t);
+        if (mended)
+                mend_finish(t, tc, now);
+        else if (tc != NULL && tc->live)
+                give_up(t, tc);
         for_each_conn(t, other)
         {
                 conn_raise(t, other, TCP_EV_WRITABLE);

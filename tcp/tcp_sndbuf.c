@@ -20,6 +20,7 @@ static void append(struct tcp *t, struct tcp_conn *tc, uint32_t i)
 
         s->next = 0;
         s->prev = tc->snd_tail;
+        store_order();
         if (tc->snd_tail != 0)
                 txseg_at(t, tc->snd_tail)->next = i;
         else
@@ -50,6 +51,7 @@ void txseg_free_head(struct tcp *t, struct tcp_conn *tc)
                 tc->snd_tail = 0;
         if (tc->snd_next == i)
                 tc->snd_next = s->next;
+        store_order();
         release(t, i);
 }
 
@@ -68,9 +70,8 @@ void txseg_trim(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_
 {
         assert(bytes < txseg_space(s) || bytes == s->len);
         uncount_marks(tc, s, bytes);
+        range_skip(&s->off, &s->len, bytes);
         s->seq += bytes;
-        s->off += bytes;
-        s->len -= bytes;
 }
 
 bool txseg_split(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t at)
@@ -91,11 +92,13 @@ bool txseg_split(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32
                 frame_hold(t->frames, rest->frame);
         else
                 rest->frame = 0;
+        store_order();
         if (s->next != 0)
                 txseg_at(t, s->next)->prev = i;
         else
                 tc->snd_tail = i;
         s->next = i;
+        store_order();
         s->len = at;
         s->ctl = 0;
         return true;
@@ -112,10 +115,12 @@ static void merge_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s)
         n = txseg_at(t, i);
         if (n->frame != s->frame || n->off != s->off + s->len || s->len + n->len > tc->snd_mss)
                 return;
-        s->len += n->len;
         s->ctl |= n->ctl;
+        s->len += n->len;
+        store_order();
         s->next = n->next;
         *(s->next ? &txseg_at(t, s->next)->prev : &tc->snd_tail) = n->prev;
+        store_order();
         release(t, i);
 }
 
@@ -413,16 +418,16 @@ static void commit_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_
 
         s->len = len;
         s->seq = tc->snd_end;
-        tc->snd_end += len;
-        if (extends_tail(t, tc, s->frame, s->off)) {
-                tail = txseg_at(t, tc->snd_tail);
-                if (tail->len + len <= tc->snd_mss) {
-                        tail->len += len;
-                        release(t, i);
-                        return;
-                }
+        store_order();
+        if (extends_tail(t, tc, s->frame, s->off) && (tail = txseg_at(t, tc->snd_tail))->len + len <= tc->snd_mss) {
+                tail->len += len;
+                store_order();
+                release(t, i);
+        } else {
+                append(t, tc, i);
         }
-        append(t, tc, i);
+        store_order();
+        tc->snd_end += len;
 }
 
 /* What was reserved and not used is given back: the fill position steps back when it was the last thing

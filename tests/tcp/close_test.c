@@ -346,7 +346,7 @@ static void dead_channel_resets_without_a_segment(void **state)
 
 /* ---- after a death inside ---- */
 
-static void recovery_keeps_queues_and_resets_only_the_broken_one(void **state)
+static void recovery_keeps_queues_and_resets_only_what_makes_no_sense(void **state)
 {
         struct scene *s = *state;
 
@@ -366,6 +366,17 @@ static void recovery_keeps_queues_and_resets_only_the_broken_one(void **state)
         peer_sends(s, .seq = 701, .ack = 2501, .len = 300);
         peer_sends(s, .seq = 2001, .ack = 2501, .len = 1000);
         forget_sent(s);
+        rig_recover(s->rig, s->conn, s->now);   /* mended: what is beyond the gap is not kept, all else is */
+        rig_check(s->rig);
+        expect_state(s, TCPS_ESTABLISHED);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 2601, .ack = 1001);
+        expect_sent(s, .seq = 2501, .len = 100, .ack = 1001);
+        forget_sent(s);
+        peer_sends(s, .seq = 1001, .ack = 2601, .len = 1000);
+        app_reads(s, 1300);
+        forget_sent(s);
+        s->tc->snd_nxt -= 1000000;
         rig_recover(s->rig, s->conn, s->now);
         expect_state(s, TCPS_CLOSED);
         assert_int_equal(tcp_take_error(s->tc), ECONNRESET);
@@ -402,7 +413,7 @@ int main(void)
                 scenario(hard_icmp_error_ends_an_opening, syn_sent, NULL),
                 scenario(smaller_mtu_recuts_segments, established, NULL),
                 scenario(dead_channel_resets_without_a_segment, established, NULL),
-                scenario(recovery_keeps_queues_and_resets_only_the_broken_one, established, NULL),
+                scenario(recovery_keeps_queues_and_resets_only_what_makes_no_sense, established, NULL),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

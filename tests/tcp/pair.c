@@ -364,6 +364,8 @@ bool pair_run(struct pair *p, nstime limit)
                 app_turn(p, 0);
                 app_turn(p, 1);
                 if (p->break_at != 0 && p->app[SERVER].read >= p->break_at) {
+                        if (p->beyond_mending)
+                                tcp_conn_at(&p->rig[SERVER]->t, p->conn[SERVER])->snd_nxt -= 1000000;
                         rig_recover(p->rig[SERVER], p->conn[SERVER], p->now);
                         p->break_at = 0;
                 }

@@ -45,6 +45,7 @@ struct pair {
         uint32_t conn[2], listener;
         struct tcp_tuple tuple[2];      /* as each sees itself */
         uint64_t break_at;              /* when so much was read by it, the server dies inside its connection */
+        bool beyond_mending;            /* and leaves numbers that make no sense */
         nstime now;
         uint64_t seed, order, sent_pkts;
         struct packet *queue;

@@ -199,7 +199,29 @@ static void time_wait_is_bounded(void **state)
         pair_free(p);
 }
 
-/* The connection that a process died in is reset; what the peer had lent to it comes back all the same. */
+/* A connection that a process died in goes on to its last byte. */
+static void mended_connection_goes_on(void **state)
+{
+        for (uint64_t seed = 1; seed <= 40; seed++) {
+                struct pair_link net = {.delay = NS_PER_US, .mss = 65495, .lossless = true};
+                struct pair *p;
+
+                if (seed % 2)
+                        net = (struct pair_link){.delay = NS_PER_MS, .mss = 1460, .drop = 0.01, .dup = 0.01};
+                p = pair_new(&net, &rig_size_default, seed);
+                p->app[0].to_write = p->app[1].to_write = 1000000;
+                p->app[0].max_write = 100000;
+                p->app[1].idle = 0.8;
+                p->break_at = 10000 * seed;
+                assert_true(pair_run(p, 600 * NS_PER_S));
+                assert_int_equal(p->break_at, 0);
+                pair_settle(p, 100 * NS_PER_S);
+                check_nothing_left(p);
+                pair_free(p);
+        }
+}
+
+/* One that cannot be mended is reset; what the peer had lent to it comes back all the same. */
 static void broken_connection_gives_lent_frames_back(void **state)
 {
         for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -210,6 +232,7 @@ static void broken_connection_gives_lent_frames_back(void **state)
                 p->app[0].max_write = 100000;
                 p->app[1].idle = 0.8;
                 p->break_at = 10000 * seed;
+                p->beyond_mending = true;
                 assert_false(pair_run(p, 60 * NS_PER_S));
                 assert_true(p->app[0].error != 0 || p->app[1].error != 0);
                 for (int s = 0; s < 2; s++)
@@ -229,6 +252,7 @@ int main(void)
                 cmocka_unit_test(bad_links_deliver_every_byte),
                 cmocka_unit_test(unread_connection_does_not_starve_others),
                 cmocka_unit_test(time_wait_is_bounded),
+                cmocka_unit_test(mended_connection_goes_on),
                 cmocka_unit_test(broken_connection_gives_lent_frames_back),
                 cmocka_unit_test(scarce_memory_delivers_every_byte),
         };
