@@ -1,10 +1,11 @@
 /*
  * Provider `xdp`: a channel of whole Ethernet frames over an AF_XDP socket that somebody privileged made (xdp.h).
  *
- * A message sent is one frame: its inline bytes and its range of a transmit frame are copied into a transmit chunk, so
- * the caller's frame is free at once and reap() names it next, in the order of the sends. A message received of up to
+ * A message sent is one packet: its inline bytes and its range of a transmit frame are copied into a transmit chunk, so
+ * the caller's frame is free at once and reap() names it next, in the order of the sends. A packet received of up to
  * UNET_INLINE_MAX bytes is wholly inline; of a longer one the first UNET_INLINE_MAX bytes are inline, private to the
- * receiver, and the rest stays in its chunk as a loan, named as xdp_frame_geom() says.
+ * receiver, and the rest stays in its chunk as a loan, named as xdp_frame_geom() says. The chunk holds the inline bytes
+ * too, just before `off`: who wants a payload in one piece finds it there.
  *
  * All processes of a stack map the same rings and call under the stack's lock; what they share stands in the socket's
  * memory (struct ni_xdp_shared). repair() makes it whole after a death at any store.
@@ -24,6 +25,7 @@
 #include "unet/mem.h"
 #include "unet/ni.h"
 #include "unet/xdp.h"
+#include "unet/xdp_ring.h"
 
 #define XDP_SHARED_MAGIC 0x756e657478647001ull
 
@@ -41,9 +43,9 @@ struct ni_xdp_shared {
         uint32_t fill_next;             /* places of FILL below this are written */
         uint32_t fill_settled;          /* chunks in places below this are marked XDP_KERNEL */
         uint32_t loans;                 /* chunks marked XDP_LENT */
-        bool tx_lapped;                 /* every transmit chunk was used: the next one is taken from COMPLETION */
-        bool tx_stuck;                  /* the kernel had no room: TX is to be offered again */
-        uint32_t reap_head, reap_tail;
+        _Atomic bool tx_stuck;          /* the kernel had no room: TX is to be offered again */
+        _Atomic uint32_t reap_head, reap_tail;
+        uint64_t no_chunk, no_place;    /* what the kernel had dropped when last asked */
         uint32_t reap[XDP_RING_MAX];    /* frames of accepted sends, by position */
         uint8_t owner[XDP_CHUNKS_MAX];  /* enum xdp_owner, by receive chunk */
 };
@@ -54,21 +56,13 @@ static inline size_t xdp_mem_bytes(const struct xdp_geom *g)
         return xdp_umem_bytes(g) + (sizeof(struct ni_xdp_shared) + 4095) / 4096 * 4096;
 }
 
-/* One ring as a process has it mapped. */
-struct xdp_ring {
-        void *map;
-        size_t bytes;
-        _Atomic uint32_t *prod, *cons, *flags;
-        void *desc;                     /* uint64_t or struct xdp_desc */
-        uint32_t mask;
-};
-
 /* One process's view. */
 struct ni_xdp {
         struct unet_chan base;
         struct ni_xdp_shared *sh;
         struct xdp_geom geom;           /* checked copy: what is used */
         uint8_t *umem;
+        size_t mem_bytes;
         struct xdp_ring fill, comp, rx, tx;
         struct unet_mem tx_mem;         /* frames that sends name */
         struct counters *cnt;
@@ -99,6 +93,8 @@ static inline uint32_t ni_xdp_loans_max(const struct ni_xdp *x)
 {
         return x->geom.rx_chunks / 2;
 }
+/* Counts what the kernel dropped since this was last called: no chunk in FILL, no place in RX. One system call. */
+void ni_xdp_count_drops(struct ni_xdp *x);
 /*
  * After repair(): gives back what was lent to the dead process and is in no record. `held` says of a frame number
  * whether a record names it. No send is outstanding after repair() either: loans of transmit frames have ended.
