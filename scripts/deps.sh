@@ -13,7 +13,7 @@ set -euo pipefail
 RUN_PACKAGES=(build-essential cmake ninja-build pkg-config libjansson-dev libinih-dev libpcap-dev
         iperf3 sockperf python3 iproute2 util-linux procps)
 CHECK_PACKAGES=(clang llvm libclang-rt-14-dev libcmocka-dev liblwip-dev netcat-openbsd netcat-traditional curl tshark
-        gnuplot-nox man-db mandoc valgrind shellcheck)
+        gnuplot-nox man-db mandoc valgrind shellcheck libbpf-dev libelf-dev linux-libc-dev ethtool tcpdump nftables)
 # What virtual machines are made of, and what runs in them (tests/vm).
 CHECK_PACKAGES+=(qemu-system-x86 busybox-static kmod libibverbs-dev rdma-core ibverbs-providers ibverbs-utils perftest)
 

@@ -1,0 +1,176 @@
+/* An interface gets our XDP program, on a link that nobody pins. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/ethtool.h>
+#include <linux/if_link.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "unet/xdp_line.h"
+#include "unet/xdp_open.h"
+#include "xdp_prog.h"                   /* made from xdp_prog.bpf.c: xdp_prog[] */
+
+static int silent(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+        return 0;
+}
+
+/* ---- the interface ---- */
+
+static int ask(int sock, const char *ifname, unsigned long what, struct ifreq *r)
+{
+        *r = (struct ifreq){0};
+        snprintf(r->ifr_name, sizeof r->ifr_name, "%s", ifname);
+        return ioctl(sock, what, r) == 0 ? 0 : -errno;
+}
+
+static uint32_t queues_of(int sock, const char *ifname)
+{
+        struct ethtool_channels ch = {.cmd = ETHTOOL_GCHANNELS};
+        struct ifreq r = {.ifr_data = (void *)&ch};
+
+        snprintf(r.ifr_name, sizeof r.ifr_name, "%s", ifname);
+        if (ioctl(sock, SIOCETHTOOL, &r) != 0)
+                return 1;
+        return MAX(ch.rx_count + ch.combined_count, 1u);
+}
+
+static int look_at(struct xdp_dev *d, const char *ifname, char line[XDP_LINE_MAX])
+{
+        int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err;
+        struct ifreq r;
+
+        if (sock < 0)
+                return -errno;
+        d->ifindex = if_nametoindex(ifname);
+        err = ask(sock, ifname, SIOCGIFHWADDR, &r);
+        if (d->ifindex == 0 || err != 0 || r.ifr_hwaddr.sa_family != ARPHRD_ETHER) {
+                say(line, d->ifindex == 0 ? "no interface \"%s\" here" : "\"%s\" is not an Ethernet interface", ifname);
+                close(sock);
+                return -ENODEV;
+        }
+        memcpy(d->mac, r.ifr_hwaddr.sa_data, sizeof d->mac);
+        err = ask(sock, ifname, SIOCGIFMTU, &r);
+        d->mtu = (uint32_t)r.ifr_mtu;
+        d->queues = queues_of(sock, ifname);
+        close(sock);
+        if (err == 0 && xdp_chunk_for(d->mtu) == 0) {
+                say(line, "MTU %u of %s is more than a packet buffer of 4096 bytes holds (at most %u)", d->mtu, ifname,
+                    4096 - XDP_HEADROOM - XDP_ETH_BYTES);
+                return -EMSGSIZE;
+        }
+        return err;
+}
+
+/* ---- the program ---- */
+
+static int load(struct xdp_dev *d, struct bpf_object **out, char line[XDP_LINE_MAX])
+{
+        LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "unet_xdp");
+        struct bpf_object *obj;
+        int err;
+
+        libbpf_set_print(silent);
+        obj = bpf_object__open_mem(xdp_prog, sizeof xdp_prog, &opts);
+        if (obj == NULL)
+                return -errno;
+        err = bpf_map__set_max_entries(bpf_object__find_map_by_name(obj, "sockets"), d->queues);
+        if (err == 0)
+                err = bpf_object__load(obj);
+        if (err != 0) {
+                say(line, "the XDP program cannot be loaded: %s%s", strerror(-err),
+                    err == -EPERM ? " (needs CAP_BPF and CAP_NET_ADMIN, or root; before Linux 5.11 also locked memory)" : "");
+                bpf_object__close(obj);
+                return err;
+        }
+        *out = obj;
+        return 0;
+}
+
+static int attach(struct xdp_dev *d, int prog, enum xdp_mode mode)
+{
+        LIBBPF_OPTS(bpf_link_create_opts, opts,
+                    .flags = mode == XDP_MODE_NATIVE ? XDP_FLAGS_DRV_MODE : XDP_FLAGS_SKB_MODE);
+        int fd = bpf_link_create(prog, (int)d->ifindex, BPF_XDP, &opts);
+
+        if (fd < 0)
+                return -errno;
+        d->link = fd;
+        d->mode = mode;
+        return 0;
+}
+
+static void say_refused(const char *ifname, const struct xdp_dev *d, int err, char line[XDP_LINE_MAX])
+{
+        if (err == -EBUSY)
+                say(line, "%s has another XDP program already", ifname);
+        else if (err == -EMSGSIZE)
+                say(line, "the driver of %s takes no XDP program at MTU %u (veth: at most 3498)", ifname, d->mtu);
+        else
+                say(line, "no XDP program on %s: %s", ifname, strerror(-err));
+}
+
+/* What the kernel answers where a driver's buffers are too small for the MTU; and where there is a program already. */
+static int named(int err)
+{
+        return err == -ERANGE ? -EMSGSIZE : err == -EEXIST ? -EBUSY : err;
+}
+
+static int choose_mode(struct xdp_dev *d, int prog, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX])
+{
+        int native = -EOPNOTSUPP, err = native;
+
+        if (want != XDP_WANT_GENERIC)
+                err = native = named(attach(d, prog, XDP_MODE_NATIVE));
+        if (err != 0 && err != -EBUSY && err != -EPERM && want != XDP_WANT_NATIVE)
+                err = named(attach(d, prog, XDP_MODE_GENERIC));
+        if (err != 0)
+                say_refused(ifname, d, err, line);
+        else if (d->mode == XDP_MODE_NATIVE)
+                say(line, "%s: XDP in the driver (native)", ifname);
+        else if (want == XDP_WANT_GENERIC)
+                say(line, "%s: XDP after the driver (generic), as asked", ifname);
+        else
+                say(line, "%s: XDP after the driver (generic), since the driver refuses it: %s", ifname, strerror(-native));
+        return err;
+}
+
+int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX])
+{
+        struct bpf_object *obj = NULL;
+        int err;
+
+        *d = (struct xdp_dev){.link = -1, .map = -1};
+        line[0] = 0;
+        err = look_at(d, ifname, line);
+        if (err == 0)
+                err = load(d, &obj, line);
+        if (err != 0)
+                return err;
+        err = choose_mode(d, bpf_program__fd(bpf_object__next_program(obj, NULL)), ifname, want, line);
+        if (err == 0) {
+                d->map = fcntl(bpf_object__find_map_fd_by_name(obj, "sockets"), F_DUPFD_CLOEXEC, 3);
+                err = d->map < 0 ? -errno : 0;
+        }
+        bpf_object__close(obj);
+        if (err != 0)
+                xdp_dev_close(d);
+        return err;
+}
+
+void xdp_dev_close(struct xdp_dev *d)
+{
+        if (d->link >= 0)
+                close(d->link);
+        if (d->map >= 0)
+                close(d->map);
+        d->link = d->map = -1;
+}

@@ -1,0 +1,30 @@
+/* In place of xdp_open.c where libbpf or clang was missing when this was built. */
+#include "unet/xdp_open.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static int not_here(char line[XDP_LINE_MAX])
+{
+        snprintf(line, XDP_LINE_MAX, "this build has no AF_XDP: libbpf or clang was missing when it was configured");
+        return -ENOSYS;
+}
+
+int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX])
+{
+        return not_here(line);
+}
+
+void xdp_dev_close(struct xdp_dev *d)
+{
+}
+
+int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, struct xdp_sizes sizes,
+                  char line[XDP_LINE_MAX])
+{
+        return not_here(line);
+}
+
+void xdp_sock_close(struct xdp_sock *s)
+{
+}
