@@ -1,0 +1,117 @@
+/* Namespaces and veth pairs. */
+#include "tests/netns/bed.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int home = -1;                   /* the namespace the program was started in */
+
+static int current(void)
+{
+        int fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+
+        assert_true(fd >= 0);
+        return fd;
+}
+
+static void skip_saying(const char *why)
+{
+        print_message("skipped: %s\n", why);
+        skip();
+}
+
+void bed_needs_root(void)
+{
+        if (home < 0)
+                home = current();
+        if (geteuid() != 0)
+                skip_saying("only root can make network namespaces");
+        if (unshare(CLONE_NEWNET) != 0)
+                skip_saying("network namespaces cannot be made here");
+        bed_enter(home);
+}
+
+void bed_enter(int ns)
+{
+        assert_int_equal(setns(ns, CLONE_NEWNET), 0);
+}
+
+int bed_ns(void)
+{
+        int was = current(), ns;
+
+        assert_int_equal(unshare(CLONE_NEWNET), 0);
+        ns = current();
+        bed_enter(was);
+        close(was);
+        bed_run(ns, "ip link set lo up; ! [ -d /proc/sys/net/ipv6 ] ||"
+                    " for c in all default; do echo 1 >/proc/sys/net/ipv6/conf/$c/disable_ipv6; done");
+        return ns;
+}
+
+void bed_run(int ns, const char *fmt, ...)
+{
+        char cmd[1024];
+        va_list ap;
+        int status;
+        pid_t pid;
+
+        va_start(ap, fmt);
+        assert_true((size_t)vsnprintf(cmd, sizeof cmd, fmt, ap) < sizeof cmd);
+        va_end(ap);
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                if (setns(ns, CLONE_NEWNET) == 0)
+                        execl("/bin/sh", "sh", "-c", cmd, (char *)NULL);
+                _exit(127);
+        }
+        while (waitpid(pid, &status, 0) < 0)
+                assert_int_equal(errno, EINTR);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+                fail_msg("failed: %s", cmd);
+}
+
+void bed_veth(int ns_a, const char *a, int ns_b, const char *b, unsigned mtu, unsigned queues)
+{
+        const struct {
+                int ns;
+                const char *name;
+        } end[2] = {{ns_a, a}, {ns_b, b}};
+
+        bed_run(ns_a, "ip link add name %s numtxqueues %u numrxqueues %u mtu %u type veth"
+                      " peer name %s numtxqueues %u numrxqueues %u mtu %u",
+                a, queues, queues, mtu, b, queues, queues, mtu);
+        bed_run(ns_a, "ip link set dev %s netns /proc/%d/fd/%d", b, (int)getpid(), ns_b);
+        for (int i = 0; i < 2; i++)
+                bed_run(end[i].ns, "ethtool -K %s tx off rx off sg off tso off gso off gro off >/dev/null 2>&1;"
+                                   " ip link set dev %s up", end[i].name, end[i].name);
+}
+
+int bed_packet_socket(int ns, const char *ifname)
+{
+        struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL)};
+        int was = current(), fd, one = 1, bytes = 32 << 20;
+
+        bed_enter(ns);
+        fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL));
+        ll.sll_ifindex = (int)if_nametoindex(ifname);
+        assert_true(fd >= 0 && ll.sll_ifindex != 0);
+        assert_int_equal(bind(fd, (struct sockaddr *)&ll, sizeof ll), 0);
+        assert_int_equal(setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one), 0);
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes);
+        bed_enter(was);
+        close(was);
+        return fd;
+}
