@@ -4,8 +4,10 @@
  * One table a stack, in its state: struct route_table has no pointer in it and is used as it is by any process. Nothing
  * here reads a clock, locks or allocates.
  *
- * A lookup goes, as RFC 1122 §3.3.1 and RFC 4632 §5.1 say: limited broadcast; our own addresses; networks' broadcast
- * addresses; groups; then the longest prefix that holds the destination, over interfaces that are up. Among routes of
+ * A lookup goes, as RFC 1122 §3.3.1 and RFC 4632 §5.1 say: our own addresses; limited broadcast; networks' broadcast
+ * addresses; groups; then the longest prefix that holds the destination, over interfaces that are up. Broadcasts and
+ * groups leave by the interface asked for, else the one that owns the source, else the one that the routes say, else the
+ * first that can. Among routes of
  * one prefix: gateways that are not known to be dead, then the smallest metric, then an interface that owns the source
  * asked for, then the smallest interface number, then the smallest gateway address. So the same table gives the same
  * answer, in whatever order it was filled.
@@ -88,7 +90,7 @@ struct route_result {
 };
 
 struct route_rec {              /* primary; the first word is the pool's while it is free */
-        uint32_t next;          /* in its chain, best first */
+        uint32_t next;          /* in its chain */
         uint8_t live;           /* written last when it is made, first when it goes */
         struct route r;
         nstime dead_until;      /* the gateway does not answer: others of the same prefix first */
@@ -118,8 +120,9 @@ struct route_table {
         uint32_t gen;           /* never 0 */
         struct route_if ifs[ROUTE_IFS + 1];
         struct route_addr addr[ROUTE_ADDRS];
-        uint64_t lengths;       /* bit n: there is a route with a prefix of n bits */
-        uint32_t by_length[33]; /* how many */
+        uint64_t lengths;       /* bit n: there is a route with a prefix of n bits ... */
+        uint32_t by_length[33]; /* ... and how many */
+        nstime dead_until;      /* no gateway is known to be dead for longer */
         uint32_t hash[ROUTE_MAX];
         struct pool recs;
         struct route_rec rec[ROUTE_MAX + 1];
@@ -152,7 +155,7 @@ bool route_is_broadcast(const struct route_table *t, uint32_t ifindex, uint32_t 
  * interface; -ENETUNREACH: the gateway is on no network of the interface, and not ROUTE_F_ONLINK; -EADDRNOTAVAIL: `src` is
  * not ours; -EEXIST: one with the same dst, prefix, metric, ifindex and gateway; -ENOSPC. */
 int route_add(struct route_table *t, const struct route *r);
-/* Removes the one with the same dst, prefix, metric, ifindex and gateway. -ESRCH. */
+/* Removes the one with the same dst, prefix, metric, ifindex and gateway. -ESRCH; -EBUSY: it goes with its address. */
 int route_del(struct route_table *t, const struct route *r);
 
 struct route_report {
@@ -180,8 +183,9 @@ static inline bool route_good(const struct route_table *t, const struct route_re
         return res->gen == t->gen;
 }
 
-/* The source that a packet to `dst` by next hop `next_hop` of the interface leaves from (RFC 1122 §3.3.4.3, RFC 6724 §5);
- * 0: we have no address at all. */
+/* The source that a packet to `dst` by next hop `next_hop` of the interface leaves from: the destination itself if it is
+ * ours; of its scope (link-local or not); not deprecated; on that interface; on the network of the next hop (RFC 1122
+ * §3.3.4.3); with the longest prefix in common with the destination (RFC 6724 §5). 0: there is none. */
 uint32_t route_source(const struct route_table *t, uint32_t ifindex, uint32_t dst, uint32_t next_hop);
 
 /*
