@@ -3,6 +3,9 @@
  * what the kernel receives on the same port: the shim has a kernel socket bound to it.
  *
  * A full channel is back-pressure, not loss: send says -EAGAIN and POLLOUT comes when there is room (paper §3.1).
+ *
+ * A read takes no lock (udp.h); the reader takes it when nothing is queued, to let in what came, and every
+ * SETTLE_EVERY datagrams, to give their memory back.
  */
 #include "sock/ustack.h"
 
@@ -11,7 +14,7 @@
 
 #include "sock/cursor.h"
 
-#define STAGE_BYTES 2048u
+#define SETTLE_EVERY 32u                /* datagrams read between two turns of the lock */
 
 /* ---- where to ---- */
 
@@ -229,61 +232,82 @@ static void put_name(const struct usock *s, struct msghdr *m, const struct udp_m
                 usock_addr_out(s->family, msg->src, msg->sport, m->msg_name, &m->msg_namelen);
 }
 
-static ssize_t take(struct usock *s, struct msghdr *m, const struct udp_msg *msg, size_t total, int flags)
+/* Whether the datagram's bytes can be looked at: the channel that it came by is mapped here as it is now. */
+static bool at_hand(struct ustack *u, const struct udp_msg *msg)
+{
+        if (likely(atomic_load_explicit(&u->s.st->chan_gen, memory_order_relaxed) == u->s.chan_gen))
+                return true;
+        ustack_lock(u);                 /* maps it */
+        ustack_leave(u);
+        return u->s.chan[msg->chan].ops != NULL;
+}
+
+/* The memory of what was read goes back, and what came meanwhile is let in, in one turn of the lock. */
+static void settle(struct ustack *u, uint32_t pcb)
+{
+        ustack_lock(u);
+        udp_settle(&u->s.udp, pcb);
+        if (stack_pending(&u->s, 0))
+                stack_run(&u->s, ustack_now());
+        else
+                stack_flush_bells(&u->s);
+        ustack_leave(u);
+}
+
+static bool settle_is_due(struct usock *s, uint32_t pcb)
+{
+        uint32_t n = atomic_load_explicit(&s->reads, memory_order_relaxed) + 1;
+
+        atomic_store_explicit(&s->reads, n, memory_order_relaxed);
+        return n % SETTLE_EVERY == 0 || !udp_unread(&s->u->s.udp, pcb);
+}
+
+/* The first datagram, without the lock. -EAGAIN: there is none, or something else to tell. */
+static ssize_t read_first(struct usock *s, struct msghdr *m, size_t total, int flags)
 {
         struct ustack *u = s->u;
-        struct sock_rec *rec = usock_rec(s);
-        struct cursor c = {m->msg_iov, 0};
-        uint8_t stage[STAGE_BYTES];
-        struct span mine = {stage, 0};
-        size_t n = MIN(total, msg->len);
+        uint32_t pcb = usock_rec(s)->conn;
+        struct udp_sight first;
 
-        put_name(s, m, msg);
-        m->msg_flags = msg->len > total ? MSG_TRUNC : 0;
-        m->msg_controllen = 0;
-        if (n <= sizeof stage) {
-                for (int i = 0; mine.len < n; i++) {
-                        uint32_t k = (uint32_t)MIN(n - mine.len, msg->span[i].len);
-                        memcpy(stage + mine.len, msg->span[i].ptr, k);
-                        mine.len += k;
-                }
-                if (!(flags & MSG_PEEK))
-                        udp_recv_consume(&u->s.udp, rec->conn, 1);
-                ustack_leave(u);
-                copy_spans(&c, &mine, n);
-                return flags & MSG_TRUNC ? (ssize_t)msg->len : (ssize_t)n;
+        while (udp_recv_look(&u->s.udp, pcb, &first)) {
+                struct cursor c = {m->msg_iov, 0};
+                size_t n = MIN(total, first.msg.len);
+
+                if (!at_hand(u, &first.msg))
+                        break;
+                copy_spans(&c, first.msg.span, n);
+                if (flags & MSG_PEEK)
+                        first.next = first.head;        /* it is taken and stays where it is */
+                if (unlikely(!udp_recv_take(&u->s.udp, pcb, &first)))
+                        continue;
+                put_name(s, m, &first.msg);
+                m->msg_flags = first.msg.len > total ? MSG_TRUNC : 0;
+                m->msg_controllen = 0;
+                if (settle_is_due(s, pcb))
+                        settle(u, pcb);
+                return (ssize_t)(flags & MSG_TRUNC ? first.msg.len : n);
         }
-        rec->reader = u->slot + 1;
-        ustack_unlock(u);
-        copy_spans(&c, msg->span, n);
-        ustack_lock(u);
-        rec->reader = 0;
-        if (!(flags & MSG_PEEK))
-                udp_recv_consume(&u->s.udp, rec->conn, 1);
-        stack_flush_bells(&u->s);
-        ustack_leave(u);
-        return flags & MSG_TRUNC ? (ssize_t)msg->len : (ssize_t)n;
+        return -EAGAIN;
 }
 
 ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flags)
 {
         struct ustack *u = s->u;
-        struct sock_rec *rec = usock_rec(s);
+        uint32_t pcb = usock_rec(s)->conn;
         struct udp_msg msg;
-        int n = -EAGAIN;
+        ssize_t n;
 
         if (flags & MSG_OOB)
                 return -EOPNOTSUPP;
+        n = read_first(s, m, total, flags);
+        if (likely(n != -EAGAIN))
+                return n;
         ustack_lock(u);
-        if (rec->reader == 0) {
-                n = udp_recv_peek(&u->s.udp, rec->conn, 0, &msg, 1);
-                if (n == -EAGAIN && stack_pending(&u->s, 0)) {
-                        stack_run(&u->s, ustack_now());
-                        n = udp_recv_peek(&u->s.udp, rec->conn, 0, &msg, 1);
-                }
+        n = udp_recv_peek(&u->s.udp, pcb, 0, &msg, 1);
+        if (n == -EAGAIN && stack_pending(&u->s, 0)) {
+                stack_run(&u->s, ustack_now());
+                n = udp_recv_peek(&u->s.udp, pcb, 0, &msg, 1);
         }
-        if (n > 0)
-                return take(s, m, &msg, total, flags);
         ustack_leave(u);
-        return n;
+        return n > 0 ? read_first(s, m, total, flags) : n;
 }

@@ -33,6 +33,7 @@ struct usock {
         _Atomic uint32_t refs;
         int kfd;
         uint8_t kind, family;
+        _Atomic uint32_t reads;         /* UDP: datagrams, roughly */
         struct usock *next, **link;     /* of u->handles, under u's lock */
 };
 

@@ -6,7 +6,7 @@
  * udp is one process's view. Nothing here reads a clock, sends, locks, blocks or allocates from the heap.
  *
  *      in:   udp_hdr_parse() -> udp_rx() -> the pcb's queue
- *            udp_recv_peek() -> copy without the lock -> udp_recv_consume()
+ *            udp_recv_look() -> copy -> udp_recv_take(), all without the lock; now and then udp_settle()
  *      out:  copy into a frame or descriptor without the lock -> udp_output_prepare() -> the stack posts it
  *
  * The receive queue is a chain of blocks, frames of the private region 0, in which datagrams lie one after
@@ -111,8 +111,8 @@ uint32_t udp_get_sock(const struct udp *u, uint32_t pcb);
 /* Takes and clears the events. */
 uint32_t udp_take_events(struct udp *u, uint32_t pcb);
 /* Whether so much is queued that the stack had better leave the rest where it is for a moment, if the reader is at it. */
-bool udp_crowded(const struct udp *u, uint32_t pcb);
-/* Datagrams read so far. */
+bool udp_crowded(struct udp *u, uint32_t pcb);
+/* Datagrams read so far, as far as they are settled. */
 uint64_t udp_consumed(const struct udp *u, uint32_t pcb);
 
 /*
@@ -194,11 +194,28 @@ struct udp_msg {
         nstime at;     /* when it arrived */
         struct span span[2];
 };
+/* A datagram that somebody looks at without the lock. */
+struct udp_sight {
+        struct udp_msg msg;
+        uint64_t head, next; /* the queue's, while this is the first, and when it is read */
+};
 /*
- * Receiving is peek, copy without the lock, consume. peek shows up to n datagrams in order, leaving out the
- * first `skip`; returns how many. 0 after shutdown of the reading side with an empty queue, -EAGAIN when
- * there is none, or the pending error (taken, as Linux does). Spans stay valid until consumed. One reader of
- * a pcb at a time.
+ * Receiving is look, copy, take, and needs no lock. look shows the first datagram; false: there is none, or an error
+ * to be told of first. take says that it was read; false: somebody else was quicker, and the copy is worth nothing. Any
+ * number of readers may try. Spans may be read until take, whatever others do; their bytes are the datagram's if take
+ * succeeds.
+ *
+ * What was read keeps its memory until someone settles, under the lock: a reader does that now and then, and when it
+ * has read the last one (udp_unread() is false).
+ */
+bool udp_recv_look(const struct udp *u, uint32_t pcb, struct udp_sight *s);
+bool udp_recv_take(struct udp *u, uint32_t pcb, const struct udp_sight *s);
+bool udp_unread(const struct udp *u, uint32_t pcb);
+void udp_settle(struct udp *u, uint32_t pcb);
+/*
+ * Under the lock, and for the only reader: peek shows up to n datagrams in order, leaving out the first `skip`; returns
+ * how many. 0 after shutdown of the reading side with an empty queue, -EAGAIN when there is none, or the pending error
+ * (taken, as Linux does). Spans stay valid until consumed.
  */
 int udp_recv_peek(struct udp *u, uint32_t pcb, uint32_t skip, struct udp_msg *msg, int n);
 /* Removes the first n datagrams, which must have been seen. */
@@ -212,7 +229,7 @@ struct udp_report {
         struct udp_tuple tuple;
         bool connected;
         uint32_t sock;             /* 0: nobody */
-        uint32_t queued;           /* datagrams */
+        uint32_t queued;           /* datagrams held: unread, and a few read a moment ago */
         uint32_t memory, rcvbuf;   /* bytes charged and allowed */
         uint64_t in, out, dropped; /* datagrams */
 };

@@ -52,6 +52,31 @@ void udp_icmp(struct udp *u, const struct icmp_err *e)
 
 /* ---- the application's side ---- */
 
+bool udp_recv_look(const struct udp *u, uint32_t pcb, struct udp_sight *s)
+{
+        const struct udp_pcb *p = pcb_at(u, pcb);
+
+        if (unlikely(p->err != 0) || !udp_queue_look(&p->q, u, s))
+                return false;
+        s->msg.dport = p->lport;
+        return true;
+}
+
+bool udp_recv_take(struct udp *u, uint32_t pcb, const struct udp_sight *s)
+{
+        return udp_queue_take(&pcb_at(u, pcb)->q, s);
+}
+
+bool udp_unread(const struct udp *u, uint32_t pcb)
+{
+        return udp_queue_unread(&pcb_at(u, pcb)->q);
+}
+
+void udp_settle(struct udp *u, uint32_t pcb)
+{
+        udp_queue_settle(&pcb_at(u, pcb)->q, u);
+}
+
 int udp_recv_peek(struct udp *u, uint32_t pcb, uint32_t skip, struct udp_msg *msg, int n)
 {
         struct udp_pcb *p = pcb_at(u, pcb);

@@ -188,6 +188,7 @@ void udp_close(struct udp *u, uint32_t pcb)
         struct udp_tuple none = {0};
 
         assert(p->live);
+        udp_queue_settle(&p->q, u);
         u->cnt->drop[DROP_UDP_UNREAD] += p->q.count;
         udp_queue_clear(&p->q, u);
         set_live(p, 0);
@@ -348,7 +349,7 @@ short udp_poll_events(const struct udp *u, uint32_t pcb)
                 ev |= POLLRDHUP | POLLIN | POLLRDNORM;
         if (p->shut == (UDP_SHUT_RD | UDP_SHUT_WR))
                 ev |= POLLHUP;
-        if (p->q.count != 0)
+        if (udp_queue_unread(&p->q))
                 ev |= POLLIN | POLLRDNORM;
         return ev;
 }
@@ -515,11 +516,15 @@ void udp_recover(struct udp *u)
 /* Well before anything must be dropped, and while what is queued still fits a cache. */
 #define CROWD (256u << 10)
 
-bool udp_crowded(const struct udp *u, uint32_t pcb)
+bool udp_crowded(struct udp *u, uint32_t pcb)
 {
-        const struct udp_pcb *p = pcb_at(u, pcb);
+        struct udp_pcb *p = pcb_at(u, pcb);
+        uint32_t crowd = MIN(CROWD, p->opts.rcvbuf / 4 * 3);
 
-        return p->live && p->q.charged > MIN(CROWD, p->opts.rcvbuf / 4 * 3);
+        if (!p->live || p->q.charged <= crowd)
+                return false;
+        udp_queue_settle(&p->q, u);
+        return p->q.charged > crowd;
 }
 
 uint64_t udp_consumed(const struct udp *u, uint32_t pcb)

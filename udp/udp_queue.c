@@ -23,13 +23,13 @@ struct cursor {
         uint8_t *base;
 };
 
-/* One store, after all that stand before it in the program. */
+/* One store, after all that stand before it in the program; readers look at the tail without the lock. */
 static void move_place(struct udp_place *p, uint32_t block, uint32_t off)
 {
         struct udp_place to = {block, off};
 
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        __atomic_store(p, &to, __ATOMIC_RELAXED);
+        __atomic_store(p, &to, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 static_assert(sizeof(struct udp_place) == 8 && __atomic_always_lock_free(8, 0), "one store");
@@ -49,20 +49,84 @@ static struct rec *rec_at(struct cursor c)
         return (struct rec *)(c.base + c.at.off);
 }
 
-static struct cursor first_rec(const struct udp_queue *q, const struct udp *u)
+/* ---- the head: number of the block's frame, place in it, generation ---- */
+
+#define OFF_BITS 14 /* in units of 8 bytes, the end of a large frame included */
+static_assert(FRAME_LARGE_BYTES / 8 < 1u << OFF_BITS, "any place in a block");
+
+static uint64_t head_of(struct udp_place at, uint64_t gen)
 {
-        return (struct cursor){q->head, q->head.block != 0 ? frame_addr(u->frames, q->head.block) : NULL};
+        return gen << (FRAME_NUM_BITS + OFF_BITS) | (uint64_t)at.block << OFF_BITS | at.off / 8;
 }
 
-/* The place after the record at `c`: the next block's first record when its own block ends there. */
-static struct cursor next_rec(const struct udp_queue *q, const struct udp *u, struct cursor c)
+static uint64_t head_gen(uint64_t head)
+{
+        return head >> (FRAME_NUM_BITS + OFF_BITS);
+}
+
+static struct udp_place head_place(uint64_t head)
+{
+        return (struct udp_place){(uint32_t)(head >> OFF_BITS) & ((1u << FRAME_NUM_BITS) - 1),
+                                  (uint32_t)head % (1u << OFF_BITS) * 8};
+}
+
+static uint64_t load_head(const struct udp_queue *q)
+{
+        return atomic_load_explicit(&q->head, memory_order_acquire);
+}
+
+static struct udp_place load_tail(const struct udp_queue *q)
+{
+        struct udp_place tail;
+
+        __atomic_load(&q->tail, &tail, __ATOMIC_ACQUIRE);
+        return tail;
+}
+
+/* The lock's holder, when no reader can move it: there is nothing to read. */
+static void set_head(struct udp_queue *q, struct udp_place at, uint64_t gen)
+{
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        atomic_store_explicit(&q->head, head_of(at, gen), memory_order_release);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static bool same_place(struct udp_place a, struct udp_place b)
+{
+        return a.block == b.block && a.off == b.off;
+}
+
+static struct cursor cursor_at(const struct udp *u, struct udp_place at)
+{
+        return (struct cursor){at, at.block != 0 ? frame_addr(u->frames, at.block) : NULL};
+}
+
+/* Where a block that is not the last one ends, records go on in the next. */
+static struct cursor hop(const struct udp *u, struct udp_place tail, struct cursor c)
 {
         const struct block *b = (const struct block *)c.base;
 
-        c.at.off += rec_bytes(rec_at(c)->inl_len);
-        if (c.at.block != q->tail.block && c.at.off == b->used)
-                return (struct cursor){{b->next, sizeof *b}, frame_addr(u->frames, b->next)};
+        if (c.at.block != tail.block && c.at.block != 0 && c.at.off == b->used)
+                return cursor_at(u, (struct udp_place){b->next, sizeof *b});
         return c;
+}
+
+static struct cursor first_held(const struct udp_queue *q, const struct udp *u)
+{
+        return cursor_at(u, q->base);
+}
+
+/* For the lock's holder. */
+static struct cursor first_unread(const struct udp_queue *q, const struct udp *u)
+{
+        return hop(u, q->tail, cursor_at(u, head_place(load_head(q))));
+}
+
+/* The place after the record at `c`. */
+static struct cursor next_rec(const struct udp_queue *q, const struct udp *u, struct cursor c)
+{
+        c.at.off += rec_bytes(rec_at(c)->inl_len);
+        return hop(u, q->tail, c);
 }
 
 static bool lent(const struct buf *b)
@@ -106,18 +170,23 @@ static void account(struct udp_queue *q, const struct udp *u, const struct rec *
 /* The queue is empty and has no block, or one that it gives up: it begins at the start of this one. */
 static void begin_at(struct udp_queue *q, const struct udp *u, uint32_t id)
 {
-        move_place(&q->head, 0, 0);
+        uint64_t gen = head_gen(load_head(q)) + 1;
+
+        set_head(q, (struct udp_place){0, 0}, gen);
+        move_place(&q->base, id, sizeof(struct block));
         move_place(&q->tail, id, sizeof(struct block));
-        move_place(&q->head, id, sizeof(struct block));
+        set_head(q, (struct udp_place){id, sizeof(struct block)}, gen);
         q->tail_end = frame_size(u->frames, id);
 }
 
 static void begin_without_block(struct udp_queue *q, struct udp *u)
 {
-        uint32_t block = q->head.block;
+        uint32_t block = q->base.block;
 
-        move_place(&q->head, 0, 0);
-        *q = (struct udp_queue){0};
+        set_head(q, (struct udp_place){0, 0}, head_gen(load_head(q)));
+        move_place(&q->base, 0, 0);
+        move_place(&q->tail, 0, 0);
+        q->tail_end = q->count = q->charged = q->lent = 0;
         if (block != 0)
                 frame_drop(u->frames, block);
 }
@@ -135,6 +204,9 @@ static bool add_block(struct udp_queue *q, struct udp *u, uint32_t need)
         bool small_will_do = need + sizeof(struct block) <= FRAME_SMALL_BYTES;
         uint32_t id = 0;
 
+        udp_queue_settle(q, u);
+        if (need <= q->tail_end - q->tail.off)
+                return true; /* all was read, and the block is empty */
         if (q->count != 0 || !small_will_do)
                 id = frame_alloc(u->frames, FRAME_REGION_PRIVATE, FRAME_LARGE, 0);
         if (id == 0 && small_will_do)
@@ -177,8 +249,11 @@ static void commit(struct udp_queue *q, const struct udp *u, struct rec *r, cons
         account(q, u, r, 1);
 }
 
-static bool over(const struct udp_queue *q, uint32_t rcvbuf, uint32_t more)
+static bool over(struct udp_queue *q, struct udp *u, uint32_t rcvbuf, uint32_t more)
 {
+        if (likely(q->count == 0 || more <= rcvbuf - MIN(rcvbuf, q->charged)))
+                return false;
+        udp_queue_settle(q, u);
         return q->count != 0 && more > rcvbuf - MIN(rcvbuf, q->charged);
 }
 
@@ -188,7 +263,7 @@ static enum udp_put put_lent(struct udp_queue *q, struct udp *u, const struct ud
 {
         struct rec *r;
 
-        if (over(q, rcvbuf, rec_charge(u, d->inl_len, &d->data)))
+        if (over(q, u, rcvbuf, rec_charge(u, d->inl_len, &d->data)))
                 return UDP_PUT_FULL;
         r = reserve(q, u, d->inl_len);
         if (r == NULL)
@@ -205,7 +280,7 @@ static enum udp_put put_flat(struct udp_queue *q, struct udp *u, const struct ud
         uint32_t len = udp_dgram_len(d);
         struct rec *r;
 
-        if (over(q, rcvbuf, rec_bytes(len)))
+        if (over(q, u, rcvbuf, rec_bytes(len)))
                 return UDP_PUT_FULL;
         r = reserve(q, u, len);
         if (r == NULL)
@@ -223,7 +298,7 @@ static enum udp_put put_own(struct udp_queue *q, struct udp *u, const struct udp
         struct buf own = {.len = d->data.len};
         struct rec *r;
 
-        if (over(q, rcvbuf, rec_bytes(d->inl_len) + FRAME_LARGE_BYTES))
+        if (over(q, u, rcvbuf, rec_bytes(d->inl_len) + FRAME_LARGE_BYTES))
                 return UDP_PUT_FULL;
         own.id = frame_alloc(u->frames, FRAME_REGION_PRIVATE, FRAME_LARGE, 0);
         if (own.id == 0)
@@ -256,6 +331,9 @@ enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_
 {
         if (likely(!lent(&d->data) || may_keep(q, u, &d->data)))
                 return put_lent(q, u, d, rcvbuf, now);
+        udp_queue_settle(q, u);
+        if (may_keep(q, u, &d->data))
+                return put_lent(q, u, d, rcvbuf, now);
         if (udp_dgram_len(d) <= UDP_COPY_MAX)
                 return put_flat(q, u, d, rcvbuf, now);
         return put_own(q, u, d, rcvbuf, now);
@@ -263,7 +341,7 @@ enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_
 
 /* ---- looking and taking ---- */
 
-static void show(const struct udp *u, struct rec *r, struct udp_msg *m)
+static void show(const struct udp *u, const struct rec *r, uint8_t *bytes, struct udp_msg *m)
 {
         m->src = r->src;
         m->dst = r->dst;
@@ -273,37 +351,101 @@ static void show(const struct udp *u, struct rec *r, struct udp_msg *m)
         m->len = r->inl_len + r->data.len;
         m->nspan = 0;
         if (r->inl_len != 0)
-                m->span[m->nspan++] = (struct span){(uint8_t *)(r + 1), r->inl_len};
+                m->span[m->nspan++] = (struct span){bytes, r->inl_len};
         if (r->data.id != 0)
                 m->span[m->nspan++] =
                         (struct span){frame_addr(u->frames, r->data.id) + r->data.off, r->data.len};
 }
 
+bool udp_queue_unread(const struct udp_queue *q)
+{
+        for (;;) {
+                uint64_t head = load_head(q);
+                struct udp_place tail = load_tail(q);
+
+                if (likely(load_head(q) == head))
+                        return !same_place(head_place(head), tail) && head_place(head).block != 0;
+        }
+}
+
+/* The first unread record as of `head`. False: none, or head has moved meanwhile, and nothing that was read is to be
+ * believed. What is read before that is checked may be anything, so no address is made of it. */
+static bool find_first(const struct udp_queue *q, const struct udp *u, uint64_t head, struct cursor *c, uint64_t *gen)
+{
+        struct udp_place tail = load_tail(q), next;
+
+        *c = cursor_at(u, head_place(head));
+        *gen = head_gen(head);
+        if (c->at.block == 0 || same_place(c->at, tail))
+                return false;
+        if (likely(c->at.block == tail.block))
+                return true;
+        if (likely(c->at.off != ((const volatile struct block *)c->base)->used))
+                return true;
+        next = (struct udp_place){((const volatile struct block *)c->base)->next, sizeof(struct block)};
+        atomic_thread_fence(memory_order_acquire);
+        if (load_head(q) != head)
+                return false;
+        *c = cursor_at(u, next);
+        ++*gen;
+        return !same_place(next, tail);
+}
+
+bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_sight *s)
+{
+        for (;;) {
+                uint64_t head = load_head(q), gen;
+                struct cursor c;
+                struct rec r;
+
+                if (find_first(q, u, head, &c, &gen)) {
+                        r = *(const struct rec *)rec_at(c);
+                        atomic_thread_fence(memory_order_acquire);
+                        if (unlikely(load_head(q) != head))
+                                continue;
+                        show(u, &r, (uint8_t *)(rec_at(c) + 1), &s->msg);
+                        c.at.off += rec_bytes(r.inl_len);
+                        s->head = head;
+                        s->next = head_of(c.at, gen);
+                        return true;
+                }
+                if (likely(load_head(q) == head))
+                        return false;
+        }
+}
+
+bool udp_queue_take(struct udp_queue *q, const struct udp_sight *s)
+{
+        uint64_t head = s->head;
+
+        return atomic_compare_exchange_strong_explicit(&q->head, &head, s->next, memory_order_acq_rel,
+                                                       memory_order_relaxed);
+}
+
 int udp_queue_peek(const struct udp_queue *q, const struct udp *u, uint32_t skip, struct udp_msg *msg, int n)
 {
-        struct cursor c = first_rec(q, u);
-        uint32_t left = q->count;
+        struct cursor c = first_unread(q, u);
         int shown = 0;
 
-        for (; skip != 0 && left != 0; skip--, left--)
+        for (; skip != 0 && !same_place(c.at, q->tail); skip--)
                 c = next_rec(q, u, c);
-        for (; shown < n && left != 0; shown++, left--) {
-                show(u, rec_at(c), &msg[shown]);
+        for (; shown < n && !same_place(c.at, q->tail); shown++) {
+                show(u, rec_at(c), (uint8_t *)(rec_at(c) + 1), &msg[shown]);
                 c = next_rec(q, u, c);
         }
         return shown;
 }
 
-/* Removes the record at the head, `c`; returns the new head. Its references go when it is no longer in the
+/* Gives up the record at `c`, the first one held; returns the next. Its references go when it is no longer in the
  * queue. */
-static struct cursor drop_first(struct udp_queue *q, struct udp *u, struct cursor c)
+static struct cursor give_up(struct udp_queue *q, struct udp *u, struct cursor c)
 {
         const struct rec *r = rec_at(c);
         struct cursor next = next_rec(q, u, c);
         uint32_t frame = r->data.id;
 
         account(q, u, r, -1);
-        move_place(&q->head, next.at.block, next.at.off);
+        move_place(&q->base, next.at.block, next.at.off);
         if (frame != 0)
                 frame_drop(u->frames, frame);
         if (c.at.block != next.at.block)
@@ -311,24 +453,59 @@ static struct cursor drop_first(struct udp_queue *q, struct udp *u, struct curso
         return next;
 }
 
-void udp_queue_drop(struct udp_queue *q, struct udp *u, uint32_t n)
+/* The first unread place; the head no longer names the end of a block that may be given up. */
+static struct udp_place pull_head(struct udp_queue *q, const struct udp *u)
 {
-        struct cursor c = first_rec(q, u);
+        for (;;) {
+                uint64_t head = load_head(q);
+                struct udp_place at = head_place(head), to = hop(u, q->tail, cursor_at(u, at)).at;
 
-        assert(n <= q->count);
-        while (n-- != 0)
-                c = drop_first(q, u, c);
-        if (q->count != 0 || q->head.block == 0)
+                if (likely(same_place(at, to)) ||
+                    atomic_compare_exchange_strong(&q->head, &head, head_of(to, head_gen(head) + 1)))
+                        return to;
+        }
+}
+
+void udp_queue_settle(struct udp_queue *q, struct udp *u)
+{
+        struct udp_place end = pull_head(q, u);
+        struct cursor c = first_held(q, u);
+
+        if (same_place(c.at, end))
+                return;
+        while (!same_place(c.at, end))
+                c = give_up(q, u, c);
+        if (q->count != 0)
                 return;
         if (q->tail_end == FRAME_SMALL_BYTES)
-                begin_at(q, u, q->head.block);
+                begin_at(q, u, q->base.block);
         else
                 begin_without_block(q, u);
 }
 
+void udp_queue_drop(struct udp_queue *q, struct udp *u, uint32_t n)
+{
+        uint64_t head = load_head(q), gen = head_gen(head);
+        struct cursor c = cursor_at(u, head_place(head));
+
+        for (; n != 0; n--) {
+                struct cursor at = hop(u, q->tail, c);
+
+                assert(!same_place(at.at, q->tail));
+                gen += at.at.block != c.at.block;
+                c = at;
+                c.at.off += rec_bytes(rec_at(c)->inl_len);
+        }
+        set_head(q, c.at, gen);
+        udp_queue_settle(q, u);
+}
+
 void udp_queue_clear(struct udp_queue *q, struct udp *u)
 {
-        udp_queue_drop(q, u, q->count);
+        uint64_t head = load_head(q);
+
+        set_head(q, q->tail, head_gen(head) + 1);
+        udp_queue_settle(q, u);
         begin_without_block(q, u);
 }
 
@@ -346,15 +523,15 @@ static void add_ref(struct udp *u, uint32_t id)
 
 void udp_queue_recover(struct udp_queue *q, struct udp *u)
 {
-        struct cursor c = first_rec(q, u);
+        struct cursor c = first_held(q, u);
 
-        q->count = q->charged = q->lent = 0;
-        if (q->head.block == 0) {
-                *q = (struct udp_queue){0};
+        q->tail_end = q->count = q->charged = q->lent = 0;
+        if (head_place(load_head(q)).block == 0) {
+                q->base = q->tail = (struct udp_place){0, 0};
                 return;
         }
         q->tail_end = frame_size(u->frames, q->tail.block);
-        add_ref(u, q->head.block);
+        add_ref(u, q->base.block);
         while (!at_tail(q, c)) {
                 const struct rec *r = rec_at(c);
                 uint32_t block = c.at.block;
@@ -370,17 +547,22 @@ void udp_queue_recover(struct udp_queue *q, struct udp *u)
 
 void udp_queue_check(const struct udp_queue *q, const struct udp *u)
 {
-        struct cursor c = first_rec(q, u);
+        struct cursor c = first_held(q, u);
+        struct udp_place head = first_unread(q, u).at;
         struct udp_queue sum = {.count = 0};
+        bool passed = false;
 
-        assert(q->head.block != 0 || (q->tail.block == 0 && q->tail_end == 0 && q->count == 0));
+        assert((head.block == 0) == (q->base.block == 0));
+        assert(q->base.block != 0 || (q->tail.block == 0 && q->tail_end == 0 && q->count == 0));
         assert(q->tail.off <= q->tail_end);
-        while (q->head.block != 0 && !at_tail(q, c)) {
+        while (q->base.block != 0 && !at_tail(q, c)) {
                 assert(c.at.off % 8 == 0 && c.at.off >= sizeof(struct block));
                 assert(sum.count < q->count);
                 tally(&sum, u, rec_at(c), 1);
+                passed |= same_place(c.at, head);
                 c = next_rec(q, u, c);
         }
+        assert(passed || same_place(head, q->tail));
         assert(q->count == sum.count && q->charged == sum.charged && q->lent == sum.lent);
-        assert(q->count != 0 || q->head.block == q->tail.block);
+        assert(q->count != 0 || q->base.block == q->tail.block);
 }

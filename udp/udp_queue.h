@@ -5,7 +5,7 @@
  *      +------+-----+-------+-----+-------+---------+    +------+-----+-------+- - - -+
  *      | next | rec | bytes | rec | bytes | (spare) | -> | 0    | rec | bytes |       |
  *      +------+-----+-------+-----+-------+---------+    +------+-----+-------+- - - -+
- *                   ^ head                ^ used                              ^ tail
+ *             ^ base        ^ head          ^ used                              ^ tail
  *
  * A record is followed by the bytes that came in the descriptor; a range of a frame may follow those. That
  * frame is lent by the peer, or one of ours, when the queue held too many lent ones; either way the record is
@@ -14,12 +14,19 @@
  *
  * Memory is charged by what is really held, as Linux does: the record, its bytes, and the whole of its frame.
  *
- * A process may die at any store. What the queue holds is what lies between `head` and `tail`, and each of
- * them changes by one store of 8 bytes, when everything it uncovers is in place. All else is derived:
- * udp_queue_recover() counts it anew, and nothing that was queued is lost.
+ * Reading takes no lock. Whoever moves `head` over a record, by compare-and-swap, has read it; before that he may copy
+ * its bytes, which are worth something if the swap succeeds. The lock's holder alone appends, at `tail`, and gives the
+ * memory of what was read back, between `base` and `head`: udp_queue_settle(). `head` carries a generation, which grows
+ * whenever it enters a block, so that it never comes back to a value that a slow reader may still hold.
+ *
+ * A process may die at any store. Unread is what lies between `head` and `tail`, held what lies between `base` and
+ * `tail`, and each of them changes by one store of 8 bytes, when everything it uncovers is in place. All else is
+ * derived: udp_queue_recover() counts it anew, and nothing that was queued is lost.
  */
 #ifndef UDP_UDP_QUEUE_H
 #define UDP_UDP_QUEUE_H
+
+#include <stdatomic.h>
 
 #include "udp/udp.h"
 
@@ -29,9 +36,10 @@ struct udp_place {
 };
 
 struct udp_queue {
-        struct udp_place head; /* the first record; block 0: the queue has no block */
-        struct udp_place tail; /* where the next record goes; empty: the same as head */
-        uint32_t tail_end;     /* end of the tail block; derived, as all that follows */
+        _Atomic uint64_t head; /* the first unread record, see udp_queue.c; block 0: the queue has no block */
+        struct udp_place base; /* the first record that is held */
+        struct udp_place tail; /* where the next record goes; all read: the same as head */
+        uint32_t tail_end;     /* end of the tail block; derived, as all that follows is of what is held */
         uint32_t count;        /* datagrams */
         uint32_t charged;      /* bytes */
         uint32_t lent;         /* bytes of it that are frames of peers */
@@ -47,9 +55,17 @@ enum udp_put { UDP_PUT_COPIED, UDP_PUT_TOOK, UDP_PUT_FULL, UDP_PUT_NO_MEMORY };
  * be more than `rcvbuf` bytes; a queue that is empty takes any one datagram. */
 enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
                            nstime now);
-/* Shows up to n datagrams after the first `skip`; fills all of msg but dport. Returns how many. */
+/* Whether there is something to read. Needs no lock. */
+bool udp_queue_unread(const struct udp_queue *q);
+/* Shows the first unread datagram, all of it but dport. False: there is none. Needs no lock. */
+bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_sight *s);
+/* What was shown is read. False: somebody else has read it meanwhile. Needs no lock. */
+bool udp_queue_take(struct udp_queue *q, const struct udp_sight *s);
+/* Gives back the memory of what was read. */
+void udp_queue_settle(struct udp_queue *q, struct udp *u);
+/* Shows up to n unread datagrams after the first `skip`; fills all of msg but dport. Returns how many. */
 int udp_queue_peek(const struct udp_queue *q, const struct udp *u, uint32_t skip, struct udp_msg *msg, int n);
-/* Removes the first n. */
+/* Reads the first n, for a lock's holder who is the only reader. */
 void udp_queue_drop(struct udp_queue *q, struct udp *u, uint32_t n);
 /* Removes everything, its block too. */
 void udp_queue_clear(struct udp_queue *q, struct udp *u);

@@ -1,6 +1,9 @@
 /* Datagrams: whole or not at all, from one byte to 65507, to whoever has the port; and back-pressure. */
 #include "tests/sock/sides.h"
 
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int udp_any(void)
@@ -154,6 +157,105 @@ static void a_fast_sender_is_held_up_and_loses_nothing(void **state)
         play(TWO_PROCESSES, flood_a, flood_b, test_seed());
 }
 
+/* ---- many readers: two processes with two threads each ---- */
+
+#define NUMBERED 30000u
+#define END      UINT32_MAX
+
+struct readers {                        /* shared by both processes */
+        int u;
+        uint64_t seed;
+        _Atomic uint32_t done, good, bad, twice;
+        _Atomic uint8_t seen[NUMBERED];
+};
+
+static size_t numbered_len(uint32_t i)
+{
+        return i % 7 == 0 ? 1400 : 4 + i % 300;        /* some in frames, some not */
+}
+
+static void *read_numbered(void *arg)
+{
+        struct readers *r = arg;
+        uint8_t buf[2000], want[2000];
+        uint32_t i;
+
+        for (;;) {
+                ssize_t n = unet_recv(r->u, buf, sizeof buf, 0);
+                memcpy(&i, buf, sizeof i);
+                if (n == 4 && i == END)
+                        break;
+                if (n < 4 || i >= NUMBERED || (size_t)n != numbered_len(i)) {
+                        r->bad++;
+                        continue;
+                }
+                fill(want, (size_t)n, r->seed, i);
+                if (memcmp(want + 4, buf + 4, (size_t)n - 4) != 0)
+                        r->bad++;
+                else if (r->seen[i]++ != 0)
+                        r->twice++;
+                else
+                        r->good++;
+        }
+        r->done++;
+        return NULL;
+}
+
+static void two_threads_read(struct readers *r)
+{
+        pthread_t t;
+
+        CHECK(pthread_create(&t, NULL, read_numbered, r) == 0);
+        read_numbered(r);
+        CHECK(pthread_join(t, NULL) == 0);
+}
+
+static void readers_b(struct side *s)
+{
+        struct readers *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        int status;
+        pid_t pid;
+
+        CHECK(r != MAP_FAILED);
+        r->seed = s->arg;
+        r->u = udp_any();
+        pid = fork();
+        CHECK(pid >= 0);
+        tell(s, pid == 0 ? 0 : port_of(r->u));
+        two_threads_read(r);
+        if (pid == 0)
+                _exit(0);
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+        CHECK(r->bad == 0 && r->twice == 0);
+        CHECK(r->good == NUMBERED);
+        tell(s, 0);
+}
+
+static void readers_a(struct side *s)
+{
+        uint64_t one = hear(s), other = hear(s);
+        struct sockaddr_in to = loopback((uint16_t)(one != 0 ? one : other));
+        int u = unet_socket(AF_INET, SOCK_DGRAM, 0);
+        uint8_t buf[2000];
+
+        CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0);
+        for (uint32_t i = 0; i < NUMBERED; i++) {
+                fill(buf, sizeof buf, s->arg, i);
+                memcpy(buf, &i, sizeof i);
+                CHECK(unet_send(u, buf, numbered_len(i), 0) == (ssize_t)numbered_len(i));
+                if (i % 1000 == 999)
+                        usleep(1000);   /* and so the readers sleep now and then */
+        }
+        for (uint32_t i = 0; i < 4; i++)
+                CHECK(unet_send(u, &(uint32_t){END}, 4, 0) == 4);
+        hear(s);
+}
+
+static void of_many_readers_one_gets_each_datagram(void **state)
+{
+        play(TWO_PROCESSES, readers_a, readers_b, test_seed());
+}
+
 /* The receiver's process is not in the library at all: a non-blocking sender is told, and POLLOUT says when.
  * */
 static void pressure_a(struct side *s)
@@ -264,6 +366,7 @@ int main(void)
                 cmocka_unit_test(datagrams_there_and_back),
                 cmocka_unit_test(datagrams_of_all_sizes_arrive_whole),
                 cmocka_unit_test(a_fast_sender_is_held_up_and_loses_nothing),
+                cmocka_unit_test(of_many_readers_one_gets_each_datagram),
                 cmocka_unit_test(nonblocking_senders_feel_pressure),
                 cmocka_unit_test(ports_that_nobody_has_refuse),
                 cmocka_unit_test(a_port_can_be_bound_again_after_connect_and_close),

@@ -104,6 +104,30 @@ static void do_read(struct view *v)
         udp_recv_consume(&v->u, 1, 1);
 }
 
+/* Without the lock. */
+static void do_take(struct view *v)
+{
+        struct udp_sight first;
+
+        if (udp_recv_look(&v->u, 1, &first))
+                udp_recv_take(&v->u, 1, &first);
+}
+
+static void do_take_and_settle(struct view *v)
+{
+        for (int i = 0; i < 12; i++)
+                do_take(v);
+        udp_settle(&v->u, 1);
+}
+
+/* All was read, and a block is full: it is given up for the new one. */
+static void do_take_all_and_put(struct view *v)
+{
+        for (int i = 0; i < 15; i++)
+                do_take(v);
+        do_put_into_new_block(v);
+}
+
 static void do_read_all(struct view *v)
 {
         udp_recv_consume(&v->u, 1, udp_pcb_at(&v->u, 1)->q.count);
@@ -374,6 +398,22 @@ static void while_the_last_one_is_consumed(void **state)
         die_everywhere(*state, do_read, 1, 1);
 }
 
+static void while_one_is_read_without_the_lock(void **state)
+{
+        die_everywhere(*state, do_take, 3, 1);
+}
+
+static void while_what_was_read_is_settled(void **state)
+{
+        die_everywhere(*state, do_take_and_settle, 15, 12);
+}
+
+static void while_one_is_appended_where_all_was_read(void **state)
+{
+        for (uint32_t n = 1; n <= 15; n++)
+                die_everywhere(*state, do_take_all_and_put, n, n);
+}
+
 static void while_blocks_are_given_up(void **state)
 {
         die_everywhere(*state, do_read_all, 15, 15);
@@ -405,6 +445,9 @@ int main(void)
                 TEST(while_the_queue_grows_by_a_block),
                 TEST(while_one_of_several_is_consumed),
                 TEST(while_the_last_one_is_consumed),
+                TEST(while_one_is_read_without_the_lock),
+                TEST(while_what_was_read_is_settled),
+                TEST(while_one_is_appended_where_all_was_read),
                 TEST(while_blocks_are_given_up),
                 TEST(while_a_pcb_is_made_bound_and_connected),
                 TEST(while_a_pcb_is_closed),

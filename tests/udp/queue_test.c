@@ -206,6 +206,120 @@ static void spans_stay_valid_while_more_arrives(void **state)
                 assert_int_equal(m.span[0].ptr[i], (uint8_t)(1 + 7 * i));
 }
 
+/* ---- reading without the lock ---- */
+
+static void look_and_take(struct scene *s, uint32_t pcb, const struct arrival *a)
+{
+        struct udp_sight first;
+        uint32_t at = 0;
+
+        assert_true(udp_unread(&s->u, pcb));
+        assert_true(udp_recv_look(&s->u, pcb, &first));
+        assert_int_equal(first.msg.len, a->len);
+        assert_int_equal(first.msg.sport, a->sport);
+        for (int k = 0; k < first.msg.nspan; k++)
+                for (uint32_t i = 0; i < first.msg.span[k].len; i++, at++)
+                        assert_int_equal(first.msg.span[k].ptr[i], (uint8_t)(a->fill + at * 7 + (at >> 8)));
+        assert_true(udp_recv_take(&s->u, pcb, &first));
+}
+
+static void what_two_look_at_one_of_them_reads(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+        struct udp_sight a, b;
+
+        assert_false(udp_recv_look(&s->u, pcb, &a));
+        arrives(s, .len = 10);
+        arrives(s, .len = 20);
+        assert_true(udp_recv_look(&s->u, pcb, &a));
+        assert_true(udp_recv_look(&s->u, pcb, &b));
+        assert_true(udp_recv_take(&s->u, pcb, &b));
+        assert_false(udp_recv_take(&s->u, pcb, &a));
+        assert_true(udp_recv_look(&s->u, pcb, &a));
+        assert_int_equal(a.msg.len, 20);
+        assert_true(udp_recv_take(&s->u, pcb, &a));
+        assert_false(udp_unread(&s->u, pcb));
+        assert_false(udp_recv_look(&s->u, pcb, &a));
+        udp_settle(&s->u, pcb);
+        udp_pcb_check(&s->u, pcb);
+}
+
+static void what_was_read_is_held_until_somebody_settles(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+        struct udp_sight first;
+
+        arrives(s, .len = 1400, .in_frame = 1400, .small = true);
+        arrives(s, .len = 64);
+        assert_true(udp_recv_look(&s->u, pcb, &first));
+        assert_true(udp_recv_take(&s->u, pcb, &first));
+        udp_pcb_check(&s->u, pcb);
+        assert_int_equal(s->given_back, 0);
+        assert_int_equal(queue(s, pcb)->count, 2);
+        udp_settle(&s->u, pcb);
+        udp_pcb_check(&s->u, pcb);
+        assert_int_equal(s->given_back, 1);
+        assert_int_equal(queue(s, pcb)->count, 1);
+        expect_read(s, pcb, .len = 64);
+}
+
+/* A reader that was stopped between looking and taking, while the place it looked at was used again. */
+static void a_slow_reader_takes_nothing_that_came_later(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+        struct udp_sight slow;
+
+        arrives(s, .len = 64);
+        assert_true(udp_recv_look(&s->u, pcb, &slow));
+        for (int i = 0; i < 100; i++) {
+                expect_read(s, pcb, .len = 64); /* the block begins anew */
+                arrives(s, .len = 64);
+                assert_false(udp_recv_take(&s->u, pcb, &slow));
+        }
+        expect_read(s, pcb, .len = 64);
+}
+
+/* What was read does not count against the buffer, though nobody has settled yet. */
+static void room_is_found_where_datagrams_were_read(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+        struct udp_opts o;
+
+        udp_get_opts(&s->u, pcb, &o);
+        o.rcvbuf = 1280;
+        udp_set_opts(&s->u, pcb, &o);
+        for (uint8_t i = 0; i < 100; i++) {
+                struct arrival a = {.len = 64, .fill = i, .sport = 4000};
+
+                arrives_(s, a);
+                look_and_take(s, pcb, &a);
+        }
+        assert_int_equal(s->cnt.drop[DROP_UDP_FULL], 0);
+        udp_settle(&s->u, pcb);
+        assert_int_equal(queue(s, pcb)->charged, 0);
+}
+
+static void closing_counts_only_what_nobody_read(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+        struct udp_sight first;
+
+        for (uint8_t i = 0; i < 5; i++)
+                arrives(s, .len = 500, .in_frame = 400, .small = true);
+        for (uint8_t i = 0; i < 2; i++) {
+                assert_true(udp_recv_look(&s->u, pcb, &first));
+                assert_true(udp_recv_take(&s->u, pcb, &first));
+        }
+        udp_close(&s->u, pcb);
+        assert_int_equal(s->cnt.drop[DROP_UDP_UNREAD], 3);
+        assert_int_equal(s->given_back, 5);
+}
+
 static void empty_datagrams_are_datagrams(void **state)
 {
         struct scene *s = *state;
@@ -266,6 +380,37 @@ static void random_use_matches_a_plain_list(void **state)
         }
 }
 
+/* The same without the lock, settling now and then. */
+static void random_reading_without_the_lock_matches_too(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53), head = 0, n = 0;
+        struct arrival model[64];
+        struct prng_fast g;
+        uint64_t seed = 4712;
+
+        print_message("seed %llu\n", (unsigned long long)seed);
+        prng_fast_init(&g, seed);
+        s->u.sh->limits.lend_max = 6 * FRAME_LARGE_BYTES;
+        for (int step = 0; step < 20000; step++) {
+                if (prng_fast_below(&g, step / 100 % 2 ? 5 : 3) < 2 && n < ARRAY_LEN(model)) {
+                        struct arrival a = random_arrival(&g, (uint8_t)step);
+                        uint64_t in = s->cnt.n[COUNT_UDP_IN];
+
+                        arrives_(s, a);
+                        if (s->cnt.n[COUNT_UDP_IN] != in)
+                                model[(head + n++) % ARRAY_LEN(model)] = a;
+                } else if (n != 0) {
+                        look_and_take(s, pcb, &model[head++ % ARRAY_LEN(model)]);
+                        n--;
+                }
+                if (prng_fast_below(&g, 10) == 0)
+                        udp_settle(&s->u, pcb);
+                udp_pcb_check(&s->u, pcb);
+                assert_int_equal(udp_unread(&s->u, pcb), n != 0);
+        }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
 
 int main(void)
@@ -282,8 +427,14 @@ int main(void)
                 TEST(without_memory_it_drops_and_says_so),
                 TEST(many_are_shown_and_consumed_at_once),
                 TEST(spans_stay_valid_while_more_arrives),
+                TEST(what_two_look_at_one_of_them_reads),
+                TEST(what_was_read_is_held_until_somebody_settles),
+                TEST(a_slow_reader_takes_nothing_that_came_later),
+                TEST(room_is_found_where_datagrams_were_read),
+                TEST(closing_counts_only_what_nobody_read),
                 TEST(empty_datagrams_are_datagrams),
                 TEST(random_use_matches_a_plain_list),
+                TEST(random_reading_without_the_lock_matches_too),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
