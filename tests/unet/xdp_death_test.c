@@ -1,0 +1,490 @@
+/*
+ * The provider `xdp` on rings in ordinary memory, with a kernel made of a few lines: it needs no privilege, and its
+ * memory can be copied. A process does something with it, one instruction at a time; after each instruction that changed
+ * anything, a copy is repaired as a successor does, and every chunk must be in exactly one place, what is lent untouched,
+ * and packets must pass again, in every chunk.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "unet/ni_xdp.h"
+
+#define RX      64u
+#define TX      16u
+#define CHUNK   2048u
+#define KEPT    5u                      /* lent packets that the stack has records of */
+#define FRAMES  8u
+#define LONG    1000u                   /* a packet that is lent */
+#define SHORT   60u                     /* one that is not */
+
+struct ring_mem {
+        uint32_t prod, cons, flags;
+        union {
+                uint64_t addr[RX];
+                struct xdp_desc desc[RX];
+        };
+};
+
+/* All that the processes of a stack and the kernel share. */
+struct world {
+        struct ni_xdp_shared sh;
+        struct ring_mem fill, comp, rx, tx;
+        struct counters cnt;
+        struct {
+                uint32_t frame, off, len, number;
+        } kept[KEPT], lent[RX];         /* lent: for the child to give back */
+        uint32_t nlent;
+        uint32_t delivered;             /* packets that came, numbered */
+        uint8_t frames[FRAMES * FRAME_SMALL_BYTES];
+        uint8_t umem[(RX + TX) * CHUNK];        /* last: bytes that no decision hangs on */
+};
+
+static const struct xdp_geom geom = {.mtu = 1500, .chunk_bytes = CHUNK, .rx_chunks = RX, .tx_chunks = TX, .rx_ring = RX};
+static const struct frame_geom tx_geom = {{[FRAME_SMALL] = FRAMES}};
+
+static struct xdp_ring ring_of(struct ring_mem *m, uint32_t entries)
+{
+        return (struct xdp_ring){.prod = (_Atomic uint32_t *)&m->prod,
+                                 .cons = (_Atomic uint32_t *)&m->cons,
+                                 .flags = (_Atomic uint32_t *)&m->flags,
+                                 .desc = m->addr,
+                                 .mask = entries - 1};
+}
+
+/* Somebody's view of a world. Without a wake-up flag nobody makes a system call. */
+static struct ni_xdp view_of(struct world *w)
+{
+        return (struct ni_xdp){.base = {.ops = &ni_xdp_ops, .caps = {.mtu = 1514, .inline_max = UNET_INLINE_MAX}},
+                               .sh = &w->sh, .geom = geom, .umem = w->umem,
+                               .fill = ring_of(&w->fill, RX), .comp = ring_of(&w->comp, TX),
+                               .rx = ring_of(&w->rx, RX), .tx = ring_of(&w->tx, TX),
+                               .tx_mem = unet_mem_frames(w->frames, tx_geom), .cnt = &w->cnt, .xsk = -1};
+}
+
+static struct world *world_map(int flags)
+{
+        struct world *w = mmap(NULL, sizeof *w, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+
+        assert_true(w != MAP_FAILED);
+        return w;
+}
+
+static struct world *world_make(void)
+{
+        struct world *w = world_map(MAP_SHARED);
+
+        for (uint32_t i = 0; i < RX; i++)
+                w->fill.addr[i] = (uint64_t)i * CHUNK;
+        w->fill.prod = RX;
+        w->sh.fill_next = w->sh.fill_settled = RX;
+        return w;
+}
+
+/* ---- the kernel ---- */
+
+static uint8_t byte_of(uint32_t number, uint32_t i)
+{
+        return (uint8_t)(number * 37 + i * 11 + (i >> 8));
+}
+
+/* A packet arrives. False: there was no chunk in FILL. */
+static bool arrives(struct world *w, uint32_t len)
+{
+        uint32_t number = w->delivered;
+        uint64_t addr;
+
+        if (w->fill.cons == w->fill.prod)
+                return false;
+        assert_true(w->rx.prod - w->rx.cons < RX);
+        addr = w->fill.addr[w->fill.cons % RX] + XDP_HEADROOM;
+        w->fill.cons++;
+        for (uint32_t i = 0; i < len; i++)
+                w->umem[addr + i] = byte_of(number, i);
+        w->rx.desc[w->rx.prod % RX] = (struct xdp_desc){.addr = addr, .len = len};
+        w->rx.prod++;
+        w->delivered++;
+        return true;
+}
+
+/* Everything offered leaves. Returns how many packets that were. */
+static uint32_t leaves(struct world *w)
+{
+        uint32_t n = 0;
+
+        for (; w->tx.cons != w->tx.prod; w->tx.cons++, n++) {
+                const struct xdp_desc *d = &w->tx.desc[w->tx.cons % TX];
+                assert_true(d->addr >= RX * CHUNK && d->addr < (RX + TX) * CHUNK && d->len <= 1514);
+                assert_true(w->comp.prod - w->comp.cons < TX);
+                w->comp.addr[w->comp.prod % TX] = d->addr;
+                w->comp.prod++;
+        }
+        return n;
+}
+
+/* ---- the stack ---- */
+
+static void check_bytes(const struct world *w, uint32_t frame, uint32_t off, uint32_t len, uint32_t number)
+{
+        const uint8_t *p = w->umem + (frame - 1) * CHUNK + off;
+
+        for (uint32_t i = 0; i < len; i++)
+                assert_int_equal(p[i], byte_of(number, UNET_INLINE_MAX + i));
+}
+
+/* Takes up to `most` packets in batches; what is lent is noted. Returns how many came. */
+static uint32_t receive(struct world *w, struct ni_xdp *x, uint32_t most)
+{
+        struct unet_rx rx[8];
+        uint32_t got = 0;
+        int n;
+
+        while ((n = x->base.ops->recv(&x->base, rx, (int)MIN(most - got, 8u))) > 0) {
+                for (int i = 0; i < n; i++)
+                        if (rx[i].frame != 0) {
+                                w->lent[w->nlent].frame = rx[i].frame;
+                                w->lent[w->nlent].off = rx[i].off;
+                                w->lent[w->nlent].len = rx[i].len;
+                                w->nlent++;
+                        }
+                got += (uint32_t)n;
+        }
+        return got;
+}
+
+static void release_all(struct world *w, struct ni_xdp *x)
+{
+        while (w->nlent > 0) {
+                uint32_t frame = w->lent[w->nlent - 1].frame;
+                w->nlent--;
+                x->base.ops->release(&x->base, &frame, 1);
+        }
+}
+
+static int transmit(struct ni_xdp *x, int n)
+{
+        static const uint8_t head[54];
+        struct unet_tx tx[8];
+
+        for (int i = 0; i < n; i++)
+                tx[i] = (struct unet_tx){.inl = head, .inl_len = sizeof head, .frame = (uint32_t)i + 1, .len = 30};
+        return x->base.ops->send(&x->base, tx, n);
+}
+
+static void reap_all(struct ni_xdp *x)
+{
+        uint32_t frame[4];
+
+        while (x->base.ops->reap(&x->base, frame, 4) > 0)
+                ;
+}
+
+/* Every chunk was used before, some are lent, some are in every ring. */
+static struct world *scene(void)
+{
+        struct world *w = world_make();
+        struct ni_xdp x = view_of(w);
+
+        for (uint32_t i = 0; i < 3 * RX + 7; i++) {
+                assert_true(arrives(w, i % 3 ? LONG : SHORT));
+                assert_int_equal(receive(w, &x, 1), 1);
+                release_all(w, &x);
+                x.base.ops->flush(&x.base);
+                assert_int_equal(transmit(&x, 1), 1);
+                assert_int_equal(leaves(w), 1);
+                reap_all(&x);
+        }
+        for (uint32_t i = 0; i < KEPT; i++) {
+                uint32_t number = w->delivered;
+                assert_true(arrives(w, LONG));
+                assert_int_equal(receive(w, &x, 1), 1);
+                w->kept[i].frame = w->lent[0].frame;
+                w->kept[i].off = w->lent[0].off;
+                w->kept[i].len = w->lent[0].len;
+                w->kept[i].number = number;
+                w->nlent = 0;
+        }
+        assert_int_equal(transmit(&x, 3), 3);
+        return w;
+}
+
+/* ---- what must be true ---- */
+
+static void seen(uint8_t *where, uint64_t chunk, uint32_t first, uint32_t n)
+{
+        assert_true(chunk >= first && chunk < first + n);
+        where[chunk]++;
+}
+
+static void check(const struct world *w)
+{
+        uint8_t times[RX + TX] = {0};
+        uint32_t lent = 0, used = w->tx.prod - w->comp.cons;
+
+        for (uint32_t i = w->fill.cons; i != w->fill.prod; i++)
+                seen(times, w->fill.addr[i % RX] / CHUNK, 0, RX);
+        for (uint32_t i = w->rx.cons; i != w->rx.prod; i++)
+                seen(times, w->rx.desc[i % RX].addr / CHUNK, 0, RX);
+        for (uint32_t i = 0; i < RX; i++) {
+                assert_true(w->sh.owner[i] == (times[i] ? XDP_KERNEL : XDP_LENT));
+                times[i] += w->sh.owner[i] == XDP_LENT;
+                lent += w->sh.owner[i] == XDP_LENT;
+        }
+        assert_int_equal(lent, w->sh.loans);
+        for (uint32_t i = w->tx.cons; i != w->tx.prod; i++)
+                seen(times, w->tx.desc[i % TX].addr / CHUNK, RX, TX);
+        for (uint32_t i = w->comp.cons; i != w->comp.prod; i++)
+                seen(times, w->comp.addr[i % TX] / CHUNK, RX, TX);
+        for (uint32_t i = used; i < TX; i++)
+                seen(times, RX + i, RX, TX);
+        for (uint32_t i = 0; i < RX + TX; i++)
+                assert_int_equal(times[i], 1);
+}
+
+static bool is_kept(void *arg, uint32_t frame)
+{
+        const struct world *w = arg;
+
+        for (uint32_t i = 0; i < KEPT; i++)
+                if (w->kept[i].frame == frame)
+                        return true;
+        return false;
+}
+
+static void goes_on(struct world *w, struct ni_xdp *x)
+{
+        leaves(w);
+        receive(w, x, RX);
+        w->nlent = 0;
+        ni_xdp_reclaim(x, is_kept, w);
+        check(w);
+        assert_int_equal(ni_xdp_loans(x), KEPT);
+        for (uint32_t lap = 0; lap < 2; lap++) {
+                uint32_t n = 0;
+                while (arrives(w, LONG))
+                        n++;
+                assert_int_equal(n, RX - KEPT);
+                assert_int_equal(receive(w, x, RX), n);
+                release_all(w, x);
+                x->base.ops->flush(&x->base);
+                assert_int_equal(x->base.ops->room(&x->base), TX);
+                assert_int_equal(transmit(x, 8) + transmit(x, 8), TX);
+                assert_int_equal(leaves(w), TX);
+                reap_all(x);
+        }
+        for (uint32_t i = 0; i < KEPT; i++)
+                check_bytes(w, w->kept[i].frame, w->kept[i].off, w->kept[i].len, w->kept[i].number);
+        release_all(w, x);
+        check(w);
+}
+
+/* The successor of a process that died; at times it dies as well, after its repair. */
+static void succeed(const struct world *dead, struct world *copy)
+{
+        struct ni_xdp x = view_of(copy);
+
+        memcpy(copy, dead, sizeof *copy);
+        x.base.ops->repair(&x.base);
+        check(copy);
+        x.base.ops->repair(&x.base);
+        check(copy);
+        goes_on(copy, &x);
+}
+
+/* ---- what is done when death comes ---- */
+
+static void receives_long_and_short(struct world *w, struct ni_xdp *x)
+{
+        receive(w, x, 8);
+}
+
+static void gives_many_back(struct world *w, struct ni_xdp *x)
+{
+        release_all(w, x);
+        x->base.ops->flush(&x->base);
+}
+
+static void sends_a_batch(struct world *w, struct ni_xdp *x)
+{
+        transmit(x, 5);
+        reap_all(x);
+}
+
+static void does_a_turn(struct world *w, struct ni_xdp *x)
+{
+        receive(w, x, 6);
+        transmit(x, 2);
+        release_all(w, x);
+        x->base.ops->flush(&x->base);
+        reap_all(x);
+}
+
+static void repairs(struct world *w, struct ni_xdp *x)
+{
+        x->base.ops->repair(&x->base);
+}
+
+static void child(struct world *w, void (*act)(struct world *, struct ni_xdp *))
+{
+        struct ni_xdp x = view_of(w);
+
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+                _exit(99);
+        raise(SIGSTOP);
+        act(w, &x);
+        _exit(0);
+}
+
+static void dies_everywhere(struct world *w, void (*act)(struct world *, struct ni_xdp *), unsigned at_least)
+{
+        struct world *copy = world_map(MAP_PRIVATE), *last = world_map(MAP_PRIVATE);
+        unsigned steps = 0, deaths = 0;
+        int status;
+        pid_t pid;
+
+        memcpy(last, w, sizeof *w);
+        pid = fork();
+        if (pid == 0)
+                child(w, act);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (!WIFSTOPPED(status)) {
+                print_message("skipped: ptrace is not allowed here\n");
+                skip();
+        }
+        while (WIFSTOPPED(status)) {
+                if (memcmp(last, w, offsetof(struct world, umem)) != 0) {
+                        deaths++;
+                        memcpy(last, w, sizeof *w);
+                        succeed(w, copy);
+                }
+                steps++;
+                assert_int_equal(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
+                assert_int_equal(waitpid(pid, &status, 0), pid);
+        }
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        print_message("%u instructions, %u deaths survived\n", steps, deaths);
+        assert_true(deaths >= at_least);
+        munmap(copy, sizeof *copy);
+        munmap(last, sizeof *last);
+        munmap(w, sizeof *w);
+}
+
+static void a_reception_may_end_anywhere(void **state)
+{
+        struct world *w = scene();
+
+        for (uint32_t i = 0; i < 10; i++)
+                assert_true(arrives(w, i % 2 ? LONG : SHORT));
+        dies_everywhere(w, receives_long_and_short, 20);
+}
+
+static void a_release_may_end_anywhere(void **state)
+{
+        struct world *w = scene();
+        struct ni_xdp x = view_of(w);
+
+        for (uint32_t i = 0; i < 40; i++)
+                assert_true(arrives(w, LONG));
+        assert_int_equal(receive(w, &x, 40), 40);
+        dies_everywhere(w, gives_many_back, 150);
+}
+
+static void a_send_may_end_anywhere(void **state)
+{
+        dies_everywhere(scene(), sends_a_batch, 10);
+}
+
+/* Nothing was sent before: chunks are taken from those never used. */
+static void a_first_send_may_end_anywhere(void **state)
+{
+        struct world *w = scene(), *fresh = world_make();
+
+        memcpy(w->comp.addr, fresh->comp.addr, sizeof w->comp.addr);
+        w->comp.prod = w->comp.cons = w->tx.prod = w->tx.cons = 0;
+        munmap(fresh, sizeof *fresh);
+        dies_everywhere(w, sends_a_batch, 10);
+}
+
+static void a_turn_may_end_anywhere(void **state)
+{
+        struct world *w = scene();
+
+        for (uint32_t i = 0; i < 7; i++)
+                assert_true(arrives(w, i % 2 ? LONG : SHORT));
+        dies_everywhere(w, does_a_turn, 50);
+}
+
+/* The worst that a death leaves, and another one in the middle of its repair. */
+static void a_repair_may_end_anywhere(void **state)
+{
+        struct world *w = scene();
+        struct ni_xdp x = view_of(w);
+
+        for (uint32_t i = 0; i < 20; i++)
+                assert_true(arrives(w, i % 2 ? LONG : SHORT));
+        receive(w, &x, 10);
+        for (uint32_t i = w->rx.cons; i != w->rx.prod; i++)     /* marked, and not yet taken off the ring */
+                w->sh.owner[w->rx.desc[i % RX].addr / CHUNK] = i % 2 ? XDP_LENT : XDP_BACK;
+        release_all(w, &x);
+        w->fill.prod = w->sh.fill_next;                         /* published, and not noted */
+        w->tx.prod += 2;
+        w->tx.desc[(w->tx.prod - 2) % TX] = (struct xdp_desc){.addr = w->comp.addr[w->comp.cons % TX], .len = 60};
+        w->tx.desc[(w->tx.prod - 1) % TX] = (struct xdp_desc){.addr = w->comp.addr[(w->comp.cons + 1) % TX], .len = 60};
+        dies_everywhere(w, repairs, 10);
+}
+
+/* ---- a kernel that is not one: whoever passed the socket may have mapped its rings, too ---- */
+
+static void rubbish_in_the_rings_is_counted_and_harms_nobody(void **state)
+{
+        static const uint64_t bad[] = {RX * CHUNK, (RX + TX) * CHUNK, UINT64_MAX, UINT64_MAX - 100, 1ull << 40};
+        struct world *w = scene();
+        struct ni_xdp x = view_of(w);
+        struct unet_rx rx[8];
+        uint32_t n = 0;
+
+        for (size_t i = 0; i < ARRAY_LEN(bad); i++, n++)
+                w->rx.desc[w->rx.prod++ % RX] = (struct xdp_desc){.addr = bad[i], .len = 100};
+        w->rx.desc[w->rx.prod++ % RX] = (struct xdp_desc){.addr = 2047, .len = 2};
+        w->rx.desc[w->rx.prod++ % RX] = (struct xdp_desc){.addr = 0, .len = UINT32_MAX};
+        w->rx.desc[w->rx.prod++ % RX] = (struct xdp_desc){.addr = 0, .len = 100, .options = 1};
+        w->rx.desc[w->rx.prod++ % RX] = (struct xdp_desc){.addr = (w->kept[0].frame - 1) * CHUNK, .len = 100};  /* lent */
+        assert_int_equal(x.base.ops->recv(&x.base, rx, 8), 0);
+        assert_int_equal(w->cnt.drop[DROP_NI_MALFORMED], n + 4);
+        w->rx.prod += 1u << 31;                                 /* more than a ring holds */
+        x.base.ops->recv(&x.base, rx, 8);
+        w->rx.prod = w->rx.cons;
+        leaves(w);
+        for (uint32_t i = 0; i < TX; i++)
+                w->comp.addr[i] = UINT64_MAX - i * 12345;
+        w->comp.prod += 1u << 30;
+        assert_true(x.base.ops->room(&x.base) <= TX);
+        assert_int_equal(transmit(&x, 8), 8);                   /* somewhere among the transmit chunks */
+        for (uint32_t i = w->tx.cons; i != w->tx.prod; i++)
+                assert_true(w->tx.desc[i % TX].addr >= RX * CHUNK && w->tx.desc[i % TX].addr < (RX + TX) * CHUNK);
+        for (uint32_t i = 0; i < KEPT; i++)
+                check_bytes(w, w->kept[i].frame, w->kept[i].off, w->kept[i].len, w->kept[i].number);
+        munmap(w, sizeof *w);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_reception_may_end_anywhere),
+                cmocka_unit_test(a_release_may_end_anywhere),
+                cmocka_unit_test(a_send_may_end_anywhere),
+                cmocka_unit_test(a_first_send_may_end_anywhere),
+                cmocka_unit_test(a_turn_may_end_anywhere),
+                cmocka_unit_test(a_repair_may_end_anywhere),
+                cmocka_unit_test(rubbish_in_the_rings_is_counted_and_harms_nobody),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
