@@ -15,6 +15,7 @@
         X(NI_NO_CHANNEL, "no channel for this tag")                                                                  \
         X(NI_BAD_SOURCE, "source is not the sender's own")                                                           \
         X(NI_QUOTA, "sender has more waiting in the switch than its quota")                                          \
+        X(NI_LATE, "overtaken on the way by a later message")                                                        \
         X(LINK_LOST, "lost by the simulated link or the fault wrapper")                                              \
         X(LINK_QUEUE, "queue of the simulated link full")                                                            \
         X(ETHER_SHORT, "shorter than an Ethernet header")                                                            \
@@ -105,6 +106,11 @@ enum drop {
         X(NI_BELLS, "doorbells rung")                                                                                \
         X(NI_SLEEPS, "waits that slept")                                                                             \
         X(NI_BAD_RETURN, "frames returned by a peer that had none")                                                  \
+        X(NI_MISSED, "messages that peers sent and that did not come")                                               \
+        X(NI_PORT_DOWN, "times the device's port went down or lost its address")                                     \
+        X(NI_PORT_UP, "times it came back")                                                                          \
+        X(NI_REPAIRS, "queue pairs set up anew after an error")                                                      \
+        X(NI_DEVICE_LOST, "devices that went away or failed for good")                                               \
         X(ARP_IN, "ARP packets received")                                                                            \
         X(ARP_REQUEST, "ARP requests sent, polls among them")                                                        \
         X(ARP_REPLY, "ARP replies sent")                                                                             \

@@ -52,6 +52,7 @@ struct link {
         const uint8_t *shared;          /* what the peer shows of its station, shared_bytes long */
         size_t shared_bytes;
         bool tagged;
+        void *port;                     /* the provider's, where an endpoint's links share one; NULL */
         int sock;                       /* the peer rings here; it hangs up when the peer is gone; -1: none */
 };
 

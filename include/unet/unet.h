@@ -148,6 +148,25 @@ UNET_API int unet_emul_accept(struct unet_ep *ep, int listen_fd, int64_t timeout
  * he does not want other users. */
 UNET_API int unet_emul_connect(struct unet_ep *ep, const char *name, int64_t timeout, uint32_t *chan);
 
+/*
+ * Channels to other hosts, and to this one, over RDMA: datagrams of a queue pair (UD) that the endpoint owns, whose
+ * segment is registered with the device. The device is the one that has the address at this end of `sock`, a connected
+ * TCP socket, RoCE v2; soft-RoCE is one. Both sides call this; it blocks until the other side does, at most `timeout` ns,
+ * and takes the socket on success, which from then on carries nothing and says by hanging up that the peer is gone.
+ *
+ * A message is one datagram: mtu (unet_chan_info) is that of the device, at most 4096 bytes. Messages are lost when the
+ * network or the receiver does, the missing ones are counted (NI_MISSED); none is overtaken. With `direct` the receive
+ * part of the segment is the provider's to receive into. Does not work in the child of a fork: open and join after it.
+ *
+ * -ENODEV: no RDMA device has the address; -ENETDOWN: its port is down; -ENOMEM: also RLIMIT_MEMLOCK is less than the
+ * segment; -EHOSTUNREACH: no way to the peer's device; -EPROTO: the other side speaks something else, or names an address
+ * that is not the one it comes from; -EEXIST: it has a channel already; -ETIMEDOUT, -EPIPE; -ENOSYS: built without.
+ */
+UNET_API int unet_verbs_over(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *chan);
+/* A line of text for each device, port and address that there is, or one that says why there is none, cut at `max` (> 0)
+ * bytes. Returns how many addresses. */
+UNET_API int unet_verbs_describe(char *text, size_t max);
+
 /* Attaches the endpoint to a switch of the program's own, as unet_chan_over; *link names the
  * attachment. */
 UNET_API int unet_ep_join(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *link);
@@ -160,7 +179,7 @@ UNET_API int unet_chan_tagged(struct unet_ep *ep, uint32_t link, uint32_t tx_tag
 UNET_API int unet_chan_close(struct unet_ep *ep, uint32_t chan);
 
 struct unet_chan_info {
-        char provider[16];              /* "shm", "emul", ... */
+        char provider[16];              /* "shm", "emul", "verbs", ... */
         uint32_t mtu;                   /* longest message, descriptor and pieces together */
         uint32_t tx_tag, rx_tag;        /* 0 where the ring itself is the tag */
         uint32_t room;                  /* places in the send queue */
