@@ -129,9 +129,39 @@ static enum drop read_error(const struct frames *f, const struct ip_pkt *pkt, co
                 .seq = be32_get(seq),
                 .from = pkt->src,
         };
+        e->quoted_len = inner.total_len;
         if (h->type == ICMP_UNREACHABLE && h->code == ICMP_FRAG_NEEDED)
                 e->mtu = be16_get(h->b);
         return DROP_NONE;
+}
+
+/* RFC 792: the better gateway, then the packet that should have gone there. */
+static enum drop read_redirect(const struct frames *f, const struct ip_pkt *pkt, struct icmp_redirect *r)
+{
+        uint8_t quote[4 + IP_MAX_HDR];
+        uint32_t n = MIN(ip_payload_len(pkt) - 4, (uint32_t)sizeof quote);
+        struct ip_pkt inner;
+        be32 gateway;
+
+        gather(f, pkt, 4, quote, n);
+        if (n < 4 || ip_hdr_parse(quote + 4, n - 4, false, &inner) != 0)
+                return DROP_ICMP_SHORT;
+        memcpy(&gateway, quote, sizeof gateway);
+        *r = (struct icmp_redirect){.laddr = inner.src,
+                                    .dst = inner.dst,
+                                    .gateway = ip_addr_v4(be32_get(gateway)),
+                                    .from = pkt->src};
+        return DROP_NONE;
+}
+
+/* RFC 1122 §3.2.2.6 and .8: a request to many may be left unanswered, and else a flood is made of it. */
+static enum drop read_request(const struct ip_pkt *pkt, enum icmp_what what, struct icmp_msg *msg)
+{
+        msg->what = what;
+        if (pkt->to != IP_TO_HOST)
+                return DROP_ICMP_IGNORED;
+        return what == ICMP_IS_TIMESTAMP && ip_payload_len(pkt) < ICMP_TIMESTAMP_LEN ? DROP_ICMP_SHORT
+                                                                                     : DROP_NONE;
 }
 
 enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, struct icmp_msg *msg)
@@ -148,23 +178,31 @@ enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, s
                 msg->what = ICMP_IS_ERROR;
                 return read_error(f, pkt, &h, &msg->err);
         }
-        if (h.type == ICMP_ECHO_REQUEST || h.type == ICMP_ECHO_REPLY) {
-                msg->what = h.type == ICMP_ECHO_REQUEST ? ICMP_IS_ECHO : ICMP_IS_REPLY;
+        switch (h.type) {
+        case ICMP_ECHO_REPLY:
+                msg->what = ICMP_IS_REPLY;
                 return DROP_NONE;
+        case ICMP_ECHO_REQUEST:
+                return read_request(pkt, ICMP_IS_ECHO, msg);
+        case ICMP_TIMESTAMP:
+                return read_request(pkt, ICMP_IS_TIMESTAMP, msg);
+        case ICMP_REDIRECT:
+                msg->what = ICMP_IS_REDIRECT;
+                return read_redirect(f, pkt, &msg->redirect);
+        default:
+                return DROP_ICMP_IGNORED;
         }
-        return DROP_ICMP_IGNORED;
 }
 
 /* ---- output ---- */
 
-void icmp_echo_reply(const struct frames *f, const struct ip_pkt *pkt, uint8_t *out)
+/* The header of an answer, over `len` bytes that begin with the request's. */
+static void finish_reply(uint8_t *out, uint32_t len, uint8_t type)
 {
-        uint32_t len = ip_payload_len(pkt);
         struct icmp_hdr h;
 
-        gather(f, pkt, 0, out, len);
         memcpy(&h, out, sizeof h);
-        h.type = ICMP_ECHO_REPLY;
+        h.type = type;
         h.code = 0;
         h.sum = be16_of(0);
         memcpy(out, &h, sizeof h);
@@ -172,18 +210,59 @@ void icmp_echo_reply(const struct frames *f, const struct ip_pkt *pkt, uint8_t *
         memcpy(out, &h, sizeof h);
 }
 
+void icmp_echo_reply(const struct frames *f, const struct ip_pkt *pkt, uint8_t *out)
+{
+        uint32_t len = ip_payload_len(pkt);
+
+        gather(f, pkt, 0, out, len);
+        finish_reply(out, len, ICMP_ECHO_REPLY);
+}
+
+void icmp_timestamp_reply(const struct frames *f, const struct ip_pkt *pkt, uint32_t ms, uint8_t *out)
+{
+        enum { RECEIVE = 12, TRANSMIT = 16 };
+        uint32_t len = ip_payload_len(pkt);
+        be32 word = be32_of(ms);
+
+        assert(len >= ICMP_TIMESTAMP_LEN);
+        gather(f, pkt, 0, out, len);
+        memcpy(out + RECEIVE, &word, sizeof word);
+        memcpy(out + TRANSMIT, &word, sizeof word);
+        finish_reply(out, len, ICMP_TIMESTAMP_REPLY);
+}
+
+static bool on_network(const struct ip_host *h, uint32_t a)
+{
+        for (uint32_t i = 0; i < h->naddr; i++) {
+                uint8_t prefix = h->addr[i].prefix;
+                if (prefix < 32 && prefix != 0 && (a ^ h->addr[i].addr) >> (32 - prefix) == 0)
+                        return true;
+        }
+        return false;
+}
+
+bool icmp_redirect_ok(const struct ip_host *h, const struct icmp_redirect *r, uint32_t first_hop)
+{
+        uint32_t gateway = ip_addr_get_v4(r->gateway), dst = ip_addr_get_v4(r->dst);
+
+        return ip_addr_get_v4(r->from) == first_hop && gateway != first_hop &&
+               ip_host_owns(h, ip_addr_get_v4(r->laddr)) && on_network(h, gateway) && !ip_host_owns(h, gateway) &&
+               !ip_host_broadcast(h, gateway) && !ip_v4_multicast(dst) && !ip_host_broadcast(h, dst) &&
+               !ip_host_owns(h, dst);
+}
+
 bool icmp_may_answer(const struct ip_host *h, const struct ip_pkt *pkt)
 {
         uint32_t src = ip_addr_get_v4(pkt->src), dst = ip_addr_get_v4(pkt->dst);
 
-        if (pkt->frag_off != 0)
+        if (pkt->frag_off != 0 || pkt->link_cast)
                 return false;
         if (pkt->proto == IP_PROTO_ICMP) {
                 /* Not about an error; and not about what cannot be told from one. */
                 if (pkt->inl_len == 0 || (pkt->inl[0] != ICMP_ECHO_REQUEST && pkt->inl[0] != ICMP_ECHO_REPLY))
                         return false;
         }
-        if (ip_v4_multicast(dst) || ip_host_broadcast(h, dst))
+        if (pkt->to != IP_TO_HOST || ip_v4_multicast(dst) || ip_host_broadcast(h, dst))
                 return false;
         /* A source that is not one host; ip_rx() lets none through, but this is asked about dropped packets
          * too. */
@@ -191,16 +270,37 @@ bool icmp_may_answer(const struct ip_host *h, const struct ip_pkt *pkt)
                (h->local || !ip_v4_loopback(src));
 }
 
-/* The bucket is kept as the time at which it is full again: it holds ICMP_BURST tokens less one for each
- * interval still to go. */
+/* A bucket is kept as the time at which it is full again: it holds its burst less one for each interval still to go. */
+/* Takes `n` tokens of a bucket that holds `burst` and gets one each `interval`. */
+static bool take(struct icmp_bucket *b, uint32_t n, int burst, nstime interval, nstime now)
+{
+        nstime full_at = MAX(b->full_at, now);
+
+        if (full_at - now > (burst - 1) * interval)
+                return false;
+        b->full_at = full_at + n * interval;
+        return true;
+}
+
 bool icmp_bucket_take(struct icmp_bucket *b, nstime now)
 {
-        nstime full_at = MAX(b->full_at, now) + ICMP_INTERVAL;
+        return take(b, 1, ICMP_BURST, ICMP_INTERVAL, now);
+}
 
-        if (full_at - now > ICMP_BURST * ICMP_INTERVAL)
-                return false;
-        b->full_at = full_at;
-        return true;
+void icmp_rate_init(struct icmp_rate *r, struct prng *rnd)
+{
+        *r = (struct icmp_rate){0};
+        prng_bytes(rnd, &r->key, sizeof r->key);
+}
+
+/* First the peer's own: who asks too much must not use up what is for all. */
+bool icmp_rate_take(struct icmp_rate *r, struct prng *rnd, ip_addr peer, uint8_t type, nstime now)
+{
+        const uint64_t key[3] = {peer.w[0], peer.w[1], type};
+        struct icmp_bucket *b = &r->peer[siphash13(&r->key, key, sizeof key) % ICMP_PEERS];
+
+        return take(b, 1, ICMP_PEER_BURST, ICMP_PEER_INTERVAL, now) &&
+               take(&r->all, 1 + prng_below(rnd, 3), ICMP_BURST, ICMP_INTERVAL, now);
 }
 
 unsigned icmp_error_write(const struct frames *f, const struct ip_pkt *pkt, uint8_t type, uint8_t code,

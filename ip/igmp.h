@@ -30,7 +30,7 @@
 #define IGMP_JOINS      1024u
 #define IGMP_SOURCES    32u /* Linux's igmp_max_msf is 10 */
 #define IGMP_ROBUSTNESS 2u  /* RFC 3376 §8.1; a querier may say another */
-#define IGMP_MIN_ROOM   (24u + 8 + 8 + 4 * IGMP_SOURCES)
+#define IGMP_MIN_ROOM   (24u + 8 + 2 * 8 + 4 * IGMP_SOURCES)
 #define IGMP_ALL_HOSTS  0xe0000001u
 #define IGMP_ALL_V3     0xe0000016u /* 224.0.0.22: where version 3 reports go */
 #define IGMP_ALL_ROUTERS 0xe0000002u
@@ -57,24 +57,24 @@ struct igmp_group {
         uint8_t exclude, nsrc;   /* the interface's filter */
         uint8_t mode_left;       /* reports of the filter mode still to send */
         uint8_t nchg, nasked;
-        bool asked_all, last_reporter, pending; /* pending: an answer to a query is due at query_at */
+        bool asked_all, last_reporter;
         uint32_t src[IGMP_SOURCES];
         struct igmp_change chg[IGMP_SOURCES];
         uint32_t asked[IGMP_SOURCES];
-        nstime report_at, query_at;
+        nstime report_at, query_at; /* a change is told, a query answered */
 };
 
 struct igmp_if {
         bool up;
         uint8_t robustness;
         uint16_t cursor; /* answering a general query: groups from here on; 0: not */
-        uint32_t addr;   /* source of our messages */
+        uint32_t addr;     /* source of our messages */
         nstime general_at; /* answer to a general query */
         nstime v1_until, v2_until;
 };
 
 struct igmp {
-        uint32_t ngroups, njoins;
+        nstime next; /* igmp_deadline() */
         uint16_t head[64];
         struct igmp_if ifs[IGMP_IFS];
         struct igmp_group group[IGMP_GROUPS + 1]; /* index 0 is none */
@@ -83,7 +83,7 @@ struct igmp {
 
 void igmp_init(struct igmp *g);
 /* The interface can be used, from address `addr` (0: none yet): its groups are reported anew. */
-void igmp_if_up(struct igmp *g, uint32_t ifc, uint32_t addr, struct prng *rnd, nstime now);
+void igmp_if_up(struct igmp *g, uint32_t ifc, uint32_t addr, nstime now);
 void igmp_if_down(struct igmp *g, uint32_t ifc);
 
 /* ---- sockets ---- */
@@ -93,18 +93,18 @@ void igmp_if_down(struct igmp *g, uint32_t ifc);
  * plain join. -EINVAL: not a group, no such interface; -ENOBUFS: a table is full, or n > IGMP_SOURCES.
  */
 int igmp_listen(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, bool exclude, const uint32_t *src,
-                unsigned n, struct prng *rnd, nstime now);
+                unsigned n, nstime now);
 /* IP_ADD_MEMBERSHIP: -EADDRINUSE when the socket is a member already. */
-int igmp_join(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, struct prng *rnd, nstime now);
+int igmp_join(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, nstime now);
 /* IP_DROP_MEMBERSHIP: -EADDRNOTAVAIL when it is not. */
-int igmp_leave(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, struct prng *rnd, nstime now);
+int igmp_leave(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, nstime now);
 /* IP_ADD_SOURCE_MEMBERSHIP, IP_DROP_SOURCE_, IP_BLOCK_SOURCE, IP_UNBLOCK_SOURCE: `exclude` says whether of an
  * excluding filter, `add` whether the source joins its list. Errors as Linux: -EINVAL for a filter of the other mode,
  * -EADDRNOTAVAIL, -EADDRINUSE, -ENOBUFS. */
 int igmp_source(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, uint32_t src, bool exclude, bool add,
-                struct prng *rnd, nstime now);
+                nstime now);
 /* The socket is closed. */
-void igmp_leave_all(struct igmp *g, uint32_t owner, struct prng *rnd, nstime now);
+void igmp_leave_all(struct igmp *g, uint32_t owner, nstime now);
 /* The socket's membership, NULL: none (getsockopt IP_MSFILTER). */
 const struct igmp_join *igmp_membership(const struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner);
 
@@ -129,7 +129,7 @@ struct igmp_msg {
 bool igmp_output(struct igmp *g, uint8_t *out, uint32_t room, struct igmp_msg *msg, struct prng *rnd, nstime now);
 
 /* After a death inside: group records are made anew from the joins of owners that live, and reported again. */
-void igmp_recover(struct igmp *g, bool (*lives)(void *arg, uint32_t owner), void *arg, struct prng *rnd, nstime now);
+void igmp_recover(struct igmp *g, bool (*lives)(void *arg, uint32_t owner), void *arg, nstime now);
 /* Asserts what must be true; for tests. */
 void igmp_check(const struct igmp *g);
 

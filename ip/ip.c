@@ -1,10 +1,12 @@
 /*
  * IPv4 input. RFC 791 §3.1, RFC 1122 §3.2.1.
  *
- * ip_rx() -> ip_hdr_parse() -> place_payload() -> check_addresses()
+ * ip_rx() -> ip_hdr_parse() -> place_payload() -> check_addresses() -> check_options()
  */
 #include "ip/ip.h"
 
+#include "ip/igmp.h"
+#include "ip/ip_opts.h"
 #include "netstack/checksum.h"
 #include "netstack/planted.h"
 
@@ -46,45 +48,59 @@ bool ip_host_broadcast(const struct ip_host *h, uint32_t a)
 }
 
 /* RFC 1122 §3.2.1.3: what cannot be a source: a group, a broadcast, class E, "this host" (that is for DHCP),
- * and loopback when the packet came from outside. */
+ * and when the packet came from outside loopback and ourselves ("land"). */
 static bool martian_source(const struct ip_host *h, uint32_t src)
 {
         if (ip_v4_loopback(src))
                 return !h->local;
+        if (!h->local && ip_host_owns(h, src))
+                return true;
         return src >> 28 >= 0xe || src >> 24 == 0 || ip_host_broadcast(h, src);
 }
 
-static enum drop check_addresses(const struct ip_host *h, uint32_t src, uint32_t dst)
+/* RFC 1122 §3.3.6: the old form of a broadcast, with a host part of zeros. As a destination only: as a source 0.0.0.0 is
+ * a martian and a network's own address is nobody's. */
+static bool zeros_broadcast(const struct ip_host *h, uint32_t a)
+{
+        for (uint32_t i = 0; i < h->naddr; i++)
+                if (h->addr[i].prefix <= 30 && a == (h->addr[i].addr & ~host_mask(&h->addr[i])))
+                        return true;
+        return a == 0;
+}
+
+static bool group_is_ours(const struct ip_host *h, uint32_t group)
+{
+        return group == IGMP_ALL_HOSTS || (h->groups != NULL && igmp_member(h->groups, h->ifc, group));
+}
+
+/* A destination that is no address of ours. Sets pkt->to. */
+static enum drop check_many(const struct ip_host *h, uint32_t dst, struct ip_pkt *pkt)
+{
+        if (ip_v4_loopback(dst))
+                return DROP_IP_MARTIAN; /* must not be seen on a wire */
+        if (h->local)
+                return DROP_IP_NOT_OURS; /* a channel has one other end */
+        if (ip_v4_multicast(dst)) {
+                pkt->to = IP_TO_GROUP;
+                return group_is_ours(h, dst) ? DROP_NONE : DROP_IP_NOT_OURS;
+        }
+        if (!ip_host_broadcast(h, dst) && !zeros_broadcast(h, dst))
+                return DROP_IP_NOT_OURS;
+        pkt->to = IP_TO_BROADCAST;
+        return DROP_NONE;
+}
+
+static enum drop check_addresses(const struct ip_host *h, uint32_t src, uint32_t dst, struct ip_pkt *pkt)
 {
         if (unlikely(martian_source(h, src)))
                 return DROP_IP_MARTIAN;
-        if (likely(ip_host_owns(h, dst)))
-                return DROP_NONE;
-        /* Loopback must not be seen on a wire. Multicast and broadcast datagrams will be let through to UDP
-         * here. */
-        return ip_v4_loopback(dst) ? DROP_IP_MARTIAN : DROP_IP_NOT_OURS;
+        if (unlikely(!ip_host_owns(h, dst)))
+                return check_many(h, dst, pkt);
+        /* RFC 1122 §3.3.6: a trap for those who forward such packets. */
+        return unlikely(h->link_cast) ? DROP_IP_LINK_CAST : DROP_NONE;
 }
 
 /* ---- header ---- */
-
-/* RFC 791 §3.1: each option but the two of one byte has a length that covers itself. What they say is not
- * acted upon: source routes are for gateways (RFC 7126 asks to drop those; a host that is the last hop need
- * not care). */
-static bool options_fit(const uint8_t *p, const uint8_t *end)
-{
-        enum { END_OF_LIST = 0, NO_OPERATION = 1 };
-
-        while (p < end && *p != END_OF_LIST) {
-                if (*p == NO_OPERATION) {
-                        p++;
-                        continue;
-                }
-                if (end - p < 2 || p[1] < 2 || p[1] > end - p)
-                        return false;
-                p += p[1];
-        }
-        return true;
-}
 
 static void fill(const struct ip_hdr *h, const uint8_t *p, struct ip_pkt *pkt)
 {
@@ -119,8 +135,6 @@ int ip_hdr_parse(const uint8_t *p, size_t n, bool csum, struct ip_pkt *pkt)
                 return -DROP_IP_SHORT;
         if (csum && csum_finish(csum_partial(p, pkt->hdr_len, 0)).raw != 0)
                 return -DROP_IP_CHECKSUM;
-        if (unlikely(pkt->hdr_len > IP_MIN_HDR) && !options_fit(p + IP_MIN_HDR, p + pkt->hdr_len))
-                return -DROP_IP_HEADER;
         fill(&h, p, pkt);
         return 0;
 }
@@ -143,6 +157,13 @@ static bool place_payload(const struct unet_rx *rx, uint16_t chan, struct ip_pkt
         return true;
 }
 
+static enum drop check_options(const struct ip_host *h, struct ip_pkt *pkt)
+{
+        struct ip_opts o;
+
+        return ip_opts_parse(pkt->hdr, pkt->hdr_len, h->take_source_routes, &o, &pkt->bad);
+}
+
 enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx, struct ip_pkt *pkt)
 {
         int err = ip_hdr_parse(rx->inl, rx->inl_len, h->csum, pkt);
@@ -152,9 +173,16 @@ enum drop ip_rx(const struct ip_host *h, uint16_t chan, const struct unet_rx *rx
                 return (enum drop) - err;
         if (unlikely(!place_payload(rx, chan, pkt)))
                 return DROP_IP_SHORT;
-        why = check_addresses(h, ip_addr_get_v4(pkt->src), ip_addr_get_v4(pkt->dst));
+        pkt->to = IP_TO_HOST;
+        pkt->link_cast = h->link_cast;
+        why = check_addresses(h, ip_addr_get_v4(pkt->src), ip_addr_get_v4(pkt->dst), pkt);
         if (unlikely(why != DROP_NONE))
                 return why;
+        if (unlikely(pkt->hdr_len > IP_MIN_HDR)) {
+                why = check_options(h, pkt);
+                if (why != DROP_NONE)
+                        return why;
+        }
         if (unlikely(pkt->more_frags || pkt->frag_off != 0))
                 return DROP_IP_FRAGMENT;
         return DROP_NONE;

@@ -94,8 +94,8 @@ static inline bool ip_v4_multicast(uint32_t a)
 
 /*
  * Parses a header of which `n` bytes are at hand, all of it. Fills everything but the payload. Returns 0 or
- * -DROP_* (counters.h): short, version, header length, options that run over, total length below the
- * header's. With `csum` the checksum is verified too.
+ * -DROP_* (counters.h): short, version, header length, total length below the header's. Options are not looked into: see
+ * ip_opts.h. With `csum` the checksum is verified too.
  */
 int ip_hdr_parse(const uint8_t *p, size_t n, bool csum, struct ip_pkt *pkt);
 

@@ -5,7 +5,7 @@
  * transport believed (tcp_icmp(), udp_icmp()), or from TCP's own probes; it is forgotten after ten minutes (RFC 1191
  * §6.3), and then the link's MTU is tried again.
  *
- * Four ways, PMTU_SETS sets by keyed hash: who is not used longest goes. Any state of the table is a good one: what is
+ * Four ways, PMTU_SETS sets by keyed hash: who was learnt longest ago goes. Any state of the table is a good one: what is
  * read from it is checked, so that it survives a death inside as it is.
  */
 #ifndef IP_PMTU_H

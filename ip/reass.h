@@ -19,7 +19,7 @@
  * end, or bytes beyond the end; ECN on some fragments only. A dead datagram keeps its record until its time is over.
  *
  * Limits: REASS_DGRAMS datagrams and REASS_BYTES bytes of memory in all, REASS_PER_SOURCE datagrams and a quarter of the
- * bytes a source. At a limit the oldest unfinished datagram goes, of the source if it is the source's limit: a
+ * bytes a source, a quarter of the large frames there are. At a limit the oldest unfinished datagram goes, of the source if it is the source's limit: a
  * flood of beginnings pushes out beginnings, and a datagram whose fragments follow each other is done before its turn
  * comes. Times out after 60 s, the least that RFC 1122 §3.3.2 recommends: Linux's 30 s are for memory, which eviction
  * bounds here, and for mixing up datagrams whose ID came round (RFC 4963), which REASS_PER_SOURCE bounds.
@@ -86,23 +86,24 @@ struct reass_dgram {
         uint32_t src, dst;
         uint16_t id, ifc;
         uint8_t proto;
-        uint8_t state;     /* 0: free */
-        uint8_t ecn;       /* 1 << ECN field of each fragment */
-        uint8_t zero_len;  /* bytes of fragment zero's payload, at most 64, 0: not here */
-        uint32_t frame;    /* 0: dead */
-        uint32_t end;      /* length of the payload, 0: not known */
-        uint32_t top;      /* end of what has come */
-        uint32_t have;     /* bytes that have come */
-        uint16_t pages;    /* of 4 KB, of the frame, that were written */
-        uint16_t next;     /* hash chain, free list */
+        uint8_t state;    /* 0: free */
+        uint8_t ecn;      /* 1 << ECN field, of each fragment */
+        uint8_t zero_len; /* bytes of fragment zero's payload that stand at the frame's start, at most 64; 0: not here */
+        uint32_t frame;   /* 0: none yet, or dead */
+        uint32_t end;     /* length of the payload, 0: not known */
+        uint32_t top;     /* end of what has come */
+        uint32_t have;    /* bytes that have come */
+        uint16_t pages;   /* of 4 KB, of a large frame, that were written */
+        uint16_t next;    /* hash chain, free list */
         uint16_t older, newer; /* by age */
         nstime at;             /* it times out */
-        uint8_t zero_ttl, hdr_len;
 };
+static_assert(sizeof(struct reass_dgram) <= CACHE_LINE, "all are looked through for a source's share");
 
 struct reass_shared {
         struct sip_key key;
-        uint32_t bytes, count;
+        uint32_t bytes, count; /* in all datagrams */
+        uint32_t large;        /* large frames held */
         uint16_t oldest, newest;
         uint16_t free, fresh; /* dgram[fresh ..] were never used */
         uint16_t lingering;   /* done, and its bytes still to be looked at: freed by the next call; 0: none */

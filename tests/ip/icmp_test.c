@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "ip/icmp.h"
+#include "ip/ping.h"
 #include "tests/ip/packet.h"
 
 #define ANY_PORT 5201u
@@ -112,7 +113,8 @@ static void short_corrupt_and_unknown_messages_are_dropped(void **state)
         rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = p, .len = sizeof p, .in_frame = 7);
         assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_ICMP_CHECKSUM);
         for (unsigned type = 0; type < 256; type++) {
-                bool known = type == 0 || type == 3 || type == 4 || type == 8 || type == 11 || type == 12;
+                bool known = type == 0 || type == 3 || type == 4 || type == 5 || type == 8 || type == 11 || type == 12 ||
+                             type == 13;
 
                 echo_request(p, sizeof p);
                 p[0] = (uint8_t)type;
@@ -298,6 +300,203 @@ static void the_bucket_gives_a_burst_and_then_its_rate(void **state)
         assert_int_equal(n, ICMP_BURST);
 }
 
+/* ---- requests and advice that a host is careful with ---- */
+
+/* RFC 1122 §3.2.2.6, §3.2.2.8: nobody makes a flood of answers by asking all. */
+static void requests_to_many_are_ignored(void **state)
+{
+        static const uint32_t many[] = {0xffffffff, 0x0a0000ff, 0xe0000001};
+        static const uint8_t types[] = {ICMP_ECHO_REQUEST, ICMP_TIMESTAMP};
+
+        for (size_t i = 0; i < ARRAY_LEN(many); i++) {
+                for (size_t k = 0; k < ARRAY_LEN(types); k++) {
+                        uint8_t p[20];
+                        struct ip_pkt pkt;
+                        struct icmp_msg msg;
+                        struct unet_rx rx;
+
+                        echo_request(p, sizeof p);
+                        p[0] = types[k];
+                        fix_icmp_sum(p, sizeof p);
+                        rx = ip_build(*state, .proto = IP_PROTO_ICMP, .dst = many[i], .payload = p, .len = sizeof p);
+                        assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_ICMP_IGNORED);
+                }
+        }
+}
+
+/* RFC 792 */
+static void a_timestamp_request_can_be_answered(void **state)
+{
+        uint8_t p[20], out[20];
+        struct ip_pkt pkt;
+        struct icmp_msg msg;
+        struct unet_rx rx;
+
+        echo_request(p, sizeof p);
+        p[0] = ICMP_TIMESTAMP;
+        fix_icmp_sum(p, sizeof p);
+        rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = p, .len = sizeof p, .in_frame = 9);
+        assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_NONE);
+        assert_int_equal(msg.what, ICMP_IS_TIMESTAMP);
+        icmp_timestamp_reply(*state, &pkt, 0x80000001, out);
+        assert_int_equal(out[0], ICMP_TIMESTAMP_REPLY);
+        assert_memory_equal(out + 4, p + 4, 8);
+        assert_memory_equal(out + 12, "\x80\0\0\1\x80\0\0\1", 8);
+        assert_int_equal(csum_finish(csum_partial(out, sizeof out, 0)).raw, 0);
+        rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = p, .len = 16);
+        fix_icmp_sum(p, 16);
+        rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = p, .len = 16);
+        assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_ICMP_SHORT);
+}
+
+/* RFC 1122 §3.2.2.2: from the first hop of now, to a gateway on our network. */
+static void redirects_are_judged(void **state)
+{
+        static const uint32_t hop = 0x0a0000fe;
+        const struct {
+                uint32_t from, gateway, dst, laddr;
+                bool good;
+        } table[] = {
+                {hop, 0x0a0000fd, FAR, US, true},
+                {PEER, 0x0a0000fd, FAR, US, false},       /* from somebody else */
+                {hop, 0x0b0000fd, FAR, US, false},        /* to somewhere else */
+                {hop, US, FAR, US, false},                /* to us */
+                {hop, hop, FAR, US, false},               /* to where it goes already */
+                {hop, 0x0a0000ff, FAR, US, false},
+                {hop, 0x0a0000fd, US, US, false},
+                {hop, 0x0a0000fd, 0xe8000001, US, false}, /* of a group */
+                {hop, 0x0a0000fd, FAR, PEER, false},      /* of a packet that was not ours */
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+                struct unet_rx ours = ip_build(NULL, .src = table[i].laddr, .dst = table[i].dst, .payload = "12345678",
+                                               .len = 8);
+                uint8_t p[36] = {ICMP_REDIRECT, 1};
+                struct ip_pkt pkt;
+                struct icmp_msg msg;
+                struct unet_rx rx;
+
+                put32(p + 4, table[i].gateway);
+                memcpy(p + 8, ours.inl, 28);
+                fix_icmp_sum(p, sizeof p);
+                rx = ip_build(*state, .src = table[i].from, .proto = IP_PROTO_ICMP, .payload = p, .len = sizeof p);
+                assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_NONE);
+                assert_int_equal(msg.what, ICMP_IS_REDIRECT);
+                assert_int_equal(ip_addr_get_v4(msg.redirect.gateway), table[i].gateway);
+                assert_int_equal(icmp_redirect_ok(&wire, &msg.redirect, hop), table[i].good);
+        }
+}
+
+/* RFC 1122 §3.2.2: not about what came as a link-layer broadcast. */
+static void no_error_about_link_broadcasts(void **state)
+{
+        struct unet_rx rx = ip_build(*state, .payload = "12345678", .len = 8);
+        struct ip_host host = wire;
+        struct ip_pkt pkt;
+
+        host.link_cast = true;
+        assert_int_equal(ip_rx(&host, CHAN, &rx, &pkt), DROP_IP_LINK_CAST);
+        assert_false(icmp_may_answer(&host, &pkt));
+}
+
+/* RFC 1812 §4.3.2.8: one destination gets a few, then one a second; all together their rate. */
+static void errors_are_limited_by_peer_and_in_all(void **state)
+{
+        struct icmp_rate *r = malloc(sizeof *r);
+        struct prng rnd;
+        nstime now = NS_PER_S;
+        int n = 0;
+
+        prng_init(&rnd, (const uint8_t *)"0123456789abcdef");
+        icmp_rate_init(r, &rnd);
+        while (icmp_rate_take(r, &rnd, ip_addr_v4(PEER), ICMP_UNREACHABLE, now))
+                n++;
+        assert_int_equal(n, ICMP_PEER_BURST);
+        assert_true(icmp_rate_take(r, &rnd, ip_addr_v4(PEER), ICMP_TIME_EXCEEDED, now)); /* each type for itself */
+        now += ICMP_PEER_INTERVAL;
+        assert_true(icmp_rate_take(r, &rnd, ip_addr_v4(PEER), ICMP_UNREACHABLE, now));
+        assert_false(icmp_rate_take(r, &rnd, ip_addr_v4(PEER), ICMP_UNREACHABLE, now));
+        n = 0;
+        for (uint32_t i = 0; i < 10000; i++) /* a scan from made-up sources, for a tenth of a second */
+                n += icmp_rate_take(r, &rnd, ip_addr_v4(0x0b000000 + i), ICMP_UNREACHABLE, now += NS_PER_MS / 100);
+        assert_in_range(n, 40, ICMP_BURST + 100);
+        free(r);
+}
+
+/* ---- asking ---- */
+
+static void a_reply_finds_its_request(void **state)
+{
+        struct prng rnd;
+        struct ping p;
+        uint32_t seq;
+        nstime rtt;
+
+        prng_init(&rnd, (const uint8_t *)"0123456789abcdef");
+        ping_init(&p, ip_addr_v4(PEER), &rnd);
+        p.next = 65500; /* the number on the wire comes round */
+        for (uint32_t i = 0; i < 100; i++) {
+                uint8_t req[ICMP_HDR + 56], reply[sizeof req];
+                struct unet_rx rx;
+                struct ip_pkt pkt;
+                struct icmp_msg msg;
+
+                assert_int_equal(ping_request(&p, req, 56, 1000 * (i + 1)), 65500 + i);
+                rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = req, .len = sizeof req, .in_frame = i % 60);
+                assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_NONE);
+                assert_int_equal(msg.what, ICMP_IS_ECHO);
+                icmp_echo_reply(*state, &pkt, reply);
+                rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = reply, .len = sizeof reply,
+                              .in_frame = i % 60);
+                assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_NONE);
+                assert_int_equal(ping_reply(&p, *state, &pkt, &msg, 1000 * (i + 1) + 77, &seq, &rtt), PING_REPLY);
+                assert_int_equal(seq, 65500 + i);
+                assert_int_equal(rtt, 77);
+                assert_int_equal(ping_reply(&p, *state, &pkt, &msg, 1000 * (i + 1) + 99, &seq, &rtt),
+                                 PING_DUPLICATE);
+                msg.id++;
+                assert_int_equal(ping_reply(&p, *state, &pkt, &msg, 0, &seq, &rtt), PING_NOT_OURS);
+                msg.id--;
+                pkt.src = ip_addr_v4(FAR);
+                assert_int_equal(ping_reply(&p, *state, &pkt, &msg, 0, &seq, &rtt), PING_NOT_OURS);
+                pkt.src = ip_addr_v4(PEER);
+                p.cookie++; /* bytes that we did not send */
+                assert_int_equal(ping_reply(&p, *state, &pkt, &msg, 0, &seq, &rtt), PING_NOT_OURS);
+                p.cookie--;
+                msg.seq++;
+                assert_int_equal(ping_reply(&p, *state, &pkt, &msg, 0, &seq, &rtt), PING_NOT_OURS);
+        }
+        assert_int_equal(p.replies, 100);
+        assert_int_equal(p.duplicates, 100);
+        assert_int_equal(p.min, 77);
+        assert_int_equal(p.max, 77);
+}
+
+static void an_error_finds_its_request_too(void **state)
+{
+        struct prng rnd;
+        struct ping p;
+        uint8_t req[ICMP_HDR], err[64] = {ICMP_TIME_EXCEEDED};
+        struct unet_rx rx;
+        struct ip_pkt pkt;
+        struct icmp_msg msg;
+        uint32_t seq = 99;
+
+        prng_init(&rnd, (const uint8_t *)"0123456789abcdef");
+        ping_init(&p, ip_addr_v4(FAR), &rnd);
+        ping_request(&p, req, 0, 1);
+        ping_request(&p, req, 0, 2);
+        rx = ip_build(NULL, .src = US, .dst = FAR, .proto = IP_PROTO_ICMP, .payload = req, .len = sizeof req);
+        memcpy(err + 8, rx.inl, 28);
+        fix_icmp_sum(err, 36);
+        rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = err, .len = 36);
+        assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_NONE);
+        assert_true(ping_error(&p, &msg.err, &seq));
+        assert_int_equal(seq, 1);
+        p.id++;
+        assert_false(ping_error(&p, &msg.err, &seq));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -313,6 +512,13 @@ int main(void)
                 TEST(an_error_of_ours_is_understood_by_its_receiver),
                 TEST(the_second_word_carries_mtu_and_pointer),
                 TEST(the_bucket_gives_a_burst_and_then_its_rate),
+                TEST(requests_to_many_are_ignored),
+                TEST(a_timestamp_request_can_be_answered),
+                TEST(redirects_are_judged),
+                TEST(no_error_about_link_broadcasts),
+                TEST(errors_are_limited_by_peer_and_in_all),
+                TEST(a_reply_finds_its_request),
+                TEST(an_error_finds_its_request_too),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include "ip/igmp.h"
 #include "tests/ip/packet.h"
 
 static const uint8_t hello[] = "hello, world";
@@ -173,7 +174,7 @@ static void options_are_skipped_when_they_fit(void **state)
                 struct ip_pkt pkt;
                 enum drop why = ip_rx(&wire, CHAN, &rx, &pkt);
 
-                assert_string_equal(drop_name(why), drop_name(table[i].good ? DROP_NONE : DROP_IP_HEADER));
+                assert_string_equal(drop_name(why), drop_name(table[i].good ? DROP_NONE : DROP_IP_OPTIONS));
                 if (table[i].good)
                         assert_memory_equal(pkt.inl, hello, 12);
         }
@@ -189,7 +190,7 @@ static void addresses_are_judged(void **state)
                 {PEER, US, DROP_NONE, DROP_NONE},
                 {FAR, US, DROP_NONE, DROP_NONE},
                 {PEER, 0xc6336407, DROP_NONE, DROP_NONE}, /* our second address, a /32 */
-                {US, US, DROP_NONE, DROP_NONE},
+                {US, US, DROP_IP_MARTIAN, DROP_NONE}, /* "land" */
                 {0x7f000001, 0x7f000001, DROP_IP_MARTIAN, DROP_NONE},
                 {0x7f010203, US, DROP_IP_MARTIAN, DROP_NONE},
                 {PEER, 0x7f000001, DROP_IP_MARTIAN, DROP_NONE},
@@ -199,9 +200,13 @@ static void addresses_are_judged(void **state)
                 {0x0a0000ff, US, DROP_IP_MARTIAN, DROP_IP_MARTIAN}, /* our network's broadcast */
                 {0x00000001, US, DROP_IP_MARTIAN, DROP_IP_MARTIAN},
                 {PEER, 0x0a000003, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS},
-                {PEER, 0x0a0000ff, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS},
-                {PEER, 0xffffffff, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS},
-                {PEER, 0xe0000001, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS},
+                {PEER, 0x0a0000ff, DROP_NONE, DROP_IP_NOT_OURS}, /* to all, where there is more than one */
+                {PEER, 0xffffffff, DROP_NONE, DROP_IP_NOT_OURS},
+                {PEER, 0x0a000000, DROP_NONE, DROP_IP_NOT_OURS}, /* RFC 1122 §3.3.6: zeros, the old form */
+                {PEER, 0x0a0001ff, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS}, /* another network's */
+                {PEER, 0xc63364ff, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS}, /* of a /32 there is none */
+                {PEER, 0xe0000001, DROP_NONE, DROP_IP_NOT_OURS},        /* all hosts */
+                {PEER, 0xe0000102, DROP_IP_NOT_OURS, DROP_IP_NOT_OURS}, /* a group that nobody joined */
         };
 
         for (size_t i = 0; i < ARRAY_LEN(table); i++) {
@@ -210,6 +215,41 @@ static void addresses_are_judged(void **state)
                 expect_drop(&wire, rx, table[i].outside);
                 expect_drop(&same_host, rx, table[i].inside);
         }
+}
+
+/* RFC 1122 §3.2.1.3, §3.3.7: what was joined on the interface, and nowhere else, is for us. */
+static void packets_for_a_group_need_a_member(void **state)
+{
+        struct unet_rx rx = ip_build(*state, .dst = 0xe0000102), all = ip_build(*state, .dst = 0xffffffff);
+        struct igmp *g = malloc(sizeof *g);
+        struct ip_host host = wire;
+        struct ip_pkt pkt;
+
+        igmp_init(g);
+        host.groups = g;
+        host.ifc = 2;
+        expect_drop(&host, rx, DROP_IP_NOT_OURS);
+        assert_int_equal(igmp_join(g, 1, 0xe0000102, 77, 0), 0);
+        expect_drop(&host, rx, DROP_IP_NOT_OURS);
+        assert_int_equal(igmp_join(g, 2, 0xe0000102, 77, 0), 0);
+        assert_int_equal(ip_rx(&host, CHAN, &rx, &pkt), DROP_NONE);
+        assert_int_equal(pkt.to, IP_TO_GROUP);
+        assert_int_equal(ip_rx(&host, CHAN, &all, &pkt), DROP_NONE);
+        assert_int_equal(pkt.to, IP_TO_BROADCAST);
+        free(g);
+}
+
+/* RFC 1122 §3.3.6: a packet for one host has no business in a broadcast frame. */
+static void a_link_broadcast_of_a_unicast_packet_is_dropped(void **state)
+{
+        struct unet_rx one = ip_build(*state, .len = 0), all = ip_build(*state, .dst = 0xffffffff);
+        struct ip_host host = wire;
+        struct ip_pkt pkt;
+
+        host.link_cast = true;
+        expect_drop(&host, one, DROP_IP_LINK_CAST);
+        assert_int_equal(ip_rx(&host, CHAN, &all, &pkt), DROP_NONE);
+        assert_true(pkt.link_cast);
 }
 
 static void fragments_are_counted_and_described(void **state)
@@ -267,6 +307,8 @@ int main(void)
                 TEST(a_ttl_of_one_is_enough),
                 TEST(options_are_skipped_when_they_fit),
                 TEST(addresses_are_judged),
+                TEST(packets_for_a_group_need_a_member),
+                TEST(a_link_broadcast_of_a_unicast_packet_is_dropped),
                 TEST(fragments_are_counted_and_described),
                 TEST(what_we_write_we_can_read),
         };
