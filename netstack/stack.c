@@ -75,6 +75,7 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->capture_off = o.capture;
         st->limits = *l;
         prng_init(&st->prng, seed);
+        icmp_rate_init(&st->icmp, &st->prng);
         wheel_reset(&st->wheel, now);
         for (uint32_t k = 0; k < STACK_CHANS; k++)
                 st->chan[k].pool_off = o.chan_pool + k * ALIGN_UP(frame_pool_bytes(l->tx), 4096);

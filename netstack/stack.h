@@ -140,7 +140,7 @@ struct stack_state {
                 uint16_t first, count;
         } block[STACK_PORT_BLOCKS];     /* client ports leased from unetd */
         uint32_t nblocks, port_next;
-        struct icmp_bucket icmp;
+        struct icmp_rate icmp;
         struct {
                 uint32_t pcb, chan;     /* full, and the channel that fills it; 0: none */
                 uint64_t consumed;      /* by its reader, when last looked at */

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 
+#include "ip/pmtu.h"
 #include "netstack/checksum.h"
 
 #define RX_BATCH    16                  /* messages taken from a channel at once */
@@ -354,7 +355,7 @@ static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, ui
         post(s, c, hdr, IP_MIN_HDR + len, &none);
 }
 
-static void send_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type, uint8_t code)
+static void send_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type, uint8_t code, uint32_t param)
 {
         uint8_t out[UNET_INLINE_MAX];
         struct ip_tmpl ip;
@@ -364,11 +365,11 @@ static void send_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, ui
 
         if (!icmp_may_answer(&host, pkt))
                 return;
-        if (!icmp_bucket_take(&s->st->icmp, s->now)) {
+        if (!icmp_rate_take(&s->st->icmp, &s->st->prng, pkt->src, type, s->now)) {
                 count_drop(&s->st->cnt, DROP_ICMP_RATE);
                 return;
         }
-        len = icmp_error_write(s->frames, pkt, type, code, 0, out + IP_MIN_HDR,
+        len = icmp_error_write(s->frames, pkt, type, code, param, out + IP_MIN_HDR,
                                s->chan[k].caps.inline_max - IP_MIN_HDR);
         ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, 0, 64, false);
         send_small(s, k, &ip, out, len);
@@ -387,7 +388,7 @@ static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         case UDP_TOOK:
                 return true;
         case UDP_NO_PORT:
-                send_error(s, k, pkt, ICMP_UNREACHABLE, ICMP_PORT_UNREACHABLE);
+                send_error(s, k, pkt, ICMP_UNREACHABLE, ICMP_PORT_UNREACHABLE, 0);
                 return false;
         case UDP_DONE:
                 break;
@@ -428,7 +429,7 @@ static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
                               .chan = (uint16_t)k};
 
         if (e->proto == IP_PROTO_TCP)
-                tcp_icmp(&s->tcp, &t, e->seq, e->err, e->hard, e->mtu, s->now);
+                tcp_icmp(&s->tcp, &t, e->seq, e->err, e->hard, pmtu_claim(e), s->now);
         else if (e->proto == IP_PROTO_UDP)
                 udp_icmp(&s->udp, e);
 }
@@ -447,6 +448,8 @@ static void rx_icmp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 send_echo(s, k, pkt);
         else if (msg.what == ICMP_IS_ERROR)
                 rx_icmp_error(s, k, &msg.err);
+        else if (msg.what != ICMP_IS_REPLY)
+                count_drop(&s->st->cnt, DROP_ICMP_IGNORED); /* redirects and timestamps: nobody switched them on */
 }
 
 static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
@@ -457,6 +460,8 @@ static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 
         if (unlikely(why != DROP_NONE)) {
                 count_drop(&s->st->cnt, why);
+                if (why == DROP_IP_OPTIONS)
+                        send_error(s, k, &pkt, ICMP_PARAMETER_PROBLEM, 0, (uint32_t)pkt.bad << 24);
                 return false;
         }
         switch (pkt.proto) {
@@ -469,7 +474,7 @@ static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
                 return false;
         default:
                 count_drop(&s->st->cnt, DROP_IP_PROTOCOL);
-                send_error(s, k, &pkt, ICMP_UNREACHABLE, ICMP_PROTOCOL_UNREACHABLE);
+                send_error(s, k, &pkt, ICMP_UNREACHABLE, ICMP_PROTOCOL_UNREACHABLE, 0);
                 return false;
         }
 }
