@@ -98,6 +98,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         _Atomic uint32_t edge_in, edge_out;
         _Atomic uint64_t waiters;       /* waiter slots that want to know */
         uint64_t refs;                  /* process slots that hold it */
+        uint64_t kept;                  /* those that will hold it after an exec as well */
         uint64_t cookie;                /* SO_COOKIE of the kernel socket beside it, 0: none */
         uint32_t reader, writer;        /* process slot + 1 that copies without the lock */
         uint32_t tx_frame;              /* UDP: the frame it copies into */

@@ -181,14 +181,16 @@ static int chan_down(void *view, uint32_t slot)
         return done ? 0 : -EAGAIN;
 }
 
-/* Listeners whose last process slot this is; they are told to unetd, which takes them out of the directory. */
-static void note_listeners(struct keeper_view *v, uint32_t slot)
+/* Listeners whose last process slot this is; they are told to unetd, which takes them out of the directory. After an exec
+ * not those that survived it. */
+static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
 {
         struct pool *p = &v->u.s.st->socks;
 
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
                 if (rec->refs != 1ull << slot || !rec->registered || v->ngone == ARRAY_LEN(v->gone) ||
+                    (execed && rec->kept >> slot & 1) ||
                     ustack_shares_port(&v->u, rec, 1ull << slot))
                         continue;
                 v->gone[v->ngone++] = (struct keeper_listener){
@@ -219,7 +221,7 @@ static bool child_awaited(struct keeper_view *v, uint32_t parent, nstime now)
 
 static void proc_gone(struct keeper_view *v, uint32_t slot)
 {
-        note_listeners(v, slot);
+        note_listeners(v, slot, false);
         ustack_proc_gone(&v->u, slot, ustack_now());
         v->forking_until[slot] = 0;
 }
@@ -245,6 +247,23 @@ static int proc_died(void *view, uint32_t slot)
         stack_run(&u->s, ustack_now());
         ustack_unlock(u);
         return 0;
+}
+
+static int proc_execed(void *view, uint32_t slot)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+        bool holds;
+
+        if (slot >= STACK_PROCS)
+                return 0;
+        if (!ustack_trylock(u))
+                return -EAGAIN;
+        note_listeners(v, slot, true);
+        holds = ustack_proc_execed(u, slot, ustack_now());
+        stack_run(&u->s, ustack_now());
+        ustack_unlock(u);
+        return holds;
 }
 
 /* Children that died before they could tell unetd of themselves; only looked for when no process is known any more. */
@@ -305,6 +324,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .chan_attach = chan_attach,
         .chan_down = chan_down,
         .proc_died = proc_died,
+        .proc_execed = proc_execed,
         .empty = empty,
         .cookie_owner = cookie_owner,
         .listener_gone = listener_gone,

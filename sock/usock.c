@@ -294,6 +294,7 @@ void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
         struct sock_rec *rec = stack_sock(&u->s, sock);
 
         rec->refs &= ~(1ull << slot);
+        rec->kept &= ~(1ull << slot);
         if (rec->refs != 0)
                 return;
         u->s.now = now;
@@ -317,18 +318,9 @@ static void end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, ns
                 rec->reader = 0;
 }
 
-void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now)
+/* The threads of a process slot are no more. */
+static void end_waiters(struct stack_state *st, uint32_t slot)
 {
-        struct stack_state *st = u->s.st;
-        struct pool *p = &st->socks;
-
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                struct sock_rec *rec = pool_at(p, i);
-                if (!(rec->refs >> slot & 1))
-                        continue;
-                end_copies(u, rec, slot, now);
-                ustack_unref(u, i, slot, now);
-        }
         for (uint32_t w = 0; w < STACK_WAITERS; w++) {
                 if (st->waiter[w].proc != slot + 1)
                         continue;
@@ -336,7 +328,37 @@ void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now)
                         st->leader = 0;
                 st->waiter[w].proc = 0;
         }
-        atomic_store(&st->proc[slot].pid, 0);
+}
+
+/* What the slot holds ends, but for sockets that are kept over an exec where `keep` says so. True: there are such. */
+static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
+{
+        struct pool *p = &u->s.st->socks;
+        bool any = false;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                struct sock_rec *rec = pool_at(p, i);
+                if (!(rec->refs >> slot & 1))
+                        continue;
+                end_copies(u, rec, slot, now);
+                if (keep && rec->kept >> slot & 1)
+                        any = true;
+                else
+                        ustack_unref(u, i, slot, now);
+        }
+        end_waiters(u->s.st, slot);
+        return any;
+}
+
+void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now)
+{
+        end_refs(u, slot, false, now);
+        atomic_store(&u->s.st->proc[slot].pid, 0);
+}
+
+bool ustack_proc_execed(struct ustack *u, uint32_t slot, nstime now)
+{
+        return end_refs(u, slot, true, now);
 }
 
 /* ---- names ---- */

@@ -33,8 +33,8 @@ int usock_open(int kind, int family, int kfd, struct usock **out);
 /* Handles are counted: dup adds one, close takes one; the last close ends the process's reference to the record. */
 struct usock *usock_dup(struct usock *s);
 void usock_close(struct usock *s);
-/* The socket another process made, recognised by the SO_COOKIE of its kernel socket (fork+exec, SCM_RIGHTS); looks in
- * this process's stacks first, then asks the keeper. -ENOENT: not ours. */
+/* The socket another process made, or this one's former image, recognised by the SO_COOKIE of its kernel socket (exec,
+ * SCM_RIGHTS); looks in this process's stacks first, then asks the keeper. -ENOENT: not ours. */
 int usock_adopt(uint64_t cookie, int kfd, struct usock **out);
 /* The kernel socket's cookie is recorded when it is set here (so that adopt can find it). */
 void usock_set_kfd(struct usock *s, int kfd);
@@ -151,10 +151,16 @@ static inline void usock_leave(void)
 void usock_fork_prepare(void);
 void usock_fork_parent(void);
 void usock_fork_child(void);
-/* Before exit, _exit, exec: takes the lock for good so that no thread dies inside; the keeper goes on. */
+/* Before exit and _exit: what is due goes out; the keeper goes on. */
 void usock_exit(void);
-/* Before exec: marks what survives (descriptors without FD_CLOEXEC keep their reference under the pid). */
+/*
+ * Before exec, the same. What this process holds ends with its image, as the keeper finds out; but not the sockets named
+ * by usock_survives() after this. If the exec fails nothing has changed.
+ */
 void usock_exec(void);
+void usock_survives(struct usock *s);
+/* In the new image: it has adopted what it found, and what else its former image held ends. */
+void usock_adopted(void);
 
 /* The application closes all its descriptors (closefrom): numbers that are the library's own. */
 bool usock_owns_fd(int fd);

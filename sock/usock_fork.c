@@ -1,7 +1,6 @@
 /*
  * fork, exec and exit (design.md decision 2). The stack is in shared memory: a child goes on with the same connections,
- * under a process slot of its own; the references of its parent's slot are copied before either runs on. Nobody dies
- * with the lock held for want of asking: fork and exit take it first.
+ * under a process slot of its own; the references of its parent's slot are copied before either runs on.
  */
 #include "sock/ustack.h"
 
@@ -91,8 +90,8 @@ static bool child_is_dead(void)
         return sys5(SYS_ppoll, &p, 1, &ts, NULL, 0) > 0 && sys3(SYS_read, forking.begun[0], &byte, 1) == 0;
 }
 
-/* The references that were copied for a child that is no more. If unetd knows it already, the keeper ends them. */
-static void forget_child(struct ustack *u, uint32_t slot)
+/* The references of a child that is no more, or of a former image. If unetd knows it already, the keeper ends them. */
+static void forget_slot(struct ustack *u, uint32_t slot)
 {
         if (unetd_proc_del(ustack_client_held(), u->id, slot) == 0)
                 return;
@@ -113,7 +112,7 @@ void usock_fork_parent(void)
                 bool dead = child_is_dead();
                 for (uint32_t i = 0; dead && i < forking.n; i++)
                         if (forking.slot[i] >= 0)
-                                forget_child(forking.all[i], (uint32_t)forking.slot[i]);
+                                forget_slot(forking.all[i], (uint32_t)forking.slot[i]);
                 sys1(SYS_close, forking.begun[0]);
         }
         ustack_client_done();
@@ -154,7 +153,8 @@ void usock_fork_child(void)
         }
 }
 
-/* The process ends: no thread may die inside. The keeper sees the pidfd and does the rest. */
+/* The process ends. Threads that go on may die inside: that is mended (tcp/tcp_mend.c). The keeper sees the pidfd and does
+ * the rest. */
 void usock_exit(void)
 {
         struct ustack *all[USTACKS_MAX];
@@ -168,8 +168,49 @@ void usock_exit(void)
         }
 }
 
-/* The image is replaced; the pid and its slot stay, and so do references of descriptors that survive. */
+/*
+ * The image is replaced; the pid and its slot stay. unetd sees the connection of the old image close, and the keeper that
+ * the process does not map the stack any more: then all references end but those kept. The new image takes those over,
+ * under a slot of its own; if it never uses the library, they end with the process.
+ */
 void usock_exec(void)
 {
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n = ustack_all(all);
+
         usock_exit();
+        for (uint32_t i = 0; i < n; i++) {
+                struct pool *p = &all[i]->s.st->socks;
+                ustack_lock(all[i]);
+                for (uint32_t k = 1; k < p->fresh; k++)
+                        ((struct sock_rec *)pool_at(p, k))->kept &= ~(1ull << all[i]->slot);
+                ustack_leave(all[i]);
+        }
+}
+
+void usock_survives(struct usock *s)
+{
+        ustack_lock(s->u);
+        usock_rec(s)->kept |= 1ull << s->u->slot;
+        ustack_leave(s->u);
+}
+
+static bool is_former(const struct ustack *u, uint32_t slot)
+{
+        return slot != u->slot && atomic_load(&u->s.st->proc[slot].pid) == (uint32_t)getpid();
+}
+
+void usock_adopted(void)
+{
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n = ustack_all(all);
+
+        for (uint32_t i = 0; i < n; i++)
+                for (uint32_t slot = 0; slot < STACK_PROCS; slot++) {
+                        if (!is_former(all[i], slot))
+                                continue;
+                        ustack_client();
+                        forget_slot(all[i], slot);
+                        ustack_client_done();
+                }
 }

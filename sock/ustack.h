@@ -85,6 +85,8 @@ void ustack_look_again(struct ustack *u);
 void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now);
 /* Gives up what a process slot held, copies under way included. Under the lock. */
 void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now);
+/* Its process is another program now: gives up all but what was to survive. True: there is such. Under the lock. */
+bool ustack_proc_execed(struct ustack *u, uint32_t slot, nstime now);
 
 /* The socket record with this cookie, or 0. Under the lock. */
 uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie);

@@ -108,6 +108,7 @@ static void client_ended(struct conn *c)
         struct client *cl = (struct client *)c;
 
         emul_client_ended(cl);
+        user_client_left(cl);
         LIST_REMOVE(cl, link);
         LIST_INSERT_HEAD(&unetd.dead, cl, link);
 }

@@ -209,6 +209,7 @@ int spawn_keeper(uint32_t uid, uint32_t gid, int fd);
 struct user *user_get(uint32_t uid, uint32_t gid);      /* freed in users_tick() when nothing of it is left */
 /* A keeper runs, is started, or is waited for. 0 or a negative errno. `awaited`: one may still come. */
 int user_need_keeper(struct user *u, bool awaited);
+void user_client_left(const struct client *cl);
 int user_keeper_get(struct client *cl, struct unetd_msg *msg);
 /* The client says that it is a keeper. */
 int user_adopt(struct client *cl, struct unetd_msg *msg);

@@ -21,6 +21,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "unetd/config.h"
@@ -41,6 +43,7 @@ struct kproc {
         uint32_t slot;
         int32_t pid;
         enum proc_state state;
+        bool left;                      /* closed a connection: may be another program by now */
         bool told;                      /* unetd knows that it goes */
 };
 
@@ -177,6 +180,64 @@ static int proc_add(struct kstack *st, uint32_t slot, int32_t pid, int pidfd)
         return 0;
 }
 
+/* Whether the process still has the stack mapped. What cannot be read is believed to; one that is just dying has nothing, and
+ * its pidfd will say so. */
+static bool maps_state(const struct kstack *st, int32_t pid)
+{
+        struct stat sb;
+        char path[32], *line = NULL;
+        size_t room = 0;
+        bool any = false, found = false;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%d/maps", pid);
+        f = fopen(path, "re");
+        if (!f || fstat(st->fds[UNETD_FD_STATE], &sb) < 0) {
+                if (f)
+                        fclose(f);
+                return true;
+        }
+        while (!found && getline(&line, &room, f) > 0) {
+                unsigned maj, min;
+                unsigned long ino;
+
+                any = true;
+                if (sscanf(line, "%*s %*s %*s %x:%x %lu", &maj, &min, &ino) == 3)
+                        found = ino == sb.st_ino && maj == major(sb.st_dev) && min == minor(sb.st_dev);
+        }
+        free(line);
+        fclose(f);
+        return found || !any;
+}
+
+/* A process that closed its connection: after an exec it ends as one that died does, but for what survived. */
+static void proc_look(struct kproc *p)
+{
+        int r = maps_state(p->stack, p->pid) ? 1 : keeper.ops->proc_execed(p->stack->view, p->slot);
+
+        if (r == -EAGAIN)
+                return;
+        p->left = false;
+        if (r == 0) {
+                proc_release(p);
+                p->state = PROC_DYING;
+        }
+}
+
+/* Its processes are looked at. */
+static void client_left(int32_t pid)
+{
+        struct kstack *st;
+        struct kproc *p;
+
+        LIST_FOREACH(st, &keeper.stacks, link)
+                LIST_FOREACH(p, &st->procs, link)
+                        if (p->pid == pid && p->state == PROC_LIVE) {
+                                p->left = true;
+                                due(st);
+                        }
+}
+
 /* Ends the references of what died; frees what is done with. */
 static void procs_work(struct kstack *st)
 {
@@ -184,6 +245,8 @@ static void procs_work(struct kstack *st)
 
         for (; p; p = next) {
                 next = LIST_NEXT(p, link);
+                if (p->left && p->state == PROC_LIVE)
+                        proc_look(p);
                 if (p->state == PROC_DYING && keeper.ops->proc_died(st->view, p->slot) != -EAGAIN) {
                         p->state = PROC_DONE;
                         if (!p->told)
@@ -201,7 +264,7 @@ static bool procs_dying(const struct kstack *st)
         struct kproc *p;
 
         LIST_FOREACH(p, &st->procs, link)
-                if (p->state == PROC_DYING)
+                if (p->state == PROC_DYING || (p->left && p->state == PROC_LIVE))
                         return true;
         return false;
 }
@@ -532,6 +595,9 @@ static void daemon_message(struct conn *c, struct wire_in *in)
         switch ((enum unetd_type)in->msg.type) {
         case UNETD_K_CLIENT:
                 take_client(in);
+                return;
+        case UNETD_K_LEFT:
+                client_left(in->msg.stack.pid);
                 return;
         case UNETD_K_STACK:
                 r = take_stack(in);

@@ -35,6 +35,9 @@ struct keeper_stack_ops {
         /* Process `slot` holds nothing any more: it died, or said so. Ends its references. -EAGAIN: ask
          * again. */
         int (*proc_died)(void *view, uint32_t slot);
+        /* Process `slot` runs another program now: what did not survive its exec ends. 0: it holds nothing any more; 1:
+         * it does; -EAGAIN: ask again. */
+        int (*proc_execed)(void *view, uint32_t slot);
         /* Nothing is left to finish: no connection, no unsent data, no TIME-WAIT. Asked when no process is
          * left. */
         bool (*empty)(void *view);

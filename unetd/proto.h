@@ -65,6 +65,8 @@ enum unetd_type {
         UNETD_K_PROC_DEL,               /* a process let go of its slot */
         UNETD_K_CHAN,                   /* attach a channel; fds: see enum unetd_chan_fd */
         UNETD_K_CHAN_DOWN,              /* the peer is gone; answered when the slot may be used again */
+        UNETD_K_LEFT,                   /* a client closed its connection: process `pid` may be another program by
+                                         * now; not answered */
         /* keeper -> unetd; not answered, but for K_HELLO. A keeper that outlived its unetd offers itself with
          * K_HELLO, then all it holds, in the form of K_STACK, K_PROC and K_CHAN with seq 0. When K_HELLO is
          * answered -EEXIST, the user has another keeper by now: the offers go to that one, and who made them

@@ -111,6 +111,15 @@ int user_keeper_get(struct client *cl, struct unetd_msg *msg)
         return REPLY_LATER;             /* it was just sent, with its descriptor */
 }
 
+/* Its descriptors are close-on-exec: so ends the connection of a process that became another program. The keeper looks. */
+void user_client_left(const struct client *cl)
+{
+        struct unetd_msg msg = {.type = UNETD_K_LEFT, .stack = {.pid = cl->pid}};
+
+        if (cl->greeted && cl->user->used.stacks != 0 && cl->user->keeper_state == KEEPER_RUNS)
+                conn_send(&cl->user->keeper, &msg, NULL, 0);
+}
+
 int user_adopt(struct client *cl, struct unetd_msg *msg)
 {
         struct user *u = cl->user;

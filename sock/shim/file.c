@@ -445,6 +445,10 @@ void shim_adopt_all(void)
 {
         if (!atomic_exchange(&shim.adopt, 0))
                 return;
-        if (getenv("UNET_ADOPT") && !getenv("UNET_DISABLE") && !getauxval(AT_SECURE))
-                adopt_open_numbers();
+        if (!getenv("UNET_ADOPT") || getenv("UNET_DISABLE") || getauxval(AT_SECURE))
+                return;
+        adopt_open_numbers();
+        usock_enter();
+        usock_adopted();
+        usock_leave();
 }

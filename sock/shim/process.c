@@ -106,6 +106,7 @@ void process_start(void)
 
 struct survivors {
         int n;
+        bool here;                      /* this process becomes the new image */
         char env[512];                  /* UNET_ADOPT=... */
 };
 
@@ -119,6 +120,8 @@ static void survives(int fd, struct file *f, void *arg)
         if (f->mode < MODE_TCP || flags < 0 || (flags & FD_CLOEXEC))
                 return;
         file_known_outside(f);
+        if (s->here && f->us)
+                usock_survives(f->us);
         if (f->mode == MODE_TCP) {
                 flags = sys2(SYS_fcntl, fd, F_GETFL);
                 sys3(SYS_fcntl, fd, F_SETFL, f->nonblock ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
@@ -134,11 +137,12 @@ static bool something_survives(struct survivors *s, bool exec_here)
         if (!shim.size || usock_tls.inside)
                 return false;
         s->n = 0;
+        s->here = exec_here;
         strcpy(s->env, "UNET_ADOPT=1");
         usock_enter();
-        file_each(survives, s);
         if (exec_here)
                 usock_exec();
+        file_each(survives, s);
         usock_leave();
         return s->n > 0;
 }

@@ -142,6 +142,12 @@ static bool number_call(const struct raw *c, long *r)
         case SYS_exit_group:
                 h__exit((int)a[0]);
                 return true;
+        case SYS_execve:
+                *r = h_execve((const char *)a[0], (char *const *)a[1], (char *const *)a[2]);
+                return true;
+        case SYS_execveat:
+                *r = h_execveat((int)a[0], (const char *)a[1], (char *const *)a[2], (char *const *)a[3], (int)a[4]);
+                return true;
         default:
                 return false;
         }

@@ -1209,6 +1209,17 @@ static void child_of_exec(int fd)
         exit(0);
 }
 
+/* The new image closes what it inherited, and stays. */
+static void closer_of_exec(int fd)
+{
+        char b;
+
+        if (read(fd, &b, 1) == 1)
+                close(fd);
+        sleep(20);
+        exit(1);
+}
+
 extern char **environ;
 static const char *self;
 
@@ -1275,6 +1286,56 @@ static void scene_exec(void)
                 show_bytes("came back", b, read(v[0], b, sizeof(b)));
                 wait(NULL);
                 close2(v);
+        }
+}
+
+/* When the peer of a socket sees the end, after the process that has it became another program: at once when it was
+ * close-on-exec, or when the new image closes it; with the process when it does neither. */
+static void scene_exec_ends(void)
+{
+        char b[4], num[16];
+
+        for (int how = 0; how < 6; how++) {
+                struct pollfd p = {.events = POLLIN};
+                int v[2];
+                pid_t pid;
+
+                tcp_pair(v);
+                p.fd = v[0];
+                fcntl(v[0], F_SETFD, FD_CLOEXEC);
+                fcntl(v[1], F_SETFD, how < 2 ? FD_CLOEXEC : 0);
+                snprintf(num, sizeof(num), "%d", v[1]);
+                fflush(stdout);
+                pid = fork();
+                if (pid == 0) {
+                        char *argv[] = {(char *)"sleep", (char *)"20", NULL};
+
+                        write(v[1], "abc", 3);
+                        execl("/nonexistent", "x", NULL);
+                        write(v[1], "d", 1);
+                        if (how < 4 && how % 2 == 0)
+                                execl("/bin/sleep", "sleep", "20", NULL);
+                        else if (how < 4)
+                                syscall(SYS_execve, "/bin/sleep", argv, environ);
+                        else
+                                execl(self, self, "--closer", num, NULL);
+                        _exit(1);
+                }
+                close(v[1]);
+                printf("  %d:", how);
+                show_bytes("came", b, recv(v[0], b, 4, MSG_WAITALL));
+                if (how >= 2) {
+                        SHOW(poll(&p, 1, 300));
+                        if (how < 4)
+                                kill(pid, SIGKILL);
+                        else
+                                write(v[0], "x", 1);
+                }
+                SHOW(poll(&p, 1, 1000));
+                SHOW(read(v[0], b, 1));
+                kill(pid, SIGKILL);
+                waitpid(pid, NULL, 0);
+                close(v[0]);
         }
 }
 
@@ -1686,6 +1747,7 @@ static const struct {
         {"signal_calls", scene_signal_calls},
         {"fork", scene_fork},
         {"exec", scene_exec},
+        {"exec_ends", scene_exec_ends},
         {"exec_listener", scene_exec_listener},
         {"daemon", scene_daemon},
         {"quick_exit", scene_quick_exit},
@@ -1712,6 +1774,8 @@ int main(int argc, char **argv)
 {
         if (argc == 3 && !strcmp(argv[1], "--child"))
                 child_of_exec(atoi(argv[2]));
+        if (argc == 3 && !strcmp(argv[1], "--closer"))
+                closer_of_exec(atoi(argv[2]));
         self = argv[0];
         setvbuf(stdout, NULL, _IOLBF, 0);
         for (size_t i = 0; i < ARRAY_LEN(scenes); i++) {

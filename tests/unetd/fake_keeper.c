@@ -80,6 +80,12 @@ static int fake_proc_died(void *view, uint32_t slot)
         return 0;
 }
 
+/* Everything survives. */
+static int fake_proc_execed(void *view, uint32_t slot)
+{
+        return 1;
+}
+
 static bool fake_empty(void *view)
 {
         struct fake_state *s = view;
@@ -115,6 +121,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .chan_attach = fake_chan_attach,
         .chan_down = fake_chan_down,
         .proc_died = fake_proc_died,
+        .proc_execed = fake_proc_execed,
         .empty = fake_empty,
         .cookie_owner = fake_cookie_owner,
         .listener_gone = fake_listener_gone,
