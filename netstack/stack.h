@@ -89,7 +89,7 @@ enum { SOCK_REF_KEEPER = STACK_PROCS };
 struct sock_rec {                       /* sock/ owns the meaning; see sock/usock_rec.h */
         uint32_t link;                  /* free list */
         uint8_t kind, family;
-        uint8_t shut;                   /* SHUT_RD and SHUT_WR done: bits 1, 2 */
+        _Atomic uint8_t nonblock;       /* O_NONBLOCK: of the open file, so of all processes that have it */
         uint8_t bound;
         uint32_t conn;                  /* connection, listener or pcb index by `role` */
         uint8_t role;

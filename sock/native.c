@@ -123,7 +123,7 @@ int native_install(struct usock *us, bool nonblock)
         n = slot_alloc();
         if (n != NULL) {
                 n->us = us;
-                n->nonblock = nonblock;
+                usock_set_nonblock(us, nonblock);
                 n->connecting = n->held = false;
                 n->late_err = 0;
                 n->members = NULL;
@@ -371,7 +371,7 @@ int unet_ioctl(int sock, unsigned long request, int *arg)
         if (n == NULL)
                 return (int)native_result(-EBADF);
         if (request == FIONBIO)
-                n->nonblock = *arg != 0;
+                usock_set_nonblock(n->us, *arg != 0);
         else
                 err = usock_ioctl(n->us, request, arg);
         native_put(n);
@@ -390,7 +390,7 @@ int unet_get_nonblock(int sock)
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
-        on = n->nonblock;
+        on = usock_nonblock(n->us);
         native_put(n);
         return on;
 }

@@ -28,7 +28,6 @@ struct native_slot {
         _Atomic uint32_t use;           /* calls under way, +1 while open, and the two bits below */
         int number;
         struct usock *us;
-        bool nonblock;
         bool connecting;                /* its outcome has not been told yet */
         bool held;                      /* the port is held in the kernel by unetd */
         int late_err;                   /* met after some bytes were moved: for the next call */
@@ -71,7 +70,7 @@ int native_wait(struct native_slot *n, short events, nstime deadline);
 
 static inline bool native_nowait(const struct native_slot *n, int flags)
 {
-        return n->nonblock || (flags & MSG_DONTWAIT);
+        return (flags & MSG_DONTWAIT) || usock_nonblock(n->us);
 }
 
 /* ---- native_conn.c ---- */

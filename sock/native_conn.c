@@ -55,7 +55,7 @@ static int outcome(struct native_slot *n)
 
 static int await(struct native_slot *n, int still)
 {
-        int err = n->nonblock ? usock_wait1(n->us, POLLOUT, 0)
+        int err = usock_nonblock(n->us) ? usock_wait1(n->us, POLLOUT, 0)
                               : native_wait(n, POLLOUT, native_deadline(usock_rec(n->us)->sndtimeo));
 
         return err == -EAGAIN ? still : err != 0 ? err : outcome(n);
@@ -75,7 +75,7 @@ static int connect_tcp(struct native_slot *n, const struct sockaddr *sa, socklen
         if (err != -EINPROGRESS)
                 return err;
         n->connecting = true;
-        return n->nonblock ? err : await(n, -EINPROGRESS);
+        return usock_nonblock(n->us) ? err : await(n, -EINPROGRESS);
 }
 
 /* Nobody has the port yet: the peer's name is kept, and looked for at each send. */
@@ -192,7 +192,7 @@ static int next_connection(struct native_slot *n, struct usock **out)
 
         do {
                 err = usock_accept(n->us, out);
-                if (err != -EAGAIN || n->nonblock)
+                if (err != -EAGAIN || usock_nonblock(n->us))
                         return err;
                 err = native_wait(n, POLLIN, deadline);
         } while (err == 0);

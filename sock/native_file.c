@@ -84,7 +84,7 @@ static ssize_t send_all(struct native_slot *n, struct source *from, size_t count
 
         while (done < count) {
                 r = send_chunk(n->us, from, MIN(count - done, CHUNK), count - done > CHUNK);
-                if (r == -EAGAIN && !n->nonblock) {
+                if (r == -EAGAIN && !usock_nonblock(n->us)) {
                         r = native_wait(n, POLLOUT, deadline);
                         if (r == 0)
                                 continue;

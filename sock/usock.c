@@ -132,10 +132,12 @@ void usock_move_handles(struct ustack *from, struct ustack *to)
 {
         while (from->handles != NULL) {
                 struct usock *s = from->handles;
+                bool nonblock = usock_nonblock(s);
                 unlink_handle(s);
                 s->u = to;
                 s->idx = rec_open(to, s->kind, s->family);
                 link_handle(s);
+                usock_set_nonblock(s, nonblock);
         }
 }
 
@@ -259,6 +261,16 @@ void usock_set_kfd(struct usock *s, int kfd)
 int usock_kfd(const struct usock *s)
 {
         return s->kfd;
+}
+
+bool usock_nonblock(const struct usock *s)
+{
+        return atomic_load_explicit(&usock_rec(s)->nonblock, memory_order_relaxed);
+}
+
+void usock_set_nonblock(struct usock *s, bool on)
+{
+        atomic_store_explicit(&usock_rec(s)->nonblock, on, memory_order_relaxed);
 }
 
 int usock_kind(const struct usock *s)

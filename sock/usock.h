@@ -39,6 +39,9 @@ int usock_adopt(uint64_t cookie, int kfd, struct usock **out);
 /* The kernel socket's cookie is recorded when it is set here (so that adopt can find it). */
 void usock_set_kfd(struct usock *s, int kfd);
 int usock_kfd(const struct usock *s);
+/* O_NONBLOCK as the program set it, for all processes that hold the socket. No call here waits either way. */
+bool usock_nonblock(const struct usock *s);
+void usock_set_nonblock(struct usock *s, bool on);
 int usock_kind(const struct usock *s);
 
 /* ---- names ---- */

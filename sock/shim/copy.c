@@ -113,7 +113,7 @@ static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags
         sys3(SYS_ioctl, pipe, FIONREAD, &waiting);
         if (!waiting && (flags & SPLICE_F_NONBLOCK))
                 return -EAGAIN;
-        if (f->nonblock && !(usock_poll(f->us) & POLLOUT))
+        if (file_nonblock(f) && !(usock_poll(f->us) & POLLOUT))
                 return -EAGAIN;
         got = sys3(SYS_read, pipe, buf, MIN(n, CHUNK));
         if (got <= 0)

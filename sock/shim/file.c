@@ -317,7 +317,7 @@ int file_materialise(struct file *f)
 
         if (!f->placeholder)
                 return 0;
-        r.with = (int)sys3(SYS_socket, f->family, SOCK_STREAM | SOCK_CLOEXEC | (f->nonblock ? SOCK_NONBLOCK : 0), 0);
+        r.with = (int)sys3(SYS_socket, f->family, SOCK_STREAM | SOCK_CLOEXEC | (file_nonblock(f) ? SOCK_NONBLOCK : 0), 0);
         if (r.with < 0)
                 return r.with;
         if (f->nfds == 1)
@@ -361,17 +361,6 @@ static nstime kernel_timeo(int fd, int name)
         return tv.tv_sec * NS_PER_S + tv.tv_usec * NS_PER_US;
 }
 
-/* The kernel's side of a listener never blocks; what the program wants is told by the image before (process.c). */
-static bool listener_nonblock(int fd)
-{
-        const char *list = getenv("UNET_ADOPT");
-
-        while (list && (list = strchr(list, ',')))
-                if (atoi(++list) == fd)
-                        return true;
-        return false;
-}
-
 static bool adopt(int fd, int domain, uint64_t cookie)
 {
         struct usock *s;
@@ -387,7 +376,6 @@ static bool adopt(int fd, int domain, uint64_t cookie)
         f->us = s;
         f->family = (sa_family_t)domain;
         f->kind = (uint8_t)usock_kind(s);
-        f->nonblock = f->mode == MODE_LISTEN ? listener_nonblock(fd) : sys2(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK;
         f->rcvtimeo = kernel_timeo(fd, SO_RCVTIMEO);
         f->sndtimeo = kernel_timeo(fd, SO_SNDTIMEO);
         f->why = "adopted from another process";

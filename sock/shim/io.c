@@ -14,7 +14,7 @@ static ssize_t kernel_recvmsg(const struct file *f, struct msghdr *m, int flags)
 
 static bool may_wait(const struct file *f, int flags)
 {
-        return !f->nonblock && !(flags & MSG_DONTWAIT);
+        return !file_nonblock(f) && !(flags & MSG_DONTWAIT);
 }
 
 /* SIGPIPE before the call returns, as the kernel has it, with nothing of ours held. */

@@ -41,7 +41,7 @@ static void linger(struct file *f)
 
 static bool lingers(const struct file *f)
 {
-        return f->mode == MODE_TCP && f->linger_s > 0 && !f->nonblock && f->nfds == 1;
+        return f->mode == MODE_TCP && f->linger_s > 0 && !file_nonblock(f) && f->nfds == 1;
 }
 
 /* Our end of it before the kernel's, which gives the number to the next who asks. */

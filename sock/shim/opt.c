@@ -326,7 +326,9 @@ static int set_flags(struct file *f, long flags)
                 r = (int)sys3(SYS_fcntl, f->kfd, F_SETFL, flags | O_NONBLOCK);
         else if (!f->placeholder)
                 r = (int)sys3(SYS_fcntl, f->kfd, F_SETFL, flags);
-        if (r == 0)
+        if (r == 0 && f->us)
+                usock_set_nonblock(f->us, flags & O_NONBLOCK);
+        else if (r == 0)
                 f->nonblock = flags & O_NONBLOCK;
         return r;
 }
@@ -337,7 +339,7 @@ static int get_flags(const struct file *f)
 
         if (r < 0)
                 return r;
-        return f->nonblock ? r | O_NONBLOCK : r & ~O_NONBLOCK;
+        return file_nonblock(f) ? r | O_NONBLOCK : r & ~O_NONBLOCK;
 }
 
 static int do_fcntl(int fd, int cmd, void *arg)

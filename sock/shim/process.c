@@ -5,8 +5,7 @@
  * hooked. vfork becomes fork once there is a socket (vfork.S), for its child runs our hooks on its parent's memory.
  *
  * exec: connections whose numbers survive are found again by the new image through the SO_COOKIE of their kernel
- * sockets; UNET_ADOPT in its environment tells it to look. A copy of the placeholder becomes a real socket first. What
- * the kernel socket cannot tell is in the variable: UNET_ADOPT=1,5,7 when the listeners 5 and 7 are non-blocking.
+ * sockets; UNET_ADOPT in its environment tells it to look. A copy of the placeholder becomes a real socket first.
  */
 #include "sock/shim/shim.h"
 
@@ -107,7 +106,6 @@ void process_start(void)
 struct survivors {
         int n;
         bool here;                      /* this process becomes the new image */
-        char env[512];                  /* UNET_ADOPT=... */
 };
 
 /* Those that the new image will have; their kernel sockets are made to tell it the truth. */
@@ -115,7 +113,6 @@ static void survives(int fd, struct file *f, void *arg)
 {
         struct survivors *s = arg;
         long flags = sys2(SYS_fcntl, fd, F_GETFD);
-        size_t used = strlen(s->env);
 
         if (f->mode < MODE_TCP || flags < 0 || (flags & FD_CLOEXEC))
                 return;
@@ -124,10 +121,8 @@ static void survives(int fd, struct file *f, void *arg)
                 usock_survives(f->us);
         if (f->mode == MODE_TCP) {
                 flags = sys2(SYS_fcntl, fd, F_GETFL);
-                sys3(SYS_fcntl, fd, F_SETFL, f->nonblock ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+                sys3(SYS_fcntl, fd, F_SETFL, file_nonblock(f) ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
         }
-        if (f->mode == MODE_LISTEN && f->nonblock && used + 12 < sizeof(s->env))
-                snprintf(s->env + used, sizeof(s->env) - used, ",%d", fd);
         s->n++;
 }
 
@@ -138,7 +133,6 @@ static bool something_survives(struct survivors *s, bool exec_here)
                 return false;
         s->n = 0;
         s->here = exec_here;
-        strcpy(s->env, "UNET_ADOPT=1");
         usock_enter();
         if (exec_here)
                 usock_exec();
@@ -157,14 +151,14 @@ static size_t count(char *const v[])
 }
 
 /* env with UNET_ADOPT, in room for two more pointers. */
-static char *const *env_adopting(char *const env[], char **room, struct survivors *s)
+static char *const *env_adopting(char *const env[], char **room)
 {
         size_t n = 0;
 
         for (size_t i = 0; env && env[i]; i++)
                 if (strncmp(env[i], "UNET_ADOPT=", 11) != 0)
                         room[n++] = env[i];
-        room[n++] = s->env;
+        room[n++] = (char *)"UNET_ADOPT=1";
         room[n] = NULL;
         return room;
 }
@@ -175,7 +169,7 @@ int h_execve(const char *path, char *const argv[], char *const env[])
         struct survivors s;
 
         if (something_survives(&s, true))
-                env = env_adopting(env, ENV_ROOM(env), &s);
+                env = env_adopting(env, ENV_ROOM(env));
         return REAL(execve)(path, argv, env);
 }
 
@@ -184,7 +178,7 @@ int h_execvpe(const char *file, char *const argv[], char *const env[])
         struct survivors s;
 
         if (something_survives(&s, true))
-                env = env_adopting(env, ENV_ROOM(env), &s);
+                env = env_adopting(env, ENV_ROOM(env));
         return REAL(execvpe)(file, argv, env);
 }
 
@@ -203,7 +197,7 @@ int h_fexecve(int fd, char *const argv[], char *const env[])
         struct survivors s;
 
         if (something_survives(&s, true))
-                env = env_adopting(env, ENV_ROOM(env), &s);
+                env = env_adopting(env, ENV_ROOM(env));
         return REAL(fexecve)(fd, argv, env);
 }
 
@@ -212,7 +206,7 @@ int h_execveat(int dir, const char *path, char *const argv[], char *const env[],
         struct survivors s;
 
         if (something_survives(&s, true))
-                env = env_adopting(env, ENV_ROOM(env), &s);
+                env = env_adopting(env, ENV_ROOM(env));
         return REAL(execveat)(dir, path, argv, env, flags);
 }
 
@@ -290,7 +284,7 @@ int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t
         struct survivors s;
 
         if (something_survives(&s, false))
-                env = env_adopting(env, ENV_ROOM(env), &s);
+                env = env_adopting(env, ENV_ROOM(env));
         return REAL(posix_spawn)(pid, path, fa, at, argv, env);
 }
 
@@ -300,6 +294,6 @@ int h_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_
         struct survivors s;
 
         if (something_survives(&s, false))
-                env = env_adopting(env, ENV_ROOM(env), &s);
+                env = env_adopting(env, ENV_ROOM(env));
         return REAL(posix_spawnp)(pid, file, fa, at, argv, env);
 }

@@ -52,7 +52,7 @@ struct file {
         uint8_t mode;                   /* enum file_mode */
         uint8_t kind;                   /* USOCK_TCP, USOCK_UDP */
         sa_family_t family;
-        bool nonblock;                  /* O_NONBLOCK as the program set it */
+        bool nonblock;                  /* O_NONBLOCK as the program set it, before there is `us`: file_nonblock() */
         bool placeholder;               /* the kernel socket is a copy of shim.placeholder */
         bool bound;                     /* explicitly */
         bool connecting;                /* connect() is under way and has not been reported yet */
@@ -72,6 +72,11 @@ struct file {
         const char *why;                /* the decision's reason, for unet why */
         struct file *free_next;
 };
+
+static inline bool file_nonblock(const struct file *f)
+{
+        return f->us ? usock_nonblock(f->us) : f->nonblock;
+}
 
 struct shim {
         struct file *_Atomic *tab;

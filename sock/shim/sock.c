@@ -87,6 +87,7 @@ int sock_engage(struct file *f)
                         f->us = NULL;
                         return r;
                 }
+                usock_set_nonblock(f->us, f->nonblock);
                 opts_replay(f);
         }
         if (!f->bound || kernel_name(f, &ss, &len) < 0)
@@ -310,7 +311,7 @@ static int accepted(const struct file *l, struct usock *s, int flags)
         }
         f->kind = USOCK_TCP;
         f->family = l->family;
-        f->nonblock = flags & SOCK_NONBLOCK;
+        usock_set_nonblock(s, flags & SOCK_NONBLOCK);
         f->placeholder = true;
         f->bound = true;
         f->rcvtimeo = l->rcvtimeo;
@@ -370,7 +371,7 @@ static ssize_t do_accept(struct file *l, struct sockaddr *sa, socklen_t *len, in
                 return -EINVAL;
         for (;;) {
                 r = accept_once(l, sa, len, flags);
-                if (r != -EAGAIN || l->nonblock)
+                if (r != -EAGAIN || file_nonblock(l))
                         return r;
                 r = file_wait(l, POLLIN, &u);
                 if (r < 0)
@@ -472,7 +473,7 @@ static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len)
                 if (r == -EINPROGRESS)
                         f->connecting = true;
         }
-        if ((r == -EINPROGRESS || r == -EALREADY) && !f->nonblock)
+        if ((r == -EINPROGRESS || r == -EALREADY) && !file_nonblock(f))
                 r = connect_wait(f);
         return r;
 }

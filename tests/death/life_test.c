@@ -321,6 +321,35 @@ static void two_processes_share_a_socket(void **state)
         play(TWO_PROCESSES, two_writers, two_readers, 0);
 }
 
+static void makes_it_nonblocking(struct side *s)
+{
+        int c = side_connect(s);
+        pid_t pid = fork();
+        char byte;
+
+        CHECK(pid >= 0);
+        if (pid == 0) {
+                CHECK(unet_set_nonblock(c, 1) == 0);
+                _exit(0);
+        }
+        CHECK(status_after(pid) == 0);
+        CHECK(unet_get_nonblock(c) == 1);
+        CHECK_ERR(unet_recv(c, &byte, 1, 0), EAGAIN);
+        CHECK(unet_close(c) == 0);
+}
+
+static void waits_for_the_end(struct side *s)
+{
+        char byte;
+
+        CHECK(unet_recv(side_accept(s), &byte, 1, 0) == 0);
+}
+
+static void nonblocking_is_the_sockets_not_the_processes(void **state)
+{
+        play(TWO_PROCESSES, makes_it_nonblocking, waits_for_the_end, 0);
+}
+
 /* ---- more processes than a stack has room for ---- */
 
 #define CROWD 80
@@ -517,6 +546,7 @@ int main(void)
                 cmocka_unit_test(a_stopped_process_does_not_hold_up_its_stack),
                 cmocka_unit_test(a_stopped_peer_goes_on_later),
                 cmocka_unit_test(two_processes_share_a_socket),
+                cmocka_unit_test(nonblocking_is_the_sockets_not_the_processes),
                 cmocka_unit_test(more_processes_than_there_are_places),
                 cmocka_unit_test(a_daemon_keeps_its_connection),
                 cmocka_unit_test(a_fork_while_unetd_is_away),

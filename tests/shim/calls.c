@@ -1190,6 +1190,40 @@ static void scene_fork(void)
         close(v[1]);
 }
 
+/* O_NONBLOCK is of the open file: what one process sets the other has. */
+static void scene_nonblock_shared(void)
+{
+        struct sockaddr_in sa;
+        int v[2], s[3];
+        char b;
+
+        tcp_pair(v);
+        s[0] = v[1];
+        s[1] = listener(&sa);
+        s[2] = udp_socket(&sa);
+        fflush(stdout);
+        for (int i = 0; i < 3; i++) {
+                int d = dup(s[i]);
+
+                if (fork() == 0) {
+                        if (i == 1)
+                                ioctl(d, FIONBIO, &(int){1});
+                        else
+                                fcntl(s[i], F_SETFL, O_NONBLOCK);
+                        exit(0);
+                }
+                wait(NULL);
+                printf("  %d: %s\n", i, fcntl(s[i], F_GETFL) & O_NONBLOCK ? "non-blocking" : "blocking");
+                if (i == 1)
+                        SHOW(accept(d, NULL, NULL));
+                else
+                        SHOW(recv(d, &b, 1, 0));
+                close(d);
+                close(s[i]);
+        }
+        close(v[0]);
+}
+
 /* The new image echoes once; a listener it inherits says whether it is non-blocking. */
 static void child_of_exec(int fd)
 {
@@ -1746,6 +1780,7 @@ static const struct {
         {"signals", scene_signals},
         {"signal_calls", scene_signal_calls},
         {"fork", scene_fork},
+        {"nonblock_shared", scene_nonblock_shared},
         {"exec", scene_exec},
         {"exec_ends", scene_exec_ends},
         {"exec_listener", scene_exec_listener},
