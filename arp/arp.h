@@ -123,6 +123,7 @@ struct arp_entry {
         uint8_t used;          /* we sent to it, or tried to */
         uint8_t asked;         /* requests sent since it was last known */
         uint8_t owes;          /* what arp_output() has to do for it: ARP_OWES_* */
+        uint8_t token;         /* it has its turn among all that ask, at the time its timer says */
         uint8_t ll[2][ARP_LL_MAX];
         nstime confirmed;      /* last proof that packets reach it */
         nstime learnt;         /* when the link address last changed */

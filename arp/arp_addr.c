@@ -82,8 +82,9 @@ static void set_state(struct arp_addr *ad, enum arp_addr_state state, nstime at)
         ad->state = (uint8_t)state;
 }
 
-static void announce(struct arp_addr *ad, bool tell)
+static void announce(struct arp *a, struct arp_addr *ad, bool tell)
 {
+        arp_del(a, ad->ip); /* it was a neighbour's, perhaps */
         set_state(ad, ARP_ADDR_ANNOUNCING, NSTIME_NEVER);
         ad->tell = tell;
         ad->send_now = 1;
@@ -107,7 +108,6 @@ int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, enum arp_defence d,
 
         if (!arp_unicast(ip) || prefix > 32 || (prefix < 31 && ip == (ip | ~arp_mask(prefix))))
                 return -EINVAL;
-        arp_del(a, ip); /* it was a neighbour's, perhaps */
         for (uint32_t i = 0; ad == NULL && i < ARP_ADDRS; i++)
                 if (a->c->addr[i].state == ARP_ADDR_NONE)
                         ad = &a->c->addr[i];
@@ -121,7 +121,7 @@ int arp_addr_add(struct arp *a, uint32_t ip, uint8_t prefix, enum arp_defence d,
         if (probe_first)
                 probe(a->c, ad, now);
         else
-                announce(ad, true);
+                announce(a, ad, true);
         return 0;
 }
 
@@ -171,10 +171,10 @@ nstime arp_addr_deadline(const struct arp_cache *c)
         return at;
 }
 
-static void due(struct arp_addr *ad)
+static void due(struct arp *a, struct arp_addr *ad)
 {
         if (ad->state == ARP_ADDR_WAITING) {
-                announce(ad, true); /* RFC 5227 §2.3: nobody objected */
+                announce(a, ad, true); /* RFC 5227 §2.3: nobody objected */
         } else {
                 ad->send_now = 1;
                 arp_fence();
@@ -182,11 +182,13 @@ static void due(struct arp_addr *ad)
         }
 }
 
-void arp_addr_expire(struct arp_cache *c, nstime now)
+void arp_addr_expire(struct arp *a, nstime now)
 {
+        struct arp_cache *c = a->c;
+
         for (uint32_t i = 0; i < ARP_ADDRS; i++)
                 if (c->addr[i].state != ARP_ADDR_NONE && c->addr[i].at <= now)
-                        due(&c->addr[i]);
+                        due(a, &c->addr[i]);
 }
 
 static void probe_sent(struct arp_cache *c, struct arp_addr *ad, nstime now)
@@ -223,13 +225,15 @@ void arp_addr_sent(struct arp_cache *c, struct arp_addr *ad, nstime now)
 
 /* The segment may be another one now. An address in use is not probed for again, which would stop everything for
  * seconds; its announcement finds a rival as well. */
-void arp_addr_link_up(struct arp_cache *c, nstime now)
+void arp_addr_link_up(struct arp *a, nstime now)
 {
+        struct arp_cache *c = a->c;
+
         for (uint32_t i = 0; i < ARP_ADDRS; i++) {
                 struct arp_addr *ad = &c->addr[i];
 
                 if (arp_addr_usable(ad))
-                        announce(ad, false);
+                        announce(a, ad, false);
                 else if (ad->state == ARP_ADDR_PROBING || ad->state == ARP_ADDR_WAITING)
                         probe(c, ad, now);
         }

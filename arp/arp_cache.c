@@ -171,6 +171,14 @@ static void set_timer(struct arp_cache *c, struct arp_entry *e, nstime at)
         wheel_set(&c->wheel, &c->entries, TIMER, arp_index(c, e), at);
 }
 
+/* Its turn is another's. */
+static void give_token_back(struct arp_cache *c, struct arp_entry *e)
+{
+        if (e->token)
+                c->request_full_at -= ARP_BUCKET_INTERVAL;
+        e->token = 0;
+}
+
 /* ---- entries ---- */
 
 struct arp_entry *arp_make(struct arp *a, uint32_t ip, bool ours, nstime now)
@@ -206,6 +214,7 @@ void arp_free(struct arp *a, struct arp_entry *e)
 
         arp_hold_drop(a, e, DROP_ARP_UNREACHABLE);
         arp_owe(c, e, 0);
+        give_token_back(c, e);
         age_out(c, e, age_list(c, e));
         hash_out(c, e);
         wheel_cancel(&c->wheel, &c->entries, TIMER, i);
@@ -258,6 +267,7 @@ void arp_set_state(struct arp *a, struct arp_entry *e, enum arp_state state, nst
                 e->asked = 0;
         if (state < ARP_STALE && arp_known(e))
                 e->gen++; /* nobody sends to it any more */
+        give_token_back(c, e);
         age_out(c, e, from);
         e->state = (uint8_t)state;
         age_in(c, e);
@@ -287,18 +297,30 @@ static void fail(struct arp *a, struct arp_entry *e, nstime now)
         arp_set_state(a, e, ARP_FAILED, now);
 }
 
-/* RFC 1122 §2.3.2.1: once a second to a destination; and not more than so many to all together. */
+/* When it is the entry's turn: once a second to a destination (RFC 1122 §2.3.2.1), and not more than so many to all
+ * together. */
+static nstime turn_of(struct arp_cache *c, struct arp_entry *e, nstime now)
+{
+        nstime at = e->asked_at + ARP_REQUEST_INTERVAL;
+
+        if (at > now || e->token)
+                return at;
+        at = arp_bucket_next(c->request_full_at);
+        arp_bucket_take(&c->request_full_at, now);
+        e->token = 1;
+        return at;
+}
+
 void arp_ask(struct arp *a, struct arp_entry *e, nstime now)
 {
         struct arp_cache *c = a->c;
-        nstime at = MAX(e->asked_at + ARP_REQUEST_INTERVAL, arp_bucket_next(c->request_full_at));
+        nstime at = turn_of(c, e, now);
 
         if (at > now) {
                 set_timer(c, e, at);
         } else if (arp_addr_source(c, e->ip) == 0) {
                 arp_asked(a, e, now); /* nobody to answer to: in vain, as if it had been lost */
         } else {
-                arp_bucket_take(&c->request_full_at, now);
                 arp_owe(c, e, e->owes | ARP_OWES_REQUEST);
                 set_timer(c, e, NSTIME_NEVER);
         }
@@ -308,6 +330,7 @@ void arp_asked(struct arp *a, struct arp_entry *e, nstime now)
 {
         e->asked_at = now;
         e->asked++;
+        e->token = 0; /* spent */
         arp_owe(a->c, e, e->owes & (uint8_t)~ARP_OWES_REQUEST);
         set_timer(a->c, e, now + ARP_REQUEST_INTERVAL);
 }
@@ -424,7 +447,7 @@ void arp_expire(struct arp *a, nstime now)
         struct arp_cache *c = a->c;
         uint32_t i;
 
-        arp_addr_expire(c, now);
+        arp_addr_expire(a, now);
         while ((i = wheel_pop(&c->wheel, &c->entries, TIMER, now)) != 0)
                 entry_due(a, &c->entry[i], now);
 }
@@ -433,7 +456,7 @@ void arp_link_up(struct arp *a, nstime now)
 {
         struct arp_cache *c = a->c;
 
-        arp_addr_link_up(c, now);
+        arp_addr_link_up(a, now);
         for (uint32_t i = 1; i < c->entries.fresh; i++) {
                 struct arp_entry *e = &c->entry[i];
 
@@ -509,6 +532,7 @@ static void recover_entry(struct arp_cache *c, struct arp_entry *e, nstime now)
 {
         e->gen++;
         e->owes = 0;
+        e->token = 0;
         e->held = e->held_last = e->held_pkts = e->held_bytes = 0;
         wheel_forget(&e->timer);
         hash_in(c, e);
@@ -525,6 +549,7 @@ void arp_recover(struct arp *a, nstime now)
         c->spare = c->asking = c->inuse = c->due = c->held = (struct arp_list){0};
         memset(c->hash, 0, sizeof c->hash);
         wheel_reset(&c->wheel, now);
+        c->request_full_at = now;
         for (uint32_t i = 1; i < c->entries.fresh; i++)
                 if (c->entry[i].state != ARP_FREE)
                         live[i / 64] |= 1ull << i % 64;

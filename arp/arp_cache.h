@@ -108,10 +108,10 @@ uint32_t arp_addr_source(const struct arp_cache *c, uint32_t ip);
 /* RFC 5227 §2.1.1 and §2.4: whether the packet is in conflict with one of ours, and what follows. */
 bool arp_addr_conflict(struct arp *a, const struct arp_pkt *p, nstime now);
 nstime arp_addr_deadline(const struct arp_cache *c);
-void arp_addr_expire(struct arp_cache *c, nstime now);
+void arp_addr_expire(struct arp *a, nstime now);
 /* What was due was sent. */
 void arp_addr_sent(struct arp_cache *c, struct arp_addr *ad, nstime now);
-void arp_addr_link_up(struct arp_cache *c, nstime now);
+void arp_addr_link_up(struct arp *a, nstime now);
 void arp_addr_recover(struct arp_cache *c, nstime now);
 void arp_addr_check(const struct arp_cache *c);
 
