@@ -95,6 +95,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t role;
         uint8_t v6only, reuse;
         uint8_t registered;             /* in unetd's directory */
+        uint8_t outside;                /* another process may have come to know it, or will: its number left this one */
         _Atomic uint32_t edge_in, edge_out;
         _Atomic uint64_t waiters;       /* waiter slots that want to know */
         uint64_t refs;                  /* process slots that hold it */

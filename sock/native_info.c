@@ -68,6 +68,7 @@ static int do_feedback(struct usock *s, struct unet_feedback *f)
         uint32_t room;
 
         ustack_lock(u);
+        usock_tcp_settle(s);
         if (usock_rec(s)->role != SOCK_ROLE_CONN) {
                 ustack_leave(u);
                 return -ENOTCONN;
@@ -134,6 +135,7 @@ int unet_set_buffers(int sock, uint32_t sndbuf, uint32_t rcvbuf)
         if (n == NULL)
                 return (int)native_result(-EBADF);
         ustack_lock(n->us->u);
+        usock_tcp_settle(n->us);
         if (n->us->kind == USOCK_UDP)
                 set_udp(n->us, sndbuf, rcvbuf);
         else

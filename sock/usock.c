@@ -205,6 +205,7 @@ void usock_close(struct usock *s)
         if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
                 return;
         ustack_lock(u);
+        usock_tcp_settle(s);
         addr = rec->reg_addr;
         port = rec->lport;
         unlink_handle(s);
@@ -271,6 +272,14 @@ bool usock_nonblock(const struct usock *s)
 void usock_set_nonblock(struct usock *s, bool on)
 {
         atomic_store_explicit(&usock_rec(s)->nonblock, on, memory_order_relaxed);
+}
+
+void usock_goes_outside(struct usock *s)
+{
+        ustack_lock(s->u);
+        usock_rec(s)->outside = 1;
+        usock_tcp_settle(s);
+        ustack_leave(s->u);
 }
 
 int usock_kind(const struct usock *s)
@@ -470,6 +479,7 @@ int usock_shutdown(struct usock *s, int how)
         if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
                 return -EINVAL;
         ustack_lock(u);
+        usock_tcp_settle(s);
         u->s.now = now;
         if (rec->role == SOCK_ROLE_CONN) {
                 struct tcp_conn *tc = usock_conn(s);
@@ -542,6 +552,8 @@ ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
         struct iovec iov = {p, n};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
 
+        if (n < s->ahead.left && !(flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB)) && usock_tcp_read_ahead(s, p, n))
+                return (ssize_t)n;
         if (likely(s->kind == USOCK_TCP))
                 return usock_tcp_recv(s, &iov, 1, n, flags);
         return usock_udp_recv(s, &m, n, flags);
@@ -575,6 +587,8 @@ bool usock_readable(struct usock *s)
         struct sock_rec *rec = usock_rec(s);
         struct stack *st = &s->u->s;
 
+        if (s->ahead.left != 0)
+                return true;
         if (rec->role == SOCK_ROLE_CONN)
                 return tcp_readable(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
         return usock_poll(s) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);

@@ -42,6 +42,8 @@ int usock_kfd(const struct usock *s);
 /* O_NONBLOCK as the program set it, for all processes that hold the socket. No call here waits either way. */
 bool usock_nonblock(const struct usock *s);
 void usock_set_nonblock(struct usock *s, bool on);
+/* Its number leaves the process, which from now on is not the only one to read it. */
+void usock_goes_outside(struct usock *s);
 int usock_kind(const struct usock *s);
 
 /* ---- names ---- */

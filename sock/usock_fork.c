@@ -63,6 +63,7 @@ static int prepare_stack(struct ustack *u)
                 wait_1ms();
                 ustack_lock(u);
         }
+        ustack_settle(u);
         if (slot >= 0)
                 copy_refs(u, u->slot, (uint32_t)slot);
         return slot;
@@ -162,6 +163,7 @@ void usock_exit(void)
 
         for (uint32_t i = 0; i < n; i++) {
                 ustack_lock(all[i]);
+                ustack_settle(all[i]);
                 stack_run(&all[i]->s, ustack_now());
                 stack_flush_acks(&all[i]->s, ustack_now());
                 ustack_leave(all[i]);

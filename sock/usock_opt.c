@@ -798,6 +798,7 @@ int usock_setsockopt(struct usock *s, int level, int name, const void *val, sock
         if (len > 0)
                 memcpy(v.bytes, val, len);
         ustack_lock(s->u);
+        usock_tcp_settle(s);
         load(&c);
         err = set_one(&c, level, name, v.bytes, len);
         if (err == 0)
@@ -830,6 +831,7 @@ int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t 
         if ((int)n < 0)
                 return -EINVAL;
         ustack_lock(s->u);
+        usock_tcp_settle(s);
         load(&c);
         err = get_one(&c, level, name, &v, &n);
         ustack_leave(s->u);
@@ -886,6 +888,7 @@ int usock_ioctl(struct usock *s, unsigned long req, int *arg)
         if (req != FIONREAD && req != SIOCOUTQ && req != SIOCOUTQNSD && req != SIOCATMARK)
                 return -ENOTTY;
         ustack_lock(u);
+        usock_tcp_settle(s);
         if (stack_pending(&u->s, 0))
                 stack_run(&u->s, ustack_now());
         v = is_udp(&c) ? udp_ioctl(&c, req) : tcp_ioctl(&c, req);

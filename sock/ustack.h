@@ -35,6 +35,11 @@ struct usock {
         uint8_t kind, family;
         _Atomic uint32_t reads;         /* UDP: datagrams, roughly */
         struct usock *next, **link;     /* of u->handles, under u's lock */
+        struct {                        /* what this process reads without the lock: usock_tcp.c */
+                const uint8_t *at;
+                uint32_t left, used;    /* left 0: nothing is */
+                uint64_t recoveries;    /* of the stack, when it was taken */
+        } ahead;
 };
 
 /* The process's own stack, made if need be. NULL and -errno in *err when it cannot be. */
@@ -117,6 +122,12 @@ void usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa
 /* By kind; usock.c dispatches. All without waiting. */
 ssize_t usock_tcp_send(struct usock *s, const struct iovec *iov, int n, size_t total, int flags);
 ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags);
+/* Reads n bytes of what was taken ahead; n is less than s->ahead.left. False: take the lock. */
+bool usock_tcp_read_ahead(struct usock *s, void *p, size_t n);
+/* What was read ahead counts as read, and nothing more is until the next read. Under the lock, before anything that looks
+ * at or changes what is unread, and before another process can come to share the socket. */
+void usock_tcp_settle(struct usock *s);
+void ustack_settle(struct ustack *u);
 /* Makes a connection a socket's. Under the lock. */
 void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint32_t sock);
 int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why);

@@ -223,6 +223,9 @@ void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime n
 /* The fast way for small reads: the next n bytes, when the first queued segment has more than that. Nothing is due after
  * it. False: take the way above. */
 bool tcp_recv_take(struct tcp *t, struct tcp_conn *tc, uint8_t *p, uint32_t n);
+/* What is left of the first queued segment, at most a quarter of the buffer: it stays at *p, and valid, until consumed. 0:
+ * nothing there, or something unusual. */
+uint32_t tcp_recv_ahead(struct tcp *t, const struct tcp_conn *tc, const uint8_t **p);
 uint32_t tcp_recv_avail(const struct tcp_conn *tc);     /* in-order bytes queued (SIOCINQ) */
 bool tcp_recv_eof(const struct tcp_conn *tc);           /* FIN received and everything before it consumed */
 /* RFC 9293 §3.8.5, as sockets know it: the urgent byte out of line; -EINVAL none, -EAGAIN announced but not here. */

@@ -333,6 +333,8 @@ int file_materialise(struct file *f)
 /* Another image or process will know it by the cookie of its kernel socket. */
 void file_known_outside(struct file *f)
 {
+        if (f->us)
+                usock_goes_outside(f->us);
         if (f->placeholder)
                 file_materialise(f);
         else if (f->us)

@@ -483,6 +483,155 @@ static void scene_options(void)
         close2(v);
 }
 
+/* ---- a few bytes at a time ---- */
+
+#define MUCH 3000
+
+static char pattern(int i)
+{
+        return (char)(i * 31 + i / 251);
+}
+
+static void write_much(int fd)
+{
+        char b[MUCH];
+
+        for (int i = 0; i < MUCH; i++)
+                b[i] = pattern(i);
+        SHOW(write(fd, b, MUCH));
+}
+
+/* Reads n bytes with these flags and says whether they are those from position `at`. */
+static void read_some(int fd, int at, int n, int flags)
+{
+        char b[MUCH];
+        ssize_t r = recv(fd, b, (size_t)n, flags);
+        int i = 0;
+
+        while (i < r && b[i] == pattern(at + i))
+                i++;
+        printf("  %d at %d: %zd, %d right, %s\n", n, at, r, i, name_of(r));
+}
+
+static void show_unread(int fd)
+{
+        int n = -1;
+
+        SHOW(ioctl(fd, FIONREAD, &n));
+        SHOW(n);
+}
+
+static void *reads_on(void *arg)
+{
+        read_some(*(int *)arg, 0, 8, 0);
+        read_some(*(int *)arg, 8, 8, 0);
+        return NULL;
+}
+
+/* What other calls see between small reads. */
+static void small_reads_and_others(void)
+{
+        struct tcp_info ti;
+        socklen_t len = sizeof(ti);
+        fd_set set;
+        int v[2], copy;
+
+        tcp_pair(v);
+        write_much(v[0]);
+        for (int i = 0; i < 10; i++)
+                read_some(v[1], i * 10, 10, 0);
+        show_unread(v[1]);
+        read_some(v[1], 100, 10, 0);
+        read_some(v[1], 110, 10, MSG_DONTWAIT);
+        read_some(v[1], 120, 50, MSG_PEEK);
+        read_some(v[1], 120, 10, 0);
+        read_some(v[1], 130, 10, 0);
+        read_some(v[1], 140, 10, MSG_TRUNC);    /* thrown away */
+        read_some(v[1], 150, 10, 0);
+        SHOW(getsockopt(v[1], IPPROTO_TCP, TCP_INFO, &ti, &len));
+        read_some(v[1], 160, 10, 0);
+        copy = dup(v[1]);
+        read_some(copy, 170, 10, 0);
+        read_some(v[1], 180, 10, 0);
+        close(copy);
+        read_some(v[1], 190, 2000, 0);
+        read_some(v[1], 2190, 10, MSG_WAITALL);
+        FD_ZERO(&set);
+        FD_SET(v[1], &set);
+        SHOW(select(v[1] + 1, &set, NULL, NULL, NULL));
+        SHOW(shutdown(v[0], SHUT_WR));
+        read_some(v[1], 2200, 10, 0);
+        read_some(v[1], 2210, 790, MSG_WAITALL);
+        read_some(v[1], 3000, 10, 0);
+        close2(v);
+}
+
+/* All was read: an end. One byte was not: a reset. */
+static void small_reads_to_the_end(void)
+{
+        char b[8];
+        int v[2];
+
+        for (int left = 0; left < 2; left++) {
+                tcp_pair(v);
+                write_much(v[0]);
+                for (int i = 0; i < MUCH / 100; i++)
+                        read_some(v[1], i * 100, i < MUCH / 100 - 1 ? 100 : 100 - left, 0);
+                show_unread(v[1]);
+                close(v[1]);
+                wait_readable(v[0]);
+                SHOW(read(v[0], b, sizeof(b)));
+                close(v[0]);
+        }
+}
+
+/* Who else comes to read goes on where the last one stopped. */
+static void small_reads_of_several(void)
+{
+        pthread_t t;
+        int v[2];
+        pid_t pid;
+
+        tcp_pair(v);
+        write_much(v[0]);
+        for (int i = 0; i < 10; i++)
+                read_some(v[1], i * 10, 10, 0);
+        fflush(stdout);
+        pid = fork();
+        if (pid == 0) {
+                read_some(v[1], 100, 10, 0);
+                read_some(v[1], 110, 10, 0);
+                read_some(v[1], 120, 10, 0);
+                fflush(stdout);
+                _exit(0);
+        }
+        waitpid(pid, NULL, 0);
+        read_some(v[1], 130, 10, 0);
+        read_some(v[1], 140, 10, 0);
+        close2(v);
+        tcp_pair(v);
+        write_much(v[0]);
+        write_much(v[0]);
+        for (int i = 0; i < MUCH / 10; i++) {
+                char b[10];
+                if (read(v[1], b, sizeof(b)) != 10 || b[3] != pattern(i * 10 + 3))
+                        die("small reads");
+        }
+        pthread_create(&t, NULL, reads_on, &v[1]);
+        pthread_join(t, NULL);
+        read_some(v[1], 16, 8, 0);
+        read_some(v[1], 24, 8, 0);
+        show_unread(v[1]);
+        close2(v);
+}
+
+static void scene_small_reads(void)
+{
+        small_reads_and_others();
+        small_reads_to_the_end();
+        small_reads_of_several();
+}
+
 static void scene_ioctl(void)
 {
         char b[8];
@@ -1733,12 +1882,20 @@ static void scene_rights(void)
         int u[2], v[2], fd;
 
         tcp_pair(v);
+        write_much(v[0]);
+        for (int i = 0; i < 10; i++)
+                read_some(v[1], i * 10, 10, 0);
         socketpair(AF_UNIX, SOCK_STREAM, 0, u);
         memcpy(CMSG_DATA(&c.h), &v[1], sizeof(int));
         SHOW(sendmsg(u[0], &m, 0));
+        read_some(v[1], 100, 10, 0);
+        read_some(v[1], 110, 10, 0);
         SHOW(recvmsg(u[1], &m, 0));
         memcpy(&fd, CMSG_DATA(&c.h), sizeof(int));
         SHOW(fd != v[1]);
+        read_some(fd, 120, 10, 0);
+        read_some(v[1], 130, 10, 0);
+        read_some(fd, 140, MUCH - 140, MSG_WAITALL);
         SHOW(write(v[0], "pass", 4));
         show_bytes("read", b, read(fd, b, sizeof(b)));
         close(v[1]);
@@ -1754,6 +1911,7 @@ static const struct {
         const char *name;
         void (*run)(void);
 } scenes[] = {
+        {"small_reads", scene_small_reads},
         {"read_write", scene_read_write},
         {"vectors", scene_vectors},
         {"flags", scene_flags},
