@@ -118,12 +118,10 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
 
         if (tc == NULL || seq_lt(seq, tc->snd_una) || seq_geq(seq, tc->snd_nxt + !flight(tc)))
                 return;
-        if (mtu != 0) { /* RFC 1191: 40 bytes of headers */
-                if (mtu < 68 || mtu - 40 >= tc->link.mss)
-                        return;
-                tc->link.mss = (uint16_t)(mtu - 40);
-                conn_size_mss(tc);
-                sndbuf_resegment(t, tc);
+        if (mtu != 0) {
+                path_claim(t, tc, seq, mtu, now);
+        } else if (err == EMSGSIZE || err == 0) {
+                return; /* too long, and nothing said that helps; or source quench (RFC 6633) */
         } else if (hard && tc->state <= TCPS_SYN_RECEIVED) {
                 conn_done(t, tc, err);
                 return;

@@ -145,6 +145,7 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         if (!link->lossless) /* no timestamps there */
                 tc->ts_offset = ts_offset_new(t, tuple);
         size_buffers(tc);
+        path_init(t, tc, now);
         conn_size_mss(tc);
         rtt_init(tc);
         if (t->busy)
@@ -154,7 +155,7 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         return tc;
 }
 
-/* RFC 9293 §3.7.1: effective send MSS = min(what the peer takes, what the link carries) - options of every
+/* RFC 9293 §3.7.1: effective send MSS = min(what the peer takes, what link and path carry) - options of every
  * segment. */
 void conn_size_mss(struct tcp_conn *tc)
 {
@@ -164,6 +165,8 @@ void conn_size_mss(struct tcp_conn *tc)
                 mss = MIN(mss, tc->mss_clamp);
         if (tc->opts.maxseg != 0)
                 mss = MIN(mss, tc->opts.maxseg);
+        if (tc->path_mss != 0)
+                mss = MIN(mss, tc->path_mss);
         tc->snd_mss = MAX(mss, 48u) - (tc->ts_ok ? 12 : 0);
 }
 

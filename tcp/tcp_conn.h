@@ -222,6 +222,16 @@ struct tcp_conn {
         struct tcp_opts opts;
         nstime pace_at;                 /* SO_MAX_PACING_RATE: nothing new before this */
 
+        /* -- the path: tcp_path.c; sizes are payload with TCP's options -- */
+        uint16_t path_mss;              /* what it carries, 0: what the link does */
+        uint16_t search_hi;             /* more than this does not get through; 0: no search */
+        uint16_t probe;                 /* the size being tried, 0: none */
+        uint16_t claim;                 /* what an ICMP error claims, and is not believed yet; 0: nothing */
+        uint32_t probe_seq, claim_seq;  /* where the probe begins; the segment that the error quotes */
+        uint64_t path_acked;            /* bytes_acked when segments were last made smaller */
+        nstime path_at;                 /* a larger size is tried */
+        uint8_t path_wait;              /* how often that was put off */
+
         /* -- the stack's: zeroed when the record is made, not looked at by TCP -- */
         struct wheel_link wheel;
         uint32_t out_next;
@@ -230,7 +240,7 @@ struct tcp_conn {
 };
 static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 && offsetof(struct tcp_conn, snd_una) == 128 &&
               offsetof(struct tcp_conn, snd_fill) == 192 && offsetof(struct tcp_conn, bytes_sent) == 256, "lines");
-static_assert(sizeof(struct tcp_conn) == 768, "twelve lines");
+static_assert(sizeof(struct tcp_conn) == 832, "thirteen lines");
 
 struct tcp_listener {
         uint32_t hash_next;             /* derived; first, as above */
@@ -420,10 +430,29 @@ void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now);
 bool mend_queues(struct tcp *t, struct tcp_conn *tc);
 void mend_finish(struct tcp *t, struct tcp_conn *tc, nstime now);
 
+/* tcp_path.c */
+void path_init(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* Its timer on slow_at, which others have set. */
+void path_arm(struct tcp_conn *tc);
+void path_expire(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* An ICMP error about the segment at `seq`, which is in flight, claims this MTU. */
+void path_claim(struct tcp *t, struct tcp_conn *tc, uint32_t seq, uint32_t mtu, nstime now);
+/* A retransmission timeout, counted in tc->dups; before anything is done about it. */
+void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* While a probe is out (tc->probe): something was acknowledged; something was marked lost. */
+void path_ack(struct tcp *t, struct tcp_conn *tc, nstime now);
+void path_probe_lost(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* It will not be known whether the probe gets through: it was cut, or a process died. */
+void path_forget_probe(struct tcp_conn *tc, nstime now);
+/* An unsent segment is larger than SND.MSS: whether it is to leave so. */
+bool path_is_probe(const struct tcp_conn *tc, const struct tcp_txseg *s);
+
 /* tcp_sndbuf.c */
 void sndbuf_purge(struct tcp *t, struct tcp_conn *tc);
 /* Cuts s so that `at` bytes stay in it; the rest becomes the segment after it. False: no record free. */
 bool txseg_split(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t at);
+/* The reverse, when what follows lies right behind and both together are no longer than `most`. False: not so. */
+bool txseg_merge(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t most);
 /* Takes the head off the queue and frees it. */
 void txseg_free_head(struct tcp *t, struct tcp_conn *tc);
 void txseg_trim(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t bytes);

@@ -240,13 +240,21 @@ static bool send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, s
         return true;
 }
 
+/* Larger than SND.MSS: a probe of the path, which waits until it can go whole; all else is cut. */
+static bool may_be_large(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s)
+{
+        if (path_is_probe(tc, s))
+                return fits_window(tc, s) == txseg_space(s);
+        return txseg_split(t, tc, s, tc->snd_mss);
+}
+
 static bool output_new(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
         struct tcp_txseg *s = txseg_at(t, tc->snd_next);
         uint32_t fits;
 
-        if (s->len > tc->snd_mss && !txseg_split(t, tc, s, tc->snd_mss))
-                return false;
+        if (unlikely(s->len > tc->snd_mss) && !may_be_large(t, tc, s))
+                return window_blocks(tc, now);
         if (held_back(tc, s, now))
                 return false;
         fits = fits_window(tc, s);
@@ -343,6 +351,7 @@ static bool output_probe(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg
         if (tc->snd_head == tc->snd_next) {
                 nstime at;
                 uint32_t fits = MAX(MIN(MIN(tc->snd_wnd, tc->snd_mss), txseg_space(s)), 1u);
+                path_forget_probe(tc, now); /* it is cut */
                 if (fits < txseg_space(s) && !txseg_split(t, tc, s, fits))
                         return false;
                 at = tc->rtx_at;

@@ -12,7 +12,7 @@
 void recovery_set_slow(struct tcp_conn *tc)
 {
         if (tc->ca_state != CA_OPEN || tc->sacked != 0 || tc->lost != 0 || tc->tlp_out || tc->probes != 0 ||
-            tc->backoff != 0)
+            tc->backoff != 0 || tc->probe != 0)
                 tc->slow |= SLOW_LOSS;
         else
                 tc->slow &= (uint8_t)~SLOW_LOSS;
@@ -71,6 +71,8 @@ void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t d
                 rack_detect(t, tc, now);
         else
                 newreno_detect(t, tc, acked);
+        if (unlikely(tc->probe != 0) && tc->lost != 0)
+                path_probe_lost(t, tc, now);
         if (tc->lost != 0 && tc->ca_state < CA_RECOVERY)
                 recovery_enter(t, tc, now);
         if (tc->ca_state < CA_RECOVERY)

@@ -104,17 +104,16 @@ bool txseg_split(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32
         return true;
 }
 
-/* The reverse of txseg_split(), when what follows lies right behind and both together are a segment. */
-static void merge_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s)
+bool txseg_merge(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t most)
 {
         uint32_t i = s->next;
         struct tcp_txseg *n;
 
         if (i == 0)
-                return;
+                return false;
         n = txseg_at(t, i);
-        if (n->frame != s->frame || n->off != s->off + s->len || s->len + n->len > tc->snd_mss)
-                return;
+        if (n->frame != s->frame || n->off != s->off + s->len || s->len + n->len > most)
+                return false;
         s->ctl |= n->ctl;
         s->len += n->len;
         store_order();
@@ -122,6 +121,7 @@ static void merge_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s)
         *(s->next ? &txseg_at(t, s->next)->prev : &tc->snd_tail) = n->prev;
         store_order();
         release(t, i);
+        return true;
 }
 
 /* The peer opens its window and has not taken our probe: it counts as never sent, and goes with what follows
@@ -137,7 +137,7 @@ void sndbuf_unsend_probe(struct tcp *t, struct tcp_conn *tc)
                 return;
         tc->snd_next = tc->snd_head;
         tc->snd_nxt = tc->snd_una;
-        merge_next(t, tc, s);
+        txseg_merge(t, tc, s, tc->snd_mss);
 }
 
 /* Everything is acknowledged: an idle connection keeps its frame only while few do. */

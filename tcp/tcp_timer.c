@@ -3,7 +3,7 @@
  *
  *      rtx_at     one of: retransmission (RFC 6298 §5), tail loss probe and reordering (RFC 8985), persist
  *      delack_at  a delayed ACK             cork_at   a small segment held by the application; pacing
- *      slow_at    TIME-WAIT, FIN-WAIT-2, keepalive, or the record of a connection that is over
+ *      slow_at    TIME-WAIT, FIN-WAIT-2, keepalive, a larger segment to be tried (tcp_path.c), or the record of a connection that is over
  */
 #include <errno.h>
 
@@ -62,6 +62,7 @@ void timer_keepalive(struct tcp_conn *tc, nstime now)
             (tc->state == TCPS_FIN_WAIT_2 && tc->flags & TCF_CLOSED_BY_APP))
                 return;
         tc->slow_at = tc->opts.keepalive ? now + tc->opts.keepidle_s * NS_PER_S : NSTIME_NEVER;
+        path_arm(tc);
 }
 
 nstime tcp_deadline(const struct tcp_conn *tc)
@@ -135,6 +136,7 @@ static void expire_rto(struct tcp *t, struct tcp_conn *tc, nstime now)
         }
         tc->dups++;
         tc->backoff += tc->backoff < 20;
+        path_timeout(t, tc, now);
         recovery_timeout(t, tc, now);
         timer_arm_rtx(tc, now);
 }
@@ -190,6 +192,15 @@ static void expire_keepalive(struct tcp *t, struct tcp_conn *tc, nstime now)
         recovery_set_slow(tc);
 }
 
+static void expire_established(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        if (tc->path_at <= now)
+                path_expire(t, tc, now);
+        if (tc->opts.keepalive)
+                expire_keepalive(t, tc, now);
+        path_arm(tc);
+}
+
 static void expire_slow(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         tc->slow_at = NSTIME_NEVER;
@@ -199,7 +210,7 @@ static void expire_slow(struct tcp *t, struct tcp_conn *tc, nstime now)
                  (tc->state == TCPS_FIN_WAIT_2 && tc->flags & TCF_CLOSED_BY_APP))
                 conn_done(t, tc, 0);
         else
-                expire_keepalive(t, tc, now);
+                expire_established(t, tc, now);
 }
 
 void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now)

@@ -91,6 +91,24 @@ static void serialise(struct pair *p, int from, const struct tcp_seg *seg, struc
                 memcpy(k->bytes + k->hlen, rig_payload(p->rig[from], seg), seg->len);
 }
 
+/* A router on the way with a link of a smaller MTU behind it. */
+static bool too_big(struct pair *p, int from, const struct tcp_seg *seg)
+{
+        uint8_t hdr[TCP_MAX_HDR];
+        uint32_t len = 20 + tcp_hdr_write(seg, hdr) + seg->len;
+        bool limited = p->net.mtu != 0 && p->now >= p->net.mtu_from &&
+                       (p->net.mtu_until == 0 || p->now < p->net.mtu_until);
+        struct packet k = {.to = from, .at = p->now + p->net.delay, .mtu = p->net.mtu, .icmp_seq = seg->seq};
+
+        if (!limited || len <= p->net.mtu) {
+                p->largest = MAX(p->largest, len);
+                return false;
+        }
+        if (p->net.tells)
+                push(p, &k);
+        return true;
+}
+
 static void send_packet(struct pair *p, int from, const struct tcp_seg *seg)
 {
         int copies = p->net.lossless ? 1 : pair_chance(p) < p->net.dup ? 2 : 1;
@@ -101,7 +119,7 @@ static void send_packet(struct pair *p, int from, const struct tcp_seg *seg)
                         (double)p->now / 1e9, from ? "S" : "C", seg->flags & TCP_SYN ? "S" : "",
                         seg->flags & TCP_FIN ? "F" : "", seg->flags & TCP_RST ? "R" : "",
                         seg->flags & TCP_PSH ? "P" : "", seg->seq, seg->len, seg->ack, seg->wnd, seg->nsack);
-        while (copies-- > 0) {
+        while (copies-- > 0 && !too_big(p, from, seg)) {
                 struct packet k = {.to = !from, .at = p->now + p->net.delay};
                 if (p->net.jitter)
                         k.at += (nstime)(pair_chance(p) * (double)p->net.jitter);
@@ -162,6 +180,11 @@ static void deliver(struct pair *p, struct packet k)
         struct tcp_seg seg;
         bool took;
 
+        if (k.mtu != 0) {
+                tcp_icmp(&r->t, &tuple, k.icmp_seq, EMSGSIZE, true, k.mtu, p->now);
+                rig_check(r);
+                return;
+        }
         if (k.bytes == NULL) {
                 seg = k.seg;
                 seg.inl = NULL;
@@ -343,16 +366,21 @@ static bool dead(const struct pair *p)
 
 bool pair_run(struct pair *p, nstime limit)
 {
-        nstime until = p->now + limit;
-        uint32_t listener;
         int c;
 
-        listener = (uint32_t)tcp_listen(&p->rig[SERVER]->t, (ip_addr){{0, 0}}, 80, 4, &p->opts[SERVER]);
-        p->listener = listener;
+        p->first_listener = (uint32_t)tcp_listen(&p->rig[SERVER]->t, (ip_addr){{0, 0}}, 80, 4, &p->opts[SERVER]);
+        p->listener = p->first_listener;
         c = tcp_connect(&p->rig[CLIENT]->t, &p->tuple[CLIENT], &p->link, &p->opts[CLIENT], p->now);
         assert(c > 0);
         p->conn[CLIENT] = (uint32_t)c;
         tcp_set_sock(&p->rig[CLIENT]->t, p->conn[CLIENT], 1);
+        return pair_run_on(p, limit);
+}
+
+bool pair_run_on(struct pair *p, nstime limit)
+{
+        nstime until = p->now + limit;
+
         while (!over(p) && !dead(p)) {
                 nstime next = p->now + TURN;
                 if (!step(p, next))
@@ -360,7 +388,7 @@ bool pair_run(struct pair *p, nstime limit)
                 if (p->now > until)
                         return false;
                 if (p->listener != 0 || p->conn[SERVER] == 0)
-                        p->listener = p->conn[SERVER] == 0 ? listener : p->listener;
+                        p->listener = p->conn[SERVER] == 0 ? p->first_listener : p->listener;
                 app_turn(p, 0);
                 app_turn(p, 1);
                 if (p->break_at != 0 && p->app[SERVER].read >= p->break_at) {

@@ -16,6 +16,11 @@ struct pair_link {
         double death;                   /* probability a step that a process dies inside, nothing half done */
         bool lossless;                  /* lent frames, in order */
         uint16_t mss;
+        /* Before `mtu_from` everything passes; then, and before `mtu_until` if that is not 0, a packet of more than `mtu` bytes
+         * does not; with `tells` its sender hears of it by ICMP. mtu 0: no such limit. */
+        uint32_t mtu;
+        nstime mtu_from, mtu_until;
+        bool tells;
 };
 
 struct pair_app {                       /* one side's application */
@@ -33,6 +38,7 @@ struct packet {
         uint32_t frame;                 /* lent: its number */
         uint8_t *bytes;                 /* else header and payload */
         uint32_t hlen, len;
+        uint32_t mtu, icmp_seq;         /* mtu not 0: an ICMP error about a segment of `to` */
         int to;
 };
 
@@ -42,12 +48,13 @@ struct pair {
         struct tcp_link link;
         struct tcp_opts opts[2];
         struct pair_link net;
-        uint32_t conn[2], listener;
+        uint32_t conn[2], listener, first_listener;
         struct tcp_tuple tuple[2];      /* as each sees itself */
         uint64_t break_at;              /* when so much was read by it, the server dies inside its connection */
         bool beyond_mending;            /* and leaves numbers that make no sense */
         nstime now;
         uint64_t seed, order, sent_pkts;
+        uint32_t largest;               /* packet that got through, with IP's header */
         struct packet *queue;
         unsigned queued, room;
 };
@@ -58,6 +65,8 @@ uint64_t pair_random(struct pair *p);
 double pair_chance(struct pair *p);
 /* Connects, moves both streams, closes. False when it stalled before `limit` of virtual time was over. */
 bool pair_run(struct pair *p, nstime limit);
+/* Goes on with what pair_run() began and did not end. */
+bool pair_run_on(struct pair *p, nstime limit);
 /* One more connection, from another port of the client's, while the first is there; its two ends. */
 void pair_connect_more(struct pair *p, uint32_t conn[2]);
 /* Writes up to n bytes (their value does not matter), or reads and throws away; bytes moved. */

@@ -1,0 +1,325 @@
+/*
+ * What the path carries: the largest segment that gets through (RFC 1191, 4821, 5927 §7, 8899).
+ *
+ * path_mss is that size as far as it is known, the IP packet less 40 bytes, 0 while the link's is not in doubt. It gets
+ * smaller when
+ *
+ *      - an ICMP error claims so: at once while nothing larger is known to have got through, else, since anybody can claim
+ *        things, when the segment it quotes has timed out as well (RFC 5927 §7.2);
+ *      - full-sized segments time out again and again: routers that drop and do not tell (RFC 2923), or filters that
+ *        keep them from telling. Then it goes down by steps.
+ *
+ * Segments that are too large now are cut where they stand and sent again; that is no sign of congestion (RFC 1191 §6.5).
+ * It gets larger only by trying, with the connection's own data: two or more queued segments leave as one, now and then,
+ * while nothing is amiss. The first try is the largest size, then halves what is left in doubt. A probe that is lost costs a
+ * retransmission and nothing else (RFC 4821 §7.6.2). Tried again after ten minutes (RFC 1191 §6.3), and after a fall by
+ * timeouts, which may have been an outage, after two seconds.
+ *
+ *      tcp_icmp()     -> path_claim()        recovery_ack() -> path_probe_lost()
+ *      expire_rto()   -> path_timeout()      ack_input()    -> path_ack()
+ *      expire_slow()  -> path_expire() -> make_probe(); it leaves by output_new() -> path_is_probe()
+ */
+#include "tcp/tcp_conn.h"
+
+#define HEADERS         40u               /* IP's and TCP's, without options */
+#define RAISE_AFTER     (600 * NS_PER_S)  /* RFC 1191 §6.3, RFC 8899 PMTU_RAISE_TIMER */
+#define OUTAGE_AFTER    (2 * NS_PER_S)
+#define TRY_AGAIN       (100 * NS_PER_MS) /* when there was nothing to make a probe of; doubled each time */
+#define TRY_DOUBLINGS   10u
+#define BLACK_HOLE_DUPS 3u  /* timeouts in a row, as Linux's tcp_retries1 */
+#define SEARCH_END      16u /* bytes: not worth another probe */
+#define PROBE_COVER     3u  /* segments that must follow a probe, so that its loss is seen without a timeout */
+
+/* MTUs of 1200 (RFC 8899 BASE_PLPMTU; tunnels), 576 and 296 (RFC 1191), less the headers. */
+static const uint16_t steps[] = {1160, 536, 256};
+
+/* The largest size that ends and link allow. */
+static uint32_t ceiling(const struct tcp_conn *tc)
+{
+        uint32_t mss = tc->link.mss;
+
+        if (tc->mss_clamp != 0)
+                mss = MIN(mss, tc->mss_clamp);
+        return tc->opts.maxseg != 0 ? MIN(mss, tc->opts.maxseg) : mss;
+}
+
+static uint32_t options_len(const struct tcp_conn *tc)
+{
+        return tc->ts_ok ? 12 : 0;
+}
+
+static uint32_t size_now(const struct tcp_conn *tc)
+{
+        return tc->snd_mss + options_len(tc);
+}
+
+/* The next try is at `at`: on the timer that keepalive uses, as both are seldom due. Keepalive probes go first. */
+void path_arm(struct tcp_conn *tc)
+{
+        if ((tc->state == TCPS_ESTABLISHED || tc->state == TCPS_CLOSE_WAIT) && tc->probes == 0)
+                tc->slow_at = nstime_min(tc->slow_at, tc->path_at);
+}
+
+static void try_at(struct tcp_conn *tc, nstime at)
+{
+        tc->path_at = at;
+        path_arm(tc);
+}
+
+static void learnt(struct tcp *t, const struct tcp_conn *tc, uint32_t mss)
+{
+        if (t->path_learnt != NULL)
+                t->path_learnt(t->arg, &tc->tuple, mss + HEADERS);
+}
+
+void path_init(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        uint32_t mtu = t->path_mtu != NULL ? t->path_mtu(t->arg, &tc->tuple) : 0;
+
+        tc->path_at = NSTIME_NEVER;
+        if (mtu <= HEADERS || mtu - HEADERS >= tc->link.mss)
+                return;
+        tc->path_mss = (uint16_t)(mtu - HEADERS);
+        tc->path_at = now + RAISE_AFTER;
+}
+
+/* ---- smaller ---- */
+
+/* What was sent larger than that is lost, and is sent again; the window of congestion is for the network's sake and
+ * stays. As Linux's tcp_simple_retransmit(). */
+static void send_again(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        bool any = false;
+
+        for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {
+                struct tcp_txseg *s = txseg_at(t, i);
+                if (s->len <= tc->snd_mss || s->marks & TXS_SACKED)
+                        continue;
+                rack_mark_lost(tc, s);
+                any = true;
+        }
+        sndbuf_resegment(t, tc);
+        if (!any)
+                return;
+        if (tc->ca_state < CA_RECOVERY) {
+                tc->ca_state = CA_LOSS;
+                tc->recover = tc->snd_nxt;
+                tc->dupacks = 0;
+                tc->tlp_out = 0;
+        }
+        tc->owed |= OWE_FORCE;
+        recovery_set_slow(tc);
+        timer_arm_rtx(tc, now);
+}
+
+static void lower(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now)
+{
+        tc->path_mss = (uint16_t)mss;
+        tc->path_acked = tc->bytes_acked;
+        tc->probe = tc->claim = 0;
+        conn_size_mss(tc);
+        if (tc->state >= TCPS_ESTABLISHED)
+                send_again(t, tc, now);
+}
+
+static void believe(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now)
+{
+        count(t->cnt, COUNT_TCP_PMTU);
+        lower(t, tc, mss, now);
+        tc->search_hi = 0;
+        tc->path_wait = 0;
+        try_at(tc, now + RAISE_AFTER);
+        learnt(t, tc, mss);
+}
+
+static void probe_failed(struct tcp *t, struct tcp_conn *tc, uint32_t largest, nstime now)
+{
+        tc->search_hi = (uint16_t)MAX(largest, tc->path_mss);
+        tc->probe = 0;
+        tc->path_wait = 0;
+        send_again(t, tc, now);
+        try_at(tc, now + MAX(tc->srtt, TRY_AGAIN));
+}
+
+void path_claim(struct tcp *t, struct tcp_conn *tc, uint32_t seq, uint32_t mtu, nstime now)
+{
+        uint32_t mss = mtu > HEADERS ? mtu - HEADERS : 0;
+
+        if (mss == 0)
+                return;
+        if (tc->probe != 0 && seq == tc->probe_seq) {
+                if (mss < tc->probe)
+                        probe_failed(t, tc, mss, now);
+        } else if (mss < size_now(tc)) {
+                if (tc->bytes_acked - tc->path_acked <= mss) { /* nothing larger can have got through */
+                        believe(t, tc, mss, now);
+                } else {
+                        tc->claim = (uint16_t)mss;
+                        tc->claim_seq = seq;
+                }
+        }
+}
+
+/* The step below, for a head that is as long as segments are. 0: none. */
+static uint32_t step_below(const struct tcp *t, const struct tcp_conn *tc)
+{
+        if (txseg_at(t, tc->snd_head)->len < tc->snd_mss)
+                return 0;
+        for (unsigned i = 0; i < ARRAY_LEN(steps); i++)
+                if (steps[i] < size_now(tc))
+                        return steps[i];
+        return 0;
+}
+
+void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        uint32_t mss;
+
+        if (tc->link.lossless || tc->snd_head == 0)
+                return;
+        if (tc->probe != 0)
+                probe_failed(t, tc, tc->probe - 1u, now);
+        if (tc->claim != 0 && tc->claim < size_now(tc) && seq_leq(tc->snd_una, tc->claim_seq)) {
+                believe(t, tc, tc->claim, now);
+                return;
+        }
+        tc->claim = 0;
+        mss = tc->dups >= BLACK_HOLE_DUPS ? step_below(t, tc) : 0;
+        if (mss == 0)
+                return;
+        count(t->cnt, COUNT_TCP_BLACK_HOLE);
+        lower(t, tc, mss, now);
+        tc->search_hi = 0;
+        tc->path_wait = 0;
+        try_at(tc, now + OUTAGE_AFTER);
+}
+
+/* ---- larger ---- */
+
+static uint32_t unsent(const struct tcp_conn *tc)
+{
+        return tc->snd_end - tc->snd_nxt;
+}
+
+/* RFC 4821 §7.4: nothing lost or in doubt, windows that hold it, and enough behind it to tell its loss. */
+static bool may_probe(const struct tcp_conn *tc, uint32_t len)
+{
+        uint32_t need = len + PROBE_COVER * tc->snd_mss;
+
+        return tc->ca_state == CA_OPEN && tc->sacked == 0 && tc->lost == 0 && tc->dups == 0 && !tc->tlp_out &&
+               unsent(tc) >= need && tc->cwnd >= need && tc->max_wnd >= 2 * need;
+}
+
+/* Unsent segments become one of `len` bytes, as far as they lie behind each other. */
+static bool make_probe(struct tcp *t, struct tcp_conn *tc, uint32_t len)
+{
+        struct tcp_txseg *s = txseg_at(t, tc->snd_next);
+
+        while (s->len < len) {
+                if (s->next != 0 && s->len + txseg_at(t, s->next)->len > len &&
+                    !txseg_split(t, tc, txseg_at(t, s->next), len - s->len))
+                        break;
+                if (!txseg_merge(t, tc, s, len))
+                        break;
+        }
+        if (s->len == len)
+                return true;
+        sndbuf_resegment(t, tc);
+        return false;
+}
+
+static void try_later(struct tcp_conn *tc, nstime now)
+{
+        try_at(tc, now + (TRY_AGAIN << tc->path_wait));
+        tc->path_wait += tc->path_wait < TRY_DOUBLINGS;
+}
+
+/* The largest size first: what is most likely. Then half way between what works and what does not. */
+static uint32_t next_size(const struct tcp_conn *tc)
+{
+        uint32_t hi = ceiling(tc);
+
+        return tc->search_hi >= hi ? hi : (tc->path_mss + tc->search_hi + 1u) / 2;
+}
+
+void path_expire(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        uint32_t size;
+
+        tc->path_at = NSTIME_NEVER;
+        if (tc->path_mss == 0 || tc->path_mss >= ceiling(tc) ||
+            (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_CLOSE_WAIT))
+                return;
+        if (tc->search_hi == 0)
+                tc->search_hi = (uint16_t)ceiling(tc);
+        if (tc->search_hi < tc->path_mss + SEARCH_END) {
+                tc->search_hi = 0;
+                try_at(tc, now + RAISE_AFTER);
+                return;
+        }
+        size = next_size(tc);
+        if (tc->probe != 0 || !may_probe(tc, size - options_len(tc)) ||
+            !make_probe(t, tc, size - options_len(tc))) {
+                try_later(tc, now);
+                return;
+        }
+        count(t->cnt, COUNT_TCP_MTU_PROBE);
+        tc->probe = (uint16_t)size;
+        tc->probe_seq = tc->snd_nxt;
+        recovery_set_slow(tc);
+}
+
+void path_forget_probe(struct tcp_conn *tc, nstime now)
+{
+        if (tc->probe == 0)
+                return;
+        tc->probe = 0;
+        try_at(tc, now + TRY_AGAIN);
+}
+
+bool path_is_probe(const struct tcp_conn *tc, const struct tcp_txseg *s)
+{
+        return tc->probe != 0 && s->seq == tc->probe_seq;
+}
+
+void path_ack(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        uint32_t size = tc->probe;
+
+        if (seq_lt(tc->snd_una, tc->probe_seq + size - options_len(tc)))
+                return;
+        tc->probe = 0;
+        tc->path_wait = 0;
+        tc->path_mss = (uint16_t)size;
+        conn_size_mss(tc);
+        tc->cwnd = MAX(tc->cwnd, tc->snd_mss);
+        learnt(t, tc, size);
+        if (size >= tc->link.mss)
+                tc->path_mss = 0;
+        else
+                try_at(tc, now + MAX(tc->srtt, NS_PER_MS));
+}
+
+/* Whether the segment there is marked lost, and its length. */
+static bool is_lost(const struct tcp *t, const struct tcp_conn *tc, uint32_t seq, uint32_t *len)
+{
+        for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next)
+                if (txseg_at(t, i)->seq == seq) {
+                        *len = txseg_space(txseg_at(t, i));
+                        return txseg_at(t, i)->marks & TXS_LOST;
+                }
+        return false;
+}
+
+void path_probe_lost(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        uint32_t len, size = tc->probe;
+        bool alone;
+
+        if (!is_lost(t, tc, tc->probe_seq, &len))
+                return;
+        alone = tc->lost == len;
+        if (!alone && tc->ca_state < CA_RECOVERY)
+                recovery_enter(t, tc, now); /* others are lost with it: that is congestion */
+        probe_failed(t, tc, size - 1, now);
+}
