@@ -101,7 +101,7 @@ static int ends_of(int sock, ip_addr *here, ip_addr *there)
                 return err;
         len = sizeof sa;
         if (getpeername(sock, (struct sockaddr *)&sa, &len) != 0)
-                return -errno;
+                return errno == ENOTCONN ? -EPIPE : -errno;
         return address_of(&sa, there);
 }
 

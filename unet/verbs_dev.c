@@ -148,9 +148,9 @@ int verbs_dev_describe(char *text, size_t max)
         text[0] = '\0';
         each_device(put_place, &t, &n);
         if (n < 0)
-                put(&t, "no RDMA devices: %s\n", strerror(-n));
+                put(&t, "no RDMA devices: %s\n", n == -ENOSYS ? "the kernel has no RDMA" : strerror(-n));
         else if (n == 0)
-                put(&t, "no RDMA devices: the kernel has none\n");
+                put(&t, "no RDMA devices: the kernel found none\n");
         else if (t.addresses == 0)
                 put(&t, "no usable RDMA devices: none of %d has an address over RoCE v2\n", n);
         return t.addresses;
