@@ -1,13 +1,16 @@
 /* What the two examples share. See example.h. */
 #include "example.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +21,8 @@
 #define NS_MANY     1000000            /* when we may spin for so long */
 #define SEGMENT     (BUFFERS * BUFFER_SIZE)
 #define JOIN_NS     10000000000        /* for the other process to come */
+#define JOIN_TRIES  100                 /* a tenth of a second apart, for a program elsewhere to listen */
+#define PORT        7009                /* of TCP, where a program with --listen is found */
 
 void each_size(struct side *s, const struct options *o,
                void (*measure)(struct side *, const struct options *, uint32_t))
@@ -29,8 +34,8 @@ void each_size(struct side *s, const struct options *o,
                 measure(s, o, o->only);
                 return;
         }
-        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-                measure(s, o, sizes[i] < s->mtu ? sizes[i] : s->mtu);
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && sizes[i] <= s->mtu; i++)
+                measure(s, o, sizes[i]);
 }
 
 double now(void)
@@ -49,10 +54,19 @@ void die(const char *what, int err)
 
 /* ---- options ---- */
 
+static bool over_verbs(const struct options *o)
+{
+        return strncmp(o->provider, "verbs", 5) == 0;
+}
+
 static void help(const char *program, const char *what)
 {
         printf("usage: %s [options]\n%s\n\n"
-               "  --provider P   shm (default), direct: shared memory read in place, emul: through unetd\n"
+               "  --provider P   shm (default), direct: shared memory read in place, emul: through unetd,\n"
+               "                 verbs: RDMA, verbs-direct: the same, read in place\n"
+               "  --at A --peer B    verbs: both sides here, on the devices with these addresses\n"
+               "  --listen A     verbs: only the side that answers, on the device with this address\n"
+               "  --connect B    verbs: only the side that measures; the other listens at this address\n"
                "  --seconds S    how long to measure each size (default 0.2)\n"
                "  --size N       this message size alone, 8 to 65536\n"
                "  --spin NS      look so long before sleeping, in ns (default 1 s; emul: 5 us)\n"
@@ -70,6 +84,8 @@ struct options options_read(int argc, char **argv, const char *what)
                 {"size", required_argument, NULL, 'n'},     {"spin", required_argument, NULL, 'w'},
                 {"no-pin", no_argument, NULL, 'P'},         {"json", no_argument, NULL, 'j'},
                 {"read", no_argument, NULL, 'r'},           {"help", no_argument, NULL, 'h'},
+                {"at", required_argument, NULL, 'a'},       {"peer", required_argument, NULL, 'b'},
+                {"listen", required_argument, NULL, 'l'},   {"connect", required_argument, NULL, 'c'},
                 {NULL, 0, NULL, 0},
         };
         struct options o = {.provider = "shm", .seconds = 0.2, .pin = true};
@@ -98,6 +114,18 @@ struct options options_read(int argc, char **argv, const char *what)
                 case 'r':
                         o.read = true;
                         break;
+                case 'a':
+                        o.at = optarg;
+                        break;
+                case 'b':
+                        o.peer = optarg;
+                        break;
+                case 'l':
+                        o.listen = optarg;
+                        break;
+                case 'c':
+                        o.connect = optarg;
+                        break;
                 case 'h':
                         help(argv[0], what);
                         exit(0);
@@ -108,8 +136,12 @@ struct options options_read(int argc, char **argv, const char *what)
         if (o.spin_ns == 0)             /* unetd makes it three processes: rarely a processor each */
                 o.spin_ns = strcmp(o.provider, "emul") == 0 ? 5000 : 1000000000;
         if (strcmp(o.provider, "shm") != 0 && strcmp(o.provider, "direct") != 0 &&
-            strcmp(o.provider, "emul") != 0) {
+            strcmp(o.provider, "emul") != 0 && !over_verbs(&o)) {
                 fprintf(stderr, "%s: no provider \"%s\"\n", argv[0], o.provider);
+                exit(2);
+        }
+        if (over_verbs(&o) != ((o.at != NULL && o.peer != NULL) || o.listen != NULL || o.connect != NULL)) {
+                fprintf(stderr, "%s: verbs needs --at and --peer, --listen or --connect; others have none\n", argv[0]);
                 exit(2);
         }
         if (optind < argc || o.seconds <= 0 || (o.only != 0 && (o.only < 8 || o.only > BUFFER_SIZE))) {
@@ -158,7 +190,7 @@ static pid_t fork_child(void)
 static struct unet_ep *open_endpoint(const struct options *o)
 {
         struct unet_ep_opts opts = {.tx_bytes = SEGMENT, .rx_bytes = SEGMENT, .spin_ns = o->spin_ns,
-                                    .direct = strcmp(o->provider, "direct") == 0};
+                                    .direct = strstr(o->provider, "direct") != NULL};
         struct unet_ep *ep;
         int err = unet_ep_open(&opts, &ep);
 
@@ -211,6 +243,83 @@ static void fork_and_join(const struct options *o, struct side *s)
         close(fd);
 }
 
+/* ---- meeting through a TCP socket, for verbs ---- */
+
+static struct sockaddr_in tcp_address(const char *host, uint16_t port)
+{
+        struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+
+        if (inet_pton(AF_INET, host, &a.sin_addr) != 1)
+                die(host, EINVAL);
+        return a;
+}
+
+static int tcp_listen(const char *host, uint16_t port, struct sockaddr_in *at)
+{
+        int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+        socklen_t len = sizeof *at;
+
+        *at = tcp_address(host, port);
+        setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        if (s < 0 || bind(s, (struct sockaddr *)at, sizeof *at) != 0 || listen(s, 1) != 0 ||
+            getsockname(s, (struct sockaddr *)at, &len) != 0)
+                die(host, errno);
+        return s;
+}
+
+static int tcp_accept(int listener)
+{
+        int s = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+        if (s < 0)
+                die("accept", errno);
+        close(listener);
+        return s;
+}
+
+/* From an address, if one is named. */
+static int tcp_connect(const char *from, const struct sockaddr_in *to)
+{
+        struct sockaddr_in here = tcp_address(from != NULL ? from : "0.0.0.0", 0);
+
+        for (int tries = JOIN_TRIES; tries > 0; tries--) {
+                int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+                if (s < 0 || bind(s, (struct sockaddr *)&here, sizeof here) != 0)
+                        die("socket", errno);
+                if (connect(s, (const struct sockaddr *)to, sizeof *to) == 0)
+                        return s;
+                close(s);
+                usleep(100000);
+        }
+        die("connect", errno);
+        return -1;
+}
+
+/* Both sides here, each in a process of its own, or one of them. */
+static void join_verbs(const struct options *o, struct side *s)
+{
+        struct sockaddr_in at;
+        int listener, sock, err;
+
+        if (o->connect != NULL) {
+                s->child = false;
+                at = tcp_address(o->connect, PORT);
+                sock = tcp_connect(NULL, &at);
+        } else {
+                listener = tcp_listen(o->listen != NULL ? o->listen : o->peer, o->listen != NULL ? PORT : 0, &at);
+                s->child = o->listen != NULL || fork_child() == 0;
+                sock = s->child ? tcp_accept(listener) : tcp_connect(o->at, &at);
+        }
+        s->ep = open_endpoint(o);
+        err = unet_verbs_over(s->ep, sock, JOIN_NS, &s->chan);
+        if (err != 0) {
+                char devices[1024];
+                unet_verbs_describe(devices, sizeof devices);
+                fputs(devices, stderr);
+                die("joining over verbs", err);
+        }
+}
+
 struct side start(const struct options *o)
 {
         struct unet_chan_info info;
@@ -221,6 +330,8 @@ struct side start(const struct options *o)
                 CPU_ZERO(&allowed);
         if (strcmp(o->provider, "emul") == 0)
                 fork_and_join(o, &s);
+        else if (over_verbs(o))
+                join_verbs(o, &s);
         else
                 join_and_fork(o, &s);
         pin(o, s.child);
@@ -228,7 +339,7 @@ struct side start(const struct options *o)
         s.seg = unet_ep_segment(s.ep);
         unet_chan_info(s.ep, s.chan, &info);
         s.mtu = info.mtu;
-        memset(s.seg.base, 0, s.seg.tx_bytes + s.seg.rx_bytes);
+        memset(s.seg.base, 0, s.seg.tx_bytes);
         fill_free_queue(&s);
         return s;
 }

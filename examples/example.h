@@ -2,7 +2,8 @@
  * What the two examples share: their options, two processes on two processors joined by a channel, the table.
  *
  * The parent is the one that measures; the child answers. They are joined over shared memory ("shm", with
- * "direct" the receiver reads the payload in place), or through unetd, which is started if need be ("emul").
+ * "direct" the receiver reads the payload in place), through unetd, which is started if need be ("emul"), or over RDMA
+ * devices ("verbs"), also from one host to another.
  */
 #ifndef EXAMPLES_EXAMPLE_H
 #define EXAMPLES_EXAMPLE_H
@@ -14,7 +15,9 @@
 #include <unet/unet.h>
 
 struct options {
-        const char *provider;           /* "shm", "direct", "emul" */
+        const char *provider;           /* "shm", "direct", "emul", "verbs", "verbs-direct" */
+        const char *at, *peer;          /* verbs: addresses of both sides here */
+        const char *listen, *connect;   /* verbs: of one, the other is elsewhere */
         double seconds;                 /* a size */
         uint32_t only;                  /* this size alone, 0: all */
         int64_t spin_ns;

@@ -2,7 +2,7 @@
  * Raw U-Net, ping-pong: the parent sends a message, the child sends it back. Prints the median round trip of
  * each size.
  *
- *      unet_pingpong [--provider shm|direct|emul] [--json]
+ *      unet_pingpong [--provider shm|direct|emul|verbs] [--json]
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 
 #define MAX_SAMPLES 100000
 #define TRIPS       8
+#define WARM_UP     1000
 
 /* A message of one byte in the descriptor, 0, ends the child. Others are echoed from the child's transmit
  * part, as a server would answer: with data of its own. */
@@ -51,18 +52,17 @@ static int by_value(const void *a, const void *b)
 static void measure(struct side *s, const struct options *o, uint32_t size)
 {
         static double sample[MAX_SAMPLES];
-        double end;
+        double start = now(), sum = 0;
         int n = 0;
 
-        for (int i = 0; i < 1000; i++)
+        for (int i = 0; i < WARM_UP && now() < start + o->seconds / 2; i++)
                 round_trip(s, size);
-        end = now() + o->seconds;
-        while (n < MAX_SAMPLES && now() < end)
-                sample[n++] = round_trip(s, size);
+        for (start = now(); n < MAX_SAMPLES && now() < start + o->seconds; n++)
+                sum += sample[n] = round_trip(s, size);
         qsort(sample, (size_t)n, sizeof sample[0], by_value);
         if (o->json)
-                printf("{\"bytes\": %u, \"rtt_us\": %.3f, \"p99_us\": %.3f, \"samples\": %d}\n", size,
-                       sample[n / 2] * 1e6, sample[n * 99 / 100] * 1e6, n);
+                printf("{\"bytes\": %u, \"rtt_us\": %.3f, \"mean_us\": %.3f, \"p99_us\": %.3f, \"samples\": %d}\n", size,
+                       sample[n / 2] * 1e6, sum / n * 1e6, sample[n * 99 / 100] * 1e6, n);
         else
                 printf("%8u %12.3f %12.3f\n", size, sample[n / 2] * 1e6, sample[n * 99 / 100] * 1e6);
 }

@@ -3,7 +3,7 @@
  * bandwidth and messages a second for each size. What the child's free queue could not take in is lost and
  * told.
  *
- *      unet_stream [--provider shm|direct|emul] [--read] [--json]
+ *      unet_stream [--provider shm|direct|emul|verbs] [--read] [--json]
  */
 #include <errno.h>
 #include <string.h>
