@@ -11,7 +11,7 @@ static void other_kinds_of_arp_are_ignored(void **state)
                 uint8_t value;
                 enum drop why;
         } table[] = {
-                {0, 1, DROP_ARP_FORMAT}, {1, 6, DROP_ARP_FORMAT}, {2, 0x86, DROP_ARP_FORMAT}, {3, 1, DROP_ARP_FORMAT},
+                {0, 1, DROP_ARP_FORMAT}, {1, 6, DROP_ARP_FORMAT}, {2, 0x10, DROP_ARP_FORMAT}, {3, 1, DROP_ARP_FORMAT}, /* RFC 893: a trailer's protocol */
                 {4, 5, DROP_ARP_FORMAT}, {4, 20, DROP_ARP_FORMAT}, {5, 16, DROP_ARP_FORMAT}, {5, 0, DROP_ARP_FORMAT},
                 {6, 1, DROP_ARP_FORMAT}, {7, 0, DROP_ARP_FORMAT},  {7, 3, DROP_ARP_FORMAT},  {7, 8, DROP_ARP_FORMAT},
         };
