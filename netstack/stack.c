@@ -322,32 +322,52 @@ static void end_reservations(struct stack *s)
         }
 }
 
-/* It was somebody's, who has let go of it and not closed it, or has not taken it yet. */
-static bool is_nobodys(const struct stack *s, const struct tcp_conn *tc)
+static void close_pcbs(struct stack *s)
 {
-        if (tc->sock == 0)
-                return !(tc->flags & TCF_CLOSED_BY_APP) && (tc->acc_state == ACC_TAKEN || tc->flags & TCF_ACTIVE);
-        return tc->sock < s->st->socks.fresh && !has_socket(s, tc->sock, SOCK_ROLE_CONN, tc->self);
-}
-
-/* Death came while a socket was being made or taken apart: what no socket has any more is closed. */
-static void close_nobodys(struct stack *s, nstime now)
-{
-        struct pool *conns = &s->tcp.sh->conns;
-
         for (uint32_t i = 1; i < udp_pcb_cap(&s->udp); i++) {
                 struct udp_report r;
                 if (udp_get_report(&s->udp, i, &r) && !has_socket(s, r.sock, SOCK_ROLE_UDP, i))
                         udp_close(&s->udp, i);
         }
+}
+
+static void close_listeners(struct stack *s)
+{
+        for (uint32_t i = 1; i < s->tcp.sh->listeners.fresh; i++) {
+                const struct tcp_listener *l = tcp_listener_at(&s->tcp, i);
+                if (l->live && !has_socket(s, l->sock, SOCK_ROLE_LISTENER, i))
+                        tcp_unlisten(&s->tcp, i);
+        }
+}
+
+/* Nobody will close it: it is not closed, waits at no listener, and no socket has it. */
+static bool is_nobodys(const struct stack *s, const struct tcp_conn *tc)
+{
+        return tc->live && !(tc->flags & TCF_CLOSED_BY_APP) && tc->acc_state != ACC_HALF_OPEN &&
+               tc->acc_state != ACC_QUEUED && !has_socket(s, tc->sock, SOCK_ROLE_CONN, tc->self);
+}
+
+static void close_conns(struct stack *s, nstime now)
+{
+        struct pool *conns = &s->tcp.sh->conns;
+
         for (uint32_t i = 1; i < conns->fresh; i++) {
                 struct tcp_conn *tc = pool_at(conns, i);
-                if (!tc->live || !is_nobodys(s, tc))
+                if (!is_nobodys(s, tc))
                         continue;
                 stack_begin(s->st, i);
                 tcp_set_sock(&s->tcp, i, 0);
                 tcp_close(&s->tcp, tc, now);
+                stack_end(s->st);
         }
+}
+
+void stack_close_nobodys(struct stack *s, nstime now)
+{
+        close_pcbs(s);
+        close_listeners(s);
+        close_conns(s, now);
+        stack_flush(s, now);
 }
 
 void stack_recover(struct stack *s, nstime now)
@@ -372,7 +392,6 @@ void stack_recover(struct stack *s, nstime now)
         rebuild_socks(s);
         each_frame_pool(st, frame_pool_rebuild);
         stack_loop_relink(s);
-        close_nobodys(s, now);
         stack_end(st);
-        stack_flush(s, now);
+        stack_close_nobodys(s, now);
 }

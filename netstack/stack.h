@@ -61,7 +61,7 @@ void stack_limits_default(struct stack_limits *l);
 struct proc_slot {
         _Atomic uint32_t pid;           /* 0: free */
         uint32_t parent;                /* STACK_FORKING: slot of the process that forks */
-        uint64_t start;                 /* of the process, clock ticks since boot: pids are used again */
+        uint64_t start;                 /* when it came, ms since boot: a process that began later has its number again */
 };
 
 /* A thread that sleeps, or is about to. Followers are woken by a datagram to an abstract socket of this name. */
@@ -290,6 +290,8 @@ static inline void stack_end(struct stack_state *st)
 }
 /* A process died inside: everything derived is made anew, the connection it was changing is mended. */
 void stack_recover(struct stack *s, nstime now);
+/* The end of that: closes what no socket has, because death came while one was being made or taken apart. */
+void stack_close_nobodys(struct stack *s, nstime now);
 
 static inline struct sock_rec *stack_sock(const struct stack *s, uint32_t sock)
 {

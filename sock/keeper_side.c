@@ -6,8 +6,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "netstack/sys.h"
@@ -17,6 +18,7 @@
 #define QUIET       (64 * NS_PER_MS)    /* without anything going on before the keeper goes back to sleep */
 #define LOOK_EVERY  (4 * NS_PER_MS)
 #define FORK_WAIT   NS_PER_S            /* the child of a process that died while it forked has this long to appear */
+#define CLOCK_SLACK_MS 20               /* the kernel tells in ticks */
 #define CAPTURE_WAIT NS_PER_S           /* an empty stack stays this long for `unet pcap` to read the rest */
 
 struct keeper_view {
@@ -27,6 +29,7 @@ struct keeper_view {
         uint32_t ngone;
         nstime down_looked[STACK_CHANS];        /* when a channel that is down was last looked at */
         bool strangers;                 /* no process that unetd knows is left, but there are others */
+        bool nobody;                    /* there are none, and what they left was gone through */
         nstime forking_until[STACK_PROCS];
         nstime capture_until;           /* 0: nobody captures, or everything was read */
 };
@@ -266,6 +269,42 @@ static int proc_execed(void *view, uint32_t slot)
         return holds;
 }
 
+/* The line of /proc/<pid>/stat from the state on (proc(5), field 3). False: there is no such process. */
+static bool read_stat(uint32_t pid, char line[512], const char **state)
+{
+        char path[32], *end = NULL;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%u/stat", pid);
+        f = fopen(path, "re");
+        if (f == NULL)
+                return false;
+        if (fgets(line, 512, f) != NULL)
+                end = strrchr(line, ')');
+        fclose(f);
+        *state = end != NULL && end[1] == ' ' ? end + 2 : NULL;
+        return *state != NULL;
+}
+
+/* Field 22: when it began, in ticks since boot. */
+static uint64_t began_ms(const char *state)
+{
+        for (int field = 3; field < 22 && state != NULL; field++)
+                if ((state = strchr(state, ' ')) != NULL)
+                        state++;
+        return state != NULL ? strtoull(state, NULL, 10) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) : UINT64_MAX;
+}
+
+/* The process that took the slot lives, and is not another one that has its number now. */
+static bool is_there(const struct proc_slot *p)
+{
+        char line[512];
+        const char *state;
+
+        return p->pid != STACK_FORKING && read_stat(p->pid, line, &state) && *state != 'Z' && *state != 'X' &&
+               began_ms(state) <= p->start + CLOCK_SLACK_MS;
+}
+
 /* Children that died before they could tell unetd of themselves; only looked for when no process is known any more. */
 static void bury_strangers(struct keeper_view *v)
 {
@@ -275,13 +314,16 @@ static void bury_strangers(struct keeper_view *v)
         if (!ustack_trylock(&v->u))
                 return;
         for (uint32_t i = 0; i < STACK_PROCS; i++) {
-                uint32_t pid = st->proc[i].pid;
-                if (pid == 0)
+                if (st->proc[i].pid == 0)
                         continue;
-                if (pid == STACK_FORKING || (kill((pid_t)pid, 0) != 0 && errno == ESRCH))
-                        proc_gone(v, i);
-                else
+                if (is_there(&st->proc[i]))
                         v->strangers = true;
+                else
+                        proc_gone(v, i);
+        }
+        if (!v->strangers && !v->nobody) {
+                ustack_nobody_left(&v->u, ustack_now());
+                v->nobody = true;
         }
         ustack_unlock(&v->u);
 }

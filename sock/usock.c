@@ -382,6 +382,19 @@ bool ustack_proc_execed(struct ustack *u, uint32_t slot, nstime now)
         return end_refs(u, slot, true, now);
 }
 
+void ustack_nobody_left(struct ustack *u, nstime now)
+{
+        struct pool *p = &u->s.st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                uint64_t refs = ((const struct sock_rec *)pool_at(p, i))->refs;
+                for (uint32_t slot = 0; refs != 0; slot++, refs >>= 1)
+                        if (refs & 1)
+                                ustack_unref(u, i, slot, now);
+        }
+        stack_close_nobodys(&u->s, now);
+}
+
 /* ---- names ---- */
 
 int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len)

@@ -132,6 +132,7 @@ static void come_to(struct ustack *u, uint32_t slot)
         }
         ustack_client_done();
         u->unknown = err != 0;
+        u->s.st->proc[slot].start = ustack_boot_ms();
         atomic_compare_exchange_strong(&u->s.st->proc[slot].pid, &none, (uint32_t)getpid());
 }
 

@@ -37,6 +37,14 @@ nstime ustack_now(void)
         return ts.tv_sec * NS_PER_S + ts.tv_nsec;
 }
 
+uint64_t ustack_boot_ms(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_BOOTTIME, &ts);
+        return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
+}
+
 /* ---- unetd ---- */
 
 static int client_open(void)
@@ -367,14 +375,6 @@ void ustack_leave(struct ustack *u)
 
 /* ---- making and mapping ---- */
 
-static uint64_t start_time_of_self(void)
-{
-        struct timespec ts;
-
-        clock_gettime(CLOCK_BOOTTIME, &ts);
-        return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
-}
-
 /* A free process slot of the stack, taken under its lock. */
 static int take_slot(struct ustack *u)
 {
@@ -383,7 +383,7 @@ static int take_slot(struct ustack *u)
         for (uint32_t i = 0; i < STACK_PROCS; i++) {
                 uint32_t none = 0;
                 if (atomic_compare_exchange_strong(&st->proc[i].pid, &none, (uint32_t)getpid())) {
-                        st->proc[i].start = start_time_of_self();
+                        st->proc[i].start = ustack_boot_ms();
                         return (int)i;
                 }
         }

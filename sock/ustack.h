@@ -72,6 +72,7 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
 int ustack_chan_to(struct ustack *u, uint32_t peer);
 
 nstime ustack_now(void);
+uint64_t ustack_boot_ms(void);          /* for proc_slot.start */
 
 /* Takes the stack's lock; what a dead process left half done is repaired first. From here on the queues are polled. */
 void ustack_lock(struct ustack *u);
@@ -92,6 +93,9 @@ void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now);
 void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now);
 /* Its process is another program now: gives up all but what was to survive. True: there is such. Under the lock. */
 bool ustack_proc_execed(struct ustack *u, uint32_t slot, nstime now);
+
+/* No process is left: no slot holds anything, and what no socket has is closed. Under the lock. */
+void ustack_nobody_left(struct ustack *u, nstime now);
 
 /* The socket record with this cookie, or 0. Under the lock. */
 uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie);

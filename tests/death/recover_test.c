@@ -87,21 +87,28 @@ static void a_pcb_without_a_holder_is_closed(void **state)
         assert_false(pcb_lives(s, replaced));
 }
 
+static const struct tcp_link link = {.tx_region = FRAME_REGION_TX(0), .mss = 1000, .rto_min = NS_PER_S};
+
+static uint32_t connection(struct stack *s, uint16_t lport)
+{
+        struct tcp_tuple t = {.laddr = ip_addr_v4(1), .raddr = ip_addr_v4(2), .lport = lport, .rport = 80};
+        struct tcp_opts o;
+        int c;
+
+        tcp_opts_default(&o);
+        c = tcp_connect(&s->tcp, &t, &link, &o, NS_PER_S);
+        assert_true(c > 0);
+        return (uint32_t)c;
+}
+
 /* accept() had the connection, and no record held it yet. */
 static void a_connection_without_a_holder_is_closed(void **state)
 {
         struct stack *s = &((struct scene *)*state)->s;
-        struct tcp_link link = {.tx_region = FRAME_REGION_TX(0), .mss = 1000, .rto_min = NS_PER_S};
-        struct tcp_opts o;
         uint32_t conn[2], sock[2];
 
-        tcp_opts_default(&o);
         for (uint32_t i = 0; i < 2; i++) {
-                struct tcp_tuple t = {.laddr = ip_addr_v4(1), .raddr = ip_addr_v4(2), .lport = (uint16_t)(1000 + i),
-                                      .rport = 80};
-                int c = tcp_connect(&s->tcp, &t, &link, &o, NS_PER_S);
-                assert_true(c > 0);
-                conn[i] = (uint32_t)c;
+                conn[i] = connection(s, (uint16_t)(1000 + i));
                 sock[i] = pool_alloc(&s->st->socks);
                 *stack_sock(s, sock[i]) = (struct sock_rec){.role = SOCK_ROLE_CONN, .conn = conn[i], .refs = i};
                 tcp_set_sock(&s->tcp, conn[i], sock[i]);
@@ -112,9 +119,50 @@ static void a_connection_without_a_holder_is_closed(void **state)
         assert_int_equal(tcp_conn_at(&s->tcp, conn[1])->sock, sock[1]);
 }
 
+/* connect() had made the connection, and no record was told yet. */
+static void a_connection_that_no_record_knows_is_closed(void **state)
+{
+        struct stack *s = &((struct scene *)*state)->s;
+        uint32_t whole = connection(s, 1000), broken = connection(s, 1001);
+
+        assert_int_equal(s->tcp.sh->conns.used, 2);
+        stack_begin(s->st, broken);     /* and died */
+        stack_recover(s, 2 * NS_PER_S);
+        assert_false(tcp_conn_at(&s->tcp, whole)->live);
+        assert_false(tcp_conn_at(&s->tcp, broken)->live);
+        assert_int_equal(s->tcp.sh->conns.used, 0);
+}
+
+/* listen() had made the listener, and somebody has connected since. Those that wait at a listener that is held stay. */
+static void a_listener_without_a_holder_is_closed(void **state)
+{
+        struct stack *s = &((struct scene *)*state)->s;
+        struct tcp_seg syn = {.flags = TCP_SYN, .seq = 1, .wnd = 1000, .sport = 7};
+        uint32_t sock = pool_alloc(&s->st->socks);
+        struct tcp_opts o;
+
+        tcp_opts_default(&o);
+        for (uint16_t port = 1; port <= 2; port++) {
+                struct tcp_tuple t = {.laddr = ip_addr_v4(1), .raddr = ip_addr_v4(2), .lport = port, .rport = 7};
+                assert_int_equal(tcp_listen(&s->tcp, ip_addr_v4(1), port, 5, &o), port);
+                syn.dport = port;
+                tcp_rx(&s->tcp, &t, &link, &syn, NS_PER_S);
+        }
+        *stack_sock(s, sock) = (struct sock_rec){.role = SOCK_ROLE_LISTENER, .conn = 2, .refs = 1};
+        tcp_listener_set_sock(&s->tcp, 2, sock);
+        assert_int_equal(s->tcp.sh->conns.used, 2);
+        stack_recover(s, 2 * NS_PER_S);
+        assert_int_equal(s->tcp.sh->listeners.used, 1);
+        assert_int_equal(tcp_conn_at(&s->tcp, 1)->state, TCPS_CLOSED);  /* and gone when its RST is sent */
+        assert_int_equal(tcp_conn_at(&s->tcp, 1)->acc_state, ACC_NONE);
+        assert_int_equal(tcp_conn_at(&s->tcp, 2)->state, TCPS_SYN_RECEIVED);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_connection_that_no_record_knows_is_closed, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_listener_without_a_holder_is_closed, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_pcb_without_a_holder_is_closed, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_connection_without_a_holder_is_closed, setup, teardown),
         };
