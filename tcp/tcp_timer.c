@@ -12,6 +12,8 @@
 #define RETRIES 15u /* RFC 9293 §3.8.3 R2; 15 as Linux: some 15 minutes, at least 100 s */
 #define ORPHAN_WAIT                                                                                          \
         (120 * NS_PER_S) /* between probes of a zero window: beyond it an orphan is given up, as by Linux */
+#define ORPHAN_PATIENCE                                                                                      \
+        (102200 * NS_PER_MS) /* of an orphan without answers: Linux's tcp_orphan_retries, 8 from 200 ms on */
 #define MAX_ACK_DELAY (200 * NS_PER_MS) /* RFC 8985 §7.2, TLP.max_ack_delay */
 #define PTO_FIRST     NS_PER_S
 
@@ -81,6 +83,8 @@ static bool waited_too_long(const struct tcp_conn *tc, nstime now)
 {
         if (tc->opts.user_timeout_ms != 0)
                 return tc->stalled_at != 0 && now - tc->stalled_at >= tc->opts.user_timeout_ms * NS_PER_MS;
+        if (tc->flags & TCF_CLOSED_BY_APP && tc->stalled_at != 0 && now - tc->stalled_at >= ORPHAN_PATIENCE)
+                return true;
         return tc->dups >= RETRIES;
 }
 
