@@ -61,15 +61,17 @@ static bool leave_terminal(void)
 
 __attribute__((noreturn)) static void keeper_child(uint32_t uid, uint32_t gid, int fd)
 {
-        char idle[16], domain[64], libexec[3100];
+        char idle[16], domain[64], libexec[3100], config[4200];
         char *argv[] = {"unet-keeper", "--idle", idle, NULL};
-        char *env[] = {domain, libexec, NULL};
-        const char *dir = secure_getenv("UNET_LIBEXEC");
+        char *env[] = {domain, libexec, NULL, NULL};
+        const char *dir = secure_getenv("UNET_LIBEXEC"), *file = secure_getenv("UNET_CONFIG");
         sigset_t none;
 
         snprintf(idle, sizeof idle, "%d", unetd.cfg.idle_s);
         snprintf(domain, sizeof domain, "UNET_DOMAIN=%s", unetd.cfg.domain);
         snprintf(libexec, sizeof libexec, "UNET_LIBEXEC=%s", dir ? dir : "");
+        if (file && snprintf(config, sizeof config, "UNET_CONFIG=%s", file) < (int)sizeof config)
+                env[2] = config;        /* for the unetd that it starts when this one is no more */
         signal(SIGCHLD, SIG_DFL);
         signal(SIGPIPE, SIG_DFL);
         sigemptyset(&none);
