@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,12 +17,19 @@ static struct {
         pid_t unetd;
 } world;
 
+/* A test that is killed leaves nobody behind, stopped ones neither. */
+static void die_with_parent(void)
+{
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 /* ---- the domain ---- */
 
 static void run_unetd(int ready)
 {
         char path[4096], fd[16];
 
+        die_with_parent();
         snprintf(path, sizeof path, "%s/unetd", TEST_LIBEXEC);
         snprintf(fd, sizeof fd, "%d", ready);
         execl(path, "unetd", "--domain", world.domain, "--ready-fd", fd, (char *)NULL);
@@ -146,6 +154,7 @@ static pid_t spawn_side(struct run r[2], int me)
 
         if (pid != 0)
                 return pid;
+        die_with_parent();
         alarm(PATIENCE_S);
         close(r[!me].side.in);
         close(r[!me].side.out);
@@ -199,6 +208,7 @@ static void play_threads(struct run r[2])
         pid_t pid = fork();
 
         if (pid == 0) {
+                die_with_parent();
                 alarm(PATIENCE_S);
                 threads_main(r);
                 exit(0);
@@ -241,6 +251,7 @@ int play_alone(side_fn a, uint64_t arg)
         fflush(NULL);
         pid = fork();
         if (pid == 0) {
+                die_with_parent();
                 alarm(PATIENCE_S);
                 a(&(struct side){.in = -1, .out = -1, .arg = arg, .pid = getpid()});
                 exit(0);
