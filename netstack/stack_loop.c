@@ -176,14 +176,14 @@ static void reply(void *arg, const struct tcp_tuple *to, const struct tcp_seg *s
         emit_tcp(s, c, &ip, to, seg);
 }
 
-/* True when everything due went out; false when the channel has no room. */
+/* True when everything due went out; false when the channel has no room, or is not mapped here yet. */
 static bool output_conn(struct stack *s, struct tcp_conn *tc)
 {
         struct stack_chan *c = stack_chan_get(s, tc->tuple.chan);
         struct tcp_seg seg;
 
         if (c == NULL)
-                return true;
+                return atomic_load_explicit(&s->st->chan[tc->tuple.chan].state, memory_order_relaxed) != CHAN_READY;
         while (chan_has_room(s, c, tc->tuple.chan)) {
                 if (!tcp_output(&s->tcp, tc, &seg, s->now))
                         return true;

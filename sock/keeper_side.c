@@ -19,6 +19,7 @@
 #define LOOK_EVERY  (4 * NS_PER_MS)
 #define FORK_WAIT   NS_PER_S            /* the child of a process that died while it forked has this long to appear */
 #define CLOCK_SLACK_MS 20               /* the kernel tells in ticks */
+#define STUCK       (150 * NS_PER_S)    /* longer than any timer of TCP lets a connection be silent */
 #define CAPTURE_WAIT NS_PER_S           /* an empty stack stays this long for `unet pcap` to read the rest */
 
 struct keeper_view {
@@ -32,6 +33,8 @@ struct keeper_view {
         bool nobody;                    /* there are none, and what they left was gone through */
         nstime forking_until[STACK_PROCS];
         nstime capture_until;           /* 0: nobody captures, or everything was read */
+        uint64_t moved;                 /* messages sent and received by a stack without processes */
+        nstime moved_at;                /* when that last changed; 0: not looked at yet */
 };
 
 static void no_event(struct stack *s, uint32_t sock, uint32_t events)
@@ -328,13 +331,27 @@ static void bury_strangers(struct keeper_view *v)
         ustack_unlock(&v->u);
 }
 
+/* Nobody is left, and nothing goes out or comes in: the peer of what is not finished takes nothing any more, and whoever
+ * would tell of its end is gone too. */
+static bool stuck(struct keeper_view *v, nstime now)
+{
+        const struct counters *cnt = &v->u.s.st->cnt;
+        uint64_t moved = cnt->n[COUNT_NI_RX_MSGS] + cnt->n[COUNT_NI_TX_MSGS];
+
+        if (v->strangers || v->moved_at == 0 || moved != v->moved)
+                v->moved_at = now;
+        v->moved = moved;
+        return now - v->moved_at >= STUCK;
+}
+
 static bool empty(void *view)
 {
         struct keeper_view *v = view;
         struct pool *conns = &v->u.s.tcp.sh->conns;
+        nstime now = ustack_now();
 
         bury_strangers(v);
-        return conns->used == v->u.s.tcp.sh->tw_count && !capture_awaited(v, ustack_now());
+        return stuck(v, now) || (conns->used == v->u.s.tcp.sh->tw_count && !capture_awaited(v, now));
 }
 
 static bool cookie_owner(void *view, uint64_t cookie)

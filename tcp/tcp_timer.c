@@ -13,7 +13,7 @@
 #define ORPHAN_WAIT                                                                                          \
         (120 * NS_PER_S) /* between probes of a zero window: beyond it an orphan is given up, as by Linux */
 #define ORPHAN_PATIENCE                                                                                      \
-        (102200 * NS_PER_MS) /* of an orphan without answers: Linux's tcp_orphan_retries, 8 from 200 ms on */
+        (100 * NS_PER_S) /* of an orphan without answers: as Linux, tcp_orphan_retries 8 from 200 ms on */
 #define MAX_ACK_DELAY (200 * NS_PER_MS) /* RFC 8985 §7.2, TLP.max_ack_delay */
 #define PTO_FIRST     NS_PER_S
 

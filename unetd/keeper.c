@@ -33,6 +33,7 @@
 #define DAEMON_FD    3
 #define DAEMON_QUEUE 65536u
 #define ACTIVE_NS    NS_PER_MS
+#define ORPHAN_EVERY NS_PER_S           /* an orphan is asked whether it is empty at least so often */
 
 enum proc_state { PROC_LIVE, PROC_DYING, PROC_DONE };
 
@@ -473,6 +474,8 @@ static void stack_work(struct kstack *st)
         if (!pending && (keeper.ops->empty(st->view) || given_up(st))) {
                 tell(UNETD_K_GONE, st->id, 0);
                 stack_free(st);
+        } else {
+                st->deadline = nstime_min(st->deadline, keeper.loop.now + ORPHAN_EVERY);
         }
 }
 

@@ -38,8 +38,8 @@ struct keeper_stack_ops {
         /* Process `slot` runs another program now: what did not survive its exec ends. 0: it holds nothing any more; 1:
          * it does; -EAGAIN: ask again. */
         int (*proc_execed)(void *view, uint32_t slot);
-        /* Nothing is left to finish: no connection, no unsent data, no TIME-WAIT. Asked when no process is
-         * left. */
+        /* Nothing is left to finish, TIME-WAIT aside, or nothing of it can be. Asked when no process is left, every
+         * second. */
         bool (*empty)(void *view);
         /* Whether a socket with this SO_COOKIE is one of this stack's. */
         bool (*cookie_owner)(void *view, uint64_t cookie);

@@ -101,15 +101,6 @@ static uint32_t descriptors(pid_t pid)
         return found;
 }
 
-static void print_link(pid_t pid)
-{
-        char cmd[160];
-
-        snprintf(cmd, sizeof cmd, "ls -l /proc/%d/fd >&2; cat /proc/%d/status | head -4 >&2", (int)pid, (int)pid);
-        if (system(cmd) != 0)
-                print_message("no %d\n", (int)pid);
-}
-
 /* ---- those who are killed ---- */
 
 static void talk(int c, uint64_t *rng)
@@ -271,6 +262,26 @@ static uint32_t known(void)
         return n[UNETD_S_STACK] + n[UNETD_S_CHAN] + n[UNETD_S_LISTENER] + n[UNETD_S_HOLD] + n[UNETD_S_LEASE];
 }
 
+static bool print_row(void *arg, const struct unetd_status_item *item)
+{
+        if (item->kind == UNETD_S_STACK)
+                print_message("stack %u of process %d, %s\n", item->stack, item->pid,
+                              item->flags & UNETD_ORPHAN ? "orphan" : "which has processes");
+        else if (item->kind == UNETD_S_CHAN)
+                print_message("channel %u:%u - %u:%u\n", item->stack, item->chan, item->peer_stack, item->peer_chan);
+        return true;
+}
+
+static void print_known(void)
+{
+        struct unetd_client c = {.pid = 0};
+
+        if (unetd_open(&c, UNETD_NO_START) == 0) {
+                unetd_status(&c, print_row, NULL);
+                unetd_close(&c);
+        }
+}
+
 static uint32_t held(void)
 {
         pid_t pid[DAEMONS];
@@ -322,11 +333,10 @@ static void nothing_is_left_after_random_kills(bool daemons_too)
         print_message("%d groups in %lld ms\n", n, (long long)(now_ms() - begin));
         ok = within(10000, nothing_known) && within(10000, nothing_held);
         if (!ok) {
-                pid_t pid[DAEMONS];
-                uint32_t k = daemons(pid);
-                print_message("%u known, %u held\n", known(), held());
-                for (uint32_t i = 0; i < k; i++)
-                        print_link(pid[i]);
+                print_message("%u known, %u descriptors held\n", known(), held());
+                print_known();
+                if (getenv("UNET_PAUSE"))
+                        pause();
         }
         assert_true(ok);
         assert_true(within(10000, nobody_there));

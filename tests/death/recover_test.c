@@ -158,9 +158,64 @@ static void a_listener_without_a_holder_is_closed(void **state)
         assert_int_equal(tcp_conn_at(&s->tcp, 2)->state, TCPS_SYN_RECEIVED);
 }
 
+/* ---- a keeper that takes a stack over has its channels a moment later ---- */
+
+static int sent;
+
+static int count_sent(struct unet_chan *ch, const struct unet_tx *tx, int n)
+{
+        sent += n;
+        return n;
+}
+
+static int nothing_to_take(struct unet_chan *ch, struct unet_rx *rx, int n)
+{
+        return 0;
+}
+
+static int nothing_to_reap(struct unet_chan *ch, uint32_t *frame, int n)
+{
+        return 0;
+}
+
+static uint32_t much_room(struct unet_chan *ch)
+{
+        return 100;
+}
+
+static bool nothing_pends(struct unet_chan *ch)
+{
+        return false;
+}
+
+static void do_nothing(struct unet_chan *ch)
+{
+}
+
+static const struct unet_ni_ops far_ops = {.send = count_sent, .recv = nothing_to_take, .reap = nothing_to_reap,
+                                           .room = much_room, .pending = nothing_pends, .flush = do_nothing};
+
+static void what_is_due_waits_for_the_channel(void **state)
+{
+        struct stack *s = &((struct scene *)*state)->s;
+        struct unet_chan far = {.ops = &far_ops, .caps = {.mtu = 1500, .inline_max = 100, .rto_min = NS_PER_S}};
+        uint32_t conn;
+
+        assert_int_equal(stack_chan_add(s->st, 0, 7, 0, s->st->limits.tx, s->st->limits.tx), 0);
+        conn = connection(s, 1000);
+        stack_flush(s, NS_PER_S);
+        assert_int_equal(sent, 0);
+        stack_chan_mapped(s, 0, &far, NULL, NULL);
+        stack_run(s, NS_PER_S);
+        assert_int_equal(sent, 1);                                      /* its SYN */
+        assert_true(stack_deadline(s) <= 2 * NS_PER_S);                 /* and a timer for it */
+        assert_int_equal(tcp_conn_at(&s->tcp, conn)->state, TCPS_SYN_SENT);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(what_is_due_waits_for_the_channel, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_connection_that_no_record_knows_is_closed, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_listener_without_a_holder_is_closed, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_pcb_without_a_holder_is_closed, setup, teardown),
