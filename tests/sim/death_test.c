@@ -220,8 +220,10 @@ static struct world *scene(void)
         struct tcp_opts o;
 
         tcp_opts_default(&o);
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++) {
                 w->listener[i] = (uint32_t)tcp_listen(&v->s[i].tcp, ip_addr_v4(0), PORT, 4, &o);
+                tcp_listener_set_sock(&v->s[i].tcp, w->listener[i], 1);
+        }
         for (int n = 0; n < CONNS; n++) {
                 w->conn[0][n] = open_from(v, 0, (uint16_t)(40000 + n));
                 settle(v);

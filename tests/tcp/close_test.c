@@ -191,7 +191,7 @@ static void orphan_does_not_wait_for_the_peer_for_ever(void **state)
 }
 
 /* Nobody answers any more: an application is told after some 15 minutes (R2), an orphan has nobody to tell. Linux:
- * tcp_orphan_retries, 8. */
+ * tcp_orphan_retries, 8. Where segments are lost an orphan is as patient as any. */
 static void orphan_without_answers_is_given_up_sooner(void **state)
 {
         struct scene *s = *state;
@@ -205,6 +205,17 @@ static void orphan_without_answers_is_given_up_sooner(void **state)
         forget_sent(s);
         assert_int_equal(s->rig->t.sh->conns.used, 0);
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_TIMEOUT], 1);
+}
+
+static void orphan_that_may_have_lost_segments_waits_longer(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 100);
+        app_closes(s);
+        advance_ms(s, 500000);
+        forget_sent(s);
+        assert_int_equal(s->rig->t.sh->conns.used, 1);
 }
 
 static void a_socket_without_answers_waits_longer(void **state)
@@ -433,7 +444,7 @@ static void recovery_keeps_queues_and_resets_only_what_makes_no_sense(void **sta
 
 int main(void)
 {
-        static const struct scene_setup keepalive = {.keepalive = true}, ts = {.ts = true};
+        static const struct scene_setup keepalive = {.keepalive = true}, ts = {.ts = true}, lossless = {.lossless = true};
         const struct CMUnitTest tests[] = {
                 scenario(peer_closes_first, established, NULL),
                 scenario(we_close_first, established, NULL),
@@ -448,8 +459,9 @@ int main(void)
                 scenario(linger_zero_resets, established, NULL),
                 scenario(data_after_close_is_reset, established, NULL),
                 scenario(orphan_does_not_wait_for_the_peer_for_ever, established, NULL),
-                scenario(orphan_without_answers_is_given_up_sooner, established, NULL),
-                scenario(a_socket_without_answers_waits_longer, established, NULL),
+                scenario(orphan_without_answers_is_given_up_sooner, established, &lossless),
+                scenario(a_socket_without_answers_waits_longer, established, &lossless),
+                scenario(orphan_that_may_have_lost_segments_waits_longer, established, NULL),
                 scenario(orphan_before_a_closed_window_is_given_up, established, NULL),
                 scenario(half_close_keeps_receiving_for_ever, fin_wait_2, NULL),
                 scenario(data_after_shutdown_of_reading_is_thrown_away, established, NULL),
