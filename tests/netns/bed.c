@@ -97,6 +97,9 @@ void bed_veth(int ns_a, const char *a, int ns_b, const char *b, unsigned mtu, un
         for (int i = 0; i < 2; i++)
                 bed_run(end[i].ns, "ethtool -K %s tx off rx off sg off tso off gso off gro off >/dev/null 2>&1;"
                                    " ip link set dev %s up", end[i].name, end[i].name);
+        for (int i = 0; i < 2; i++)     /* until then the kernel drops what it is given to send */
+                bed_run(end[i].ns, "for i in $(seq 1000); do ip link show dev %s | grep -q 'state UP' && exit 0; sleep 0.01; done;"
+                                   " exit 1", end[i].name);
 }
 
 int bed_packet_socket(int ns, const char *ifname)
