@@ -18,38 +18,15 @@ static int take_error(struct native_slot *n)
         return err;
 }
 
-/* An attempt came to nothing: the socket is as it was before, and may be bound or try again. */
-static void undo_attempt(struct native_slot *n)
-{
-        struct ustack *u = n->us->u;
-        struct sock_rec *rec = usock_rec(n->us);
-        nstime now = ustack_now();
-
-        ustack_lock(u);
-        u->s.now = now;
-        stack_begin(u->s.st, rec->conn);
-        tcp_set_sock(&u->s.tcp, rec->conn, 0);
-        tcp_close(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), now);
-        stack_end(u->s.st);
-        rec->role = SOCK_ROLE_NONE;
-        rec->raddr = (ip_addr){{0, 0}};
-        rec->rport = 0;
-        rec->laddr = n->held ? n->held_addr : (ip_addr){{0, 0}};
-        if (!n->held)
-                rec->lport = 0;
-        stack_flush(&u->s, now);
-        ustack_leave(u);
-}
-
 /* The end of an attempt, told once. */
 static int outcome(struct native_slot *n)
 {
         int err = take_error(n);
 
         n->connecting = false;
-        if (usock_conn(n->us)->state != TCPS_CLOSED)
+        if (!usock_connect_failed(n->us))
                 return -err;
-        undo_attempt(n);
+        usock_connect_undo(n->us, n->held ? &n->held_addr : NULL);
         return err != 0 ? -err : -ECONNABORTED;
 }
 

@@ -65,6 +65,11 @@ int usock_accept(struct usock *s, struct usock **out);
  * -ENOENT: nobody on the fabric has this address and port: use the kernel. why: for `unet why`, may be NULL.
  */
 int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, const char **why);
+/* A TCP socket whose attempt to connect came to nothing (its connection is closed) is as it was before: it keeps the
+ * address and port that it was bound to; NULL: it was not. */
+void usock_connect_undo(struct usock *s, const ip_addr *bound);
+/* Whether it did come to nothing, when usock_poll() says that the attempt is over. */
+bool usock_connect_failed(const struct usock *s);
 int usock_shutdown(struct usock *s, int how);
 
 /* ---- data ---- */

@@ -146,6 +146,35 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         return err == -EADDRINUSE && rec->lport == 0 ? -EADDRNOTAVAIL : err;
 }
 
+bool usock_connect_failed(const struct usock *s)
+{
+        return usock_rec(s)->role == SOCK_ROLE_CONN && usock_conn(s)->state == TCPS_CLOSED;
+}
+
+void usock_connect_undo(struct usock *s, const ip_addr *bound)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        nstime now = ustack_now();
+
+        ustack_lock(u);
+        if (rec->role == SOCK_ROLE_CONN) {
+                u->s.now = now;
+                stack_begin(u->s.st, rec->conn);
+                tcp_set_sock(&u->s.tcp, rec->conn, 0);
+                tcp_close(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), now);
+                stack_end(u->s.st);
+                rec->role = SOCK_ROLE_NONE;
+                stack_flush(&u->s, now);
+        }
+        rec->raddr = (ip_addr){{0, 0}};
+        rec->rport = 0;
+        rec->laddr = bound != NULL ? *bound : (ip_addr){{0, 0}};
+        if (bound == NULL)
+                rec->lport = 0;
+        ustack_leave(u);
+}
+
 int usock_listen(struct usock *s, int backlog)
 {
         struct ustack *u = s->u;

@@ -64,6 +64,7 @@ void sock_decide(struct file *f, enum file_mode mode, const char *why)
         f->why = why;
         if (mode <= MODE_NEW && f->us && __libc_single_threaded) {
                 gone = f->us;           /* a threaded program's last reference ends it */
+                f->nonblock = usock_nonblock(gone);
                 f->us = NULL;
         }
         atomic_signal_fence(memory_order_seq_cst);
@@ -404,6 +405,17 @@ int h_accept(int fd, struct sockaddr *sa, socklen_t *len)
 
 /* ---- connect ---- */
 
+/* The socket is what it was before; where it was bound the kernel knows. */
+static void connect_failed(struct file *f)
+{
+        static const ip_addr any;
+
+        pthread_mutex_lock(&shim.lock);
+        usock_connect_undo(f->us, f->bound ? &any : NULL);
+        sock_decide(f, MODE_NEW, "an attempt to connect failed");
+        pthread_mutex_unlock(&shim.lock);
+}
+
 /* The end of a handshake, reported once, as the kernel does: 0, or why it failed. */
 static int connect_result(struct file *f)
 {
@@ -415,7 +427,10 @@ static int connect_result(struct file *f)
                 return -EALREADY;
         f->connecting = false;
         usock_getsockopt(f->us, SOL_SOCKET, SO_ERROR, &err, &len);
-        return -err;
+        if (!usock_connect_failed(f->us))
+                return -err;
+        connect_failed(f);
+        return err != 0 ? -err : -ECONNABORTED;
 }
 
 static int connect_wait(struct file *f)

@@ -1339,6 +1339,29 @@ static void scene_fork(void)
         close(v[1]);
 }
 
+/* An attempt that came to nothing is told once; then the socket may try again. */
+static void scene_connect_failed(void)
+{
+        struct sockaddr_in gone, there;
+        struct pollfd p = {.events = POLLOUT};
+        int first = listener(&gone), second = listener(&there), err;
+        socklen_t len = sizeof(err);
+
+        p.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        SHOW(connect(p.fd, (void *)&gone, sizeof(gone)));
+        close(first);
+        SHOW(poll(&p, 1, 1000));
+        printf("  failed: %s\n", getsockopt(p.fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && err != 0 ? "yes" : "no");
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(poll(&p, 1, 1000));
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(fcntl(p.fd, F_GETFL) & O_NONBLOCK);
+        close(p.fd);
+        close(second);
+}
+
 /* O_NONBLOCK is of the open file: what one process sets the other has. */
 static void scene_nonblock_shared(void)
 {
@@ -1938,6 +1961,7 @@ static const struct {
         {"signals", scene_signals},
         {"signal_calls", scene_signal_calls},
         {"fork", scene_fork},
+        {"connect_failed", scene_connect_failed},
         {"nonblock_shared", scene_nonblock_shared},
         {"exec", scene_exec},
         {"exec_ends", scene_exec_ends},
