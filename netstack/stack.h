@@ -102,6 +102,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint64_t kept;                  /* those that will hold it after an exec as well */
         uint64_t cookie;                /* SO_COOKIE of the kernel socket beside it, 0: none */
         uint32_t reader, writer;        /* process slot + 1 that copies without the lock */
+        _Atomic uint8_t awaited;        /* somebody looked meanwhile, and could not have his turn */
         uint32_t tx_frame;              /* UDP: the frame it copies into */
         uint32_t chan;                  /* UDP, connected: channel + 1 of the peer */
         uint32_t blocked;               /* UDP: channel + 1 that had no room for the last datagram */

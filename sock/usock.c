@@ -324,19 +324,30 @@ void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
         stack_flush(&u->s, now);
 }
 
+void ustack_turn_over(struct ustack *u, struct sock_rec *rec)
+{
+        if (likely(!atomic_load_explicit(&rec->awaited, memory_order_relaxed)))
+                return;
+        atomic_store_explicit(&rec->awaited, 0, memory_order_relaxed);
+        ustack_event(&u->s, pool_index(&u->s.st->socks, rec), TCP_EV_READABLE | TCP_EV_WRITABLE);
+}
+
 /* A copy that the dead process had under way is undone: what it had not committed was never sent or read. */
 static void end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, nstime now)
 {
         if (rec->writer == slot + 1) {
                 rec->writer = 0;
+                ustack_turn_over(u, rec);
                 if (rec->role == SOCK_ROLE_CONN)
                         tcp_send_commit(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), 0, false, false, now);
                 if (rec->tx_frame != 0)
                         frame_drop(u->s.frames, rec->tx_frame);
                 rec->tx_frame = 0;
         }
-        if (rec->reader == slot + 1)
+        if (rec->reader == slot + 1) {
                 rec->reader = 0;
+                ustack_turn_over(u, rec);
+        }
 }
 
 /* The threads of a process slot are no more. */
@@ -574,6 +585,14 @@ ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
 
 /* ---- readiness ---- */
 
+/* While somebody copies without the lock nobody else may: it is as if there was nothing. Whoever is about to sleep looks
+ * under the lock (usock_wait.c), so that the end of the copy, under the lock too, sees this. */
+static bool await_turn(struct sock_rec *rec)
+{
+        atomic_store_explicit(&rec->awaited, 1, memory_order_relaxed);
+        return true;
+}
+
 short usock_poll(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
@@ -582,12 +601,17 @@ short usock_poll(struct usock *s)
 
         switch (rec->role) {
         case SOCK_ROLE_CONN:
-                return tcp_poll_events(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
+                ev = tcp_poll_events(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
+                if (unlikely(rec->reader != 0) && await_turn(rec))
+                        ev &= (short)~(POLLIN | POLLRDNORM);
+                if (unlikely(rec->writer != 0) && await_turn(rec))
+                        ev &= (short)~(POLLOUT | POLLWRNORM);
+                return ev;
         case SOCK_ROLE_LISTENER:
                 return tcp_acceptable(&st->tcp, rec->conn) ? POLLIN | POLLRDNORM : 0;
         case SOCK_ROLE_UDP:
                 ev = udp_poll_events(&st->udp, rec->conn);
-                if (rec->blocked != 0 && !usock_udp_room(s))
+                if ((rec->blocked != 0 && !usock_udp_room(s)) || (unlikely(rec->writer != 0) && await_turn(rec)))
                         ev &= (short)~(POLLOUT | POLLWRNORM);
                 return ev;
         default:
@@ -603,7 +627,7 @@ bool usock_readable(struct usock *s)
         if (s->ahead.left != 0)
                 return true;
         if (rec->role == SOCK_ROLE_CONN)
-                return tcp_readable(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
+                return !(unlikely(rec->reader != 0) && await_turn(rec)) && tcp_readable(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
         return usock_poll(s) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);
 }
 

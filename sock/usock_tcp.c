@@ -300,6 +300,7 @@ static ssize_t send_chunk(struct usock *s, struct cursor *c, size_t want, int fl
         rec->writer = 0;
         stack_begin(u->s.st, rec->conn);
         commit(u, tc, (size_t)got, flags, now);
+        ustack_turn_over(u, rec);
         return got;
 }
 
@@ -495,6 +496,7 @@ static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t 
         }
         if (!(flags & MSG_PEEK))
                 consume(u, tc, (size_t)got);
+        ustack_turn_over(u, rec);
         return got;
 }
 

@@ -195,6 +195,7 @@ static ssize_t send_framed(struct usock *s, const struct dest *d, struct cursor 
         err = post(s, d, &pay);
         if (err != 0)
                 frame_drop(u->s.frames, pay.data.id);
+        ustack_turn_over(u, rec);
         ustack_leave(u);
         return err != 0 ? err : (ssize_t)n;
 }

@@ -84,6 +84,8 @@ void ustack_leave(struct ustack *u);
 
 /* Called by the stack when a socket has events: edges grow, sleepers wake. */
 void ustack_event(struct stack *s, uint32_t sock, uint32_t events);
+/* A copy without the lock is over: who waits for a turn of his own looks again. Under the lock. */
+void ustack_turn_over(struct ustack *u, struct sock_rec *rec);
 /* After a repair: an event may have been taken from its connection and told to nobody. Everybody looks at everything. Under
  * the lock. */
 void ustack_look_again(struct ustack *u);

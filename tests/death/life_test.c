@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHUNK   20000u
@@ -321,6 +322,85 @@ static void two_processes_share_a_socket(void **state)
         play(TWO_PROCESSES, two_writers, two_readers, 0);
 }
 
+/* One process copies, and takes its time: its buffer is not there, and the handler of the fault waits. The other sleeps, and
+ * has its turn then. */
+#define PART 30000u
+
+static int fault_pipe[2];
+static char *slow_page;
+
+static void on_fault(int sig)
+{
+        char byte;
+
+        sh->count[0] = 1;
+        if (read(fault_pipe[0], &byte, 1) != 1 || mprotect(slow_page, PART, PROT_READ | PROT_WRITE) != 0)
+                _exit(1);
+}
+
+static void copies_slowly(int c)
+{
+        CHECK(signal(SIGSEGV, on_fault) != SIG_ERR);
+        CHECK(unet_recv(c, slow_page, PART, 0) == PART);
+        _exit(0);
+}
+
+static uint64_t cpu_ms(void)
+{
+        struct timespec ts;
+
+        CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts) == 0);
+        return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static void waits_its_turn(int c)
+{
+        uint64_t before = cpu_ms();
+
+        CHECK(unet_recv(c, data, CHUNK, 0) > 0);
+        CHECK(cpu_ms() - before < 100);
+        _exit(0);
+}
+
+static void reads_in_turn(struct side *s)
+{
+        int c = side_accept(s);
+        pid_t pid[2];
+
+        sh->count[0] = 0;
+        slow_page = mmap(NULL, PART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(slow_page != MAP_FAILED && pipe(fault_pipe) == 0);
+        hear(s);                        /* all of it has been sent */
+        sleep_ms(100);
+        pid[0] = fork();
+        if (pid[0] == 0)
+                copies_slowly(c);
+        EVENTUALLY(sh->count[0] == 1);
+        pid[1] = fork();
+        if (pid[1] == 0)
+                waits_its_turn(c);
+        sleep_ms(1000);
+        CHECK(write(fault_pipe[1], "", 1) == 1);
+        for (int i = 0; i < 2; i++)
+                CHECK(status_after(pid[i]) == 0);
+        CHECK(unet_close(c) == 0);
+}
+
+static void sends_two_parts(struct side *s)
+{
+        int c = side_connect(s);
+
+        for (uint32_t i = 0; i < 3; i++)
+                CHECK(unet_send(c, data, CHUNK, 0) == CHUNK);
+        tell(s, 0);
+        CHECK(unet_recv(c, data, 1, 0) <= 0);
+}
+
+static void whoever_waits_for_another_reader_sleeps(void **state)
+{
+        play(TWO_PROCESSES, sends_two_parts, reads_in_turn, 0);
+}
+
 static void makes_it_nonblocking(struct side *s)
 {
         int c = side_connect(s);
@@ -546,6 +626,7 @@ int main(void)
                 cmocka_unit_test(a_stopped_process_does_not_hold_up_its_stack),
                 cmocka_unit_test(a_stopped_peer_goes_on_later),
                 cmocka_unit_test(two_processes_share_a_socket),
+                cmocka_unit_test(whoever_waits_for_another_reader_sleeps),
                 cmocka_unit_test(nonblocking_is_the_sockets_not_the_processes),
                 cmocka_unit_test(more_processes_than_there_are_places),
                 cmocka_unit_test(a_daemon_keeps_its_connection),
