@@ -556,6 +556,8 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
                         break;
                 done += (size_t)got;
         } while (done < total && tcp_recv_avail(usock_conn(s)) > (flags & MSG_PEEK ? done : 0));
+        if (got == -EAGAIN && u->s.st->nacks != 0)
+                stack_flush_acks(&u->s, ustack_now());  /* the turn is over: no answer will carry them */
         ustack_leave(u);
         return done > 0 ? (ssize_t)done : got;
 }

@@ -2,8 +2,10 @@
 #include "tests/sock/sides.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +71,42 @@ static void nonblock_a_then_tell(struct side *s)
 static void calls_without_blocking(void **state)
 {
         play_both(nonblock_a_then_tell, nonblock_b, 0);
+}
+
+/* Who asks again and again without waiting acknowledges what came: what the sender measures is no delayed-ACK timer. */
+#define DELACK_US 40000u
+
+static void measures(struct side *s)
+{
+        struct unet_feedback info;
+        int c = side_connect(s), left;
+
+        for (int i = 0; i < 50; i++) {
+                struct unet_pollfd v = {.sock = c, .fd = -1, .events = POLLIN};
+                CHECK(unet_send(c, "x", 1, 0) == 1);
+                do {
+                        CHECK(unet_poll(&v, 1, 1) >= 0);
+                        CHECK(unet_ioctl(c, SIOCOUTQ, &left) == 0);
+                } while (left > 0);
+        }
+        CHECK(unet_feedback(c, &info) == 0);
+        CHECK(info.srtt < DELACK_US * 1000 * 3 / 4);
+        CHECK(unet_close(c) == 0);
+}
+
+static void spins(struct side *s)
+{
+        int c = side_accept(s);
+        char byte;
+        ssize_t n;
+
+        while ((n = unet_recv(c, &byte, 1, MSG_DONTWAIT)) != 0)
+                CHECK(n == 1 || errno == EAGAIN);
+}
+
+static void a_spinner_acknowledges(void **state)
+{
+        play(TWO_PROCESSES, measures, spins, 0);
 }
 
 /* ---- time-outs ---- */
@@ -500,6 +538,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(calls_without_blocking),
+                cmocka_unit_test(a_spinner_acknowledges),
                 cmocka_unit_test(waits_end_in_time),
                 cmocka_unit_test(a_receive_waits_for_what_it_was_told),
                 cmocka_unit_test(accept_ends_in_time),
