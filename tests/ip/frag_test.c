@@ -19,7 +19,8 @@ static unsigned header(uint8_t *hdr, const uint8_t *opts, unsigned n)
 
         ip_tmpl_init(&t, ip_addr_v4(US), ip_addr_v4(PEER), IP_PROTO_UDP, 0x1c, 64, false);
         ip_hdr_write(&t, hdr, 20, 0);
-        memcpy(hdr + 20, opts, n);
+        if (n != 0)
+                memcpy(hdr + 20, opts, n);
         hdr[0] = (uint8_t)(0x40 | (20 + n) / 4);
         return 20 + n;
 }
