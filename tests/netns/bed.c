@@ -37,9 +37,8 @@ void bed_needs_root(void)
                 home = current();
         if (geteuid() != 0)
                 skip_saying("only root can make network namespaces");
-        if (unshare(CLONE_NEWNET) != 0)
+        if (unshare(CLONE_NEWNET) != 0 || setns(home, CLONE_NEWNET) != 0)
                 skip_saying("network namespaces cannot be made here");
-        bed_enter(home);
 }
 
 void bed_enter(int ns)
