@@ -58,6 +58,19 @@ static inline uint32_t csum_pseudo(ip_addr src, ip_addr dst, uint8_t proto, uint
         return csum_add((uint32_t)s, (uint32_t)(s >> 32));
 }
 
+/*
+ * How a transport's checksum is checked. Between two systems on one machine the sender may leave the summing to a device
+ * that is not there (Linux: CHECKSUM_PARTIAL, over veth), and the field then holds the sum of the pseudo header alone.
+ */
+enum csum_check { CSUM_UNCHECKED, CSUM_WHOLE, CSUM_WHOLE_OR_PSEUDO };
+
+/* `whole`: the sum over pseudo header and message, its checksum field included. */
+static inline bool csum_right(uint32_t whole, be16 field, uint32_t pseudo, enum csum_check how)
+{
+        return likely(csum_finish(whole).raw == 0) ||
+               (how == CSUM_WHOLE_OR_PSEUDO && field.raw == csum_fold(pseudo));
+}
+
 /* RFC 1624 eqn. 3: the checksum of a message after one of its words changed. HC' = ~(~HC + ~m + m'). */
 static inline be16 csum_update16(be16 sum, be16 from, be16 to)
 {

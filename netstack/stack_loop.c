@@ -295,15 +295,17 @@ static struct tcp_tuple tcp_tuple_of(const struct ip_pkt *pkt, const struct tcp_
                                   .chan = (uint16_t)k};
 }
 
-static bool tcp_sum_ok(struct stack *s, const struct ip_pkt *pkt)
+static bool tcp_sum_ok(struct stack *s, const struct ip_pkt *pkt, enum csum_check how)
 {
-        uint32_t sum = csum_pseudo(pkt->src, pkt->dst, IP_PROTO_TCP, ip_payload_len(pkt));
+        uint32_t pseudo = csum_pseudo(pkt->src, pkt->dst, IP_PROTO_TCP, ip_payload_len(pkt));
+        uint32_t sum = csum_partial(pkt->inl, pkt->inl_len, pseudo);
+        be16 field;
 
-        sum = csum_partial(pkt->inl, pkt->inl_len, sum);
         if (pkt->data.id != 0)
                 sum = csum_append(sum, pkt->inl_len,
                                   csum_partial(frame_addr(s->frames, pkt->data.id) + pkt->data.off, pkt->data.len, 0));
-        return csum_finish(sum).raw == 0;
+        memcpy(&field, pkt->inl + 16, sizeof field);
+        return csum_right(sum, field, pseudo, how);
 }
 
 /* Each rx_*: true when the message's frame now belongs to a queue. */
@@ -320,7 +322,7 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 count_drop(cnt, (enum drop)-thl);
                 return false;
         }
-        if (unlikely(s->chan[k].caps.csum) && !tcp_sum_ok(s, pkt)) {
+        if (unlikely(s->chan[k].caps.csum) && !tcp_sum_ok(s, pkt, unet_csum_check(&s->chan[k].caps))) {
                 count_drop(cnt, DROP_TCP_CHECKSUM);
                 return false;
         }
@@ -378,7 +380,7 @@ static void send_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, ui
 static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 {
         struct udp_dgram d;
-        enum drop why = udp_hdr_parse(s->frames, pkt, (uint16_t)k, s->chan[k].caps.csum, &d);
+        enum drop why = udp_hdr_parse(s->frames, pkt, (uint16_t)k, unet_csum_check(&s->chan[k].caps), &d);
 
         if (why != DROP_NONE) {
                 count_drop(&s->st->cnt, why);

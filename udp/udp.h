@@ -25,6 +25,7 @@
 #include "ip/icmp.h"
 #include "ip/ip.h"
 #include "netstack/base.h"
+#include "netstack/checksum.h"
 #include "netstack/counters.h"
 #include "netstack/frame.h"
 #include "netstack/prng.h"
@@ -142,8 +143,8 @@ short udp_poll_events(const struct udp *u, uint32_t pcb);
 /* ---- wire ---- */
 
 /* Parses and verifies the header of a packet for UDP. Returns DROP_NONE or the reason. The checksum is
- * verified when `csum` and the sender gave one. */
-enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16_t chan, bool csum,
+ * verified as `csum` says when the sender gave one. */
+enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16_t chan, enum csum_check csum,
                         struct udp_dgram *d);
 /* Writes the header of a datagram with `len` bytes of payload; checksum field as given, zero for none. */
 void udp_hdr_write(uint8_t p[UDP_HDR], uint16_t sport, uint16_t dport, uint32_t len, be16 sum);

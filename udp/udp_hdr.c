@@ -9,16 +9,17 @@ struct udp_hdr {
 static_assert(sizeof(struct udp_hdr) == UDP_HDR, "RFC 768");
 
 /* The sum of pseudo header, header and payload; the frame's bytes follow the descriptor's. */
-static bool sum_is_right(const struct frames *f, const struct ip_pkt *pkt, const struct udp_dgram *d)
+static bool sum_is_right(const struct frames *f, const struct ip_pkt *pkt, const struct udp_dgram *d, be16 field,
+                         enum csum_check how)
 {
         uint32_t inl_len = d->inl_len + UDP_HDR;
-        uint32_t sum = csum_pseudo(pkt->src, pkt->dst, IP_PROTO_UDP, inl_len + d->data.len);
+        uint32_t pseudo = csum_pseudo(pkt->src, pkt->dst, IP_PROTO_UDP, inl_len + d->data.len);
+        uint32_t sum = csum_partial(pkt->inl, inl_len, pseudo);
 
-        sum = csum_partial(pkt->inl, inl_len, sum);
         if (d->data.id != 0)
                 sum = csum_append(sum, inl_len,
                                   csum_partial(frame_addr(f, d->data.id) + d->data.off, d->data.len, 0));
-        return csum_finish(sum).raw == 0;
+        return csum_right(sum, field, pseudo, how);
 }
 
 /* Cuts what IP brought down to what UDP counts: `len` bytes of payload, which are there. */
@@ -31,7 +32,7 @@ static void place_payload(const struct ip_pkt *pkt, uint32_t len, struct udp_dgr
                 d->data = (struct buf){pkt->data.id, pkt->data.off, len - d->inl_len};
 }
 
-enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16_t chan, bool csum,
+enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16_t chan, enum csum_check csum,
                         struct udp_dgram *d)
 {
         struct udp_hdr h;
@@ -50,7 +51,7 @@ enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16
                                       .chan = chan};
         place_payload(pkt, len - UDP_HDR, d);
         /* RFC 768: all zero means that the sender generated none. */
-        if (csum && h.sum.raw != 0 && !sum_is_right(f, pkt, d))
+        if (csum != CSUM_UNCHECKED && h.sum.raw != 0 && !sum_is_right(f, pkt, d, h.sum, csum))
                 return DROP_UDP_CHECKSUM;
         return DROP_NONE;
 }

@@ -14,6 +14,7 @@
 #define UNET_NI_H
 
 #include "netstack/base.h"
+#include "netstack/checksum.h"
 
 #define UNET_INLINE_MAX 240             /* most bytes that travel in a descriptor, over every provider */
 
@@ -47,6 +48,7 @@ struct unet_caps {
         uint32_t mtu;                   /* largest message: inline bytes + frame bytes */
         uint32_t inline_max;            /* <= UNET_INLINE_MAX */
         bool csum;                      /* the link can corrupt: transports must checksum */
+        bool csum_pseudo;               /* and senders may have left it to a device: see enum csum_check */
         bool lossless;                  /* in order and nothing lost between send and recv */
         nstime rto_min;                 /* floor for retransmission timers the link justifies */
 };
@@ -74,6 +76,12 @@ struct unet_ni_ops {
         /* A process that shared the channel died in the middle of any of the above. May be NULL: it is never shared. */
         void (*repair)(struct unet_chan *ch);
 };
+
+/* How transports check what comes by the link. */
+static inline enum csum_check unet_csum_check(const struct unet_caps *caps)
+{
+        return !caps->csum ? CSUM_UNCHECKED : caps->csum_pseudo ? CSUM_WHOLE_OR_PSEUDO : CSUM_WHOLE;
+}
 
 /* What every provider's channel begins with; the rest is its own business. */
 struct unet_chan {

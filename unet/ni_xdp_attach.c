@@ -101,6 +101,7 @@ int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, struct unet_mem tx_mem, st
                 .mtu = x->geom.mtu + XDP_ETH_BYTES,
                 .inline_max = UNET_INLINE_MAX,
                 .csum = true,
+                .csum_pseudo = x->geom.csum_pseudo != 0,
                 .rto_min = 200 * NS_PER_MS,
         };
         return 0;

@@ -37,6 +37,8 @@ struct xdp_geom {
         uint8_t mac[6];
         uint8_t mode;                   /* enum xdp_mode */
         uint8_t zero_copy;
+        uint8_t csum_pseudo;            /* other ends are on this machine and may leave sums to a device: unet_caps */
+        uint8_t zero[3];
 };
 
 static inline size_t xdp_umem_bytes(const struct xdp_geom *g)

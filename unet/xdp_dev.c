@@ -32,15 +32,26 @@ static int ask(int sock, const char *ifname, unsigned long what, struct ifreq *r
         return ioctl(sock, what, r) == 0 ? 0 : -errno;
 }
 
+static bool ask_driver(int sock, const char *ifname, void *what)
+{
+        struct ifreq r = {.ifr_data = what};
+
+        snprintf(r.ifr_name, sizeof r.ifr_name, "%s", ifname);
+        return ioctl(sock, SIOCETHTOOL, &r) == 0;
+}
+
 static uint32_t queues_of(int sock, const char *ifname)
 {
         struct ethtool_channels ch = {.cmd = ETHTOOL_GCHANNELS};
-        struct ifreq r = {.ifr_data = (void *)&ch};
 
-        snprintf(r.ifr_name, sizeof r.ifr_name, "%s", ifname);
-        if (ioctl(sock, SIOCETHTOOL, &r) != 0)
-                return 1;
-        return MAX(ch.rx_count + ch.combined_count, 1u);
+        return ask_driver(sock, ifname, &ch) ? MAX(ch.rx_count + ch.combined_count, 1u) : 1;
+}
+
+static bool is_veth(int sock, const char *ifname)
+{
+        struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
+
+        return ask_driver(sock, ifname, &info) && strcmp(info.driver, "veth") == 0;
 }
 
 static int look_at(struct xdp_dev *d, const char *ifname, char line[XDP_LINE_MAX])
@@ -61,6 +72,7 @@ static int look_at(struct xdp_dev *d, const char *ifname, char line[XDP_LINE_MAX
         err = ask(sock, ifname, SIOCGIFMTU, &r);
         d->mtu = (uint32_t)r.ifr_mtu;
         d->queues = queues_of(sock, ifname);
+        d->csum_pseudo = is_veth(sock, ifname);
         close(sock);
         if (err == 0 && xdp_chunk_for(d->mtu) == 0) {
                 say(line, "MTU %u of %s is more than a packet buffer of 4096 bytes holds (at most %u)", d->mtu, ifname,

@@ -19,6 +19,7 @@ struct xdp_dev {
         uint32_t ifindex, mtu;
         uint32_t queues;                /* receive queues of the interface */
         uint8_t mac[6];
+        bool csum_pseudo;               /* a veth: packets are handed over in memory, unfinished sums and all */
         enum xdp_mode mode;
 };
 
@@ -29,6 +30,9 @@ enum xdp_want { XDP_WANT_BEST, XDP_WANT_NATIVE, XDP_WANT_GENERIC };
  * -ENODEV: no such interface, or not Ethernet; -EPERM; -EBUSY: another XDP program is there; -EMSGSIZE: the MTU is too
  * large for one chunk, or for the driver in native mode; -ENOSYS; other negative errno of the kernel. `line` says what
  * was chosen and why, or what failed and what would help.
+ *
+ * On a veth, generic is the faster one (docs/performance.md), but only native makes the other end cut its large segments:
+ * with generic, segmentation offload has to be switched off there (ethtool -K).
  */
 int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX]);
 /* The interface is as before, unless somebody else holds the link too. */

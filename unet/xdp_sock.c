@@ -50,6 +50,7 @@ static int plan(struct xdp_geom *g, const struct xdp_dev *d, uint32_t queue, str
                 .tx_chunks = power_of_two_from(tx),
                 .rx_ring = power_of_two_from(rx),
                 .mode = (uint8_t)d->mode,
+                .csum_pseudo = d->csum_pseudo,
         };
         memcpy(g->mac, d->mac, sizeof g->mac);
         return 0;

@@ -324,6 +324,26 @@ static void what_cannot_be_opened_says_why(void **state)
         pair_end(&p);
 }
 
+/* A kernel that was not told otherwise leaves checksums to the device, and veth has none: the capability says so. */
+static void unfinished_checksums_of_a_veth_are_announced(void **state)
+{
+        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
+        struct unet_rx rx;
+        uint32_t pseudo;
+        be16 field;
+
+        bed_run(p.ns[1], "ethtool -K theirs tx on >/dev/null && ip addr add 10.9.0.2/24 dev theirs &&"
+                         " ip neigh add 10.9.0.1 lladdr 02:00:00:00:00:09 dev theirs");
+        bed_run(p.ns[1], "echo hello | timeout 1 nc -u -w1 10.9.0.1 999 || true");
+        await(p.e, &rx);
+        assert_int_equal(rx.inl_len, 14 + 20 + 8 + 6);
+        memcpy(&field, rx.inl + 14 + 20 + 6, sizeof field);
+        pseudo = csum_pseudo(ip_addr_v4(0x0a090002), ip_addr_v4(0x0a090001), 17, 8 + 6);
+        assert_true(csum_right(csum_partial(rx.inl + 34, 14, pseudo), field, pseudo, unet_csum_check(&p.e->ni.base.caps)));
+        assert_false(csum_right(csum_partial(rx.inl + 34, 14, pseudo), field, pseudo, CSUM_WHOLE));
+        pair_end(&p);
+}
+
 /* ---- rings ---- */
 
 /* Two sockets of ours, one at either end: a million packets, one after another and in bursts. */
@@ -819,6 +839,7 @@ int main(void)
                 cmocka_unit_test(packets_of_every_size_pass_both_ways_at_the_largest_native_mtu),
                 cmocka_unit_test(what_is_chosen_follows_the_mtu),
                 cmocka_unit_test(what_cannot_be_opened_says_why),
+                cmocka_unit_test(unfinished_checksums_of_a_veth_are_announced),
                 cmocka_unit_test(a_million_packets_pass),
                 cmocka_unit_test(a_full_ring_refuses_and_loses_nothing),
                 cmocka_unit_test(loans_without_end_stop_reception_and_no_more),

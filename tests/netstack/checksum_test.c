@@ -180,6 +180,29 @@ static void the_pseudo_header_of_v6(void **state)
         assert_same(csum_finish(csum_pseudo(src, dst, 6, 0x11234)), naive(p, sizeof p));
 }
 
+/* A field that holds the pseudo header's sum alone is right only where senders may leave the rest to a device. */
+static void a_sum_left_to_a_device_is_told_from_a_wrong_one(void **state)
+{
+        uint32_t pseudo = csum_pseudo(ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 17, 64), whole;
+        uint8_t p[64];
+        be16 field;
+
+        fill(p, sizeof p, 9);
+        field.raw = csum_fold(pseudo);
+        memcpy(p + 6, &field, 2);
+        whole = csum_partial(p, sizeof p, pseudo);
+        assert_true(csum_right(whole, field, pseudo, CSUM_WHOLE_OR_PSEUDO));
+        assert_false(csum_right(whole, field, pseudo, CSUM_WHOLE));
+        field.raw++;
+        assert_false(csum_right(whole + 1, field, pseudo, CSUM_WHOLE_OR_PSEUDO));
+        memset(p + 6, 0, 2);
+        field = csum_finish(csum_partial(p, sizeof p, pseudo));
+        memcpy(p + 6, &field, 2);
+        whole = csum_partial(p, sizeof p, pseudo);
+        assert_true(csum_right(whole, field, pseudo, CSUM_WHOLE));
+        assert_true(csum_right(whole, field, pseudo, CSUM_WHOLE_OR_PSEUDO));
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -193,6 +216,7 @@ int main(void)
                 cmocka_unit_test(the_update_of_rfc_1624),
                 cmocka_unit_test(the_pseudo_header_of_v4),
                 cmocka_unit_test(the_pseudo_header_of_v6),
+                cmocka_unit_test(a_sum_left_to_a_device_is_told_from_a_wrong_one),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,7 +31,7 @@ static uint32_t datagram(uint8_t *p, uint32_t len, uint8_t fill)
         return UDP_HDR + len;
 }
 
-static enum drop receive(struct frames *f, const struct unet_rx *rx, bool csum, struct udp_dgram *d)
+static enum drop receive(struct frames *f, const struct unet_rx *rx, enum csum_check csum, struct udp_dgram *d)
 {
         struct ip_pkt pkt;
 
@@ -91,6 +91,25 @@ static void the_checksum_covers_pseudo_header_header_and_payload(void **state)
 }
 
 /* RFC 768: zero means that there is none; a sum that comes out as zero is sent as ones. */
+/* A sender on the same machine left the summing to a device. */
+static void a_checksum_left_to_a_device_is_accepted_where_that_may_be(void **state)
+{
+        uint8_t p[64];
+        uint32_t n = datagram(p, 11, 1);
+        be16 field = {csum_fold(csum_pseudo(ip_addr_v4(PEER), ip_addr_v4(US), IP_PROTO_UDP, n))};
+        struct udp_dgram d;
+        struct unet_rx rx;
+
+        udp_hdr_write(p, 4000, 53, 11, field);
+        rx = ip_build(*state, .payload = p, .len = n, .in_frame = 5);
+        assert_int_equal(receive(*state, &rx, CSUM_WHOLE_OR_PSEUDO, &d), DROP_NONE);
+        assert_int_equal(receive(*state, &rx, CSUM_WHOLE, &d), DROP_UDP_CHECKSUM);
+        field.raw ^= 1;
+        udp_hdr_write(p, 4000, 53, 11, field);
+        rx = ip_build(*state, .payload = p, .len = n, .in_frame = 5);
+        assert_int_equal(receive(*state, &rx, CSUM_WHOLE_OR_PSEUDO, &d), DROP_UDP_CHECKSUM);
+}
+
 static void no_checksum_is_accepted_and_zero_never_sent(void **state)
 {
         uint8_t p[64];
@@ -161,6 +180,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 TEST(what_is_written_is_read_wherever_it_lies),
                 TEST(the_checksum_covers_pseudo_header_header_and_payload),
+                TEST(a_checksum_left_to_a_device_is_accepted_where_that_may_be),
                 TEST(no_checksum_is_accepted_and_zero_never_sent),
                 TEST(the_length_is_checked),
                 TEST(less_than_a_header_is_dropped),
