@@ -153,7 +153,7 @@ static struct route connected_route(const struct route_addr *a)
 static const struct route_addr *addr_of_network(const struct route_table *t, uint32_t ifindex, uint32_t dst,
                                                 uint8_t prefix)
 {
-        for (uint32_t i = 0; i < ROUTE_ADDRS; i++) {
+        for (uint32_t i = 0; i < t->addrs; i++) {
                 const struct route_addr *a = &t->addr[i];
 
                 if (a->ifindex != 0 && a->ifindex == ifindex && a->prefix == prefix && same_network(a, dst))
@@ -164,7 +164,7 @@ static const struct route_addr *addr_of_network(const struct route_table *t, uin
 
 static struct route_addr *find_addr(const struct route_table *t, uint32_t addr)
 {
-        for (uint32_t i = 0; i < ROUTE_ADDRS; i++)
+        for (uint32_t i = 0; i < t->addrs; i++)
                 if (t->addr[i].ifindex != 0 && t->addr[i].addr == addr)
                         return (struct route_addr *)(uintptr_t)&t->addr[i];
         return NULL;
@@ -191,7 +191,7 @@ int route_if_set(struct route_table *t, uint32_t ifindex, uint8_t flags, uint32_
 {
         if (ifindex < 1 || ifindex > ROUTE_IFS || (flags != 0 && mtu < 68))
                 return -EINVAL;
-        for (uint32_t i = 0; flags == 0 && i < ROUTE_ADDRS; i++)
+        for (uint32_t i = 0; flags == 0 && i < t->addrs; i++)
                 if (t->addr[i].ifindex == ifindex)
                         remove_addr(t, &t->addr[i]);
         for (uint32_t i = 1; flags == 0 && i < t->recs.fresh; i++)
@@ -236,6 +236,7 @@ int route_addr_add(struct route_table *t, uint32_t ifindex, uint32_t addr, uint8
         err = add_connected(t, &new);
         if (err != 0)
                 return err;
+        t->addrs = MAX(t->addrs, (uint32_t)(a - t->addr) + 1);
         a->addr = addr;
         a->prefix = prefix;
         a->deprecated = 0;
@@ -287,7 +288,7 @@ static bool broadcast_of(const struct route_addr *a, uint32_t ip)
 /* The interface on whose network it is the broadcast address; 0: none. `only`: of this one, 0: of any that is up. */
 static uint32_t broadcast_on(const struct route_table *t, uint32_t only, uint32_t ip)
 {
-        for (uint32_t i = 0; i < ROUTE_ADDRS; i++) {
+        for (uint32_t i = 0; i < t->addrs; i++) {
                 const struct route_addr *a = &t->addr[i];
 
                 if (broadcast_of(a, ip) && (only == 0 ? if_up(t, a->ifindex) : a->ifindex == only))
@@ -397,7 +398,7 @@ uint32_t route_source(const struct route_table *t, uint32_t ifindex, uint32_t ds
         unsigned most = 0;
         uint32_t best = 0;
 
-        for (uint32_t i = 0; i < ROUTE_ADDRS; i++) {
+        for (uint32_t i = 0; i < t->addrs; i++) {
                 unsigned rank = source_rank(&t->addr[i], ifindex, dst, next_hop);
 
                 if (rank > most) {
@@ -668,7 +669,7 @@ void route_recover(struct route_table *t)
         memset(t->memo, 0, sizeof t->memo);
         t->lengths = 0;
         t->dead_until = 0;
-        for (uint32_t i = 0; i < ROUTE_ADDRS; i++)
+        for (uint32_t i = 0; i < t->addrs; i++)
                 if (t->addr[i].ifindex != 0 && !if_exists(t, t->addr[i].ifindex))
                         t->addr[i].ifindex = 0;
         for (uint32_t i = 1; i < t->recs.fresh; i++) {
@@ -680,7 +681,7 @@ void route_recover(struct route_table *t)
         for (uint32_t i = 1; i < t->recs.fresh; i++)
                 if (t->rec[i].live)
                         chain_in(t, i);
-        for (uint32_t i = 0; i < ROUTE_ADDRS; i++)
+        for (uint32_t i = 0; i < t->addrs; i++)
                 if (t->addr[i].ifindex != 0)
                         add_connected(t, &t->addr[i]);
         changed(t);
@@ -714,7 +715,7 @@ void route_check(const struct route_table *t)
                 lengths += t->by_length[n];
                 assert((t->by_length[n] != 0) == (t->lengths >> n & 1));
         }
-        for (uint32_t i = 0; i < ROUTE_ADDRS; i++) {
+        for (uint32_t i = 0; i < t->addrs; i++) {
                 struct route r = connected_route(&t->addr[i]);
 
                 if (t->addr[i].ifindex != 0)

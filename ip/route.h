@@ -120,6 +120,7 @@ struct route_table {
         uint32_t gen;           /* never 0 */
         struct route_if ifs[ROUTE_IFS + 1];
         struct route_addr addr[ROUTE_ADDRS];
+        uint32_t addrs;         /* slots of it ever used */
         uint64_t lengths;       /* bit n: there is a route with a prefix of n bits ... */
         uint32_t by_length[33]; /* ... and how many */
         nstime dead_until;      /* no gateway is known to be dead for longer */
