@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Two machines: an RDMA device each that works, and datagrams of rdma-core's own example between them.
+# Two machines: an RDMA device each that works, datagrams of rdma-core's own example between them, and those of U-Net's.
+#
+#   smoke.sh [PINGPONG]    the example unet_pingpong, where it was built with verbs
 . "$VM_SOURCE/tests/vm/lib.sh"
 
 device=$(ibv_devinfo -d rxe0 -v) || fail "no rxe0"
@@ -18,3 +20,11 @@ else
 fi
 cat "$VM_OUT/pingpong.$VM_HOST"
 grep -q '200 iters' "$VM_OUT/pingpong.$VM_HOST" || fail "not all messages came back"
+
+[ $# -gt 0 ] || exit 0
+unet() { timeout 60 "$1" --provider verbs --size 1024 --seconds 0.5 --spin -1 "${@:2}"; }
+if [ "$VM_HOST" = a ]; then
+        unet "$1" --listen "$VM_ADDR" || fail "unet_pingpong, the answering side: $?"
+else
+        unet "$1" --connect "$VM_PEER" || fail "unet_pingpong, the measuring side: $?"
+fi
