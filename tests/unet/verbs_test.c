@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -269,6 +270,28 @@ static void a_port_that_is_down_holds_the_sender_up(void **state)
         pair_free(p);
 }
 
+static void a_child_lets_go_and_the_parent_goes_on(void **state)
+{
+        struct pair *p = new_pair();
+        int status = -1;
+        pid_t child = fork();
+
+        assert_true(child >= 0);
+        if (child == 0) {
+                unet_ep_forget(p->a);
+                unet_ep_forget(p->b);
+                _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        for (uint32_t i = 0; i < 40; i++) {
+                assert_int_equal(pair_send(p, i, 3000, 10, 0), 1);
+                pair_expect(p, i, 3000);
+        }
+        assert_int_equal(unet_ep_wait(p->b, UNET_CLOSED, 1), -ETIMEDOUT);
+        pair_free(p);
+}
+
 static int count_lines(const char *command)
 {
         FILE *f = popen(command, "r");
@@ -312,6 +335,7 @@ int main(void)
                 cmocka_unit_test(what_the_receiver_has_no_buffer_for_is_missed),
                 cmocka_unit_test(a_broken_queue_pair_is_set_up_anew),
                 cmocka_unit_test(a_port_that_is_down_holds_the_sender_up),
+                cmocka_unit_test(a_child_lets_go_and_the_parent_goes_on),
                 cmocka_unit_test(nothing_is_left_behind),
         };
 
