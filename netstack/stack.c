@@ -179,7 +179,11 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                 .base = tx_frames, .pool = at_offset(s->st, slot->pool_off), .geom = slot->shm.tx_geom};
         s->frames->region[FRAME_REGION_RX(k)] = (struct frame_region){
                 .base = (uint8_t *)(uintptr_t)rx_frames, .geom = slot->shm.rx_geom};
-        s->chan[k] = (struct stack_chan){.ops = ch->ops, .ch = ch, .caps = ch->caps, .generation = slot->generation};
+        s->chan[k] = (struct stack_chan){.ops = ch->ops,
+                                         .ch = ch,
+                                         .caps = ch->caps,
+                                         .generation = slot->generation,
+                                         .stranger = slot->peer_uid != s->st->uid};
         s->nchan = MAX(s->nchan, k + 1);
 }
 

@@ -120,6 +120,7 @@ enum { SOCK_ROLE_NONE, SOCK_ROLE_CONN, SOCK_ROLE_LISTENER, SOCK_ROLE_UDP };
 struct stack_state {
         uint64_t magic;
         uint32_t abi, id;
+        uint32_t uid, pad;              /* whose it is */
         uint64_t bytes;                 /* of the segment */
         uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off;
         struct stack_limits limits;
@@ -175,6 +176,7 @@ struct stack_chan {
         struct unet_caps caps;
         uint32_t generation;                    /* of the slot when it was mapped */
         bool starved;                           /* somebody waits for room in its send queue */
+        bool stranger;                          /* the peer is another user's: see vouch */
 };
 
 /* IP headers of the connections sent on last; saves filling and summing the same 20 bytes each time. */
@@ -202,7 +204,11 @@ struct stack {
         void (*unmap_chan)(struct stack *s, uint32_t k);
         /* The socket of a connection, listener or pcb has events (TCP_EV_*). Socket 0: all that wait for room to send. */
         void (*event)(struct stack *s, uint32_t sock, uint32_t events);
-        void *owner;                    /* of those who set the two above */
+        /* Whether the peer of channel k, another user's stack, may speak for a port. Asked of each datagram and each new
+         * connection that comes from strangers; what is not vouched for is dropped as NI_BAD_SOURCE. NULL: nobody is
+         * asked. */
+        bool (*vouch)(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port);
+        void *owner;                    /* of those who set the ones above */
         nstime now;                     /* of the call in progress */
         uint32_t rx_chan;               /* whose messages are being taken */
 };

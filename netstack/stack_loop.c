@@ -295,6 +295,16 @@ static struct tcp_tuple tcp_tuple_of(const struct ip_pkt *pkt, const struct tcp_
                                   .chan = (uint16_t)k};
 }
 
+/* On a channel of another user: the sender has the port that it names. An established connection is its channel's anyway
+ * (tcp_tuple.chan), so of TCP only what opens one is asked. */
+static bool vouched(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint16_t sport)
+{
+        if (s->vouch == NULL || s->vouch(s, k, pkt->proto, pkt->src, sport))
+                return true;
+        count_drop(&s->st->cnt, DROP_NI_BAD_SOURCE);
+        return false;
+}
+
 static bool tcp_sum_ok(struct stack *s, const struct ip_pkt *pkt, enum csum_check how)
 {
         uint32_t pseudo = csum_pseudo(pkt->src, pkt->dst, IP_PROTO_TCP, ip_payload_len(pkt));
@@ -335,6 +345,8 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 count_drop(cnt, DROP_NI_MALFORMED);     /* payload cut in two: no stack of ours sends that */
                 return false;
         }
+        if (unlikely(s->chan[k].stranger) && (seg.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && !vouched(s, k, pkt, seg.sport))
+                return false;
         count(cnt, COUNT_TCP_IN);
         tuple = tcp_tuple_of(pkt, &seg, k);
         link = stack_tcp_link(s, k);
@@ -386,6 +398,8 @@ static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 count_drop(&s->st->cnt, why);
                 return false;
         }
+        if (unlikely(s->chan[k].stranger) && !vouched(s, k, pkt, d.tuple.rport))
+                return false;
         switch (udp_rx(&s->udp, &d, s->now)) {
         case UDP_TOOK:
                 return true;
@@ -425,6 +439,15 @@ static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         frame_drop(s->frames, data.id);
 }
 
+/* An error about a datagram that did not go out on the channel it came by. */
+static bool udp_error_forged(struct stack *s, uint32_t k, const struct icmp_err *e)
+{
+        struct udp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
+        uint32_t pcb = udp_lookup(&s->udp, &t), sock = pcb != 0 ? udp_get_sock(&s->udp, pcb) : 0;
+
+        return sock != 0 && stack_sock(s, sock)->chan != k + 1;
+}
+
 static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
 {
         struct tcp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport,
@@ -432,6 +455,8 @@ static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
 
         if (e->proto == IP_PROTO_TCP)
                 tcp_icmp(&s->tcp, &t, e->seq, e->err, e->hard, pmtu_claim(e), s->now);
+        else if (unlikely(s->chan[k].stranger) && udp_error_forged(s, k, e))
+                count_drop(&s->st->cnt, DROP_NI_BAD_SOURCE);
         else if (e->proto == IP_PROTO_UDP)
                 udp_icmp(&s->udp, e);
 }
@@ -454,6 +479,12 @@ static void rx_icmp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 count_drop(&s->st->cnt, DROP_ICMP_IGNORED); /* redirects and timestamps: nobody switched them on */
 }
 
+/* Nobody on this host speaks for another one. */
+static bool foreign_source(const struct stack *s, uint32_t k, const struct ip_host *host, const struct ip_pkt *pkt)
+{
+        return s->chan[k].caps.inside && !ip_addr_eq(pkt->src, pkt->dst) && !ip_host_owns(host, ip_addr_get_v4(pkt->src));
+}
+
 static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 {
         struct ip_host host = host_of(s, k);
@@ -464,6 +495,10 @@ static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
                 count_drop(&s->st->cnt, why);
                 if (why == DROP_IP_OPTIONS)
                         send_error(s, k, &pkt, ICMP_PARAMETER_PROBLEM, 0, (uint32_t)pkt.bad << 24);
+                return false;
+        }
+        if (unlikely(foreign_source(s, k, &host, &pkt))) {
+                count_drop(&s->st->cnt, DROP_NI_BAD_SOURCE);
                 return false;
         }
         switch (pkt.proto) {

@@ -377,6 +377,7 @@ static bool listener_gone(void *view, struct keeper_listener *out)
 }
 
 const struct keeper_stack_ops keeper_stack_ops = {
+        .directory = ustack_set_directory,
         .attach = attach,
         .detach = detach,
         .tick = tick,

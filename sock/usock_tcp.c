@@ -133,6 +133,9 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         *why = "no listener on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_TCP, addr, port, s->idx, &hit))
                 return -ENOENT;
+        *why = "bound to a port that unetd cannot vouch for, and the listener is another user's";
+        if (rec->lport != 0 && s->kfd >= 0 && hit.uid != s->u->s.st->uid)
+                return -ENOENT;
         *why = "no channel to the listener's stack";
         chan = ustack_chan_to(s->u, hit.stack);
         if (chan < 0)

@@ -24,6 +24,7 @@ static struct {
         pthread_mutex_t lock;           /* of this struct and the client */
         struct unetd_client client;
         bool open;
+        const struct directory *dir;    /* the keeper's */
         struct ustack *stack[USTACKS_MAX];
         _Atomic uint32_t nstacks;
         _Atomic(struct ustack *) mine;
@@ -92,7 +93,14 @@ void ustack_client_forked(void)
 
 const struct directory *ustack_directory(void)
 {
-        return proc.open ? proc.client.dir : NULL;
+        return proc.open ? proc.client.dir : proc.dir;
+}
+
+bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port)
+{
+        const struct directory *dir = ustack_directory();
+
+        return dir != NULL && directory_vouches(dir, proto, addr, port, s->st->chan[k].peer);
 }
 
 bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit)
@@ -153,6 +161,15 @@ static void unmap(const volatile void *p, size_t bytes)
 {
         if (p != NULL)
                 sys2(SYS_munmap, p, bytes);
+}
+
+void ustack_set_directory(int fd)
+{
+        const struct directory *dir = map(fd, sizeof *dir, PROT_READ);
+
+        sys1(SYS_close, fd);
+        unmap(proc.dir, sizeof *dir);
+        proc.dir = dir;
 }
 
 /* Memory goes back, and the addresses stay readable. */
@@ -415,6 +432,7 @@ static int view(struct ustack *u)
         u->s.map_chan = map_chan;
         u->s.unmap_chan = unmap_chan;
         u->s.event = ustack_event;
+        u->s.vouch = ustack_vouch;
         return err;
 }
 
@@ -449,6 +467,7 @@ static struct ustack *make(int *err)
                 *err = -EIO;
         if (*err == 0) {
                 stack_format(u->s.st, &l, seed, ustack_now());
+                u->s.st->uid = geteuid();
                 *err = view(u);
         }
         if (*err == 0)

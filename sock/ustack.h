@@ -61,6 +61,10 @@ void ustack_client_forked(void);        /* in the child: the lock is the parent'
 /* In the child of a fork, for which the stack has no process slot left: its sockets become sockets never connected, of a
  * stack that nobody else knows; new ones get a new stack. */
 void ustack_lose(struct ustack *u);
+/* In the keeper: another unetd's directory, a descriptor that is taken. */
+void ustack_set_directory(int fd);
+/* Whether another user's stack may speak for a port (struct stack, vouch). */
+bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port);
 /* The directory, or NULL. */
 const struct directory *ustack_directory(void);
 

@@ -50,6 +50,7 @@ struct unet_caps {
         bool csum;                      /* the link can corrupt: transports must checksum */
         bool csum_pseudo;               /* and senders may have left it to a device: see enum csum_check */
         bool lossless;                  /* in order and nothing lost between send and recv */
+        bool inside;                    /* the other end is a stack of this host */
         nstime rto_min;                 /* floor for retransmission timers the link justifies */
 };
 

@@ -181,6 +181,7 @@ void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *c
                 .mtu = SHM_MTU,
                 .inline_max = SHM_INLINE_MAX,
                 .lossless = true,
+                .inside = true,
                 .rto_min = 200 * NS_PER_MS,
         };
         c->sh = sh;

@@ -31,7 +31,6 @@
 #include "unetd/log.h"
 
 #define STACK_BUCKETS 1024u
-#define LEASE_BLOCKS  1024u
 #define ASK_PATIENCE  (10 * NS_PER_S)
 #define REPLY_LATER   1
 
@@ -176,7 +175,6 @@ struct daemon {
         nstime idle_since;              /* NSTIME_NEVER while in use */
         uint16_t lease_low;             /* first port of block 0 */
         uint32_t lease_blocks, lease_next;
-        uint32_t lease_owner[LEASE_BLOCKS];     /* stack, 0: free */
 };
 
 extern struct daemon unetd;

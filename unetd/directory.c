@@ -130,6 +130,12 @@ bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint1
         return true;
 }
 
+void directory_set_ports(struct directory_owner *o, uint16_t low, uint16_t per_block)
+{
+        o->d->lease_low = low;
+        o->d->lease_ports = per_block;
+}
+
 void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n)
 {
         struct directory *d = o->d;

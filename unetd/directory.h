@@ -16,6 +16,7 @@
 #define UNETD_DIRECTORY_H
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdatomic.h>
 
 #include "netstack/base.h"
@@ -27,6 +28,8 @@
 #define DIR_PER_KEY   64u               /* stacks with the same key that are told apart */
 #define DIR_RUN       512u              /* no entry is farther from where its probing starts */
 #define DIR_TRIES     64u
+#define DIR_BLOCKS    1024u             /* of client TCP ports */
+#define DIR_HELD      0x80u             /* with the protocol: the port is the stack's, which takes nothing at it */
 
 struct dir_entry {
         ip_addr addr;                   /* all zero: wildcard */
@@ -47,6 +50,8 @@ struct directory {
         uint64_t instance;              /* the unetd it belongs to */
         uint32_t used;
         uint32_t naddrs;
+        uint16_t lease_low, lease_ports;        /* first port of block 0, ports in a block */
+        _Atomic uint32_t lease[DIR_BLOCKS];     /* stack that has the block, 0: nobody */
         ip_addr addrs[DIR_ADDRS];
         _Alignas(CACHE_LINE) struct dir_entry slot[DIR_SLOTS];
 };
@@ -112,6 +117,44 @@ static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_
         return -EAGAIN;
 }
 
+/* One key and stack, inside one attempt. */
+static inline bool dir_has(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        uint32_t i = dir_hash(proto, addr, port);
+
+        for (uint32_t steps = 0; steps < DIR_RUN && d->slot[i].stack != 0; steps++, i = (i + 1) % DIR_SLOTS) {
+                const struct dir_entry *e = &d->slot[i];
+                if (e->stack == stack && e->port == port && e->proto == proto && ip_addr_eq(e->addr, addr))
+                        return true;
+        }
+        return false;
+}
+
+/* Whether a stack may send from there: it takes what is sent to the port, or holds it, or has leased it (TCP). False also
+ * when no consistent view was had. */
+static inline bool directory_vouches(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        const ip_addr any = {{0, 0}};
+        uint32_t n = d->lease_ports, block = n != 0 && port >= d->lease_low ? (port - d->lease_low) / n : DIR_BLOCKS;
+
+        if (proto == IPPROTO_TCP && block < DIR_BLOCKS &&
+            atomic_load_explicit(&d->lease[block], memory_order_relaxed) == stack)
+                return true;
+        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+                bool found;
+
+                if (unlikely(seq & 1))
+                        continue;
+                found = dir_has(d, proto, addr, port, stack) || dir_has(d, proto, any, port, stack) ||
+                        dir_has(d, proto | DIR_HELD, addr, port, stack) || dir_has(d, proto | DIR_HELD, any, port, stack);
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
+                        return found;
+        }
+        return false;
+}
+
 /* Whether an address is local to this network namespace: 127/8, ::1, and those of its interfaces. 1, 0 or
  * -EAGAIN. */
 static inline int directory_is_local(const struct directory *d, ip_addr addr)
@@ -158,6 +201,16 @@ int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16
                   uint32_t uid);
 /* False when there was no such entry. */
 bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack);
+/* Client ports: blocks of so many from there on. */
+void directory_set_ports(struct directory_owner *o, uint16_t low, uint16_t per_block);
+static inline void directory_lease(struct directory_owner *o, uint32_t block, uint32_t stack)
+{
+        atomic_store_explicit(&o->d->lease[block], stack, memory_order_relaxed);
+}
+static inline uint32_t directory_lessee(const struct directory_owner *o, uint32_t block)
+{
+        return atomic_load_explicit(&o->d->lease[block], memory_order_relaxed);
+}
 /* Replaces the list of local addresses; more than DIR_ADDRS are left out. */
 void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n);
 

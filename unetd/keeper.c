@@ -596,6 +596,10 @@ static void daemon_message(struct conn *c, struct wire_in *in)
         int r;
 
         switch ((enum unetd_type)in->msg.type) {
+        case UNETD_K_DIRECTORY:
+                if (in->n == 1)
+                        keeper.ops->directory(wire_in_take(in, 0));
+                return;
         case UNETD_K_CLIENT:
                 take_client(in);
                 return;

@@ -306,8 +306,8 @@ static int daemon_init(void)
         unetd.next_stack = random[2] & 0x7fffffff;
         unetd.idle_since = NSTIME_NEVER;
         if ((r = spawn_init()) < 0 || (r = loop_init(&unetd.loop, after_batch)) < 0 ||
-            (r = signals_init()) < 0 || (r = ports_init()) < 0 ||
-            (r = directory_create(&unetd.dir, unetd.instance)) < 0)
+            (r = signals_init()) < 0 || (r = directory_create(&unetd.dir, unetd.instance)) < 0 ||
+            (r = ports_init()) < 0)
                 return r;
         if (addrs_init() < 0)
                 log_line("no rtnetlink: only loopback addresses are known");

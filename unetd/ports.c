@@ -239,6 +239,13 @@ static int bind_kernel(const struct unetd_port *p)
         return fd;
 }
 
+static void hold_free(struct stack *st, struct listener *hold)
+{
+        directory_del(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id);
+        st->user->used.holds--;
+        listener_free(st->user, hold);
+}
+
 int port_hold(struct client *cl, struct unetd_msg *msg)
 {
         struct unetd_port *p = &msg->port;
@@ -263,9 +270,13 @@ int port_hold(struct client *cl, struct unetd_msg *msg)
                 close(fd);
                 return -ENOMEM;
         }
+        /* So that other users' stacks know whose what comes from there is. */
+        r = directory_add(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id, st->user->uid);
         LIST_INSERT_HEAD(&st->holds, hold, link);
         st->user->used.holds++;
-        return 0;
+        if (r < 0)
+                hold_free(st, hold);
+        return r == -EEXIST ? -EADDRINUSE : r;
 }
 
 int port_release(struct client *cl, const struct unetd_msg *msg)
@@ -279,8 +290,7 @@ int port_release(struct client *cl, const struct unetd_msg *msg)
         hold = find_in(LIST_FIRST(&st->holds), &msg->port);
         if (!hold)
                 return -ENOENT;
-        st->user->used.holds--;
-        listener_free(st->user, hold);
+        hold_free(st, hold);
         return 0;
 }
 
@@ -302,7 +312,8 @@ int ports_init(void)
         own_netns = netns_of(fd);
         close(fd);
         unetd.lease_low = (uint16_t)low;
-        unetd.lease_blocks = MIN((high - low + 1) / unetd.cfg.lease_ports, LEASE_BLOCKS);
+        unetd.lease_blocks = MIN((high - low + 1) / unetd.cfg.lease_ports, DIR_BLOCKS);
+        directory_set_ports(&unetd.dir, unetd.lease_low, (uint16_t)unetd.cfg.lease_ports);
         if (unetd.lease_blocks > 0)
                 unetd.lease_next = unetd.next_stack % unetd.lease_blocks;       /* random, as that is */
         return 0;
@@ -319,9 +330,9 @@ static int block_retake(struct stack *st, uint16_t first, uint32_t *block)
         uint32_t b = (uint32_t)(first - unetd.lease_low) / unetd.cfg.lease_ports;
 
         if (first < unetd.lease_low || b >= unetd.lease_blocks || block_first(b) != first ||
-            unetd.lease_owner[b] != 0)
+            directory_lessee(&unetd.dir, b) != 0)
                 return -EADDRNOTAVAIL;
-        unetd.lease_owner[b] = st->id;
+        directory_lease(&unetd.dir, b, st->id);
         *block = b;
         return 0;
 }
@@ -331,8 +342,8 @@ static int block_take(struct stack *st, uint32_t *block)
 {
         for (uint32_t i = 0; i < unetd.lease_blocks; i++) {
                 uint32_t b = (unetd.lease_next + i) % unetd.lease_blocks;
-                if (unetd.lease_owner[b] == 0) {
-                        unetd.lease_owner[b] = st->id;
+                if (directory_lessee(&unetd.dir, b) == 0) {
+                        directory_lease(&unetd.dir, b, st->id);
                         unetd.lease_next = b + 1;
                         *block = b;
                         return 0;
@@ -343,7 +354,7 @@ static int block_take(struct stack *st, uint32_t *block)
 
 static void lease_free(struct stack *st, struct lease *l)
 {
-        unetd.lease_owner[l->block] = 0;
+        directory_lease(&unetd.dir, l->block, 0);
         st->user->used.leases--;
         LIST_REMOVE(l, link);
         free(l);
@@ -397,10 +408,8 @@ void ports_free(struct stack *st)
         struct lease *l;
 
         ports_stop_listening(st);
-        while ((hold = LIST_FIRST(&st->holds))) {
-                st->user->used.holds--;
-                listener_free(st->user, hold);
-        }
+        while ((hold = LIST_FIRST(&st->holds)))
+                hold_free(st, hold);
         while ((l = LIST_FIRST(&st->leases)))
                 lease_free(st, l);
 }

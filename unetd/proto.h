@@ -21,7 +21,7 @@
 #include "netstack/base.h"
 #include "netstack/frame.h"
 
-#define UNETD_ABI      2u
+#define UNETD_ABI      3u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
@@ -59,7 +59,8 @@ enum unetd_type {
         UNETD_STACK_GET,                /* reply carries the stack's descriptors */
         UNETD_CHAN_GET,                 /* reply carries the channel's descriptors */
         /* unetd -> keeper */
-        UNETD_K_CLIENT,                 /* fd: a connection to one client of this user */
+        UNETD_K_DIRECTORY,              /* fd: the directory; first of all, not answered */
+        UNETD_K_CLIENT,                 /* fd: a connection to one client of this user; not answered */
         UNETD_K_STACK,                  /* attach a stack; fds as UNETD_STACK_NEW */
         UNETD_K_PROC,                   /* fd: pidfd of a process of the stack */
         UNETD_K_PROC_DEL,               /* a process let go of its slot */

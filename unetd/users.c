@@ -55,6 +55,7 @@ static void user_free_if_unused(struct user *u)
 /* Takes fd as the connection to the user's keeper; what was queued for one that was awaited goes out. */
 static int keeper_connect(struct user *u, int fd, int32_t pid)
 {
+        struct unetd_msg msg = {.type = UNETD_K_DIRECTORY};
         int r = u->keeper_state == KEEPER_AWAITED ? 0 : conn_init(&u->keeper, &unetd.loop, -1, KEEPER_QUEUE);
 
         if (r == 0)
@@ -63,6 +64,7 @@ static int keeper_connect(struct user *u, int fd, int32_t pid)
                 return r;
         u->keeper_state = KEEPER_RUNS;
         u->keeper_pid = pid;
+        conn_send(&u->keeper, &msg, &unetd.dir.fd, 1);
         return 0;
 }
 

@@ -26,6 +26,8 @@ static struct shared {
         _Atomic uint64_t port, echoed;
         _Atomic int friend_stop, victim_stop;
         _Atomic uint64_t drops, recoveries;
+        _Atomic int to_speak;
+        uint16_t said_port[4];
         struct {
                 _Atomic uint32_t len;
                 char name[32];
@@ -410,9 +412,195 @@ static void a_hostile_peer_harms_nobody_else(void **state)
         ends_well(v);
 }
 
+/* ---- speaking for others ---- */
+
+/* The victim takes all peers for other users' from here on: what they say of themselves is looked up. */
+static struct stack *among_strangers(void)
+{
+        int err;
+        struct stack *s = &ustack_mine(&err)->s;
+
+        s->st->uid = 12345;
+        return s;
+}
+
+static int udp_socket(void)
+{
+        struct sockaddr_in a = loopback(0);
+        int u = unet_socket(AF_INET, SOCK_DGRAM, 0);
+
+        CHECK(unet_bind(u, (struct sockaddr *)&a, sizeof a) == 0);
+        return u;
+}
+
+static void say(int u, uint16_t port, char what)
+{
+        struct sockaddr_in to = loopback(port);
+
+        CHECK(unet_sendto(u, &what, 1, 0, (struct sockaddr *)&to, sizeof to) == 1);
+}
+
+/* The victim's sockets, told by their ports; one of them is connected to the friend's. */
+enum { OPEN_UDP, CONNECTED_UDP, LISTENER, FRIENDS_UDP, PORTS };
+
+static void expect_only_the_friend(int open, int connected, int l)
+{
+        char c;
+
+        CHECK(unet_recv(open, &c, 1, 0) == 1 && c == 'o');
+        CHECK(unet_recv(connected, &c, 1, 0) == 1 && c == 'c');
+        CHECK(unet_close(unet_accept(l, NULL, NULL)) == 0);
+        CHECK_ERR(unet_recv(open, &c, 1, MSG_DONTWAIT), EAGAIN);
+        CHECK_ERR(unet_recv(connected, &c, 1, MSG_DONTWAIT), EAGAIN);
+        CHECK(unet_set_nonblock(l, 1) == 0);
+        CHECK_ERR(unet_accept(l, NULL, NULL), EAGAIN);
+}
+
+static void spoken_to(struct side *s)
+{
+        struct stack *st;
+        int open = udp_socket(), connected = udp_socket(), l = tcp_listen_any();
+        struct sockaddr_in friends;
+
+        st = among_strangers();
+        tell(s, port_of(open));
+        tell(s, port_of(connected));
+        tell(s, port_of(l));
+        friends = loopback((uint16_t)hear(s));
+        CHECK(unet_connect(connected, (struct sockaddr *)&friends, sizeof friends) == 0);
+        CHECK(unet_send(connected, "f", 1, 0) == 1);
+        tell(s, 0);
+        hear(s);                                /* all was said */
+        expect_only_the_friend(open, connected, l);
+        tell(s, st->st->cnt.drop[DROP_NI_BAD_SOURCE]);
+}
+
+/* A datagram as the process's own stack would send it, but for its sender. */
+static void forge_udp(struct ustack *u, uint32_t k, ip_addr from, uint16_t sport, uint16_t dport)
+{
+        struct udp_out o = {.tuple = {.laddr = from, .raddr = ip_addr_v4(INADDR_LOOPBACK)}, .ttl = 64};
+        struct stack_payload p = {.inl = (const uint8_t *)"x", .len = 1};
+
+        udp_hdr_write(o.hdr, sport, dport, 1, (be16){0});
+        ustack_lock(u);
+        CHECK(stack_send_udp(&u->s, k, &o, &p) == 0);
+        stack_flush_bells(&u->s);
+        ustack_leave(u);
+}
+
+static void forge(struct ustack *u, uint32_t k, const struct ip_tmpl *ip, uint8_t *packet, uint32_t len)
+{
+        struct unet_tx tx = {.inl = packet, .inl_len = (uint16_t)len};
+
+        ustack_lock(u);
+        ip_hdr_write(ip, packet, (uint16_t)len, 0);
+        CHECK(u->s.chan[k].ops->send(u->s.chan[k].ch, &tx, 1) == 1);
+        stack_flush_bells(&u->s);
+        ustack_leave(u);
+}
+
+/* A connection from a port that was never leased to us. */
+static void forge_syn(struct ustack *u, uint32_t k, uint16_t sport, uint16_t dport)
+{
+        struct tcp_seg syn = {.flags = TCP_SYN, .seq = 1, .wnd = 1000, .sport = sport, .dport = dport};
+        uint8_t packet[UNET_INLINE_MAX];
+        struct ip_tmpl ip;
+
+        ip_tmpl_init(&ip, ip_addr_v4(INADDR_LOOPBACK), ip_addr_v4(INADDR_LOOPBACK), IP_PROTO_TCP, 0, 64, true);
+        forge(u, k, &ip, packet, IP_MIN_HDR + tcp_hdr_write(&syn, packet + IP_MIN_HDR));
+}
+
+/* "Your friend has no such port": the victim's datagram, quoted. */
+static void forge_unreachable(struct ustack *u, uint32_t k, uint16_t victims, uint16_t friends)
+{
+        const ip_addr lo = ip_addr_v4(INADDR_LOOPBACK);
+        uint8_t packet[UNET_INLINE_MAX] = {0}, *icmp = packet + IP_MIN_HDR;
+        struct ip_tmpl ip;
+
+        icmp[0] = ICMP_UNREACHABLE;
+        icmp[1] = ICMP_PORT_UNREACHABLE;
+        ip_tmpl_init(&ip, lo, lo, IP_PROTO_UDP, 0, 64, false);
+        ip_hdr_write(&ip, icmp + 8, IP_MIN_HDR + UDP_HDR + 1, 0);
+        udp_hdr_write(icmp + 8 + IP_MIN_HDR, victims, friends, 1, (be16){0});
+        ip_tmpl_init(&ip, lo, lo, IP_PROTO_ICMP, 0, 64, false);
+        forge(u, k, &ip, packet, IP_MIN_HDR + 8 + IP_MIN_HDR + UDP_HDR);
+}
+
+/* A process with a stack of its own, not the friend's. */
+static void speaks_for_the_friend(const uint16_t port[PORTS])
+{
+        const ip_addr lo = ip_addr_v4(INADDR_LOOPBACK);
+        int u = udp_socket(), err;
+        struct ustack *us = ustack_mine(&err);
+        uint32_t k = 0;
+
+        say(u, port[CONNECTED_UDP], 'x');       /* opens the channel; not from whom that socket is connected to */
+        while (us->chan[k].mine == NULL)
+                k++;
+        forge_udp(us, k, lo, port[FRIENDS_UDP], port[OPEN_UDP]);
+        forge_udp(us, k, lo, port[FRIENDS_UDP], port[CONNECTED_UDP]);
+        forge_udp(us, k, lo, 7, port[OPEN_UDP]);
+        forge_udp(us, k, ip_addr_v4(0x08080808), 53, port[OPEN_UDP]);
+        forge_syn(us, k, 7, port[LISTENER]);
+        forge_syn(us, k, port[FRIENDS_UDP], port[LISTENER]);
+        forge_unreachable(us, k, port[CONNECTED_UDP], port[FRIENDS_UDP]);
+}
+
+#define FORGED 7
+
+static void speaks(struct side *s)
+{
+        int u = udp_socket(), c;
+        uint16_t port[PORTS];
+        char byte;
+
+        for (int i = 0; i < FRIENDS_UDP; i++)
+                port[i] = (uint16_t)hear(s);
+        port[FRIENDS_UDP] = port_of(u);
+        tell(s, port[FRIENDS_UDP]);
+        hear(s);
+        CHECK(unet_recv(u, &byte, 1, 0) == 1 && byte == 'f');
+        for (int i = 0; i < PORTS; i++)
+                sh->said_port[i] = port[i];
+        sh->to_speak = 1;
+        EVENTUALLY(sh->to_speak == 2);
+        say(u, port[OPEN_UDP], 'o');
+        say(u, port[CONNECTED_UDP], 'c');
+        c = tcp_connect_to(port[LISTENER]);
+        tell(s, 0);
+        CHECK(hear(s) == FORGED);
+        CHECK(unet_close(c) == 0);
+}
+
+/* In a process of its own, which has its stack from the start. */
+static void hostile_speaker(void)
+{
+        uint16_t port[PORTS];
+
+        alarm(100);
+        while (sh->to_speak == 0)
+                sleep_ms(1);
+        for (int i = 0; i < PORTS; i++)
+                port[i] = sh->said_port[i];
+        speaks_for_the_friend(port);
+        sh->to_speak = 2;
+        _exit(0);
+}
+
+static void nobody_speaks_for_another_users_stack(void **state)
+{
+        pid_t pid = fork();
+
+        assert_true(pid >= 0);
+        if (pid == 0)
+                hostile_speaker();
+        play(TWO_PROCESSES, spoken_to, speaks, 0);      /* which waits for all children */
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(nobody_speaks_for_another_users_stack),
                 cmocka_unit_test(a_hostile_peer_harms_nobody_else),
         };
 

@@ -113,10 +113,10 @@ static struct world *world_make(void)
                             .region = {first + 2 * state, first + 2 * state + region}};
         for (int i = 0; i < 2; i++) {
                 struct stack_state *st = at(w, w->state[i]);
-                ip_addr a = ip_addr_v4(addr[i]);
+                const ip_addr host[] = {ip_addr_v4(addr[0]), ip_addr_v4(addr[1])};      /* one, of both stacks */
                 seed[1] = (uint8_t)i;
                 stack_format(st, &l, seed, w->now);
-                stack_set_addrs(st, &a, 1);
+                stack_set_addrs(st, host, 2);
                 assert_int_equal(stack_chan_add(st, CHAN, (uint32_t)!i + 1, 0, geom, geom), 0);
         }
         return w;

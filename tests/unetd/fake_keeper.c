@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/unetd/fake_state.h"
 #include "unetd/keeper_ops.h"
@@ -29,6 +30,11 @@ static int fake_attach(void **view, uint32_t stack_id, const struct unetd_stack_
         atomic_fetch_add(&s->attached, 1);
         *view = s;
         return 0;
+}
+
+static void fake_directory(int fd)
+{
+        close(fd);
 }
 
 static void fake_detach(void *view)
@@ -116,6 +122,7 @@ static bool fake_listener_gone(void *view, struct keeper_listener *out)
 
 const struct keeper_stack_ops keeper_stack_ops = {
         .attach = fake_attach,
+        .directory = fake_directory,
         .detach = fake_detach,
         .tick = fake_tick,
         .chan_attach = fake_chan_attach,
