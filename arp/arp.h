@@ -284,7 +284,8 @@ enum arp_what {
         ARP_OUT_NONE,
         ARP_OUT_SEND,          /* `pkt`, an ARP packet, is to be sent to `to` */
         ARP_OUT_RELEASE,       /* the IP packet `part` is to be sent to `to`: its neighbour answered */
-        ARP_OUT_UNREACHABLE,   /* the IP packet `part` will not be sent: -EHOSTUNREACH to its socket. `ip` did not answer */
+        ARP_OUT_UNREACHABLE,   /* the IP packet `part` will not be sent: -EHOSTUNREACH to its socket. `ip` did not answer;
+                                * arp_output_done() counts it */
         ARP_OUT_ADDR,          /* address `ip` of ours is in state `addr_state`: ANNOUNCING (usable), BOUND or LOST. It may
                                 * be said more than once */
 };

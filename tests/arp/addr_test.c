@@ -149,6 +149,21 @@ static void an_address_not_defended_is_given_up(void **state)
         expect_silence(s);
 }
 
+/* What was to be asked from an address is not asked once it is lost; 0.0.0.0 in its place would make it a probe. */
+static void a_lost_address_asks_for_nobody(void **state)
+{
+        struct scene *s = *state;
+
+        bind_it(s, ARP_DEFEND_NEVER);
+        send_waiting(s, PEER, 40, 1);
+        conflict(s);
+        expect_addr(s, US, ARP_ADDR_LOST);
+        expect_silence(s);
+        wait_output(s, 4 * NS_PER_S);
+        expect_unreachable(s, PEER, 40, 1);
+        assert_int_equal(s->cnt.n[COUNT_ARP_REQUEST], 0);
+}
+
 /* (c): kept, and not announced more than once in DEFEND_INTERVAL, or two that both do so would flood the network. */
 static void an_address_that_must_stay_is_defended_forever(void **state)
 {
@@ -346,6 +361,7 @@ int main(void)
                 TEST(after_ten_conflicts_attempts_are_a_minute_apart),
                 TEST(an_address_is_defended_once_in_ten_seconds),
                 TEST(an_address_not_defended_is_given_up),
+                TEST(a_lost_address_asks_for_nobody),
                 TEST(an_address_that_must_stay_is_defended_forever),
                 TEST(an_address_in_use_is_answered_for_also_in_conflict),
                 TEST(every_event_in_every_state),

@@ -37,6 +37,20 @@ static void one_request_a_second(void **state)
         assert_int_equal(s->cnt.n[COUNT_ARP_REQUEST], 3);
 }
 
+/* Nor does a way through the states lead to a second one sooner, whatever the settings are. */
+static void no_setting_makes_it_more(void **state)
+{
+        struct scene *s = *state;
+
+        s->cache.cfg.delay_time = 0;
+        resolve(s, PEER, -EINPROGRESS, 0);
+        expect_request(s, PEER);
+        advance(s, 100 * NS_PER_MS);
+        assert_int_equal(arrives(s, .op = REQUEST, .tpa = PEER), DROP_NONE); /* known, to be polled at once */
+        assert_in_range(wait_output(s, NS_PER_S), 900 * NS_PER_MS, 900 * NS_PER_MS + 2 * WHEEL_TICK);
+        expect_poll(s, PEER, PEER_LL);
+}
+
 /* RFC 1122 §2.3.2.2 and §2.4: what waited is told of as unreachable, softly; asking goes on after a pause. */
 static void who_does_not_answer_is_given_up_for_a_while(void **state)
 {
@@ -497,6 +511,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 TEST(an_unknown_neighbour_is_asked_for_and_answers),
                 TEST(one_request_a_second),
+                TEST(no_setting_makes_it_more),
                 TEST(who_does_not_answer_is_given_up_for_a_while),
                 TEST(a_neighbour_that_failed_is_forgotten),
                 TEST(what_cannot_be_a_neighbour_is_refused),

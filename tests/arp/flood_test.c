@@ -152,6 +152,26 @@ static void a_table_full_of_static_entries_stays_as_it_is(void **state)
         resolve(s, 0x0a300000, 0, 9);
 }
 
+/* A stranger's request takes nobody's place with whom we talk, or wait to. */
+static void a_stranger_takes_no_place_that_is_used(void **state)
+{
+        struct scene *s = *state;
+
+        widen(s);
+        for (uint32_t i = 1; i < ARP_ENTRIES; i++) {
+                advance(s, NS_PER_MS);
+                make_reachable(s, 0x0a500000 + i, 7);
+        }
+        advance(s, NS_PER_MS);
+        resolve(s, 0x0a500000, -EINPROGRESS, 0);
+        expect_request(s, 0x0a500000);
+        assert_int_equal(arrives(s), DROP_NONE); /* answered, not remembered */
+        assert_int_equal(s->cnt.drop[DROP_ARP_FULL], 1);
+        assert_int_equal(state_of(s, PEER), ARP_FREE);
+        assert_int_equal(state_of(s, 0x0a500000), ARP_INCOMPLETE);
+        assert_int_equal(state_of(s, 0x0a500001), ARP_REACHABLE);
+}
+
 /* With more neighbours in use than there are entries, the one resolved longest ago goes. */
 static void the_neighbour_resolved_longest_ago_gives_way(void **state)
 {
@@ -179,6 +199,7 @@ int main(void)
                 TEST(unsolicited_packets_leave_no_trace),
                 TEST(a_scan_of_ours_is_bounded),
                 TEST(a_table_full_of_static_entries_stays_as_it_is),
+                TEST(a_stranger_takes_no_place_that_is_used),
                 TEST(the_neighbour_resolved_longest_ago_gives_way),
         };
 

@@ -294,6 +294,8 @@ static void the_source_is_chosen_by_the_rules(void **state)
         assert_int_equal(route_addr_add(t, 1, IP(172, 16, 200, 1), 24), 0);
         assert_int_equal(look(t, IP(10, 0, 0, 5)).src, IP(10, 0, 0, 1));
         assert_int_equal(look(t, IP(172, 16, 200, 9)).src, IP(172, 16, 200, 1));
+        /* the gateway's network before likeness to the destination: the gateway would have to ask around for the other */
+        assert_int_equal(look(t, IP(172, 48, 0, 1)).src, IP(10, 0, 0, 1));
 }
 
 static void scopes_do_not_mix(void **state)
