@@ -86,7 +86,8 @@ bool frag_next(struct frag *g, uint8_t hdr[IP_MAX_HDR], struct frag_piece *piece
 
 void ip_ids_init(struct ip_ids *ids, struct prng *rnd)
 {
-        prng_bytes(rnd, ids, sizeof *ids);
+        memset(ids, 0, sizeof *ids);
+        prng_bytes(rnd, &ids->key, sizeof ids->key);
 }
 
 uint16_t ip_id_next(struct ip_ids *ids, struct prng *rnd, uint32_t src, uint32_t dst, uint8_t proto, nstime now)

@@ -127,7 +127,7 @@ static void kill_dgram(struct reass *r, struct reass_dgram *d, enum drop why)
         d->state = DEAD;
 }
 
-static void end_lingering(struct reass *r)
+void reass_done(struct reass *r)
 {
         uint32_t i = r->sh->lingering;
 
@@ -464,7 +464,7 @@ enum reass_verdict reass_rx(struct reass *r, uint16_t ifc, struct ip_pkt *pkt, n
         enum drop why = shape_ok(pkt);
         struct reass_dgram *d;
 
-        end_lingering(r);
+        reass_done(r);
         count(r->cnt, COUNT_IP_FRAGS_IN);
         if (why != DROP_NONE) {
                 count_drop(r->cnt, why);
@@ -501,7 +501,7 @@ nstime reass_deadline(const struct reass_shared *sh)
 
 bool reass_expire(struct reass *r, nstime now, struct ip_pkt *about, uint16_t *ifc)
 {
-        end_lingering(r);
+        reass_done(r);
         for (uint32_t i; (i = r->sh->oldest) != 0 && at(r, i)->at <= now;) {
                 struct reass_dgram *d = at(r, i);
                 if (d->state == DEAD) { /* counted when it died */

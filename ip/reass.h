@@ -62,9 +62,12 @@ void reass_reset(struct reass_shared *sh, const uint8_t secret[16]);
  * A fragment, parsed and accepted by ip_rx(), arrived on interface `ifc`. Its bytes are copied: the message's frame is the
  * caller's to release. When it was the last one missing, *pkt becomes the datagram. Then pkt->data.id, when not 0, is a
  * private frame with one reference that is the caller's: a queue takes it, or frame_drop(). What `hdr` and `inl` point to
- * is valid until the next call here or frame_alloc() of region 0.
+ * is valid until the next call here; reass_done() when it has been looked at.
  */
 enum reass_verdict reass_rx(struct reass *r, uint16_t ifc, struct ip_pkt *pkt, nstime now);
+
+/* The bytes of what came out last, of a whole datagram or one given up, have been looked at: their frame is free. */
+void reass_done(struct reass *r);
 
 /* When to call reass_expire() at the latest. */
 nstime reass_deadline(const struct reass_shared *sh);

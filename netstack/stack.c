@@ -23,7 +23,7 @@ void stack_limits_default(struct stack_limits *l)
 
 /* Offsets of everything behind struct stack_state; one place says the order. */
 struct layout {
-        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, end;
+        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, end;
 };
 
 static size_t take(size_t *at, size_t bytes, size_t align)
@@ -46,6 +46,7 @@ static struct layout layout_of(const struct stack_limits *l)
         o.rxpool = take(&at, frame_pool_bytes(l->rx), 4096);
         o.rxframes = take(&at, frame_geom_bytes(l->rx), 65536);
         o.capture = take(&at, capture_bytes(STACK_CAPTURE), 4096);
+        o.ip = take(&at, sizeof(struct stack_ip), 4096);
         o.end = at;
         return o;
 }
@@ -73,9 +74,11 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->rxpool_off = o.rxpool;
         st->rxframes_off = o.rxframes;
         st->capture_off = o.capture;
+        st->ip_off = o.ip;
         st->limits = *l;
         prng_init(&st->prng, seed);
         icmp_rate_init(&st->icmp, &st->prng);
+        stack_ip_format(at_offset(st, o.ip), &st->prng);
         wheel_reset(&st->wheel, now);
         for (uint32_t k = 0; k < STACK_CHANS; k++)
                 st->chan[k].pool_off = o.chan_pool + k * ALIGN_UP(frame_pool_bytes(l->tx), 4096);
@@ -123,7 +126,7 @@ int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struc
         f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (f == MAP_FAILED)
                 return -ENOMEM;
-        *s = (struct stack){.st = st, .frames = f, .bell = bell, .capture = at_offset(st, st->capture_off)};
+        *s = (struct stack){.st = st, .frames = f, .bell = bell, .capture = at_offset(st, st->capture_off), .ip = at_offset(st, st->ip_off)};
         f->give_back = give_back;
         f->uncharge = uncharge;
         f->arg = s;
@@ -395,6 +398,7 @@ void stack_recover(struct stack *s, nstime now)
         tcp_recover(&s->tcp, broken, now);
         udp_recover(&s->udp);
         rebuild_socks(s);
+        stack_ip_recover(s->ip, &st->prng);
         each_frame_pool(st, frame_pool_rebuild);
         stack_loop_relink(s);
         stack_end(st);

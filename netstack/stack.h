@@ -23,6 +23,7 @@
 #include "netstack/pool.h"
 #include "netstack/prng.h"
 #include "netstack/rlock.h"
+#include "netstack/stack_ip.h"
 #include "netstack/wheel.h"
 #include "ip/icmp.h"
 #include "ip/ip.h"
@@ -122,7 +123,7 @@ struct stack_state {
         uint32_t abi, id;
         uint32_t uid, pad;              /* whose it is */
         uint64_t bytes;                 /* of the segment */
-        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off;
+        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, ip_off;
         struct stack_limits limits;
 
         _Alignas(CACHE_LINE) struct rlock lock;
@@ -191,6 +192,7 @@ struct stack {
         struct stack_state *st;
         struct tcp tcp;
         struct udp udp;
+        struct stack_ip *ip;
         struct frames *frames;
         struct capture *capture;
         struct stack_chan chan[STACK_CHANS];

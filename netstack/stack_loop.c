@@ -357,16 +357,47 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 }
 
 /* Sends `len` bytes behind an IP header of a template; to channel k. Best effort, as all ICMP is. */
-static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, uint8_t *hdr, uint32_t len)
+static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, uint8_t *hdr, uint32_t len, uint16_t id)
 {
         struct stack_chan *c = &s->chan[k];
         struct buf none = {0, 0, 0};
 
         if (!chan_has_room(s, c, k))
                 return;
-        ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + len), 0);
+        ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + len), id);
         count(&s->st->cnt, COUNT_ICMP_OUT);
         post(s, c, hdr, IP_MIN_HDR + len, &none);
+}
+
+/* RFC 6864 §4: what may be cut on its way has an ID that does not come again soon. */
+static uint16_t new_id(struct stack *s, ip_addr src, ip_addr dst, uint8_t proto)
+{
+        return ip_id_next(&s->ip->ids, &s->st->prng, ip_addr_get_v4(src), ip_addr_get_v4(dst), proto, s->now);
+}
+
+/* A datagram in pieces: IP header and `l4_len` bytes at hdr, the rest in `data`. False: the queue has no room for all. */
+static bool post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, const uint8_t *hdr, uint32_t l4_len,
+                           const struct buf *data, uint32_t mtu, uint16_t id)
+{
+        uint32_t len = l4_len + data->len, n = len / ((mtu - IP_MIN_HDR) & ~7u) + 1;
+        uint8_t out[UNET_INLINE_MAX];
+        struct frag_piece p;
+        struct frag g;
+
+        if (s->frames->region[FRAME_REGION_TX(k)].pool->loans + n > LOANS_MAX || c->ops->room(c->ch) < n)
+                return false;
+        frag_begin(&g, hdr, IP_MIN_HDR, len, mtu, id);
+        while (frag_next(&g, out, &p)) {
+                uint32_t inl = p.off < l4_len ? MIN(l4_len - p.off, p.len) : 0;
+                struct buf piece = {data->id, data->off + (p.off + inl - l4_len), p.len - inl};
+                if (piece.len == 0)
+                        piece.id = 0;
+                memcpy(out + p.hdr_len, hdr + IP_MIN_HDR + MIN(p.off, l4_len), inl);
+                count(&s->st->cnt, COUNT_IP_FRAGS_OUT);
+                post(s, c, out, p.hdr_len + inl, &piece);
+        }
+        count(&s->st->cnt, COUNT_IP_FRAGMENTED);
+        return true;
 }
 
 static void send_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type, uint8_t code, uint32_t param)
@@ -386,7 +417,7 @@ static void send_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, ui
         len = icmp_error_write(s->frames, pkt, type, code, param, out + IP_MIN_HDR,
                                s->chan[k].caps.inline_max - IP_MIN_HDR);
         ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, 0, 64, false);
-        send_small(s, k, &ip, out, len);
+        send_small(s, k, &ip, out, len, new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP));
 }
 
 static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
@@ -421,10 +452,12 @@ static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         struct ip_tmpl ip;
         struct buf data = {.off = 0, .len = len};
 
+        uint16_t id = new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP);
+
         ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, pkt->tos, 64, false);
         if (IP_MIN_HDR + len <= c->caps.inline_max) {
                 icmp_echo_reply(s->frames, pkt, hdr + IP_MIN_HDR);
-                send_small(s, k, &ip, hdr, len);
+                send_small(s, k, &ip, hdr, len, id);
                 return;
         }
         if (!chan_has_room(s, c, k))
@@ -433,9 +466,12 @@ static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         if (data.id == 0)
                 return;
         icmp_echo_reply(s->frames, pkt, frame_addr(s->frames, data.id));
-        ip_hdr_write(&ip, hdr, (uint16_t)(IP_MIN_HDR + len), 0);
+        ip_hdr_write(&ip, hdr, (uint16_t)(IP_MIN_HDR + len), id);
         count(&s->st->cnt, COUNT_ICMP_OUT);
-        post(s, c, hdr, IP_MIN_HDR, &data);
+        if (IP_MIN_HDR + len > c->caps.mtu)
+                post_fragments(s, c, k, hdr, 0, &data, c->caps.mtu, id);
+        else
+                post(s, c, hdr, IP_MIN_HDR, &data);
         frame_drop(s->frames, data.id);
 }
 
@@ -457,8 +493,8 @@ static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
                 tcp_icmp(&s->tcp, &t, e->seq, e->err, e->hard, pmtu_claim(e), s->now);
         else if (unlikely(s->chan[k].stranger) && udp_error_forged(s, k, e))
                 count_drop(&s->st->cnt, DROP_NI_BAD_SOURCE);
-        else if (e->proto == IP_PROTO_UDP)
-                udp_icmp(&s->udp, e);
+        else if (e->proto == IP_PROTO_UDP && udp_icmp(&s->udp, e) && pmtu_claim(e) != 0)
+                stack_path_learnt(s, k, e->raddr, pmtu_claim(e));
 }
 
 static void rx_icmp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
@@ -485,13 +521,40 @@ static bool foreign_source(const struct stack *s, uint32_t k, const struct ip_ho
         return s->chan[k].caps.inside && !ip_addr_eq(pkt->src, pkt->dst) && !ip_host_owns(host, ip_addr_get_v4(pkt->src));
 }
 
+static bool rx_datagram(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
+{
+        switch (pkt->proto) {
+        case IP_PROTO_TCP:
+                return rx_tcp(s, k, pkt);
+        case IP_PROTO_UDP:
+                return rx_udp(s, k, pkt);
+        case IP_PROTO_ICMP:
+                rx_icmp(s, k, pkt);
+                return false;
+        default:
+                count_drop(&s->st->cnt, DROP_IP_PROTOCOL);
+                send_error(s, k, pkt, ICMP_UNREACHABLE, ICMP_PROTOCOL_UNREACHABLE, 0);
+                return false;
+        }
+}
+
+/* Its own frame, if any, is the message's; a datagram that it completes may bring one of ours. */
+static void rx_fragment(struct stack *s, uint32_t k, struct ip_pkt *pkt)
+{
+        if (!stack_ip_fragment(s, k, pkt))
+                return;
+        if (!rx_datagram(s, k, pkt) && pkt->data.id != 0)
+                frame_drop(s->frames, pkt->data.id);
+        stack_ip_done(s);
+}
+
 static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 {
         struct ip_host host = host_of(s, k);
         struct ip_pkt pkt;
         enum drop why = ip_rx(&host, (uint16_t)k, rx, &pkt);
 
-        if (unlikely(why != DROP_NONE)) {
+        if (unlikely(why != DROP_NONE && why != DROP_IP_FRAGMENT)) {
                 count_drop(&s->st->cnt, why);
                 if (why == DROP_IP_OPTIONS)
                         send_error(s, k, &pkt, ICMP_PARAMETER_PROBLEM, 0, (uint32_t)pkt.bad << 24);
@@ -501,19 +564,11 @@ static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
                 count_drop(&s->st->cnt, DROP_NI_BAD_SOURCE);
                 return false;
         }
-        switch (pkt.proto) {
-        case IP_PROTO_TCP:
-                return rx_tcp(s, k, &pkt);
-        case IP_PROTO_UDP:
-                return rx_udp(s, k, &pkt);
-        case IP_PROTO_ICMP:
-                rx_icmp(s, k, &pkt);
-                return false;
-        default:
-                count_drop(&s->st->cnt, DROP_IP_PROTOCOL);
-                send_error(s, k, &pkt, ICMP_UNREACHABLE, ICMP_PROTOCOL_UNREACHABLE, 0);
+        if (unlikely(why == DROP_IP_FRAGMENT)) {
+                rx_fragment(s, k, &pkt);
                 return false;
         }
+        return rx_datagram(s, k, &pkt);
 }
 
 /*
@@ -598,14 +653,28 @@ void stack_want_returns(struct stack *s, bool on)
         }
 }
 
+/* RFC 1122 §3.3.2: who sent what never became whole hears of it. */
+static bool expire_fragments(struct stack *s)
+{
+        struct ip_pkt about;
+        uint32_t k;
+
+        while (stack_ip_expire(s, &about, &k))
+                if (stack_chan_get(s, k) != NULL)
+                        send_error(s, k, &about, ICMP_TIME_EXCEEDED, ICMP_REASSEMBLY_TIME, 0);
+        return true;
+}
+
 static bool run_timers(struct stack *s)
 {
         struct wheel *w = &s->st->wheel;
         bool any = false;
         uint32_t conn;
 
+        if (unlikely(s->ip->deadline <= s->now))
+                any = expire_fragments(s);
         if (wheel_next(w) > s->now)
-                return false;
+                return any;
         while ((conn = wheel_pop(w, conns(s), wheel_off, s->now)) != 0) {
                 stack_begin(s->st, conn);
                 tcp_expire(&s->tcp, tcp_conn_at(&s->tcp, conn), s->now);
@@ -666,12 +735,12 @@ bool stack_pending(struct stack *s, nstime now)
                 if (ops != NULL && ch != NULL && (ops->pending(ch) || (c->starved && ops->room(ch) >= ROOM_ENOUGH)))
                         return true;
         }
-        return now != 0 && wheel_next(&s->st->wheel) <= now;
+        return now != 0 && stack_deadline(s) <= now;
 }
 
 nstime stack_deadline(const struct stack *s)
 {
-        return wheel_next(&s->st->wheel);
+        return nstime_min(wheel_next(&s->st->wheel), s->ip->deadline);
 }
 
 /* ---- UDP out ---- */
@@ -686,20 +755,30 @@ int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const s
         struct stack_chan *c = stack_chan_get(s, k);
         uint8_t hdr[UNET_INLINE_MAX];
         uint32_t len = IP_MIN_HDR + UDP_HDR;
+        struct frag_plan plan;
         struct ip_tmpl ip;
+        uint16_t id;
+        int err;
 
         if (c == NULL)
                 return -ENETUNREACH;
         if (!chan_has_room(s, c, k))
                 return -EAGAIN;
-        ip_tmpl_init(&ip, o->tuple.laddr, o->tuple.raddr, IP_PROTO_UDP, o->tos, o->ttl, o->dont_frag);
-        ip_hdr_write(&ip, hdr, (uint16_t)(len + p->len), 0);
+        err = frag_decide(o->pmtu_mode, len + p->len, c->caps.mtu, stack_path_mtu(s, o->tuple.raddr), &plan);
+        if (unlikely(err != 0))
+                return err;
+        id = plan.dont_frag ? 0 : new_id(s, o->tuple.laddr, o->tuple.raddr, IP_PROTO_UDP);
+        ip_tmpl_init(&ip, o->tuple.laddr, o->tuple.raddr, IP_PROTO_UDP, o->tos, o->ttl, plan.dont_frag);
+        ip_hdr_write(&ip, hdr, (uint16_t)(len + p->len), id);
         memcpy(hdr + IP_MIN_HDR, o->hdr, UDP_HDR);
         if (p->data.id == 0) {
                 memcpy(hdr + len, p->inl, p->len);
                 len += p->len;
         }
-        post(s, c, hdr, len, &p->data);
+        if (likely(plan.mtu == 0))
+                post(s, c, hdr, len, &p->data);
+        else if (!post_fragments(s, c, k, hdr, len - IP_MIN_HDR, &p->data, plan.mtu, id))
+                return -EAGAIN;
         if (p->data.id != 0)
                 frame_drop(s->frames, p->data.id);
         return 0;
@@ -724,6 +803,16 @@ static void udp_touched(void *arg, uint32_t pcb)
                                           (events & UDP_EV_ERROR ? TCP_EV_CLOSED : 0));
 }
 
+static uint32_t path_mtu(void *arg, const struct tcp_tuple *to)
+{
+        return stack_path_mtu(arg, to->raddr);
+}
+
+static void path_learnt(void *arg, const struct tcp_tuple *to, uint32_t mtu)
+{
+        stack_path_learnt(arg, to->chan, to->raddr, mtu);
+}
+
 void stack_loop_init(struct stack *s)
 {
         struct stack_state *st = s->st;
@@ -735,6 +824,8 @@ void stack_loop_init(struct stack *s)
                 .reply = reply,
                 .touched = touched,
                 .gone = gone,
+                .path_mtu = path_mtu,
+                .path_learnt = path_learnt,
                 .arg = s,
                 .busy = &st->busy,
         };

@@ -395,6 +395,30 @@ static int get_no_check(const struct call *c)
         return c->udp.no_check;
 }
 
+static int set_mtu_discover(struct call *c, int v)
+{
+        if (v < PMTU_DONT || v > PMTU_OMIT)
+                return -EINVAL;
+        c->udp.pmtu_mode = (uint8_t)v;
+        return 0;
+}
+
+static int get_mtu_discover(const struct call *c)
+{
+        return c->udp.pmtu_mode;
+}
+
+/* Of the path to the peer; 0: there is none. */
+static int get_mtu(const struct call *c)
+{
+        const struct stack *s = &c->s->u->s;
+
+        if (c->rec->rport == 0 || c->rec->chan == 0)
+                return 0;
+        return (int)frag_mtu(c->udp.pmtu_mode, s->chan[c->rec->chan - 1].caps.mtu,
+                             stack_path_mtu(s, c->rec->raddr));
+}
+
 /* ---- the ints ---- */
 
 #define TCP_ONLY USOCK_TCP
@@ -437,6 +461,8 @@ static const struct int_opt ints[] = {
         CALLS(IPPROTO_TCP, TCP_WINDOW_CLAMP, TCP_ONLY, set_window_clamp, get_window_clamp),
         CALLS(IPPROTO_IP, IP_TOS, ANY_KIND, set_tos, get_tos),
         CALLS(IPPROTO_IP, IP_TTL, ANY_KIND, set_ttl, get_ttl),
+        CALLS(IPPROTO_IP, IP_MTU_DISCOVER, USOCK_UDP, set_mtu_discover, get_mtu_discover),
+        CALLS(IPPROTO_IP, IP_MTU, USOCK_UDP, NULL, get_mtu),
         CALLS(IPPROTO_IPV6, IPV6_V6ONLY, ANY_KIND, set_v6only, get_v6only),
         CALLS(IPPROTO_IPV6, IPV6_TCLASS, ANY_KIND, set_tclass, get_tos),
         CALLS(IPPROTO_IPV6, IPV6_UNICAST_HOPS, ANY_KIND, set_hops, get_ttl),
@@ -492,6 +518,8 @@ static int get_int(const struct call *c, const struct int_opt *o, union value *t
         if (o->size == 0 && o->get == NULL)
                 return -ENOPROTOOPT;
         v = o->size == 0 ? o->get(c) : get_field(&c->tcp, o);
+        if (o->get == get_mtu && v == 0)
+                return -ENOTCONN;
         memcpy(to->bytes, &v, sizeof v);        /* the first byte is the value of ip(7)'s one-byte form */
         if (o->level == IPPROTO_IP && *len > 0 && *len < sizeof v && v >= 0 && v <= UINT8_MAX)
                 *len = 1;

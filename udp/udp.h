@@ -65,7 +65,7 @@ struct udp_opts {        /* of one pcb */
         uint8_t reuseaddr, reuseport;
         uint8_t tos, ttl;
         uint8_t no_check;  /* SO_NO_CHECK: send without checksum even where the link needs one */
-        uint8_t dont_frag; /* IP_PMTUDISC_DO and such */
+        uint8_t pmtu_mode; /* enum pmtu_mode: IP_MTU_DISCOVER */
 };
 #define UDP_RCVBUF (4u << 20)
 #define UDP_SNDBUF (4u << 20)
@@ -162,8 +162,9 @@ enum udp_verdict udp_rx(struct udp *u, const struct udp_dgram *d, nstime now);
 /* The pcb that a datagram goes to: connected to its sender, else bound to its destination, else to any; among
  * equals with SO_REUSEPORT chosen by hash, else the one bound last. 0: none. */
 uint32_t udp_lookup(struct udp *u, const struct udp_tuple *t);
-/* An ICMP error about a datagram of ours. Reported to a connected pcb when hard, as Linux does. */
-void udp_icmp(struct udp *u, const struct icmp_err *e);
+/* An ICMP error about a datagram of ours. Reported to a connected pcb when hard, as Linux does. False: none of our pcbs can
+ * have sent it. */
+bool udp_icmp(struct udp *u, const struct icmp_err *e);
 
 /* ---- output ---- */
 
@@ -171,7 +172,7 @@ struct udp_out {
         struct udp_tuple tuple; /* complete: what the IP header needs */
         uint8_t hdr[UDP_HDR];
         uint8_t tos, ttl;
-        bool dont_frag;
+        uint8_t pmtu_mode; /* enum pmtu_mode */
 };
 /*
  * Prepares a datagram of `len` bytes. `to` names address and port, NULL: the connected peer; to->laddr is our

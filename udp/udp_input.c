@@ -39,15 +39,16 @@ enum udp_verdict udp_rx(struct udp *u, const struct udp_dgram *d, nstime now)
 
 /* RFC 1122 §4.1.3.3. Only who is connected is told, and only of hard errors: Linux's __udp4_lib_err() without
  * IP_RECVERR. The tuple quoted must be exactly ours, so that a stranger has to guess it. */
-void udp_icmp(struct udp *u, const struct icmp_err *e)
+bool udp_icmp(struct udp *u, const struct icmp_err *e)
 {
         struct udp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
         uint32_t pcb = udp_lookup(u, &t);
 
         if (pcb == 0 || !udp_connected(u, pcb) || !e->hard || e->err == 0)
-                return;
+                return pcb != 0;
         pcb_at(u, pcb)->err = e->err;
         pcb_raise(u, pcb, UDP_EV_ERROR);
+        return true;
 }
 
 /* ---- the application's side ---- */

@@ -39,7 +39,7 @@ int udp_output_prepare(struct udp *u, uint32_t pcb, const struct udp_tuple *to, 
         if (csum && !p->opts.no_check)
                 sum = udp_checksum(&t, len, payload_sum);
         *out = (struct udp_out){
-                .tuple = t, .tos = p->opts.tos, .ttl = p->opts.ttl, .dont_frag = p->opts.dont_frag};
+                .tuple = t, .tos = p->opts.tos, .ttl = p->opts.ttl, .pmtu_mode = p->opts.pmtu_mode};
         udp_hdr_write(out->hdr, t.lport, t.rport, len, sum);
         count(u->cnt, COUNT_UDP_OUT);
         p->out++;

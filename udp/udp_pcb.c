@@ -4,6 +4,7 @@
  * udp_bind() -> udp_port_free() -> set_ends();  udp_connect() -> set_ends();  udp_lookup() -> find_key() up
  * to three times
  */
+#include "ip/frag.h"
 #include "udp/udp_pcb.h"
 
 #include <errno.h>
@@ -160,7 +161,7 @@ static void set_ends(struct udp *u, uint32_t pcb, const struct udp_tuple *t)
 
 void udp_opts_default(struct udp_opts *o)
 {
-        *o = (struct udp_opts){.rcvbuf = UDP_RCVBUF, .sndbuf = UDP_SNDBUF, .ttl = UDP_TTL};
+        *o = (struct udp_opts){.rcvbuf = UDP_RCVBUF, .sndbuf = UDP_SNDBUF, .ttl = UDP_TTL, .pmtu_mode = PMTU_WANT};
 }
 
 /* In this place of the program, whatever the compiler thinks: a process may die before or after. */

@@ -349,6 +349,8 @@ static void wind_up(struct world *w)
                 assert(n < 1000);
                 pair_wait(w->p, w->p->now + 100 * NS_PER_S);
         }
+        while (s->ip->deadline != NSTIME_NEVER) /* datagrams of which there came a part */
+                pair_wait(w->p, w->p->now + REASS_TIMEOUT);
         assert(pair_leaks(w->p) == 0);
         assert(stack_chan_free(s, PAIR_CHAN));
         pair_free(w->p);

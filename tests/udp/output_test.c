@@ -1,4 +1,5 @@
 /* Datagrams out: where to, whether at all, and a header that parses back. */
+#include "ip/frag.h"
 #include "tests/udp/scene.h"
 
 #include <errno.h>
@@ -100,7 +101,7 @@ static void the_header_parses_back_with_its_checksum(void **state)
                         udp_output_prepare(&s->u, pcb, NULL, len, true, csum_partial(payload, len, 0), &out),
                         0);
                 ip_tmpl_init(&tmpl, out.tuple.laddr, out.tuple.raddr, IP_PROTO_UDP, out.tos, out.ttl,
-                             out.dont_frag);
+                             out.pmtu_mode == PMTU_WANT);
                 ip_hdr_write(&tmpl, rx.inl, (uint16_t)rx.inl_len, 0);
                 memcpy(rx.inl + IP_MIN_HDR, out.hdr, UDP_HDR);
                 assert_int_equal(ip_rx(&host, CHAN, &rx, &pkt), DROP_NONE);

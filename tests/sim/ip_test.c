@@ -1,0 +1,217 @@
+/* Two stacks on a link of 1500 bytes: datagrams in pieces, errors about them, and paths that carry less. RFC 791, 1122, 1191. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <errno.h>
+#include <cmocka.h>
+
+#include "netstack/checksum.h"
+#include "tests/sim/pair.h"
+
+#define PORT 4000u
+
+static const struct sim_params wire[2] = {{.mtu = 1500, .delay = NS_PER_MS, .csum = true},
+                                          {.mtu = 1500, .delay = NS_PER_MS, .csum = true}};
+
+struct scene {
+        struct pair *p;
+        uint32_t pcb[2];
+        uint8_t data[UDP_MAX_PAYLOAD];
+};
+
+static void opens(struct scene *s, int i)
+{
+        struct udp *u = &s->p->side[i].s.udp;
+        struct udp_opts o;
+
+        udp_opts_default(&o);
+        s->pcb[i] = udp_open(u, &o);
+        assert_int_equal(udp_bind(u, s->pcb[i], pair_addr(i), PORT), 0);
+}
+
+static int setup(void **state)
+{
+        struct scene *s = calloc(1, sizeof *s);
+
+        s->p = pair_sim(1, wire);
+        opens(s, 0);
+        opens(s, 1);
+        for (size_t i = 0; i < sizeof s->data; i++)
+                s->data[i] = (uint8_t)(i * 13 + i / 251);
+        *state = s;
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        for (int i = 0; i < 2; i++)
+                udp_close(&s->p->side[i].s.udp, s->pcb[i]);
+        assert_int_equal(pair_leaks(s->p), 0);
+        pair_free(s->p);
+        free(s);
+        return 0;
+}
+
+/* Side 0 sends `len` bytes; 0 or -errno. */
+static int sends(struct scene *s, uint32_t len, enum pmtu_mode mode)
+{
+        struct stack *st = &s->p->side[0].s;
+        struct udp_tuple to = {.laddr = pair_addr(0), .raddr = pair_addr(1), .rport = PORT};
+        struct stack_payload pay = {.len = len};
+        struct udp_out out;
+        struct udp_opts o;
+        int err;
+
+        udp_get_opts(&st->udp, s->pcb[0], &o);
+        o.pmtu_mode = (uint8_t)mode;
+        udp_set_opts(&st->udp, s->pcb[0], &o);
+        pay.data = (struct buf){frame_alloc(st->frames, FRAME_REGION_TX(PAIR_CHAN), FRAME_LARGE, 0), 0, len};
+        assert_int_not_equal(pay.data.id, 0);
+        memcpy(frame_addr(st->frames, pay.data.id), s->data, len);
+        st->now = s->p->now;
+        assert_int_equal(udp_output_prepare(&st->udp, s->pcb[0], &to, len, true, csum_partial(s->data, len, 0), &out), 0);
+        err = stack_send_udp(st, PAIR_CHAN, &out, &pay);
+        if (err != 0)
+                frame_drop(st->frames, pay.data.id);
+        stack_flush(st, s->p->now);
+        pair_wait(s->p, s->p->now + 50 * NS_PER_MS);
+        while (pair_step(s->p, s->p->now + 50 * NS_PER_MS))
+                ;
+        return err;
+}
+
+static void arrived(struct scene *s, uint32_t len)
+{
+        struct udp *u = &s->p->side[1].s.udp;
+        struct udp_msg m;
+        uint32_t at = 0;
+
+        assert_int_equal(udp_recv_peek(u, s->pcb[1], 0, &m, 1), 1);
+        assert_int_equal(m.len, len);
+        for (int i = 0; i < m.nspan; at += (uint32_t)m.span[i++].len)
+                assert_memory_equal(m.span[i].ptr, s->data + at, m.span[i].len);
+        assert_int_equal(at, len);
+        udp_recv_consume(u, s->pcb[1], 1);
+}
+
+#define counted(s, i, what) ((s)->p->side[i].st->cnt.n[COUNT_##what])
+#define dropped(s, i, why)  ((s)->p->side[i].st->cnt.drop[DROP_##why])
+
+/* RFC 1122 §3.3.3, §3.3.2: what does not fit goes in pieces and is put together, up to the longest there is. */
+static void long_datagrams_arrive_whole(void **state)
+{
+        static const uint32_t len[] = {1472, 1473, 2960, 8192, 20000, UDP_MAX_PAYLOAD};
+        struct scene *s = *state;
+
+        for (size_t i = 0; i < ARRAY_LEN(len); i++) {
+                assert_int_equal(sends(s, len[i], PMTU_WANT), 0);
+                arrived(s, len[i]);
+        }
+        assert_int_equal(counted(s, 0, IP_FRAGMENTED), 5);
+        assert_int_equal(counted(s, 1, IP_REASSEMBLED), 5);
+        assert_int_equal(counted(s, 0, IP_FRAGS_OUT), counted(s, 1, IP_FRAGS_IN));
+}
+
+static void what_must_not_be_cut_is_refused(void **state)
+{
+        struct scene *s = *state;
+
+        assert_int_equal(sends(s, 1473, PMTU_DO), -EMSGSIZE);
+        assert_int_equal(sends(s, 1473, PMTU_PROBE), -EMSGSIZE);
+        assert_int_equal(sends(s, 1472, PMTU_DO), 0);
+        arrived(s, 1472);
+}
+
+/* RFC 1122 §3.3.2: a piece is lost; a minute later the sender is told, if the first one was there. */
+static void what_never_became_whole_is_told(void **state)
+{
+        struct scene *s = *state;
+        struct sim_params lossy = wire[0];
+        uint64_t before;
+
+        lossy.loss = 0.3;
+        sim_set_params(s->p->sim, 0, &lossy);
+        for (int i = 0; i < 20; i++)
+                assert_int_equal(sends(s, 8000, PMTU_DONT), 0);
+        before = counted(s, 0, ICMP_IN);
+        pair_wait(s->p, s->p->now + REASS_TIMEOUT);
+        while (pair_step(s->p, s->p->now + REASS_TIMEOUT))
+                ;
+        assert_true(dropped(s, 1, IP_FRAG_TIMEOUT) > 5);
+        assert_in_range(counted(s, 0, ICMP_IN) - before, 1, dropped(s, 1, IP_FRAG_TIMEOUT));
+}
+
+/* RFC 1191: an error that quotes a datagram of ours makes the path narrow, for all that goes there. */
+static void a_path_that_was_learnt_holds_for_udp(void **state)
+{
+        struct scene *s = *state;
+        struct stack *st = &s->p->side[0].s;
+
+        stack_path_learnt(st, PAIR_CHAN, pair_addr(1), 1000);
+        assert_int_equal(sends(s, 973, PMTU_DO), -EMSGSIZE);
+        assert_int_equal(sends(s, 972, PMTU_DO), 0);
+        arrived(s, 972);
+        assert_int_equal(sends(s, 973, PMTU_WANT), 0);
+        arrived(s, 973);
+        assert_int_equal(counted(s, 0, IP_FRAGS_OUT), 2);
+        assert_int_equal(sends(s, 1472, PMTU_PROBE), 0);
+        arrived(s, 1472);
+        s->p->now += PMTU_EXPIRES;
+        assert_int_equal(sends(s, 1472, PMTU_DO), 0);
+        arrived(s, 1472);
+}
+
+/* A connection made after that begins with the size that is known. */
+static void a_path_that_was_learnt_holds_for_tcp(void **state)
+{
+        struct scene *s = *state;
+        uint32_t client, server;
+
+        stack_path_learnt(&s->p->side[0].s, PAIR_CHAN, pair_addr(1), 1000);
+        pair_connect(s->p, 80, &client, &server);
+        assert_int_equal(pair_conn(s->p, 0, client)->snd_mss, 1000 - 40 - 12);
+        assert_int_equal(pair_conn(s->p, 1, server)->snd_mss, 1460 - 12);
+        tcp_close(&s->p->side[0].s.tcp, pair_conn(s->p, 0, client), s->p->now);
+        tcp_close(&s->p->side[1].s.tcp, pair_conn(s->p, 1, server), s->p->now);
+        for (int i = 0; i < 2; i++)
+                stack_flush(&s->p->side[i].s, s->p->now);
+        while (pair_step(s->p, s->p->now + 400 * NS_PER_S))
+                ;
+}
+
+/* A process dies while datagrams are under way: their frames are free, and the next are put together. */
+static void a_death_forgets_datagrams_under_way(void **state)
+{
+        struct scene *s = *state;
+        struct sim_params lossy = wire[0];
+
+        lossy.loss = 0.3;
+        sim_set_params(s->p->sim, 0, &lossy);
+        for (int i = 0; i < 10; i++)
+                sends(s, 8000, PMTU_WANT);
+        stack_recover(&s->p->side[1].s, s->p->now);
+        reass_check(&(struct reass){&s->p->side[1].s.ip->reass, s->p->side[1].s.frames, &s->p->side[1].st->cnt});
+        lossy.loss = 0;
+        sim_set_params(s->p->sim, 0, &lossy);
+        opens(s, 1); /* the one that it had was nobody's socket */
+        assert_int_equal(sends(s, 8000, PMTU_WANT), 0);
+        arrived(s, 8000);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(long_datagrams_arrive_whole),
+                TEST(what_must_not_be_cut_is_refused),
+                TEST(what_never_became_whole_is_told),
+                TEST(a_path_that_was_learnt_holds_for_udp),
+                TEST(a_path_that_was_learnt_holds_for_tcp),
+                TEST(a_death_forgets_datagrams_under_way),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
