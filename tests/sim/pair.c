@@ -83,10 +83,15 @@ static struct pair *make(uint64_t seed, const struct pair_size *z)
         return p;
 }
 
+/* Both are on one host, which has both addresses. */
 static void join_by_memory(struct pair *p)
 {
-        for (int i = 0; i < 2; i++)
+        const ip_addr both[2] = {pair_addr(0), pair_addr(1)};
+
+        for (int i = 0; i < 2; i++) {
                 p->side[i].region = zeroed(SHM_REGION_BYTES(p->size.tx));
+                stack_set_addrs(p->side[i].st, both, 2);
+        }
         for (int i = 0; i < 2; i++) {
                 struct pair_side *d = &p->side[i];
                 d->shm.mine = d->region;
