@@ -37,7 +37,7 @@
 #define STACK_ABI   2u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
-#define STACK_PROCS   64u               /* processes that share a stack */
+#define STACK_PROCS   63u               /* processes that share a stack */
 #define STACK_WAITERS 64u               /* threads asleep in it at once */
 #define STACK_CAPTURE (8u << 20)        /* bytes of the capture ring; untouched until somebody captures */
 #define STACK_ADDRS   256u              /* addresses of this host */
@@ -85,7 +85,7 @@ struct chan_slot {
         uint64_t pool_off;              /* struct frame_pool of the transmit region */
 };
 
-enum { SOCK_REF_KEEPER = STACK_PROCS };
+enum { SOCK_REF_FLIGHT = STACK_PROCS }; /* as if a process slot: descriptors of it are under way in messages */
 
 struct sock_rec {                       /* sock/ owns the meaning; see sock/usock_rec.h */
         uint32_t link;                  /* free list */
@@ -102,6 +102,8 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint64_t refs;                  /* process slots that hold it */
         uint64_t kept;                  /* those that will hold it after an exec as well */
         uint64_t cookie;                /* SO_COOKIE of the kernel socket beside it, 0: none */
+        uint32_t flights;               /* descriptors under way (SCM_RIGHTS) */
+        uint32_t flyer;                 /* process slot + 1 that is just telling the keeper of one */
         uint32_t reader, writer;        /* process slot + 1 that copies without the lock */
         _Atomic uint8_t awaited;        /* somebody looked meanwhile, and could not have his turn */
         uint32_t tx_frame;              /* UDP: the frame it copies into */

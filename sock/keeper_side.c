@@ -29,6 +29,7 @@ struct keeper_view {
         struct keeper_listener gone[64];
         uint32_t ngone;
         nstime down_looked[STACK_CHANS];        /* when a channel that is down was last looked at */
+        bool ticked;                    /* at least once */
         bool strangers;                 /* no process that unetd knows is left, but there are others */
         bool nobody;                    /* there are none, and what they left was gone through */
         nstime forking_until[STACK_PROCS];
@@ -92,6 +93,40 @@ static bool rest(struct keeper_view *v)
         return !stack_pending(&v->u.s, 0);
 }
 
+/* A listener whose last process slot this is, is told to unetd, which takes it out of the directory. */
+static void note_listener(struct keeper_view *v, const struct sock_rec *rec, uint32_t slot)
+{
+        if (rec->refs != 1ull << slot || !rec->registered || v->ngone == ARRAY_LEN(v->gone) ||
+            ustack_shares_port(&v->u, rec, 1ull << slot))
+                return;
+        v->gone[v->ngone++] = (struct keeper_listener){
+                .proto = rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP,
+                .port = rec->lport,
+                .addr = rec->reg_addr,
+        };
+}
+
+/* Descriptors of the socket are in no message any more. Under the lock. */
+static void end_flights(struct keeper_view *v, struct sock_rec *rec)
+{
+        note_listener(v, rec, SOCK_REF_FLIGHT);
+        rec->flights = 0;
+        ustack_unref(&v->u, pool_index(&v->u.s.st->socks, rec), SOCK_REF_FLIGHT, ustack_now());
+}
+
+/* What another keeper watched nobody watches any more. */
+static void end_unwatched(struct keeper_view *v)
+{
+        struct pool *p = &v->u.s.st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                struct sock_rec *rec = pool_at(p, i);
+                if (rec->refs >> SOCK_REF_FLIGHT & 1)
+                        end_flights(v, rec);
+        }
+        v->ticked = true;
+}
+
 /*
  * Once rung, the keeper keeps looking in until it has been quiet for QUIET: seldom while processes see to the queues
  * themselves, every millisecond while it is the keeper who finds the work. Processes that come and go meanwhile need not
@@ -111,6 +146,8 @@ static nstime tick(void *view, nstime now, bool *active)
         atomic_store_explicit(&st->ticking, 1, memory_order_relaxed);
         if (st->leader == 0)
                 bell_disarm(u->s.bell);
+        if (unlikely(!v->ticked))
+                end_unwatched(v);
         found = stack_run(&u->s, now);
         if (found || st->cnt.n[COUNT_NI_RX_MSGS] != v->seen)
                 v->busy_at = now;
@@ -187,23 +224,15 @@ static int chan_down(void *view, uint32_t slot)
         return done ? 0 : -EAGAIN;
 }
 
-/* Listeners whose last process slot this is; they are told to unetd, which takes them out of the directory. After an exec
- * not those that survived it. */
+/* Those of a process; after an exec not those that survived it. */
 static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
 {
         struct pool *p = &v->u.s.st->socks;
 
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
-                if (rec->refs != 1ull << slot || !rec->registered || v->ngone == ARRAY_LEN(v->gone) ||
-                    (execed && rec->kept >> slot & 1) ||
-                    ustack_shares_port(&v->u, rec, 1ull << slot))
-                        continue;
-                v->gone[v->ngone++] = (struct keeper_listener){
-                        .proto = rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP,
-                        .port = rec->lport,
-                        .addr = rec->reg_addr,
-                };
+                if (!(execed && rec->kept >> slot & 1))
+                        note_listener(v, rec, slot);
         }
 }
 
@@ -270,6 +299,24 @@ static int proc_execed(void *view, uint32_t slot)
         stack_run(&u->s, ustack_now());
         ustack_unlock(u);
         return holds;
+}
+
+static int in_flight(void *view, uint64_t cookie, bool over)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+        struct sock_rec *rec = NULL;
+        uint32_t sock;
+
+        if (!ustack_trylock(u))
+                return -EAGAIN;
+        sock = ustack_find_cookie(u, cookie);
+        if (sock != 0 && stack_sock(&u->s, sock)->flights != 0)
+                rec = stack_sock(&u->s, sock);
+        if (rec != NULL && over)
+                end_flights(v, rec);
+        ustack_unlock(u);
+        return rec != NULL && !over;
 }
 
 /* The line of /proc/<pid>/stat from the state on (proc(5), field 3). False: there is no such process. */
@@ -385,6 +432,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .chan_down = chan_down,
         .proc_died = proc_died,
         .proc_execed = proc_execed,
+        .flight = in_flight,
         .empty = empty,
         .cookie_owner = cookie_owner,
         .listener_gone = listener_gone,

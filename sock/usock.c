@@ -256,7 +256,42 @@ uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie)
 void usock_set_kfd(struct usock *s, int kfd)
 {
         s->kfd = kfd;
-        usock_rec(s)->cookie = cookie_of(kfd);
+        if (kfd >= 0 || usock_rec(s)->flights == 0)     /* one under way is found by it */
+                usock_rec(s)->cookie = cookie_of(kfd);
+}
+
+/* Under the lock. */
+static void end_flight(struct ustack *u, struct sock_rec *rec, nstime now)
+{
+        if (rec->flights != 0 && --rec->flights == 0)
+                ustack_unref(u, pool_index(&u->s.st->socks, rec), SOCK_REF_FLIGHT, now);
+}
+
+void usock_fly(struct usock *s)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        int err;
+
+        ustack_lock(u);
+        rec->refs |= 1ull << SOCK_REF_FLIGHT;
+        rec->flights++;
+        rec->flyer = u->slot + 1;
+        ustack_leave(u);
+        err = unetd_flight(ustack_client(), u->id, rec->cookie, s->kfd);
+        ustack_client_done();
+        ustack_lock(u);
+        rec->flyer = 0;
+        if (err != 0)
+                end_flight(u, rec, ustack_now());
+        ustack_leave(u);
+}
+
+void usock_landed(struct usock *s)
+{
+        ustack_lock(s->u);
+        end_flight(s->u, usock_rec(s), ustack_now());
+        ustack_leave(s->u);
 }
 
 int usock_kfd(const struct usock *s)
@@ -348,6 +383,10 @@ static void end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, ns
                 rec->reader = 0;
                 ustack_turn_over(u, rec);
         }
+        if (rec->flyer == slot + 1) {
+                rec->flyer = 0;
+                end_flight(u, rec, now);
+        }
 }
 
 /* The threads of a process slot are no more. */
@@ -398,7 +437,7 @@ void ustack_nobody_left(struct ustack *u, nstime now)
         struct pool *p = &u->s.st->socks;
 
         for (uint32_t i = 1; i < p->fresh; i++) {
-                uint64_t refs = ((const struct sock_rec *)pool_at(p, i))->refs;
+                uint64_t refs = ((const struct sock_rec *)pool_at(p, i))->refs & ~(1ull << SOCK_REF_FLIGHT);
                 for (uint32_t slot = 0; refs != 0; slot++, refs >>= 1)
                         if (refs & 1)
                                 ustack_unref(u, i, slot, now);

@@ -36,6 +36,12 @@ void usock_close(struct usock *s);
 /* The socket another process made, or this one's former image, recognised by the SO_COOKIE of its kernel socket (exec,
  * SCM_RIGHTS); looks in this process's stacks first, then asks the keeper. -ENOENT: not ours. */
 int usock_adopt(uint64_t cookie, int kfd, struct usock **out);
+/*
+ * Its kernel socket is about to leave in a message (SCM_RIGHTS): the socket lives as long as that is under way, whoever
+ * closes it meanwhile. The keeper watches the kernel socket. Landed: a process has received and adopted it.
+ */
+void usock_fly(struct usock *s);
+void usock_landed(struct usock *s);
 /* The kernel socket's cookie is recorded when it is set here (so that adopt can find it). */
 void usock_set_kfd(struct usock *s, int kfd);
 int usock_kfd(const struct usock *s);

@@ -455,6 +455,13 @@ int unetd_proc_del(struct unetd_client *c, uint32_t stack_id, uint32_t slot)
         return ask_plain(c, &msg, NULL, 0);
 }
 
+int unetd_flight(struct unetd_client *c, uint32_t stack_id, uint64_t cookie, int fd)
+{
+        struct unetd_msg msg = {.type = UNETD_FLIGHT, .stack = {.stack = stack_id, .cookie = cookie}};
+
+        return ask_plain(c, &msg, &fd, 1);
+}
+
 /* Moves what came to high numbers. */
 static int raise_fds(struct wire_in *in)
 {

@@ -106,6 +106,9 @@ int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uin
 int unetd_proc_add(struct unetd_client *c, uint32_t stack_id, uint32_t slot, int32_t pid);
 /* The caller has let go of everything in its slot. The slot's death operation still runs in the keeper. */
 int unetd_proc_del(struct unetd_client *c, uint32_t stack_id, uint32_t slot);
+/* The kernel socket `fd` with this SO_COOKIE, of a socket of the stack, leaves in a message: the keeper notices when it is no
+ * more, in no process and in no message. */
+int unetd_flight(struct unetd_client *c, uint32_t stack_id, uint64_t cookie, int fd);
 /* The descriptors of a stack of the same user. */
 int unetd_stack_get(struct unetd_client *c, uint32_t stack_id, struct unetd_stack_fds *out);
 /* The same, for the stack that knows a socket with this SO_COOKIE. -ENOENT: none does. */

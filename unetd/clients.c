@@ -27,6 +27,8 @@ static int serve(struct client *cl, struct wire_in *in)
                 return stack_proc_add(cl, in);
         case UNETD_PROC_DEL:
                 return stack_proc_del(cl, in);
+        case UNETD_FLIGHT:
+                return stack_flight(cl, in);
         case UNETD_CHAN_OPEN:
                 return chan_open(cl, in);
         case UNETD_LISTEN_ADD:
@@ -78,7 +80,7 @@ static void hello(struct client *cl, struct unetd_msg *msg)
 /* Only these may bring descriptors. */
 static bool may_carry(uint16_t type)
 {
-        return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD || type == UNETD_EMUL_ATTACH;
+        return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD || type == UNETD_EMUL_ATTACH || type == UNETD_FLIGHT;
 }
 
 static void client_message(struct conn *c, struct wire_in *in)

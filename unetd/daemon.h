@@ -227,6 +227,7 @@ int stack_of(struct user *u, uint32_t id, struct stack **st);
 /* Requests return 0 (answer now), a negative errno, or REPLY_LATER. */
 int stack_new(struct client *cl, struct wire_in *in);
 int stack_proc_add(struct client *cl, struct wire_in *in);
+int stack_flight(struct client *cl, struct wire_in *in);
 int stack_proc_del(struct client *cl, struct wire_in *in);
 void stack_answered(struct user *u, struct ask *a, int err);
 void stack_free(struct stack *st);

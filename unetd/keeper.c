@@ -33,6 +33,9 @@
 #define DAEMON_FD    3
 #define DAEMON_QUEUE 65536u
 #define ACTIVE_NS    NS_PER_MS
+#define FLIGHTS_MAX  4096u
+#define FLIGHTS_GAP  (50 * NS_PER_MS)
+#define FLIGHTS_GAP_MAX NS_PER_S
 #define ORPHAN_EVERY NS_PER_S           /* an orphan is asked whether it is empty at least so often */
 
 enum proc_state { PROC_LIVE, PROC_DYING, PROC_DONE };
@@ -72,6 +75,13 @@ struct kstack {
         LIST_HEAD(, kchan) chans;
 };
 
+/* A kernel socket that left in a message. */
+struct kflight {
+        LIST_ENTRY(kflight) link;
+        uint32_t stack;
+        uint64_t cookie;
+};
+
 struct kclient {
         struct conn conn;               /* first: handlers cast */
         LIST_ENTRY(kclient) link;
@@ -86,6 +96,10 @@ static struct keeper {
         struct unetd_config cfg;
         LIST_HEAD(, kstack) stacks;
         LIST_HEAD(, kclient) clients, dead;
+        LIST_HEAD(, kflight) flights;
+        uint32_t nflights;
+        int flights_ep;                 /* watches them, holding none */
+        nstime flights_at, flights_gap; /* when they are looked at next; the gap doubles */
         uint32_t nclients;
         nstime idle_since;
 } keeper = {.cfg = UNETD_CONFIG_DEFAULT};
@@ -453,6 +467,118 @@ static bool given_up(struct kstack *st)
         return keeper.loop.now - st->alone_since >= grace;
 }
 
+/* ---- sockets that left in messages ---- */
+
+/*
+ * The descriptor is put into an epoll instance and closed. The kernel takes it out of there when its file is no more: when
+ * no process has it and it is in no message. /proc shows what is in there still, by the cookies.
+ */
+static bool flight_watch(uint64_t cookie, int fd)
+{
+        struct epoll_event ev = {.events = 0, .data.u64 = cookie};
+
+        if (keeper.flights_ep == 0)
+                keeper.flights_ep = epoll_create1(EPOLL_CLOEXEC);
+        return keeper.flights_ep > 0 &&
+               (epoll_ctl(keeper.flights_ep, EPOLL_CTL_ADD, fd, &ev) == 0 || errno == EEXIST);
+}
+
+static void take_flight(struct wire_in *in)
+{
+        struct kstack *st = stack_find(in->msg.stack.stack);
+        struct kflight *f = NULL;
+
+        if (!st || in->n != 1)
+                return;
+        if (keeper.nflights < FLIGHTS_MAX && flight_watch(in->msg.stack.cookie, in->fds[0]))
+                f = calloc(1, sizeof *f);
+        if (!f) {
+                keeper.ops->flight(st->view, in->msg.stack.cookie, true);
+                return;
+        }
+        *f = (struct kflight){.stack = st->id, .cookie = in->msg.stack.cookie};
+        LIST_INSERT_HEAD(&keeper.flights, f, link);
+        keeper.nflights++;
+        keeper.flights_gap = FLIGHTS_GAP;
+        keeper.flights_at = keeper.loop.now + FLIGHTS_GAP;
+}
+
+static bool has_flights(const struct kstack *st)
+{
+        const struct kflight *f;
+
+        LIST_FOREACH(f, &keeper.flights, link)
+                if (f->stack == st->id)
+                        return true;
+        return false;
+}
+
+/* Whether the epoll instance has it, in what /proc says of it. */
+static bool still_there(const char *text, uint64_t cookie)
+{
+        while ((text = strstr(text, " data:")) != NULL) {
+                text += 6;
+                if (strtoull(text, NULL, 16) == cookie)
+                        return true;
+        }
+        return false;
+}
+
+/* What /proc says, to be freed; NULL: it cannot be had. */
+static char *flights_text(void)
+{
+        char path[64], *text = NULL;
+        size_t room = 0;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/self/fdinfo/%d", keeper.flights_ep);
+        f = fopen(path, "re");
+        if (f && getdelim(&text, &room, 0, f) < 0) {
+                free(text);
+                text = NULL;
+        }
+        if (f)
+                fclose(f);
+        return text;
+}
+
+static void flights_look(const char *text)
+{
+        struct kflight *f = LIST_FIRST(&keeper.flights), *next;
+
+        for (; f; f = next) {
+                struct kstack *st = stack_find(f->stack);
+                next = LIST_NEXT(f, link);
+                if (st && keeper.ops->flight(st->view, f->cookie, !still_there(text, f->cookie)) != 0)
+                        continue;
+                if (st)
+                        due(st);
+                LIST_REMOVE(f, link);
+                keeper.nflights--;
+                free(f);
+        }
+}
+
+/* When to be called again. */
+static nstime flights_work(void)
+{
+        char *text;
+
+        if (LIST_EMPTY(&keeper.flights))
+                return NSTIME_NEVER;
+        if (keeper.loop.now < keeper.flights_at)
+                return keeper.flights_at;
+        text = flights_text();
+        if (text)
+                flights_look(text);
+        free(text);
+        keeper.flights_at = keeper.loop.now + keeper.flights_gap;
+        keeper.flights_gap = nstime_min(keeper.flights_gap * 2, FLIGHTS_GAP_MAX);
+        return LIST_EMPTY(&keeper.flights) ? NSTIME_NEVER : keeper.flights_at;
+}
+
+/* ---- all that is due ---- */
+
 /* All that is due for one stack; it may be gone afterwards. */
 static void stack_work(struct kstack *st)
 {
@@ -465,7 +591,7 @@ static void stack_work(struct kstack *st)
         pending = procs_dying(st) || chans_pending(st);
         if (active || pending)
                 st->deadline = nstime_min(st->deadline, keeper.loop.now + ACTIVE_NS);
-        if (!LIST_EMPTY(&st->procs))
+        if (!LIST_EMPTY(&st->procs) || has_flights(st))
                 return;
         if (!st->orphan) {
                 st->orphan = true;
@@ -602,6 +728,9 @@ static void daemon_message(struct conn *c, struct wire_in *in)
                 return;
         case UNETD_K_CLIENT:
                 take_client(in);
+                return;
+        case UNETD_K_FLIGHT:
+                take_flight(in);
                 return;
         case UNETD_K_LEFT:
                 client_left(in->msg.stack.pid);
@@ -809,14 +938,14 @@ static nstime stacks_work(void)
 
 static nstime after_batch(struct loop *l)
 {
-        nstime when = keeper.leaving ? NSTIME_NEVER : stacks_work();
+        nstime flights = flights_work(), when = keeper.leaving ? NSTIME_NEVER : stacks_work();
 
         if (keeper.daemon_died)
                 daemon_lost();
         if (keeper.leaving && keeper.daemon.queued == 0)
                 keeper.loop.stop = true;
         clients_bury();
-        return keeper.daemon_died ? keeper.loop.now : nstime_min(when, idle_deadline());
+        return keeper.daemon_died ? keeper.loop.now : nstime_min(nstime_min(when, flights), idle_deadline());
 }
 
 static int parse(int argc, char **argv)

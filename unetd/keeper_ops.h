@@ -40,6 +40,9 @@ struct keeper_stack_ops {
         /* Process `slot` runs another program now: what did not survive its exec ends. 0: it holds nothing any more; 1:
          * it does; -EAGAIN: ask again. */
         int (*proc_execed)(void *view, uint32_t slot);
+        /* The socket with this SO_COOKIE, of which descriptors are under way in messages; `over`: its kernel socket is no more, so
+         * none is. 1: they are; 0: they are not, or not any more; -EAGAIN: ask again. */
+        int (*flight)(void *view, uint64_t cookie, bool over);
         /* Nothing is left to finish, TIME-WAIT aside, or nothing of it can be. Asked when no process is left, every
          * second. */
         bool (*empty)(void *view);

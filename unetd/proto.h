@@ -53,6 +53,7 @@ enum unetd_type {
         UNETD_EMUL_CONNECT,             /* answered when the call was accepted */
         UNETD_EMUL_CONNECTED,           /* the answer has come: without this the channel ends with the connection */
         UNETD_EMUL_ACCEPT,              /* -ENOMSG: nobody calls */
+        UNETD_FLIGHT,                   /* fd: the kernel socket of `cookie`, which leaves in a message */
         /* unetd -> client, unasked */
         UNETD_EMUL_CALL,                /* somebody calls the name */
         /* client -> keeper */
@@ -68,6 +69,7 @@ enum unetd_type {
         UNETD_K_CHAN_DOWN,              /* the peer is gone; answered when the slot may be used again */
         UNETD_K_LEFT,                   /* a client closed its connection: process `pid` may be another program by
                                          * now; not answered */
+        UNETD_K_FLIGHT,                 /* the same, passed on; not answered */
         /* keeper -> unetd; not answered, but for K_HELLO. A keeper that outlived its unetd offers itself with
          * K_HELLO, then all it holds, in the form of K_STACK, K_PROC and K_CHAN with seq 0. When K_HELLO is
          * answered -EEXIST, the user has another keeper by now: the offers go to that one, and who made them

@@ -213,6 +213,25 @@ int stack_proc_del(struct client *cl, struct wire_in *in)
         return p ? wait_proc(cl, st, UNETD_K_PROC_DEL, p, &in->msg) : -ENOENT;
 }
 
+/* The kernel socket goes on to the keeper, if it is what it is said to be. */
+int stack_flight(struct client *cl, struct wire_in *in)
+{
+        struct unetd_msg msg = {.type = UNETD_K_FLIGHT, .stack = in->msg.stack};
+        uint64_t cookie = 0;
+        socklen_t len = sizeof cookie;
+        struct stack *st;
+        int r = stack_of(cl->user, in->msg.stack.stack, &st);
+
+        if (r < 0)
+                return r;
+        if (in->n != 1 || cl->user->keeper_state != KEEPER_RUNS)
+                return in->n != 1 ? -EBADMSG : -EAGAIN;
+        if (getsockopt(in->fds[0], SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0 || cookie == 0 || cookie != in->msg.stack.cookie)
+                return -EINVAL;
+        conn_send(&cl->user->keeper, &msg, in->fds, 1);
+        return 0;
+}
+
 /* ---- stacks ---- */
 
 /* Six descriptors of the right kinds, each pipe's two ends of one pipe. */

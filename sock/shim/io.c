@@ -297,6 +297,16 @@ ssize_t h_readv(int fd, const struct iovec *iov, int n)
         return r;
 }
 
+static void landed(int fd)
+{
+        struct file *f = file_enter(fd, MODE_TCP);
+
+        if (f) {
+                usock_landed(f->us);
+                file_leave(f);
+        }
+}
+
 /* Descriptors that came with a message may be sockets of ours in another process. */
 static void look_at_rights(struct msghdr *m)
 {
@@ -310,7 +320,8 @@ static void look_at_rights(struct msghdr *m)
 
                         memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
                         fd_returned(fd);
-                        shim_adopt_fd(fd);
+                        if (shim_adopt_fd(fd))
+                                landed(fd);
                 }
         }
 }
@@ -613,6 +624,7 @@ static void look_at_leaving(const struct msghdr *m)
                         f = file_enter(fd, MODE_TCP);
                         if (f) {
                                 file_known_outside(f);
+                                usock_fly(f->us);
                                 file_leave(f);
                         }
                 }

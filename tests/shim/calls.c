@@ -1930,6 +1930,87 @@ static void scene_rights(void)
         close2(u);
 }
 
+/* Whoever passes a socket on closes his own at once; it lives in the message. Received late, or never. */
+static void scene_rights_in_flight(void)
+{
+        union {
+                struct cmsghdr h;
+                char room[CMSG_SPACE(sizeof(int))];
+        } c = {.h = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+        char x = 'x', b[8];
+        struct iovec iov = {&x, 1};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
+        int u[2], v[2], fd;
+
+        for (int lost = 0; lost < 2; lost++) {
+                struct pollfd p = {.events = POLLIN};
+
+                tcp_pair(v);
+                p.fd = v[0];
+                write(v[0], "before", 6);
+                socketpair(AF_UNIX, SOCK_STREAM, 0, u);
+                memcpy(CMSG_DATA(&c.h), &v[1], sizeof(int));
+                m.msg_controllen = sizeof(c);
+                SHOW(sendmsg(u[0], &m, 0));
+                SHOW(close(v[1]));
+                SHOW(poll(&p, 1, 700));
+                if (!lost) {
+                        SHOW(recvmsg(u[1], &m, 0));
+                        memcpy(&fd, CMSG_DATA(&c.h), sizeof(int));
+                        show_bytes("read", b, read(fd, b, sizeof(b)));
+                        SHOW(write(fd, "after", 5));
+                        show_bytes("read", b, read(v[0], b, sizeof(b)));
+                        SHOW(close(fd));
+                }
+                close2(u);
+                SHOW(poll(&p, 1, 5000));
+                if (!lost)
+                        SHOW(read(v[0], b, sizeof(b)));
+                close(v[0]);
+        }
+}
+
+/* The sender ends before the message is received; it was the only process of its stack. */
+static void scene_rights_outlive(void)
+{
+        union {
+                struct cmsghdr h;
+                char room[CMSG_SPACE(sizeof(int))];
+        } c = {.h = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+        char x = 'x', b[8];
+        struct iovec iov = {&x, 1};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
+        struct sockaddr_in sa;
+        int u[2], s, fd;
+
+        socketpair(AF_UNIX, SOCK_STREAM, 0, u);
+        fflush(stdout);
+        if (fork() == 0) {
+                int l = listener(&sa);
+
+                write(u[0], &sa, sizeof(sa));
+                s = accept(l, NULL, NULL);
+                memcpy(CMSG_DATA(&c.h), &s, sizeof(int));
+                sendmsg(u[0], &m, 0);
+                _exit(0);
+        }
+        read(u[1], &sa, sizeof(sa));
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        wait(NULL);
+        usleep(1500000);
+        SHOW(write(s, "there", 5));
+        SHOW(recvmsg(u[1], &m, 0));
+        memcpy(&fd, CMSG_DATA(&c.h), sizeof(int));
+        show_bytes("read", b, read(fd, b, sizeof(b)));
+        SHOW(write(fd, "back", 4));
+        show_bytes("read", b, read(s, b, sizeof(b)));
+        close(fd);
+        SHOW(read(s, b, sizeof(b)));
+        close(s);
+        close2(u);
+}
+
 static const struct {
         const char *name;
         void (*run)(void);
@@ -1977,6 +2058,8 @@ static const struct {
         {"dual_udp", scene_dual_udp},
         {"reuse_same_port", scene_reuse_same_port},
         {"rights", scene_rights},
+        {"rights_in_flight", scene_rights_in_flight},
+        {"rights_outlive", scene_rights_outlive},
 };
 
 static bool chosen(const char *name, int argc, char **argv)

@@ -92,6 +92,11 @@ static int fake_proc_execed(void *view, uint32_t slot)
         return 1;
 }
 
+static int fake_flight(void *view, uint64_t cookie, bool over)
+{
+        return 0;
+}
+
 static bool fake_empty(void *view)
 {
         struct fake_state *s = view;
@@ -129,6 +134,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .chan_down = fake_chan_down,
         .proc_died = fake_proc_died,
         .proc_execed = fake_proc_execed,
+        .flight = fake_flight,
         .empty = fake_empty,
         .cookie_owner = fake_cookie_owner,
         .listener_gone = fake_listener_gone,
