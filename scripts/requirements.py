@@ -28,7 +28,7 @@ TABLES = {
     "tcp": {"P": 108, "B": 7, "T": 9, "G": 12, "K": 12, "W": 10, "Q": 8, "E": 6, "N": 8},
 }
 # Tables that nobody has gone through yet.
-UNSCORED = {"internet", "fragments", "icmp", "tcp"}
+UNSCORED = {"tcp"}
 
 
 def read(path):
