@@ -122,7 +122,8 @@ static int send_some(struct side *s, int size, int n)
         uint32_t back[BATCH_MAX];
 
         for (int i = 0; i < n; i++)
-                tx[i] = (struct unet_tx){.inl = head, .inl_len = sizeof head, .frame = (uint32_t)i + 1, .len = (uint32_t)size - sizeof head};
+                tx[i] = (struct unet_tx){.inl = head, .inl_len = sizeof head, .frame = (uint32_t)i + 1,
+                                         .len = (uint32_t)size - sizeof head};
         n = s->ni.base.ops->send(&s->ni.base, tx, n);
         s->ni.base.ops->flush(&s->ni.base);
         s->ni.base.ops->reap(&s->ni.base, back, BATCH_MAX);

@@ -177,7 +177,7 @@ static bool rx_take(struct ni_xdp *x, const struct xdp_desc *in_ring, struct une
                 count_drop(x->cnt, DROP_NI_MALFORMED);
                 return false;
         }
-        rx->inl_len = MIN(d.len, UNET_INLINE_MAX);
+        rx->inl_len = MIN(d.len, x->inline_most);
         rx->nmore = 0;
         memcpy(rx->inl, x->umem + d.addr, rx->inl_len);
         rest = d.len - rx->inl_len;

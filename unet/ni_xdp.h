@@ -67,6 +67,7 @@ struct ni_xdp {
         struct unet_mem tx_mem;         /* frames that sends name */
         struct counters *cnt;
         int xsk;
+        uint32_t inline_most;           /* bytes of a received packet that are inline: UNET_INLINE_MAX, or fewer */
 };
 
 /*

@@ -87,7 +87,8 @@ int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, struct unet_mem tx_mem, st
 {
         int err;
 
-        *x = (struct ni_xdp){.base.ops = &ni_xdp_ops, .tx_mem = tx_mem, .cnt = cnt, .xsk = xsk};
+        *x = (struct ni_xdp){.base.ops = &ni_xdp_ops, .tx_mem = tx_mem, .cnt = cnt, .xsk = xsk,
+                             .inline_most = UNET_INLINE_MAX};
         if (!is_xsk(xsk))
                 return -EPROTO;
         err = map_mem(x, mem);

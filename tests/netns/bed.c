@@ -25,20 +25,25 @@ static int current(void)
         return fd;
 }
 
-static void skip_saying(const char *why)
-{
-        print_message("skipped: %s\n", why);
-        skip();
-}
-
-void bed_needs_root(void)
+const char *bed_impossible(void)
 {
         if (home < 0)
                 home = current();
         if (geteuid() != 0)
-                skip_saying("only root can make network namespaces");
+                return "only root can make network namespaces";
         if (unshare(CLONE_NEWNET) != 0 || setns(home, CLONE_NEWNET) != 0)
-                skip_saying("network namespaces cannot be made here");
+                return "network namespaces cannot be made here";
+        return NULL;
+}
+
+void bed_needs_root(void)
+{
+        const char *why = bed_impossible();
+
+        if (why == NULL)
+                return;
+        print_message("skipped: %s\n", why);
+        skip();
 }
 
 void bed_enter(int ns)

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+/* Why namespaces cannot be made here; NULL: they can. */
+const char *bed_impossible(void);
 /* Skips the test, saying why, where namespaces cannot be made. */
 void bed_needs_root(void);
 /* A new namespace with loopback up and without IPv6, whose chatter would disturb. */

@@ -66,7 +66,8 @@ static struct ni_xdp view_of(struct world *w)
                                .sh = &w->sh, .geom = geom, .umem = w->umem,
                                .fill = ring_of(&w->fill, RX), .comp = ring_of(&w->comp, TX),
                                .rx = ring_of(&w->rx, RX), .tx = ring_of(&w->tx, TX),
-                               .tx_mem = unet_mem_frames(w->frames, tx_geom), .cnt = &w->cnt, .xsk = -1};
+                               .tx_mem = unet_mem_frames(w->frames, tx_geom), .cnt = &w->cnt, .xsk = -1,
+                               .inline_most = UNET_INLINE_MAX};
 }
 
 static struct world *world_map(int flags)
