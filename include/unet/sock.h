@@ -125,7 +125,7 @@ UNET_API ssize_t unet_sendfile(int sock, int fd, off_t *off, size_t n);
  *      IPPROTO_TCP   TCP_NODELAY TCP_CORK TCP_QUICKACK TCP_MAXSEG TCP_CONGESTION TCP_INFO TCP_KEEPIDLE
  *                    TCP_KEEPINTVL TCP_KEEPCNT TCP_SYNCNT TCP_LINGER2 TCP_DEFER_ACCEPT TCP_WINDOW_CLAMP
  *                    TCP_USER_TIMEOUT TCP_NOTSENT_LOWAT
- *      IPPROTO_IP    IP_TOS IP_TTL;   IPPROTO_IPV6   IPV6_V6ONLY IPV6_TCLASS IPV6_UNICAST_HOPS
+ *      IPPROTO_IP    IP_TOS IP_TTL IP_MTU_DISCOVER IP_MTU (UDP);   IPPROTO_IPV6   IPV6_V6ONLY IPV6_TCLASS IPV6_UNICAST_HOPS
  * A listener's are inherited by what it accepts. ENOPROTOOPT: no such option.
  */
 UNET_API int unet_setsockopt(int sock, int level, int name, const void *val, socklen_t len);
