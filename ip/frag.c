@@ -1,29 +1,13 @@
 /* Fragmentation. RFC 791 §3.2, RFC 6864, RFC 1122 §3.3.3. */
 #include "ip/frag.h"
 
-#include <errno.h>
-
 #include "ip/ip_opts.h"
 #include "netstack/checksum.h"
 #include "netstack/siphash.h"
 
 enum { FRAG_DF = 0x4000, FRAG_MF = 0x2000 };
 
-/* ---- whether ---- */
-
-int frag_decide(enum pmtu_mode mode, uint32_t len, uint32_t if_mtu, uint32_t path_mtu, struct frag_plan *plan)
-{
-        uint32_t mtu = frag_mtu(mode, if_mtu, path_mtu);
-        bool fits = len <= mtu;
-
-        if (!fits && (mode == PMTU_DO || mode == PMTU_PROBE || mode == PMTU_INTERFACE))
-                return -EMSGSIZE;
-        plan->dont_frag = mode == PMTU_DO || mode == PMTU_PROBE || (mode == PMTU_WANT && fits);
-        plan->mtu = fits ? 0 : MAX(mtu, FRAG_MIN_MTU);
-        return 0;
-}
-
-/* ---- how ---- */
+/* ---- pieces ---- */
 
 static void put16(uint8_t *p, uint32_t v)
 {

@@ -14,6 +14,8 @@
 #ifndef IP_FRAG_H
 #define IP_FRAG_H
 
+#include <errno.h>
+
 #include "ip/ip.h"
 #include "netstack/prng.h"
 
@@ -33,13 +35,24 @@ struct frag_plan {
         bool dont_frag; /* DF */
         uint32_t mtu;   /* to cut it to; 0: whole */
 };
-/* How a datagram of `len` bytes, header included, leaves, on an interface of `if_mtu` towards a destination whose path
- * carries `path_mtu` (0: nothing known). 0 or -EMSGSIZE. */
-int frag_decide(enum pmtu_mode mode, uint32_t len, uint32_t if_mtu, uint32_t path_mtu, struct frag_plan *plan);
 /* What IP_MTU says: the largest datagram that frag_decide() lets through whole. */
 static inline uint32_t frag_mtu(enum pmtu_mode mode, uint32_t if_mtu, uint32_t path_mtu)
 {
         return mode >= PMTU_PROBE || path_mtu == 0 || path_mtu > if_mtu ? if_mtu : path_mtu;
+}
+/* How a datagram of `len` bytes, header included, leaves, on an interface of `if_mtu` towards a destination whose path
+ * carries `path_mtu` (0: nothing known). 0 or -EMSGSIZE. */
+static inline int frag_decide(enum pmtu_mode mode, uint32_t len, uint32_t if_mtu, uint32_t path_mtu,
+                              struct frag_plan *plan)
+{
+        uint32_t mtu = frag_mtu(mode, if_mtu, path_mtu);
+        bool fits = len <= mtu;
+
+        if (unlikely(!fits) && (mode == PMTU_DO || mode == PMTU_PROBE || mode == PMTU_INTERFACE))
+                return -EMSGSIZE;
+        plan->dont_frag = mode == PMTU_DO || mode == PMTU_PROBE || (mode == PMTU_WANT && fits);
+        plan->mtu = fits ? 0 : MAX(mtu, FRAG_MIN_MTU);
+        return 0;
 }
 
 struct frag {                   /* on the caller's stack */

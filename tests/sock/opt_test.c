@@ -125,6 +125,8 @@ static const struct int_case int_cases[] = {
         {T, IPPROTO_IP, IP_TOS, false, {0x10, 0x13, 0xff, 0x100, 0, END}},
         {U, IPPROTO_IP, IP_TOS, false, {0x10, 0x13, 0xff, 0, END}},
         {T, IPPROTO_IP, IP_TTL, false, {1, 255, 0, 256, -1, END}},
+        {U, IPPROTO_IP, IP_MTU_DISCOVER, false, {0, 1, 2, 3, 4, 5, 6, -1, END}},
+        {U, IPPROTO_IP, IP_MTU, false, {1500, END}},
         {T6, IPPROTO_IPV6, IPV6_V6ONLY, false, {1, 0, 5, END}},
         {T6, IPPROTO_IPV6, IPV6_TCLASS, false, {16, 255, 256, -1, -2, END}},
         {T6, IPPROTO_IPV6, IPV6_UNICAST_HOPS, false, {1, 255, 256, -2, END}},
