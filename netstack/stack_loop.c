@@ -523,6 +523,10 @@ static bool foreign_source(const struct stack *s, uint32_t k, const struct ip_ho
 
 static bool rx_datagram(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 {
+        if (unlikely(pkt->to != IP_TO_HOST) && pkt->proto == IP_PROTO_TCP) { /* RFC 9293 §3.9.2.3, MUST-57 */
+                count_drop(&s->st->cnt, DROP_TCP_BAD_ADDRESS);
+                return false;
+        }
         switch (pkt->proto) {
         case IP_PROTO_TCP:
                 return rx_tcp(s, k, pkt);
