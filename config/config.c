@@ -1,6 +1,8 @@
 /* Which keys there are, what values they take, and where the file is. */
 #include "config/config.h"
 
+#include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <ini.h>
 #include <pwd.h>
@@ -53,6 +55,7 @@ struct reading {
         struct unetd_config *c;
         struct config_error *err;
         uint64_t seen;                  /* bit of each key */
+        uint64_t seen_iface;            /* ... of each interface */
         bool failed;
 };
 static_assert(ARRAY_LEN(keys) <= 64, "one bit each in struct reading");
@@ -105,11 +108,166 @@ static int set_number(struct reading *r, const struct key *k, const char *value)
         return 1;
 }
 
+/* ---- [interface NAME] ---- */
+
+#define IFACE_SECTION "interface "
+
+static const char *const modes[] = {[IFACE_AUTO] = "auto", [IFACE_NATIVE] = "native", [IFACE_GENERIC] = "generic"};
+
+static const struct {
+        const char *name, *text;
+} iface_keys[] = {
+        {"address", "IPv4 address and length of its network's prefix, as in 192.0.2.1/24"},
+        {"gateway", "IPv4 address of the router to everywhere else"},
+        {"mode", "how the program that takes its packets is attached: auto, native or generic"},
+        {"queue", "receive queue that is taken over"},
+};
+enum { KEY_ADDRESS, KEY_GATEWAY, KEY_MODE, KEY_QUEUE };
+static_assert(ARRAY_LEN(iface_keys) * UNETD_IFACES <= 64, "one bit each in struct reading");
+
+static struct unetd_iface_config *iface_get(struct reading *r, const char *name)
+{
+        struct unetd_config *c = r->c;
+        size_t len = strlen(name);
+
+        for (uint32_t i = 0; i < c->nifaces; i++)
+                if (strcmp(c->iface[i].name, name) == 0)
+                        return &c->iface[i];
+        if (len == 0 || len >= sizeof c->iface[0].name || strpbrk(name, "/ \t")) {
+                complain(r, "\"%s\" is not an interface's name%s", name, "");
+                return NULL;
+        }
+        if (c->nifaces == UNETD_IFACES) {
+                complain(r, "there are too many interfaces%s%s", "", "");
+                return NULL;
+        }
+        memcpy(c->iface[c->nifaces].name, name, len + 1);
+        return &c->iface[c->nifaces++];
+}
+
+/* An address that a host can have: RFC 1122 §3.2.1.3. */
+static bool host_addr(const char *text, uint32_t *out)
+{
+        struct in_addr in;
+        uint32_t a;
+
+        if (inet_pton(AF_INET, text, &in) != 1)
+                return false;
+        a = ntohl(in.s_addr);
+        *out = a;
+        return a >> 24 != 0 && a >> 24 != 127 && a >> 28 < 0xe;
+}
+
+static int set_address(struct reading *r, struct unetd_iface_config *i, const char *value)
+{
+        char addr[INET_ADDRSTRLEN], *end;
+        const char *slash = strchr(value, '/');
+        long prefix;
+
+        if (slash && slash > value && (size_t)(slash - value) < sizeof addr && isdigit((unsigned char)slash[1])) {
+                memcpy(addr, value, (size_t)(slash - value));
+                addr[slash - value] = '\0';
+                prefix = strtol(slash + 1, &end, 10);
+                if (!*end && prefix >= 1 && prefix <= 32 && host_addr(addr, &i->addr)) {
+                        i->prefix = (uint8_t)prefix;
+                        return 1;
+                }
+        }
+        return complain(r, "\"%s\" wants an address and a prefix, as in 192.0.2.1/24%s", "address", "");
+}
+
+static int set_mode(struct reading *r, struct unetd_iface_config *i, const char *value)
+{
+        for (size_t m = 0; m < ARRAY_LEN(modes); m++) {
+                if (strcmp(value, modes[m]) == 0) {
+                        i->mode = (uint8_t)m;
+                        return 1;
+                }
+        }
+        return complain(r, "\"%s\" wants auto, native or generic%s", "mode", "");
+}
+
+static int set_queue(struct reading *r, struct unetd_iface_config *i, const char *value)
+{
+        char *end;
+        long v = strtol(value, &end, 10);
+
+        if (end == value || *end || v < 0 || v > 4095)
+                return complain(r, "\"%s\" wants a number from %s", "queue", "0 to 4095");
+        i->queue = (uint16_t)v;
+        return 1;
+}
+
+static int iface_line(struct reading *r, const char *section, const char *name, const char *value)
+{
+        struct unetd_iface_config *i = iface_get(r, section + strlen(IFACE_SECTION));
+        uint64_t bit;
+        size_t k = 0;
+
+        if (!i)
+                return 0;
+        while (k < ARRAY_LEN(iface_keys) && strcmp(iface_keys[k].name, name) != 0)
+                k++;
+        if (k == ARRAY_LEN(iface_keys))
+                return complain(r, "unknown key \"%s\" in [%s]", name, section);
+        bit = (uint64_t)1 << ((size_t)(i - r->c->iface) * ARRAY_LEN(iface_keys) + k);
+        if (r->seen_iface & bit)
+                return complain(r, "\"%s\" is set twice%s", name, "");
+        r->seen_iface |= bit;
+        switch (k) {
+        case KEY_ADDRESS:
+                return set_address(r, i, value);
+        case KEY_GATEWAY:
+                if (*value == '\0' || host_addr(value, &i->gateway))
+                        return 1;
+                return complain(r, "\"%s\" wants an IPv4 address%s", name, "");
+        case KEY_MODE:
+                return set_mode(r, i, value);
+        default:
+                return set_queue(r, i, value);
+        }
+}
+
+/* What only the whole file can show. */
+static const char *iface_wrong(const struct unetd_iface_config *i)
+{
+        uint32_t mask = i->prefix ? ~0u << (32 - i->prefix) : 0;
+
+        if (i->addr == 0)
+                return "has no address";
+        if (i->gateway != 0 && i->prefix != 32 && (i->gateway & mask) != (i->addr & mask))
+                return "has a gateway outside its network";
+        if (i->gateway == i->addr)
+                return "is its own gateway";
+        return NULL;
+}
+
+static int check_ifaces(struct reading *r)
+{
+        for (uint32_t k = 0; k < r->c->nifaces; k++) {
+                const struct unetd_iface_config *i = &r->c->iface[k];
+                const char *wrong = iface_wrong(i);
+                if (wrong) {
+                        complain(r, "[interface %s] %s", i->name, wrong);
+                        return -EINVAL;
+                }
+                for (uint32_t other = 0; other < k; other++) {
+                        if (r->c->iface[other].addr == i->addr) {
+                                complain(r, "[interface %s] %s", i->name, "has another one's address");
+                                return -EINVAL;
+                        }
+                }
+        }
+        return 0;
+}
+
 static int one_line(void *arg, const char *section, const char *name, const char *value)
 {
         struct reading *r = arg;
         const struct key *k = find_key(section, name);
 
+        if (strncmp(section, IFACE_SECTION, strlen(IFACE_SECTION)) == 0)
+                return iface_line(r, section, name, value);
         if (!k && *section == '\0')
                 return complain(r, "\"%s\" stands before any [section]%s", name, "");
         if (!k && !known_section(section))
@@ -145,6 +303,8 @@ int config_read(const char *path, struct unetd_config *c, struct config_error *e
                         snprintf(err->text, sizeof err->text, "not \"key = value\" and not \"[section]\"");
                 return -EINVAL;
         }
+        if (check_ifaces(&r) < 0)
+                return -EINVAL;
         *c = copy;
         return 0;
 }
@@ -193,6 +353,36 @@ void config_complain(const struct config_error *err)
                 fprintf(stderr, "%s: %s\n", err->path, err->text);
 }
 
+static void put_addr(char *out, size_t room, uint32_t addr, int prefix)
+{
+        struct in_addr in = {htonl(addr)};
+        char text[INET_ADDRSTRLEN];
+
+        inet_ntop(AF_INET, &in, text, sizeof text);
+        if (addr == 0)
+                *out = '\0';
+        else if (prefix >= 0)
+                snprintf(out, room, "%s/%d", text, prefix);
+        else
+                snprintf(out, room, "%s", text);
+}
+
+static void each_of_iface(const struct unetd_iface_config *i,
+                          void (*row)(void *arg, const char *section, const char *key, const char *value,
+                                      const char *text),
+                          void *arg)
+{
+        char section[32], value[ARRAY_LEN(iface_keys)][32];
+
+        snprintf(section, sizeof section, IFACE_SECTION "%s", i->name);
+        put_addr(value[KEY_ADDRESS], sizeof value[0], i->addr, i->prefix);
+        put_addr(value[KEY_GATEWAY], sizeof value[0], i->gateway, -1);
+        snprintf(value[KEY_MODE], sizeof value[0], "%s", modes[i->mode]);
+        snprintf(value[KEY_QUEUE], sizeof value[0], "%u", i->queue);
+        for (size_t k = 0; k < ARRAY_LEN(iface_keys); k++)
+                row(arg, section, iface_keys[k].name, value[k], iface_keys[k].text);
+}
+
 void config_each(const struct unetd_config *c,
                  void (*row)(void *arg, const char *section, const char *key, const char *value, const char *text),
                  void *arg)
@@ -204,4 +394,6 @@ void config_each(const struct unetd_config *c,
                 snprintf(number, sizeof number, "%d", keys[i].kind == TEXT ? 0 : *(const int32_t *)at);
                 row(arg, keys[i].section, keys[i].name, keys[i].kind == TEXT ? at : number, keys[i].text);
         }
+        for (uint32_t i = 0; i < c->nifaces; i++)
+                each_of_iface(&c->iface[i], row, arg);
 }

@@ -43,6 +43,7 @@
         X(IP_CHECKSUM, "IP header checksum wrong")                                                                   \
         X(IP_TTL, "time to live ran out")                                                                            \
         X(IP_NOT_OURS, "destination is not one of our addresses")                                                    \
+        X(IP_NO_ROUTE, "no interface and no gateway leads there")                                                    \
         X(IP_MARTIAN, "source address cannot be a source")                                                           \
         X(IP_FRAGMENT, "fragment, and reassembly is not done here")                                                  \
         X(IP_OPTIONS, "IP options malformed")                                                                        \

@@ -23,7 +23,7 @@ void stack_limits_default(struct stack_limits *l)
 
 /* Offsets of everything behind struct stack_state; one place says the order. */
 struct layout {
-        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, end;
+        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, netifs, end;
 };
 
 static size_t take(size_t *at, size_t bytes, size_t align)
@@ -47,6 +47,7 @@ static struct layout layout_of(const struct stack_limits *l)
         o.rxframes = take(&at, frame_geom_bytes(l->rx), 65536);
         o.capture = take(&at, capture_bytes(STACK_CAPTURE), 4096);
         o.ip = take(&at, sizeof(struct stack_ip), 4096);
+        o.netifs = take(&at, NETIF_MAX * ALIGN_UP(sizeof(struct netif), 4096), 4096);
         o.end = at;
         return o;
 }
@@ -75,6 +76,7 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->rxframes_off = o.rxframes;
         st->capture_off = o.capture;
         st->ip_off = o.ip;
+        st->netif_off = o.netifs;
         st->limits = *l;
         prng_init(&st->prng, seed);
         icmp_rate_init(&st->icmp, &st->prng);
@@ -151,8 +153,7 @@ void stack_set_addrs(struct stack_state *st, const ip_addr *addrs, uint32_t n)
 
 /* ---- channels ---- */
 
-int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t peer_uid, struct frame_geom tx,
-                   struct frame_geom rx)
+static int chan_claim(struct stack_state *st, uint32_t k, uint32_t peer, struct frame_geom tx, struct frame_geom rx)
 {
         struct chan_slot *c = &st->chan[k];
 
@@ -162,14 +163,77 @@ int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t p
         if (atomic_load_explicit(&c->state, memory_order_relaxed) != CHAN_FREE)
                 return -EBUSY;
         c->peer = peer;
-        c->peer_uid = peer_uid;
+        c->netif = 0;
         c->generation++;
         c->shm = (struct shm_shared){.tx_geom = tx, .rx_geom = rx};
         frame_pool_init(at_offset(st, c->pool_off), tx);
+        return 0;
+}
+
+static void chan_publish(struct stack_state *st, uint32_t k)
+{
         if (k >= atomic_load_explicit(&st->chans, memory_order_relaxed))
                 atomic_store_explicit(&st->chans, k + 1, memory_order_relaxed);
-        atomic_store_explicit(&c->state, CHAN_READY, memory_order_release);
+        atomic_store_explicit(&st->chan[k].state, CHAN_READY, memory_order_release);
         atomic_fetch_add_explicit(&st->chan_gen, 1, memory_order_release);
+}
+
+int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t peer_uid, struct frame_geom tx,
+                   struct frame_geom rx)
+{
+        int err = chan_claim(st, k, peer, tx, rx);
+
+        if (err != 0)
+                return err;
+        st->chan[k].peer_uid = peer_uid;
+        chan_publish(st, k);
+        return 0;
+}
+
+struct netif *stack_netif(const struct stack_state *st, uint32_t i)
+{
+        return at_offset(st, st->netif_off + i * ALIGN_UP(sizeof(struct netif), 4096));
+}
+
+/* One that no channel has, or that was never used; NETIF_MAX: there is none. */
+static uint32_t netif_free(const struct stack_state *st)
+{
+        for (uint32_t i = 0; i < st->netifs; i++)
+                if (stack_netif(st, i)->chan == 0)
+                        return i;
+        return st->netifs;
+}
+
+int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const struct netif_config *cfg,
+                    struct frame_geom tx, struct frame_geom rx, const uint8_t seed[16], nstime now)
+{
+        uint32_t i = netif_free(st);
+        struct netif *n;
+        struct arp_config arp_cfg;
+        struct counters cnt;
+        struct arp a;
+        int err;
+
+        if (i == NETIF_MAX)
+                return -ENOSPC;
+        err = chan_claim(st, k, peer, tx, rx);
+        if (err != 0)
+                return err;
+        n = stack_netif(st, i);
+        n->chan = k + 1;
+        n->cfg = *cfg;
+        n->addr = (struct ip_ifaddr){cfg->addr, cfg->prefix};
+        arp_config_default(&arp_cfg, cfg->mac);
+        arp_format(&n->arp, &arp_cfg, seed, now);
+        /* The address is this interface's by the host's configuration: announced and defended, not probed for first. */
+        a = (struct arp){&n->arp, &cnt};
+        err = arp_addr_add(&a, cfg->addr, cfg->prefix, ARP_DEFEND_ALWAYS, false, now);
+        if (err != 0)
+                return err;
+        st->chan[k].netif = i + 1;
+        st->chan[k].peer_uid = 0;
+        st->netifs = MAX(st->netifs, i + 1);
+        chan_publish(st, k);
         return 0;
 }
 
@@ -186,7 +250,14 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                                          .ch = ch,
                                          .caps = ch->caps,
                                          .generation = slot->generation,
-                                         .stranger = slot->peer_uid != s->st->uid};
+                                         .stranger = slot->netif == 0 && slot->peer_uid != s->st->uid};
+        if (slot->netif != 0) {
+                struct stack_chan *c = &s->chan[k];
+                c->netif.nif = stack_netif(s->st, slot->netif - 1);
+                c->netif.arp = (struct arp){&c->netif.nif->arp, &s->st->cnt};
+                c->caps.mtu = c->netif.nif->cfg.mtu;
+                c->caps.inline_max -= ETHER_HDR;
+        }
         s->nchan = MAX(s->nchan, k + 1);
 }
 
@@ -249,6 +320,8 @@ bool stack_chan_free(struct stack *s, uint32_t k)
                 return true;
         if (chan_in_use(s, k))
                 return false;
+        if (slot->netif != 0)
+                stack_netif(s->st, slot->netif - 1)->chan = 0;
         atomic_store_explicit(&slot->state, CHAN_FREE, memory_order_release);
         atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
         return true;
@@ -388,6 +461,11 @@ void stack_recover(struct stack *s, nstime now)
         for (uint32_t k = 0; k < s->nchan; k++)
                 if (s->chan[k].ops != NULL && s->chan[k].ops->repair != NULL)
                         s->chan[k].ops->repair(s->chan[k].ch);
+        for (uint32_t i = 0; i < st->netifs; i++) {
+                struct arp a = {&stack_netif(st, i)->arp, &st->cnt};
+                if (stack_netif(st, i)->chan != 0)
+                        arp_recover(&a, now);
+        }
         name_pools(s);
         each_frame_pool(st, frame_pool_zero_refs);
         st->out_head = st->out_tail = 0;

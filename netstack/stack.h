@@ -20,6 +20,7 @@
 #include "netstack/capture.h"
 #include "netstack/counters.h"
 #include "netstack/frame.h"
+#include "netstack/netif.h"
 #include "netstack/pool.h"
 #include "netstack/prng.h"
 #include "netstack/rlock.h"
@@ -83,6 +84,7 @@ struct chan_slot {
         uint32_t generation;            /* of this slot: a process that mapped an older one maps anew */
         struct shm_shared shm;
         uint64_t pool_off;              /* struct frame_pool of the transmit region */
+        uint32_t netif;                 /* number + 1 when it is an interface; 0: another stack's on this host */
 };
 
 enum { SOCK_REF_FLIGHT = STACK_PROCS }; /* as if a process slot: descriptors of it are under way in messages */
@@ -125,7 +127,7 @@ struct stack_state {
         uint32_t abi, id;
         uint32_t uid, pad;              /* whose it is */
         uint64_t bytes;                 /* of the segment */
-        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, ip_off;
+        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, ip_off, netif_off;
         struct stack_limits limits;
 
         _Alignas(CACHE_LINE) struct rlock lock;
@@ -138,6 +140,7 @@ struct stack_state {
         _Atomic uint32_t ticking;       /* the keeper looks in every millisecond: no need to arm when leaving */
         _Atomic uint32_t chans;         /* slots ever used: 0 .. chans-1 */
         _Atomic uint32_t chan_gen;      /* grows when a channel comes or goes */
+        uint32_t netifs;                /* interfaces ever used: 0 .. netifs-1 */
 
         /* Connections with something to send or to tell, oldest first; linked by tc->out_next. */
         uint32_t out_head, out_tail;
@@ -180,6 +183,7 @@ struct stack_chan {
         uint32_t generation;                    /* of the slot when it was mapped */
         bool starved;                           /* somebody waits for room in its send queue */
         bool stranger;                          /* the peer is another user's: see vouch */
+        struct netif_view netif;
 };
 
 /* IP headers of the connections sent on last; saves filling and summing the same 20 bytes each time. */
@@ -233,6 +237,12 @@ void stack_set_addrs(struct stack_state *st, const ip_addr *addrs, uint32_t n);
  * map and use it. -EBUSY: k is in use; -EINVAL: no such slot, or more transmit frames than this state has records for. */
 int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t peer_uid, struct frame_geom tx,
                    struct frame_geom rx);
+/* Adds channel k to an interface, with neighbours yet to be found; `peer` is unetd's number of it, `rx` the frames that
+ * its provider names. `seed`: 16 random bytes. As stack_chan_add(); -ENOSPC: NETIF_MAX interfaces are there. */
+int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const struct netif_config *cfg,
+                    struct frame_geom tx, struct frame_geom rx, const uint8_t seed[16], nstime now);
+/* Interface i of the state, 0 .. NETIF_MAX - 1. */
+struct netif *stack_netif(const struct stack_state *st, uint32_t i);
 /* A channel that is down becomes free for another, once nothing in the state refers to it. False: not yet. */
 bool stack_chan_free(struct stack *s, uint32_t k);
 /* Tells this view how to use channel k, which stays the caller's, and where its frames are mapped. */
@@ -276,11 +286,22 @@ struct stack_payload {
         uint32_t len;
         struct buf data;                /* id 0: at inl */
 };
+/* csum_partial() of it, for a channel that needs checksums. */
+uint32_t stack_payload_sum(const struct stack *s, const struct stack_payload *p);
 /* Most payload bytes a UDP datagram on the channel can carry inline. */
 uint32_t stack_udp_inline(struct stack *s, uint32_t k);
 /* Sends one UDP datagram prepared by udp_output_prepare() on channel k. 0; -EAGAIN: queue full, nothing was taken;
  * -ENETUNREACH: no such channel. */
 int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);
+
+/* stack_loop.c, for netif.c: sends what is whole, link header included; there is room. */
+void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, uint32_t inl_len, const struct buf *data);
+/* Whether the channel takes one more message. If not, its users are told when it does. */
+bool stack_chan_room(struct stack *s, uint32_t k);
+/* An IP packet arrived. True when its frame now belongs to a queue. */
+bool stack_rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx);
+/* A packet of ours, with its transport header at `l4`, did not find its next hop. */
+void stack_host_unreachable(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4);
 
 /* stack_loop.c, for stack.c: the protocols' views; the loop's links in connections after a death. */
 void stack_loop_init(struct stack *s);

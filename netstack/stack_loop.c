@@ -117,15 +117,16 @@ static void capture(struct stack *s, const struct stack_chan *c, enum capture_di
         capture_write(s->capture, &p, s->now);
 }
 
-/* One message: headers, then payload from a frame, in the descriptor when it fits. There is room. */
-static void post(struct stack *s, struct stack_chan *c, uint8_t *hdr, uint32_t hdr_len, const struct buf *data)
+bool stack_chan_room(struct stack *s, uint32_t k)
 {
-        struct unet_tx tx = {.inl = hdr, .inl_len = (uint16_t)hdr_len};
+        return chan_has_room(s, &s->chan[k], k);
+}
 
-        if (data->id != 0 && hdr_len + data->len <= c->caps.inline_max) {
-                memcpy(hdr + hdr_len, frame_addr(s->frames, data->id) + data->off, data->len);
-                tx.inl_len = (uint16_t)(hdr_len + data->len);
-        } else if (data->id != 0) {
+void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, uint32_t inl_len, const struct buf *data)
+{
+        struct unet_tx tx = {.inl = inl, .inl_len = (uint16_t)inl_len};
+
+        if (data->id != 0) {
                 frame_lend(s->frames, data->id);
                 tx.frame = frame_id_num(data->id);
                 tx.off = data->off;
@@ -134,6 +135,26 @@ static void post(struct stack *s, struct stack_chan *c, uint8_t *hdr, uint32_t h
         if (capture_on(s->capture))
                 capture(s, c, CAPTURE_OUT, tx.inl, tx.inl_len, tx.frame != 0 ? data->id : 0, tx.off, tx.len);
         c->ops->send(c->ch, &tx, 1);
+}
+
+/* One IP packet: headers, then payload from a frame, in the descriptor when it fits. There is room. */
+static void post(struct stack *s, struct stack_chan *c, struct netif_hdr *h, uint32_t hdr_len, const struct buf *data)
+{
+        static const struct buf none = {0, 0, 0};
+        const uint8_t *start = h->ip;
+
+        if (data->id != 0 && hdr_len + data->len <= c->caps.inline_max) {
+                memcpy(h->ip + hdr_len, frame_addr(s->frames, data->id) + data->off, data->len);
+                hdr_len += data->len;
+                data = &none;
+        }
+        if (unlikely(c->netif.nif != NULL)) {
+                if (!netif_link(s, c, h->ip, hdr_len, data))
+                        return;
+                start -= ETHER_HDR;
+                hdr_len += ETHER_HDR;
+        }
+        stack_post_raw(s, c, start, hdr_len, data);
 }
 
 static void sum_tcp(struct stack *s, const struct tcp_tuple *to, uint8_t *hdr, unsigned len, const struct buf *data)
@@ -151,7 +172,8 @@ static void sum_tcp(struct stack *s, const struct tcp_tuple *to, uint8_t *hdr, u
 static void emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
                      const struct tcp_seg *seg)
 {
-        uint8_t hdr[UNET_INLINE_MAX];
+        struct netif_hdr h;
+        uint8_t *hdr = h.ip;
         unsigned thl = tcp_hdr_write(seg, hdr + IP_MIN_HDR);
         struct buf data = seg->len != 0 ? seg->data : (struct buf){0, 0, 0};
 
@@ -160,7 +182,7 @@ static void emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl
         if (unlikely(c->caps.csum))
                 sum_tcp(s, to, hdr + IP_MIN_HDR, thl, &data);
         count(&s->st->cnt, COUNT_TCP_OUT);
-        post(s, c, hdr, IP_MIN_HDR + thl, &data);
+        post(s, c, &h, IP_MIN_HDR + thl, &data);
 }
 
 /* A segment that belongs to no connection. Best effort: with the queue full, the peer will ask again. */
@@ -282,9 +304,13 @@ void stack_flush_acks(struct stack *s, nstime now)
 
 /* ---- in ---- */
 
-/* Every channel so far joins two stacks of one host, whose loopback addresses may appear on it. */
+/* A channel that is no interface joins two stacks of one host, whose loopback addresses may appear on it. */
 static struct ip_host host_of(const struct stack *s, uint32_t k)
 {
+        const struct netif *n = s->chan[k].netif.nif;
+
+        if (unlikely(n != NULL))
+                return (struct ip_host){.addr = &n->addr, .naddr = 1, .csum = s->chan[k].caps.csum};
         return (struct ip_host){
                 .addr = s->st->addr, .naddr = s->st->naddr, .local = true, .csum = s->chan[k].caps.csum};
 }
@@ -357,16 +383,16 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 }
 
 /* Sends `len` bytes behind an IP header of a template; to channel k. Best effort, as all ICMP is. */
-static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, uint8_t *hdr, uint32_t len, uint16_t id)
+static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, struct netif_hdr *h, uint32_t len, uint16_t id)
 {
         struct stack_chan *c = &s->chan[k];
         struct buf none = {0, 0, 0};
 
         if (!chan_has_room(s, c, k))
                 return;
-        ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + len), id);
+        ip_hdr_write(ip, h->ip, (uint16_t)(IP_MIN_HDR + len), id);
         count(&s->st->cnt, COUNT_ICMP_OUT);
-        post(s, c, hdr, IP_MIN_HDR + len, &none);
+        post(s, c, h, IP_MIN_HDR + len, &none);
 }
 
 /* RFC 6864 §4: what may be cut on its way has an ID that does not come again soon. */
@@ -380,21 +406,21 @@ static bool post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, co
                            const struct buf *data, uint32_t mtu, uint16_t id)
 {
         uint32_t len = l4_len + data->len, n = len / ((mtu - IP_MIN_HDR) & ~7u) + 1;
-        uint8_t out[UNET_INLINE_MAX];
+        struct netif_hdr out;
         struct frag_piece p;
         struct frag g;
 
         if (s->frames->region[FRAME_REGION_TX(k)].pool->loans + n > LOANS_MAX || c->ops->room(c->ch) < n)
                 return false;
         frag_begin(&g, hdr, IP_MIN_HDR, len, mtu, id);
-        while (frag_next(&g, out, &p)) {
+        while (frag_next(&g, out.ip, &p)) {
                 uint32_t inl = p.off < l4_len ? MIN(l4_len - p.off, p.len) : 0;
                 struct buf piece = {data->id, data->off + (p.off + inl - l4_len), p.len - inl};
                 if (piece.len == 0)
                         piece.id = 0;
-                memcpy(out + p.hdr_len, hdr + IP_MIN_HDR + MIN(p.off, l4_len), inl);
+                memcpy(out.ip + p.hdr_len, hdr + IP_MIN_HDR + MIN(p.off, l4_len), inl);
                 count(&s->st->cnt, COUNT_IP_FRAGS_OUT);
-                post(s, c, out, p.hdr_len + inl, &piece);
+                post(s, c, &out, p.hdr_len + inl, &piece);
         }
         count(&s->st->cnt, COUNT_IP_FRAGMENTED);
         return true;
@@ -402,7 +428,7 @@ static bool post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, co
 
 static void send_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type, uint8_t code, uint32_t param)
 {
-        uint8_t out[UNET_INLINE_MAX];
+        struct netif_hdr out;
         struct ip_tmpl ip;
         unsigned len;
 
@@ -414,10 +440,10 @@ static void send_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, ui
                 count_drop(&s->st->cnt, DROP_ICMP_RATE);
                 return;
         }
-        len = icmp_error_write(s->frames, pkt, type, code, param, out + IP_MIN_HDR,
+        len = icmp_error_write(s->frames, pkt, type, code, param, out.ip + IP_MIN_HDR,
                                s->chan[k].caps.inline_max - IP_MIN_HDR);
         ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, 0, 64, false);
-        send_small(s, k, &ip, out, len, new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP));
+        send_small(s, k, &ip, &out, len, new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP));
 }
 
 static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
@@ -448,7 +474,7 @@ static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 {
         struct stack_chan *c = &s->chan[k];
         uint32_t len = ip_payload_len(pkt), region = FRAME_REGION_TX(k);
-        uint8_t hdr[UNET_INLINE_MAX];
+        struct netif_hdr hdr;
         struct ip_tmpl ip;
         struct buf data = {.off = 0, .len = len};
 
@@ -456,8 +482,8 @@ static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 
         ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, pkt->tos, 64, false);
         if (IP_MIN_HDR + len <= c->caps.inline_max) {
-                icmp_echo_reply(s->frames, pkt, hdr + IP_MIN_HDR);
-                send_small(s, k, &ip, hdr, len, id);
+                icmp_echo_reply(s->frames, pkt, hdr.ip + IP_MIN_HDR);
+                send_small(s, k, &ip, &hdr, len, id);
                 return;
         }
         if (!chan_has_room(s, c, k))
@@ -466,12 +492,12 @@ static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         if (data.id == 0)
                 return;
         icmp_echo_reply(s->frames, pkt, frame_addr(s->frames, data.id));
-        ip_hdr_write(&ip, hdr, (uint16_t)(IP_MIN_HDR + len), id);
+        ip_hdr_write(&ip, hdr.ip, (uint16_t)(IP_MIN_HDR + len), id);
         count(&s->st->cnt, COUNT_ICMP_OUT);
         if (IP_MIN_HDR + len > c->caps.mtu)
-                post_fragments(s, c, k, hdr, 0, &data, c->caps.mtu, id);
+                post_fragments(s, c, k, hdr.ip, 0, &data, c->caps.mtu, id);
         else
-                post(s, c, hdr, IP_MIN_HDR, &data);
+                post(s, c, &hdr, IP_MIN_HDR, &data);
         frame_drop(s->frames, data.id);
 }
 
@@ -495,6 +521,21 @@ static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
                 count_drop(&s->st->cnt, DROP_NI_BAD_SOURCE);
         else if (e->proto == IP_PROTO_UDP && udp_icmp(&s->udp, e) && pmtu_claim(e) != 0)
                 stack_path_learnt(s, k, e->raddr, pmtu_claim(e));
+}
+
+void stack_host_unreachable(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4)
+{
+        struct icmp_err e = {.type = ICMP_UNREACHABLE, .code = ICMP_HOST_UNREACHABLE, .proto = pkt->proto,
+                             .err = EHOSTUNREACH, .laddr = pkt->src, .raddr = pkt->dst, .from = pkt->src};
+        be16 port[2];
+        be32 seq;
+
+        memcpy(port, l4, sizeof port);
+        memcpy(&seq, l4 + 4, sizeof seq);
+        e.lport = be16_get(port[0]);
+        e.rport = be16_get(port[1]);
+        e.seq = be32_get(seq);
+        rx_icmp_error(s, k, &e);
 }
 
 static void rx_icmp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
@@ -552,7 +593,18 @@ static void rx_fragment(struct stack *s, uint32_t k, struct ip_pkt *pkt)
         stack_ip_done(s);
 }
 
-static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
+/* A packet that lies in one piece is shown so, headers and all: it is copied by whoever keeps it, and its frame goes back at
+ * once. */
+static void in_one_piece(struct stack *s, struct ip_pkt *pkt)
+{
+        if (pkt->data.id == 0)
+                return;
+        pkt->inl = frame_addr(s->frames, pkt->data.id) + pkt->data.off - pkt->inl_len;
+        pkt->inl_len += pkt->data.len;
+        pkt->data = (struct buf){0, 0, 0};
+}
+
+bool stack_rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 {
         struct ip_host host = host_of(s, k);
         struct ip_pkt pkt;
@@ -568,6 +620,8 @@ static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
                 count_drop(&s->st->cnt, DROP_NI_BAD_SOURCE);
                 return false;
         }
+        if (unlikely(s->chan[k].caps.whole))
+                in_one_piece(s, &pkt);
         if (unlikely(why == DROP_IP_FRAGMENT)) {
                 rx_fragment(s, k, &pkt);
                 return false;
@@ -612,9 +666,12 @@ static bool run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
                 for (int i = 0; capture_on(s->capture) && i < n; i++)
                         capture(s, c, CAPTURE_IN, rx[i].inl, rx[i].inl_len,
                                 rx[i].frame != 0 ? frame_id(FRAME_REGION_RX(k), rx[i].frame) : 0, rx[i].off, rx[i].len);
-                for (int i = 0; i < n; i++)
-                        if (!rx_packet(s, k, &rx[i]) && rx[i].frame != 0)
+                for (int i = 0; i < n; i++) {
+                        bool taken = likely(c->netif.nif == NULL) ? stack_rx_packet(s, k, &rx[i])
+                                                                  : netif_rx(s, k, &rx[i]);
+                        if (!taken && rx[i].frame != 0)
                                 c->ops->release(c->ch, &rx[i].frame, 1);
+                }
                 total += n;
         } while (n == RX_BATCH && total < RX_TURN);
         return total > 0;
@@ -720,6 +777,8 @@ bool stack_run(struct stack *s, nstime now)
                 any |= run_reap(s, k, c);
                 any |= run_rx(s, k, c);
                 run_room(s, k, c);
+                if (unlikely(c->netif.nif != NULL))
+                        netif_run(s, k);
         }
         any |= run_timers(s);
         if (s->st->out_head != 0)
@@ -744,10 +803,24 @@ bool stack_pending(struct stack *s, nstime now)
 
 nstime stack_deadline(const struct stack *s)
 {
-        return nstime_min(wheel_next(&s->st->wheel), s->ip->deadline);
+        nstime at = nstime_min(wheel_next(&s->st->wheel), s->ip->deadline);
+
+        for (uint32_t i = 0; unlikely(i < s->st->netifs); i++) {
+                struct netif *n = stack_netif(s->st, i);
+                if (n->chan != 0)
+                        at = nstime_min(at, arp_deadline(&(struct arp){&n->arp, NULL}));
+        }
+        return at;
 }
 
 /* ---- UDP out ---- */
+
+uint32_t stack_payload_sum(const struct stack *s, const struct stack_payload *p)
+{
+        const uint8_t *at = p->data.id != 0 ? frame_addr(s->frames, p->data.id) + p->data.off : p->inl;
+
+        return csum_partial(at, p->len, 0);
+}
 
 uint32_t stack_udp_inline(struct stack *s, uint32_t k)
 {
@@ -757,7 +830,8 @@ uint32_t stack_udp_inline(struct stack *s, uint32_t k)
 int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
 {
         struct stack_chan *c = stack_chan_get(s, k);
-        uint8_t hdr[UNET_INLINE_MAX];
+        struct netif_hdr h;
+        uint8_t *hdr = h.ip;
         uint32_t len = IP_MIN_HDR + UDP_HDR;
         struct frag_plan plan;
         struct ip_tmpl ip;
@@ -780,7 +854,7 @@ int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const s
                 len += p->len;
         }
         if (likely(plan.mtu == 0))
-                post(s, c, hdr, len, &p->data);
+                post(s, c, &h, len, &p->data);
         else if (!post_fragments(s, c, k, hdr, len - IP_MIN_HDR, &p->data, plan.mtu, id))
                 return -EAGAIN;
         if (p->data.id != 0)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "netstack/sys.h"
@@ -30,6 +31,7 @@ struct keeper_view {
         uint32_t ngone;
         nstime down_looked[STACK_CHANS];        /* when a channel that is down was last looked at */
         bool ticked;                    /* at least once */
+        bool resting;                   /* the bell is armed for us, or a process's leader sleeps */
         bool strangers;                 /* no process that unetd knows is left, but there are others */
         bool nobody;                    /* there are none, and what they left was gone through */
         nstime forking_until[STACK_PROCS];
@@ -140,6 +142,7 @@ static nstime tick(void *view, nstime now, bool *active)
         bool found, rested;
 
         *active = true;
+        v->resting = false;
         if (!ustack_trylock(u))
                 return now + NS_PER_MS;
         stack_sync(&u->s);
@@ -153,6 +156,7 @@ static nstime tick(void *view, nstime now, bool *active)
                 v->busy_at = now;
         v->seen = st->cnt.n[COUNT_NI_RX_MSGS];
         rested = now - v->busy_at >= QUIET && rest(v);
+        v->resting = rested;
         ustack_unlock(u);
         *active = !rested && found;
         if (!rested)
@@ -162,24 +166,56 @@ static nstime tick(void *view, nstime now, bool *active)
         return v->strangers ? nstime_min(st->keeper_at, now + NS_PER_S) : st->keeper_at;
 }
 
+static bool resting(void *view)
+{
+        return ((struct keeper_view *)view)->resting;
+}
+
 static int dup_high(int fd)
 {
-        return (int)sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
+        return fd < 0 ? -1 : (int)sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
 }
 
 /* The keeper lends its descriptors for the call only. */
 static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
 {
         *to = *from;
-        to->tx = dup_high(from->tx);
-        to->rx = dup_high(from->rx);
-        to->peer_bell = dup_high(from->peer_bell);
-        to->peer_leader = dup_high(from->peer_leader);
-        to->peer_keeper = dup_high(from->peer_keeper);
-        if (to->tx >= 0 && to->rx >= 0 && to->peer_bell >= 0 && to->peer_leader >= 0 && to->peer_keeper >= 0)
-                return 0;
-        unetd_chan_close(to);
-        return -EMFILE;
+        int *fd[] = {&to->tx, &to->rx, &to->peer_bell, &to->peer_leader, &to->peer_keeper, &to->mem, &to->xsk};
+        bool failed = false;
+
+        for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+                bool there = *fd[i] >= 0;
+                *fd[i] = dup_high(*fd[i]);
+                failed |= there && *fd[i] < 0;
+        }
+        if (failed)
+                unetd_chan_close(to);
+        return failed ? -EMFILE : 0;
+}
+
+static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
+{
+        struct netif_config cfg = {.addr = chan->iface.addr, .gateway = chan->iface.gateway,
+                                   .prefix = (uint8_t)chan->iface.prefix};
+        struct unetd_chan mine;
+        uint8_t seed[16];
+        int err = chan_dup(chan, &mine);
+
+        if (err != 0)
+                return err;
+        if (getrandom(seed, sizeof seed, 0) != sizeof seed || !ustack_map_iface_fds(u, slot, &mine)) {
+                unetd_chan_close(&mine);
+                return -EPROTO;
+        }
+        memcpy(cfg.name, chan->iface.name, sizeof cfg.name);
+        memcpy(cfg.mac, u->xdp[slot]->geom.mac, sizeof cfg.mac);
+        cfg.mtu = u->xdp[slot]->geom.mtu;
+        err = stack_netif_add(u->s.st, slot, chan->peer_stack, &cfg, chan->tx_geom,
+                              xdp_frame_geom(&u->xdp[slot]->geom), seed, ustack_now());
+        if (err != 0 && err != -EBUSY)
+                return err;
+        ustack_iface_mapped(u, slot);
+        return 0;
 }
 
 static int chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
@@ -191,6 +227,8 @@ static int chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
 
         if (slot >= STACK_CHANS)
                 return -ENOSPC;
+        if (unetd_chan_is_iface(chan))
+                return iface_attach(u, slot, chan);
         err = stack_chan_add(u->s.st, slot, chan->peer_stack, chan->peer_uid, chan->tx_geom, chan->rx_geom);
         if (err != 0 && err != -EBUSY)
                 return err;
@@ -428,6 +466,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .attach = attach,
         .detach = detach,
         .tick = tick,
+        .resting = resting,
         .chan_attach = chan_attach,
         .chan_down = chan_down,
         .proc_died = proc_died,

@@ -143,6 +143,13 @@ void usock_nudge(struct usock *s);
 /* One socket: 0 when an event of `events` (or error, hang-up) is there, -EAGAIN after the timeout, -EINTR. */
 int usock_wait1(struct usock *s, short events, nstime timeout);
 
+/* Whether the address is that of an interface of unetd's, which the kernel does not know. */
+bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len);
+
+/* Whether an interface of unetd's leads to the address, which is another host's; then our name there, port 0, as a socket of
+ * the family has it. */
+bool usock_way_out(const struct sockaddr *to, socklen_t len, int family, struct sockaddr *from, socklen_t *from_len);
+
 /* ---- inside and outside ---- */
 
 struct usock_tls {

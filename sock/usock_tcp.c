@@ -116,20 +116,18 @@ static int connect_on(struct usock *s, struct tcp_tuple *t)
         return conn > 0 ? -EINPROGRESS : conn;
 }
 
-int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
+/* The channel to who listens there, and our address towards it. -ENOENT: the kernel's. */
+static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
 {
         const struct directory *dir = ustack_directory();
-        struct sock_rec *rec = usock_rec(s);
-        struct tcp_tuple t = {.laddr = ip_addr_is_any(rec->laddr) ? addr : rec->laddr, .raddr = addr, .rport = port};
         struct dir_hit hit = {0, 0, 0};
-        int chan, err;
+        int chan;
 
         *why = "no unetd";
         if (dir == NULL)
                 return -ENOENT;
-        *why = "address of another host";
         if (!directory_is_local(dir, addr))
-                return -ENOENT;
+                return ustack_way_out(s->u, addr, src, why);
         *why = "no listener on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_TCP, addr, port, s->idx, &hit))
                 return -ENOENT;
@@ -140,8 +138,22 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         chan = ustack_chan_to(s->u, hit.stack);
         if (chan < 0)
                 return -ENOENT;
-        t.chan = (uint16_t)chan;
         *why = "accelerated";
+        *src = addr;
+        return chan;
+}
+
+int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
+{
+        struct sock_rec *rec = usock_rec(s);
+        struct tcp_tuple t = {.raddr = addr, .rport = port};
+        int chan = way_to(s, addr, port, &t.laddr, why), err;
+
+        if (chan < 0)
+                return chan;
+        if (!ip_addr_is_any(rec->laddr))
+                t.laddr = rec->laddr;
+        t.chan = (uint16_t)chan;
         err = connect_on(s, &t);
         /* All leased ports are taken: lease more, as long as there are any. */
         while (err == -EADDRINUSE && rec->lport == 0 && lease_ports(s->u) == 0)
@@ -203,6 +215,7 @@ int usock_listen(struct usock *s, int backlog)
         ustack_leave(u);
         if (l < 0)
                 return l;
+        ustack_take_ifaces(u, rec->laddr);
         err = unetd_listen_add(ustack_client(), u->id, IP_PROTO_TCP, rec->laddr, rec->lport, s->kfd);
         ustack_client_done();
         rec->reg_addr = rec->laddr;

@@ -18,8 +18,8 @@
 
 /* ---- where to ---- */
 
-/* The channel to whoever has the port, or -ENOENT. */
-static int route(struct ustack *u, ip_addr addr, uint16_t port, uint32_t hint, const char **why)
+/* The channel to whoever has the port and our address towards it, or -ENOENT. */
+static int route(struct ustack *u, ip_addr addr, uint16_t port, uint32_t hint, ip_addr *src, const char **why)
 {
         const struct directory *dir = ustack_directory();
         struct dir_hit hit = {0, 0, 0};
@@ -28,12 +28,12 @@ static int route(struct ustack *u, ip_addr addr, uint16_t port, uint32_t hint, c
         *why = "no unetd";
         if (dir == NULL)
                 return -ENOENT;
+        if (!directory_is_local(dir, addr))
+                return ustack_way_out(u, addr, src, why);
         *why = "no socket on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_UDP, addr, port, hint, &hit))
                 return -ENOENT;
-        *why = "address of another host";
-        if (!directory_is_local(dir, addr))
-                return -ENOENT;
+        *src = addr;
         *why = "no channel to that stack";
         chan = ustack_chan_to(u, hit.stack);
         if (chan < 0)
@@ -45,11 +45,13 @@ static int route(struct ustack *u, ip_addr addr, uint16_t port, uint32_t hint, c
 int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
 {
         struct sock_rec *rec = usock_rec(s);
-        ip_addr laddr = ip_addr_is_any(rec->laddr) ? addr : rec->laddr;
-        int chan = route(s->u, addr, port, s->idx, why), err;
+        ip_addr laddr;
+        int chan = route(s->u, addr, port, s->idx, &laddr, why), err;
 
         if (chan < 0)
                 return chan;
+        if (!ip_addr_is_any(rec->laddr))
+                laddr = rec->laddr;
         ustack_lock(s->u);
         err = udp_connect(&s->u->s.udp, rec->conn, laddr, addr, port);
         if (err == 0) {
@@ -79,6 +81,7 @@ int usock_udp_register(struct usock *s)
         ustack_leave(s->u);
         if (shared)
                 return 0;
+        ustack_take_ifaces(s->u, rec->laddr);
         err = unetd_listen_add(ustack_client(), s->u->id, IP_PROTO_UDP, rec->reg_addr, rec->lport, s->kfd);
         ustack_client_done();
         rec->registered = err == 0;
@@ -115,11 +118,10 @@ static int dest_of(struct usock *s, const struct msghdr *m, struct dest *d)
         }
         if (ip_addr_is_any(d->to.raddr))
                 d->to.raddr = ip_addr_v4(INADDR_LOOPBACK);
-        err = route(s->u, d->to.raddr, d->to.rport, s->idx, &why);
+        err = route(s->u, d->to.raddr, d->to.rport, s->idx, &d->to.laddr, &why);
         if (err < 0)
                 return err;
         d->chan = (uint32_t)err;
-        d->to.laddr = d->to.raddr;
         return 0;
 }
 
@@ -127,9 +129,14 @@ static int post(struct usock *s, const struct dest *d, const struct stack_payloa
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
+        const struct unet_caps *caps = &u->s.chan[d->chan].caps;
+        uint32_t sum = unlikely(caps->csum) ? stack_payload_sum(&u->s, p) : 0;
         struct udp_out out;
-        int err = udp_output_prepare(&u->s.udp, rec->conn, d->to.rport != 0 ? &d->to : NULL, p->len, false, 0, &out);
+        int err;
 
+        if (p->len + IP_MIN_HDR + UDP_HDR > caps->mtu)
+                return -EMSGSIZE;
+        err = udp_output_prepare(&u->s.udp, rec->conn, d->to.rport != 0 ? &d->to : NULL, p->len, caps->csum, sum, &out);
         if (err != 0)
                 return err;
         err = stack_send_udp(&u->s, d->chan, &out, p);
@@ -212,7 +219,7 @@ ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, in
         err = dest_of(s, m, &d);
         if (err != 0)
                 return err;
-        if (total > SHM_INLINE_MAX - IP_MIN_HDR - UDP_HDR)
+        if (total > SHM_INLINE_MAX - ETHER_HDR - IP_MIN_HDR - UDP_HDR)
                 return send_framed(s, &d, &c, total);
         copy_in(&c, stage, total);
         return send_staged(s, &d, stage, total);

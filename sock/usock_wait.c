@@ -385,8 +385,9 @@ static bool spin_may_pay(const struct wait *w)
                 if (atomic_load_explicit(&u->s.bell->cpu, memory_order_relaxed) != cpu)
                         atomic_store_explicit(&u->s.bell->cpu, cpu, memory_order_relaxed);
                 for (uint32_t k = 0; k < u->s.nchan; k++)
-                        if (u->chan[k].bell != NULL &&
-                            atomic_load_explicit(&u->chan[k].bell->cpu, memory_order_relaxed) != cpu)
+                        if (u->s.chan[k].netif.nif != NULL ||
+                            (u->chan[k].bell != NULL &&
+                             atomic_load_explicit(&u->chan[k].bell->cpu, memory_order_relaxed) != cpu))
                                 return true;
         }
         return false;
@@ -544,9 +545,12 @@ static int doze(struct wait *w)
         if (!arm(w, p, slot, &until)) {
                 k = kernel_set(w->v, w->n, w->pfd);
                 w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
-                for (uint32_t i = 0; i < w->nall; i++)
-                        if (slot[i] != 0 && w->all[i]->s.st->leader == slot[i])
-                                w->pfd[k++] = (struct pollfd){.fd = w->all[i]->fds.leader_r, .events = POLLIN};
+                for (uint32_t i = 0; i < w->nall; i++) {
+                        if (slot[i] == 0 || w->all[i]->s.st->leader != slot[i])
+                                continue;
+                        w->pfd[k++] = (struct pollfd){.fd = w->all[i]->fds.leader_r, .events = POLLIN};
+                        k += ustack_wake_fds(w->all[i], w->pfd + k);
+                }
                 now = ustack_now();
                 ret = sys_ppoll(w->pfd, k, until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - now, 0),
                                 w->mask != NULL ? w->mask : &old);
@@ -609,7 +613,7 @@ int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask
 
 int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
 {
-        struct pollfd few[STACK_ITEMS + USTACKS_MAX + 1];
+        struct pollfd few[STACK_ITEMS + USTACKS_MAX * (1 + NETIF_MAX) + 1];
         struct wait w = {.v = v, .n = n, .pfd = few, .mask = mask, .news = at};
         int ready;
 
@@ -619,7 +623,7 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
         }
         w.nall = ustack_all(w.all);
         if (w.nk > STACK_ITEMS) {
-                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX + 1) * sizeof *w.pfd);
+                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX * (1 + NETIF_MAX) + 1) * sizeof *w.pfd);
                 if (w.pfd == NULL)
                         return -ENOMEM;
         }

@@ -184,6 +184,10 @@ static void chan_empty(struct ustack *u, uint32_t k)
 {
         struct shm_chan *c = &u->chan[k];
 
+        if (u->xdp[k] != NULL && c->mine == NULL) {     /* its rings stay mapped: the kernel writes no more */
+                unetd_chan_close(&u->chan_fds[k]);
+                return;
+        }
         if (c->mine == NULL)
                 return;
         if (u->fault[k] != NULL)
@@ -193,6 +197,19 @@ static void chan_empty(struct ustack *u, uint32_t k)
         empty(c->peer, c->peer_bytes);
         empty(c->bell, BELL_BYTES);
         unetd_chan_close(&u->chan_fds[k]);
+}
+
+static void iface_unmap(struct ustack *u, uint32_t k)
+{
+        struct ni_xdp *x = u->xdp[k];
+
+        if (x == NULL)
+                return;
+        ni_xdp_detach(x);
+        unmap((struct shm_region *)((char *)x->tx_mem.base - offsetof(struct shm_region, frames)),
+              SHM_REGION_BYTES(x->tx_mem.geom));
+        free(x);
+        u->xdp[k] = NULL;
 }
 
 /* For good: nobody looks any more. */
@@ -205,6 +222,7 @@ static void chan_unmap(struct ustack *u, uint32_t k)
         unmap(c->peer, c->peer_bytes);
         unmap(c->bell, BELL_BYTES);
         *c = (struct shm_chan){0};
+        iface_unmap(u, k);
 }
 
 /* In the place of what was there, when it had the same size. */
@@ -251,11 +269,42 @@ static struct unet_chan *with_faults(struct ustack *u, uint32_t k)
         return u->fault[k] != NULL ? u->fault[k] : inner;
 }
 
+bool ustack_map_iface_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
+{
+        struct shm_region *tx = map(fds->tx, SHM_REGION_BYTES(fds->tx_geom), PROT_READ | PROT_WRITE);
+        struct ni_xdp *x = calloc(1, sizeof *x);
+
+        iface_unmap(u, k);
+        if (x == NULL || tx == NULL ||
+            ni_xdp_attach(x, fds->xsk, fds->mem, unet_mem_frames(tx->frames, fds->tx_geom), &u->s.st->cnt) != 0) {
+                unmap(tx, SHM_REGION_BYTES(fds->tx_geom));
+                free(x);
+                return false;
+        }
+        u->xdp[k] = x;
+        u->chan_fds[k] = *fds;
+        return true;
+}
+
+void ustack_iface_mapped(struct ustack *u, uint32_t k)
+{
+        struct ni_xdp *x = u->xdp[k];
+
+        stack_chan_mapped(&u->s, k, &x->base, x->tx_mem.base, ni_xdp_rx_frames(x));
+}
+
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
 {
         struct stack_state *st = u->s.st;
         struct shm_chan *c = &u->chan[k];
 
+        if (unetd_chan_is_iface(fds)) {
+                bool mapped = ustack_map_iface_fds(u, k, fds);
+                if (mapped)
+                        ustack_iface_mapped(u, k);
+                return mapped;
+        }
+        iface_unmap(u, k);
         chan_empty(u, k);
         if (!chan_map_regions(c, fds)) {
                 unmap(c->mine, c->mine_bytes);
@@ -317,6 +366,92 @@ int ustack_chan_to(struct ustack *u, uint32_t peer)
         err = unetd_chan_open(&proc.client, u->id, peer, &chan, &peer_chan);
         pthread_mutex_unlock(&proc.lock);
         return err != 0 ? err : (int)chan;
+}
+
+/* ---- interfaces ---- */
+
+int ustack_way_out(struct ustack *u, ip_addr to, ip_addr *src, const char **why)
+{
+        const struct directory *dir = ustack_directory();
+        struct dir_iface f;
+        int chan;
+
+        *why = "address of another host";
+        if (dir == NULL || directory_route(dir, to, &f) != 1)
+                return -ENOENT;
+        *why = "another stack has the interface to that host";
+        if (f.stack != 0 && f.stack != u->id)
+                return -ENOENT;
+        *why = "the interface to that host cannot be had";
+        chan = ustack_chan_to(u, f.peer);
+        if (chan < 0)
+                return -ENOENT;
+        *why = "accelerated";
+        *src = ip_addr_v4(f.addr);
+        return chan;
+}
+
+/* The directory, whether this process has a stack already or not. */
+static const struct directory *directory_anyway(void)
+{
+        if (!proc.open) {
+                pthread_mutex_lock(&proc.lock);
+                client_open();
+                pthread_mutex_unlock(&proc.lock);
+        }
+        return ustack_directory();
+}
+
+bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)
+{
+        const struct directory *dir;
+        uint16_t port;
+        ip_addr addr;
+
+        if (usock_addr_in(sa, len, &addr, &port) != 0)
+                return false;
+        dir = directory_anyway();
+        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++)
+                if (ip_addr_eq(addr, ip_addr_v4(dir->iface[i].addr)))
+                        return true;
+        return false;
+}
+
+bool usock_way_out(const struct sockaddr *to, socklen_t len, int family, struct sockaddr *from, socklen_t *from_len)
+{
+        const struct directory *dir = directory_anyway();
+        struct dir_iface f;
+        uint16_t port;
+        ip_addr addr;
+
+        if (dir == NULL || dir->nifaces == 0 || usock_addr_in(to, len, &addr, &port) != 0 ||
+            directory_is_local(dir, addr) != 0 || directory_route(dir, addr, &f) != 1)
+                return false;
+        usock_addr_out(family, ip_addr_v4(f.addr), 0, from, from_len);
+        return true;
+}
+
+void ustack_take_ifaces(struct ustack *u, ip_addr laddr)
+{
+        const struct directory *dir = ustack_directory();
+
+        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++) {
+                struct dir_iface f = dir->iface[i];     /* only its `stack` ever changes */
+                if (f.stack == 0 && (ip_addr_is_any(laddr) || ip_addr_eq(laddr, ip_addr_v4(f.addr))))
+                        ustack_chan_to(u, f.peer);
+        }
+}
+
+int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd)
+{
+        int n = 0;
+
+        for (uint32_t i = 0; unlikely(i < u->s.st->netifs); i++) {
+                uint32_t chan = stack_netif(u->s.st, i)->chan;
+                if (chan != 0 && u->s.chan[chan - 1].ops != NULL && u->xdp[chan - 1] != NULL)
+                        pfd[n++] = (struct pollfd){.fd = u->chan_fds[chan - 1].xsk, .events = POLLIN};
+        }
+        return n;
 }
 
 /* ---- addresses ---- */

@@ -10,6 +10,7 @@
 
 #include "netstack/stack.h"
 #include "sock/usock.h"
+#include "unet/ni_xdp.h"
 #include "unetd/client.h"
 
 #define USTACKS_MAX 16u
@@ -22,6 +23,7 @@ struct ustack {
         uint32_t slot;                  /* of this process in st->proc */
         bool unknown;                   /* unetd could not be told of this process yet */
         struct shm_chan chan[STACK_CHANS];
+        struct ni_xdp *xdp[STACK_CHANS];        /* of those that are interfaces; kept for the next one in the slot */
         struct unetd_chan chan_fds[STACK_CHANS];
         struct unet_chan *fault[STACK_CHANS];   /* before the channel, when faults were asked for */
         struct usock *handles;          /* this process's, linked by next */
@@ -72,8 +74,18 @@ const struct directory *ustack_directory(void);
 bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit);
 /* Maps channel k from descriptors already at hand and takes them (the keeper). False: they are the caller's still. */
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
-/* Channel to a stack, opened when there is none: its number, or -errno. The lock must not be held. */
+/* The same for an interface, in two steps, for the keeper: what the socket says of itself goes into the state between. */
+bool ustack_map_iface_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
+void ustack_iface_mapped(struct ustack *u, uint32_t k);
+/* Channel to a stack or an interface of unetd's, opened when there is none: its number, or -errno. The lock must not be
+ * held. */
 int ustack_chan_to(struct ustack *u, uint32_t peer);
+/* The channel that leads to an address of another host, and our address there. -ENOENT and *why: it is the kernel's. */
+int ustack_way_out(struct ustack *u, ip_addr to, ip_addr *src, const char **why);
+/* Somebody is to be reachable under a local address (any: all): takes the interfaces of unetd's that nobody has. */
+void ustack_take_ifaces(struct ustack *u, ip_addr laddr);
+/* Descriptors to be woken by while nobody polls, besides the pipe: appends to pfd, at most NETIF_MAX. */
+int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd);
 
 nstime ustack_now(void);
 uint64_t ustack_boot_ms(void);          /* for proc_slot.start */

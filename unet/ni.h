@@ -51,6 +51,8 @@ struct unet_caps {
         bool csum_pseudo;               /* and senders may have left it to a device: see enum csum_check */
         bool lossless;                  /* in order and nothing lost between send and recv */
         bool inside;                    /* the other end is a stack of this host */
+        bool whole;                     /* what is received lies in its frame in one piece: before the range given, in
+                                         * the same memory, are the inline bytes */
         nstime rto_min;                 /* floor for retransmission timers the link justifies */
 };
 

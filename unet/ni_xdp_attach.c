@@ -104,6 +104,7 @@ int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, struct unet_mem tx_mem, st
                 .csum = true,
                 .csum_pseudo = x->geom.csum_pseudo != 0,
                 .rto_min = 200 * NS_PER_MS,
+                .whole = true,
         };
         return 0;
 }

@@ -35,6 +35,7 @@ static void refresh(void)
                 if (addr_of(i->ifa_addr, &addrs[n]))
                         n++;
         freeifaddrs(list);
+        n = iface_addrs(addrs, n, DIR_ADDRS);
         directory_set_addrs(&unetd.dir, addrs, n);
 }
 

@@ -77,6 +77,8 @@ static void chan_free_if_unused(struct chan *ch)
         if (ch->end[0].state != END_FREE || ch->end[1].state != END_FREE)
                 return;
         asks_forget_chan(ch);
+        if (ch->iface)
+                iface_release(ch->iface);
         for (int i = 0; i < 2; i++)
                 if (ch->end[i].tx >= 0)
                         close(ch->end[i].tx);
@@ -124,7 +126,7 @@ static void close_all(const int *fds, unsigned n)
 }
 
 /* Each peer gets file descriptions of its own: what it does to flags and offsets is its own affair. */
-static int end_fds(const struct end *e, int fds[UNETD_CHAN_FDS])
+static int peer_fds(const struct end *e, int fds[UNETD_CHAN_FDS])
 {
         const struct end *o = other_end(e);
 
@@ -156,9 +158,17 @@ static struct unetd_chan_info end_info(const struct end *e)
                                         .rx_geom = o->geom};
 }
 
-static int ask_end(struct end *e, uint16_t type, const int *fds, unsigned n)
+/* What the end's keeper is told of an interface. */
+static void iface_info(const struct end *e, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS])
 {
-        struct unetd_msg msg = {.type = type, .chan = end_info(e)};
+        *info = (struct unetd_chan_info){.stack = e->stack->id, .chan = e->slot, .tx_geom = e->geom};
+        fds[UNETD_FD_IF_TX] = e->tx;
+        iface_describe(e->chan->iface, info, fds);
+}
+
+static int ask_end(struct end *e, uint16_t type, const struct unetd_chan_info *info, const int *fds, unsigned n)
+{
+        struct unetd_msg msg = {.type = type, .chan = *info};
         struct ask *a = ask_send(e->stack->user, &msg, fds, n);
 
         if (!a)
@@ -170,14 +180,27 @@ static int ask_end(struct end *e, uint16_t type, const int *fds, unsigned n)
 
 static int end_attach(struct end *e)
 {
-        int fds[UNETD_CHAN_FDS];
-        int r = end_fds(e, fds);
+        struct unetd_chan_info info;
+        int fds[UNETD_CHAN_FDS], r;
 
+        if (e->chan->iface) {
+                iface_info(e, &info, fds);
+                return ask_end(e, UNETD_K_CHAN, &info, fds, UNETD_IFACE_FDS);
+        }
+        info = end_info(e);
+        r = peer_fds(e, fds);
         if (r < 0)
                 return r;
-        r = ask_end(e, UNETD_K_CHAN, fds, UNETD_CHAN_FDS);
+        r = ask_end(e, UNETD_K_CHAN, &info, fds, UNETD_CHAN_FDS);
         close_all(fds + 1, UNETD_CHAN_FDS - 1);         /* the first is ours */
         return r;
+}
+
+static int end_detach(struct end *e)
+{
+        struct unetd_chan_info info = end_info(e);
+
+        return ask_end(e, UNETD_K_CHAN_DOWN, &info, NULL, 0);
 }
 
 static void end_close(struct end *e)
@@ -185,7 +208,7 @@ static void end_close(struct end *e)
         if (e->state != END_OPENING && e->state != END_UP)
                 return;
         e->state = END_CLOSING;
-        if (ask_end(e, UNETD_K_CHAN_DOWN, NULL, 0) < 0)
+        if (end_detach(e) < 0)
                 end_free(e);
 }
 
@@ -230,13 +253,18 @@ static int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *r
         return REPLY_LATER;
 }
 
-static int chan_new(struct stack *mine, struct stack *peer, struct end **out)
+/* To a peer, or to an interface, which has been taken. */
+static int chan_new(struct stack *mine, struct stack *peer, struct iface *iface, struct end **out)
 {
         struct chan *ch = chan_alloc();
         struct stack *st[2] = {mine, peer};
         int r = ch ? 0 : -ENOMEM;
 
-        for (int i = 0; i < 2 && r == 0; i++) {
+        if (ch)
+                ch->iface = iface;
+        else if (iface)
+                iface_release(iface);
+        for (int i = 0; i < (iface ? 1 : 2) && r == 0; i++) {
                 ch->end[i].geom = unetd.cfg.geom;
                 r = ch->end[i].tx = region_new(unetd.cfg.geom);
                 if (r >= 0)
@@ -265,13 +293,41 @@ static int chan_start(struct client *cl, struct end *e, const struct unetd_msg *
                 return r;
         }
         for (int i = 0; i < 2; i++) {
-                r = end_attach(&e->chan->end[i]);
+                r = e->chan->end[i].stack ? end_attach(&e->chan->end[i]) : 0;
                 if (r < 0) {
                         chan_close(e->chan, r);
                         break;
                 }
         }
         return REPLY_LATER;
+}
+
+/* The other side is there, or is none that had to be told. */
+static bool other_up(const struct end *e)
+{
+        return e->chan->iface || other_end(e)->state == END_UP;
+}
+
+static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *mine)
+{
+        struct iface *f = iface_find(in->msg.chan.peer_stack);
+        struct end *e;
+        int r;
+
+        if (mine->state != STACK_UP || !f)
+                return -ENOENT;
+        LIST_FOREACH(e, &mine->ends, link) {
+                if (e->chan->iface != f)
+                        continue;
+                if (e->state == END_OPENING)
+                        return chan_wait(cl, e, &in->msg);
+                in->msg.chan = end_info(e);
+                return e->state == END_UP ? 0 : -ECONNRESET;
+        }
+        r = iface_take(f, mine->id);
+        if (r == 0)
+                r = chan_new(mine, NULL, f, &e);
+        return r < 0 ? r : chan_start(cl, e, &in->msg);
 }
 
 int chan_open(struct client *cl, struct wire_in *in)
@@ -282,11 +338,13 @@ int chan_open(struct client *cl, struct wire_in *in)
 
         if (r < 0)
                 return r;
+        if (unetd_is_iface(in->msg.chan.peer_stack))
+                return iface_chan_open(cl, in, mine);
         if (mine->state != STACK_UP || !peer || peer->state != STACK_UP)
                 return -ENOENT;
         e = find_pair(mine, peer);
         if (!e) {
-                r = chan_new(mine, peer, &e);
+                r = chan_new(mine, peer, NULL, &e);
                 return r < 0 ? r : chan_start(cl, e, &in->msg);
         }
         if (e->state == END_CLOSING || other_end(e)->state == END_CLOSING)
@@ -310,7 +368,7 @@ void chan_answered(struct ask *a, int err)
                 chan_free_if_unused(ch);
         } else if (e->state == END_OPENING && err == 0) {
                 e->state = END_UP;
-                if (other_end(e)->state == END_UP)
+                if (other_up(e))
                         waiters_done(ch, 0);
         } else if (e->state == END_OPENING) {
                 end_free(e);
@@ -336,8 +394,8 @@ void chans_replay(struct stack *st)
 
         LIST_FOREACH(e, &st->ends, link) {
                 if (e->state == END_CLOSING)
-                        ask_end(e, UNETD_K_CHAN_DOWN, NULL, 0);
-                else if (other_end(e)->stack)
+                        end_detach(e);
+                else if (other_end(e)->stack || e->chan->iface)
                         end_attach(e);
         }
 }
@@ -364,7 +422,7 @@ void chan_offered(struct user *u, struct wire_in *in)
         struct chan *ch;
         struct end *e;
 
-        if (in->n != UNETD_CHAN_FDS || stack_of(u, info->stack, &st) < 0 ||
+        if (in->n != UNETD_CHAN_FDS || unetd_is_iface(info->peer_stack) || stack_of(u, info->stack, &st) < 0 ||
             fdcheck_memfd(in->fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true) < 0)
                 return;
         ch = find_half(info);

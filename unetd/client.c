@@ -330,8 +330,8 @@ static int keeper_ready(struct unetd_client *c)
         return r;
 }
 
-/* A request whose reply carries `want` descriptors. */
-static int ask_keeper(struct unetd_client *c, struct unetd_msg *msg, unsigned want, struct wire_in *in)
+/* A request whose reply carries descriptors; how many is the caller's to check. */
+static int ask_keeper(struct unetd_client *c, struct unetd_msg *msg, struct wire_in *in)
 {
         int r = -ECONNRESET;
 
@@ -342,10 +342,6 @@ static int ask_keeper(struct unetd_client *c, struct unetd_msg *msg, unsigned wa
                 r = exchange(c, &c->keeper, msg, NULL, 0, in);
                 if (r == -EPROTO || r == -ECONNRESET)
                         conn_drop(&c->keeper);
-        }
-        if (r == 0 && in->n != want) {
-                wire_in_close(in);
-                r = -EPROTO;
         }
         return r;
 }
@@ -491,11 +487,11 @@ static int check_stack_fds(const struct wire_in *in)
 static int stack_get(struct unetd_client *c, struct unetd_msg *msg, struct unetd_stack_fds *out)
 {
         struct wire_in in;
-        int r = ask_keeper(c, msg, UNETD_STACK_FDS, &in);
+        int r = ask_keeper(c, msg, &in);
 
         if (r < 0)
                 return r;
-        r = check_stack_fds(&in);
+        r = in.n == UNETD_STACK_FDS ? check_stack_fds(&in) : -EPROTO;
         if (r == 0)
                 r = raise_fds(&in);
         if (r == 0) {
@@ -560,6 +556,11 @@ int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHA
 
         if (!geom_sane(info->tx_geom) || !geom_sane(info->rx_geom))
                 return -EPROTO;
+        if (unetd_is_iface(info->peer_stack)) {         /* ni_xdp_attach() checks socket and memory */
+                if (memchr(info->iface.name, 0, sizeof info->iface.name) == NULL || info->iface.prefix > 32)
+                        return -EPROTO;
+                return fdcheck_memfd(fds[UNETD_FD_IF_TX], SHM_REGION_BYTES(info->tx_geom), true);
+        }
         if ((r = fdcheck_memfd(fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true)) < 0 ||
             (r = fdcheck_memfd(fds[UNETD_FD_RX], SHM_REGION_BYTES(info->rx_geom), false)) < 0 ||
             (r = fdcheck_memfd(fds[UNETD_FD_PEER_BELL], BELL_BYTES, false)) < 0 ||
@@ -572,33 +573,24 @@ int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, str
 {
         struct unetd_msg msg = {.type = UNETD_CHAN_GET, .chan = {.stack = stack_id, .chan = chan}};
         struct wire_in in;
-        int r = ask_keeper(c, &msg, UNETD_CHAN_FDS, &in);
+        int r = ask_keeper(c, &msg, &in);
 
         if (r < 0)
                 return r;
-        r = unetd_chan_check(&in.msg.chan, in.fds);
+        r = in.n == unetd_chan_nfds(&in.msg.chan) ? unetd_chan_check(&in.msg.chan, in.fds) : -EPROTO;
         if (r == 0)
                 r = raise_fds(&in);
-        if (r == 0)
-                *out = (struct unetd_chan){
-                        .tx = wire_in_take(&in, UNETD_FD_TX),
-                        .rx = wire_in_take(&in, UNETD_FD_RX),
-                        .peer_bell = wire_in_take(&in, UNETD_FD_PEER_BELL),
-                        .peer_leader = wire_in_take(&in, UNETD_FD_PEER_LEADER),
-                        .peer_keeper = wire_in_take(&in, UNETD_FD_PEER_KEEPER),
-                        .tx_geom = in.msg.chan.tx_geom,
-                        .rx_geom = in.msg.chan.rx_geom,
-                        .peer_stack = in.msg.chan.peer_stack,
-                        .peer_chan = in.msg.chan.peer_chan,
-                        .peer_uid = in.msg.chan.peer_uid,
-                };
+        if (r == 0) {
+                *out = unetd_chan_of(&in.msg.chan, in.fds);
+                in.n = 0;
+        }
         wire_in_close(&in);
         return r;
 }
 
 void unetd_chan_close(struct unetd_chan *ch)
 {
-        int *fd[] = {&ch->tx, &ch->rx, &ch->peer_bell, &ch->peer_leader, &ch->peer_keeper};
+        int *fd[] = {&ch->tx, &ch->rx, &ch->peer_bell, &ch->peer_leader, &ch->peer_keeper, &ch->mem, &ch->xsk};
 
         for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
                 if (*fd[i] >= 0)

@@ -74,9 +74,37 @@ struct unetd_chan {
         int rx;                         /* the peer's, read only */
         int peer_bell;                  /* read only */
         int peer_leader, peer_keeper;   /* write ends: one byte wakes */
+        int mem, xsk;                   /* an interface (unet/xdp.h); rx and all peer_* descriptors are then -1 */
         struct frame_geom tx_geom, rx_geom;
         uint32_t peer_stack, peer_chan, peer_uid;
+        struct unetd_iface iface;
 };
+static inline bool unetd_chan_is_iface(const struct unetd_chan *ch)
+{
+        return unetd_is_iface(ch->peer_stack);
+}
+/* From what travels; the descriptors become the struct's. */
+static inline struct unetd_chan unetd_chan_of(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS])
+{
+        bool iface = unetd_is_iface(info->peer_stack);
+
+        return (struct unetd_chan){
+                .tx = fds[UNETD_FD_TX],
+                .rx = iface ? -1 : fds[UNETD_FD_RX],
+                .peer_bell = iface ? -1 : fds[UNETD_FD_PEER_BELL],
+                .peer_leader = iface ? -1 : fds[UNETD_FD_PEER_LEADER],
+                .peer_keeper = iface ? -1 : fds[UNETD_FD_PEER_KEEPER],
+                .mem = iface ? fds[UNETD_FD_IF_MEM] : -1,
+                .xsk = iface ? fds[UNETD_FD_IF_XSK] : -1,
+                .tx_geom = info->tx_geom,
+                .rx_geom = info->rx_geom,
+                .peer_stack = info->peer_stack,
+                .peer_chan = info->peer_chan,
+                .peer_uid = info->peer_uid,
+                .iface = info->iface,
+        };
+}
+static_assert((int)UNETD_FD_TX == (int)UNETD_FD_IF_TX, "of both kinds");
 
 /*
  * Finds the unetd to use, or starts a private one: @unet/0/<ABI>/<UNET_DOMAIN>/<0..7> (a system-wide one, run
@@ -120,6 +148,9 @@ int unetd_stack_by_cookie(struct unetd_client *c, uint64_t cookie, uint32_t *sta
  * asks. When it returns, both stacks' states have it. *chan is its number in my_stack, *peer_chan in the peer
  * (the same stack has two numbers for its channel to itself). A peer of another user needs a system-wide
  * unetd.
+ *
+ * peer_stack may be an interface of unetd's (UNETD_IFACE | index, from the directory): the stack then owns it until it
+ * ends. -EBUSY: another stack has it.
  * -ENOENT: no such peer; -ECONNRESET: the peer went while it was made.
  */
 int unetd_chan_open(struct unetd_client *c, uint32_t my_stack, uint32_t peer_stack, uint32_t *chan,

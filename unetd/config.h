@@ -24,6 +24,19 @@ struct unetd_limits {
         uint32_t emul_kb, emul_msgs;    /* of messages that wait for their receivers */
 };
 
+/* An interface that unetd owns for its clients: [interface NAME]. Addresses are IPv4, in host order. */
+enum unetd_iface_mode { IFACE_AUTO, IFACE_NATIVE, IFACE_GENERIC };
+
+#define UNETD_IFACES 8u
+
+struct unetd_iface_config {
+        char name[16];
+        uint32_t addr, gateway;         /* 0: none */
+        uint8_t prefix;                 /* bits of addr's network */
+        uint8_t mode;                   /* enum unetd_iface_mode: how the program is attached */
+        uint16_t queue;                 /* of the interface */
+};
+
 struct unetd_config {
         char domain[40];
         bool shared;                    /* --system: serves every user */
@@ -37,6 +50,8 @@ struct unetd_config {
         uint32_t queue_max;             /* replies kept for a client that does not read */
         int reply_ms;                   /* how long a keeper may take to answer */
         int adopt_ms;                   /* how long a new unetd waits for a keeper of the last one */
+        struct unetd_iface_config iface[UNETD_IFACES];
+        uint32_t nifaces;
 };
 
 #define UNETD_CONFIG_DEFAULT                                                                                 \

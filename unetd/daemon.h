@@ -133,6 +133,7 @@ struct end {
 
 struct chan {
         LIST_ENTRY(chan) link;
+        struct iface *iface;            /* end[0]'s other side is this interface, and end[1] stays free; or NULL */
         struct end end[2];
         LIST_HEAD(, waiter) waiters;
 };
@@ -272,6 +273,20 @@ bool emul_in_use(void);                 /* an endpoint is attached */
 nstime emul_turn(void);
 /* The skip-th port that the client may see. */
 bool emul_status(const struct client *cl, uint32_t skip, struct unetd_status_item *item);
+
+/* ---- ifaces.c: interfaces that unetd owns (AF_XDP), each of one stack at a time ---- */
+void ifaces_init(void);
+/* Those that a request names in a stack's place; NULL: none. */
+struct iface *iface_find(uint32_t peer);
+/* Makes a socket for stack `stack`. 0; -EBUSY: it has one; or why there can be none. */
+int iface_take(struct iface *f, uint32_t stack);
+void iface_release(struct iface *f);
+/* What a channel to it is, and its descriptors (borrowed), but for the frames to send from. */
+void iface_describe(const struct iface *f, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS]);
+/* Whether one of them has it; the kernel then does not. */
+bool iface_has_addr(ip_addr addr);
+/* Appends their addresses: local ones, to everybody on this host. */
+uint32_t iface_addrs(ip_addr *addrs, uint32_t n, uint32_t room);
 
 /* ---- addrs.c ---- */
 int addrs_init(void);

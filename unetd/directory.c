@@ -148,3 +148,18 @@ void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32
         d->naddrs = n;
         write_end(d);
 }
+
+void directory_add_iface(struct directory_owner *o, const struct dir_iface *f)
+{
+        assert(o->d->nifaces < DIR_IFACES);
+        write_begin(o->d);
+        o->d->iface[o->d->nifaces++] = *f;
+        write_end(o->d);
+}
+
+void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack)
+{
+        write_begin(o->d);
+        o->d->iface[i].stack = stack;
+        write_end(o->d);
+}

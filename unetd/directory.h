@@ -41,6 +41,16 @@ struct dir_entry {
 };
 static_assert(sizeof(struct dir_entry) == 32, "two a cache line");
 
+/* An interface that unetd owns: what a stack may ask a channel to. Addresses are IPv4, in host order. */
+struct dir_iface {
+        char name[16];
+        uint32_t peer;                  /* its number where a stack's would stand: UNETD_IFACE | index */
+        uint32_t stack;                 /* that has it; 0: free */
+        uint32_t addr, gateway;         /* gateway 0: none */
+        uint32_t prefix;
+};
+#define DIR_IFACES 8u
+
 struct directory {
         uint32_t magic;
         uint32_t bytes;                 /* of the whole */
@@ -53,6 +63,8 @@ struct directory {
         uint16_t lease_low, lease_ports;        /* first port of block 0, ports in a block */
         _Atomic uint32_t lease[DIR_BLOCKS];     /* stack that has the block, 0: nobody */
         ip_addr addrs[DIR_ADDRS];
+        uint32_t nifaces;
+        struct dir_iface iface[DIR_IFACES];
         _Alignas(CACHE_LINE) struct dir_entry slot[DIR_SLOTS];
 };
 
@@ -179,6 +191,46 @@ static inline int directory_is_local(const struct directory *d, ip_addr addr)
         return -EAGAIN;
 }
 
+/* The interface that leads to `addr` (v4, host order): the longest prefix, then the first with a gateway. Inside one
+ * attempt. */
+static inline int dir_route(const struct directory *d, uint32_t addr)
+{
+        int best = -1, bits = -1;
+
+        for (uint32_t i = 0; i < MIN(d->nifaces, DIR_IFACES); i++) {
+                const struct dir_iface *f = &d->iface[i];
+                uint32_t prefix = MIN(f->prefix, 32u), mask = prefix != 0 ? ~0u << (32 - prefix) : 0;
+                int match = (addr & mask) == (f->addr & mask) ? (int)prefix : f->gateway != 0 ? 0 : -1;
+                if (match > bits) {
+                        bits = match;
+                        best = (int)i;
+                }
+        }
+        return best;
+}
+
+/* The interface of unetd's that leads to `addr`, if it is IPv4. 1: found; 0: none, ask the kernel; -EAGAIN. */
+static inline int directory_route(const struct directory *d, ip_addr addr, struct dir_iface *out)
+{
+        for (uint32_t tries = 0; tries < DIR_TRIES && ip_addr_is_v4(addr); tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+                struct dir_iface got = {.stack = 0};
+                int i;
+
+                if (unlikely(seq & 1))
+                        continue;
+                i = dir_route(d, ip_addr_get_v4(addr));
+                if (i >= 0)
+                        got = d->iface[i];
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq)) {
+                        *out = got;
+                        return i >= 0;
+                }
+        }
+        return ip_addr_is_v4(addr) ? -EAGAIN : 0;
+}
+
 /* One more with each change. */
 static inline uint64_t directory_generation(const struct directory *d)
 {
@@ -213,5 +265,9 @@ static inline uint32_t directory_lessee(const struct directory_owner *o, uint32_
 }
 /* Replaces the list of local addresses; more than DIR_ADDRS are left out. */
 void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n);
+/* Adds an interface: the first is number 0, and there are at most DIR_IFACES. */
+void directory_add_iface(struct directory_owner *o, const struct dir_iface *f);
+/* Which stack has interface i; 0: none. */
+void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack);
 
 #endif

@@ -54,7 +54,9 @@ struct kproc {
 enum chan_state { CHAN_ATTACHING, CHAN_UP, CHAN_CLOSING };
 
 struct kchan {
+        struct loop_source xsk;         /* interfaces; first: handlers cast */
         LIST_ENTRY(kchan) link;
+        struct kstack *stack;
         struct unetd_chan_info info;
         int fds[UNETD_CHAN_FDS];
         enum chan_state state;
@@ -288,31 +290,35 @@ static bool procs_dying(const struct kstack *st)
 
 static void chan_free(struct kchan *ch)
 {
-        for (unsigned i = 0; i < UNETD_CHAN_FDS; i++)
+        if (ch->xsk.fd >= 0)
+                loop_del(&keeper.loop, &ch->xsk);
+        for (unsigned i = 0; i < unetd_chan_nfds(&ch->info); i++)
                 close(ch->fds[i]);
         LIST_REMOVE(ch, link);
         free(ch);
 }
 
-static struct unetd_chan chan_view(const struct kchan *ch)
+/* Packets wait at an interface; until the stack rests again it is looked at by the clock. */
+static void packets_came(struct loop_source *s, uint32_t events)
 {
-        return (struct unetd_chan){
-                .tx = ch->fds[UNETD_FD_TX],
-                .rx = ch->fds[UNETD_FD_RX],
-                .peer_bell = ch->fds[UNETD_FD_PEER_BELL],
-                .peer_leader = ch->fds[UNETD_FD_PEER_LEADER],
-                .peer_keeper = ch->fds[UNETD_FD_PEER_KEEPER],
-                .tx_geom = ch->info.tx_geom,
-                .rx_geom = ch->info.rx_geom,
-                .peer_stack = ch->info.peer_stack,
-                .peer_chan = ch->info.peer_chan,
-                .peer_uid = ch->info.peer_uid,
-        };
+        struct kchan *ch = (struct kchan *)s;
+
+        loop_mod(&keeper.loop, s, 0);
+        due(ch->stack);
+}
+
+static void chan_watch(struct kchan *ch)
+{
+        if (!unetd_is_iface(ch->info.peer_stack))
+                return;
+        ch->xsk.fd = ch->fds[UNETD_FD_IF_XSK];
+        if (loop_add(&keeper.loop, &ch->xsk, 0) < 0)
+                ch->xsk.fd = -1;
 }
 
 static void chan_attach(struct kstack *st, struct kchan *ch)
 {
-        struct unetd_chan view = chan_view(ch);
+        struct unetd_chan view = unetd_chan_of(&ch->info, ch->fds);
         int r = keeper.ops->chan_attach(st->view, ch->info.chan, &view);
 
         if (r == -EAGAIN)
@@ -321,6 +327,8 @@ static void chan_attach(struct kstack *st, struct kchan *ch)
         conn_reply(&keeper.daemon, &ch->request, r);
         if (r < 0)
                 chan_free(ch);
+        else
+                chan_watch(ch);
 }
 
 static void chan_down(struct kstack *st, struct kchan *ch)
@@ -344,6 +352,15 @@ static void chans_work(struct kstack *st)
                 else if (ch->state == CHAN_CLOSING)
                         chan_down(st, ch);
         }
+}
+
+static void chans_watch(const struct kstack *st)
+{
+        struct kchan *ch;
+
+        LIST_FOREACH(ch, &st->chans, link)
+                if (ch->xsk.fd >= 0)
+                        loop_mod(&keeper.loop, &ch->xsk, EPOLLIN);
 }
 
 static bool chans_pending(const struct kstack *st)
@@ -588,6 +605,8 @@ static void stack_work(struct kstack *st)
         chans_work(st);
         st->deadline = keeper.ops->tick(st->view, keeper.loop.now, &active);
         listeners_work(st);
+        if (keeper.ops->resting(st->view))
+                chans_watch(st);
         pending = procs_dying(st) || chans_pending(st);
         if (active || pending)
                 st->deadline = nstime_min(st->deadline, keeper.loop.now + ACTIVE_NS);
@@ -656,7 +675,7 @@ static int take_chan(struct wire_in *in)
         struct kchan *ch = st ? chan_find(st, in->msg.chan.chan) : NULL;
         int r;
 
-        if (in->n != UNETD_CHAN_FDS)
+        if (in->n != unetd_chan_nfds(&in->msg.chan))
                 return -EBADMSG;
         if (!st)
                 return -ENOENT;
@@ -668,9 +687,11 @@ static int take_chan(struct wire_in *in)
         ch = calloc(1, sizeof *ch);
         if (!ch)
                 return -ENOMEM;
+        ch->xsk = (struct loop_source){.fd = -1, .ready = packets_came};
+        ch->stack = st;
         ch->info = in->msg.chan;
         ch->request = in->msg;
-        for (unsigned i = 0; i < UNETD_CHAN_FDS; i++)
+        for (unsigned i = 0; i < in->n; i++)
                 ch->fds[i] = wire_in_take(in, i);
         LIST_INSERT_HEAD(&st->chans, ch, link);
         chan_attach(st, ch);
@@ -793,7 +814,7 @@ static int chan_get(struct conn *c, struct unetd_msg *msg)
                 return -ENOENT;
         msg->err = 0;
         msg->chan = ch->info;
-        conn_send(c, msg, ch->fds, UNETD_CHAN_FDS);
+        conn_send(c, msg, ch->fds, unetd_chan_nfds(&ch->info));
         return 1;
 }
 
@@ -850,13 +871,26 @@ static void offer_stack(struct kstack *st)
                 conn_send(&keeper.daemon, &msg, &p->pidfd.fd, 1);
         }
         LIST_FOREACH(ch, &st->chans, link) {
-                if (ch->state != CHAN_UP)
+                if (ch->state != CHAN_UP || unetd_is_iface(ch->info.peer_stack))
                         continue;
                 msg = (struct unetd_msg){.type = UNETD_K_CHAN, .chan = ch->info};
                 conn_send(&keeper.daemon, &msg, ch->fds, UNETD_CHAN_FDS);
         }
         if (st->orphan)
                 tell(UNETD_K_ORPHAN, st->id, 0);
+}
+
+/* The program that took the interfaces' packets has gone with its unetd. */
+static void drop_ifaces(struct kstack *st)
+{
+        struct kchan *ch;
+
+        LIST_FOREACH(ch, &st->chans, link) {
+                if (!unetd_is_iface(ch->info.peer_stack))
+                        continue;
+                ch->state = CHAN_CLOSING;
+                due(st);
+        }
 }
 
 /* Connects to another unetd. */
@@ -897,8 +931,10 @@ static void daemon_lost(void)
                 live_on_alone();
                 return;
         }
-        LIST_FOREACH(st, &keeper.stacks, link)
+        LIST_FOREACH(st, &keeper.stacks, link) {
+                drop_ifaces(st);
                 offer_stack(st);
+        }
 }
 
 /* ---- running ---- */

@@ -32,6 +32,8 @@ struct keeper_stack_ops {
          * replaces a dead one attaches what is there already: the same peer again is no error. -EAGAIN: ask
          * again. */
         int (*chan_attach)(void *view, uint32_t slot, const struct unetd_chan *chan);
+        /* Nothing is going on and processes sleep: whatever comes by an interface is the keeper's to see to. */
+        bool (*resting)(void *view);
         /* The peer is gone. 0: the slot is free for another channel; -EAGAIN: ask again. */
         int (*chan_down)(void *view, uint32_t slot);
         /* Process `slot` holds nothing any more: it died, or said so. Ends its references. -EAGAIN: ask

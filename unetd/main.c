@@ -309,6 +309,7 @@ static int daemon_init(void)
             (r = signals_init()) < 0 || (r = directory_create(&unetd.dir, unetd.instance)) < 0 ||
             (r = ports_init()) < 0)
                 return r;
+        ifaces_init();
         if (addrs_init() < 0)
                 log_line("no rtnetlink: only loopback addresses are known");
         return listen_init();

@@ -224,13 +224,15 @@ static int bind_kernel(const struct unetd_port *p)
 {
         union any_addr a;
         socklen_t len = to_sockaddr(p, &a);
-        int type = p->proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM, no = 0;
+        int type = p->proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM, no = 0, yes = 1;
         int fd = socket(a.sa.sa_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, p->proto);
 
         if (fd < 0)
                 return -errno;
         if (a.sa.sa_family == AF_INET6)
                 setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+        if (a.sa.sa_family == AF_INET && iface_has_addr(p->addr))
+                setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &yes, sizeof yes);
         if (bind(fd, &a.sa, len) < 0) {
                 int err = errno;
                 close(fd);

@@ -101,6 +101,15 @@ enum unetd_chan_fd {
         UNETD_CHAN_FDS
 };
 
+/* Order of descriptors in K_CHAN and the reply to CHAN_GET for a channel to an interface (unet/xdp.h). */
+enum unetd_iface_fd {
+        UNETD_FD_IF_TX,                 /* frames to send from, read and write */
+        UNETD_FD_IF_MEM,                /* the UMEM, and what is shared of it */
+        UNETD_FD_IF_XSK,                /* the AF_XDP socket */
+        UNETD_IFACE_FDS
+};
+static_assert((int)UNETD_IFACE_FDS <= (int)UNETD_CHAN_FDS, "room for either");
+
 /* Order of descriptors in EMUL_ATTACH and its reply. */
 enum unetd_emul_fd {
         UNETD_FD_REGION,                /* read only, both */
@@ -138,12 +147,27 @@ struct unetd_stack {
         uint64_t cookie;                /* STACK_GET with stack 0: SO_COOKIE of one of its sockets */
 };
 
+#define UNETD_IFACE 0x80000000u         /* | index: stands for an interface of unetd's where a stack's number would */
+
 struct unetd_chan_info {
         uint32_t stack, chan;           /* our end */
-        uint32_t peer_stack, peer_chan; /* the other end */
+        uint32_t peer_stack, peer_chan; /* the other end; or the interface, and 0 */
         uint32_t peer_uid;
-        struct frame_geom tx_geom, rx_geom;
+        struct frame_geom tx_geom, rx_geom;     /* interface: rx_geom is all zero */
+        struct unetd_iface {            /* interface: what the stack is on it */
+                char name[16];          /* ends with a zero */
+                uint32_t addr, gateway; /* IPv4, in host order; 0: none */
+                uint32_t prefix;        /* bits */
+        } iface;
 };
+static inline bool unetd_is_iface(uint32_t stack)
+{
+        return stack & UNETD_IFACE;
+}
+static inline unsigned unetd_chan_nfds(const struct unetd_chan_info *info)
+{
+        return unetd_is_iface(info->peer_stack) ? UNETD_IFACE_FDS : UNETD_CHAN_FDS;
+}
 
 struct unetd_port {
         uint32_t stack;

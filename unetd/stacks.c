@@ -44,7 +44,7 @@ int stack_of(struct user *u, uint32_t id, struct stack **out)
 static uint32_t new_id(void)
 {
         do
-                unetd.next_stack++;
+                unetd.next_stack = (unetd.next_stack + 1) & ~UNETD_IFACE;
         while (unetd.next_stack == 0 || stack_find(unetd.next_stack));
         return unetd.next_stack;
 }

@@ -57,6 +57,7 @@ struct file {
         bool bound;                     /* explicitly */
         bool connecting;                /* connect() is under way and has not been reported yet */
         bool connected;                 /* UDP: has a peer */
+        bool out;                       /* UDP: ... by an interface of unetd's, so that the kernel knows no peer */
         bool retry;                     /* the kernel's for want of a peer; asked again at the next connect() */
         uint8_t tick;                   /* calls since the kernel's side was thought of */
         _Atomic int nfds;               /* numbers that name this file */

@@ -204,6 +204,17 @@ int h_socket(int domain, int type, int protocol)
         return fd;
 }
 
+/* An interface of unetd's has the address, so the kernel does not: it holds the port all the same (ip(7), IP_FREEBIND). */
+static ssize_t bind_foreign(const struct file *f, const struct sockaddr *sa, socklen_t len)
+{
+        int one = 1;
+
+        if (!usock_is_iface_addr(sa, len))
+                return -EADDRNOTAVAIL;
+        sys5(SYS_setsockopt, f->kfd, IPPROTO_IP, IP_FREEBIND, &one, sizeof one);
+        return sys3(SYS_bind, f->kfd, sa, len);
+}
+
 int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
 {
         struct file *f = file_enter(fd, MODE_NEW);
@@ -215,6 +226,8 @@ int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
                 r = -EINVAL;
         else
                 r = sys3(SYS_bind, f->kfd, sa, len);
+        if (unlikely(r == -EADDRNOTAVAIL))
+                r = bind_foreign(f, sa, len);
         if (r == 0) {
                 pthread_mutex_lock(&shim.lock);
                 f->bound = true;
@@ -493,12 +506,27 @@ static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len)
         return r;
 }
 
+/* The kernel has no way to the peer: its socket is bound and no more. */
+static int bind_towards(struct file *f, const struct sockaddr_storage *from, socklen_t len)
+{
+        int one = 1;
+
+        if (f->bound)
+                return 0;
+        sys5(SYS_setsockopt, f->kfd, IPPROTO_IP, IP_FREEBIND, &one, sizeof one);
+        return (int)sys3(SYS_bind, f->kfd, from, len);
+}
+
 /* The kernel's socket is connected too: it chooses our address, and keeps strangers out. */
 static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
 {
         const char *why = "nobody on the fabric has this address";
-        int r = (int)sys3(SYS_connect, f->kfd, sa, len);
+        struct sockaddr_storage from;
+        socklen_t from_len = sizeof from;
+        int r;
 
+        f->out = usock_way_out(sa, len, f->family, (struct sockaddr *)&from, &from_len);
+        r = f->out ? bind_towards(f, &from, from_len) : (int)sys3(SYS_connect, f->kfd, sa, len);
         if (r < 0)
                 return r;
         f->connected = sa->sa_family != AF_UNSPEC;
@@ -572,7 +600,7 @@ int h_getsockname(int fd, struct sockaddr *sa, socklen_t *len)
 
         if (!f)
                 return REAL(getsockname)(fd, sa, len);
-        if (f->mode == MODE_TCP)
+        if (f->mode == MODE_TCP || f->out)
                 r = usock_getsockname(f->us, sa, len);
         else
                 r = sys3(SYS_getsockname, f->kfd, sa, len);
@@ -588,7 +616,7 @@ int h_getpeername(int fd, struct sockaddr *sa, socklen_t *len)
 
         if (!f)
                 return REAL(getpeername)(fd, sa, len);
-        if (f->mode == MODE_TCP)
+        if (f->mode == MODE_TCP || f->out)
                 r = usock_getpeername(f->us, sa, len);
         else
                 r = sys3(SYS_getpeername, f->kfd, sa, len);

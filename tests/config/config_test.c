@@ -159,6 +159,9 @@ static void what_it_shows_it_reads(void **state)
         s->c.idle_s = 77;
         strcpy(s->c.log, "/var/log/unetd");
         s->c.per_uid.leases = 3;
+        s->c.iface[0] = (struct unetd_iface_config){"eth1", 0xc0000201, 0xc00002fe, 24, IFACE_NATIVE, 2};
+        s->c.iface[1] = (struct unetd_iface_config){.name = "eth2", .addr = 0xc6336401, .prefix = 32};
+        s->c.nifaces = 2;
         config_each(&s->c, count_row, &n);
         assert_true(n > 10);
         config_each(&s->c, rewrite_row, text);
@@ -168,6 +171,47 @@ static void what_it_shows_it_reads(void **state)
         assert_memory_equal(&s->c, &want, sizeof want);
 }
 
+static void knows_interfaces(void **state)
+{
+        struct scratch *s = *state;
+        const struct unetd_iface_config *i = s->c.iface;
+
+        assert_int_equal(read_text(s, "[interface eth1]\naddress = 192.0.2.1/24\ngateway = 192.0.2.254\n"
+                                      "[interface veth0]\nmode = generic\nqueue = 3\naddress = 198.51.100.7/32\n"), 0);
+        assert_int_equal(s->c.nifaces, 2);
+        assert_string_equal(i[0].name, "eth1");
+        assert_int_equal(i[0].addr, 0xc0000201);
+        assert_int_equal(i[0].prefix, 24);
+        assert_int_equal(i[0].gateway, 0xc00002fe);
+        assert_int_equal(i[0].mode, IFACE_AUTO);
+        assert_string_equal(i[1].name, "veth0");
+        assert_int_equal(i[1].mode, IFACE_GENERIC);
+        assert_int_equal(i[1].queue, 3);
+        s->c = defaults;
+}
+
+static void refuses_wrong_interfaces(void **state)
+{
+        struct scratch *s = *state;
+
+        refuses(s, "[interface eth1]\naddress = 192.0.2.1\n", 2,
+                "\"address\" wants an address and a prefix, as in 192.0.2.1/24");
+        refuses(s, "[interface eth1]\naddress = 224.0.2.1/24\n", 2,
+                "\"address\" wants an address and a prefix, as in 192.0.2.1/24");
+        refuses(s, "[interface eth1]\naddress = 192.0.2.1/33\n", 2,
+                "\"address\" wants an address and a prefix, as in 192.0.2.1/24");
+        refuses(s, "[interface eth1]\nadress = 192.0.2.1/24\n", 2, "unknown key \"adress\" in [interface eth1]");
+        refuses(s, "[interface a name too long]\nqueue = 0\n", 2, "\"a name too long\" is not an interface's name");
+        refuses(s, "[interface eth1]\nmode = fast\n", 2, "\"mode\" wants auto, native or generic");
+        refuses(s, "[interface eth1]\nqueue = -1\n", 2, "\"queue\" wants a number from 0 to 4095");
+        refuses(s, "[interface eth1]\nqueue = 1\nqueue = 1\n", 3, "\"queue\" is set twice");
+        refuses(s, "[interface eth1]\nqueue = 1\n", 0, "[interface eth1] has no address");
+        refuses(s, "[interface eth1]\naddress = 192.0.2.1/24\ngateway = 192.0.3.1\n", 0,
+                "[interface eth1] has a gateway outside its network");
+        refuses(s, "[interface a]\naddress = 192.0.2.1/24\n[interface b]\naddress = 192.0.2.1/16\n", 0,
+                "[interface b] has another one's address");
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_scratch, remove_scratch)
@@ -175,7 +219,8 @@ int main(void)
                 TEST(sets_what_the_file_says),       TEST(refuses_what_it_does_not_know),
                 TEST(refuses_values_out_of_range),   TEST(reports_the_first_of_several),
                 TEST(says_when_a_file_is_not_there), TEST(looks_in_its_places_in_order),
-                TEST(what_it_shows_it_reads),
+                TEST(what_it_shows_it_reads),        TEST(knows_interfaces),
+                TEST(refuses_wrong_interfaces),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -610,6 +610,7 @@ static struct pair pair_of_maker(bool pass_link, pid_t *pid, int *link)
         p.e = calloc(1, sizeof *p.e);
         p.e->sock.xsk = fds[0];
         p.e->sock.mem = fds[1];
+        p.e->sock.packet = -1;
         p.e->dev.link = p.e->dev.map = -1;
         *link = fds[2];
         end_attach(p.e);

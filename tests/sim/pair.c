@@ -51,8 +51,12 @@ static struct stack_limits small_limits(const struct pair_size *z)
         return l;
 }
 
-static void side_init(struct pair_side *d, const struct pair_size *z, uint64_t seed, int i)
+/* `mtu` 0: the channel is to another stack of this host, else it is an interface. */
+static void side_init(struct pair_side *d, const struct pair_size *z, uint64_t seed, int i, uint32_t mtu)
 {
+        struct netif_config cfg = {.name = "sim0", .addr = addr[i], .prefix = 24, .mtu = mtu,
+                                   .mac = {2, 0, 0, 0, 0, (uint8_t)(i + 1)}};
+
         struct stack_limits l = small_limits(z);
         ip_addr a = ip_addr_v4(addr[i]);
         uint8_t secret[32] = {0};
@@ -67,10 +71,13 @@ static void side_init(struct pair_side *d, const struct pair_size *z, uint64_t s
         d->s.owner = d;
         d->s.event = note_event;
         stack_set_addrs(d->st, &a, 1);
-        stack_chan_add(d->st, PAIR_CHAN, (uint32_t)!i + 1, 0, z->tx, z->tx);
+        if (mtu == 0)
+                stack_chan_add(d->st, PAIR_CHAN, (uint32_t)!i + 1, 0, z->tx, z->tx);
+        else
+                stack_netif_add(d->st, PAIR_CHAN, UINT32_MAX, &cfg, z->tx, z->tx, secret, NS_PER_S);
 }
 
-static struct pair *make(uint64_t seed, const struct pair_size *z)
+static struct pair *make(uint64_t seed, const struct pair_size *z, uint32_t mtu)
 {
         struct pair *p = calloc(1, sizeof *p);
 
@@ -78,8 +85,8 @@ static struct pair *make(uint64_t seed, const struct pair_size *z)
                 abort();
         p->now = NS_PER_S;
         p->size = *z;
-        side_init(&p->side[0], z, seed, 0);
-        side_init(&p->side[1], z, seed, 1);
+        side_init(&p->side[0], z, seed, 0, mtu);
+        side_init(&p->side[1], z, seed, 1, mtu);
         return p;
 }
 
@@ -119,12 +126,23 @@ static void join_by_link(struct pair *p, uint64_t seed, const struct sim_params 
 
 struct pair *pair_new(uint64_t seed, const struct sim_params *dir, const struct pair_size *size)
 {
-        struct pair *p = make(seed, size);
+        struct pair *p = make(seed, size, 0);
 
         if (dir == NULL)
                 join_by_memory(p);
         else
                 join_by_link(p, seed, dir);
+        return p;
+}
+
+struct pair *pair_ether(uint64_t seed, const struct sim_params dir[2])
+{
+        struct sim_params frames[2] = {dir[0], dir[1]};
+        struct pair *p = make(seed, &pair_size_default, dir[0].mtu);
+
+        frames[0].mtu += ETHER_HDR;
+        frames[1].mtu += ETHER_HDR;
+        join_by_link(p, seed, frames);
         return p;
 }
 

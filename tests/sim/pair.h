@@ -46,6 +46,10 @@ struct pair *pair_shm(uint64_t seed);
 struct pair *pair_sim(uint64_t seed, const struct sim_params dir[2]);
 void pair_free(struct pair *p);
 
+/* Over the simulated link as an Ethernet: each side has an interface, neighbours are found by ARP. dir[].mtu is that of
+ * IP. */
+struct pair *pair_ether(uint64_t seed, const struct sim_params dir[2]);
+
 /* Runs both stacks until neither has anything to do at this moment. */
 void pair_settle(struct pair *p);
 /* Moves the clock to the next thing that happens, but not beyond `until`, and settles. False: nothing before

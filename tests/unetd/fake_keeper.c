@@ -42,6 +42,11 @@ static void fake_detach(void *view)
         munmap(view, FAKE_BYTES);
 }
 
+static bool fake_resting(void *view)
+{
+        return false;
+}
+
 static nstime fake_tick(void *view, nstime now, bool *active)
 {
         struct fake_state *s = view;
@@ -130,6 +135,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .directory = fake_directory,
         .detach = fake_detach,
         .tick = fake_tick,
+        .resting = fake_resting,
         .chan_attach = fake_chan_attach,
         .chan_down = fake_chan_down,
         .proc_died = fake_proc_died,

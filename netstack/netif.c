@@ -1,0 +1,172 @@
+/* See netif.h. */
+#include "netstack/netif.h"
+
+#include <errno.h>
+
+#include "netstack/stack.h"
+
+/* ---- out ---- */
+
+static uint32_t next_hop(const struct netif *n, uint32_t dst)
+{
+        uint32_t mask = n->cfg.prefix != 0 ? ~0u << (32 - n->cfg.prefix) : 0;
+
+        return ((dst ^ n->cfg.addr) & mask) == 0 ? dst : n->cfg.gateway;
+}
+
+/* RFC 1122 §3.3.6: to 255.255.255.255, and to all hosts of our own network. */
+static bool is_broadcast(const struct netif *n, uint32_t dst)
+{
+        const struct ip_host host = {.addr = &n->addr, .naddr = 1};
+
+        return ip_host_broadcast(&host, dst);
+}
+
+/* The neighbour's address, not among those near; or the packet waits for it, or is dropped. */
+static const uint8_t *resolve(struct stack *s, struct netif_view *v, uint32_t dst, struct arp_ref *ref,
+                              const uint8_t *ip, uint32_t ip_len, const struct buf *data)
+{
+        uint32_t hop = next_hop(v->nif, dst);
+        uint8_t ll[ARP_LL_MAX];
+        int err = hop != 0 ? arp_resolve(&v->arp, hop, s->now, ref, ll) : -EHOSTUNREACH;
+
+        if (err == 0)
+                return arp_ll(&v->arp, *ref);
+        if (err == -EINPROGRESS)
+                err = arp_hold(&v->arp, *ref, ip, ip_len,
+                               data->id != 0 ? frame_addr(s->frames, data->id) + data->off : NULL,
+                               data->id != 0 ? data->len : 0);
+        if (err != 0)
+                count_drop(&s->st->cnt, hop != 0 ? DROP_ARP_UNREACHABLE : DROP_IP_NO_ROUTE);
+        *ref = (struct arp_ref){0, 0};
+        return NULL;
+}
+
+static const uint8_t *unicast(struct stack *s, struct netif_view *v, uint32_t dst, const uint8_t *ip, uint32_t ip_len,
+                              const struct buf *data)
+{
+        uint32_t at = (dst ^ dst >> 8) % NETIF_NEAR;
+
+        if (likely(v->near[at].dst == dst && arp_ref_good(&v->arp, v->near[at].ref)))
+                return arp_ll(&v->arp, v->near[at].ref);
+        v->near[at].dst = dst;
+        return resolve(s, v, dst, &v->near[at].ref, ip, ip_len, data);
+}
+
+bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_len, const struct buf *data)
+{
+        struct netif_view *v = &c->netif;
+        const uint8_t *ll = ether_broadcast;
+        uint8_t group[ETHER_MAC];
+        be32 word;
+        uint32_t dst;
+
+        memcpy(&word, ip + 16, sizeof word);
+        dst = be32_get(word);
+        if (unlikely(ip_v4_multicast(dst))) {
+                ether_multicast_v4(dst, group);
+                ll = group;
+        } else if (likely((dst & 3) != 3) || !is_broadcast(v->nif, dst)) {
+                ll = unicast(s, v, dst, ip, ip_len, data);
+        }
+        if (unlikely(ll == NULL))
+                return false;
+        ether_write(ip - ETHER_HDR, ll, v->nif->cfg.mac, ETHER_IPV4);
+        return true;
+}
+
+/* ---- ARP's own ---- */
+
+/* A frame of which all is here. There is room in the channel; false: but not for its bytes. */
+static bool send_frame(struct stack *s, uint32_t k, const uint8_t to[ETHER_MAC], uint16_t type, const uint8_t *p,
+                       uint32_t len)
+{
+        struct stack_chan *c = &s->chan[k];
+        uint8_t hdr[ETHER_HDR + UNET_INLINE_MAX];
+        struct buf data = {0, 0, 0};
+
+        ether_write(hdr, to, c->netif.nif->cfg.mac, type);
+        if (len <= c->caps.inline_max) {
+                memcpy(hdr + ETHER_HDR, p, len);
+                stack_post_raw(s, c, hdr, ETHER_HDR + len, &data);
+                return true;
+        }
+        data.len = len;
+        data.id = frame_alloc(s->frames, FRAME_REGION_TX(k), len <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE, 0);
+        if (data.id == 0)
+                return false;
+        memcpy(frame_addr(s->frames, data.id), p, len);
+        stack_post_raw(s, c, hdr, ETHER_HDR, &data);
+        frame_drop(s->frames, data.id);
+        return true;
+}
+
+/* The packet's neighbour did not answer: as if a router had said so (RFC 1122 §3.2.2.1: host unreachable, a hint only). */
+static void tell_unreachable(struct stack *s, uint32_t k, const uint8_t *p, uint32_t len)
+{
+        struct ip_pkt pkt;
+
+        count_drop(&s->st->cnt, DROP_ARP_UNREACHABLE);
+        if (ip_hdr_parse(p, len, false, &pkt) == 0 && len >= pkt.hdr_len + 8u)
+                stack_host_unreachable(s, k, &pkt, p + pkt.hdr_len);
+}
+
+/* False: the channel has no room, later. */
+static bool arp_out(struct stack *s, uint32_t k, const struct arp_out *out)
+{
+        struct netif_view *v = &s->chan[k].netif;
+        uint8_t held[UINT16_MAX];
+
+        switch (out->what) {
+        case ARP_OUT_SEND:
+                return stack_chan_room(s, k) && send_frame(s, k, out->to, ETHER_ARP, out->pkt, out->len);
+        case ARP_OUT_RELEASE:
+                if (!stack_chan_room(s, k))
+                        return false;
+                arp_held_copy(&v->arp, out, held);
+                return send_frame(s, k, out->to, ETHER_IPV4, held, out->len);
+        case ARP_OUT_UNREACHABLE:
+                arp_held_copy(&v->arp, out, held);
+                tell_unreachable(s, k, held, out->len);
+                return true;
+        case ARP_OUT_ADDR:
+        case ARP_OUT_NONE:
+                break;
+        }
+        return true;
+}
+
+void netif_run(struct stack *s, uint32_t k)
+{
+        struct arp *a = &s->chan[k].netif.arp;
+        struct arp_out out;
+
+        if (likely(arp_deadline(a) > s->now))
+                return;
+        arp_expire(a, s->now);
+        while (arp_output(a, &out) && arp_out(s, k, &out))
+                arp_output_done(a, &out, s->now);
+}
+
+/* ---- in ---- */
+
+bool netif_rx(struct stack *s, uint32_t k, struct unet_rx *rx)
+{
+        struct stack_chan *c = &s->chan[k];
+        struct ether_hdr h;
+        enum drop why = ether_parse(rx->inl, rx->inl_len, &h);
+
+        if (likely(why == DROP_NONE) && ether_cast_of(&h, c->netif.nif->cfg.mac) == ETHER_TO_OTHER)
+                why = DROP_ETHER_NOT_OURS;
+        else if (why == DROP_NONE && h.type == ETHER_ARP)
+                why = arp_input(&c->netif.arp, rx->inl + ETHER_HDR, rx->inl_len - ETHER_HDR, s->now);
+        else if (why == DROP_NONE && h.type != ETHER_IPV4)
+                why = DROP_ETHER_TYPE;
+        if (why != DROP_NONE)
+                count_drop(&s->st->cnt, why);
+        if (why != DROP_NONE || h.type != ETHER_IPV4)
+                return false;
+        rx->inl_len -= ETHER_HDR;
+        memmove(rx->inl, rx->inl + ETHER_HDR, rx->inl_len);
+        return stack_rx_packet(s, k, rx);
+}

@@ -1,0 +1,77 @@
+/*
+ * Interfaces: channels that carry Ethernet frames to hosts that are no U-Net (unet/xdp.h), with an address of our own,
+ * neighbours and a gateway.
+ *
+ *      in:   run_rx() -> netif_rx() -> arp_input() | stack_rx_packet(), as from any other channel
+ *      out:  post() -> netif_link() writes the Ethernet header in front of the IP header, or keeps the packet until
+ *            its neighbour has answered
+ *      then: netif_run(), once a turn: ARP's own packets, and those that waited
+ *
+ * What all processes of a stack share of an interface stands in its state segment (struct netif); what one of them
+ * remembers of its neighbours is in its view (struct netif_view).
+ *
+ * Read first: RFC 894, RFC 1122 §2 and §3.3.1.
+ */
+#ifndef NETSTACK_NETIF_H
+#define NETSTACK_NETIF_H
+
+#include "arp/arp.h"
+#include "arp/ether.h"
+#include "ip/ip.h"
+#include "unet/ni.h"
+
+#define NETIF_MAX  4u                   /* of one stack */
+#define NETIF_NAME 16u
+
+#define NETIF_ROOM 16u                  /* bytes in front of an IP header that is to be sent: 14 are the Ethernet header */
+
+struct stack;
+struct stack_chan;
+
+/* What an interface is to be; addresses are IPv4 in host order. */
+struct netif_config {
+        char name[NETIF_NAME];
+        uint32_t addr, gateway;         /* gateway 0: none */
+        uint8_t prefix;                 /* bits */
+        uint8_t mac[6];
+        uint32_t mtu;                   /* largest IP packet */
+};
+
+struct netif {
+        uint32_t chan;                  /* channel + 1; 0: free */
+        struct netif_config cfg;
+        struct ip_ifaddr addr;          /* cfg's */
+        struct arp_cache arp;
+};
+
+/* One process's: the neighbours it sent to last, by destination. */
+#define NETIF_NEAR 64u
+struct netif_view {
+        struct netif *nif;              /* NULL: the channel is none */
+        struct arp arp;
+        struct {
+                uint32_t dst;
+                struct arp_ref ref;
+        } near[NETIF_NEAR];
+};
+
+/* An IP header and what fits behind it, with room for the Ethernet header in front. */
+struct netif_hdr {
+        uint8_t link[NETIF_ROOM];
+        uint8_t ip[UNET_INLINE_MAX];
+};
+static_assert(offsetof(struct netif_hdr, ip) == NETIF_ROOM, "in one piece");
+
+/*
+ * The Ethernet header of the packet whose IP header is at `ip`, ip_len inline bytes and then `data`: written in front of
+ * it, and true. False: the packet must not be sent now. It was kept for its neighbour, or dropped and counted.
+ */
+bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_len, const struct buf *data);
+
+/* A frame arrived on channel k. True when its frame now belongs to a queue. */
+bool netif_rx(struct stack *s, uint32_t k, struct unet_rx *rx);
+
+/* ARP's turn, if it is time: requests, answers, packets that waited. */
+void netif_run(struct stack *s, uint32_t k);
+
+#endif

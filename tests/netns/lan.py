@@ -1,0 +1,158 @@
+"""Two hosts on a veth cable, each a network namespace of this run's own; one may be ours, by a unetd of its own.
+
+A host is a directory-less namespace named after this process; everything in it ends with close(): programs by pid, then
+the namespace, and the cable with it.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+BUILD = os.environ["UNET_BUILD"]
+SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
+UNET = os.path.join(BUILD, "tools", "unet")
+UNETD = os.path.join(BUILD, "unetd", "unetd")
+IFACE = "cable0"
+
+
+def why_not():
+    """Why there can be no such hosts here, or None."""
+    if os.geteuid() != 0:
+        return "not root: network namespaces with AF_XDP need it"
+    for program in ("ip", "ethtool"):
+        if not shutil.which(program):
+            return f"no {program} here"
+    if subprocess.run(["ip", "netns", "add", f"unet-try-{os.getpid()}"], capture_output=True).returncode:
+        return "no network namespaces here"
+    sh("ip", "netns", "del", f"unet-try-{os.getpid()}")
+    return None
+
+
+def sh(*argv):
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if done.returncode:
+        raise AssertionError(f"{' '.join(argv)}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Program:
+    """A program on a host; what it wrote."""
+
+    def __init__(self, host, argv, env, stdin=subprocess.DEVNULL):
+        self.files = [tempfile.TemporaryFile() for _ in range(2)]
+        self.argv = argv
+        self.child = subprocess.Popen(["ip", "netns", "exec", host.name, *argv], stdin=stdin, stdout=self.files[0],
+                                      stderr=self.files[1], env=env)
+
+    def text(self, which=0):
+        self.files[which].seek(0)
+        return self.files[which].read().decode(errors="replace")
+
+    def end(self, seconds=60, ok=(0,)):
+        try:
+            status = self.child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            raise AssertionError(f"{' '.join(self.argv)}: did not end\n{self.text()}{self.text(1)}") from None
+        if ok is not None and status not in ok:
+            raise AssertionError(f"{' '.join(self.argv)}: status {status}\n{self.text()}{self.text(1)}")
+        return self.text()
+
+    def stop(self):
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.wait()
+
+    def forget(self):
+        self.stop()
+        for f in self.files:
+            f.close()
+
+
+class Host:
+    """A namespace with one end of a cable. Ours: a unetd owns the interface, and programs run over the shim."""
+
+    def __init__(self, name, address):
+        self.name, self.address = name, address
+        self.programs, self.dir, self.ours = [], tempfile.mkdtemp(), False
+        self.env = dict(os.environ)
+        sh("ip", "netns", "add", name)
+        self.ip("link", "set", "lo", "up")
+
+    def ip(self, *argv):
+        return sh("ip", "-n", self.name, *argv)
+
+    def sh(self, *argv):
+        return sh("ip", "netns", "exec", self.name, *argv)
+
+    def become_ours(self, gateway=None, mode="auto"):
+        config = os.path.join(self.dir, "unet.conf")
+        with open(config, "w", encoding="ascii") as f:
+            f.write(f"[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\n")
+            if gateway:
+                f.write(f"gateway = {gateway}\n")
+        self.log = os.path.join(self.dir, "unetd.log")
+        self.ours = True
+        self.env.update(UNET_CONFIG=config, UNET_DOMAIN=self.name[-30:], UNET_LIBEXEC=os.path.join(BUILD, "unetd"))
+        daemon = self.run(UNETD, "--foreground", "--system", "--log", self.log, shim=False)
+        self.until(lambda: "ready" in daemon.text(1) + self.logged() or daemon.child.poll() is not None, "unetd")
+        if daemon.child.poll() is not None:
+            raise AssertionError(daemon.text(1) + self.logged())
+
+    def logged(self):
+        if not os.path.exists(self.log):
+            return ""
+        with open(self.log, encoding="utf-8") as f:
+            return f.read()
+
+    def become_kernels(self):
+        self.ip("addr", "add", f"{self.address}/24", "dev", IFACE)
+
+    def run(self, *argv, shim=True, **more):
+        env = dict(self.env)
+        if self.ours and shim:
+            env.update(LD_PRELOAD=SHIM, UNET_LOG="1")
+        p = Program(self, argv, env, **more)
+        self.programs.append(p)
+        return p
+
+    @staticmethod
+    def until(condition, what, seconds=20):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if condition():
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"did not come: {what}")
+
+    def serve(self, port, *argv, kind="t", **more):
+        """Runs a server and waits until it listens, on our stack too if the host is ours."""
+        p = self.run(*argv, **more)
+
+        def listening():
+            if p.child.poll() is not None:
+                raise AssertionError(f"{argv}: ended\n{p.text()}{p.text(1)}")
+            there = f":{port} " in self.sh("ss", f"-Hn{kind}l")
+            return there and (not self.ours or more.get("shim") is False or "unet: pid" in p.text(1))
+
+        self.until(listening, f"{argv[0]} on port {port}")
+        return p
+
+    def close(self):
+        for p in reversed(self.programs):
+            p.forget()
+        subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def cable(a, b, mtu=1500, offload=False):
+    """Joins two hosts."""
+    sh("ip", "link", "add", IFACE, "netns", a.name, "type", "veth", "peer", "name", IFACE, "netns", b.name)
+    for h in (a, b):
+        h.ip("link", "set", IFACE, "mtu", str(mtu), "up")
+        if not offload:
+            for feature in ("tso", "gso", "gro", "tx", "rx"):
+                subprocess.run(["ip", "netns", "exec", h.name, "ethtool", "-K", IFACE, feature, "off"],
+                               capture_output=True)

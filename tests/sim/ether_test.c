@@ -1,0 +1,184 @@
+/* Two stacks over an Ethernet: neighbours are found, lost and found again, and connections do not notice. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "tests/sim/pair.h"
+
+static const struct sim_params lan[2] = {{.mtu = 1500, .delay = 20 * NS_PER_US, .csum = true},
+                                         {.mtu = 1500, .delay = 20 * NS_PER_US, .csum = true}};
+
+static uint8_t stream_byte(size_t i)
+{
+        return (uint8_t)(i * 167 + i / 251 + (i >> 16) * 13);
+}
+
+/* `total` bytes from side 0 to side 1; `midway` is called once, after half of them. */
+static void transfer(struct pair *p, size_t total, void (*midway)(struct pair *p))
+{
+        static uint8_t data[100000];
+        size_t sent = 0, got = 0;
+        uint32_t conn[2];
+        nstime start;
+
+        pair_connect(p, 80, &conn[0], &conn[1]);
+        start = p->now;
+        while (got < total) {
+                size_t n = MIN(sizeof data, total - sent);
+                int r;
+
+                for (size_t i = 0; i < n; i++)
+                        data[i] = stream_byte(sent + i);
+                r = n != 0 ? pair_write(p, 0, conn[0], data, n) : 0;
+                sent += (size_t)MAX(r, 0);
+                while ((r = pair_read(p, 1, conn[1], data, sizeof data)) > 0)
+                        for (int i = 0; i < r; i++, got++)
+                                if (data[i] != stream_byte(got))
+                                        fail_msg("byte %zu differs", got);
+                if (midway != NULL && got >= total / 2) {
+                        midway(p);
+                        midway = NULL;
+                }
+                pair_settle(p);
+                pair_wait(p, p->now + NS_PER_S);
+                if (p->now - start > 600 * NS_PER_S) {
+                        pair_say(p);
+                        fail_msg("stalled at %zu", got);
+                }
+        }
+        for (int i = 0; i < 2; i++) {
+                tcp_set_sock(&p->side[i].s.tcp, conn[i], 0);
+                tcp_close(&p->side[i].s.tcp, pair_conn(p, i, conn[i]), p->now);
+                stack_flush(&p->side[i].s, p->now);
+        }
+        while (pair_step(p, p->now + 300 * NS_PER_S))
+                ;
+        assert_int_equal(pair_leaks(p), 0);
+}
+
+static void bytes_arrive_over_ethernet(void **state)
+{
+        struct pair *p = pair_ether(1, lan);
+
+        transfer(p, 3000000, NULL);
+        assert_true(p->side[0].st->cnt.n[COUNT_ARP_REQUEST] >= 1);
+        assert_true(p->side[1].st->cnt.n[COUNT_ARP_REPLY] >= 1);
+        pair_free(p);
+}
+
+static void bytes_arrive_over_a_bad_ethernet(void **state)
+{
+        for (uint64_t seed = 1; seed <= 10; seed++) {
+                struct sim_params bad[2] = {lan[0], lan[1]};
+                struct pair *p;
+
+                bad[0].loss = bad[1].loss = 0.03;
+                bad[0].reorder = bad[1].reorder = 0.05;
+                bad[0].reorder_by = bad[1].reorder_by = NS_PER_MS;
+                bad[0].corrupt = bad[1].corrupt = 0.01;
+                bad[0].duplicate = bad[1].duplicate = 0.02;
+                print_message("seed %llu\n", (unsigned long long)seed);
+                p = pair_ether(seed, bad);
+                transfer(p, 400000, NULL);
+                pair_free(p);
+        }
+}
+
+/* The other host's card was replaced: it says so, as hosts do when an address comes up (RFC 5227 §2.3). */
+static void new_card(struct pair *p)
+{
+        struct netif *n = stack_netif(p->side[1].st, 0);
+        struct arp a = {&n->arp, &p->side[1].st->cnt};
+
+        n->cfg.mac[5] = n->arp.cfg.ll_addr[5] = 0x77;
+        arp_link_up(&a, p->now);
+}
+
+static void neighbour_may_change_its_address(void **state)
+{
+        struct pair *p = pair_ether(1, lan);
+
+        transfer(p, 3000000, new_card);
+        assert_true(p->side[0].st->cnt.n[COUNT_ARP_CHANGED] >= 1);
+        pair_free(p);
+}
+
+/* ... or does not say so, and must be asked again (RFC 1122 §2.3.2.1). */
+static void new_card_silently(struct pair *p)
+{
+        struct netif *n = stack_netif(p->side[1].st, 0);
+
+        n->cfg.mac[5] = n->arp.cfg.ll_addr[5] = 0x77;
+}
+
+static void neighbour_is_asked_again_when_silent(void **state)
+{
+        struct pair *p = pair_ether(1, lan);
+
+        transfer(p, 3000000, new_card_silently);
+        pair_free(p);
+}
+
+/* Nobody has the address: connect hears of it, and no frame and no packet stays anywhere. */
+static void nobody_answers(void **state)
+{
+        struct pair *p = pair_ether(1, lan);
+        struct stack *s = &p->side[0].s;
+        struct tcp_tuple t = {.laddr = pair_addr(0), .raddr = ip_addr_v4(0x0a000063), .lport = 40000, .rport = 80,
+                              .chan = PAIR_CHAN};
+        struct tcp_link link = stack_tcp_link(s, PAIR_CHAN);
+        struct tcp_opts o;
+        int c;
+
+        tcp_opts_default(&o);
+        c = tcp_connect(&s->tcp, &t, &link, &o, p->now);
+        assert_true(c > 0);
+        tcp_set_sock(&s->tcp, (uint32_t)c, 1);
+        stack_flush(s, p->now);
+        while (!(p->side[0].events & TCP_EV_CLOSED) && pair_step(p, p->now + 300 * NS_PER_S))
+                ;
+        assert_true(p->side[0].events & TCP_EV_CLOSED);
+        assert_int_equal(tcp_take_error(tcp_conn_at(&s->tcp, (uint32_t)c)), EHOSTUNREACH);
+        tcp_set_sock(&s->tcp, (uint32_t)c, 0);
+        tcp_close(&s->tcp, tcp_conn_at(&s->tcp, (uint32_t)c), p->now);
+        while (pair_step(p, p->now + 300 * NS_PER_S))
+                ;
+        assert_int_equal(pair_leaks(p), 0);
+        pair_free(p);
+}
+
+/* RFC 1122 §3.3.1.1: what is not on our network goes to the gateway; without one it goes nowhere. */
+static void without_a_gateway_there_is_no_way_out(void **state)
+{
+        struct pair *p = pair_ether(1, lan);
+        struct stack *s = &p->side[0].s;
+        struct tcp_tuple t = {.laddr = pair_addr(0), .raddr = ip_addr_v4(0xc0000201), .lport = 40000, .rport = 80,
+                              .chan = PAIR_CHAN};
+        struct tcp_link link = stack_tcp_link(s, PAIR_CHAN);
+        struct tcp_opts o;
+
+        tcp_opts_default(&o);
+        assert_true(tcp_connect(&s->tcp, &t, &link, &o, p->now) > 0);
+        stack_flush(s, p->now);
+        pair_settle(p);
+        assert_int_equal(p->side[0].st->cnt.drop[DROP_IP_NO_ROUTE], 1);
+        assert_int_equal(p->side[0].st->cnt.n[COUNT_ARP_REQUEST], 0);
+        pair_free(p);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(bytes_arrive_over_ethernet),
+                cmocka_unit_test(bytes_arrive_over_a_bad_ethernet),
+                cmocka_unit_test(neighbour_may_change_its_address),
+                cmocka_unit_test(neighbour_is_asked_again_when_silent),
+                cmocka_unit_test(nobody_answers),
+                cmocka_unit_test(without_a_gateway_there_is_no_way_out),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,99 @@
+/* unet if: the interfaces that unetd owns, and what the stack that has one has seen of it. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/address.h"
+#include "tools/command.h"
+#include "tools/show.h"
+#include "tools/stacks.h"
+
+/* Interfaces by the directory; rows are completed by the stacks that have them. */
+static const char *list(json_t *rows)
+{
+        struct unetd_client c = {0};
+        int r = unetd_open(&c, UNETD_NO_START);
+
+        if (r != 0)
+                return r == -ECONNREFUSED ? "no unetd runs for this user (the first program starts one)" : strerror(-r);
+        for (uint32_t i = 0; i < MIN(c.dir->nifaces, DIR_IFACES); i++) {
+                const struct dir_iface *f = &c.dir->iface[i];
+                json_t *row = json_pack("{so so si so so}", "name", show_text(f->name, sizeof f->name), "address",
+                                        address_json(ip_addr_v4(f->addr)), "prefix", f->prefix, "gateway",
+                                        f->gateway != 0 ? address_json(ip_addr_v4(f->gateway)) : json_null(), "stack",
+                                        f->stack != 0 ? json_integer(f->stack) : json_null());
+                json_array_append_new(rows, row);
+        }
+        unetd_close(&c);
+        return NULL;
+}
+
+static json_t *row_of(json_t *rows, const struct seen_stack *s, const char name[NETIF_NAME])
+{
+        json_t *row;
+        size_t i;
+
+        json_array_foreach(rows, i, row)
+                if (json_integer_value(json_object_get(row, "stack")) == s->id &&
+                    strncmp(json_string_value(json_object_get(row, "name")), name, NETIF_NAME) == 0)
+                        return row;
+        return NULL;
+}
+
+static json_t *mac_json(const uint8_t mac[6])
+{
+        char text[18];
+
+        snprintf(text, sizeof text, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+        return json_string(text);
+}
+
+static bool complete(void *arg, const struct seen_stack *s)
+{
+        for (uint32_t i = 0; i < MIN(s->view.st->netifs, NETIF_MAX); i++) {
+                const struct netif *n = stack_netif(s->view.st, i);
+                json_t *row = n->chan != 0 ? row_of(arg, s, n->cfg.name) : NULL;
+
+                if (!row)
+                        continue;
+                json_object_set_new(row, "mac", mac_json(n->cfg.mac));
+                json_object_set_new(row, "mtu", json_integer(n->cfg.mtu));
+                json_object_set_new(row, "program", stacks_program(s->pid));
+        }
+        return true;
+}
+
+static int run(const struct command *cmd, int argc, char **argv)
+{
+        static const struct show_column cols[] = {
+                {"name", "interface", SHOW_PLAIN}, {"address", "address", SHOW_PLAIN}, {"prefix", "prefix", SHOW_PLAIN},
+                {"gateway", "gateway", SHOW_PLAIN}, {"mac", "mac", SHOW_PLAIN}, {"mtu", "mtu", SHOW_PLAIN},
+                {"stack", "stack", SHOW_PLAIN}, {"program", "program", SHOW_PLAIN}};
+        json_t *rows = json_array();
+        bool json = false;
+        const char *why;
+
+        while (command_option(cmd, argc, argv, NULL, &json) != -1)
+                continue;
+        if (optind < argc)
+                return command_usage(cmd, "no arguments are taken");
+        why = list(rows);
+        if (!why && json_array_size(rows) == 0)
+                why = "unetd owns no interface (unet.conf(5) says how it gets one)";
+        if (why) {
+                json_decref(rows);
+                return command_fail("%s", why);
+        }
+        stacks_each(complete, rows);
+        show_rows(rows, cols, ARRAY_LEN(cols), json);
+        return EXIT_DONE;
+}
+
+const struct command cmd_if = {
+        "if", "[--json]",
+        "interfaces that unetd owns, and who has them",
+        "  --json   as JSON\n"
+        "\n"
+        "Exit status 1: there is none.\n",
+        run,
+};
