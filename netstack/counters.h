@@ -12,6 +12,7 @@
         X(NI_BAD_FRAME, "frame reference outside the peer's region")                                                 \
         X(NI_NO_BUFFER, "free queue empty")                                                                          \
         X(NI_QUEUE_FULL, "receive queue full")                                                                       \
+        X(NI_TX_FULL, "run of segments that the device had no room for")                                             \
         X(NI_NO_CHANNEL, "no channel for this tag")                                                                  \
         X(NI_BAD_SOURCE, "source is not the sender's own")                                                           \
         X(NI_QUOTA, "sender has more waiting in the switch than its quota")                                          \

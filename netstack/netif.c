@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "netstack/checksum.h"
 #include "netstack/stack.h"
 
 /* ---- out ---- */
@@ -73,6 +74,114 @@ bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_
                 return false;
         ether_write(ip - ETHER_HDR, ll, v->nif->cfg.mac, ETHER_IPV4);
         return true;
+}
+
+/* ---- runs ---- */
+
+#define RUN_BYTES (65535u - 120u)       /* the IP length field, and headers of any size */
+
+/* Segments gathered so far: the first one with its headers, and the payload of all. */
+struct run {
+        struct tcp_seg first;
+        struct netif_hdr hdr;
+        unsigned tcp_len;               /* bytes of the TCP header */
+        struct unet_piece piece[UNET_PIECES_MAX];
+        uint32_t segs, len, next_seq;
+        uint8_t flags;                  /* of all of them */
+};
+
+enum { AT_ACK = 8, AT_FLAGS = 13, AT_WINDOW = 14, AT_SUM = 16, AT_OPTIONS = 20 };     /* RFC 9293 §3.1 */
+
+bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct tcp_conn *tc)
+{
+        uint32_t dst = ip_addr_get_v4(tc->tuple.raddr), at = (dst ^ dst >> 8) % NETIF_NEAR;
+
+        return c->caps.runs && !capture_on(s->capture) && c->netif.near[at].dst == dst &&
+               arp_ref_good(&c->netif.arp, c->netif.near[at].ref);
+}
+
+static void run_add(struct stack *s, struct run *r, const struct tcp_seg *seg)
+{
+        r->piece[r->segs++] = (struct unet_piece){
+                seg->len != 0 ? frame_addr(s->frames, seg->data.id) + seg->data.off : NULL, seg->len};
+        r->len += seg->len;
+        r->next_seq = seg->seq + seg->len;
+        r->flags |= seg->flags;
+}
+
+static void run_begin(struct stack *s, struct run *r, const struct tcp_seg *seg)
+{
+        r->first = *seg;
+        r->tcp_len = tcp_hdr_write(seg, r->hdr.ip + IP_MIN_HDR);
+        r->segs = r->len = r->flags = 0;
+        run_add(s, r, seg);
+}
+
+/* The segment goes on where the run ends, and says the same in all else; the run's segments are of one length. */
+static bool run_takes(const struct run *r, const struct tcp_seg *seg)
+{
+        const uint8_t *first = r->hdr.ip + IP_MIN_HDR;
+        uint8_t h[TCP_MAX_HDR];
+
+        if (r->segs == 0 || r->segs == UNET_PIECES_MAX || seg->len == 0 || seg->seq != r->next_seq ||
+            r->len != r->segs * r->first.len || seg->len > r->first.len || r->len + seg->len > RUN_BYTES ||
+            ((r->flags | seg->flags) & ~(TCP_ACK | TCP_PSH)) != 0 || tcp_hdr_write(seg, h) != r->tcp_len)
+                return false;
+        return memcmp(h + AT_ACK, first + AT_ACK, AT_FLAGS - AT_ACK) == 0 &&
+               memcmp(h + AT_WINDOW, first + AT_WINDOW, AT_SUM - AT_WINDOW) == 0 &&
+               memcmp(h + AT_OPTIONS, first + AT_OPTIONS, r->tcp_len - AT_OPTIONS) == 0;
+}
+
+/* Whoever cuts the run goes on from the pseudo header's sum; PSH is the last segment's. */
+static void run_send(struct stack *s, struct stack_chan *c, struct run *r, const struct tcp_tuple *to,
+                     const struct ip_tmpl *ip)
+{
+        static const struct buf none = {0, 0, 0};
+        uint8_t *tcp = r->hdr.ip + IP_MIN_HDR;
+        struct unet_run run = {.hdr = r->hdr.ip - ETHER_HDR,
+                               .hdr_len = (uint16_t)(ETHER_HDR + IP_MIN_HDR + r->tcp_len),
+                               .l4 = ETHER_HDR + IP_MIN_HDR,
+                               .mss = (uint16_t)r->first.len,
+                               .npieces = (uint16_t)r->segs,
+                               .piece = r->piece};
+        be16 sum = csum_finish(csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, r->tcp_len + r->len));
+
+        tcp[AT_FLAGS] |= r->flags & TCP_PSH;
+        sum.raw = (uint16_t)~sum.raw;
+        memcpy(tcp + AT_SUM, &sum, sizeof sum);
+        ip_hdr_write(ip, r->hdr.ip, (uint16_t)(IP_MIN_HDR + r->tcp_len + r->len), 0);
+        count_add(&s->st->cnt, COUNT_TCP_OUT, r->segs);
+        if (!netif_link(s, c, r->hdr.ip, IP_MIN_HDR + r->tcp_len, &none) || !c->ops->send_run(c->ch, &run))
+                count_drop(&s->st->cnt, DROP_NI_TX_FULL);
+}
+
+static void run_end(struct stack *s, struct stack_chan *c, struct run *r, const struct tcp_tuple *to,
+                    const struct ip_tmpl *ip)
+{
+        if (r->segs == 1)
+                stack_emit_tcp(s, c, ip, to, &r->first);
+        else if (r->segs != 0)
+                run_send(s, c, r, to, ip);
+        r->segs = 0;
+}
+
+bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, const struct ip_tmpl *ip)
+{
+        struct tcp_seg seg;
+        struct run r;
+        bool room;
+
+        r.segs = 0;
+        while ((room = stack_chan_room(s, tc->tuple.chan)) && tcp_output(&s->tcp, tc, &seg, s->now)) {
+                if (!run_takes(&r, &seg)) {
+                        run_end(s, c, &r, &tc->tuple, ip);
+                        run_begin(s, &r, &seg);
+                } else {
+                        run_add(s, &r, &seg);
+                }
+        }
+        run_end(s, c, &r, &tc->tuple, ip);
+        return room;
 }
 
 /* ---- ARP's own ---- */

@@ -27,6 +27,7 @@
 
 struct stack;
 struct stack_chan;
+struct tcp_conn;
 
 /* What an interface is to be; addresses are IPv4 in host order. */
 struct netif_config {
@@ -67,6 +68,13 @@ static_assert(offsetof(struct netif_hdr, ip) == NETIF_ROOM, "in one piece");
  * it, and true. False: the packet must not be sent now. It was kept for its neighbour, or dropped and counted.
  */
 bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_len, const struct buf *data);
+
+/*
+ * Sends what a connection has, in runs that the NI cuts (unet_caps.runs). As the loop's own output: true when everything
+ * due went out, false when the channel has no room. Only when netif_cuts() says that it is possible.
+ */
+bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, const struct ip_tmpl *ip);
+bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct tcp_conn *tc);
 
 /* A frame arrived on channel k. True when its frame now belongs to a queue. */
 bool netif_rx(struct stack *s, uint32_t k, struct unet_rx *rx);

@@ -296,6 +296,9 @@ int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const s
 
 /* stack_loop.c, for netif.c: sends what is whole, link header included; there is room. */
 void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, uint32_t inl_len, const struct buf *data);
+/* One segment of a connection, or of none. There is room. */
+void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
+                    const struct tcp_seg *seg);
 /* Whether the channel takes one more message. If not, its users are told when it does. */
 bool stack_chan_room(struct stack *s, uint32_t k);
 /* An IP packet arrived. True when its frame now belongs to a queue. */

@@ -3,7 +3,7 @@
  *
  *      stack_run() -> for each channel: ops->recv() -> rx_message() -> ip_rx() -> tcp_rx() | udp_rx() | icmp_rx()
  *                  -> wheel_pop() -> tcp_expire()
- *                  -> drain(): for each connection touched: tcp_output() -> emit_tcp() -> ops->send(); deadline; events
+ *                  -> drain(): for each connection touched: tcp_output() -> stack_emit_tcp() -> ops->send(); deadline; events
  *                  -> ops->flush()
  */
 #include "netstack/stack.h"
@@ -169,8 +169,8 @@ static void sum_tcp(struct stack *s, const struct tcp_tuple *to, uint8_t *hdr, u
         memcpy(hdr + 16, &field, 2);
 }
 
-static void emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
-                     const struct tcp_seg *seg)
+void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
+                    const struct tcp_seg *seg)
 {
         struct netif_hdr h;
         uint8_t *hdr = h.ip;
@@ -195,7 +195,7 @@ static void reply(void *arg, const struct tcp_tuple *to, const struct tcp_seg *s
         if (c == NULL || !chan_has_room(s, c, to->chan))
                 return;
         ip_tmpl_init(&ip, to->laddr, to->raddr, IP_PROTO_TCP, 0, 64, true);
-        emit_tcp(s, c, &ip, to, seg);
+        stack_emit_tcp(s, c, &ip, to, seg);
 }
 
 /* True when everything due went out; false when the channel has no room, or is not mapped here yet. */
@@ -206,10 +206,12 @@ static bool output_conn(struct stack *s, struct tcp_conn *tc)
 
         if (c == NULL)
                 return atomic_load_explicit(&s->st->chan[tc->tuple.chan].state, memory_order_relaxed) != CHAN_READY;
+        if (unlikely(c->netif.nif != NULL) && netif_cuts(s, c, tc))
+                return netif_output(s, c, tc, template_of(s, tc));
         while (chan_has_room(s, c, tc->tuple.chan)) {
                 if (!tcp_output(&s->tcp, tc, &seg, s->now))
                         return true;
-                emit_tcp(s, c, template_of(s, tc), &tc->tuple, &seg);
+                stack_emit_tcp(s, c, template_of(s, tc), &tc->tuple, &seg);
         }
         return false;
 }

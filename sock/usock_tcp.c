@@ -120,6 +120,7 @@ static int connect_on(struct usock *s, struct tcp_tuple *t)
 static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
 {
         const struct directory *dir = ustack_directory();
+        const struct sock_rec *rec = usock_rec(s);
         struct dir_hit hit = {0, 0, 0};
         int chan;
 

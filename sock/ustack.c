@@ -276,7 +276,7 @@ bool ustack_map_iface_fds(struct ustack *u, uint32_t k, const struct unetd_chan 
 
         iface_unmap(u, k);
         if (x == NULL || tx == NULL ||
-            ni_xdp_attach(x, fds->xsk, fds->mem, unet_mem_frames(tx->frames, fds->tx_geom), &u->s.st->cnt) != 0) {
+            ni_xdp_attach(x, fds->xsk, fds->mem, fds->packet, unet_mem_frames(tx->frames, fds->tx_geom), &u->s.st->cnt) != 0) {
                 unmap(tx, SHM_REGION_BYTES(fds->tx_geom));
                 free(x);
                 return false;

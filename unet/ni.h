@@ -53,8 +53,24 @@ struct unet_caps {
         bool inside;                    /* the other end is a stack of this host */
         bool whole;                     /* what is received lies in its frame in one piece: before the range given, in
                                          * the same memory, are the inline bytes */
+        bool runs;                      /* send_run is there */
         nstime rto_min;                 /* floor for retransmission timers the link justifies */
 };
+
+/* A run of TCP segments of one connection that differ only in their place in the stream: one message, which the NI cuts. */
+struct unet_piece {
+        const uint8_t *p;
+        uint32_t len;
+};
+struct unet_run {
+        const uint8_t *hdr;             /* link, IP and TCP header; lengths are the run's, checksum the pseudo header's */
+        uint16_t hdr_len;
+        uint16_t l4;                    /* where in it the TCP header begins */
+        uint16_t mss;                   /* payload of every segment but the last */
+        uint16_t npieces;               /* <= UNET_PIECES_MAX */
+        const struct unet_piece *piece; /* the payload, borrowed for the call */
+};
+#define UNET_PIECES_MAX 64
 
 struct unet_chan;                       /* a provider's channel; begins as below */
 
@@ -62,6 +78,8 @@ struct unet_ni_ops {
         const char *name;
         /* Posts up to n messages; returns how many were accepted, fewer when the send queue is full. */
         int (*send)(struct unet_chan *ch, const struct unet_tx *tx, int n);
+        /* Sends a run, behind what was sent before; false: there is no room, nothing was sent. NULL without caps.runs. */
+        bool (*send_run)(struct unet_chan *ch, const struct unet_run *r);
         /* Takes up to n messages that have arrived. Malformed ones are counted and never shown. */
         int (*recv)(struct unet_chan *ch, struct unet_rx *rx, int n);
         /* Gives received frames back. Never fails; what does not fit at once is kept for the next call. */

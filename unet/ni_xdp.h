@@ -68,15 +68,16 @@ struct ni_xdp {
         struct counters *cnt;
         int xsk;
         uint32_t inline_most;           /* bytes of a received packet that are inline: UNET_INLINE_MAX, or fewer */
+        int packet;                     /* for runs; -1: none */
 };
 
 /*
  * Maps the rings and the memory of a passed socket; nothing that was passed is trusted. `tx_mem` holds the frames that
- * sends name. `xsk` stays the caller's and open until ni_xdp_detach(); `mem` may be closed at once. 0; -EPROTO: not an
- * AF_XDP socket, or memory that is none of ours; -EPERM: memory that could be taken away; -ENOMEM; other negative
+ * sends name. `xsk` and `packet` (-1: none, and no runs) stay the caller's and open until ni_xdp_detach(); `mem` may be
+ * closed at once. 0; -EPROTO: not an AF_XDP socket, not a packet socket on its interface, or memory that is none of ours; -EPERM: memory that could be taken away; -ENOMEM; other negative
  * errno of mmap.
  */
-int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, struct unet_mem tx_mem, struct counters *cnt);
+int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem, struct counters *cnt);
 void ni_xdp_detach(struct ni_xdp *x);
 
 /* Where lent packets lie: the base of a region of xdp_frame_geom(). */

@@ -1,6 +1,7 @@
 /* Provider `xdp`: taking over a socket that somebody passed. Checked first, mapped then, and used from our own copy. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/if_packet.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -83,17 +84,31 @@ static int map_rings(struct ni_xdp *x)
         return err;
 }
 
-int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, struct unet_mem tx_mem, struct counters *cnt)
+/* On our interface, and with a header that says how to cut. */
+static bool is_packet_socket(int fd, const struct xdp_geom *g)
+{
+        struct sockaddr_ll ll = {.sll_family = 0};
+        socklen_t len = sizeof ll, on_len = sizeof(int);
+        int on = 0;
+
+        return sys3(SYS_getsockname, fd, &ll, &len) == 0 && ll.sll_family == AF_PACKET &&
+               (uint32_t)ll.sll_ifindex == g->ifindex &&
+               sys5(SYS_getsockopt, fd, SOL_PACKET, PACKET_VNET_HDR, &on, &on_len) == 0 && on == 1;
+}
+
+int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem, struct counters *cnt)
 {
         int err;
 
-        *x = (struct ni_xdp){.base.ops = &ni_xdp_ops, .tx_mem = tx_mem, .cnt = cnt, .xsk = xsk,
+        *x = (struct ni_xdp){.base.ops = &ni_xdp_ops, .tx_mem = tx_mem, .cnt = cnt, .xsk = xsk, .packet = packet,
                              .inline_most = UNET_INLINE_MAX};
         if (!is_xsk(xsk))
                 return -EPROTO;
         err = map_mem(x, mem);
         if (err == 0)
                 err = map_rings(x);
+        if (err == 0 && packet >= 0 && !is_packet_socket(packet, &x->geom))
+                err = -EPROTO;
         if (err != 0) {
                 ni_xdp_detach(x);
                 return err;
@@ -103,6 +118,7 @@ int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, struct unet_mem tx_mem, st
                 .inline_max = UNET_INLINE_MAX,
                 .csum = true,
                 .csum_pseudo = x->geom.csum_pseudo != 0,
+                .runs = packet >= 0,
                 .rto_min = 200 * NS_PER_MS,
                 .whole = true,
         };

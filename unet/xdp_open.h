@@ -43,10 +43,11 @@ struct xdp_sizes {
         uint32_t rx_chunks, tx_chunks;
 };
 
-/* A socket bound to a queue. Both descriptors are the caller's, to pass on and to close; the socket lives until the
- * last copy is closed, the memory as long as the socket. */
+/* A socket bound to a queue, and a packet socket (packet(7)) that sends and never receives, for runs of segments that the
+ * kernel cuts; -1 where there can be none. The descriptors are the caller's, to pass on and to close; the socket lives
+ * until the last copy is closed, the memory as long as the socket. */
 struct xdp_sock {
-        int xsk, mem;
+        int xsk, mem, packet;
         struct xdp_geom geom;
 };
 

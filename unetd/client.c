@@ -590,7 +590,7 @@ int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, str
 
 void unetd_chan_close(struct unetd_chan *ch)
 {
-        int *fd[] = {&ch->tx, &ch->rx, &ch->peer_bell, &ch->peer_leader, &ch->peer_keeper, &ch->mem, &ch->xsk};
+        int *fd[] = {&ch->tx, &ch->rx, &ch->peer_bell, &ch->peer_leader, &ch->peer_keeper, &ch->mem, &ch->xsk, &ch->packet};
 
         for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
                 if (*fd[i] >= 0)

@@ -74,7 +74,7 @@ struct unetd_chan {
         int rx;                         /* the peer's, read only */
         int peer_bell;                  /* read only */
         int peer_leader, peer_keeper;   /* write ends: one byte wakes */
-        int mem, xsk;                   /* an interface (unet/xdp.h); rx and all peer_* descriptors are then -1 */
+        int mem, xsk, packet;           /* an interface (unet/xdp.h); rx and all peer_* descriptors are then -1 */
         struct frame_geom tx_geom, rx_geom;
         uint32_t peer_stack, peer_chan, peer_uid;
         struct unetd_iface iface;
@@ -96,6 +96,7 @@ static inline struct unetd_chan unetd_chan_of(const struct unetd_chan_info *info
                 .peer_keeper = iface ? -1 : fds[UNETD_FD_PEER_KEEPER],
                 .mem = iface ? fds[UNETD_FD_IF_MEM] : -1,
                 .xsk = iface ? fds[UNETD_FD_IF_XSK] : -1,
+                .packet = iface ? fds[UNETD_FD_IF_PACKET] : -1,
                 .tx_geom = info->tx_geom,
                 .rx_geom = info->rx_geom,
                 .peer_stack = info->peer_stack,

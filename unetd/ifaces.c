@@ -84,6 +84,11 @@ int iface_take(struct iface *f, uint32_t stack)
         r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
         if (r == 0) {
                 r = xdp_sock_open(&f->sock, &f->dev, f->cfg->queue, (struct xdp_sizes){.rx_chunks = 8192, .tx_chunks = 2048}, line);
+                if (r == 0 && f->sock.packet < 0) {
+                        xdp_sock_close(&f->sock);
+                        r = -EAFNOSUPPORT;
+                        snprintf(line, sizeof line, "no packet socket");
+                }
                 if (r < 0)
                         xdp_dev_close(&f->dev);
         }
@@ -116,6 +121,7 @@ void iface_describe(const struct iface *f, struct unetd_chan_info *info, int fds
         info->iface.prefix = f->cfg->prefix;
         fds[UNETD_FD_IF_MEM] = f->sock.mem;
         fds[UNETD_FD_IF_XSK] = f->sock.xsk;
+        fds[UNETD_FD_IF_PACKET] = f->sock.packet;
 }
 
 uint32_t iface_addrs(ip_addr *addrs, uint32_t n, uint32_t room)

@@ -106,6 +106,7 @@ enum unetd_iface_fd {
         UNETD_FD_IF_TX,                 /* frames to send from, read and write */
         UNETD_FD_IF_MEM,                /* the UMEM, and what is shared of it */
         UNETD_FD_IF_XSK,                /* the AF_XDP socket */
+        UNETD_FD_IF_PACKET,             /* the packet socket */
         UNETD_IFACE_FDS
 };
 static_assert((int)UNETD_IFACE_FDS <= (int)UNETD_CHAN_FDS, "room for either");

@@ -20,12 +20,12 @@ IFACE = "cable0"
 def why_not():
     """Why there can be no such hosts here, or None."""
     if os.geteuid() != 0:
-        return "not root: network namespaces with AF_XDP need it"
+        return "only root can make network namespaces"
     for program in ("ip", "ethtool"):
         if not shutil.which(program):
             return f"no {program} here"
     if subprocess.run(["ip", "netns", "add", f"unet-try-{os.getpid()}"], capture_output=True).returncode:
-        return "no network namespaces here"
+        return "network namespaces cannot be made here"
     sh("ip", "netns", "del", f"unet-try-{os.getpid()}")
     return None
 

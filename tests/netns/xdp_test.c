@@ -70,7 +70,7 @@ static void end_attach(struct end *e)
 
         e->frames = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_true(e->frames != MAP_FAILED);
-        assert_int_equal(ni_xdp_attach(&e->ni, e->sock.xsk, e->sock.mem, unet_mem_frames(e->frames, tx_geom), &e->cnt), 0);
+        assert_int_equal(ni_xdp_attach(&e->ni, e->sock.xsk, e->sock.mem, e->sock.packet, unet_mem_frames(e->frames, tx_geom), &e->cnt), 0);
 }
 
 static void skip_unless_possible(int err, const char *line)
@@ -787,7 +787,7 @@ static int try_attach(int xsk, int mem)
 {
         static struct counters cnt;
         struct ni_xdp x;
-        int err = ni_xdp_attach(&x, xsk, mem, unet_mem_frames(NULL, (struct frame_geom){{0}}), &cnt);
+        int err = ni_xdp_attach(&x, xsk, mem, -1, unet_mem_frames(NULL, (struct frame_geom){{0}}), &cnt);
 
         if (err == 0)
                 ni_xdp_detach(&x);
