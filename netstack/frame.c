@@ -20,15 +20,27 @@ static struct frame_pool *pool_of(struct frames *f, uint32_t id)
 
 static uint32_t take_free(struct frame_pool *p, enum frame_class c)
 {
-        uint32_t num = p->free[c];
+        uint32_t num = p->free[c], round = c == FRAME_LARGE ? MIN(FRAME_ROUND, p->geom.count[c]) : 0;
 
-        if (likely(num != 0)) {
+        if (likely(num != 0 && p->fresh[c] >= round)) {
                 p->free[c] = frame_pool_rec(p, num)->next;
                 return num;
         }
         if (p->fresh[c] == p->geom.count[c])
                 return 0;
         return class_first(p->geom, c) + p->fresh[c]++;
+}
+
+static void put_free(struct frame_pool *p, enum frame_class c, uint32_t num)
+{
+        bool behind = c == FRAME_LARGE && p->free[c] != 0;
+
+        frame_pool_rec(p, num)->next = behind ? 0 : p->free[c];
+        if (behind)
+                frame_pool_rec(p, p->last_free[c])->next = num;
+        else
+                p->free[c] = num;
+        p->last_free[c] = num;
 }
 
 uint32_t frame_alloc(struct frames *f, uint32_t region, enum frame_class c, uint32_t owner)
@@ -58,9 +70,8 @@ static void free_if_idle(struct frames *f, struct frame_pool *p, uint32_t num)
 
         if (r->refs != 0 || r->loans != 0)
                 return;
-        r->next = p->free[c];
         r->owner = 0;
-        p->free[c] = num;
+        put_free(p, c, num);
         p->used[c]--;
         if (owner != 0 && f->uncharge != NULL)
                 f->uncharge(f->arg, owner, frame_class_bytes(c));
@@ -149,8 +160,7 @@ void frame_pool_rebuild(struct frame_pool *p)
                 struct frame_rec *r = frame_pool_rec(p, num);
                 p->loans += r->loans;
                 if (r->refs == 0 && r->loans == 0) {
-                        r->next = p->free[c];
-                        p->free[c] = num;
+                        put_free(p, c, num);
                 } else {
                         p->used[c]++;
                 }

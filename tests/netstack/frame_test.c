@@ -244,6 +244,33 @@ static void free_lists_are_made_anew(void **state)
         }
 }
 
+/* Small ones stay warm; large ones come back when the others have had their turn, in the order in which they were freed. */
+static void large_frames_take_turns(void **state)
+{
+        struct fixture *x = *state;
+        uint32_t first[LARGE], small = frame_alloc(&x->f, TX, FRAME_SMALL, 0);
+
+        frame_drop(&x->f, small);
+        assert_int_equal(frame_alloc(&x->f, TX, FRAME_SMALL, 0), small);
+        for (uint32_t i = 0; i < LARGE; i++) {
+                first[i] = frame_alloc(&x->f, TX, FRAME_LARGE, 0);
+                for (uint32_t k = 0; k < i; k++)
+                        assert_int_not_equal(first[i], first[k]);
+                frame_drop(&x->f, first[i]);
+        }
+        for (uint32_t i = 0; i < 3 * LARGE; i++) {
+                assert_int_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), first[i % LARGE]);
+                frame_drop(&x->f, first[i % LARGE]);
+        }
+        for (uint32_t i = 0; i < LARGE; i++)
+                first[i] = frame_alloc(&x->f, TX, FRAME_LARGE, 0);
+        assert_int_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), 0);
+        for (uint32_t i = LARGE; i-- > 0;)
+                frame_drop(&x->f, first[i]);
+        for (uint32_t i = LARGE; i-- > 0;)
+                assert_int_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), first[i]);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -252,6 +279,7 @@ int main(void)
                 TEST(numbers_and_places_agree),
                 TEST(a_range_outside_its_frame_is_seen),
                 TEST(a_class_runs_out_alone),
+                TEST(large_frames_take_turns),
                 TEST(free_when_the_last_record_lets_go),
                 TEST(free_when_loan_and_reference_have_both_ended),
                 TEST(returns_that_were_no_loans_are_counted),
