@@ -130,9 +130,13 @@ static struct verbs_port *find_port(const struct unet_ep *ep, ip_addr addr)
 
 static int get_port(struct unet_ep *ep, ip_addr addr, struct verbs_port **out)
 {
-        const struct verbs_setup s = {.st = &ep->st, .segment = station_segment(&ep->st), .tx_bytes = ep->opts.tx_bytes,
-                                      .rx_bytes = ep->opts.rx_bytes, .rx_slots = ep->opts.rx_slots,
-                                      .direct = ep->opts.direct, .cnt = &ep->cnt};
+        const struct verbs_setup s = {
+                .st = &ep->st,
+                .tx = unet_mem_flat(station_segment(&ep->st), ep->opts.tx_bytes),
+                .rx_bytes = ep->opts.direct ? ep->opts.rx_bytes : 0,
+                .buffers = ep->opts.rx_slots * 2,
+                .cnt = &ep->cnt,
+        };
 
         *out = find_port(ep, addr);
         return *out != NULL ? 0 : verbs_port_open(addr, &s, out);

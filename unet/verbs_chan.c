@@ -1,11 +1,11 @@
 /*
  * The verbs channel: sending and receiving.
  *
- *      verbs_send(): describe() each -> one ibv_post_send() -> note() what the device took -> verbs_poll_sends()
+ *      verbs_send(): send_one() each -> the port's chain -> verbs_flush(): verbs_ring(), one doorbell -> verbs_poll_sends()
  *      verbs_poll_receives() -> the channel's buffers -> verbs_recv() -> verbs_release() -> verbs_repost()
  *
- * What the device copies when it is posted (inline) is injected at once. Of the rest the last of a chain asks for a
- * completion, which retires all before it; a chain of inline messages asks for none until VERBS_SIGNAL_EVERY are without.
+ * What the device copies at the doorbell (inline) is injected then. Of the rest the last of a chain asks for a completion,
+ * which retires all before it; chains of inline messages ask for none until VERBS_SIGNAL_EVERY are without.
  */
 #include "unet/verbs_chan.h"
 
@@ -25,101 +25,63 @@ static struct verbs_chan *verbs(struct unet_chan *ch)
 
 /* ---- sending ---- */
 
-struct chain {
-        int n;
-        struct ibv_send_wr wr[VERBS_CHAIN];
-        struct ibv_sge sge[VERBS_CHAIN][VERBS_SGES];
-};
-
-/* The descriptor's bytes from where they are, or from a staging place when they are not copied at once. */
-static void describe_inline(const struct verbs_port *p, const struct unet_tx *tx, uint32_t place, bool now,
-                            struct ibv_sge *sge)
+/* Copied: the caller's are his again when send returns, the device may look later. */
+static struct ibv_sge stage(const struct verbs_port *p, const struct unet_tx *tx)
 {
-        uint8_t *at = p->memory + place % VERBS_SEND_DEPTH * VERBS_STAGE;
+        uint8_t *at = p->memory + p->posted % VERBS_SEND_DEPTH * VERBS_STAGE;
 
-        if (!now)
-                memcpy(at, tx->inl, tx->inl_len);
-        *sge = (struct ibv_sge){.addr = now ? (uintptr_t)tx->inl : (uintptr_t)at, .length = tx->inl_len,
-                                .lkey = p->memory_mr->lkey};
+        memcpy(at, tx->inl, tx->inl_len);
+        return (struct ibv_sge){.addr = (uintptr_t)at, .length = tx->inl_len, .lkey = p->memory_mr->lkey};
 }
 
-static struct ibv_sge piece(const struct verbs_port *p, uint32_t off, uint32_t len)
+static struct ibv_sge piece(const struct verbs_port *p, uint32_t frame, uint32_t off, uint32_t len)
 {
-        return (struct ibv_sge){.addr = (uintptr_t)p->segment + off, .length = len, .lkey = p->segment_mr->lkey};
+        return (struct ibv_sge){.addr = (uintptr_t)unet_mem_at(&p->tx, frame, off, len), .length = len,
+                                .lkey = p->tx_mr->lkey};
 }
 
-/* Fills in the next work request of the chain. */
-static void describe(struct verbs_chan *c, struct chain *k, const struct unet_tx *tx)
+/* What all work requests of a channel have in common. */
+static struct ibv_send_wr work_request(const struct verbs_chan *c, uint32_t imm)
 {
-        struct verbs_port *p = c->port;
-        struct ibv_send_wr *wr = &k->wr[k->n];
-        struct ibv_sge *sge = k->sge[k->n];
-        bool now = unet_tx_bytes(tx) <= p->max_inline;
-        uint32_t imm = (uint32_t)tx->inl_len << VERBS_IMM_INLINE | ((c->tx_seq + (uint32_t)k->n) & VERBS_SEQ_MASK);
-        int n = 0;
-
-        if (tx->inl_len != 0)
-                describe_inline(p, tx, p->posted + (uint32_t)k->n, now, &sge[n++]);
-        if (tx->frame != 0)
-                sge[n++] = piece(p, tx->off, tx->len);
-        for (int i = 0; i < tx->nmore && tx->frame != 0; i++)
-                sge[n++] = piece(p, tx->more[i].off, tx->more[i].len);
-        *wr = (struct ibv_send_wr){
-                .wr_id = p->posted + (uint32_t)k->n + 1,
-                .next = wr + 1,
-                .sg_list = sge,
-                .num_sge = n,
+        return (struct ibv_send_wr){
+                .wr_id = c->port->posted + 1,
                 .opcode = IBV_WR_SEND_WITH_IMM,
-                .send_flags = now ? IBV_SEND_INLINE : 0,
                 .imm_data = be32_of(imm).raw,
                 .wr.ud = {.ah = c->host->ah, .remote_qpn = c->peer.qpn, .remote_qkey = c->peer.qkey},
         };
-        k->n++;
 }
 
-/* Ends the chain and asks for a completion where one is due. */
-static void finish(struct verbs_port *p, struct chain *k)
-{
-        struct ibv_send_wr *last = &k->wr[k->n - 1];
-        bool frames = p->frames_unsignalled;
-
-        last->next = NULL;
-        for (int i = 0; i < k->n; i++)
-                frames |= !(k->wr[i].send_flags & IBV_SEND_INLINE);
-        if (frames || p->unsignalled + (uint32_t)k->n >= VERBS_SIGNAL_EVERY)
-                last->send_flags |= IBV_SEND_SIGNALED;
-}
-
-/* One doorbell. Returns how many the device took. */
-static int ring(struct verbs_port *p, struct chain *k)
-{
-        struct ibv_send_wr *bad = NULL;
-        int taken = k->n;
-
-        count(p->cnt, COUNT_NI_BELLS);
-        if (unlikely(ibv_post_send(p->qp, k->wr, &bad) != 0))
-                taken = bad != NULL ? (int)(bad - k->wr) : 0;
-        return taken;
-}
-
-static void note(struct verbs_chan *c, const struct ibv_send_wr *wr, uint32_t frame)
+/* Adds a work request to the chain, which the next doorbell hands over. */
+static void chain(struct verbs_chan *c, struct ibv_send_wr wr, uint32_t frame)
 {
         struct verbs_port *p = c->port;
-        struct verbs_slot *s = &p->slot[p->posted++ % VERBS_SEND_DEPTH];
-        bool now = wr->send_flags & IBV_SEND_INLINE;
+        struct verbs_chain *k = &p->chain;
 
-        *s = (struct verbs_slot){c, now ? 0 : frame};
+        wr.sg_list = k->sge[k->n];
+        k->wr[k->n] = wr;
+        k->wr[k->n].next = &k->wr[k->n + 1];
+        k->n++;
+        p->slot[p->posted++ % VERBS_SEND_DEPTH] = (struct verbs_slot){c, frame};
         c->named += frame != 0;
-        if (now && frame != 0)
-                c->done[c->done_prod++ % VERBS_NAMES] = frame;
-        if (wr->send_flags & IBV_SEND_SIGNALED) {
-                p->unsignalled = 0;
-                p->frames_unsignalled = false;
-        } else {
-                p->unsignalled++;
-                p->frames_unsignalled |= !now;
-        }
         c->tx_seq = (c->tx_seq + 1) & VERBS_SEQ_MASK;
+        if (k->n == VERBS_CHAIN)
+                verbs_ring(p);
+}
+
+static void send_one(struct verbs_chan *c, const struct unet_tx *tx)
+{
+        struct verbs_port *p = c->port;
+        struct ibv_sge *sge = p->chain.sge[p->chain.n];
+        struct ibv_send_wr wr = work_request(c, (uint32_t)tx->inl_len << VERBS_IMM_INLINE | c->tx_seq);
+
+        if (tx->inl_len != 0)
+                sge[wr.num_sge++] = stage(p, tx);
+        if (tx->frame != 0)
+                sge[wr.num_sge++] = piece(p, tx->frame, tx->off, tx->len);
+        for (int i = 0; i < tx->nmore && tx->frame != 0; i++)
+                sge[wr.num_sge++] = piece(p, tx->frame, tx->more[i].off, tx->more[i].len);
+        wr.send_flags = unet_tx_bytes(tx) <= p->max_inline ? IBV_SEND_INLINE : 0;
+        chain(c, wr, tx->frame);
 }
 
 /* Places in the send queue, at most n. */
@@ -141,43 +103,24 @@ static int sendable(const struct verbs_chan *c, const struct unet_tx *tx, int n)
         return i;
 }
 
-static int send_chain(struct verbs_chan *c, const struct unet_tx *tx, int n)
-{
-        struct verbs_port *p = c->port;
-        struct chain k;
-        int taken;
-
-        k.n = 0;
-        n = sendable(c, tx, room_for(p, n));
-        if (n == 0)
-                return 0;
-        while (k.n < n)
-                describe(c, &k, &tx[k.n]);
-        finish(p, &k);
-        taken = ring(p, &k);
-        for (int i = 0; i < taken; i++) {
-                note(c, &k.wr[i], tx[i].frame);
-                count_add(p->cnt, COUNT_NI_TX_BYTES, unet_tx_bytes(&tx[i]));
-        }
-        count_add(p->cnt, COUNT_NI_TX_MSGS, (uint64_t)taken);
-        return taken;
-}
-
 /* A port that was down may be up again, which somebody who never sleeps learns here. */
 static int verbs_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
 {
         struct verbs_chan *c = verbs(ch);
-        int sent = 0, want, got = 0;
+        uint64_t bytes = 0;
+        int sent;
 
         if (unlikely(c->port->down))
                 verbs_port_events(c->port);
-        do {
-                want = MIN(n - sent, VERBS_CHAIN);
-                got = want > 0 ? send_chain(c, tx + sent, want) : 0;
-                sent += got;
-        } while (got == want && got > 0);
+        sent = sendable(c, tx, room_for(c->port, n));
+        for (int i = 0; i < sent; i++) {
+                send_one(c, &tx[i]);
+                bytes += unet_tx_bytes(&tx[i]);
+        }
         if (sent < n)
                 count(c->port->cnt, COUNT_NI_TX_FULL);
+        count_add(c->port->cnt, COUNT_NI_TX_MSGS, (uint64_t)sent);
+        count_add(c->port->cnt, COUNT_NI_TX_BYTES, bytes);
         return sent;
 }
 
@@ -215,16 +158,22 @@ static void give(struct verbs_chan *c, uint32_t number, struct unet_rx *rx)
         struct verbs_port *p = c->port;
         struct verbs_buf *b = &p->buf[number];
         const uint8_t *payload = verbs_buf_at(p, number) + VERBS_HEADROOM;
+        uint32_t frame = p->per_frame != 0 ? verbs_frame_of(p, number) : 0;
 
         rx->nmore = 0;
         rx->inl_len = b->inl_len;
         memcpy(rx->inl, payload, b->inl_len);
         rx->len = b->len - b->inl_len;
-        rx->off = (uint32_t)(payload + b->inl_len - p->pool);
-        rx->frame = rx->len != 0 ? number : 0;
-        b->state = VERBS_LENT;
-        if (rx->len == 0)
+        rx->off = (uint32_t)(payload + b->inl_len - p->pool - (frame != 0 ? (size_t)(frame - 1) * FRAME_LARGE_BYTES : 0));
+        rx->frame = 0;
+        if (rx->len == 0) {
                 verbs_buf_free(p, number);
+                return;
+        }
+        rx->frame = frame != 0 ? frame : number;
+        b->state = VERBS_LENT;
+        if (frame != 0)
+                p->lent[frame]++;
 }
 
 static int verbs_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
@@ -246,13 +195,7 @@ static int verbs_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
 
 static void verbs_release(struct unet_chan *ch, const uint32_t *frame, int n)
 {
-        struct verbs_port *p = verbs(ch)->port;
-
-        for (int i = 0; i < n; i++)
-                if (frame[i] <= p->nbufs && p->buf[frame[i]].state == VERBS_LENT)
-                        verbs_buf_free(p, frame[i]);
-                else
-                        count(p->cnt, COUNT_NI_BAD_RETURN);
+        verbs_give_back(verbs(ch)->port, frame, n);
 }
 
 static bool verbs_pending(struct unet_chan *ch)
@@ -278,9 +221,9 @@ static void verbs_want_room(struct unet_chan *ch, bool on)
                 c->port->nwant_room--;
 }
 
-/* The doorbell was rung by verbs_send(). */
 static void verbs_flush(struct unet_chan *ch)
 {
+        verbs_ring(verbs(ch)->port);
         verbs_repost(verbs(ch)->port);
 }
 
@@ -351,19 +294,16 @@ static bool is_retired(const struct verbs_port *p, uint32_t upto)
 static void say_goodbye(struct verbs_chan *c)
 {
         struct verbs_port *p = c->port;
-        struct ibv_send_wr *bad, wr = {
-                .wr_id = p->posted + 1,
-                .opcode = IBV_WR_SEND_WITH_IMM,
-                .send_flags = IBV_SEND_SIGNALED,
-                .imm_data = be32_of(VERBS_IMM_END | c->tx_seq).raw,
-                .wr.ud = {.ah = c->host->ah, .remote_qpn = c->peer.qpn, .remote_qkey = c->peer.qkey},
-        };
+        struct ibv_send_wr wr = work_request(c, VERBS_IMM_END | c->tx_seq);
 
+        verbs_ring(p);
         wait_for(p, has_room, 0);
-        if (!p->dead && !p->down && has_room(p, 0) && ibv_post_send(p->qp, &wr, &bad) == 0) {
-                note(c, &wr, 0);
-                wait_for(p, is_retired, p->posted);
-        }
+        if (p->dead || p->down || !has_room(p, 0))
+                return;
+        wr.wr_id = p->posted + 1;
+        chain(c, wr, 0);                /* not inline: it is signalled */
+        verbs_ring(p);
+        wait_for(p, is_retired, p->posted);
 }
 
 static void free_chan(struct verbs_chan *c, bool forget)
@@ -402,7 +342,7 @@ struct link verbs_chan_link(struct verbs_chan *c, int sock)
         c->sock = sock;
         return (struct link){.ops = &ops,
                              .ch = &c->base,
-                             .rx_mem = unet_mem_flat(c->port->pool, (size_t)c->port->nbufs * c->port->stride),
+                             .rx_mem = verbs_rx_mem(c->port),
                              .port = c->port,
                              .sock = sock};
 }

@@ -26,6 +26,46 @@ void verbs_buf_free(struct verbs_port *p, uint32_t number)
         p->nidle++;
 }
 
+/* A frame's messages were all released: its buffers are idle. */
+static void free_frame(struct verbs_port *p, uint32_t frame)
+{
+        uint32_t first = (frame - 1) * p->per_frame + 1;
+
+        for (uint32_t i = first; i < first + p->per_frame && i <= p->nbufs; i++)
+                if (p->buf[i].state == VERBS_LENT)
+                        verbs_buf_free(p, i);
+}
+
+/* False: there is no such loan. */
+static bool give_back_one(struct verbs_port *p, uint32_t frame)
+{
+        if (p->per_frame == 0) {
+                if (frame - 1 >= p->nbufs || p->buf[frame].state != VERBS_LENT)
+                        return false;
+                verbs_buf_free(p, frame);
+                return true;
+        }
+        if (frame - 1 >= verbs_frame_of(p, p->nbufs) || p->lent[frame] == 0)
+                return false;
+        if (--p->lent[frame] == 0)
+                free_frame(p, frame);
+        return true;
+}
+
+void verbs_give_back(struct verbs_port *p, const uint32_t *frame, int n)
+{
+        for (int i = 0; i < n; i++)
+                if (!give_back_one(p, frame[i]))
+                        count(p->cnt, COUNT_NI_BAD_RETURN);
+}
+
+struct unet_mem verbs_rx_mem(const struct verbs_port *p)
+{
+        if (p->per_frame == 0)
+                return unet_mem_flat(p->pool, (size_t)p->nbufs * p->stride);
+        return unet_mem_frames(p->pool, (struct frame_geom){{[FRAME_LARGE] = verbs_frame_of(p, p->nbufs)}});
+}
+
 /* Posts up to VERBS_REPOST buffers; returns how many, 0 also when the device does not take them. */
 static uint32_t post_some(struct verbs_port *p)
 {
@@ -98,7 +138,7 @@ void verbs_source_remove(struct verbs_port *p, struct verbs_chan *c)
         *source_find(p, c->peer.addr, c->peer.qpn) = c->next;
         p->nchans--;
         for (uint32_t i = 1; i <= p->nbufs; i++)
-                if (p->buf[i].ch == c)
+                if (p->buf[i].ch == c && (p->buf[i].state == VERBS_WAITING || p->per_frame == 0))
                         verbs_buf_free(p, i);
         for (uint32_t i = 0; i < VERBS_SEND_DEPTH; i++)
                 if (p->slot[i].ch == c)
@@ -164,7 +204,55 @@ static void remake_handles(struct verbs_port *p)
         }
 }
 
-/* ---- sends that are finished ---- */
+/* ---- sends ---- */
+
+/* Ends the chain and asks for a completion where one is due: of what the device does not copy now, somebody waits for the
+ * end; of the rest only the places have to come back. */
+static void finish_chain(struct verbs_port *p)
+{
+        struct verbs_chain *k = &p->chain;
+        struct ibv_send_wr *last = &k->wr[k->n - 1];
+
+        last->next = NULL;
+        for (int i = 0; i < k->n; i++)
+                p->frames_unsignalled |= !(k->wr[i].send_flags & IBV_SEND_INLINE);
+        p->unsignalled += (uint32_t)k->n;
+        if (!p->frames_unsignalled && p->unsignalled < VERBS_SIGNAL_EVERY)
+                return;
+        last->send_flags |= IBV_SEND_SIGNALED;
+        p->unsignalled = 0;
+        p->frames_unsignalled = false;
+}
+
+/* What the device copied is injected. */
+static void note_copied(struct verbs_port *p, const struct ibv_send_wr *wr)
+{
+        struct verbs_slot *s = &p->slot[((uint32_t)wr->wr_id - 1) % VERBS_SEND_DEPTH];
+
+        if ((wr->send_flags & IBV_SEND_INLINE) && s->ch != NULL && s->frame != 0) {
+                s->ch->done[s->ch->done_prod++ % VERBS_NAMES] = s->frame;
+                s->frame = 0;
+        }
+}
+
+/* What the device does not take is lost with everything else that is under way, in the repair. */
+void verbs_ring(struct verbs_port *p)
+{
+        struct ibv_send_wr *bad = NULL;
+        int n = p->chain.n;
+
+        if (n == 0)
+                return;
+        finish_chain(p);
+        p->chain.n = 0;
+        count(p->cnt, COUNT_NI_BELLS);
+        if (unlikely(p->dead || ibv_post_send(p->qp, p->chain.wr, &bad) != 0)) {
+                p->broken = true;
+                return;
+        }
+        for (int i = 0; i < n; i++)
+                note_copied(p, &p->chain.wr[i]);
+}
 
 static void retire_upto(struct verbs_port *p, uint32_t end)
 {
@@ -222,6 +310,8 @@ static bool in_order(struct verbs_port *p, struct verbs_chan *c, uint32_t seq)
 {
         uint32_t ahead = (seq - c->rx_seq) & VERBS_SEQ_MASK;
 
+        if (c->unordered)
+                return true;
         if (unlikely(ahead > VERBS_SEQ_MASK / 2))
                 return false;
         count_add(p->cnt, COUNT_NI_MISSED, ahead);
@@ -365,6 +455,7 @@ void verbs_port_repair(struct verbs_port *p)
         count(p->cnt, COUNT_NI_REPAIRS);
         discard_completions(p->scq);
         discard_completions(p->rcq);
+        p->chain.n = 0;
         retire_upto(p, p->posted);
         p->unsignalled = 0;
         p->frames_unsignalled = false;
@@ -479,20 +570,20 @@ static int make_queues(struct verbs_port *p)
 /* Shared: pages that a fork would have to copy are never the device's. */
 static int make_memory(struct verbs_port *p, const struct verbs_setup *s)
 {
-        size_t staging = VERBS_SEND_DEPTH * VERBS_STAGE;
+        size_t staging = VERBS_SEND_DEPTH * VERBS_STAGE, pool = verbs_rx_mem(p).bytes;
 
-        p->memory_bytes = staging + (s->direct ? 0 : (size_t)p->nbufs * p->stride);
+        p->memory_bytes = staging + (s->rx_bytes != 0 ? 0 : pool);
         p->memory = mmap(NULL, p->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (p->memory == MAP_FAILED) {
                 p->memory = NULL;
                 return -ENOMEM;
         }
         p->memory_mr = ibv_reg_mr(p->pd, p->memory, p->memory_bytes, IBV_ACCESS_LOCAL_WRITE);
-        p->segment_mr = ibv_reg_mr(p->pd, p->segment, s->tx_bytes + s->rx_bytes, IBV_ACCESS_LOCAL_WRITE);
-        if (p->memory_mr == NULL || p->segment_mr == NULL)
+        p->tx_mr = ibv_reg_mr(p->pd, p->tx.base, p->tx.bytes + s->rx_bytes, IBV_ACCESS_LOCAL_WRITE);
+        if (p->memory_mr == NULL || p->tx_mr == NULL)
                 return -errno;
-        p->pool = s->direct ? p->segment + s->tx_bytes : p->memory + staging;
-        p->pool_mr = s->direct ? p->segment_mr : p->memory_mr;
+        p->pool = s->rx_bytes != 0 ? p->tx.base + p->tx.bytes : p->memory + staging;
+        p->pool_mr = s->rx_bytes != 0 ? p->tx_mr : p->memory_mr;
         return 0;
 }
 
@@ -501,15 +592,17 @@ static int cut_pool(struct verbs_port *p, const struct verbs_setup *s)
         uint32_t most = (uint32_t)MIN(p->dev.attr.max_qp_wr, p->dev.attr.max_cqe), n;
 
         p->stride = VERBS_HEADROOM + (p->dev.mtu + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-        n = MIN(MAX(s->rx_slots * 2, VERBS_BUFFERS_MIN), MIN(VERBS_BUFFERS_MAX, most));
-        if (s->direct)
+        p->per_frame = s->frames ? FRAME_LARGE_BYTES / p->stride : 0;
+        n = MIN(MAX(s->buffers, VERBS_BUFFERS_MIN), MIN(VERBS_BUFFERS_MAX, most));
+        if (s->rx_bytes != 0)
                 n = (uint32_t)MIN(n, s->rx_bytes / p->stride);
         if (n == 0)
                 return -EINVAL;
         p->nbufs = n;
         p->repost_at = MIN(VERBS_REPOST, MAX(n / 4, 1u));
         p->buf = calloc(n + 1, sizeof *p->buf);
-        if (p->buf == NULL)
+        p->lent = calloc(n + 1, sizeof *p->lent);
+        if (p->buf == NULL || p->lent == NULL)
                 return -ENOMEM;
         while (n > 0)
                 verbs_buf_free(p, n--);
@@ -531,6 +624,8 @@ static int watch(struct verbs_port *p)
 
         if (err == 0)
                 err = never_block(p->dev.ctx->async_fd);
+        if (p->st == NULL)
+                return err;
         if (err == 0)
                 err = station_watch(p->st, p->events->fd, NO_KEY);
         if (err == 0)
@@ -547,7 +642,7 @@ int verbs_port_open(ip_addr addr, const struct verbs_setup *s, struct verbs_port
                 return -ENOMEM;
         p->st = s->st;
         p->cnt = s->cnt;
-        p->segment = s->segment;
+        p->tx = s->tx;
         err = verbs_dev_open(addr, &p->dev);
         if (err != 0) {
                 free(p);
@@ -585,8 +680,8 @@ static void free_objects(struct verbs_port *p)
                 ibv_destroy_cq(p->scq);
         if (p->rcq != NULL)
                 ibv_destroy_cq(p->rcq);
-        if (p->segment_mr != NULL)
-                ibv_dereg_mr(p->segment_mr);
+        if (p->tx_mr != NULL)
+                ibv_dereg_mr(p->tx_mr);
         if (p->memory_mr != NULL)
                 ibv_dereg_mr(p->memory_mr);
         if (p->events != NULL)
@@ -603,14 +698,16 @@ void verbs_port_close(struct verbs_port *p, bool forget)
                 if (p->events != NULL)
                         close(p->events->fd);
         } else {
-                if (p->events != NULL)
+                if (p->st != NULL && p->events != NULL)
                         station_unwatch(p->st, p->events->fd);
-                station_unwatch(p->st, p->dev.ctx->async_fd);
+                if (p->st != NULL)
+                        station_unwatch(p->st, p->dev.ctx->async_fd);
                 free_objects(p);
         }
         verbs_dev_close(&p->dev);
         if (p->memory != NULL)
                 munmap(p->memory, p->memory_bytes);
         free(p->buf);
+        free(p->lent);
         free(p);
 }

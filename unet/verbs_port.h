@@ -1,9 +1,10 @@
 /*
  * An endpoint's queue pair: what all its verbs channels share.
  *
- *      segment     one registered region: pieces are sent from where they lie
- *      pool        receive buffers. Base level: memory of ours, copied from. Direct: the segment's receive part, lent
- *      staging     a place for each place of the send queue: descriptor bytes too long to go inline
+ *      transmit    the user's memory, registered whole: pieces are sent from where they lie
+ *      pool        receive buffers. A raw endpoint's base level: memory of ours, copied from; direct: the segment's receive
+ *                  part, lent. A stack's: memory of ours cut into large frames, as a receive region has them
+ *      staging     a place for each place of the send queue: the descriptor's bytes
  *
  *      send queue      slot[posted % depth]; completions come every so often and retire all before them, in order
  *      receive buffer  idle --post--> posted --completion--> waiting (with its channel) --recv--> lent --release--> idle
@@ -11,6 +12,9 @@
  * A receive buffer, `stride` bytes apart, whole cache lines:
  *
  *      |  24 unused  |  40 GRH  |  payload, at most the port's MTU  |
+ *
+ * Several lie in one large frame. Its messages are released under the frame's number, and its buffers are idle again when
+ * none of its messages is lent any more.
  *
  * Wire format: a UD datagram with immediate data (be32): bit 31 END, 30..23 bytes that were in the descriptor, 22..0
  * number of the message on its channel. The payload is the message and nothing else, so the MTU is the device's. END is
@@ -23,6 +27,7 @@
 #define UNET_VERBS_PORT_H
 
 #include "netstack/counters.h"
+#include "unet/mem.h"
 #include "unet/ni.h"
 #include "unet/station.h"
 #include "unet/verbs_dev.h"
@@ -75,6 +80,7 @@ struct verbs_chan {
         uint32_t done_prod, done_cons;
         uint32_t done[VERBS_NAMES];     /* frames to be reaped */
         bool ended;                     /* END came */
+        bool unordered;                 /* deliver what was overtaken, too: the protocols above put things in order */
         bool want_room;
         int sock;
 };
@@ -93,6 +99,12 @@ struct verbs_slot {
         uint32_t frame;                 /* 0: none, or already done */
 };
 
+struct verbs_chain {                    /* messages taken and not handed to the device yet */
+        int n;
+        struct ibv_send_wr wr[VERBS_CHAIN];
+        struct ibv_sge sge[VERBS_CHAIN][VERBS_SGES];
+};
+
 struct verbs_port {
         struct verbs_dev dev;
         struct ibv_pd *pd;
@@ -101,18 +113,22 @@ struct verbs_port {
         struct ibv_qp *qp;
         uint32_t qkey, max_inline;
 
-        uint8_t *segment;               /* of the endpoint */
-        struct ibv_mr *segment_mr;
-        uint8_t *memory;                /* ours: staging, and buffers at base level */
+        struct unet_mem tx;
+        struct ibv_mr *tx_mr;
+        uint8_t *memory;                /* ours: staging, and the pool unless it is the user's */
         size_t memory_bytes;
         struct ibv_mr *memory_mr, *pool_mr;     /* pool_mr: one of the two */
         uint8_t *pool;
         uint32_t stride, nbufs, nidle, idle;
+        uint32_t per_frame;             /* buffers in a large frame, 0: there are no frames */
+        uint32_t *lent;                 /* by frame number: its messages that are lent */
         uint32_t repost_at;             /* idle buffers are posted when there are so many */
         struct verbs_buf *buf;
 
+        struct verbs_chain chain;
         struct verbs_slot slot[VERBS_SEND_DEPTH];
-        uint32_t posted, retired, unsignalled;
+        uint32_t posted, retired;       /* posted: those of the chain too */
+        uint32_t unsignalled;
         bool frames_unsignalled;
 
         struct verbs_chan *source[VERBS_SOURCES];
@@ -127,18 +143,18 @@ struct verbs_port {
 };
 
 struct verbs_setup {
-        struct station *st;             /* the endpoint's; must outlive the port, as must cnt */
-        uint8_t *segment;
-        size_t tx_bytes, rx_bytes;
-        uint32_t rx_slots;
-        bool direct;
+        struct station *st;             /* where its user sleeps, NULL: elsewhere; must outlive the port, as must cnt */
+        struct unet_mem tx;             /* flat, or a stack's frames */
+        size_t rx_bytes;                /* the pool is the user's and follows tx; 0: it is ours */
+        uint32_t buffers;               /* wanted; VERBS_BUFFERS_MIN .. VERBS_BUFFERS_MAX are had */
+        bool frames;                    /* cut our pool into frames */
         struct counters *cnt;
 };
 
 /*
  * Queue pair, registered memory and posted buffers on the device that has the address. 0 or a negative errno: of
  * verbs_dev_open(); -ENOMEM: also when more would be pinned than RLIMIT_MEMLOCK allows; -EOPNOTSUPP: the device gathers
- * too few pieces; -EINVAL: the receive part is too small for one buffer.
+ * too few pieces; -EINVAL: rx_bytes are too few for one buffer.
  */
 int verbs_port_open(ip_addr addr, const struct verbs_setup *s, struct verbs_port **out);
 /* No channel may be left. `forget`: another process goes on with it (after fork), only our descriptors are closed. */
@@ -155,9 +171,13 @@ void verbs_source_remove(struct verbs_port *p, struct verbs_chan *c);
 /* Takes completions: sends are retired, messages go to their channels. */
 void verbs_poll_sends(struct verbs_port *p);
 void verbs_poll_receives(struct verbs_port *p);
+/* Releases n messages under the numbers that they came with. */
+void verbs_give_back(struct verbs_port *p, const uint32_t *frame, int n);
 /* A buffer is idle again; verbs_repost() hands idle ones to the device when there are enough. */
 void verbs_buf_free(struct verbs_port *p, uint32_t number);
 void verbs_repost(struct verbs_port *p);
+/* Hands the chain to the device: one doorbell. */
+void verbs_ring(struct verbs_port *p);
 /* Places in the send queue. */
 uint32_t verbs_port_room(struct verbs_port *p);
 
@@ -168,9 +188,21 @@ void verbs_port_events(struct verbs_port *p);
 /* After an error: the queue pair anew, everything under way counts as sent. */
 void verbs_port_repair(struct verbs_port *p);
 
+/* The large frame that a buffer lies in. */
+static inline uint32_t verbs_frame_of(const struct verbs_port *p, uint32_t number)
+{
+        return 1 + (number - 1) / p->per_frame;
+}
+
 static inline uint8_t *verbs_buf_at(const struct verbs_port *p, uint32_t number)
 {
-        return p->pool + (size_t)(number - 1) * p->stride;
+        if (p->per_frame == 0)
+                return p->pool + (size_t)(number - 1) * p->stride;
+        return p->pool + (size_t)(verbs_frame_of(p, number) - 1) * FRAME_LARGE_BYTES +
+               (size_t)((number - 1) % p->per_frame) * p->stride;
 }
+
+/* The pool as those see it who receive. */
+struct unet_mem verbs_rx_mem(const struct verbs_port *p);
 
 #endif

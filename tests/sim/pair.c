@@ -90,6 +90,11 @@ static struct pair *make(uint64_t seed, const struct pair_size *z, uint32_t mtu)
         return p;
 }
 
+struct pair *pair_unjoined(uint64_t seed, const struct pair_size *z)
+{
+        return make(seed, z, 0);
+}
+
 /* Both are on one host, which has both addresses. */
 static void join_by_memory(struct pair *p)
 {

@@ -44,6 +44,8 @@ struct pair *pair_new(uint64_t seed, const struct sim_params *dir, const struct 
 struct pair *pair_shm(uint64_t seed);
 /* Over the simulated link. */
 struct pair *pair_sim(uint64_t seed, const struct sim_params dir[2]);
+/* The caller maps channel PAIR_CHAN on both sides, and keeps the time. */
+struct pair *pair_unjoined(uint64_t seed, const struct pair_size *size);
 void pair_free(struct pair *p);
 
 /* Over the simulated link as an Ethernet: each side has an interface, neighbours are found by ARP. dir[].mtu is that of

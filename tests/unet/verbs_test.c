@@ -43,7 +43,7 @@ static void sleep_ms(int ms)
 /* A datagram past all that the library would check. */
 static void post_raw(struct verbs_chan *c, uint32_t qkey, uint32_t imm, enum ibv_wr_opcode opcode)
 {
-        struct ibv_sge sge = {.addr = (uintptr_t)c->port->segment, .length = 16, .lkey = c->port->segment_mr->lkey};
+        struct ibv_sge sge = {.addr = (uintptr_t)c->port->tx.base, .length = 16, .lkey = c->port->tx_mr->lkey};
         struct ibv_send_wr *bad, wr = {
                 .wr_id = c->port->posted,
                 .sg_list = &sge,
