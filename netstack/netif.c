@@ -184,6 +184,15 @@ bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, co
         return room;
 }
 
+void netif_reached(struct stack *s, struct stack_chan *c, ip_addr peer)
+{
+        struct netif_view *v = &c->netif;
+        uint32_t dst = ip_addr_get_v4(peer), at = (dst ^ dst >> 8) % NETIF_NEAR;
+
+        if (v->near[at].dst == dst && v->near[at].ref.index != 0)
+                arp_confirm(&v->arp, v->near[at].ref, s->now);
+}
+
 /* ---- ARP's own ---- */
 
 /* A frame of which all is here. There is room in the channel; false: but not for its bytes. */
@@ -215,7 +224,6 @@ static void tell_unreachable(struct stack *s, uint32_t k, const uint8_t *p, uint
 {
         struct ip_pkt pkt;
 
-        count_drop(&s->st->cnt, DROP_ARP_UNREACHABLE);
         if (ip_hdr_parse(p, len, false, &pkt) == 0 && len >= pkt.hdr_len + 8u)
                 stack_host_unreachable(s, k, &pkt, p + pkt.hdr_len);
 }

@@ -76,6 +76,9 @@ bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_
 bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, const struct ip_tmpl *ip);
 bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct tcp_conn *tc);
 
+/* TCP heard from a peer that what we sent arrived: its next hop is alive (RFC 1122 §2.3.2.1). */
+void netif_reached(struct stack *s, struct stack_chan *c, ip_addr peer);
+
 /* A frame arrived on channel k. True when its frame now belongs to a queue. */
 bool netif_rx(struct stack *s, uint32_t k, struct unet_rx *rx);
 

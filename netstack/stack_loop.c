@@ -380,6 +380,9 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         link = stack_tcp_link(s, k);
         stack_begin(s->st, 0);          /* tcp_rx() says which one, when it has found it */
         took = tcp_rx(&s->tcp, &tuple, &link, &seg, s->now);
+        if (unlikely(s->chan[k].netif.nif != NULL) && s->st->busy != 0 && seg.flags & TCP_ACK &&
+            seg.ack == tcp_conn_at(&s->tcp, s->st->busy)->snd_una)
+                netif_reached(s, &s->chan[k], pkt->src);
         stack_end(s->st);
         return took;
 }

@@ -479,9 +479,27 @@ static void entered(struct ustack *u)
         refresh_addrs(u);
 }
 
+static bool none_held(void *arg, uint32_t frame)
+{
+        return false;
+}
+
+/* Packets of an interface are copied before a call ends, in and out: whatever is lent was lent to the dead process. */
+static void repair_ifaces(struct ustack *u)
+{
+        for (uint32_t i = 0; unlikely(i < u->s.st->netifs); i++) {
+                uint32_t chan = stack_netif(u->s.st, i)->chan;
+                if (chan == 0 || u->s.chan[chan - 1].ops == NULL || u->xdp[chan - 1] == NULL)
+                        continue;
+                frame_unlend_all(u->s.frames, FRAME_REGION_TX(chan - 1));
+                ni_xdp_reclaim(u->xdp[chan - 1], none_held, NULL);
+        }
+}
+
 static void repair(struct ustack *u)
 {
         stack_recover(&u->s, ustack_now());
+        repair_ifaces(u);
         ustack_look_again(u);
 }
 
