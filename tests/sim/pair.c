@@ -111,6 +111,7 @@ static void join_by_memory(struct pair *p)
                 d->shm.bell = &p->side[!i].bell;
                 d->shm.leader_fd = d->shm.keeper_fd = -1;
                 shm_chan_init(&d->shm, &d->st->chan[PAIR_CHAN].shm, &d->st->cnt);
+                stack_set_addrs(d->st, (const ip_addr[]){ip_addr_v4(addr[0]), ip_addr_v4(addr[1])}, 2);  /* one host */
                 stack_chan_mapped(&d->s, PAIR_CHAN, &d->shm.base, d->region->frames, d->shm.peer->frames);
         }
 }
