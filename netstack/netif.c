@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "netstack/checksum.h"
+#include "netstack/stack_trace.h"
 #include "netstack/stack.h"
 
 /* ---- out ---- */
@@ -173,6 +174,8 @@ bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, co
 
         r.segs = 0;
         while ((room = stack_chan_room(s, tc->tuple.chan)) && tcp_output(&s->tcp, tc, &seg, s->now)) {
+                if (stack_traced(s))
+                        stack_trace_out(s, tc, &seg, &s->st->cnt);
                 if (!run_takes(&r, &seg)) {
                         run_end(s, c, &r, &tc->tuple, ip);
                         run_begin(s, &r, &seg);

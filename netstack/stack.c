@@ -23,7 +23,7 @@ void stack_limits_default(struct stack_limits *l)
 
 /* Offsets of everything behind struct stack_state; one place says the order. */
 struct layout {
-        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, netifs, end;
+        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, end;
 };
 
 static size_t take(size_t *at, size_t bytes, size_t align)
@@ -47,6 +47,7 @@ static struct layout layout_of(const struct stack_limits *l)
         o.rxframes = take(&at, frame_geom_bytes(l->rx), 65536);
         o.capture = take(&at, capture_bytes(STACK_CAPTURE), 4096);
         o.ip = take(&at, sizeof(struct stack_ip), 4096);
+        o.trace = take(&at, trace_bytes(STACK_TRACE), 4096);
         o.netifs = take(&at, NETIF_MAX * ALIGN_UP(sizeof(struct netif), 4096), 4096);
         o.end = at;
         return o;
@@ -76,6 +77,7 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->rxframes_off = o.rxframes;
         st->capture_off = o.capture;
         st->ip_off = o.ip;
+        st->trace_off = o.trace;
         st->netif_off = o.netifs;
         st->limits = *l;
         prng_init(&st->prng, seed);
@@ -87,6 +89,7 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         pool_init(&st->socks, at_offset(st, o.socks), sizeof(struct sock_rec), l->socks);
         frame_pool_init(at_offset(st, o.rxpool), l->rx);
         capture_init(at_offset(st, o.capture), STACK_CAPTURE);
+        trace_init(at_offset(st, o.trace), STACK_TRACE);
         prng_bytes(&st->prng, secret, sizeof secret);
         tcp_shared_init(at_offset(st, o.tcp), &l->tcp, secret);
         prng_bytes(&st->prng, secret, sizeof secret);
@@ -128,7 +131,8 @@ int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struc
         f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (f == MAP_FAILED)
                 return -ENOMEM;
-        *s = (struct stack){.st = st, .frames = f, .bell = bell, .capture = at_offset(st, st->capture_off), .ip = at_offset(st, st->ip_off)};
+        *s = (struct stack){.st = st, .frames = f, .bell = bell, .capture = at_offset(st, st->capture_off),
+                            .trace = at_offset(st, st->trace_off), .ip = at_offset(st, st->ip_off)};
         f->give_back = give_back;
         f->uncharge = uncharge;
         f->arg = s;
@@ -457,6 +461,7 @@ void stack_recover(struct stack *s, nstime now)
         uint32_t broken = st->gen & 1 ? st->busy : 0;
 
         count(&st->cnt, COUNT_STACK_RECOVERIES);
+        trace(s->trace, now, TRACE_STACK_RECOVER, broken, broken);
         stack_sync(s);
         for (uint32_t k = 0; k < s->nchan; k++)
                 if (s->chan[k].ops != NULL && s->chan[k].ops->repair != NULL)

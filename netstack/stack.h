@@ -23,6 +23,7 @@
 #include "netstack/netif.h"
 #include "netstack/pool.h"
 #include "netstack/prng.h"
+#include "netstack/trace.h"
 #include "netstack/rlock.h"
 #include "netstack/stack_ip.h"
 #include "netstack/wheel.h"
@@ -35,12 +36,13 @@
 #include "unet/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   2u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   3u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
 #define STACK_WAITERS 64u               /* threads asleep in it at once */
 #define STACK_CAPTURE (8u << 20)        /* bytes of the capture ring; untouched until somebody captures */
+#define STACK_TRACE   16384u            /* events of the trace; untouched until somebody traces */
 #define STACK_ADDRS   256u              /* addresses of this host */
 #define STACK_PORT_BLOCKS 256u          /* leases of client ports */
 #define STACK_NEWS    8192u             /* sockets with events that poll sets have not looked at yet */
@@ -127,7 +129,7 @@ struct stack_state {
         uint32_t abi, id;
         uint32_t uid, pad;              /* whose it is */
         uint64_t bytes;                 /* of the segment */
-        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, ip_off, netif_off;
+        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, trace_off, ip_off, netif_off;
         struct stack_limits limits;
 
         _Alignas(CACHE_LINE) struct rlock lock;
@@ -201,6 +203,8 @@ struct stack {
         struct stack_ip *ip;
         struct frames *frames;
         struct capture *capture;
+        struct trace *trace;
+        uint32_t shut_window;                   /* connection whose peer's window was last traced as closed */
         struct stack_chan chan[STACK_CHANS];
         uint32_t nchan;                         /* slots below this may be mapped */
         uint32_t chan_gen;                      /* of the state when the channels were last looked through */

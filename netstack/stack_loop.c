@@ -12,6 +12,7 @@
 
 #include "ip/pmtu.h"
 #include "netstack/checksum.h"
+#include "netstack/stack_trace.h"
 
 #define RX_BATCH    16                  /* messages taken from a channel at once */
 #define RX_TURN     256                 /* most a turn takes from one channel before the others have theirs */
@@ -198,6 +199,20 @@ static void reply(void *arg, const struct tcp_tuple *to, const struct tcp_seg *s
         stack_emit_tcp(s, c, &ip, to, seg);
 }
 
+/* As output_conn(), for those who watch. */
+static bool output_traced(struct stack *s, struct stack_chan *c, struct tcp_conn *tc)
+{
+        while (chan_has_room(s, c, tc->tuple.chan)) {
+                struct counters before = s->st->cnt;
+                struct tcp_seg seg;
+                if (!tcp_output(&s->tcp, tc, &seg, s->now))
+                        return true;
+                stack_emit_tcp(s, c, template_of(s, tc), &tc->tuple, &seg);
+                stack_trace_out(s, tc, &seg, &before);
+        }
+        return false;
+}
+
 /* True when everything due went out; false when the channel has no room, or is not mapped here yet. */
 static bool output_conn(struct stack *s, struct tcp_conn *tc)
 {
@@ -208,6 +223,8 @@ static bool output_conn(struct stack *s, struct tcp_conn *tc)
                 return atomic_load_explicit(&s->st->chan[tc->tuple.chan].state, memory_order_relaxed) != CHAN_READY;
         if (unlikely(c->netif.nif != NULL) && netif_cuts(s, c, tc))
                 return netif_output(s, c, tc, template_of(s, tc));
+        if (stack_traced(s))
+                return output_traced(s, c, tc);
         while (chan_has_room(s, c, tc->tuple.chan)) {
                 if (!tcp_output(&s->tcp, tc, &seg, s->now))
                         return true;
@@ -277,9 +294,14 @@ static void drain(struct stack *s)
 
 void stack_flush_bells(struct stack *s)
 {
-        for (uint32_t k = 0; k < s->nchan; k++)
-                if (s->chan[k].ops != NULL)
-                        s->chan[k].ops->flush(s->chan[k].ch);
+        for (uint32_t k = 0; k < s->nchan; k++) {
+                uint64_t rung = s->st->cnt.n[COUNT_NI_BELLS];
+                if (s->chan[k].ops == NULL)
+                        continue;
+                s->chan[k].ops->flush(s->chan[k].ch);
+                if (unlikely(s->st->cnt.n[COUNT_NI_BELLS] != rung))
+                        trace(s->trace, s->now, TRACE_RING, 0, k);
+        }
 }
 
 void stack_flush(struct stack *s, nstime now)
@@ -609,7 +631,7 @@ static void in_one_piece(struct stack *s, struct ip_pkt *pkt)
         pkt->data = (struct buf){0, 0, 0};
 }
 
-bool stack_rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
+static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 {
         struct ip_host host = host_of(s, k);
         struct ip_pkt pkt;
@@ -632,6 +654,21 @@ bool stack_rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
                 return false;
         }
         return rx_datagram(s, k, &pkt);
+}
+
+/* As rx_packet(), for those who watch. */
+static bool rx_traced(struct stack *s, uint32_t k, const struct unet_rx *rx)
+{
+        struct counters before = s->st->cnt;
+        bool took = rx_packet(s, k, rx);
+
+        stack_trace_in(s, k, rx, &before);
+        return took;
+}
+
+bool stack_rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
+{
+        return stack_traced(s) ? rx_traced(s, k, rx) : rx_packet(s, k, rx);
 }
 
 /*
@@ -731,6 +768,14 @@ static bool expire_fragments(struct stack *s)
         return true;
 }
 
+static void expire_traced(struct stack *s, uint32_t conn)
+{
+        struct counters before = s->st->cnt;
+
+        tcp_expire(&s->tcp, tcp_conn_at(&s->tcp, conn), s->now);
+        stack_trace_timer(s, tcp_conn_at(&s->tcp, conn), &before);
+}
+
 static bool run_timers(struct stack *s)
 {
         struct wheel *w = &s->st->wheel;
@@ -743,7 +788,10 @@ static bool run_timers(struct stack *s)
                 return any;
         while ((conn = wheel_pop(w, conns(s), wheel_off, s->now)) != 0) {
                 stack_begin(s->st, conn);
-                tcp_expire(&s->tcp, tcp_conn_at(&s->tcp, conn), s->now);
+                if (stack_traced(s))
+                        expire_traced(s, conn);
+                else
+                        tcp_expire(&s->tcp, tcp_conn_at(&s->tcp, conn), s->now);
                 if (tcp_conn_at(&s->tcp, conn)->live)
                         touched(s, conn);
                 stack_end(s->st);
@@ -858,6 +906,8 @@ int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const s
                 memcpy(hdr + len, p->inl, p->len);
                 len += p->len;
         }
+        if (stack_traced(s))
+                stack_trace_udp_out(s, o, p->len);
         if (likely(plan.mtu == 0))
                 post(s, c, &h, len, &p->data);
         else if (!post_fragments(s, c, k, hdr, len - IP_MIN_HDR, &p->data, plan.mtu, id))
@@ -910,6 +960,8 @@ void stack_loop_init(struct stack *s)
                 .path_mtu = path_mtu,
                 .path_learnt = path_learnt,
                 .arg = s,
+                .trace = s->trace,
+                .clock = &s->now,
                 .busy = &st->busy,
         };
         s->udp = (struct udp){

@@ -53,9 +53,9 @@ void trace_write(struct trace *t, nstime now, enum trace_event ev, uint32_t obj,
         atomic_store_explicit(&t->count, n + 1, memory_order_release);
 }
 
-bool trace_read(const struct trace *t, uint64_t i, struct trace_rec *rec, uint64_t *first)
+bool trace_read(const struct trace *t, uint32_t cap, uint64_t i, struct trace_rec *rec, uint64_t *first)
 {
-        const struct trace_slot *slot = &t->slot[i & (t->cap - 1)];
+        const struct trace_slot *slot = &t->slot[i & (cap - 1)];
         uint64_t word[TRACE_WORDS], begun;
 
         *first = 0;
@@ -65,7 +65,7 @@ bool trace_read(const struct trace *t, uint64_t i, struct trace_rec *rec, uint64
                 word[k] = atomic_load_explicit(&slot->word[k], memory_order_acquire);
         memcpy(rec, word, sizeof *rec);
         begun = atomic_load_explicit(&t->begun, memory_order_relaxed);
-        *first = begun > t->cap ? begun - t->cap : 0;
+        *first = begun > cap ? begun - cap : 0;
         return i >= *first;
 }
 
@@ -90,27 +90,32 @@ static const char *proto_name(uint64_t p)
         return p == 1 ? "ICMP" : p == 6 ? "TCP" : p == 17 ? "UDP" : "?";
 }
 
-static int format_field(const char *field, uint64_t v, char *buf, size_t n)
+static int format_value(char kind, uint64_t v, char *buf, size_t n)
 {
-        const char *name = field + 1;
-
-        switch (field[0]) {
+        switch (kind) {
         case 'x':
-                return snprintf(buf, n, " %s=0x%" PRIx64, name, v);
+                return snprintf(buf, n, "0x%" PRIx64, v);
         case 't':
-                return snprintf(buf, n, " %s=%" PRId64 ".%03uus", name, (int64_t)v / 1000,
-                                (unsigned)(v % 1000));
+                return snprintf(buf, n, "%" PRId64 ".%03uus", (int64_t)v / 1000, (unsigned)(v % 1000));
         case 'S':
-                return snprintf(buf, n, " %s=%s", name, state_name(v));
+                return snprintf(buf, n, "%s", state_name(v));
         case 'D':
-                return snprintf(buf, n, " %s=%s", name, v < DROP_COUNT ? drop_name((enum drop)v) : "?");
+                return snprintf(buf, n, "%s", v < DROP_COUNT ? drop_name((enum drop)v) : "?");
         case 'P':
-                return snprintf(buf, n, " %s=%s", name, proto_name(v));
-        case '-':
-                return 0;
+                return snprintf(buf, n, "%s", proto_name(v));
         default:
-                return snprintf(buf, n, " %s=%" PRIu64, name, v);
+                return snprintf(buf, n, "%" PRIu64, v);
         }
+}
+
+const char *trace_field(const struct trace_rec *rec, unsigned i, char *value, size_t n)
+{
+        const char *field = rec->event < TRACE_COUNT && i < TRACE_FIELDS ? events[rec->event].field[i] : "-";
+
+        if (field[0] == '-')
+                return NULL;
+        format_value(field[0], rec->field[i], value, n);
+        return field + 1;
 }
 
 int trace_format(const struct trace_rec *rec, char *buf, size_t n)
@@ -120,9 +125,12 @@ int trace_format(const struct trace_rec *rec, char *buf, size_t n)
 
         if (rec->obj != 0)
                 len += snprintf(buf + MIN((size_t)len, n), n - MIN((size_t)len, n), " #%u", rec->obj);
-        for (int i = 0; rec->event < TRACE_COUNT && i < TRACE_FIELDS; i++) {
+        for (unsigned i = 0; i < TRACE_FIELDS; i++) {
                 size_t at = MIN((size_t)len, n);
-                len += format_field(events[rec->event].field[i], rec->field[i], buf + at, n - at);
+                char value[32];
+                const char *name = trace_field(rec, i, value, sizeof value);
+                if (name != NULL)
+                        len += snprintf(buf + at, n - at, " %s=%s", name, value);
         }
         return len;
 }

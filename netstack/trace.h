@@ -21,21 +21,22 @@
 
 /* X(name, field 0, 1, 2, 3) */
 #define TRACE_LIST(X)                                                                                        \
-        X(DROP, "Dwhy", "Pproto", "ulen", "-")                                                               \
+        X(DROP, "Dwhy", "Pproto", "ulen", "uchannel")                                                        \
         X(TCP_STATE, "Sfrom", "Sto", "-", "-")                                                               \
         X(TCP_IN, "useq", "uack", "ulen", "xflags")                                                          \
         X(TCP_OUT, "useq", "uack", "ulen", "xflags")                                                         \
-        X(TCP_RETRANSMIT, "useq", "ulen", "uwhy", "ucwnd")                                                   \
-        X(TCP_CWND, "ucwnd", "ussthresh", "uflight", "uca_state")                                            \
-        X(TCP_RTT, "tsample", "tsrtt", "trttvar", "trto")                                                    \
+        X(TCP_RETRANSMIT, "useq", "ulen", "ucwnd", "uflight")                                                \
+        X(TCP_RECOVERY, "ucwnd", "ussthresh", "uflight", "-")                                                \
+        X(TCP_TLP, "useq", "ulen", "-", "-")                                                                 \
         X(TCP_RTO, "trto", "ubackoff", "uflight", "-")                                                       \
-        X(TCP_LIMIT, "ufrom", "uto", "-", "-")                                                               \
-        X(TCP_PROBE, "useq", "uwnd", "ubackoff", "-")                                                        \
-        X(UDP_IN, "usport", "udport", "ulen", "uqueued")                                                     \
+        X(TCP_WINDOW, "uwnd", "uflight", "-", "-")                                                           \
+        X(TCP_PROBE, "uprobes", "trto", "-", "-")                                                            \
+        X(UDP_IN, "usport", "udport", "ulen", "-")                                                           \
         X(UDP_OUT, "usport", "udport", "ulen", "-")                                                          \
         X(ICMP_IN, "utype", "ucode", "ulen", "-")                                                            \
-        X(ICMP_OUT, "utype", "ucode", "ulen", "-")                                                           \
-        X(STACK_RECOVER, "ubroken", "upid", "-", "-")
+        X(RING, "uchannel", "-", "-", "-")                                                                   \
+        X(WAKE, "xwaiters", "-", "-", "-")                                                                   \
+        X(STACK_RECOVER, "ubroken", "-", "-", "-")
 
 /* clang-format off */
 enum trace_event {
@@ -94,9 +95,12 @@ void trace_write(struct trace *t, nstime now, enum trace_event ev, uint32_t obj,
         } while (0)
 
 /* Copies record number i (counted from the first ever). False when it is not there yet or was written over;
- * *first is then the oldest that can still be had. */
-bool trace_read(const struct trace *t, uint64_t i, struct trace_rec *rec, uint64_t *first);
+ * *first is then the oldest that can still be had. `cap` is what trace_init() was given, from a place the writer cannot
+ * change. */
+bool trace_read(const struct trace *t, uint32_t cap, uint64_t i, struct trace_rec *rec, uint64_t *first);
 const char *trace_name(enum trace_event ev);
+/* Field i of an event: its name, NULL when it has none such, and its value as text. */
+const char *trace_field(const struct trace_rec *rec, unsigned i, char *value, size_t n);
 /* One line without newline, as snprintf: "12.345678901 TCP_STATE #7 from=SYN-SENT to=ESTABLISHED". */
 int trace_format(const struct trace_rec *rec, char *buf, size_t n);
 

@@ -173,6 +173,7 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
 
         news_add(s->st, sock);
         if (sock == 0) {
+                trace(s->trace, s->now, TRACE_WAKE, 0, UINT64_MAX);
                 wake_armed(s->st, UINT64_MAX);
                 return;
         }
@@ -181,8 +182,10 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
                 atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
         if (events & (TCP_EV_WRITABLE | TCP_EV_CONNECTED | TCP_EV_CLOSED))
                 atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
-        if (unlikely((rec->waiters | s->st->news_waiters) != 0))
+        if (unlikely((rec->waiters | s->st->news_waiters) != 0)) {
+                trace(s->trace, s->now, TRACE_WAKE, sock, rec->waiters | s->st->news_waiters);
                 wake_armed(s->st, rec->waiters | s->st->news_waiters);
+        }
 }
 
 void ustack_look_again(struct ustack *u)

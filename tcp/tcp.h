@@ -132,6 +132,8 @@ struct tcp {
         uint32_t (*path_mtu)(void *arg, const struct tcp_tuple *to);
         void (*path_learnt)(void *arg, const struct tcp_tuple *to, uint32_t mtu);
         void *arg;
+        struct trace *trace;            /* of changes of state, at *clock; may be NULL */
+        const nstime *clock;
         /* Where the connection that is about to be changed is noted, for a successor (tcp_recover()): by tcp_rx(), and
          * when one is made or one in TIME-WAIT ends for the sake of another. May be NULL. */
         uint32_t *busy;

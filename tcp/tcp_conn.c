@@ -1,6 +1,7 @@
 /* A connection's record: made, changed in state, ended, freed. And the block that all of them share. */
 #include <errno.h>
 
+#include "netstack/trace.h"
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_conn.h"
 
@@ -214,6 +215,7 @@ static bool legal_arrow(enum tcp_state from, enum tcp_state to)
 void tcp_set_state(struct tcp *t, struct tcp_conn *tc, enum tcp_state to)
 {
         assert(legal_arrow(tc->state, to));
+        trace(t->trace, *t->clock, TRACE_TCP_STATE, tc->self, tc->state, to);
         if (tc->state == TCPS_TIME_WAIT)
                 tw_unlink(t, tc);
         store_order();

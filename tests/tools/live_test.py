@@ -167,6 +167,43 @@ class Live(unittest.TestCase):
                                 capture_output=True, timeout=LIMIT, check=True).stdout.split()
         self.assertEqual(len(frames), summary["packets"])
 
+    def trace(self, *options):
+        child = subprocess.Popen([UNET, "trace", "--json", *options], stdout=subprocess.PIPE)
+        self.children.append(child)
+        time.sleep(0.5)
+        return child
+
+    @staticmethod
+    def events(child):
+        child.send_signal(signal.SIGINT)
+        return [json.loads(line) for line in child.communicate(timeout=LIMIT)[0].splitlines()]
+
+    def test_trace_tells_what_the_counters_count(self):
+        server = self.start("nc", "-l", "-k", "-p", str(self.port))
+        wait_until("a listener", self.listener)
+        stack = self.listener()["stack"]
+        tracing = self.trace("--stack", str(stack))
+        before = look("stat", "--stack", str(stack))["counters"]
+        unet("run", "nc", "-N", "127.0.0.1", str(self.port), input=b"x" * 100000)
+        time.sleep(0.5)
+        after = look("stat", "--stack", str(stack))["counters"]
+        seen = self.events(tracing)
+        server.terminate()
+        for name in ("TCP_IN", "TCP_OUT"):
+            self.assertEqual(sum(e["event"] == name for e in seen), after[name] - before[name], name)
+        states = [e["to"] for e in seen if e["event"] == "TCP_STATE"]
+        self.assertEqual(states[:2], ["SYN-RECEIVED", "ESTABLISHED"])
+        self.assertEqual([e["ns"] for e in seen], sorted(e["ns"] for e in seen))
+
+    def test_trace_chooses_events(self):
+        self.start_iperf3_server()
+        tracing = self.trace("--events", "TCP_RETRANSMIT,TCP_STATE")
+        self.start("--fault", "loss=0.01,seed=7", "iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "20")
+        wait_until("retransmissions", lambda: [r for r in self.sending() if r["retransmits"] > 0])
+        seen = {e["event"] for e in self.events(tracing)}
+        self.assertEqual(seen, {"TCP_RETRANSMIT", "TCP_STATE"})
+        unet("trace", "--events", "NOTHING", ok=(2,))
+
     def test_pcap_holds_what_was_sent(self):
         data = random.Random(7).randbytes(300000)
         with open(self.file("data"), "wb") as f:
