@@ -270,6 +270,17 @@ void netif_run(struct stack *s, uint32_t k)
 
 /* ---- in ---- */
 
+bool netif_strip(struct capture_pkt *p)
+{
+        struct ether_hdr h;
+
+        if (ether_parse(p->hdr, p->hdr_len, &h) != DROP_NONE || h.type != ETHER_IPV4)
+                return false;
+        p->hdr = (const uint8_t *)p->hdr + ETHER_HDR;
+        p->hdr_len -= ETHER_HDR;
+        return true;
+}
+
 bool netif_rx(struct stack *s, uint32_t k, struct unet_rx *rx)
 {
         struct stack_chan *c = &s->chan[k];

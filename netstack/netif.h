@@ -18,6 +18,7 @@
 #include "arp/arp.h"
 #include "arp/ether.h"
 #include "ip/ip.h"
+#include "netstack/capture.h"
 #include "unet/ni.h"
 
 #define NETIF_MAX  4u                   /* of one stack */
@@ -78,6 +79,9 @@ bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct 
 
 /* TCP heard from a peer that what we sent arrived: its next hop is alive (RFC 1122 §2.3.2.1). */
 void netif_reached(struct stack *s, struct stack_chan *c, ip_addr peer);
+
+/* A captured frame is an IP packet without its link header; false: it is none. */
+bool netif_strip(struct capture_pkt *p);
 
 /* A frame arrived on channel k. True when its frame now belongs to a queue. */
 bool netif_rx(struct stack *s, uint32_t k, struct unet_rx *rx);

@@ -115,6 +115,8 @@ static void capture(struct stack *s, const struct stack_chan *c, enum capture_di
 
         if (frame != 0)
                 p.data = frame_addr(s->frames, frame) + off;
+        if (c->netif.nif != NULL && !netif_strip(&p))
+                return;
         capture_write(s->capture, &p, s->now);
 }
 

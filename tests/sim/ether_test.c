@@ -169,6 +169,30 @@ static void without_a_gateway_there_is_no_way_out(void **state)
         pair_free(p);
 }
 
+/* `unet pcap` shows IP packets: no Ethernet header, and no ARP. */
+static void captures_are_of_ip(void **state)
+{
+        static uint8_t bytes[CAPTURE_SNAP_MAX];
+        struct pair *p = pair_ether(1, lan);
+        struct capture *c = p->side[0].s.capture;
+        struct capture_reader r;
+        struct capture_rec rec;
+        unsigned seen = 0;
+
+        capture_reader_init(&r, c);
+        atomic_store(&c->snap, CAPTURE_SNAP_MAX);
+        transfer(p, 100000, NULL);
+        while (capture_read(&r, c, STACK_CAPTURE, &rec, bytes, sizeof bytes)) {
+                struct ip_pkt pkt;
+                assert_int_equal(ip_hdr_parse(bytes, rec.kept, true, &pkt), 0);
+                assert_int_equal(pkt.total_len, rec.len);
+                seen++;
+        }
+        assert_int_equal(r.missed, 0);
+        assert_true(seen > 70);
+        pair_free(p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -178,6 +202,7 @@ int main(void)
                 cmocka_unit_test(neighbour_is_asked_again_when_silent),
                 cmocka_unit_test(nobody_answers),
                 cmocka_unit_test(without_a_gateway_there_is_no_way_out),
+                cmocka_unit_test(captures_are_of_ip),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
