@@ -297,6 +297,7 @@ bool netif_rx(struct stack *s, uint32_t k, struct unet_rx *rx)
                 count_drop(&s->st->cnt, why);
         if (why != DROP_NONE || h.type != ETHER_IPV4)
                 return false;
+        c->netif.cast = ether_cast_of(&h, c->netif.nif->cfg.mac) != ETHER_TO_US;
         rx->inl_len -= ETHER_HDR;
         memmove(rx->inl, rx->inl + ETHER_HDR, rx->inl_len);
         return stack_rx_packet(s, k, rx);

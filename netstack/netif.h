@@ -51,6 +51,7 @@ struct netif {
 struct netif_view {
         struct netif *nif;              /* NULL: the channel is none */
         struct arp arp;
+        bool cast;                      /* the packet being taken came as a link-layer broadcast or multicast */
         struct {
                 uint32_t dst;
                 struct arp_ref ref;

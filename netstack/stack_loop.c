@@ -10,6 +10,7 @@
 
 #include <errno.h>
 
+#include "ip/ip_opts.h"
 #include "ip/pmtu.h"
 #include "netstack/checksum.h"
 #include "netstack/stack_trace.h"
@@ -336,7 +337,8 @@ static struct ip_host host_of(const struct stack *s, uint32_t k)
         const struct netif *n = s->chan[k].netif.nif;
 
         if (unlikely(n != NULL))
-                return (struct ip_host){.addr = &n->addr, .naddr = 1, .csum = s->chan[k].caps.csum};
+                return (struct ip_host){.addr = &n->addr, .naddr = 1, .csum = s->chan[k].caps.csum,
+                                        .link_cast = s->chan[k].netif.cast};
         return (struct ip_host){
                 .addr = s->st->addr, .naddr = s->st->naddr, .local = true, .csum = s->chan[k].caps.csum};
 }
@@ -498,6 +500,33 @@ static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         return false;
 }
 
+/* RFC 1122 §3.2.2.6: record route and timestamp come back with us in them; of echoes that fit a descriptor. False: not so. */
+static bool send_echo_options(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct ip_tmpl *ip, uint16_t id)
+{
+        static const struct buf none = {0, 0, 0};
+        struct stack_chan *c = &s->chan[k];
+        uint32_t len = ip_payload_len(pkt), hop, ms = (uint32_t)(s->now / NS_PER_MS) | 0x80000000u;
+        struct netif_hdr h;
+        struct ip_opts o;
+        uint8_t bad;
+        unsigned n;
+        be16 sum = {0};
+
+        if (IP_MAX_HDR + len > c->caps.inline_max || !chan_has_room(s, c, k) ||
+            ip_opts_parse(pkt->hdr, pkt->hdr_len, false, &o, &bad) != DROP_NONE)
+                return false;
+        n = ip_opts_answer(pkt->hdr, &o, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src), ms, h.ip + IP_MIN_HDR, &hop);
+        ip_hdr_write(ip, h.ip, (uint16_t)(IP_MIN_HDR + n + len), id);
+        h.ip[0] += (uint8_t)(n / 4);
+        memcpy(h.ip + 10, &sum, sizeof sum);
+        sum = csum_finish(csum_partial(h.ip, IP_MIN_HDR + n, 0));
+        memcpy(h.ip + 10, &sum, sizeof sum);
+        icmp_echo_reply(s->frames, pkt, h.ip + IP_MIN_HDR + n);
+        count(&s->st->cnt, COUNT_ICMP_OUT);
+        post(s, c, &h, IP_MIN_HDR + n + len, &none);
+        return true;
+}
+
 /* A reply that does not fit a descriptor lies in a transmit frame, which is ours until the peer has read it. */
 static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 {
@@ -510,6 +539,8 @@ static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         uint16_t id = new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP);
 
         ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, pkt->tos, 64, false);
+        if (pkt->hdr_len != IP_MIN_HDR && send_echo_options(s, k, pkt, &ip, id))
+                return;
         if (IP_MIN_HDR + len <= c->caps.inline_max) {
                 icmp_echo_reply(s->frames, pkt, hdr.ip + IP_MIN_HDR);
                 send_small(s, k, &ip, &hdr, len, id);

@@ -200,6 +200,51 @@ static void a_death_forgets_datagrams_under_way(void **state)
         arrived(s, 8000);
 }
 
+static uint8_t answer[256];
+static size_t answer_len;
+
+static void note_answer(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes, size_t len)
+{
+        if (side != 1 || what != SIM_SENT || len > sizeof answer)
+                return;
+        memcpy(answer, bytes, len);
+        answer_len = len;
+}
+
+/* RFC 1122 §3.2.2.6: what the echo recorded comes back, with us in it. */
+static void an_echo_brings_its_options_back(void **state)
+{
+        static const uint8_t rr[12] = {7, 11, 4};
+        struct scene *s = *state;
+        struct stack_chan *c = &s->p->side[0].s.chan[PAIR_CHAN];
+        uint8_t msg[20 + 12 + 16] = {0};
+        struct unet_tx tx = {.inl = msg, .inl_len = sizeof msg};
+        struct ip_tmpl t;
+        struct ip_pkt pkt;
+        be16 sum = {0};
+
+        ip_tmpl_init(&t, pair_addr(0), pair_addr(1), IP_PROTO_ICMP, 0, 64, true);
+        ip_hdr_write(&t, msg, sizeof msg, 0);
+        msg[0] = 0x48;
+        memcpy(msg + 20, rr, sizeof rr);
+        memcpy(msg + 10, &sum, 2);
+        sum = csum_finish(csum_partial(msg, 32, 0));
+        memcpy(msg + 10, &sum, 2);
+        msg[32] = ICMP_ECHO_REQUEST;
+        sum = csum_finish(csum_partial(msg + 32, 16, 0));
+        memcpy(msg + 34, &sum, 2);
+        sim_set_trace(s->p->sim, note_answer, NULL);
+        assert_int_equal(c->ops->send(c->ch, &tx, 1), 1);
+        while (pair_step(s->p, s->p->now + 50 * NS_PER_MS))
+                ;
+        assert_int_equal(answer_len, sizeof msg);
+        assert_int_equal(ip_hdr_parse(answer, answer_len, true, &pkt), 0);
+        assert_int_equal(pkt.hdr_len, 32);
+        assert_memory_equal(answer + 20, "\x07\x0b\x08\x0a\0\0\x02\0\0\0\0\0", 12);
+        assert_int_equal(answer[32], ICMP_ECHO_REPLY);
+        assert_int_equal(csum_finish(csum_partial(answer + 32, 16, 0)).raw, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -210,6 +255,7 @@ int main(void)
                 TEST(what_never_became_whole_is_told),
                 TEST(a_path_that_was_learnt_holds_for_udp),
                 TEST(a_path_that_was_learnt_holds_for_tcp),
+                TEST(an_echo_brings_its_options_back),
                 TEST(a_death_forgets_datagrams_under_way),
         };
 
