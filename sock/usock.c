@@ -641,7 +641,7 @@ short usock_poll(struct usock *s)
         switch (rec->role) {
         case SOCK_ROLE_CONN:
                 ev = tcp_poll_events(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
-                if (unlikely(rec->reader != 0) && await_turn(rec))
+                if (unlikely(rec->reader != 0) && s->ahead.left == 0 && await_turn(rec))
                         ev &= (short)~(POLLIN | POLLRDNORM);
                 if (unlikely(rec->writer != 0) && await_turn(rec))
                         ev &= (short)~(POLLOUT | POLLWRNORM);

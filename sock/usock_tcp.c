@@ -446,6 +446,7 @@ void usock_tcp_settle(struct usock *s)
         rec->reader = 0;
         if (used != 0 && rec->role == SOCK_ROLE_CONN)
                 consume(s->u, usock_conn(s), used);
+        ustack_turn_over(s->u, rec);
 }
 
 void ustack_settle(struct ustack *u)

@@ -533,7 +533,8 @@ static void small_reads_and_others(void)
 {
         struct tcp_info ti;
         socklen_t len = sizeof(ti);
-        fd_set set;
+        struct pollfd p = {.events = POLLIN | POLLOUT};
+        fd_set set, out;
         int v[2], copy;
 
         tcp_pair(v);
@@ -554,7 +555,18 @@ static void small_reads_and_others(void)
         read_some(copy, 170, 10, 0);
         read_some(v[1], 180, 10, 0);
         close(copy);
-        read_some(v[1], 190, 2000, 0);
+        p.fd = v[1];
+        SHOW(poll(&p, 1, 1000));
+        SHOW(p.revents);
+        read_some(v[1], 190, 10, 0);
+        read_some(v[1], 200, 10, 0);
+        FD_ZERO(&set);
+        FD_ZERO(&out);
+        FD_SET(v[1], &set);
+        FD_SET(v[1], &out);
+        SHOW(select(v[1] + 1, &set, &out, NULL, NULL));
+        SHOW(FD_ISSET(v[1], &set));
+        read_some(v[1], 210, 1980, 0);
         read_some(v[1], 2190, 10, MSG_WAITALL);
         FD_ZERO(&set);
         FD_SET(v[1], &set);
