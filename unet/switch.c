@@ -530,13 +530,33 @@ static bool next_message(struct port *p)
         return p->held;
 }
 
+/* How many ports of each account have something to send. */
+static void count_busy(struct unet_switch *sw)
+{
+        for (uint32_t num = 1; num <= sw->nports; num++)
+                if (sw->port[num]->state == PORT_OPEN && sw->port[num]->account != NULL)
+                        sw->port[num]->account->busy = 0;
+        for (uint32_t num = 1; num <= sw->nports; num++) {
+                struct port *p = sw->port[num];
+                if (p->state == PORT_OPEN && p->account != NULL && next_message(p))
+                        p->account->busy++;
+        }
+}
+
+static uint32_t share_of(const struct unet_switch *sw, const struct port *p)
+{
+        uint32_t ports = p->account != NULL ? MAX(p->account->busy, 1u) : 1;
+
+        return MAX(sw->opts.quantum / ports, LEAST_SIZE);
+}
+
 /* The port's turn: its share of bytes, and what it saved; a port with nothing to send saves nothing. */
 static int serve(struct unet_switch *sw, uint32_t num)
 {
         struct port *p = sw->port[num];
         int n = 0;
 
-        p->deficit += sw->opts.quantum;
+        p->deficit += share_of(sw, p);
         while (next_message(p)) {
                 uint32_t size = MAX(rx_bytes(&p->rx), LEAST_SIZE);
                 if (size > p->deficit && size <= SHM_LINK_MTU + UNET_INLINE_MAX)
@@ -588,14 +608,13 @@ static void leave_port(struct unet_switch *sw, uint32_t num)
                 sw->opts.left(sw->opts.arg, num);
 }
 
-int unet_switch_step(struct unet_switch *sw)
+/* Each port once, or as far as `most` messages go. Returns how many were taken. */
+static int serve_all(struct unet_switch *sw)
 {
         uint32_t k, most = sw->opts.most != 0 ? sw->opts.most : UINT32_MAX;
         int n = 0;
 
-        for (uint32_t num = 1; num <= sw->nports; num++)        /* first: what came back can be used at once */
-                if (sw->port[num]->state == PORT_OPEN)
-                        take_returns(sw, num);
+        count_busy(sw);
         for (k = 0; k < sw->nports && (uint32_t)n < most; k++) {
                 uint32_t num = 1 + (sw->turn + k) % sw->nports;
                 struct port *p = sw->port[num];
@@ -604,12 +623,34 @@ int unet_switch_step(struct unet_switch *sw)
                 if (p->state != PORT_OPEN)
                         continue;
                 served = serve(sw, num);
-                if (served == 0 && (p->gone || p->link.ops->gone(p->link.ch)))
+                if (served == 0 && !p->held && (p->gone || p->link.ops->gone(p->link.ch)))
                         leave_port(sw, num);
                 n += served;
         }
         if (sw->nports != 0)            /* a whole round: the next begins with the next port */
                 sw->turn = (sw->turn + (k == sw->nports ? 1 : k)) % sw->nports;
+        return n;
+}
+
+/* Somebody has a message for which he has not saved enough yet. */
+static bool anybody_saves(const struct unet_switch *sw)
+{
+        for (uint32_t num = 1; num <= sw->nports; num++)
+                if (sw->port[num]->state == PORT_OPEN && sw->port[num]->held)
+                        return true;
+        return false;
+}
+
+int unet_switch_step(struct unet_switch *sw)
+{
+        int n;
+
+        for (uint32_t num = 1; num <= sw->nports; num++)        /* first: what came back can be used at once */
+                if (sw->port[num]->state == PORT_OPEN)
+                        take_returns(sw, num);
+        do
+                n = serve_all(sw);
+        while (n == 0 && anybody_saves(sw));
         flush_all(sw);
         return n;
 }

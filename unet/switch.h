@@ -12,7 +12,7 @@
  *     tag that no route has is dropped as NI_NO_CHANNEL, one that another port owns as NI_BAD_SOURCE. `check`
  *     may refuse more.
  *   - Fairness. Deficit round robin (Shreedhar, Varghese 1995) over the ports that have something to send, by
- *     bytes.
+ *     bytes; the ports of one account share what one port without an account has.
  *   - Limits. A port may have `quota` bytes of frames waiting at receivers; more is dropped as NI_QUOTA. A
  *     receiver whose ring is full loses NI_QUEUE_FULL, one whose frames are all in use NI_NO_BUFFER. So a
  *     slow receiver costs its senders messages and nobody else anything. What the switch does not get to
@@ -42,12 +42,13 @@ struct unet_switch_account {
         uint64_t bytes_max, bytes;      /* of frames waiting at receivers */
         uint32_t msgs_max, msgs;        /* messages in them */
         uint32_t chans_max, chans;      /* ends of channels */
+        uint32_t busy;                  /* ports that have something to send in this round */
 };
 
 /* Zeroes are defaults. */
 struct unet_switch_opts {
         uint32_t large, small;          /* frames towards each port: default 128 of 64 KB and 256 of 2 KB */
-        uint32_t quantum;               /* bytes a port may send in a round: default 64 KB */
+        uint32_t quantum;               /* bytes a port, or an account, may send in a round: default 64 KB */
         uint64_t quota;                 /* bytes a port may have waiting: default half of a port's frames */
         uint32_t most;                  /* messages in one step: default no limit */
         /* Whether the port may send this (its bytes in the descriptor, after the tag). NULL: everything.

@@ -352,6 +352,43 @@ static void an_account_bounds_several_ports(void **state)
         unet_switch_close(sw);
 }
 
+/* A user with ten ports has no more than one with a single port, however long their messages. */
+static void accounts_share_and_not_ports(void **state)
+{
+        enum { MANY = 10 };
+        struct unet_switch_account rich = {.bytes_max = 1 << 30, .msgs_max = 1 << 20, .chans_max = 100}, poor = rich;
+        struct unet_switch_opts opts = {.quota = 16 << 20};
+        const uint32_t len[3] = {200, 1400, 16384};
+        uint32_t cs[MANY + 1], cr[MANY + 1];
+        struct node s[MANY + 1], sink;
+        struct unet_switch *sw;
+        uint64_t many = 0, one;
+
+        assert_int_equal(unet_switch_open(&opts, &sw), 0);
+        sink = node_on(sw, (struct unet_ep_opts){.rx_slots = 4096});
+        for (int i = 0; i <= MANY; i++) {
+                s[i] = node_of(sw, i < MANY ? &rich : &poor);
+                join(sw, &s[i], &sink, &cs[i], &cr[i]);
+        }
+        for (int round = 0; round < 300; round++) {
+                for (int i = 0; i <= MANY; i++)
+                        while (send_bytes(&s[i], cs[i], len[i % 3]) == 1)
+                                ;
+                assert_true(unet_switch_step(sw) > 0);
+                drain(&sink, NULL);
+        }
+        for (int i = 0; i < MANY; i++)
+                many += unet_switch_counters(sw, s[i].port)->n[COUNT_NI_RX_BYTES];
+        one = unet_switch_counters(sw, s[MANY].port)->n[COUNT_NI_RX_BYTES];
+        print_message("ten ports: %llu bytes, one port: %llu\n", (unsigned long long)many, (unsigned long long)one);
+        assert_true(many * 4 < one * 5 && one * 4 < many * 5);
+        for (int i = 0; i <= MANY; i++)
+                unet_ep_close(s[i].ep);
+        unet_ep_close(sink.ep);
+        settle(sw);
+        unet_switch_close(sw);
+}
+
 /* A step ends after so many messages, and the next one goes on with the others. */
 static void a_step_is_bounded_and_fair(void **state)
 {
@@ -520,6 +557,7 @@ int main(void)
                 cmocka_unit_test(tags_are_not_reused_at_once),
                 cmocka_unit_test(an_ended_channel_is_seen),
                 cmocka_unit_test(an_account_bounds_several_ports),
+                cmocka_unit_test(accounts_share_and_not_ports),
                 cmocka_unit_test(a_step_is_bounded_and_fair),
                 cmocka_unit_test(the_owner_of_the_switch_checks_sources),
                 cmocka_unit_test(endpoints_come_and_go),
