@@ -5,6 +5,7 @@
  */
 #include "tests/sock/sides.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -281,6 +282,23 @@ static void changes_what_it_sends(struct target *t)
         unet_recv(t->sock, data, sizeof data, MSG_DONTWAIT);
 }
 
+/* Its own pipes are full, and what it has of them blocks: those who ring it have descriptions of their own. */
+static void blocks_its_pipes(struct target *t)
+{
+        static const char junk[4096];
+        const struct unetd_stack_fds *f = &t->u->fds;
+        const int end[] = {f->leader_r, f->leader_w, f->keeper_r, f->keeper_w};
+
+        CHECK(fcntl(f->leader_w, F_SETFL, O_NONBLOCK) == 0);
+        while (write(f->leader_w, junk, sizeof junk) > 0)
+                ;
+        for (size_t i = 0; i < sizeof end / sizeof *end; i++)
+                CHECK(fcntl(end[i], F_SETFL, 0) == 0);
+        bell_arm_count(t->u->s.bell, BELL_ASLEEP, (uint32_t)rnd(&t->rng));
+        unet_send(t->sock, junk, 1 + rnd(&t->rng) % sizeof junk, MSG_DONTWAIT);
+        sched_yield();
+}
+
 static void one_act(struct target *t, uint64_t what)
 {
         switch (what) {
@@ -302,13 +320,16 @@ static void one_act(struct target *t, uint64_t what)
         case 5:
                 wakes_sleepers(t);
                 break;
+        case 6:
+                blocks_its_pipes(t);
+                break;
         default:
                 changes_what_it_sends(t);
                 break;
         }
 }
 
-#define ACTS 7
+#define ACTS 8
 
 static void hostile(struct side *s)
 {
@@ -394,7 +415,7 @@ static void a_hostile_peer_harms_nobody_else(void **state)
                 sleep_ms(1);
         f = spawn(friend, test_seed());
         for (uint64_t i = 0; i < HOSTILES && lives(v) && lives(f); i++) {
-                ends_well(spawn(hostile, test_seed() / 8 * 8 + i));
+                ends_well(spawn(hostile, test_seed() / (ACTS + 1) * (ACTS + 1) + i));
                 if (i == 0)
                         first = rss_kb(v);
         }
