@@ -134,8 +134,6 @@ static int post(struct usock *s, const struct dest *d, const struct stack_payloa
         struct udp_out out;
         int err;
 
-        if (p->len + IP_MIN_HDR + UDP_HDR > caps->mtu)
-                return -EMSGSIZE;
         err = udp_output_prepare(&u->s.udp, rec->conn, d->to.rport != 0 ? &d->to : NULL, p->len, caps->csum, sum, &out);
         if (err != 0)
                 return err;
