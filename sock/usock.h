@@ -146,8 +146,8 @@ int usock_wait1(struct usock *s, short events, nstime timeout);
 /* Whether the address is that of an interface of unetd's, which the kernel does not know. */
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len);
 
-/* Whether an interface of unetd's leads to the address, which is another host's; then our name there, port 0, as a socket of
- * the family has it. */
+/* Whether an interface of unetd's, which no other stack has, leads to the address, which is another host's; then our name
+ * there, port 0, as a socket of the family has it. */
 bool usock_way_out(const struct sockaddr *to, socklen_t len, int family, struct sockaddr *from, socklen_t *from_len);
 
 /* ---- inside and outside ---- */

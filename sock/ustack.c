@@ -420,12 +420,14 @@ bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)
 bool usock_way_out(const struct sockaddr *to, socklen_t len, int family, struct sockaddr *from, socklen_t *from_len)
 {
         const struct directory *dir = directory_anyway();
+        const struct ustack *mine = proc.mine;
         struct dir_iface f;
         uint16_t port;
         ip_addr addr;
 
         if (dir == NULL || dir->nifaces == 0 || usock_addr_in(to, len, &addr, &port) != 0 ||
-            directory_is_local(dir, addr) != 0 || directory_route(dir, addr, &f) != 1)
+            directory_is_local(dir, addr) != 0 || directory_route(dir, addr, &f) != 1 ||
+            (f.stack != 0 && (mine == NULL || f.stack != mine->id)))
                 return false;
         usock_addr_out(family, ip_addr_v4(f.addr), 0, from, from_len);
         return true;
