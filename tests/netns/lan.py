@@ -4,8 +4,11 @@ A host is a directory-less namespace named after this process; everything in it 
 the namespace, and the cable with it.
 """
 
+import contextlib
+import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -76,7 +79,7 @@ class Host:
 
     def __init__(self, name, address):
         self.name, self.address = name, address
-        self.programs, self.dir, self.ours = [], tempfile.mkdtemp(), False
+        self.programs, self.dir, self.ours, self.log = [], tempfile.mkdtemp(), False, ""
         self.env = dict(os.environ)
         sh("ip", "netns", "add", name)
         self.ip("link", "set", "lo", "up")
@@ -96,7 +99,7 @@ class Host:
         self.log = os.path.join(self.dir, "unetd.log")
         self.ours = True
         self.env.update(UNET_CONFIG=config, UNET_DOMAIN=self.name[-30:], UNET_LIBEXEC=os.path.join(BUILD, "unetd"))
-        daemon = self.run(UNETD, "--foreground", "--system", "--log", self.log, shim=False)
+        daemon = self.daemon = self.run(UNETD, "--foreground", "--system", "--log", self.log, shim=False)
         self.until(lambda: "ready" in daemon.text(1) + self.logged() or daemon.child.poll() is not None, "unetd")
         if daemon.child.poll() is not None:
             raise AssertionError(daemon.text(1) + self.logged())
@@ -106,6 +109,14 @@ class Host:
             return ""
         with open(self.log, encoding="utf-8") as f:
             return f.read()
+
+    def program_on_link(self):
+        """Whether an XDP program is on the interface."""
+        return "xdp" in self.ip("link", "show", IFACE)
+
+    def received(self):
+        """Bytes, by the interface."""
+        return json.loads(self.ip("-j", "-s", "link", "show", IFACE))[0]["stats64"]["rx"]["bytes"]
 
     def become_kernels(self):
         self.ip("addr", "add", f"{self.address}/24", "dev", IFACE)
@@ -143,6 +154,9 @@ class Host:
     def close(self):
         for p in reversed(self.programs):
             p.forget()
+        for pid in self.sh("ip", "netns", "pids", self.name).split():   # what programs of ours have started
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
         shutil.rmtree(self.dir, ignore_errors=True)
 

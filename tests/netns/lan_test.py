@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
 """Unmodified programs over AF_XDP, against the kernel on the other end of a cable."""
 
+import hashlib
 import json
 import os
+import signal
+import shutil
 import sys
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import lan  # noqa: E402
 
-OURS, KERNELS, PORT = "10.77.0.1", "10.77.0.2", 5201
+OURS, KERNELS, NOBODY, PORT, CLOSED = "10.77.0.1", "10.77.0.2", "10.77.0.9", 5201, 5202
+BIG = 200                               # megabytes
+PEER = (sys.executable, os.path.join(HERE, "peer.py"))
 
 
 class Lan(unittest.TestCase):
     mtu = 1500
 
     def setUp(self):
-        self.hosts = []
         self.ours = self.host("a", OURS)
         self.other = self.host("b", KERNELS)
         lan.cable(self.ours, self.other, self.mtu)
@@ -26,14 +31,36 @@ class Lan(unittest.TestCase):
 
     def host(self, letter, address):
         h = lan.Host(f"unet-{os.getpid()}-{letter}", address)
-        self.hosts.append(h)
+        self.addCleanup(h.close)
         return h
 
     def tearDown(self):
         if any(error for _, error in getattr(self._outcome, "errors", []) or []):
             print(self.ours.logged())
-        for h in self.hosts:
-            h.close()
+
+    def peer(self, host, *argv):
+        return host.run(*PEER, *map(str, argv))
+
+    def serve_peer(self, host, what, port, *argv, kind="t"):
+        return host.serve(port, *PEER, what, host.address, str(port), *map(str, argv), kind=kind)
+
+    def assert_ours(self, p):
+        self.assertRegex(p.text(1), r"unet: pid \d+ fd \d+ \w+: (ours|both)")
+
+    def both_ways(self, server, client, megabytes, pause=0):
+        """The two programs that exchange so much each way; exchanged() waits for them."""
+        s = server.serve(PORT, *PEER, "both", "listen", server.address, str(PORT), str(megabytes), str(pause))
+        c = self.peer(client, "both", "connect", server.address, PORT, megabytes, pause)
+        return s, c
+
+    def exchanged(self, pair, megabytes):
+        (sent, received, count), there = (p.end(120).split() for p in pair)
+        self.assertEqual((sent, received), (there[1], there[0]))
+        self.assertEqual((int(count), int(there[2])), (megabytes << 20, megabytes << 20))
+        self.assertEqual(sum("unet: pid" in p.text(1) for p in pair), 1)
+        for p in pair:
+            if "unet: pid" in p.text(1):
+                self.assert_ours(p)
 
     def iperf3(self, server, client, *options):
         """The share of what was sent that arrived, as iperf3 counts; the server serves this client only."""
@@ -75,6 +102,156 @@ class Kernel(Lan):
     def test_iperf3_udp(self):
         self.assertGreater(self.iperf3(self.other, self.ours, "-u", "-b", "100M", "-l", "1400"), 0.5)
         self.assertGreater(self.iperf3(self.ours, self.other, "-u", "-b", "100M", "-l", "1400"), 0.5)
+
+    def test_bytes_arrive_as_sent(self):
+        self.exchanged(self.both_ways(self.ours, self.other, BIG), BIG)
+
+    def test_bytes_arrive_as_sent_by_a_client_of_ours(self):
+        self.exchanged(self.both_ways(self.other, self.ours, BIG), BIG)
+
+    def interface_comes_back(self, sig):
+        self.serve_peer(self.ours, "many-listen", PORT, 1)
+        self.assertTrue(self.ours.program_on_link())
+        self.ours.daemon.child.send_signal(sig)
+        self.ours.daemon.child.wait(20)
+        self.ours.until(lambda: not self.ours.program_on_link(), "the interface without a program")
+
+    def test_interface_comes_back_when_unetd_ends(self):
+        self.interface_comes_back(signal.SIGTERM)
+
+    def test_interface_comes_back_when_unetd_is_killed(self):
+        self.interface_comes_back(signal.SIGKILL)
+
+    def http(self, server, client):
+        """A file by curl from Python's server of files."""
+        data = os.urandom(20 << 20)
+        with open(os.path.join(server.dir, "file"), "wb") as f:
+            f.write(data)
+        s = server.serve(PORT, sys.executable, "-m", "http.server", "-d", server.dir, "-b", server.address, str(PORT))
+        got = os.path.join(client.dir, "got")
+        c = client.run("curl", "-sS", "-f", "--max-time", "60", "-o", got, f"http://{server.address}:{PORT}/file")
+        c.end()
+        with open(got, "rb") as f:
+            self.assertEqual(hashlib.sha256(f.read()).digest(), hashlib.sha256(data).digest())
+        self.assert_ours(s if server is self.ours else c)
+
+    def test_curl_from_a_server_of_ours(self):
+        self.http(self.ours, self.other)
+
+    def test_our_curl_from_an_ordinary_server(self):
+        self.http(self.other, self.ours)
+
+    def datagrams(self, server, client):
+        s = self.serve_peer(server, "echo", PORT, kind="u")
+        c = self.peer(client, "ask", server.address, PORT, 1, 1472, 4000, 20000)
+        c.end()
+        self.assert_ours(s if server is self.ours else c)
+
+    def test_datagrams_in_fragments_to_the_kernel(self):
+        self.datagrams(self.other, self.ours)
+
+    def test_datagrams_in_fragments_from_the_kernel(self):
+        self.datagrams(self.ours, self.other)
+
+    def test_ports_that_are_closed(self):
+        keep = self.serve_peer(self.ours, "many-listen", PORT, 1)
+        for kind in ("tcp", "udp"):
+            self.assertEqual(self.peer(self.other, "error", kind, OURS, CLOSED).end(), "ECONNREFUSED\n")
+        keep.stop()
+        for kind in ("tcp", "udp"):
+            self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
+            p = self.peer(self.ours, "error", kind, KERNELS, CLOSED)
+            self.assertEqual(p.end(), "ECONNREFUSED\n")
+            self.assert_ours(p)
+
+    def test_an_address_that_nobody_has(self):
+        """No answer to ARP is a soft error (RFC 1122 4.2.3.9): what a kernel says at once, we say when connect() gives up."""
+        for kind in ("tcp", "udp"):
+            p = self.peer(self.ours, "error", kind, NOBODY, CLOSED)
+            self.assertIn(p.end(), ("EHOSTUNREACH\n", "timeout\n"))
+            self.assert_ours(p)
+            self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
+
+    def in_the_middle(self, what):
+        """Does it while bytes go both ways."""
+        pair = self.both_ways(self.ours, self.other, 40, 0.05)
+        self.other.until(lambda: self.other.received() > 5 << 20, "a part of it")
+        self.assertIsNone(pair[1].child.poll())
+        what()
+        self.exchanged(pair, 40)
+
+    def test_link_down_and_up_in_the_middle(self):
+        def blink(host):
+            host.ip("link", "set", lan.IFACE, "down")
+            time.sleep(0.5)
+            host.ip("link", "set", lan.IFACE, "up")
+
+        self.in_the_middle(lambda: blink(self.other))
+        self.in_the_middle(lambda: blink(self.ours))
+
+    def test_a_thousand_connections_at_once(self):
+        s = self.serve_peer(self.ours, "many-listen", PORT, 1000)
+        self.assertEqual(self.peer(self.other, "many", OURS, PORT, 1000).end(), "all\n")
+        self.assertEqual(s.end(), "all\n")
+        self.assert_ours(s)
+
+    def seen(self, *argv):
+        return json.loads(self.ours.run(lan.UNET, *argv, "--json", shim=False).end())
+
+    def test_an_interface_belongs_to_one_stack(self):
+        self.assertIsNone(self.seen("if")[0]["stack"])
+        first = self.serve_peer(self.ours, "many-listen", PORT, 2)
+        self.assertTrue(self.ours.program_on_link())
+        self.assertEqual(self.peer(self.other, "many", OURS, PORT, 1).end(), "all\n")
+        [row] = self.seen("if")
+        mac = json.loads(self.ours.ip("-j", "link", "show", lan.IFACE))[0]["address"]
+        self.assertEqual((row["name"], row["address"], row["prefix"], row["gateway"], row["mac"], row["mtu"]),
+                         (lan.IFACE, OURS, 24, None, mac, self.mtu))
+        self.assertIn("python", row["program"])
+        [neighbour] = self.seen("arp")
+        mac = json.loads(self.other.ip("-j", "link", "show", lan.IFACE))[0]["address"]
+        self.assertEqual((neighbour["interface"], neighbour["address"], neighbour["mac"], neighbour["stack"]),
+                         (lan.IFACE, KERNELS, mac, row["stack"]))
+
+        for kind in ("tcp", "udp"):     # as the kernel says: there is no route but ours
+            second = self.peer(self.ours, "error", kind, KERNELS, CLOSED)
+            self.assertEqual(second.end(), "ENETUNREACH\n")
+            if kind == "tcp":
+                self.assertIn("kernel: another stack has the interface to that host", second.text(1))
+        first.stop()
+        self.ours.until(lambda: not self.ours.program_on_link(), "the interface is the kernel's again")
+        self.assertIsNone(self.seen("if")[0]["stack"])
+        third = self.peer(self.ours, "error", "tcp", KERNELS, CLOSED)
+        self.assertEqual(third.end(), "ECONNREFUSED\n")
+        self.assert_ours(third)
+
+    def test_what_is_on_the_wire_is_well_formed(self):
+        if not shutil.which("tshark"):
+            self.skipTest("no tshark here")
+        capture = os.path.join(self.other.dir, "wire.pcap")
+        shark = self.other.run("tshark", "-i", lan.IFACE, "-B", "64", "-w", capture)
+        self.other.until(lambda: "Capturing on" in shark.text(1) and os.path.exists(capture), "tshark")
+        self.exchanged(self.both_ways(self.ours, self.other, 5), 5)
+        self.datagrams(self.other, self.ours)
+        self.assertEqual(self.peer(self.ours, "error", "udp", KERNELS, CLOSED).end(), "ECONNREFUSED\n")
+        shark.child.send_signal(signal.SIGINT)
+        shark.end(ok=None)
+        checks = [w for proto in ("ip", "tcp", "udp") for w in ("-o", f"{proto}.check_checksum:TRUE")]
+
+        def packets(which):
+            return lan.sh("tshark", "-r", capture, *checks, "-Y", f"ip.src == {OURS} && ({which})")
+
+        self.assertGreater(len(packets("tcp.len > 0").splitlines()), 3000)
+        self.assertIn("UDP", packets("udp"))
+        self.assertEqual(packets("ip.checksum.status == 0 || tcp.checksum.status == 0 || udp.checksum.status == 0 || "
+                                 "icmp.checksum.status == 0 || _ws.malformed"), "")
+
+
+class LargeMtu(Lan):
+    mtu = 3000
+
+    def test_bytes_arrive_as_sent(self):
+        self.exchanged(self.both_ways(self.ours, self.other, BIG), BIG)
 
 
 if __name__ == "__main__":

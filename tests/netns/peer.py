@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Ordinary programs for lan_test.py, which run over a shim or without one:
+
+    both listen|connect ADDRESS PORT MEGABYTES [PAUSE]   as much each way at once; prints SHA-256 of sent and received
+    echo ADDRESS PORT                                    UDP: every datagram back, until it is stopped
+    ask ADDRESS PORT BYTES...                            UDP: a datagram of each size there and back, byte-exact
+    error tcp|udp ADDRESS PORT                           prints the errno that connect() or the exchange ends with
+    many-listen ADDRESS PORT COUNT                       so many connections, open all at once; a byte comes back on each
+    many ADDRESS PORT COUNT                              the other side of it
+"""
+
+import errno
+import hashlib
+import os
+import random
+import resource
+import select
+import socket
+import sys
+import threading
+import time
+
+BLOCK = 1 << 20
+PATIENCE = 60
+
+
+def listener(address, port, backlog=1):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((address, int(port)))
+    s.listen(backlog)
+    return s
+
+
+def both(role, address, port, megabytes, pause="0"):
+    if role == "listen":
+        s = listener(address, port).accept()[0]
+    else:
+        s = socket.create_connection((address, int(port)), PATIENCE)
+    s.settimeout(PATIENCE)
+    sent, received, source = hashlib.sha256(), hashlib.sha256(), random.Random(os.getpid())
+
+    def send():
+        for _ in range(int(megabytes)):
+            data = source.randbytes(BLOCK)
+            sent.update(data)
+            s.sendall(data)
+            time.sleep(float(pause))
+        s.shutdown(socket.SHUT_WR)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    count = 0
+    while data := s.recv(BLOCK):
+        received.update(data)
+        count += len(data)
+    sender.join()
+    print(sent.hexdigest(), received.hexdigest(), count)
+
+
+def echo(address, port):
+    with socket.socket(type=socket.SOCK_DGRAM) as s:
+        s.bind((address, int(port)))
+        while True:
+            data, source = s.recvfrom(65535)
+            s.sendto(data, source)
+
+
+def ask(address, port, *sizes):
+    with socket.socket(type=socket.SOCK_DGRAM) as s:
+        s.settimeout(2)
+        s.connect((address, int(port)))
+        for size in map(int, sizes):
+            data = os.urandom(size)
+            for _ in range(5):          # a datagram may be lost
+                s.send(data)
+                try:
+                    back = s.recv(65535)
+                except TimeoutError:
+                    print(size, "did not come back")
+                    continue
+                assert back == data, f"{size} bytes came back as {len(back)}, or other ones"
+                break
+            else:
+                sys.exit(f"{size} bytes: nothing came back")
+
+
+def error(kind, address, port):
+    with socket.socket(type=socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM) as s:
+        s.settimeout(10)
+        try:
+            s.connect((address, int(port)))
+            for _ in range(3):
+                if kind == "udp":
+                    s.send(b"anybody?")
+                    s.recv(100)
+            print("none")
+        except TimeoutError:
+            print("timeout")
+        except OSError as e:
+            print(errno.errorcode[e.errno])
+
+
+def many_files():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+
+
+def many_listen(address, port, count):
+    many_files()
+    left, conns = int(count), {}
+    s = listener(address, port, 4096)
+    poll = select.epoll()
+    poll.register(s, select.EPOLLIN)
+    while left or conns:
+        for fd, _ in poll.poll(PATIENCE) or sys.exit(f"{left} never came, {len(conns)} are open"):
+            if fd == s.fileno():
+                c = s.accept()[0]
+                conns[c.fileno()] = c
+                poll.register(c, select.EPOLLIN)
+                left -= 1
+                continue
+            data = conns[fd].recv(100)
+            if data:
+                conns[fd].send(data)
+            else:
+                conns.pop(fd).close()
+    print("all")
+
+
+def many(address, port, count):
+    many_files()
+    conns = [socket.create_connection((address, int(port)), PATIENCE) for _ in range(int(count))]
+    for i, c in enumerate(conns):
+        c.send(bytes((i & 255,)))
+    for i, c in enumerate(conns):
+        assert c.recv(100) == bytes((i & 255,)), i
+    for c in conns:
+        c.close()
+    print("all")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1].replace("-", "_")](*sys.argv[2:])
