@@ -372,6 +372,13 @@ static bool tcp_sum_ok(struct stack *s, const struct ip_pkt *pkt, enum csum_chec
         return csum_right(sum, field, pseudo, how);
 }
 
+/* A segment says that what we send arrives. That of a peer whose segments are repeated says that it does not, and neither is
+ * it said while ours are repeated (RFC 4861 §7.3.1: new acknowledgements, and new data). */
+static bool made_progress(const struct tcp_conn *tc, const struct tcp_seg *seg, bool duplicate)
+{
+        return seg->ack == tc->snd_una && tc->backoff == 0 && !duplicate;
+}
+
 /* Each rx_*: true when the message's frame now belongs to a queue. */
 static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 {
@@ -379,6 +386,7 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         struct tcp_seg seg;
         struct tcp_tuple tuple;
         struct tcp_link link;
+        uint64_t old;
         bool took;
         int thl = tcp_hdr_parse(pkt->inl, pkt->inl_len, &seg);
 
@@ -405,9 +413,10 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         tuple = tcp_tuple_of(pkt, &seg, k);
         link = stack_tcp_link(s, k);
         stack_begin(s->st, 0);          /* tcp_rx() says which one, when it has found it */
+        old = cnt->drop[DROP_TCP_OLD_DUPLICATE];
         took = tcp_rx(&s->tcp, &tuple, &link, &seg, s->now);
         if (unlikely(s->chan[k].netif.nif != NULL) && s->st->busy != 0 && seg.flags & TCP_ACK &&
-            seg.ack == tcp_conn_at(&s->tcp, s->st->busy)->snd_una)
+            made_progress(tcp_conn_at(&s->tcp, s->st->busy), &seg, old != cnt->drop[DROP_TCP_OLD_DUPLICATE]))
                 netif_reached(s, &s->chan[k], pkt->src);
         stack_end(s->st);
         return took;

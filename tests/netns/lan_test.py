@@ -189,6 +189,16 @@ class Kernel(Lan):
         self.in_the_middle(lambda: blink(self.other))
         self.in_the_middle(lambda: blink(self.ours))
 
+    def test_no_progress_confirms_no_neighbour(self):
+        """Its MAC address changes while bytes go both ways: what it repeats is no sign that ours arrive."""
+        self.both_ways(self.ours, self.other, 40, 0.05)
+        self.other.until(lambda: self.other.received() > 5 << 20, "a part of it")
+        self.other.ip("link", "set", lan.IFACE, "address", "02:00:00:00:77:99")
+        time.sleep(8)
+        [neighbour] = self.seen("arp")
+        if neighbour["mac"] != "02:00:00:00:77:99":
+            self.assertGreater(neighbour["confirmed"], 5e9)
+
     def test_a_thousand_connections_at_once(self):
         s = self.serve_peer(self.ours, "many-listen", PORT, 1000)
         self.assertEqual(self.peer(self.other, "many", OURS, PORT, 1000).end(), "all\n")
