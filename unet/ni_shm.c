@@ -69,6 +69,8 @@ static int shm_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
                 bytes += rx[got].inl_len + rx[got].len;
                 got++;
         }
+        if (got == n && n >= 4)
+                shm_prefetch_next(pos, c->peer, n);
         if (pos->rx_cons != start) {
                 if (shm_rx_unpublished(pos, c->mine) >= SHM_PUBLISH_EVERY)
                         shm_rx_publish(pos, c->mine);

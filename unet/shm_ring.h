@@ -103,10 +103,10 @@ static inline void shm_write_inline(uint8_t *body, uint32_t at, const uint8_t *i
         uint32_t first = at < SHM_FIRST_LINE ? SHM_FIRST_LINE - at : 0;
 
         if (n > first) {
-                memcpy(body + at + first, inl + first, n - first);
+                copy_short(body + at + first, inl + first, n - first);
                 n = first;
         }
-        memcpy(body + at, inl, n);
+        copy_short(body + at, inl, n);
 }
 
 /* Writes one message; there must be room. */
@@ -165,7 +165,7 @@ static inline bool shm_rx_pull(struct shm_pos *p, const struct shm_region *peer,
         rx->off = ref.off;
         rx->len = ref.len;
         rx->inl_len = inl_len;
-        memcpy(rx->inl, body, inl_len);
+        copy_short(rx->inl, body, inl_len);
         return true;
 }
 
@@ -188,6 +188,15 @@ static inline void shm_prefetch_batch(const struct shm_pos *p, const struct shm_
         if (n < 4 || atomic_load_explicit(&peer->ring[(last - 1) % SHM_SLOTS].seq, memory_order_relaxed) != last)
                 return;
         for (uint32_t i = p->rx_cons; i != last; i++) {
+                __builtin_prefetch(&peer->ring[i % SHM_SLOTS]);
+                __builtin_prefetch((const char *)&peer->ring[i % SHM_SLOTS] + CACHE_LINE);
+        }
+}
+
+/* A full batch of n was taken, so that the next one is probably there too: its lines come while this one is worked on. */
+static inline void shm_prefetch_next(const struct shm_pos *p, const struct shm_region *peer, int n)
+{
+        for (uint32_t i = p->rx_cons; i != p->rx_cons + (uint32_t)n; i++) {
                 __builtin_prefetch(&peer->ring[i % SHM_SLOTS]);
                 __builtin_prefetch((const char *)&peer->ring[i % SHM_SLOTS] + CACHE_LINE);
         }
