@@ -262,6 +262,7 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                 c->caps.mtu = c->netif.nif->cfg.mtu;
                 c->caps.inline_max -= ETHER_HDR;
         }
+        memset(s->flow, 0, sizeof s->flow);     /* what was learnt of another peer does not hold for this one */
         s->nchan = MAX(s->nchan, k + 1);
 }
 

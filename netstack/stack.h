@@ -31,6 +31,7 @@
 #include "ip/ip.h"
 #include "tcp/tcp_conn.h"
 #include "udp/udp.h"
+#include "udp/udp_flow.h"
 #include "unet/bell.h"
 #include "unet/ni.h"
 #include "unet/ni_shm.h"
@@ -196,6 +197,8 @@ struct stack_tmpl {
 };
 #define STACK_TMPLS 64u
 
+#define STACK_FLOWS 16u                 /* of datagrams that came last */
+
 struct stack {
         struct stack_state *st;
         struct tcp tcp;
@@ -223,6 +226,9 @@ struct stack {
         void *owner;                    /* of those who set the ones above */
         nstime now;                     /* of the call in progress */
         uint32_t rx_chan;               /* whose messages are being taken */
+        bool rx_batch;                  /* ... and a batch of them is */
+        uint32_t rx_told;               /* pcb whose socket is told at the end of the batch, 0: none */
+        struct udp_flow flow[STACK_FLOWS];
 };
 
 /* Bytes a state segment of these limits takes. Most are never touched and cost nothing. */
@@ -294,7 +300,7 @@ struct stack_payload {
 uint32_t stack_payload_sum(const struct stack *s, const struct stack_payload *p);
 /* Most payload bytes a UDP datagram on the channel can carry inline. */
 uint32_t stack_udp_inline(struct stack *s, uint32_t k);
-/* Sends one UDP datagram prepared by udp_output_prepare() on channel k. 0; -EAGAIN: queue full, nothing was taken;
+/* Sends one UDP datagram prepared by udp_output_prepare() on channel k, bell included. 0; -EAGAIN: queue full, nothing was taken;
  * -ENETUNREACH: no such channel. */
 int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);
 

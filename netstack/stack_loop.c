@@ -486,6 +486,26 @@ static void send_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, ui
         send_small(s, k, &ip, &out, len, new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP));
 }
 
+/* By the ports of a datagram without IP options; of anything else, any. */
+static struct udp_flow *flow_of(struct stack *s, const uint8_t *hdr)
+{
+        uint32_t ports;
+
+        memcpy(&ports, hdr + IP_MIN_HDR, 4);
+        return &s->flow[(ports ^ ports >> 8) % STACK_FLOWS];
+}
+
+/* A whole datagram as it came. What every datagram of a stranger's must be asked, and what may be for several sockets, is
+ * not learnt. */
+static void learn_flow(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct udp_dgram *d)
+{
+        if (pkt->hdr_len == IP_MIN_HDR && pkt->inl == pkt->hdr + IP_MIN_HDR && !pkt->more_frags &&
+            s->chan[k].netif.nif == NULL && !unet_csum_check(&s->chan[k].caps) && !s->chan[k].stranger &&
+            !ip_v4_multicast(ip_addr_get_v4(pkt->dst)))
+                udp_flow_learn(flow_of(s, pkt->hdr), &s->udp, udp_lookup(&s->udp, &d->tuple), s->st->addr_gen, pkt->hdr,
+                               &d->tuple);
+}
+
 static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 {
         struct udp_dgram d;
@@ -499,11 +519,13 @@ static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 return false;
         switch (udp_rx(&s->udp, &d, s->now)) {
         case UDP_TOOK:
+                learn_flow(s, k, pkt, &d);
                 return true;
         case UDP_NO_PORT:
                 send_error(s, k, pkt, ICMP_UNREACHABLE, ICMP_PORT_UNREACHABLE, 0);
                 return false;
         case UDP_DONE:
+                learn_flow(s, k, pkt, &d);
                 break;
         }
         return false;
@@ -673,7 +695,7 @@ static void in_one_piece(struct stack *s, struct ip_pkt *pkt)
         pkt->data = (struct buf){0, 0, 0};
 }
 
-static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
+static bool rx_parse(struct stack *s, uint32_t k, const struct unet_rx *rx)
 {
         struct ip_host host = host_of(s, k);
         struct ip_pkt pkt;
@@ -696,6 +718,19 @@ static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
                 return false;
         }
         return rx_datagram(s, k, &pkt);
+}
+
+static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
+{
+        const struct udp_flow *f;
+        struct udp_dgram d;
+
+        if (likely(rx->inl_len >= IP_MIN_HDR + UDP_HDR)) {
+                f = flow_of(s, rx->inl);
+                if (udp_flow_match(f, &s->udp, (uint16_t)k, s->st->addr_gen, rx, &d))
+                        return udp_rx_to(&s->udp, f->pcb, &d, s->now) == UDP_TOOK;
+        }
+        return rx_parse(s, k, rx);
 }
 
 /* As rx_packet(), for those who watch. */
@@ -737,12 +772,37 @@ static bool held_back(struct stack *s, uint32_t k)
         return s->now - st->crowd.since <= CROWD_PATIENCE;
 }
 
+static void tell_socket(struct stack *s, uint32_t pcb)
+{
+        uint32_t events = udp_take_events(&s->udp, pcb), sock = udp_get_sock(&s->udp, pcb);
+
+        if (unlikely(udp_crowded(&s->udp, pcb)) && s->st->crowd.pcb == 0) {
+                s->st->crowd.pcb = pcb;
+                s->st->crowd.chan = s->rx_chan;
+                s->st->crowd.consumed = udp_consumed(&s->udp, pcb);
+                s->st->crowd.since = s->now;
+        }
+        if (sock != 0 && events != 0)
+                s->event(s, sock, (events & UDP_EV_READABLE ? TCP_EV_READABLE : 0) |
+                                          (events & UDP_EV_ERROR ? TCP_EV_CLOSED : 0));
+}
+
+static void tell_reader(struct stack *s)
+{
+        uint32_t pcb = s->rx_told;
+
+        s->rx_told = 0;
+        if (pcb != 0)
+                tell_socket(s, pcb);
+}
+
 static bool run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
 {
         struct unet_rx rx[RX_BATCH];
         int n, total = 0;
 
         s->rx_chan = k;
+        s->rx_batch = true;
         do {
                 if (unlikely(held_back(s, k)))
                         break;
@@ -756,8 +816,10 @@ static bool run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
                         if (!taken && rx[i].frame != 0)
                                 c->ops->release(c->ch, &rx[i].frame, 1);
                 }
+                tell_reader(s);
                 total += n;
         } while (n == RX_BATCH && total < RX_TURN);
+        s->rx_batch = false;
         return total > 0;
 }
 
@@ -945,7 +1007,7 @@ int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const s
         ip_hdr_write(&ip, hdr, (uint16_t)(len + p->len), id);
         memcpy(hdr + IP_MIN_HDR, o->hdr, UDP_HDR);
         if (p->data.id == 0) {
-                memcpy(hdr + len, p->inl, p->len);
+                copy_short(hdr + len, p->inl, p->len);
                 len += p->len;
         }
         if (stack_traced(s))
@@ -954,6 +1016,7 @@ int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const s
                 post(s, c, &h, len, &p->data);
         else if (!post_fragments(s, c, k, hdr, len - IP_MIN_HDR, &p->data, plan.mtu, id))
                 return -EAGAIN;
+        c->ops->flush(c->ch);
         if (p->data.id != 0)
                 frame_drop(s->frames, p->data.id);
         return 0;
@@ -961,21 +1024,18 @@ int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const s
 
 /* ---- for stack.c ---- */
 
+/* Readability is told once for all that a batch brings. */
 static void udp_touched(void *arg, uint32_t pcb)
 {
         struct stack *s = arg;
-        uint32_t events = udp_take_events(&s->udp, pcb), sock = udp_get_sock(&s->udp, pcb);
 
-        if (unlikely(udp_crowded(&s->udp, pcb)) && s->st->crowd.pcb == 0) {
-                s->st->crowd.pcb = pcb;
-                s->st->crowd.chan = s->rx_chan;
-                s->st->crowd.consumed = udp_consumed(&s->udp, pcb);
-                s->st->crowd.since = s->now;
+        if (!s->rx_batch) {
+                tell_socket(s, pcb);
+                return;
         }
-
-        if (sock != 0 && events != 0)
-                s->event(s, sock, (events & UDP_EV_READABLE ? TCP_EV_READABLE : 0) |
-                                          (events & UDP_EV_ERROR ? TCP_EV_CLOSED : 0));
+        if (s->rx_told != pcb)
+                tell_reader(s);
+        s->rx_told = pcb;
 }
 
 static uint32_t path_mtu(void *arg, const struct tcp_tuple *to)

@@ -139,6 +139,8 @@ int udp_shutdown(struct udp *u, uint32_t pcb, int how);
 int udp_take_error(struct udp *u, uint32_t pcb);
 /* poll(2)'s view: POLLIN, POLLOUT, POLLERR, POLLHUP, POLLRDHUP as Linux's udp_poll gives them. */
 short udp_poll_events(const struct udp *u, uint32_t pcb);
+/* Whether a read would not wait: a datagram, an error, the end. Cheaper. */
+bool udp_readable(const struct udp *u, uint32_t pcb);
 
 /* ---- wire ---- */
 
@@ -159,9 +161,13 @@ enum udp_verdict {
         UDP_NO_PORT, /* counted; the frame is the caller's, who may answer port unreachable */
 };
 enum udp_verdict udp_rx(struct udp *u, const struct udp_dgram *d, nstime now);
+/* The same for one whose pcb is known. */
+enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *d, nstime now);
 /* The pcb that a datagram goes to: connected to its sender, else bound to its destination, else to any; among
  * equals with SO_REUSEPORT chosen by hash, else the one bound last. 0: none. */
 uint32_t udp_lookup(struct udp *u, const struct udp_tuple *t);
+/* Changes whenever a look-up may have another result than before. */
+uint64_t udp_keys(const struct udp *u);
 /* An ICMP error about a datagram of ours. Reported to a connected pcb when hard, as Linux does. False: none of our pcbs can
  * have sent it. */
 bool udp_icmp(struct udp *u, const struct icmp_err *e);
@@ -200,6 +206,7 @@ struct udp_msg {
 struct udp_sight {
         struct udp_msg msg;
         uint64_t head, next; /* the queue's, while this is the first, and when it is read */
+        bool last;           /* nothing was behind it then */
 };
 /*
  * Receiving is look, copy, take, and needs no lock. look shows the first datagram; false: there is none, or an error

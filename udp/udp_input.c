@@ -1,7 +1,7 @@
 /*
  * Datagrams in: to the pcb's queue, and from there to the application. RFC 768, RFC 1122 §4.1.3.
  *
- * udp_rx() -> udp_lookup() -> udp_queue_put();  udp_recv_peek() ... udp_recv_consume()
+ * udp_rx() -> udp_lookup() -> udp_rx_to() -> udp_queue_put();  udp_recv_look() ... udp_recv_take()
  */
 #include <errno.h>
 
@@ -17,15 +17,19 @@ static enum udp_verdict dropped(struct udp *u, struct udp_pcb *p, enum drop why)
 enum udp_verdict udp_rx(struct udp *u, const struct udp_dgram *d, nstime now)
 {
         uint32_t pcb = udp_lookup(u, &d->tuple); /* for groups and broadcasts: each pcb that wants it */
-        struct udp_pcb *p;
-        enum udp_put put;
 
         if (unlikely(pcb == 0)) {
                 count_drop(u->cnt, DROP_UDP_NO_PORT);
                 return UDP_NO_PORT;
         }
-        p = pcb_at(u, pcb);
-        put = udp_queue_put(&p->q, u, d, p->opts.rcvbuf, now);
+        return udp_rx_to(u, pcb, d, now);
+}
+
+enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *d, nstime now)
+{
+        struct udp_pcb *p = pcb_at(u, pcb);
+        enum udp_put put = udp_queue_put(&p->q, u, d, p->opts.rcvbuf, now);
+
         if (unlikely(put == UDP_PUT_FULL))
                 return dropped(u, p, DROP_UDP_FULL);
         if (unlikely(put == UDP_PUT_NO_MEMORY))

@@ -355,6 +355,13 @@ short udp_poll_events(const struct udp *u, uint32_t pcb)
         return ev;
 }
 
+bool udp_readable(const struct udp *u, uint32_t pcb)
+{
+        const struct udp_pcb *p = pcb_at(u, pcb);
+
+        return p->err != 0 || p->shut & UDP_SHUT_RD || udp_queue_unread(&p->q);
+}
+
 /* ---- lookup ---- */
 
 /* Of the `n` that share key `k` with SO_REUSEPORT, the one this sender always goes to. */
@@ -418,6 +425,11 @@ uint32_t udp_lookup(struct udp *u, const struct udp_tuple *t)
         c->gen = 0; /* not to be believed if we die before the end */
         *c = (struct udp_cached){t->laddr, t->raddr, t->lport, t->rport, find(u, t), u->sh->gen};
         return c->pcb;
+}
+
+uint64_t udp_keys(const struct udp *u)
+{
+        return u->sh->gen;
 }
 
 /* ---- looking in ---- */
@@ -488,6 +500,7 @@ static void recover_pcb(struct udp *u, uint32_t pcb)
         struct udp_pcb *p = pcb_at(u, pcb);
 
         mend_ends(p);
+        p->events = 0; /* the caller tells everybody to look */
         udp_queue_recover(&p->q, u);
         if (p->lport != 0)
                 chain_in(u, pcb);

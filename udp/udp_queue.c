@@ -7,6 +7,8 @@ struct block {
         uint8_t pad[CACHE_LINE - 8];
 };
 
+#define PREFETCH_MAX 2048u /* longer ones the processor finds by itself */
+
 struct rec {
         ip_addr src, dst;
         nstime at;
@@ -268,7 +270,7 @@ static enum udp_put put_lent(struct udp_queue *q, struct udp *u, const struct ud
         r = reserve(q, u, d->inl_len);
         if (r == NULL)
                 return UDP_PUT_NO_MEMORY;
-        memcpy(r + 1, d->inl, d->inl_len);
+        copy_short(r + 1, d->inl, d->inl_len);
         commit(q, u, r, d, d->inl_len, d->data, now);
         return d->data.id != 0 ? UDP_PUT_TOOK : UDP_PUT_COPIED;
 }
@@ -285,7 +287,7 @@ static enum udp_put put_flat(struct udp_queue *q, struct udp *u, const struct ud
         r = reserve(q, u, len);
         if (r == NULL)
                 return UDP_PUT_NO_MEMORY;
-        memcpy(r + 1, d->inl, d->inl_len);
+        copy_short(r + 1, d->inl, d->inl_len);
         memcpy((uint8_t *)(r + 1) + d->inl_len, frame_addr(u->frames, d->data.id) + d->data.off, d->data.len);
         commit(q, u, r, d, len, (struct buf){0}, now);
         return UDP_PUT_COPIED;
@@ -309,7 +311,7 @@ static enum udp_put put_own(struct udp_queue *q, struct udp *u, const struct udp
                 return UDP_PUT_NO_MEMORY;
         }
         memcpy(frame_addr(u->frames, own.id), frame_addr(u->frames, d->data.id) + d->data.off, d->data.len);
-        memcpy(r + 1, d->inl, d->inl_len);
+        copy_short(r + 1, d->inl, d->inl_len);
         commit(q, u, r, d, d->inl_len, own, now);
         return UDP_PUT_COPIED;
 }
@@ -391,6 +393,20 @@ static bool find_first(const struct udp_queue *q, const struct udp *u, uint64_t 
         return !same_place(next, tail);
 }
 
+/* The bytes of the datagram at `c` will be wanted next: those in a peer's frame are in another processor's cache. What
+ * is read here may be anything, if the queue moves on meanwhile; nothing but a prefetch is made of it. */
+static void prefetch_frame(const struct udp *u, struct cursor c)
+{
+        struct buf data = rec_at(c)->data;
+        const uint8_t *p = (const uint8_t *)((uintptr_t)u->frames->region[frame_id_region(data.id)].base);
+
+        if (data.id == 0 || p == NULL || data.len > PREFETCH_MAX)
+                return;
+        p = frame_addr(u->frames, data.id) + data.off;
+        for (uint32_t at = 0; at < data.len; at += CACHE_LINE)
+                __builtin_prefetch(p + at);
+}
+
 bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_sight *s)
 {
         for (;;) {
@@ -405,6 +421,9 @@ bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_s
                                 continue;
                         show(u, &r, (uint8_t *)(rec_at(c) + 1), &s->msg);
                         c.at.off += rec_bytes(r.inl_len);
+                        s->last = same_place(c.at, load_tail(q));
+                        if (r.data.id != 0 && !s->last && c.at.off < frame_size(u->frames, c.at.block))
+                                prefetch_frame(u, c);
                         s->head = head;
                         s->next = head_of(c.at, gen);
                         return true;
