@@ -613,13 +613,12 @@ ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags)
 ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
 {
         struct iovec iov = {p, n};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
 
         if (n < s->ahead.left && !(flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB)) && usock_tcp_read_ahead(s, p, n))
                 return (ssize_t)n;
         if (likely(s->kind == USOCK_TCP))
                 return usock_tcp_recv(s, &iov, 1, n, flags);
-        return usock_udp_recv(s, &m, n, flags);
+        return usock_udp_read(s, p, n, flags);
 }
 
 /* ---- readiness ---- */
@@ -667,6 +666,8 @@ bool usock_readable(struct usock *s)
                 return true;
         if (rec->role == SOCK_ROLE_CONN)
                 return !(unlikely(rec->reader != 0) && await_turn(rec)) && tcp_readable(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
+        if (rec->role == SOCK_ROLE_UDP)
+                return udp_readable(&st->udp, rec->conn);
         return usock_poll(s) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);
 }
 

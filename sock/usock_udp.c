@@ -14,6 +14,7 @@
 
 #include "sock/cursor.h"
 
+#define COPY_SHORT_MAX 256u
 #define SETTLE_EVERY 32u                /* datagrams read between two turns of the lock */
 
 /* ---- where to ---- */
@@ -143,9 +144,7 @@ static int post(struct usock *s, const struct dest *d, const struct stack_payloa
                 err = stack_send_udp(&u->s, d->chan, &out, p);
         }
         rec->blocked = err == -EAGAIN ? d->chan + 1 : 0;
-        if (err == 0)
-                stack_flush_bells(&u->s);
-        else
+        if (err != 0)
                 udp_output_cancel(&u->s.udp, rec->conn);
         return err;
 }
@@ -260,54 +259,62 @@ static void settle(struct ustack *u, uint32_t pcb)
         ustack_leave(u);
 }
 
-static bool settle_is_due(struct usock *s, uint32_t pcb)
+static bool settle_is_due(struct usock *s)
 {
         uint32_t n = atomic_load_explicit(&s->reads, memory_order_relaxed) + 1;
 
         atomic_store_explicit(&s->reads, n, memory_order_relaxed);
-        return n % SETTLE_EVERY == 0 || !udp_unread(&s->u->s.udp, pcb);
+        return n % SETTLE_EVERY == 0;
 }
 
-/* The first datagram, without the lock. -EAGAIN: there is none, or something else to tell. */
-static ssize_t read_first(struct usock *s, struct msghdr *m, size_t total, int flags)
+/* The first n bytes of the datagram; most are one piece and short. */
+static inline void copy_msg(struct cursor *c, const struct udp_msg *msg, size_t n)
+{
+        if (likely(c->iov->iov_len >= n && msg->nspan == 1 && n <= COPY_SHORT_MAX))
+                copy_short(c->iov->iov_base, msg->span[0].ptr, (uint32_t)n);
+        else
+                copy_spans(c, msg->span, n);
+}
+
+/* The first datagram, without the lock. -EAGAIN: there is none, or something else to tell. m: NULL, or where name and
+ * flags go. */
+static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_t total, int flags, struct msghdr *m)
 {
         struct ustack *u = s->u;
         uint32_t pcb = usock_rec(s)->conn;
         struct udp_sight first;
 
         while (udp_recv_look(&u->s.udp, pcb, &first)) {
-                struct cursor c = {m->msg_iov, 0};
+                struct cursor c = {iov, 0};
                 size_t n = MIN(total, first.msg.len);
 
-                if (!at_hand(u, &first.msg))
+                if (unlikely(!at_hand(u, &first.msg)))
                         break;
-                copy_spans(&c, first.msg.span, n);
-                if (flags & MSG_PEEK)
+                copy_msg(&c, &first.msg, n);
+                if (unlikely(flags & MSG_PEEK))
                         first.next = first.head;        /* it is taken and stays where it is */
                 if (unlikely(!udp_recv_take(&u->s.udp, pcb, &first)))
                         continue;
-                put_name(s, m, &first.msg);
-                m->msg_flags = first.msg.len > total ? MSG_TRUNC : 0;
-                m->msg_controllen = 0;
-                if (settle_is_due(s, pcb))
+                if (m != NULL) {
+                        put_name(s, m, &first.msg);
+                        m->msg_flags = first.msg.len > total ? MSG_TRUNC : 0;
+                        m->msg_controllen = 0;
+                }
+                if (unlikely(settle_is_due(s) || first.last))
                         settle(u, pcb);
                 return (ssize_t)(flags & MSG_TRUNC ? first.msg.len : n);
         }
         return -EAGAIN;
 }
 
-ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flags)
+/* What has come is let in. 1: there is something to read; else what to tell: 0 for the end, or -errno. */
+static ssize_t let_in(struct usock *s)
 {
         struct ustack *u = s->u;
         uint32_t pcb = usock_rec(s)->conn;
         struct udp_msg msg;
-        ssize_t n;
+        int n;
 
-        if (flags & MSG_OOB)
-                return -EOPNOTSUPP;
-        n = read_first(s, m, total, flags);
-        if (likely(n != -EAGAIN))
-                return n;
         ustack_lock(u);
         n = udp_recv_peek(&u->s.udp, pcb, 0, &msg, 1);
         if (n == -EAGAIN && stack_pending(&u->s, 0)) {
@@ -315,5 +322,27 @@ ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flag
                 n = udp_recv_peek(&u->s.udp, pcb, 0, &msg, 1);
         }
         ustack_leave(u);
-        return n > 0 ? read_first(s, m, total, flags) : n;
+        return n;
+}
+
+ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flags)
+{
+        ssize_t n;
+
+        if (flags & MSG_OOB)
+                return -EOPNOTSUPP;
+        n = read_first(s, m->msg_iov, total, flags, m);
+        if (likely(n != -EAGAIN))
+                return n;
+        n = let_in(s);
+        return n > 0 ? read_first(s, m->msg_iov, total, flags, m) : n;
+}
+
+ssize_t usock_udp_read(struct usock *s, void *p, size_t n, int flags)
+{
+        struct iovec iov = {p, n};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+        ssize_t r = unlikely(flags & MSG_OOB) ? -EAGAIN : read_first(s, &iov, n, flags, NULL);
+
+        return likely(r != -EAGAIN) ? r : usock_udp_recv(s, &m, n, flags);
 }

@@ -90,14 +90,14 @@ ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
         }
 }
 
-/* A datagram from either side. */
-static ssize_t udp_once(struct file *f, struct msghdr *m, int flags)
+/* A datagram from either side; ours first, unless it is the kernel's turn. */
+static ssize_t udp_once(struct file *f, struct msghdr *m, int flags, bool kernel)
 {
         ssize_t r;
 
         if (flags & MSG_ERRQUEUE)
                 return kernel_recvmsg(f, m, flags);
-        if (kernel_turn(&f->tick, &f->kernel_asked)) {
+        if (kernel) {
                 r = kernel_recvmsg(f, m, flags);
                 if (r != -EAGAIN)
                         return r;
@@ -106,12 +106,12 @@ static ssize_t udp_once(struct file *f, struct msghdr *m, int flags)
         return r == -EAGAIN ? kernel_recvmsg(f, m, flags) : r;
 }
 
-static ssize_t udp_recvmsg(struct file *f, struct msghdr *m, int flags)
+static ssize_t udp_recvmsg(struct file *f, struct msghdr *m, int flags, bool kernel)
 {
         struct until u = until_timeo(f->rcvtimeo);
 
-        for (;;) {
-                ssize_t r = udp_once(f, m, flags);
+        for (;; kernel = kernel_turn(&f->tick, &f->kernel_asked)) {
+                ssize_t r = udp_once(f, m, flags, kernel);
 
                 if (r != -EAGAIN || !may_wait(f, flags) || (flags & MSG_ERRQUEUE))
                         return r;
@@ -175,7 +175,7 @@ static ssize_t file_recvmsg(struct file *f, struct msghdr *m, int flags)
 {
         if (f->mode == MODE_TCP)
                 return tcp_recvmsg(f, m, flags);
-        return f->mode == MODE_UDP ? udp_recvmsg(f, m, flags) : -ENOTCONN;
+        return f->mode == MODE_UDP ? udp_recvmsg(f, m, flags, kernel_turn(&f->tick, &f->kernel_asked)) : -ENOTCONN;
 }
 
 /* One buffer, perhaps with a name. The buffers of names and control data belong to the kernel's side as well. */
@@ -200,7 +200,18 @@ static ssize_t file_recvfrom(struct file *f, void *p, size_t n, int flags, struc
         return r;
 }
 
-/* The whole of read() and recv(): the first line is the fast path. */
+/* A datagram for one buffer; most are there already, on our side. */
+static inline ssize_t udp_recv(struct file *f, void *p, size_t n, int flags)
+{
+        struct iovec iov = {p, n};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+        bool kernel = kernel_turn(&f->tick, &f->kernel_asked);
+        ssize_t r = unlikely(kernel || (flags & MSG_ERRQUEUE)) ? -EAGAIN : usock_recv(f->us, p, n, flags);
+
+        return likely(r != -EAGAIN) ? r : udp_recvmsg(f, &m, flags, kernel);
+}
+
+/* The whole of read() and recv(): the first lines are the fast path. */
 static inline ssize_t recv_buf(struct file *f, void *p, size_t n, int flags)
 {
         ssize_t r;
@@ -209,6 +220,8 @@ static inline ssize_t recv_buf(struct file *f, void *p, size_t n, int flags)
                 r = usock_recv(f->us, p, n, flags);
                 if (likely(r != -EAGAIN))
                         return r;
+        } else if (f->mode == MODE_UDP) {
+                return udp_recv(f, p, n, flags);
         }
         return file_recvfrom(f, p, n, flags, NULL, NULL);
 }

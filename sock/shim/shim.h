@@ -206,7 +206,12 @@ static inline bool result_again(ssize_t *r)
 
 nstime clock_now(void);
 /* Is it the kernel's turn? At most once in 30 us, asked for nearly free. */
-bool kernel_turn(uint8_t *tick, nstime *asked);
+#define KERNEL_TICKS 16         /* calls between looks at the clock: one costs as much as a small receive */
+bool kernel_turn_by_clock(nstime *asked);
+static inline bool kernel_turn(uint8_t *tick, nstime *asked)
+{
+        return unlikely(++*tick % KERNEL_TICKS == 0) && kernel_turn_by_clock(asked);
+}
 /* When a call that waits is over. The clock is read when it first has to sleep: most calls find something before. */
 struct until {
         nstime left;                    /* as asked for; <0: for ever, 0: only a look */

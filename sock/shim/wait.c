@@ -2,7 +2,6 @@
 #include "sock/shim/shim.h"
 
 #define KERNEL_EVERY (30 * NS_PER_US)
-#define KERNEL_TICKS 16         /* calls between looks at the clock: one costs as much as a small receive */
 
 nstime clock_now(void)
 {
@@ -12,13 +11,10 @@ nstime clock_now(void)
         return ts.tv_sec * NS_PER_S + ts.tv_nsec;
 }
 
-bool kernel_turn(uint8_t *tick, nstime *asked)
+bool kernel_turn_by_clock(nstime *asked)
 {
-        nstime now;
+        nstime now = clock_now();
 
-        if (likely(++*tick % KERNEL_TICKS))
-                return false;
-        now = clock_now();
         if (now - *asked < KERNEL_EVERY)
                 return false;
         *asked = now;
