@@ -78,7 +78,7 @@ static struct usock *handle(struct ustack *u, uint32_t idx, int kfd)
 
         if (s == NULL)
                 return NULL;
-        *s = (struct usock){.u = u, .idx = idx, .refs = 1, .kfd = kfd, .kind = rec->kind, .family = rec->family};
+        *s = (struct usock){.u = u, .idx = idx, .rec = rec, .refs = 1, .kfd = kfd, .kind = rec->kind, .family = rec->family};
         link_handle(s);
         return s;
 }
@@ -136,6 +136,7 @@ void usock_move_handles(struct ustack *from, struct ustack *to)
                 unlink_handle(s);
                 s->u = to;
                 s->idx = rec_open(to, s->kind, s->family);
+                s->rec = stack_sock(&to->s, s->idx);
                 link_handle(s);
                 usock_set_nonblock(s, nonblock);
         }

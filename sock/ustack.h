@@ -32,6 +32,7 @@ struct ustack {
 struct usock {
         struct ustack *u;
         uint32_t idx;                   /* struct sock_rec */
+        struct sock_rec *rec;           /* where that is mapped */
         _Atomic uint32_t refs;
         int kfd;
         uint8_t kind, family;
@@ -130,7 +131,7 @@ bool usock_wait_owns_fd(int fd);
 
 static inline struct sock_rec *usock_rec(const struct usock *s)
 {
-        return stack_sock(&s->u->s, s->idx);
+        return s->rec;
 }
 static inline struct tcp_conn *usock_conn(const struct usock *s)
 {

@@ -9,7 +9,7 @@
 
 #include <sys/mman.h>
 
-#define PROGRESS_TICKS 4        /* selects that find something ready between looks at what else has come */
+#define PROGRESS_TICKS 8        /* selects that find something ready between looks at what else has come */
 #define ON_STACK 128            /* wait items that need no memory */
 
 /* One thing to wait for, whoever asked. */
@@ -405,8 +405,8 @@ static int select_now(int n, fd_set *r, fd_set *w, fd_set *x)
         int words = (n + WORD_BITS - 1) / WORD_BITS, bits = 0;
 
         for (int i = 0; i < words; i++) {
-                unsigned long rd = word_of(r, i), wr = word_of(w, i);
-                in[i] = out[i] = 0;
+                unsigned long rd = word_of(r, i), wr = word_of(w, i), can_read = 0, can_write = 0;
+
                 for (unsigned long any = any_word(r, w, NULL, i, n); any; any &= any - 1) {
                         unsigned long bit = any & -any;
                         const struct file *f = file_peek(i * WORD_BITS + __builtin_ctzl(any));
@@ -414,14 +414,16 @@ static int select_now(int n, fd_set *r, fd_set *w, fd_set *x)
                         if (!f || f->mode < MODE_TCP || f->mode == MODE_EPOLL)
                                 continue;
                         if (!(wr & bit)) {
-                                in[i] |= usock_readable(f->us) ? bit : 0;
+                                can_read |= usock_readable(f->us) ? bit : 0;
                                 continue;
                         }
                         ev = usock_poll(f->us);
-                        in[i] |= ev & SELECT_IN ? rd & bit : 0;
-                        out[i] |= ev & SELECT_OUT ? wr & bit : 0;
+                        can_read |= ev & SELECT_IN ? rd & bit : 0;
+                        can_write |= ev & SELECT_OUT ? wr & bit : 0;
                 }
-                bits += ones(in[i]) + ones(out[i]);
+                in[i] = can_read;
+                out[i] = can_write;
+                bits += ones(can_read) + ones(can_write);
         }
         if (!bits)
                 return 0;
