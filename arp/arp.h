@@ -258,6 +258,12 @@ static inline void arp_confirm(struct arp *a, struct arp_ref ref, nstime now)
                 arp_confirm_slow(a, ref, now);
 }
 
+/*
+ * A transport repeats itself to this neighbour, or hears repetitions of what it answered: where it was may be where it is no
+ * longer. It is polled now, unless it was heard of within a second (RFC 1122 §2.3.2.1 (4): advice from above).
+ */
+void arp_doubt(struct arp *a, struct arp_ref ref, nstime now);
+
 /* The link address of a ref that arp_resolve() filled in; valid while arp_ref_good(). */
 static inline const uint8_t *arp_ll(const struct arp *a, struct arp_ref ref)
 {

@@ -386,6 +386,17 @@ void arp_confirm_slow(struct arp *a, struct arp_ref ref, nstime now)
                 arp_set_state(a, e, ARP_REACHABLE, now);
 }
 
+void arp_doubt(struct arp *a, struct arp_ref ref, nstime now)
+{
+        struct arp_entry *e = arp_at(a, ref.index);
+
+        if (e->gen != ref.gen || (e->state != ARP_REACHABLE && e->state != ARP_DELAY) ||
+            now - e->confirmed < ARP_REQUEST_INTERVAL)
+                return;
+        arp_set_state(a, e, ARP_PROBE, now);
+        arp_ask(a, e, now);
+}
+
 /* ---- time ---- */
 
 static void reachable_due(struct arp *a, struct arp_entry *e, nstime now)

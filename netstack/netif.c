@@ -196,6 +196,15 @@ void netif_reached(struct stack *s, struct stack_chan *c, ip_addr peer)
                 arp_confirm(&v->arp, v->near[at].ref, s->now);
 }
 
+void netif_doubted(struct stack *s, struct stack_chan *c, ip_addr peer)
+{
+        struct netif_view *v = &c->netif;
+        uint32_t dst = ip_addr_get_v4(peer), at = (dst ^ dst >> 8) % NETIF_NEAR;
+
+        if (v->near[at].dst == dst && v->near[at].ref.index != 0)
+                arp_doubt(&v->arp, v->near[at].ref, s->now);
+}
+
 /* ---- ARP's own ---- */
 
 /* A frame of which all is here. There is room in the channel; false: but not for its bytes. */

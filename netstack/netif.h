@@ -81,6 +81,9 @@ bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct 
 /* TCP heard from a peer that what we sent arrived: its next hop is alive (RFC 1122 §2.3.2.1). */
 void netif_reached(struct stack *s, struct stack_chan *c, ip_addr peer);
 
+/* TCP repeats itself to a peer, or the peer does: its next hop may be gone. */
+void netif_doubted(struct stack *s, struct stack_chan *c, ip_addr peer);
+
 /* A captured frame is an IP packet without its link header; false: it is none. */
 bool netif_strip(struct capture_pkt *p);
 

@@ -374,9 +374,14 @@ static bool tcp_sum_ok(struct stack *s, const struct ip_pkt *pkt, enum csum_chec
 
 /* A segment says that what we send arrives. That of a peer whose segments are repeated says that it does not, and neither is
  * it said while ours are repeated (RFC 4861 §7.3.1: new acknowledgements, and new data). */
-static bool made_progress(const struct tcp_conn *tc, const struct tcp_seg *seg, bool duplicate)
+static void judge_neighbour(struct stack *s, uint32_t k, const struct tcp_seg *seg, bool duplicate)
 {
-        return seg->ack == tc->snd_una && tc->backoff == 0 && !duplicate;
+        const struct tcp_conn *tc = tcp_conn_at(&s->tcp, s->st->busy);
+
+        if (duplicate)
+                netif_doubted(s, &s->chan[k], tc->tuple.raddr);
+        else if (seg->ack == tc->snd_una && tc->backoff == 0)
+                netif_reached(s, &s->chan[k], tc->tuple.raddr);
 }
 
 /* Each rx_*: true when the message's frame now belongs to a queue. */
@@ -415,9 +420,8 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         stack_begin(s->st, 0);          /* tcp_rx() says which one, when it has found it */
         old = cnt->drop[DROP_TCP_OLD_DUPLICATE];
         took = tcp_rx(&s->tcp, &tuple, &link, &seg, s->now);
-        if (unlikely(s->chan[k].netif.nif != NULL) && s->st->busy != 0 && seg.flags & TCP_ACK &&
-            made_progress(tcp_conn_at(&s->tcp, s->st->busy), &seg, old != cnt->drop[DROP_TCP_OLD_DUPLICATE]))
-                netif_reached(s, &s->chan[k], pkt->src);
+        if (unlikely(s->chan[k].netif.nif != NULL) && s->st->busy != 0 && seg.flags & TCP_ACK)
+                judge_neighbour(s, k, &seg, old != cnt->drop[DROP_TCP_OLD_DUPLICATE]);
         stack_end(s->st);
         return took;
 }
@@ -880,6 +884,15 @@ static void expire_traced(struct stack *s, uint32_t conn)
         stack_trace_timer(s, tcp_conn_at(&s->tcp, conn), &before);
 }
 
+/* The second timeout in a row: perhaps nobody is there any more. */
+static void doubt_neighbour(struct stack *s, const struct tcp_conn *tc)
+{
+        struct stack_chan *c = &s->chan[tc->tuple.chan];
+
+        if (unlikely(c->netif.nif != NULL) && tc->live && tc->backoff >= 2)
+                netif_doubted(s, c, tc->tuple.raddr);
+}
+
 static bool run_timers(struct stack *s)
 {
         struct wheel *w = &s->st->wheel;
@@ -896,6 +909,7 @@ static bool run_timers(struct stack *s)
                         expire_traced(s, conn);
                 else
                         tcp_expire(&s->tcp, tcp_conn_at(&s->tcp, conn), s->now);
+                doubt_neighbour(s, tcp_conn_at(&s->tcp, conn));
                 if (tcp_conn_at(&s->tcp, conn)->live)
                         touched(s, conn);
                 stack_end(s->st);

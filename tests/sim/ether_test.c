@@ -16,6 +16,8 @@ static uint8_t stream_byte(size_t i)
         return (uint8_t)(i * 167 + i / 251 + (i >> 16) * 13);
 }
 
+static nstime changed_at, transferred_at;
+
 /* `total` bytes from side 0 to side 1; `midway` is called once, after half of them. */
 static void transfer(struct pair *p, size_t total, void (*midway)(struct pair *p))
 {
@@ -49,6 +51,7 @@ static void transfer(struct pair *p, size_t total, void (*midway)(struct pair *p
                         fail_msg("stalled at %zu", got);
                 }
         }
+        transferred_at = p->now;
         for (int i = 0; i < 2; i++) {
                 tcp_set_sock(&p->side[i].s.tcp, conn[i], 0);
                 tcp_close(&p->side[i].s.tcp, pair_conn(p, i, conn[i]), p->now);
@@ -112,13 +115,17 @@ static void new_card_silently(struct pair *p)
         struct netif *n = stack_netif(p->side[1].st, 0);
 
         n->cfg.mac[5] = n->arp.cfg.ll_addr[5] = 0x77;
+        changed_at = p->now;
 }
 
+/* TCP's second timeout in a row makes ARP ask at once; with three polls of a second that is soon enough for a user. */
 static void neighbour_is_asked_again_when_silent(void **state)
 {
         struct pair *p = pair_ether(1, lan);
 
         transfer(p, 3000000, new_card_silently);
+        assert_true(p->side[0].st->cnt.n[COUNT_ARP_CHANGED] >= 1);
+        assert_true(transferred_at - changed_at < 15 * NS_PER_S);
         pair_free(p);
 }
 
