@@ -13,14 +13,14 @@ static void check_found(const uint8_t *hdr, unsigned hdr_len, uint8_t at, uint8_
         assert(at + hdr[at + 1] <= hdr_len);
 }
 
-/* A list whose length is not one of whole entries ends with too little room for the next: RFC 791 calls that an error of
- * whoever made it, and so does the parser of its answer. */
+/* A list whose length is not one of whole entries, or that goes on in the middle of one, ends with too little room for the
+ * next: RFC 791 calls that an error of whoever made it, and so does the parser of its answer. */
 static bool whole_entries(const uint8_t *hdr, const struct ip_opts *o)
 {
         unsigned entry = o->ts != 0 && (hdr[o->ts + 3] & 0xf) != 0 ? 8 : 4;
 
         return (o->rr == 0 || hdr[o->rr + 1] % 4 == 3) && (o->sr == 0 || hdr[o->sr + 1] % 4 == 3) &&
-               (o->ts == 0 || hdr[o->ts + 1] % entry == 4);
+               (o->ts == 0 || (hdr[o->ts + 1] % entry == 4 % entry && hdr[o->ts + 2] % entry == 5 % entry));
 }
 
 static void check_answer(const uint8_t *hdr, const struct ip_opts *o)
