@@ -4,8 +4,8 @@
 #include <errno.h>
 
 #include "netstack/checksum.h"
+#include "netstack/stack_road.h"
 #include "netstack/stack_trace.h"
-#include "netstack/stack.h"
 
 /* ---- out ---- */
 

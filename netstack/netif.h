@@ -2,8 +2,8 @@
  * Interfaces: channels that carry Ethernet frames to hosts that are no U-Net (unet/xdp.h), with an address of our own,
  * neighbours and a gateway.
  *
- *      in:   run_rx() -> netif_rx() -> arp_input() | stack_rx_packet(), as from any other channel
- *      out:  post() -> netif_link() writes the Ethernet header in front of the IP header, or keeps the packet until
+ *      in:   stack_run_rx() -> netif_rx() -> arp_input() | stack_rx_packet(), as from any other channel
+ *      out:  stack_post() -> netif_link() writes the Ethernet header in front of the IP header, or keeps the packet until
  *            its neighbour has answered
  *      then: netif_run(), once a turn: ARP's own packets, and those that waited
  *

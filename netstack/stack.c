@@ -1,6 +1,6 @@
 /*
  * The stack's state: how a segment is laid out, how a process attaches, how channels come and go, and how everything
- * derived is made anew after a process died inside. The loop is in stack_loop.c.
+ * derived is made anew after a process died inside. The loop begins in stack_loop.c.
  */
 #include "netstack/stack.h"
 

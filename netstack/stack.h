@@ -304,18 +304,6 @@ uint32_t stack_udp_inline(struct stack *s, uint32_t k);
  * -ENETUNREACH: no such channel. */
 int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);
 
-/* stack_loop.c, for netif.c: sends what is whole, link header included; there is room. */
-void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, uint32_t inl_len, const struct buf *data);
-/* One segment of a connection, or of none. There is room. */
-void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
-                    const struct tcp_seg *seg);
-/* Whether the channel takes one more message. If not, its users are told when it does. */
-bool stack_chan_room(struct stack *s, uint32_t k);
-/* An IP packet arrived. True when its frame now belongs to a queue. */
-bool stack_rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx);
-/* A packet of ours, with its transport header at `l4`, did not find its next hop. */
-void stack_host_unreachable(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4);
-
 /* stack_loop.c, for stack.c: the protocols' views; the loop's links in connections after a death. */
 void stack_loop_init(struct stack *s);
 void stack_loop_forget(struct stack *s);

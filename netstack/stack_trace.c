@@ -93,3 +93,16 @@ void stack_trace_timer(struct stack *s, const struct tcp_conn *tc, const struct 
                 trace(s->trace, s->now, TRACE_TCP_PROBE, tc->self, tc->probes, (uint64_t)tc->rto);
         trace_recovery(s, tc->self, before);
 }
+
+void stack_capture(struct stack *s, const struct stack_chan *c, enum capture_dir dir, const uint8_t *inl,
+                   uint32_t inl_len, uint32_t frame, uint32_t off, uint32_t len)
+{
+        struct capture_pkt p = {.hdr = inl, .hdr_len = inl_len, .data_len = len, .dir = dir,
+                                .chan = (uint16_t)(c - s->chan)};
+
+        if (frame != 0)
+                p.data = frame_addr(s->frames, frame) + off;
+        if (c->netif.nif != NULL && !netif_strip(&p))
+                return;
+        capture_write(s->capture, &p, s->now);
+}

@@ -1,5 +1,5 @@
 /*
- * What the loop traces (netstack/trace.h) of packets and of connections, for stack_loop.c only. Off, each place costs one
+ * What the loop traces (netstack/trace.h) of packets and of connections, and captures, for the loop only. Off, each place costs one
  * load and one branch that is never taken; on, drops and recovery are read off the counters, before and after, so that
  * whatever is counted is traced and no protocol has to say it twice.
  */
@@ -21,5 +21,8 @@ void stack_trace_out(struct stack *s, const struct tcp_conn *tc, const struct tc
                      const struct counters *before);
 /* Its timers were fired. */
 void stack_trace_timer(struct stack *s, const struct tcp_conn *tc, const struct counters *before);
+/* For `unet pcap`, when somebody listens: a message as it is on channel c. */
+void stack_capture(struct stack *s, const struct stack_chan *c, enum capture_dir dir, const uint8_t *inl, uint32_t inl_len,
+                   uint32_t frame, uint32_t off, uint32_t len);
 
 #endif

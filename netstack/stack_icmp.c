@@ -1,0 +1,161 @@
+/*
+ * ICMP: echoes are answered, errors are sent by RFC 1122 §3.2.2 and delivered to the socket they are about.
+ *
+ *      rx_datagram() -> stack_icmp_rx() -> send_echo() | rx_icmp_error() -> tcp_icmp() | udp_icmp()
+ */
+#include "netstack/stack_road.h"
+
+#include <errno.h>
+
+#include "ip/ip_opts.h"
+#include "ip/pmtu.h"
+#include "netstack/checksum.h"
+
+/* Sends `len` bytes behind an IP header of a template; to channel k. Best effort, as all ICMP is. */
+static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, struct netif_hdr *h, uint32_t len, uint16_t id)
+{
+        struct stack_chan *c = &s->chan[k];
+        struct buf none = {0, 0, 0};
+
+        if (!stack_chan_room(s, k))
+                return;
+        ip_hdr_write(ip, h->ip, (uint16_t)(IP_MIN_HDR + len), id);
+        count(&s->st->cnt, COUNT_ICMP_OUT);
+        stack_post(s, c, h, IP_MIN_HDR + len, &none);
+}
+
+void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type, uint8_t code, uint32_t param)
+{
+        struct netif_hdr out;
+        struct ip_tmpl ip;
+        unsigned len;
+
+        struct ip_host host = stack_host_of(s, k);
+
+        if (!icmp_may_answer(&host, pkt))
+                return;
+        if (!icmp_rate_take(&s->st->icmp, &s->st->prng, pkt->src, type, s->now)) {
+                count_drop(&s->st->cnt, DROP_ICMP_RATE);
+                return;
+        }
+        len = icmp_error_write(s->frames, pkt, type, code, param, out.ip + IP_MIN_HDR,
+                               s->chan[k].caps.inline_max - IP_MIN_HDR);
+        ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, 0, 64, false);
+        send_small(s, k, &ip, &out, len, stack_new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP));
+}
+
+/* RFC 1122 §3.2.2.6: record route and timestamp come back with us in them; of echoes that fit a descriptor. False: not so. */
+static bool send_echo_options(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct ip_tmpl *ip, uint16_t id)
+{
+        static const struct buf none = {0, 0, 0};
+        struct stack_chan *c = &s->chan[k];
+        uint32_t len = ip_payload_len(pkt), hop, ms = (uint32_t)(s->now / NS_PER_MS) | 0x80000000u;
+        struct netif_hdr h;
+        struct ip_opts o;
+        uint8_t bad;
+        unsigned n;
+        be16 sum = {0};
+
+        if (IP_MAX_HDR + len > c->caps.inline_max || !stack_chan_room(s, k) ||
+            ip_opts_parse(pkt->hdr, pkt->hdr_len, false, &o, &bad) != DROP_NONE)
+                return false;
+        n = ip_opts_answer(pkt->hdr, &o, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src), ms, h.ip + IP_MIN_HDR, &hop);
+        ip_hdr_write(ip, h.ip, (uint16_t)(IP_MIN_HDR + n + len), id);
+        h.ip[0] += (uint8_t)(n / 4);
+        memcpy(h.ip + 10, &sum, sizeof sum);
+        sum = csum_finish(csum_partial(h.ip, IP_MIN_HDR + n, 0));
+        memcpy(h.ip + 10, &sum, sizeof sum);
+        icmp_echo_reply(s->frames, pkt, h.ip + IP_MIN_HDR + n);
+        count(&s->st->cnt, COUNT_ICMP_OUT);
+        stack_post(s, c, &h, IP_MIN_HDR + n + len, &none);
+        return true;
+}
+
+/* A reply that does not fit a descriptor lies in a transmit frame, which is ours until the peer has read it. */
+static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
+{
+        struct stack_chan *c = &s->chan[k];
+        uint32_t len = ip_payload_len(pkt), region = FRAME_REGION_TX(k);
+        struct netif_hdr hdr;
+        struct ip_tmpl ip;
+        struct buf data = {.off = 0, .len = len};
+
+        uint16_t id = stack_new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP);
+
+        ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, pkt->tos, 64, false);
+        if (pkt->hdr_len != IP_MIN_HDR && send_echo_options(s, k, pkt, &ip, id))
+                return;
+        if (IP_MIN_HDR + len <= c->caps.inline_max) {
+                icmp_echo_reply(s->frames, pkt, hdr.ip + IP_MIN_HDR);
+                send_small(s, k, &ip, &hdr, len, id);
+                return;
+        }
+        if (!stack_chan_room(s, k))
+                return;
+        data.id = frame_alloc(s->frames, region, len <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE, 0);
+        if (data.id == 0)
+                return;
+        icmp_echo_reply(s->frames, pkt, frame_addr(s->frames, data.id));
+        ip_hdr_write(&ip, hdr.ip, (uint16_t)(IP_MIN_HDR + len), id);
+        count(&s->st->cnt, COUNT_ICMP_OUT);
+        if (IP_MIN_HDR + len > c->caps.mtu)
+                stack_post_fragments(s, c, k, hdr.ip, 0, &data, c->caps.mtu, id);
+        else
+                stack_post(s, c, &hdr, IP_MIN_HDR, &data);
+        frame_drop(s->frames, data.id);
+}
+
+/* An error about a datagram that did not go out on the channel it came by. */
+static bool udp_error_forged(struct stack *s, uint32_t k, const struct icmp_err *e)
+{
+        struct udp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
+        uint32_t pcb = udp_lookup(&s->udp, &t), sock = pcb != 0 ? udp_get_sock(&s->udp, pcb) : 0;
+
+        return sock != 0 && stack_sock(s, sock)->chan != k + 1;
+}
+
+static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
+{
+        struct tcp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport,
+                              .chan = (uint16_t)k};
+
+        if (e->proto == IP_PROTO_TCP)
+                tcp_icmp(&s->tcp, &t, e->seq, e->err, e->hard, pmtu_claim(e), s->now);
+        else if (unlikely(s->chan[k].stranger) && udp_error_forged(s, k, e))
+                count_drop(&s->st->cnt, DROP_NI_BAD_SOURCE);
+        else if (e->proto == IP_PROTO_UDP && udp_icmp(&s->udp, e) && pmtu_claim(e) != 0)
+                stack_path_learnt(s, k, e->raddr, pmtu_claim(e));
+}
+
+void stack_host_unreachable(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4)
+{
+        struct icmp_err e = {.type = ICMP_UNREACHABLE, .code = ICMP_HOST_UNREACHABLE, .proto = pkt->proto,
+                             .err = EHOSTUNREACH, .laddr = pkt->src, .raddr = pkt->dst, .from = pkt->src};
+        be16 port[2];
+        be32 seq;
+
+        memcpy(port, l4, sizeof port);
+        memcpy(&seq, l4 + 4, sizeof seq);
+        e.lport = be16_get(port[0]);
+        e.rport = be16_get(port[1]);
+        e.seq = be32_get(seq);
+        rx_icmp_error(s, k, &e);
+}
+
+void stack_icmp_rx(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
+{
+        struct icmp_msg msg;
+        enum drop why = icmp_rx(s->frames, pkt, s->chan[k].caps.csum, &msg);
+
+        if (why != DROP_NONE) {
+                count_drop(&s->st->cnt, why);
+                return;
+        }
+        count(&s->st->cnt, COUNT_ICMP_IN);
+        if (msg.what == ICMP_IS_ECHO)
+                send_echo(s, k, pkt);
+        else if (msg.what == ICMP_IS_ERROR)
+                rx_icmp_error(s, k, &msg.err);
+        else if (msg.what != ICMP_IS_REPLY)
+                count_drop(&s->st->cnt, DROP_ICMP_IGNORED); /* redirects and timestamps: nobody switched them on */
+}

@@ -1,0 +1,236 @@
+/*
+ * What leaves: IP headers, checksums, fragments, descriptors.
+ *
+ *      stack_output_conn() -> tcp_output() -> stack_emit_tcp() -> stack_post() -> ops->send()
+ *      stack_send_udp() -> stack_post() | stack_post_fragments()
+ */
+#include "netstack/stack_road.h"
+
+#include <errno.h>
+
+#include "ip/pmtu.h"
+#include "netstack/checksum.h"
+#include "netstack/stack_trace.h"
+
+static const struct ip_tmpl *template_of(struct stack *s, const struct tcp_conn *tc)
+{
+        struct stack_tmpl *t = &s->tmpl[tc->self % STACK_TMPLS];
+        uint16_t tos_ttl = (uint16_t)(tc->opts.tos << 8 | tc->opts.ttl);
+
+        if (unlikely(t->conn != tc->self || t->gen != tc->gen || t->tos_ttl != tos_ttl)) {
+                ip_tmpl_init(&t->ip, tc->tuple.laddr, tc->tuple.raddr, IP_PROTO_TCP, tc->opts.tos, tc->opts.ttl,
+                             true);
+                t->conn = tc->self;
+                t->gen = tc->gen;
+                t->tos_ttl = tos_ttl;
+        }
+        return &t->ip;
+}
+
+/* Whether the channel takes one more message, frame included. If not, the peer is asked to say when it does. */
+static bool chan_has_room(struct stack *s, struct stack_chan *c, uint32_t k)
+{
+        struct frame_pool *p = s->frames->region[FRAME_REGION_TX(k)].pool;
+
+        if (likely(p->loans < STACK_LOANS_MAX && c->ops->room(c->ch) > 0))
+                return true;
+        if (!c->starved && c->ops->want_room != NULL)
+                c->ops->want_room(c->ch, true);
+        c->starved = true;
+        return false;
+}
+
+bool stack_chan_room(struct stack *s, uint32_t k)
+{
+        return chan_has_room(s, &s->chan[k], k);
+}
+
+void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, uint32_t inl_len, const struct buf *data)
+{
+        struct unet_tx tx = {.inl = inl, .inl_len = (uint16_t)inl_len};
+
+        if (data->id != 0) {
+                frame_lend(s->frames, data->id);
+                tx.frame = frame_id_num(data->id);
+                tx.off = data->off;
+                tx.len = data->len;
+        }
+        if (capture_on(s->capture))
+                stack_capture(s, c, CAPTURE_OUT, tx.inl, tx.inl_len, tx.frame != 0 ? data->id : 0, tx.off, tx.len);
+        c->ops->send(c->ch, &tx, 1);
+}
+
+void stack_post(struct stack *s, struct stack_chan *c, struct netif_hdr *h, uint32_t hdr_len, const struct buf *data)
+{
+        static const struct buf none = {0, 0, 0};
+        const uint8_t *start = h->ip;
+
+        if (data->id != 0 && hdr_len + data->len <= c->caps.inline_max) {
+                memcpy(h->ip + hdr_len, frame_addr(s->frames, data->id) + data->off, data->len);
+                hdr_len += data->len;
+                data = &none;
+        }
+        if (unlikely(c->netif.nif != NULL)) {
+                if (!netif_link(s, c, h->ip, hdr_len, data))
+                        return;
+                start -= ETHER_HDR;
+                hdr_len += ETHER_HDR;
+        }
+        stack_post_raw(s, c, start, hdr_len, data);
+}
+
+uint16_t stack_new_id(struct stack *s, ip_addr src, ip_addr dst, uint8_t proto)
+{
+        return ip_id_next(&s->ip->ids, &s->st->prng, ip_addr_get_v4(src), ip_addr_get_v4(dst), proto, s->now);
+}
+
+bool stack_post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, const uint8_t *hdr, uint32_t l4_len,
+                           const struct buf *data, uint32_t mtu, uint16_t id)
+{
+        uint32_t len = l4_len + data->len, n = len / ((mtu - IP_MIN_HDR) & ~7u) + 1;
+        struct netif_hdr out;
+        struct frag_piece p;
+        struct frag g;
+
+        if (s->frames->region[FRAME_REGION_TX(k)].pool->loans + n > STACK_LOANS_MAX || c->ops->room(c->ch) < n)
+                return false;
+        frag_begin(&g, hdr, IP_MIN_HDR, len, mtu, id);
+        while (frag_next(&g, out.ip, &p)) {
+                uint32_t inl = p.off < l4_len ? MIN(l4_len - p.off, p.len) : 0;
+                struct buf piece = {data->id, data->off + (p.off + inl - l4_len), p.len - inl};
+                if (piece.len == 0)
+                        piece.id = 0;
+                memcpy(out.ip + p.hdr_len, hdr + IP_MIN_HDR + MIN(p.off, l4_len), inl);
+                count(&s->st->cnt, COUNT_IP_FRAGS_OUT);
+                stack_post(s, c, &out, p.hdr_len + inl, &piece);
+        }
+        count(&s->st->cnt, COUNT_IP_FRAGMENTED);
+        return true;
+}
+
+/* ---- TCP ---- */
+
+static void sum_tcp(struct stack *s, const struct tcp_tuple *to, uint8_t *hdr, unsigned len, const struct buf *data)
+{
+        uint32_t sum = csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, len + data->len);
+        be16 field;
+
+        sum = csum_partial(hdr, len, sum);
+        if (data->id != 0)
+                sum = csum_append(sum, len, csum_partial(frame_addr(s->frames, data->id) + data->off, data->len, 0));
+        field = csum_finish(sum);
+        memcpy(hdr + 16, &field, 2);
+}
+
+void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
+                    const struct tcp_seg *seg)
+{
+        struct netif_hdr h;
+        uint8_t *hdr = h.ip;
+        unsigned thl = tcp_hdr_write(seg, hdr + IP_MIN_HDR);
+        struct buf data = seg->len != 0 ? seg->data : (struct buf){0, 0, 0};
+
+        data.len = seg->len;
+        ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + thl + seg->len), 0);
+        if (unlikely(c->caps.csum))
+                sum_tcp(s, to, hdr + IP_MIN_HDR, thl, &data);
+        count(&s->st->cnt, COUNT_TCP_OUT);
+        stack_post(s, c, &h, IP_MIN_HDR + thl, &data);
+}
+
+void stack_reply_tcp(void *arg, const struct tcp_tuple *to, const struct tcp_seg *seg)
+{
+        struct stack *s = arg;
+        struct stack_chan *c = stack_chan_get(s, to->chan);
+        struct ip_tmpl ip;
+
+        if (c == NULL || !chan_has_room(s, c, to->chan))
+                return;
+        ip_tmpl_init(&ip, to->laddr, to->raddr, IP_PROTO_TCP, 0, 64, true);
+        stack_emit_tcp(s, c, &ip, to, seg);
+}
+
+/* As stack_output_conn(), for those who watch. */
+static bool output_traced(struct stack *s, struct stack_chan *c, struct tcp_conn *tc)
+{
+        while (chan_has_room(s, c, tc->tuple.chan)) {
+                struct counters before = s->st->cnt;
+                struct tcp_seg seg;
+                if (!tcp_output(&s->tcp, tc, &seg, s->now))
+                        return true;
+                stack_emit_tcp(s, c, template_of(s, tc), &tc->tuple, &seg);
+                stack_trace_out(s, tc, &seg, &before);
+        }
+        return false;
+}
+
+bool stack_output_conn(struct stack *s, struct tcp_conn *tc)
+{
+        struct stack_chan *c = stack_chan_get(s, tc->tuple.chan);
+        struct tcp_seg seg;
+
+        if (c == NULL)
+                return atomic_load_explicit(&s->st->chan[tc->tuple.chan].state, memory_order_relaxed) != CHAN_READY;
+        if (unlikely(c->netif.nif != NULL) && netif_cuts(s, c, tc))
+                return netif_output(s, c, tc, template_of(s, tc));
+        if (stack_traced(s))
+                return output_traced(s, c, tc);
+        while (chan_has_room(s, c, tc->tuple.chan)) {
+                if (!tcp_output(&s->tcp, tc, &seg, s->now))
+                        return true;
+                stack_emit_tcp(s, c, template_of(s, tc), &tc->tuple, &seg);
+        }
+        return false;
+}
+
+/* ---- UDP ---- */
+
+uint32_t stack_payload_sum(const struct stack *s, const struct stack_payload *p)
+{
+        const uint8_t *at = p->data.id != 0 ? frame_addr(s->frames, p->data.id) + p->data.off : p->inl;
+
+        return csum_partial(at, p->len, 0);
+}
+
+uint32_t stack_udp_inline(struct stack *s, uint32_t k)
+{
+        return s->chan[k].caps.inline_max - IP_MIN_HDR - UDP_HDR;
+}
+
+int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+{
+        struct stack_chan *c = stack_chan_get(s, k);
+        struct netif_hdr h;
+        uint8_t *hdr = h.ip;
+        uint32_t len = IP_MIN_HDR + UDP_HDR;
+        struct frag_plan plan;
+        struct ip_tmpl ip;
+        uint16_t id;
+        int err;
+
+        if (c == NULL)
+                return -ENETUNREACH;
+        if (!chan_has_room(s, c, k))
+                return -EAGAIN;
+        err = frag_decide(o->pmtu_mode, len + p->len, c->caps.mtu, stack_path_mtu(s, o->tuple.raddr), &plan);
+        if (unlikely(err != 0))
+                return err;
+        id = plan.dont_frag ? 0 : stack_new_id(s, o->tuple.laddr, o->tuple.raddr, IP_PROTO_UDP);
+        ip_tmpl_init(&ip, o->tuple.laddr, o->tuple.raddr, IP_PROTO_UDP, o->tos, o->ttl, plan.dont_frag);
+        ip_hdr_write(&ip, hdr, (uint16_t)(len + p->len), id);
+        memcpy(hdr + IP_MIN_HDR, o->hdr, UDP_HDR);
+        if (p->data.id == 0) {
+                copy_short(hdr + len, p->inl, p->len);
+                len += p->len;
+        }
+        if (stack_traced(s))
+                stack_trace_udp_out(s, o, p->len);
+        if (likely(plan.mtu == 0))
+                stack_post(s, c, &h, len, &p->data);
+        else if (!stack_post_fragments(s, c, k, hdr, len - IP_MIN_HDR, &p->data, plan.mtu, id))
+                return -EAGAIN;
+        c->ops->flush(c->ch);
+        if (p->data.id != 0)
+                frame_drop(s->frames, p->data.id);
+        return 0;
+}

@@ -1,0 +1,53 @@
+/*
+ * What the parts of the loop offer each other: a packet's road through stack_loop.c, stack_rx.c, stack_icmp.c, stack_out.c
+ * and netif.c. Nobody outside netstack/ includes it.
+ */
+#ifndef NETSTACK_STACK_ROAD_H
+#define NETSTACK_STACK_ROAD_H
+
+#include "netstack/stack.h"
+
+#define STACK_RX_BATCH  16                              /* messages taken from a channel at once */
+#define STACK_LOANS_MAX (SHM_RETS - STACK_RX_BATCH)     /* frames the peer may hold: their returns always find room */
+
+/* ---- stack_rx.c ---- */
+
+/* Takes what channel k has for now. Whether there was anything. */
+bool stack_run_rx(struct stack *s, uint32_t k, struct stack_chan *c);
+/* An IP packet arrived. True when its frame now belongs to a queue. */
+bool stack_rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx);
+/* Which addresses are ours on channel k, and what is asked of packets that come by it. */
+struct ip_host stack_host_of(const struct stack *s, uint32_t k);
+/* struct udp's `touched`: readability is told once for all that a batch brings. */
+void stack_udp_touched(void *arg, uint32_t pcb);
+
+/* ---- stack_icmp.c ---- */
+
+void stack_icmp_rx(struct stack *s, uint32_t k, const struct ip_pkt *pkt);
+/* An error about a packet, if RFC 1122 §3.2.2 and the rate limit let us say it; `param` is the header's second word. */
+void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type, uint8_t code, uint32_t param);
+/* A packet of ours, with its transport header at `l4`, did not find its next hop. */
+void stack_host_unreachable(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4);
+
+/* ---- stack_out.c ---- */
+
+/* Whether the channel takes one more message, frame included. If not, its users are told when it does. */
+bool stack_chan_room(struct stack *s, uint32_t k);
+/* True when everything that the connection owes went out; false when its channel has no room, or is not mapped here yet. */
+bool stack_output_conn(struct stack *s, struct tcp_conn *tc);
+/* One segment of a connection, or of none. There is room. */
+void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
+                    const struct tcp_seg *seg);
+/* struct tcp's `reply`: a segment that belongs to no connection. Best effort: with the queue full, the peer asks again. */
+void stack_reply_tcp(void *arg, const struct tcp_tuple *to, const struct tcp_seg *seg);
+/* One IP packet: headers, then payload from a frame, in the descriptor when it fits. There is room. */
+void stack_post(struct stack *s, struct stack_chan *c, struct netif_hdr *h, uint32_t hdr_len, const struct buf *data);
+/* What is whole, link header included. There is room. */
+void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, uint32_t inl_len, const struct buf *data);
+/* A datagram in pieces: IP header and `l4_len` bytes at hdr, the rest in `data`. False: the queue has no room for all. */
+bool stack_post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, const uint8_t *hdr, uint32_t l4_len,
+                          const struct buf *data, uint32_t mtu, uint16_t id);
+/* RFC 6864 §4: what may be cut on its way has an ID that does not come again soon. */
+uint16_t stack_new_id(struct stack *s, ip_addr src, ip_addr dst, uint8_t proto);
+
+#endif
