@@ -1,0 +1,157 @@
+/*
+ * What the keeper's files share; nobody else includes it.
+ *
+ *      keeper.c          the loop: what is due, and main
+ *      keeper_daemon.c   what unetd says, and when it dies
+ *      keeper_clients.c  what clients ask
+ *      keeper_stacks.c   a stack: attached, its pipe, what is due for it, its end
+ *      keeper_procs.c    its processes: who died, who left by exec
+ *      keeper_chans.c    its channels: attached, watched, taken down
+ *      keeper_flights.c  sockets of its that are under way in messages
+ */
+#ifndef UNETD_KEEPER_H
+#define UNETD_KEEPER_H
+
+#include "unetd/config.h"
+#include "unetd/conn.h"
+#include "unetd/keeper_ops.h"
+#include "unetd/log.h"
+
+#define KEEPER_DAEMON_QUEUE 65536u      /* bytes to unetd that may wait */
+
+enum proc_state { PROC_LIVE, PROC_DYING, PROC_DONE };
+
+struct kproc {
+        struct loop_source pidfd;       /* first: handlers cast */
+        LIST_ENTRY(kproc) link;
+        struct kstack *stack;
+        uint32_t slot;
+        int32_t pid;
+        #define KEEPER_DAEMON_QUEUE 65536u      /* bytes to unetd that may wait */
+
+enum proc_state state;
+        bool left;                      /* closed a connection: may be another program by now */
+        bool told;                      /* unetd knows that it goes */
+};
+
+enum chan_state { CHAN_ATTACHING, CHAN_UP, CHAN_CLOSING };
+
+struct kchan {
+        struct loop_source xsk;         /* interfaces; first: handlers cast */
+        LIST_ENTRY(kchan) link;
+        struct kstack *stack;
+        struct unetd_chan_info info;
+        int fds[UNETD_CHAN_FDS];
+        enum chan_state state;
+        struct unetd_msg request;       /* answered when the state changes */
+};
+
+struct kstack {
+        struct loop_source pipe;        /* first: handlers cast */
+        LIST_ENTRY(kstack) link;
+        uint32_t id;
+        int32_t pid;
+        int fds[UNETD_STACK_FDS];
+        void *view;
+        bool orphan;
+        nstime alone_since;             /* orphan without a peer; NSTIME_NEVER while it has one */
+        nstime deadline;                /* of stack_work() */
+        LIST_HEAD(, kproc) procs;
+        LIST_HEAD(, kchan) chans;
+};
+
+/* A kernel socket that left in a message. */
+struct kflight {
+        LIST_ENTRY(kflight) link;
+        uint32_t stack;
+        uint64_t cookie;
+};
+
+struct kclient {
+        struct conn conn;               /* first: handlers cast */
+        LIST_ENTRY(kclient) link;
+};
+
+extern struct keeper {
+        struct loop loop;
+        struct conn daemon;
+        bool daemon_died;
+        bool leaving;                   /* as soon as what was offered has been sent */
+        const struct keeper_stack_ops *ops;
+        struct unetd_config cfg;
+        LIST_HEAD(, kstack) stacks;
+        LIST_HEAD(, kclient) clients, dead;
+        LIST_HEAD(, kflight) flights;
+        uint32_t nflights;
+        int flights_ep;                 /* watches them, holding none */
+        nstime flights_at, flights_gap; /* when they are looked at next; the gap doubles */
+        uint32_t nclients;
+        nstime idle_since;
+} keeper;
+
+/* ---- keeper.c ---- */
+
+/* NULL: there is none. */
+struct kstack *kstack_find(uint32_t id);
+struct kproc *kproc_find(struct kstack *st, uint32_t slot);
+struct kchan *kchan_find(struct kstack *st, uint32_t slot);
+/* kstack_work() is called for it at the end of this batch. */
+void kstack_due(struct kstack *st);
+/* Tells unetd. */
+void keeper_tell(uint16_t type, uint32_t stack, uint32_t slot);
+
+/* ---- keeper_procs.c ---- */
+
+/* Takes pidfd, also on failure. 0, -EBUSY: another process has the slot; -ENOMEM, -EINVAL: no pidfd. */
+int kproc_add(struct kstack *st, uint32_t slot, int32_t pid, int pidfd);
+/* Its pidfd is watched no more. */
+void kproc_release(struct kproc *p);
+/* A process closed its connection to unetd: it is looked at, wherever it is in the books. */
+void kproc_left(int32_t pid);
+/* Ends the references of what died; frees what is done with. */
+void kprocs_work(struct kstack *st);
+/* Whether some are to be asked again soon. */
+bool kprocs_dying(const struct kstack *st);
+
+/* ---- keeper_chans.c ---- */
+
+/* The message of unetd about a channel to hold; answered at once or at a later tick. 1: it will be; else the answer. */
+int kchan_take(struct wire_in *in);
+/* ... and about one to give up. As above. */
+int kchan_drop(const struct wire_in *in);
+void kchan_free(struct kchan *ch);
+void kchans_work(struct kstack *st);
+/* The stack rests: packets at its interfaces wake us. */
+void kchans_watch(const struct kstack *st);
+bool kchans_pending(const struct kstack *st);
+
+/* ---- keeper_stacks.c ---- */
+
+/* Attaches the stack of a message, whose six descriptors it takes. 0 or a negative errno. */
+int kstack_new(struct wire_in *in, struct kstack **out);
+/* All that is due for one stack; it may be gone afterwards. */
+void kstack_work(struct kstack *st);
+
+/* ---- keeper_flights.c ---- */
+
+/* A kernel socket that left in a message. */
+void kflight_take(struct wire_in *in);
+bool kflights_of(const struct kstack *st);
+/* When to be called again. */
+nstime kflights_work(void);
+
+/* ---- keeper_clients.c ---- */
+
+/* The socket of a client that unetd sends to us; without room for it, it sees the end. */
+void kclient_take(struct wire_in *in);
+/* Frees those that ended in this batch. */
+void kclients_bury(void);
+
+/* ---- keeper_daemon.c ---- */
+
+void keeper_daemon_message(struct conn *c, struct wire_in *in);
+void keeper_daemon_ended(struct conn *c);
+/* After a batch in which it ended: looks for another one. */
+void keeper_daemon_lost(void);
+
+#endif

@@ -1,0 +1,144 @@
+/*
+ * The keeper's channels: it holds their descriptors, puts them into the state, and answers unetd when that has happened,
+ * which a stack whose lock is held may delay.
+ */
+#include "unetd/keeper.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+void kchan_free(struct kchan *ch)
+{
+        if (ch->xsk.fd >= 0)
+                loop_del(&keeper.loop, &ch->xsk);
+        for (unsigned i = 0; i < unetd_chan_nfds(&ch->info); i++)
+                close(ch->fds[i]);
+        LIST_REMOVE(ch, link);
+        free(ch);
+}
+
+/* Packets wait at an interface; until the stack rests again it is looked at by the clock. */
+static void packets_came(struct loop_source *s, uint32_t events)
+{
+        struct kchan *ch = (struct kchan *)s;
+
+        loop_mod(&keeper.loop, s, 0);
+        kstack_due(ch->stack);
+}
+
+static void chan_watch(struct kchan *ch)
+{
+        if (!unetd_is_iface(ch->info.peer_stack))
+                return;
+        ch->xsk.fd = ch->fds[UNETD_FD_IF_XSK];
+        if (loop_add(&keeper.loop, &ch->xsk, 0) < 0)
+                ch->xsk.fd = -1;
+}
+
+static void chan_attach(struct kstack *st, struct kchan *ch)
+{
+        struct unetd_chan view = unetd_chan_of(&ch->info, ch->fds);
+        int r = keeper.ops->chan_attach(st->view, ch->info.chan, &view);
+
+        if (r == -EAGAIN)
+                return;
+        ch->state = CHAN_UP;
+        conn_reply(&keeper.daemon, &ch->request, r);
+        if (r < 0)
+                kchan_free(ch);
+        else
+                chan_watch(ch);
+}
+
+static void chan_down(struct kstack *st, struct kchan *ch)
+{
+        int r = keeper.ops->chan_down(st->view, ch->info.chan);
+
+        if (r == -EAGAIN)
+                return;
+        conn_reply(&keeper.daemon, &ch->request, 0);
+        kchan_free(ch);
+}
+
+void kchans_work(struct kstack *st)
+{
+        struct kchan *ch = LIST_FIRST(&st->chans), *next;
+
+        for (; ch; ch = next) {
+                next = LIST_NEXT(ch, link);
+                if (ch->state == CHAN_ATTACHING)
+                        chan_attach(st, ch);
+                else if (ch->state == CHAN_CLOSING)
+                        chan_down(st, ch);
+        }
+}
+
+void kchans_watch(const struct kstack *st)
+{
+        struct kchan *ch;
+
+        LIST_FOREACH(ch, &st->chans, link)
+                if (ch->xsk.fd >= 0)
+                        loop_mod(&keeper.loop, &ch->xsk, EPOLLIN);
+}
+
+bool kchans_pending(const struct kstack *st)
+{
+        struct kchan *ch;
+
+        LIST_FOREACH(ch, &st->chans, link)
+                if (ch->state != CHAN_UP)
+                        return true;
+        return false;
+}
+
+/* Answered by chan_attach(), now or at a later tick. */
+int kchan_take(struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.chan.stack);
+        struct kchan *ch = st ? kchan_find(st, in->msg.chan.chan) : NULL;
+        int r;
+
+        if (in->n != unetd_chan_nfds(&in->msg.chan))
+                return -EBADMSG;
+        if (!st)
+                return -ENOENT;
+        if (ch)
+                return ch->info.peer_stack == in->msg.chan.peer_stack ? 0 : -EEXIST;
+        r = unetd_chan_check(&in->msg.chan, in->fds);
+        if (r < 0)
+                return r;
+        ch = calloc(1, sizeof *ch);
+        if (!ch)
+                return -ENOMEM;
+        ch->xsk = (struct loop_source){.fd = -1, .ready = packets_came};
+        ch->stack = st;
+        ch->info = in->msg.chan;
+        ch->request = in->msg;
+        for (unsigned i = 0; i < in->n; i++)
+                ch->fds[i] = wire_in_take(in, i);
+        LIST_INSERT_HEAD(&st->chans, ch, link);
+        chan_attach(st, ch);
+        kstack_due(st);
+        return 1;
+}
+
+int kchan_drop(const struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.chan.stack);
+        struct kchan *ch = st ? kchan_find(st, in->msg.chan.chan) : NULL;
+
+        if (!ch)
+                return -ENOENT;
+        if (ch->state == CHAN_ATTACHING) {      /* never got into the state */
+                conn_reply(&keeper.daemon, &ch->request, -ECANCELED);
+                kchan_free(ch);
+                return 0;
+        }
+        ch->state = CHAN_CLOSING;
+        ch->request = in->msg;
+        kstack_due(st);
+        return 1;
+}

@@ -1,0 +1,177 @@
+/*
+ * The keeper and unetd: what it says, and what is done when it dies (keeper.c has the story).
+ */
+#include "unetd/keeper.h"
+
+#include <errno.h>
+
+static int take_stack(struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.stack.stack);
+        bool with_proc = in->n == UNETD_STACK_FDS + 1;
+        int r = 0;
+
+        if (in->n != UNETD_STACK_FDS && !with_proc)
+                return -EBADMSG;
+        if (!st)
+                r = kstack_new(in, &st);
+        if (r == 0 && with_proc)
+                r = kproc_add(st, in->msg.stack.slot, in->msg.stack.pid, wire_in_take(in, UNETD_STACK_FDS));
+        if (r == 0)
+                kstack_due(st);
+        return r;
+}
+
+static int take_proc(struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.stack.stack);
+
+        if (in->n != 1)
+                return -EBADMSG;
+        if (!st || st->orphan)
+                return -ENOENT;
+        return kproc_add(st, in->msg.stack.slot, in->msg.stack.pid, wire_in_take(in, 0));
+}
+
+static int drop_proc(const struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.stack.stack);
+        struct kproc *p = st ? kproc_find(st, in->msg.stack.slot) : NULL;
+
+        if (!p)
+                return -ENOENT;
+        kproc_release(p);
+        p->state = keeper.ops->proc_died(st->view, p->slot) == -EAGAIN ? PROC_DYING : PROC_DONE;
+        p->told = true;
+        kstack_due(st);
+        return 0;
+}
+
+void keeper_daemon_message(struct conn *c, struct wire_in *in)
+{
+        int r;
+
+        switch ((enum unetd_type)in->msg.type) {
+        case UNETD_K_DIRECTORY:
+                if (in->n == 1)
+                        keeper.ops->directory(wire_in_take(in, 0));
+                return;
+        case UNETD_K_CLIENT:
+                kclient_take(in);
+                return;
+        case UNETD_K_FLIGHT:
+                kflight_take(in);
+                return;
+        case UNETD_K_LEFT:
+                kproc_left(in->msg.stack.pid);
+                return;
+        case UNETD_K_STACK:
+                r = take_stack(in);
+                break;
+        case UNETD_K_PROC:
+                r = take_proc(in);
+                break;
+        case UNETD_K_PROC_DEL:
+                r = drop_proc(in);
+                break;
+        case UNETD_K_CHAN:
+                r = kchan_take(in);
+                break;
+        case UNETD_K_CHAN_DOWN:
+                r = kchan_drop(in);
+                break;
+        default:
+                r = -EBADMSG;
+                break;
+        }
+        if (r <= 0)
+                conn_reply(c, &in->msg, r);
+}
+
+/* ---- when unetd dies ---- */
+
+void keeper_daemon_ended(struct conn *c)
+{
+        keeper.daemon_died = true;
+}
+
+static void offer_stack(struct kstack *st)
+{
+        struct unetd_msg msg = {.type = UNETD_K_STACK, .stack = {.stack = st->id, .pid = st->pid}};
+        struct kproc *p;
+        struct kchan *ch;
+
+        conn_send(&keeper.daemon, &msg, st->fds, UNETD_STACK_FDS);
+        LIST_FOREACH(p, &st->procs, link) {
+                if (p->state != PROC_LIVE)
+                        continue;
+                msg = (struct unetd_msg){.type = UNETD_K_PROC,
+                                         .stack = {.stack = st->id, .slot = p->slot, .pid = p->pid}};
+                conn_send(&keeper.daemon, &msg, &p->pidfd.fd, 1);
+        }
+        LIST_FOREACH(ch, &st->chans, link) {
+                if (ch->state != CHAN_UP || unetd_is_iface(ch->info.peer_stack))
+                        continue;
+                msg = (struct unetd_msg){.type = UNETD_K_CHAN, .chan = ch->info};
+                conn_send(&keeper.daemon, &msg, ch->fds, UNETD_CHAN_FDS);
+        }
+        if (st->orphan)
+                keeper_tell(UNETD_K_ORPHAN, st->id, 0);
+}
+
+/* The program that took the interfaces' packets has gone with its unetd. */
+static void drop_ifaces(struct kstack *st)
+{
+        struct kchan *ch;
+
+        LIST_FOREACH(ch, &st->chans, link) {
+                if (!unetd_is_iface(ch->info.peer_stack))
+                        continue;
+                ch->state = CHAN_CLOSING;
+                kstack_due(st);
+        }
+}
+
+/* Connects to another unetd. */
+static int find_daemon(void)
+{
+        struct unetd_client c = {.pid = 0};
+        int fd, r = unetd_open(&c, 0);
+
+        if (r < 0)
+                return r;
+        r = unetd_offer_keeper(&c, &fd);
+        unetd_close(&c);
+        if (r < 0 && r != -EEXIST)
+                return r;
+        keeper.leaving = r == -EEXIST;
+        return conn_init(&keeper.daemon, &keeper.loop, fd, KEEPER_DAEMON_QUEUE);
+}
+
+/* Nobody is to come to us any more: clients find the other keeper. */
+static void live_on_alone(void)
+{
+        struct kclient *cl;
+
+        while ((cl = LIST_FIRST(&keeper.clients)))
+                conn_fail(&cl->conn);
+}
+
+void keeper_daemon_lost(void)
+{
+        struct kstack *st;
+
+        keeper.daemon_died = false;
+        if (LIST_EMPTY(&keeper.stacks) || keeper.leaving) {
+                keeper.loop.stop = true;
+                return;
+        }
+        if (find_daemon() < 0) {
+                live_on_alone();
+                return;
+        }
+        LIST_FOREACH(st, &keeper.stacks, link) {
+                drop_ifaces(st);
+                offer_stack(st);
+        }
+}
