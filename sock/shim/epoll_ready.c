@@ -1,0 +1,164 @@
+/*
+ * What is ready: the members on the queue are looked at, and the kernel's half is asked without waiting.
+ */
+#include "sock/shim/epoll_set.h"
+
+static uint32_t interest(const struct epoll_item *it)
+{
+        return (it->events & ~PRIVATE_BITS) | EPOLLERR | EPOLLHUP;
+}
+
+static bool edge(struct epoll_item *it, uint32_t revents)
+{
+        uint32_t in, out;
+        bool moved;
+
+        if (it->f->mode == MODE_EPOLL) {        /* the edge of a nested set: it was not ready, and is */
+                in = (revents & EPOLLIN) != 0;
+                moved = in && !it->in;
+                it->in = in;
+                return moved || it->fresh;
+        }
+        usock_edges(it->f->us, &in, &out);
+        moved = (in != it->in && ((it->events & IN_BITS) || (revents & (EPOLLERR | EPOLLHUP)))) ||
+                (out != it->out && (it->events & OUT_BITS));
+        it->in = in;
+        it->out = out;
+        return moved || it->fresh;
+}
+
+/* Events to report now; what edge() compares is read before what it reports is, so that none is lost. */
+static uint32_t item_ready(struct epoll_item *it, bool consume)
+{
+        uint32_t before_in = it->in, before_out = it->out, revents;
+        bool news = true;
+
+        if (it->off || !has_our_side(it->f))
+                return 0;
+        if (it->events & EPOLLET)
+                news = edge(it, (uint16_t)file_poll_ours(it->f));
+        if (!news)
+                return 0;
+        revents = (uint16_t)file_poll_ours(it->f) & interest(it);
+        if (consume) {
+                it->fresh = false;
+        } else {
+                it->in = before_in;
+                it->out = before_out;
+        }
+        return revents;
+}
+
+static void item_fired(struct epoll_item *it, bool by_kernel)
+{
+        if (!(it->events & EPOLLONESHOT) || it->off)
+                return;
+        it->off = true;
+        if (it->in_kernel && !by_kernel)
+                epoll_kernel_ctl(it, EPOLL_CTL_MOD, EPOLLONESHOT | EPOLLET);   /* ERR and HUP stay: once */
+}
+
+static void report(struct harvest *h, struct epoll_item *it, uint32_t revents)
+{
+        if (it->round == it->set->round) {
+                h->ev[it->slot].events |= revents;
+                return;
+        }
+        it->round = it->set->round;
+        it->slot = h->n;
+        h->ev[h->n++] = (struct epoll_event){.events = revents, .data.u64 = it->data};
+}
+
+static bool stays_queued(const struct epoll_item *it, uint32_t revents)
+{
+        return revents && !it->off && !(it->events & EPOLLET);
+}
+
+/* A set in a set makes no news of its own. */
+static void queue_nested(struct epoll_set *set)
+{
+        struct epoll_item *it = set->members;
+
+        for (int i = 0; set->nested && i < set->count; i++, it = it->next)
+                if (it->f->mode == MODE_EPOLL)
+                        epoll_queue_item(set, it);
+}
+
+/* One round over the queue. */
+static void harvest_ours(struct epoll_set *set, struct harvest *h)
+{
+        epoll_hear_news(set);
+        h->seen = set->seen;
+        queue_nested(set);
+        for (int n = set->queued; n > 0 && h->n < h->max; n--) {
+                struct epoll_item *it = epoll_queue_take(set);
+                uint32_t revents = item_ready(it, true);
+
+                if (revents) {
+                        report(h, it, revents);
+                        item_fired(it, false);
+                }
+                if (stays_queued(it, revents))
+                        epoll_queue_item(set, it);
+        }
+}
+
+void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it, uint32_t revents)
+{
+        if (it->set != set || it->off)
+                return;
+        if (it->f->mode == MODE_UDP && has_our_side(it->f))     /* room is what our side says it is */
+                revents &= ~(uint32_t)OUT_BITS;
+        if (!revents)
+                return;
+        report(h, it, revents);
+        item_fired(it, true);
+}
+
+static void harvest_kernel(struct epoll_set *set, struct harvest *h)
+{
+        struct epoll_event ev[ON_STACK];
+        struct timespec now = {0, 0};
+        int room = MIN(h->max - h->n, ON_STACK);
+        long n = room ? sys6(SYS_epoll_pwait2, set->epfd, (long)ev, room, (long)&now, 0, 0) : 0;
+
+        if (n == -ENOSYS)
+                n = sys6(SYS_epoll_pwait, set->epfd, (long)ev, room, 0, 0, 0);
+        for (long i = 0; i < n; i++) {
+                if (ev[i].data.u64 == (uintptr_t)set)
+                        epoll_kicked(set);
+                else if (epoll_is_member(ev[i].data.u64))
+                        epoll_harvest_member(h, set, (struct epoll_item *)(uintptr_t)ev[i].data.u64, ev[i].events);
+                else
+                        h->ev[h->n++] = ev[i];
+        }
+}
+
+int epoll_harvest(struct epoll_set *set, struct harvest *h, bool kernel_first)
+{
+        pthread_mutex_lock(&set->lock);
+        set->round++;
+        if (kernel_first)
+                harvest_kernel(set, h);
+        harvest_ours(set, h);
+        if (!h->n && set->kernel_half && !kernel_first)
+                harvest_kernel(set, h);
+        pthread_mutex_unlock(&set->lock);
+        return h->n;
+}
+
+bool epoll_set_ready(struct epoll_set *set, struct usock_news *seen)
+{
+        struct epoll_item *it;
+        bool ready = false;
+
+        pthread_mutex_lock(&set->lock);
+        epoll_hear_news(set);
+        if (seen)
+                *seen = set->seen;
+        queue_nested(set);
+        for (it = set->head; it && !ready; it = it->after)
+                ready = item_ready(it, false) != 0;
+        pthread_mutex_unlock(&set->lock);
+        return ready;
+}

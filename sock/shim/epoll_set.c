@@ -1,0 +1,393 @@
+/*
+ * The members of an epoll set: their memory, the queue of those that may be ready, and how they come and go.
+ */
+#include "sock/shim/epoll_set.h"
+
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#define MEMBERS_MAX (1u << 20)
+#define SETS_MAX    (1u << 10)
+
+static struct epoll_item *items;        /* MEMBERS_MAX of them, reserved */
+static unsigned items_used;
+static struct epoll_item *items_free;
+static struct epoll_set *sets;
+static unsigned sets_used;
+static struct epoll_set *sets_free;
+
+/* ---- memory, under shim.lock ---- */
+
+static void *reserve(size_t bytes)
+{
+        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+        return p == MAP_FAILED ? NULL : p;
+}
+
+static struct epoll_item *item_alloc(void)
+{
+        struct epoll_item *it = items_free;
+
+        if (it) {
+                items_free = it->next;
+        } else {
+                if (!items)
+                        items = reserve(MEMBERS_MAX * sizeof(*items));
+                if (!items || items_used == MEMBERS_MAX)
+                        return NULL;
+                it = &items[items_used++];
+        }
+        return it;
+}
+
+static void item_free(struct epoll_item *it)
+{
+        it->set = NULL;
+        it->next = items_free;
+        items_free = it;
+}
+
+struct epoll_set *epoll_set_new(int epfd, struct file *owner)
+{
+        struct epoll_set *s = sets_free;
+
+        if (s) {
+                sets_free = s->next_free;
+        } else {
+                if (!sets)
+                        sets = reserve(SETS_MAX * sizeof(*sets));
+                if (!sets || sets_used == SETS_MAX)
+                        return NULL;
+                s = &sets[sets_used++];
+        }
+        s->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+        s->epfd = epfd;
+        s->owner = owner;
+        s->sleepers = 0;
+        s->kick_once = true;
+        s->members = s->head = s->tail = NULL;          /* and so the buckets are empty */
+        s->count = s->nested = s->queued = 0;
+        s->seen = (struct usock_news){0};
+        s->kernel_half = false;
+        s->round = 1;
+        s->kick = -1;
+        s->live = true;
+        return s;
+}
+
+bool epoll_is_member(uint64_t data)
+{
+        uintptr_t first = (uintptr_t)items;
+
+        return items && data >= first && data < first + MEMBERS_MAX * sizeof(*items);
+}
+
+int epoll_kernel_ctl(struct epoll_item *it, int op, uint32_t events)
+{
+        struct epoll_event ev = {.events = events, .data.u64 = (uintptr_t)it};
+
+        return (int)sys4(SYS_epoll_ctl, it->set->epfd, op, it->fd, &ev);
+}
+
+/* ---- the queue and the buckets, under the set's lock ---- */
+
+void epoll_queue_item(struct epoll_set *set, struct epoll_item *it)
+{
+        if (it->queued)
+                return;
+        it->queued = true;
+        it->after = NULL;
+        if (set->tail)
+                set->tail->after = it;
+        else
+                set->head = it;
+        set->tail = it;
+        set->queued++;
+}
+
+struct epoll_item *epoll_queue_take(struct epoll_set *set)
+{
+        struct epoll_item *it = set->head;
+
+        set->head = it->after;
+        if (!set->head)
+                set->tail = NULL;
+        it->queued = false;
+        set->queued--;
+        return it;
+}
+
+static void queue_drop(struct epoll_set *set, const struct epoll_item *gone)
+{
+        for (int n = set->queued; n > 0; n--) {
+                struct epoll_item *it = epoll_queue_take(set);
+
+                if (it != gone)
+                        epoll_queue_item(set, it);
+        }
+}
+
+static struct epoll_item **bucket_of(struct epoll_set *set, const struct usock *us)
+{
+        return &set->bucket[usock_number(us) % BUCKETS];
+}
+
+static void bucket_leave(struct epoll_set *set, struct epoll_item *it)
+{
+        struct epoll_item **p = it->us ? bucket_of(set, it->us) : NULL;
+
+        while (p && *p != it)
+                p = &(*p)->bucket_next;
+        if (p)
+                *p = it->bucket_next;
+        it->us = NULL;
+}
+
+/* News of its socket, if it has one of ours now, will find it. */
+static void bucket_join(struct epoll_set *set, struct epoll_item *it)
+{
+        struct epoll_item **p;
+
+        bucket_leave(set, it);
+        if (!it->f->us)
+                return;
+        it->us = it->f->us;
+        p = bucket_of(set, it->us);
+        it->bucket_next = *p;
+        *p = it;
+}
+
+static void link_item(struct epoll_set *set, struct epoll_item *it)
+{
+        if (!set->members) {
+                it->next = it->prev = set->members = it;
+        } else {
+                it->next = set->members;
+                it->prev = set->members->prev;
+                it->prev->next = it->next->prev = it;
+        }
+        set->count++;
+        set->nested += it->f->mode == MODE_EPOLL;
+        bucket_join(set, it);
+        epoll_queue_item(set, it);
+}
+
+static void unlink_item(struct epoll_set *set, struct epoll_item *it)
+{
+        if (it->queued)
+                queue_drop(set, it);
+        bucket_leave(set, it);
+        it->next->prev = it->prev;
+        it->prev->next = it->next;
+        if (set->members == it)
+                set->members = it->next == it ? NULL : it->next;
+        set->count--;
+        set->nested -= it->f->mode == MODE_EPOLL;
+}
+
+static void queue_all(struct epoll_set *set, uint32_t events)
+{
+        struct epoll_item *it = set->members;
+
+        for (int i = 0; i < set->count; i++, it = it->next)
+                if (it->events & events)
+                        epoll_queue_item(set, it);
+}
+
+static void on_news(void *arg, void *stack, uint32_t sock)
+{
+        struct epoll_set *set = arg;
+
+        if (sock == 0) {                /* room to send, for whoever waits for it */
+                queue_all(set, OUT_BITS);
+                return;
+        }
+        for (struct epoll_item *it = set->bucket[sock % BUCKETS]; it; it = it->bucket_next)
+                if (usock_number(it->us) == sock && usock_stack(it->us) == stack)
+                        epoll_queue_item(set, it);
+}
+
+void epoll_hear_news(struct epoll_set *set)
+{
+        if (!usock_news(&set->seen, on_news, set))
+                queue_all(set, ~0u);
+}
+
+/* ---- members coming and going ---- */
+
+struct epoll_item *epoll_item_find(const struct epoll_set *set, const struct file *f, int fd)
+{
+        struct epoll_item *it = f->items;
+
+        while (it && (it->set != set || it->fd != fd))
+                it = it->same_file;
+        return it;
+}
+
+/*
+ * In a threaded program others may be asleep on the set, and must see that its members have changed. Some may even
+ * sleep in the kernel alone, having come before the first member did. An eventfd in the kernel's half, made for the
+ * first change, wakes them all; its event is ours and reported to nobody.
+ */
+static void kick_make(struct epoll_set *set)
+{
+        struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uintptr_t)set};
+        int fd = shim_high_fd((int)sys2(SYS_eventfd2, 0, EFD_NONBLOCK | EFD_CLOEXEC));
+
+        if (fd < 0)
+                return;
+        sys4(SYS_epoll_ctl, set->epfd, EPOLL_CTL_ADD, fd, &ev);
+        set->kick = fd;
+        set->kernel_half = true;
+}
+
+void epoll_kick(struct epoll_set *set)
+{
+        uint64_t one = 1;
+
+        if (__libc_single_threaded || !(set->kick_once || set->sleepers || set->owner->kernel_sleepers))
+                return;
+        set->kick_once = false;
+        if (set->kick < 0)
+                kick_make(set);
+        if (set->kick >= 0)
+                sys3(SYS_write, set->kick, &one, sizeof(one));
+}
+
+void epoll_kicked(struct epoll_set *set)
+{
+        uint64_t count;
+
+        sys3(SYS_read, set->kick, &count, sizeof(count));
+}
+
+int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct epoll_event *ev)
+{
+        struct epoll_item *it;
+        int r = 0;
+
+        if (epoll_item_find(set, f, fd))
+                return -EEXIST;
+        it = item_alloc();
+        if (!it)
+                return -ENOMEM;
+        *it = (struct epoll_item){.set = set, .f = f, .fd = fd, .events = ev->events, .data = ev->data.u64,
+                                  .fresh = true};
+        if (has_kernel_side(f)) {
+                r = epoll_kernel_ctl(it, EPOLL_CTL_ADD, ev->events);
+                it->in_kernel = r == 0;
+                set->kernel_half |= r == 0;
+        }
+        if (r < 0) {
+                item_free(it);
+                return r;
+        }
+        pthread_mutex_lock(&set->lock);
+        link_item(set, it);
+        pthread_mutex_unlock(&set->lock);
+        it->same_file = f->items;
+        f->items = it;
+        epoll_kick(set);
+        return 0;
+}
+
+int epoll_item_mod(struct epoll_set *set, struct epoll_item *it, const struct epoll_event *ev)
+{
+        int r = 0;
+
+        if ((it->events | ev->events) & EPOLLEXCLUSIVE)
+                return -EINVAL;
+        pthread_mutex_lock(&set->lock);
+        if (it->in_kernel)
+                r = epoll_kernel_ctl(it, EPOLL_CTL_MOD, ev->events);
+        if (r == 0) {
+                it->events = ev->events;
+                it->data = ev->data.u64;
+                it->off = false;
+                it->fresh = true;
+                epoll_queue_item(set, it);
+        }
+        pthread_mutex_unlock(&set->lock);
+        epoll_kick(set);
+        return r;
+}
+
+void epoll_item_remove(struct epoll_item *it, bool in_kernel_too)
+{
+        struct epoll_set *set = it->set;
+        struct epoll_item **p = &it->f->items;
+
+        while (*p != it)
+                p = &(*p)->same_file;
+        *p = it->same_file;
+        pthread_mutex_lock(&set->lock);
+        unlink_item(set, it);
+        if (it->in_kernel && in_kernel_too)
+                epoll_kernel_ctl(it, EPOLL_CTL_DEL, 0);
+        pthread_mutex_unlock(&set->lock);
+        epoll_kick(set);                      /* who sleeps with it in hand lets go */
+        item_free(it);
+}
+
+void epoll_file_moved(struct file *f)
+{
+        for (struct epoll_item *it = f->items; it; it = it->same_file) {
+                pthread_mutex_lock(&it->set->lock);
+                if (it->in_kernel && !has_kernel_side(f)) {
+                        epoll_kernel_ctl(it, EPOLL_CTL_DEL, 0);
+                        it->in_kernel = false;
+                }
+                it->fresh = true;
+                bucket_join(it->set, it);
+                epoll_queue_item(it->set, it);
+                pthread_mutex_unlock(&it->set->lock);
+                epoll_kick(it->set);
+        }
+}
+
+/* The kernel forgets its half of what is closed by itself, unless a duplicate it cannot see holds it: ask anyway. */
+void epoll_file_closed(struct file *f)
+{
+        pthread_mutex_lock(&shim.lock);
+        while (f->items)
+                epoll_item_remove(f->items, true);
+        while (f->set && f->set->members)
+                epoll_item_remove(f->set->members, false);
+        pthread_mutex_unlock(&shim.lock);
+}
+
+void epoll_file_ended(struct file *f)
+{
+        struct epoll_set *set = f->set;
+
+        if (set->kick >= 0)
+                sys1(SYS_close, set->kick);
+        pthread_mutex_lock(&shim.lock);
+        set->live = false;
+        set->next_free = sets_free;
+        sets_free = set;
+        f->set = NULL;
+        pthread_mutex_unlock(&shim.lock);
+}
+
+/* ---- fork ---- */
+
+void epoll_fork_lock(void)
+{
+        for (unsigned i = 0; i < sets_used; i++)
+                if (sets[i].live)
+                        pthread_mutex_lock(&sets[i].lock);
+}
+
+/* In the child nobody sleeps. */
+void epoll_fork_unlock(bool child)
+{
+        for (unsigned i = 0; i < sets_used; i++) {
+                if (!sets[i].live)
+                        continue;
+                if (child)
+                        sets[i].sleepers = 0;
+                pthread_mutex_unlock(&sets[i].lock);
+        }
+}

@@ -1,0 +1,114 @@
+/*
+ * An epoll set with two halves, for the files that make it up; nobody else includes it. epoll.c tells how it works.
+ *
+ *      epoll.c         the program's calls
+ *      epoll_set.c     members, the queue, coming and going
+ *      epoll_ready.c   what is ready in both halves
+ *      epoll_wait.c    sleeping until something may be
+ */
+#ifndef SOCK_SHIM_EPOLL_SET_H
+#define SOCK_SHIM_EPOLL_SET_H
+
+#include "sock/shim/shim.h"
+
+#define PRIVATE_BITS (EPOLLWAKEUP | EPOLLONESHOT | EPOLLET | EPOLLEXCLUSIVE)
+#define IN_BITS      (EPOLLIN | EPOLLRDNORM | EPOLLRDBAND | EPOLLPRI | EPOLLRDHUP)
+#define OUT_BITS     (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
+#define ON_STACK     64
+#define BUCKETS      (1u << 12)
+
+struct epoll_item {
+        struct epoll_item *next, *prev; /* in its set; ring without a head */
+        struct epoll_item *after;       /* on the queue */
+        struct epoll_item *bucket_next; /* of the set's, by the number of its socket */
+        struct epoll_item *same_file;
+        struct epoll_set *set;          /* NULL: free */
+        struct file *f;
+        int fd;
+        uint32_t events;
+        uint64_t data;
+        uint32_t in, out;               /* edges that were reported */
+        bool off;                       /* one-shot, fired */
+        bool fresh;                     /* new or re-armed: an edge in itself */
+        bool in_kernel;
+        bool queued;
+        struct usock *us;               /* that it is in a bucket for */
+        unsigned round;                 /* the round of its set that reported it, */
+        int slot;                       /* and where */
+};
+
+struct epoll_set {
+        pthread_mutex_t lock;
+        int epfd;
+        struct file *owner;             /* of epfd */
+        _Atomic int sleepers;           /* threads in set_wait() */
+        _Atomic bool kick_once;         /* somebody may sleep in the kernel whom nobody has counted */
+        struct epoll_item *members;
+        int count;
+        int nested;                     /* of them, epoll descriptors */
+        struct epoll_item *head, *tail; /* the queue */
+        int queued;
+        struct usock_news seen;
+        bool kernel_half;               /* something was put there */
+        unsigned round;                 /* grows with each call that reports */
+        uint8_t tick;
+        nstime kernel_asked;
+        _Atomic int kick;               /* eventfd in the kernel's half, see kick(); -1: not made */
+        struct epoll_set *next_free;
+        bool live;
+        struct epoll_item *bucket[BUCKETS];
+};
+
+/* What a call has found. */
+struct harvest {
+        struct epoll_event *ev;
+        int n, max;
+        struct usock_news seen;         /* all that happened before this was looked at */
+};
+
+/* The kernel's side has something to say: all but a connection of ours, and an epoll set that only has ours. */
+static inline bool has_kernel_side(const struct file *f)
+{
+        return f->mode != MODE_TCP;
+}
+
+static inline bool has_our_side(const struct file *f)
+{
+        return f->mode >= MODE_TCP || (f->mode == MODE_EPOLL && f->set);
+}
+
+/* ---- epoll_set.c ---- */
+
+/* A set for an epoll descriptor that is to hold one of ours, NULL: no memory. shim.lock held, as for all that changes
+ * members. */
+struct epoll_set *epoll_set_new(int epfd, struct file *owner);
+/* Whether the kernel's answer is about a member of ours: its data is the member's address. */
+bool epoll_is_member(uint64_t data);
+struct epoll_item *epoll_item_find(const struct epoll_set *set, const struct file *f, int fd);
+int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct epoll_event *ev);
+int epoll_item_mod(struct epoll_set *set, struct epoll_item *it, const struct epoll_event *ev);
+void epoll_item_remove(struct epoll_item *it, bool in_kernel_too);
+int epoll_kernel_ctl(struct epoll_item *it, int op, uint32_t events);
+/* Wakes those who sleep on the set: its members have changed. */
+void epoll_kick(struct epoll_set *set);
+/* The kernel reported the kick. */
+void epoll_kicked(struct epoll_set *set);
+/* The queue, under the set's lock. */
+void epoll_queue_item(struct epoll_set *set, struct epoll_item *it);
+struct epoll_item *epoll_queue_take(struct epoll_set *set);
+/* Puts those on the queue that have news. */
+void epoll_hear_news(struct epoll_set *set);
+
+/* ---- epoll_ready.c ---- */
+
+/* Fills h with what is ready, kernel's half first or only if there is nothing else. How many. */
+int epoll_harvest(struct epoll_set *set, struct harvest *h, bool kernel_first);
+/* The kernel reported a member of ours. The set's lock is held, and its round has begun. */
+void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it, uint32_t revents);
+
+/* ---- epoll_wait.c ---- */
+
+/* epoll_pwait2() on a set with members: how many events, or a negative errno. */
+int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struct until *u, const sigset_t *mask);
+
+#endif

@@ -1,0 +1,113 @@
+/*
+ * Sleeping on an epoll set: on a few sockets of ours themselves, on news of any if there are many; and on the kernel's half.
+ */
+#include "sock/shim/epoll_set.h"
+
+/*
+ * The wait item of one member. Of an edge-triggered one only the events that are not there can wake, for the others
+ * have been reported. False: it must be waited for by news, since it has unread input, and more of it would be an edge
+ * that no level shows, or because it is a set itself.
+ */
+static bool item_wait(const struct epoll_item *it, struct usock_item *v)
+{
+        uint32_t now, ask = it->events & ~PRIVATE_BITS;
+
+        *v = (struct usock_item){.s = it->f->us, .fd = -1, .events = (short)ask};
+        if (it->f->mode == MODE_EPOLL)
+                return false;
+        if (!(it->events & EPOLLET))
+                return true;
+        now = (uint16_t)usock_poll(it->f->us);
+        v->events = (short)(ask & ~now);
+        return !(now & (ask & IN_BITS)) && !(now & (EPOLLERR | EPOLLHUP));
+}
+
+/* What a thread takes to sleep: wait items, and in threaded programs references of their files. */
+struct luggage {
+        struct usock_item v[ON_STACK + 1];
+        struct file *f[ON_STACK];
+        int n;                          /* -1: wait for news */
+        int held;
+};
+
+static void let_go(struct luggage *l)
+{
+        while (l->held > 0)
+                file_unref(l->f[--l->held]);
+}
+
+static void hold(struct luggage *l, struct file *f)
+{
+        if (__libc_single_threaded)
+                return;
+        atomic_fetch_add(&f->refs, 1);  /* a member's file lives as long as the set's lock is held */
+        l->f[l->held++] = f;
+}
+
+static void few_items(struct epoll_set *set, struct luggage *l)
+{
+        struct epoll_item *it = set->members;
+
+        l->n = l->held = 0;
+        for (int i = 0; i < set->count && l->n >= 0; i++, it = it->next) {
+                if (it->off || !has_our_side(it->f))
+                        continue;
+                if (l->n == ON_STACK || !item_wait(it, &l->v[l->n])) {
+                        l->n = -1;
+                        continue;
+                }
+                hold(l, it->f);
+                l->n++;
+        }
+}
+
+/*
+ * Sleeps until something may be ready: positive; 0 when the time is over, -EINTR, -ERR_AGAIN. A small set waits for
+ * its own sockets, once no news has come for them since the items were made; a large one is woken by news of any socket
+ * of this process's stacks since the queue was looked at.
+ */
+static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct until *u, const sigset_t *mask)
+{
+        struct luggage l;
+        bool news;
+        int r = 1;
+
+        pthread_mutex_lock(&set->lock);
+        few_items(set, &l);
+        if (l.n >= 0)
+                epoll_hear_news(set);
+        news = set->queued;
+        set->sleepers++;
+        pthread_mutex_unlock(&set->lock);
+        if (l.n < 0) {
+                let_go(&l);
+                l.v[0] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
+                r = wait_items(l.v, set->kernel_half, u, mask, seen);
+        } else if (!news) {
+                if (set->kernel_half)
+                        l.v[l.n++] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
+                r = wait_items(l.v, l.n, u, mask, NULL);
+        }
+        let_go(&l);
+        set->sleepers--;
+        return r;
+}
+
+int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struct until *u, const sigset_t *mask)
+{
+        struct harvest h = {.ev = ev, .max = max};
+        int r;
+
+        for (;;) {
+                usock_progress();
+                if (epoll_harvest(set, &h, set->kernel_half && kernel_turn(&set->tick, &set->kernel_asked)))
+                        return h.n;
+                if (u->left == 0)
+                        return 0;
+                r = set_wait(set, &h.seen, u, mask);
+                if (r < 0)
+                        return r;
+                if (r == 0)
+                        u->left = 0;    /* the last look */
+        }
+}
