@@ -1,0 +1,163 @@
+/*
+ * What the files of shim_calls share: how results are shown, and pairs of sockets. Includes what a program of the scenes may
+ * use, since they are one program.
+ */
+#ifndef TESTS_SHIM_CALLS_H
+#define TESTS_SHIM_CALLS_H
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <pty.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/fanotify.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <utmp.h>
+
+#include "netstack/sys.h"
+
+#define RESTORER     0x04000000 /* libc's own flag, seen where the kernel answers */
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+const char *name_of(long r);
+
+/* Prints a call's result: its name and, of a failure, the error. */
+#define SHOW(call)                                                     \
+        do {                                                           \
+                long r_ = (long)(call);                                \
+                printf("  %s = %ld %s\n", #call, r_, name_of(r_));     \
+        } while (0)
+/* The same where the value itself varies from run to run. */
+#define SHOW_OK(call)                                                  \
+        do {                                                           \
+                long r_ = (long)(call);                                \
+                printf("  %s: %s\n", #call, name_of(r_));              \
+        } while (0)
+
+void show_bytes(const char *what, const char *p, ssize_t n);
+void die(const char *what);
+struct sockaddr_in loopback(void);
+/* A TCP listener on a port of loopback; *sa is its address. */
+int listener(struct sockaddr_in *sa);
+/* Two ends of a TCP connection. */
+void tcp_pair(int v[2]);
+int udp_socket(struct sockaddr_in *sa);
+void close2(int v[2]);
+/* A second at most. */
+void wait_readable(int fd);
+
+#define MUCH 3000
+/* Byte i of what write_much() writes, which is MUCH of them. */
+char pattern(int i);
+void write_much(int fd);
+/* Reads n bytes with these flags and says whether they are those from position `at`. */
+void read_some(int fd, int at, int n, int flags);
+
+/* The names of libc that no header declares. */
+ssize_t __read(int, void *, size_t);
+ssize_t __write(int, const void *, size_t);
+ssize_t __send(int, const void *, size_t, int);
+int __connect(int, const struct sockaddr *, socklen_t);
+int __close(int);
+int __poll(struct pollfd *, nfds_t, int);
+int __select(int, fd_set *, fd_set *, fd_set *, struct timeval *);
+int __fcntl(int, int, ...);
+int __dup2(int, int);
+int __pipe(int *);
+int __open(const char *, int, ...);
+int __open64(const char *, int, ...);
+int __open_2(const char *, int);
+int __open64_2(const char *, int);
+int __openat_2(int, const char *, int);
+int __openat64_2(int, const char *, int);
+ssize_t __read_chk(int, void *, size_t, size_t);
+ssize_t __recv_chk(int, void *, size_t, size_t, int);
+ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
+int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
+int __dprintf_chk(int, int, const char *, ...);
+int __vdprintf_chk(int, int, const char *, va_list);
+int __sigaction(int, const struct sigaction *, struct sigaction *);
+pid_t _Fork(void);
+sighandler_t bsd_signal(int, sighandler_t);
+
+/* Parts of scenes that run in programs of their own (`calls --child FD`, `--closer FD`). */
+extern const char *self;
+void child_of_exec(int fd);
+void closer_of_exec(int fd);
+
+void scene_small_reads(void);
+void scene_read_write(void);
+void scene_vectors(void);
+void scene_flags(void);
+void scene_ends(void);
+void scene_sigpipe(void);
+void scene_udp(void);
+void scene_connect(void);
+void scene_bound_connect(void);
+void scene_connect_again(void);
+void scene_accept_flags(void);
+void scene_options(void);
+void scene_ioctl(void);
+void scene_timeouts(void);
+void scene_dup(void);
+void scene_close_range(void);
+void scene_new_numbers(void);
+void scene_stdio(void);
+void scene_vdprintf(void);
+void scene_sendfile(void);
+void scene_poll(void);
+void scene_select(void);
+void scene_epoll(void);
+void scene_epoll_before_connect(void);
+void scene_signals(void);
+void scene_signal_calls(void);
+void scene_fork(void);
+void scene_connect_failed(void);
+void scene_nonblock_shared(void);
+void scene_exec(void);
+void scene_exec_ends(void);
+void scene_exec_listener(void);
+void scene_daemon(void);
+void scene_quick_exit(void);
+void scene_atexit(void);
+void scene_threads(void);
+void scene_epoll_threads(void);
+void scene_cancel(void);
+void scene_syscall(void);
+void scene_dual(void);
+void scene_dual_udp(void);
+void scene_reuse_same_port(void);
+void scene_rights(void);
+void scene_rights_in_flight(void);
+void scene_rights_outlive(void);
+
+#endif

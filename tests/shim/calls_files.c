@@ -1,0 +1,379 @@
+/*
+ * shim_calls, numbers of descriptors, and what else takes one: streams, sendfile, messages.
+ */
+#include "tests/shim/calls.h"
+
+void scene_dup(void)
+{
+        char b[8];
+        int v[2], d, e;
+
+        tcp_pair(v);
+        d = dup(v[0]);
+        e = fcntl(v[0], F_DUPFD_CLOEXEC, 50);
+        SHOW(e >= 50);
+        SHOW(fcntl(e, F_GETFD));
+        close(v[0]);
+        SHOW(write(d, "dup", 3));
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        SHOW(dup2(e, 60));
+        SHOW(dup3(e, 61, O_CLOEXEC));
+        SHOW(__dup2(61, 62));
+        SHOW(dup3(e, e, 0));
+        SHOW(dup2(999, 60));
+        close(d);
+        close(e);
+        SHOW(write(60, "two", 3));
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        close(60);
+        close(61);
+        SHOW(write(62, "x", 1));
+        SHOW(fcntl(62, F_SETFL, O_NONBLOCK));
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        close(62);
+        SHOW(read(v[1], b, sizeof(b)));
+        close(v[1]);
+}
+
+void scene_close_range(void)
+{
+        char b[8];
+        int v[2], w[2];
+
+        tcp_pair(v);
+        tcp_pair(w);
+        dup2(v[0], 100);
+        dup2(w[0], 101);
+        close(v[0]);
+        close(w[0]);
+        SHOW(close_range(100, 100, 0));
+        SHOW(read(v[1], b, sizeof(b)));
+        SHOW(write(101, "alive", 5));
+        SHOW(read(w[1], b, sizeof(b)));
+        closefrom(101);
+        SHOW(read(w[1], b, sizeof(b)));
+        SHOW(close_range(5, 4, 0));
+        close(v[1]);
+        close(w[1]);
+        tcp_pair(v);
+        SHOW(write(v[0], "again", 5));
+        SHOW(read(v[1], b, sizeof(b)));
+        close2(v);
+}
+
+/* A number that was ours and is now something else must be something else. */
+static void reused(const char *what, int fd, int was)
+{
+        int type = 0;
+        socklen_t len = sizeof(type);
+
+        printf("  %s: same number %d, as a socket %s\n", what, fd == was,
+               name_of(getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len)));
+        close(fd);
+}
+
+/* The lowest free number, a moment ago a connection, closed where no hook can see. */
+static int gone_number(void)
+{
+        int v[2];
+
+        tcp_pair(v);
+        dup2(v[0], v[0] - 1);           /* where the listener was */
+        for (int fd = v[0] - 1; fd <= v[1]; fd++)
+                sys1(SYS_close, fd);
+        return v[0] - 1;
+}
+
+void scene_new_numbers(void)
+{
+        char t[32];
+        sigset_t none;
+        int p[2];
+
+        sigemptyset(&none);
+#define REUSED(call)                              \
+        do {                                      \
+                int was = gone_number();          \
+                reused(#call, call, was);         \
+        } while (0)
+        REUSED(open("/dev/zero", O_RDONLY));
+        REUSED(__open("/dev/zero", O_RDONLY));
+        REUSED(__open_2("/dev/zero", O_RDONLY));
+        REUSED(open64("/dev/zero", O_RDONLY));
+        REUSED(__open64("/dev/zero", O_RDONLY));
+        REUSED(__open64_2("/dev/zero", O_RDONLY));
+        REUSED(openat(AT_FDCWD, "/dev/zero", O_RDONLY));
+        REUSED(__openat_2(AT_FDCWD, "/dev/zero", O_RDONLY));
+        REUSED(openat64(AT_FDCWD, "/dev/zero", O_RDONLY));
+        REUSED(__openat64_2(AT_FDCWD, "/dev/zero", O_RDONLY));
+        REUSED(creat("/dev/null", 0600));
+        REUSED(creat64("/dev/null", 0600));
+        REUSED(eventfd(1, 0));
+        REUSED(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK));
+        REUSED(signalfd(-1, &none, SFD_NONBLOCK));
+        REUSED(inotify_init());
+        REUSED(inotify_init1(IN_NONBLOCK));
+        REUSED(memfd_create("x", 0));
+        REUSED(posix_openpt(O_RDWR | O_NOCTTY));
+        REUSED(epoll_create(1));
+        REUSED(epoll_create1(0));
+        REUSED(socket(AF_UNIX, SOCK_STREAM, 0));
+        REUSED(dup(0));
+        REUSED((strcpy(t, "/tmp/callsXXXXXX"), mkstemp(t)));
+        unlink(t);
+        REUSED((strcpy(t, "/tmp/callsXXXXXX"), mkstemp64(t)));
+        unlink(t);
+        REUSED((strcpy(t, "/tmp/callsXXXXXX"), mkostemp(t, 0)));
+        unlink(t);
+        REUSED((strcpy(t, "/tmp/callsXXXXXX"), mkostemp64(t, 0)));
+        unlink(t);
+        REUSED((snprintf(t, sizeof(t), "/calls%d", (int)getpid()), shm_open(t, O_RDWR | O_CREAT, 0600)));
+        shm_unlink(t);
+        REUSED((pipe(p), close(p[1]), p[0]));
+        REUSED((__pipe(p), close(p[1]), p[0]));
+        REUSED((pipe2(p, O_NONBLOCK), close(p[1]), p[0]));
+        REUSED((socketpair(AF_UNIX, SOCK_STREAM, 0, p), close(p[1]), p[0]));
+        REUSED(pidfd_open(getpid(), 0));
+        (void)fanotify_init(FAN_CLASS_NOTIF, O_RDONLY);
+}
+
+/* ---- streams ---- */
+
+static void stream(const char *what, FILE *fp, int was)
+{
+        char b[8];
+
+        printf("  %s: %s, same number %d, fread %zu\n", what, fp ? "ok" : "no", fp && fileno(fp) == was,
+               fp ? fread(b, 1, 0, fp) : 0);
+        if (fp)
+                fclose(fp);
+}
+
+void scene_stdio(void)
+{
+        char line[32], b[32];
+        int v[2], was;
+        FILE *fp;
+        DIR *d;
+
+        tcp_pair(v);
+        fp = fdopen(v[0], "r+");
+        SHOW(fileno(fp) == v[0]);
+        SHOW(fprintf(fp, "hello %d\n", 1));
+        SHOW(fflush(fp));
+        show_bytes("read", b, read(v[1], b, sizeof(b)) - 1);
+        write(v[1], "one\ntwo\n", 8);
+        SHOW(fgets(line, sizeof(line), fp) != NULL);
+        show_bytes("line", line, 3);
+        SHOW(fgets(line, sizeof(line), fp) != NULL);
+        SHOW(dprintf(v[0], "%s", "printed"));
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        SHOW(__dprintf_chk(v[0], 1, "%d", 42));
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        SHOW(fclose(fp));
+        SHOW(read(v[1], b, sizeof(b)));
+        close(v[1]);
+        SHOW(fcntl(v[0], F_GETFD));
+#define STREAM(call)                              \
+        do {                                      \
+                was = gone_number();              \
+                stream(#call, call, was);         \
+        } while (0)
+        STREAM(fopen("/dev/zero", "r"));
+        STREAM(fopen64("/dev/zero", "r"));
+        STREAM(tmpfile());
+        STREAM(tmpfile64());
+        STREAM(freopen("/dev/zero", "r", fopen("/dev/null", "r")));
+        STREAM(freopen64("/dev/zero", "r", fopen("/dev/null", "r")));
+        was = gone_number();
+        fp = popen("true", "r");
+        SHOW(fileno(fp) == was);
+        SHOW(fread(b, 1, 1, fp));
+        pclose(fp);
+        was = gone_number();
+        d = opendir("/");
+        SHOW(dirfd(d) == was);
+        SHOW(readdir(d) != NULL);
+        closedir(d);
+}
+
+static void vprint(int fd, const char *format, ...)
+{
+        va_list ap;
+
+        va_start(ap, format);
+        vdprintf(fd, format, ap);
+        va_end(ap);
+        va_start(ap, format);
+        __vdprintf_chk(fd, 1, format, ap);
+        va_end(ap);
+}
+
+void scene_vdprintf(void)
+{
+        char b[32];
+        int v[2];
+
+        tcp_pair(v);
+        vprint(v[0], "%d-", 7);
+        show_bytes("recv", b, recv(v[1], b, 4, MSG_WAITALL));
+        close2(v);
+}
+
+/* ---- sendfile, splice ---- */
+
+void scene_sendfile(void)
+{
+        char b[64];
+        FILE *tmp = tmpfile();
+        int in = fileno(tmp), v[2], p[2];
+        off_t off = 2;
+        off64_t off64 = 0;
+
+        tcp_pair(v);
+        write(in, "0123456789", 10);
+        lseek(in, 1, SEEK_SET);
+        SHOW(sendfile(v[0], in, NULL, 3));
+        SHOW(lseek(in, 0, SEEK_CUR));
+        SHOW(sendfile(v[0], in, &off, 4));
+        SHOW(off);
+        SHOW(lseek(in, 0, SEEK_CUR));
+        SHOW(sendfile64(v[0], in, &off64, 100));
+        SHOW(off64);
+        SHOW(sendfile64(v[0], in, &off64, 100));
+        show_bytes("recv", b, recv(v[1], b, 17, MSG_WAITALL));
+        pipe(p);
+        write(p[1], "through a pipe", 14);
+        SHOW(splice(p[0], NULL, v[0], NULL, 64, 0));
+        show_bytes("recv", b, recv(v[1], b, 14, MSG_WAITALL));
+        write(v[1], "and back", 8);
+        SHOW(splice(v[0], NULL, p[1], NULL, 64, SPLICE_F_MOVE));
+        show_bytes("pipe", b, read(p[0], b, sizeof(b)));
+        fcntl(v[0], F_SETFL, O_NONBLOCK);
+        SHOW(splice(v[0], NULL, p[1], NULL, 64, SPLICE_F_NONBLOCK));
+        close(p[0]);
+        close(p[1]);
+        fclose(tmp);
+        close2(v);
+}
+
+/* ---- sockets in messages ---- */
+
+/* A descriptor sent to ourselves is another number of the same connection. */
+void scene_rights(void)
+{
+        union {
+                struct cmsghdr h;
+                char room[CMSG_SPACE(sizeof(int))];
+        } c = {.h = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+        char x = 'x', b[8];
+        struct iovec iov = {&x, 1};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
+        int u[2], v[2], fd;
+
+        tcp_pair(v);
+        write_much(v[0]);
+        for (int i = 0; i < 10; i++)
+                read_some(v[1], i * 10, 10, 0);
+        socketpair(AF_UNIX, SOCK_STREAM, 0, u);
+        memcpy(CMSG_DATA(&c.h), &v[1], sizeof(int));
+        SHOW(sendmsg(u[0], &m, 0));
+        read_some(v[1], 100, 10, 0);
+        read_some(v[1], 110, 10, 0);
+        SHOW(recvmsg(u[1], &m, 0));
+        memcpy(&fd, CMSG_DATA(&c.h), sizeof(int));
+        SHOW(fd != v[1]);
+        read_some(fd, 120, 10, 0);
+        read_some(v[1], 130, 10, 0);
+        read_some(fd, 140, MUCH - 140, MSG_WAITALL);
+        SHOW(write(v[0], "pass", 4));
+        show_bytes("read", b, read(fd, b, sizeof(b)));
+        close(v[1]);
+        SHOW(write(fd, "back", 4));
+        show_bytes("read", b, read(v[0], b, sizeof(b)));
+        close(fd);
+        SHOW(read(v[0], b, sizeof(b)));
+        close(v[0]);
+        close2(u);
+}
+
+/* Whoever passes a socket on closes his own at once; it lives in the message. Received late, or never. */
+void scene_rights_in_flight(void)
+{
+        union {
+                struct cmsghdr h;
+                char room[CMSG_SPACE(sizeof(int))];
+        } c = {.h = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+        char x = 'x', b[8];
+        struct iovec iov = {&x, 1};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
+        int u[2], v[2], fd;
+
+        for (int lost = 0; lost < 2; lost++) {
+                struct pollfd p = {.events = POLLIN};
+
+                tcp_pair(v);
+                p.fd = v[0];
+                write(v[0], "before", 6);
+                socketpair(AF_UNIX, SOCK_STREAM, 0, u);
+                memcpy(CMSG_DATA(&c.h), &v[1], sizeof(int));
+                m.msg_controllen = sizeof(c);
+                SHOW(sendmsg(u[0], &m, 0));
+                SHOW(close(v[1]));
+                SHOW(poll(&p, 1, 700));
+                if (!lost) {
+                        SHOW(recvmsg(u[1], &m, 0));
+                        memcpy(&fd, CMSG_DATA(&c.h), sizeof(int));
+                        show_bytes("read", b, read(fd, b, sizeof(b)));
+                        SHOW(write(fd, "after", 5));
+                        show_bytes("read", b, read(v[0], b, sizeof(b)));
+                        SHOW(close(fd));
+                }
+                close2(u);
+                SHOW(poll(&p, 1, 5000));
+                if (!lost)
+                        SHOW(read(v[0], b, sizeof(b)));
+                close(v[0]);
+        }
+}
+
+/* The sender ends before the message is received; it was the only process of its stack. */
+void scene_rights_outlive(void)
+{
+        union {
+                struct cmsghdr h;
+                char room[CMSG_SPACE(sizeof(int))];
+        } c = {.h = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+        char x = 'x', b[8];
+        struct iovec iov = {&x, 1};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
+        struct sockaddr_in sa;
+        int u[2], s, fd;
+
+        socketpair(AF_UNIX, SOCK_STREAM, 0, u);
+        fflush(stdout);
+        if (fork() == 0) {
+                int l = listener(&sa);
+
+                write(u[0], &sa, sizeof(sa));
+                s = accept(l, NULL, NULL);
+                memcpy(CMSG_DATA(&c.h), &s, sizeof(int));
+                sendmsg(u[0], &m, 0);
+                _exit(0);
+        }
+        read(u[1], &sa, sizeof(sa));
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        wait(NULL);
+        usleep(1500000);
+        SHOW(write(s, "there", 5));
+        SHOW(recvmsg(u[1], &m, 0));
+        memcpy(&fd, CMSG_DATA(&c.h), sizeof(int));
+        show_bytes("read", b, read(fd, b, sizeof(b)));
+        SHOW(write(fd, "back", 4));
+        show_bytes("read", b, read(s, b, sizeof(b)));
+        close(fd);
+        SHOW(read(s, b, sizeof(b)));
+        close(s);
+        close2(u);
+}

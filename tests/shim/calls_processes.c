@@ -1,0 +1,333 @@
+/*
+ * shim_calls, processes: fork, exec, and the ends.
+ */
+#include "tests/shim/calls.h"
+
+void scene_fork(void)
+{
+        char b[16];
+        int v[2];
+
+        tcp_pair(v);
+        fflush(stdout);
+        if (fork() == 0) {
+                close(v[1]);
+                write(v[0], "child", 5);
+                _exit(0);
+        }
+        wait(NULL);
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        SHOW(write(v[0], "parent", 6));
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        if (_Fork() == 0) {
+                write(v[0], "other", 5);
+                _Exit(0);
+        }
+        wait(NULL);
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        if (vfork() == 0)
+                _exit(7);
+        wait(NULL);
+        if (fork() == 0) {
+                close(v[0]);
+                exit(0);
+        }
+        close(v[0]);
+        SHOW(read(v[1], b, sizeof(b)));
+        wait(NULL);
+        close(v[1]);
+}
+
+/* An attempt that came to nothing is told once; then the socket may try again. */
+void scene_connect_failed(void)
+{
+        struct sockaddr_in gone, there;
+        struct pollfd p = {.events = POLLOUT};
+        int first = listener(&gone), second = listener(&there), err;
+        socklen_t len = sizeof(err);
+
+        p.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        SHOW(connect(p.fd, (void *)&gone, sizeof(gone)));
+        close(first);
+        SHOW(poll(&p, 1, 1000));
+        printf("  failed: %s\n", getsockopt(p.fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && err != 0 ? "yes" : "no");
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(poll(&p, 1, 1000));
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(connect(p.fd, (void *)&there, sizeof(there)));
+        SHOW(fcntl(p.fd, F_GETFL) & O_NONBLOCK);
+        close(p.fd);
+        close(second);
+}
+
+/* O_NONBLOCK is of the open file: what one process sets the other has. */
+void scene_nonblock_shared(void)
+{
+        struct sockaddr_in sa;
+        int v[2], s[3];
+        char b;
+
+        tcp_pair(v);
+        s[0] = v[1];
+        s[1] = listener(&sa);
+        s[2] = udp_socket(&sa);
+        fflush(stdout);
+        for (int i = 0; i < 3; i++) {
+                int d = dup(s[i]);
+
+                if (fork() == 0) {
+                        if (i == 1)
+                                ioctl(d, FIONBIO, &(int){1});
+                        else
+                                fcntl(s[i], F_SETFL, O_NONBLOCK);
+                        exit(0);
+                }
+                wait(NULL);
+                printf("  %d: %s\n", i, fcntl(s[i], F_GETFL) & O_NONBLOCK ? "non-blocking" : "blocking");
+                if (i == 1)
+                        SHOW(accept(d, NULL, NULL));
+                else
+                        SHOW(recv(d, &b, 1, 0));
+                close(d);
+                close(s[i]);
+        }
+        close(v[0]);
+}
+
+/* The new image echoes once; a listener it inherits says whether it is non-blocking. */
+void child_of_exec(int fd)
+{
+        char b[16];
+        ssize_t n;
+        int v = 0;
+        socklen_t len = sizeof(v);
+
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &v, &len);
+        if (v) {
+                printf("  listener: %s\n", fcntl(fd, F_GETFL) & O_NONBLOCK ? "non-blocking" : "blocking");
+                fd = accept(fd, NULL, NULL);
+        }
+        n = read(fd, b, sizeof(b));
+        if (n > 0)
+                write(fd, b, (size_t)n);
+        exit(0);
+}
+
+/* The new image closes what it inherited, and stays. */
+void closer_of_exec(int fd)
+{
+        char b;
+
+        if (read(fd, &b, 1) == 1)
+                close(fd);
+        sleep(20);
+        exit(1);
+}
+
+static void exec_as(int how, const char *num)
+{
+        char *argv[] = {(char *)self, (char *)"--child", (char *)num, NULL};
+        int fd;
+
+        switch (how) {
+        case 0:
+                execv(self, argv);
+                break;
+        case 1:
+                execve(self, argv, environ);
+                break;
+        case 2:
+                execvp(self, argv);
+                break;
+        case 3:
+                execvpe(self, argv, environ);
+                break;
+        case 4:
+                execl(self, self, "--child", num, NULL);
+                break;
+        case 5:
+                execlp(self, self, "--child", num, NULL);
+                break;
+        case 6:
+                execle(self, self, "--child", num, NULL, environ);
+                break;
+        case 7:
+                fd = open(self, O_RDONLY | O_CLOEXEC);
+                fexecve(fd, argv, environ);
+                break;
+        case 8:
+                execveat(AT_FDCWD, self, argv, environ, 0);
+                break;
+        case 9:
+                posix_spawn(&fd, self, NULL, NULL, argv, environ);
+                waitpid(fd, NULL, 0);
+                _exit(0);
+        case 10:
+                posix_spawnp(&fd, self, NULL, NULL, argv, environ);
+                waitpid(fd, NULL, 0);
+                _exit(0);
+        }
+        _exit(1);
+}
+
+void scene_exec(void)
+{
+        char b[16], num[16];
+        int v[2];
+
+        for (int how = 0; how <= 10; how++) {
+                tcp_pair(v);
+                fcntl(v[0], F_SETFD, FD_CLOEXEC);
+                snprintf(num, sizeof(num), "%d", v[1]);
+                fflush(stdout);
+                if (fork() == 0)
+                        exec_as(how, num);
+                write(v[0], "echo", 4);
+                printf("  %d:", how);
+                show_bytes("came back", b, read(v[0], b, sizeof(b)));
+                wait(NULL);
+                close2(v);
+        }
+}
+
+/* When the peer of a socket sees the end, after the process that has it became another program: at once when it was
+ * close-on-exec, or when the new image closes it; with the process when it does neither. */
+void scene_exec_ends(void)
+{
+        char b[4], num[16];
+
+        for (int how = 0; how < 6; how++) {
+                struct pollfd p = {.events = POLLIN};
+                int v[2];
+                pid_t pid;
+
+                tcp_pair(v);
+                p.fd = v[0];
+                fcntl(v[0], F_SETFD, FD_CLOEXEC);
+                fcntl(v[1], F_SETFD, how < 2 ? FD_CLOEXEC : 0);
+                snprintf(num, sizeof(num), "%d", v[1]);
+                fflush(stdout);
+                pid = fork();
+                if (pid == 0) {
+                        char *argv[] = {(char *)"sleep", (char *)"20", NULL};
+
+                        write(v[1], "abc", 3);
+                        execl("/nonexistent", "x", NULL);
+                        write(v[1], "d", 1);
+                        if (how < 4 && how % 2 == 0)
+                                execl("/bin/sleep", "sleep", "20", NULL);
+                        else if (how < 4)
+                                syscall(SYS_execve, "/bin/sleep", argv, environ);
+                        else
+                                execl(self, self, "--closer", num, NULL);
+                        _exit(1);
+                }
+                close(v[1]);
+                printf("  %d:", how);
+                show_bytes("came", b, recv(v[0], b, 4, MSG_WAITALL));
+                if (how >= 2) {
+                        SHOW(poll(&p, 1, 300));
+                        if (how < 4)
+                                kill(pid, SIGKILL);
+                        else
+                                write(v[0], "x", 1);
+                }
+                SHOW(poll(&p, 1, 1000));
+                SHOW(read(v[0], b, 1));
+                kill(pid, SIGKILL);
+                waitpid(pid, NULL, 0);
+                close(v[0]);
+        }
+}
+
+void scene_exec_listener(void)
+{
+        struct sockaddr_in sa;
+        char b[16], num[16];
+
+        for (int nonblock = 0; nonblock < 2; nonblock++) {
+                int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+                fcntl(l, F_SETFL, nonblock ? O_NONBLOCK : 0);
+                connect(s, (void *)&sa, sizeof(sa));
+                snprintf(num, sizeof(num), "%d", l);
+                fflush(stdout);
+                if (fork() == 0)
+                        exec_as(1, num);
+                write(s, "echo", 4);
+                wait(NULL);
+                show_bytes("came back", b, read(s, b, sizeof(b)));
+                close(s);
+                close(l);
+        }
+}
+
+void scene_daemon(void)
+{
+        char b[16];
+        int v[2];
+
+        tcp_pair(v);
+        fflush(stdout);
+        if (fork() == 0) {
+                dup2(v[0], 1);
+                daemon(1, 0);
+                write(1, "to /dev/null", 12);
+                write(v[0], "from the daemon", 15);
+                _exit(0);
+        }
+        wait(NULL);
+        show_bytes("read", b, recv(v[1], b, 15, MSG_WAITALL));
+        close2(v);
+}
+
+void scene_quick_exit(void)
+{
+        char b[16];
+        int v[2];
+
+        tcp_pair(v);
+        fflush(stdout);
+        if (fork() == 0) {
+                write(v[0], "quick", 5);
+                quick_exit(0);
+        }
+        wait(NULL);
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        close2(v);
+}
+
+static int goodbye_fd;
+
+static void goodbye(void)
+{
+        write(goodbye_fd, "goodbye", 7);
+}
+
+void scene_atexit(void)
+{
+        char b[16];
+        int v[2];
+
+        fflush(stdout);
+        if (pipe(v) == 0 && fork() == 0) {
+                struct sockaddr_in sa;
+                int l;
+
+                atexit(goodbye);        /* before the first socket of this process */
+                l = listener(&sa);
+                goodbye_fd = socket(AF_INET, SOCK_STREAM, 0);
+                connect(goodbye_fd, (void *)&sa, sizeof(sa));
+                if (fork() == 0) {
+                        ssize_t n = recv(accept(l, NULL, NULL), b, 7, MSG_WAITALL);
+
+                        write(v[1], b, n > 0 ? (size_t)n : 0);
+                        _exit(0);
+                }
+                exit(0);
+        }
+        wait(NULL);
+        show_bytes("read", b, read(v[0], b, sizeof(b)));
+        close2(v);
+}

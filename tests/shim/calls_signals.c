@@ -1,0 +1,166 @@
+/*
+ * shim_calls, signals.
+ */
+#include "tests/shim/calls.h"
+
+static volatile sig_atomic_t got;
+
+static void on_signal(int sig)
+{
+        got = sig;
+}
+
+void scene_sigpipe(void)
+{
+        int v[2];
+
+        signal(SIGPIPE, on_signal);
+        tcp_pair(v);
+        shutdown(v[0], SHUT_WR);
+        got = 0;
+        SHOW(write(v[0], "x", 1));
+        SHOW(got == SIGPIPE);
+        got = 0;
+        SHOW(send(v[0], "x", 1, MSG_NOSIGNAL));
+        SHOW(got);
+        signal(SIGPIPE, SIG_DFL);
+        close2(v);
+}
+
+static volatile sig_atomic_t order[8], norder;
+
+static void note(int sig, siginfo_t *info, void *uc)
+{
+        (void)info;
+        (void)uc;
+        if (norder < 8)
+                order[norder++] = sig;
+}
+
+static void alarm_in_ms(int ms)
+{
+        struct itimerval it = {.it_value = {ms / 1000, ms % 1000 * 1000}};
+
+        setitimer(ITIMER_REAL, &it, NULL);
+}
+
+static sigjmp_buf jump;
+
+static void jump_out(int sig)
+{
+        siglongjmp(jump, sig);
+}
+
+void scene_signals(void)
+{
+        struct sigaction sa = {.sa_sigaction = note, .sa_flags = SA_SIGINFO}, old;
+        struct timeval tv = {5, 0};
+        struct pollfd pf;
+        char b[8];
+        int v[2];
+
+        tcp_pair(v);
+        SHOW(sigaction(SIGALRM, &sa, NULL));
+        SHOW(sigaction(SIGALRM, NULL, &old));
+        SHOW(old.sa_sigaction == note && (old.sa_flags & ~RESTORER) == SA_SIGINFO);
+        SHOW(__sigaction(SIGALRM, &sa, &old));
+        SHOW(old.sa_sigaction == note);
+        alarm_in_ms(20);
+        SHOW(read(v[1], b, sizeof(b)));
+        SHOW(norder);
+        pf = (struct pollfd){.fd = v[1], .events = POLLIN};
+        alarm_in_ms(20);
+        SHOW(poll(&pf, 1, 5000));
+        sa.sa_flags = SA_SIGINFO | SA_RESTART;
+        sigaction(SIGALRM, &sa, NULL);
+        alarm_in_ms(20);
+        SHOW(poll(&pf, 1, 5000));
+        setsockopt(v[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+        alarm_in_ms(20);
+        SHOW(read(v[1], b, sizeof(b)));
+        tv.tv_sec = 0;
+        setsockopt(v[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+        if (fork() == 0) {
+                usleep(50000);
+                write(v[0], "late", 4);
+                _exit(0);
+        }
+        alarm_in_ms(20);
+        SHOW(read(v[1], b, sizeof(b)));
+        SHOW(norder);
+        wait(NULL);
+        signal(SIGALRM, jump_out);
+        for (volatile int i = 0; i < 3; i++) {
+                int sig = sigsetjmp(jump, 1);
+
+                if (sig == 0) {
+                        alarm_in_ms(10);
+                        read(v[1], b, sizeof(b));
+                }
+                printf("  jumped %d\n", sig == SIGALRM);
+        }
+        SHOW(write(v[0], "after", 5));
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        sa = (struct sigaction){.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+        sigaction(SIGALRM, &sa, NULL);
+        alarm_in_ms(10);
+        SHOW(read(v[1], b, sizeof(b)));
+        sigaction(SIGALRM, NULL, &old);
+        SHOW(old.sa_handler == SIG_DFL);
+        close2(v);
+}
+
+void scene_signal_calls(void)
+{
+        sigset_t mask, empty;
+        struct timespec ts = {5, 0};
+        struct sigaction old;
+        struct pollfd pf;
+        int v[2];
+
+        tcp_pair(v);
+        SHOW(signal(SIGUSR1, on_signal) == SIG_DFL);
+        SHOW(bsd_signal(SIGUSR1, on_signal) == on_signal);
+        SHOW(ssignal(SIGUSR1, on_signal) == on_signal);
+        SHOW(sysv_signal(SIGUSR1, on_signal) == on_signal);
+        sigaction(SIGUSR1, NULL, &old);
+        SHOW(((unsigned)old.sa_flags & (SA_RESETHAND | SA_NODEFER)) == (SA_RESETHAND | SA_NODEFER));
+        SHOW(signal(SIGUSR1, SIG_IGN) == on_signal);
+        SHOW(signal(SIGUSR1, on_signal) == SIG_IGN);
+        SHOW(signal(SIGKILL, on_signal) == SIG_ERR);
+        SHOW(signal(1234, on_signal) == SIG_ERR);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+        SHOW(siginterrupt(SIGUSR1, 1));
+        sigaction(SIGUSR1, NULL, &old);
+        SHOW(old.sa_flags & SA_RESTART);
+        SHOW(siginterrupt(SIGUSR1, 0));
+        SHOW(sigset(SIGUSR1, SIG_HOLD) == on_signal);
+        SHOW(sigset(SIGUSR1, on_signal) == SIG_HOLD);
+        SHOW(sigignore(SIGUSR1));
+#pragma GCC diagnostic pop
+        SHOW(signal(SIGUSR1, on_signal) == SIG_IGN);
+        sigemptyset(&empty);
+        sigemptyset(&mask);
+        sigaddset(&mask, SIGUSR1);
+        sigprocmask(SIG_BLOCK, &mask, NULL);
+        got = 0;
+        raise(SIGUSR1);
+        pf = (struct pollfd){.fd = v[1], .events = POLLIN};
+        SHOW(poll(&pf, 1, 10));
+        SHOW(got);
+        SHOW(ppoll(&pf, 1, &ts, &empty));
+        SHOW(got == SIGUSR1);
+        sigprocmask(SIG_BLOCK, NULL, &mask);
+        SHOW(sigismember(&mask, SIGUSR1));
+        got = 0;
+        write(v[0], "x", 1);
+        usleep(10000);
+        raise(SIGUSR1);
+        SHOW(ppoll(&pf, 1, &ts, &empty));
+        sigemptyset(&mask);
+        sigprocmask(SIG_SETMASK, &mask, NULL);
+        SHOW(got == SIGUSR1);
+        signal(SIGUSR1, SIG_DFL);
+        close2(v);
+}

@@ -1,0 +1,364 @@
+/*
+ * shim_calls, waiting: poll, select, epoll, and threads that wait.
+ */
+#include "tests/shim/calls.h"
+
+void scene_poll(void)
+{
+        struct timespec ts = {0, 1000000};
+        int v[2], p[2];
+        struct pollfd f[4];
+        char b[16];
+
+        tcp_pair(v);
+        pipe(p);
+        f[0] = (struct pollfd){.fd = v[0], .events = POLLIN | POLLOUT};
+        f[1] = (struct pollfd){.fd = v[1], .events = POLLIN};
+        f[2] = (struct pollfd){.fd = p[0], .events = POLLIN};
+        f[3] = (struct pollfd){.fd = -1, .events = POLLIN};
+        SHOW(poll(f, 4, 0));
+        SHOW(f[0].revents);
+        SHOW(poll(f + 1, 2, 5));
+        write(v[0], "x", 1);
+        SHOW(poll(f + 1, 2, 1000));
+        SHOW(f[1].revents);
+        SHOW(f[2].revents);
+        write(p[1], "y", 1);
+        SHOW(ppoll(f + 2, 1, &ts, NULL));
+        SHOW(__poll(f + 1, 1, 1000));
+        SHOW(__poll_chk(f + 1, 1, 1000, sizeof(f[0])));
+        SHOW(__ppoll_chk(f + 1, 1, &ts, NULL, sizeof(f[0])));
+        read(v[1], b, sizeof(b));
+        SHOW(ppoll(f + 1, 1, &ts, NULL));
+        close(v[0]);
+        wait_readable(v[1]);            /* the end has to get there */
+        f[1].events = POLLIN | POLLRDHUP | POLLOUT;
+        SHOW(poll(f + 1, 1, 1000));
+        SHOW(f[1].revents);
+        f[0].fd = 999;
+        f[1].events = POLLPRI;
+        SHOW(poll(f, 2, 0));
+        SHOW(f[0].revents);
+        close(v[1]);
+        close(p[0]);
+        close(p[1]);
+}
+
+/* One of ours is always ready: the kernel's must have their turn all the same. */
+static bool select_meets_both(int ours, int other)
+{
+        fd_set r;
+
+        for (int i = 0; i < 1000000; i++) {
+                FD_ZERO(&r);
+                FD_SET(ours, &r);
+                FD_SET(other, &r);
+                if (select((ours > other ? ours : other) + 1, &r, NULL, NULL, NULL) == 2)
+                        return true;
+        }
+        return false;
+}
+
+static bool poll_meets_both(int ours, int other)
+{
+        struct pollfd f[2] = {{.fd = ours, .events = POLLIN}, {.fd = other, .events = POLLIN}};
+
+        for (int i = 0; i < 1000000; i++)
+                if (poll(f, 2, 1000) == 2)
+                        return true;
+        return false;
+}
+
+static void sets(fd_set *r, fd_set *w, int a, int b)
+{
+        FD_ZERO(r);
+        FD_ZERO(w);
+        FD_SET(a, r);
+        FD_SET(b, r);
+        FD_SET(a, w);
+}
+
+void scene_select(void)
+{
+        struct timespec ts = {0, 1000000};
+        struct timeval tv = {0, 1000};
+        fd_set r, w;
+        int v[2], p[2], n;
+
+        tcp_pair(v);
+        pipe(p);
+        n = p[1] + 1;
+        sets(&r, &w, v[1], p[0]);
+        SHOW(select(n, &r, NULL, NULL, &tv));
+        SHOW(tv.tv_sec + tv.tv_usec);
+        sets(&r, &w, v[1], p[0]);
+        SHOW(select(n, &r, &w, NULL, NULL));
+        SHOW(FD_ISSET(v[1], &w) && !FD_ISSET(v[1], &r));
+        write(v[0], "x", 1);
+        usleep(10000);
+        sets(&r, &w, v[1], p[0]);
+        SHOW(select(n, &r, &w, NULL, NULL));
+        SHOW(FD_ISSET(v[1], &r));
+        write(p[1], "y", 1);
+        sets(&r, &w, v[1], p[0]);
+        SHOW(pselect(n, &r, NULL, NULL, &ts, NULL) >= 1);
+        sets(&r, &w, v[1], p[0]);
+        SHOW(__select(n, &r, NULL, NULL, NULL) >= 1);
+        SHOW(select_meets_both(v[1], p[0]));
+        SHOW(poll_meets_both(v[1], p[0]));
+        close(p[0]);
+        usleep(100);
+        sets(&r, &w, v[0], p[0]);
+        FD_CLR(v[0], &w);
+        SHOW(select(n, &r, NULL, NULL, NULL));
+        close(p[1]);
+        close2(v);
+}
+
+static int by_data(const void *a, const void *b)
+{
+        const struct epoll_event *x = a, *y = b;
+
+        return x->data.u64 < y->data.u64 ? -1 : x->data.u64 > y->data.u64;
+}
+
+static void show_events(const char *what, int ep, int timeout)
+{
+        struct epoll_event ev[8];
+        int n = epoll_wait(ep, ev, 8, timeout);
+
+        qsort(ev, n > 0 ? (size_t)n : 0, sizeof(ev[0]), by_data);
+        printf("  %s: %d", what, n);
+        for (int i = 0; i < n; i++)
+                printf(" [%llu %x]", (unsigned long long)ev[i].data.u64, ev[i].events);
+        printf("\n");
+}
+
+static int ctl(int ep, int op, int fd, uint32_t events, uint64_t data)
+{
+        struct epoll_event ev = {.events = events, .data.u64 = data};
+
+        return epoll_ctl(ep, op, fd, &ev);
+}
+
+void scene_epoll(void)
+{
+        struct epoll_event ev;
+        struct timespec ts = {0, 1000000};
+        struct pollfd pf;
+        char b[16];
+        int ep = epoll_create1(0), outer = epoll_create(5), other = epoll_create1(EPOLL_CLOEXEC), v[2], p[2], d;
+
+        tcp_pair(v);
+        pipe(p);
+        SHOW(ctl(ep, EPOLL_CTL_ADD, v[1], EPOLLIN, 1));
+        SHOW(ctl(ep, EPOLL_CTL_ADD, v[1], EPOLLIN, 1));
+        SHOW(ctl(ep, EPOLL_CTL_MOD, v[0], EPOLLIN, 1));
+        SHOW(ctl(ep, EPOLL_CTL_DEL, v[0], 0, 0));
+        SHOW(ctl(ep, EPOLL_CTL_ADD, p[0], EPOLLIN, 2));
+        SHOW(ctl(other, EPOLL_CTL_ADD, v[1], EPOLLIN | EPOLLOUT, 9));
+        show_events("nothing", ep, 5);
+        write(v[0], "x", 1);
+        show_events("level", ep, 1000);
+        show_events("level again", ep, 1000);
+        show_events("in a second set", other, 1000);
+        pf = (struct pollfd){.fd = ep, .events = POLLIN};
+        SHOW(poll(&pf, 1, 0));
+        SHOW(ctl(outer, EPOLL_CTL_ADD, ep, EPOLLIN, 7));
+        show_events("nested", outer, 1000);
+        read(v[1], b, sizeof(b));
+        SHOW(poll(&pf, 1, 0));
+        show_events("nested, nothing", outer, 5);
+        write(p[1], "y", 1);
+        show_events("kernel's", ep, 1000);
+        read(p[0], b, sizeof(b));
+        SHOW(ctl(ep, EPOLL_CTL_MOD, v[1], EPOLLIN | EPOLLET, 3));
+        write(v[0], "1", 1);
+        show_events("edge", ep, 1000);
+        show_events("no edge", ep, 5);
+        write(v[0], "2", 1);
+        show_events("another edge", ep, 1000);
+        SHOW(ctl(ep, EPOLL_CTL_MOD, v[1], EPOLLIN | EPOLLET, 4));
+        show_events("re-armed", ep, 1000);
+        SHOW(ctl(ep, EPOLL_CTL_MOD, v[1], EPOLLIN | EPOLLONESHOT, 5));
+        show_events("one shot", ep, 1000);
+        show_events("shot", ep, 5);
+        SHOW(ctl(ep, EPOLL_CTL_MOD, v[1], EPOLLIN | EPOLLOUT | EPOLLONESHOT, 6));
+        show_events("one shot, both", ep, 1000);
+        read(v[1], b, sizeof(b));
+        SHOW(ctl(ep, EPOLL_CTL_MOD, v[1], EPOLLIN | EPOLLRDHUP, 6));
+        d = dup(v[1]);
+        SHOW(ctl(ep, EPOLL_CTL_ADD, d, EPOLLIN, 8));
+        shutdown(v[0], SHUT_WR);
+        usleep(10000);
+        show_events("end of stream, twice", ep, 1000);
+        SHOW(epoll_pwait(ep, &ev, 1, 1000, NULL));
+        SHOW(epoll_pwait2(ep, &ev, 1, &ts, NULL));
+        SHOW(epoll_wait(ep, &ev, 0, 0));
+        SHOW(epoll_wait(999, &ev, 1, 0));
+        close(v[1]);
+        show_events("its duplicate holds it", ep, 1000);
+        close(d);
+        show_events("closed", ep, 5);
+        SHOW(ctl(ep, EPOLL_CTL_ADD, v[0], EPOLLIN | EPOLLEXCLUSIVE, 10));
+        SHOW(ctl(ep, EPOLL_CTL_MOD, v[0], EPOLLIN, 10));
+        SHOW(ctl(ep, EPOLL_CTL_DEL, v[0], 0, 0));
+        SHOW(ctl(ep, EPOLL_CTL_DEL, v[0], 0, 0));
+        SHOW(ctl(ep, 77, p[0], 0, 0));
+        close(v[0]);
+        close(ep);
+        close(outer);
+        close(other);
+        close(p[0]);
+        close(p[1]);
+}
+
+void scene_epoll_before_connect(void)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), ep = epoll_create1(0), c;
+
+        SHOW(ctl(ep, EPOLL_CTL_ADD, l, EPOLLIN, 1));
+        SHOW(ctl(ep, EPOLL_CTL_ADD, s, EPOLLOUT | EPOLLIN | EPOLLET, 2));
+        show_events("unconnected", ep, 10);
+        (void)connect(s, (void *)&sa, sizeof(sa));
+        usleep(20000);
+        show_events("connected", ep, 1000);
+        c = accept(l, NULL, NULL);
+        show_events("accepted", ep, 10);
+        write(c, "x", 1);
+        show_events("data", ep, 1000);
+        close(c);
+        close(s);
+        close(l);
+        show_events("all closed", ep, 5);
+        close(ep);
+}
+
+/* ---- threads ---- */
+
+static void *writer(void *arg)
+{
+        int fd = *(int *)arg;
+        char c = 'a';
+
+        for (int i = 0; i < 26; i++, c++)
+                write(fd, &c, 1);
+        return NULL;
+}
+
+void scene_threads(void)
+{
+        pthread_t t;
+        char b[26];
+        int v[2];
+
+        tcp_pair(v);
+        pthread_create(&t, NULL, writer, &v[0]);
+        show_bytes("recv", b, recv(v[1], b, sizeof(b), MSG_WAITALL));
+        pthread_join(t, NULL);
+        close2(v);
+}
+
+/* Four threads serve one epoll set, one event each time; four others come and go. */
+#define CHURN 200
+
+static struct sockaddr_in churn_at;
+static int churn_listener, churn_set;
+static _Atomic int churn_ended;
+
+static void *churn_client(void *arg)
+{
+        char b[1000];
+
+        for (int i = 0; i < CHURN / 4; i++) {
+                int s = socket(AF_INET, SOCK_STREAM, 0), d;
+                ssize_t n = 0, r = 1;
+
+                connect(s, (void *)&churn_at, sizeof(churn_at));
+                write(s, b, sizeof(b));
+                while (r > 0 && n < (ssize_t)sizeof(b)) {
+                        wait_readable(s);
+                        r = read(s, b, sizeof(b));
+                        n += r;
+                }
+                if (n != (ssize_t)sizeof(b))
+                        printf("  short: %zd\n", n);
+                d = dup(s);
+                close(s);
+                close(d);
+        }
+        return arg;
+}
+
+static void churn_event(int fd)
+{
+        char b[4096];
+        ssize_t n;
+        int s;
+
+        if (fd == churn_listener) {
+                s = accept4(fd, NULL, NULL, SOCK_NONBLOCK);
+                if (s >= 0)
+                        ctl(churn_set, EPOLL_CTL_ADD, s, EPOLLIN | EPOLLONESHOT | EPOLLET, (uint64_t)s);
+                return;
+        }
+        while ((n = read(fd, b, sizeof(b))) > 0)
+                write(fd, b, (size_t)n);
+        if (n == 0) {
+                close(fd);
+                churn_ended++;
+        } else {
+                ctl(churn_set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLONESHOT | EPOLLET, (uint64_t)fd);
+        }
+}
+
+static void *churn_server(void *arg)
+{
+        struct epoll_event ev[8];
+
+        while (churn_ended < CHURN)
+                for (int n = epoll_wait(churn_set, ev, 8, 100); n > 0; n--)
+                        churn_event((int)ev[n - 1].data.u64);
+        return arg;
+}
+
+void scene_epoll_threads(void)
+{
+        pthread_t t[8];
+
+        churn_listener = listener(&churn_at);
+        fcntl(churn_listener, F_SETFL, O_NONBLOCK);
+        churn_set = epoll_create1(0);
+        ctl(churn_set, EPOLL_CTL_ADD, churn_listener, EPOLLIN, (uint64_t)churn_listener);
+        for (int i = 0; i < 8; i++)
+                pthread_create(&t[i], NULL, i < 4 ? churn_server : churn_client, NULL);
+        for (int i = 0; i < 8; i++)
+                pthread_join(t[i], NULL);
+        SHOW(churn_ended);
+        close(churn_set);
+        close(churn_listener);
+}
+
+static void *blocked_reader(void *arg)
+{
+        char b[8];
+
+        read(*(int *)arg, b, sizeof(b));
+        return NULL;
+}
+
+void scene_cancel(void)
+{
+        pthread_t t;
+        void *ret;
+        int v[2];
+
+        tcp_pair(v);
+        pthread_create(&t, NULL, blocked_reader, &v[0]);
+        usleep(20000);
+        SHOW(pthread_cancel(t));
+        SHOW(pthread_join(t, &ret));
+        SHOW(ret == PTHREAD_CANCELED);
+        close2(v);
+}
