@@ -361,6 +361,15 @@ void igmp_leave_all(struct igmp *g, uint32_t owner, nstime now)
                         drop_join(g, igmp_find(g, g->join[k].ifc, g->join[k].group), k, now);
 }
 
+unsigned igmp_memberships(const struct igmp *g, uint32_t owner)
+{
+        unsigned n = 0;
+
+        for (uint32_t k = 1; k <= IGMP_JOINS; k++)
+                n += g->join[k].owner == owner;
+        return n;
+}
+
 const struct igmp_join *igmp_membership(const struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner)
 {
         uint32_t k = ifc < IGMP_IFS ? find_join(g, ifc, group, owner) : 0;
@@ -420,6 +429,16 @@ void igmp_if_down(struct igmp *g, uint32_t ifc)
                 return;
         g->ifs[ifc].up = false;
         igmp_cancel(g, ifc);
+}
+
+void igmp_if_gone(struct igmp *g, uint32_t ifc)
+{
+        if (ifc >= IGMP_IFS)
+                return;
+        igmp_if_down(g, ifc);
+        for (uint32_t k = 1; k <= IGMP_JOINS; k++)
+                if (g->join[k].owner != 0 && g->join[k].ifc == ifc)
+                        drop_join(g, igmp_find(g, ifc, g->join[k].group), k, 0);
 }
 
 /* ---- after a death ---- */

@@ -84,7 +84,10 @@ struct igmp {
 void igmp_init(struct igmp *g);
 /* The interface can be used, from address `addr` (0: none yet): its groups are reported anew. */
 void igmp_if_up(struct igmp *g, uint32_t ifc, uint32_t addr, nstime now);
+/* It cannot be used for now. Memberships stay. */
 void igmp_if_down(struct igmp *g, uint32_t ifc);
+/* It is no more: memberships on it end, and nobody is told. */
+void igmp_if_gone(struct igmp *g, uint32_t ifc);
 
 /* ---- sockets ---- */
 
@@ -105,6 +108,8 @@ int igmp_source(struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner, ui
                 nstime now);
 /* The socket is closed. */
 void igmp_leave_all(struct igmp *g, uint32_t owner, nstime now);
+/* Groups that the socket is a member of. */
+unsigned igmp_memberships(const struct igmp *g, uint32_t owner);
 /* The socket's membership, NULL: none (getsockopt IP_MSFILTER). */
 const struct igmp_join *igmp_membership(const struct igmp *g, uint32_t ifc, uint32_t group, uint32_t owner);
 

@@ -231,6 +231,15 @@ static bool send_frame(struct stack *s, uint32_t k, const uint8_t to[ETHER_MAC],
         return true;
 }
 
+void netif_send_many(struct stack *s, uint32_t k, uint32_t dst, const uint8_t *ip, uint32_t len)
+{
+        uint8_t group[ETHER_MAC];
+
+        ether_multicast_v4(dst, group);
+        if (stack_chan_room(s, k))
+                send_frame(s, k, ip_v4_multicast(dst) ? group : ether_broadcast, ETHER_IPV4, ip, len);
+}
+
 /* The packet's neighbour did not answer: as if a router had said so (RFC 1122 §3.2.2.1: host unreachable, a hint only). */
 static void tell_unreachable(struct stack *s, uint32_t k, const uint8_t *p, uint32_t len)
 {
@@ -270,6 +279,8 @@ void netif_run(struct stack *s, uint32_t k)
         struct arp *a = &s->chan[k].netif.arp;
         struct arp_out out;
 
+        if (unlikely(igmp_deadline(s->igmp) <= s->now || !s->igmp->ifs[stack_ifc(s, k)].up))
+                stack_group_run(s, k);
         if (likely(arp_deadline(a) > s->now))
                 return;
         arp_expire(a, s->now);

@@ -84,6 +84,9 @@ void netif_reached(struct stack *s, struct stack_chan *c, ip_addr peer);
 /* TCP repeats itself to a peer, or the peer does: its next hop may be gone. */
 void netif_doubted(struct stack *s, struct stack_chan *c, ip_addr peer);
 
+/* Sends a whole IP packet to a group or to everybody, if the channel has room. */
+void netif_send_many(struct stack *s, uint32_t k, uint32_t dst, const uint8_t *ip, uint32_t len);
+
 /* A captured frame is an IP packet without its link header; false: it is none. */
 bool netif_strip(struct capture_pkt *p);
 

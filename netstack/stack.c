@@ -23,7 +23,7 @@ void stack_limits_default(struct stack_limits *l)
 
 /* Offsets of everything behind struct stack_state; one place says the order. */
 struct layout {
-        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, end;
+        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, igmp, end;
 };
 
 static size_t take(size_t *at, size_t bytes, size_t align)
@@ -49,6 +49,7 @@ static struct layout layout_of(const struct stack_limits *l)
         o.ip = take(&at, sizeof(struct stack_ip), 4096);
         o.trace = take(&at, trace_bytes(STACK_TRACE), 4096);
         o.netifs = take(&at, NETIF_MAX * ALIGN_UP(sizeof(struct netif), 4096), 4096);
+        o.igmp = take(&at, sizeof(struct igmp), 4096);
         o.end = at;
         return o;
 }
@@ -79,6 +80,8 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->ip_off = o.ip;
         st->trace_off = o.trace;
         st->netif_off = o.netifs;
+        st->igmp_off = o.igmp;
+        igmp_init(at_offset(st, o.igmp));
         st->limits = *l;
         prng_init(&st->prng, seed);
         icmp_rate_init(&st->icmp, &st->prng);
@@ -132,7 +135,8 @@ int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struc
         if (f == MAP_FAILED)
                 return -ENOMEM;
         *s = (struct stack){.st = st, .frames = f, .bell = bell, .capture = at_offset(st, st->capture_off),
-                            .trace = at_offset(st, st->trace_off), .ip = at_offset(st, st->ip_off)};
+                            .trace = at_offset(st, st->trace_off), .ip = at_offset(st, st->ip_off),
+                            .igmp = at_offset(st, st->igmp_off)};
         f->give_back = give_back;
         f->uncharge = uncharge;
         f->arg = s;
@@ -325,8 +329,10 @@ bool stack_chan_free(struct stack *s, uint32_t k)
                 return true;
         if (chan_in_use(s, k))
                 return false;
-        if (slot->netif != 0)
+        if (slot->netif != 0) {
+                igmp_if_gone(s->igmp, slot->netif - 1);
                 stack_netif(s->st, slot->netif - 1)->chan = 0;
+        }
         atomic_store_explicit(&slot->state, CHAN_FREE, memory_order_release);
         atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
         return true;
@@ -483,6 +489,7 @@ void stack_recover(struct stack *s, nstime now)
         udp_recover(&s->udp);
         rebuild_socks(s);
         stack_ip_recover(s->ip, &st->prng);
+        stack_group_recover(s, now);
         each_frame_pool(st, frame_pool_rebuild);
         stack_loop_relink(s);
         stack_end(st);

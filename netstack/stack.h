@@ -25,6 +25,7 @@
 #include "netstack/prng.h"
 #include "netstack/trace.h"
 #include "netstack/rlock.h"
+#include "netstack/stack_group.h"
 #include "netstack/stack_ip.h"
 #include "netstack/wheel.h"
 #include "ip/icmp.h"
@@ -37,7 +38,7 @@
 #include "unet/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   3u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   4u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
@@ -111,6 +112,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint32_t flyer;                 /* process slot + 1 that is just telling the keeper of one */
         uint32_t reader, writer;        /* process slot + 1 that copies without the lock */
         _Atomic uint8_t awaited;        /* somebody looked meanwhile, and could not have his turn */
+        uint8_t many;                   /* UDP: the peer it is connected to is a group, or everybody */
         uint32_t tx_frame;              /* UDP: the frame it copies into */
         uint32_t chan;                  /* UDP, connected: channel + 1 of the peer */
         uint32_t blocked;               /* UDP: channel + 1 that had no room for the last datagram */
@@ -121,7 +123,13 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         struct tcp_opts opts;           /* until there is a connection */
         nstime rcvtimeo, sndtimeo;
         uint32_t rcvlowat;
+        /* UDP to many: usock_group.c. */
+        uint8_t group_out;              /* enum sock_group_out, or interface + SOCK_GROUP_IF: where groups are sent */
+        uint8_t group_ttl, no_loop, members_only; /* IP_MULTICAST_TTL; IP_MULTICAST_LOOP and _ALL switched off */
+        uint8_t broadcast;              /* SO_BROADCAST */
+        uint8_t member;                 /* it is or was a member of a group */
 };
+enum { SOCK_GROUP_ANY, SOCK_GROUP_KERNEL, SOCK_GROUP_OURS, SOCK_GROUP_IF };
 
 enum { SOCK_ROLE_NONE, SOCK_ROLE_CONN, SOCK_ROLE_LISTENER, SOCK_ROLE_UDP };
 
@@ -130,7 +138,7 @@ struct stack_state {
         uint32_t abi, id;
         uint32_t uid, pad;              /* whose it is */
         uint64_t bytes;                 /* of the segment */
-        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, trace_off, ip_off, netif_off;
+        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, trace_off, ip_off, netif_off, igmp_off;
         struct stack_limits limits;
 
         _Alignas(CACHE_LINE) struct rlock lock;
@@ -204,6 +212,7 @@ struct stack {
         struct tcp tcp;
         struct udp udp;
         struct stack_ip *ip;
+        struct igmp *igmp;
         struct frames *frames;
         struct capture *capture;
         struct trace *trace;

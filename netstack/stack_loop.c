@@ -282,7 +282,7 @@ nstime stack_deadline(const struct stack *s)
         for (uint32_t i = 0; unlikely(i < s->st->netifs); i++) {
                 struct netif *n = stack_netif(s->st, i);
                 if (n->chan != 0)
-                        at = nstime_min(at, arp_deadline(&(struct arp){&n->arp, NULL}));
+                        at = nstime_min(nstime_min(at, igmp_deadline(s->igmp)), arp_deadline(&(struct arp){&n->arp, NULL}));
         }
         return at;
 }

@@ -19,7 +19,8 @@ struct ip_host stack_host_of(const struct stack *s, uint32_t k)
 
         if (unlikely(n != NULL))
                 return (struct ip_host){.addr = &n->addr, .naddr = 1, .csum = s->chan[k].caps.csum,
-                                        .link_cast = s->chan[k].netif.cast};
+                                        .link_cast = s->chan[k].netif.cast,
+                                        .ifc = (uint16_t)stack_ifc(s, k), .groups = s->igmp};
         return (struct ip_host){
                 .addr = s->st->addr, .naddr = s->st->naddr, .local = true, .csum = s->chan[k].caps.csum};
 }
@@ -140,6 +141,10 @@ static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 count_drop(&s->st->cnt, why);
                 return false;
         }
+        if (unlikely(pkt->to != IP_TO_HOST)) {
+                stack_rx_many(s, k, &d);
+                return false;
+        }
         if (unlikely(s->chan[k].stranger) && !vouched(s, k, pkt, d.tuple.rport))
                 return false;
         switch (udp_rx(&s->udp, &d, s->now)) {
@@ -238,6 +243,9 @@ static bool rx_datagram(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 return rx_udp(s, k, pkt);
         case IP_PROTO_ICMP:
                 stack_icmp_rx(s, k, pkt);
+                return false;
+        case IP_PROTO_IGMP:
+                stack_rx_igmp(s, k, pkt);
                 return false;
         default:
                 count_drop(&s->st->cnt, DROP_IP_PROTOCOL);

@@ -119,6 +119,7 @@ static uint32_t rec_open(struct ustack *u, int kind, int family)
         rec = stack_sock(&u->s, idx);
         udp_opts_default(&o);
         rec->role = SOCK_ROLE_UDP;
+        rec->group_ttl = 1;             /* RFC 1112 §6.1 */
         rec->conn = udp_open(&u->s.udp, &o);
         if (rec->conn == 0) {
                 pool_free(&u->s.st->socks, idx);
@@ -340,6 +341,8 @@ static void close_role(struct ustack *u, struct sock_rec *rec, nstime now)
                 tcp_unlisten(&s->tcp, rec->conn);
                 break;
         case SOCK_ROLE_UDP:
+                if (unlikely(rec->member))
+                        stack_group_leave_all(s, pool_index(&s->st->socks, rec));
                 udp_close(&s->udp, rec->conn);
                 break;
         }
@@ -462,7 +465,8 @@ int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len)
         rec->lport = port;
         rec->bound = 1;
         if (rec->role == SOCK_ROLE_UDP && port != 0)
-                err = udp_bind(&s->u->s.udp, rec->conn, addr, port);
+                err = usock_addr_is_many(s->u, addr) ? udp_bind_many(&s->u->s.udp, rec->conn, addr, port)
+                                                     : udp_bind(&s->u->s.udp, rec->conn, addr, port);
         ustack_leave(s->u);
         return err;
 }

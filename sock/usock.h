@@ -89,6 +89,19 @@ ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags);
 ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags);
 ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags);
 
+/* ---- groups: which of them are ours (usock_group.c) ---- */
+
+/* Whether unetd has an interface, so that groups may be ours. */
+bool usock_has_ifaces(void);
+/* Options that name a group or where groups are sent, IP_MULTICAST_IF to MCAST_UNBLOCK_SOURCE. */
+bool usock_is_group_opt(int level, int name);
+/* Whose the interface is that such a call names. EITHER: it names none; the kernel's if it has a route, else ours. */
+enum usock_group_side { USOCK_GROUP_KERNEL, USOCK_GROUP_OURS, USOCK_GROUP_EITHER };
+enum usock_group_side usock_group_side(int name, const void *val, socklen_t len);
+/* The kernel knows no way for groups and broadcasts: what the socket sends to them goes by an interface of unetd's from now on.
+ * False: that was so, or was said otherwise. */
+bool usock_group_fallback(struct usock *s);
+
 /* ---- options: -ENOPROTOOPT where the option is not ours: ask the kernel socket ---- */
 
 int usock_setsockopt(struct usock *s, int level, int name, const void *val, socklen_t len);
@@ -146,9 +159,10 @@ int usock_wait1(struct usock *s, short events, nstime timeout);
 /* Whether the address is that of an interface of unetd's, which the kernel does not know. */
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len);
 
-/* Whether an interface of unetd's, which no other stack has, leads to the address, which is another host's; then our name
- * there, port 0, as a socket of the family has it. */
-bool usock_way_out(const struct sockaddr *to, socklen_t len, int family, struct sockaddr *from, socklen_t *from_len);
+/* Whether an interface of unetd's, which no other stack has, leads to the address, which is another host's, or a group's;
+ * then our name there, port 0, as a socket of the family has it. `last`: the kernel knows no way. s: NULL, or the socket. */
+bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t len, bool last, int family,
+                   struct sockaddr *from, socklen_t *from_len);
 
 /* ---- inside and outside ---- */
 

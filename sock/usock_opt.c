@@ -395,6 +395,56 @@ static int get_no_check(const struct call *c)
         return c->udp.no_check;
 }
 
+/* ---- to many ---- */
+
+static int set_group_ttl(struct call *c, int v)
+{
+        if (v < -1 || v > 255)
+                return -EINVAL;
+        c->rec->group_ttl = (uint8_t)(v == -1 ? 1 : v);
+        return 0;
+}
+
+static int get_group_ttl(const struct call *c)
+{
+        return c->rec->group_ttl;
+}
+
+static int set_group_loop(struct call *c, int v)
+{
+        c->rec->no_loop = v == 0;
+        return 0;
+}
+
+static int get_group_loop(const struct call *c)
+{
+        return !c->rec->no_loop;
+}
+
+static int set_group_all(struct call *c, int v)
+{
+        if (v != 0 && v != 1)
+                return -EINVAL;
+        c->rec->members_only = v == 0;
+        return 0;
+}
+
+static int get_group_all(const struct call *c)
+{
+        return !c->rec->members_only;
+}
+
+static int set_broadcast(struct call *c, int v)
+{
+        c->rec->broadcast = v != 0;
+        return 0;
+}
+
+static int get_broadcast(const struct call *c)
+{
+        return c->rec->broadcast;
+}
+
 static int set_mtu_discover(struct call *c, int v)
 {
         if (v < PMTU_DONT || v > PMTU_OMIT)
@@ -461,6 +511,10 @@ static const struct int_opt ints[] = {
         CALLS(IPPROTO_TCP, TCP_WINDOW_CLAMP, TCP_ONLY, set_window_clamp, get_window_clamp),
         CALLS(IPPROTO_IP, IP_TOS, ANY_KIND, set_tos, get_tos),
         CALLS(IPPROTO_IP, IP_TTL, ANY_KIND, set_ttl, get_ttl),
+        CALLS(SOL_SOCKET, SO_BROADCAST, USOCK_UDP, set_broadcast, get_broadcast),
+        CALLS(IPPROTO_IP, IP_MULTICAST_TTL, USOCK_UDP, set_group_ttl, get_group_ttl),
+        CALLS(IPPROTO_IP, IP_MULTICAST_LOOP, USOCK_UDP, set_group_loop, get_group_loop),
+        CALLS(IPPROTO_IP, IP_MULTICAST_ALL, USOCK_UDP, set_group_all, get_group_all),
         CALLS(IPPROTO_IP, IP_MTU_DISCOVER, USOCK_UDP, set_mtu_discover, get_mtu_discover),
         CALLS(IPPROTO_IP, IP_MTU, USOCK_UDP, NULL, get_mtu),
         CALLS(IPPROTO_IPV6, IPV6_V6ONLY, ANY_KIND, set_v6only, get_v6only),
@@ -822,6 +876,8 @@ int usock_setsockopt(struct usock *s, int level, int name, const void *val, sock
 
         if ((int)len < 0)
                 return -EINVAL;
+        if (usock_is_group_opt(level, name))
+                return usock_group_setsockopt(s, name, val, len);
         len = MIN(len, SET_ROOM);
         if (len > 0)
                 memcpy(v.bytes, val, len);
@@ -858,6 +914,8 @@ int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t 
 
         if ((int)n < 0)
                 return -EINVAL;
+        if (usock_is_group_opt(level, name))
+                return usock_group_getsockopt(s, name, val, len);
         ustack_lock(s->u);
         usock_tcp_settle(s);
         load(&c);

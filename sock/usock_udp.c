@@ -19,8 +19,21 @@
 
 /* ---- where to ---- */
 
+/* By an interface. */
+static int way_out(struct usock *s, ip_addr addr, ip_addr *src, uint8_t *many, const char **why)
+{
+        bool group = ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >= 0xe0000000;
+        int chan = group ? usock_group_route(s, src, why) : ustack_way_out(s->u, addr, src, why), cast;
+
+        if (chan < 0)
+                return chan;
+        cast = usock_many(s, (uint32_t)chan, addr);
+        *many = cast > 0;
+        return cast < 0 ? cast : chan;
+}
+
 /* The channel to whoever has the port and our address towards it, or -ENOENT. */
-static int route(struct ustack *u, ip_addr addr, uint16_t port, uint32_t hint, ip_addr *src, const char **why)
+static int route(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, uint8_t *many, const char **why)
 {
         const struct directory *dir = ustack_directory();
         struct dir_hit hit = {0, 0, 0};
@@ -29,14 +42,15 @@ static int route(struct ustack *u, ip_addr addr, uint16_t port, uint32_t hint, i
         *why = "no unetd";
         if (dir == NULL)
                 return -ENOENT;
+        *many = 0;
         if (!directory_is_local(dir, addr))
-                return ustack_way_out(u, addr, src, why);
+                return way_out(s, addr, src, many, why);
         *why = "no socket on the fabric has this port";
-        if (!ustack_lookup(IP_PROTO_UDP, addr, port, hint, &hit))
+        if (!ustack_lookup(IP_PROTO_UDP, addr, port, s->idx, &hit))
                 return -ENOENT;
         *src = addr;
         *why = "no channel to that stack";
-        chan = ustack_chan_to(u, hit.stack);
+        chan = ustack_chan_to(s->u, hit.stack);
         if (chan < 0)
                 return -ENOENT;
         *why = "accelerated";
@@ -46,20 +60,23 @@ static int route(struct ustack *u, ip_addr addr, uint16_t port, uint32_t hint, i
 int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
 {
         struct sock_rec *rec = usock_rec(s);
+        bool bound_many = usock_addr_is_many(s->u, rec->laddr);
         ip_addr laddr;
-        int chan = route(s->u, addr, port, s->idx, &laddr, why), err;
+        uint8_t many;
+        int chan = route(s, addr, port, &laddr, &many, why), err;
 
         if (chan < 0)
                 return chan;
-        if (!ip_addr_is_any(rec->laddr))
+        if (!ip_addr_is_any(rec->laddr) && !bound_many)
                 laddr = rec->laddr;
         ustack_lock(s->u);
         err = udp_connect(&s->u->s.udp, rec->conn, laddr, addr, port);
         if (err == 0) {
-                rec->laddr = laddr;
+                rec->laddr = bound_many ? rec->laddr : laddr;
                 rec->raddr = addr;
                 rec->rport = port;
                 rec->chan = (uint32_t)chan + 1;
+                rec->many = many;
         }
         ustack_leave(s->u);
         return err;
@@ -75,6 +92,8 @@ int usock_udp_register(struct usock *s)
                 return 0;
         if (rec->lport == 0)
                 return -EINVAL;
+        if (usock_addr_is_many(s->u, rec->laddr))
+                return 0;               /* nobody on the fabric sends there */
         rec->reg_addr = rec->laddr;
         ustack_lock(s->u);
         shared = ustack_shares_port(s->u, rec, 0);
@@ -94,6 +113,7 @@ int usock_udp_register(struct usock *s)
 struct dest {
         struct udp_tuple to;            /* rport 0: the connected peer */
         uint32_t chan;
+        uint8_t many;                   /* it is a group, or everybody */
 };
 
 static int dest_of(struct usock *s, const struct msghdr *m, struct dest *d)
@@ -102,7 +122,7 @@ static int dest_of(struct usock *s, const struct msghdr *m, struct dest *d)
         const char *why;
         int err;
 
-        *d = (struct dest){.chan = rec->chan - 1};
+        *d = (struct dest){.chan = rec->chan - 1, .many = rec->many};
         if (m->msg_name == NULL || m->msg_namelen == 0) {
                 if (rec->rport == 0)
                         return -EDESTADDRREQ;
@@ -119,11 +139,18 @@ static int dest_of(struct usock *s, const struct msghdr *m, struct dest *d)
         }
         if (ip_addr_is_any(d->to.raddr))
                 d->to.raddr = ip_addr_v4(INADDR_LOOPBACK);
-        err = route(s->u, d->to.raddr, d->to.rport, s->idx, &d->to.laddr, &why);
+        err = route(s, d->to.raddr, d->to.rport, &d->to.laddr, &d->many, &why);
         if (err < 0)
                 return err;
         d->chan = (uint32_t)err;
         return 0;
+}
+
+static inline int post_one(struct usock *s, const struct dest *d, struct udp_out *out, const struct stack_payload *p)
+{
+        if (unlikely(d->many))
+                return usock_group_post(s, d->chan, out, p);
+        return stack_send_udp(&s->u->s, d->chan, out, p);
 }
 
 static int post(struct usock *s, const struct dest *d, const struct stack_payload *p)
@@ -138,10 +165,10 @@ static int post(struct usock *s, const struct dest *d, const struct stack_payloa
         err = udp_output_prepare(&u->s.udp, rec->conn, d->to.rport != 0 ? &d->to : NULL, p->len, caps->csum, sum, &out);
         if (err != 0)
                 return err;
-        err = stack_send_udp(&u->s, d->chan, &out, p);
+        err = post_one(s, d, &out, p);
         if (err == -EAGAIN && stack_pending(&u->s, 0)) {
                 stack_run(&u->s, ustack_now());
-                err = stack_send_udp(&u->s, d->chan, &out, p);
+                err = post_one(s, d, &out, p);
         }
         rec->blocked = err == -EAGAIN ? d->chan + 1 : 0;
         if (err != 0)

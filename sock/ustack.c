@@ -391,8 +391,7 @@ int ustack_way_out(struct ustack *u, ip_addr to, ip_addr *src, const char **why)
         return chan;
 }
 
-/* The directory, whether this process has a stack already or not. */
-static const struct directory *directory_anyway(void)
+const struct directory *ustack_directory_anyway(void)
 {
         if (!proc.open) {
                 pthread_mutex_lock(&proc.lock);
@@ -410,23 +409,32 @@ bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)
 
         if (usock_addr_in(sa, len, &addr, &port) != 0)
                 return false;
-        dir = directory_anyway();
+        dir = ustack_directory_anyway();
         for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++)
                 if (ip_addr_eq(addr, ip_addr_v4(dir->iface[i].addr)))
                         return true;
         return false;
 }
 
-bool usock_way_out(const struct sockaddr *to, socklen_t len, int family, struct sockaddr *from, socklen_t *from_len)
+/* An interface to an address that is not this host's. */
+static bool leads_out(const struct usock *s, const struct directory *dir, ip_addr addr, bool last, struct dir_iface *f)
 {
-        const struct directory *dir = directory_anyway();
+        if (ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >= 0xe0000000)
+                return usock_group_iface(s, last, f);
+        return directory_is_local(dir, addr) == 0 && directory_route(dir, addr, f) == 1;
+}
+
+bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t len, bool last, int family,
+                   struct sockaddr *from, socklen_t *from_len)
+{
+        const struct directory *dir = ustack_directory_anyway();
         const struct ustack *mine = proc.mine;
         struct dir_iface f;
         uint16_t port;
         ip_addr addr;
 
         if (dir == NULL || dir->nifaces == 0 || usock_addr_in(to, len, &addr, &port) != 0 ||
-            directory_is_local(dir, addr) != 0 || directory_route(dir, addr, &f) != 1 ||
+            !leads_out(s, dir, addr, last, &f) ||
             (f.stack != 0 && (mine == NULL || f.stack != mine->id)))
                 return false;
         usock_addr_out(family, ip_addr_v4(f.addr), 0, from, from_len);

@@ -71,6 +71,9 @@ bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint
 /* The directory, or NULL. */
 const struct directory *ustack_directory(void);
 
+/* The same, whether this process has a stack already or not. */
+const struct directory *ustack_directory_anyway(void);
+
 /* Who has a port, by the directory; patient with a unetd that is writing. */
 bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit);
 /* Maps channel k from descriptors already at hand and takes them (the keeper). False: they are the caller's still. */
@@ -159,5 +162,21 @@ ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flag
 ssize_t usock_udp_read(struct usock *s, void *p, size_t n, int flags);  /* the same for one buffer and no name */
 bool usock_udp_room(struct usock *s);   /* the channel that was full has room again */
 int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why);
+
+/* usock_group.c: options whose values name groups and interfaces; errors as the kernel's, -ENOPROTOOPT: not ours. */
+int usock_group_setsockopt(struct usock *s, int name, const void *val, socklen_t len);
+int usock_group_getsockopt(struct usock *s, int name, void *val, socklen_t *len);
+/* The interface for datagrams to groups and to 255.255.255.255; `last`: any rather than none. s: NULL, or the socket. False:
+ * the kernel's. */
+bool usock_group_iface(const struct usock *s, bool last, struct dir_iface *f);
+/* The channel for datagrams to groups and to 255.255.255.255, and our address there. -ENOENT and *why: the kernel's. */
+int usock_group_route(struct usock *s, ip_addr *src, const char **why);
+/* Whether an address beyond the channel of an interface is not one host's: 1, 0; -EACCES: a broadcast, and SO_BROADCAST is
+ * not set. */
+int usock_many(const struct usock *s, uint32_t chan, ip_addr to);
+/* Whether it is a group, or a broadcast address of an interface of the stack's. */
+bool usock_addr_is_many(const struct ustack *u, ip_addr a);
+/* Sends to many what was prepared; as stack_send_udp(). Under the lock. */
+int usock_group_post(struct usock *s, uint32_t chan, struct udp_out *o, const struct stack_payload *p);
 
 #endif

@@ -122,6 +122,8 @@ uint64_t udp_consumed(const struct udp *u, uint32_t pcb);
  * SO_REUSEPORT.
  */
 int udp_bind(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
+/* The same for the address of a group or a broadcast: what is sent has another source, which the caller names. */
+int udp_bind_many(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port);
 /* The same with a free port of lo .. hi, begun at a random one (RFC 6056 §3.3.1). Returns the port;
  * -EADDRINUSE when there is none, -EINVAL when bound already. */
 int udp_bind_any_port(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t lo, uint16_t hi, struct prng *rnd);
@@ -161,6 +163,12 @@ enum udp_verdict {
         UDP_NO_PORT, /* counted; the frame is the caller's, who may answer port unreachable */
 };
 enum udp_verdict udp_rx(struct udp *u, const struct udp_dgram *d, nstime now);
+/*
+ * The same for a datagram to a group or to everybody: each pcb that it matches (RFC 1122 §4.1.3.5) and whose socket wants it
+ * gets a copy. Returns how many matched. The frame stays the caller's, and may be one of ours.
+ */
+unsigned udp_rx_many(struct udp *u, const struct udp_dgram *d, bool (*wants)(void *arg, uint32_t sock), void *arg,
+                     nstime now);
 /* The same for one whose pcb is known. */
 enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *d, nstime now);
 /* The pcb that a datagram goes to: connected to its sender, else bound to its destination, else to any; among

@@ -16,7 +16,7 @@ static enum udp_verdict dropped(struct udp *u, struct udp_pcb *p, enum drop why)
 
 enum udp_verdict udp_rx(struct udp *u, const struct udp_dgram *d, nstime now)
 {
-        uint32_t pcb = udp_lookup(u, &d->tuple); /* for groups and broadcasts: each pcb that wants it */
+        uint32_t pcb = udp_lookup(u, &d->tuple);
 
         if (unlikely(pcb == 0)) {
                 count_drop(u->cnt, DROP_UDP_NO_PORT);
@@ -39,6 +39,51 @@ enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *
         if ((p->events & UDP_EV_READABLE) == 0)
                 pcb_raise(u, pcb, UDP_EV_READABLE);
         return put == UDP_PUT_TOOK ? UDP_TOOK : UDP_DONE;
+}
+
+/* ---- to many ---- */
+
+/* Linux's __udp_is_mcast_sock(). */
+static bool matches(const struct udp_pcb *p, const struct udp_tuple *t)
+{
+        return p->lport == t->lport && (ip_addr_is_any(p->laddr) || ip_addr_eq(p->laddr, t->laddr)) &&
+               (p->rport == 0 || (p->rport == t->rport && ip_addr_eq(p->raddr, t->raddr)));
+}
+
+static void rx_copy(struct udp *u, uint32_t pcb, const struct udp_dgram *d, nstime now)
+{
+        struct udp_pcb *p = pcb_at(u, pcb);
+
+        switch (udp_queue_put_copy(&p->q, u, d, p->opts.rcvbuf, now)) {
+        case UDP_PUT_FULL:
+                dropped(u, p, DROP_UDP_FULL);
+                return;
+        case UDP_PUT_NO_MEMORY:
+                dropped(u, p, DROP_UDP_NO_MEMORY);
+                return;
+        case UDP_PUT_TOOK:
+        case UDP_PUT_COPIED:
+                break;
+        }
+        count(u->cnt, COUNT_UDP_IN);
+        p->in++;
+        pcb_raise(u, pcb, UDP_EV_READABLE);
+}
+
+unsigned udp_rx_many(struct udp *u, const struct udp_dgram *d, bool (*wants)(void *arg, uint32_t sock), void *arg,
+                     nstime now)
+{
+        unsigned n = 0;
+
+        for (uint32_t i = udp_port_chain(u->sh, d->tuple.lport); i != 0; i = pcb_at(u, i)->port_next) {
+                if (!matches(pcb_at(u, i), &d->tuple) || !wants(arg, pcb_at(u, i)->sock))
+                        continue;
+                rx_copy(u, i, d, now);
+                n++;
+        }
+        if (n == 0)
+                count_drop(u->cnt, DROP_UDP_NO_PORT);
+        return n;
 }
 
 /* RFC 1122 §4.1.3.3. Only who is connected is told, and only of hard errors: Linux's __udp4_lib_err() without

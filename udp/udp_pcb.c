@@ -276,6 +276,15 @@ int udp_bind(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port)
         return 0;
 }
 
+int udp_bind_many(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t port)
+{
+        int err = udp_bind(u, pcb, addr, port);
+
+        if (err == 0)
+                pcb_at(u, pcb)->bound_many = 1;
+        return err;
+}
+
 int udp_bind_any_port(struct udp *u, uint32_t pcb, ip_addr addr, uint16_t lo, uint16_t hi, struct prng *rnd)
 {
         uint32_t n = (uint32_t)hi - lo + 1, first = prng_below(rnd, n);
@@ -298,6 +307,7 @@ int udp_connect(struct udp *u, uint32_t pcb, ip_addr laddr, ip_addr raddr, uint1
 
         if (p->lport == 0 || rport == 0)
                 return -EINVAL;
+        p->src = laddr;
         set_ends(u, pcb, &t);
         return 0;
 }
@@ -427,6 +437,11 @@ uint32_t udp_lookup(struct udp *u, const struct udp_tuple *t)
         return c->pcb;
 }
 
+uint32_t udp_port_chain(const struct udp_shared *sh, uint16_t port)
+{
+        return *port_head(sh, port);
+}
+
 uint64_t udp_keys(const struct udp *u)
 {
         return u->sh->gen;
@@ -493,6 +508,7 @@ static void mend_ends(struct udp_pcb *p)
         if (p->rport == 0)
                 p->raddr = (ip_addr){{0, 0}};
         p->bound_addr &= !ip_addr_is_any(p->laddr);
+        p->bound_many &= p->bound_addr;
 }
 
 static void recover_pcb(struct udp *u, uint32_t pcb)

@@ -23,7 +23,7 @@ struct udp_pcb {
         uint8_t live;       /* in use; written last when made */
         uint8_t shut;
         uint8_t bound_addr; /* the local address was named by bind, not by connect */
-        uint8_t pad;
+        uint8_t bound_many; /* it is a group or a broadcast address, and no source of datagrams */
         ip_addr laddr, raddr;  /* zero: any, not connected */
         uint16_t lport, rport; /* 0: not bound, not connected */
         int32_t err;           /* SO_ERROR */
@@ -31,6 +31,7 @@ struct udp_pcb {
         struct udp_queue q;
         uint64_t in, out, dropped;    /* datagrams */
         uint32_t key_next, port_next; /* derived: chains */
+        ip_addr src;                  /* of what a connected socket sends, if bound_many */
 };
 
 #define UDP_CACHE 64u
@@ -63,6 +64,8 @@ static inline bool pcb_connected(const struct udp_pcb *p)
 {
         return p->rport != 0;
 }
+/* The first pcb with a port like this one, 0: none; the others by port_next. */
+uint32_t udp_port_chain(const struct udp_shared *sh, uint16_t port);
 /* Raises events and tells the stack. */
 static inline void pcb_raise(struct udp *u, uint32_t pcb, uint32_t events)
 {

@@ -341,6 +341,14 @@ enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_
         return put_own(q, u, d, rcvbuf, now);
 }
 
+enum udp_put udp_queue_put_copy(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
+                                nstime now)
+{
+        if (d->data.id == 0)
+                return put_lent(q, u, d, rcvbuf, now);
+        return udp_dgram_len(d) <= UDP_COPY_MAX ? put_flat(q, u, d, rcvbuf, now) : put_own(q, u, d, rcvbuf, now);
+}
+
 /* ---- looking and taking ---- */
 
 static void show(const struct udp *u, const struct rec *r, uint8_t *bytes, struct udp_msg *m)

@@ -55,6 +55,9 @@ enum udp_put { UDP_PUT_COPIED, UDP_PUT_TOOK, UDP_PUT_FULL, UDP_PUT_NO_MEMORY };
  * be more than `rcvbuf` bytes; a queue that is empty takes any one datagram. */
 enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
                            nstime now);
+/* The same, and the datagram's frame stays the caller's whatever it is. */
+enum udp_put udp_queue_put_copy(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
+                                nstime now);
 /* Whether there is something to read. Needs no lock. */
 bool udp_queue_unread(const struct udp_queue *q);
 /* Shows the first unread datagram, all of it but dport. False: there is none. Needs no lock. */

@@ -476,6 +476,28 @@ static ssize_t tcp_sendmsg(struct file *f, const struct msghdr *m, int flags)
         return send_rest(f, m, (size_t)r, flags);
 }
 
+/* The kernel knows no way to it. A group or a broadcast may have one by an interface of unetd's: once more? */
+static bool way_by_ours(struct file *f, const struct msghdr *m)
+{
+        struct sockaddr_storage from;
+        socklen_t from_len = sizeof from;
+
+        if (!m->msg_name || !usock_way_out(f->us, m->msg_name, m->msg_namelen, true, f->family, (struct sockaddr *)&from,
+                                           &from_len))
+                return false;
+        return usock_group_fallback(f->us);
+}
+
+static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags);
+
+/* By the kernel, and if it has no way by ours after all. */
+static ssize_t kernel_sendmsg(struct file *f, const struct msghdr *m, int flags)
+{
+        ssize_t r = sys3(SYS_sendmsg, f->kfd, m, flags | MSG_NOSIGNAL);
+
+        return unlikely(r == -ENETUNREACH) && way_by_ours(f, m) ? udp_sendmsg(f, m, flags) : r;
+}
+
 static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
 {
         bool fabric = !m->msg_name || sockaddr_v4(m->msg_name, m->msg_namelen);
@@ -492,7 +514,7 @@ static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
         }
         if (r != -ENOENT && r != -EDESTADDRREQ)
                 return r;
-        return sys3(SYS_sendmsg, f->kfd, m, flags | MSG_NOSIGNAL);
+        return kernel_sendmsg(f, m, flags);
 }
 
 static ssize_t file_sendmsg(struct file *f, const struct msghdr *m, int flags)

@@ -204,6 +204,8 @@ static int set_new(struct file *f, int level, int name, const void *val, socklen
                 return r;
         }
         opts_remember(f, level, name, val, len);
+        if (f->us)
+                usock_setsockopt(f->us, level, name, val, len);
         return r;
 }
 
@@ -239,6 +241,8 @@ static int do_setsockopt(struct file *f, int level, int name, const void *val, s
                         sys5(SYS_setsockopt, f->kfd, level, name, val, len);
                 return r;
         }
+        if (group_opt(f, level, name))
+                return group_setsockopt(f, name, val, len);
         if (f->mode == MODE_NEW)
                 r = set_new(f, level, name, val, len);
         else if (f->mode == MODE_TCP)
@@ -292,6 +296,10 @@ static int get_both_error(struct file *f, void *val, socklen_t *len)
 static int do_getsockopt(struct file *f, int level, int name, void *val, socklen_t *len)
 {
         nstime *timeo = timeo_of(f, level, name);
+        int r = group_opt(f, level, name) ? group_getsockopt(f, name, val, len) : -ENOPROTOOPT;
+
+        if (r != -ENOPROTOOPT)
+                return r;
 
         if (timeo)
                 return give_timeo(val, len, *timeo);
@@ -304,7 +312,7 @@ static int do_getsockopt(struct file *f, int level, int name, void *val, socklen
 
 int h_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 {
-        struct file *f = file_enter(fd, MODE_TCP);
+        struct file *f = file_enter(fd, MODE_NEW);
         ssize_t r;
 
         if (!f)

@@ -252,6 +252,13 @@ void opts_replay(struct file *f);
 void opts_free(struct file *f);
 int file_fcntl_dup(int fd, int cmd, int low);
 
+/* ---- group.c: groups on interfaces of unetd's ---- */
+
+/* Whether an option of the file's is one of these: group_setsockopt() decides whose it is. */
+bool group_opt(const struct file *f, int level, int name);
+int group_setsockopt(struct file *f, int name, const void *val, socklen_t len);
+int group_getsockopt(struct file *f, int name, void *val, socklen_t *len);
+
 /* ---- io.c ---- */
 
 ssize_t file_send(struct file *f, const void *p, size_t n, int flags);

@@ -139,8 +139,8 @@ static void udp_engage(struct file *f)
         sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, r == 0 ? "bound, on the fabric too" : refused(r));
 }
 
-/* Datagrams to groups and to everybody stay with the kernel. */
-static bool one_host(const struct sockaddr *sa, socklen_t len)
+/* Datagrams to groups and to everybody are the kernel's, unless unetd has an interface. */
+static bool may_be_ours(const struct sockaddr *sa, socklen_t len)
 {
         uint32_t host;
 
@@ -148,7 +148,7 @@ static bool one_host(const struct sockaddr *sa, socklen_t len)
                 return false;
         memcpy(&host, sa->sa_family == AF_INET ? (const char *)sa + 4 : (const char *)sa + 8 + 12, 4);
         host = be32_get((be32){host});
-        return host < 0xe0000000u;
+        return host < 0xe0000000u || usock_has_ifaces();
 }
 
 void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len)
@@ -156,7 +156,7 @@ void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len
         struct sockaddr_storage any = {.ss_family = f->family};
         socklen_t any_len = f->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 
-        if (f->kind != USOCK_UDP || !sa || !one_host(sa, len))
+        if (f->kind != USOCK_UDP || !sa || !may_be_ours(sa, len))
                 return;
         pthread_mutex_lock(&shim.lock);
         if (f->mode == MODE_NEW && !f->bound)
@@ -517,21 +517,39 @@ static int bind_towards(struct file *f, const struct sockaddr_storage *from, soc
         return (int)sys3(SYS_bind, f->kfd, from, len);
 }
 
+/* By an interface of unetd's, by the kernel, or, to a group for which that has no way, by an interface all the same. */
+static int connect_below(struct file *f, const struct sockaddr *sa, socklen_t len, bool *last)
+{
+        struct sockaddr_storage from;
+        socklen_t from_len = sizeof from;
+        int r = -ENETUNREACH;
+
+        for (*last = false; r == -ENETUNREACH; *last = true) {
+                f->out = usock_way_out(f->us, sa, len, *last, f->family, (struct sockaddr *)&from, &from_len);
+                if (f->out)
+                        return bind_towards(f, &from, from_len);
+                if (*last)
+                        return r;
+                r = (int)sys3(SYS_connect, f->kfd, sa, len);
+        }
+        return r;
+}
+
 /* The kernel's socket is connected too: it chooses our address, and keeps strangers out. */
 static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
 {
         const char *why = "nobody on the fabric has this address";
-        struct sockaddr_storage from;
-        socklen_t from_len = sizeof from;
+        bool was_bound = f->bound, last;
         int r;
 
-        f->out = usock_way_out(sa, len, f->family, (struct sockaddr *)&from, &from_len);
-        r = f->out ? bind_towards(f, &from, from_len) : (int)sys3(SYS_connect, f->kfd, sa, len);
+        r = connect_below(f, sa, len, &last);
         if (r < 0)
                 return r;
         f->connected = sa->sa_family != AF_UNSPEC;
         f->bound = true;
-        r = f->us ? 0 : sock_engage(f);
+        r = f->us && was_bound ? 0 : sock_engage(f);
+        if (r == 0 && last)
+                usock_group_fallback(f->us);
         if (r == 0)
                 r = usock_connect(f->us, sa, len, &why);
         if (r == 0)
@@ -546,7 +564,7 @@ static int do_connect(struct file *f, const struct sockaddr *sa, socklen_t len)
 
         if (f->kind == USOCK_TCP)
                 return connect_tcp(f, sa, len);
-        if (!one_host(sa, len) && sa->sa_family != AF_UNSPEC && f->mode == MODE_NEW)
+        if (!may_be_ours(sa, len) && sa->sa_family != AF_UNSPEC && f->mode == MODE_NEW)
                 return 1;
         pthread_mutex_lock(&shim.lock);
         r = connect_udp(f, sa, len);

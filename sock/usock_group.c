@@ -1,0 +1,399 @@
+/*
+ * Sockets and groups: which interface, memberships, and what is sent to many (ip(7), RFC 1112, RFC 3678).
+ *
+ * A group is one of an interface. On those of unetd's the group is ours: joined here, told by IGMP, heard by sockets of this
+ * stack. On all others, loopback among them, it is the kernel's, whose socket beside ours is a member: the shim asks
+ * usock_group_side() which it is. A socket without a kernel's beside it (the native API) has ours only.
+ *
+ * A call names an interface by its address or its number (if_nametoindex()), or not at all. Not at all is: where IP_MULTICAST_IF
+ * says, else the interface of unetd's that has a gateway, else the kernel's routes, and the first of unetd's when there is none.
+ */
+#include "sock/ustack.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#define MEMBERSHIPS_MAX 20u             /* Linux: net.ipv4.igmp_max_memberships */
+
+/* What a call says, whatever its form. Addresses in host order, 0: not said. */
+struct group_call {
+        uint32_t group, ifaddr, src;
+        uint32_t ifindex;
+};
+
+/* ---- the forms of the options ---- */
+
+bool usock_is_group_opt(int level, int name)
+{
+        if (level != IPPROTO_IP)
+                return false;
+        switch (name) {
+        case IP_MULTICAST_IF:
+        case IP_ADD_MEMBERSHIP:
+        case IP_DROP_MEMBERSHIP:
+        case IP_ADD_SOURCE_MEMBERSHIP:
+        case IP_DROP_SOURCE_MEMBERSHIP:
+        case IP_BLOCK_SOURCE:
+        case IP_UNBLOCK_SOURCE:
+        case MCAST_JOIN_GROUP:
+        case MCAST_LEAVE_GROUP:
+        case MCAST_JOIN_SOURCE_GROUP:
+        case MCAST_LEAVE_SOURCE_GROUP:
+        case MCAST_BLOCK_SOURCE:
+        case MCAST_UNBLOCK_SOURCE:
+                return true;
+        default:
+                return false;
+        }
+}
+
+static uint32_t host_order(struct in_addr a)
+{
+        return ntohl(a.s_addr);
+}
+
+/* struct in_addr (of IP_MULTICAST_IF alone), struct ip_mreq or struct ip_mreqn. */
+static int read_mreq(const void *val, socklen_t len, bool short_form, struct group_call *g)
+{
+        struct ip_mreqn m = {.imr_ifindex = 0};
+
+        if (len < sizeof(struct ip_mreq)) {
+                if (!short_form || len < sizeof(struct in_addr))
+                        return -EINVAL;
+                memcpy(&m.imr_address, val, sizeof m.imr_address);
+        } else {
+                memcpy(&m, val, len >= sizeof m ? sizeof m : sizeof(struct ip_mreq));
+        }
+        *g = (struct group_call){.group = host_order(m.imr_multiaddr), .ifaddr = host_order(m.imr_address),
+                                 .ifindex = (uint32_t)m.imr_ifindex};
+        return 0;
+}
+
+static int read_mreq_source(const void *val, socklen_t len, struct group_call *g)
+{
+        struct ip_mreq_source m;
+
+        if (len != sizeof m)
+                return -EINVAL;
+        memcpy(&m, val, sizeof m);
+        *g = (struct group_call){.group = host_order(m.imr_multiaddr), .ifaddr = host_order(m.imr_interface),
+                                 .src = host_order(m.imr_sourceaddr)};
+        return 0;
+}
+
+static int read_address(const struct sockaddr_storage *ss, int wrong, uint32_t *addr)
+{
+        struct sockaddr_in in;
+
+        if (ss->ss_family != AF_INET)
+                return wrong;
+        memcpy(&in, ss, sizeof in);
+        *addr = host_order(in.sin_addr);
+        return 0;
+}
+
+/* RFC 3678 §5.1: struct group_req, struct group_source_req. */
+static int read_group_req(const void *val, socklen_t len, struct group_call *g)
+{
+        struct group_req r;
+
+        if (len < sizeof r)
+                return -EINVAL;
+        memcpy(&r, val, sizeof r);
+        *g = (struct group_call){.ifindex = r.gr_interface};
+        return read_address(&r.gr_group, -EINVAL, &g->group);
+}
+
+static int read_group_source_req(const void *val, socklen_t len, struct group_call *g)
+{
+        struct group_source_req r;
+        int err;
+
+        if (len != sizeof r)
+                return -EINVAL;
+        memcpy(&r, val, sizeof r);
+        *g = (struct group_call){.ifindex = r.gsr_interface};
+        err = read_address(&r.gsr_group, -EADDRNOTAVAIL, &g->group);
+        return err != 0 ? err : read_address(&r.gsr_source, -EADDRNOTAVAIL, &g->src);
+}
+
+static int read_call(int name, const void *val, socklen_t len, struct group_call *g)
+{
+        switch (name) {
+        case IP_MULTICAST_IF:
+                return read_mreq(val, len, true, g);
+        case IP_ADD_MEMBERSHIP:
+        case IP_DROP_MEMBERSHIP:
+                return read_mreq(val, len, false, g);
+        case MCAST_JOIN_GROUP:
+        case MCAST_LEAVE_GROUP:
+                return read_group_req(val, len, g);
+        case MCAST_JOIN_SOURCE_GROUP:
+        case MCAST_LEAVE_SOURCE_GROUP:
+        case MCAST_BLOCK_SOURCE:
+        case MCAST_UNBLOCK_SOURCE:
+                return read_group_source_req(val, len, g);
+        default:
+                return read_mreq_source(val, len, g);
+        }
+}
+
+/* ---- interfaces ---- */
+
+static bool is_named(const struct group_call *g)
+{
+        return g->ifindex != 0 || g->ifaddr != 0;
+}
+
+/* Linux: the number counts where both are said. */
+static bool names(const struct group_call *g, const struct dir_iface *f)
+{
+        char name[IF_NAMESIZE];
+
+        if (g->ifindex == 0)
+                return f->addr == g->ifaddr;
+        return if_indextoname(g->ifindex, name) != NULL && strncmp(name, f->name, sizeof f->name) == 0;
+}
+
+static bool find_named(const struct group_call *g, struct dir_iface *f)
+{
+        const struct directory *dir = ustack_directory_anyway();
+
+        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++)
+                if (names(g, &dir->iface[i])) {
+                        *f = dir->iface[i];
+                        return true;
+                }
+        return false;
+}
+
+/* Where groups go that nobody said anything of: by the gateway, if there is one; `last`: by any. */
+static bool find_default(bool last, struct dir_iface *f)
+{
+        const struct directory *dir = ustack_directory_anyway();
+
+        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++)
+                if (last || dir->iface[i].gateway != 0) {
+                        *f = dir->iface[i];
+                        return true;
+                }
+        return false;
+}
+
+bool usock_has_ifaces(void)
+{
+        const struct directory *dir = ustack_directory_anyway();
+
+        return dir != NULL && dir->nifaces != 0;
+}
+
+enum usock_group_side usock_group_side(int name, const void *val, socklen_t len)
+{
+        struct group_call g;
+        struct dir_iface f;
+
+        if (!usock_has_ifaces() || read_call(name, val, len, &g) != 0)
+                return USOCK_GROUP_KERNEL;
+        if (is_named(&g))
+                return find_named(&g, &f) ? USOCK_GROUP_OURS : USOCK_GROUP_KERNEL;
+        if (name == IP_MULTICAST_IF)
+                return USOCK_GROUP_EITHER;
+        return find_default(false, &f) ? USOCK_GROUP_OURS : USOCK_GROUP_EITHER;
+}
+
+/* Takes the interface, if nobody has it. IGMP's number of it, or -ENODEV. The lock must not be held. */
+static int take(struct usock *s, const struct dir_iface *f, uint32_t *chan)
+{
+        int k = f->stack != 0 && f->stack != s->u->id ? -ENODEV : ustack_chan_to(s->u, f->peer);
+
+        if (k < 0)
+                return -ENODEV;
+        *chan = (uint32_t)k;
+        return (int)stack_ifc(&s->u->s, (uint32_t)k);
+}
+
+static int take_for(struct usock *s, const struct group_call *g)
+{
+        const struct sock_rec *rec = usock_rec(s);
+        struct dir_iface f;
+        uint32_t chan;
+
+        if (is_named(g))
+                return find_named(g, &f) ? take(s, &f, &chan) : -ENODEV;
+        if (rec->group_out >= SOCK_GROUP_IF)
+                return rec->group_out - SOCK_GROUP_IF;
+        return find_default(false, &f) || find_default(true, &f) ? take(s, &f, &chan) : -ENODEV;
+}
+
+/* ---- options ---- */
+
+static int set_out(struct usock *s, const struct group_call *g)
+{
+        int ifc = is_named(g) ? take_for(s, g) : 0;
+
+        if (ifc < 0 && s->kfd < 0)
+                return -EADDRNOTAVAIL;
+        usock_rec(s)->group_out = (uint8_t)(!is_named(g) ? SOCK_GROUP_ANY : ifc < 0 ? SOCK_GROUP_KERNEL : SOCK_GROUP_IF + ifc);
+        return 0;
+}
+
+static int join(struct igmp *igmp, uint32_t ifc, const struct group_call *g, uint32_t sock, nstime now)
+{
+        if (igmp_membership(igmp, ifc, g->group, sock) != NULL)
+                return -EADDRINUSE;
+        if (igmp_memberships(igmp, sock) >= MEMBERSHIPS_MAX)
+                return -ENOBUFS;
+        return igmp_join(igmp, ifc, g->group, sock, now);
+}
+
+static int change(struct igmp *igmp, uint32_t ifc, int name, const struct group_call *g, uint32_t sock, nstime now)
+{
+        bool new = igmp_membership(igmp, ifc, g->group, sock) == NULL;
+
+        switch (name) {
+        case IP_ADD_MEMBERSHIP:
+        case MCAST_JOIN_GROUP:
+                return join(igmp, ifc, g, sock, now);
+        case IP_DROP_MEMBERSHIP:
+        case MCAST_LEAVE_GROUP:
+                return igmp_leave(igmp, ifc, g->group, sock, now);
+        case IP_ADD_SOURCE_MEMBERSHIP:
+        case MCAST_JOIN_SOURCE_GROUP:
+                if (new && igmp_memberships(igmp, sock) >= MEMBERSHIPS_MAX)
+                        return -ENOBUFS;
+                return igmp_source(igmp, ifc, g->group, sock, g->src, false, true, now);
+        case IP_DROP_SOURCE_MEMBERSHIP:
+        case MCAST_LEAVE_SOURCE_GROUP:
+                return igmp_source(igmp, ifc, g->group, sock, g->src, false, false, now);
+        case IP_BLOCK_SOURCE:
+        case MCAST_BLOCK_SOURCE:
+                return igmp_source(igmp, ifc, g->group, sock, g->src, true, true, now);
+        default:
+                return igmp_source(igmp, ifc, g->group, sock, g->src, true, false, now);
+        }
+}
+
+static int set_membership(struct usock *s, int name, const struct group_call *g)
+{
+        struct stack *st = &s->u->s;
+        nstime now = ustack_now();
+        int ifc, err;
+
+        if (!ip_v4_multicast(g->group))
+                return -EINVAL;
+        ifc = take_for(s, g);
+        if (ifc < 0)
+                return ifc;
+        ustack_lock(s->u);
+        usock_rec(s)->member = 1;
+        err = change(st->igmp, (uint32_t)ifc, name, g, s->idx, now);
+        stack_run(st, now);
+        ustack_leave(s->u);
+        return err;
+}
+
+int usock_group_setsockopt(struct usock *s, int name, const void *val, socklen_t len)
+{
+        struct group_call g;
+        int err = s->kind == USOCK_UDP ? read_call(name, val, len, &g) : -ENOPROTOOPT;
+
+        if (err != 0)
+                return err;
+        return name == IP_MULTICAST_IF ? set_out(s, &g) : set_membership(s, name, &g);
+}
+
+/* IP_MULTICAST_IF is all that can be asked here: the address, if it was set to an interface of unetd's. */
+int usock_group_getsockopt(struct usock *s, int name, void *val, socklen_t *len)
+{
+        const struct sock_rec *rec = usock_rec(s);
+        struct in_addr a = {0};
+
+        if (name != IP_MULTICAST_IF || s->kind != USOCK_UDP || (rec->group_out < SOCK_GROUP_IF && s->kfd >= 0))
+                return -ENOPROTOOPT;
+        if (rec->group_out >= SOCK_GROUP_IF)
+                a.s_addr = htonl(stack_netif(s->u->s.st, rec->group_out - SOCK_GROUP_IF)->cfg.addr);
+        *len = MIN(*len, (socklen_t)sizeof a);
+        memcpy(val, &a, *len);
+        return 0;
+}
+
+/* ---- sending ---- */
+
+bool usock_group_fallback(struct usock *s)
+{
+        struct sock_rec *rec = usock_rec(s);
+
+        if (rec->group_out != SOCK_GROUP_ANY)
+                return false;
+        rec->group_out = SOCK_GROUP_OURS;
+        return true;
+}
+
+bool usock_group_iface(const struct usock *s, bool last, struct dir_iface *f)
+{
+        const struct sock_rec *rec = s != NULL ? usock_rec(s) : NULL;
+        struct group_call g = {.ifaddr = 0};
+
+        if (rec != NULL && rec->group_out == SOCK_GROUP_KERNEL)
+                return false;
+        if (rec != NULL && rec->group_out >= SOCK_GROUP_IF) {
+                g.ifaddr = stack_netif(s->u->s.st, rec->group_out - SOCK_GROUP_IF)->cfg.addr;
+                return find_named(&g, f);
+        }
+        return find_default(false, f) || ((last || (rec != NULL && (rec->group_out == SOCK_GROUP_OURS || s->kfd < 0))) &&
+                                          find_default(true, f));
+}
+
+int usock_group_route(struct usock *s, ip_addr *src, const char **why)
+{
+        const struct sock_rec *rec = usock_rec(s);
+        uint32_t chan, netif = (uint32_t)rec->group_out - SOCK_GROUP_IF;
+        struct dir_iface f;
+
+        *why = "accelerated";
+        if (rec->group_out >= SOCK_GROUP_IF && stack_netif(s->u->s.st, netif)->chan != 0) {
+                *src = ip_addr_v4(stack_netif(s->u->s.st, netif)->cfg.addr);
+                return (int)stack_netif(s->u->s.st, netif)->chan - 1;
+        }
+        *why = "groups and broadcasts are the kernel's";
+        if (!usock_group_iface(s, false, &f) || take(s, &f, &chan) < 0)
+                return -ENOENT;
+        *why = "accelerated";
+        *src = ip_addr_v4(f.addr);
+        return (int)chan;
+}
+
+int usock_many(const struct usock *s, uint32_t chan, ip_addr to)
+{
+        const struct stack_state *st = s->u->s.st;
+        const struct ip_host host = {.addr = &stack_netif(st, st->chan[chan].netif - 1)->addr, .naddr = 1};
+
+        if (ip_v4_multicast(ip_addr_get_v4(to)))
+                return 1;
+        if (!ip_host_broadcast(&host, ip_addr_get_v4(to)))
+                return 0;
+        return usock_rec(s)->broadcast ? 1 : -EACCES;
+}
+
+bool usock_addr_is_many(const struct ustack *u, ip_addr a)
+{
+        if (!ip_addr_is_v4(a))
+                return false;
+        for (uint32_t i = 0; i < u->s.st->netifs; i++) {
+                const struct ip_host host = {.addr = &stack_netif(u->s.st, i)->addr, .naddr = 1};
+                if (ip_host_broadcast(&host, ip_addr_get_v4(a)))
+                        return true;
+        }
+        return ip_v4_multicast(ip_addr_get_v4(a)) || ip_addr_get_v4(a) == INADDR_BROADCAST;
+}
+
+int usock_group_post(struct usock *s, uint32_t chan, struct udp_out *o, const struct stack_payload *p)
+{
+        const struct sock_rec *rec = usock_rec(s);
+        bool group = ip_v4_multicast(ip_addr_get_v4(o->tuple.raddr));
+
+        if (group)
+                o->ttl = rec->group_ttl;
+        return stack_send_many(&s->u->s, chan, o, p, !group || !rec->no_loop);
+}

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Groups and broadcasts, by an ordinary program that knows of no stack: calls as in ip(7).
+
+    group.py hear GROUP IFADDR PORT COUNT [options]      joins, says "joined", and prints COUNT datagrams with their senders
+    group.py say DEST IFADDR PORT TEXT ... [options]     sends each text to a group or a broadcast address
+"""
+
+import argparse
+import socket
+import struct
+import sys
+
+SECONDS = 20
+
+
+def mreq(group, ifaddr):
+    return socket.inet_aton(group) + socket.inet_aton(ifaddr)
+
+
+def hear(a):
+    socks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(a.sockets)]
+    for s in socks:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind((a.bind, a.port))
+        s.settimeout(SECONDS)
+        if a.group == "none":
+            continue
+        if a.source:
+            s.setsockopt(socket.IPPROTO_IP, 39, mreq(a.group, a.ifaddr) + socket.inet_aton(a.source))
+        elif a.index:
+            s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                         socket.inet_aton(a.group) + bytes(4) + struct.pack("@i", socket.if_nametoindex(a.index)))
+        else:
+            s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, mreq(a.group, a.ifaddr))
+    print("joined", flush=True)
+    for _ in range(a.count):
+        for s in socks:
+            data, (host, _) = s.recvfrom(65536)
+            print(host, data.decode() if len(data) < 100 else len(data), flush=True)
+    if a.leave:
+        for s in socks:
+            s.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, mreq(a.group, a.ifaddr))
+        print("left", flush=True)
+        sys.stdin.read()
+
+
+def say(a):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    if a.ifaddr != "any":
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(a.ifaddr))
+    if a.broadcast:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    if a.ttl is not None:
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, a.ttl)
+    for text in a.text:
+        data = text.encode() if not text.isdigit() else b"x" * int(text)
+        try:
+            s.sendto(data, (a.group, a.port))
+        except OSError as e:
+            print(socket.errno.errorcode[e.errno])
+            return
+    print("sent")
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("what", choices=("hear", "say"))
+    p.add_argument("group")
+    p.add_argument("ifaddr")
+    p.add_argument("port", type=int)
+    p.add_argument("text", nargs="*")
+    p.add_argument("--count", type=int, default=1)
+    p.add_argument("--sockets", type=int, default=1)
+    p.add_argument("--bind", default="")
+    p.add_argument("--source")
+    p.add_argument("--index")
+    p.add_argument("--leave", action="store_true")
+    p.add_argument("--broadcast", action="store_true")
+    p.add_argument("--ttl", type=int)
+    a = p.parse_args()
+    (hear if a.what == "hear" else say)(a)
+
+
+if __name__ == "__main__":
+    main()

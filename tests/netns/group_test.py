@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Groups and broadcasts over AF_XDP, with the kernel on the other end of a cable, and what IGMP says on it."""
+
+import os
+import signal
+import shutil
+import sys
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import lan  # noqa: E402
+
+OURS, KERNELS, PORT, GROUP, OTHER = "10.78.0.1", "10.78.0.2", 5301, "239.1.2.3", "239.129.2.3"
+PROGRAM = (sys.executable, os.path.join(HERE, "group.py"))
+
+
+class Group(unittest.TestCase):
+    def setUp(self):
+        self.ours, self.kernels = self.host("a", OURS), self.host("b", KERNELS)
+        lan.cable(self.ours, self.kernels)
+        self.ours.become_ours()
+        self.kernels.become_kernels()
+        self.shark = None
+
+    def host(self, letter, address):
+        h = lan.Host(f"mcast-{os.getpid()}-{letter}", address)
+        self.addCleanup(h.close)
+        return h
+
+    def tearDown(self):
+        if any(error for _, error in getattr(self._outcome, "errors", []) or []):
+            print(self.ours.logged())
+
+    def hear(self, host, group=GROUP, *argv, where=None):
+        p = host.run(*PROGRAM, "hear", group, where or host.address, str(PORT), *argv)
+        host.until(lambda: "joined" in p.text() or p.child.poll() is not None, "a member")
+        self.assertIn("joined", p.text(), p.text(1))
+        return p
+
+    def say(self, host, *text, to=GROUP, where=None, options=()):
+        return host.run(*PROGRAM, "say", to, where or host.address, str(PORT), *text, *options)
+
+    def assert_ours(self, p):
+        self.assertRegex(p.text(1), r"unet: pid \d+ fd \d+ \w+: (ours|both)")
+
+    def watch(self):
+        if not shutil.which("tshark"):
+            self.skipTest("no tshark here")
+        self.capture = os.path.join(self.kernels.dir, "wire.pcap")
+        self.shark = self.kernels.run("tshark", "-i", lan.IFACE, "-B", "64", "-w", self.capture)
+        self.kernels.until(lambda: "Capturing on" in self.shark.text(1) and os.path.exists(self.capture), "tshark")
+
+    def seen(self, which, *fields):
+        """Packets of ours, after the capture; what is malformed fails the test."""
+        if self.shark:
+            time.sleep(0.2)
+            self.shark.child.send_signal(signal.SIGINT)
+            self.shark.end(ok=None)
+            self.shark = None
+        show = [w for f in fields for w in ("-e", f)]
+        checks = [w for proto in ("ip", "udp") for w in ("-o", f"{proto}.check_checksum:TRUE")]
+        bad = lan.sh("tshark", "-r", self.capture, *checks, "-Y", f"ip.src == {OURS} && (_ws.malformed || "
+                     "ip.checksum.status == 0 || udp.checksum.status == 0 || igmp.checksum.status == 0)")
+        self.assertEqual(bad, "")
+        rows = lan.sh("tshark", "-r", self.capture, "-Y", f"ip.src == {OURS} && ({which})", "-T", "fields", *show)
+        return [row.split("\t") for row in rows.splitlines()]
+
+
+class Udp(Group):
+    def test_the_kernel_sends_to_a_group_of_ours(self):
+        p = self.hear(self.ours)
+        self.assertEqual(self.say(self.kernels, "hello").end(), "sent\n")
+        self.assertEqual(p.end(), f"joined\n{KERNELS} hello\n")
+        self.assert_ours(p)
+
+    def test_we_send_to_a_group_of_the_kernels(self):
+        p = self.hear(self.kernels)
+        s = self.say(self.ours, "hello")
+        self.assertEqual(s.end(), "sent\n")
+        self.assertEqual(p.end(), f"joined\n{OURS} hello\n")
+        self.assert_ours(s)
+
+    def test_each_socket_has_a_copy_and_so_have_those_of_this_host(self):
+        theirs, mine = self.hear(self.kernels), self.hear(self.ours, GROUP, "--sockets", "3")
+        self.say(self.kernels, "hello").end()
+        self.assertEqual(mine.end(), "joined\n" + f"{KERNELS} hello\n" * 3)
+        self.assertEqual(theirs.end(), f"joined\n{KERNELS} hello\n")
+
+    def test_groups_that_share_an_ethernet_address_are_kept_apart(self):
+        """RFC 1112 6.4: 239.1.2.3 and 239.129.2.3 are one MAC address."""
+        p = self.hear(self.ours)
+        self.say(self.kernels, "other", to=OTHER).end()
+        self.say(self.kernels, "hello").end()
+        self.assertEqual(p.end(), f"joined\n{KERNELS} hello\n")
+
+    def test_by_an_interface_index_and_by_none(self):
+        """Nobody has a route to groups but by our interface."""
+        p = self.hear(self.ours, GROUP, "--index", lan.IFACE)
+        self.say(self.kernels, "index").end()
+        self.assertEqual(p.end(), f"joined\n{KERNELS} index\n")
+        self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
+        p = self.hear(self.ours, where="0.0.0.0")
+        self.say(self.kernels, "none").end()
+        self.assertEqual(p.end(), f"joined\n{KERNELS} none\n")
+        self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
+        theirs = self.hear(self.kernels)
+        self.assertEqual(self.say(self.ours, "anyhow", where="any").end(), "sent\n")
+        self.assertEqual(theirs.end(), f"joined\n{OURS} anyhow\n")
+
+    def test_sources_are_chosen(self):
+        self.kernels.ip("addr", "add", "10.78.0.3/24", "dev", lan.IFACE)
+        p = self.hear(self.ours, GROUP, "--source", "10.78.0.3")
+        self.say(self.kernels, "no").end()
+        self.say(self.kernels, "yes", where="10.78.0.3").end()
+        self.assertEqual(p.end(), "joined\n10.78.0.3 yes\n")
+
+    def test_fragments(self):
+        theirs, mine = self.hear(self.kernels), self.hear(self.ours)
+        self.say(self.kernels, "20000").end()
+        self.assertEqual(mine.end(), f"joined\n{KERNELS} 20000\n")
+        self.assertEqual(theirs.end(), f"joined\n{KERNELS} 20000\n")
+        self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
+        theirs = self.hear(self.kernels)
+        self.say(self.ours, "20000").end()
+        self.assertEqual(theirs.end(), f"joined\n{OURS} 20000\n")
+
+    def test_broadcast(self):
+        for to in ("10.78.0.255", "255.255.255.255"):
+            if to == "255.255.255.255":
+                self.kernels.ip("route", "add", "default", "dev", lan.IFACE)
+            theirs = self.hear(self.kernels, "none")
+            self.assertEqual(self.say(self.ours, "x", to=to).end(), "EACCES\n")
+            self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
+            s = self.say(self.ours, "all", to=to, options=["--broadcast"])
+            self.assertEqual(s.end(), "sent\n")
+            self.assert_ours(s)
+            self.assertEqual(theirs.end(), f"joined\n{OURS} all\n")
+            self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
+            mine = self.hear(self.ours, "none", "--sockets", "2")
+            self.assertEqual(self.say(self.kernels, "all", to=to, options=["--broadcast"]).end(), "sent\n")
+            self.assertEqual(mine.end(), "joined\n" + f"{KERNELS} all\n" * 2)
+            self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
+
+
+class Igmp(Group):
+    """Reports: RFC 3376 4.2, after an old querier RFC 2236."""
+
+    def setUp(self):
+        super().setUp()
+        self.watch()
+
+    def test_joining_and_leaving_are_told(self):
+        p = self.hear(self.ours, GROUP, "--leave", "--count", "0")
+        self.ours.until(lambda: "left" in p.text(), "it to leave")
+        time.sleep(1.2)
+        rows = self.seen("igmp", "ip.dst", "ip.ttl", "ip.opt.ra", "igmp.type", "igmp.record_type", "igmp.maddr")
+        self.assertEqual({row[0] for row in rows}, {"224.0.0.22"})
+        self.assertEqual({row[1] for row in rows}, {"1"})
+        self.assertEqual({row[3] for row in rows}, {"0x22"})
+        self.assertEqual([row[4] for row in rows], ["4", "4", "3", "3"][:len(rows)] if len(rows) == 4 else
+                         ["4"] + ["3"] * (len(rows) - 1))
+        self.assertEqual({row[5] for row in rows}, {GROUP})
+
+    def test_a_program_that_is_killed_leaves(self):
+        p = self.hear(self.ours)
+        time.sleep(1.2)
+        p.child.kill()
+        self.ours.until(lambda: not self.ours.program_on_link(), "its end")
+        kinds = [row[0] for row in self.seen("igmp", "igmp.record_type")]
+        self.assertEqual(kinds[:2], ["4", "4"])
+        self.assertIn("3", kinds[2:])
+
+
+if __name__ == "__main__":
+    reason = lan.why_not()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    unittest.main(verbosity=2)
