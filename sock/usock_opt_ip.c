@@ -1,0 +1,151 @@
+/* Options of IPPROTO_IP and IPPROTO_IPV6: ip(7), ipv6(7). Those that name groups are in usock_group.c. */
+#include "sock/usock_opt.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+
+static uint8_t *tos(struct opt_call *c)
+{
+        return opt_is_udp(c) ? &c->udp.tos : &c->tcp.tos;
+}
+
+static uint8_t *ttl(struct opt_call *c)
+{
+        return opt_is_udp(c) ? &c->udp.ttl : &c->tcp.ttl;
+}
+
+/* The ECN bits of a TCP socket are TCP's (RFC 3168 §6.1.1). */
+static int set_tos(struct opt_call *c, int v)
+{
+        *tos(c) = opt_is_udp(c) ? (uint8_t)v : (uint8_t)((v & ~3) | (*tos(c) & 3));
+        return 0;
+}
+
+static int get_tos(const struct opt_call *c)
+{
+        return opt_is_udp(c) ? c->udp.tos : c->tcp.tos;
+}
+
+static int set_tclass(struct opt_call *c, int v)
+{
+        return v < -1 || v > 255 ? -EINVAL : set_tos(c, MAX(v, 0));
+}
+
+static int set_ttl(struct opt_call *c, int v)
+{
+        if (v != -1 && (v < 1 || v > 255))
+                return -EINVAL;
+        *ttl(c) = v == -1 ? UDP_TTL : (uint8_t)v;
+        return 0;
+}
+
+/* Linux takes 0 here; it would be the TTL of our v4 packets, which nobody would take. */
+static int set_hops(struct opt_call *c, int v)
+{
+        return v == 0 ? -EINVAL : set_ttl(c, v);
+}
+
+static int get_ttl(const struct opt_call *c)
+{
+        return opt_is_udp(c) ? c->udp.ttl : c->tcp.ttl;
+}
+
+static int set_v6only(struct opt_call *c, int v)
+{
+        if (c->rec->lport != 0)
+                return -EINVAL;         /* bound already */
+        c->rec->v6only = v != 0;
+        return 0;
+}
+
+static int get_v6only(const struct opt_call *c)
+{
+        return c->rec->v6only;
+}
+
+/* ---- to many ---- */
+
+static int set_group_ttl(struct opt_call *c, int v)
+{
+        if (v < -1 || v > 255)
+                return -EINVAL;
+        c->rec->group_ttl = (uint8_t)(v == -1 ? 1 : v);
+        return 0;
+}
+
+static int get_group_ttl(const struct opt_call *c)
+{
+        return c->rec->group_ttl;
+}
+
+static int set_group_loop(struct opt_call *c, int v)
+{
+        c->rec->no_loop = v == 0;
+        return 0;
+}
+
+static int get_group_loop(const struct opt_call *c)
+{
+        return !c->rec->no_loop;
+}
+
+static int set_group_all(struct opt_call *c, int v)
+{
+        if (v != 0 && v != 1)
+                return -EINVAL;
+        c->rec->members_only = v == 0;
+        return 0;
+}
+
+static int get_group_all(const struct opt_call *c)
+{
+        return !c->rec->members_only;
+}
+
+/* ---- path MTU ---- */
+
+static int set_mtu_discover(struct opt_call *c, int v)
+{
+        if (v < PMTU_DONT || v > PMTU_OMIT)
+                return -EINVAL;
+        c->udp.pmtu_mode = (uint8_t)v;
+        return 0;
+}
+
+static int get_mtu_discover(const struct opt_call *c)
+{
+        return c->udp.pmtu_mode;
+}
+
+/* Of the path to the peer; 0: there is none. */
+static int get_mtu(const struct opt_call *c)
+{
+        const struct stack *s = &c->s->u->s;
+
+        if (c->rec->rport == 0 || c->rec->chan == 0)
+                return 0;
+        return (int)frag_mtu(c->udp.pmtu_mode, s->chan[c->rec->chan - 1].caps.mtu,
+                             stack_path_mtu(s, c->rec->raddr));
+}
+
+/* ---- the tables ---- */
+
+static const struct opt_int ints[] = {
+        OPT_CALLS(IP_TOS, OPT_ANY, set_tos, get_tos),
+        OPT_CALLS(IP_TTL, OPT_ANY, set_ttl, get_ttl),
+        OPT_CALLS(IP_MULTICAST_TTL, USOCK_UDP, set_group_ttl, get_group_ttl),
+        OPT_CALLS(IP_MULTICAST_LOOP, USOCK_UDP, set_group_loop, get_group_loop),
+        OPT_CALLS(IP_MULTICAST_ALL, USOCK_UDP, set_group_all, get_group_all),
+        OPT_CALLS(IP_MTU_DISCOVER, USOCK_UDP, set_mtu_discover, get_mtu_discover),
+        OPT_CALLS(IP_MTU, USOCK_UDP, NULL, get_mtu),
+};
+
+const struct opt_level opt_ip = OPT_LEVEL_INTS(ints);
+
+static const struct opt_int ints6[] = {
+        OPT_CALLS(IPV6_V6ONLY, OPT_ANY, set_v6only, get_v6only),
+        OPT_CALLS(IPV6_TCLASS, OPT_ANY, set_tclass, get_tos),
+        OPT_CALLS(IPV6_UNICAST_HOPS, OPT_ANY, set_hops, get_ttl),
+};
+
+const struct opt_level opt_ipv6 = OPT_LEVEL_INTS(ints6);
