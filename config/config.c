@@ -1,5 +1,6 @@
 /* Which keys there are, what values they take, and where the file is. */
 #include "config/config.h"
+#include "config/route_text.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -55,7 +56,8 @@ struct reading {
         struct unetd_config *c;
         struct config_error *err;
         uint64_t seen;                  /* bit of each key */
-        uint64_t seen_iface;            /* ... of each interface */
+        uint32_t seen_iface[UNETD_IFACES];      /* ... of each interface's */
+        struct route_table *routes;     /* second reading: what the routes are checked against */
         bool failed;
 };
 static_assert(ARRAY_LEN(keys) <= 64, "one bit each in struct reading");
@@ -119,11 +121,20 @@ static const struct {
 } iface_keys[] = {
         {"address", "IPv4 address and length of its network's prefix, as in 192.0.2.1/24"},
         {"gateway", "IPv4 address of the router to everywhere else"},
+        {"metric", "of the route by the gateway; among several, the smallest is taken first"},
+        {"route", "another route: PREFIX [via GATEWAY] [metric NUMBER] [src ADDRESS] [mtu BYTES] [onlink]"},
+        {"neighbour", "address of a host on the network and its link address, for which ARP is not asked"},
         {"mode", "how the program that takes its packets is attached: auto, native or generic"},
         {"queue", "receive queue that is taken over"},
 };
-enum { KEY_ADDRESS, KEY_GATEWAY, KEY_MODE, KEY_QUEUE };
-static_assert(ARRAY_LEN(iface_keys) * UNETD_IFACES <= 64, "one bit each in struct reading");
+enum { KEY_ADDRESS, KEY_GATEWAY, KEY_METRIC, KEY_ROUTE, KEY_NEIGHBOUR, KEY_MODE, KEY_QUEUE };
+static_assert(ARRAY_LEN(iface_keys) <= 32, "one bit each in struct reading");
+
+/* May stand there again and again. */
+static bool is_list(size_t key)
+{
+        return key == KEY_ROUTE || key == KEY_NEIGHBOUR;
+}
 
 static struct unetd_iface_config *iface_get(struct reading *r, const char *name)
 {
@@ -145,19 +156,6 @@ static struct unetd_iface_config *iface_get(struct reading *r, const char *name)
         return &c->iface[c->nifaces++];
 }
 
-/* An address that a host can have: RFC 1122 §3.2.1.3. */
-static bool host_addr(const char *text, uint32_t *out)
-{
-        struct in_addr in;
-        uint32_t a;
-
-        if (inet_pton(AF_INET, text, &in) != 1)
-                return false;
-        a = ntohl(in.s_addr);
-        *out = a;
-        return a >> 24 != 0 && a >> 24 != 127 && a >> 28 < 0xe;
-}
-
 static int set_address(struct reading *r, struct unetd_iface_config *i, const char *value)
 {
         char addr[INET_ADDRSTRLEN], *end;
@@ -168,7 +166,7 @@ static int set_address(struct reading *r, struct unetd_iface_config *i, const ch
                 memcpy(addr, value, (size_t)(slash - value));
                 addr[slash - value] = '\0';
                 prefix = strtol(slash + 1, &end, 10);
-                if (!*end && prefix >= 1 && prefix <= 32 && host_addr(addr, &i->addr)) {
+                if (!*end && prefix >= 1 && prefix <= 32 && text_host_addr(addr, &i->addr)) {
                         i->prefix = (uint8_t)prefix;
                         return 1;
                 }
@@ -198,10 +196,56 @@ static int set_queue(struct reading *r, struct unetd_iface_config *i, const char
         return 1;
 }
 
+static int set_metric(struct reading *r, struct unetd_iface_config *i, const char *value)
+{
+        char *end;
+        long v = strtol(value, &end, 10);
+
+        if (end == value || *end || v < 0 || v > UINT32_MAX)
+                return complain(r, "\"%s\" wants a number from %s", "metric", "0 to 4294967295");
+        i->metric = (uint32_t)v;
+        return 1;
+}
+
+/* The words only; check_routes() looks whether they make sense together. */
+static int add_route(struct reading *r, const struct unetd_iface_config *i, const char *value)
+{
+        struct unetd_config *c = r->c;
+        struct route_text t;
+        const char *why = route_text_parse(value, &t);
+
+        if (!why && t.dev[0] != '\0')
+                why = "is of its section's interface, and takes no \"dev\"";
+        if (why)
+                return complain(r, "\"%s\" %s", "route", why);
+        if (c->nroutes == NETCONF_ROUTES - UNETD_IFACES)
+                return complain(r, "there are too many routes%s%s", "", "");
+        t.r.ifindex = (uint8_t)(i - c->iface + 1);
+        c->route[c->nroutes++] = t.r;
+        return 1;
+}
+
+static int add_neighbour(struct reading *r, const struct unetd_iface_config *i, const char *value)
+{
+        struct unetd_config *c = r->c;
+        struct neigh_text t;
+        const char *why = neigh_text_parse(value, false, &t);
+
+        if (!why && t.dev[0] != '\0')
+                why = "is on its section's interface, and takes no \"dev\"";
+        if (why)
+                return complain(r, "\"%s\" %s", "neighbour", why);
+        if (c->nneighs == NETCONF_NEIGHS)
+                return complain(r, "there are too many neighbours%s%s", "", "");
+        t.n.ifindex = (uint8_t)(i - c->iface + 1);
+        c->neigh[c->nneighs++] = t.n;
+        return 1;
+}
+
 static int iface_line(struct reading *r, const char *section, const char *name, const char *value)
 {
         struct unetd_iface_config *i = iface_get(r, section + strlen(IFACE_SECTION));
-        uint64_t bit;
+        uint32_t *seen;
         size_t k = 0;
 
         if (!i)
@@ -210,17 +254,23 @@ static int iface_line(struct reading *r, const char *section, const char *name, 
                 k++;
         if (k == ARRAY_LEN(iface_keys))
                 return complain(r, "unknown key \"%s\" in [%s]", name, section);
-        bit = (uint64_t)1 << ((size_t)(i - r->c->iface) * ARRAY_LEN(iface_keys) + k);
-        if (r->seen_iface & bit)
+        seen = &r->seen_iface[i - r->c->iface];
+        if (*seen >> k & 1 && !is_list(k))
                 return complain(r, "\"%s\" is set twice%s", name, "");
-        r->seen_iface |= bit;
+        *seen |= 1u << k;
         switch (k) {
         case KEY_ADDRESS:
                 return set_address(r, i, value);
         case KEY_GATEWAY:
-                if (*value == '\0' || host_addr(value, &i->gateway))
+                if (*value == '\0' || text_host_addr(value, &i->gateway))
                         return 1;
                 return complain(r, "\"%s\" wants an IPv4 address%s", name, "");
+        case KEY_METRIC:
+                return set_metric(r, i, value);
+        case KEY_ROUTE:
+                return add_route(r, i, value);
+        case KEY_NEIGHBOUR:
+                return add_neighbour(r, i, value);
         case KEY_MODE:
                 return set_mode(r, i, value);
         default:
@@ -259,6 +309,102 @@ static int check_ifaces(struct reading *r)
                 }
         }
         return 0;
+}
+
+/* ---- the second reading: what an interface's lines mean together ---- */
+
+static const char *route_wrong(int err)
+{
+        switch (err) {
+        case -ENETUNREACH:
+                return "has a gateway outside the interface's networks";
+        case -EADDRNOTAVAIL:
+                return "has a source that is no interface's address";
+        case -EEXIST:
+                return "is there already";
+        case -ENOSPC:
+                return "is one too many";
+        default:
+                return "has a gateway that is no other host's address";
+        }
+}
+
+/* The routes are taken up again, in their order. */
+static int check_route_line(struct reading *r, const struct unetd_iface_config *i, const char *value)
+{
+        struct route_text t;
+        int err;
+
+        route_text_parse(value, &t);
+        t.r.ifindex = (uint8_t)(i - r->c->iface + 1);
+        err = route_add(r->routes, &t.r);
+        return err == 0 ? 1 : complain(r, "\"%s\" %s", "route", route_wrong(err));
+}
+
+static int check_neighbour_line(struct reading *r, const struct unetd_iface_config *i, const char *value)
+{
+        uint32_t mask = i->prefix ? ~0u << (32 - i->prefix) : 0;
+        struct neigh_text t;
+
+        neigh_text_parse(value, false, &t);
+        if (((t.n.addr ^ i->addr) & mask) == 0 && t.n.addr != i->addr)
+                return 1;
+        return complain(r, "\"%s\" %s", "neighbour", "is no other host on the interface's network");
+}
+
+static int line_again(void *arg, const char *section, const char *name, const char *value)
+{
+        struct reading *r = arg;
+        const struct unetd_iface_config *i;
+
+        if (strncmp(section, IFACE_SECTION, strlen(IFACE_SECTION)) != 0)
+                return 1;
+        i = iface_get(r, section + strlen(IFACE_SECTION));
+        if (strcmp(name, iface_keys[KEY_ROUTE].name) == 0)
+                return check_route_line(r, i, value);
+        if (strcmp(name, iface_keys[KEY_NEIGHBOUR].name) == 0)
+                return check_neighbour_line(r, i, value);
+        return 1;
+}
+
+static void add_ifaces(const struct unetd_config *c, struct route_table *t)
+{
+        static const uint8_t any[16];
+
+        route_format(t, any);
+        for (uint32_t k = 0; k < c->nifaces; k++) {
+                const struct unetd_iface_config *i = &c->iface[k];
+                struct route r = config_gateway(c, k);
+
+                route_if_set(t, k + 1, ROUTE_IF_UP | ROUTE_IF_BROADCAST, 1500);
+                route_addr_add(t, k + 1, i->addr, i->prefix);
+                if (i->gateway != 0)
+                        route_add(t, &r);
+        }
+}
+
+static int check_routes(struct reading *r, const char *path)
+{
+        int line;
+
+        if (r->c->nroutes == 0 && r->c->nneighs == 0)
+                return 0;
+        r->routes = malloc(sizeof *r->routes);
+        if (!r->routes)
+                return -ENOMEM;
+        add_ifaces(r->c, r->routes);
+        line = ini_parse(path, line_again, r);
+        free(r->routes);
+        r->err->line = MAX(line, 0);
+        return line == 0 ? 0 : -EINVAL;
+}
+
+struct route config_gateway(const struct unetd_config *c, uint32_t k)
+{
+        const struct unetd_iface_config *i = &c->iface[k];
+
+        return (struct route){.gateway = i->gateway, .metric = i->metric, .ifindex = (uint8_t)(k + 1),
+                              .flags = i->prefix == 32 ? ROUTE_F_ONLINK : 0};
 }
 
 static int one_line(void *arg, const char *section, const char *name, const char *value)
@@ -303,7 +449,7 @@ int config_read(const char *path, struct unetd_config *c, struct config_error *e
                         snprintf(err->text, sizeof err->text, "not \"key = value\" and not \"[section]\"");
                 return -EINVAL;
         }
-        if (check_ifaces(&r) < 0)
+        if (check_ifaces(&r) < 0 || check_routes(&r, path) < 0)
                 return -EINVAL;
         *c = copy;
         return 0;
@@ -367,20 +513,47 @@ static void put_addr(char *out, size_t room, uint32_t addr, int prefix)
                 snprintf(out, room, "%s", text);
 }
 
-static void each_of_iface(const struct unetd_iface_config *i,
+typedef void row_fn(void *arg, const char *section, const char *key, const char *value, const char *text);
+
+static void each_route(const struct unetd_config *c, uint8_t ifindex, const char *section, row_fn *row, void *arg)
+{
+        char text[ROUTE_TEXT_MAX];
+
+        for (uint32_t k = 0; k < c->nroutes; k++) {
+                if (c->route[k].ifindex != ifindex)
+                        continue;
+                route_text_put(&c->route[k], NULL, text);
+                row(arg, section, iface_keys[KEY_ROUTE].name, text, iface_keys[KEY_ROUTE].text);
+        }
+        for (uint32_t k = 0; k < c->nneighs; k++) {
+                const struct netconf_neigh *n = &c->neigh[k];
+                if (n->ifindex != ifindex)
+                        continue;
+                put_addr(text, sizeof text, n->addr, -1);
+                snprintf(text + strlen(text), 20, " %02x:%02x:%02x:%02x:%02x:%02x", n->mac[0], n->mac[1], n->mac[2],
+                         n->mac[3], n->mac[4], n->mac[5]);
+                row(arg, section, iface_keys[KEY_NEIGHBOUR].name, text, iface_keys[KEY_NEIGHBOUR].text);
+        }
+}
+
+static void each_of_iface(const struct unetd_config *c, uint32_t number,
                           void (*row)(void *arg, const char *section, const char *key, const char *value,
                                       const char *text),
                           void *arg)
 {
+        const struct unetd_iface_config *i = &c->iface[number];
         char section[32], value[ARRAY_LEN(iface_keys)][32];
 
         snprintf(section, sizeof section, IFACE_SECTION "%s", i->name);
         put_addr(value[KEY_ADDRESS], sizeof value[0], i->addr, i->prefix);
         put_addr(value[KEY_GATEWAY], sizeof value[0], i->gateway, -1);
+        snprintf(value[KEY_METRIC], sizeof value[0], "%u", i->metric);
         snprintf(value[KEY_MODE], sizeof value[0], "%s", modes[i->mode]);
         snprintf(value[KEY_QUEUE], sizeof value[0], "%u", i->queue);
         for (size_t k = 0; k < ARRAY_LEN(iface_keys); k++)
-                row(arg, section, iface_keys[k].name, value[k], iface_keys[k].text);
+                if (!is_list(k))
+                        row(arg, section, iface_keys[k].name, value[k], iface_keys[k].text);
+        each_route(c, (uint8_t)(number + 1), section, row, arg);
 }
 
 void config_each(const struct unetd_config *c,
@@ -395,5 +568,5 @@ void config_each(const struct unetd_config *c,
                 row(arg, keys[i].section, keys[i].name, keys[i].kind == TEXT ? at : number, keys[i].text);
         }
         for (uint32_t i = 0; i < c->nifaces; i++)
-                each_of_iface(&c->iface[i], row, arg);
+                each_of_iface(c, i, row, arg);
 }

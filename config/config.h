@@ -35,6 +35,9 @@ int config_load(struct unetd_config *c, struct config_error *err);
 /* "file:line: what is wrong" on standard error. */
 void config_complain(const struct config_error *err);
 
+/* The route by the gateway of interface k. */
+struct route config_gateway(const struct unetd_config *c, uint32_t k);
+
 /* Calls row() for each key that can be set, with its value in *c as text and what it means. */
 void config_each(const struct unetd_config *c,
                  void (*row)(void *arg, const char *section, const char *key, const char *value, const char *text),

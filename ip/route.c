@@ -329,7 +329,7 @@ static int check_gateway(const struct route_table *t, const struct route *r)
 static int check_route(const struct route_table *t, const struct route *r)
 {
         if (r->prefix > 32 || (r->dst & ~mask_of(r->prefix)) != 0 || r->type > ROUTE_BLACKHOLE ||
-            r->flags & ~ROUTE_F_ONLINK)
+            r->flags & ~ROUTE_F_ONLINK || (r->mtu != 0 && r->mtu < 68))
                 return -EINVAL;
         if (r->type != ROUTE_UNICAST)
                 return r->ifindex == 0 && r->gateway == 0 && r->src == 0 ? 0 : -EINVAL;
@@ -550,6 +550,7 @@ static int resolve_host(struct query *q, struct route_result *res)
         answer(q, res, ROUTE_TO_HOST, rec->r.ifindex, rec->r.gateway != 0 ? rec->r.gateway : q->key->dst, rec->r.src);
         res->gateway = rec->r.gateway != 0;
         res->prefix = rec->r.prefix;
+        res->mtu = rec->r.mtu;
         return 0;
 }
 

@@ -52,6 +52,7 @@ struct route {
         uint32_t gateway;       /* 0: the network is on the link */
         uint32_t src;           /* source address to prefer, 0: choose */
         uint32_t metric;        /* smaller is better */
+        uint32_t mtu;           /* bytes of an IP packet that the path carries at most, 0: as much as the interface */
         uint8_t prefix;         /* bits of dst that count; the others are 0 */
         uint8_t type;           /* enum route_type */
         uint8_t flags;          /* ROUTE_F_* */
@@ -83,6 +84,7 @@ struct route_result {
         uint32_t next_hop;      /* the destination itself, or a gateway */
         uint32_t src;           /* address to send from; 0: the interface has none */
         uint32_t gen;           /* of the table */
+        uint32_t mtu;           /* of the route taken, 0: it has none of its own */
         uint8_t kind;           /* enum route_kind */
         uint8_t ifindex;
         uint8_t gateway;        /* next_hop is one */
@@ -152,8 +154,8 @@ bool route_is_broadcast(const struct route_table *t, uint32_t ifindex, uint32_t 
 
 /* ---- routes ---- */
 
-/* Adds a copy. -EINVAL: bits set behind the prefix, no such type, a gateway that is not unicast; -ENODEV: no such
- * interface; -ENETUNREACH: the gateway is on no network of the interface, and not ROUTE_F_ONLINK; -EADDRNOTAVAIL: `src` is
+/* Adds a copy. -EINVAL: bits set behind the prefix, no such type, a gateway that is not unicast, an MTU below 68; -ENODEV: no
+ * such interface; -ENETUNREACH: the gateway is on no network of the interface, and not ROUTE_F_ONLINK; -EADDRNOTAVAIL: `src` is
  * not ours; -EEXIST: one with the same dst, prefix, metric, ifindex and gateway; -ENOSPC. */
 int route_add(struct route_table *t, const struct route *r);
 /* Removes the one with the same dst, prefix, metric, ifindex and gateway. -ESRCH; -EBUSY: it goes with its address. */

@@ -9,13 +9,6 @@
 
 /* ---- out ---- */
 
-static uint32_t next_hop(const struct netif *n, uint32_t dst)
-{
-        uint32_t mask = n->cfg.prefix != 0 ? ~0u << (32 - n->cfg.prefix) : 0;
-
-        return ((dst ^ n->cfg.addr) & mask) == 0 ? dst : n->cfg.gateway;
-}
-
 /* RFC 1122 §3.3.6: to 255.255.255.255, and to all hosts of our own network. */
 static bool is_broadcast(const struct netif *n, uint32_t dst)
 {
@@ -24,13 +17,25 @@ static bool is_broadcast(const struct netif *n, uint32_t dst)
         return ip_host_broadcast(&host, dst);
 }
 
+/* The neighbour to send to: a gateway that does not answer gives way to another, if there is one. */
+static int resolve_hop(struct stack *s, struct netif_view *v, uint32_t dst, uint32_t *hop, struct arp_ref *ref)
+{
+        uint8_t ll[ARP_LL_MAX];
+        int err;
+
+        do {
+                *hop = stack_next_hop(s, v->nif, dst);
+                err = *hop != 0 ? arp_resolve(&v->arp, *hop, s->now, ref, ll) : -EHOSTUNREACH;
+        } while (err == -EHOSTUNREACH && *hop != 0 && stack_route_dead(s, v->nif, *hop, dst));
+        return err;
+}
+
 /* The neighbour's address, not among those near; or the packet waits for it, or is dropped. */
 static const uint8_t *resolve(struct stack *s, struct netif_view *v, uint32_t dst, struct arp_ref *ref,
                               const uint8_t *ip, uint32_t ip_len, const struct buf *data)
 {
-        uint32_t hop = next_hop(v->nif, dst);
-        uint8_t ll[ARP_LL_MAX];
-        int err = hop != 0 ? arp_resolve(&v->arp, hop, s->now, ref, ll) : -EHOSTUNREACH;
+        uint32_t hop;
+        int err = resolve_hop(s, v, dst, &hop, ref);
 
         if (err == 0)
                 return arp_ll(&v->arp, *ref);
@@ -44,11 +49,21 @@ static const uint8_t *resolve(struct stack *s, struct netif_view *v, uint32_t ds
         return NULL;
 }
 
+/* What was found by other routes is forgotten. */
+static void forget_near(const struct stack *s, struct netif_view *v)
+{
+        memset(v->near, 0, sizeof v->near);
+        v->near_gen = s->routes->gen;
+        v->near_until = s->routes->dead_until > s->now ? s->routes->dead_until : NSTIME_NEVER;
+}
+
 static const uint8_t *unicast(struct stack *s, struct netif_view *v, uint32_t dst, const uint8_t *ip, uint32_t ip_len,
                               const struct buf *data)
 {
         uint32_t at = (dst ^ dst >> 8) % NETIF_NEAR;
 
+        if (unlikely(v->near_gen != s->routes->gen || s->now >= v->near_until))
+                forget_near(s, v);
         if (likely(v->near[at].dst == dst && arp_ref_good(&v->arp, v->near[at].ref)))
                 return arp_ll(&v->arp, v->near[at].ref);
         v->near[at].dst = dst;
@@ -240,12 +255,15 @@ void netif_send_many(struct stack *s, uint32_t k, uint32_t dst, const uint8_t *i
                 send_frame(s, k, ip_v4_multicast(dst) ? group : ether_broadcast, ETHER_IPV4, ip, len);
 }
 
-/* The packet's neighbour did not answer: as if a router had said so (RFC 1122 §3.2.2.1: host unreachable, a hint only). */
-static void tell_unreachable(struct stack *s, uint32_t k, const uint8_t *p, uint32_t len)
+/* The packet's neighbour did not answer: as if a router had said so (RFC 1122 §3.2.2.1: host unreachable, a hint only). Who
+ * can go by another gateway is not told: it will, with what it sends again. */
+static void tell_unreachable(struct stack *s, uint32_t k, uint32_t hop, const uint8_t *p, uint32_t len)
 {
         struct ip_pkt pkt;
 
-        if (ip_hdr_parse(p, len, false, &pkt) == 0 && len >= pkt.hdr_len + 8u)
+        if (ip_hdr_parse(p, len, false, &pkt) != 0 || len < pkt.hdr_len + 8u)
+                return;
+        if (!stack_route_dead(s, s->chan[k].netif.nif, hop, ip_addr_get_v4(pkt.dst)))
                 stack_host_unreachable(s, k, &pkt, p + pkt.hdr_len);
 }
 
@@ -265,7 +283,7 @@ static bool arp_out(struct stack *s, uint32_t k, const struct arp_out *out)
                 return send_frame(s, k, out->to, ETHER_IPV4, held, out->len);
         case ARP_OUT_UNREACHABLE:
                 arp_held_copy(&v->arp, out, held);
-                tell_unreachable(s, k, held, out->len);
+                tell_unreachable(s, k, out->ip, held, out->len);
                 return true;
         case ARP_OUT_ADDR:
         case ARP_OUT_NONE:

@@ -35,6 +35,7 @@ struct netif_config {
         char name[NETIF_NAME];
         uint32_t addr, gateway;         /* gateway 0: none */
         uint8_t prefix;                 /* bits */
+        uint8_t ifindex;                /* number in the route table; 0: the interface's here, + 1 */
         uint8_t mac[6];
         uint32_t mtu;                   /* largest IP packet */
 };
@@ -43,15 +44,18 @@ struct netif {
         uint32_t chan;                  /* channel + 1; 0: free */
         struct netif_config cfg;
         struct ip_ifaddr addr;          /* cfg's */
+        bool routed;                    /* the route table knows of it */
         struct arp_cache arp;
 };
 
-/* One process's: the neighbours it sent to last, by destination. */
+/* One process's: the neighbours it sent to last, by destination; good while routes are as they were. */
 #define NETIF_NEAR 64u
 struct netif_view {
         struct netif *nif;              /* NULL: the channel is none */
         struct arp arp;
         bool cast;                      /* the packet being taken came as a link-layer broadcast or multicast */
+        uint32_t near_gen;              /* of the route table when they were looked up ... */
+        nstime near_until;              /* ... and when bad news of a gateway ends that was heeded then */
         struct {
                 uint32_t dst;
                 struct arp_ref ref;

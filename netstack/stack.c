@@ -23,7 +23,7 @@ void stack_limits_default(struct stack_limits *l)
 
 /* Offsets of everything behind struct stack_state; one place says the order. */
 struct layout {
-        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, igmp, end;
+        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, igmp, routes, end;
 };
 
 static size_t take(size_t *at, size_t bytes, size_t align)
@@ -50,6 +50,7 @@ static struct layout layout_of(const struct stack_limits *l)
         o.trace = take(&at, trace_bytes(STACK_TRACE), 4096);
         o.netifs = take(&at, NETIF_MAX * ALIGN_UP(sizeof(struct netif), 4096), 4096);
         o.igmp = take(&at, sizeof(struct igmp), 4096);
+        o.routes = take(&at, sizeof(struct route_table), 4096);
         o.end = at;
         return o;
 }
@@ -82,6 +83,7 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->netif_off = o.netifs;
         st->igmp_off = o.igmp;
         igmp_init(at_offset(st, o.igmp));
+        st->route_off = o.routes;
         st->limits = *l;
         prng_init(&st->prng, seed);
         icmp_rate_init(&st->icmp, &st->prng);
@@ -97,6 +99,8 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         tcp_shared_init(at_offset(st, o.tcp), &l->tcp, secret);
         prng_bytes(&st->prng, secret, sizeof secret);
         udp_shared_init(at_offset(st, o.udp), &l->udp, secret);
+        prng_bytes(&st->prng, secret, sizeof secret);
+        route_format(at_offset(st, o.routes), secret);
         st->magic = STACK_MAGIC;
 }
 
@@ -136,7 +140,7 @@ int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struc
                 return -ENOMEM;
         *s = (struct stack){.st = st, .frames = f, .bell = bell, .capture = at_offset(st, st->capture_off),
                             .trace = at_offset(st, st->trace_off), .ip = at_offset(st, st->ip_off),
-                            .igmp = at_offset(st, st->igmp_off)};
+                            .igmp = at_offset(st, st->igmp_off), .routes = at_offset(st, st->route_off)};
         f->give_back = give_back;
         f->uncharge = uncharge;
         f->arg = s;
@@ -229,7 +233,10 @@ int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const str
                 return err;
         n = stack_netif(st, i);
         n->chan = k + 1;
+        n->routed = false;
         n->cfg = *cfg;
+        if (n->cfg.ifindex == 0)
+                n->cfg.ifindex = (uint8_t)(i + 1);
         n->addr = (struct ip_ifaddr){cfg->addr, cfg->prefix};
         arp_config_default(&arp_cfg, cfg->mac);
         arp_format(&n->arp, &arp_cfg, seed, now);
@@ -478,6 +485,7 @@ void stack_recover(struct stack *s, nstime now)
                 if (stack_netif(st, i)->chan != 0)
                         arp_recover(&a, now);
         }
+        route_recover(s->routes);
         name_pools(s);
         each_frame_pool(st, frame_pool_zero_refs);
         st->out_head = st->out_tail = 0;

@@ -27,6 +27,7 @@
 #include "netstack/rlock.h"
 #include "netstack/stack_group.h"
 #include "netstack/stack_ip.h"
+#include "netstack/stack_route.h"
 #include "netstack/wheel.h"
 #include "ip/icmp.h"
 #include "ip/ip.h"
@@ -138,7 +139,8 @@ struct stack_state {
         uint32_t abi, id;
         uint32_t uid, pad;              /* whose it is */
         uint64_t bytes;                 /* of the segment */
-        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, trace_off, ip_off, netif_off, igmp_off;
+        uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, trace_off, ip_off, netif_off,
+                igmp_off, route_off;
         struct stack_limits limits;
 
         _Alignas(CACHE_LINE) struct rlock lock;
@@ -168,6 +170,7 @@ struct stack_state {
                 nstime since;           /* when that last changed */
         } crowd;
         uint64_t addr_gen;              /* of the list that the addresses were taken from, + 1 */
+        uint32_t net_gen;               /* of the network's configuration that was taken over; 0: none */
         uint32_t naddr;
         struct ip_ifaddr addr[STACK_ADDRS];     /* ours: what packets on local channels may be for */
 
@@ -213,6 +216,7 @@ struct stack {
         struct udp udp;
         struct stack_ip *ip;
         struct igmp *igmp;
+        struct route_table *routes;
         struct frames *frames;
         struct capture *capture;
         struct trace *trace;

@@ -217,6 +217,7 @@ void stack_sync_chans(struct stack *s)
                 if (s->unmap_chan != NULL)
                         s->unmap_chan(s, k);
         }
+        stack_route_arrivals(s);
 }
 
 /* ---- time ---- */

@@ -146,6 +146,7 @@ static nstime tick(void *view, nstime now, bool *active)
         if (!ustack_trylock(u))
                 return now + NS_PER_MS;
         stack_sync(&u->s);
+        ustack_follow(u);
         atomic_store_explicit(&st->ticking, 1, memory_order_relaxed);
         if (st->leader == 0)
                 bell_disarm(u->s.bell);
@@ -196,7 +197,8 @@ static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
 static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
 {
         struct netif_config cfg = {.addr = chan->iface.addr, .gateway = chan->iface.gateway,
-                                   .prefix = (uint8_t)chan->iface.prefix};
+                                   .prefix = (uint8_t)chan->iface.prefix,
+                                   .ifindex = (uint8_t)((chan->peer_stack & ~UNETD_IFACE) + 1)};
         struct unetd_chan mine;
         uint8_t seed[16];
         int err = chan_dup(chan, &mine);

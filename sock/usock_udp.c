@@ -23,7 +23,7 @@
 static int way_out(struct usock *s, ip_addr addr, ip_addr *src, uint8_t *many, const char **why)
 {
         bool group = ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >= 0xe0000000;
-        int chan = group ? usock_group_route(s, src, why) : ustack_way_out(s->u, addr, src, why), cast;
+        int chan = group ? usock_group_route(s, src, why) : ustack_way_out(s->u, addr, usock_rec(s)->laddr, 0, src, why), cast;
 
         if (chan < 0)
                 return chan;

@@ -370,14 +370,30 @@ int ustack_chan_to(struct ustack *u, uint32_t peer)
 
 /* ---- interfaces ---- */
 
-int ustack_way_out(struct ustack *u, ip_addr to, ip_addr *src, const char **why)
+/* By the stack's routes: the interface, and our address there. */
+static bool way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip_addr *src, struct dir_iface *f)
+{
+        uint32_t bound = ip_addr_is_v4(from) && !ip_addr_is_any(from) ? ip_addr_get_v4(from) : 0;
+        struct route_result r;
+        int err;
+
+        ustack_lock(u);
+        err = stack_route(&u->s, ip_addr_get_v4(to), bound, oif, ustack_now(), &r);
+        ustack_leave(u);
+        if (err != 0 || r.src == 0 || !directory_iface(ustack_directory(), UNETD_IFACE | (r.ifindex - 1u), f))
+                return false;
+        *src = ip_addr_v4(r.src);
+        return true;
+}
+
+int ustack_way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip_addr *src, const char **why)
 {
         const struct directory *dir = ustack_directory();
         struct dir_iface f;
         int chan;
 
         *why = "address of another host";
-        if (dir == NULL || directory_route(dir, to, &f) != 1)
+        if (dir == NULL || dir->nifaces == 0 || !ip_addr_is_v4(to) || !way_out(u, to, from, oif, src, &f))
                 return -ENOENT;
         *why = "another stack has the interface to that host";
         if (f.stack != 0 && f.stack != u->id)
@@ -387,7 +403,6 @@ int ustack_way_out(struct ustack *u, ip_addr to, ip_addr *src, const char **why)
         if (chan < 0)
                 return -ENOENT;
         *why = "accelerated";
-        *src = ip_addr_v4(f.addr);
         return chan;
 }
 
@@ -416,28 +431,40 @@ bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)
         return false;
 }
 
-/* An interface to an address that is not this host's. */
-static bool leads_out(const struct usock *s, const struct directory *dir, ip_addr addr, bool last, struct dir_iface *f)
+/* An interface to an address that is not this host's, and our address there. */
+static bool leads_out(const struct usock *s, ip_addr addr, bool last, ip_addr *src, struct dir_iface *f)
 {
-        if (ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >= 0xe0000000)
-                return usock_group_iface(s, last, f);
-        return directory_is_local(dir, addr) == 0 && directory_route(dir, addr, f) == 1;
+        struct ustack *mine;
+        bool found;
+        int err;
+
+        if (ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >= 0xe0000000) {
+                found = usock_group_iface(s, last, f);
+                *src = ip_addr_v4(f->addr);
+                return found;
+        }
+        if (!ip_addr_is_v4(addr) || directory_is_local(ustack_directory(), addr) != 0)
+                return false;
+        mine = ustack_mine(&err);
+        return mine != NULL && way_out(mine, addr, (ip_addr){{0, 0}}, 0, src, f);
 }
 
 bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t len, bool last, int family,
                    struct sockaddr *from, socklen_t *from_len)
 {
         const struct directory *dir = ustack_directory_anyway();
-        const struct ustack *mine = proc.mine;
-        struct dir_iface f;
+        const struct ustack *mine;
+        struct dir_iface f = {.stack = 0};
         uint16_t port;
-        ip_addr addr;
+        ip_addr addr, src;
 
         if (dir == NULL || dir->nifaces == 0 || usock_addr_in(to, len, &addr, &port) != 0 ||
-            !leads_out(s, dir, addr, last, &f) ||
-            (f.stack != 0 && (mine == NULL || f.stack != mine->id)))
+            !leads_out(s, addr, last, &src, &f))
                 return false;
-        usock_addr_out(family, ip_addr_v4(f.addr), 0, from, from_len);
+        mine = proc.mine;
+        if (f.stack != 0 && (mine == NULL || f.stack != mine->id))
+                return false;
+        usock_addr_out(family, src, 0, from, from_len);
         return true;
 }
 
@@ -466,9 +493,18 @@ int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd)
 
 /* ---- addresses ---- */
 
-/* The addresses that packets on a channel inside this host may be for: those unetd publishes. Kept in the state, for the
- * keeper and others who have no directory. */
-static void refresh_addrs(struct ustack *u)
+/* Interfaces, routes and neighbours. */
+static void follow_net(struct ustack *u, const struct directory *d)
+{
+        struct netconf net;
+
+        if (d->nifaces != 0 && d->net.gen != u->s.st->net_gen && directory_net(d, &net))
+                stack_route_follow(&u->s, &net, ustack_now());
+}
+
+/* The addresses that packets on a channel inside this host may be for, and where others are sent: what unetd publishes. Kept
+ * in the state, for those who have no directory. */
+void ustack_follow(struct ustack *u)
 {
         const struct directory *d = ustack_directory();
         struct stack_state *st = u->s.st;
@@ -477,6 +513,7 @@ static void refresh_addrs(struct ustack *u)
                 return;
         st->addr_gen = directory_generation(d) + 1;
         stack_set_addrs(st, d->addrs, MIN(d->naddrs, DIR_ADDRS));
+        follow_net(u, d);
 }
 
 /* ---- the lock ---- */
@@ -486,7 +523,7 @@ static void entered(struct ustack *u)
         if (u->s.st->leader == 0)
                 bell_disarm(u->s.bell);
         stack_sync(&u->s);
-        refresh_addrs(u);
+        ustack_follow(u);
 }
 
 static bool none_held(void *arg, uint32_t frame)

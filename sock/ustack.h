@@ -84,8 +84,11 @@ void ustack_iface_mapped(struct ustack *u, uint32_t k);
 /* Channel to a stack or an interface of unetd's, opened when there is none: its number, or -errno. The lock must not be
  * held. */
 int ustack_chan_to(struct ustack *u, uint32_t peer);
-/* The channel that leads to an address of another host, and our address there. -ENOENT and *why: it is the kernel's. */
-int ustack_way_out(struct ustack *u, ip_addr to, ip_addr *src, const char **why);
+/* The channel that leads to an address of another host, and our address there. `from`: what the socket is bound to, or any;
+ * `oif`: the interface it is bound to, 0: none. -ENOENT and *why: it is the kernel's. The lock must not be held. */
+int ustack_way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip_addr *src, const char **why);
+/* Takes over what unetd publishes of addresses and routes. Under the lock; ustack_lock() does it. */
+void ustack_follow(struct ustack *u);
 /* Somebody is to be reachable under a local address (any: all): takes the interfaces of unetd's that nobody has. */
 void ustack_take_ifaces(struct ustack *u, ip_addr laddr);
 /* Descriptors to be woken by while nobody polls, besides the pipe: appends to pfd, at most NETIF_MAX. */

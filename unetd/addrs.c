@@ -1,4 +1,4 @@
-/* The addresses of this network namespace: listed anew whenever rtnetlink says that they changed. */
+/* The addresses of this network namespace, and its links: looked at anew whenever rtnetlink says that they changed. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/rtnetlink.h>
@@ -46,13 +46,14 @@ static void routes_ready(struct loop_source *s, uint32_t events)
 
         for (int i = 0; i < 64 && recv(s->fd, buf, sizeof buf, MSG_DONTWAIT) > 0; i++)
                 ;
+        routes_look();
         refresh();
 }
 
 int addrs_init(void)
 {
         struct sockaddr_nl nl = {.nl_family = AF_NETLINK,
-                                 .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
+                                 .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_LINK};
         int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 
         unetd.routes = (struct loop_source){.fd = -1, .ready = routes_ready};

@@ -543,6 +543,13 @@ int unetd_chan_open(struct unetd_client *c, uint32_t my_stack, uint32_t peer_sta
         return 0;
 }
 
+int unetd_net_change(struct unetd_client *c, enum unetd_type type, const struct unetd_net *net)
+{
+        struct unetd_msg msg = {.type = (uint16_t)type, .net = *net};
+
+        return ask_plain(c, &msg, NULL, 0);
+}
+
 static bool geom_sane(struct frame_geom g)
 {
         return (uint64_t)g.count[FRAME_LARGE] + g.count[FRAME_SMALL] < 1u << FRAME_NUM_BITS;

@@ -54,6 +54,13 @@ static int serve(struct client *cl, struct wire_in *in)
                 return 0;
         case UNETD_EMUL_ACCEPT:
                 return emul_accept(cl, msg);
+        case UNETD_ROUTE_ADD:
+        case UNETD_ROUTE_DEL:
+        case UNETD_NEIGH_ADD:
+        case UNETD_NEIGH_DEL:
+        case UNETD_IFACE_UP:
+        case UNETD_IFACE_DOWN:
+                return routes_change(cl, msg);
         case UNETD_STATUS:
                 return status_next(cl, msg);
         case UNETD_K_HELLO:

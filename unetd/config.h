@@ -4,6 +4,7 @@
 #ifndef UNETD_CONFIG_H
 #define UNETD_CONFIG_H
 
+#include "ip/netconf.h"
 #include "netstack/base.h"
 #include "netstack/frame.h"
 
@@ -27,13 +28,14 @@ struct unetd_limits {
 /* An interface that unetd owns for its clients: [interface NAME]. Addresses are IPv4, in host order. */
 enum unetd_iface_mode { IFACE_AUTO, IFACE_NATIVE, IFACE_GENERIC };
 
-#define UNETD_IFACES 8u
+#define UNETD_IFACES NETCONF_IFS
 
 struct unetd_iface_config {
         char name[16];
         uint32_t addr, gateway;         /* 0: none */
         uint8_t prefix;                 /* bits of addr's network */
         uint8_t mode;                   /* enum unetd_iface_mode: how the program is attached */
+        uint32_t metric;                /* of the route by the gateway */
         uint16_t queue;                 /* of the interface */
 };
 
@@ -52,6 +54,10 @@ struct unetd_config {
         int adopt_ms;                   /* how long a new unetd waits for a keeper of the last one */
         struct unetd_iface_config iface[UNETD_IFACES];
         uint32_t nifaces;
+        struct route route[NETCONF_ROUTES];     /* interface n is iface[n - 1]; without those by its gateway */
+        uint32_t nroutes;
+        struct netconf_neigh neigh[NETCONF_NEIGHS];
+        uint32_t nneighs;
 };
 
 #define UNETD_CONFIG_DEFAULT                                                                                 \

@@ -288,6 +288,14 @@ bool iface_has_addr(ip_addr addr);
 /* Appends their addresses: local ones, to everybody on this host. */
 uint32_t iface_addrs(ip_addr *addrs, uint32_t n, uint32_t room);
 
+/* ---- routes.c: routes, static neighbours and the state of interfaces ---- */
+void routes_init(void);                 /* after ifaces_init() */
+/* Looks at the links anew, and publishes what changed. */
+void routes_look(void);
+/* UNETD_ROUTE_ADD to UNETD_IFACE_DOWN. 0; -EPERM; -ENODEV; -ENETUNREACH: on no network of an interface; -ESRCH: there is no
+ * such; -ENOTUNIQ: there are several; or as route_add(). */
+int routes_change(struct client *cl, struct unetd_msg *msg);
+
 /* ---- addrs.c ---- */
 int addrs_init(void);
 

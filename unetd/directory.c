@@ -36,6 +36,7 @@ int directory_create(struct directory_owner *o, uint64_t instance)
         o->d->magic = DIR_MAGIC;
         o->d->bytes = sizeof(struct directory);
         o->d->instance = instance;
+        o->d->net.gen = (uint32_t)instance | 1;         /* not that of the unetd before */
         atomic_store(&o->d->alive, 1);
         return 0;
 }
@@ -161,5 +162,15 @@ void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack
 {
         write_begin(o->d);
         o->d->iface[i].stack = stack;
+        write_end(o->d);
+}
+
+void directory_set_net(struct directory_owner *o, const struct netconf *net)
+{
+        uint32_t gen = o->d->net.gen + 1;
+
+        write_begin(o->d);
+        o->d->net = *net;
+        o->d->net.gen = gen != 0 ? gen : 1;
         write_end(o->d);
 }

@@ -19,6 +19,7 @@
 #include <netinet/in.h>
 #include <stdatomic.h>
 
+#include "ip/netconf.h"
 #include "netstack/base.h"
 
 #define DIR_MAGIC     0x75646972u       /* "udir" */
@@ -65,6 +66,7 @@ struct directory {
         ip_addr addrs[DIR_ADDRS];
         uint32_t nifaces;
         struct dir_iface iface[DIR_IFACES];
+        struct netconf net;             /* interface n of it is the one whose peer is UNETD_IFACE | n - 1 */
         _Alignas(CACHE_LINE) struct dir_entry slot[DIR_SLOTS];
 };
 
@@ -191,44 +193,31 @@ static inline int directory_is_local(const struct directory *d, ip_addr addr)
         return -EAGAIN;
 }
 
-/* The interface that leads to `addr` (v4, host order): the longest prefix, then the first with a gateway. Inside one
- * attempt. */
-static inline int dir_route(const struct directory *d, uint32_t addr)
+/* Copies what the network is to be. False: no consistent view was had. */
+static inline bool directory_net(const struct directory *d, struct netconf *out)
 {
-        int best = -1, bits = -1;
-
-        for (uint32_t i = 0; i < MIN(d->nifaces, DIR_IFACES); i++) {
-                const struct dir_iface *f = &d->iface[i];
-                uint32_t prefix = MIN(f->prefix, 32u), mask = prefix != 0 ? ~0u << (32 - prefix) : 0;
-                int match = (addr & mask) == (f->addr & mask) ? (int)prefix : f->gateway != 0 ? 0 : -1;
-                if (match > bits) {
-                        bits = match;
-                        best = (int)i;
-                }
-        }
-        return best;
-}
-
-/* The interface of unetd's that leads to `addr`, if it is IPv4. 1: found; 0: none, ask the kernel; -EAGAIN. */
-static inline int directory_route(const struct directory *d, ip_addr addr, struct dir_iface *out)
-{
-        for (uint32_t tries = 0; tries < DIR_TRIES && ip_addr_is_v4(addr); tries++) {
+        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
                 uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
-                struct dir_iface got = {.stack = 0};
-                int i;
 
                 if (unlikely(seq & 1))
                         continue;
-                i = dir_route(d, ip_addr_get_v4(addr));
-                if (i >= 0)
-                        got = d->iface[i];
+                memcpy(out, &d->net, sizeof *out);
                 atomic_thread_fence(memory_order_acquire);
-                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq)) {
-                        *out = got;
-                        return i >= 0;
-                }
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
+                        return true;
         }
-        return ip_addr_is_v4(addr) ? -EAGAIN : 0;
+        return false;
+}
+
+/* The interface with that `peer`. False: there is none (any more). */
+static inline bool directory_iface(const struct directory *d, uint32_t peer, struct dir_iface *out)
+{
+        for (uint32_t i = 0; i < MIN(d->nifaces, DIR_IFACES); i++) {
+                *out = d->iface[i];     /* only its `stack` ever changes */
+                if (out->peer == peer)
+                        return true;
+        }
+        return false;
 }
 
 /* One more with each change. */
@@ -267,6 +256,8 @@ static inline uint32_t directory_lessee(const struct directory_owner *o, uint32_
 void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n);
 /* Adds an interface: the first is number 0, and there are at most DIR_IFACES. */
 void directory_add_iface(struct directory_owner *o, const struct dir_iface *f);
+/* Publishes what the network is to be, as the next generation of it. */
+void directory_set_net(struct directory_owner *o, const struct netconf *net);
 /* Which stack has interface i; 0: none. */
 void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack);
 

@@ -310,6 +310,7 @@ static int daemon_init(void)
             (r = ports_init()) < 0)
                 return r;
         ifaces_init();
+        routes_init();
         if (addrs_init() < 0)
                 log_line("no rtnetlink: only loopback addresses are known");
         return listen_init();

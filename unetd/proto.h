@@ -18,10 +18,11 @@
 
 #include <sys/types.h>
 
+#include "ip/netconf.h"
 #include "netstack/base.h"
 #include "netstack/frame.h"
 
-#define UNETD_ABI      3u
+#define UNETD_ABI      4u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
@@ -54,6 +55,12 @@ enum unetd_type {
         UNETD_EMUL_CONNECTED,           /* the answer has come: without this the channel ends with the connection */
         UNETD_EMUL_ACCEPT,              /* -ENOMSG: nobody calls */
         UNETD_FLIGHT,                   /* fd: the kernel socket of `cookie`, which leaves in a message */
+        UNETD_ROUTE_ADD,                /* these six only from root and from the user whose unetd it is: -EPERM */
+        UNETD_ROUTE_DEL,
+        UNETD_NEIGH_ADD,
+        UNETD_NEIGH_DEL,
+        UNETD_IFACE_UP,
+        UNETD_IFACE_DOWN,
         /* unetd -> client, unasked */
         UNETD_EMUL_CALL,                /* somebody calls the name */
         /* client -> keeper */
@@ -200,6 +207,16 @@ struct unetd_emul {
 };
 #define UNETD_EMUL_ANYBODY 1u           /* users other than the name's may call it */
 
+/* A change of routes, static neighbours or interfaces (ip/netconf.h). Without a name, the interface is the one on whose
+ * network the gateway or the neighbour is; ROUTE_DEL: any, and so any gateway when it is 0. */
+struct unetd_net {
+        char iface[16];                 /* ends with a zero; IFACE_*: must be there */
+        struct route route;             /* ROUTE_*; its ifindex does not count */
+        struct netconf_neigh neigh;     /* NEIGH_*; the same */
+        uint32_t flags;                 /* ROUTE_DEL */
+};
+#define UNETD_NET_METRIC 1u             /* only the route with this metric */
+
 /* What an emulated endpoint's messages came to. */
 struct unetd_emul_counts {
         uint64_t sent, received;        /* messages taken from it, and put before it */
@@ -247,6 +264,7 @@ struct unetd_msg {
                 struct unetd_port port;
                 struct unetd_lease lease;
                 struct unetd_emul emul;
+                struct unetd_net net;
                 struct unetd_status_item status;
                 uint8_t bytes[112];
         };

@@ -159,7 +159,14 @@ static void what_it_shows_it_reads(void **state)
         s->c.idle_s = 77;
         strcpy(s->c.log, "/var/log/unetd");
         s->c.per_uid.leases = 3;
-        s->c.iface[0] = (struct unetd_iface_config){"eth1", 0xc0000201, 0xc00002fe, 24, IFACE_NATIVE, 2};
+        s->c.iface[0] = (struct unetd_iface_config){.name = "eth1", .addr = 0xc0000201, .gateway = 0xc00002fe,
+                                                           .prefix = 24, .mode = IFACE_NATIVE, .queue = 2, .metric = 7};
+        s->c.route[0] = (struct route){.dst = 0x0a000000, .prefix = 8, .gateway = 0xc0000203, .metric = 5, .mtu = 1400,
+                                       .src = 0xc0000201, .ifindex = 1};
+        s->c.route[1] = (struct route){.gateway = 0xc6336402, .ifindex = 2, .flags = ROUTE_F_ONLINK};
+        s->c.nroutes = 2;
+        s->c.neigh[0] = (struct netconf_neigh){0xc0000209, 1, {2, 0, 0, 0, 0xab, 9}};
+        s->c.nneighs = 1;
         s->c.iface[1] = (struct unetd_iface_config){.name = "eth2", .addr = 0xc6336401, .prefix = 32};
         s->c.nifaces = 2;
         config_each(&s->c, count_row, &n);
@@ -188,6 +195,79 @@ static void knows_interfaces(void **state)
         assert_int_equal(i[1].mode, IFACE_GENERIC);
         assert_int_equal(i[1].queue, 3);
         s->c = defaults;
+}
+
+static void knows_routes_and_neighbours(void **state)
+{
+        struct scratch *s = *state;
+        const struct route *r = s->c.route;
+
+        assert_int_equal(read_text(s, "[interface eth1]\nroute = 10.0.0.0/8 via 192.0.2.3 metric 5 src 192.0.2.1 mtu 1400\n"
+                                      "address = 192.0.2.1/24\nroute = default via 192.0.2.4\n"
+                                      "neighbour = 192.0.2.9 02:00:00:00:aB:09\n"
+                                      "[interface eth2]\naddress = 198.51.100.7/32\nroute=203.0.113.5\n"
+                                      "route = default via 198.51.100.8 onlink metric 9\n"), 0);
+        assert_int_equal(s->c.nroutes, 4);
+        assert_int_equal(r[0].dst, 0x0a000000);
+        assert_int_equal(r[0].prefix, 8);
+        assert_int_equal(r[0].gateway, 0xc0000203);
+        assert_int_equal(r[0].src, 0xc0000201);
+        assert_int_equal(r[0].metric, 5);
+        assert_int_equal(r[0].mtu, 1400);
+        assert_int_equal(r[0].ifindex, 1);
+        assert_int_equal(r[1].prefix, 0);
+        assert_int_equal(r[1].gateway, 0xc0000204);
+        assert_int_equal(r[2].prefix, 32);
+        assert_int_equal(r[2].gateway, 0);
+        assert_int_equal(r[2].ifindex, 2);
+        assert_int_equal(r[3].flags, ROUTE_F_ONLINK);
+        assert_int_equal(s->c.nneighs, 1);
+        assert_int_equal(s->c.neigh[0].addr, 0xc0000209);
+        assert_int_equal(s->c.neigh[0].ifindex, 1);
+        assert_int_equal(s->c.neigh[0].mac[4], 0xab);
+        s->c = defaults;
+}
+
+#define ETH1 "[interface eth1]\naddress = 192.0.2.1/24\ngateway = 192.0.2.254\n"
+
+static void refuses_wrong_routes(void **state)
+{
+        struct scratch *s = *state;
+
+        refuses(s, ETH1 "route = 10.0.0.1/8\n", 4,
+                "\"route\" wants a prefix without bits behind it, as in 192.0.2.0/24, or \"default\"");
+        refuses(s, ETH1 "route =\n", 4,
+                "\"route\" wants a prefix without bits behind it, as in 192.0.2.0/24, or \"default\"");
+        refuses(s, ETH1 "route = 10.0.0.0/8 via\n", 4, "\"route\" wants an IPv4 address behind \"via\"");
+        refuses(s, ETH1 "route = 10.0.0.0/8 via 192.0.2.3 mtu 67\n", 4,
+                "\"route\" wants a number from 68 to 65535 behind \"mtu\"");
+        refuses(s, ETH1 "route = 10.0.0.0/8 via 192.0.2.3 metric -1\n", 4, "\"route\" wants a number behind \"metric\"");
+        refuses(s, ETH1 "route = 10.0.0.0/8 by 192.0.2.3\n", 4,
+                "\"route\" knows via, dev, metric, src, mtu and onlink behind the prefix");
+        refuses(s, ETH1 "route = 10.0.0.0/8 dev eth2\n", 4, "\"route\" is of its section's interface, and takes no \"dev\"");
+        refuses(s, ETH1 "mode = auto\nroute = 10.0.0.0/8 via 192.0.3.3\n", 5,
+                "\"route\" has a gateway outside the interface's networks");
+        refuses(s, ETH1 "route = 10.0.0.0/8 via 192.0.2.1\n", 4, "\"route\" has a gateway that is no other host's address");
+        refuses(s, ETH1 "route = 10.0.0.0/8 src 192.0.2.5\n", 4,
+                "\"route\" has a source that is no interface's address");
+        refuses(s, ETH1 "route = 10.0.0.0/8\nroute = 10.0.0.0/8\n", 5, "\"route\" is there already");
+        refuses(s, ETH1 "route = default via 192.0.2.254\n", 4, "\"route\" is there already");
+        refuses(s, ETH1 "metric = x\n", 4, "\"metric\" wants a number from 0 to 4294967295");
+}
+
+static void refuses_wrong_neighbours(void **state)
+{
+        struct scratch *s = *state;
+
+        refuses(s, ETH1 "neighbour = 192.0.2.300 02:00:00:00:00:01\n", 4, "\"neighbour\" wants an IPv4 address");
+        refuses(s, ETH1 "neighbour = 192.0.2.3 03:00:00:00:00:01\n", 4,
+                "\"neighbour\" wants a link address of one host behind it, as in 02:00:00:12:34:56");
+        refuses(s, ETH1 "neighbour = 192.0.2.3 02:00:00:00:00\n", 4,
+                "\"neighbour\" wants a link address of one host behind it, as in 02:00:00:12:34:56");
+        refuses(s, ETH1 "neighbour = 192.0.3.3 02:00:00:00:00:01\n", 4,
+                "\"neighbour\" is no other host on the interface's network");
+        refuses(s, ETH1 "neighbour = 192.0.2.1 02:00:00:00:00:01\n", 4,
+                "\"neighbour\" is no other host on the interface's network");
 }
 
 static void refuses_wrong_interfaces(void **state)
@@ -220,7 +300,8 @@ int main(void)
                 TEST(refuses_values_out_of_range),   TEST(reports_the_first_of_several),
                 TEST(says_when_a_file_is_not_there), TEST(looks_in_its_places_in_order),
                 TEST(what_it_shows_it_reads),        TEST(knows_interfaces),
-                TEST(refuses_wrong_interfaces),
+                TEST(refuses_wrong_interfaces),      TEST(knows_routes_and_neighbours),
+                TEST(refuses_wrong_routes),          TEST(refuses_wrong_neighbours),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,162 @@
+/* See stack_route.h. */
+#include "netstack/stack_route.h"
+
+#include "netstack/stack.h"
+
+/* ---- following what is published ---- */
+
+static uint8_t if_flags(const struct netconf_if *f)
+{
+        if (!(f->flags & NETCONF_IF_THERE))
+                return 0;
+        return ROUTE_IF_BROADCAST | (f->flags & NETCONF_IF_UP ? ROUTE_IF_UP : 0);
+}
+
+static void follow_ifs(struct route_table *t, const struct netconf *conf)
+{
+        for (uint32_t i = 0; i < NETCONF_IFS; i++) {
+                const struct netconf_if *f = &conf->ifs[i];
+                uint32_t mtu = f->mtu != 0 ? f->mtu : 1500;
+
+                if (t->ifs[i + 1].flags != if_flags(f) || (f->flags != 0 && t->ifs[i + 1].mtu != mtu))
+                        route_if_set(t, i + 1, if_flags(f), mtu);
+        }
+}
+
+static bool if_has(const struct netconf *conf, const struct route_addr *a)
+{
+        const struct netconf_if *f = &conf->ifs[(a->ifindex - 1) % NETCONF_IFS];
+
+        return a->ifindex <= NETCONF_IFS && f->flags & NETCONF_IF_THERE && f->addr == a->addr && f->prefix == a->prefix;
+}
+
+static void follow_addrs(struct route_table *t, const struct netconf *conf)
+{
+        struct route_addr a;
+
+        for (uint32_t i = 0; i < ROUTE_ADDRS; i++)
+                if (route_addr_walk(t, i, &a) && !if_has(conf, &a))
+                        route_addr_del(t, a.ifindex, a.addr);
+        for (uint32_t i = 0; i < NETCONF_IFS; i++)
+                if (conf->ifs[i].flags & NETCONF_IF_THERE)
+                        route_addr_add(t, i + 1, conf->ifs[i].addr, conf->ifs[i].prefix);
+}
+
+static bool conf_has(const struct netconf *conf, const struct route *r)
+{
+        for (uint32_t i = 0; i < MIN(conf->nroutes, NETCONF_ROUTES); i++)
+                if (memcmp(&conf->route[i], r, sizeof *r) == 0)
+                        return true;
+        return false;
+}
+
+static void follow_routes(struct route_table *t, const struct netconf *conf)
+{
+        struct route_report r;
+
+        for (uint32_t i = 1; i <= t->recs.fresh; i++)
+                if (route_walk(t, i, &r) && !(r.r.flags & ROUTE_F_CONNECTED) && !conf_has(conf, &r.r))
+                        route_del(t, &r.r);
+        for (uint32_t i = 0; i < MIN(conf->nroutes, NETCONF_ROUTES); i++)
+                route_add(t, &conf->route[i]);          /* those that are there already stay as they are */
+}
+
+static const struct netconf_neigh *find_neigh(const struct netconf *conf, const struct netif *n, uint32_t ip)
+{
+        for (uint32_t i = 0; i < MIN(conf->nneighs, NETCONF_NEIGHS); i++)
+                if (conf->neigh[i].ifindex == n->cfg.ifindex && conf->neigh[i].addr == ip)
+                        return &conf->neigh[i];
+        return NULL;
+}
+
+static void follow_neighs(struct stack *s, struct netif *n, const struct netconf *conf, nstime now)
+{
+        struct arp a = {&n->arp, &s->st->cnt};
+        struct arp_report r;
+
+        for (uint32_t i = 1; i <= ARP_ENTRIES; i++)
+                if (arp_walk(&a, i, &r) && r.state == ARP_STATIC && find_neigh(conf, n, r.ip) == NULL)
+                        arp_del(&a, r.ip);
+        for (uint32_t i = 0; i < MIN(conf->nneighs, NETCONF_NEIGHS); i++)
+                if (conf->neigh[i].ifindex == n->cfg.ifindex)
+                        arp_set(&a, conf->neigh[i].addr, conf->neigh[i].mac, true, now);
+}
+
+void stack_route_follow(struct stack *s, const struct netconf *conf, nstime now)
+{
+        if (conf->gen == s->st->net_gen)
+                return;
+        follow_ifs(s->routes, conf);
+        follow_addrs(s->routes, conf);
+        follow_routes(s->routes, conf);
+        for (uint32_t i = 0; i < s->st->netifs; i++)
+                if (stack_netif(s->st, i)->chan != 0)
+                        follow_neighs(s, stack_netif(s->st, i), conf, now);
+        s->st->net_gen = conf->gen;
+}
+
+static void arrived(struct stack *s, struct netif *n)
+{
+        const struct netif_config *c = &n->cfg;
+        struct route_table *t = s->routes;
+        struct route r = {.gateway = c->gateway, .ifindex = c->ifindex};
+
+        if (t->ifs[c->ifindex].flags == 0)
+                route_if_set(t, c->ifindex, ROUTE_IF_UP | ROUTE_IF_BROADCAST, c->mtu);
+        route_addr_add(t, c->ifindex, c->addr, c->prefix);      /* -EEXIST: it is published */
+        r.flags = c->prefix == 32 ? ROUTE_F_ONLINK : 0;
+        if (c->gateway != 0)
+                route_add(t, &r);
+        n->routed = true;
+        s->st->net_gen = 0;
+        s->st->addr_gen = 0;            /* what is published of it is taken over at the next turn */
+}
+
+void stack_route_arrivals(struct stack *s)
+{
+        for (uint32_t i = 0; i < s->st->netifs; i++) {
+                struct netif *n = stack_netif(s->st, i);
+
+                if (n->chan != 0 && !n->routed)
+                        arrived(s, n);
+        }
+}
+
+/* ---- asking ---- */
+
+int stack_route(struct stack *s, uint32_t dst, uint32_t src, uint32_t oif, nstime now, struct route_result *res)
+{
+        uint32_t owner = src != 0 ? route_owner(s->routes, src) : 0;
+        struct route_key key = {.dst = dst, .src = src, .oif = oif != 0 ? oif : owner};
+
+        return route_lookup(s->routes, &key, now, res);
+}
+
+uint32_t stack_next_hop(struct stack *s, struct netif *n, uint32_t dst)
+{
+        struct route_key key = {.dst = dst, .oif = n->cfg.ifindex};
+        struct route_result res;
+
+        if (unlikely(!n->routed))
+                arrived(s, n);
+        if (route_lookup(s->routes, &key, s->now, &res) != 0 || res.kind != ROUTE_TO_HOST)
+                return 0;
+        return res.next_hop;
+}
+
+bool stack_route_dead(struct stack *s, struct netif *n, uint32_t hop, uint32_t dst)
+{
+        uint32_t other;
+
+        route_advise(s->routes, n->cfg.ifindex, hop, false, s->now);
+        other = stack_next_hop(s, n, dst);
+        return other != 0 && other != hop;
+}
+
+uint32_t stack_route_mtu(struct stack *s, uint32_t dst)
+{
+        struct route_key key = {.dst = dst};
+        struct route_result res;
+
+        return route_lookup(s->routes, &key, s->now, &res) == 0 ? res.mtu : 0;
+}
