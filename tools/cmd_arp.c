@@ -1,9 +1,10 @@
-/* unet arp: the neighbours that stacks know on their interfaces. */
+/* unet arp: the neighbours that stacks know on their interfaces, and those that are told. */
 #include <stdio.h>
 #include <string.h>
 
+#include "config/route_text.h"
 #include "tools/address.h"
-#include "tools/command.h"
+#include "tools/net_change.h"
 #include "tools/show.h"
 #include "tools/stacks.h"
 
@@ -44,22 +45,54 @@ static bool add_stack(void *arg, const struct seen_stack *s)
         return true;
 }
 
-static int run(const struct command *cmd, int argc, char **argv)
+static bool has_row(json_t *rows, const char *iface, json_t *address)
+{
+        json_t *row;
+        size_t i;
+
+        json_array_foreach(rows, i, row)
+                if (strcmp(json_string_value(json_object_get(row, "interface")), iface) == 0 &&
+                    json_equal(json_object_get(row, "address"), address))
+                        return true;
+        return false;
+}
+
+/* Told, and no stack has its interface. */
+static void add_told(json_t *rows)
+{
+        struct unetd_client c = {0};
+        struct netconf net;
+        const char *why;
+
+        if (!net_published(&c, &net, &why))
+                return;
+        for (uint32_t i = 0; i < MIN(net.nneighs, NETCONF_NEIGHS); i++) {
+                const struct netconf_neigh *n = &net.neigh[i];
+                struct arp_report r = {.state = ARP_STATIC, .ll_len = sizeof n->mac};
+                json_t *address = address_json(ip_addr_v4(n->addr));
+                char name[16];
+
+                memcpy(r.ll, n->mac, sizeof n->mac);
+                if (!has_row(rows, net_ifname(c.dir, n->ifindex, name), address))
+                        json_array_append_new(rows, json_pack("{ss sO so ss sb si sn sn}", "interface", name, "address", address,
+                                                              "mac", ll_json(&r), "state", arp_state_name(r.state), "used", 0,
+                                                              "waiting", 0, "confirmed", "stack"));
+                json_decref(address);
+        }
+        unetd_close(&c);
+}
+
+static int show(bool json)
 {
         static const struct show_column cols[] = {
                 {"interface", "interface", SHOW_PLAIN}, {"address", "address", SHOW_PLAIN},
                 {"mac", "mac", SHOW_PLAIN}, {"state", "state", SHOW_PLAIN}, {"confirmed", "confirmed us", SHOW_US},
                 {"waiting", "waiting", SHOW_PLAIN}, {"stack", "stack", SHOW_PLAIN}};
         json_t *rows = json_array();
-        bool json = false;
-        const char *why;
+        const char *why = stacks_each(add_stack, rows);
 
-        while (command_option(cmd, argc, argv, NULL, &json) != -1)
-                continue;
-        if (optind < argc)
-                return command_usage(cmd, "no arguments are taken");
-        why = stacks_each(add_stack, rows);
-        if (why) {
+        add_told(rows);
+        if (why && json_array_size(rows) == 0) {
                 json_decref(rows);
                 return command_fail("%s", why);
         }
@@ -67,11 +100,42 @@ static int run(const struct command *cmd, int argc, char **argv)
         return EXIT_DONE;
 }
 
+static int change(const struct command *cmd, int argc, char **argv, bool add, bool json)
+{
+        struct unetd_net net = {.flags = 0};
+        const char *why = "is too long";
+        struct neigh_text t;
+        char text[256];
+
+        if (!net_words(argc, argv, text) || (why = neigh_text_parse(text, !add, &t)) != NULL)
+                return command_usage(cmd, "the neighbour %s", why);
+        net.neigh = t.n;
+        strcpy(net.iface, t.dev);
+        return net_change(text, add ? UNETD_NEIGH_ADD : UNETD_NEIGH_DEL, &net, json);
+}
+
+static int run(const struct command *cmd, int argc, char **argv)
+{
+        bool json = false;
+        const char *verb = net_verb(cmd, argc, argv, &json);
+
+        if (strcmp(verb, "show") == 0)
+                return optind < argc ? command_usage(cmd, "show takes no arguments") : show(json);
+        if (strcmp(verb, "add") == 0 || strcmp(verb, "remove") == 0)
+                return change(cmd, argc, argv, verb[0] == 'a', json);
+        return command_usage(cmd, "show, add or remove?");
+}
+
 const struct command cmd_arp = {
-        "arp", "[--json]",
+        "arp", "[show] [--json] | add [--json] ADDRESS MAC [dev INTERFACE] | remove [--json] ADDRESS [dev INTERFACE]",
         "neighbours on the interfaces of this user's stacks",
+        "  show     all that are known (also without a verb)\n"
+        "  add      tells the link address of a neighbour, whatever ARP says\n"
+        "  remove   takes that back\n"
         "  --json   as JSON; times in nanoseconds\n"
         "\n"
-        "Exit status 1: there are no stacks.\n",
+        "Programs that run follow at once. Only root and the user whose unetd it is may add\n"
+        "and remove. What is to stay belongs into unet.conf(5).\n"
+        "Exit status 1 of show: there are no stacks, and nobody was told.\n",
         run,
 };

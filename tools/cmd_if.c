@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tools/address.h"
-#include "tools/command.h"
+#include "tools/net_change.h"
 #include "tools/show.h"
 #include "tools/stacks.h"
 
@@ -12,16 +12,20 @@
 static const char *list(json_t *rows)
 {
         struct unetd_client c = {0};
-        int r = unetd_open(&c, UNETD_NO_START);
+        struct netconf net;
+        const char *why;
 
-        if (r != 0)
-                return r == -ECONNREFUSED ? "no unetd runs for this user (the first program starts one)" : strerror(-r);
+        if (!net_published(&c, &net, &why))
+                return why;
         for (uint32_t i = 0; i < MIN(c.dir->nifaces, DIR_IFACES); i++) {
                 const struct dir_iface *f = &c.dir->iface[i];
-                json_t *row = json_pack("{so so si so so}", "name", show_text(f->name, sizeof f->name), "address",
+                const struct netconf_if *n = &net.ifs[(f->peer & ~UNETD_IFACE) % NETCONF_IFS];
+                json_t *row = json_pack("{so so si so so ss so}", "name", show_text(f->name, sizeof f->name), "address",
                                         address_json(ip_addr_v4(f->addr)), "prefix", f->prefix, "gateway",
                                         f->gateway != 0 ? address_json(ip_addr_v4(f->gateway)) : json_null(), "stack",
-                                        f->stack != 0 ? json_integer(f->stack) : json_null());
+                                        f->stack != 0 ? json_integer(f->stack) : json_null(), "state",
+                                        n->flags & NETCONF_IF_UP ? "up" : "down", "mtu",
+                                        n->mtu != 0 ? json_integer(n->mtu) : json_null());
                 json_array_append_new(rows, row);
         }
         unetd_close(&c);
@@ -63,21 +67,15 @@ static bool complete(void *arg, const struct seen_stack *s)
         return true;
 }
 
-static int run(const struct command *cmd, int argc, char **argv)
+static int show(bool json)
 {
         static const struct show_column cols[] = {
                 {"name", "interface", SHOW_PLAIN}, {"address", "address", SHOW_PLAIN}, {"prefix", "prefix", SHOW_PLAIN},
-                {"gateway", "gateway", SHOW_PLAIN}, {"mac", "mac", SHOW_PLAIN}, {"mtu", "mtu", SHOW_PLAIN},
+                {"gateway", "gateway", SHOW_PLAIN}, {"state", "state", SHOW_PLAIN}, {"mac", "mac", SHOW_PLAIN}, {"mtu", "mtu", SHOW_PLAIN},
                 {"stack", "stack", SHOW_PLAIN}, {"program", "program", SHOW_PLAIN}};
         json_t *rows = json_array();
-        bool json = false;
-        const char *why;
+        const char *why = list(rows);
 
-        while (command_option(cmd, argc, argv, NULL, &json) != -1)
-                continue;
-        if (optind < argc)
-                return command_usage(cmd, "no arguments are taken");
-        why = list(rows);
         if (!why && json_array_size(rows) == 0)
                 why = "unetd owns no interface (unet.conf(5) says how it gets one)";
         if (why) {
@@ -89,11 +87,39 @@ static int run(const struct command *cmd, int argc, char **argv)
         return EXIT_DONE;
 }
 
+static int change(const struct command *cmd, int argc, char **argv, bool up, bool json)
+{
+        struct unetd_net net = {.flags = 0};
+
+        if (argc - optind != 1 || strlen(argv[optind]) >= sizeof net.iface)
+                return command_usage(cmd, "which interface?");
+        strcpy(net.iface, argv[optind]);
+        return net_change(net.iface, up ? UNETD_IFACE_UP : UNETD_IFACE_DOWN, &net, json);
+}
+
+static int run(const struct command *cmd, int argc, char **argv)
+{
+        bool json = false;
+        const char *verb = net_verb(cmd, argc, argv, &json);
+
+        if (strcmp(verb, "show") == 0)
+                return optind < argc ? command_usage(cmd, "show takes no arguments") : show(json);
+        if (strcmp(verb, "up") == 0 || strcmp(verb, "down") == 0)
+                return change(cmd, argc, argv, verb[0] == 'u', json);
+        return command_usage(cmd, "show, up or down?");
+}
+
 const struct command cmd_if = {
-        "if", "[--json]",
+        "if", "[show] [--json] | up|down [--json] INTERFACE",
         "interfaces that unetd owns, and who has them",
+        "  show     all of them (also without a verb)\n"
+        "  down     its address and routes are not used by what begins from now on;\n"
+        "           connections stay, and wait\n"
+        "  up       they are again\n"
         "  --json   as JSON\n"
         "\n"
-        "Exit status 1: there is none.\n",
+        "An interface is also down while the kernel says so. Only root and the user whose unetd\n"
+        "it is may change it. unet.conf(5) says which ones unetd owns.\n"
+        "Exit status 1 of show: there is none.\n",
         run,
 };

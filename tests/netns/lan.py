@@ -91,11 +91,14 @@ class Host:
         return sh("ip", "netns", "exec", self.name, *argv)
 
     def become_ours(self, gateway=None, mode="auto"):
+        self.own(f"[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\n" +
+                 (f"gateway = {gateway}\n" if gateway else ""))
+
+    def own(self, text):
+        """A unetd of its own, with this config file."""
         config = os.path.join(self.dir, "unet.conf")
         with open(config, "w", encoding="ascii") as f:
-            f.write(f"[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\n")
-            if gateway:
-                f.write(f"gateway = {gateway}\n")
+            f.write(text)
         self.log = os.path.join(self.dir, "unetd.log")
         self.ours = True
         self.env.update(UNET_CONFIG=config, UNET_DOMAIN=self.name[-30:], UNET_LIBEXEC=os.path.join(BUILD, "unetd"))
@@ -161,12 +164,12 @@ class Host:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def cable(a, b, mtu=1500, offload=False):
+def cable(a, b, mtu=1500, offload=False, names=(IFACE, IFACE)):
     """Joins two hosts."""
-    sh("ip", "link", "add", IFACE, "netns", a.name, "type", "veth", "peer", "name", IFACE, "netns", b.name)
-    for h in (a, b):
-        h.ip("link", "set", IFACE, "mtu", str(mtu), "up")
+    sh("ip", "link", "add", names[0], "netns", a.name, "type", "veth", "peer", "name", names[1], "netns", b.name)
+    for h, name in zip((a, b), names):
+        h.ip("link", "set", name, "mtu", str(mtu), "up")
         if not offload:
             for feature in ("tso", "gso", "gro", "tx", "rx"):
-                subprocess.run(["ip", "netns", "exec", h.name, "ethtool", "-K", IFACE, feature, "off"],
+                subprocess.run(["ip", "netns", "exec", h.name, "ethtool", "-K", name, feature, "off"],
                                capture_output=True)

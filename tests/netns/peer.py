@@ -7,6 +7,8 @@
     error tcp|udp ADDRESS PORT                           prints the errno that connect() or the exchange ends with
     many-listen ADDRESS PORT COUNT                       so many connections, open all at once; a byte comes back on each
     many ADDRESS PORT COUNT                              the other side of it
+    names ADDRESS PORT COUNT                             accepts so many, one after another; prints where each is from
+    from TO,PORT,BY...                                   connects to each from address BY, empty: any; waits for its end
 """
 
 import errno
@@ -139,5 +141,20 @@ def many(address, port, count):
     print("all")
 
 
+def names(address, port, count):
+    s = listener(address, port, 64)
+    for _ in range(int(count)):
+        with s.accept()[0] as c:
+            print(c.getpeername()[0], flush=True)
+
+
+def from_(*ways):
+    for to, port, by in (w.split(",") for w in ways):
+        with socket.create_connection((to, int(port)), PATIENCE, (by, 0) if by else None) as s:
+            assert s.recv(1) == b""
+            assert not by or s.getsockname()[0] == by
+
+
 if __name__ == "__main__":
-    globals()[sys.argv[1].replace("-", "_")](*sys.argv[2:])
+    name = sys.argv[1].replace("-", "_")
+    globals().get(name, globals().get(name + "_"))(*sys.argv[2:])

@@ -10,17 +10,26 @@ check "no command is wrong usage" exits 2 "$unet"
 check "an unknown command is wrong usage" exits 2 "$unet" nonsense
 check "help is no error" exits 0 "$unet" --help
 check "version" exits 0 "$unet" --version
-for command in run ss why stat status pcap config; do
+for command in run ss why stat status pcap config if route arp; do
         check "$command --help" exits 0 "$unet" "$command" --help
         check "$command --help says how it is used" says "usage: unet $command"
         check "help $command" exits 0 "$unet" help "$command"
         check "$command refuses options it does not know" exits 2 "$unet" "$command" --nonsense
 done
-for command in ss stat status; do
+for command in ss stat status if route arp; do
         check "$command has nothing to show without unetd" exits 1 "$unet" "$command"
         check "$command says so" says "no unetd runs"
         check "$command takes no arguments" exits 2 "$unet" "$command" surplus
 done
+check "route wants a prefix without bits behind it" exits 2 "$unet" route add 10.0.0.1/8 via 192.0.2.1
+check "it says so" says "wants a prefix without bits behind it"
+check "route wants a way" exits 2 "$unet" route add 10.0.0.0/8
+check "route knows its words" exits 2 "$unet" route add default by 192.0.2.1
+check "arp wants a link address" exits 2 "$unet" arp add 192.0.2.1
+check "of one host" exits 2 "$unet" arp add 192.0.2.1 ff:ff:ff:ff:ff:ff
+check "if wants an interface" exits 2 "$unet" if down
+check "routes are unetd's" exits 1 "$unet" route add default via 192.0.2.1
+check "which is not there" says "no unetd runs"
 check "run wants a program" exits 2 "$unet" run
 check "run refuses faults that are none" exits 2 "$unet" run --fault loss=2 true
 check "and those it does not know" exits 2 "$unet" run --fault luck=0.5 true

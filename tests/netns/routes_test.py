@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""A host of ours with two interfaces, two routers, and a host behind both: routes, gateways that die, changes at run time.
+
+                    lan0  10.77.1.1 ---.--- 10.77.1.254  r1  10.88.1.254 ---.
+          ours                         |                                    far  10.88.0.2, 10.88.9.2
+                                       `--- 10.77.1.253  r2  10.88.2.254 ---'
+                    lan1  10.77.2.1 ------- 10.77.2.254  r2
+"""
+
+import json
+import os
+import sys
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import lan  # noqa: E402
+
+PORT = 5201
+FAR, FAR2 = "10.88.0.2", "10.88.9.2"
+LAN0, LAN1, R1, R2, R2B = "10.77.1.1", "10.77.2.1", "10.77.1.254", "10.77.1.253", "10.77.2.254"
+PEER = (sys.executable, os.path.join(HERE, "peer.py"))
+TWO = f"[interface lan0]\naddress = {LAN0}/24\ngateway = {R1}\n[interface lan1]\naddress = {LAN1}/24\n"
+
+
+class Routes(unittest.TestCase):
+    def setUp(self):
+        self.ours, self.r1, self.r2, self.far = (self.host(x, a) for x, a in zip(("o", "r1", "r2", "f"), (LAN0, R1, R2, FAR)))
+        lan.cable(self.ours, self.r1, names=("lan0", "ours"))
+        lan.cable(self.ours, self.r2, names=("lan1", "ours"))
+        lan.cable(self.r1, self.r2, names=("other", "other"))
+        lan.cable(self.r1, self.far, names=("far", "r1"))
+        lan.cable(self.r2, self.far, names=("far", "r2"))
+        self.r1.ip("link", "add", "br0", "type", "bridge")
+        for name in ("ours", "other"):
+            self.r1.ip("link", "set", name, "master", "br0")
+        self.r1.ip("link", "set", "br0", "up")
+        for h, name, address in ((self.r1, "br0", f"{R1}/24"), (self.r1, "far", "10.88.1.254/24"),
+                                 (self.r2, "other", f"{R2}/24"), (self.r2, "ours", f"{R2B}/24"),
+                                 (self.r2, "far", "10.88.2.254/24"), (self.far, "r1", "10.88.1.2/24"),
+                                 (self.far, "r2", "10.88.2.2/24"), (self.far, "lo", f"{FAR}/32"), (self.far, "lo", f"{FAR2}/32")):
+            h.ip("addr", "add", address, "dev", name)
+        for h in (self.r1, self.r2, self.far):
+            h.sh("sh", "-c", "cd /proc/sys/net/ipv4; echo 1 >ip_forward; for f in conf/*/rp_filter; do echo 0 >$f; done;"
+                             " for f in conf/*/send_redirects; do echo 0 >$f; done")
+        for h, via, beyond in ((self.r1, "10.88.1.2", "10.88.2.0/24"), (self.r2, "10.88.2.2", "10.88.1.0/24")):
+            for net in ("10.88.0.0/24", "10.88.9.0/24", beyond):
+                h.ip("route", "add", net, "via", via)
+        self.back("r2")
+
+    def back(self, by):
+        """Which router what comes back passes, for the first network."""
+        self.far.ip("route", "replace", "10.77.1.0/24", "via", {"r1": "10.88.1.254", "r2": "10.88.2.254"}[by])
+        self.far.ip("route", "replace", "10.77.2.0/24", "via", "10.88.2.254")
+
+    def host(self, letter, address):
+        h = lan.Host(f"unet-{os.getpid()}-{letter}", address)
+        self.addCleanup(h.close)
+        return h
+
+    def tearDown(self):
+        if any(error for _, error in getattr(self._outcome, "errors", []) or []):
+            print(self.ours.logged())
+
+    def passed(self, router):
+        """Packets that the router has sent to the far host."""
+        return json.loads(router.ip("-j", "-s", "link", "show", "far"))[0]["stats64"]["tx"]["packets"]
+
+    def serve_far(self, address, port=PORT, count=1):
+        return self.far.serve(port, *PEER, "many-listen", address, str(port), str(count))
+
+    def many(self, address, port=PORT, count=1):
+        c = self.ours.run(*PEER, "many", address, str(port), str(count))
+        self.assertEqual(c.end(), "all\n")
+        self.assertRegex(c.text(1), r"unet: pid \d+ fd \d+ tcp: ours")
+        return c
+
+    def went_by(self, address, port, count=20):
+        """Connects to the far host, and names the router that it went by."""
+        before = self.passed(self.r1), self.passed(self.r2)
+        s = self.serve_far(address, port, count)
+        self.many(address, port, count)
+        s.end()
+        r1, r2 = self.passed(self.r1) - before[0], self.passed(self.r2) - before[1]
+        self.assertTrue(min(r1, r2) < count <= max(r1, r2), (r1, r2))
+        return "r1" if r1 > r2 else "r2"
+
+    def tool(self, *argv, ok=(0,), **more):
+        p = self.ours.run(lan.UNET, *argv, shim=False, **more)
+        p.end(ok=ok)
+        return p
+
+    def seen(self, *argv):
+        return json.loads(self.tool(*argv, "--json").text())
+
+    def test_by_the_gateway(self):
+        self.ours.own(TWO)
+        self.assertEqual(self.went_by(FAR, PORT), "r1")
+
+    def test_the_longest_prefix_decides(self):
+        self.ours.own(TWO + f"route = 10.88.0.0/16 via {R2B}\nroute = {FAR2}/32 via {R2B}\n"
+                      f"[interface lan0]\nroute = 10.88.9.0/24 via {R1}\nroute = {FAR}/32 via {R2} metric 7\n")
+        self.assertEqual(self.went_by(FAR, PORT), "r2")
+        self.assertEqual(self.went_by(FAR2, PORT + 1), "r2")
+        shown = {(r["prefix"], r["gateway"], r["interface"], r["metric"], r["state"]) for r in self.seen("route")}
+        self.assertEqual(shown, {("10.77.1.0/24", None, "lan0", 0, "connected"), ("10.77.2.0/24", None, "lan1", 0, "connected"),
+                                 ("default", R1, "lan0", 0, "set"), ("10.88.0.0/16", R2B, "lan1", 0, "set"),
+                                 (f"{FAR2}/32", R2B, "lan1", 0, "set"), ("10.88.9.0/24", R1, "lan0", 0, "set"),
+                                 (f"{FAR}/32", R2, "lan0", 7, "set")})
+
+    def test_routes_come_and_go_while_programs_run(self):
+        self.ours.own(TWO)
+        self.assertEqual(self.went_by(FAR, PORT), "r1")
+        keep = self.ours.serve(PORT + 9, *PEER, "many-listen", LAN0, str(PORT + 9), "1")
+        self.tool("route", "add", "10.88.0.0/16", "via", R2)
+        self.back("r1")
+        before = self.passed(self.r2)
+        s = self.far.run(*PEER, "many", LAN0, str(PORT + 9), "1")        # its answers take the new way
+        self.assertEqual(s.end(), "all\n")
+        self.assertEqual(keep.end(), "all\n")
+        self.assertGreater(self.passed(self.r2) - before, 2)
+        self.assertEqual(self.went_by(FAR, PORT + 1), "r2")
+        self.tool("route", "remove", "10.88.0.0/16")
+        self.assertEqual(self.went_by(FAR, PORT + 2), "r1")
+        self.assertIn("there is no such", self.tool("route", "remove", "10.88.0.0/16", ok=(1,)).text(1))
+        self.assertIn("on no network", self.tool("route", "add", "10.99.0.0/24", "via", "10.99.0.1", ok=(1,)).text(1))
+        self.assertIn("there already", self.tool("route", "add", "default", "via", R1, ok=(1,)).text(1))
+        self.assertIn("usage", self.tool("route", "add", "10.99.0.1/24", "via", R1, ok=(2,)).text(1))
+
+    def test_two_interfaces_at_once(self):
+        """One server on both, one program that connects by both, each from the address it is to have."""
+        self.ours.own(TWO)
+        s = self.ours.serve(PORT, *PEER, "many-listen", "0.0.0.0", str(PORT), "40")
+        for address in (LAN0, LAN1):
+            c = self.r2.run(*PEER, "many", address, str(PORT), "20")
+            self.assertEqual(c.end(), "all\n")
+        self.assertEqual(s.end(), "all\n")
+        self.ours.until(lambda: all(row["stack"] is None for row in self.seen("if")), "the interfaces are free")
+        there = self.r2.serve(PORT + 1, *PEER, "names", "0.0.0.0", str(PORT + 1), "4")
+        asked = self.ours.run(*PEER, "from", *(f"{to},{PORT + 1},{by}" for to, by in
+                                               ((R2, ""), (R2B, ""), (R2, LAN0), (R2B, LAN1))))
+        asked.end()
+        self.assertRegex(asked.text(1), "ours")
+        self.assertEqual(there.end().split(), [LAN0, LAN1, LAN0, LAN1])
+
+    def test_a_source_keeps_to_its_interface(self):
+        """RFC 1122 3.3.4.2, a host of the strong kind: what is bound to the second address leaves by the second interface."""
+        self.ours.own(TWO + f"gateway = {R2B}\nmetric = 5\n")
+        there = self.far.serve(PORT, *PEER, "names", FAR, str(PORT), "2")
+        before = self.passed(self.r1)
+        asked = self.ours.run(*PEER, "from", f"{FAR},{PORT},{LAN1}", f"{FAR},{PORT},")
+        asked.end()
+        self.assertEqual(there.end().split(), [LAN1, LAN0])
+        self.assertGreater(self.passed(self.r1), before)
+
+    def test_a_gateway_that_dies_gives_way_to_another(self):
+        """In the middle of a transfer, and for what begins then."""
+        self.ours.own(TWO + f"[interface lan0]\nroute = default via {R2} metric 9\n")
+        s = self.far.serve(PORT, *PEER, "both", "listen", FAR, str(PORT), "30", "0.05")
+        c = self.ours.run(*PEER, "both", "connect", FAR, str(PORT), "30", "0.05")
+        self.far.until(lambda: self.passed(self.r1) > 2000, "a part of it")
+        self.r1.sh("sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_forward; ip addr flush dev br0")
+        before = self.passed(self.r2)
+        there, here = s.end(120).split(), c.end(120).split()
+        self.assertEqual((there[0], there[1]), (here[1], here[0]))
+        self.assertGreater(self.passed(self.r2) - before, 1000)
+        started = time.monotonic()
+        self.assertEqual(self.went_by(FAR, PORT + 1), "r2")
+        self.assertLess(time.monotonic() - started, 10)
+
+    def test_neighbours_that_are_told(self):
+        self.ours.own(TWO + f"neighbour = {R2B} 02:00:00:00:00:99\n")
+        mac = json.loads(self.r2.ip("-j", "link", "show", "other"))[0]["address"]
+        self.tool("arp", "add", R2, mac)
+        self.r2.ip("link", "set", "other", "arp", "off")
+        self.assertEqual({(n["address"], n["mac"], n["state"]) for n in self.seen("arp")},
+                         {(R2, mac, "STATIC"), (R2B, "02:00:00:00:00:99", "STATIC")})
+        s = self.r2.serve(PORT, *PEER, "many-listen", R2, str(PORT), "1")
+        self.r2.ip("neigh", "replace", LAN0, "lladdr", json.loads(self.ours.ip("-j", "link", "show", "lan0"))[0]["address"],
+                   "dev", "other")
+        self.many(R2)
+        s.end()
+        self.tool("arp", "remove", R2B)
+        self.assertEqual([n["address"] for n in self.seen("arp") if n["state"] == "STATIC"], [R2])
+        self.assertIn("there is no such", self.tool("arp", "remove", R2B, ok=(1,)).text(1))
+        self.assertIn("on no network", self.tool("arp", "add", FAR, mac, ok=(1,)).text(1))
+
+    def test_an_interface_that_is_down_is_not_used(self):
+        self.ours.own(TWO + f"gateway = {R2B}\nmetric = 5\n")
+        self.assertEqual(self.went_by(FAR, PORT), "r1")
+        self.tool("if", "down", "lan0")
+        self.assertEqual({r["name"]: r["state"] for r in self.seen("if")}, {"lan0": "down", "lan1": "up"})
+        self.assertEqual(self.went_by(FAR, PORT + 1), "r2")
+        self.tool("if", "up", "lan0")
+        self.assertEqual(self.went_by(FAR, PORT + 2), "r1")
+        self.ours.ip("link", "set", "lan0", "down")
+        self.ours.until(lambda: self.seen("if")[0]["state"] == "down", "the link is seen to be down")
+        self.assertEqual(self.went_by(FAR, PORT + 3), "r2")
+        self.assertIn("no such interface", self.tool("if", "down", "lan7", ok=(1,)).text(1))
+
+    def test_only_the_owner_changes_routes(self):
+        self.ours.own(TWO)
+        for argv in (("route", "add", "10.99.0.0/24", "via", R1), ("route", "remove", "default"), ("if", "down", "lan0"),
+                     ("arp", "add", R1, "02:00:00:00:00:01"), ("arp", "remove", R1)):
+            p = self.ours.run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", lan.UNET, *argv, shim=False)
+            p.end(ok=(1,))
+            self.assertIn("only root and the user whose unetd it is", p.text(1))
+        self.assertEqual(len(self.seen("route")), 3)
+
+
+if __name__ == "__main__":
+    reason = lan.why_not()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    unittest.main(verbosity=2)
