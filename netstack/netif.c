@@ -30,8 +30,18 @@ static int resolve_hop(struct stack *s, struct netif_view *v, uint32_t dst, uint
         return err;
 }
 
-/* The neighbour's address, not among those near; or the packet waits for it, or is dropped. */
-static const uint8_t *resolve(struct stack *s, struct netif_view *v, uint32_t dst, struct arp_ref *ref,
+/* A packet will not be sent: its socket hears of it. `bytes` begins with its headers. */
+static void tell_undelivered(struct stack *s, uint32_t k, const uint8_t *bytes, uint32_t len, int err)
+{
+        struct ip_pkt pkt;
+
+        if (ip_hdr_parse(bytes, len, false, &pkt) == 0 && pkt.frag_off == 0 && len >= pkt.hdr_len + 8u)
+                stack_undelivered(s, k, &pkt, bytes + pkt.hdr_len, err);
+}
+
+/* The neighbour's address, not among those near; or the packet waits for it, or is dropped. TCP, which is in the middle of
+ * sending then, hears nothing and tries again. */
+static const uint8_t *resolve(struct stack *s, uint32_t k, struct netif_view *v, uint32_t dst, struct arp_ref *ref,
                               const uint8_t *ip, uint32_t ip_len, const struct buf *data)
 {
         uint32_t hop;
@@ -43,8 +53,11 @@ static const uint8_t *resolve(struct stack *s, struct netif_view *v, uint32_t ds
                 err = arp_hold(&v->arp, *ref, ip, ip_len,
                                data->id != 0 ? frame_addr(s->frames, data->id) + data->off : NULL,
                                data->id != 0 ? data->len : 0);
-        if (err != 0)
+        if (err != 0) {
                 count_drop(&s->st->cnt, hop != 0 ? DROP_ARP_UNREACHABLE : DROP_IP_NO_ROUTE);
+                if (ip[9] == IP_PROTO_UDP)
+                        tell_undelivered(s, k, ip, ip_len, hop != 0 ? EHOSTUNREACH : ENETUNREACH);
+        }
         *ref = (struct arp_ref){0, 0};
         return NULL;
 }
@@ -57,7 +70,7 @@ static void forget_near(const struct stack *s, struct netif_view *v)
         v->near_until = s->routes->dead_until > s->now ? s->routes->dead_until : NSTIME_NEVER;
 }
 
-static const uint8_t *unicast(struct stack *s, struct netif_view *v, uint32_t dst, const uint8_t *ip, uint32_t ip_len,
+static const uint8_t *unicast(struct stack *s, uint32_t k, struct netif_view *v, uint32_t dst, const uint8_t *ip, uint32_t ip_len,
                               const struct buf *data)
 {
         uint32_t at = (dst ^ dst >> 8) % NETIF_NEAR;
@@ -67,7 +80,7 @@ static const uint8_t *unicast(struct stack *s, struct netif_view *v, uint32_t ds
         if (likely(v->near[at].dst == dst && arp_ref_good(&v->arp, v->near[at].ref)))
                 return arp_ll(&v->arp, v->near[at].ref);
         v->near[at].dst = dst;
-        return resolve(s, v, dst, &v->near[at].ref, ip, ip_len, data);
+        return resolve(s, k, v, dst, &v->near[at].ref, ip, ip_len, data);
 }
 
 bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_len, const struct buf *data)
@@ -84,7 +97,7 @@ bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_
                 ether_multicast_v4(dst, group);
                 ll = group;
         } else if (likely((dst & 3) != 3) || !is_broadcast(v->nif, dst)) {
-                ll = unicast(s, v, dst, ip, ip_len, data);
+                ll = unicast(s, (uint32_t)(c - s->chan), v, dst, ip, ip_len, data);
         }
         if (unlikely(ll == NULL))
                 return false;
@@ -255,16 +268,14 @@ void netif_send_many(struct stack *s, uint32_t k, uint32_t dst, const uint8_t *i
                 send_frame(s, k, ip_v4_multicast(dst) ? group : ether_broadcast, ETHER_IPV4, ip, len);
 }
 
-/* The packet's neighbour did not answer: as if a router had said so (RFC 1122 §3.2.2.1: host unreachable, a hint only). Who
- * can go by another gateway is not told: it will, with what it sends again. */
+/* The packet's neighbour did not answer. Who can go by another gateway is not told: it will, with what it sends again. */
 static void tell_unreachable(struct stack *s, uint32_t k, uint32_t hop, const uint8_t *p, uint32_t len)
 {
-        struct ip_pkt pkt;
+        be32 dst;
 
-        if (ip_hdr_parse(p, len, false, &pkt) != 0 || len < pkt.hdr_len + 8u)
-                return;
-        if (!stack_route_dead(s, s->chan[k].netif.nif, hop, ip_addr_get_v4(pkt.dst)))
-                stack_host_unreachable(s, k, &pkt, p + pkt.hdr_len);
+        memcpy(&dst, p + 16, sizeof dst);
+        if (!stack_route_dead(s, s->chan[k].netif.nif, hop, be32_get(dst)))
+                tell_undelivered(s, k, p, len, EHOSTUNREACH);
 }
 
 /* False: the channel has no room, later. */

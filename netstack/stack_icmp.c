@@ -24,11 +24,40 @@ static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, st
         stack_post(s, c, h, IP_MIN_HDR + len, &none);
 }
 
+/* What does not fit a descriptor lies in a transmit frame, which is ours until the peer has read it: memory for `len` bytes.
+ * NULL: there is no room now. */
+static uint8_t *long_begin(struct stack *s, uint32_t k, uint32_t len, struct buf *data)
+{
+        if (!stack_chan_room(s, k))
+                return NULL;
+        *data = (struct buf){.len = len};
+        data->id = frame_alloc(s->frames, FRAME_REGION_TX(k), len <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE, 0);
+        return data->id != 0 ? frame_addr(s->frames, data->id) : NULL;
+}
+
+/* ... which leave behind an IP header of a template, in pieces if need be. */
+static void long_send(struct stack *s, uint32_t k, const struct ip_tmpl *ip, const struct buf *data, uint16_t id)
+{
+        struct stack_chan *c = &s->chan[k];
+        struct netif_hdr h;
+
+        ip_hdr_write(ip, h.ip, (uint16_t)(IP_MIN_HDR + data->len), id);
+        count(&s->st->cnt, COUNT_ICMP_OUT);
+        if (IP_MIN_HDR + data->len > c->caps.mtu)
+                stack_post_fragments(s, c, k, h.ip, 0, data, c->caps.mtu, id);
+        else
+                stack_post(s, c, &h, IP_MIN_HDR, data);
+        frame_drop(s->frames, data->id);
+}
+
 void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type, uint8_t code, uint32_t param)
 {
+        const struct unet_caps *caps = &s->chan[k].caps;
+        uint32_t len = ICMP_HDR + pkt->hdr_len + ip_payload_len(pkt), id;
+        uint8_t *quote = NULL;
         struct netif_hdr out;
+        struct buf data;
         struct ip_tmpl ip;
-        unsigned len;
 
         struct ip_host host = stack_host_of(s, k);
 
@@ -38,10 +67,18 @@ void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uin
                 count_drop(&s->st->cnt, DROP_ICMP_RATE);
                 return;
         }
-        len = icmp_error_write(s->frames, pkt, type, code, param, out.ip + IP_MIN_HDR,
-                               s->chan[k].caps.inline_max - IP_MIN_HDR);
         ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, 0, 64, false);
-        send_small(s, k, &ip, &out, len, stack_new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP));
+        id = stack_new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP);
+        len = MIN(len, MIN(caps->mtu, ICMP_MAX_ERROR) - IP_MIN_HDR);
+        if (IP_MIN_HDR + len > caps->inline_max)
+                quote = long_begin(s, k, len, &data);
+        if (quote != NULL) {
+                data.len = icmp_error_write(s->frames, pkt, type, code, param, quote, len);
+                long_send(s, k, &ip, &data, (uint16_t)id);
+                return;
+        }
+        len = icmp_error_write(s->frames, pkt, type, code, param, out.ip + IP_MIN_HDR, caps->inline_max - IP_MIN_HDR);
+        send_small(s, k, &ip, &out, len, (uint16_t)id);
 }
 
 /* RFC 1122 §3.2.2.6: record route and timestamp come back with us in them; of echoes that fit a descriptor. False: not so. */
@@ -71,15 +108,14 @@ static bool send_echo_options(struct stack *s, uint32_t k, const struct ip_pkt *
         return true;
 }
 
-/* A reply that does not fit a descriptor lies in a transmit frame, which is ours until the peer has read it. */
 static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 {
         struct stack_chan *c = &s->chan[k];
-        uint32_t len = ip_payload_len(pkt), region = FRAME_REGION_TX(k);
+        uint32_t len = ip_payload_len(pkt);
         struct netif_hdr hdr;
         struct ip_tmpl ip;
-        struct buf data = {.off = 0, .len = len};
-
+        struct buf data;
+        uint8_t *reply;
         uint16_t id = stack_new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP);
 
         ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, pkt->tos, 64, false);
@@ -90,19 +126,11 @@ static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 send_small(s, k, &ip, &hdr, len, id);
                 return;
         }
-        if (!stack_chan_room(s, k))
+        reply = long_begin(s, k, len, &data);
+        if (reply == NULL)
                 return;
-        data.id = frame_alloc(s->frames, region, len <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE, 0);
-        if (data.id == 0)
-                return;
-        icmp_echo_reply(s->frames, pkt, frame_addr(s->frames, data.id));
-        ip_hdr_write(&ip, hdr.ip, (uint16_t)(IP_MIN_HDR + len), id);
-        count(&s->st->cnt, COUNT_ICMP_OUT);
-        if (IP_MIN_HDR + len > c->caps.mtu)
-                stack_post_fragments(s, c, k, hdr.ip, 0, &data, c->caps.mtu, id);
-        else
-                stack_post(s, c, &hdr, IP_MIN_HDR, &data);
-        frame_drop(s->frames, data.id);
+        icmp_echo_reply(s->frames, pkt, reply);
+        long_send(s, k, &ip, &data, id);
 }
 
 /* An error about a datagram that did not go out on the channel it came by. */
@@ -127,10 +155,10 @@ static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
                 stack_path_learnt(s, k, e->raddr, pmtu_claim(e));
 }
 
-void stack_host_unreachable(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4)
+void stack_undelivered(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4, int err)
 {
         struct icmp_err e = {.type = ICMP_UNREACHABLE, .code = ICMP_HOST_UNREACHABLE, .proto = pkt->proto,
-                             .err = EHOSTUNREACH, .laddr = pkt->src, .raddr = pkt->dst, .from = pkt->src};
+                             .err = err, .hard = true, .laddr = pkt->src, .raddr = pkt->dst, .from = pkt->src};
         be16 port[2];
         be32 seq;
 

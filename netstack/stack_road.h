@@ -26,8 +26,10 @@ void stack_udp_touched(void *arg, uint32_t pcb);
 void stack_icmp_rx(struct stack *s, uint32_t k, const struct ip_pkt *pkt);
 /* An error about a packet, if RFC 1122 §3.2.2 and the rate limit let us say it; `param` is the header's second word. */
 void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type, uint8_t code, uint32_t param);
-/* A packet of ours, with its transport header at `l4`, did not find its next hop. */
-void stack_host_unreachable(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4);
+/* A packet of ours, with its transport header at `l4`, did not find its next hop: EHOSTUNREACH, ENETUNREACH. No stranger says so,
+ * but we: a connect() ends with it, as the kernel's does, and a connected UDP socket has it at its next call. An established
+ * connection goes on trying (RFC 1122 §4.2.3.9). */
+void stack_undelivered(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4, int err);
 
 /* ---- stack_out.c ---- */
 

@@ -160,9 +160,10 @@ int usock_wait1(struct usock *s, short events, nstime timeout);
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len);
 
 /* Whether an interface of unetd's, which no other stack has, leads to the address, which is another host's, or a group's;
- * then our name there, port 0, as a socket of the family has it. `last`: the kernel knows no way. s: NULL, or the socket. */
+ * then our name there, port 0, as a socket of the family has it. `last`: the kernel knows no way. s: NULL, or the socket.
+ * *why, if there is a reason to tell, says why not. */
 bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t len, bool last, int family,
-                   struct sockaddr *from, socklen_t *from_len);
+                   struct sockaddr *from, socklen_t *from_len, const char **why);
 
 /* ---- inside and outside ---- */
 

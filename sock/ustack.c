@@ -450,7 +450,7 @@ static bool leads_out(const struct usock *s, ip_addr addr, bool last, ip_addr *s
 }
 
 bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t len, bool last, int family,
-                   struct sockaddr *from, socklen_t *from_len)
+                   struct sockaddr *from, socklen_t *from_len, const char **why)
 {
         const struct directory *dir = ustack_directory_anyway();
         const struct ustack *mine;
@@ -461,6 +461,7 @@ bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t l
         if (dir == NULL || dir->nifaces == 0 || usock_addr_in(to, len, &addr, &port) != 0 ||
             !leads_out(s, addr, last, &src, &f))
                 return false;
+        *why = "another stack has the interface to that host";
         mine = proc.mine;
         if (f.stack != 0 && (mine == NULL || f.stack != mine->id))
                 return false;

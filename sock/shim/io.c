@@ -481,9 +481,10 @@ static bool way_by_ours(struct file *f, const struct msghdr *m)
 {
         struct sockaddr_storage from;
         socklen_t from_len = sizeof from;
+        const char *why;
 
         if (!m->msg_name || !usock_way_out(f->us, m->msg_name, m->msg_namelen, true, f->family, (struct sockaddr *)&from,
-                                           &from_len))
+                                           &from_len, &why))
                 return false;
         return usock_group_fallback(f->us);
 }

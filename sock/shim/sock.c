@@ -518,14 +518,14 @@ static int bind_towards(struct file *f, const struct sockaddr_storage *from, soc
 }
 
 /* By an interface of unetd's, by the kernel, or, to a group for which that has no way, by an interface all the same. */
-static int connect_below(struct file *f, const struct sockaddr *sa, socklen_t len, bool *last)
+static int connect_below(struct file *f, const struct sockaddr *sa, socklen_t len, bool *last, const char **why)
 {
         struct sockaddr_storage from;
         socklen_t from_len = sizeof from;
         int r = -ENETUNREACH;
 
         for (*last = false; r == -ENETUNREACH; *last = true) {
-                f->out = usock_way_out(f->us, sa, len, *last, f->family, (struct sockaddr *)&from, &from_len);
+                f->out = usock_way_out(f->us, sa, len, *last, f->family, (struct sockaddr *)&from, &from_len, why);
                 if (f->out)
                         return bind_towards(f, &from, from_len);
                 if (*last)
@@ -542,9 +542,12 @@ static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
         bool was_bound = f->bound, last;
         int r;
 
-        r = connect_below(f, sa, len, &last);
-        if (r < 0)
+        r = connect_below(f, sa, len, &last, &why);
+        if (r < 0) {
+                f->why = why;
+                log_decision(f);
                 return r;
+        }
         f->connected = sa->sa_family != AF_UNSPEC;
         f->bound = true;
         r = f->us && was_bound ? 0 : sock_engage(f);

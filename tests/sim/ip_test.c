@@ -200,7 +200,7 @@ static void a_death_forgets_datagrams_under_way(void **state)
         arrived(s, 8000);
 }
 
-static uint8_t answer[256];
+static uint8_t answer[2000];
 static size_t answer_len;
 
 static void note_answer(void *arg, nstime now, int side, enum sim_event what, const uint8_t *bytes, size_t len)
@@ -245,6 +245,35 @@ static void an_echo_brings_its_options_back(void **state)
         assert_int_equal(csum_finish(csum_partial(answer + 32, 16, 0)).raw, 0);
 }
 
+/* RFC 1122 §3.2.2, RFC 1812 §4.3.2.3: an error quotes as much as fits 576 bytes, be the datagram short or long. */
+static void an_error_quotes_what_it_is_about(void **state)
+{
+        struct scene *s = *state;
+        static const uint32_t lens[] = {1, 180, 400, 508, 600, 1400};
+
+        udp_close(&s->p->side[1].s.udp, s->pcb[1]);
+        sim_set_trace(s->p->sim, note_answer, NULL);
+        for (unsigned i = 0; i < ARRAY_LEN(lens); i++) {
+                size_t want = MIN(20 + 8 + 28 + lens[i], 576);
+                struct ip_pkt pkt, about;
+
+                answer_len = 0;
+                s->p->now += NS_PER_S;          /* the rate limit */
+                assert_int_equal(sends(s, lens[i], PMTU_WANT), 0);
+                while (pair_step(s->p, s->p->now + 50 * NS_PER_MS))
+                        ;
+                assert_int_equal(answer_len, want);
+                assert_int_equal(ip_hdr_parse(answer, answer_len, true, &pkt), 0);
+                assert_int_equal(answer[20], ICMP_UNREACHABLE);
+                assert_int_equal(csum_finish(csum_partial(answer + 20, answer_len - 20, 0)).raw, 0);
+                assert_int_equal(ip_hdr_parse(answer + 28, answer_len - 28, false, &about), 0);
+                assert_int_equal(about.total_len, 28 + lens[i]);
+                for (size_t at = 28 + 28; at < answer_len; at++)
+                        assert_int_equal(answer[at], s->data[at - 56]);
+        }
+        opens(s, 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -256,6 +285,7 @@ int main(void)
                 TEST(a_path_that_was_learnt_holds_for_udp),
                 TEST(a_path_that_was_learnt_holds_for_tcp),
                 TEST(an_echo_brings_its_options_back),
+                TEST(an_error_quotes_what_it_is_about),
                 TEST(a_death_forgets_datagrams_under_way),
         };
 
