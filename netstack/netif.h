@@ -37,7 +37,8 @@ struct netif_config {
         uint8_t prefix;                 /* bits */
         uint8_t ifindex;                /* number in the route table; 0: the interface's here, + 1 */
         uint8_t mac[6];
-        uint32_t mtu;                   /* largest IP packet */
+        uint32_t mtu;                   /* largest IP packet, now ... */
+        uint32_t mtu_max;               /* ... and that the NI has room for; 0: the same */
 };
 
 struct netif {

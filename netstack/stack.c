@@ -237,6 +237,7 @@ int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const str
         n->cfg = *cfg;
         if (n->cfg.ifindex == 0)
                 n->cfg.ifindex = (uint8_t)(i + 1);
+        n->cfg.mtu_max = MAX(cfg->mtu_max, cfg->mtu);
         n->addr = (struct ip_ifaddr){cfg->addr, cfg->prefix};
         arp_config_default(&arp_cfg, cfg->mac);
         arp_format(&n->arp, &arp_cfg, seed, now);

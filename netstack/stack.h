@@ -171,6 +171,7 @@ struct stack_state {
         } crowd;
         uint64_t addr_gen;              /* of the list that the addresses were taken from, + 1 */
         uint32_t net_gen;               /* of the network's configuration that was taken over; 0: none */
+        uint32_t route_mtus;            /* some route has an MTU of its own */
         uint32_t naddr;
         struct ip_ifaddr addr[STACK_ADDRS];     /* ours: what packets on local channels may be for */
 

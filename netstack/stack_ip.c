@@ -57,11 +57,15 @@ bool stack_ip_expire(struct stack *s, struct ip_pkt *about, uint32_t *chan)
         return due;
 }
 
-uint32_t stack_path_mtu(const struct stack *s, ip_addr dst)
+uint32_t stack_path_mtu(struct stack *s, ip_addr dst)
 {
-        if (likely(!s->ip->any_learnt))
+        uint32_t learnt, told;
+
+        if (likely(!s->ip->any_learnt && !s->st->route_mtus))
                 return 0;
-        return pmtu_get(&s->ip->paths, ip_addr_get_v4(dst), s->now);
+        learnt = pmtu_get(&s->ip->paths, ip_addr_get_v4(dst), s->now);
+        told = s->st->route_mtus ? stack_route_mtu(s, ip_addr_get_v4(dst)) : 0;
+        return learnt == 0 || (told != 0 && told < learnt) ? told : learnt;
 }
 
 void stack_path_learnt(struct stack *s, uint32_t k, ip_addr dst, uint32_t mtu)

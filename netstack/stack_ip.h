@@ -32,7 +32,7 @@ void stack_ip_done(struct stack *s);
 bool stack_ip_expire(struct stack *s, struct ip_pkt *about, uint32_t *chan);
 
 /* What the path to `dst` on channel k carries as far as is known; 0: what the channel does. */
-uint32_t stack_path_mtu(const struct stack *s, ip_addr dst);
+uint32_t stack_path_mtu(struct stack *s, ip_addr dst);
 /* A transport believes that it carries so much. */
 void stack_path_learnt(struct stack *s, uint32_t k, ip_addr dst, uint32_t mtu);
 

@@ -218,6 +218,7 @@ void stack_sync_chans(struct stack *s)
                         s->unmap_chan(s, k);
         }
         stack_route_arrivals(s);
+        stack_route_views(s);
 }
 
 /* ---- time ---- */

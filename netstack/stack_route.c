@@ -82,6 +82,75 @@ static void follow_neighs(struct stack *s, struct netif *n, const struct netconf
                         arp_set(&a, conf->neigh[i].addr, conf->neigh[i].mac, true, now);
 }
 
+/* ---- what links carry ---- */
+
+static uint32_t mtu_of(const struct netif *n, const struct netconf *conf)
+{
+        const struct netconf_if *f = &conf->ifs[(n->cfg.ifindex - 1) % NETCONF_IFS];
+
+        return f->mtu != 0 ? MAX(MIN(f->mtu, n->cfg.mtu_max), 68u) : n->cfg.mtu;
+}
+
+/* Other processes' views follow when they see the generation. */
+static void set_mtu(struct stack *s, struct netif *n, uint32_t mtu)
+{
+        n->cfg.mtu = mtu;
+        stack_route_views(s);
+        atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
+}
+
+void stack_route_views(struct stack *s)
+{
+        for (uint32_t i = 0; i < s->st->netifs; i++) {
+                const struct netif *n = stack_netif(s->st, i);
+                if (n->chan != 0 && s->chan[n->chan - 1].netif.nif == n)
+                        s->chan[n->chan - 1].caps.mtu = n->cfg.mtu;
+        }
+}
+
+/* Connections on interfaces: what the interface carries now, or the route if that is less. */
+static void follow_mtus(struct stack *s, nstime now)
+{
+        struct pool *conns = &s->tcp.sh->conns;
+
+        s->now = now;
+        for (uint32_t i = 1; i < conns->fresh; i++) {
+                struct tcp_conn *tc = pool_at(conns, i);
+                uint32_t k = tc->tuple.chan, mtu, most;
+
+                if (!tc->live || s->st->chan[k].netif == 0)
+                        continue;
+                most = stack_netif(s->st, s->st->chan[k].netif - 1)->cfg.mtu;
+                mtu = stack_route_mtu(s, ip_addr_get_v4(tc->tuple.raddr));
+                stack_begin(s->st, i);
+                tcp_set_link_mss(&s->tcp, tc, (mtu != 0 ? MIN(mtu, most) : most) - IP_MIN_HDR - TCP_MIN_HDR, now);
+                stack_end(s->st);
+        }
+}
+
+static void follow_links(struct stack *s, const struct netconf *conf, nstime now)
+{
+        bool mtus = s->st->route_mtus;
+
+        s->st->route_mtus = 0;
+        for (uint32_t i = 0; i < MIN(conf->nroutes, NETCONF_ROUTES); i++)
+                s->st->route_mtus |= conf->route[i].mtu != 0;
+        mtus |= s->st->route_mtus;
+        for (uint32_t i = 0; i < s->st->netifs; i++) {
+                struct netif *n = stack_netif(s->st, i);
+
+                if (n->chan == 0)
+                        continue;
+                follow_neighs(s, n, conf, now);
+                if (mtu_of(n, conf) != n->cfg.mtu) {
+                        set_mtu(s, n, mtu_of(n, conf));
+                        mtus = true;
+                }
+        }
+        if (mtus)
+                follow_mtus(s, now);
+}
+
 void stack_route_follow(struct stack *s, const struct netconf *conf, nstime now)
 {
         if (conf->gen == s->st->net_gen)
@@ -89,9 +158,7 @@ void stack_route_follow(struct stack *s, const struct netconf *conf, nstime now)
         follow_ifs(s->routes, conf);
         follow_addrs(s->routes, conf);
         follow_routes(s->routes, conf);
-        for (uint32_t i = 0; i < s->st->netifs; i++)
-                if (stack_netif(s->st, i)->chan != 0)
-                        follow_neighs(s, stack_netif(s->st, i), conf, now);
+        follow_links(s, conf, now);
         s->st->net_gen = conf->gen;
 }
 

@@ -21,9 +21,13 @@ struct stack_state;
 /* Interfaces that have come with channels of this stack: their addresses and gateways are known, whatever else is. */
 void stack_route_arrivals(struct stack *s);
 
-/* Takes over what is published, if it is news: interfaces, addresses, routes, static neighbours. What is as it was stays
+/* Takes over what is published, if it is news: interfaces, addresses, routes, static neighbours, MTUs. Connections on interfaces
+ * whose MTU changed, or their route's, go on with the new one; stack_flush() then. What is as it was stays
  * untouched, with all that was learnt of it. */
 void stack_route_follow(struct stack *s, const struct netconf *conf, nstime now);
+
+/* The caller's view of interfaces' MTUs, after another process took over a change. */
+void stack_route_views(struct stack *s);
 
 /* route_lookup() for a packet from `src` (0: choose), by interface `oif` (0: any, but src's if src is given). */
 int stack_route(struct stack *s, uint32_t dst, uint32_t src, uint32_t oif, nstime now, struct route_result *res);

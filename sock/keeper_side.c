@@ -212,6 +212,7 @@ static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan
         memcpy(cfg.name, chan->iface.name, sizeof cfg.name);
         memcpy(cfg.mac, u->xdp[slot]->geom.mac, sizeof cfg.mac);
         cfg.mtu = u->xdp[slot]->geom.mtu;
+        cfg.mtu_max = u->xdp[slot]->geom.chunk_bytes - XDP_HEADROOM - XDP_ETH_BYTES;
         err = stack_netif_add(u->s.st, slot, chan->peer_stack, &cfg, chan->tx_geom,
                               xdp_frame_geom(&u->xdp[slot]->geom), seed, ustack_now());
         if (err != 0 && err != -EBUSY)

@@ -120,7 +120,7 @@ static int get_mtu_discover(const struct opt_call *c)
 /* Of the path to the peer; 0: there is none. */
 static int get_mtu(const struct opt_call *c)
 {
-        const struct stack *s = &c->s->u->s;
+        struct stack *s = &c->s->u->s;
 
         if (c->rec->rport == 0 || c->rec->chan == 0)
                 return 0;

@@ -499,8 +499,10 @@ static void follow_net(struct ustack *u, const struct directory *d)
 {
         struct netconf net;
 
-        if (d->nifaces != 0 && d->net.gen != u->s.st->net_gen && directory_net(d, &net))
-                stack_route_follow(&u->s, &net, ustack_now());
+        if (d->nifaces == 0 || d->net.gen == u->s.st->net_gen || !directory_net(d, &net))
+                return;
+        stack_route_follow(&u->s, &net, ustack_now());
+        stack_flush(&u->s, ustack_now());
 }
 
 /* The addresses that packets on a channel inside this host may be for, and where others are sent: what unetd publishes. Kept

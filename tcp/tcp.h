@@ -190,6 +190,9 @@ void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* ICMP error about a segment of ours (RFC 5927 checks are made here). err is an errno, hard or soft; mtu: what a "fragmentation
  * needed" claims (pmtu_claim()), 0: another error, or no claim. Paths: tcp_path.c. */
 void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool hard, uint32_t mtu, nstime now);
+/* The link carries segments of `mss` bytes from now on (IP packets less 40 bytes): what is longer is cut and sent again, and new
+ * data may be longer at once. Not for a channel that is a ring in memory. */
+void tcp_set_link_mss(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now);
 /* The channel died: its connections are reset, without a segment. */
 void tcp_chan_down(struct tcp *t, uint16_t chan, nstime now);
 

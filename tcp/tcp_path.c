@@ -194,6 +194,23 @@ void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
         try_at(tc, now + OUTAGE_AFTER);
 }
 
+void tcp_set_link_mss(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now)
+{
+        uint32_t was = tc->snd_mss;
+
+        if (tc->link.mss == mss)
+                return;
+        tc->link.mss = (uint16_t)mss;
+        if (tc->path_mss >= mss)
+                tc->path_mss = 0;       /* the link is the narrowest place again */
+        tc->probe = tc->claim = 0;
+        tc->search_hi = 0;
+        conn_size_mss(tc);
+        if (tc->snd_mss < was && tc->state >= TCPS_ESTABLISHED)
+                send_again(t, tc, now);
+        touch(t, tc);
+}
+
 /* ---- larger ---- */
 
 static uint32_t unsent(const struct tcp_conn *tc)

@@ -55,7 +55,7 @@ static uint32_t tx_write(struct ni_xdp *x, const struct unet_tx *tx, uint32_t ch
         size_t len = unet_tx_bytes(tx);
         bool ours;
 
-        assert(len <= x->base.caps.mtu);
+        assert(len <= x->geom.chunk_bytes - XDP_HEADROOM);      /* caps.mtu, or what it has become since */
         ours = unet_mem_gather(&x->tx_mem, tx, x->umem + addr);
         assert(ours);
         *desc = (struct xdp_desc){.addr = addr, .len = (uint32_t)len};

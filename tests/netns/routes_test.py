@@ -9,6 +9,7 @@
 
 import json
 import os
+import shutil
 import sys
 import time
 import unittest
@@ -168,6 +169,44 @@ class Routes(unittest.TestCase):
         started = time.monotonic()
         self.assertEqual(self.went_by(FAR, PORT + 1), "r2")
         self.assertLess(time.monotonic() - started, 10)
+
+    def largest(self, what):
+        """The longest TCP payload of ours that came to the first router while something was done."""
+        p = self.r1.run("tshark", "-l", "-i", "far", "-f", f"tcp and src host {LAN0}", "-T", "fields", "-e", "tcp.len")
+        self.r1.until(lambda: "Capturing on" in p.text(1), "tshark")
+        time.sleep(0.5)
+        what()
+        self.r1.until(lambda: len(p.text().split()) > 500, "what was captured")
+        p.stop()
+        return max(int(n) for n in p.text().split()[:-1])
+
+    def both(self, port):
+        s = self.far.serve(port, *PEER, "both", "listen", FAR, str(port), "3", "0.02")
+        c = self.ours.run(*PEER, "both", "connect", FAR, str(port), "3", "0.02")
+        there, here = s.end(60).split(), c.end(60).split()
+        self.assertEqual((there[0], there[1]), (here[1], here[0]))
+
+    @unittest.skipUnless(shutil.which("tshark"), "no tshark here")
+    def test_what_a_route_carries_is_heeded(self):
+        self.ours.own(TWO)
+        self.tool("route", "add", "10.88.0.0/16", "via", R1, "mtu", "1000")
+        self.assertEqual(self.largest(lambda: self.both(PORT)), 1000 - 40 - 12)
+        self.tool("route", "remove", "10.88.0.0/16")
+        self.assertEqual(self.largest(lambda: self.both(PORT + 1)), 1500 - 40 - 12)
+
+    def test_an_mtu_that_changes_in_the_middle(self):
+        """Smaller than what is under way, then larger: the bytes arrive, and none has to wait for a timeout of minutes."""
+        self.ours.own(TWO)
+        s = self.far.serve(PORT, *PEER, "both", "listen", FAR, str(PORT), "20", "0.05")
+        c = self.ours.run(*PEER, "both", "connect", FAR, str(PORT), "20", "0.05")
+        self.far.until(lambda: self.passed(self.r1) > 2000, "a part of it")
+        for mtu in (1000, 1500):
+            for h, name in ((self.ours, "lan0"), (self.r1, "ours")):
+                h.ip("link", "set", name, "mtu", str(mtu))
+            self.ours.until(lambda: self.seen("if")[0]["mtu"] == mtu, "the MTU is seen")
+            time.sleep(0.4)
+        there, here = s.end(60).split(), c.end(60).split()
+        self.assertEqual((there[0], there[1]), (here[1], here[0]))
 
     def test_neighbours_that_are_told(self):
         self.ours.own(TWO + f"neighbour = {R2B} 02:00:00:00:00:99\n")

@@ -42,6 +42,31 @@ static void a_claim_before_anything_got_through_is_believed(void **state)
         forget_sent(s);
 }
 
+/* The interface's MTU was set smaller, then larger again: nobody has to find that out by losses. */
+static void a_link_that_changes_is_followed(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 2000);
+        forget_sent(s);
+        tcp_set_link_mss(&s->rig->t, s->tc, 600, s->now);
+        advance_ms(s, 0);
+        expect_sent(s, .seq = 1, .len = 600);
+        expect_sent(s, .seq = 601, .len = 400);
+        expect_sent(s, .seq = 1001, .len = 600);
+        expect_sent(s, .seq = 1601, .len = 400);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_PMTU], 0);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        assert_int_equal(s->tc->ca_state, CA_OPEN);
+        tcp_set_link_mss(&s->rig->t, s->tc, 1000, s->now);
+        app_writes(s, 1500);
+        expect_sent(s, .seq = 2001, .len = 1000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 3501);
+        forget_sent(s);
+}
+
 /* RFC 5927 §4.1, §7: a sequence number in flight; nothing that is not smaller. */
 static void claims_that_make_no_sense_are_ignored(void **state)
 {
@@ -180,6 +205,7 @@ static void a_larger_size_is_tried_after_ten_minutes(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                IN(a_link_that_changes_is_followed, established),
                 IN(a_claim_before_anything_got_through_is_believed, established),
                 IN(claims_that_make_no_sense_are_ignored, established),
                 IN(a_claim_against_progress_waits_for_a_timeout, established),
