@@ -114,6 +114,7 @@ static int set_number(struct reading *r, const struct key *k, const char *value)
 
 #define IFACE_SECTION "interface "
 
+static const char *const probes[] = {[IFACE_PROBE_QUICK] = "quick", [IFACE_PROBE_FULL] = "full", [IFACE_PROBE_NO] = "no"};
 static const char *const modes[] = {[IFACE_AUTO] = "auto", [IFACE_NATIVE] = "native", [IFACE_GENERIC] = "generic"};
 
 static const struct {
@@ -126,8 +127,9 @@ static const struct {
         {"neighbour", "address of a host on the network and its link address, for which ARP is not asked"},
         {"mode", "how the program that takes its packets is attached: auto, native or generic"},
         {"queue", "receive queue that is taken over"},
+        {"probe", "whether somebody else has the address is asked first: quick, full (RFC 5227's times) or no"},
 };
-enum { KEY_ADDRESS, KEY_GATEWAY, KEY_METRIC, KEY_ROUTE, KEY_NEIGHBOUR, KEY_MODE, KEY_QUEUE };
+enum { KEY_ADDRESS, KEY_GATEWAY, KEY_METRIC, KEY_ROUTE, KEY_NEIGHBOUR, KEY_MODE, KEY_QUEUE, KEY_PROBE };
 static_assert(ARRAY_LEN(iface_keys) <= 32, "one bit each in struct reading");
 
 /* May stand there again and again. */
@@ -194,6 +196,17 @@ static int set_queue(struct reading *r, struct unetd_iface_config *i, const char
                 return complain(r, "\"%s\" wants a number from %s", "queue", "0 to 4095");
         i->queue = (uint16_t)v;
         return 1;
+}
+
+static int set_probe(struct reading *r, struct unetd_iface_config *i, const char *value)
+{
+        for (size_t p = 0; p < ARRAY_LEN(probes); p++) {
+                if (strcmp(value, probes[p]) == 0) {
+                        i->probe = (uint8_t)p;
+                        return 1;
+                }
+        }
+        return complain(r, "\"%s\" wants quick, full or no%s", "probe", "");
 }
 
 static int set_metric(struct reading *r, struct unetd_iface_config *i, const char *value)
@@ -273,6 +286,8 @@ static int iface_line(struct reading *r, const char *section, const char *name, 
                 return add_neighbour(r, i, value);
         case KEY_MODE:
                 return set_mode(r, i, value);
+        case KEY_PROBE:
+                return set_probe(r, i, value);
         default:
                 return set_queue(r, i, value);
         }
@@ -550,6 +565,7 @@ static void each_of_iface(const struct unetd_config *c, uint32_t number,
         snprintf(value[KEY_METRIC], sizeof value[0], "%u", i->metric);
         snprintf(value[KEY_MODE], sizeof value[0], "%s", modes[i->mode]);
         snprintf(value[KEY_QUEUE], sizeof value[0], "%u", i->queue);
+        snprintf(value[KEY_PROBE], sizeof value[0], "%s", probes[i->probe]);
         for (size_t k = 0; k < ARRAY_LEN(iface_keys); k++)
                 if (!is_list(k))
                         row(arg, section, iface_keys[k].name, value[k], iface_keys[k].text);

@@ -241,7 +241,7 @@ int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const str
         n->addr = (struct ip_ifaddr){cfg->addr, cfg->prefix};
         arp_config_default(&arp_cfg, cfg->mac);
         arp_format(&n->arp, &arp_cfg, seed, now);
-        /* The address is this interface's by the host's configuration: announced and defended, not probed for first. */
+        /* unetd has probed for the address when it took the interface up: it is announced and defended. */
         a = (struct arp){&n->arp, &cnt};
         err = arp_addr_add(&a, cfg->addr, cfg->prefix, ARP_DEFEND_ALWAYS, false, now);
         if (err != 0)

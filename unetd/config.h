@@ -27,6 +27,7 @@ struct unetd_limits {
 
 /* An interface that unetd owns for its clients: [interface NAME]. Addresses are IPv4, in host order. */
 enum unetd_iface_mode { IFACE_AUTO, IFACE_NATIVE, IFACE_GENERIC };
+enum unetd_iface_probe { IFACE_PROBE_QUICK, IFACE_PROBE_FULL, IFACE_PROBE_NO };
 
 #define UNETD_IFACES NETCONF_IFS
 
@@ -36,6 +37,7 @@ struct unetd_iface_config {
         uint8_t prefix;                 /* bits of addr's network */
         uint8_t mode;                   /* enum unetd_iface_mode: how the program is attached */
         uint32_t metric;                /* of the route by the gateway */
+        uint8_t probe;                  /* enum unetd_iface_probe: for the address, before it is used */
         uint16_t queue;                 /* of the interface */
 };
 

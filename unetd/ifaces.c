@@ -11,6 +11,7 @@
 
 #include "unet/xdp_open.h"
 #include "unetd/daemon.h"
+#include "unetd/probe.h"
 
 struct iface {
         const struct unetd_iface_config *cfg;
@@ -50,21 +51,60 @@ static bool try(struct iface *f)
         return r == 0;
 }
 
+/* An address that another host has is not ours to use, nor its interface. */
+static void heed(struct iface *f, const struct probe *p)
+{
+        const uint8_t *m = p->rival;
+
+        if (p->result == PROBE_TAKEN)
+                log_line("interface %s: NOT USED: its address %u.%u.%u.%u is in use by %02x:%02x:%02x:%02x:%02x:%02x", p->ifname,
+                         p->addr >> 24, p->addr >> 16 & 255, p->addr >> 8 & 255, p->addr & 255, m[0], m[1], m[2], m[3], m[4],
+                         m[5]);
+        else if (p->result == PROBE_UNKNOWN)
+                log_line("interface %s: whether somebody else has its address is not known: %s", p->ifname, p->why);
+        f->works = p->result != PROBE_TAKEN;
+}
+
+static void probe_all(void)
+{
+        struct probe p[UNETD_IFACES];
+        struct iface *who[UNETD_IFACES];
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                const struct unetd_iface_config *c = ifaces[i].cfg;
+
+                if (!ifaces[i].works || c->probe == IFACE_PROBE_NO)
+                        continue;
+                who[n] = &ifaces[i];
+                p[n++] = (struct probe){.ifname = c->name, .addr = c->addr, .prefix = c->prefix,
+                                        .speed = c->probe == IFACE_PROBE_FULL ? 1 : PROBE_QUICK};
+        }
+        probe_addresses(p, n, unetd.signals.fd);
+        for (uint32_t i = 0; i < n; i++)
+                heed(who[i], &p[i]);
+}
+
+static void publish(struct iface *f)
+{
+        struct dir_iface d = {.peer = UNETD_IFACE | (uint32_t)(f - ifaces), .addr = f->cfg->addr,
+                              .gateway = f->cfg->gateway, .prefix = f->cfg->prefix};
+
+        memcpy(d.name, f->cfg->name, sizeof d.name);
+        f->number = unetd.dir.d->nifaces;
+        directory_add_iface(&unetd.dir, &d);
+}
+
 void ifaces_init(void)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
-                struct iface *f = &ifaces[i];
-                struct dir_iface d = {.peer = UNETD_IFACE | i};
-
-                *f = (struct iface){.cfg = &unetd.cfg.iface[i], .number = unetd.dir.d->nifaces};
-                memcpy(d.name, f->cfg->name, sizeof d.name);
-                d.addr = f->cfg->addr;
-                d.gateway = f->cfg->gateway;
-                d.prefix = f->cfg->prefix;
-                f->works = try(f);
-                if (f->works)
-                        directory_add_iface(&unetd.dir, &d);
+                ifaces[i] = (struct iface){.cfg = &unetd.cfg.iface[i]};
+                ifaces[i].works = try(&ifaces[i]);
         }
+        probe_all();
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
+                if (ifaces[i].works)
+                        publish(&ifaces[i]);
 }
 
 struct iface *iface_find(uint32_t peer)
