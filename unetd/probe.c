@@ -119,7 +119,7 @@ static void send_packet(struct asking *a, const struct arp_out *out)
         ether_write(frame, out->to, a->mac, ETHER_ARP);
         memcpy(frame + ETHER_HDR, out->pkt, out->len);
         if (send(a->fd, frame, ETHER_HDR + out->len, 0) < 0)
-                settle(a, PROBE_UNKNOWN, errno == ENETDOWN ? "the link is down" : "nothing could be sent");
+                settle(a, PROBE_UNKNOWN, "the link takes nothing");
 }
 
 /* What is due. Once nobody has objected to the last probe that is all: announcements are for the stack that takes it. */

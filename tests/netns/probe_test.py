@@ -64,7 +64,7 @@ class Probe(unittest.TestCase):
         self.assertEqual([(src, to) for _, src, to in asked], [("0.0.0.0", OURS)] * 3)
         self.assertLess(took[0], 3)
         for (before, *_), (after, *_) in zip(asked, asked[1:]):
-            self.assertGreater(after - before, 0.04)
+            self.assertGreater(after - before, 0.02)
         self.works()
 
     def test_with_the_times_of_the_rfc(self):
@@ -74,7 +74,7 @@ class Probe(unittest.TestCase):
         self.assertGreater(took[0], 3.9)
         for (before, *_), (after, *_) in zip(asked, asked[1:]):
             self.assertGreater(after - before, 0.99)
-            self.assertLess(after - before, 2.5)
+            self.assertLess(after - before, 3)
 
     def test_nobody_is_asked_where_nobody_should_be(self):
         self.assertEqual(self.arp_seen(lambda: self.own("probe = no\n")), [])
@@ -99,7 +99,7 @@ class Probe(unittest.TestCase):
     def test_a_link_that_is_down_is_said(self):
         self.other.ip("link", "set", lan.IFACE, "down")
         self.own()
-        self.assertIn("is not known: the link is down", self.ours.logged())
+        self.assertRegex(self.ours.logged(), "is not known: the link (is down|takes nothing)")
         self.other.ip("link", "set", lan.IFACE, "up")
         self.other.ip("addr", "replace", f"{KERNELS}/24", "dev", lan.IFACE)
         self.works()
