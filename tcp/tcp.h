@@ -225,6 +225,9 @@ uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc);
  */
 int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, struct span *span, int n);
 void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime now);
+/* The n bytes consumed last are unread again, from a copy at `p`; `seq`: what copied_seq() was when they had been. False:
+ * more has been consumed since, or there is no memory. */
+bool tcp_recv_give_back(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint32_t n, uint32_t seq);
 /* The fast way for small reads: the next n bytes, when the first queued segment has more than that. Nothing is due after
  * it. False: take the way above. */
 bool tcp_recv_take(struct tcp *t, struct tcp_conn *tc, uint8_t *p, uint32_t n);

@@ -296,6 +296,46 @@ void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime n
         output_window_update(t, tc);
 }
 
+static void link_first(struct tcp *t, struct tcp_conn *tc, uint32_t i)
+{
+        struct tcp_rxseg *s = rxseg_at(t, i);
+
+        s->next = tc->rcv_head;
+        store_order();
+        tc->rcv_head = i;
+        tc->rcv_unread += s->data.len;
+        store_order();
+}
+
+bool tcp_recv_give_back(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint32_t n, uint32_t seq)
+{
+        enum frame_class c = n > FRAME_SMALL_BYTES ? FRAME_LARGE : FRAME_SMALL;
+        struct tcp_rxseg *s;
+        uint32_t i, frame;
+
+        if (copied_seq(tc) != seq)
+                return false;
+        i = pool_alloc(&t->sh->rxsegs);
+        if (i == 0)
+                return false;
+        frame = frame_alloc(t->frames, FRAME_REGION_PRIVATE, c, 0);
+        if (frame == 0) {
+                pool_free(&t->sh->rxsegs, i);
+                return false;
+        }
+        memcpy(frame_addr(t->frames, frame), p, n);
+        tc->rcv_mem += frame_class_bytes(c);
+        s = rxseg_at(t, i);
+        s->data = (struct buf){frame, 0, n};
+        s->seq = seq - n;
+        s->fin = 0;
+        if (tc->rcv_unread == 0)
+                rcvbuf_link(t, tc, i);
+        else
+                link_first(t, tc, i);
+        return true;
+}
+
 /* The reader takes more than half a buffer in a round trip: the buffer, not the path, sets the pace. */
 void rcvbuf_autosize(struct tcp_conn *tc, nstime now)
 {

@@ -286,6 +286,27 @@ static void reads_some(struct view *v)
         assert_memory_equal(buf, &stream[1][0][off], sizeof buf);
 }
 
+/* Bytes that were read and did not find the application's memory. */
+#define RETURNED 40u
+
+static void reads_them_all(struct view *v)
+{
+        read_bytes(v, 0, 0, 100000);
+}
+
+static void gives_back(struct view *v)
+{
+        struct stack *s = &v->s[0];
+        struct tcp_conn *tc = conn(v, 0, 0);
+        uint32_t seq = copied_seq(tc), off = seq - RETURNED - tc->irs - 1;
+
+        stack_begin(s->st, tc->self);
+        assert_true(tcp_recv_give_back(&s->tcp, tc, &stream[1][0][off], RETURNED, seq));
+        assert_false(tcp_recv_give_back(&s->tcp, tc, &stream[1][0][off], RETURNED, seq));
+        stack_end(s->st);
+        assert_int_equal(copied_seq(tc), seq - RETURNED);
+}
+
 static void runs_with_input(struct view *v)
 {
         stack_run(&v->s[0], v->w->now);
@@ -601,7 +622,9 @@ static void dies_everywhere(void (*prepare)(struct view *), void (*act)(struct v
         w->end = conn(v, 0, 0)->snd_end;
         w->rcvd = conn(v, 0, 0)->rcv_nxt;
         w->read = copied_seq(conn(v, 0, 0));
-        w->aimed = act == reads_all || act == reads_some ? w->rcvd : w->read;
+        if (act == gives_back)
+                w->read -= RETURNED;
+        w->aimed = act == reads_all || act == reads_some ? w->rcvd : copied_seq(conn(v, 0, 0));
         view_free(v);
         copy = mmap(NULL, w->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         last = mmap(NULL, w->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -653,6 +676,12 @@ static void a_read_may_end_anywhere(void **state)
 static void a_small_read_may_end_anywhere(void **state)
 {
         dies_everywhere(NULL, reads_some, GOES_ON);
+}
+
+static void giving_back_may_end_anywhere(void **state)
+{
+        dies_everywhere(reads_some, gives_back, GOES_ON);
+        dies_everywhere(reads_them_all, gives_back, GOES_ON);
 }
 
 static void a_turn_with_input_may_end_anywhere(void **state)
@@ -728,6 +757,7 @@ int main(void)
                 cmocka_unit_test(a_write_to_the_tail_may_end_anywhere),
                 cmocka_unit_test(a_read_may_end_anywhere),
                 cmocka_unit_test(a_small_read_may_end_anywhere),
+                cmocka_unit_test(giving_back_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_input_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_acks_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_a_gap_may_end_anywhere),
