@@ -33,7 +33,7 @@ int usock_addr_in(const struct sockaddr *sa, socklen_t len, ip_addr *addr, uint1
         return sa->sa_family == AF_INET || sa->sa_family == AF_INET6 ? -EINVAL : -EAFNOSUPPORT;
 }
 
-void usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa, socklen_t *len)
+bool usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa, socklen_t *len)
 {
         struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
         struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
@@ -42,11 +42,11 @@ void usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa
         if (family == AF_INET6) {
                 memcpy(&in6.sin6_addr, &addr, sizeof addr);
                 *len = sizeof in6;
-                memcpy(sa, &in6, MIN(room, *len));
+                return user_copy(sa, &in6, MIN(room, *len));
         } else {
                 in.sin_addr.s_addr = ip_addr_is_v4(addr) ? htonl(ip_addr_get_v4(addr)) : 0;
                 *len = sizeof in;
-                memcpy(sa, &in, MIN(room, *len));
+                return user_copy(sa, &in, MIN(room, *len));
         }
 }
 

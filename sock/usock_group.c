@@ -308,14 +308,14 @@ int usock_group_getsockopt(struct usock *s, int name, void *val, socklen_t *len)
 {
         const struct sock_rec *rec = usock_rec(s);
         struct in_addr a = {0};
+        socklen_t room;
 
         if (name != IP_MULTICAST_IF || s->kind != USOCK_UDP || (rec->group_out < SOCK_GROUP_IF && s->kfd >= 0))
                 return -ENOPROTOOPT;
         if (rec->group_out >= SOCK_GROUP_IF)
                 a.s_addr = htonl(stack_netif(s->u->s.st, rec->group_out - SOCK_GROUP_IF)->cfg.addr);
-        *len = MIN(*len, (socklen_t)sizeof a);
-        memcpy(val, &a, *len);
-        return 0;
+        room = MIN(*len, (socklen_t)sizeof a);
+        return user_copy(val, &a, room) && user_put32(len, room) ? 0 : -EFAULT;
 }
 
 /* ---- sending ---- */

@@ -178,8 +178,8 @@ int usock_setsockopt(struct usock *s, int level, int name, const void *val, sock
         if (usock_is_group_opt(level, name))
                 return usock_group_setsockopt(s, name, val, len);
         len = MIN(len, SET_ROOM);
-        if (len > 0)
-                memcpy(v.bytes, val, len);
+        if (!user_copy(v.bytes, val, len))
+                return -EFAULT;
         ustack_lock(s->u);
         usock_tcp_settle(s);
         load(&c);
@@ -222,8 +222,8 @@ int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t 
         ustack_leave(s->u);
         if (err != 0)
                 return err;
-        memcpy(val, v.bytes, n);
-        *len = n;
+        if (!user_copy(val, v.bytes, n) || !user_put32(len, n))
+                return -EFAULT;
         return 0;
 }
 
@@ -280,6 +280,5 @@ int usock_ioctl(struct usock *s, unsigned long req, int *arg)
         ustack_leave(u);
         if (v < 0)
                 return v;
-        *arg = v;
-        return 0;
+        return user_put32(arg, (uint32_t)v) ? 0 : -EFAULT;
 }

@@ -301,6 +301,7 @@ static ssize_t send_chunk(struct usock *s, struct cursor *c, size_t want, int fl
         struct tcp_conn *tc = tcp_conn_at(&u->s.tcp, rec->conn);
         struct span span[SPANS];
         nstime now = ustack_now();
+        bool good = true;
         int got;
 
         u->s.now = now;
@@ -311,14 +312,14 @@ static ssize_t send_chunk(struct usock *s, struct cursor *c, size_t want, int fl
                 return got;
         rec->writer = u->slot + 1;
         ustack_unlock(u);
-        for (int i = 0, at = 0; at < got; at += (int)span[i++].len)
-                copy_in(c, span[i].ptr, span[i].len);
+        for (int i = 0, at = 0; at < got && good; at += (int)span[i++].len)
+                good = copy_in(c, span[i].ptr, span[i].len);
         ustack_lock(u);
         rec->writer = 0;
         stack_begin(u->s.st, rec->conn);
-        commit(u, tc, (size_t)got, flags, now);
+        commit(u, tc, good ? (size_t)got : 0, flags, now);
         ustack_turn_over(u, rec);
-        return got;
+        return good ? got : -EFAULT;
 }
 
 static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int flags)
@@ -355,7 +356,8 @@ ssize_t usock_tcp_send(struct usock *s, const struct iovec *iov, int n, size_t t
                 return 0;
         if (total > STAGE_BYTES)
                 return send_copied(s, &c, MIN(total, (size_t)INT32_MAX), flags);
-        copy_in(&c, stage, total);
+        if (unlikely(!copy_in(&c, stage, total)))
+                return -EFAULT;
         return send_staged(s, stage, total, flags);
 }
 
@@ -427,7 +429,8 @@ bool usock_tcp_read_ahead(struct usock *s, void *p, size_t n)
 {
         if (unlikely(!__libc_single_threaded || s->ahead.recoveries != recoveries(s)))
                 return false;
-        memcpy(p, s->ahead.at, n);
+        if (unlikely(!user_copy(p, s->ahead.at, n)))
+                return false;           /* the long way tells */
         s->ahead.at += n;
         s->ahead.left -= (uint32_t)n;
         s->ahead.used += (uint32_t)n;
@@ -455,6 +458,30 @@ void ustack_settle(struct ustack *u)
                 usock_tcp_settle(s);
 }
 
+/*
+ * What was taken out of the queue did not find the application's memory: it goes back. If there is somebody who has read on
+ * meanwhile, or no memory for it, the connection is reset: a stream has no holes.
+ */
+static ssize_t give_back(struct usock *s, const uint8_t *p, size_t n, uint32_t seq)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        nstime now = ustack_now();
+
+        ustack_lock(u);
+        usock_tcp_settle(s);
+        if (rec->role == SOCK_ROLE_CONN) {
+                u->s.now = now;
+                stack_begin(u->s.st, rec->conn);
+                if (!tcp_recv_give_back(&u->s.tcp, usock_conn(s), p, (uint32_t)n, seq))
+                        tcp_abort(&u->s.tcp, usock_conn(s), now);
+                stack_end(u->s.st);
+                stack_flush(&u->s, now);
+        }
+        ustack_leave(u);
+        return -EFAULT;
+}
+
 /* All there is, when it is little: one turn of the lock, then the copy to the application. -EAGAIN here means: take the
  * long way. The lock is left in any other case. */
 static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int flags)
@@ -465,6 +492,7 @@ static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int 
         struct span span[SPANS];
         uint8_t stage[STAGE_BYTES];
         size_t avail = tcp_recv_avail(tc);
+        uint32_t seq;
         int got;
 
         if (total <= sizeof stage && !(flags & (MSG_PEEK | MSG_TRUNC))) {
@@ -473,10 +501,10 @@ static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int 
                 taken = tcp_recv_take(&u->s.tcp, tc, stage, (uint32_t)total);
                 stack_end(u->s.st);
                 if (taken) {
+                        seq = copied_seq(tc);
                         take_ahead(s, rec, tc, total);
                         ustack_leave(u);
-                        copy_out(c, stage, total);
-                        return (ssize_t)total;
+                        return likely(copy_out(c, stage, total)) ? (ssize_t)total : give_back(s, stage, total, seq);
                 }
         }
         if (avail == 0 || MIN(avail, total) > sizeof stage || flags & MSG_TRUNC)
@@ -488,9 +516,11 @@ static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int 
                 memcpy(stage + at, span[i].ptr, span[i].len);
         if (!(flags & MSG_PEEK))
                 consume(u, tc, (size_t)got);
+        seq = copied_seq(tc);
         ustack_leave(u);
-        copy_out(c, stage, (size_t)got);
-        return got;
+        if (likely(copy_out(c, stage, (size_t)got)))
+                return got;
+        return flags & MSG_PEEK ? -EFAULT : give_back(s, stage, (size_t)got, seq);
 }
 
 /* What is there, once: bytes, 0 at the end of the stream, -errno. The lock is held before and after, not while copying.
@@ -502,17 +532,20 @@ static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t 
         struct tcp_conn *tc = tcp_conn_at(&u->s.tcp, rec->conn);
         struct span span[SPANS];
         int got = peek(u, tc, skip, want, span);
+        bool good = true;
 
         if (got <= 0)
                 return got;
         if (!(flags & MSG_TRUNC)) {
                 rec->reader = u->slot + 1;
                 ustack_unlock(u);
-                copy_spans(c, span, (size_t)got);
+                good = copy_spans(c, span, (size_t)got);
                 ustack_lock(u);
                 rec->reader = 0;
         }
-        if (!(flags & MSG_PEEK))
+        if (unlikely(!good))
+                got = -EFAULT;
+        else if (!(flags & MSG_PEEK))
                 consume(u, tc, (size_t)got);
         ustack_turn_over(u, rec);
         return got;
@@ -533,8 +566,8 @@ static ssize_t recv_urgent(struct usock *s, struct cursor *c, int flags)
         if (byte < 0)
                 return byte;
         b = (uint8_t)byte;
-        if (c->iov->iov_len > 0)
-                copy_out(c, &b, 1);
+        if (c->iov->iov_len > 0 && !copy_out(c, &b, 1))
+                return -EFAULT;
         return 1;
 }
 

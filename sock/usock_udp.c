@@ -205,6 +205,7 @@ static ssize_t send_framed(struct usock *s, const struct dest *d, struct cursor 
         struct sock_rec *rec = usock_rec(s);
         struct stack_payload pay = {.len = (uint32_t)n, .data = {.len = (uint32_t)n}};
         int err = -EAGAIN;
+        bool good;
 
         ustack_lock(u);
         if (stack_chan_get(&u->s, d->chan) == NULL)
@@ -219,11 +220,11 @@ static ssize_t send_framed(struct usock *s, const struct dest *d, struct cursor 
         rec->writer = u->slot + 1;
         rec->tx_frame = pay.data.id;
         ustack_unlock(u);
-        copy_in(c, frame_addr(u->s.frames, pay.data.id), n);
+        good = copy_in(c, frame_addr(u->s.frames, pay.data.id), n);
         ustack_lock(u);
         rec->writer = 0;
         rec->tx_frame = 0;
-        err = post(s, d, &pay);
+        err = likely(good) ? post(s, d, &pay) : -EFAULT;
         if (err != 0)
                 frame_drop(u->s.frames, pay.data.id);
         ustack_turn_over(u, rec);
@@ -245,7 +246,8 @@ ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, in
                 return err;
         if (total > SHM_INLINE_MAX - ETHER_HDR - IP_MIN_HDR - UDP_HDR)
                 return send_framed(s, &d, &c, total);
-        copy_in(&c, stage, total);
+        if (unlikely(!copy_in(&c, stage, total)))
+                return -EFAULT;
         return send_staged(s, &d, stage, total);
 }
 
@@ -258,10 +260,9 @@ bool usock_udp_room(struct usock *s)
 
 /* ---- receiving ---- */
 
-static void put_name(const struct usock *s, struct msghdr *m, const struct udp_msg *msg)
+static bool put_name(const struct usock *s, struct msghdr *m, const struct udp_msg *msg)
 {
-        if (m->msg_name != NULL)
-                usock_addr_out(s->family, msg->src, msg->sport, m->msg_name, &m->msg_namelen);
+        return m->msg_name == NULL || usock_addr_out(s->family, msg->src, msg->sport, m->msg_name, &m->msg_namelen);
 }
 
 /* Whether the datagram's bytes can be looked at: the channel that it came by is mapped here as it is now. */
@@ -295,12 +296,11 @@ static bool settle_is_due(struct usock *s)
 }
 
 /* The first n bytes of the datagram; most are one piece and short. */
-static inline void copy_msg(struct cursor *c, const struct udp_msg *msg, size_t n)
+static inline bool copy_msg(struct cursor *c, const struct udp_msg *msg, size_t n)
 {
         if (likely(c->iov->iov_len >= n && msg->nspan == 1 && n <= COPY_SHORT_MAX))
-                copy_short(c->iov->iov_base, msg->span[0].ptr, (uint32_t)n);
-        else
-                copy_spans(c, msg->span, n);
+                return user_copy_short(c->iov->iov_base, msg->span[0].ptr, (uint32_t)n);
+        return copy_spans(c, msg->span, n);
 }
 
 /* The first datagram, without the lock. -EAGAIN: there is none, or something else to tell. m: NULL, or where name and
@@ -314,21 +314,24 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
         while (udp_recv_look(&u->s.udp, pcb, &first)) {
                 struct cursor c = {iov, 0};
                 size_t n = MIN(total, first.msg.len);
+                bool good;
 
                 if (unlikely(!at_hand(u, &first.msg)))
                         break;
-                copy_msg(&c, &first.msg, n);
+                good = copy_msg(&c, &first.msg, n);
                 if (unlikely(flags & MSG_PEEK))
                         first.next = first.head;        /* it is taken and stays where it is */
                 if (unlikely(!udp_recv_take(&u->s.udp, pcb, &first)))
                         continue;
                 if (m != NULL) {
-                        put_name(s, m, &first.msg);
+                        good &= put_name(s, m, &first.msg);
                         m->msg_flags = first.msg.len > total ? MSG_TRUNC : 0;
                         m->msg_controllen = 0;
                 }
                 if (unlikely(settle_is_due(s) || first.last))
                         settle(u, pcb);
+                if (unlikely(!good))
+                        return -EFAULT;         /* as Linux: the datagram is gone */
                 return (ssize_t)(flags & MSG_TRUNC ? first.msg.len : n);
         }
         return -EAGAIN;

@@ -10,6 +10,7 @@
 
 #include "netstack/stack.h"
 #include "sock/usock.h"
+#include "sock/user.h"
 #include "unet/ni_xdp.h"
 #include "unetd/client.h"
 
@@ -146,7 +147,7 @@ static inline struct tcp_conn *usock_conn(const struct usock *s)
 
 /* sockaddr <-> address and port; -EAFNOSUPPORT, -EINVAL. An IPv6 address that is not v4-mapped is -EADDRNOTAVAIL. */
 int usock_addr_in(const struct sockaddr *sa, socklen_t len, ip_addr *addr, uint16_t *port);
-void usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa, socklen_t *len);
+bool usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa, socklen_t *len);
 
 /* By kind; usock.c dispatches. All without waiting. */
 ssize_t usock_tcp_send(struct usock *s, const struct iovec *iov, int n, size_t total, int flags);

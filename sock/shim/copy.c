@@ -69,7 +69,7 @@ static ssize_t file_sendfile(struct file *f, int in, off_t *off, size_t n)
         r = send_file_at(f, in, at, MIN(n, AT_MOST), buf);
         chunk_put(buf);
         if (r > 0 && off)
-                *off += r;
+                r = user_put64(off, (uint64_t)(at + r)) ? r : -EFAULT;
         else if (r > 0)
                 sys3(SYS_lseek, in, r, SEEK_CUR);
         return r;
@@ -87,7 +87,7 @@ ssize_t h_sendfile(int out, int in, off_t *off, size_t n)
         ssize_t r;
 
         do {
-                struct file *f = file_enter(out, MODE_TCP);
+                struct file *f = user_read_range(off, off ? sizeof(*off) : 0) ? file_enter(out, MODE_TCP) : NULL;
 
                 if (!f)
                         return REAL(sendfile)(out, in, off, n);

@@ -89,7 +89,7 @@ static int do_ctl(int epfd, int op, int fd, struct epoll_event *ev)
         struct file *f = file_peek(fd), *ef;
         int r;
 
-        if (!ev && op != EPOLL_CTL_DEL)
+        if (op != EPOLL_CTL_DEL && !user_read_range(ev, sizeof(*ev)))
                 return -EFAULT;
         ef = f ? epoll_file(epfd) : file_peek(epfd);
         if (!f || !ef || ef->mode != MODE_EPOLL) {
@@ -239,9 +239,12 @@ int h_epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const 
 
 int h_epoll_pwait2(int epfd, struct epoll_event *ev, int max, const struct timespec *timeout, const sigset_t *mask)
 {
-        struct until u = until_ts(timeout);
+        struct until u;
         ssize_t r;
 
+        if (!user_read_range(timeout, timeout ? sizeof(*timeout) : 0))
+                return REAL(epoll_pwait2)(epfd, ev, max, timeout, mask);
+        u = until_ts(timeout);
         for (;;) {
                 struct file *f = enter_set(epfd);
 

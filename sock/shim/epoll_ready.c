@@ -58,15 +58,30 @@ static void item_fired(struct epoll_item *it, bool by_kernel)
                 epoll_kernel_ctl(it, EPOLL_CTL_MOD, EPOLLONESHOT | EPOLLET);   /* ERR and HUP stay: once */
 }
 
-static void report(struct harvest *h, struct epoll_item *it, uint32_t revents)
+/* False: it does not get there. */
+static bool put_event(struct harvest *h, uint32_t events, uint64_t data)
+{
+        struct epoll_event *to = &h->ev[h->n];
+
+        if (unlikely(!user_put32(&to->events, events) || !user_put64(&to->data, data))) {
+                h->fault = true;
+                return false;
+        }
+        h->n++;
+        return true;
+}
+
+static bool report(struct harvest *h, struct epoll_item *it, uint32_t revents)
 {
         if (it->round == it->set->round) {
                 h->ev[it->slot].events |= revents;
-                return;
+                return true;
         }
-        it->round = it->set->round;
         it->slot = h->n;
-        h->ev[h->n++] = (struct epoll_event){.events = revents, .data.u64 = it->data};
+        if (!put_event(h, revents, it->data))
+                return false;
+        it->round = it->set->round;
+        return true;
 }
 
 static bool stays_queued(const struct epoll_item *it, uint32_t revents)
@@ -90,14 +105,17 @@ static void harvest_ours(struct epoll_set *set, struct harvest *h)
         epoll_hear_news(set);
         h->seen = set->seen;
         queue_nested(set);
-        for (int n = set->queued; n > 0 && h->n < h->max; n--) {
+        for (int n = set->queued; n > 0 && h->n < h->max && !h->fault; n--) {
                 struct epoll_item *it = epoll_queue_take(set);
                 uint32_t revents = item_ready(it, true);
 
-                if (revents) {
-                        report(h, it, revents);
-                        item_fired(it, false);
+                if (revents && unlikely(!report(h, it, revents))) {
+                        it->fresh = true;
+                        epoll_queue_item(set, it);
+                        break;
                 }
+                if (revents)
+                        item_fired(it, false);
                 if (stays_queued(it, revents))
                         epoll_queue_item(set, it);
         }
@@ -111,8 +129,8 @@ void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll
                 revents &= ~(uint32_t)OUT_BITS;
         if (!revents)
                 return;
-        report(h, it, revents);
-        item_fired(it, true);
+        if (report(h, it, revents))
+                item_fired(it, true);
 }
 
 static void harvest_kernel(struct epoll_set *set, struct harvest *h)
@@ -130,7 +148,7 @@ static void harvest_kernel(struct epoll_set *set, struct harvest *h)
                 else if (epoll_is_member(ev[i].data.u64))
                         epoll_harvest_member(h, set, (struct epoll_item *)(uintptr_t)ev[i].data.u64, ev[i].events);
                 else
-                        h->ev[h->n++] = ev[i];
+                        put_event(h, ev[i].events, ev[i].data.u64);
         }
 }
 
@@ -141,10 +159,10 @@ int epoll_harvest(struct epoll_set *set, struct harvest *h, bool kernel_first)
         if (kernel_first)
                 harvest_kernel(set, h);
         harvest_ours(set, h);
-        if (!h->n && set->kernel_half && !kernel_first)
+        if (!h->n && !h->fault && set->kernel_half && !kernel_first)
                 harvest_kernel(set, h);
         pthread_mutex_unlock(&set->lock);
-        return h->n;
+        return h->n == 0 && h->fault ? -EFAULT : h->n;
 }
 
 bool epoll_set_ready(struct epoll_set *set, struct usock_news *seen)

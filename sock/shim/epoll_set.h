@@ -63,6 +63,7 @@ struct epoll_set {
 struct harvest {
         struct epoll_event *ev;
         int n, max;
+        bool fault;                     /* the program's memory was not there */
         struct usock_news seen;         /* all that happened before this was looked at */
 };
 
@@ -101,7 +102,7 @@ void epoll_hear_news(struct epoll_set *set);
 
 /* ---- epoll_ready.c ---- */
 
-/* Fills h with what is ready, kernel's half first or only if there is nothing else. How many. */
+/* Fills h with what is ready, kernel's half first or only if there is nothing else. How many; -EFAULT. */
 int epoll_harvest(struct epoll_set *set, struct harvest *h, bool kernel_first);
 /* The kernel reported a member of ours. The set's lock is held, and its round has begun. */
 void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it, uint32_t revents);

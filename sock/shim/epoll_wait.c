@@ -100,8 +100,9 @@ int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struc
 
         for (;;) {
                 usock_progress();
-                if (epoll_harvest(set, &h, set->kernel_half && kernel_turn(&set->tick, &set->kernel_asked)))
-                        return h.n;
+                r = epoll_harvest(set, &h, set->kernel_half && kernel_turn(&set->tick, &set->kernel_asked));
+                if (r)
+                        return r;
                 if (u->left == 0)
                         return 0;
                 r = set_wait(set, &h.seen, u, mask);

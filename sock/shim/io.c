@@ -4,6 +4,7 @@
  */
 #include "sock/shim/shim.h"
 
+#include <limits.h>
 #include <netinet/in.h>
 
 /* The kernel's side of a UDP socket goes by these; MSG_ZEROCOPY and the like are its own. */
@@ -178,25 +179,26 @@ static ssize_t file_recvmsg(struct file *f, struct msghdr *m, int flags)
         return f->mode == MODE_UDP ? udp_recvmsg(f, m, flags, kernel_turn(&f->tick, &f->kernel_asked)) : -ENOTCONN;
 }
 
-/* One buffer, perhaps with a name. The buffers of names and control data belong to the kernel's side as well. */
+/* One buffer, perhaps with a name, whose place is looked at when there is something for it, as in Linux. The buffers of names
+ * and control data belong to the kernel's side as well. */
 static ssize_t file_recvfrom(struct file *f, void *p, size_t n, int flags, struct sockaddr *sa, socklen_t *len)
 {
         struct iovec iov = {p, n};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+        bool named = sa && user_read(len);
         ssize_t r;
 
         if (f->mode == MODE_TCP && !(flags & MSG_ERRQUEUE)) {
-                if (sa && len)
-                        *len = 0;       /* a stream names nobody */
-                return file_recv(f, p, n, flags);
+                r = file_recv(f, p, n, flags);          /* a stream names nobody */
+        } else {
+                if (named) {
+                        m.msg_name = sa;
+                        m.msg_namelen = *len;
+                }
+                r = file_recvmsg(f, &m, flags);
         }
-        if (sa && len) {
-                m.msg_name = sa;
-                m.msg_namelen = *len;
-        }
-        r = file_recvmsg(f, &m, flags);
-        if (r >= 0 && sa && len)
-                *len = m.msg_namelen;
+        if (r >= 0 && sa && (!named || !user_put32(len, m.msg_namelen)))
+                return -EFAULT;
         return r;
 }
 
@@ -294,17 +296,23 @@ ssize_t h___recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags, stru
         return h_recvfrom(fd, p, n, flags, sa, len);
 }
 
+/* The program's vector. If it cannot be read, or is longer than any may be, the kernel says so. */
+static bool vector_readable(const struct iovec *iov, size_t n)
+{
+        return n <= IOV_MAX && user_read_range(iov, n * sizeof(*iov));
+}
+
 ssize_t h_readv(int fd, const struct iovec *iov, int n)
 {
         struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
         ssize_t r;
 
         do {
-                struct file *f = file_enter(fd, MODE_TCP);
+                struct file *f = vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
 
                 if (!f)
                         return REAL(readv)(fd, iov, n);
-                r = n < 0 || n > 1024 ? -EINVAL : file_recvmsg(f, &m, 0);
+                r = file_recvmsg(f, &m, 0);
                 file_leave(f);
         } while (result_again(&r));
         return r;
@@ -348,16 +356,31 @@ static ssize_t kernel_only_recvmsg(int fd, struct msghdr *m, int flags)
         return r;
 }
 
+/* The program's header of a message, with what it points to. If it cannot be read the kernel says so. */
+static bool take_header(struct msghdr *to, const struct msghdr *from)
+{
+        return user_copy(to, from, sizeof(*to)) && vector_readable(to->msg_iov, to->msg_iovlen);
+}
+
+static bool put_header(struct msghdr *to, const struct msghdr *from)
+{
+        return user_put32(&to->msg_namelen, from->msg_namelen) && user_put32(&to->msg_flags, (uint32_t)from->msg_flags) &&
+               user_put64(&to->msg_controllen, from->msg_controllen);
+}
+
 ssize_t h_recvmsg(int fd, struct msghdr *m, int flags)
 {
+        struct msghdr own;
         ssize_t r;
 
         do {
-                struct file *f = file_enter(fd, MODE_TCP);
+                struct file *f = take_header(&own, m) ? file_enter(fd, MODE_TCP) : NULL;
 
                 if (!f)
                         return kernel_only_recvmsg(fd, m, flags);
-                r = file_recvmsg(f, m, flags);
+                r = file_recvmsg(f, &own, flags);
+                if (r >= 0 && !put_header(m, &own))
+                        r = -EFAULT;
                 file_leave(f);
         } while (result_again(&r));
         return r;
@@ -367,6 +390,7 @@ ssize_t h_recvmsg(int fd, struct msghdr *m, int flags)
 static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
 {
         struct until u = until_ts(timeout);
+        struct msghdr own;
         unsigned i = 0;
         ssize_t r = 0;
 
@@ -376,10 +400,12 @@ static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int 
 
                 if (i && (flags & MSG_WAITFORONE))
                         once |= MSG_DONTWAIT;
-                r = file_recvmsg(f, &v[i].msg_hdr, once);
+                r = take_header(&own, &v[i].msg_hdr) ? file_recvmsg(f, &own, once) : -EFAULT;
+                if (r >= 0 && (!put_header(&v[i].msg_hdr, &own) || !user_put32(&v[i].msg_len, (uint32_t)r)))
+                        r = -EFAULT;
                 if (r < 0)
                         break;
-                v[i++].msg_len = (unsigned)r;
+                i++;
                 if (timeout && until_over(&u))
                         break;
         }
@@ -391,7 +417,7 @@ int h_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec
         ssize_t r;
 
         do {
-                struct file *f = file_enter(fd, MODE_TCP);
+                struct file *f = user_read_range(timeout, timeout ? sizeof(*timeout) : 0) ? file_enter(fd, MODE_TCP) : NULL;
 
                 if (!f)
                         return REAL(recvmmsg)(fd, v, n, flags, timeout);
@@ -601,11 +627,11 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
         ssize_t r;
 
         do {
-                struct file *f = file_enter(fd, MODE_TCP);
+                struct file *f = vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
 
                 if (!f)
                         return REAL(writev)(fd, iov, n);
-                r = n < 0 || n > 1024 ? -EINVAL : file_sendmsg(f, &m, 0);
+                r = file_sendmsg(f, &m, 0);
                 file_leave(f);
         } while (io_again(&r, 0));
         return r;
@@ -615,7 +641,7 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
  * kernel's. */
 static struct file *enter_sending(int fd, const struct sockaddr *sa, socklen_t len, int flags)
 {
-        struct file *f = file_enter(fd, MODE_NEW);
+        struct file *f = !sa || sockaddr_readable(sa, len) ? file_enter(fd, MODE_NEW) : NULL;
 
         if (!f || f->mode >= MODE_TCP)
                 return f;
@@ -645,9 +671,11 @@ ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockad
 }
 
 /* Numbers that leave with a message must be real sockets, known by their cookie to whoever receives them. */
-static void look_at_leaving(const struct msghdr *m)
+static void look_at_leaving(struct msghdr *m)
 {
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR((struct msghdr *)m, c)) {
+        if (!shim.size || usock_tls.inside || !m->msg_controllen || !user_read_range(m->msg_control, m->msg_controllen))
+                return;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
                 size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
                 if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -669,17 +697,19 @@ static void look_at_leaving(const struct msghdr *m)
 
 ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
 {
+        struct msghdr own;
         ssize_t r;
 
         do {
-                struct file *f = enter_sending(fd, m->msg_name, m->msg_namelen, flags);
+                bool good = take_header(&own, m);
+                struct file *f = good ? enter_sending(fd, own.msg_name, own.msg_namelen, flags) : NULL;
 
                 if (!f) {
-                        if (shim.size && m->msg_controllen && !usock_tls.inside)
-                                look_at_leaving(m);
+                        if (good)
+                                look_at_leaving(&own);
                         return REAL(sendmsg)(fd, m, flags);
                 }
-                r = file_sendmsg(f, m, flags);
+                r = file_sendmsg(f, &own, flags);
                 file_leave(f);
         } while (io_again(&r, flags));
         return r;
@@ -687,24 +717,31 @@ ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
 
 static ssize_t file_sendmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags)
 {
+        struct msghdr own;
         unsigned i = 0;
         ssize_t r = 0;
 
         for (; i < n; i++) {
-                r = file_sendmsg(f, &v[i].msg_hdr, flags);
+                bool good = take_header(&own, &v[i].msg_hdr) &&
+                            (!own.msg_name || sockaddr_readable(own.msg_name, own.msg_namelen));
+
+                r = good ? file_sendmsg(f, &own, flags) : -EFAULT;
+                if (r >= 0 && !user_put32(&v[i].msg_len, (uint32_t)r))
+                        r = -EFAULT;
                 if (r < 0)
                         break;
-                v[i].msg_len = (unsigned)r;
         }
         return i ? (ssize_t)i : r;
 }
 
 int h_sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
 {
+        struct msghdr first;
         ssize_t r;
 
         do {
-                struct file *f = n ? enter_sending(fd, v->msg_hdr.msg_name, v->msg_hdr.msg_namelen, flags) : NULL;
+                bool good = n && take_header(&first, &v->msg_hdr);
+                struct file *f = good ? enter_sending(fd, first.msg_name, first.msg_namelen, flags) : NULL;
 
                 if (!f)
                         return REAL(sendmmsg)(fd, v, n, flags);

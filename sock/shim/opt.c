@@ -128,9 +128,8 @@ static int give(void *val, socklen_t *len, const void *from, socklen_t n)
 {
         if ((int)*len < 0)
                 return -EINVAL;
-        *len = MIN(*len, n);
-        memcpy(val, from, *len);
-        return 0;
+        n = MIN(*len, n);
+        return user_copy(val, from, n) && user_put32(len, n) ? 0 : -EFAULT;
 }
 
 static int give_int(void *val, socklen_t *len, int v)
@@ -254,9 +253,15 @@ static int do_setsockopt(struct file *f, int level, int name, const void *val, s
         return r;
 }
 
+/* What the kernel would read of a value of ours; if that cannot be read, it says so itself. */
+static bool value_readable(const void *val, socklen_t len)
+{
+        return (int)len < 0 || user_read_range(val, MIN(len, (socklen_t)sizeof(struct group_source_req)));
+}
+
 int h_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
-        struct file *f = file_enter(fd, MODE_NEW);
+        struct file *f = value_readable(val, len) ? file_enter(fd, MODE_NEW) : NULL;
         ssize_t r;
 
         if (!f)
@@ -312,7 +317,7 @@ static int do_getsockopt(struct file *f, int level, int name, void *val, socklen
 
 int h_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 {
-        struct file *f = file_enter(fd, MODE_NEW);
+        struct file *f = user_read(len) ? file_enter(fd, MODE_NEW) : NULL;
         ssize_t r;
 
         if (!f)
@@ -415,7 +420,7 @@ static int do_ioctl(struct file *f, unsigned long req, void *arg)
         int r;
 
         if (req == FIONBIO)
-                return set_nonblock(f, arg);
+                return user_read_range(arg, sizeof(int)) ? set_nonblock(f, arg) : -EFAULT;
         if (f->mode < MODE_TCP || f->mode == MODE_LISTEN)
                 return (int)sys3(SYS_ioctl, f->kfd, req, arg);
         r = usock_ioctl(f->us, req, arg);

@@ -7,6 +7,7 @@
  */
 #include "sock/shim/shim.h"
 
+#include <limits.h>
 #include <sys/mman.h>
 
 #define PROGRESS_TICKS 8        /* selects that find something ready between looks at what else has come */
@@ -254,7 +255,7 @@ static bool any_ours(int fd)
 
 static bool poll_concerns_us(const struct pollfd *v, nfds_t n)
 {
-        if (usock_tls.inside || (!shim.size && !shim.adopt))
+        if (usock_tls.inside || (!shim.size && !shim.adopt) || n > INT_MAX / sizeof(*v) || !user_read_range(v, n * sizeof(*v)))
                 return false;
         for (nfds_t i = 0; i < n; i++)
                 if (any_ours(v[i].fd))
@@ -270,7 +271,8 @@ static int poll_wants(struct pollfd *v, struct want *w, nfds_t n, struct until *
                 w[i] = (struct want){.fd = v[i].fd, .events = v[i].events};
         r = wait_any(w, (int)n, u, mask);
         for (nfds_t i = 0; r >= 0 && i < n; i++)
-                v[i].revents = w[i].revents;
+                if (unlikely(!user_put16(&v[i].revents, (uint16_t)w[i].revents)))
+                        r = -EFAULT;
         return r;
 }
 
@@ -323,18 +325,26 @@ int h___poll_chk(struct pollfd *v, nfds_t n, int timeout, size_t room)
         return room / sizeof(*v) < n ? REAL(__poll_chk)(v, n, timeout, room) : h_poll(v, n, timeout);
 }
 
+/* Times that the kernel refuses, and its reason, are its own; so is a mask that is not there. */
 static bool bad_time(const struct timespec *ts)
 {
-        return ts && (ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec >= NS_PER_S);
+        return ts && (!user_read_range(ts, sizeof(*ts)) || ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec >= NS_PER_S);
+}
+
+static bool bad_mask(const sigset_t *mask)
+{
+        return mask && !user_read_range(mask, sizeof(uint64_t));
 }
 
 int h_ppoll(struct pollfd *v, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
-        struct until u = until_ts(timeout);
+        struct until u;
         int r = -ERR_KERNEL;
 
-        if (poll_concerns_us(v, n) && !bad_time(timeout))
+        if (poll_concerns_us(v, n) && !bad_time(timeout) && !bad_mask(mask)) {
+                u = until_ts(timeout);
                 r = do_poll(v, n, &u, mask);
+        }
         return r == -ERR_KERNEL ? REAL(ppoll)(v, n, timeout, mask) : r;
 }
 
@@ -359,10 +369,15 @@ static unsigned long word_of(const fd_set *s, int i)
         return w;
 }
 
-static void put_word(fd_set *s, int i, unsigned long w)
+static bool put_word(fd_set *s, int i, unsigned long w)
 {
-        if (s)
-                memcpy((char *)s + (size_t)i * sizeof(w), &w, sizeof(w));
+        return !s || user_put64((char *)s + (size_t)i * sizeof(w), w);
+}
+
+/* A set of n bits; the kernel reads and writes whole words of it. */
+static bool set_readable(const fd_set *s, int n)
+{
+        return !s || user_read_range(s, (size_t)(n + WORD_BITS - 1) / WORD_BITS * sizeof(long));
 }
 
 /* The bits below n that are set in any of the three. */
@@ -376,7 +391,8 @@ static unsigned long any_word(const fd_set *r, const fd_set *w, const fd_set *x,
 
 static bool select_concerns_us(int n, const fd_set *r, const fd_set *w, const fd_set *x)
 {
-        if (usock_tls.inside || n <= 0 || (!shim.size && !shim.adopt))
+        if (usock_tls.inside || n <= 0 || (!shim.size && !shim.adopt) || !set_readable(r, n) || !set_readable(w, n) ||
+            !set_readable(x, n))
                 return false;
         for (int i = 0; i * WORD_BITS < n; i++)
                 for (unsigned long bits = any_word(r, w, x, i, n); bits; bits &= bits - 1)
@@ -403,6 +419,7 @@ static int select_now(int n, fd_set *r, fd_set *w, fd_set *x)
 {
         unsigned long in[FD_SETSIZE / WORD_BITS], out[FD_SETSIZE / WORD_BITS];
         int words = (n + WORD_BITS - 1) / WORD_BITS, bits = 0;
+        bool good;
 
         for (int i = 0; i < words; i++) {
                 unsigned long rd = word_of(r, i), wr = word_of(w, i), can_read = 0, can_write = 0;
@@ -428,15 +445,10 @@ static int select_now(int n, fd_set *r, fd_set *w, fd_set *x)
         if (!bits)
                 return 0;
         /* The first word by itself: it is mostly the only one, and a loop becomes a string move, which starts slowly. */
-        put_word(r, 0, in[0]);
-        put_word(w, 0, out[0]);
-        put_word(x, 0, 0);
-        for (int i = 1; unlikely(i < words); i++) {
-                put_word(r, i, in[i]);
-                put_word(w, i, out[i]);
-                put_word(x, i, 0);
-        }
-        return bits;
+        good = put_word(r, 0, in[0]) && put_word(w, 0, out[0]) && put_word(x, 0, 0);
+        for (int i = 1; unlikely(i < words) && good; i++)
+                good = put_word(r, i, in[i]) && put_word(w, i, out[i]) && put_word(x, i, 0);
+        return likely(good) ? bits : -EFAULT;
 }
 
 /* Whether that may be tried: no other thread can close one of them meanwhile, and nobody asked for urgent data. */
@@ -444,7 +456,8 @@ static int select_fast(int n, fd_set *r, fd_set *w, fd_set *x)
 {
         int bits = 0;
 
-        if (!shim.size || usock_tls.inside || !__libc_single_threaded || n <= 0 || n > FD_SETSIZE || x)
+        if (!shim.size || usock_tls.inside || !__libc_single_threaded || n <= 0 || n > FD_SETSIZE || x ||
+            unlikely(!set_readable(r, n) || !set_readable(w, n)))
                 return 0;
         usock_enter();
         if (kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked)) {
@@ -498,9 +511,8 @@ static int select_put(const struct want *v, int count, int n, fd_set *r, fd_set 
                                 pri |= bit;
                 }
                 bits += ones(in) + ones(out) + ones(pri);
-                put_word(r, i, in);
-                put_word(w, i, out);
-                put_word(x, i, pri);
+                if (!put_word(r, i, in) || !put_word(w, i, out) || !put_word(x, i, pri))
+                        return -EFAULT;
         }
         return bits;
 }
@@ -560,8 +572,8 @@ static void write_back(struct timeval *tv, struct until *u)
         if (!tv || !u->at)
                 return;
         left = until_left(u);
-        tv->tv_sec = left / NS_PER_S;
-        tv->tv_usec = left % NS_PER_S / NS_PER_US;
+        if (user_put64(&tv->tv_sec, (uint64_t)(left / NS_PER_S)))
+                user_put64(&tv->tv_usec, (uint64_t)(left % NS_PER_S / NS_PER_US));
 }
 
 int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
@@ -572,7 +584,11 @@ int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 
         if (ret > 0)
                 return ret;
-        if (!select_concerns_us(n, r, w, x) ||
+        if (ret < 0) {
+                errno = -ret;
+                return -1;
+        }
+        if (!select_concerns_us(n, r, w, x) || (timeout && !user_read_range(timeout, sizeof(*timeout))) ||
             (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 || timeout->tv_usec >= 1000000)))
                 return REAL(select)(n, r, w, x, timeout);
         if (timeout)
@@ -592,10 +608,12 @@ int h___select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 
 int h_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask)
 {
-        struct until u = until_ts(timeout);
+        struct until u;
         int ret = -ERR_KERNEL;
 
-        if (select_concerns_us(n, r, w, x) && !bad_time(timeout))
+        if (select_concerns_us(n, r, w, x) && !bad_time(timeout) && !bad_mask(mask)) {
+                u = until_ts(timeout);
                 ret = do_select(n, r, w, x, &u, mask);
+        }
         return ret == -ERR_KERNEL ? REAL(pselect)(n, r, w, x, timeout, mask) : ret;
 }

@@ -38,6 +38,7 @@
 
 #include "sock/shim/real.h"
 #include "netstack/sys.h"
+#include "sock/user.h"
 #include "sock/usock.h"
 
 struct epoll_set;
@@ -245,6 +246,11 @@ void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len
 /* sendto() with MSG_FASTOPEN connects. */
 void tcp_kernel_connects(struct file *f);
 bool sockaddr_v4(const struct sockaddr *sa, socklen_t len);
+/* Whether a name that the program passes can be read; if not, the kernel says what it has to say about it. */
+static inline bool sockaddr_readable(const struct sockaddr *sa, socklen_t len)
+{
+        return user_read_range(sa, MIN(len, (socklen_t)sizeof(struct sockaddr_storage)));
+}
 
 /* ---- opt.c ---- */
 

@@ -10,6 +10,11 @@
  *
  * Never put off: what an instruction caused (SIGSEGV and its like), for it would only come again.
  *
+ * SIGSEGV and SIGBUS have our trampoline even where the program leaves them alone: a fault at an address that the program
+ * passed to a call is that call's EFAULT (sock/user.h). Any other is the program's: its handler is called, and where it has
+ * none the trampoline takes itself away, whereupon the instruction faults once more and the kernel does what it does. A
+ * program that ignores them, and a thread that blocks them, die of a bad pointer.
+ *
  * A deferred handler runs on the ordinary stack even with SA_ONSTACK, and the ucontext it gets is a copy without the
  * floating-point state.
  */
@@ -79,6 +84,11 @@ static void call(const struct sigaction *sa, int sig, siginfo_t *info, void *uc)
                 sa->sa_handler(sig);
 }
 
+static bool is_fault(int sig)
+{
+        return sig == SIGSEGV || sig == SIGBUS;
+}
+
 /* SA_RESETHAND happens when the handler is entered, and so is ours to do. */
 static void reset_if_asked(const struct sigaction *sa, int sig)
 {
@@ -87,6 +97,10 @@ static void reset_if_asked(const struct sigaction *sa, int sig)
         if (!((unsigned)sa->sa_flags & SA_RESETHAND))
                 return;
         dfl.sa_flags = sa->sa_flags & ~SA_SIGINFO;
+        if (is_fault(sig)) {
+                remember(sig, &dfl);
+                return;
+        }
         atomic_store(&acts[sig].ours, false);
         REAL(sigaction)(sig, &dfl, NULL);
 }
@@ -163,11 +177,25 @@ static void defer(const struct sigaction *sa, int sig, const siginfo_t *info, uc
                 block_all(uc);
 }
 
+/* The program has no handler for a fault. One that an instruction caused comes again by itself. */
+static void end_by(int sig, siginfo_t *info)
+{
+        struct sigaction dfl = {.sa_handler = SIG_DFL};
+
+        REAL(sigaction)(sig, &dfl, NULL);
+        if (!from_an_instruction(sig, info))
+                sys4(SYS_rt_tgsigqueueinfo, sys1(SYS_getpid, 0), sys1(SYS_gettid, 0), sig, info);
+}
+
 static void trampoline(int sig, siginfo_t *info, void *uc)
 {
         int saved = errno;
         struct sigaction sa = *current(sig);
 
+        if (is_fault(sig) && from_an_instruction(sig, info) && user_recover(uc))
+                return;
+        if (is_fault(sig) && sa.sa_handler == SIG_DFL)
+                end_by(sig, info);
         if (!is_handler(&sa))
                 return;                         /* changed by another thread since the kernel decided */
         if (usock_tls.inside && !from_an_instruction(sig, info) && queue.n < DEFERRED) {
@@ -235,6 +263,8 @@ static int install(int sig, const struct sigaction *sa)
 
         tramp.sa_sigaction = trampoline;
         tramp.sa_flags = (int)(((unsigned)sa->sa_flags | SA_SIGINFO) & ~(unsigned)SA_RESETHAND);
+        if (!is_handler(sa))
+                tramp.sa_flags |= SA_ONSTACK;
         return REAL(sigaction)(sig, &tramp, NULL);
 }
 
@@ -245,7 +275,7 @@ static int change(int sig, const struct sigaction *sa)
         struct sigaction before = *current(sig);
         int r;
 
-        if (!is_handler(sa)) {
+        if (!is_handler(sa) && !(is_fault(sig) && sa->sa_handler == SIG_DFL)) {
                 r = REAL(sigaction)(sig, sa, NULL);
                 if (r == 0)
                         atomic_store(&acts[sig].ours, false);
@@ -393,7 +423,8 @@ void signals_start(void)
 
         usock_run_deferred = run_deferred;
         for (int sig = 1; sig < NSIGNALS; sig++) {
-                if (REAL(sigaction)(sig, NULL, &sa) < 0 || !is_handler(&sa))
+                if (REAL(sigaction)(sig, NULL, &sa) < 0 ||
+                    !(is_handler(&sa) || (is_fault(sig) && sa.sa_handler == SIG_DFL)))
                         continue;
                 remember(sig, &sa);
                 if (install(sig, &sa) == 0)

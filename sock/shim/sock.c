@@ -301,10 +301,32 @@ static int placeholder_number(int flags)
         return (int)sys3(SYS_fcntl, base, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
 }
 
-static void peer_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
+/* A name goes to the program, as much of it as there is room for: how long it is, it is told in any case. */
+static int give_name(const struct sockaddr_storage *name, socklen_t n, struct sockaddr *sa, socklen_t *len)
 {
-        if (sa && len)
-                usock_getpeername(s, sa, len);
+        if (!user_read(len))
+                return -EFAULT;
+        if ((int)*len < 0)
+                return -EINVAL;
+        return user_copy(sa, name, MIN(*len, n)) && user_put32(len, n) ? 0 : -EFAULT;
+}
+
+static int give_local_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
+{
+        struct sockaddr_storage name;
+        socklen_t n = sizeof name;
+        int r = usock_getsockname(s, (void *)&name, &n);
+
+        return r < 0 ? r : give_name(&name, n, sa, len);
+}
+
+static int give_peer_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
+{
+        struct sockaddr_storage name;
+        socklen_t n = sizeof name;
+        int r = usock_getpeername(s, (void *)&name, &n);
+
+        return r < 0 ? r : give_name(&name, n, sa, len);
 }
 
 /* A connection of ours gets a number and a file. */
@@ -367,10 +389,12 @@ static int accept_once(struct file *l, struct sockaddr *sa, socklen_t *len, int 
                         return fd;
         }
         fd = usock_accept(l->us, &s);
-        if (fd == 0) {
-                peer_name(s, sa, len);
-                return accepted(l, s, flags);
+        if (fd == 0 && sa && give_peer_name(s, sa, len) == -EFAULT) {
+                usock_close(s);         /* as Linux: it is gone */
+                return -EFAULT;
         }
+        if (fd == 0)
+                return accepted(l, s, flags);
         if (fd != -EAGAIN)
                 return fd;
         return accept_kernel(l, sa, len, flags);
@@ -596,7 +620,7 @@ int h_connect(int fd, const struct sockaddr *sa, socklen_t len)
         ssize_t r;
 
         do {
-                f = len >= sizeof(sa_family_t) ? file_enter(fd, MODE_NEW) : NULL;
+                f = len >= sizeof(sa_family_t) && sockaddr_readable(sa, len) ? file_enter(fd, MODE_NEW) : NULL;
                 if (!f)
                         return REAL(connect)(fd, sa, len);
                 r = do_connect(f, sa, len);
@@ -622,7 +646,7 @@ int h_getsockname(int fd, struct sockaddr *sa, socklen_t *len)
         if (!f)
                 return REAL(getsockname)(fd, sa, len);
         if (f->mode == MODE_TCP || f->out)
-                r = usock_getsockname(f->us, sa, len);
+                r = give_local_name(f->us, sa, len);
         else
                 r = sys3(SYS_getsockname, f->kfd, sa, len);
         file_leave(f);
@@ -638,7 +662,7 @@ int h_getpeername(int fd, struct sockaddr *sa, socklen_t *len)
         if (!f)
                 return REAL(getpeername)(fd, sa, len);
         if (f->mode == MODE_TCP || f->out)
-                r = usock_getpeername(f->us, sa, len);
+                r = give_peer_name(f->us, sa, len);
         else
                 r = sys3(SYS_getpeername, f->kfd, sa, len);
         file_leave(f);

@@ -156,6 +156,11 @@ static const struct {
         {"rights", scene_rights},
         {"rights_in_flight", scene_rights_in_flight},
         {"rights_outlive", scene_rights_outlive},
+        {"faults_tcp", scene_faults_tcp},
+        {"faults_udp", scene_faults_udp},
+        {"faults_names", scene_faults_names},
+        {"faults_waiting", scene_faults_waiting},
+        {"faults_of_its_own", scene_faults_of_its_own},
 };
 
 static bool chosen(const char *name, int argc, char **argv)

@@ -159,5 +159,13 @@ void scene_reuse_same_port(void);
 void scene_rights(void);
 void scene_rights_in_flight(void);
 void scene_rights_outlive(void);
+void scene_faults_tcp(void);
+void scene_faults_udp(void);
+void scene_faults_names(void);
+void scene_faults_waiting(void);
+void scene_faults_of_its_own(void);
+
+/* Handler of scenes: sets `got`. */
+void on_signal(int sig);
 
 #endif

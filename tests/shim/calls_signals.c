@@ -5,7 +5,7 @@
 
 static volatile sig_atomic_t got;
 
-static void on_signal(int sig)
+void on_signal(int sig)
 {
         got = sig;
 }
