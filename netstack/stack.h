@@ -104,6 +104,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t v6only, reuse;
         uint8_t registered;             /* in unetd's directory */
         uint8_t outside;                /* another process may have come to know it, or will: its number left this one */
+        uint16_t told;                  /* UDP: what recvmsg() says of a datagram besides, USOCK_TELL_* of sock/usock_cmsg.h */
         _Atomic uint32_t edge_in, edge_out;
         _Atomic uint64_t waiters;       /* waiter slots that want to know */
         uint64_t refs;                  /* process slots that hold it */
@@ -113,6 +114,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint32_t flyer;                 /* process slot + 1 that is just telling the keeper of one */
         uint32_t reader, writer;        /* process slot + 1 that copies without the lock */
         _Atomic uint8_t awaited;        /* somebody looked meanwhile, and could not have his turn */
+        uint16_t segment;               /* UDP_SEGMENT: datagrams of so much are made of what is sent; 0: one */
         uint8_t many;                   /* UDP: the peer it is connected to is a group, or everybody */
         uint32_t tx_frame;              /* UDP: the frame it copies into */
         uint32_t chan;                  /* UDP, connected: channel + 1 of the peer */
@@ -127,8 +129,9 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         /* UDP to many: usock_group.c. */
         uint8_t group_out;              /* enum sock_group_out, or interface + SOCK_GROUP_IF: where groups are sent */
         uint8_t group_ttl, no_loop, members_only; /* IP_MULTICAST_TTL; IP_MULTICAST_LOOP and _ALL switched off */
-        uint8_t broadcast;              /* SO_BROADCAST */
+        uint8_t broadcast, gro;         /* SO_BROADCAST, UDP_GRO */
         uint8_t member;                 /* it is or was a member of a group */
+        uint8_t bound_many;             /* laddr is a group or a broadcast address */
 };
 enum { SOCK_GROUP_ANY, SOCK_GROUP_KERNEL, SOCK_GROUP_OURS, SOCK_GROUP_IF };
 

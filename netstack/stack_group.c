@@ -53,7 +53,8 @@ static void loop_back(struct stack *s, uint32_t k, const struct udp_out *o, cons
 {
         uint32_t dst = ip_addr_get_v4(o->tuple.raddr);
         struct udp_dgram d = {.tuple = {.laddr = o->tuple.raddr, .raddr = o->tuple.laddr, .lport = o->tuple.rport,
-                                        .rport = o->tuple.lport, .chan = (uint16_t)k},
+                                        .rport = o->tuple.lport, .chan = (uint16_t)k,
+                                        .ttl = o->ttl, .tos = o->tos},
                               .inl = p->inl};
 
         if (p->data.id != 0)

@@ -463,10 +463,11 @@ int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len)
         ustack_lock(s->u);
         rec->laddr = addr;
         rec->lport = port;
+        rec->bound_many = usock_addr_is_many(addr);
         rec->bound = 1;
         if (rec->role == SOCK_ROLE_UDP && port != 0)
-                err = usock_addr_is_many(s->u, addr) ? udp_bind_many(&s->u->s.udp, rec->conn, addr, port)
-                                                     : udp_bind(&s->u->s.udp, rec->conn, addr, port);
+                err = rec->bound_many ? udp_bind_many(&s->u->s.udp, rec->conn, addr, port)
+                                      : udp_bind(&s->u->s.udp, rec->conn, addr, port);
         ustack_leave(s->u);
         return err;
 }

@@ -5,10 +5,10 @@
  * stack. On all others, loopback among them, it is the kernel's, whose socket beside ours is a member: the shim asks
  * usock_group_side() which it is. A socket without a kernel's beside it (the native API) has ours only.
  *
- * A call names an interface by its address or its number (if_nametoindex()), or not at all. Not at all is: where IP_MULTICAST_IF
- * says, else the interface of unetd's that has a gateway, else the kernel's routes, and the first of unetd's when there is none.
+ * A call names an interface by its address or its number (if_nametoindex()), or not at all. Not at all is by unetd's routes
+ * (a gateway is a route to all), else by the kernel's, and the first of unetd's when there is none.
  */
-#include "sock/ustack.h"
+#include "sock/usock_cmsg.h"
 
 #include <errno.h>
 #include <net/if.h>
@@ -168,17 +168,38 @@ static bool find_named(const struct group_call *g, struct dir_iface *f)
         return false;
 }
 
-/* Where groups go that nobody said anything of: by the gateway, if there is one; `last`: by any. */
-static bool find_default(bool last, struct dir_iface *f)
+/* Bits of the best of unetd's routes by the interface to the group; -1: none. */
+static int route_bits(const struct directory *dir, const struct dir_iface *f, uint32_t group)
+{
+        uint32_t number = (f->peer & ~UNETD_IFACE) + 1;
+        int bits = -1;
+
+        for (uint32_t i = 0; i < MIN(dir->net.nroutes, NETCONF_ROUTES); i++) {
+                struct route r = dir->net.route[i];
+                uint32_t mask = r.prefix != 0 ? ~0u << (32 - MIN(r.prefix, 32u)) : 0;
+                if (r.ifindex == number && (group & mask) == r.dst)
+                        bits = MAX(bits, (int)r.prefix);
+        }
+        return bits;
+}
+
+/* Where groups go that nobody said anything of: by a route, and be it the default; `last`: by any interface. */
+static bool find_default(uint32_t group, bool last, struct dir_iface *f)
 {
         const struct directory *dir = ustack_directory_anyway();
+        uint32_t n = dir != NULL ? MIN(dir->nifaces, DIR_IFACES) : 0;
+        int best = -1, chosen = last && n != 0 ? 0 : -1;
 
-        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++)
-                if (last || dir->iface[i].gateway != 0) {
-                        *f = dir->iface[i];
-                        return true;
-                }
-        return false;
+        for (uint32_t i = 0; i < n; i++) {
+                int bits = route_bits(dir, &dir->iface[i], group);
+                if (bits <= best)
+                        continue;
+                best = bits;
+                chosen = (int)i;
+        }
+        if (chosen >= 0)
+                *f = dir->iface[chosen];
+        return chosen >= 0;
 }
 
 bool usock_has_ifaces(void)
@@ -199,7 +220,7 @@ enum usock_group_side usock_group_side(int name, const void *val, socklen_t len)
                 return find_named(&g, &f) ? USOCK_GROUP_OURS : USOCK_GROUP_KERNEL;
         if (name == IP_MULTICAST_IF)
                 return USOCK_GROUP_EITHER;
-        return find_default(false, &f) ? USOCK_GROUP_OURS : USOCK_GROUP_EITHER;
+        return find_default(g.group, false, &f) ? USOCK_GROUP_OURS : USOCK_GROUP_EITHER;
 }
 
 /* Takes the interface, if nobody has it. IGMP's number of it, or -ENODEV. The lock must not be held. */
@@ -215,15 +236,25 @@ static int take(struct usock *s, const struct dir_iface *f, uint32_t *chan)
 
 static int take_for(struct usock *s, const struct group_call *g)
 {
-        const struct sock_rec *rec = usock_rec(s);
         struct dir_iface f;
         uint32_t chan;
 
-        if (is_named(g))
-                return find_named(g, &f) ? take(s, &f, &chan) : -ENODEV;
-        if (rec->group_out >= SOCK_GROUP_IF)
-                return rec->group_out - SOCK_GROUP_IF;
-        return find_default(false, &f) || find_default(true, &f) ? take(s, &f, &chan) : -ENODEV;
+        if (!(is_named(g) ? find_named(g, &f) : find_default(g->group, true, &f)))
+                return -ENODEV;
+        return take(s, &f, &chan);
+}
+
+/* The interface on which the socket is a member, for a call that names none. */
+static int where_member(struct usock *s, uint32_t group)
+{
+        int ifc = -1;
+
+        ustack_lock(s->u);
+        for (uint32_t i = 0; i < s->u->s.st->netifs && ifc < 0; i++)
+                if (igmp_membership(s->u->s.igmp, i, group, s->idx) != NULL)
+                        ifc = (int)i;
+        ustack_leave(s->u);
+        return ifc;
 }
 
 /* ---- options ---- */
@@ -278,11 +309,14 @@ static int set_membership(struct usock *s, int name, const struct group_call *g)
 {
         struct stack *st = &s->u->s;
         nstime now = ustack_now();
-        int ifc, err;
+        int ifc = -1, err;
 
         if (!ip_v4_multicast(g->group))
                 return -EINVAL;
-        ifc = take_for(s, g);
+        if (!is_named(g) && name != IP_ADD_MEMBERSHIP && name != MCAST_JOIN_GROUP)
+                ifc = where_member(s, g->group);
+        if (ifc < 0)
+                ifc = take_for(s, g);
         if (ifc < 0)
                 return ifc;
         ustack_lock(s->u);
@@ -330,7 +364,7 @@ bool usock_group_fallback(struct usock *s)
         return true;
 }
 
-bool usock_group_iface(const struct usock *s, bool last, struct dir_iface *f)
+bool usock_group_iface(const struct usock *s, ip_addr to, bool last, struct dir_iface *f)
 {
         const struct sock_rec *rec = s != NULL ? usock_rec(s) : NULL;
         struct group_call g = {.ifaddr = 0};
@@ -341,23 +375,38 @@ bool usock_group_iface(const struct usock *s, bool last, struct dir_iface *f)
                 g.ifaddr = stack_netif(s->u->s.st, rec->group_out - SOCK_GROUP_IF)->cfg.addr;
                 return find_named(&g, f);
         }
-        return find_default(false, f) || ((last || (rec != NULL && (rec->group_out == SOCK_GROUP_OURS || s->kfd < 0))) &&
-                                          find_default(true, f));
+        last |= rec != NULL && (rec->group_out == SOCK_GROUP_OURS || s->kfd < 0);
+        return find_default(ip_addr_get_v4(to), last, f);
 }
 
-int usock_group_route(struct usock *s, ip_addr *src, const char **why)
+/* Where this datagram alone is to go: IP_PKTINFO. */
+static int route_said(struct usock *s, const struct usock_sent *sent, ip_addr *src)
+{
+        const struct group_call g = {.ifaddr = sent->src, .ifindex = sent->ifindex};
+        struct dir_iface f;
+        uint32_t chan;
+
+        if (!find_named(&g, &f) || take(s, &f, &chan) < 0)
+                return -ENOENT;
+        *src = ip_addr_v4(f.addr);
+        return (int)chan;
+}
+
+int usock_group_route(struct usock *s, ip_addr to, const struct usock_sent *sent, ip_addr *src, const char **why)
 {
         const struct sock_rec *rec = usock_rec(s);
         uint32_t chan, netif = (uint32_t)rec->group_out - SOCK_GROUP_IF;
         struct dir_iface f;
 
+        if (sent != NULL && (sent->ifindex != 0 || (sent->src != 0 && rec->group_out == SOCK_GROUP_ANY)))
+                return route_said(s, sent, src);
         *why = "accelerated";
         if (rec->group_out >= SOCK_GROUP_IF && stack_netif(s->u->s.st, netif)->chan != 0) {
                 *src = ip_addr_v4(stack_netif(s->u->s.st, netif)->cfg.addr);
                 return (int)stack_netif(s->u->s.st, netif)->chan - 1;
         }
         *why = "groups and broadcasts are the kernel's";
-        if (!usock_group_iface(s, false, &f) || take(s, &f, &chan) < 0)
+        if (!usock_group_iface(s, to, false, &f) || take(s, &f, &chan) < 0)
                 return -ENOENT;
         *why = "accelerated";
         *src = ip_addr_v4(f.addr);
@@ -376,24 +425,27 @@ int usock_many(const struct usock *s, uint32_t chan, ip_addr to)
         return usock_rec(s)->broadcast ? 1 : -EACCES;
 }
 
-bool usock_addr_is_many(const struct ustack *u, ip_addr a)
+bool usock_addr_is_many(ip_addr a)
 {
+        const struct directory *dir = ustack_directory();
+
         if (!ip_addr_is_v4(a))
                 return false;
-        for (uint32_t i = 0; i < u->s.st->netifs; i++) {
-                const struct ip_host host = {.addr = &stack_netif(u->s.st, i)->addr, .naddr = 1};
+        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++) {
+                const struct ip_ifaddr ours = {dir->iface[i].addr, (uint8_t)dir->iface[i].prefix};
+                const struct ip_host host = {.addr = &ours, .naddr = 1};
                 if (ip_host_broadcast(&host, ip_addr_get_v4(a)))
                         return true;
         }
         return ip_v4_multicast(ip_addr_get_v4(a)) || ip_addr_get_v4(a) == INADDR_BROADCAST;
 }
 
-int usock_group_post(struct usock *s, uint32_t chan, struct udp_out *o, const struct stack_payload *p)
+int usock_group_post(struct usock *s, uint32_t chan, struct udp_out *o, bool ttl_set, const struct stack_payload *p)
 {
         const struct sock_rec *rec = usock_rec(s);
         bool group = ip_v4_multicast(ip_addr_get_v4(o->tuple.raddr));
 
-        if (group)
+        if (group && !ttl_set)
                 o->ttl = rec->group_ttl;
         return stack_send_many(&s->u->s, chan, o, p, !group || !rec->no_loop);
 }

@@ -123,6 +123,8 @@ static const struct opt_level *level_of(const struct usock *s, int level)
                 return &opt_socket;
         case IPPROTO_TCP:
                 return &opt_tcp;
+        case IPPROTO_UDP:
+                return &opt_udp;
         case IPPROTO_IP:
                 return &opt_ip;
         case IPPROTO_IPV6:

@@ -8,6 +8,7 @@
 #ifndef SOCK_USOCK_OPT_H
 #define SOCK_USOCK_OPT_H
 
+#include "sock/usock_cmsg.h"
 #include "sock/ustack.h"
 
 /* One call: the socket and its options, loaded. */
@@ -43,7 +44,7 @@ struct opt_level {
         const struct opt_blob *blobs;
         unsigned nints, nblobs;
 };
-extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp;
+extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
 #define OPT_LEVEL(i, b) {.ints = (i), .blobs = (b), .nints = ARRAY_LEN(i), .nblobs = ARRAY_LEN(b)}
 #define OPT_LEVEL_INTS(i) {.ints = (i), .nints = ARRAY_LEN(i)}
 
@@ -53,6 +54,13 @@ extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp;
 #define OPT_BOOL(n, f)             {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = 0, .hi = 1}
 #define OPT_RANGE(n, f, low, high) {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = low, .hi = high}
 #define OPT_CALLS(n, k, s, g)      {.name = n, .kinds = k, .set = s, .get = g}
+
+/* Whether recvmsg() tells something besides (usock_cmsg.h): an option of the bits `tell`. */
+static inline int opt_set_told(struct opt_call *c, uint16_t tell, int v)
+{
+        c->rec->told = (uint16_t)((c->rec->told & ~tell) | (v != 0 ? tell : 0));
+        return 0;
+}
 
 #define OPT_RCVBUF_MIN 2304u            /* Linux: SOCK_MIN_RCVBUF */
 

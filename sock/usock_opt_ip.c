@@ -102,6 +102,58 @@ static int get_group_all(const struct opt_call *c)
         return !c->rec->members_only;
 }
 
+/* ---- what is told of datagrams ---- */
+
+static int set_pktinfo(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_PKTINFO, v);
+}
+
+static int get_pktinfo(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_PKTINFO);
+}
+
+static int set_recvttl(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_TTL, v);
+}
+
+static int get_recvttl(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_TTL);
+}
+
+static int set_recvtos(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_TOS, v);
+}
+
+static int get_recvtos(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_TOS);
+}
+
+static int set_origdst(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_ORIGDST, v);
+}
+
+static int get_origdst(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_ORIGDST);
+}
+
+static int set_pktinfo6(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_PKTINFO6, v);
+}
+
+static int get_pktinfo6(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_PKTINFO6);
+}
+
 /* ---- path MTU ---- */
 
 static int set_mtu_discover(struct opt_call *c, int v)
@@ -136,6 +188,10 @@ static const struct opt_int ints[] = {
         OPT_CALLS(IP_MULTICAST_TTL, USOCK_UDP, set_group_ttl, get_group_ttl),
         OPT_CALLS(IP_MULTICAST_LOOP, USOCK_UDP, set_group_loop, get_group_loop),
         OPT_CALLS(IP_MULTICAST_ALL, USOCK_UDP, set_group_all, get_group_all),
+        OPT_CALLS(IP_PKTINFO, USOCK_UDP, set_pktinfo, get_pktinfo),
+        OPT_CALLS(IP_RECVTTL, USOCK_UDP, set_recvttl, get_recvttl),
+        OPT_CALLS(IP_RECVTOS, USOCK_UDP, set_recvtos, get_recvtos),
+        OPT_CALLS(IP_RECVORIGDSTADDR, USOCK_UDP, set_origdst, get_origdst),
         OPT_CALLS(IP_MTU_DISCOVER, USOCK_UDP, set_mtu_discover, get_mtu_discover),
         OPT_CALLS(IP_MTU, USOCK_UDP, NULL, get_mtu),
 };
@@ -145,6 +201,7 @@ const struct opt_level opt_ip = OPT_LEVEL_INTS(ints);
 static const struct opt_int ints6[] = {
         OPT_CALLS(IPV6_V6ONLY, OPT_ANY, set_v6only, get_v6only),
         OPT_CALLS(IPV6_TCLASS, OPT_ANY, set_tclass, get_tos),
+        OPT_CALLS(IPV6_RECVPKTINFO, USOCK_UDP, set_pktinfo6, get_pktinfo6),
         OPT_CALLS(IPV6_UNICAST_HOPS, OPT_ANY, set_hops, get_ttl),
 };
 

@@ -206,6 +206,45 @@ static socklen_t get_linger(const struct opt_call *c, void *val, socklen_t room)
         return sizeof l;
 }
 
+/* ---- what is told of datagrams ---- */
+
+#define TELL_TIMES (USOCK_TELL_TIMESTAMP | USOCK_TELL_TIMESTAMPNS)
+
+/* One of the two at most; switched off by either. */
+static int set_timestamp(struct opt_call *c, int v)
+{
+        opt_set_told(c, TELL_TIMES, 0);
+        return opt_set_told(c, USOCK_TELL_TIMESTAMP, v);
+}
+
+static int get_timestamp(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_TIMESTAMP);
+}
+
+static int set_timestampns(struct opt_call *c, int v)
+{
+        opt_set_told(c, TELL_TIMES, 0);
+        return opt_set_told(c, USOCK_TELL_TIMESTAMPNS, v);
+}
+
+static int get_timestampns(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_TIMESTAMPNS);
+}
+
+static int set_overflow(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_OVERFLOW, v);
+}
+
+static int get_overflow(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_OVERFLOW);
+}
+
+/* ---- times to wait ---- */
+
 /* 0 is for ever. A negative time does not wait at all, which a nanosecond does too. */
 static int set_timeo(nstime *timeo, const void *val)
 {
@@ -295,6 +334,9 @@ static const struct opt_int ints[] = {
         OPT_CALLS(SO_REUSEPORT, OPT_ANY, set_reuseport, get_reuseport),
         OPT_CALLS(SO_RCVLOWAT, OPT_ANY, set_rcvlowat, get_rcvlowat),
         OPT_CALLS(SO_INCOMING_CPU, OPT_ANY, NULL, get_incoming_cpu),
+        OPT_CALLS(SO_TIMESTAMP, USOCK_UDP, set_timestamp, get_timestamp),
+        OPT_CALLS(SO_TIMESTAMPNS, USOCK_UDP, set_timestampns, get_timestampns),
+        OPT_CALLS(SO_RXQ_OVFL, USOCK_UDP, set_overflow, get_overflow),
         OPT_CALLS(SO_NO_CHECK, USOCK_UDP, set_no_check, get_no_check),
         OPT_BOOL(SO_KEEPALIVE, keepalive),
         OPT_BOOL(SO_OOBINLINE, oobinline),

@@ -13,17 +13,25 @@
 #include <netinet/in.h>
 
 #include "sock/cursor.h"
+#include "sock/usock_cmsg.h"
 
 #define COPY_SHORT_MAX 256u
+#define SEGMENTS_MAX 128u               /* Linux: UDP_MAX_SEGMENTS, 64 before 6.9 */
 #define SETTLE_EVERY 32u                /* datagrams read between two turns of the lock */
 
 /* ---- where to ---- */
 
 /* By an interface. */
-static int way_out(struct usock *s, ip_addr addr, ip_addr *src, uint8_t *many, const char **why)
+static int way_out(struct usock *s, ip_addr addr, const struct usock_sent *sent, ip_addr *src, uint8_t *many,
+                   const char **why)
 {
         bool group = ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >= 0xe0000000;
-        int chan = group ? usock_group_route(s, src, why) : ustack_way_out(s->u, addr, usock_rec(s)->laddr, 0, src, why), cast;
+        ip_addr from = usock_rec(s)->bound_many ? (ip_addr){{0, 0}} : usock_rec(s)->laddr;
+        int chan, cast;
+
+        if (sent != NULL && sent->src != 0)
+                from = ip_addr_v4(sent->src);
+        chan = group ? usock_group_route(s, addr, sent, src, why) : ustack_way_out(s->u, addr, from, 0, src, why);
 
         if (chan < 0)
                 return chan;
@@ -33,7 +41,8 @@ static int way_out(struct usock *s, ip_addr addr, ip_addr *src, uint8_t *many, c
 }
 
 /* The channel to whoever has the port and our address towards it, or -ENOENT. */
-static int route(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, uint8_t *many, const char **why)
+static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usock_sent *sent, ip_addr *src, uint8_t *many,
+                 const char **why)
 {
         const struct directory *dir = ustack_directory();
         struct dir_hit hit = {0, 0, 0};
@@ -44,7 +53,7 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, uin
                 return -ENOENT;
         *many = 0;
         if (!directory_is_local(dir, addr))
-                return way_out(s, addr, src, many, why);
+                return way_out(s, addr, sent, src, many, why);
         *why = "no socket on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_UDP, addr, port, s->idx, &hit))
                 return -ENOENT;
@@ -60,19 +69,18 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, uin
 int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
 {
         struct sock_rec *rec = usock_rec(s);
-        bool bound_many = usock_addr_is_many(s->u, rec->laddr);
         ip_addr laddr;
         uint8_t many;
-        int chan = route(s, addr, port, &laddr, &many, why), err;
+        int chan = route(s, addr, port, NULL, &laddr, &many, why), err;
 
         if (chan < 0)
                 return chan;
-        if (!ip_addr_is_any(rec->laddr) && !bound_many)
+        if (!ip_addr_is_any(rec->laddr) && !rec->bound_many)
                 laddr = rec->laddr;
         ustack_lock(s->u);
         err = udp_connect(&s->u->s.udp, rec->conn, laddr, addr, port);
         if (err == 0) {
-                rec->laddr = bound_many ? rec->laddr : laddr;
+                rec->laddr = rec->bound_many ? rec->laddr : laddr;
                 rec->raddr = addr;
                 rec->rport = port;
                 rec->chan = (uint32_t)chan + 1;
@@ -92,7 +100,7 @@ int usock_udp_register(struct usock *s)
                 return 0;
         if (rec->lport == 0)
                 return -EINVAL;
-        if (usock_addr_is_many(s->u, rec->laddr))
+        if (rec->bound_many)
                 return 0;               /* nobody on the fabric sends there */
         rec->reg_addr = rec->laddr;
         ustack_lock(s->u);
@@ -114,9 +122,34 @@ struct dest {
         struct udp_tuple to;            /* rport 0: the connected peer */
         uint32_t chan;
         uint8_t many;                   /* it is a group, or everybody */
+        const struct usock_sent *sent;  /* what was said of this datagram; NULL: nothing */
 };
 
-static int dest_of(struct usock *s, const struct msghdr *m, struct dest *d)
+/* The source that was asked for must be ours, and on an interface that interface's (ip(7), IP_PKTINFO). */
+static int take_source(struct usock *s, const struct usock_sent *sent, struct dest *d)
+{
+        const struct sock_rec *rec = usock_rec(s);
+        const struct stack_state *st = s->u->s.st;
+        const struct directory *dir = ustack_directory();
+        uint32_t netif = st->chan[d->chan].netif;
+        ip_addr src = ip_addr_v4(sent->src);
+
+        d->sent = sent;
+        if (sent->src == 0)
+                return 0;
+        if (netif != 0 ? stack_netif(st, netif - 1)->cfg.addr != sent->src
+                       : dir == NULL || !directory_is_local(dir, src))
+                return sent->src >= 0xe0000000 || sent->src >> 24 == 0 ? -EINVAL : -ENETUNREACH;
+        if (d->to.rport == 0) {
+                d->to.raddr = rec->raddr;
+                d->to.rport = rec->rport;
+        }
+        d->to.laddr = src;
+        d->to.lport = rec->lport;
+        return 0;
+}
+
+static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_sent *sent, struct dest *d)
 {
         struct sock_rec *rec = usock_rec(s);
         const char *why;
@@ -139,7 +172,7 @@ static int dest_of(struct usock *s, const struct msghdr *m, struct dest *d)
         }
         if (ip_addr_is_any(d->to.raddr))
                 d->to.raddr = ip_addr_v4(INADDR_LOOPBACK);
-        err = route(s, d->to.raddr, d->to.rport, &d->to.laddr, &d->many, &why);
+        err = route(s, d->to.raddr, d->to.rport, sent, &d->to.laddr, &d->many, &why);
         if (err < 0)
                 return err;
         d->chan = (uint32_t)err;
@@ -149,8 +182,17 @@ static int dest_of(struct usock *s, const struct msghdr *m, struct dest *d)
 static inline int post_one(struct usock *s, const struct dest *d, struct udp_out *out, const struct stack_payload *p)
 {
         if (unlikely(d->many))
-                return usock_group_post(s, d->chan, out, p);
+                return usock_group_post(s, d->chan, out, d->sent != NULL && d->sent->ttl_set, p);
         return stack_send_udp(&s->u->s, d->chan, out, p);
+}
+
+/* What was said of this datagram alone. */
+static void apply_sent(const struct usock_sent *sent, struct udp_out *out)
+{
+        if (sent->ttl_set)
+                out->ttl = sent->ttl;
+        if (sent->tos_set)
+                out->tos = sent->tos;
 }
 
 static int post(struct usock *s, const struct dest *d, const struct stack_payload *p)
@@ -165,6 +207,8 @@ static int post(struct usock *s, const struct dest *d, const struct stack_payloa
         err = udp_output_prepare(&u->s.udp, rec->conn, d->to.rport != 0 ? &d->to : NULL, p->len, caps->csum, sum, &out);
         if (err != 0)
                 return err;
+        if (unlikely(d->sent != NULL))
+                apply_sent(d->sent, &out);
         err = post_one(s, d, &out, p);
         if (err == -EAGAIN && stack_pending(&u->s, 0)) {
                 stack_run(&u->s, ustack_now());
@@ -232,23 +276,64 @@ static ssize_t send_framed(struct usock *s, const struct dest *d, struct cursor 
         return err != 0 ? err : (ssize_t)n;
 }
 
+/* One datagram, of the next bytes. */
+static inline ssize_t send_one(struct usock *s, const struct dest *d, struct cursor *c, size_t n)
+{
+        uint8_t stage[UNET_INLINE_MAX];
+
+        if (n > SHM_INLINE_MAX - ETHER_HDR - IP_MIN_HDR - UDP_HDR)
+                return send_framed(s, d, c, n);
+        if (unlikely(!copy_in(c, stage, n)))
+                return -EFAULT;
+        return send_staged(s, d, stage, n);
+}
+
+/* Datagrams of `segment` bytes each, and a last one (UDP_SEGMENT). Where the queue fills on the way the rest is lost, as
+ * datagrams may be. */
+static ssize_t send_segments(struct usock *s, const struct dest *d, struct cursor *c, size_t total, uint16_t segment)
+{
+        for (size_t done = 0, n; done < total; done += n) {
+                ssize_t r;
+                n = MIN(segment, total - done);
+                r = send_one(s, d, c, n);
+                if (r < 0)
+                        return done != 0 && r == -EAGAIN ? (ssize_t)total : r;
+        }
+        return (ssize_t)total;
+}
+
+/* With control messages, or UDP_SEGMENT of the socket. */
+static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, uint16_t segment)
+{
+        struct cursor c = {m->msg_iov, 0};
+        struct usock_sent sent;
+        struct dest d;
+        int err = usock_cmsg_read(m, &sent);
+
+        if (err == 0)
+                err = dest_of(s, m, &sent, &d);
+        if (err == 0)
+                err = take_source(s, &sent, &d);
+        if (err != 0)
+                return err;
+        segment = sent.segment != 0 ? sent.segment : segment;
+        if (segment != 0 && total > (size_t)segment * SEGMENTS_MAX)
+                return -EINVAL;
+        return segment != 0 && segment < total ? send_segments(s, &d, &c, total, segment) : send_one(s, &d, &c, total);
+}
+
 ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, int flags)
 {
         struct cursor c = {m->msg_iov, 0};
-        uint8_t stage[UNET_INLINE_MAX];
         struct dest d;
         int err;
 
         if (total > UDP_MAX_PAYLOAD)
                 return -EMSGSIZE;
-        err = dest_of(s, m, &d);
-        if (err != 0)
-                return err;
-        if (total > SHM_INLINE_MAX - ETHER_HDR - IP_MIN_HDR - UDP_HDR)
-                return send_framed(s, &d, &c, total);
-        if (unlikely(!copy_in(&c, stage, total)))
-                return -EFAULT;
-        return send_staged(s, &d, stage, total);
+        if (unlikely(m->msg_controllen != 0 || usock_rec(s)->segment != 0))
+                return send_said(s, m, total, usock_rec(s)->segment);
+        err = dest_of(s, m, NULL, &d);
+        return unlikely(err != 0) ? err : send_one(s, &d, &c, total);
 }
 
 bool usock_udp_room(struct usock *s)
@@ -326,7 +411,10 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
                 if (m != NULL) {
                         good &= put_name(s, m, &first.msg);
                         m->msg_flags = first.msg.len > total ? MSG_TRUNC : 0;
-                        m->msg_controllen = 0;
+                        if (unlikely(usock_rec(s)->told != 0))
+                                usock_cmsg_put(s, &first.msg, m);
+                        else
+                                m->msg_controllen = 0;
                 }
                 if (unlikely(settle_is_due(s) || first.last))
                         settle(u, pcb);

@@ -439,7 +439,7 @@ static bool leads_out(const struct usock *s, ip_addr addr, bool last, ip_addr *s
         int err;
 
         if (ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >= 0xe0000000) {
-                found = usock_group_iface(s, last, f);
+                found = usock_group_iface(s, addr, last, f);
                 *src = ip_addr_v4(f->addr);
                 return found;
         }

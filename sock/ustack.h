@@ -172,15 +172,17 @@ int usock_group_setsockopt(struct usock *s, int name, const void *val, socklen_t
 int usock_group_getsockopt(struct usock *s, int name, void *val, socklen_t *len);
 /* The interface for datagrams to groups and to 255.255.255.255; `last`: any rather than none. s: NULL, or the socket. False:
  * the kernel's. */
-bool usock_group_iface(const struct usock *s, bool last, struct dir_iface *f);
-/* The channel for datagrams to groups and to 255.255.255.255, and our address there. -ENOENT and *why: the kernel's. */
-int usock_group_route(struct usock *s, ip_addr *src, const char **why);
+bool usock_group_iface(const struct usock *s, ip_addr to, bool last, struct dir_iface *f);
+struct usock_sent;
+/* The channel for datagrams to groups and to 255.255.255.255, and our address there; sent: NULL, or what was said of this one.
+ * -ENOENT and *why: the kernel's. */
+int usock_group_route(struct usock *s, ip_addr to, const struct usock_sent *sent, ip_addr *src, const char **why);
 /* Whether an address beyond the channel of an interface is not one host's: 1, 0; -EACCES: a broadcast, and SO_BROADCAST is
  * not set. */
 int usock_many(const struct usock *s, uint32_t chan, ip_addr to);
-/* Whether it is a group, or a broadcast address of an interface of the stack's. */
-bool usock_addr_is_many(const struct ustack *u, ip_addr a);
-/* Sends to many what was prepared; as stack_send_udp(). Under the lock. */
-int usock_group_post(struct usock *s, uint32_t chan, struct udp_out *o, const struct stack_payload *p);
+/* Whether it is a group, or a broadcast address of an interface of unetd's. */
+bool usock_addr_is_many(ip_addr a);
+/* Sends to many what was prepared, with the TTL for groups unless another is set; as stack_send_udp(). Under the lock. */
+int usock_group_post(struct usock *s, uint32_t chan, struct udp_out *o, bool ttl_set, const struct stack_payload *p);
 
 #endif

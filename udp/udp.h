@@ -38,8 +38,10 @@
 struct udp_tuple {
         ip_addr laddr, raddr;
         uint16_t lport, rport;
-        uint16_t chan; /* channel it came by; not part of the key */
+        uint16_t chan; /* channel it came by; not part of the key, nor is what follows */
+        uint8_t ttl, tos; /* of one that arrived */
 };
+static_assert(sizeof(struct udp_tuple) == 40, "no more is copied than there was");
 
 /* A datagram that arrived: the payload is `inl_len` bytes at `inl`, then the range `data`. */
 struct udp_dgram {
@@ -190,7 +192,7 @@ struct udp_out {
 };
 /*
  * Prepares a datagram of `len` bytes. `to` names address and port, NULL: the connected peer; to->laddr is our
- * address towards it, used when the pcb has none. With `csum`, payload_sum is the payload's csum_partial().
+ * address towards it, used when the pcb has none, or when to->lport is the pcb's own port (IP_PKTINFO). With `csum`, payload_sum is the payload's csum_partial().
  * Counts it as sent. 0, or: the pending error (taken); -EPIPE after shutdown; -EDESTADDRREQ; -EMSGSIZE;
  * -EINVAL when not bound to a port or the destination's port is 0.
  */
@@ -205,6 +207,7 @@ struct udp_msg {
         ip_addr src, dst;
         uint16_t sport, dport;
         uint16_t chan;
+        uint8_t ttl, tos;
         uint8_t nspan; /* 0 for an empty datagram, else 1 or 2 */
         uint32_t len;  /* the sum of the spans */
         nstime at;     /* when it arrived */

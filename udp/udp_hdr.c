@@ -48,7 +48,9 @@ enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16
                                       .raddr = pkt->src,
                                       .lport = be16_get(h.dport),
                                       .rport = be16_get(h.sport),
-                                      .chan = chan};
+                                      .chan = chan,
+                                      .ttl = pkt->ttl,
+                                      .tos = pkt->tos};
         place_payload(pkt, len - UDP_HDR, d);
         /* RFC 768: all zero means that the sender generated none. */
         if (csum != CSUM_UNCHECKED && h.sum.raw != 0 && !sum_is_right(f, pkt, d, h.sum, csum))

@@ -14,7 +14,9 @@ static int choose_ends(const struct udp_pcb *p, const struct udp_tuple *to, stru
         t->raddr = to != NULL ? to->raddr : p->raddr;
         t->rport = to != NULL ? to->rport : p->rport;
         t->chan = to != NULL ? to->chan : 0;
-        if (unlikely(p->bound_many))
+        if (unlikely(to != NULL && to->lport != 0))
+                t->laddr = to->laddr;
+        else if (unlikely(p->bound_many))
                 t->laddr = to != NULL ? to->laddr : p->src;
         else if (ip_addr_is_any(t->laddr) && to != NULL)
                 t->laddr = to->laddr;

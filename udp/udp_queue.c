@@ -15,7 +15,8 @@ struct rec {
         uint16_t sport, chan;
         uint32_t inl_len; /* bytes behind this record */
         struct buf data;  /* id 0: none */
-        uint32_t pad;
+        uint8_t ttl, tos;
+        uint16_t pad;
 };
 static_assert(sizeof(struct rec) == CACHE_LINE, "and with 64 bytes of payload, two lines");
 
@@ -246,7 +247,9 @@ static void commit(struct udp_queue *q, const struct udp *u, struct rec *r, cons
                           .sport = d->tuple.rport,
                           .chan = d->tuple.chan,
                           .inl_len = inl_len,
-                          .data = data};
+                          .data = data,
+                          .ttl = d->tuple.ttl,
+                          .tos = d->tuple.tos};
         move_place(&q->tail, q->tail.block, q->tail.off + rec_bytes(inl_len));
         account(q, u, r, 1);
 }
@@ -357,6 +360,8 @@ static void show(const struct udp *u, const struct rec *r, uint8_t *bytes, struc
         m->dst = r->dst;
         m->sport = r->sport;
         m->chan = r->chan;
+        m->ttl = r->ttl;
+        m->tos = r->tos;
         m->at = r->at;
         m->len = r->inl_len + r->data.len;
         m->nspan = 0;

@@ -10,11 +10,23 @@ import socket
 import struct
 import sys
 
-SECONDS = 20
+SECONDS, IP_PKTINFO, IP_RECVTTL = 20, 8, 12
 
 
 def mreq(group, ifaddr):
     return socket.inet_aton(group) + socket.inet_aton(ifaddr)
+
+
+def beside(control):
+    """What came with a datagram: by which interface, to whom, our own address there, TTL."""
+    said = []
+    for level, kind, data in control:
+        if (level, kind) == (socket.IPPROTO_IP, IP_PKTINFO):
+            index, spec, to = struct.unpack("@i4s4s", data)
+            said += ["by", socket.if_indextoname(index), "to", socket.inet_ntoa(to), "at", socket.inet_ntoa(spec)]
+        elif (level, kind) == (socket.IPPROTO_IP, socket.IP_TTL):
+            said += ["ttl", str(struct.unpack("@i", data)[0])]
+    return said
 
 
 def hear(a):
@@ -23,6 +35,9 @@ def hear(a):
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind((a.bind, a.port))
         s.settimeout(SECONDS)
+        if a.beside:
+            s.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
+            s.setsockopt(socket.IPPROTO_IP, IP_RECVTTL, 1)
         if a.group == "none":
             continue
         if a.source:
@@ -35,8 +50,8 @@ def hear(a):
     print("joined", flush=True)
     for _ in range(a.count):
         for s in socks:
-            data, (host, _) = s.recvfrom(65536)
-            print(host, data.decode() if len(data) < 100 else len(data), flush=True)
+            data, control, _, (host, _) = s.recvmsg(65536, 256)
+            print(" ".join([host, data.decode() if len(data) < 100 else str(len(data))] + beside(control)), flush=True)
     if a.leave:
         for s in socks:
             s.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, mreq(a.group, a.ifaddr))
@@ -74,6 +89,7 @@ def main():
     p.add_argument("--bind", default="")
     p.add_argument("--source")
     p.add_argument("--index")
+    p.add_argument("--beside", action="store_true")
     p.add_argument("--leave", action="store_true")
     p.add_argument("--broadcast", action="store_true")
     p.add_argument("--ttl", type=int)

@@ -109,6 +109,13 @@ class Udp(Group):
         self.assertEqual(self.say(self.ours, "anyhow", where="any").end(), "sent\n")
         self.assertEqual(theirs.end(), f"joined\n{OURS} anyhow\n")
 
+    def test_what_comes_beside(self):
+        theirs, mine = self.hear(self.kernels, GROUP, "--beside"), self.hear(self.ours, GROUP, "--beside")
+        self.say(self.kernels, "hello", options=["--ttl", "7"]).end()
+        where = f"{KERNELS} hello by {lan.IFACE} to {GROUP} at"
+        self.assertEqual(mine.end(), f"joined\n{where} {OURS} ttl 7\n")
+        self.assertEqual(theirs.end(), f"joined\n{where} {KERNELS} ttl 7\n")
+
     def test_sources_are_chosen(self):
         self.kernels.ip("addr", "add", "10.78.0.3/24", "dev", lan.IFACE)
         p = self.hear(self.ours, GROUP, "--source", "10.78.0.3")

@@ -161,6 +161,13 @@ static const struct {
         {"faults_names", scene_faults_names},
         {"faults_waiting", scene_faults_waiting},
         {"faults_of_its_own", scene_faults_of_its_own},
+        {"beside_received", scene_beside_received},
+        {"beside_times", scene_beside_times},
+        {"beside_truncated", scene_beside_truncated},
+        {"beside_sent", scene_beside_sent},
+        {"beside_wrong", scene_beside_wrong},
+        {"segments", scene_segments},
+        {"groups", scene_groups},
 };
 
 static bool chosen(const char *name, int argc, char **argv)

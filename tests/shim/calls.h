@@ -164,6 +164,13 @@ void scene_faults_udp(void);
 void scene_faults_names(void);
 void scene_faults_waiting(void);
 void scene_faults_of_its_own(void);
+void scene_beside_received(void);
+void scene_beside_times(void);
+void scene_beside_truncated(void);
+void scene_beside_sent(void);
+void scene_beside_wrong(void);
+void scene_segments(void);
+void scene_groups(void);
 
 /* Handler of scenes: sets `got`. */
 void on_signal(int sig);

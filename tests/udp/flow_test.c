@@ -22,7 +22,7 @@ static void message(struct unet_rx *rx, uint32_t framed)
 
 static struct udp_flow flow_to(struct scene *s, uint32_t pcb)
 {
-        struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, 4000, CHAN};
+        struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, 4000, CHAN, 64, 0};
         struct unet_rx rx;
         struct udp_flow f;
 

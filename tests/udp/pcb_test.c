@@ -125,11 +125,11 @@ static void the_most_specific_pcb_gets_the_datagram(void **state)
                 struct udp_tuple t;
                 uint32_t pcb;
         } table[] = {
-                {{ip_addr_v4(US), ip_addr_v4(PEER), 53, 4000, 0}, conn},
-                {{ip_addr_v4(US), ip_addr_v4(PEER), 53, 4001, 0}, ours},
-                {{ip_addr_v4(US), ip_addr_v4(OTHER), 53, 4000, 0}, ours},
-                {{ip_addr_v4(US_2), ip_addr_v4(PEER), 53, 4000, 0}, any},
-                {{ip_addr_v4(US), ip_addr_v4(PEER), 54, 4000, 0}, 0},
+                {{ip_addr_v4(US), ip_addr_v4(PEER), 53, 4000, 0, 0, 0}, conn},
+                {{ip_addr_v4(US), ip_addr_v4(PEER), 53, 4001, 0, 0, 0}, ours},
+                {{ip_addr_v4(US), ip_addr_v4(OTHER), 53, 4000, 0, 0, 0}, ours},
+                {{ip_addr_v4(US_2), ip_addr_v4(PEER), 53, 4000, 0, 0, 0}, any},
+                {{ip_addr_v4(US), ip_addr_v4(PEER), 54, 4000, 0, 0, 0}, 0},
         };
 
         for (int twice = 0; twice < 2; twice++) /* found, then found in the cache */
@@ -140,7 +140,7 @@ static void the_most_specific_pcb_gets_the_datagram(void **state)
 static void every_change_empties_the_cache(void **state)
 {
         struct scene *s = *state;
-        struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, 4000, 0};
+        struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, 4000, 0, 0, 0};
         uint32_t any = bound_reuse(s, 0, 53, true, false), ours;
 
         assert_int_equal(udp_lookup(&s->u, &t), any);
@@ -161,7 +161,7 @@ static void every_change_empties_the_cache(void **state)
 static void the_one_bound_last_gets_it_with_reuseaddr(void **state)
 {
         struct scene *s = *state;
-        struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, 4000, 0};
+        struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, 4000, 0, 0, 0};
         uint32_t first = bound_reuse(s, US, 53, true, false), last = bound_reuse(s, US, 53, true, false);
 
         assert_int_equal(udp_lookup(&s->u, &t), last);
@@ -177,7 +177,7 @@ static void reuseport_spreads_senders_and_keeps_each_at_its_place(void **state)
         for (int i = 0; i < 4; i++)
                 pcb[i] = bound_reuse(s, 0, 53, false, true);
         for (uint16_t port = 1; port <= 4000; port++) {
-                struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, port, 0};
+                struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, port, 0, 0, 0};
                 uint32_t got = udp_lookup(&s->u, &t);
 
                 for (int i = 0; i < 4; i++)
@@ -192,7 +192,7 @@ static void an_option_that_changes_takes_effect_at_once(void **state)
 {
         struct scene *s = *state;
         uint32_t first = bound_reuse(s, 0, 53, true, true), last = bound_reuse(s, 0, 53, true, true);
-        struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, 1, 0};
+        struct udp_tuple t = {ip_addr_v4(US), ip_addr_v4(PEER), 53, 1, 0, 0, 0};
         struct udp_opts o;
 
         while (udp_lookup(&s->u, &t) != first)

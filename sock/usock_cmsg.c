@@ -1,0 +1,233 @@
+/* See usock_cmsg.h. */
+#include "sock/usock_cmsg.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "sock/user.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+/* ---- received ---- */
+
+/* The application's control buffer, being filled: Linux's put_cmsg(). */
+struct room {
+        uint8_t *at;
+        size_t left;
+        int flags;
+};
+
+static void put(struct room *r, int level, int type, const void *val, size_t n)
+{
+        struct cmsghdr h = {.cmsg_len = CMSG_LEN(n), .cmsg_level = level, .cmsg_type = type};
+
+        if (r->at == NULL || r->left < sizeof h) {
+                r->flags |= MSG_CTRUNC;
+                return;
+        }
+        if (r->left < h.cmsg_len) {
+                r->flags |= MSG_CTRUNC;
+                h.cmsg_len = r->left;
+        }
+        if (!user_copy(r->at, &h, sizeof h) || !user_copy(r->at + sizeof h, val, h.cmsg_len - sizeof h))
+                return;                 /* as Linux: the others may fit */
+        n = MIN(CMSG_SPACE(n), r->left);
+        r->at += n;
+        r->left -= n;
+}
+
+static void put_time(struct room *r, const struct udp_msg *msg, bool ns)
+{
+        struct timespec ts;
+        nstime at;
+
+        clock_gettime(CLOCK_REALTIME, &ts);
+        at = ts.tv_sec * NS_PER_S + ts.tv_nsec - (ustack_now() - msg->at);
+        ts = (struct timespec){at / NS_PER_S, at % NS_PER_S};
+        if (ns)
+                put(r, SOL_SOCKET, SCM_TIMESTAMPNS, &ts, sizeof ts);
+        else
+                put(r, SOL_SOCKET, SCM_TIMESTAMP, &(struct timeval){ts.tv_sec, ts.tv_nsec / NS_PER_US},
+                    sizeof(struct timeval));
+}
+
+/* The interface's number in the kernel; of a channel inside the host, loopback's. */
+static uint32_t ifindex_of(const struct usock *s, const struct udp_msg *msg)
+{
+        const struct stack_state *st = s->u->s.st;
+        uint32_t netif = st->chan[msg->chan].netif;
+
+        return netif != 0 ? if_nametoindex(stack_netif(st, netif - 1)->cfg.name) : 1;
+}
+
+static void put_pktinfo(struct room *r, const struct usock *s, const struct udp_msg *msg)
+{
+        const struct stack_state *st = s->u->s.st;
+        uint32_t netif = st->chan[msg->chan].netif, dst = ip_addr_get_v4(msg->dst);
+        struct in_pktinfo info = {.ipi_ifindex = (int)ifindex_of(s, msg), .ipi_addr.s_addr = htonl(dst),
+                                  .ipi_spec_dst.s_addr = htonl(dst)};
+
+        if (netif != 0)                 /* a group or a broadcast: our address there */
+                info.ipi_spec_dst.s_addr = htonl(stack_netif(st, netif - 1)->cfg.addr);
+        put(r, IPPROTO_IP, IP_PKTINFO, &info, sizeof info);
+}
+
+static void put_pktinfo6(struct room *r, const struct usock *s, const struct udp_msg *msg)
+{
+        struct in6_pktinfo info = {.ipi6_ifindex = ifindex_of(s, msg)};
+
+        memcpy(&info.ipi6_addr, &msg->dst, sizeof info.ipi6_addr);
+        put(r, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info);
+}
+
+static void put_origdst(struct room *r, const struct udp_msg *msg)
+{
+        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(msg->dport),
+                                  .sin_addr.s_addr = htonl(ip_addr_get_v4(msg->dst))};
+
+        put(r, IPPROTO_IP, IP_ORIGDSTADDR, &sin, sizeof sin);
+}
+
+static void put_overflow(struct room *r, const struct usock *s)
+{
+        struct udp_report rep;
+        uint32_t drops;
+
+        if (!udp_get_report(&s->u->s.udp, usock_rec(s)->conn, &rep) || rep.dropped == 0)
+                return;
+        drops = (uint32_t)rep.dropped;
+        put(r, SOL_SOCKET, SO_RXQ_OVFL, &drops, sizeof drops);
+}
+
+void usock_cmsg_put(struct usock *s, const struct udp_msg *msg, struct msghdr *m)
+{
+        struct room r = {m->msg_control, m->msg_control != NULL ? m->msg_controllen : 0, 0};
+        uint16_t told = usock_rec(s)->told;
+        int ttl = msg->ttl;
+
+        if (told & (USOCK_TELL_TIMESTAMP | USOCK_TELL_TIMESTAMPNS))
+                put_time(&r, msg, told & USOCK_TELL_TIMESTAMPNS);
+        if (told & USOCK_TELL_OVERFLOW)
+                put_overflow(&r, s);
+        if (told & USOCK_TELL_PKTINFO6)
+                put_pktinfo6(&r, s, msg);
+        if (told & USOCK_TELL_PKTINFO)
+                put_pktinfo(&r, s, msg);
+        if (told & USOCK_TELL_TTL)
+                put(&r, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl);
+        if (told & USOCK_TELL_TOS)
+                put(&r, IPPROTO_IP, IP_TOS, &msg->tos, sizeof msg->tos);
+        if (told & USOCK_TELL_ORIGDST)
+                put_origdst(&r, msg);
+        m->msg_flags |= r.flags;
+        m->msg_controllen = r.at != NULL ? (size_t)(r.at - (uint8_t *)m->msg_control) : 0;
+}
+
+/* ---- sent ---- */
+
+static int read_pktinfo(const void *val, struct usock_sent *out)
+{
+        struct in_pktinfo info;
+
+        memcpy(&info, val, sizeof info);
+        out->ifindex = (uint32_t)info.ipi_ifindex;
+        out->src = ntohl(info.ipi_spec_dst.s_addr);
+        return 0;
+}
+
+static int read_ttl(int v, struct usock_sent *out)
+{
+        if (v < 1 || v > 255)
+                return -EINVAL;
+        out->ttl = (uint8_t)v;
+        out->ttl_set = true;
+        return 0;
+}
+
+static int read_tos(int v, struct usock_sent *out)
+{
+        if (v < 0 || v > 255)
+                return -EINVAL;
+        out->tos = (uint8_t)v;
+        out->tos_set = true;
+        return 0;
+}
+
+/* Linux's ip_cmsg_send(). */
+static int read_ip(int type, const uint8_t *val, size_t n, struct usock_sent *out)
+{
+        int v = 0;
+
+        if (n >= sizeof v)
+                memcpy(&v, val, sizeof v);
+        switch (type) {
+        case IP_PKTINFO:
+                return n == sizeof(struct in_pktinfo) ? read_pktinfo(val, out) : -EINVAL;
+        case IP_TTL:
+                return n == sizeof v ? read_ttl(v, out) : -EINVAL;
+        case IP_TOS:
+                return n == sizeof v ? read_tos(v, out) : n == 1 ? read_tos(val[0], out) : -EINVAL;
+        default:
+                return -EINVAL;
+        }
+}
+
+/* An IPv6 socket that speaks to a v4-mapped address: Linux takes the source from there. */
+static int read_ipv6(int type, const uint8_t *val, size_t n, struct usock_sent *out)
+{
+        struct in6_pktinfo info;
+        ip_addr src;
+
+        if (type != IPV6_PKTINFO)
+                return 0;
+        if (n < sizeof info)
+                return -EINVAL;
+        memcpy(&info, val, sizeof info);
+        memcpy(&src, &info.ipi6_addr, sizeof src);
+        if (ip_addr_is_v4(src))
+                out->src = ip_addr_get_v4(src);
+        out->ifindex = info.ipi6_ifindex;
+        return 0;
+}
+
+static int read_one(const struct cmsghdr *c, struct usock_sent *out)
+{
+        const uint8_t *val = CMSG_DATA((struct cmsghdr *)(uintptr_t)c);
+        size_t n = c->cmsg_len - CMSG_LEN(0);
+
+        switch (c->cmsg_level) {
+        case IPPROTO_IP:
+                return read_ip(c->cmsg_type, val, n, out);
+        case IPPROTO_IPV6:
+                return read_ipv6(c->cmsg_type, val, n, out);
+        case IPPROTO_UDP:
+                if (c->cmsg_type != UDP_SEGMENT || n != sizeof out->segment)
+                        return -EINVAL;
+                memcpy(&out->segment, val, sizeof out->segment);
+                return 0;
+        default:
+                return 0;               /* marks and times of sending: nothing here goes by them */
+        }
+}
+
+int usock_cmsg_read(const struct msghdr *m, struct usock_sent *out)
+{
+        const uint8_t *end = (const uint8_t *)m->msg_control + m->msg_controllen;
+        int err = 0;
+
+        *out = (struct usock_sent){.ttl = 0};
+        if (!user_read_range(m->msg_control, m->msg_controllen))
+                return -EFAULT;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL && err == 0; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)m, c)) {
+                if (c->cmsg_len < CMSG_LEN(0) || c->cmsg_len > (size_t)(end - (const uint8_t *)c))
+                        return -EINVAL;
+                err = read_one(c, out);
+        }
+        return err;
+}

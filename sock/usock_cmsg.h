@@ -1,0 +1,37 @@
+/*
+ * What goes beside a datagram, in control messages (cmsg(3), ip(7), socket(7)): where it was sent to, TTL, TOS, when it came;
+ * and of one that is sent, what only it shall have.
+ *
+ * Which the socket wants is a mask in its record (`told`), 0 for most, and then nothing here is called. Order, forms and
+ * truncation are Linux's.
+ */
+#ifndef SOCK_USOCK_CMSG_H
+#define SOCK_USOCK_CMSG_H
+
+#include "sock/ustack.h"
+
+enum {
+        USOCK_TELL_PKTINFO = 1,
+        USOCK_TELL_TTL = 2,
+        USOCK_TELL_TOS = 4,
+        USOCK_TELL_ORIGDST = 8,
+        USOCK_TELL_TIMESTAMP = 16,
+        USOCK_TELL_TIMESTAMPNS = 32,
+        USOCK_TELL_OVERFLOW = 64,       /* SO_RXQ_OVFL */
+        USOCK_TELL_PKTINFO6 = 128,
+};
+
+/* Writes what the socket wants to know of a datagram into m's control buffer: msg_controllen, and MSG_CTRUNC in msg_flags. */
+void usock_cmsg_put(struct usock *s, const struct udp_msg *msg, struct msghdr *m);
+
+/* Of one datagram that is sent. */
+struct usock_sent {
+        bool ttl_set, tos_set;
+        uint8_t ttl, tos;
+        uint16_t segment;               /* UDP_SEGMENT; 0: one datagram */
+        uint32_t src, ifindex;          /* IP_PKTINFO, host order; 0: not said */
+};
+/* Reads them. -EINVAL as Linux: malformed, out of range, or of a kind that does not exist. */
+int usock_cmsg_read(const struct msghdr *m, struct usock_sent *out);
+
+#endif

@@ -1,0 +1,311 @@
+/* UDP's scenes: what goes beside datagrams in control messages, datagrams cut from one send, and groups. */
+#include "tests/shim/calls.h"
+
+#include <linux/errqueue.h>
+#include <netinet/udp.h>
+#include <sys/time.h>
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+static void show_pktinfo(const struct cmsghdr *c)
+{
+        struct in_pktinfo info;
+        char to[INET_ADDRSTRLEN], spec[INET_ADDRSTRLEN];
+
+        memcpy(&info, CMSG_DATA(c), sizeof(info));
+        inet_ntop(AF_INET, &info.ipi_addr, to, sizeof(to));
+        inet_ntop(AF_INET, &info.ipi_spec_dst, spec, sizeof(spec));
+        printf("    by %d to %s, from here %s\n", info.ipi_ifindex, to, spec);
+}
+
+/* A time of this second, told as such. */
+static void show_time(const struct cmsghdr *c)
+{
+        struct timeval at, now;
+
+        memcpy(&at, CMSG_DATA(c), sizeof(at));
+        gettimeofday(&now, NULL);
+        printf("    %s\n", at.tv_sec <= now.tv_sec && at.tv_sec >= now.tv_sec - 2 ? "just now" : "another time");
+}
+
+static void show_beside(struct msghdr *m)
+{
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+                int v = 0;
+
+                printf("    level %d type %d, %zu bytes\n", c->cmsg_level, c->cmsg_type, c->cmsg_len);
+                if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO)
+                        show_pktinfo(c);
+                else if (c->cmsg_level == SOL_SOCKET && (c->cmsg_type == SO_TIMESTAMP || c->cmsg_type == SO_TIMESTAMPNS))
+                        show_time(c);
+                else if (c->cmsg_level == IPPROTO_IP && (c->cmsg_type == IP_TTL || c->cmsg_type == IP_TOS)) {
+                        memcpy(&v, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+                        printf("    %d\n", v);
+                }
+        }
+}
+
+static void receive(int s, size_t room, int flags)
+{
+        _Alignas(struct cmsghdr) char beside[256];
+        char b[100];
+        struct iovec iov = {b, sizeof(b)};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room ? beside : NULL, .msg_controllen = room};
+        ssize_t r;
+
+        memset(beside, 0x5a, sizeof(beside));
+        r = recvmsg(s, &m, flags);
+        printf("  %zd %s flags %x, %zu beside\n", r, name_of(r), m.msg_flags & ~MSG_CMSG_CLOEXEC, m.msg_controllen);
+        if (r >= 0)
+                show_beside(&m);
+}
+
+static void switch_on(int s, int level, int name)
+{
+        int v = 1;
+        socklen_t len = sizeof(v);
+
+        SHOW(setsockopt(s, level, name, &v, sizeof(v)));
+        v = 7;
+        SHOW(getsockopt(s, level, name, &v, &len));
+        printf("  %d: %d\n", name, v);
+}
+
+void scene_beside_received(void)
+{
+        static const int ip[] = {IP_PKTINFO, IP_RECVTTL, IP_RECVTOS, IP_RECVORIGDSTADDR};
+        struct sockaddr_in a, b;
+        int s = udp_socket(&a), t = udp_socket(&b), v = 0x28, off = 0;
+
+        connect(t, (void *)&a, sizeof(a));
+        SHOW(send(t, "none", 4, 0));
+        wait_readable(s);
+        receive(s, 256, 0);
+        for (size_t i = 0; i < ARRAY_LEN(ip); i++) {
+                switch_on(s, IPPROTO_IP, ip[i]);
+                SHOW(send(t, "some", 4, 0));
+                wait_readable(s);
+                receive(s, 256, MSG_PEEK);
+                receive(s, 256, 0);
+        }
+        SHOW(setsockopt(t, IPPROTO_IP, IP_TOS, &v, sizeof(v)));
+        v = 33;
+        SHOW(setsockopt(t, IPPROTO_IP, IP_TTL, &v, sizeof(v)));
+        SHOW(send(t, "other", 5, 0));
+        wait_readable(s);
+        receive(s, 256, 0);
+        for (size_t i = 0; i < ARRAY_LEN(ip); i++)
+                SHOW(setsockopt(s, IPPROTO_IP, ip[i], &off, sizeof(off)));
+        SHOW(send(t, "off", 3, 0));
+        wait_readable(s);
+        receive(s, 256, 0);
+        close(s);
+        close(t);
+}
+
+void scene_beside_times(void)
+{
+        static const int name[] = {SO_TIMESTAMP, SO_TIMESTAMPNS};
+        struct sockaddr_in a, b;
+        int s = udp_socket(&a), t = udp_socket(&b), v, off = 0;
+        socklen_t len = sizeof(v);
+
+        connect(t, (void *)&a, sizeof(a));
+        for (size_t i = 0; i < ARRAY_LEN(name); i++) {
+                switch_on(s, SOL_SOCKET, name[i]);
+                SHOW(send(t, "when", 4, 0));
+                wait_readable(s);
+                receive(s, 256, 0);
+        }
+        getsockopt(s, SOL_SOCKET, SO_TIMESTAMP, &v, &len);
+        printf("  the one of the two: %d\n", v);
+        SHOW(setsockopt(s, SOL_SOCKET, SO_TIMESTAMP, &off, sizeof(off)));
+        SHOW(send(t, "never", 5, 0));
+        wait_readable(s);
+        receive(s, 256, 0);
+        close(s);
+        close(t);
+}
+
+void scene_beside_truncated(void)
+{
+        static const size_t room[] = {0, 8, 16, 20, 24, 28, 31, 40, 52, 56};
+        struct sockaddr_in a, b;
+        int s = udp_socket(&a), t = udp_socket(&b);
+
+        switch_on(s, IPPROTO_IP, IP_PKTINFO);
+        switch_on(s, IPPROTO_IP, IP_RECVTTL);
+        for (size_t i = 0; i < ARRAY_LEN(room); i++) {
+                SHOW(sendto(t, "some", 4, 0, (void *)&a, sizeof(a)));
+                wait_readable(s);
+                receive(s, room[i], 0);
+        }
+        close(s);
+        close(t);
+}
+
+static void send_beside(int t, const struct sockaddr_in *to, int level, int type, const void *val, size_t n)
+{
+        _Alignas(struct cmsghdr) char beside[64] = "";
+        struct iovec iov = {(char *)"datagram", 8};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = CMSG_SPACE(n)};
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+        if (to) {
+                m.msg_name = (void *)to;
+                m.msg_namelen = sizeof(*to);
+        }
+        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(n), .cmsg_level = level, .cmsg_type = type};
+        memcpy(CMSG_DATA(c), val, n);
+        printf("  type %d, %zu bytes\n", type, n);
+        SHOW(sendmsg(t, &m, 0));
+}
+
+static void send_int(int t, const struct sockaddr_in *to, int type, int v)
+{
+        send_beside(t, to, IPPROTO_IP, type, &v, sizeof(v));
+}
+
+static void who_sent(int s)
+{
+        struct sockaddr_in from = {0};
+        socklen_t len = sizeof(from);
+        char b[100], name[INET_ADDRSTRLEN];
+
+        if (recvfrom(s, b, sizeof(b), MSG_DONTWAIT, (void *)&from, &len) < 0)
+                printf("  nobody: %s\n", strerrorname_np(errno));
+        else
+                printf("  %s sent\n", inet_ntop(AF_INET, &from.sin_addr, name, sizeof(name)));
+}
+
+void scene_beside_sent(void)
+{
+        struct in_pktinfo info = {.ipi_spec_dst.s_addr = htonl(0x7f000005)};
+        struct sockaddr_in a, b = {.sin_family = AF_INET};
+        int s = udp_socket(&a), t = socket(AF_INET, SOCK_DGRAM, 0);
+        unsigned char byte = 0x20;
+
+        SHOW(bind(t, (void *)&b, sizeof(b)));
+        switch_on(s, IPPROTO_IP, IP_RECVTTL);
+        switch_on(s, IPPROTO_IP, IP_RECVTOS);
+        send_int(t, &a, IP_TTL, 9);
+        wait_readable(s);
+        receive(s, 256, 0);
+        send_int(t, &a, IP_TOS, 0x10);
+        wait_readable(s);
+        receive(s, 256, 0);
+        send_beside(t, &a, IPPROTO_IP, IP_TOS, &byte, 1);
+        wait_readable(s);
+        receive(s, 256, 0);
+        send_beside(t, &a, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+        wait_readable(s);
+        who_sent(s);
+        connect(t, (void *)&a, sizeof(a));
+        send_int(t, NULL, IP_TTL, 77);
+        wait_readable(s);
+        receive(s, 256, 0);
+        close(s);
+        close(t);
+}
+
+void scene_beside_wrong(void)
+{
+        struct in_pktinfo info = {.ipi_spec_dst.s_addr = htonl(0xc0000201)};
+        struct sockaddr_in a, b;
+        int s = udp_socket(&a), t = udp_socket(&b);
+
+        send_int(t, &a, IP_TTL, 0);
+        send_int(t, &a, IP_TTL, 256);
+        send_int(t, &a, IP_TOS, 256);
+        send_int(t, &a, IP_TOS, -1);
+        send_int(t, &a, 99, 1);
+        send_beside(t, &a, IPPROTO_IP, IP_TTL, "\1", 1);
+        send_beside(t, &a, IPPROTO_IP, IP_PKTINFO, &info, 8);
+        send_beside(t, &a, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+        who_sent(s);
+        close(s);
+        close(t);
+}
+
+static void lengths(int s, int n)
+{
+        char b[20000];
+
+        for (int i = 0; i < n; i++) {
+                wait_readable(s);
+                printf(" %zd", recv(s, b, sizeof(b), MSG_DONTWAIT));
+        }
+        printf("\n");
+}
+
+void scene_segments(void)
+{
+        static char much[5000];
+        unsigned short size = 300;
+        struct sockaddr_in a, b;
+        int s = udp_socket(&a), t = udp_socket(&b), v = 1000;
+        struct iovec iov = {much, 1000};
+        _Alignas(struct cmsghdr) char beside[CMSG_SPACE(2)] = "";
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = sizeof(beside)};
+
+        connect(t, (void *)&a, sizeof(a));
+        *CMSG_FIRSTHDR(&m) = (struct cmsghdr){CMSG_LEN(2), IPPROTO_UDP, UDP_SEGMENT};
+        memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &size, 2);
+        SHOW(sendmsg(t, &m, 0));
+        lengths(s, 4);
+        SHOW(setsockopt(t, IPPROTO_UDP, UDP_SEGMENT, &v, sizeof(v)));
+        SHOW(send(t, much, sizeof(much), 0));
+        lengths(s, 5);
+        SHOW(send(t, much, 900, 0));
+        lengths(s, 1);
+        SHOW(send(t, much, 1001, 0));
+        lengths(s, 2);
+        v = 70000;
+        SHOW(setsockopt(t, IPPROTO_UDP, UDP_SEGMENT, &v, sizeof(v)));
+        v = 2;
+        SHOW(setsockopt(t, IPPROTO_UDP, UDP_SEGMENT, &v, sizeof(v)));
+        SHOW(send(t, much, 700, 0));
+        v = 0;
+        SHOW(setsockopt(t, IPPROTO_UDP, UDP_SEGMENT, &v, sizeof(v)));
+        SHOW(send(t, much, 700, 0));
+        lengths(s, 1);
+        close(s);
+        close(t);
+}
+
+/* On loopback groups are the kernel's, whatever our side is to the socket. */
+void scene_groups(void)
+{
+        struct ip_mreq on_lo = {{htonl(0xef010203)}, {htonl(INADDR_LOOPBACK)}};
+        struct sockaddr_in a = {.sin_family = AF_INET}, to;
+        socklen_t len = sizeof(a);
+        int s = socket(AF_INET, SOCK_DGRAM, 0), t = socket(AF_INET, SOCK_DGRAM, 0), v = 5;
+        char b[10];
+
+        SHOW(bind(s, (void *)&a, sizeof(a)));
+        getsockname(s, (void *)&a, &len);
+        SHOW(setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &on_lo, sizeof(on_lo)));
+        SHOW(setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &on_lo, sizeof(on_lo)));
+        SHOW(setsockopt(t, IPPROTO_IP, IP_MULTICAST_IF, &on_lo.imr_interface, 4));
+        SHOW(setsockopt(t, IPPROTO_IP, IP_MULTICAST_TTL, &v, sizeof(v)));
+        SHOW(setsockopt(t, IPPROTO_IP, IP_MULTICAST_TTL, &v, 1));
+        v = 256;
+        SHOW(setsockopt(t, IPPROTO_IP, IP_MULTICAST_TTL, &v, sizeof(v)));
+        SHOW(getsockopt(t, IPPROTO_IP, IP_MULTICAST_TTL, &v, &len));
+        printf("  %d\n", v);
+        to = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = a.sin_port, .sin_addr = on_lo.imr_multiaddr};
+        SHOW(sendto(t, "group", 5, 0, (void *)&to, sizeof(to)));
+        wait_readable(s);
+        SHOW(recv(s, b, sizeof(b), MSG_DONTWAIT));
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        SHOW(sendto(t, "one", 3, 0, (void *)&to, sizeof(to)));
+        wait_readable(s);
+        SHOW(recv(s, b, sizeof(b), MSG_DONTWAIT));
+        SHOW(setsockopt(s, IPPROTO_IP, IP_DROP_MEMBERSHIP, &on_lo, sizeof(on_lo)));
+        SHOW(setsockopt(s, IPPROTO_IP, IP_DROP_MEMBERSHIP, &on_lo, sizeof(on_lo)));
+        SHOW(setsockopt(s, IPPROTO_IP, IP_DROP_MEMBERSHIP, &on_lo, 4));
+        close(s);
+        close(t);
+}
