@@ -18,9 +18,14 @@ static struct frame_pool *pool_of(struct frames *f, uint32_t id)
         return f->region[frame_id_region(id)].pool;
 }
 
+static bool by_turns(const struct frame_pool *p, enum frame_class c)
+{
+        return c == FRAME_LARGE && p->sent != 0;
+}
+
 static uint32_t take_free(struct frame_pool *p, enum frame_class c)
 {
-        uint32_t num = p->free[c], round = c == FRAME_LARGE ? MIN(FRAME_ROUND, p->geom.count[c]) : 0;
+        uint32_t num = p->free[c], round = by_turns(p, c) ? MIN(FRAME_ROUND, p->geom.count[c]) : 0;
 
         if (likely(num != 0 && p->fresh[c] >= round)) {
                 p->free[c] = frame_pool_rec(p, num)->next;
@@ -33,7 +38,7 @@ static uint32_t take_free(struct frame_pool *p, enum frame_class c)
 
 static void put_free(struct frame_pool *p, enum frame_class c, uint32_t num)
 {
-        bool behind = c == FRAME_LARGE && p->free[c] != 0;
+        bool behind = by_turns(p, c) && p->free[c] != 0;
 
         frame_pool_rec(p, num)->next = behind ? 0 : p->free[c];
         if (behind)
@@ -53,6 +58,13 @@ uint32_t frame_alloc(struct frames *f, uint32_t region, enum frame_class c, uint
         p->used[c]++;
         *frame_pool_rec(p, num) = (struct frame_rec){.owner = owner, .refs = 1};
         return frame_id(region, num);
+}
+
+uint8_t *frame_guess(const struct frames *f, uint32_t region, enum frame_class c)
+{
+        uint32_t num = f->region[region].pool->free[c];
+
+        return num != 0 ? frame_addr(f, frame_id(region, num)) : NULL;
 }
 
 uint32_t frame_avail(const struct frames *f, uint32_t region, enum frame_class c)

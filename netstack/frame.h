@@ -110,6 +110,7 @@ struct frame_pool {
         uint32_t last_free[FRAME_CLASSES];
         uint32_t fresh[FRAME_CLASSES];  /* how many of the class were ever used */
         uint32_t used[FRAME_CLASSES];   /* not free now: queued or on loan */
+        uint32_t sent;                  /* 1: large frames take turns (frame_alloc) */
         uint32_t loans;                 /* sum over all frames */
         uint32_t bad_returns;           /* the other side returned what it had not */
 };
@@ -134,7 +135,7 @@ static inline size_t frame_pool_bytes(struct frame_geom g)
 {
         return sizeof(struct frame_pool) + sizeof(struct frame_rec) * (frame_geom_total(g) + 1);
 }
-/* Prepares a pool; its records follow the header at once. */
+/* Prepares a pool; its records follow the header at once. It is not sent from unless `sent` is set afterwards. */
 void frame_pool_init(struct frame_pool *p, struct frame_geom g);
 
 static inline struct frame_rec *frame_pool_rec(const struct frame_pool *p, uint32_t num)
@@ -146,12 +147,14 @@ static inline struct frame_rec *frame_pool_rec(const struct frame_pool *p, uint3
 /*
  * A frame of the class with refs 1, charged to `owner`; 0 when there is none.
  *
- * A small frame is the one that was freed last: a conversation stays in one that is warm. Of the large ones it is the one that
- * was freed first, and no fewer than FRAME_ROUND take turns: the lines of one that the other side has just read are in the
- * cache of its processor, and to write them is slower than those that have left it (iperf3 --bidir: 83 and 103 Gb/s).
+ * It is the one that was freed last, and warm. Only of the large ones of a pool that is sent from it is the one that was
+ * freed first, and no fewer than FRAME_ROUND take turns: the lines of one that the other side has just read are in the cache
+ * of its processor, and to write them is slower than those that have left it (iperf3 --bidir: 83 and 103 Gb/s).
  */
 #define FRAME_ROUND 64u
 uint32_t frame_alloc(struct frames *f, uint32_t region, enum frame_class c, uint32_t owner);
+/* Where the frame that frame_alloc() gives next will most likely be, so that its lines can be claimed; NULL: not known. */
+uint8_t *frame_guess(const struct frames *f, uint32_t region, enum frame_class c);
 /* Frames of the class that can still be had. */
 uint32_t frame_avail(const struct frames *f, uint32_t region, enum frame_class c);
 /* One more record names the frame. Not for lent frames: those have one holder. */
@@ -181,6 +184,12 @@ static inline void frame_fetch(const uint8_t *p, uint32_t n)
 {
         for (uint32_t at = 0; at < n; at += CACHE_LINE)
                 __builtin_prefetch(p + at);
+}
+/* Bytes that will be written soon lie in the cache of whoever read them last. */
+static inline void frame_claim(uint8_t *p, uint32_t n)
+{
+        for (uint32_t at = 0; at < n; at += CACHE_LINE)
+                prefetch_write(p + at);
 }
 /* Where the frame is mapped in this process. */
 static inline uint8_t *frame_addr(const struct frames *f, uint32_t id)

@@ -179,6 +179,7 @@ static int chan_claim(struct stack_state *st, uint32_t k, uint32_t peer, struct 
         c->generation++;
         c->shm = (struct shm_shared){.tx_geom = tx, .rx_geom = rx};
         frame_pool_init(at_offset(st, c->pool_off), tx);
+        ((struct frame_pool *)at_offset(st, c->pool_off))->sent = 1;
         return 0;
 }
 

@@ -654,6 +654,7 @@ short usock_poll(struct usock *s)
         case SOCK_ROLE_LISTENER:
                 return tcp_acceptable(&st->tcp, rec->conn) ? POLLIN | POLLRDNORM : 0;
         case SOCK_ROLE_UDP:
+                usock_udp_fetch(s);
                 ev = udp_poll_events(&st->udp, rec->conn);
                 if ((rec->blocked != 0 && !usock_udp_room(s)) || (unlikely(rec->writer != 0) && await_turn(rec)))
                         ev &= (short)~(POLLOUT | POLLWRNORM);
@@ -672,8 +673,10 @@ bool usock_readable(struct usock *s)
                 return true;
         if (rec->role == SOCK_ROLE_CONN)
                 return !(unlikely(rec->reader != 0) && await_turn(rec)) && tcp_readable(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
-        if (rec->role == SOCK_ROLE_UDP)
+        if (rec->role == SOCK_ROLE_UDP) {
+                usock_udp_fetch(s);
                 return udp_readable(&st->udp, rec->conn);
+        }
         return usock_poll(s) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);
 }
 

@@ -38,6 +38,8 @@ struct usock {
         int kfd;
         uint8_t kind, family;
         _Atomic uint32_t reads;         /* UDP: datagrams, roughly */
+        _Atomic uint32_t fetch_left;    /* UDP: bytes from fetch_at on that the next read will want: a hint, of this process */
+        _Atomic(const uint8_t *) fetch_at;
         struct usock *next, **link;     /* of u->handles, under u's lock */
         struct {                        /* what this process reads without the lock: usock_tcp.c */
                 const uint8_t *at;
@@ -165,6 +167,8 @@ ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, in
 ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flags);
 ssize_t usock_udp_read(struct usock *s, void *p, size_t n, int flags);  /* the same for one buffer and no name */
 bool usock_udp_room(struct usock *s);   /* the channel that was full has room again */
+/* Asks for what is left of the lines that the next read will want. */
+void usock_udp_fetch(struct usock *s);
 int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why);
 
 /* usock_group.c: options whose values name groups and interfaces; errors as the kernel's, -ENOPROTOOPT: not ours. */

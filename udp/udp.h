@@ -218,6 +218,7 @@ struct udp_sight {
         struct udp_msg msg;
         uint64_t head, next; /* the queue's, while this is the first, and when it is read */
         bool last;           /* nothing was behind it then */
+        struct span ahead;   /* the next one's bytes in a peer's frame; len 0: not known. Only for prefetches */
 };
 /*
  * Receiving is look, copy, take, and needs no lock. look shows the first datagram; false: there is none, or an error

@@ -406,18 +406,16 @@ static bool find_first(const struct udp_queue *q, const struct udp *u, uint64_t 
         return !same_place(next, tail);
 }
 
-/* The bytes of the datagram at `c` will be wanted next: those in a peer's frame are in another processor's cache. What
- * is read here may be anything, if the queue moves on meanwhile; nothing but a prefetch is made of it. */
-static void prefetch_frame(const struct udp *u, struct cursor c)
+/* Where the bytes of the datagram at `c` are, if in a frame. What is read here may be anything, if the queue moves on
+ * meanwhile; nothing but a prefetch is made of it. */
+static struct span bytes_of(const struct udp *u, struct cursor c)
 {
         struct buf data = rec_at(c)->data;
-        const uint8_t *p = (const uint8_t *)((uintptr_t)u->frames->region[frame_id_region(data.id)].base);
+        const uint8_t *base = u->frames->region[frame_id_region(data.id)].base;
 
-        if (data.id == 0 || p == NULL || data.len > PREFETCH_MAX)
-                return;
-        p = frame_addr(u->frames, data.id) + data.off;
-        for (uint32_t at = 0; at < data.len; at += CACHE_LINE)
-                __builtin_prefetch(p + at);
+        if (data.id == 0 || base == NULL || data.len > PREFETCH_MAX)
+                return (struct span){NULL, 0};
+        return (struct span){frame_addr(u->frames, data.id) + data.off, data.len};
 }
 
 bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_sight *s)
@@ -435,8 +433,9 @@ bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_s
                         show(u, &r, (uint8_t *)(rec_at(c) + 1), &s->msg);
                         c.at.off += rec_bytes(r.inl_len);
                         s->last = same_place(c.at, load_tail(q));
+                        s->ahead = (struct span){NULL, 0};
                         if (r.data.id != 0 && !s->last && c.at.off < frame_size(u->frames, c.at.block))
-                                prefetch_frame(u, c);
+                                s->ahead = bytes_of(u, c);
                         s->head = head;
                         s->next = head_of(c.at, gen);
                         return true;

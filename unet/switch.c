@@ -198,6 +198,7 @@ static int prepare(struct unet_switch *sw, int sock, uint32_t *port)
                 return err;
         }
         frame_pool_init(p->pool, sw->geom);
+        p->pool->sent = 1;
         mem = shm_link_tx_mem(p->shm);
         sw->frames.region[num] = (struct frame_region){.base = mem.base, .pool = p->pool};
         p->state = PORT_OFFERED;

@@ -244,6 +244,23 @@ static void free_lists_are_made_anew(void **state)
         }
 }
 
+/* What nobody else reads stays warm, and so the guess of the next one is right. */
+static void a_frame_freed_is_the_next_one(void **state)
+{
+        struct fixture *x = *state;
+
+        for (enum frame_class c = 0; c < FRAME_CLASSES; c++) {
+                uint32_t a = frame_alloc(&x->f, TX, c, 0), b = frame_alloc(&x->f, TX, c, 0);
+
+                assert_null(frame_guess(&x->f, TX, c));
+                frame_drop(&x->f, a);
+                frame_drop(&x->f, b);
+                assert_ptr_equal(frame_guess(&x->f, TX, c), frame_addr(&x->f, b));
+                assert_int_equal(frame_alloc(&x->f, TX, c, 0), b);
+                assert_int_equal(frame_alloc(&x->f, TX, c, 0), a);
+        }
+}
+
 /* Small ones stay warm; large ones come back when the others have had their turn, in the order in which they were freed. */
 static void large_frames_take_turns(void **state)
 {
@@ -252,6 +269,7 @@ static void large_frames_take_turns(void **state)
 
         frame_drop(&x->f, small);
         assert_int_equal(frame_alloc(&x->f, TX, FRAME_SMALL, 0), small);
+        x->pool->sent = 1;
         for (uint32_t i = 0; i < LARGE; i++) {
                 first[i] = frame_alloc(&x->f, TX, FRAME_LARGE, 0);
                 for (uint32_t k = 0; k < i; k++)
@@ -279,6 +297,7 @@ int main(void)
                 TEST(numbers_and_places_agree),
                 TEST(a_range_outside_its_frame_is_seen),
                 TEST(a_class_runs_out_alone),
+                TEST(a_frame_freed_is_the_next_one),
                 TEST(large_frames_take_turns),
                 TEST(free_when_the_last_record_lets_go),
                 TEST(free_when_loan_and_reference_have_both_ended),
