@@ -17,6 +17,7 @@
 static int serve(struct client *cl, struct wire_in *in)
 {
         struct unetd_msg *msg = &in->msg;
+        int r;
 
         switch ((enum unetd_type)msg->type) {
         case UNETD_KEEPER_GET:
@@ -34,7 +35,8 @@ static int serve(struct client *cl, struct wire_in *in)
         case UNETD_LISTEN_ADD:
                 return listen_add(cl, in);
         case UNETD_LISTEN_DEL:
-                return listen_del(cl->user, msg);
+                r = listen_del(cl->user, msg);
+                return r == 0 ? discarded(cl, msg) : r;
         case UNETD_PORT_HOLD:
                 return port_hold(cl, msg);
         case UNETD_PORT_RELEASE:

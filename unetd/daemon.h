@@ -60,6 +60,7 @@ struct waiter {
         struct ask *ask;                /* what it waits for: one of these */
         struct chan *chan;
         LIST_ENTRY(waiter) of_chan;
+        bool discard;                   /* that everything of its user's is closed */
 };
 
 struct ask {
@@ -198,6 +199,9 @@ void discard(struct user *u, const int *fds, unsigned n, bool unwanted);
 /* Too much of that waits: this user is not listened to. */
 bool discard_stuck(const struct user *u);
 bool discard_busy(const struct user *u);
+/* The answer to a request by which something was closed: when it is, so that who asked can bind the port again. 0, a negative
+ * errno, or REPLY_LATER. */
+int discarded(struct client *cl, const struct unetd_msg *request);
 
 /* ---- spawn.c ---- */
 int spawn_init(void);                   /* before anything else is opened */

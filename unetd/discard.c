@@ -65,13 +65,41 @@ static void next_child(struct trash *t)
         t->n = 0;
 }
 
+static void all_closed(const struct trash *t)
+{
+        struct waiter *w = TAILQ_FIRST(&unetd.waiters), *next;
+
+        for (; w; w = next) {
+                next = TAILQ_NEXT(w, link);
+                if (w->discard && &w->client->user->trash == t)
+                        waiter_end(w, 0);
+        }
+}
+
 static void child_done(struct loop_source *s, uint32_t events)
 {
+        struct trash *t = (struct trash *)s;
         int pidfd = s->fd;
 
         loop_del(&unetd.loop, s);
         close(pidfd);
-        next_child((struct trash *)s);
+        next_child(t);
+        if (t->child.fd < 0)
+                all_closed(t);
+}
+
+int discarded(struct client *cl, const struct unetd_msg *request)
+{
+        struct waiter *w;
+        int r;
+
+        if (cl->user->trash.child.fd < 0)
+                return 0;
+        r = waiter_new(cl, request, &w);
+        if (r < 0)
+                return r;
+        w->discard = true;
+        return REPLY_LATER;
 }
 
 void discard_init(struct user *u)

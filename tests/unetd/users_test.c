@@ -356,6 +356,37 @@ static void a_port_is_registered_only_against_its_socket(void **state)
         close(fd);
 }
 
+/* A server that listens anew for each client, as iperf3 does: unetd's copy of the socket is closed by a child of its. */
+static void alice_listens_again_and_again(void)
+{
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack st;
+        ip_addr lo = ip_addr_v4(INADDR_LOOPBACK);
+        uint16_t port = 0;
+
+        become(ALICE);
+        must_stack(&c, &st);
+        for (int i = 0; i < 50; i++) {
+                int fd = world_socket(IPPROTO_TCP, &port);
+                must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, fd) == 0);
+                close(fd);
+                must(unetd_listen_del(&c, st.id, IPPROTO_TCP, lo, port) == 0);
+        }
+        _exit(0);
+}
+
+static void a_port_is_free_when_its_listener_is_gone(void **state)
+{
+        pid_t pid;
+
+        if (cannot_run())
+                skip();
+        pid = fork();
+        if (pid == 0)
+                alice_listens_again_and_again();
+        must_child(pid);
+}
+
 /* ---- one user cannot stop the service for the other ---- */
 
 /* A connected socket with data that its peer does not read, which its last close waits for: an hour. */
@@ -556,6 +587,7 @@ int main(void)
                 t(neither_reads_nor_opens_what_is_the_others),
                 t(the_keeper_runs_as_the_user),
                 t(a_port_is_registered_only_against_its_socket),
+                t(a_port_is_free_when_its_listener_is_gone),
                 t(a_user_cannot_hold_up_the_other),
                 t(a_private_unetd_serves_its_user_only),
                 t(emulated_endpoints_meet_where_both_want),
