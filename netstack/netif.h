@@ -1,6 +1,7 @@
 /*
- * Interfaces: channels that carry Ethernet frames to hosts that are no U-Net (unet/xdp.h), with an address of our own,
- * neighbours and a gateway.
+ * Interfaces: channels that carry Ethernet frames to hosts that are no U-Net, with an address of our own, neighbours and a
+ * gateway. What they go by is an AF_XDP socket of the stack's own (unet/xdp.h) or unetd's gateway (unetd/gate.h), and may
+ * change (stack_netif_move()): connections and neighbours stay, packets on their way are lost.
  *
  *      in:   stack_run_rx() -> netif_rx() -> arp_input() | stack_rx_packet(), as from any other channel
  *      out:  stack_post() -> netif_link() writes the Ethernet header in front of the IP header, or keeps the packet until
@@ -39,6 +40,7 @@ struct netif_config {
         uint8_t mac[6];
         uint32_t mtu;                   /* largest IP packet, now ... */
         uint32_t mtu_max;               /* ... and that the NI has room for; 0: the same */
+        uint32_t serial;                /* of what it goes by: unetd's number of the socket, or of the way to the gateway */
 };
 
 struct netif {

@@ -254,6 +254,24 @@ int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const str
         return 0;
 }
 
+bool stack_netif_move(struct stack *s, uint32_t k, const struct netif_config *cfg, struct frame_geom rx)
+{
+        struct chan_slot *slot = &s->st->chan[k];
+        struct netif *n = stack_netif(s->st, slot->netif - 1);
+
+        if (n->cfg.serial == cfg->serial)
+                return false;
+        s->frames->region[FRAME_REGION_TX(k)].pool = at_offset(s->st, slot->pool_off);
+        frame_unlend_all(s->frames, FRAME_REGION_TX(k));
+        slot->shm = (struct shm_shared){.tx_geom = slot->shm.tx_geom, .rx_geom = rx};
+        n->cfg = *cfg;
+        n->cfg.mtu_max = MAX(cfg->mtu_max, cfg->mtu);
+        slot->generation++;
+        atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
+        tcp_frames_back(&s->tcp, FRAME_REGION_TX(k));
+        return true;
+}
+
 void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_t *tx_frames,
                        const uint8_t *rx_frames)
 {

@@ -268,6 +268,9 @@ int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t p
  * its provider names. `seed`: 16 random bytes. As stack_chan_add(); -ENOSPC: NETIF_MAX interfaces are there. */
 int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const struct netif_config *cfg,
                     struct frame_geom tx, struct frame_geom rx, const uint8_t seed[16], nstime now);
+/* The interface of channel k goes by something else from now on (cfg->serial is another one), whose frames are `rx`: processes
+ * map it anew. True when it did not before. Under the lock. */
+bool stack_netif_move(struct stack *s, uint32_t k, const struct netif_config *cfg, struct frame_geom rx);
 /* Interface i of the state, 0 .. NETIF_MAX - 1. */
 struct netif *stack_netif(const struct stack_state *st, uint32_t i);
 /* A channel that is down becomes free for another, once nothing in the state refers to it. False: not yet. */

@@ -194,31 +194,61 @@ static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
         return failed ? -EMFILE : 0;
 }
 
+/* What the stack is on the interface, and the frames that come by it. */
+static void iface_config(const struct ustack *u, uint32_t slot, const struct unetd_chan *chan, struct netif_config *cfg,
+                         struct frame_geom *rx)
+{
+        const struct unetd_iface *f = &chan->iface;
+        bool xdp = unetd_chan_is_xdp(chan);
+
+        *cfg = (struct netif_config){.addr = f->addr, .gateway = f->gateway, .prefix = (uint8_t)f->prefix,
+                                     .ifindex = (uint8_t)((chan->peer_stack & ~UNETD_IFACE) + 1),
+                                     .serial = f->serial, .mtu = xdp ? u->xdp[slot]->geom.mtu : f->mtu};
+        memcpy(cfg->name, f->name, sizeof cfg->name);
+        cfg->mtu_max = xdp ? u->xdp[slot]->geom.chunk_bytes - XDP_HEADROOM - XDP_ETH_BYTES : SHM_MTU;
+        memcpy(cfg->mac, xdp ? u->xdp[slot]->geom.mac : f->mac, sizeof cfg->mac);
+        *rx = xdp ? xdp_frame_geom(&u->xdp[slot]->geom) : chan->rx_geom;
+}
+
 static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
 {
-        struct netif_config cfg = {.addr = chan->iface.addr, .gateway = chan->iface.gateway,
-                                   .prefix = (uint8_t)chan->iface.prefix,
-                                   .ifindex = (uint8_t)((chan->peer_stack & ~UNETD_IFACE) + 1)};
+        struct netif_config cfg;
+        struct frame_geom rx;
         struct unetd_chan mine;
         uint8_t seed[16];
         int err = chan_dup(chan, &mine);
 
         if (err != 0)
                 return err;
-        if (getrandom(seed, sizeof seed, 0) != sizeof seed || !ustack_map_iface_fds(u, slot, &mine)) {
+        if (unetd_chan_is_xdp(chan) && !ustack_map_iface_fds(u, slot, &mine)) {
                 unetd_chan_close(&mine);
                 return -EPROTO;
         }
-        memcpy(cfg.name, chan->iface.name, sizeof cfg.name);
-        memcpy(cfg.mac, u->xdp[slot]->geom.mac, sizeof cfg.mac);
-        cfg.mtu = u->xdp[slot]->geom.mtu;
-        cfg.mtu_max = u->xdp[slot]->geom.chunk_bytes - XDP_HEADROOM - XDP_ETH_BYTES;
-        err = stack_netif_add(u->s.st, slot, chan->peer_stack, &cfg, chan->tx_geom,
-                              xdp_frame_geom(&u->xdp[slot]->geom), seed, ustack_now());
-        if (err != 0 && err != -EBUSY)
-                return err;
-        ustack_iface_mapped(u, slot);
-        return 0;
+        iface_config(u, slot, chan, &cfg, &rx);
+        err = getrandom(seed, sizeof seed, 0) != sizeof seed ? -EIO : 0;
+        if (err == 0 && atomic_load(&u->s.st->chan[slot].state) == CHAN_READY)
+                stack_netif_move(&u->s, slot, &cfg, rx);
+        else if (err == 0)
+                err = stack_netif_add(u->s.st, slot, chan->peer_stack, &cfg, chan->tx_geom, rx, seed, ustack_now());
+        if (unetd_chan_is_xdp(chan)) {
+                if (err == 0)
+                        ustack_iface_mapped(u, slot);
+        } else if (err != 0 || !ustack_map_chan_fds(u, slot, &mine)) {
+                unetd_chan_close(&mine);
+        }
+        return err;
+}
+
+static int iface_attach_locked(struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
+{
+        int err = -EAGAIN;
+
+        if (ustack_trylock(u)) {
+                err = iface_attach(u, slot, chan);
+                stack_sync(&u->s);
+                ustack_unlock(u);
+        }
+        return err;
 }
 
 static int chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
@@ -231,7 +261,7 @@ static int chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
         if (slot >= STACK_CHANS)
                 return -ENOSPC;
         if (unetd_chan_is_iface(chan))
-                return iface_attach(u, slot, chan);
+                return iface_attach_locked(u, slot, chan);
         err = stack_chan_add(u->s.st, slot, chan->peer_stack, chan->peer_uid, chan->tx_geom, chan->rx_geom);
         if (err != 0 && err != -EBUSY)
                 return err;

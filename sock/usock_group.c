@@ -223,10 +223,10 @@ enum usock_group_side usock_group_side(int name, const void *val, socklen_t len)
         return find_default(g.group, false, &f) ? USOCK_GROUP_OURS : USOCK_GROUP_EITHER;
 }
 
-/* Takes the interface, if nobody has it. IGMP's number of it, or -ENODEV. The lock must not be held. */
+/* Takes the interface, or shares it. IGMP's number of it, or -ENODEV. The lock must not be held. */
 static int take(struct usock *s, const struct dir_iface *f, uint32_t *chan)
 {
-        int k = f->stack != 0 && f->stack != s->u->id ? -ENODEV : ustack_chan_to(s->u, f->peer);
+        int k = ustack_chan_to(s->u, f->peer);
 
         if (k < 0)
                 return -ENODEV;

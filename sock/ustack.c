@@ -179,12 +179,19 @@ static void empty(const volatile void *p, size_t bytes)
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
+/* The channel goes by an AF_XDP socket: to an interface that this stack has alone. */
+static bool is_xdp(const struct ustack *u, uint32_t k)
+{
+        return u->xdp[k] != NULL && u->chan_fds[k].xsk >= 0;
+}
+
 /* A channel that is no more. Threads of ours look at queues without the lock (stack_pending): they find them empty. */
 static void chan_empty(struct ustack *u, uint32_t k)
 {
         struct shm_chan *c = &u->chan[k];
 
-        if (u->xdp[k] != NULL && c->mine == NULL) {     /* its rings stay mapped: the kernel writes no more */
+        if (is_xdp(u, k)) {
+                ni_xdp_forsake(u->xdp[k]);
                 unetd_chan_close(&u->chan_fds[k]);
                 return;
         }
@@ -293,19 +300,31 @@ void ustack_iface_mapped(struct ustack *u, uint32_t k)
         stack_chan_mapped(&u->s, k, &x->base, x->tx_mem.base, ni_xdp_rx_frames(x));
 }
 
+/* The gateway carries frames of a network: they may be damaged and lost, and lie whole in what it lends. */
+static struct unet_caps gate_caps(const struct unetd_chan *fds)
+{
+        return (struct unet_caps){.mtu = SHM_MTU,
+                                  .inline_max = SHM_INLINE_MAX,
+                                  .csum = true,
+                                  .csum_pseudo = fds->iface.csum_pseudo != 0,
+                                  .whole = true,
+                                  .rto_min = 200 * NS_PER_MS};
+}
+
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
 {
         struct stack_state *st = u->s.st;
         struct shm_chan *c = &u->chan[k];
 
-        if (unetd_chan_is_iface(fds)) {
+        if (unetd_chan_is_xdp(fds)) {
                 bool mapped = ustack_map_iface_fds(u, k, fds);
                 if (mapped)
                         ustack_iface_mapped(u, k);
                 return mapped;
         }
-        iface_unmap(u, k);
         chan_empty(u, k);
+        if (!unetd_chan_is_iface(fds))          /* else a thread may be copying into what it sends from */
+                iface_unmap(u, k);
         if (!chan_map_regions(c, fds)) {
                 unmap(c->mine, c->mine_bytes);
                 unmap(c->peer, c->peer_bytes);
@@ -315,7 +334,10 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
         }
         u->chan_fds[k] = *fds;
         shm_chan_init(c, &st->chan[k].shm, &st->cnt);
-        stack_chan_mapped(&u->s, k, with_faults(u, k), c->mine->frames, c->peer->frames);
+        if (unetd_chan_is_iface(fds))
+                c->base.caps = gate_caps(fds);
+        stack_chan_mapped(&u->s, k, unetd_chan_is_iface(fds) ? &c->base : with_faults(u, k), c->mine->frames,
+                          c->peer->frames);
         return true;
 }
 
@@ -395,9 +417,6 @@ int ustack_way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip_
         *why = "address of another host";
         if (dir == NULL || dir->nifaces == 0 || !ip_addr_is_v4(to) || !way_out(u, to, from, oif, src, &f))
                 return -ENOENT;
-        *why = "another stack has the interface to that host";
-        if (f.stack != 0 && f.stack != u->id)
-                return -ENOENT;
         *why = "the interface to that host cannot be had";
         chan = ustack_chan_to(u, f.peer);
         if (chan < 0)
@@ -453,17 +472,12 @@ bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t l
                    struct sockaddr *from, socklen_t *from_len, const char **why)
 {
         const struct directory *dir = ustack_directory_anyway();
-        const struct ustack *mine;
-        struct dir_iface f = {.stack = 0};
+        struct dir_iface f;
         uint16_t port;
         ip_addr addr, src;
 
         if (dir == NULL || dir->nifaces == 0 || usock_addr_in(to, len, &addr, &port) != 0 ||
             !leads_out(s, addr, last, &src, &f))
-                return false;
-        *why = "another stack has the interface to that host";
-        mine = proc.mine;
-        if (f.stack != 0 && (mine == NULL || f.stack != mine->id))
                 return false;
         usock_addr_out(family, src, 0, from, from_len);
         return true;
@@ -474,8 +488,8 @@ void ustack_take_ifaces(struct ustack *u, ip_addr laddr)
         const struct directory *dir = ustack_directory();
 
         for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++) {
-                struct dir_iface f = dir->iface[i];     /* only its `stack` ever changes */
-                if (f.stack == 0 && (ip_addr_is_any(laddr) || ip_addr_eq(laddr, ip_addr_v4(f.addr))))
+                struct dir_iface f = dir->iface[i];     /* only who uses it ever changes */
+                if (ip_addr_is_any(laddr) || ip_addr_eq(laddr, ip_addr_v4(f.addr)))
                         ustack_chan_to(u, f.peer);
         }
 }
@@ -486,7 +500,7 @@ int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd)
 
         for (uint32_t i = 0; unlikely(i < u->s.st->netifs); i++) {
                 uint32_t chan = stack_netif(u->s.st, i)->chan;
-                if (chan != 0 && u->s.chan[chan - 1].ops != NULL && u->xdp[chan - 1] != NULL)
+                if (chan != 0 && u->s.chan[chan - 1].ops != NULL && is_xdp(u, chan - 1))
                         pfd[n++] = (struct pollfd){.fd = u->chan_fds[chan - 1].xsk, .events = POLLIN};
         }
         return n;
@@ -539,7 +553,7 @@ static void repair_ifaces(struct ustack *u)
 {
         for (uint32_t i = 0; unlikely(i < u->s.st->netifs); i++) {
                 uint32_t chan = stack_netif(u->s.st, i)->chan;
-                if (chan == 0 || u->s.chan[chan - 1].ops == NULL || u->xdp[chan - 1] == NULL)
+                if (chan == 0 || u->s.chan[chan - 1].ops == NULL || !is_xdp(u, chan - 1))
                         continue;
                 frame_unlend_all(u->s.frames, FRAME_REGION_TX(chan - 1));
                 ni_xdp_reclaim(u->xdp[chan - 1], none_held, NULL);

@@ -24,7 +24,7 @@ struct ustack {
         uint32_t slot;                  /* of this process in st->proc */
         bool unknown;                   /* unetd could not be told of this process yet */
         struct shm_chan chan[STACK_CHANS];
-        struct ni_xdp *xdp[STACK_CHANS];        /* of those that are interfaces; kept for the next one in the slot */
+        struct ni_xdp *xdp[STACK_CHANS];        /* of those that are, or were, interfaces of our own; kept for the next one */
         struct unetd_chan chan_fds[STACK_CHANS];
         struct unet_chan *fault[STACK_CHANS];   /* before the channel, when faults were asked for */
         struct usock *handles;          /* this process's, linked by next */
@@ -92,7 +92,7 @@ int ustack_chan_to(struct ustack *u, uint32_t peer);
 int ustack_way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip_addr *src, const char **why);
 /* Takes over what unetd publishes of addresses and routes. Under the lock; ustack_lock() does it. */
 void ustack_follow(struct ustack *u);
-/* Somebody is to be reachable under a local address (any: all): takes the interfaces of unetd's that nobody has. */
+/* Somebody is to be reachable under a local address (any: all): takes, or shares, the interfaces of unetd's. */
 void ustack_take_ifaces(struct ustack *u, ip_addr laddr);
 /* Descriptors to be woken by while nobody polls, besides the pipe: appends to pfd, at most NETIF_MAX. */
 int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd);

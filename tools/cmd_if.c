@@ -1,4 +1,4 @@
-/* unet if: the interfaces that unetd owns, and what the stack that has one has seen of it. */
+/* unet if: the interfaces that unetd owns, and what the stacks that use one have seen of it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,28 +20,41 @@ static const char *list(json_t *rows)
         for (uint32_t i = 0; i < MIN(c.dir->nifaces, DIR_IFACES); i++) {
                 const struct dir_iface *f = &c.dir->iface[i];
                 const struct netconf_if *n = &net.ifs[(f->peer & ~UNETD_IFACE) % NETCONF_IFS];
-                json_t *row = json_pack("{so so si so so ss so}", "name", show_text(f->name, sizeof f->name), "address",
+                json_t *row = json_pack("{so so si so so si ss so so}", "name", show_text(f->name, sizeof f->name), "address",
                                         address_json(ip_addr_v4(f->addr)), "prefix", f->prefix, "gateway",
                                         f->gateway != 0 ? address_json(ip_addr_v4(f->gateway)) : json_null(), "stack",
-                                        f->stack != 0 ? json_integer(f->stack) : json_null(), "state",
+                                        f->stack != 0 ? json_integer(f->stack) : json_null(), "stacks", f->users, "state",
                                         n->flags & NETCONF_IF_UP ? "up" : "down", "mtu",
-                                        n->mtu != 0 ? json_integer(n->mtu) : json_null());
+                                        n->mtu != 0 ? json_integer(n->mtu) : json_null(), "how",
+                                        f->how[0] != '\0' ? show_text(f->how, sizeof f->how) : json_null());
                 json_array_append_new(rows, row);
         }
         unetd_close(&c);
         return NULL;
 }
 
-static json_t *row_of(json_t *rows, const struct seen_stack *s, const char name[NETIF_NAME])
+static json_t *row_of(json_t *rows, const char name[NETIF_NAME])
 {
         json_t *row;
         size_t i;
 
         json_array_foreach(rows, i, row)
-                if (json_integer_value(json_object_get(row, "stack")) == s->id &&
-                    strncmp(json_string_value(json_object_get(row, "name")), name, NETIF_NAME) == 0)
+                if (strncmp(json_string_value(json_object_get(row, "name")), name, NETIF_NAME) == 0)
                         return row;
         return NULL;
+}
+
+/* One program, or those of all stacks. */
+static void add_program(json_t *row, json_t *program)
+{
+        json_t *before = json_object_get(row, "program");
+
+        if (before && json_is_string(program)) {
+                json_t *both = json_sprintf("%s, %s", json_string_value(before), json_string_value(program));
+                json_decref(program);
+                program = both;
+        }
+        json_object_set_new(row, "program", program);
 }
 
 static json_t *mac_json(const uint8_t mac[6])
@@ -56,13 +69,13 @@ static bool complete(void *arg, const struct seen_stack *s)
 {
         for (uint32_t i = 0; i < MIN(s->view.st->netifs, NETIF_MAX); i++) {
                 const struct netif *n = stack_netif(s->view.st, i);
-                json_t *row = n->chan != 0 ? row_of(arg, s, n->cfg.name) : NULL;
+                json_t *row = n->chan != 0 ? row_of(arg, n->cfg.name) : NULL;
 
                 if (!row)
                         continue;
                 json_object_set_new(row, "mac", mac_json(n->cfg.mac));
                 json_object_set_new(row, "mtu", json_integer(n->cfg.mtu));
-                json_object_set_new(row, "program", stacks_program(s->pid));
+                add_program(row, stacks_program(s->pid));
         }
         return true;
 }
@@ -72,7 +85,8 @@ static int show(bool json)
         static const struct show_column cols[] = {
                 {"name", "interface", SHOW_PLAIN}, {"address", "address", SHOW_PLAIN}, {"prefix", "prefix", SHOW_PLAIN},
                 {"gateway", "gateway", SHOW_PLAIN}, {"state", "state", SHOW_PLAIN}, {"mac", "mac", SHOW_PLAIN}, {"mtu", "mtu", SHOW_PLAIN},
-                {"stack", "stack", SHOW_PLAIN}, {"program", "program", SHOW_PLAIN}};
+                {"stack", "stack", SHOW_PLAIN}, {"stacks", "stacks", SHOW_PLAIN}, {"program", "program", SHOW_PLAIN},
+                {"how", "goes by", SHOW_PLAIN}};
         json_t *rows = json_array();
         const char *why = list(rows);
 

@@ -79,6 +79,8 @@ struct ni_xdp {
  */
 int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem, struct counters *cnt);
 void ni_xdp_detach(struct ni_xdp *x);
+/* Lets go of the socket and its memory, but not of the addresses: a thread that is just looking (pending()) finds nothing. */
+void ni_xdp_forsake(struct ni_xdp *x);
 
 /* Where lent packets lie: the base of a region of xdp_frame_geom(). */
 static inline const uint8_t *ni_xdp_rx_frames(const struct ni_xdp *x)

@@ -125,6 +125,23 @@ int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_me
         return 0;
 }
 
+/* A mapped ring would keep the socket, and with it the queue. */
+static void empty(void *p, size_t bytes)
+{
+        if (p != NULL)
+                sys6(SYS_mmap, (long)p, (long)bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+void ni_xdp_forsake(struct ni_xdp *x)
+{
+        empty(x->umem, x->mem_bytes);
+        empty(x->fill.map, x->fill.bytes);
+        empty(x->comp.map, x->comp.bytes);
+        empty(x->rx.map, x->rx.bytes);
+        empty(x->tx.map, x->tx.bytes);
+}
+
 void ni_xdp_detach(struct ni_xdp *x)
 {
         xdp_ring_unmap(&x->fill);

@@ -1,19 +1,14 @@
 /* An interface gets our XDP program, on a link that nobody pins. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/ethtool.h>
 #include <linux/if_link.h>
-#include <linux/sockios.h>
-#include <net/if.h>
-#include <net/if_arp.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "unet/ifinfo.h"
 #include "unet/xdp_line.h"
 #include "unet/xdp_open.h"
 #include "xdp_prog.h"                   /* made from xdp_prog.bpf.c: xdp_prog[] */
@@ -25,61 +20,25 @@ static int silent(enum libbpf_print_level level, const char *fmt, va_list ap)
 
 /* ---- the interface ---- */
 
-static int ask(int sock, const char *ifname, unsigned long what, struct ifreq *r)
-{
-        *r = (struct ifreq){0};
-        snprintf(r->ifr_name, sizeof r->ifr_name, "%s", ifname);
-        return ioctl(sock, what, r) == 0 ? 0 : -errno;
-}
-
-static bool ask_driver(int sock, const char *ifname, void *what)
-{
-        struct ifreq r = {.ifr_data = what};
-
-        snprintf(r.ifr_name, sizeof r.ifr_name, "%s", ifname);
-        return ioctl(sock, SIOCETHTOOL, &r) == 0;
-}
-
-static uint32_t queues_of(int sock, const char *ifname)
-{
-        struct ethtool_channels ch = {.cmd = ETHTOOL_GCHANNELS};
-
-        return ask_driver(sock, ifname, &ch) ? MAX(ch.rx_count + ch.combined_count, 1u) : 1;
-}
-
-static bool is_veth(int sock, const char *ifname)
-{
-        struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
-
-        return ask_driver(sock, ifname, &info) && strcmp(info.driver, "veth") == 0;
-}
-
 static int look_at(struct xdp_dev *d, const char *ifname, char line[XDP_LINE_MAX])
 {
-        int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err;
-        struct ifreq r;
+        struct ifinfo i;
+        int err = ifinfo_get(&i, ifname);
 
-        if (sock < 0)
-                return -errno;
-        d->ifindex = if_nametoindex(ifname);
-        err = ask(sock, ifname, SIOCGIFHWADDR, &r);
-        if (d->ifindex == 0 || err != 0 || r.ifr_hwaddr.sa_family != ARPHRD_ETHER) {
-                say(line, d->ifindex == 0 ? "no interface \"%s\" here" : "\"%s\" is not an Ethernet interface", ifname);
-                close(sock);
-                return -ENODEV;
-        }
-        memcpy(d->mac, r.ifr_hwaddr.sa_data, sizeof d->mac);
-        err = ask(sock, ifname, SIOCGIFMTU, &r);
-        d->mtu = (uint32_t)r.ifr_mtu;
-        d->queues = queues_of(sock, ifname);
-        d->csum_pseudo = is_veth(sock, ifname);
-        close(sock);
-        if (err == 0 && xdp_chunk_for(d->mtu) == 0) {
-                say(line, "MTU %u of %s is more than a packet buffer of 4096 bytes holds (at most %u)", d->mtu, ifname,
-                    4096 - XDP_HEADROOM - XDP_ETH_BYTES);
-                return -EMSGSIZE;
-        }
-        return err;
+        if (err == -ENODEV)
+                say(line, i.ifindex == 0 ? "no interface \"%s\" here" : "\"%s\" is not an Ethernet interface", ifname);
+        if (err != 0)
+                return err;
+        d->ifindex = i.ifindex;
+        d->mtu = i.mtu;
+        d->queues = i.queues;
+        d->csum_pseudo = i.veth;
+        memcpy(d->mac, i.mac, sizeof d->mac);
+        if (xdp_chunk_for(d->mtu) != 0)
+                return 0;
+        say(line, "MTU %u of %s is more than a packet buffer of 4096 bytes holds (at most %u)", d->mtu, ifname,
+            4096 - XDP_HEADROOM - XDP_ETH_BYTES);
+        return -EMSGSIZE;
 }
 
 /* ---- the program ---- */

@@ -1,5 +1,5 @@
-/* In place of xdp_open.c where libbpf or clang was missing when this was built. */
-#include "unet/xdp_open.h"
+/* In place of what makes sockets on interfaces where libbpf or clang was missing when this was built. */
+#include "unet/pkt_open.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,5 +26,14 @@ int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, s
 }
 
 void xdp_sock_close(struct xdp_sock *s)
+{
+}
+
+int pkt_dev_open(struct pkt_dev *d, const char *ifname, bool whole, char line[XDP_LINE_MAX])
+{
+        return not_here(line);
+}
+
+void pkt_dev_close(struct pkt_dev *d)
 {
 }

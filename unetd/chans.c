@@ -78,7 +78,7 @@ static void chan_free_if_unused(struct chan *ch)
                 return;
         asks_forget_chan(ch);
         if (ch->iface)
-                iface_release(ch->iface);
+                iface_leave(ch->iface, ch->port);
         for (int i = 0; i < 2; i++)
                 if (ch->end[i].tx >= 0)
                         close(ch->end[i].tx);
@@ -159,11 +159,12 @@ static struct unetd_chan_info end_info(const struct end *e)
 }
 
 /* What the end's keeper is told of an interface. */
-static void iface_info(const struct end *e, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS])
+static int iface_info(const struct end *e, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS])
 {
         *info = (struct unetd_chan_info){.stack = e->stack->id, .chan = e->slot, .tx_geom = e->geom};
-        fds[UNETD_FD_IF_TX] = e->tx;
-        iface_describe(e->chan->iface, info, fds);
+        info->iface.serial = e->chan->serial;
+        fds[UNETD_FD_TX] = e->tx;
+        return iface_describe(e->chan->iface, e->chan->port, info, fds);
 }
 
 static int ask_end(struct end *e, uint16_t type, const struct unetd_chan_info *info, const int *fds, unsigned n)
@@ -183,16 +184,12 @@ static int end_attach(struct end *e)
         struct unetd_chan_info info;
         int fds[UNETD_CHAN_FDS], r;
 
-        if (e->chan->iface) {
-                iface_info(e, &info, fds);
-                return ask_end(e, UNETD_K_CHAN, &info, fds, UNETD_IFACE_FDS);
-        }
         info = end_info(e);
-        r = peer_fds(e, fds);
+        r = e->chan->iface ? iface_info(e, &info, fds) : peer_fds(e, fds);
         if (r < 0)
                 return r;
-        r = ask_end(e, UNETD_K_CHAN, &info, fds, UNETD_CHAN_FDS);
-        close_all(fds + 1, UNETD_CHAN_FDS - 1);         /* the first is ours */
+        r = ask_end(e, UNETD_K_CHAN, &info, fds, unetd_chan_nfds(&info));
+        close_all(fds + 1, unetd_chan_nfds(&info) - 1); /* the first is ours */
         return r;
 }
 
@@ -253,23 +250,27 @@ static int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *r
         return REPLY_LATER;
 }
 
-/* To a peer, or to an interface, which has been taken. */
+/* To a peer, or to an interface, which has been entered. */
 static int chan_new(struct stack *mine, struct stack *peer, struct iface *iface, struct end **out)
 {
         struct chan *ch = chan_alloc();
         struct stack *st[2] = {mine, peer};
         int r = ch ? 0 : -ENOMEM;
 
-        if (ch)
+        if (ch) {
                 ch->iface = iface;
-        else if (iface)
-                iface_release(iface);
+                ch->serial = ++unetd.next_serial;
+        } else if (iface) {
+                iface_leave(iface, NULL);
+        }
         for (int i = 0; i < (iface ? 1 : 2) && r == 0; i++) {
                 ch->end[i].geom = unetd.cfg.geom;
                 r = ch->end[i].tx = region_new(unetd.cfg.geom);
                 if (r >= 0)
                         r = end_bind(&ch->end[i], st[i], UNETD_CHANS_MAX);
         }
+        if (r >= 0 && iface && iface_is_shared(iface))
+                r = iface_plug(iface, &ch->end[0], &ch->port);
         if (r < 0) {
                 if (ch) {
                         end_free(&ch->end[0]);
@@ -308,6 +309,27 @@ static bool other_up(const struct end *e)
         return e->chan->iface || other_end(e)->state == END_UP;
 }
 
+/* The interface got a gateway: the channel that had the socket goes by it from now on. The stack keeps what it sends from,
+ * and its keeper says to its processes what changed. */
+static void share(const struct iface *f)
+{
+        struct chan *ch;
+
+        LIST_FOREACH(ch, &unetd.chans, link) {
+                struct end *e = &ch->end[0];
+                int r = 0;
+
+                if (ch->iface != f || ch->port || e->state == END_FREE)
+                        continue;
+                r = iface_plug(ch->iface, e, &ch->port);
+                ch->serial = ++unetd.next_serial;
+                if (r == 0 && e->state != END_CLOSING)
+                        r = end_attach(e);
+                if (r < 0)
+                        log_line("stack %u loses its interface: %s", e->stack->id, strerror(-r));
+        }
+}
+
 static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *mine)
 {
         struct iface *f = iface_find(in->msg.chan.peer_stack);
@@ -324,9 +346,12 @@ static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *
                 in->msg.chan = end_info(e);
                 return e->state == END_UP ? 0 : -ECONNRESET;
         }
-        r = iface_take(f, mine->id);
-        if (r == 0)
-                r = chan_new(mine, NULL, f, &e);
+        r = iface_enter(f, mine->id);
+        if (r < 0)
+                return r;
+        if (iface_is_shared(f))
+                share(f);
+        r = chan_new(mine, NULL, f, &e);
         return r < 0 ? r : chan_start(cl, e, &in->msg);
 }
 

@@ -563,11 +563,11 @@ int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHA
 
         if (!geom_sane(info->tx_geom) || !geom_sane(info->rx_geom))
                 return -EPROTO;
-        if (unetd_is_iface(info->peer_stack)) {         /* ni_xdp_attach() checks socket and memory */
-                if (memchr(info->iface.name, 0, sizeof info->iface.name) == NULL || info->iface.prefix > 32)
-                        return -EPROTO;
+        if (unetd_is_iface(info->peer_stack) &&
+            (memchr(info->iface.name, 0, sizeof info->iface.name) == NULL || info->iface.prefix > 32))
+                return -EPROTO;
+        if (unetd_chan_nfds(info) == UNETD_IFACE_FDS)   /* ni_xdp_attach() checks socket and memory */
                 return fdcheck_memfd(fds[UNETD_FD_IF_TX], SHM_REGION_BYTES(info->tx_geom), true);
-        }
         if ((r = fdcheck_memfd(fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true)) < 0 ||
             (r = fdcheck_memfd(fds[UNETD_FD_RX], SHM_REGION_BYTES(info->rx_geom), false)) < 0 ||
             (r = fdcheck_memfd(fds[UNETD_FD_PEER_BELL], BELL_BYTES, false)) < 0 ||

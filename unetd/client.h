@@ -74,7 +74,7 @@ struct unetd_chan {
         int rx;                         /* the peer's, read only */
         int peer_bell;                  /* read only */
         int peer_leader, peer_keeper;   /* write ends: one byte wakes */
-        int mem, xsk, packet;           /* an interface (unet/xdp.h); rx and all peer_* descriptors are then -1 */
+        int mem, xsk, packet;           /* an interface of the stack's own (unet/xdp.h); rx and all peer_* are then -1 */
         struct frame_geom tx_geom, rx_geom;
         uint32_t peer_stack, peer_chan, peer_uid;
         struct unetd_iface iface;
@@ -83,10 +83,15 @@ static inline bool unetd_chan_is_iface(const struct unetd_chan *ch)
 {
         return unetd_is_iface(ch->peer_stack);
 }
+/* By a socket, and not by regions. */
+static inline bool unetd_chan_is_xdp(const struct unetd_chan *ch)
+{
+        return unetd_is_iface(ch->peer_stack) && ch->iface.link == UNETD_LINK_XDP;
+}
 /* From what travels; the descriptors become the struct's. */
 static inline struct unetd_chan unetd_chan_of(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS])
 {
-        bool iface = unetd_is_iface(info->peer_stack);
+        bool iface = unetd_chan_nfds(info) == UNETD_IFACE_FDS;
 
         return (struct unetd_chan){
                 .tx = fds[UNETD_FD_TX],
@@ -150,8 +155,8 @@ int unetd_stack_by_cookie(struct unetd_client *c, uint64_t cookie, uint32_t *sta
  * (the same stack has two numbers for its channel to itself). A peer of another user needs a system-wide
  * unetd.
  *
- * peer_stack may be an interface of unetd's (UNETD_IFACE | index, from the directory): the stack then owns it until it
- * ends. -EBUSY: another stack has it.
+ * peer_stack may be an interface of unetd's (UNETD_IFACE | index, from the directory). The first stack has it to itself; from
+ * when a second one asks on, all go by a gateway, and the channels of those before change what they go by.
  * -ENOENT: no such peer; -ECONNRESET: the peer went while it was made.
  */
 int unetd_chan_open(struct unetd_client *c, uint32_t my_stack, uint32_t peer_stack, uint32_t *chan,

@@ -35,6 +35,7 @@
 #define REPLY_LATER   1
 
 struct user;
+struct gate_port;
 struct stack;
 struct chan;
 struct ask;
@@ -135,6 +136,8 @@ struct end {
 struct chan {
         LIST_ENTRY(chan) link;
         struct iface *iface;            /* end[0]'s other side is this interface, and end[1] stays free; or NULL */
+        struct gate_port *port;         /* at the interface's gateway; NULL: end[0]'s stack has the interface alone */
+        uint32_t serial;                /* of the way to the interface (struct unetd_iface) */
         struct end end[2];
         LIST_HEAD(, waiter) waiters;
 };
@@ -173,7 +176,7 @@ struct daemon {
         LIST_HEAD(, stack) stacks[STACK_BUCKETS];
         TAILQ_HEAD(, waiter) waiters;
         uint32_t nclients, nstacks, nchans, nlisteners;
-        uint32_t next_stack, next_ask;
+        uint32_t next_stack, next_ask, next_serial;
         nstime idle_since;              /* NSTIME_NEVER while in use */
         uint16_t lease_low;             /* first port of block 0 */
         uint32_t lease_blocks, lease_next;
@@ -263,6 +266,8 @@ int port_release(struct client *cl, const struct unetd_msg *msg);
 int port_lease(struct client *cl, struct unetd_msg *msg);
 int port_unlease(struct client *cl, const struct unetd_msg *msg);
 void ports_stop_listening(struct stack *st);
+/* The stack that last took connections at a port at which it listens no more: those that stand are still its own. 0: none. */
+uint32_t port_listened(uint8_t proto, uint16_t port);
 void ports_free(struct stack *st);
 
 /* ---- emul.c: emulated endpoints ---- */
@@ -278,15 +283,24 @@ nstime emul_turn(void);
 /* The skip-th port that the client may see. */
 bool emul_status(const struct client *cl, uint32_t skip, struct unetd_status_item *item);
 
-/* ---- ifaces.c: interfaces that unetd owns (AF_XDP), each of one stack at a time ---- */
+/* ---- ifaces.c: interfaces that unetd owns ---- */
 void ifaces_init(void);
 /* Those that a request names in a stack's place; NULL: none. */
 struct iface *iface_find(uint32_t peer);
-/* Makes a socket for stack `stack`. 0; -EBUSY: it has one; or why there can be none. */
-int iface_take(struct iface *f, uint32_t stack);
-void iface_release(struct iface *f);
-/* What a channel to it is, and its descriptors (borrowed), but for the frames to send from. */
-void iface_describe(const struct iface *f, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS]);
+/* One more stack uses it: the first by a socket of its own, several by a gateway, and then those that were there before have
+ * to be moved. 0, or why it cannot be. */
+int iface_enter(struct iface *f, uint32_t stack);
+/* One fewer; `port` is its place at the gateway, or NULL. */
+void iface_leave(struct iface *f, struct gate_port *port);
+bool iface_is_shared(const struct iface *f);
+/* A place at the gateway for an end whose region is made. 0 or a negative errno. */
+int iface_plug(struct iface *f, const struct end *e, struct gate_port **port);
+/* What a channel to it is, and its descriptors (new ones, the caller's), but for the frames to send from. 0 or a negative
+ * errno. */
+int iface_describe(const struct iface *f, const struct gate_port *port, struct unetd_chan_info *info,
+                   int fds[UNETD_CHAN_FDS]);
+/* The gateways' work; when there is more. */
+nstime ifaces_turn(void);
 /* Whether one of them has it; the kernel then does not. */
 bool iface_has_addr(ip_addr addr);
 /* Appends their addresses: local ones, to everybody on this host. */

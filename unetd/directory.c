@@ -2,6 +2,7 @@
 #include "unetd/directory.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -158,10 +159,15 @@ void directory_add_iface(struct directory_owner *o, const struct dir_iface *f)
         write_end(o->d);
 }
 
-void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack)
+void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack, uint32_t users,
+                           const char *how)
 {
+        struct dir_iface *f = &o->d->iface[i];
+
         write_begin(o->d);
-        o->d->iface[i].stack = stack;
+        f->stack = stack;
+        f->users = users;
+        snprintf(f->how, sizeof f->how, "%s", how);
         write_end(o->d);
 }
 

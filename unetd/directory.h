@@ -46,9 +46,11 @@ static_assert(sizeof(struct dir_entry) == 32, "two a cache line");
 struct dir_iface {
         char name[16];
         uint32_t peer;                  /* its number where a stack's would stand: UNETD_IFACE | index */
-        uint32_t stack;                 /* that has it; 0: free */
+        uint32_t stack;                 /* that has it to itself; 0: none */
+        uint32_t users;                 /* stacks that use it; more than one, or without `stack`: by its gateway */
         uint32_t addr, gateway;         /* gateway 0: none */
         uint32_t prefix;
+        char how[240];                  /* what it goes by now, or why it could not be had: one line */
 };
 #define DIR_IFACES 8u
 
@@ -258,7 +260,7 @@ void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32
 void directory_add_iface(struct directory_owner *o, const struct dir_iface *f);
 /* Publishes what the network is to be, as the next generation of it. */
 void directory_set_net(struct directory_owner *o, const struct netconf *net);
-/* Which stack has interface i; 0: none. */
-void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack);
+/* How many stacks use interface i, which has it to itself (0: none), and what it goes by. */
+void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack, uint32_t users, const char *how);
 
 #endif

@@ -1,25 +1,32 @@
 /*
- * Interfaces that this unetd owns: [interface NAME] of the config file. A program of ours takes their packets (unet/xdp.h)
- * from the moment a stack asks for one until that stack is gone; before and after, they are the kernel's.
+ * Interfaces that this unetd owns: [interface NAME] of the config file. A program of ours takes their packets from the moment
+ * a stack asks for one until no stack uses it any more; before and after, they are the kernel's.
  *
- * An interface belongs to one stack at a time, the first that asks. The socket and its memory are made anew for each:
- * nothing of one stack's packets is seen by the next.
+ *      nobody ---> one stack: an AF_XDP socket, passed to it (unet/xdp.h) ---> several: a gateway (gate.h) ---> nobody
+ *
+ * Socket and memory are made anew for each stack: nothing of one stack's packets is seen by the next.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "unet/xdp_open.h"
 #include "unetd/daemon.h"
+#include "unetd/gate.h"
 #include "unetd/probe.h"
 
 struct iface {
         const struct unetd_iface_config *cfg;
         uint32_t number;                /* in the directory */
         bool works;
-        uint32_t stack;                 /* 0: nobody has it */
+        uint32_t users;                 /* stacks that have channels to it */
+        uint32_t alone;                 /* the stack that has the socket; 0: there is none */
         struct xdp_dev dev;
         struct xdp_sock sock;
+        struct gate *gate;              /* NULL: not shared */
+        char how[XDP_LINE_MAX + 40];    /* what it goes by, or why it could not be had */
 };
 
 static struct iface ifaces[UNETD_IFACES];
@@ -114,43 +121,148 @@ struct iface *iface_find(uint32_t peer)
         return unetd_is_iface(peer) && i < unetd.cfg.nifaces && ifaces[i].works ? &ifaces[i] : NULL;
 }
 
-int iface_take(struct iface *f, uint32_t stack)
-{
-        char line[XDP_LINE_MAX];
-        int r;
+/* ---- who has a port of ours ---- */
 
-        if (f->stack != 0)
-                return -EBUSY;
-        r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
-        if (r == 0) {
-                r = xdp_sock_open(&f->sock, &f->dev, f->cfg->queue, (struct xdp_sizes){.rx_chunks = 8192, .tx_chunks = 2048}, line);
-                if (r == 0 && f->sock.packet < 0) {
-                        xdp_sock_close(&f->sock);
-                        r = -EAFNOSUPPORT;
-                        snprintf(line, sizeof line, "no packet socket");
-                }
-                if (r < 0)
-                        xdp_dev_close(&f->dev);
-        }
-        log_line("interface %s, for stack %u: %s", f->cfg->name, stack, line);
-        if (r < 0)
-                return r;
-        f->stack = stack;
-        directory_iface_taken(&unetd.dir, f->number, stack);
-        return 0;
+/* A gateway asks for packets of no connection that it knows: one that begins, one from before there was a gateway, one that
+ * it forgot. */
+
+static uint32_t lessee(uint8_t proto, uint16_t port)
+{
+        const struct directory *d = unetd.dir.d;
+        uint32_t block = port >= d->lease_low ? (uint32_t)(port - d->lease_low) / MAX(d->lease_ports, 1u) : DIR_BLOCKS;
+
+        return proto == IPPROTO_TCP && block < unetd.lease_blocks ? directory_lessee(&unetd.dir, block) : 0;
 }
 
-void iface_release(struct iface *f)
+static uint32_t port_owner(void *arg, uint8_t proto, uint16_t port, uint32_t hint)
 {
-        if (f->stack == 0)
+        const struct iface *f = arg;
+        const ip_addr addr = ip_addr_v4(f->cfg->addr), any = {{0, 0}};
+        uint32_t stack = lessee(proto, port);
+        struct dir_hit hit;
+
+        if (stack != 0)
+                return stack;
+        if (directory_lookup(unetd.dir.d, proto, addr, port, hint, &hit) == 1 ||
+            dir_probe(unetd.dir.d, proto | DIR_HELD, addr, port, hint, &hit) ||
+            dir_probe(unetd.dir.d, proto | DIR_HELD, any, port, hint, &hit))
+                return hit.stack;
+        return port_listened(proto, port);
+}
+
+static bool may_use_port(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
+{
+        const struct iface *f = arg;
+
+        return directory_vouches(unetd.dir.d, proto, ip_addr_v4(f->cfg->addr), port, stack) ||
+               (port_listened(proto, port) == stack && port_owner(arg, proto, port, 0) == stack);
+}
+
+static bool is_leased_to_another(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
+{
+        uint32_t has = lessee(proto, port);
+
+        return has != 0 && has != stack;
+}
+
+/* ---- users ---- */
+
+static void publish_use(const struct iface *f)
+{
+        directory_iface_taken(&unetd.dir, f->number, f->alone, f->users, f->how);
+}
+
+static int open_socket(struct iface *f, char line[XDP_LINE_MAX])
+{
+        int r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
+
+        if (r < 0)
+                return r;
+        r = xdp_sock_open(&f->sock, &f->dev, f->cfg->queue, (struct xdp_sizes){.rx_chunks = 8192, .tx_chunks = 2048}, line);
+        if (r == 0 && f->sock.packet < 0) {
+                xdp_sock_close(&f->sock);
+                r = -EAFNOSUPPORT;
+                snprintf(line, XDP_LINE_MAX, "no packet socket");
+        }
+        if (r < 0)
+                xdp_dev_close(&f->dev);
+        return r;
+}
+
+static void close_socket(struct iface *f)
+{
+        if (f->alone == 0)
                 return;
         xdp_sock_close(&f->sock);
         xdp_dev_close(&f->dev);
-        f->stack = 0;
-        directory_iface_taken(&unetd.dir, f->number, 0);
+        f->alone = 0;
 }
 
-void iface_describe(const struct iface *f, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS])
+static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
+{
+        struct gate_rules rules = {.addr = f->cfg->addr, .owner = port_owner, .may = may_use_port,
+                                   .foreign = is_leased_to_another, .arg = f};
+
+        return gate_open(&f->gate, &unetd.loop, f->cfg->name, &rules, f->cfg->prefix, line);
+}
+
+/* The first has the socket to itself. For a second, all go by a gateway. */
+int iface_enter(struct iface *f, uint32_t stack)
+{
+        char line[XDP_LINE_MAX];
+        int r = 0;
+
+        if (f->users == 0) {
+                r = open_socket(f, line);
+                snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "socket of its own (AF_XDP): " : "", line);
+                log_line("interface %s, for stack %u: %s", f->cfg->name, stack, f->how);
+                if (r == 0)
+                        f->alone = stack;
+        } else if (!f->gate) {
+                r = open_gate(f, line);
+                snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "gateway, shared: " : "cannot be shared: ", line);
+                log_line("interface %s, for stack %u besides stack %u: %s", f->cfg->name, stack, f->alone, f->how);
+                if (r == 0)
+                        close_socket(f);
+        }
+        f->users += r == 0;
+        publish_use(f);
+        return r;
+}
+
+void iface_leave(struct iface *f, struct gate_port *port)
+{
+        if (port)
+                gate_leave(port);
+        if (--f->users == 0) {
+                close_socket(f);
+                if (f->gate)
+                        gate_close(f->gate);
+                f->gate = NULL;
+                f->how[0] = '\0';
+        }
+        publish_use(f);
+}
+
+bool iface_is_shared(const struct iface *f)
+{
+        return f->gate != NULL;
+}
+
+int iface_plug(struct iface *f, const struct end *e, struct gate_port **port)
+{
+        struct gate_peer peer = {.stack = e->stack->id,
+                                 .tx = e->tx,
+                                 .geom = e->geom,
+                                 .bell = e->stack->fds[UNETD_FD_BELL],
+                                 .leader_w = e->stack->fds[UNETD_FD_LEADER_W],
+                                 .keeper_w = e->stack->fds[UNETD_FD_KEEPER_W]};
+
+        return gate_join(f->gate, &peer, port);
+}
+
+int iface_describe(const struct iface *f, const struct gate_port *port, struct unetd_chan_info *info,
+                   int fds[UNETD_CHAN_FDS])
 {
         info->peer_stack = UNETD_IFACE | (uint32_t)(f - ifaces);
         info->peer_chan = 0;
@@ -159,10 +271,33 @@ void iface_describe(const struct iface *f, struct unetd_chan_info *info, int fds
         info->iface.addr = f->cfg->addr;
         info->iface.gateway = f->cfg->gateway;
         info->iface.prefix = f->cfg->prefix;
-        fds[UNETD_FD_IF_MEM] = f->sock.mem;
-        fds[UNETD_FD_IF_XSK] = f->sock.xsk;
-        fds[UNETD_FD_IF_PACKET] = f->sock.packet;
+        info->iface.link = port ? UNETD_LINK_GATE : UNETD_LINK_XDP;
+        if (port)
+                return gate_describe(port, info, fds);
+        fds[UNETD_FD_IF_MEM] = fcntl(f->sock.mem, F_DUPFD_CLOEXEC, 3);
+        fds[UNETD_FD_IF_XSK] = fcntl(f->sock.xsk, F_DUPFD_CLOEXEC, 3);
+        fds[UNETD_FD_IF_PACKET] = fcntl(f->sock.packet, F_DUPFD_CLOEXEC, 3);
+        return 0;
 }
+
+nstime ifaces_turn(void)
+{
+        nstime when = NSTIME_NEVER;
+
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                struct gate *g = ifaces[i].gate;
+                uint32_t mtu = unetd.dir.d->net.ifs[i].mtu;
+
+                if (!g)
+                        continue;
+                if (mtu != 0)
+                        g->dev.info.mtu = mtu;          /* it may change */
+                when = nstime_min(when, gate_turn(g, unetd.loop.now));
+        }
+        return when;
+}
+
+/* ---- addresses ---- */
 
 uint32_t iface_addrs(ip_addr *addrs, uint32_t n, uint32_t room)
 {

@@ -9,12 +9,17 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-void kchan_free(struct kchan *ch)
+static void close_fds(struct kchan *ch)
 {
         if (ch->xsk.fd >= 0)
                 loop_del(&keeper.loop, &ch->xsk);
         for (unsigned i = 0; i < unetd_chan_nfds(&ch->info); i++)
                 close(ch->fds[i]);
+}
+
+void kchan_free(struct kchan *ch)
+{
+        close_fds(ch);
         LIST_REMOVE(ch, link);
         free(ch);
 }
@@ -30,7 +35,7 @@ static void packets_came(struct loop_source *s, uint32_t events)
 
 static void chan_watch(struct kchan *ch)
 {
-        if (!unetd_is_iface(ch->info.peer_stack))
+        if (unetd_chan_nfds(&ch->info) != UNETD_IFACE_FDS)
                 return;
         ch->xsk.fd = ch->fds[UNETD_FD_IF_XSK];
         if (loop_add(&keeper.loop, &ch->xsk, 0) < 0)
@@ -94,6 +99,12 @@ bool kchans_pending(const struct kstack *st)
         return false;
 }
 
+/* An interface goes by something else from now on. */
+static bool moves(const struct kchan *ch, const struct unetd_chan_info *info)
+{
+        return unetd_is_iface(info->peer_stack) && ch->state != CHAN_CLOSING && ch->info.iface.serial != info->iface.serial;
+}
+
 /* Answered by chan_attach(), now or at a later tick. */
 int kchan_take(struct wire_in *in)
 {
@@ -105,16 +116,22 @@ int kchan_take(struct wire_in *in)
                 return -EBADMSG;
         if (!st)
                 return -ENOENT;
-        if (ch)
+        if (ch && (ch->info.peer_stack != in->msg.chan.peer_stack || !moves(ch, &in->msg.chan)))
                 return ch->info.peer_stack == in->msg.chan.peer_stack ? 0 : -EEXIST;
         r = unetd_chan_check(&in->msg.chan, in->fds);
         if (r < 0)
                 return r;
-        ch = calloc(1, sizeof *ch);
+        if (ch) {
+                if (ch->state == CHAN_ATTACHING)
+                        conn_reply(&keeper.daemon, &ch->request, 0);    /* it will be, as it is now */
+                close_fds(ch);
+                LIST_REMOVE(ch, link);
+        } else {
+                ch = calloc(1, sizeof *ch);
+        }
         if (!ch)
                 return -ENOMEM;
-        ch->xsk = (struct loop_source){.fd = -1, .ready = packets_came};
-        ch->stack = st;
+        *ch = (struct kchan){.xsk = {.fd = -1, .ready = packets_came}, .stack = st};
         ch->info = in->msg.chan;
         ch->request = in->msg;
         for (unsigned i = 0; i < in->n; i++)

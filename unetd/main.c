@@ -284,7 +284,7 @@ static nstime idle_deadline(void)
 
 static nstime after_batch(struct loop *l)
 {
-        nstime again = emul_turn();
+        nstime again = nstime_min(emul_turn(), ifaces_turn());
 
         waiters_expire();
         users_tick();

@@ -16,6 +16,7 @@
 #endif
 
 static uint64_t own_netns;              /* cookie; 0: the kernel does not tell */
+static uint32_t listened[UINT16_MAX + 1];       /* TCP: the stack that last listened there and does not now; 0: none */
 
 union any_addr {
         struct sockaddr sa;
@@ -160,6 +161,8 @@ int listen_add(struct client *cl, struct wire_in *in)
 static void unlisten(struct stack *st, struct listener *l)
 {
         directory_del(&unetd.dir, l->proto, l->addr, l->port, st->id);
+        if (l->proto == IPPROTO_TCP)
+                listened[l->port] = st->id;
         st->user->used.listeners--;
         unetd.nlisteners--;
         listener_free(st->user, l);
@@ -178,6 +181,11 @@ int listen_del(struct user *u, const struct unetd_msg *msg)
                 return -ENOENT;
         unlisten(st, l);
         return 0;
+}
+
+uint32_t port_listened(uint8_t proto, uint16_t port)
+{
+        return proto == IPPROTO_TCP ? listened[port] : 0;
 }
 
 void ports_stop_listening(struct stack *st)

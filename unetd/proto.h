@@ -108,7 +108,8 @@ enum unetd_chan_fd {
         UNETD_CHAN_FDS
 };
 
-/* Order of descriptors in K_CHAN and the reply to CHAN_GET for a channel to an interface (unet/xdp.h). */
+/* Order of descriptors in K_CHAN and the reply to CHAN_GET for a channel to an interface (unet/xdp.h) that a stack has to
+ * itself. One that several share is their gateway's: as for a channel to a stack. */
 enum unetd_iface_fd {
         UNETD_FD_IF_TX,                 /* frames to send from, read and write */
         UNETD_FD_IF_MEM,                /* the UMEM, and what is shared of it */
@@ -161,12 +162,22 @@ struct unetd_chan_info {
         uint32_t stack, chan;           /* our end */
         uint32_t peer_stack, peer_chan; /* the other end; or the interface, and 0 */
         uint32_t peer_uid;
-        struct frame_geom tx_geom, rx_geom;     /* interface: rx_geom is all zero */
+        struct frame_geom tx_geom, rx_geom;     /* interface with a socket: rx_geom is all zero */
         struct unetd_iface {            /* interface: what the stack is on it */
                 char name[16];          /* ends with a zero */
                 uint32_t addr, gateway; /* IPv4, in host order; 0: none */
                 uint32_t prefix;        /* bits */
+                uint32_t serial;        /* of the way to it: a K_CHAN for a channel that is there, with another one, changes
+                                         * what it goes by */
+                uint8_t link;           /* enum unetd_link */
+                uint8_t csum_pseudo;    /* UNETD_LINK_GATE: unet_caps.csum_pseudo, */
+                uint8_t mac[6];         /* its address, */
+                uint32_t mtu;           /* and MTU; of a socket its memory says it */
         } iface;
+};
+enum unetd_link {
+        UNETD_LINK_XDP,                 /* an AF_XDP socket, the stack's own */
+        UNETD_LINK_GATE,                /* unetd's gateway, shared with others (unetd/gate.h) */
 };
 static inline bool unetd_is_iface(uint32_t stack)
 {
@@ -174,7 +185,7 @@ static inline bool unetd_is_iface(uint32_t stack)
 }
 static inline unsigned unetd_chan_nfds(const struct unetd_chan_info *info)
 {
-        return unetd_is_iface(info->peer_stack) ? UNETD_IFACE_FDS : UNETD_CHAN_FDS;
+        return unetd_is_iface(info->peer_stack) && info->iface.link == UNETD_LINK_XDP ? UNETD_IFACE_FDS : UNETD_CHAN_FDS;
 }
 
 struct unetd_port {

@@ -33,6 +33,11 @@ def why_not():
     return None
 
 
+def missing(*programs):
+    """The first of them that is not here, as a reason; or None."""
+    return next((f"no {program} here" for program in programs if not shutil.which(program)), None)
+
+
 def sh(*argv):
     done = subprocess.run(argv, capture_output=True, text=True)
     if done.returncode:
@@ -124,8 +129,11 @@ class Host:
     def become_kernels(self):
         self.ip("addr", "add", f"{self.address}/24", "dev", IFACE)
 
-    def run(self, *argv, shim=True, **more):
+    def run(self, *argv, shim=True, user=None, **more):
+        """`user`: a number; None: root."""
         env = dict(self.env)
+        if user:
+            argv = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *argv)
         if self.ours and shim:
             env.update(LD_PRELOAD=SHIM, UNET_LOG="1")
         p = Program(self, argv, env, **more)

@@ -38,19 +38,20 @@ class Lan(unittest.TestCase):
         if any(error for _, error in getattr(self._outcome, "errors", []) or []):
             print(self.ours.logged())
 
-    def peer(self, host, *argv):
-        return host.run(*PEER, *map(str, argv))
+    def peer(self, host, *argv, **more):
+        return host.run(*PEER, *map(str, argv), **more)
 
-    def serve_peer(self, host, what, port, *argv, kind="t"):
-        return host.serve(port, *PEER, what, host.address, str(port), *map(str, argv), kind=kind)
+    def serve_peer(self, host, what, port, *argv, kind="t", **more):
+        return host.serve(port, *PEER, what, host.address, str(port), *map(str, argv), kind=kind, **more)
 
     def assert_ours(self, p):
         self.assertRegex(p.text(1), r"unet: pid \d+ fd \d+ \w+: (ours|both)")
 
-    def both_ways(self, server, client, megabytes, pause=0):
-        """The two programs that exchange so much each way; exchanged() waits for them."""
-        s = server.serve(PORT, *PEER, "both", "listen", server.address, str(PORT), str(megabytes), str(pause))
-        c = self.peer(client, "both", "connect", server.address, PORT, megabytes, pause)
+    def both_ways(self, server, client, megabytes, pause=0, port=PORT, user=None):
+        """The two programs that exchange so much each way; exchanged() waits for them. `user`: of the one that is ours."""
+        by = [user if h is self.ours else None for h in (server, client)]
+        s = server.serve(port, *PEER, "both", "listen", server.address, str(port), str(megabytes), str(pause), user=by[0])
+        c = self.peer(client, "both", "connect", server.address, port, megabytes, pause, user=by[1])
         return s, c
 
     def exchanged(self, pair, megabytes):
@@ -210,8 +211,8 @@ class Kernel(Lan):
     def seen(self, *argv):
         return json.loads(self.ours.run(lan.UNET, *argv, "--json", shim=False).end())
 
-    def test_an_interface_belongs_to_one_stack(self):
-        self.assertIsNone(self.seen("if")[0]["stack"])
+    def test_an_interface_is_its_first_stacks_until_a_second_comes(self):
+        self.assertEqual((self.seen("if")[0]["stack"], self.seen("if")[0]["stacks"]), (None, 0))
         first = self.serve_peer(self.ours, "many-listen", PORT, 2)
         self.assertTrue(self.ours.program_on_link())
         self.assertEqual(self.peer(self.other, "many", OURS, PORT, 1).end(), "all\n")
@@ -220,19 +221,23 @@ class Kernel(Lan):
         self.assertEqual((row["name"], row["address"], row["prefix"], row["gateway"], row["mac"], row["mtu"]),
                          (lan.IFACE, OURS, 24, None, mac, self.mtu))
         self.assertIn("python", row["program"])
+        self.assertRegex(row["how"], "socket of its own.*AF_XDP")
         [neighbour] = self.seen("arp")
         mac = json.loads(self.other.ip("-j", "link", "show", lan.IFACE))[0]["address"]
         self.assertEqual((neighbour["interface"], neighbour["address"], neighbour["mac"], neighbour["stack"]),
                          (lan.IFACE, KERNELS, mac, row["stack"]))
 
-        for kind in ("tcp", "udp"):     # as the kernel says: there is no route but ours
+        for kind in ("tcp", "udp"):
             second = self.peer(self.ours, "error", kind, KERNELS, CLOSED)
-            self.assertEqual(second.end(), "ENETUNREACH\n")
-            self.assertRegex(second.text(1), f"{kind}: (kernel|undecided): another stack has the interface to that host")
+            self.assertEqual(second.end(), "ECONNREFUSED\n")
+            self.assert_ours(second)
+        [row] = self.seen("if")
+        self.assertFalse(self.ours.program_on_link())
+        self.assertIsNone(row["stack"])
+        self.assertRegex(row["how"], "gateway, shared.*packet socket")
         first.stop()
-        self.ours.until(lambda: not self.ours.program_on_link(), "the interface is the kernel's again")
-        self.assertIsNone(self.seen("if")[0]["stack"])
-        third = self.peer(self.ours, "error", "tcp", KERNELS, CLOSED)
+        self.ours.until(lambda: self.seen("if")[0]["stacks"] == 0, "the interface is the kernel's again")
+        third = self.peer(self.ours, "error", "tcp", KERNELS, CLOSED)   # a socket of its own again
         self.assertEqual(third.end(), "ECONNREFUSED\n")
         self.assert_ours(third)
 

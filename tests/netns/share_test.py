@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Stacks of several users that share an interface, and so an address, by unetd's gateway; the kernel at the other end."""
+
+import contextlib
+import json
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import lan  # noqa: E402
+from lan_test import CLOSED, HERE, KERNELS, OURS, PORT, Lan  # noqa: E402
+
+ALICE, BOB, CAROL = 12001, 12002, 12003
+
+
+class Share(Lan):
+    """Alice has the interface first."""
+
+    def first(self, port=PORT + 10):
+        """A stack of Alice's that has the interface to itself."""
+        p = self.serve_peer(self.ours, "many-listen", port, 1000, user=ALICE)
+        self.assertTrue(self.ours.program_on_link())
+        return p
+
+    def second(self, port=PORT + 11, user=BOB):
+        """One more: from here on they share it."""
+        p = self.serve_peer(self.ours, "many-listen", port, 1000, user=user)
+        self.ours.until(lambda: not self.ours.program_on_link(), "the gateway")
+        return p
+
+    def reached(self, *ports):
+        """A byte there and back on each."""
+        for port in ports:
+            self.assertEqual(self.peer(self.other, "many", OURS, port, 3).end(), "all\n")
+
+    def test_each_is_reached_by_its_port(self):
+        self.first()
+        self.reached(PORT + 10)
+        self.second()
+        self.reached(PORT + 10, PORT + 11)
+        self.second(PORT + 12, CAROL)
+        self.reached(PORT + 12, PORT + 10, PORT + 11, PORT + 10)
+
+    def test_all_go_out(self):
+        self.first()
+        servers = [self.serve_peer(self.other, "many-listen", PORT + i, 3) for i in range(3)]
+        clients = [self.peer(self.ours, "many", KERNELS, PORT + i, 3, user=u) for i, u in enumerate((ALICE, BOB, CAROL))]
+        for p in clients + servers:
+            self.assertEqual(p.end(), "all\n")
+        for p in clients:
+            self.assert_ours(p)
+
+    def transfers(self, megabytes, pause=0):
+        """To and from the kernel at once, both ways each, of three users."""
+        return [self.both_ways(self.ours, self.other, megabytes, pause, PORT, ALICE),
+                self.both_ways(self.other, self.ours, megabytes, pause, PORT + 1, BOB),
+                self.both_ways(self.ours, self.other, megabytes, pause, PORT + 2, CAROL)]
+
+    def test_bytes_arrive_as_sent(self):
+        for pair in self.transfers(60):
+            self.exchanged(pair, 60)
+
+    def test_a_transfer_goes_on_when_a_second_stack_comes_and_when_it_is_killed(self):
+        pair = self.both_ways(self.ours, self.other, 30, 0.4, user=ALICE)
+        self.other.until(lambda: self.other.received() > 2 << 20, "a part of it")
+        self.assertTrue(self.ours.program_on_link())
+        for _ in range(2):
+            second = self.second()
+            self.reached(PORT + 11)
+            second.child.kill()
+            second.child.wait()
+        self.assertIsNone(pair[1].child.poll())
+        self.exchanged(pair, 30)
+
+    def test_the_first_is_killed_and_the_others_go_on(self):
+        first = self.first()
+        pairs = self.transfers(30, 0.05)
+        self.other.until(lambda: self.other.received() > 10 << 20, "a part of it")
+        first.child.kill()
+        victim = pairs.pop(0)
+        for p in victim:
+            p.child.kill()
+        for pair in pairs:
+            self.exchanged(pair, 30)
+
+    def test_they_reach_each_other_by_their_own_address(self):
+        self.first()
+        self.second()
+        self.assertEqual(self.peer(self.ours, "many", OURS, PORT + 10, 3, user=BOB).end(), "all\n")
+        self.assertEqual(self.peer(self.ours, "many", OURS, PORT + 11, 3, user=CAROL).end(), "all\n")
+
+    def test_what_the_host_answers_it_answers_once(self):
+        self.first()
+        self.second()
+        with contextlib.closing(Wire(self.other)) as wire:
+            for kind in ("tcp", "udp"):
+                self.assertEqual(self.peer(self.other, "error", kind, OURS, CLOSED).end(), "ECONNREFUSED\n")
+            for size in (8, 1400):
+                self.other.sh(sys.executable, os.path.join(HERE, "echo.py"), OURS, str(size))
+            self.other.ip("neigh", "flush", "dev", lan.IFACE)
+            self.reached(PORT + 10, PORT + 11)
+            seen = wire.seen(f"ip.src == {OURS} || arp.src.proto_ipv4 == {OURS}")
+        self.assertEqual(sum("RST" in line for line in seen), 1, seen)
+        self.assertEqual(sum("Port unreachable" in line for line in seen), 1, seen)
+        self.assertEqual(sum("Echo (ping) reply" in line for line in seen), 2, seen)
+        asked = wire.seen(f"arp.opcode == 1 && arp.dst.proto_ipv4 == {OURS} && arp.src.proto_ipv4 == {KERNELS}")
+        replies = [line for line in seen if " is at " in line]
+        self.assertGreater(len(replies), 0, seen)
+        self.assertLessEqual(len(replies), len(asked))
+
+    def test_large_echo_in_fragments(self):
+        self.first()
+        self.second()
+        self.other.sh(sys.executable, os.path.join(HERE, "echo.py"), OURS, "20000")
+
+    def test_errors_get_to_whom_they_concern(self):
+        self.first()
+        self.second()
+        for user in (ALICE, BOB, CAROL):
+            p = self.peer(self.ours, "error", "udp", KERNELS, CLOSED, user=user)
+            self.assertEqual(p.end(), "ECONNREFUSED\n")
+            self.assert_ours(p)
+
+    def test_datagrams_in_fragments(self):
+        self.first()
+        self.serve_peer(self.ours, "echo", PORT + 1, kind="u", user=BOB)
+        self.serve_peer(self.other, "echo", PORT + 2, kind="u")
+        self.peer(self.other, "ask", OURS, PORT + 1, 1, 1472, 4000, 20000, 60000).end()
+        self.peer(self.ours, "ask", KERNELS, PORT + 2, 1, 1472, 4000, 20000, 60000, user=CAROL).end()
+
+    def test_the_interface_is_the_kernels_again(self):
+        first, second = self.first(), self.second()
+        first.stop()
+        second.stop()
+        self.ours.until(lambda: self.users() == 0, "nobody uses it")
+        self.ours.ip("addr", "add", f"{OURS}/24", "dev", lan.IFACE)
+        self.ours.sh(sys.executable, os.path.join(HERE, "echo.py"), KERNELS, "8")
+
+    def users(self):
+        return json.loads(self.ours.run(lan.UNET, "if", "--json", shim=False).end())[0]["stacks"]
+
+    def test_servers_of_many_users_again_and_again(self):
+        """iperf3 listens anew for each client."""
+        users = (ALICE, BOB, CAROL)
+        servers = [self.ours.serve(PORT + i, "iperf3", "-s", "-p", str(PORT + i), user=u) for i, u in enumerate(users)]
+        for _ in range(3):
+            clients = [self.other.run("iperf3", "-c", OURS, "-p", str(PORT + i), "-n", "10M", "-J", *options)
+                       for i, options in enumerate(((), ("-R",), ("-P", "3")))]
+            for c in clients:
+                self.assertNotIn("error", json.loads(c.end()))
+        for s in servers:
+            self.assertIsNone(s.child.poll(), s.text() + s.text(1))
+
+
+class Wire:
+    """What goes over the cable, by tshark at a host's end."""
+
+    def __init__(self, host):
+        self.host, self.file = host, os.path.join(host.dir, "wire.pcap")
+        self.shark = host.run("tshark", "-i", lan.IFACE, "-B", "64", "-w", self.file)
+        host.until(lambda: "Capturing on" in self.shark.text(1) and os.path.exists(self.file), "tshark")
+
+    def seen(self, which):
+        self.close()
+        return lan.sh("tshark", "-r", self.file, "-Y", which).splitlines()
+
+    def close(self):
+        if self.shark.child.poll() is None:
+            self.shark.child.terminate()
+            self.shark.end(ok=None)
+
+
+if __name__ == "__main__":
+    reason = lan.why_not() or lan.missing("setpriv", "iperf3", "tshark")
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    unittest.main(verbosity=2)

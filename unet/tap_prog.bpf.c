@@ -1,0 +1,15 @@
+/*
+ * The program behind a packet socket that has an interface to itself (pkt_open.c): what the socket has seen, the kernel does
+ * not see as well. Compiled for the bpf target and carried in the binary.
+ */
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+SEC("tc")
+int to_nobody(struct __sk_buff *packet)
+{
+        return TC_ACT_SHOT;
+}
+
+char unet_license[] SEC("license") = "Dual BSD/GPL";
