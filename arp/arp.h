@@ -55,8 +55,8 @@
 #define ARP_MAX_PKT    (8u + 2 * (ARP_LL_MAX + 4))
 #define ARP_ENTRIES    1024u                   /* neighbours of one interface */
 #define ARP_ADDRS      8u                      /* addresses of ours on it */
-#define ARP_HOLD_PKTS  16u                     /* packets that wait for one neighbour ... */
-#define ARP_HOLD_BYTES 65536u                  /* ... and their bytes: one 64 KB datagram in fragments */
+#define ARP_HOLD_PKTS  64u                     /* packets that wait for one neighbour ... */
+#define ARP_HOLD_BYTES 69632u                  /* ... and their bytes: one 64 KB datagram in fragments of 1500 */
 #define ARP_PARTS      768u                    /* pieces of waiting packets, 512 bytes each, of all neighbours */
 #define ARP_REPLIES    32u                     /* answers that wait to be sent */
 

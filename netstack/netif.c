@@ -55,7 +55,7 @@ static const uint8_t *resolve(struct stack *s, uint32_t k, struct netif_view *v,
                                data->id != 0 ? data->len : 0);
         if (err != 0) {
                 count_drop(&s->st->cnt, hop != 0 ? DROP_ARP_UNREACHABLE : DROP_IP_NO_ROUTE);
-                if (ip[9] == IP_PROTO_UDP)
+                if (ip[9] != IP_PROTO_TCP)
                         tell_undelivered(s, k, ip, ip_len, hop != 0 ? EHOSTUNREACH : ENETUNREACH);
         }
         *ref = (struct arp_ref){0, 0};

@@ -24,9 +24,7 @@ static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, st
         stack_post(s, c, h, IP_MIN_HDR + len, &none);
 }
 
-/* What does not fit a descriptor lies in a transmit frame, which is ours until the peer has read it: memory for `len` bytes.
- * NULL: there is no room now. */
-static uint8_t *long_begin(struct stack *s, uint32_t k, uint32_t len, struct buf *data)
+uint8_t *stack_icmp_frame(struct stack *s, uint32_t k, uint32_t len, struct buf *data)
 {
         if (!stack_chan_room(s, k))
                 return NULL;
@@ -35,8 +33,7 @@ static uint8_t *long_begin(struct stack *s, uint32_t k, uint32_t len, struct buf
         return data->id != 0 ? frame_addr(s->frames, data->id) : NULL;
 }
 
-/* ... which leave behind an IP header of a template, in pieces if need be. */
-static void long_send(struct stack *s, uint32_t k, const struct ip_tmpl *ip, const struct buf *data, uint16_t id)
+void stack_icmp_post(struct stack *s, uint32_t k, const struct ip_tmpl *ip, const struct buf *data, uint16_t id)
 {
         struct stack_chan *c = &s->chan[k];
         struct netif_hdr h;
@@ -71,10 +68,10 @@ void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uin
         id = stack_new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP);
         len = MIN(len, MIN(caps->mtu, ICMP_MAX_ERROR) - IP_MIN_HDR);
         if (IP_MIN_HDR + len > caps->inline_max)
-                quote = long_begin(s, k, len, &data);
+                quote = stack_icmp_frame(s, k, len, &data);
         if (quote != NULL) {
                 data.len = icmp_error_write(s->frames, pkt, type, code, param, quote, len);
-                long_send(s, k, &ip, &data, (uint16_t)id);
+                stack_icmp_post(s, k, &ip, &data, (uint16_t)id);
                 return;
         }
         len = icmp_error_write(s->frames, pkt, type, code, param, out.ip + IP_MIN_HDR, caps->inline_max - IP_MIN_HDR);
@@ -126,11 +123,11 @@ static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 send_small(s, k, &ip, &hdr, len, id);
                 return;
         }
-        reply = long_begin(s, k, len, &data);
+        reply = stack_icmp_frame(s, k, len, &data);
         if (reply == NULL)
                 return;
         icmp_echo_reply(s->frames, pkt, reply);
-        long_send(s, k, &ip, &data, id);
+        stack_icmp_post(s, k, &ip, &data, id);
 }
 
 /* An error about a datagram that did not go out on the channel it came by. */
@@ -146,12 +143,17 @@ static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
 {
         struct tcp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport,
                               .chan = (uint16_t)k};
+        bool ours = false;
 
         if (e->proto == IP_PROTO_TCP)
                 tcp_icmp(&s->tcp, &t, e->seq, e->err, e->hard, pmtu_claim(e), s->now);
+        else if (unlikely(e->proto == IP_PROTO_ICMP))
+                ours = stack_ping_error(s, e);
         else if (unlikely(s->chan[k].stranger) && udp_error_forged(s, k, e))
                 count_drop(&s->st->cnt, DROP_NI_BAD_SOURCE);
-        else if (e->proto == IP_PROTO_UDP && udp_icmp(&s->udp, e) && pmtu_claim(e) != 0)
+        else
+                ours = e->proto == IP_PROTO_UDP && udp_icmp(&s->udp, e);
+        if (ours && pmtu_claim(e) != 0)
                 stack_path_learnt(s, k, e->raddr, pmtu_claim(e));
 }
 
@@ -184,6 +186,8 @@ void stack_icmp_rx(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 send_echo(s, k, pkt);
         else if (msg.what == ICMP_IS_ERROR)
                 rx_icmp_error(s, k, &msg.err);
-        else if (msg.what != ICMP_IS_REPLY)
+        else if (msg.what == ICMP_IS_REPLY)
+                stack_ping_reply(s, pkt, &msg);
+        else
                 count_drop(&s->st->cnt, DROP_ICMP_IGNORED); /* redirects and timestamps: nobody switched them on */
 }

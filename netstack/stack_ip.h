@@ -1,6 +1,6 @@
 /*
  * What IP keeps of a stack besides addresses: datagrams that come in pieces, what paths carry, IDs of what leaves in
- * pieces. Behind struct stack_state in its segment, at ip_off. All of it is derived, or good in any state.
+ * pieces, what was asked with echoes. Behind struct stack_state in its segment, at ip_off. All of it is derived, or good in any state.
  */
 #ifndef NETSTACK_STACK_IP_H
 #define NETSTACK_STACK_IP_H
@@ -9,6 +9,7 @@
 #include "ip/pmtu.h"
 #include "ip/reass.h"
 #include "netstack/prng.h"
+#include "netstack/stack_ping.h"
 
 struct stack;
 
@@ -17,6 +18,7 @@ struct stack_ip {
         uint32_t any_learnt; /* something was put into `paths` */
         struct ip_ids ids;
         struct pmtu_cache paths;
+        struct stack_ping ping;
         struct reass_shared reass;
 };
 

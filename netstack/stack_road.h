@@ -26,6 +26,11 @@ void stack_udp_touched(void *arg, uint32_t pcb);
 void stack_icmp_rx(struct stack *s, uint32_t k, const struct ip_pkt *pkt);
 /* An error about a packet, if RFC 1122 §3.2.2 and the rate limit let us say it; `param` is the header's second word. */
 void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uint8_t type, uint8_t code, uint32_t param);
+/* What does not fit a descriptor lies in a transmit frame, which is ours until the peer has read it: memory for the `len` bytes of
+ * an ICMP message. NULL: there is no room now. */
+uint8_t *stack_icmp_frame(struct stack *s, uint32_t k, uint32_t len, struct buf *data);
+/* ... which leave behind an IP header of a template, in pieces if need be. */
+void stack_icmp_post(struct stack *s, uint32_t k, const struct ip_tmpl *ip, const struct buf *data, uint16_t id);
 /* A packet of ours, with its transport header at `l4`, did not find its next hop: EHOSTUNREACH, ENETUNREACH. No stranger says so,
  * but we: a connect() ends with it, as the kernel's does, and a connected UDP socket has it at its next call. An established
  * connection goes on trying (RFC 1122 §4.2.3.9). */

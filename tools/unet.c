@@ -7,7 +7,7 @@
 
 static const struct command *const commands[] = {
         &cmd_run, &cmd_ss, &cmd_why, &cmd_stat, &cmd_status, &cmd_pcap, &cmd_trace, &cmd_if, &cmd_arp,
-        &cmd_route, &cmd_config,
+        &cmd_route, &cmd_ping, &cmd_config,
 };
 
 static void help(FILE *out)

@@ -285,14 +285,15 @@ static void a_link_that_comes_up_makes_all_stale_and_announces(void **state)
 /* RFC 1122 §2.3.2.2: at least the latest packet is kept, and sent when the address is known. */
 static void the_latest_packets_are_kept(void **state)
 {
+        enum { SENT = ARP_HOLD_PKTS + 4 };
         struct scene *s = *state;
 
-        for (int i = 0; i < 20; i++)
+        for (int i = 0; i < SENT; i++)
                 send_waiting(s, PEER, 1000, (uint8_t)i);
         expect_request(s, PEER);
-        assert_int_equal(s->cnt.drop[DROP_ARP_REPLACED], 20 - ARP_HOLD_PKTS);
+        assert_int_equal(s->cnt.drop[DROP_ARP_REPLACED], SENT - ARP_HOLD_PKTS);
         arrives(s, .op = REPLY, .tha = OUR_LL);
-        for (int i = 20 - ARP_HOLD_PKTS; i < 20; i++)
+        for (int i = SENT - ARP_HOLD_PKTS; i < SENT; i++)
                 expect_released(s, PEER, PEER_LL, 1000, (uint8_t)i);
         expect_silence(s);
 }
@@ -324,13 +325,13 @@ static void a_neighbours_packets_are_bounded_in_bytes(void **state)
         struct scene *s = *state;
 
         send_waiting(s, PEER, 40000, 1);
-        send_waiting(s, PEER, 25536, 2);
+        send_waiting(s, PEER, ARP_HOLD_BYTES - 40000, 2);
         assert_int_equal(s->cnt.drop[DROP_ARP_REPLACED], 0);
         send_waiting(s, PEER, 1, 3);
         assert_int_equal(s->cnt.drop[DROP_ARP_REPLACED], 1);
         expect_request(s, PEER);
         arrives(s, .op = REPLY, .tha = OUR_LL);
-        expect_released(s, PEER, PEER_LL, 25536, 2);
+        expect_released(s, PEER, PEER_LL, ARP_HOLD_BYTES - 40000, 2);
         expect_released(s, PEER, PEER_LL, 1, 3);
 }
 

@@ -208,6 +208,40 @@ class Routes(unittest.TestCase):
         there, here = s.end(60).split(), c.end(60).split()
         self.assertEqual((there[0], there[1]), (here[1], here[0]))
 
+    def ping(self, *argv, ok=(0,)):
+        self.ours.until(lambda: all(row["stack"] is None for row in self.seen("if")), "the interfaces are free")
+        return json.loads(self.tool("ping", "--interval", "0.05", "--json", *argv, ok=ok).text())
+
+    def test_ping(self):
+        self.ours.own(TWO)
+        p = self.ping("--count", "5", FAR)
+        self.assertEqual((p["sent"], p["received"], p["source"], p["errors"]), (5, 5, LAN0, 0))
+        self.assertEqual([(r["what"], r["seq"], r["from"], r["bytes"], r["ttl"]) for r in p["packets"]],
+                         [("reply", n, FAR, 64, 63) for n in range(5)])
+        self.assertLessEqual(p["rtt_ns"]["min"], p["rtt_ns"]["avg"])
+        for size in ("0", "1472", "1473", "20000", "65507"):
+            self.assertEqual(self.ping("--count", "2", "--size", size, FAR)["received"], 2, size)
+        self.assertEqual(self.ping("--count", "2", "--source", LAN1, R2B)["source"], LAN1)
+        text = self.tool("ping", "--count", "2", "--interval", "0.1", FAR).text()
+        self.assertRegex(text, f"64 bytes from {FAR}: seq=1 ttl=63 time=[0-9.]+ ms\n\n{FAR}: 2 sent, 2 received, 0% lost\nround")
+
+    def test_ping_tells_of_errors(self):
+        self.ours.own(TWO)
+        p = self.ping("--count", "2", "--ttl", "1", FAR, ok=(1,))
+        self.assertEqual([(r["what"], r["from"], r["error"]) for r in p["packets"]],
+                         [("error", R1, "time to live exceeded")] * 2)
+        p = self.ping("--count", "1", "--timeout", "6", "10.77.1.77", ok=(1,))
+        self.assertEqual([(r["from"], r["error"]) for r in p["packets"]], [(LAN0, "host unreachable")])
+        p = self.ping("--count", "1", "--dont-fragment", "--size", "1473", FAR, ok=(1,))
+        self.assertEqual((p["sent"], p["refused"]), (0, 1))
+        self.r1.ip("link", "set", "far", "mtu", "1000")
+        p = self.ping("--count", "2", "--interval", "1", "--dont-fragment", "--size", "1400", FAR, ok=(1,))
+        self.assertEqual([r["error"] for r in p["packets"]], ["too long, 1000 bytes get through"])
+        self.assertEqual((p["sent"], p["refused"]), (1, 1))              # the second one is known not to get through
+        self.assertEqual(self.ping("--count", "2", "--size", "1400", FAR)["received"], 2)       # in pieces it does
+        for argv in (("no.such.host.invalid",), ("10.99.9.9", "--source", "10.99.9.1")):
+            self.tool("ping", "--count", "1", *argv, ok=(2,))
+
     def test_neighbours_that_are_told(self):
         self.ours.own(TWO + f"neighbour = {R2B} 02:00:00:00:00:99\n")
         mac = json.loads(self.r2.ip("-j", "link", "show", "other"))[0]["address"]

@@ -10,7 +10,7 @@ check "no command is wrong usage" exits 2 "$unet"
 check "an unknown command is wrong usage" exits 2 "$unet" nonsense
 check "help is no error" exits 0 "$unet" --help
 check "version" exits 0 "$unet" --version
-for command in run ss why stat status pcap config if route arp; do
+for command in run ss why stat status pcap config if route arp ping; do
         check "$command --help" exits 0 "$unet" "$command" --help
         check "$command --help says how it is used" says "usage: unet $command"
         check "help $command" exits 0 "$unet" help "$command"
@@ -30,6 +30,12 @@ check "of one host" exits 2 "$unet" arp add 192.0.2.1 ff:ff:ff:ff:ff:ff
 check "if wants an interface" exits 2 "$unet" if down
 check "routes are unetd's" exits 1 "$unet" route add default via 192.0.2.1
 check "which is not there" says "no unetd runs"
+check "ping wants a host" exits 2 "$unet" ping
+check "one of them" exits 2 "$unet" ping 192.0.2.1 192.0.2.2
+for option in "--count 0" "--count x" "--interval 0" "--size 65508" "--ttl 256" "--timeout -1" "--source host" "--stack 0"; do
+        # shellcheck disable=SC2086
+        check "ping refuses $option" exits 2 "$unet" ping $option 192.0.2.1
+done
 check "run wants a program" exits 2 "$unet" run
 check "run refuses faults that are none" exits 2 "$unet" run --fault loss=2 true
 check "and those it does not know" exits 2 "$unet" run --fault luck=0.5 true

@@ -97,6 +97,15 @@ class Live(unittest.TestCase):
         self.assertTrue(any(li["port"] == self.port for li in look("status")["listeners"]))
         self.assertIn("LISTEN", unet("ss"))
 
+    def test_ping_is_answered_by_a_stack_of_this_host(self):
+        self.start_iperf3_server()
+        stack = look("ss", "--listening")[0]["stack"]
+        for options in ((), ("--stack", str(stack), "--size", "30000")):
+            said = json.loads(unet("ping", "--count", "5", "--interval", "0.05", "--json", *options, "127.0.0.1"))
+            self.assertEqual((said["sent"], said["received"], said["errors"]), (5, 5, 0))
+            self.assertEqual([p["seq"] for p in said["packets"]], list(range(5)))
+        self.assertEqual(unet("ping", "--count", "1", "--stack", "1", "127.0.0.1", ok=(2,)), "")
+
     def test_ss_shows_a_transfer(self):
         self.start_iperf3_server()
         client = self.start_iperf3_client("-b", "300M")
