@@ -136,6 +136,7 @@ enum drop {
         X(TCP_TLP, "tail loss probes sent")                                                                          \
         X(TCP_RTO, "retransmission timeouts")                                                                        \
         X(TCP_SPURIOUS, "retransmissions found unnecessary by D-SACK")                                               \
+        X(TCP_UNDO, "reductions of the window undone: nothing was lost")                                             \
         X(TCP_RST_IN, "resets received")                                                                             \
         X(TCP_RST_OUT, "resets sent")                                                                                \
         X(TCP_ACTIVE_OPEN, "connections opened")                                                                     \

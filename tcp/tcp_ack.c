@@ -176,6 +176,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         if (acked != 0 || tc->rtx_kind == RTX_NONE)
                 timer_arm_rtx(tc, now);
         tlp_input(t, tc, seg, dsack, now);
+        undo_ack(t, tc, seg, acked);
         recovery_ack(t, tc, acked, acked + tc->sacked - sacked, now); /* RFC 6937: DeliveredData */
         if (acked != 0 && !repairing && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);

@@ -31,6 +31,8 @@ struct tcp_cc {
         void (*on_ack)(struct tcp_conn *tc, uint32_t acked, nstime rtt, nstime now);
         /* Loss was found: the new ssthresh. `timeout`: by RTO. */
         uint32_t (*on_loss)(struct tcp_conn *tc, bool timeout, nstime now);
+        /* The last on_loss() was a mistake; cwnd and ssthresh are restored already. NULL: nothing else to do. */
+        void (*undo)(struct tcp_conn *tc);
 };
 
 extern const struct tcp_cc tcp_newreno, tcp_cubic;

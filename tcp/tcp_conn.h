@@ -109,11 +109,12 @@ enum {                                  /* tc->flags */
         TCF_CLOSED_BY_APP = 256,        /* tcp_close() was called */
         TCF_WND_ZERO = 512,             /* we offered a zero window */
         TCF_TLP_RETX = 1024,            /* the tail loss probe was a retransmission */
-
+        TCF_UNDO = 2048,                /* the last reduction of the window may turn out to be a mistake: tcp_undo.c */
         TCF_DSACK = 4096,               /* dsack block below is to be reported */
         TCF_WSCALE = 8192,              /* both sides scale windows (RFC 7323 §2) */
         TCF_REORDER = 16384,            /* RACK.reordering_seen */
         TCF_URG_OUT = 32768,            /* snd_up is ahead of snd_una */
+        TCF_UNDO_SENT = 65536,          /* something was sent again since that reduction */
 };
 
 struct tcp_conn {
@@ -195,6 +196,10 @@ struct tcp_conn {
         uint32_t retrans;
         struct tcp_sack_block dsack;    /* RFC 2883, when TCF_DSACK */
         uint64_t bytes_retrans;
+        uint32_t undo_cwnd, undo_ssthresh; /* what they were before the last reduction, with TCF_UNDO */
+        uint32_t undo_una;              /* snd_una then */
+        uint32_t undo_retx;             /* bytes sent again since and not reported as duplicates */
+        uint32_t undo_ts;               /* our timestamp on the first of them */
 
         /* -- seldom -- */
         uint32_t rsv_head, rsv_tail, rsv_bytes; /* txsegs of the reservation */
@@ -218,7 +223,7 @@ struct tcp_conn {
         uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
         nstime limited[TCP_LIM_PACING + 1];
-        uint64_t cc_priv[6];            /* the congestion control's own */
+        uint64_t cc_priv[9];            /* the congestion control's own */
         struct tcp_opts opts;
         nstime pace_at;                 /* SO_MAX_PACING_RATE: nothing new before this */
 
@@ -240,7 +245,7 @@ struct tcp_conn {
 };
 static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 && offsetof(struct tcp_conn, snd_una) == 128 &&
               offsetof(struct tcp_conn, snd_fill) == 192 && offsetof(struct tcp_conn, bytes_sent) == 256, "lines");
-static_assert(sizeof(struct tcp_conn) == 832, "thirteen lines");
+static_assert(sizeof(struct tcp_conn) == 896, "fourteen lines");
 
 struct tcp_listener {
         uint32_t hash_next;             /* derived; first, as above */
@@ -517,6 +522,14 @@ void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now);
 void rack_dsack(struct tcp_conn *tc);
 void rack_mark_lost(struct tcp_conn *tc, struct tcp_txseg *s);
 void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool dsack, nstime now);
+
+/* tcp_undo.c: the window was about to be reduced; nothing more can undo that; `seg` was sent again; the peer reports b as a
+ * duplicate; an acknowledgement of `acked` bytes, before recovery sees it. */
+void undo_begin(struct tcp_conn *tc);
+void undo_forget(struct tcp_conn *tc);
+void undo_resent(struct tcp_conn *tc, const struct tcp_seg *seg);
+void undo_duplicate(struct tcp_conn *tc, const struct tcp_sack_block *b);
+void undo_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked);
 
 /* tcp_recovery.c */
 void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now);

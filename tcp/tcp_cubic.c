@@ -18,6 +18,9 @@ struct cubic {
         uint32_t hs_round_end;          /* HyStart++ (RFC 9406): snd_nxt that ends the round */
         uint32_t hs_last_us, hs_now_us; /* minimal RTT of the last round and of this one */
         uint16_t hs_samples, hs_css;    /* samples this round; rounds left of conservative slow start */
+        uint32_t prior_w_max, prior_cwnd_epoch; /* before the last loss (§4.9) */
+        nstime prior_epoch;
+        uint32_t prior_k_ms, prior_w_est;
 };
 static_assert(sizeof(struct cubic) <= sizeof((struct tcp_conn *)0)->cc_priv, "fits");
 
@@ -143,6 +146,11 @@ static uint32_t on_loss(struct tcp_conn *tc, bool timeout, nstime now)
         struct cubic *c = state(tc);
         uint32_t reduced = (uint32_t)((uint64_t)tc->cwnd * BETA_NUM / BETA_DEN);
 
+        c->prior_w_max = c->w_max;
+        c->prior_cwnd_epoch = c->cwnd_epoch;
+        c->prior_epoch = c->epoch;
+        c->prior_k_ms = c->k_ms;
+        c->prior_w_est = c->w_est;
         /* Fast convergence (§4.7): give way when the peak is lower than the last. */
         c->w_max = tc->cwnd < c->w_max
                            ? (uint32_t)((uint64_t)tc->cwnd * (BETA_DEN + BETA_NUM) / (2 * BETA_DEN))
@@ -152,4 +160,16 @@ static uint32_t on_loss(struct tcp_conn *tc, bool timeout, nstime now)
         return MAX(reduced, 2 * tc->snd_mss);
 }
 
-const struct tcp_cc tcp_cubic = {.name = "cubic", .init = init, .on_ack = on_ack, .on_loss = on_loss};
+/* §4.9 */
+static void undo(struct tcp_conn *tc)
+{
+        struct cubic *c = state(tc);
+
+        c->w_max = c->prior_w_max;
+        c->cwnd_epoch = c->prior_cwnd_epoch;
+        c->epoch = c->prior_epoch;
+        c->k_ms = c->prior_k_ms;
+        c->w_est = c->prior_w_est;
+}
+
+const struct tcp_cc tcp_cubic = {.name = "cubic", .init = init, .on_ack = on_ack, .on_loss = on_loss, .undo = undo};

@@ -236,6 +236,7 @@ static void forget_losses(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->tlp_out = tc->probes = tc->dups = tc->backoff = 0;
         path_forget_probe(tc, now);
         tc->flags &= ~(uint32_t)(TCF_DSACK | TCF_TLP_RETX | TCF_CWND_LIMITED);
+        undo_forget(tc);
         tc->cwnd = MAX(tc->cwnd, tc->snd_mss);
         cc_of(tc)->init(tc, now);
         timer_arm_rtx(tc, now);

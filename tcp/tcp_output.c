@@ -311,6 +311,7 @@ static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg,
                 return false; /* the timer probes */
         tc->owed &= (uint8_t)~OWE_FORCE;
         resend(t, tc, s, seg, now);
+        undo_resent(tc, seg);
         s->marks |= TXS_RETX;
         tc->retx += txseg_space(s);
         tc->prr_out += s->len;

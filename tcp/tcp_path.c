@@ -106,6 +106,7 @@ static void send_again(struct tcp *t, struct tcp_conn *tc, nstime now)
                 tc->recover = tc->snd_nxt;
                 tc->dupacks = 0;
                 tc->tlp_out = 0;
+                undo_forget(tc);
         }
         tc->owed |= OWE_FORCE;
         recovery_set_slow(tc);

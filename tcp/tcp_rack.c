@@ -89,5 +89,6 @@ void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bo
         if (!(tc->flags & TCF_TLP_RETX) || dsack)
                 return;
         recovery_enter(t, tc, now); /* the probe repaired a loss: the window pays for it once */
+        undo_forget(tc);
         recovery_set_slow(tc);
 }

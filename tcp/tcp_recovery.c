@@ -23,6 +23,7 @@ void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now)
         if (tc->ca_state >= CA_RECOVERY)
                 return;
         count(t->cnt, COUNT_TCP_FAST_RECOVERY);
+        undo_begin(tc);
         tc->ssthresh = cc_of(tc)->on_loss(tc, false, now);
         tc->ca_state = CA_RECOVERY;
         tc->recover = tc->snd_nxt;
@@ -103,6 +104,7 @@ void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
                 return;
         }
         if (tc->ca_state != CA_LOSS || seq_geq(tc->snd_una, tc->recover)) {
+                undo_begin(tc);
                 tc->ssthresh = cc_of(tc)->on_loss(tc, true, now);
                 tc->recover = tc->snd_nxt;
         }

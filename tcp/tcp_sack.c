@@ -131,6 +131,7 @@ void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, b
                 tc->dsack_dups++;
                 count(t->cnt, COUNT_TCP_SPURIOUS);
                 rack_dsack(tc);
+                undo_duplicate(tc, &seg->sack[0]);
         }
         for (; i < seg->nsack; i++)
                 if (block_valid(tc, &seg->sack[i], seg->ack))

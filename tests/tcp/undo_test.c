@@ -1,0 +1,205 @@
+/* Losses that were none: the window is what it was (tcp_undo.c). */
+#include "tests/tcp/scenarios.h"
+
+#include "tcp/tcp_cc.h"
+
+static const struct scene_setup plain = {.sack = true}, times = {.sack = true, .ts = true}, no_sack = {.ts = true};
+
+/* Ten segments are out, the first is not there, three more are: it is sent again, and the window is smaller. */
+static uint32_t seems_lost(struct scene *s)
+{
+        uint32_t cwnd, before;
+
+        s->tc->srtt = s->tc->min_rtt = 20 * NS_PER_MS;
+        app_writes(s, 10000);
+        for (uint32_t i = 0; i < 10; i++)
+                expect_sent(s, .seq = 1 + 1000 * i, .len = 1000);
+        before = s->last.tsval;
+        cwnd = s->tc->cwnd;
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 4001}}, .tsecr = before);
+        expect_sent(s, .seq = 1, .len = 1000);
+        assert_int_equal(s->tc->ca_state, CA_RECOVERY);
+        assert_true(s->tc->ssthresh < cwnd);
+        return cwnd;
+}
+
+static void expect_undone(struct scene *s, uint32_t cwnd)
+{
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_UNDO], 1);
+        assert_true(s->tc->cwnd >= cwnd);
+        assert_true(s->tc->ssthresh >= cwnd);
+        assert_int_equal(s->tc->lost + s->tc->retx, 0);
+        assert_true(s->tc->flags & TCF_REORDER);
+}
+
+static void expect_not_undone(struct scene *s, uint32_t cwnd)
+{
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_UNDO], 0);
+        assert_true(s->tc->ssthresh < cwnd);
+}
+
+/* RFC 3522: the echo is of a time before the retransmission, so the first one had only been overtaken. */
+static void an_old_echo_undoes(void **state)
+{
+        struct scene *s = *state;
+        uint32_t before = 0, cwnd = seems_lost(s);
+
+        before = s->last.tsval - 20;
+        advance_ms(s, 1);
+        peer_sends(s, .seq = 1, .ack = 4001, .tsecr = before);
+        expect_undone(s, cwnd);
+        peer_sends(s, .seq = 1, .ack = 10001, .tsecr = before);
+        assert_int_equal(s->tc->ca_state, CA_OPEN);
+}
+
+static void the_echo_of_the_retransmission_does_not(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_lost(s);
+
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 10001, .tsecr = s->last.tsval);
+        expect_not_undone(s, cwnd);
+}
+
+/* An echo of nothing, from a peer that keeps no time. */
+static void an_empty_echo_does_not(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_lost(s);
+
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 10001, .tsecr = 0);
+        expect_not_undone(s, cwnd);
+}
+
+/* RFC 3708: the peer had it twice, as it says even when recovery is over. */
+static void a_report_of_the_duplicate_undoes(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_lost(s);
+
+        peer_sends(s, .seq = 1, .ack = 10001);
+        assert_int_equal(s->tc->ca_state, CA_OPEN);
+        expect_not_undone(s, cwnd);
+        peer_sends(s, .seq = 1, .ack = 10001, .nsack = 1, .sack = {{1, 1001}});
+        expect_undone(s, cwnd);
+}
+
+/* Two were sent again, and only one of them for nothing. */
+static void a_real_loss_beside_it_does_not(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_lost(s);
+
+        advance_ms(s, 1);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{5001, 10001}, {1001, 4001}});
+        expect_sent(s, .seq = 4001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 4001, .nsack = 2, .sack = {{1, 1001}, {5001, 10001}});
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 10001);
+        expect_not_undone(s, cwnd);
+}
+
+/* RFC 4015: the path was slow, nothing is lost, and nothing more is sent again. */
+static void a_timeout_too_early_is_undone(void **state)
+{
+        struct scene *s = *state;
+        uint32_t before, cwnd;
+
+        app_writes(s, 5000);
+        for (uint32_t i = 0; i < 5; i++)
+                expect_sent(s, .seq = 1 + 1000 * i, .len = 1000);
+        before = s->last.tsval;
+        cwnd = s->tc->cwnd;
+        s->tc->owed &= (uint8_t)~OWE_TLP;
+        s->tc->rtx_kind = RTX_RTO;
+        s->tc->rtx_at = s->now + 200 * NS_PER_MS;
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_silence(s);
+        assert_int_equal(s->tc->cwnd, 1000);
+        peer_sends(s, .seq = 1, .ack = 1001, .tsecr = before);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_UNDO], 1);
+        assert_int_equal(s->tc->cwnd, cwnd);
+        assert_int_equal(s->tc->lost, 0);
+        peer_sends(s, .seq = 1, .ack = 5001, .tsecr = before);
+}
+
+static void a_timeout_in_time_is_not(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 5000);
+        forget_sent(s);
+        s->tc->rtx_kind = RTX_RTO;
+        s->tc->rtx_at = s->now + 200 * NS_PER_MS;
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 1, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 1001, .tsecr = s->last.tsval);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        expect_sent(s, .seq = 2001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 5001, .tsecr = s->last.tsval);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_UNDO], 0);
+}
+
+/* RFC 8985 §7.4: the tail loss probe repaired a loss. Nothing else was sent again, and it was one all the same. */
+static void what_a_tail_loss_probe_repairs_was_lost(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = s->tc->cwnd;
+
+        s->tc->srtt = s->tc->min_rtt = 20 * NS_PER_MS;
+        s->tc->rto = 400 * NS_PER_MS;
+        app_writes(s, 4000);
+        forget_sent(s);
+        advance_ms(s, 43);
+        expect_sent(s, .seq = 3001, .len = 1000);
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 4001, .tsecr = s->last.tsval);
+        app_writes(s, 1000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 5001, .tsecr = s->last.tsval);
+        expect_not_undone(s, cwnd);
+}
+
+/* RFC 9438 §4.9: CUBIC goes on from where it was. */
+static void cubic_goes_on_where_it_was(void **state)
+{
+        struct tcp_conn tc = {.snd_mss = 1000, .cwnd = 100000, .ssthresh = 50000, .srtt = 20 * NS_PER_MS, .cc = TCP_CC_CUBIC};
+        struct tcp_conn other;
+        nstime now = NS_PER_S;
+
+        (void)state;
+        cc_of(&tc)->init(&tc, now);
+        for (int i = 0; i < 300; i++)
+                cc_of(&tc)->on_ack(&tc, 20000, 20 * NS_PER_MS, now += 4 * NS_PER_MS);
+        other = tc;
+        cc_of(&tc)->on_loss(&tc, false, now);
+        cc_of(&tc)->undo(&tc);
+        for (int i = 0; i < 300; i++) {
+                cc_of(&tc)->on_ack(&tc, 20000, 20 * NS_PER_MS, now += 4 * NS_PER_MS);
+                cc_of(&other)->on_ack(&other, 20000, 20 * NS_PER_MS, now);
+        }
+        assert_true(tc.cwnd > 100000);
+        assert_int_equal(tc.cwnd, other.cwnd);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                scenario(an_old_echo_undoes, established, &times),
+                scenario(the_echo_of_the_retransmission_does_not, established, &times),
+                scenario(an_empty_echo_does_not, established, &times),
+                scenario(a_report_of_the_duplicate_undoes, established, &plain),
+                scenario(a_real_loss_beside_it_does_not, established, &plain),
+                scenario(a_timeout_too_early_is_undone, established, &times),
+                scenario(a_timeout_too_early_is_undone, established, &no_sack),
+                scenario(a_timeout_in_time_is_not, established, &times),
+                scenario(what_a_tail_loss_probe_repairs_was_lost, established, &times),
+                cmocka_unit_test(cubic_goes_on_where_it_was),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
