@@ -1,4 +1,4 @@
-"""Two hosts on a veth cable, each a network namespace of this run's own; one may be ours, by a unetd of its own.
+"""Hosts on veth cables, each a network namespace of this run's own; one may be ours, by a unetd of its own.
 
 A host is a directory-less namespace named after this process; everything in it ends with close(): programs by pid, then
 the namespace, and the cable with it.
@@ -126,8 +126,13 @@ class Host:
         """Bytes, by the interface."""
         return json.loads(self.ip("-j", "-s", "link", "show", IFACE))[0]["stats64"]["rx"]["bytes"]
 
-    def become_kernels(self):
+    def become_kernels(self, gateway=None):
         self.ip("addr", "add", f"{self.address}/24", "dev", IFACE)
+        if gateway:
+            self.ip("route", "add", "default", "via", gateway)
+
+    def sysctl(self, name, value):
+        self.sh("sysctl", "-qw", f"{name}={value}")
 
     def run(self, *argv, shim=True, user=None, **more):
         """`user`: a number; None: root."""
@@ -181,3 +186,44 @@ def cable(a, b, mtu=1500, offload=False, names=(IFACE, IFACE)):
             for feature in ("tso", "gso", "gro", "tx", "rx"):
                 subprocess.run(["ip", "netns", "exec", h.name, "ethtool", "-K", name, feature, "off"],
                                capture_output=True)
+
+
+def routers(r, t, near, far, mtu):
+    """The networks of the addresses near and far, which r and t take on their cable0, reach each other over a cable of that MTU
+    between the two."""
+    cable(r, t, mtu, names=("middle0", "middle0"))
+    for h, here, there, side in ((r, near, far, 1), (t, far, near, 2)):
+        h.sysctl("net.ipv4.ip_forward", 1)
+        h.ip("addr", "add", f"{here}/24", "dev", IFACE)
+        h.ip("addr", "add", f"10.79.0.{side}/24", "dev", "middle0")
+        h.ip("route", "add", f"{there.rsplit('.', 1)[0]}.0/24", "via", f"10.79.0.{3 - side}")
+
+
+class Bad:
+    """A host in the middle of the cable between two others, whose forwarder is told what to do to frames (tests/netns/impair.c)."""
+
+    def __init__(self, host, a, b, mtu=1500, **settings):
+        self.host, self.settings, self.forwarder = host, dict(settings), None
+        cable(a, host, mtu, names=(IFACE, "left0"))
+        cable(b, host, mtu, names=(IFACE, "right0"))
+        for name in ("left0", "right0"):        # its own stack is no part of this
+            host.ip("link", "set", name, "arp", "off", "addrgenmode", "none")
+        self.forward(**settings)
+
+    def forward(self, **settings):
+        """From now on so; what is on its way is lost."""
+        self.stop()
+        words = [f"{k}={v}" for k, v in settings.items()]
+        p = self.forwarder = self.host.run(os.path.join(BUILD, "tests", "netns", "impair"), "left0", "right0", *words)
+        self.host.until(lambda: "seed" in p.text() or p.child.poll() is not None, "the forwarder")
+        if p.child.poll() is not None:
+            raise AssertionError(p.text(1))
+
+    def stop(self):
+        """Returns what was done in each direction, first to the right."""
+        if self.forwarder is None:
+            return None
+        self.forwarder.child.terminate()
+        done = json.loads(self.forwarder.end(ok=None).splitlines()[-1])
+        self.forwarder = None
+        return [done[1], done[0]]

@@ -2,6 +2,8 @@
 """Ordinary programs for lan_test.py, which run over a shim or without one:
 
     both listen|connect ADDRESS PORT MEGABYTES [PAUSE]   as much each way at once; prints SHA-256 of sent and received
+    source ADDRESS PORT MEGABYTES                        so much to one of these:
+    sink ADDRESS PORT                                    both print SHA-256 and count of what went over
     echo ADDRESS PORT                                    UDP: every datagram back, until it is stopped
     ask ADDRESS PORT BYTES...                            UDP: a datagram of each size there and back, byte-exact
     error tcp|udp ADDRESS PORT                           prints the errno that connect() or the exchange ends with
@@ -58,6 +60,28 @@ def both(role, address, port, megabytes, pause="0"):
         count += len(data)
     sender.join()
     print(sent.hexdigest(), received.hexdigest(), count)
+
+
+def source(address, port, megabytes):
+    s = socket.create_connection((address, int(port)), PATIENCE)
+    digest, block = hashlib.sha256(), bytearray(random.Random(os.getpid()).randbytes(BLOCK))
+    for i in range(int(megabytes)):
+        block[:8] = i.to_bytes(8, "little")
+        digest.update(block)
+        s.sendall(block)
+    s.shutdown(socket.SHUT_WR)
+    assert s.recv(1) == b""
+    print(digest.hexdigest(), int(megabytes) * BLOCK)
+
+
+def sink(address, port):
+    s = listener(address, port).accept()[0]
+    s.settimeout(PATIENCE)
+    digest, count = hashlib.sha256(), 0
+    while data := s.recv(BLOCK):
+        digest.update(data)
+        count += len(data)
+    print(digest.hexdigest(), count)
 
 
 def echo(address, port):
