@@ -152,6 +152,7 @@ static void note_alive(struct tcp_conn *tc, uint32_t acked)
                 tc->backoff = 0;
                 tc->dups = 0;
                 tc->stalled_at = 0;
+                tc->flags &= ~(uint32_t)TCF_REPAIR_PROBED;
         }
 }
 
@@ -173,11 +174,11 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         note_alive(tc, acked);
         wnd_changed = update_window(t, tc, seg);
         count_duplicates(tc, seg, acked, wnd_changed);
-        if (acked != 0 || tc->rtx_kind == RTX_NONE)
-                timer_arm_rtx(tc, now);
         tlp_input(t, tc, seg, dsack, now);
         undo_ack(t, tc, seg, acked);
         recovery_ack(t, tc, acked, acked + tc->sacked - sacked, now); /* RFC 6937: DeliveredData */
+        if ((acked != 0 && tc->rtx_kind != RTX_REO) || tc->rtx_kind == RTX_NONE)
+                timer_arm_rtx(tc, now);
         if (acked != 0 && !repairing && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
                 autosize(tc);

@@ -115,6 +115,7 @@ enum {                                  /* tc->flags */
         TCF_REORDER = 16384,            /* RACK.reordering_seen */
         TCF_URG_OUT = 32768,            /* snd_up is ahead of snd_una */
         TCF_UNDO_SENT = 65536,          /* something was sent again since that reduction */
+        TCF_REPAIR_PROBED = 131072,     /* what recovery waits for was probed for, and nothing came yet */
 };
 
 struct tcp_conn {
@@ -534,6 +535,8 @@ void undo_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uin
 /* tcp_recovery.c */
 void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now);
 void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t delivered, nstime now);
+/* Nothing comes: the first segment once more, whatever became of it. */
+void recovery_probe(struct tcp *t, struct tcp_conn *tc);
 void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now);
 void recovery_set_slow(struct tcp_conn *tc);
 
@@ -548,6 +551,8 @@ nstime rtt_rto(const struct tcp_conn *tc);      /* with back-off */
 
 /* tcp_timer.c */
 void timer_arm_rtx(struct tcp_conn *tc, nstime now);
+/* More was sent: the retransmission timer runs on (RFC 6298 §5.1), the tail loss probe waits for the new tail (RFC 8985 §7.2). */
+void timer_arm_probe(struct tcp_conn *tc, nstime now);
 void timer_persist(struct tcp_conn *tc, nstime now);
 void timer_keepalive(struct tcp_conn *tc, nstime now);
 

@@ -235,8 +235,10 @@ static bool send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, s
         }
         if (tc->ca_state == CA_RECOVERY)
                 tc->prr_out += s->len;
-        if (first || !tc->link.lossless)
+        if (first)
                 timer_arm_rtx(tc, now);
+        else if (!tc->link.lossless)
+                timer_arm_probe(tc, now);
         return true;
 }
 
@@ -290,7 +292,7 @@ static void resend(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, stru
         tc->retrans++;
         tc->bytes_retrans += s->len;
         count(t->cnt, COUNT_TCP_RETRANS);
-        if (tc->rtx_kind != RTX_REO)
+        if (s->seq == tc->snd_una && tc->rtx_kind != RTX_REO)
                 timer_arm_rtx(tc, now);
 }
 
@@ -381,6 +383,7 @@ static bool output_tlp(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         if (tc->snd_next != 0 &&
             fits_window(tc, txseg_at(t, tc->snd_next)) >= txseg_space(txseg_at(t, tc->snd_next))) {
                 send_next(t, tc, txseg_at(t, tc->snd_next), seg, now);
+                seg->flags |= TCP_PSH; /* alone and in order: some peers delay the ACK that we wait for, unless pushed */
         } else {
                 if (last == 0)
                         return false;

@@ -77,6 +77,8 @@ void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now)
         if (wait != 0) {
                 tc->rtx_kind = RTX_REO;
                 tc->rtx_at = now + wait;
+        } else if (tc->rtx_kind == RTX_REO) {
+                timer_arm_rtx(tc, now);
         }
 }
 

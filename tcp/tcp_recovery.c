@@ -28,6 +28,7 @@ void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->ca_state = CA_RECOVERY;
         tc->recover = tc->snd_nxt;
         prr_init(tc);
+        tc->flags &= ~(uint32_t)TCF_REPAIR_PROBED;
         tc->owed |= tc->lost != 0 ? OWE_FORCE : 0;
 }
 
@@ -80,6 +81,14 @@ void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t d
                 tc->ca_state = tc->sacked != 0 || tc->dupacks != 0 ? CA_DISORDER : CA_OPEN;
         if (tc->ca_state == CA_RECOVERY)
                 prr_ack(tc, delivered);
+}
+
+void recovery_probe(struct tcp *t, struct tcp_conn *tc)
+{
+        count(t->cnt, COUNT_TCP_TLP);
+        mark_head_lost(t, tc);
+        tc->flags |= TCF_REPAIR_PROBED;
+        tc->owed |= OWE_FORCE;
 }
 
 /* Where nothing is lost on the way, the peer was stopped or had no memory: ask with one segment, blame no

@@ -16,19 +16,28 @@
         (100 * NS_PER_S) /* of an orphan without answers where nothing is lost; Linux: tcp_orphan_retries, 8 */
 #define MAX_ACK_DELAY (200 * NS_PER_MS) /* RFC 8985 §7.2, TLP.max_ack_delay */
 #define PTO_FIRST     NS_PER_S
+#define REPAIR_SLACK  (10 * NS_PER_MS) /* beyond two round trips, in recovery: a busy peer's turn, a virtual machine's pause */
 
-/* RFC 8985 §7.2: one probe a tail, in the open state, for peers with SACK; of no use where
- * nothing is lost. */
+/* RFC 8985 §7.2: one probe a tail, in the open state, for peers with SACK; of no use where nothing is lost.
+ *
+ * The text asks for none in recovery, and Linux sends none. Where acknowledgements come one a window, as from a peer that
+ * takes a window in one turn, the loss of the one that ends recovery, or of what was sent again last, would then cost a
+ * timeout: 200 ms after some 100 us. So one goes there too, while there is no progress (RFC 9002 §6.2 sends such always). */
 static bool may_probe_tail(const struct tcp_conn *tc)
 {
-        return tc->sack_ok && !tc->link.lossless && tc->ca_state <= CA_DISORDER && !tc->tlp_out &&
-               tc->sacked == 0 && tc->state >= TCPS_ESTABLISHED;
+        if (!tc->sack_ok || tc->link.lossless || tc->state < TCPS_ESTABLISHED)
+                return false;
+        if (tc->ca_state == CA_RECOVERY)
+                return !(tc->flags & TCF_REPAIR_PROBED);
+        return tc->ca_state <= CA_DISORDER && !tc->tlp_out && tc->sacked == 0;
 }
 
 static nstime probe_timeout(const struct tcp_conn *tc)
 {
         nstime pto = tc->srtt ? 2 * tc->srtt : PTO_FIRST;
 
+        if (tc->ca_state == CA_RECOVERY)
+                return pto + REPAIR_SLACK;
         return flight(tc) <= tc->snd_mss ? pto + MAX_ACK_DELAY : pto + 2 * NS_PER_MS;
 }
 
@@ -48,6 +57,16 @@ void timer_arm_rtx(struct tcp_conn *tc, nstime now)
                 tc->rtx_kind = RTX_TLP;
                 tc->rtx_at = now + probe_timeout(tc);
         }
+}
+
+void timer_arm_probe(struct tcp_conn *tc, nstime now)
+{
+        nstime at = now + probe_timeout(tc);
+
+        if (!may_probe_tail(tc) || (tc->rtx_kind != RTX_TLP && (tc->rtx_kind != RTX_RTO || tc->rtx_at <= at)))
+                return;
+        tc->rtx_kind = RTX_TLP;
+        tc->rtx_at = at;
 }
 
 void timer_persist(struct tcp_conn *tc, nstime now)
@@ -152,7 +171,10 @@ static void expire_rtx(struct tcp *t, struct tcp_conn *tc, nstime now)
 
         switch (kind) {
         case RTX_TLP:
-                tc->owed |= OWE_TLP;
+                if (tc->ca_state == CA_RECOVERY)
+                        recovery_probe(t, tc);
+                else
+                        tc->owed |= OWE_TLP;
                 tc->rtx_kind = RTX_RTO;
                 tc->rtx_at = now + rtt_rto(tc);
                 break;

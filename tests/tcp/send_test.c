@@ -389,6 +389,80 @@ static void tail_loss_is_probed(void **state)
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 0);
 }
 
+/* More is sent: the retransmission timer runs on from the first (RFC 6298 §5.1), and the timer of the segments that may only
+ * be late (RFC 8985 §6.2) is not put off by it either. */
+static void sending_more_postpones_no_repair(void **state)
+{
+        struct scene *s = *state;
+        nstime rto_at;
+
+        app_writes(s, 3000);
+        forget_sent(s);
+        s->tc->rtx_kind = RTX_RTO;
+        s->tc->ca_state = CA_LOSS;
+        rto_at = s->tc->rtx_at = s->now + 200 * NS_PER_MS;
+        advance_ms(s, 5);
+        app_writes(s, 1000);
+        forget_sent(s);
+        assert_int_equal(s->tc->rtx_at, rto_at);
+        s->tc->ca_state = CA_OPEN;
+
+        s->tc->srtt = s->tc->min_rtt = 100 * NS_PER_MS;
+        s->tc->flags |= TCF_REORDER;
+        advance_ms(s, 95);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 2001}});
+        assert_int_equal(s->tc->rtx_kind, RTX_REO);
+        app_writes(s, 1000);
+        expect_sent(s, .seq = 4001, .len = 1000);
+        assert_int_equal(s->tc->rtx_kind, RTX_REO);
+        advance_ms(s, 26);
+        expect_sent(s, .seq = 1, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 5001);
+}
+
+/* A tail that grew to more than a segment after it began is probed as one (RFC 8985 §7.2). */
+static void tail_that_grew_is_probed(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->srtt = s->tc->min_rtt = 20 * NS_PER_MS;
+        s->tc->rto = 200 * NS_PER_MS;
+        app_writes(s, 1000);
+        app_writes(s, 1000);
+        forget_sent(s);
+        advance_ms(s, 43);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 0);
+}
+
+/* What recovery waits for does not come: the first segment once more, after two round trips, and the window as it was. */
+static void silence_in_recovery_is_probed_once(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ssthresh;
+
+        s->tc->srtt = s->tc->min_rtt = 20 * NS_PER_MS;
+        s->tc->rto = 300 * NS_PER_MS;
+        app_writes(s, 5000);
+        forget_sent(s);
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 5001}});
+        expect_sent(s, .seq = 1, .len = 1000);
+        ssthresh = s->tc->ssthresh;
+        advance_ms(s, 48);
+        expect_silence(s);
+        advance_ms(s, 6);
+        expect_sent(s, .seq = 1, .len = 1000);
+        assert_int_equal(s->tc->ca_state, CA_RECOVERY);
+        advance_ms(s, 290);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 5001);
+        assert_int_equal(s->tc->ca_state, CA_OPEN);
+        assert_int_equal(s->tc->ssthresh, ssthresh);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 0);
+}
+
 /* RFC 6937: as much goes out as came in, down to ssthresh. */
 static void recovery_is_paced_by_what_arrives(void **state)
 {
@@ -598,6 +672,9 @@ int main(void)
                 scenario(duplicate_acks_let_new_segments_out, established, &reno),
                 scenario(sacked_segments_are_not_repeated, established, &sack),
                 scenario(reordering_is_given_time, established, &sack),
+                scenario(tail_that_grew_is_probed, established, &sack),
+                scenario(sending_more_postpones_no_repair, established, &sack),
+                scenario(silence_in_recovery_is_probed_once, established, &sack),
                 scenario(tail_loss_is_probed, established, &sack),
                 scenario(recovery_is_paced_by_what_arrives, established, &sack),
                 scenario(reneging_is_survived, established, &sack),
