@@ -2,7 +2,7 @@
  * The stack's state: how a segment is laid out, how a process attaches, how channels come and go, and how everything
  * derived is made anew after a process died inside. The loop begins in stack_loop.c.
  */
-#include "netstack/stack.h"
+#include "netstack/stack_road.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -304,16 +304,18 @@ void stack_chan_unmapped(struct stack *s, uint32_t k)
         s->frames->region[FRAME_REGION_RX(k)].base = NULL;
 }
 
+bool stack_chan_map(struct stack *s, uint32_t k)
+{
+        if (likely(s->chan[k].ops != NULL && s->chan[k].generation == s->st->chan[k].generation))
+                return true;
+        return s->map_chan != NULL && s->map_chan(s, k);
+}
+
 struct stack_chan *stack_chan_get(struct stack *s, uint32_t k)
 {
-        struct chan_slot *slot = &s->st->chan[k];
-
-        if (k >= STACK_CHANS || atomic_load_explicit(&slot->state, memory_order_acquire) != CHAN_READY)
+        if (k >= STACK_CHANS || atomic_load_explicit(&s->st->chan[k].state, memory_order_acquire) != CHAN_READY)
                 return NULL;
-        if (unlikely(s->chan[k].ops == NULL || s->chan[k].generation != slot->generation))
-                if (s->map_chan == NULL || !s->map_chan(s, k))
-                        return NULL;
-        return &s->chan[k];
+        return stack_chan_map(s, k) ? &s->chan[k] : NULL;
 }
 
 void stack_chan_down(struct stack *s, uint32_t k, nstime now)
@@ -322,6 +324,8 @@ void stack_chan_down(struct stack *s, uint32_t k, nstime now)
 
         if (atomic_load_explicit(&slot->state, memory_order_relaxed) != CHAN_READY)
                 return;
+        s->now = now;
+        stack_last_words(s, k);
         atomic_store_explicit(&slot->state, CHAN_DOWN, memory_order_release);
         tcp_chan_down(&s->tcp, (uint16_t)k, now);
         stack_flush(s, now);

@@ -211,7 +211,8 @@ void stack_sync_chans(struct stack *s)
                 uint32_t state = atomic_load_explicit(&s->st->chan[k].state, memory_order_acquire);
                 if (s->chan[k].ops != NULL && s->chan[k].generation != s->st->chan[k].generation)
                         stack_chan_unmapped(s, k);      /* it goes by something else now */
-                if (state == CHAN_READY && stack_chan_get(s, k) == NULL)
+                /* One that is down may have brought what is unread. */
+                if (state != CHAN_FREE && !stack_chan_map(s, k) && state == CHAN_READY)
                         s->chan_gen = gen - 1;          /* cannot be mapped now: again next time */
                 if (state != CHAN_FREE || s->chan[k].ops == NULL)
                         continue;

@@ -14,12 +14,19 @@
 
 /* Takes what channel k has for now. Whether there was anything. */
 bool stack_run_rx(struct stack *s, uint32_t k, struct stack_chan *c);
+/* What the peer of channel k, which is gone, has sent before: no more than the ring holds. No reader is waited for. */
+void stack_last_words(struct stack *s, uint32_t k);
 /* An IP packet arrived. True when its frame now belongs to a queue. */
 bool stack_rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx);
 /* Which addresses are ours on channel k, and what is asked of packets that come by it. */
 struct ip_host stack_host_of(const struct stack *s, uint32_t k);
 /* struct udp's `touched`: readability is told once for all that a batch brings. */
 void stack_udp_touched(void *arg, uint32_t pcb);
+
+/* ---- stack.c ---- */
+
+/* Whether channel k, which is ready or down, is mapped in this process, now if need be. */
+bool stack_chan_map(struct stack *s, uint32_t k);
 
 /* ---- stack_icmp.c ---- */
 

@@ -67,9 +67,17 @@ static struct chan *chan_alloc(void)
                 return NULL;
         for (int i = 0; i < 2; i++)
                 ch->end[i] = (struct end){.chan = ch, .tx = -1};
+        ch->pipes[0] = ch->pipes[1] = -1;
         LIST_INSERT_HEAD(&unetd.chans, ch, link);
         unetd.nchans++;
         return ch;
+}
+
+static void close_all(const int *fds, unsigned n)
+{
+        for (unsigned i = 0; i < n; i++)
+                if (fds[i] >= 0)
+                        close(fds[i]);
 }
 
 static void chan_free_if_unused(struct chan *ch)
@@ -82,6 +90,7 @@ static void chan_free_if_unused(struct chan *ch)
         for (int i = 0; i < 2; i++)
                 if (ch->end[i].tx >= 0)
                         close(ch->end[i].tx);
+        close_all(ch->pipes, 2);
         LIST_REMOVE(ch, link);
         unetd.nchans--;
         free(ch);
@@ -117,13 +126,6 @@ static void end_free(struct end *e)
 }
 
 /* ---- telling keepers ---- */
-
-static void close_all(const int *fds, unsigned n)
-{
-        for (unsigned i = 0; i < n; i++)
-                if (fds[i] >= 0)
-                        close(fds[i]);
-}
 
 /* Each peer gets file descriptions of its own: what it does to flags and offsets is its own affair. */
 static int peer_fds(const struct end *e, int fds[UNETD_CHAN_FDS])
@@ -406,6 +408,9 @@ void chans_stack_gone(struct stack *st)
         struct end *e;
 
         while ((e = LIST_FIRST(&st->ends))) {
+                close_all(e->chan->pipes, 2);
+                e->chan->pipes[0] = fcntl(st->fds[UNETD_FD_LEADER_R], F_DUPFD_CLOEXEC, 3);
+                e->chan->pipes[1] = fcntl(st->fds[UNETD_FD_KEEPER_R], F_DUPFD_CLOEXEC, 3);
                 end_free(e);
                 chan_close(e->chan, -ECONNRESET);
         }

@@ -139,6 +139,7 @@ struct chan {
         struct gate_port *port;         /* at the interface's gateway; NULL: end[0]'s stack has the interface alone */
         uint32_t serial;                /* of the way to the interface (struct unetd_iface) */
         struct end end[2];
+        int pipes[2];                   /* of the end that went first, for reading: nobody's ring is a SIGPIPE; or -1 */
         LIST_HEAD(, waiter) waiters;
 };
 

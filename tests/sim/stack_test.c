@@ -159,6 +159,53 @@ static void a_channel_that_goes_down_resets_its_connections(void **state)
         pair_free(p);
 }
 
+static uint32_t udp_port(struct pair *p, int side, uint16_t port)
+{
+        struct udp *u = &p->side[side].s.udp;
+        struct udp_opts o;
+        uint32_t pcb;
+
+        udp_opts_default(&o);
+        pcb = udp_open(u, &o);
+        assert_int_equal(udp_bind(u, pcb, pair_addr(side), port), 0);
+        return pcb;
+}
+
+static void send_datagram(struct pair *p, uint32_t pcb, uint16_t port)
+{
+        struct stack *st = &p->side[0].s;
+        struct udp_tuple to = {.laddr = pair_addr(0), .raddr = pair_addr(1), .rport = port};
+        struct stack_payload pay = {.inl = (const uint8_t *)"last words", .len = 10};
+        struct udp_out out;
+
+        assert_int_equal(udp_output_prepare(&st->udp, pcb, &to, pay.len, false, 0, &out), 0);
+        assert_int_equal(stack_send_udp(st, PAIR_CHAN, &out, &pay), 0);
+}
+
+/* A process sends and ends: what it sent has been sent, though nobody has looked yet when the channel goes. */
+static void what_was_sent_before_a_channel_went_arrives(void **state)
+{
+        struct pair *p = pair_shm(1);
+        uint32_t from = udp_port(p, 0, 4000), to = udp_port(p, 1, 4001);
+        struct udp *u = &p->side[1].s.udp;
+        struct udp_msg m;
+
+        for (int i = 0; i < 100; i++)
+                send_datagram(p, from, 4001);
+        p->side[0].dead = true;
+        stack_chan_down(&p->side[1].s, PAIR_CHAN, p->now);
+        for (int i = 0; i < 100; i++) {
+                assert_int_equal(udp_recv_peek(u, to, 0, &m, 1), 1);
+                assert_int_equal(m.len, 10);
+                assert_memory_equal(m.span[0].ptr, "last words", 10);
+                udp_recv_consume(u, to, 1);
+        }
+        assert_int_equal(udp_recv_peek(u, to, 0, &m, 1), -EAGAIN);
+        udp_close(u, to);
+        udp_close(&p->side[0].s.udp, from);
+        pair_free(p);
+}
+
 /* All send records belong to one connection when another closes: its FIN leaves as soon as they are free
  * again. */
 static void a_fin_waits_for_a_record(void **state)
@@ -232,6 +279,7 @@ int main(void)
                 cmocka_unit_test(bytes_arrive_over_shared_memory),
                 cmocka_unit_test(urgent_byte_is_read_out_of_line),
                 cmocka_unit_test(a_channel_that_goes_down_resets_its_connections),
+                cmocka_unit_test(what_was_sent_before_a_channel_went_arrives),
                 cmocka_unit_test(a_fin_waits_for_a_record),
                 cmocka_unit_test(a_closed_window_stops_one_direction_only),
         };
