@@ -129,10 +129,24 @@ static enum drop read_error(const struct frames *f, const struct ip_pkt *pkt, co
                 .seq = be32_get(seq),
                 .from = pkt->src,
         };
+        e->ttl = pkt->ttl;
+        e->tos = pkt->tos;
+        e->quoted_hdr = inner.hdr_len;
         e->quoted_len = inner.total_len;
         if (h->type == ICMP_UNREACHABLE && h->code == ICMP_FRAG_NEEDED)
                 e->mtu = be16_get(h->b);
         return DROP_NONE;
+}
+
+unsigned icmp_quoted(const struct frames *f, const struct ip_pkt *pkt, const struct icmp_err *e, uint8_t *out,
+                     unsigned room)
+{
+        uint32_t skip = e->quoted_hdr + 8u, at = ICMP_HDR + skip, have = ip_payload_len(pkt);
+        uint32_t n = MIN(have - MIN(have, at), e->quoted_len - MIN((uint32_t)e->quoted_len, skip));
+
+        n = MIN(n, room);
+        gather(f, pkt, at, out, n);
+        return n;
 }
 
 /* RFC 792: the better gateway, then the packet that should have gone there. */

@@ -62,6 +62,8 @@ struct icmp_err {
         uint16_t lport, rport; /* the transport's first 4 bytes */
         uint32_t seq;          /* TCP: the sequence number quoted (RFC 5927 §4.1) */
         ip_addr from;          /* who says so */
+        uint8_t ttl, tos;      /* of the packet that says so */
+        uint8_t quoted_hdr;    /* bytes of the IP header quoted */
         uint16_t quoted_len;   /* total length of the packet quoted; for pmtu_claim() */
 };
 
@@ -86,6 +88,10 @@ struct icmp_msg {
  * requests that were broadcast or sent to a group (RFC 1122 §3.2.2.6; as Linux).
  */
 enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, struct icmp_msg *msg);
+
+/* What an error quotes of a datagram's payload behind its 8 bytes of UDP header: at most `room` bytes to `out`; how many. */
+unsigned icmp_quoted(const struct frames *f, const struct ip_pkt *pkt, const struct icmp_err *e, uint8_t *out,
+                     unsigned room);
 
 /* Writes the reply to echo request `pkt`: ip_payload_len(pkt) bytes at `out`, header and the same data,
  * wherever that lies (RFC 1122 §3.2.2.6). It leaves from pkt->dst to pkt->src. */

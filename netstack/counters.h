@@ -72,6 +72,7 @@
         X(UDP_FULL, "UDP receive buffer full")                                                                       \
         X(UDP_NO_MEMORY, "no memory for the datagram")                                                               \
         X(UDP_FILTERED, "not from the address the UDP socket is connected to")                                       \
+        X(UDP_ERROR_LOST, "error that a UDP socket wanted to keep, and that found no room")                          \
         X(UDP_UNREAD, "still unread when the UDP socket was closed")                                                 \
         X(TCP_SHORT, "TCP header or length wrong")                                                                   \
         X(TCP_CHECKSUM, "TCP checksum wrong")                                                                        \

@@ -139,7 +139,28 @@ static bool udp_error_forged(struct stack *s, uint32_t k, const struct icmp_err 
         return sock != 0 && stack_sock(s, sock)->chan != k + 1;
 }
 
-static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
+/* For a socket with IP_RECVERR. pkt: the error as it came, NULL: found here. */
+static void keep_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct icmp_err *e, uint32_t pcb)
+{
+        struct udp_error kept = {.type = e->type, .code = e->code, .ttl = e->ttl, .tos = e->tos, .chan = (uint16_t)k,
+                                 .dport = e->rport, .err = e->err, .info = e->mtu, .from = e->from, .src = e->laddr,
+                                 .dst = e->raddr, .at = s->now};
+
+        if (pkt != NULL)
+                kept.len = icmp_quoted(s->frames, pkt, e, kept.data, sizeof kept.data);
+        udp_error_add(&s->udp, pcb, &kept);
+}
+
+static bool rx_udp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct icmp_err *e)
+{
+        uint32_t pcb = udp_error_wanted(&s->udp, e);
+
+        if (unlikely(pcb != 0))
+                keep_error(s, k, pkt, e, pcb);
+        return udp_icmp(&s->udp, e);
+}
+
+static void rx_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct icmp_err *e)
 {
         struct tcp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport,
                               .chan = (uint16_t)k};
@@ -152,7 +173,7 @@ static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
         else if (unlikely(s->chan[k].stranger) && udp_error_forged(s, k, e))
                 count_drop(&s->st->cnt, DROP_NI_BAD_SOURCE);
         else
-                ours = e->proto == IP_PROTO_UDP && udp_icmp(&s->udp, e);
+                ours = e->proto == IP_PROTO_UDP && rx_udp_error(s, k, pkt, e);
         if (ours && pmtu_claim(e) != 0)
                 stack_path_learnt(s, k, e->raddr, pmtu_claim(e));
 }
@@ -160,7 +181,7 @@ static void rx_icmp_error(struct stack *s, uint32_t k, const struct icmp_err *e)
 void stack_undelivered(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const uint8_t *l4, int err)
 {
         struct icmp_err e = {.type = ICMP_UNREACHABLE, .code = ICMP_HOST_UNREACHABLE, .proto = pkt->proto,
-                             .err = err, .hard = true, .laddr = pkt->src, .raddr = pkt->dst, .from = pkt->src};
+                             .err = err, .hard = true, .laddr = pkt->src, .raddr = pkt->dst, .from = pkt->src, .ttl = 64};
         be16 port[2];
         be32 seq;
 
@@ -169,7 +190,7 @@ void stack_undelivered(struct stack *s, uint32_t k, const struct ip_pkt *pkt, co
         e.lport = be16_get(port[0]);
         e.rport = be16_get(port[1]);
         e.seq = be32_get(seq);
-        rx_icmp_error(s, k, &e);
+        rx_icmp_error(s, k, NULL, &e);
 }
 
 void stack_icmp_rx(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
@@ -185,7 +206,7 @@ void stack_icmp_rx(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         if (msg.what == ICMP_IS_ECHO)
                 send_echo(s, k, pkt);
         else if (msg.what == ICMP_IS_ERROR)
-                rx_icmp_error(s, k, &msg.err);
+                rx_icmp_error(s, k, pkt, &msg.err);
         else if (msg.what == ICMP_IS_REPLY)
                 stack_ping_reply(s, pkt, &msg);
         else

@@ -16,14 +16,8 @@
 
 /* ---- received ---- */
 
-/* The application's control buffer, being filled: Linux's put_cmsg(). */
-struct room {
-        uint8_t *at;
-        size_t left;
-        int flags;
-};
-
-static void put(struct room *r, int level, int type, const void *val, size_t n)
+/* Linux's put_cmsg(). */
+void usock_cmsg_add(struct usock_room *r, int level, int type, const void *val, size_t n)
 {
         struct cmsghdr h = {.cmsg_len = CMSG_LEN(n), .cmsg_level = level, .cmsg_type = type};
 
@@ -42,7 +36,7 @@ static void put(struct room *r, int level, int type, const void *val, size_t n)
         r->left -= n;
 }
 
-static void put_time(struct room *r, const struct udp_msg *msg, bool ns)
+static void put_time(struct usock_room *r, const struct udp_msg *msg, bool ns)
 {
         struct timespec ts;
         nstime at;
@@ -51,9 +45,9 @@ static void put_time(struct room *r, const struct udp_msg *msg, bool ns)
         at = ts.tv_sec * NS_PER_S + ts.tv_nsec - (ustack_now() - msg->at);
         ts = (struct timespec){at / NS_PER_S, at % NS_PER_S};
         if (ns)
-                put(r, SOL_SOCKET, SCM_TIMESTAMPNS, &ts, sizeof ts);
+                usock_cmsg_add(r, SOL_SOCKET, SCM_TIMESTAMPNS, &ts, sizeof ts);
         else
-                put(r, SOL_SOCKET, SCM_TIMESTAMP, &(struct timeval){ts.tv_sec, ts.tv_nsec / NS_PER_US},
+                usock_cmsg_add(r, SOL_SOCKET, SCM_TIMESTAMP, &(struct timeval){ts.tv_sec, ts.tv_nsec / NS_PER_US},
                     sizeof(struct timeval));
 }
 
@@ -66,7 +60,7 @@ static uint32_t ifindex_of(const struct usock *s, const struct udp_msg *msg)
         return netif != 0 ? if_nametoindex(stack_netif(st, netif - 1)->cfg.name) : 1;
 }
 
-static void put_pktinfo(struct room *r, const struct usock *s, const struct udp_msg *msg)
+static void put_pktinfo(struct usock_room *r, const struct usock *s, const struct udp_msg *msg)
 {
         const struct stack_state *st = s->u->s.st;
         uint32_t netif = st->chan[msg->chan].netif, dst = ip_addr_get_v4(msg->dst);
@@ -75,26 +69,26 @@ static void put_pktinfo(struct room *r, const struct usock *s, const struct udp_
 
         if (netif != 0)                 /* a group or a broadcast: our address there */
                 info.ipi_spec_dst.s_addr = htonl(stack_netif(st, netif - 1)->cfg.addr);
-        put(r, IPPROTO_IP, IP_PKTINFO, &info, sizeof info);
+        usock_cmsg_add(r, IPPROTO_IP, IP_PKTINFO, &info, sizeof info);
 }
 
-static void put_pktinfo6(struct room *r, const struct usock *s, const struct udp_msg *msg)
+static void put_pktinfo6(struct usock_room *r, const struct usock *s, const struct udp_msg *msg)
 {
         struct in6_pktinfo info = {.ipi6_ifindex = ifindex_of(s, msg)};
 
         memcpy(&info.ipi6_addr, &msg->dst, sizeof info.ipi6_addr);
-        put(r, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info);
+        usock_cmsg_add(r, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info);
 }
 
-static void put_origdst(struct room *r, const struct udp_msg *msg)
+static void put_origdst(struct usock_room *r, const struct udp_msg *msg)
 {
         struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(msg->dport),
                                   .sin_addr.s_addr = htonl(ip_addr_get_v4(msg->dst))};
 
-        put(r, IPPROTO_IP, IP_ORIGDSTADDR, &sin, sizeof sin);
+        usock_cmsg_add(r, IPPROTO_IP, IP_ORIGDSTADDR, &sin, sizeof sin);
 }
 
-static void put_overflow(struct room *r, const struct usock *s)
+static void put_overflow(struct usock_room *r, const struct usock *s)
 {
         struct udp_report rep;
         uint32_t drops;
@@ -102,31 +96,47 @@ static void put_overflow(struct room *r, const struct usock *s)
         if (!udp_get_report(&s->u->s.udp, usock_rec(s)->conn, &rep) || rep.dropped == 0)
                 return;
         drops = (uint32_t)rep.dropped;
-        put(r, SOL_SOCKET, SO_RXQ_OVFL, &drops, sizeof drops);
+        usock_cmsg_add(r, SOL_SOCKET, SO_RXQ_OVFL, &drops, sizeof drops);
 }
 
-void usock_cmsg_put(struct usock *s, const struct udp_msg *msg, struct msghdr *m)
+struct usock_room usock_cmsg_begin(const struct msghdr *m)
 {
-        struct room r = {m->msg_control, m->msg_control != NULL ? m->msg_controllen : 0, 0};
+        return (struct usock_room){m->msg_control, m->msg_control != NULL ? m->msg_controllen : 0, 0};
+}
+
+void usock_cmsg_end(const struct usock_room *r, struct msghdr *m)
+{
+        m->msg_flags |= r->flags;
+        m->msg_controllen = r->at != NULL ? (size_t)(r->at - (uint8_t *)m->msg_control) : 0;
+}
+
+void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, struct usock_room *r)
+{
         uint16_t told = usock_rec(s)->told;
         int ttl = msg->ttl;
 
         if (told & (USOCK_TELL_TIMESTAMP | USOCK_TELL_TIMESTAMPNS))
-                put_time(&r, msg, told & USOCK_TELL_TIMESTAMPNS);
+                put_time(r, msg, told & USOCK_TELL_TIMESTAMPNS);
         if (told & USOCK_TELL_OVERFLOW)
-                put_overflow(&r, s);
+                put_overflow(r, s);
         if (told & USOCK_TELL_PKTINFO6)
-                put_pktinfo6(&r, s, msg);
+                put_pktinfo6(r, s, msg);
         if (told & USOCK_TELL_PKTINFO)
-                put_pktinfo(&r, s, msg);
+                put_pktinfo(r, s, msg);
         if (told & USOCK_TELL_TTL)
-                put(&r, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl);
+                usock_cmsg_add(r, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl);
         if (told & USOCK_TELL_TOS)
-                put(&r, IPPROTO_IP, IP_TOS, &msg->tos, sizeof msg->tos);
+                usock_cmsg_add(r, IPPROTO_IP, IP_TOS, &msg->tos, sizeof msg->tos);
         if (told & USOCK_TELL_ORIGDST)
-                put_origdst(&r, msg);
-        m->msg_flags |= r.flags;
-        m->msg_controllen = r.at != NULL ? (size_t)(r.at - (uint8_t *)m->msg_control) : 0;
+                put_origdst(r, msg);
+}
+
+void usock_cmsg_put(struct usock *s, const struct udp_msg *msg, struct msghdr *m)
+{
+        struct usock_room r = usock_cmsg_begin(m);
+
+        usock_cmsg_tell(s, msg, &r);
+        usock_cmsg_end(&r, m);
 }
 
 /* ---- sent ---- */

@@ -21,6 +21,16 @@ enum {
         USOCK_TELL_PKTINFO6 = 128,
 };
 
+/* The application's control buffer, being filled; in parts for who adds something of his own. */
+struct usock_room {
+        uint8_t *at;
+        size_t left;
+        int flags;                      /* MSG_CTRUNC */
+};
+struct usock_room usock_cmsg_begin(const struct msghdr *m);
+void usock_cmsg_add(struct usock_room *r, int level, int type, const void *val, size_t n);
+void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, struct usock_room *r);
+void usock_cmsg_end(const struct usock_room *r, struct msghdr *m);
 /* Writes what the socket wants to know of a datagram into m's control buffer: msg_controllen, and MSG_CTRUNC in msg_flags. */
 void usock_cmsg_put(struct usock *s, const struct udp_msg *msg, struct msghdr *m);
 
@@ -33,5 +43,10 @@ struct usock_sent {
 };
 /* Reads them. -EINVAL as Linux: malformed, out of range, or of a kind that does not exist. */
 int usock_cmsg_read(const struct msghdr *m, struct usock_sent *out);
+
+/* usock_errq.c: the oldest error that the socket keeps; -EAGAIN: there is none. */
+ssize_t usock_udp_recv_error(struct usock *s, struct msghdr *m, size_t total);
+/* A datagram is longer than what its path carries, and must not be cut: kept too. Under the lock. */
+void usock_udp_too_long(struct usock *s, const struct udp_tuple *to, uint32_t mtu);
 
 #endif

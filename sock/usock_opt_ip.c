@@ -154,6 +154,17 @@ static int get_pktinfo6(const struct opt_call *c)
         return !!(c->rec->told & USOCK_TELL_PKTINFO6);
 }
 
+static int set_recverr(struct opt_call *c, int v)
+{
+        c->udp.recverr = v != 0;
+        return 0;
+}
+
+static int get_recverr(const struct opt_call *c)
+{
+        return c->udp.recverr;
+}
+
 /* ---- path MTU ---- */
 
 static int set_mtu_discover(struct opt_call *c, int v)
@@ -192,6 +203,7 @@ static const struct opt_int ints[] = {
         OPT_CALLS(IP_RECVTTL, USOCK_UDP, set_recvttl, get_recvttl),
         OPT_CALLS(IP_RECVTOS, USOCK_UDP, set_recvtos, get_recvtos),
         OPT_CALLS(IP_RECVORIGDSTADDR, USOCK_UDP, set_origdst, get_origdst),
+        OPT_CALLS(IP_RECVERR, USOCK_UDP, set_recverr, get_recverr),
         OPT_CALLS(IP_MTU_DISCOVER, USOCK_UDP, set_mtu_discover, get_mtu_discover),
         OPT_CALLS(IP_MTU, USOCK_UDP, NULL, get_mtu),
 };

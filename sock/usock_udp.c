@@ -195,6 +195,17 @@ static void apply_sent(const struct usock_sent *sent, struct udp_out *out)
                 out->tos = sent->tos;
 }
 
+static void too_long(struct usock *s, const struct dest *d, const struct udp_out *out)
+{
+        struct stack *st = &s->u->s;
+        struct udp_opts o;
+
+        udp_get_opts(&st->udp, usock_rec(s)->conn, &o);
+        if (o.recverr)
+                usock_udp_too_long(s, &out->tuple, frag_mtu(o.pmtu_mode, st->chan[d->chan].caps.mtu,
+                                                            stack_path_mtu(st, out->tuple.raddr)));
+}
+
 static int post(struct usock *s, const struct dest *d, const struct stack_payload *p)
 {
         struct ustack *u = s->u;
@@ -217,6 +228,8 @@ static int post(struct usock *s, const struct dest *d, const struct stack_payloa
         rec->blocked = err == -EAGAIN ? d->chan + 1 : 0;
         if (err != 0)
                 udp_output_cancel(&u->s.udp, rec->conn);
+        if (unlikely(err == -EMSGSIZE))
+                too_long(s, d, &out);
         return err;
 }
 
@@ -497,6 +510,8 @@ ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flag
 {
         ssize_t n;
 
+        if (unlikely(flags & MSG_ERRQUEUE))
+                return usock_udp_recv_error(s, m, total);
         if (flags & MSG_OOB)
                 return -EOPNOTSUPP;
         n = read_first(s, m->msg_iov, total, flags, m);
@@ -510,7 +525,7 @@ ssize_t usock_udp_read(struct usock *s, void *p, size_t n, int flags)
 {
         struct iovec iov = {p, n};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-        ssize_t r = unlikely(flags & MSG_OOB) ? -EAGAIN : read_first(s, &iov, n, flags, NULL);
+        ssize_t r = unlikely(flags & (MSG_OOB | MSG_ERRQUEUE)) ? -EAGAIN : read_first(s, &iov, n, flags, NULL);
 
         return likely(r != -EAGAIN) ? r : usock_udp_recv(s, &m, n, flags);
 }

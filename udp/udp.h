@@ -57,9 +57,11 @@ static inline uint32_t udp_dgram_len(const struct udp_dgram *d)
 
 struct udp_limits {
         uint32_t pcbs;
+        uint32_t errors;   /* kept of all pcbs (IP_RECVERR); 0: UDP_ERRORS */
         uint32_t lend_max; /* bytes of peers' frames that one pcb keeps; beyond, it copies; 0: UDP_LEND_MAX */
 };
 #define UDP_LEND_MAX UDP_RCVBUF
+#define UDP_ERRORS   128u
 
 struct udp_opts {        /* of one pcb */
         uint32_t rcvbuf; /* bytes of memory that queued datagrams may take */
@@ -68,6 +70,7 @@ struct udp_opts {        /* of one pcb */
         uint8_t tos, ttl;
         uint8_t no_check;  /* SO_NO_CHECK: send without checksum even where the link needs one */
         uint8_t pmtu_mode; /* enum pmtu_mode: IP_MTU_DISCOVER */
+        uint8_t recverr;   /* IP_RECVERR: errors are kept, and the soft ones told too */
 };
 #define UDP_RCVBUF (4u << 20)
 #define UDP_SNDBUF (4u << 20)
@@ -178,9 +181,38 @@ enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *
 uint32_t udp_lookup(struct udp *u, const struct udp_tuple *t);
 /* Changes whenever a look-up may have another result than before. */
 uint64_t udp_keys(const struct udp *u);
-/* An ICMP error about a datagram of ours. Reported to a connected pcb when hard, as Linux does. False: none of our pcbs can
+/* An ICMP error about a datagram of ours. Reported to a connected pcb when hard, and to one with IP_RECVERR, as Linux does. False: none of our pcbs can
  * have sent it. */
 bool udp_icmp(struct udp *u, const struct icmp_err *e);
+
+/* ---- errors that are kept (udp_error.c) ---- */
+
+#define UDP_ERRORS_EACH 32u
+#define UDP_ERROR_DATA  512u
+
+/* An error, and the datagram that it is about. */
+struct udp_error {
+        uint32_t pcb;       /* the table's: whose it is, 0: free */
+        uint32_t order;     /* the table's */
+        bool local;         /* found here (EMSGSIZE); else ICMP said so */
+        uint8_t type, code; /* ICMP's */
+        uint8_t ttl, tos;   /* of the packet that brought it */
+        uint16_t chan, dport;
+        int32_t err;
+        uint32_t info; /* MTU; a parameter problem's pointer */
+        ip_addr from, src, dst; /* who said so; the datagram's ends */
+        nstime at;
+        uint32_t len; /* bytes of its payload that are known */
+        uint8_t data[UDP_ERROR_DATA];
+};
+/* The pcb that such an error is to be kept for; 0: none. */
+uint32_t udp_error_wanted(struct udp *u, const struct icmp_err *e);
+/* Keeps one; where there is no room it is counted (UDP_ERROR_LOST). */
+void udp_error_add(struct udp *u, uint32_t pcb, const struct udp_error *what);
+/* The oldest one is handed over; what is pending (SO_ERROR) is that of the next, as in Linux. False: there is none. */
+bool udp_error_take(struct udp *u, uint32_t pcb, struct udp_error *out);
+bool udp_has_errors(const struct udp *u, uint32_t pcb);
+void udp_errors_drop(struct udp *u, uint32_t pcb);
 
 /* ---- output ---- */
 

@@ -86,14 +86,14 @@ unsigned udp_rx_many(struct udp *u, const struct udp_dgram *d, bool (*wants)(voi
         return n;
 }
 
-/* RFC 1122 §4.1.3.3. Only who is connected is told, and only of hard errors: Linux's __udp4_lib_err() without
- * IP_RECVERR. The tuple quoted must be exactly ours, so that a stranger has to guess it. */
+/* RFC 1122 §4.1.3.3. Without IP_RECVERR only who is connected is told, and only of hard errors: Linux's __udp4_lib_err().
+ * The tuple quoted must be exactly ours, so that a stranger has to guess it. */
 bool udp_icmp(struct udp *u, const struct icmp_err *e)
 {
         struct udp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
         uint32_t pcb = udp_lookup(u, &t);
 
-        if (pcb == 0 || !udp_connected(u, pcb) || !e->hard || e->err == 0)
+        if (pcb == 0 || e->err == 0 || (!pcb_at(u, pcb)->opts.recverr && (!udp_connected(u, pcb) || !e->hard)))
                 return pcb != 0;
         pcb_at(u, pcb)->err = e->err;
         pcb_raise(u, pcb, UDP_EV_ERROR);

@@ -22,6 +22,11 @@ static uint32_t heads_for(const struct udp_limits *l)
         return n;
 }
 
+static uint32_t errors_of(const struct udp_limits *l)
+{
+        return l->errors != 0 ? l->errors : UDP_ERRORS;
+}
+
 static size_t align_up(size_t n)
 {
         return (n + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
@@ -29,7 +34,7 @@ static size_t align_up(size_t n)
 
 /* Offsets in the block, in this order. */
 struct layout {
-        size_t keys, ports, live, pcbs, end;
+        size_t keys, ports, live, pcbs, errors, end;
 };
 
 static struct layout layout_of(const struct udp_limits *l)
@@ -40,7 +45,8 @@ static struct layout layout_of(const struct udp_limits *l)
         at.ports = at.keys + heads;
         at.live = at.ports + heads;
         at.pcbs = align_up(at.live + (l->pcbs / 64 + 1) * sizeof(uint64_t));
-        at.end = at.pcbs + pool_bytes(sizeof(struct udp_pcb), l->pcbs + 1);
+        at.errors = align_up(at.pcbs + pool_bytes(sizeof(struct udp_pcb), l->pcbs + 1));
+        at.end = at.errors + errors_of(l) * sizeof(struct udp_error);
         return at;
 }
 
@@ -59,9 +65,11 @@ void udp_shared_init(struct udp_shared *sh, const struct udp_limits *l, const ui
                                   .mask = heads_for(l) - 1,
                                   .keys_off = at.keys,
                                   .ports_off = at.ports,
-                                  .live_off = at.live};
+                                  .live_off = at.live,
+                                  .errors_off = at.errors};
         if (sh->limits.lend_max == 0)
                 sh->limits.lend_max = UDP_LEND_MAX;
+        sh->limits.errors = errors_of(l);
         pool_init(&sh->pcbs, (char *)sh + at.pcbs, sizeof(struct udp_pcb), l->pcbs + 1);
 }
 
@@ -192,6 +200,7 @@ void udp_close(struct udp *u, uint32_t pcb)
         udp_queue_settle(&p->q, u);
         u->cnt->drop[DROP_UDP_UNREAD] += p->q.count;
         udp_queue_clear(&p->q, u);
+        udp_errors_drop(u, pcb);
         set_live(p, 0);
         set_ends(u, pcb, &none);
         pool_free(&u->sh->pcbs, pcb);
@@ -218,6 +227,8 @@ uint32_t udp_take_events(struct udp *u, uint32_t pcb)
 void udp_set_opts(struct udp *u, uint32_t pcb, const struct udp_opts *o)
 {
         pcb_at(u, pcb)->opts = *o;
+        if (!o->recverr)
+                udp_errors_drop(u, pcb);
         u->sh->gen++; /* SO_REUSEPORT takes part in the choice */
 }
 
@@ -354,7 +365,7 @@ short udp_poll_events(const struct udp *u, uint32_t pcb)
         const struct udp_pcb *p = pcb_at(u, pcb);
         short ev = POLLOUT | POLLWRNORM | POLLWRBAND;
 
-        if (p->err != 0)
+        if (p->err != 0 || p->nerrs != 0)
                 ev |= POLLERR;
         if (p->shut & UDP_SHUT_RD)
                 ev |= POLLRDHUP | POLLIN | POLLRDNORM;
@@ -497,6 +508,7 @@ void udp_pcb_check(const struct udp *u, uint32_t pcb)
         assert(p->rport != 0 || ip_addr_is_any(p->raddr));
         assert(!p->bound_addr || !ip_addr_is_any(p->laddr));
         assert(times_in_chain(u, pcb) == (p->lport != 0));
+        udp_errors_check(u, pcb);
         udp_queue_check(&p->q, u);
 }
 
@@ -541,6 +553,7 @@ void udp_recover(struct udp *u)
                 recover_pcb(u, i);
         }
         pool_rebuild(&sh->pcbs, live);
+        udp_errors_recover(u);
 }
 
 /* Well before anything must be dropped, and while what is queued still fits a cache. */

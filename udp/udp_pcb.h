@@ -19,7 +19,8 @@ enum { UDP_SHUT_RD = 1, UDP_SHUT_WR = 2 }; /* pcb->shut */
 struct udp_pcb {
         uint32_t pool_link; /* of the free list, while it is free */
         uint32_t sock;      /* cookie of the socket layer */
-        uint32_t events;    /* UDP_EV_*, for it to clear */
+        uint16_t events;    /* UDP_EV_*, for it to clear */
+        uint16_t nerrs;     /* derived: errors kept */
         uint8_t live;       /* in use; written last when made */
         uint8_t shut;
         uint8_t bound_addr; /* the local address was named by bind, not by connect */
@@ -51,6 +52,7 @@ struct udp_shared {
         uint32_t connected, bound; /* derived: pcbs with a peer; with a local address only */
         uint32_t pad;
         uint64_t keys_off, ports_off, live_off; /* from this header: heads, heads, a bit for each pcb */
+        uint64_t errors_off, error_order;       /* limits.errors of struct udp_error */
         struct pool pcbs;
         struct udp_cached cache[UDP_CACHE];
         uint32_t kept[FRAME_REGIONS / 2][FRAME_CLASSES]; /* derived: frames of each channel in queues */
@@ -64,12 +66,20 @@ static inline bool pcb_connected(const struct udp_pcb *p)
 {
         return p->rport != 0;
 }
+static inline struct udp_error *udp_errors(const struct udp_shared *sh)
+{
+        return (struct udp_error *)((char *)(uintptr_t)sh + sh->errors_off);
+}
+/* What is kept after a death: errors of pcbs that live. */
+void udp_errors_recover(struct udp *u);
+/* Asserts that the pcb counts its own. */
+void udp_errors_check(const struct udp *u, uint32_t pcb);
 /* The first pcb with a port like this one, 0: none; the others by port_next. */
 uint32_t udp_port_chain(const struct udp_shared *sh, uint16_t port);
 /* Raises events and tells the stack. */
 static inline void pcb_raise(struct udp *u, uint32_t pcb, uint32_t events)
 {
-        pcb_at(u, pcb)->events |= events;
+        pcb_at(u, pcb)->events |= (uint16_t)events;
         u->touched(u->arg, pcb);
 }
 

@@ -97,7 +97,7 @@ static ssize_t udp_once(struct file *f, struct msghdr *m, int flags, bool kernel
         ssize_t r;
 
         if (flags & MSG_ERRQUEUE)
-                return kernel_recvmsg(f, m, flags);
+                kernel = false;
         if (kernel) {
                 r = kernel_recvmsg(f, m, flags);
                 if (r != -EAGAIN)

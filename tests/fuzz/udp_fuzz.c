@@ -85,7 +85,7 @@ static struct world *make_world(const uint8_t *data, size_t size)
                 pool[4096];
         static const uint8_t secret[16] = "secret";
         static struct world world;
-        struct udp_limits l = {.pcbs = PCBS, .lend_max = 3 * FRAME_LARGE_BYTES};
+        struct udp_limits l = {.pcbs = PCBS, .errors = 4, .lend_max = 3 * FRAME_LARGE_BYTES};
         struct frame_geom mine = {{[FRAME_LARGE] = PRIVATE, [FRAME_SMALL] = PRIVATE}};
         struct frame_geom peers = {{[FRAME_LARGE] = LENT / 2, [FRAME_SMALL] = LENT / 2}};
         struct world *w = &world;

@@ -2,15 +2,17 @@
 """Groups and broadcasts, by an ordinary program that knows of no stack: calls as in ip(7).
 
     group.py hear GROUP IFADDR PORT COUNT [options]      joins, says "joined", and prints COUNT datagrams with their senders
+    group.py errors HOST - PORT                           what the error queue says of a closed port, and of too much
     group.py say DEST IFADDR PORT TEXT ... [options]     sends each text to a group or a broadcast address
 """
 
 import argparse
+import select
 import socket
 import struct
 import sys
 
-SECONDS, IP_PKTINFO, IP_RECVTTL = 20, 8, 12
+SECONDS, IP_PKTINFO, IP_MTU_DISCOVER, IP_RECVERR, IP_RECVTTL = 20, 8, 10, 11, 12
 
 
 def mreq(group, ifaddr):
@@ -77,9 +79,37 @@ def say(a):
     print("sent")
 
 
+def kept(s):
+    """The oldest error that the socket keeps."""
+    poll = select.poll()
+    poll.register(s, 0)
+    poll.poll(SECONDS * 1000)
+    data, control, flags, about = s.recvmsg(2000, 512, socket.MSG_ERRQUEUE)
+    for level, kind, what in control:
+        if (level, kind) == (socket.IPPROTO_IP, IP_RECVERR):
+            err, origin, code, number, _, info, _ = struct.unpack("@IBBBBII", what[:16])
+            name = socket.inet_ntoa(what[20:24]) if origin == 2 else "nobody"
+            print(socket.errno.errorcode[err], "origin", origin, "type", code, number, "info", info, "from", name)
+    print("about", len(data), data[:20].decode(), *about, "flags", hex(flags))
+
+
+def errors(a):
+    """To a closed port, then more than the path carries."""
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
+    s.sendto(b"anybody there? " * 20, (a.group, a.port))
+    kept(s)
+    s.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, 2)
+    try:
+        s.sendto(bytes(3000), (a.group, a.port))
+    except OSError as e:
+        print(socket.errno.errorcode[e.errno])
+    kept(s)
+
+
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("what", choices=("hear", "say"))
+    p.add_argument("what", choices=("hear", "say", "errors"))
     p.add_argument("group")
     p.add_argument("ifaddr")
     p.add_argument("port", type=int)
@@ -94,7 +124,7 @@ def main():
     p.add_argument("--broadcast", action="store_true")
     p.add_argument("--ttl", type=int)
     a = p.parse_args()
-    (hear if a.what == "hear" else say)(a)
+    {"hear": hear, "say": say, "errors": errors}[a.what](a)
 
 
 if __name__ == "__main__":

@@ -151,6 +151,19 @@ class Udp(Group):
             self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
 
 
+class Errors(Group):
+    def test_the_error_queue_is_the_kernels(self):
+        ours = self.ours.run(*PROGRAM, "errors", KERNELS, "-", str(PORT))
+        said = ours.end()
+        self.assert_ours(ours)
+        self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
+        self.hear(self.ours, "none")            # somebody has it, and no socket on the port above
+        theirs = self.kernels.run(*PROGRAM, "errors", OURS, "-", str(PORT + 1)).end()
+        self.assertEqual(said.replace(KERNELS, "HOST"), theirs.replace(OURS, "HOST").replace(str(PORT + 1), str(PORT)))
+        self.assertIn("ECONNREFUSED origin 2 type 3 3", said)
+        self.assertIn("EMSGSIZE origin 1 type 0 0 info 1500 from nobody", said)
+
+
 class Igmp(Group):
     """Reports: RFC 3376 4.2, after an old querier RFC 2236."""
 

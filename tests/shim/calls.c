@@ -168,6 +168,7 @@ static const struct {
         {"beside_wrong", scene_beside_wrong},
         {"segments", scene_segments},
         {"groups", scene_groups},
+        {"errors_kept", scene_errors_kept},
 };
 
 static bool chosen(const char *name, int argc, char **argv)

@@ -171,6 +171,7 @@ void scene_beside_sent(void);
 void scene_beside_wrong(void);
 void scene_segments(void);
 void scene_groups(void);
+void scene_errors_kept(void);
 
 /* Handler of scenes: sets `got`. */
 void on_signal(int sig);

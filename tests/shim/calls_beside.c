@@ -229,6 +229,104 @@ void scene_beside_wrong(void)
         close(t);
 }
 
+static void show_error(const struct cmsghdr *c)
+{
+        struct {
+                struct sock_extended_err e;
+                struct sockaddr_in from;
+        } h;
+        char name[INET_ADDRSTRLEN];
+
+        memcpy(&h, CMSG_DATA(c), sizeof(h));
+        printf("    error %s origin %d type %d code %d info %u from family %d %s\n", strerrorname_np((int)h.e.ee_errno),
+               h.e.ee_origin, h.e.ee_type, h.e.ee_code, h.e.ee_info, h.from.sin_family,
+               inet_ntop(AF_INET, &h.from.sin_addr, name, sizeof(name)));
+}
+
+/* The oldest error that is kept, and whether it is about `to`. */
+static void show_kept(int t, const struct sockaddr_in *to, size_t room, size_t beside_room)
+{
+        _Alignas(struct cmsghdr) char beside[256];
+        char b[100];
+        struct sockaddr_in about = {0};
+        struct iovec iov = {b, room};
+        struct msghdr m = {.msg_name = &about, .msg_namelen = sizeof(about), .msg_iov = &iov, .msg_iovlen = 1,
+                           .msg_control = beside, .msg_controllen = beside_room};
+        ssize_t r = recvmsg(t, &m, MSG_ERRQUEUE);
+
+        printf("  kept: %zd %s\n", r, name_of(r));
+        if (r < 0)
+                return;
+        printf("    '%.*s' flags %x, %s, %zu beside\n", (int)r, b, m.msg_flags & ~MSG_CMSG_CLOEXEC,
+               memcmp(&about, to, 8) ? "another address" : "to that address", m.msg_controllen);
+        show_beside(&m);
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
+                if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR && c->cmsg_len >= CMSG_LEN(32))
+                        show_error(c);
+}
+
+static void wait_error(int t)
+{
+        struct pollfd p = {.fd = t, .events = POLLIN};
+
+        poll(&p, 1, 1000);
+        printf("  poll: %x\n", (unsigned)p.revents);
+}
+
+static void pending(int t)
+{
+        int v = -1;
+        socklen_t len = sizeof(v);
+
+        getsockopt(t, SOL_SOCKET, SO_ERROR, &v, &len);
+        printf("  pending: %s\n", v ? strerrorname_np(v) : "none");
+}
+
+/* A socket connected to one that is gone: datagrams find nobody. */
+static int to_nobody(struct sockaddr_in *a)
+{
+        struct sockaddr_in b;
+        int s = udp_socket(a), t = udp_socket(&b);
+
+        SHOW(connect(t, (void *)a, sizeof(*a)));
+        SHOW(send(t, "heard", 5, 0));
+        wait_readable(s);
+        close(s);
+        return t;
+}
+
+void scene_errors_kept(void)
+{
+        struct sockaddr_in a;
+        int t = to_nobody(&a), off = 0;
+        char b[10];
+
+        show_kept(t, &a, 100, 256);
+        switch_on(t, IPPROTO_IP, IP_RECVERR);
+        SHOW(send(t, "first", 5, 0));
+        wait_error(t);
+        SHOW(recv(t, b, sizeof(b), MSG_DONTWAIT));
+        SHOW(recv(t, b, sizeof(b), MSG_DONTWAIT));
+        wait_error(t);
+        show_kept(t, &a, 100, 256);
+        show_kept(t, &a, 100, 256);
+        SHOW(send(t, "second", 6, 0));
+        wait_error(t);
+        show_kept(t, &a, 3, 40);
+        pending(t);
+        switch_on(t, IPPROTO_IP, IP_RECVTTL);
+        SHOW(send(t, "third", 5, 0));
+        wait_error(t);
+        pending(t);
+        SHOW(send(t, "fourth", 6, 0));
+        usleep(20000);
+        show_kept(t, &a, 100, 256);
+        pending(t);
+        SHOW(setsockopt(t, IPPROTO_IP, IP_RECVERR, &off, sizeof(off)));
+        show_kept(t, &a, 100, 256);
+        close(t);
+}
+
 static void lengths(int s, int n)
 {
         char b[20000];

@@ -76,7 +76,7 @@ static void put(struct view *v, uint32_t len, uint32_t frame, uint8_t fill)
 {
         uint8_t inl[200];
         struct udp_dgram d = {
-                .tuple = {ip_addr_v4(US), ip_addr_v4(PEER), 53, fill, CHAN}, .inl = inl, .inl_len = len};
+                .tuple = {ip_addr_v4(US), ip_addr_v4(PEER), 53, fill, CHAN, 64, 0}, .inl = inl, .inl_len = len};
 
         memset(inl, fill, sizeof inl);
         if (frame != 0)
@@ -162,13 +162,32 @@ static void do_error(struct view *v)
         udp_icmp(&v->u, &e);
 }
 
+static void keep(struct view *v, uint32_t pcb)
+{
+        const struct udp_error e = {.err = ECONNREFUSED, .len = 5, .data = "quote"};
+
+        udp_error_add(&v->u, pcb, &e);
+}
+
+static void do_keep(struct view *v)
+{
+        keep(v, 1);
+}
+
+static void do_take_kept(struct view *v)
+{
+        struct udp_error e;
+
+        udp_error_take(&v->u, 1, &e);
+}
+
 /* ---- what was there before ---- */
 
 /* Pcb 1 has `n` datagrams, the first of them with a lent frame; pcb 2 is connected and has one. */
 static void furnish(struct view *v, uint32_t n)
 {
         static const uint8_t secret[16] = "not so secret...";
-        struct udp_limits l = {.pcbs = PCBS};
+        struct udp_limits l = {.pcbs = PCBS, .errors = 4};
         struct udp_opts o;
 
         assert_true(udp_shared_bytes(&l) <= sizeof v->seg->shared);
@@ -182,6 +201,8 @@ static void furnish(struct view *v, uint32_t n)
         assert_int_equal(udp_bind(&v->u, 1, (ip_addr){{0, 0}}, 53), 0);
         assert_int_equal(udp_bind(&v->u, 2, (ip_addr){{0, 0}}, 54), 0);
         assert_int_equal(udp_connect(&v->u, 2, ip_addr_v4(US), ip_addr_v4(PEER), 7), 0);
+        keep(v, 1);
+        keep(v, 2);
         for (uint32_t i = 0; i < n; i++)
                 put(v, 150, i == 0 ? 1 : 0, (uint8_t)i);
         udp_rx(&v->u,
@@ -197,7 +218,11 @@ static void check_bystander(struct view *v)
 {
         struct udp_msg m;
 
+        struct udp_error e;
+
         udp_pcb_check(&v->u, 2);
+        assert_true(udp_error_take(&v->u, 2, &e));
+        assert_memory_equal(e.data, "quote", 5);
         udp_take_error(&v->u, 2);
         assert_int_equal(udp_recv_peek(&v->u, 2, 0, &m, 1), 1);
         assert_int_equal(m.len, 5);
@@ -434,6 +459,16 @@ static void while_an_error_is_noted(void **state)
         die_everywhere(*state, do_error, 2, 0);
 }
 
+static void while_an_error_is_kept(void **state)
+{
+        die_everywhere(*state, do_keep, 2, 0);
+}
+
+static void while_a_kept_error_is_taken(void **state)
+{
+        die_everywhere(*state, do_take_kept, 2, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -452,6 +487,8 @@ int main(void)
                 TEST(while_a_pcb_is_made_bound_and_connected),
                 TEST(while_a_pcb_is_closed),
                 TEST(while_an_error_is_noted),
+                TEST(while_an_error_is_kept),
+                TEST(while_a_kept_error_is_taken),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
