@@ -84,6 +84,17 @@ static void send_one(struct verbs_chan *c, const struct unet_tx *tx)
         chain(c, wr, tx->frame);
 }
 
+void verbs_chan_post(struct verbs_chan *c, uint32_t off, uint32_t len, uint32_t inl)
+{
+        struct verbs_port *p = c->port;
+        struct ibv_send_wr wr = work_request(c, inl << VERBS_IMM_INLINE | c->tx_seq);
+
+        p->chain.sge[p->chain.n][0] = piece(p, 0, off, len);
+        wr.num_sge = 1;
+        wr.send_flags = len <= p->max_inline ? IBV_SEND_INLINE : 0;
+        chain(c, wr, 0);
+}
+
 /* Places in the send queue, at most n. */
 static int room_for(struct verbs_port *p, int n)
 {
@@ -312,6 +323,11 @@ static void free_chan(struct verbs_chan *c, bool forget)
         verbs_source_remove(c->port, c);
         verbs_host_put(c->port, c->host, forget);
         free(c);
+}
+
+void verbs_chan_forget(struct verbs_chan *c, bool forget)
+{
+        free_chan(c, forget);
 }
 
 void verbs_chan_abort(struct verbs_chan *c)

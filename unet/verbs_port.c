@@ -11,7 +11,7 @@
 
 #define INLINE_WANTED 256u              /* bytes that the device copies when they are posted; we take less */
 #define NO_KEY        UINT32_MAX        /* what the station is told of our descriptors: no link's number */
-#define POLL_BATCH    16
+#define POLL_BATCH    VERBS_PEEK
 #define IPV4_SOURCE   32u               /* in the GRH area: 20 bytes of nothing, then the IPv4 header */
 #define GRH_SOURCE    8u
 
@@ -264,6 +264,35 @@ static void retire_upto(struct verbs_port *p, uint32_t end)
         }
 }
 
+/* A batch of completions: those of a peek come first, and may be fewer than there are. */
+static int fetch(struct ibv_cq *cq, const struct ibv_wc *peeked, int *npeeked, struct ibv_wc wc[POLL_BATCH])
+{
+        int n = *npeeked, more;
+
+        memcpy(wc, peeked, (size_t)n * sizeof *wc);
+        *npeeked = 0;
+        more = n < POLL_BATCH ? ibv_poll_cq(cq, POLL_BATCH - n, wc + n) : 0;
+        return n + (more > 0 ? more : 0);
+}
+
+static void peek(struct ibv_cq *cq, struct ibv_wc wc[POLL_BATCH], int *n)
+{
+        int more = ibv_poll_cq(cq, POLL_BATCH, wc);
+
+        *n = more > 0 ? more : 0;
+}
+
+bool verbs_port_peek(struct verbs_port *p)
+{
+        if (p->dead)
+                return false;
+        if (p->ncame == 0)
+                peek(p->rcq, p->came, &p->ncame);
+        if (p->nwent == 0 && p->retired != p->posted)
+                peek(p->scq, p->went, &p->nwent);
+        return p->ncame + p->nwent > 0;
+}
+
 /* The device is believed: it is on our side of the seam. */
 void verbs_poll_sends(struct verbs_port *p)
 {
@@ -271,7 +300,7 @@ void verbs_poll_sends(struct verbs_port *p)
         int n = POLL_BATCH;
 
         while (p->retired != p->posted && n == POLL_BATCH && !p->dead) {
-                n = ibv_poll_cq(p->scq, POLL_BATCH, wc);
+                n = fetch(p->scq, p->went, &p->nwent, wc);
                 for (int i = 0; i < n; i++) {
                         if (unlikely(wc[i].status != IBV_WC_SUCCESS))
                                 p->broken = true;
@@ -362,7 +391,7 @@ static enum drop sort(struct verbs_port *p, const struct ibv_wc *wc, uint32_t nu
 static int poll_batch(struct verbs_port *p)
 {
         struct ibv_wc wc[POLL_BATCH];
-        int n = ibv_poll_cq(p->rcq, POLL_BATCH, wc);
+        int n = fetch(p->rcq, p->came, &p->ncame, wc);
 
         for (int i = 0; i < n; i++) {
                 uint32_t number = (uint32_t)wc[i].wr_id;
@@ -453,6 +482,7 @@ void verbs_port_repair(struct verbs_port *p)
         }
         p->broken = false;
         count(p->cnt, COUNT_NI_REPAIRS);
+        p->ncame = p->nwent = 0;
         discard_completions(p->scq);
         discard_completions(p->rcq);
         p->chain.n = 0;
@@ -537,6 +567,19 @@ static int never_block(int fd)
         int flags = fcntl(fd, F_GETFL);
 
         return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 ? 0 : -errno;
+}
+
+/* The library's descriptors, like ours, are not to be where the application expects its own. */
+static int raise_fd(int *fd, int high)
+{
+        int raised = high != 0 && *fd < high ? fcntl(*fd, F_DUPFD_CLOEXEC, high) : *fd;
+
+        if (raised < 0)
+                return -errno;
+        if (raised != *fd)
+                close(*fd);
+        *fd = raised;
+        return 0;
 }
 
 static int make_queues(struct verbs_port *p)
@@ -652,6 +695,10 @@ int verbs_port_open(ip_addr addr, const struct verbs_setup *s, struct verbs_port
             p->dev.attr.max_cqe < (int)VERBS_SEND_DEPTH)
                 err = -EOPNOTSUPP;
         if (err == 0)
+                err = raise_fd(&p->dev.ctx->cmd_fd, s->fd_high);
+        if (err == 0)
+                err = raise_fd(&p->dev.ctx->async_fd, s->fd_high);
+        if (err == 0)
                 err = draw_qkey(&p->qkey);
         if (err == 0) {
                 p->pd = ibv_alloc_pd(p->dev.ctx);
@@ -661,6 +708,8 @@ int verbs_port_open(ip_addr addr, const struct verbs_setup *s, struct verbs_port
                 err = make_memory(p, s);
         if (err == 0)
                 err = make_queues(p);
+        if (err == 0)
+                err = raise_fd(&p->events->fd, s->fd_high);
         if (err == 0)
                 err = start(p);
         if (err == 0)

@@ -40,6 +40,7 @@
 #define VERBS_BUFFERS_MIN  256u
 #define VERBS_BUFFERS_MAX  4096u
 #define VERBS_REPOST       32u          /* most buffers posted at a time */
+#define VERBS_PEEK         16           /* completions fetched at a time */
 #define VERBS_GRH          40u
 #define VERBS_HEADROOM     64u          /* of a buffer; the GRH is its end */
 #define VERBS_SOURCES      256u         /* chains of the table of peers */
@@ -125,6 +126,9 @@ struct verbs_port {
         uint32_t repost_at;             /* idle buffers are posted when there are so many */
         struct verbs_buf *buf;
 
+        struct ibv_wc came[VERBS_PEEK], went[VERBS_PEEK];       /* completions fetched, and not looked at yet */
+        int ncame, nwent;
+
         struct verbs_chain chain;
         struct verbs_slot slot[VERBS_SEND_DEPTH];
         uint32_t posted, retired;       /* posted: those of the chain too */
@@ -148,6 +152,7 @@ struct verbs_setup {
         size_t rx_bytes;                /* the pool is the user's and follows tx; 0: it is ours */
         uint32_t buffers;               /* wanted; VERBS_BUFFERS_MIN .. VERBS_BUFFERS_MAX are had */
         bool frames;                    /* cut our pool into frames */
+        int fd_high;                    /* our descriptors' numbers are this or more; 0: any */
         struct counters *cnt;
 };
 
@@ -171,6 +176,8 @@ void verbs_source_remove(struct verbs_port *p, struct verbs_chan *c);
 /* Takes completions: sends are retired, messages go to their channels. */
 void verbs_poll_sends(struct verbs_port *p);
 void verbs_poll_receives(struct verbs_port *p);
+/* Only whether there are any; changes nothing that the others look at, but for what they take next. */
+bool verbs_port_peek(struct verbs_port *p);
 /* Releases n messages under the numbers that they came with. */
 void verbs_give_back(struct verbs_port *p, const uint32_t *frame, int n);
 /* A buffer is idle again; verbs_repost() hands idle ones to the device when there are enough. */
