@@ -117,6 +117,9 @@ static int set_number(struct reading *r, const struct key *k, const char *value)
 static const char *const probes[] = {[IFACE_PROBE_QUICK] = "quick", [IFACE_PROBE_FULL] = "full", [IFACE_PROBE_NO] = "no"};
 static const char *const modes[] = {[IFACE_AUTO] = "auto", [IFACE_NATIVE] = "native", [IFACE_GENERIC] = "generic"};
 
+static const char *const providers[] = {[IFACE_XDP] = "xdp", [IFACE_VERBS] = "verbs"};
+static const char *const yes_no[] = {"no", "yes"};
+
 static const struct {
         const char *name, *text;
 } iface_keys[] = {
@@ -128,8 +131,23 @@ static const struct {
         {"mode", "how the program that takes its packets is attached: auto, native or generic"},
         {"queue", "receive queue that is taken over"},
         {"probe", "whether somebody else has the address is asked first: quick, full (RFC 5227's times) or no"},
+        {"provider", "how packets travel: xdp (all of the interface's), or verbs (to hosts that run unetd, over its RDMA device)"},
+        {"checksum", "verbs: whether transports sum all the same; no: not where the other host says so too"},
+        {"pinned", "verbs: MB of memory that stacks may let the device touch"},
 };
-enum { KEY_ADDRESS, KEY_GATEWAY, KEY_METRIC, KEY_ROUTE, KEY_NEIGHBOUR, KEY_MODE, KEY_QUEUE, KEY_PROBE };
+enum {
+        KEY_ADDRESS,
+        KEY_GATEWAY,
+        KEY_METRIC,
+        KEY_ROUTE,
+        KEY_NEIGHBOUR,
+        KEY_MODE,
+        KEY_QUEUE,
+        KEY_PROBE,
+        KEY_PROVIDER,
+        KEY_CHECKSUM,
+        KEY_PINNED
+};
 static_assert(ARRAY_LEN(iface_keys) <= 32, "one bit each in struct reading");
 
 /* May stand there again and again. */
@@ -154,6 +172,7 @@ static struct unetd_iface_config *iface_get(struct reading *r, const char *name)
                 complain(r, "there are too many interfaces%s%s", "", "");
                 return NULL;
         }
+        c->iface[c->nifaces] = (struct unetd_iface_config){.checksum = true, .pinned_mb = UNETD_PINNED_MB};
         memcpy(c->iface[c->nifaces].name, name, len + 1);
         return &c->iface[c->nifaces++];
 }
@@ -176,48 +195,58 @@ static int set_address(struct reading *r, struct unetd_iface_config *i, const ch
         return complain(r, "\"%s\" wants an address and a prefix, as in 192.0.2.1/24%s", "address", "");
 }
 
-static int set_mode(struct reading *r, struct unetd_iface_config *i, const char *value)
+/* One of a few words, by its number. */
+static int set_word(struct reading *r, uint8_t *out, const char *key, const char *value, const char *const words[], size_t n,
+                    const char *wanted)
 {
-        for (size_t m = 0; m < ARRAY_LEN(modes); m++) {
-                if (strcmp(value, modes[m]) == 0) {
-                        i->mode = (uint8_t)m;
+        for (size_t i = 0; i < n; i++) {
+                if (strcmp(value, words[i]) == 0) {
+                        *out = (uint8_t)i;
                         return 1;
                 }
         }
-        return complain(r, "\"%s\" wants auto, native or generic%s", "mode", "");
+        return complain(r, "\"%s\" wants %s", key, wanted);
+}
+
+static int number_from(struct reading *r, const char *key, const char *value, long low, long high, const char *range, long *out)
+{
+        char *end;
+        long v = strtol(value, &end, 10);
+
+        if (end == value || *end || v < low || v > high)
+                return complain(r, "\"%s\" wants a number from %s", key, range);
+        *out = v;
+        return 1;
 }
 
 static int set_queue(struct reading *r, struct unetd_iface_config *i, const char *value)
 {
-        char *end;
-        long v = strtol(value, &end, 10);
+        long v;
+        int set = number_from(r, "queue", value, 0, 4095, "0 to 4095", &v);
 
-        if (end == value || *end || v < 0 || v > 4095)
-                return complain(r, "\"%s\" wants a number from %s", "queue", "0 to 4095");
-        i->queue = (uint16_t)v;
-        return 1;
+        if (set)
+                i->queue = (uint16_t)v;
+        return set;
 }
 
-static int set_probe(struct reading *r, struct unetd_iface_config *i, const char *value)
+static int set_pinned(struct reading *r, struct unetd_iface_config *i, const char *value)
 {
-        for (size_t p = 0; p < ARRAY_LEN(probes); p++) {
-                if (strcmp(value, probes[p]) == 0) {
-                        i->probe = (uint8_t)p;
-                        return 1;
-                }
-        }
-        return complain(r, "\"%s\" wants quick, full or no%s", "probe", "");
+        long v;
+        int set = number_from(r, "pinned", value, 0, 1 << 20, "0 to 1048576", &v);
+
+        if (set)
+                i->pinned_mb = (uint32_t)v;
+        return set;
 }
 
 static int set_metric(struct reading *r, struct unetd_iface_config *i, const char *value)
 {
-        char *end;
-        long v = strtol(value, &end, 10);
+        long v;
+        int set = number_from(r, "metric", value, 0, UINT32_MAX, "0 to 4294967295", &v);
 
-        if (end == value || *end || v < 0 || v > UINT32_MAX)
-                return complain(r, "\"%s\" wants a number from %s", "metric", "0 to 4294967295");
-        i->metric = (uint32_t)v;
-        return 1;
+        if (set)
+                i->metric = (uint32_t)v;
+        return set;
 }
 
 /* The words only; check_routes() looks whether they make sense together. */
@@ -285,9 +314,15 @@ static int iface_line(struct reading *r, const char *section, const char *name, 
         case KEY_NEIGHBOUR:
                 return add_neighbour(r, i, value);
         case KEY_MODE:
-                return set_mode(r, i, value);
+                return set_word(r, &i->mode, name, value, modes, ARRAY_LEN(modes), "auto, native or generic");
         case KEY_PROBE:
-                return set_probe(r, i, value);
+                return set_word(r, &i->probe, name, value, probes, ARRAY_LEN(probes), "quick, full or no");
+        case KEY_PROVIDER:
+                return set_word(r, &i->provider, name, value, providers, ARRAY_LEN(providers), "xdp or verbs");
+        case KEY_CHECKSUM:
+                return set_word(r, &i->checksum, name, value, yes_no, ARRAY_LEN(yes_no), "yes or no");
+        case KEY_PINNED:
+                return set_pinned(r, i, value);
         default:
                 return set_queue(r, i, value);
         }
@@ -304,6 +339,8 @@ static const char *iface_wrong(const struct unetd_iface_config *i)
                 return "has a gateway outside its network";
         if (i->gateway == i->addr)
                 return "is its own gateway";
+        if (i->gateway != 0 && i->provider == IFACE_VERBS)
+                return "has a gateway: hosts are met over verbs on their own network";
         return NULL;
 }
 
@@ -566,6 +603,9 @@ static void each_of_iface(const struct unetd_config *c, uint32_t number,
         snprintf(value[KEY_MODE], sizeof value[0], "%s", modes[i->mode]);
         snprintf(value[KEY_QUEUE], sizeof value[0], "%u", i->queue);
         snprintf(value[KEY_PROBE], sizeof value[0], "%s", probes[i->probe]);
+        snprintf(value[KEY_PROVIDER], sizeof value[0], "%s", providers[i->provider]);
+        snprintf(value[KEY_CHECKSUM], sizeof value[0], "%s", yes_no[i->checksum]);
+        snprintf(value[KEY_PINNED], sizeof value[0], "%u", i->pinned_mb);
         for (size_t k = 0; k < ARRAY_LEN(iface_keys); k++)
                 if (!is_list(k))
                         row(arg, section, iface_keys[k].name, value[k], iface_keys[k].text);

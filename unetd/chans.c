@@ -87,6 +87,8 @@ static void chan_free_if_unused(struct chan *ch)
         asks_forget_chan(ch);
         if (ch->iface)
                 iface_leave(ch->iface, ch->port);
+        if (ch->remote)
+                remote_gone(ch);
         for (int i = 0; i < 2; i++)
                 if (ch->end[i].tx >= 0)
                         close(ch->end[i].tx);
@@ -186,6 +188,12 @@ static int end_attach(struct end *e)
         struct unetd_chan_info info;
         int fds[UNETD_CHAN_FDS], r;
 
+        if (e->chan->remote) {
+                info = end_info(e);
+                fds[UNETD_FD_RM_TX] = e->tx;
+                remote_describe(e->chan, &info, fds);
+                return ask_end(e, UNETD_K_CHAN, &info, fds, UNETD_REMOTE_FDS);
+        }
         info = end_info(e);
         r = e->chan->iface ? iface_info(e, &info, fds) : peer_fds(e, fds);
         if (r < 0)
@@ -221,7 +229,7 @@ static void waiters_done(struct chan *ch, int err)
                 waiter_end(w, err);
 }
 
-static void chan_close(struct chan *ch, int err)
+void chan_close(struct chan *ch, int err)
 {
         waiters_done(ch, err);
         end_close(&ch->end[0]);
@@ -239,7 +247,7 @@ static struct end *find_pair(struct stack *mine, struct stack *peer)
         return NULL;
 }
 
-static int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request)
+int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request)
 {
         struct waiter *w;
         int r = waiter_new(cl, request, &w);
@@ -247,7 +255,10 @@ static int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *r
         if (r < 0)
                 return r;
         w->chan = e->chan;
-        w->request.chan = end_info(e);
+        if (e->chan->remote)
+                w->request.link.chan = e->slot;
+        else
+                w->request.chan = end_info(e);
         LIST_INSERT_HEAD(&e->chan->waiters, w, of_chan);
         return REPLY_LATER;
 }
@@ -308,7 +319,7 @@ static int chan_start(struct client *cl, struct end *e, const struct unetd_msg *
 /* The other side is there, or is none that had to be told. */
 static bool other_up(const struct end *e)
 {
-        return e->chan->iface || other_end(e)->state == END_UP;
+        return e->chan->iface || e->chan->remote || other_end(e)->state == END_UP;
 }
 
 /* The interface got a gateway: the channel that had the socket goes by it from now on. The stack keeps what it sends from,
@@ -357,6 +368,31 @@ static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *
         return r < 0 ? r : chan_start(cl, e, &in->msg);
 }
 
+int chan_new_remote(struct stack *st, struct remote *r, struct chan **out)
+{
+        struct chan *ch = chan_alloc();
+        int err = ch ? 0 : -ENOMEM;
+
+        if (!ch) {
+                free(r);
+                return err;
+        }
+        ch->remote = r;
+        ch->end[0].geom = unetd.cfg.geom;
+        err = ch->end[0].tx = region_new(unetd.cfg.geom);
+        if (err >= 0)
+                err = end_bind(&ch->end[0], st, UNETD_CHANS_MAX);
+        if (err == 0)
+                err = end_attach(&ch->end[0]);
+        if (err < 0) {
+                end_free(&ch->end[0]);
+                chan_free_if_unused(ch);
+                return err;
+        }
+        *out = ch;
+        return 0;
+}
+
 int chan_open(struct client *cl, struct wire_in *in)
 {
         struct stack *mine, *peer = stack_find(in->msg.chan.peer_stack);
@@ -395,6 +431,8 @@ void chan_answered(struct ask *a, int err)
                 chan_free_if_unused(ch);
         } else if (e->state == END_OPENING && err == 0) {
                 e->state = END_UP;
+                if (ch->remote)
+                        remote_up(ch);
                 if (other_up(e))
                         waiters_done(ch, 0);
         } else if (e->state == END_OPENING) {
@@ -425,7 +463,7 @@ void chans_replay(struct stack *st)
         LIST_FOREACH(e, &st->ends, link) {
                 if (e->state == END_CLOSING)
                         end_detach(e);
-                else if (other_end(e)->stack || e->chan->iface)
+                else if (other_end(e)->stack || e->chan->iface || e->chan->remote)
                         end_attach(e);
         }
 }
@@ -452,7 +490,8 @@ void chan_offered(struct user *u, struct wire_in *in)
         struct chan *ch;
         struct end *e;
 
-        if (in->n != UNETD_CHAN_FDS || unetd_is_iface(info->peer_stack) || stack_of(u, info->stack, &st) < 0 ||
+        if (in->n != UNETD_CHAN_FDS || unetd_is_iface(info->peer_stack) || unetd_is_remote(info->peer_stack) ||
+            stack_of(u, info->stack, &st) < 0 ||
             fdcheck_memfd(in->fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true) < 0)
                 return;
         ch = find_half(info);

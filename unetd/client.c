@@ -8,6 +8,7 @@
 
 #include "unet/bell.h"
 #include "unet/shm_ring.h"
+#include "unet/vlink.h"
 #include "unetd/fdcheck.h"
 #include "unetd/name.h"
 #include "unetd/start.h"
@@ -555,6 +556,23 @@ static bool geom_sane(struct frame_geom g)
         return (uint64_t)g.count[FRAME_LARGE] + g.count[FRAME_SMALL] < 1u << FRAME_NUM_BITS;
 }
 
+static int check_link(int mem, int book)
+{
+        int r = fdcheck_memfd(mem, vlink_bytes(), true);
+
+        return r < 0 ? r : fdcheck_memfd(book, sizeof(struct vlink_book), false);
+}
+
+static int check_remote(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS])
+{
+        int r = fdcheck_memfd(fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true);
+
+        if (memchr(info->iface.name, 0, sizeof info->iface.name) == NULL || info->iface.prefix > 32 ||
+            info->peer_chan >= DIR_IFACES || info->mtu < 68 || info->mtu > VLINK_SLOT_BYTES)
+                return -EPROTO;
+        return r < 0 ? r : check_link(fds[UNETD_FD_RM_MEM], fds[UNETD_FD_RM_BOOK]);
+}
+
 /* What the keeper says is believed for our own stack; what is to be mapped is checked all the same. */
 int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS])
 {
@@ -568,6 +586,8 @@ int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHA
                 return -EPROTO;
         if (unetd_chan_nfds(info) == UNETD_IFACE_FDS)   /* ni_xdp_attach() checks socket and memory */
                 return fdcheck_memfd(fds[UNETD_FD_IF_TX], SHM_REGION_BYTES(info->tx_geom), true);
+        if (unetd_is_remote(info->peer_stack))
+                return check_remote(info, fds);
         if ((r = fdcheck_memfd(fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true)) < 0 ||
             (r = fdcheck_memfd(fds[UNETD_FD_RX], SHM_REGION_BYTES(info->rx_geom), false)) < 0 ||
             (r = fdcheck_memfd(fds[UNETD_FD_PEER_BELL], BELL_BYTES, false)) < 0 ||
@@ -597,13 +617,59 @@ int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, str
 
 void unetd_chan_close(struct unetd_chan *ch)
 {
-        int *fd[] = {&ch->tx, &ch->rx, &ch->peer_bell, &ch->peer_leader, &ch->peer_keeper, &ch->mem, &ch->xsk, &ch->packet};
+        int *fd[] = {&ch->tx, &ch->rx, &ch->peer_bell, &ch->peer_leader, &ch->peer_keeper, &ch->mem, &ch->xsk, &ch->packet,
+                     &ch->book};
 
         for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
                 if (*fd[i] >= 0)
                         sys_close(*fd[i]);
                 *fd[i] = -1;
         }
+}
+
+int unetd_link_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface, int *mem, int *book)
+{
+        struct unetd_msg msg = {.type = UNETD_LINK_OPEN, .link = {.stack = stack_id, .iface = iface}};
+        struct wire_in in;
+        int r = ask_daemon(c, &msg, NULL, 0, &in);
+
+        if (r < 0)
+                return r;
+        r = in.n == UNETD_LINK_FDS ? check_link(in.fds[UNETD_FD_LINK_MEM], in.fds[UNETD_FD_LINK_BOOK]) : -EPROTO;
+        if (r == 0)
+                r = raise_fds(&in);
+        if (r == 0) {
+                *mem = wire_in_take(&in, UNETD_FD_LINK_MEM);
+                *book = wire_in_take(&in, UNETD_FD_LINK_BOOK);
+        }
+        wire_in_close(&in);
+        return r;
+}
+
+int unetd_link_drive(struct unetd_client *c, uint32_t stack_id, uint32_t iface, uint32_t qpn, uint32_t qkey, uint32_t mtu,
+                     uint32_t pinned_kb)
+{
+        struct unetd_msg msg = {.type = UNETD_LINK_DRIVE,
+                                .link = {.stack = stack_id, .iface = iface, .qpn = qpn, .qkey = qkey, .mtu = mtu,
+                                         .pinned_kb = pinned_kb}};
+
+        return ask_plain(c, &msg, NULL, 0);
+}
+
+int unetd_remote_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface, uint8_t proto, uint32_t addr, uint16_t port,
+                      uint32_t *chan)
+{
+        struct unetd_msg msg = {
+                .type = UNETD_REMOTE_OPEN,
+                .link = {.stack = stack_id, .iface = iface, .addr = addr, .proto = proto, .port = port}};
+        int r = ask_plain(c, &msg, NULL, 0);
+
+        if (r < 0)
+                return r;
+        if (msg.link.chan >= UNETD_CHANS_MAX)
+                return -EPROTO;
+        *chan = msg.link.chan;
+        return 0;
 }
 
 static struct unetd_msg port_msg(uint16_t type, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port)

@@ -75,9 +75,11 @@ struct unetd_chan {
         int peer_bell;                  /* read only */
         int peer_leader, peer_keeper;   /* write ends: one byte wakes */
         int mem, xsk, packet;           /* an interface of the stack's own (unet/xdp.h); rx and all peer_* are then -1 */
+        int book;                       /* a stack of another host (unet/vlink.h): it, tx and mem, and no others */
         struct frame_geom tx_geom, rx_geom;
         uint32_t peer_stack, peer_chan, peer_uid;
         struct unetd_iface iface;
+        uint32_t remote, mtu, no_csum;
 };
 static inline bool unetd_chan_is_iface(const struct unetd_chan *ch)
 {
@@ -91,15 +93,17 @@ static inline bool unetd_chan_is_xdp(const struct unetd_chan *ch)
 /* From what travels; the descriptors become the struct's. */
 static inline struct unetd_chan unetd_chan_of(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS])
 {
-        bool iface = unetd_chan_nfds(info) == UNETD_IFACE_FDS;
+        bool iface = unetd_chan_nfds(info) == UNETD_IFACE_FDS, remote = unetd_is_remote(info->peer_stack);
+        bool inside = !iface && !remote;
 
         return (struct unetd_chan){
                 .tx = fds[UNETD_FD_TX],
-                .rx = iface ? -1 : fds[UNETD_FD_RX],
-                .peer_bell = iface ? -1 : fds[UNETD_FD_PEER_BELL],
-                .peer_leader = iface ? -1 : fds[UNETD_FD_PEER_LEADER],
-                .peer_keeper = iface ? -1 : fds[UNETD_FD_PEER_KEEPER],
-                .mem = iface ? fds[UNETD_FD_IF_MEM] : -1,
+                .rx = inside ? fds[UNETD_FD_RX] : -1,
+                .peer_bell = inside ? fds[UNETD_FD_PEER_BELL] : -1,
+                .peer_leader = inside ? fds[UNETD_FD_PEER_LEADER] : -1,
+                .peer_keeper = inside ? fds[UNETD_FD_PEER_KEEPER] : -1,
+                .mem = iface ? fds[UNETD_FD_IF_MEM] : remote ? fds[UNETD_FD_RM_MEM] : -1,
+                .book = remote ? fds[UNETD_FD_RM_BOOK] : -1,
                 .xsk = iface ? fds[UNETD_FD_IF_XSK] : -1,
                 .packet = iface ? fds[UNETD_FD_IF_PACKET] : -1,
                 .tx_geom = info->tx_geom,
@@ -108,9 +112,16 @@ static inline struct unetd_chan unetd_chan_of(const struct unetd_chan_info *info
                 .peer_chan = info->peer_chan,
                 .peer_uid = info->peer_uid,
                 .iface = info->iface,
+                .remote = info->remote,
+                .mtu = info->mtu,
+                .no_csum = info->no_csum,
         };
 }
-static_assert((int)UNETD_FD_TX == (int)UNETD_FD_IF_TX, "of both kinds");
+static inline bool unetd_chan_is_remote(const struct unetd_chan *ch)
+{
+        return unetd_is_remote(ch->peer_stack);
+}
+static_assert((int)UNETD_FD_TX == (int)UNETD_FD_IF_TX && (int)UNETD_FD_TX == (int)UNETD_FD_RM_TX, "of all kinds");
 
 /*
  * Finds the unetd to use, or starts a private one: @unet/0/<ABI>/<UNET_DOMAIN>/<0..7> (a system-wide one, run
@@ -167,6 +178,21 @@ int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, str
 void unetd_chan_close(struct unetd_chan *ch);
 /* The verification alone, for descriptors in the order of enum unetd_chan_fd. */
 int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS]);
+
+/*
+ * What a stack has of an RDMA device (unet/vlink.h): an interface of the directory's that says `verbs`. Descriptors are the
+ * caller's. -EDQUOT: stacks have pinned as much as the config file allows.
+ */
+int unetd_link_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface, int *mem, int *book);
+/* The calling process has made the link's queue pair: peers are told to use it. */
+int unetd_link_drive(struct unetd_client *c, uint32_t stack_id, uint32_t iface, uint32_t qpn, uint32_t qkey, uint32_t mtu,
+                     uint32_t pinned_kb);
+/*
+ * The channel to the stack that has (proto, addr, port) on another host, made when there is none; the link must be driven.
+ * -ENOENT: nobody there has the port; -EHOSTUNREACH: no agent answers there.
+ */
+int unetd_remote_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface, uint8_t proto, uint32_t addr, uint16_t port,
+                      uint32_t *chan);
 
 /*
  * Puts (proto, addr, port) into the directory. `fd` is the kernel socket bound to it (listening, for TCP), or

@@ -45,6 +45,12 @@ static int serve(struct client *cl, struct wire_in *in)
                 return port_lease(cl, msg);
         case UNETD_PORT_UNLEASE:
                 return port_unlease(cl, msg);
+        case UNETD_LINK_OPEN:
+                return link_open(cl, msg);
+        case UNETD_LINK_DRIVE:
+                return link_drive(cl->user, msg);
+        case UNETD_REMOTE_OPEN:
+                return remote_open(cl, msg);
         case UNETD_EMUL_ATTACH:
                 return emul_attach(cl, in);
         case UNETD_EMUL_LISTEN:
@@ -209,6 +215,10 @@ static void waiter_free(struct waiter *w)
                 w->ask->waiter = NULL;
         if (w->chan)
                 LIST_REMOVE(w, of_chan);
+        if (w->opening)
+                opening_forget(w->opening);
+        if (w->telling)
+                telling_forget(w->telling);
         TAILQ_REMOVE(&unetd.waiters, w, link);
         w->client->waiting--;
         free(w);

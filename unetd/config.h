@@ -29,7 +29,10 @@ struct unetd_limits {
 enum unetd_iface_mode { IFACE_AUTO, IFACE_NATIVE, IFACE_GENERIC };
 enum unetd_iface_probe { IFACE_PROBE_QUICK, IFACE_PROBE_FULL, IFACE_PROBE_NO };
 
+enum unetd_iface_provider { IFACE_XDP, IFACE_VERBS };
+
 #define UNETD_IFACES NETCONF_IFS
+#define UNETD_PINNED_MB 256u            /* unless the config file says otherwise */
 
 struct unetd_iface_config {
         char name[16];
@@ -39,6 +42,9 @@ struct unetd_iface_config {
         uint32_t metric;                /* of the route by the gateway */
         uint8_t probe;                  /* enum unetd_iface_probe: for the address, before it is used */
         uint16_t queue;                 /* of the interface */
+        uint8_t provider;               /* enum unetd_iface_provider */
+        uint8_t checksum;               /* verbs: 0: transports need not sum, where the other host agrees */
+        uint32_t pinned_mb;             /* verbs: most memory registered by all its stacks */
 };
 
 struct unetd_config {

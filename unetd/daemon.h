@@ -25,6 +25,7 @@
 #include <sys/queue.h>
 
 #include "unet/switch.h"
+#include "unet/vlink.h"
 #include "unetd/config.h"
 #include "unetd/conn.h"
 #include "unetd/directory.h"
@@ -53,6 +54,10 @@ struct client {
         bool hands_over;                /* a keeper that came too late: its offers go to the one that runs */
 };
 
+struct agent;
+struct opening;
+struct telling;
+
 struct waiter {
         TAILQ_ENTRY(waiter) link;       /* all, oldest first */
         struct client *client;
@@ -62,6 +67,8 @@ struct waiter {
         struct chan *chan;
         LIST_ENTRY(waiter) of_chan;
         bool discard;                   /* that everything of its user's is closed */
+        struct opening *opening;        /* ... or an answer of another host's agent */
+        struct telling *telling;        /* ... or those of several */
 };
 
 struct ask {
@@ -133,11 +140,36 @@ struct end {
         int tx;                         /* memfd it writes, of this geometry */
 };
 
+/* What a stack has of an RDMA device: its queue pair is one process's, the driver's (unet/vlink.h). */
+struct rlink {
+        LIST_ENTRY(rlink) link;         /* of its stack */
+        struct stack *st;
+        struct agent *agent;            /* of the device */
+        int mem, book_fd;               /* what its processes and the keeper map */
+        struct vlink_book *book;        /* mapped for writing */
+        uint32_t qpn, qkey, mtu;        /* qpn 0: nobody drives it yet */
+        uint32_t pinned_kb;
+};
+
+/* The stack of another host at the far end of a channel. */
+struct remote {
+        struct rlink *link;
+        uint32_t addr;                  /* its host's, IPv4 in host order */
+        uint32_t instance, stack;       /* the run of the unetd there, and its number */
+        uint32_t mine, theirs;          /* numbers of the channel */
+        uint32_t qpn, qkey, mtu;
+        bool no_csum;
+        uint32_t asked;                 /* a question of rdma_cm that is answered when the channel is up, 0: none */
+        uint32_t nranges;
+        struct vlink_range range[VLINK_RANGES];
+};
+
 struct chan {
         LIST_ENTRY(chan) link;
         struct iface *iface;            /* end[0]'s other side is this interface, and end[1] stays free; or NULL */
         struct gate_port *port;         /* at the interface's gateway; NULL: end[0]'s stack has the interface alone */
         uint32_t serial;                /* of the way to the interface (struct unetd_iface) */
+        struct remote *remote;          /* ... or this stack of another host; or NULL */
         struct end end[2];
         int pipes[2];                   /* of the end that went first, for reading: nobody's ring is a SIGPIPE; or -1 */
         LIST_HEAD(, waiter) waiters;
@@ -158,6 +190,7 @@ struct stack {
         LIST_HEAD(, listener) holds;
         LIST_HEAD(, lease) leases;
         LIST_HEAD(, end) ends;
+        LIST_HEAD(, rlink) links;
         uint64_t slots[UNETD_CHANS_MAX / 64];   /* channel numbers in use */
 };
 
@@ -257,6 +290,12 @@ void chan_answered(struct ask *a, int err);
 void chans_stack_gone(struct stack *st);
 void chans_replay(struct stack *st);
 void chan_offered(struct user *u, struct wire_in *in);
+/* A channel to a stack of another host; takes r, also on failure. The keeper is asked; remote_up() when it has answered. */
+int chan_new_remote(struct stack *st, struct remote *r, struct chan **out);
+/* It goes; those who wait for it get the error. */
+void chan_close(struct chan *ch, int err);
+/* The request is answered when the channel is up. */
+int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request);
 
 /* ---- ports.c: listeners, held ports, leases ---- */
 int ports_init(void);
@@ -314,6 +353,24 @@ void routes_look(void);
 /* UNETD_ROUTE_ADD to UNETD_IFACE_DOWN. 0; -EPERM; -ENODEV; -ENETUNREACH: on no network of an interface; -ESRCH: there is no
  * such; -ENOTUNIQ: there are several; or as route_add(). */
 int routes_change(struct client *cl, struct unetd_msg *msg);
+/* ---- links.c: RDMA devices, stacks' links to them, channels to stacks of other hosts ---- */
+void links_init(void);                  /* starts the agents */
+nstime links_tick(void);
+int link_open(struct client *cl, struct unetd_msg *msg);
+int link_drive(struct user *u, const struct unetd_msg *msg);
+int remote_open(struct client *cl, struct unetd_msg *msg);
+/* The keeper has attached the channel; or it ends. */
+void remote_up(struct chan *ch);
+void remote_gone(struct chan *ch);
+/* What a keeper or a process is told of the channel. */
+void remote_describe(const struct chan *ch, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS]);
+void links_free(struct stack *st);
+/* Ports came to a stack, or left it (add false): agents that know it are told. Returns as the request that did it is to: 0,
+ * or REPLY_LATER. `cl` NULL: nobody waits. */
+int links_ports(struct client *cl, const struct unetd_msg *request, struct stack *st, struct vlink_range r, bool add);
+/* A waiter is given up. */
+void opening_forget(struct opening *o);
+void telling_forget(struct telling *t);
 
 /* ---- addrs.c ---- */
 int addrs_init(void);

@@ -159,6 +159,14 @@ void directory_add_iface(struct directory_owner *o, const struct dir_iface *f)
         write_end(o->d);
 }
 
+void directory_add_verbs(struct directory_owner *o, const struct dir_iface *f)
+{
+        assert(o->d->nverbs < DIR_IFACES);
+        write_begin(o->d);
+        o->d->verbs[o->d->nverbs++] = *f;
+        write_end(o->d);
+}
+
 void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack, uint32_t users,
                            const char *how)
 {

@@ -68,6 +68,8 @@ struct directory {
         ip_addr addrs[DIR_ADDRS];
         uint32_t nifaces;
         struct dir_iface iface[DIR_IFACES];
+        uint32_t nverbs;                /* those over RDMA: to the stacks of hosts that run unetd, for every stack here */
+        struct dir_iface verbs[DIR_IFACES];
         struct netconf net;             /* interface n of it is the one whose peer is UNETD_IFACE | n - 1 */
         _Alignas(CACHE_LINE) struct dir_entry slot[DIR_SLOTS];
 };
@@ -222,6 +224,18 @@ static inline bool directory_iface(const struct directory *d, uint32_t peer, str
         return false;
 }
 
+/* The interface over RDMA on whose network `addr` is (v4, host order); they do not change. False: none. */
+static inline bool directory_verbs(const struct directory *d, ip_addr addr, struct dir_iface *out)
+{
+        for (uint32_t i = 0; ip_addr_is_v4(addr) && i < MIN(d->nverbs, DIR_IFACES); i++) {
+                uint32_t prefix = MIN(d->verbs[i].prefix, 32u), mask = prefix != 0 ? ~0u << (32 - prefix) : 0;
+                *out = d->verbs[i];
+                if (((ip_addr_get_v4(addr) ^ out->addr) & mask) == 0)
+                        return true;
+        }
+        return false;
+}
+
 /* One more with each change. */
 static inline uint64_t directory_generation(const struct directory *d)
 {
@@ -258,6 +272,7 @@ static inline uint32_t directory_lessee(const struct directory_owner *o, uint32_
 void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n);
 /* Adds an interface: the first is number 0, and there are at most DIR_IFACES. */
 void directory_add_iface(struct directory_owner *o, const struct dir_iface *f);
+void directory_add_verbs(struct directory_owner *o, const struct dir_iface *f);
 /* Publishes what the network is to be, as the next generation of it. */
 void directory_set_net(struct directory_owner *o, const struct netconf *net);
 /* How many stacks use interface i, which has it to itself (0: none), and what it goes by. */

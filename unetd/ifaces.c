@@ -50,7 +50,11 @@ static enum xdp_want wanted(const struct iface *f)
 static bool try(struct iface *f)
 {
         char line[XDP_LINE_MAX];
-        int r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
+        int r;
+
+        if (f->cfg->provider != IFACE_XDP)      /* links.c */
+                return false;
+        r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
 
         log_line("interface %s: %s", f->cfg->name, line);
         if (r == 0)

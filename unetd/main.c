@@ -290,6 +290,7 @@ static nstime after_batch(struct loop *l)
         users_tick();
         clients_bury();
         again = nstime_min(again, nstime_min(waiters_deadline(), users_deadline()));
+        again = nstime_min(again, links_tick());
         return nstime_min(again, idle_deadline());
 }
 
@@ -303,13 +304,14 @@ static int daemon_init(void)
         TAILQ_INIT(&unetd.waiters);
         unetd.uid = geteuid();
         memcpy(&unetd.instance, random, sizeof unetd.instance);
-        unetd.next_stack = random[2] & 0x7fffffff;
+        unetd.next_stack = random[2] & UNETD_STACK_ID_MAX;
         unetd.idle_since = NSTIME_NEVER;
         if ((r = spawn_init()) < 0 || (r = loop_init(&unetd.loop, after_batch)) < 0 ||
             (r = signals_init()) < 0 || (r = directory_create(&unetd.dir, unetd.instance)) < 0 ||
             (r = ports_init()) < 0)
                 return r;
         ifaces_init();
+        links_init();
         routes_init();
         if (addrs_init() < 0)
                 log_line("no rtnetlink: only loopback addresses are known");

@@ -155,7 +155,7 @@ int listen_add(struct client *cl, struct wire_in *in)
         LIST_INSERT_HEAD(&st->listeners, l, link);
         st->user->used.listeners++;
         unetd.nlisteners++;
-        return 0;
+        return links_ports(cl, &in->msg, st, (struct vlink_range){.proto = l->proto, .first = l->port, .count = 1}, true);
 }
 
 static void unlisten(struct stack *st, struct listener *l)
@@ -163,6 +163,7 @@ static void unlisten(struct stack *st, struct listener *l)
         directory_del(&unetd.dir, l->proto, l->addr, l->port, st->id);
         if (l->proto == IPPROTO_TCP)
                 listened[l->port] = st->id;
+        links_ports(NULL, NULL, st, (struct vlink_range){.proto = l->proto, .first = l->port, .count = 1}, false);
         st->user->used.listeners--;
         unetd.nlisteners--;
         listener_free(st->user, l);
@@ -252,6 +253,7 @@ static int bind_kernel(const struct unetd_port *p)
 static void hold_free(struct stack *st, struct listener *hold)
 {
         directory_del(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id);
+        links_ports(NULL, NULL, st, (struct vlink_range){.proto = hold->proto, .first = hold->port, .count = 1}, false);
         st->user->used.holds--;
         listener_free(st->user, hold);
 }
@@ -284,9 +286,11 @@ int port_hold(struct client *cl, struct unetd_msg *msg)
         r = directory_add(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id, st->user->uid);
         LIST_INSERT_HEAD(&st->holds, hold, link);
         st->user->used.holds++;
-        if (r < 0)
+        if (r < 0) {
                 hold_free(st, hold);
-        return r == -EEXIST ? -EADDRINUSE : r;
+                return r == -EEXIST ? -EADDRINUSE : r;
+        }
+        return links_ports(cl, msg, st, (struct vlink_range){.proto = hold->proto, .first = hold->port, .count = 1}, true);
 }
 
 int port_release(struct client *cl, const struct unetd_msg *msg)
@@ -334,6 +338,11 @@ static uint16_t block_first(uint32_t block)
         return (uint16_t)(unetd.lease_low + block * unetd.cfg.lease_ports);
 }
 
+static struct vlink_range block_range(uint32_t block)
+{
+        return (struct vlink_range){.proto = IPPROTO_TCP, .first = block_first(block), .count = (uint16_t)unetd.cfg.lease_ports};
+}
+
 /* The block that a stack had with an earlier unetd. */
 static int block_retake(struct stack *st, uint16_t first, uint32_t *block)
 {
@@ -365,6 +374,7 @@ static int block_take(struct stack *st, uint32_t *block)
 static void lease_free(struct stack *st, struct lease *l)
 {
         directory_lease(&unetd.dir, l->block, 0);
+        links_ports(NULL, NULL, st, block_range(l->block), false);
         st->user->used.leases--;
         LIST_REMOVE(l, link);
         free(l);
@@ -392,7 +402,7 @@ int port_lease(struct client *cl, struct unetd_msg *msg)
         st->user->used.leases++;
         msg->lease.first = block_first(l->block);
         msg->lease.count = (uint16_t)unetd.cfg.lease_ports;
-        return 0;
+        return links_ports(cl, msg, st, block_range(l->block), true);
 }
 
 int port_unlease(struct client *cl, const struct unetd_msg *msg)

@@ -22,7 +22,7 @@
 #include "netstack/base.h"
 #include "netstack/frame.h"
 
-#define UNETD_ABI      4u
+#define UNETD_ABI      5u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
@@ -61,6 +61,9 @@ enum unetd_type {
         UNETD_NEIGH_DEL,
         UNETD_IFACE_UP,
         UNETD_IFACE_DOWN,
+        UNETD_LINK_OPEN,                /* reply carries what the stack has of an RDMA device: enum unetd_link_fd */
+        UNETD_LINK_DRIVE,               /* the asking process has the link's queue pair now */
+        UNETD_REMOTE_OPEN,              /* channel to who has a port on another host */
         /* unetd -> client, unasked */
         UNETD_EMUL_CALL,                /* somebody calls the name */
         /* client -> keeper */
@@ -86,6 +89,7 @@ enum unetd_type {
         UNETD_K_ORPHAN,                 /* no process of the stack is left: it accepts nothing new */
         UNETD_K_GONE,                   /* the stack is empty and detached */
         UNETD_K_UNLISTEN,               /* a listener lost its last holder */
+        UNETD_K_LINK,                   /* the keeper has the link's queue pair now */
         UNETD_TYPES
 };
 
@@ -118,6 +122,22 @@ enum unetd_iface_fd {
         UNETD_IFACE_FDS
 };
 static_assert((int)UNETD_IFACE_FDS <= (int)UNETD_CHAN_FDS, "room for either");
+
+/* Order of descriptors in the reply to LINK_OPEN (unet/vlink.h). */
+enum unetd_link_fd {
+        UNETD_FD_LINK_MEM,              /* the stack's, read and write */
+        UNETD_FD_LINK_BOOK,             /* unetd's, read only */
+        UNETD_LINK_FDS
+};
+
+/* Order of descriptors in K_CHAN and the reply to CHAN_GET for a channel to a stack of another host. */
+enum unetd_remote_fd {
+        UNETD_FD_RM_TX,                 /* frames to send from, read and write */
+        UNETD_FD_RM_MEM,                /* the link's two */
+        UNETD_FD_RM_BOOK,
+        UNETD_REMOTE_FDS
+};
+static_assert((int)UNETD_REMOTE_FDS <= (int)UNETD_CHAN_FDS, "room for each kind");
 
 /* Order of descriptors in EMUL_ATTACH and its reply. */
 enum unetd_emul_fd {
@@ -156,7 +176,9 @@ struct unetd_stack {
         uint64_t cookie;                /* STACK_GET with stack 0: SO_COOKIE of one of its sockets */
 };
 
-#define UNETD_IFACE 0x80000000u         /* | index: stands for an interface of unetd's where a stack's number would */
+#define UNETD_IFACE  0x80000000u        /* | index: stands for an interface of unetd's where a stack's number would */
+#define UNETD_REMOTE 0x40000000u        /* | number: stands for a stack of another host */
+#define UNETD_STACK_ID_MAX 0x3fffffffu
 
 struct unetd_chan_info {
         uint32_t stack, chan;           /* our end */
@@ -174,6 +196,10 @@ struct unetd_chan_info {
                 uint8_t mac[6];         /* its address, */
                 uint32_t mtu;           /* and MTU; of a socket its memory says it */
         } iface;
+        /* To a stack of another host: `iface` is what we are there, peer_chan the interface's index. */
+        uint32_t remote;                /* its address, IPv4 in host order */
+        uint32_t mtu;                   /* longest packet both ends can take */
+        uint32_t no_csum;               /* both agents say that the link's CRC is enough */
 };
 enum unetd_link {
         UNETD_LINK_XDP,                 /* an AF_XDP socket, the stack's own */
@@ -183,8 +209,14 @@ static inline bool unetd_is_iface(uint32_t stack)
 {
         return stack & UNETD_IFACE;
 }
+static inline bool unetd_is_remote(uint32_t stack)
+{
+        return (stack & (UNETD_IFACE | UNETD_REMOTE)) == UNETD_REMOTE;
+}
 static inline unsigned unetd_chan_nfds(const struct unetd_chan_info *info)
 {
+        if (unetd_is_remote(info->peer_stack))
+                return UNETD_REMOTE_FDS;
         return unetd_is_iface(info->peer_stack) && info->iface.link == UNETD_LINK_XDP ? UNETD_IFACE_FDS : UNETD_CHAN_FDS;
 }
 
@@ -199,6 +231,16 @@ struct unetd_port {
 struct unetd_lease {
         uint32_t stack;
         uint16_t first, count;
+};
+
+struct unetd_far {
+        uint32_t stack, iface;          /* iface: as in the directory */
+        uint32_t addr;                  /* IPv4, host order. REMOTE_OPEN: the other host's; LINK_OPEN, reply: ours */
+        uint32_t chan;                  /* REMOTE_OPEN, reply */
+        uint32_t qpn, qkey, mtu;        /* LINK_DRIVE, K_LINK: of the queue pair */
+        uint32_t pinned_kb;             /* LINK_DRIVE, K_LINK: what it may touch */
+        uint8_t proto, pad;             /* REMOTE_OPEN: IPPROTO_TCP or IPPROTO_UDP, and the port there */
+        uint16_t port;
 };
 
 struct unetd_emul {
@@ -276,6 +318,7 @@ struct unetd_msg {
                 struct unetd_lease lease;
                 struct unetd_emul emul;
                 struct unetd_net net;
+                struct unetd_far link;
                 struct unetd_status_item status;
                 uint8_t bytes[112];
         };

@@ -44,7 +44,7 @@ int stack_of(struct user *u, uint32_t id, struct stack **out)
 static uint32_t new_id(void)
 {
         do
-                unetd.next_stack = (unetd.next_stack + 1) & ~UNETD_IFACE;
+                unetd.next_stack = (unetd.next_stack + 1) & UNETD_STACK_ID_MAX;
         while (unetd.next_stack == 0 || stack_find(unetd.next_stack));
         return unetd.next_stack;
 }
@@ -270,8 +270,9 @@ void stack_free(struct stack *st)
 {
         struct proc *p;
 
-        ports_free(st);
         chans_stack_gone(st);
+        links_free(st);
+        ports_free(st);
         while ((p = LIST_FIRST(&st->procs)))
                 proc_free(st, p);
         for (unsigned i = 0; i < UNETD_STACK_FDS; i++)

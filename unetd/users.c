@@ -214,6 +214,9 @@ void keeper_said(struct user *u, struct wire_in *in)
         case UNETD_K_UNLISTEN:
                 listen_del(u, &in->msg);
                 return;
+        case UNETD_K_LINK:
+                link_drive(u, &in->msg);
+                return;
         case UNETD_K_STACK:
                 stack_offered(u, in);
                 return;

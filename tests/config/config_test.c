@@ -159,6 +159,8 @@ static void what_it_shows_it_reads(void **state)
         s->c.idle_s = 77;
         strcpy(s->c.log, "/var/log/unetd");
         s->c.per_uid.leases = 3;
+        s->c.iface[2] = (struct unetd_iface_config){.name = "rxe0", .addr = 0xc6336501, .prefix = 24, .provider = IFACE_VERBS,
+                                                    .checksum = 1, .pinned_mb = 5};
         s->c.iface[0] = (struct unetd_iface_config){.name = "eth1", .addr = 0xc0000201, .gateway = 0xc00002fe,
                                                            .prefix = 24, .mode = IFACE_NATIVE, .queue = 2, .metric = 7,
                                                            .probe = IFACE_PROBE_FULL};
@@ -169,7 +171,7 @@ static void what_it_shows_it_reads(void **state)
         s->c.neigh[0] = (struct netconf_neigh){0xc0000209, 1, {2, 0, 0, 0, 0xab, 9}};
         s->c.nneighs = 1;
         s->c.iface[1] = (struct unetd_iface_config){.name = "eth2", .addr = 0xc6336401, .prefix = 32};
-        s->c.nifaces = 2;
+        s->c.nifaces = 3;
         config_each(&s->c, count_row, &n);
         assert_true(n > 10);
         config_each(&s->c, rewrite_row, text);
@@ -195,6 +197,22 @@ static void knows_interfaces(void **state)
         assert_string_equal(i[1].name, "veth0");
         assert_int_equal(i[1].mode, IFACE_GENERIC);
         assert_int_equal(i[1].queue, 3);
+        assert_int_equal(i[1].provider, IFACE_XDP);
+        s->c = defaults;
+}
+
+static void knows_interfaces_over_verbs(void **state)
+{
+        struct scratch *s = *state;
+        const struct unetd_iface_config *i = s->c.iface;
+
+        assert_int_equal(read_text(s, "[interface rxe0]\nprovider = verbs\naddress = 192.0.2.1/24\nchecksum = no\npinned = 16\n"
+                                      "[interface rxe1]\nprovider = verbs\naddress = 198.51.100.7/24\n"), 0);
+        assert_int_equal(i[0].provider, IFACE_VERBS);
+        assert_int_equal(i[0].checksum, 0);
+        assert_int_equal(i[0].pinned_mb, 16);
+        assert_int_equal(i[1].checksum, 1);
+        assert_int_equal(i[1].pinned_mb, UNETD_PINNED_MB);
         s->c = defaults;
 }
 
@@ -285,6 +303,11 @@ static void refuses_wrong_interfaces(void **state)
         refuses(s, "[interface eth1]\nadress = 192.0.2.1/24\n", 2, "unknown key \"adress\" in [interface eth1]");
         refuses(s, "[interface a name too long]\nqueue = 0\n", 2, "\"a name too long\" is not an interface's name");
         refuses(s, "[interface eth1]\nmode = fast\n", 2, "\"mode\" wants auto, native or generic");
+        refuses(s, "[interface eth1]\nprovider = dpdk\n", 2, "\"provider\" wants xdp or verbs");
+        refuses(s, "[interface eth1]\nchecksum = 1\n", 2, "\"checksum\" wants yes or no");
+        refuses(s, "[interface eth1]\npinned = many\n", 2, "\"pinned\" wants a number from 0 to 1048576");
+        refuses(s, "[interface eth1]\nprovider = verbs\naddress = 192.0.2.1/24\ngateway = 192.0.2.2\n", 0,
+                "[interface eth1] has a gateway: hosts are met over verbs on their own network");
         refuses(s, "[interface eth1]\nqueue = -1\n", 2, "\"queue\" wants a number from 0 to 4095");
         refuses(s, "[interface eth1]\nqueue = 1\nqueue = 1\n", 3, "\"queue\" is set twice");
         refuses(s, "[interface eth1]\nqueue = 1\n", 0, "[interface eth1] has no address");
@@ -304,6 +327,7 @@ int main(void)
                 TEST(what_it_shows_it_reads),        TEST(knows_interfaces),
                 TEST(refuses_wrong_interfaces),      TEST(knows_routes_and_neighbours),
                 TEST(refuses_wrong_routes),          TEST(refuses_wrong_neighbours),
+                TEST(knows_interfaces_over_verbs),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
