@@ -176,6 +176,7 @@ static int chan_claim(struct stack_state *st, uint32_t k, uint32_t peer, struct 
                 return -EBUSY;
         c->peer = peer;
         c->netif = 0;
+        c->remote = 0;
         c->generation++;
         c->shm = (struct shm_shared){.tx_geom = tx, .rx_geom = rx};
         frame_pool_init(at_offset(st, c->pool_off), tx);
@@ -199,6 +200,19 @@ int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t p
         if (err != 0)
                 return err;
         st->chan[k].peer_uid = peer_uid;
+        chan_publish(st, k);
+        return 0;
+}
+
+int stack_remote_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t remote, struct ip_ifaddr own,
+                     struct frame_geom tx, struct frame_geom rx)
+{
+        int err = chan_claim(st, k, peer, tx, rx);
+
+        if (err != 0)
+                return err;
+        st->chan[k].remote = remote;
+        st->chan[k].own = own;
         chan_publish(st, k);
         return 0;
 }
@@ -285,7 +299,9 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                                          .ch = ch,
                                          .caps = ch->caps,
                                          .generation = slot->generation,
-                                         .stranger = slot->netif == 0 && slot->peer_uid != s->st->uid};
+                                         .remote = slot->remote != 0,
+                                         .stranger = slot->remote != 0 ||
+                                                     (slot->netif == 0 && slot->peer_uid != s->st->uid)};
         if (slot->netif != 0) {
                 struct stack_chan *c = &s->chan[k];
                 c->netif.nif = stack_netif(s->st, slot->netif - 1);

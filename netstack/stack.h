@@ -39,7 +39,7 @@
 #include "unet/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   4u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   5u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
@@ -89,7 +89,9 @@ struct chan_slot {
         uint32_t generation;            /* of this slot: a process that mapped an older one maps anew */
         struct shm_shared shm;
         uint64_t pool_off;              /* struct frame_pool of the transmit region */
-        uint32_t netif;                 /* number + 1 when it is an interface; 0: another stack's on this host */
+        uint32_t netif;                 /* number + 1 when it is an interface; 0: a stack's */
+        uint32_t remote;                /* address of the host that stack is on, IPv4 in host order; 0: this one */
+        struct ip_ifaddr own;           /* remote: what we are there */
 };
 
 enum { SOCK_REF_FLIGHT = STACK_PROCS }; /* as if a process slot: descriptors of it are under way in messages */
@@ -201,6 +203,7 @@ struct stack_chan {
         uint32_t generation;                    /* of the slot when it was mapped */
         bool starved;                           /* somebody waits for room in its send queue */
         bool stranger;                          /* the peer is another user's: see vouch */
+        bool remote;                            /* ... or another host's */
         struct netif_view netif;
 };
 
@@ -264,6 +267,9 @@ void stack_set_addrs(struct stack_state *st, const ip_addr *addrs, uint32_t n);
  * map and use it. -EBUSY: k is in use; -EINVAL: no such slot, or more transmit frames than this state has records for. */
 int stack_chan_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t peer_uid, struct frame_geom tx,
                    struct frame_geom rx);
+/* Adds channel k to a stack of another host, which is `remote` and to which we are `own` (IPv4, host order). As above. */
+int stack_remote_add(struct stack_state *st, uint32_t k, uint32_t peer, uint32_t remote, struct ip_ifaddr own,
+                     struct frame_geom tx, struct frame_geom rx);
 /* Adds channel k to an interface, with neighbours yet to be found; `peer` is unetd's number of it, `rx` the frames that
  * its provider names. `seed`: 16 random bytes. As stack_chan_add(); -ENOSPC: NETIF_MAX interfaces are there. */
 int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const struct netif_config *cfg,

@@ -21,6 +21,8 @@ struct ip_host stack_host_of(const struct stack *s, uint32_t k)
                 return (struct ip_host){.addr = &n->addr, .naddr = 1, .csum = s->chan[k].caps.csum,
                                         .link_cast = s->chan[k].netif.cast,
                                         .ifc = (uint16_t)stack_ifc(s, k), .groups = s->igmp};
+        if (unlikely(s->chan[k].remote))
+                return (struct ip_host){.addr = &s->st->chan[k].own, .naddr = 1, .csum = s->chan[k].caps.csum};
         return (struct ip_host){
                 .addr = s->st->addr, .naddr = s->st->naddr, .local = true, .csum = s->chan[k].caps.csum};
 }
@@ -227,6 +229,8 @@ void stack_udp_touched(void *arg, uint32_t pcb)
 /* Nobody on this host speaks for another one. */
 static bool foreign_source(const struct stack *s, uint32_t k, const struct ip_host *host, const struct ip_pkt *pkt)
 {
+        if (unlikely(s->chan[k].remote))
+                return !ip_addr_eq(pkt->src, ip_addr_v4(s->st->chan[k].remote));
         return s->chan[k].caps.inside && !ip_addr_eq(pkt->src, pkt->dst) && !ip_host_owns(host, ip_addr_get_v4(pkt->src));
 }
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,8 @@ struct keeper_view {
         bool nobody;                    /* there are none, and what they left was gone through */
         nstime forking_until[STACK_PROCS];
         nstime capture_until;           /* 0: nobody captures, or everything was read */
+        struct unetd_far taken[DIR_IFACES];    /* links that we drive now, and unetd does not know of */
+        uint32_t ntaken;
         uint64_t moved;                 /* messages sent and received by a stack without processes */
         nstime moved_at;                /* when that last changed; 0: not looked at yet */
 };
@@ -153,6 +156,10 @@ static nstime tick(void *view, nstime now, bool *active)
         if (unlikely(!v->ticked))
                 end_unwatched(v);
         found = stack_run(&u->s, now);
+        while (v->ntaken < ARRAY_LEN(v->taken) && ustack_links_keep(u, now, &v->taken[v->ntaken]))
+                v->ntaken++;
+        ustack_links_arm(u);
+        found |= stack_pending(&u->s, 0);
         if (found || st->cnt.n[COUNT_NI_RX_MSGS] != v->seen)
                 v->busy_at = now;
         v->seen = st->cnt.n[COUNT_NI_RX_MSGS];
@@ -181,7 +188,8 @@ static int dup_high(int fd)
 static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
 {
         *to = *from;
-        int *fd[] = {&to->tx, &to->rx, &to->peer_bell, &to->peer_leader, &to->peer_keeper, &to->mem, &to->xsk, &to->packet};
+        int *fd[] = {&to->tx, &to->rx, &to->peer_bell, &to->peer_leader, &to->peer_keeper, &to->mem, &to->xsk, &to->packet,
+                     &to->book};
         bool failed = false;
 
         for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
@@ -262,7 +270,12 @@ static int chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
                 return -ENOSPC;
         if (unetd_chan_is_iface(chan))
                 return iface_attach_locked(u, slot, chan);
-        err = stack_chan_add(u->s.st, slot, chan->peer_stack, chan->peer_uid, chan->tx_geom, chan->rx_geom);
+        if (unetd_chan_is_remote(chan))
+                err = stack_remote_add(u->s.st, slot, chan->peer_stack, chan->remote,
+                                       (struct ip_ifaddr){chan->iface.addr, (uint8_t)chan->iface.prefix}, chan->tx_geom,
+                                       vlink_rx_geom());
+        else
+                err = stack_chan_add(u->s.st, slot, chan->peer_stack, chan->peer_uid, chan->tx_geom, chan->rx_geom);
         if (err != 0 && err != -EBUSY)
                 return err;
         err = chan_dup(chan, &mine);
@@ -327,6 +340,7 @@ static bool child_awaited(struct keeper_view *v, uint32_t parent, nstime now)
 
 static void proc_gone(struct keeper_view *v, uint32_t slot)
 {
+        ustack_links_left(&v->u, slot);
         note_listeners(v, slot, false);
         ustack_proc_gone(&v->u, slot, ustack_now());
         v->forking_until[slot] = 0;
@@ -365,6 +379,7 @@ static int proc_execed(void *view, uint32_t slot)
                 return 0;
         if (!ustack_trylock(u))
                 return -EAGAIN;
+        ustack_links_left(u, slot);
         note_listeners(v, slot, true);
         holds = ustack_proc_execed(u, slot, ustack_now());
         stack_run(&u->s, ustack_now());
@@ -494,6 +509,27 @@ static bool listener_gone(void *view, struct keeper_listener *out)
         return true;
 }
 
+static bool link_moved(void *view, struct unetd_far *out)
+{
+        struct keeper_view *v = view;
+
+        if (v->ntaken == 0)
+                return false;
+        *out = v->taken[--v->ntaken];
+        return true;
+}
+
+static int wake_fds(void *view, int fd[KEEPER_WAKE_FDS])
+{
+        struct pollfd pfd[USTACK_LINK_FDS];
+        int n = ustack_links_fds(&((struct keeper_view *)view)->u, pfd);
+
+        static_assert(USTACK_LINK_FDS <= KEEPER_WAKE_FDS, "room for all");
+        for (int i = 0; i < n; i++)
+                fd[i] = pfd[i].fd;
+        return n;
+}
+
 const struct keeper_stack_ops keeper_stack_ops = {
         .directory = ustack_set_directory,
         .attach = attach,
@@ -508,4 +544,6 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .empty = empty,
         .cookie_owner = cookie_owner,
         .listener_gone = listener_gone,
+        .link_moved = link_moved,
+        .wake_fds = wake_fds,
 };

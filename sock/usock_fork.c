@@ -143,6 +143,7 @@ void usock_fork_child(void)
         ustack_client_forked();
         usock_wait_forked();
         for (uint32_t i = 0; i < forking.n; i++) {
+                ustack_links_forked(forking.all[i]);
                 if (forking.slot[i] >= 0)
                         come_to(forking.all[i], (uint32_t)forking.slot[i]);
                 else

@@ -128,7 +128,7 @@ static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, co
         if (dir == NULL)
                 return -ENOENT;
         if (!directory_is_local(dir, addr))
-                return ustack_way_out(s->u, addr, rec->laddr, 0, src, why);
+                return ustack_way_out(s->u, IP_PROTO_TCP, addr, port, rec->laddr, 0, src, why);
         *why = "no listener on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_TCP, addr, port, s->idx, &hit))
                 return -ENOENT;

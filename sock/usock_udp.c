@@ -22,7 +22,7 @@
 /* ---- where to ---- */
 
 /* By an interface. */
-static int way_out(struct usock *s, ip_addr addr, const struct usock_sent *sent, ip_addr *src, uint8_t *many,
+static int way_out(struct usock *s, ip_addr addr, uint16_t port, const struct usock_sent *sent, ip_addr *src, uint8_t *many,
                    const char **why)
 {
         bool group = ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >= 0xe0000000;
@@ -31,7 +31,7 @@ static int way_out(struct usock *s, ip_addr addr, const struct usock_sent *sent,
 
         if (sent != NULL && sent->src != 0)
                 from = ip_addr_v4(sent->src);
-        chan = group ? usock_group_route(s, addr, sent, src, why) : ustack_way_out(s->u, addr, from, 0, src, why);
+        chan = group ? usock_group_route(s, addr, sent, src, why) : ustack_way_out(s->u, IP_PROTO_UDP, addr, port, from, 0, src, why);
 
         if (chan < 0)
                 return chan;
@@ -53,7 +53,7 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usoc
                 return -ENOENT;
         *many = 0;
         if (!directory_is_local(dir, addr))
-                return way_out(s, addr, sent, src, many, why);
+                return way_out(s, addr, port, sent, src, many, why);
         *why = "no socket on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_UDP, addr, port, s->idx, &hit))
                 return -ENOENT;

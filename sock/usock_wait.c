@@ -33,6 +33,7 @@
 #define SPIN_MIN     (2 * NS_PER_US)
 #define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
 #define STACK_ITEMS  64
+#define WAKE_FDS     (1 + NETIF_MAX + USTACK_LINK_FDS)  /* of one stack */
 #define FD_HIGH      900                /* our descriptors' numbers are above: out of the application's way */
 
 /* ---- places to sleep in ---- */
@@ -156,6 +157,18 @@ static void wake_armed(struct stack_state *st, uint64_t who)
                         wake(&st->waiter[i]);
                 }
         }
+}
+
+bool usock_wake_process(struct ustack *u, uint32_t proc)
+{
+        struct stack_state *st = u->s.st;
+        uint64_t who = 0;
+
+        for (uint32_t i = 0; i < STACK_WAITERS; i++)
+                if (st->waiter[i].proc == proc && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
+                        who |= 1ull << i;
+        wake_armed(st, who);
+        return who != 0;
 }
 
 /* Under the lock; readers have none. The entry is there before the count says so. */
@@ -388,7 +401,7 @@ static bool spin_may_pay(const struct wait *w)
                 if (atomic_load_explicit(&u->s.bell->cpu, memory_order_relaxed) != cpu)
                         atomic_store_explicit(&u->s.bell->cpu, cpu, memory_order_relaxed);
                 for (uint32_t k = 0; k < u->s.nchan; k++)
-                        if (u->s.chan[k].netif.nif != NULL ||
+                        if (u->s.chan[k].netif.nif != NULL || u->s.chan[k].remote ||
                             (u->chan[k].bell != NULL &&
                              atomic_load_explicit(&u->chan[k].bell->cpu, memory_order_relaxed) != cpu))
                                 return true;
@@ -492,6 +505,7 @@ static void replace_leaders(struct wait *w)
                         wake(&st->waiter[st->leader - 1]);
                         st->leader = 0;
                 }
+                ustack_links_doubt(u);
                 ustack_unlock(u);
         }
 }
@@ -515,6 +529,7 @@ static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *
                 } else if (has_other_processes(u)) {
                         *until = nstime_min(*until, ustack_now() + GUARD);
                 }
+                ustack_links_arm(u);
                 found |= stack_pending(&u->s, 0);
                 found |= look(w) > 0;
                 ustack_unlock(u);
@@ -549,6 +564,7 @@ static int doze(struct wait *w)
                 k = kernel_set(w->v, w->n, w->pfd);
                 w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
                 for (uint32_t i = 0; i < w->nall; i++) {
+                        k += ustack_links_fds(w->all[i], w->pfd + k);
                         if (slot[i] == 0 || w->all[i]->s.st->leader != slot[i])
                                 continue;
                         w->pfd[k++] = (struct pollfd){.fd = w->all[i]->fds.leader_r, .events = POLLIN};
@@ -616,7 +632,7 @@ int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask
 
 int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
 {
-        struct pollfd few[STACK_ITEMS + USTACKS_MAX * (1 + NETIF_MAX) + 1];
+        struct pollfd few[STACK_ITEMS + USTACKS_MAX * WAKE_FDS + 1];
         struct wait w = {.v = v, .n = n, .pfd = few, .mask = mask, .news = at};
         int ready;
 
@@ -626,7 +642,7 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
         }
         w.nall = ustack_all(w.all);
         if (w.nk > STACK_ITEMS) {
-                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX * (1 + NETIF_MAX) + 1) * sizeof *w.pfd);
+                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX * WAKE_FDS + 1) * sizeof *w.pfd);
                 if (w.pfd == NULL)
                         return -ENOMEM;
         }

@@ -100,6 +100,8 @@ bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint
 {
         const struct directory *dir = ustack_directory();
 
+        if (s->st->chan[k].remote != 0)
+                return ustack_remote_vouches(s, k, proto, port);
         return dir != NULL && directory_vouches(dir, proto, addr, port, s->st->chan[k].peer);
 }
 
@@ -163,6 +165,16 @@ static void unmap(const volatile void *p, size_t bytes)
                 sys2(SYS_munmap, p, bytes);
 }
 
+void *ustack_map(int fd, size_t bytes)
+{
+        return map(fd, bytes, PROT_READ | PROT_WRITE);
+}
+
+void ustack_unmap(const volatile void *p, size_t bytes)
+{
+        unmap(p, bytes);
+}
+
 void ustack_set_directory(int fd)
 {
         const struct directory *dir = map(fd, sizeof *dir, PROT_READ);
@@ -190,6 +202,10 @@ static void chan_empty(struct ustack *u, uint32_t k)
 {
         struct shm_chan *c = &u->chan[k];
 
+        if (u->remote[k].link != NULL && c->mine == NULL) {
+                unetd_chan_close(&u->chan_fds[k]);
+                return;
+        }
         if (is_xdp(u, k)) {
                 ni_xdp_forsake(u->xdp[k]);
                 unetd_chan_close(&u->chan_fds[k]);
@@ -230,6 +246,7 @@ static void chan_unmap(struct ustack *u, uint32_t k)
         unmap(c->bell, BELL_BYTES);
         *c = (struct shm_chan){0};
         iface_unmap(u, k);
+        ustack_remote_unmap(u, k);
 }
 
 /* In the place of what was there, when it had the same size. */
@@ -322,6 +339,9 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
                         ustack_iface_mapped(u, k);
                 return mapped;
         }
+        if (unetd_chan_is_remote(fds))
+                return ustack_map_remote_fds(u, k, fds);
+        ustack_remote_unmap(u, k);
         chan_empty(u, k);
         if (!unetd_chan_is_iface(fds))          /* else a thread may be copying into what it sends from */
                 iface_unmap(u, k);
@@ -408,13 +428,22 @@ static bool way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip
         return true;
 }
 
-int ustack_way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip_addr *src, const char **why)
+int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, ip_addr from, uint32_t oif, ip_addr *src,
+                   const char **why)
 {
         const struct directory *dir = ustack_directory();
         struct dir_iface f;
         int chan;
 
         *why = "address of another host";
+        if (dir != NULL && dir->nverbs != 0 && directory_verbs(dir, to, &f)) {
+                chan = ustack_remote(u, &f, proto, to, port, why);
+                if (chan < 0)
+                        return chan;
+                *why = "accelerated";
+                *src = ip_addr_v4(f.addr);
+                return chan;
+        }
         if (dir == NULL || dir->nifaces == 0 || !ip_addr_is_v4(to) || !way_out(u, to, from, oif, src, &f))
                 return -ENOENT;
         *why = "the interface to that host cannot be had";
@@ -492,6 +521,9 @@ void ustack_take_ifaces(struct ustack *u, ip_addr laddr)
                 if (ip_addr_is_any(laddr) || ip_addr_eq(laddr, ip_addr_v4(f.addr)))
                         ustack_chan_to(u, f.peer);
         }
+        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nverbs, DIR_IFACES); i++)
+                if (ip_addr_is_any(laddr) || ip_addr_eq(laddr, ip_addr_v4(dir->verbs[i].addr)))
+                        ustack_link_take(u, &dir->verbs[i]);
 }
 
 int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd)
@@ -564,6 +596,7 @@ static void repair(struct ustack *u)
 {
         stack_recover(&u->s, ustack_now());
         repair_ifaces(u);
+        ustack_links_repair(u);
         ustack_look_again(u);
 }
 
@@ -786,6 +819,7 @@ void ustack_detach(struct ustack *u)
 {
         for (uint32_t k = 0; k < STACK_CHANS; k++)
                 chan_unmap(u, k);
+        ustack_links_unmap(u);
         if (u->s.frames != NULL)
                 stack_view_fini(&u->s);
         unmap(u->s.st, u->bytes);
@@ -850,6 +884,8 @@ static bool stack_owns(const struct ustack *u, int fd)
 
         if (fd == f->state || fd == f->bell || fd == f->leader_r || fd == f->leader_w || fd == f->keeper_r ||
             fd == f->keeper_w)
+                return true;
+        if (ustack_links_own(u, fd))
                 return true;
         for (uint32_t k = 0; k < u->s.nchan; k++)
                 if (u->chan[k].mine != NULL && chan_owns(&u->chan_fds[k], fd))

@@ -11,6 +11,7 @@
 #include "netstack/stack.h"
 #include "sock/usock.h"
 #include "sock/user.h"
+#include "unet/ni_verbs.h"
 #include "unet/ni_xdp.h"
 #include "unetd/client.h"
 
@@ -25,6 +26,10 @@ struct ustack {
         bool unknown;                   /* unetd could not be told of this process yet */
         struct shm_chan chan[STACK_CHANS];
         struct ni_xdp *xdp[STACK_CHANS];        /* of those that are, or were, interfaces of our own; kept for the next one */
+        struct ni_verbs remote[STACK_CHANS];    /* of those to other hosts; link NULL: none */
+        struct vlink *link[DIR_IFACES];         /* over which they go, by the interface's number */
+        uint32_t turns[DIR_IFACES];             /* their drivers', when last looked at */
+        nstime turned_at[DIR_IFACES], drive_again[DIR_IFACES];  /* the keeper's */
         struct unetd_chan chan_fds[STACK_CHANS];
         struct unet_chan *fault[STACK_CHANS];   /* before the channel, when faults were asked for */
         struct usock *handles;          /* this process's, linked by next */
@@ -87,15 +92,44 @@ void ustack_iface_mapped(struct ustack *u, uint32_t k);
 /* Channel to a stack or an interface of unetd's, opened when there is none: its number, or -errno. The lock must not be
  * held. */
 int ustack_chan_to(struct ustack *u, uint32_t peer);
-/* The channel that leads to an address of another host, and our address there. `from`: what the socket is bound to, or any;
+/* The channel that leads to a port of another host, and our address there. `from`: what the socket is bound to, or any;
  * `oif`: the interface it is bound to, 0: none. -ENOENT and *why: it is the kernel's. The lock must not be held. */
-int ustack_way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip_addr *src, const char **why);
+int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, ip_addr from, uint32_t oif, ip_addr *src,
+                   const char **why);
 /* Takes over what unetd publishes of addresses and routes. Under the lock; ustack_lock() does it. */
 void ustack_follow(struct ustack *u);
 /* Somebody is to be reachable under a local address (any: all): takes, or shares, the interfaces of unetd's. */
 void ustack_take_ifaces(struct ustack *u, ip_addr laddr);
 /* Descriptors to be woken by while nobody polls, besides the pipe: appends to pfd, at most NETIF_MAX. */
 int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd);
+
+/* ustack_link.c: interfaces over verbs. The channel to who has a port there; -ENOENT and *why. */
+int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip_addr to, uint16_t port, const char **why);
+/* Other hosts may come to ask for a port of the stack's. */
+void ustack_link_take(struct ustack *u, const struct dir_iface *f);
+/* Maps a channel to another host, as ustack_map_chan_fds() does. */
+bool ustack_map_remote_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
+void ustack_remote_unmap(struct ustack *u, uint32_t k);
+/* Becomes the driver of link i, as vlink_drive(). Under the lock. */
+int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp);
+bool ustack_remote_vouches(const struct stack *s, uint32_t k, uint8_t proto, uint16_t port);
+/* Before sleeping, under the lock; and what the driver then sleeps on, leader or not: at most USTACK_LINK_FDS. */
+#define USTACK_LINK_FDS (DIR_IFACES * VERBS_WAKE_FDS)
+void ustack_links_arm(struct ustack *u);
+int ustack_links_fds(const struct ustack *u, struct pollfd *pfd);
+bool ustack_links_own(const struct ustack *u, int fd);
+/* Process `slot` drives nothing any more: it died, or runs another program. Under the lock. */
+void ustack_links_left(struct ustack *u, uint32_t slot);
+/* Somebody has waited for a while in vain: a driver that has something else to do is replaced by the keeper. Under the lock. */
+void ustack_links_doubt(struct ustack *u);
+/* The keeper's part: drives what nobody does. True: *moved is to be told to unetd; ask again. Under the lock. */
+bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved);
+void ustack_links_repair(struct ustack *u);
+void ustack_links_forked(struct ustack *u);
+void ustack_links_unmap(struct ustack *u);
+/* A shared mapping, NULL when it fails. */
+void *ustack_map(int fd, size_t bytes);
+void ustack_unmap(const volatile void *p, size_t bytes);
 
 nstime ustack_now(void);
 uint64_t ustack_boot_ms(void);          /* for proc_slot.start */
@@ -136,6 +170,8 @@ void usock_move_handles(struct ustack *from, struct ustack *to);
 
 /* usock_wait.c: fork leaves the parent's sleeping places to the parent. */
 void usock_wait_forked(void);
+/* Wakes threads of a process slot (+ 1) that sleep; under the lock. False: none does. */
+bool usock_wake_process(struct ustack *u, uint32_t proc);
 bool usock_wait_owns_fd(int fd);
 
 static inline struct sock_rec *usock_rec(const struct usock *s)

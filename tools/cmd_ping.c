@@ -94,7 +94,7 @@ static const char *find_way(struct pinging *p)
                 return strerror(-r);
         if (p->stack != 0 || directory_is_local(ustack_directory(), p->dst) == 1)
                 return way_local(p);
-        r = ustack_way_out(p->us->u, p->dst, p->src, 0, &p->src, &why);
+        r = ustack_way_out(p->us->u, IP_PROTO_ICMP, p->dst, 0, p->src, 0, &p->src, &why);
         p->chan = (uint32_t)r;
         return r >= 0 ? NULL : why;
 }

@@ -56,6 +56,11 @@ struct kstack {
         bool orphan;
         nstime alone_since;             /* orphan without a peer; NSTIME_NEVER while it has one */
         nstime deadline;                /* of stack_work() */
+        struct kwake {
+                struct loop_source source;      /* first: handlers cast */
+                struct kstack *stack;
+        } wake[KEEPER_WAKE_FDS];        /* its RDMA devices' */
+        int nwakes;
         LIST_HEAD(, kproc) procs;
         LIST_HEAD(, kchan) chans;
 };

@@ -110,7 +110,7 @@ static void offer_stack(struct kstack *st)
                 conn_send(&keeper.daemon, &msg, &p->pidfd.fd, 1);
         }
         LIST_FOREACH(ch, &st->chans, link) {
-                if (ch->state != CHAN_UP || unetd_is_iface(ch->info.peer_stack))
+                if (ch->state != CHAN_UP || unetd_is_iface(ch->info.peer_stack) || unetd_is_remote(ch->info.peer_stack))
                         continue;
                 msg = (struct unetd_msg){.type = UNETD_K_CHAN, .chan = ch->info};
                 conn_send(&keeper.daemon, &msg, ch->fds, UNETD_CHAN_FDS);

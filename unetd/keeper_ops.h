@@ -18,6 +18,8 @@ struct keeper_listener {
         ip_addr addr;
 };
 
+#define KEEPER_WAKE_FDS 32              /* most descriptors of one stack, besides those of its channels */
+
 struct keeper_stack_ops {
         /* The directory of the unetd in use, a descriptor that is taken: who may send from where. */
         void (*directory)(int fd);
@@ -52,6 +54,10 @@ struct keeper_stack_ops {
         bool (*cookie_owner)(void *view, uint64_t cookie);
         /* The next listener that lost its last holder since last asked; false when there is none (left). */
         bool (*listener_gone)(void *view, struct keeper_listener *out);
+        /* The next link to an RDMA device that the keeper has come to drive; false when there is none (left). */
+        bool (*link_moved)(void *view, struct unetd_far *out);
+        /* What the stack's packets come by, when the keeper drives; tick() takes all of it. Returns how many. */
+        int (*wake_fds)(void *view, int fd[KEEPER_WAKE_FDS]);
 };
 
 /* The real ones; the stack library defines them. */

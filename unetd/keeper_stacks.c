@@ -3,6 +3,7 @@
  */
 #include "unetd/keeper.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -43,6 +44,8 @@ static void kstack_free(struct kstack *st)
                 LIST_REMOVE(p, link);
                 free(p);
         }
+        for (int i = 0; i < KEEPER_WAKE_FDS; i++)
+                st->wake[i].source.fd = -1;
         loop_del(&keeper.loop, &st->pipe);
         if (st->view)
                 keeper.ops->detach(st->view);
@@ -93,6 +96,35 @@ static void listeners_work(struct kstack *st)
         }
 }
 
+static void links_work(struct kstack *st)
+{
+        struct unetd_msg msg = {.type = UNETD_K_LINK};
+
+        while (keeper.ops->link_moved(st->view, &msg.link))
+                conn_send(&keeper.daemon, &msg, NULL, 0);
+}
+
+static void device_woke(struct loop_source *s, uint32_t events)
+{
+        kstack_due(((struct kwake *)s)->stack);
+}
+
+/* What it sleeps on may be others now. A closed one has left the loop by itself, and its number may be another's. */
+static void devices_watch(struct kstack *st)
+{
+        int fd[KEEPER_WAKE_FDS], n = keeper.ops->wake_fds(st->view, fd);
+
+        for (int i = 0; i < n; i++) {
+                struct kwake *w = &st->wake[i];
+                *w = (struct kwake){.source = {.fd = fd[i], .ready = device_woke}, .stack = st};
+                if (loop_add(&keeper.loop, &w->source, EPOLLIN) == -EEXIST)
+                        loop_mod(&keeper.loop, &w->source, EPOLLIN);
+        }
+        for (int i = n; i < st->nwakes; i++)
+                st->wake[i].source.fd = -1;
+        st->nwakes = n;
+}
+
 static bool has_peer(const struct kstack *st)
 {
         struct kchan *ch;
@@ -126,6 +158,8 @@ void kstack_work(struct kstack *st)
         kchans_work(st);
         st->deadline = keeper.ops->tick(st->view, keeper.loop.now, &active);
         listeners_work(st);
+        links_work(st);
+        devices_watch(st);
         if (keeper.ops->resting(st->view))
                 kchans_watch(st);
         pending = kprocs_dying(st) || kchans_pending(st);

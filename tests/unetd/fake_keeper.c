@@ -130,6 +130,16 @@ static bool fake_listener_gone(void *view, struct keeper_listener *out)
         return true;
 }
 
+static bool fake_link_moved(void *view, struct unetd_far *out)
+{
+        return false;
+}
+
+static int fake_wake_fds(void *view, int fd[KEEPER_WAKE_FDS])
+{
+        return 0;
+}
+
 const struct keeper_stack_ops keeper_stack_ops = {
         .attach = fake_attach,
         .directory = fake_directory,
@@ -144,4 +154,6 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .empty = fake_empty,
         .cookie_owner = fake_cookie_owner,
         .listener_gone = fake_listener_gone,
+        .link_moved = fake_link_moved,
+        .wake_fds = fake_wake_fds,
 };
