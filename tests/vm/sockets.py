@@ -1,0 +1,359 @@
+#!/usr/bin/env python3
+"""Sockets over verbs between two machines (tests/vm/vm --hosts 2): sockets.py BUILD [SCENE...]
+
+Unmodified programs (python3, iperf3) under `unet run` on both; machine a serves, b calls. What must travel over the queue pairs
+is known by the counters: the kernel's sockets would do it, too.
+"""
+
+import json
+import mmap
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+BUILD = sys.argv[1]
+OUT, HOST, ADDR, PEER = (os.environ[k] for k in ("VM_OUT", "VM_HOST", "VM_ADDR", "VM_PEER"))
+UNET = os.path.join(BUILD, "tools", "unet")
+PORT = 7000
+PATIENCE = 60                                   # seconds; the machines are slow, and so may be the one that they are on
+ROUNDS = 12
+CHUNK = 65536
+
+SERVER = """
+import hashlib, os, socket, sys
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("", int(sys.argv[1]))); s.listen(64); print("ready", flush=True)
+for i in range(int(sys.argv[2])):
+    c, a = s.accept(); h = hashlib.sha1(); n = 0
+    try:
+        while d := c.recv(65536):
+            h.update(d); n += len(d)
+        print(n, h.hexdigest(), flush=True)
+        c.sendall(b"%d" % n)
+    except OSError as e:
+        print("error", e.errno, flush=True)
+    c.close()
+"""
+CLIENT = """
+import hashlib, os, random, signal, socket, sys
+c = socket.create_connection((sys.argv[1], int(sys.argv[2]))); h = hashlib.sha1(); r = random.Random(7)
+for i in range(int(sys.argv[3])):
+    d = r.randbytes(65536); h.update(d); c.sendall(d)
+print(h.hexdigest(), flush=True)
+if sys.argv[4] == "die":
+    os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[4] == "wait":
+    sys.stdin.readline()
+c.shutdown(socket.SHUT_WR); print(c.recv(100).decode(), flush=True)
+"""
+# The parent listens and never looks again; its children accept.
+PREFORK = """
+import os, socket, sys, signal
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("", int(sys.argv[1]))); s.listen(64)
+for i in range(2):
+    if os.fork() == 0:
+        while True:
+            c, a = s.accept(); c.sendall(c.recv(65536)); c.close()
+print("ready", flush=True); sys.stdin.readline(); os.killpg(0, signal.SIGTERM)
+"""
+ASK = """
+import socket, sys
+for i in range(int(sys.argv[3])):
+    c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20); c.sendall(b"question %d" % i)
+    assert c.recv(100) == b"question %d" % i
+    c.close()
+print("asked", flush=True)
+"""
+UDP_SERVER = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("", int(sys.argv[1]))); print("ready", flush=True)
+while True:
+    d, a = s.recvfrom(65536); s.sendto(d, a)
+    if d == b"end":
+        break
+"""
+UDP_CLIENT = """
+import select, socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect((sys.argv[1], int(sys.argv[2]))); s.settimeout(2)
+for d in [b"x" * n for n in (0, 1, 100, 1472, 4000, 9000)] + [b"%d" % i for i in range(50)]:
+    for attempt in range(5):
+        s.send(d)
+        try:
+            if s.recv(65536) == d:
+                break
+        except TimeoutError:
+            pass
+    else:
+        sys.exit("no answer")
+print("echoed", flush=True)
+while sys.stdin not in select.select([s, sys.stdin], [], [], 0.1)[0]:
+    pass
+s.send(b"end")
+"""
+REFUSED = """
+import socket, sys
+s = socket.socket()
+print(s.connect_ex((sys.argv[1], int(sys.argv[2]))))
+"""
+
+
+def sh(*argv, ok=True):
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    if ok and done.returncode != 0:
+        raise AssertionError(f"{' '.join(argv)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def until(true_of, what, patience=PATIENCE):
+    end = time.monotonic() + patience
+    while not true_of():
+        if time.monotonic() > end:
+            raise AssertionError(f"never: {what}")
+        time.sleep(0.05)
+
+
+def barrier(name, patience=PATIENCE):
+    """Both machines have come here."""
+    open(os.path.join(OUT, f"{name}.{HOST}"), "w", encoding="ascii").close()
+    other = os.path.join(OUT, f"{name}.{'b' if HOST == 'a' else 'a'}")
+    until(lambda: os.path.exists(other), f"the other machine at {name}", patience)
+
+
+def configure(domain, **more):
+    lines = [f"[interface rxe0]\nprovider = verbs\naddress = {ADDR}/24\n"] + [f"{k} = {v}\n" for k, v in more.items()]
+    path = f"/tmp/{domain}.conf"
+    with open(path, "w", encoding="ascii") as f:
+        f.writelines(lines)
+    os.environ.update(UNET_CONFIG=path, UNET_DOMAIN=domain, UNET_LIBEXEC=os.path.join(BUILD, "unetd"))
+
+
+class Program:
+    """One under `unet run`."""
+
+    def __init__(self, *argv):
+        self.argv = argv
+        self.child = subprocess.Popen((UNET, "run", *argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    def line(self):
+        text = self.child.stdout.readline()
+        if not text:
+            raise AssertionError(f"{self.argv[:2]} ended with {self.child.wait(PATIENCE)}")
+        return text.strip()
+
+    def say(self):
+        self.child.stdin.write("\n")
+        self.child.stdin.flush()
+
+    def end(self, status=0):
+        try:
+            text = self.child.communicate(timeout=PATIENCE)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(self.child.pid, signal.SIGKILL)
+            raise AssertionError(f"{self.argv[:2]}: did not end\n{self.child.communicate()[0]}") from None
+        if status is not None and self.child.returncode != status:
+            raise AssertionError(f"{self.argv[:2]}: status {self.child.returncode}\n{text}")
+        return text.strip()
+
+
+def python(text, *args):
+    return Program(sys.executable, "-c", text, *(str(a) for a in args))
+
+
+def counted(kind, name):
+    """Of all stacks here, summed; kind: counters or drops."""
+    done = subprocess.run((UNET, "stat", "--json"), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return json.loads(done.stdout)[kind][name] if done.returncode == 0 else 0
+
+
+def serve(text, *args):
+    s = python(text, PORT, *args)
+    assert s.line() == "ready"
+    return s
+
+
+def devices():
+    """What the RDMA device has: queue pairs, memory regions and so on."""
+    return {k: int(v) for k, v in re.findall(r"(\w+) (\d+)", sh("rdma", "res", "show").split(":", 2)[2])}
+
+
+def idle():
+    until(lambda: subprocess.run((UNET, "stat"), capture_output=True, timeout=PATIENCE, check=False).returncode == 1, "no stacks")
+
+
+# ---- scenes: what a does, what b does ----
+
+def transfer_a():
+    s = serve(SERVER, 2)
+    barrier("transfer")
+    sums = [s.line() for _ in range(2)]
+    assert s.end() == ""
+    with open(os.path.join(OUT, "sums"), "w", encoding="ascii") as f:
+        f.write("\n".join(sums))
+    barrier("transferred")
+
+
+def transfer_b(chunks=64):
+    barrier("transfer")
+    c = python(CLIENT, PEER, PORT, chunks, "wait")
+    total = c.line()
+    assert counted("counters", "NI_TX_MSGS") > chunks * 10, "it did not go over verbs"
+    c.say()
+    assert c.end() == str(chunks * CHUNK)
+    died = python(CLIENT, PEER, PORT, chunks, "die")            # what it has sent arrives all the same
+    assert died.end(None) == total
+    barrier("transferred")
+    with open(os.path.join(OUT, "sums"), encoding="ascii") as f:
+        assert f.read().split("\n") == [f"{chunks * CHUNK} {total}"] * 2
+
+
+def prefork_a():
+    s = serve(PREFORK)
+    barrier("prefork")
+    barrier("preforked")
+    s.say()
+    s.end(None)
+
+
+def prefork_b():
+    barrier("prefork")
+    assert python(ASK, PEER, PORT, 20).end() == "asked"
+    barrier("preforked")
+
+
+def udp_a():
+    s = serve(UDP_SERVER)
+    barrier("udp")
+    barrier("strangers")
+    missed = counted("drops", "NI_NO_CHANNEL"), counted("drops", "NI_BAD_SOURCE")
+    with open(os.path.join(OUT, "missed"), "w", encoding="ascii") as f:
+        json.dump(missed, f)
+    barrier("counted")
+    s.end()
+
+
+def shared(pid, name):
+    """A descriptor of the program's library, by what it is."""
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{fd}"
+        if name in os.readlink(path):
+            return path
+    raise AssertionError(f"{pid} has no {name}")
+
+
+def put_packet(link, packet):
+    """As the library does, into the ring of the stack (unet/vlink.h)."""
+    with open(link, "r+b") as f:
+        m = mmap.mmap(f.fileno(), 0)
+    prod, = struct.unpack_from("<I", m, 40)
+    data = (len(m) - 256 * 4096) + prod % 256 * 4096
+    m[data:data + len(packet)] = packet
+    struct.pack_into("<III", m, 48 + prod % 256 * 12, 0, len(packet), len(packet))
+    struct.pack_into("<I", m, 40, prod + 1)
+
+
+def packet(src, sport, proto):
+    to_int = lambda a: bytes(int(x) for x in a.split("."))
+    l4 = struct.pack(">HHHH", sport, PORT, 8, 0) if proto == 17 else struct.pack(">HHIIBBHHH", sport, PORT, 1, 0, 0x50, 2, 1000, 0, 0)
+    hdr = bytearray(struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(l4), 0, 0x4000, 64, proto, 0) + to_int(src) + to_int(PEER))
+    add = sum(struct.unpack(">10H", hdr))
+    add = (add & 0xffff) + (add >> 16)
+    struct.pack_into(">H", hdr, 10, ~((add & 0xffff) + (add >> 16)) & 0xffff)
+    pseudo = to_int(src) + to_int(PEER) + struct.pack(">HH", proto, len(l4)) + l4
+    add = sum(struct.unpack(f">{len(pseudo) // 2}H", pseudo))
+    add = (add & 0xffff) + (add >> 16)
+    l4 = bytearray(l4)
+    struct.pack_into(">H", l4, 6 if proto == 17 else 16, ~((add & 0xffff) + (add >> 16)) & 0xffff)
+    return bytes(hdr) + bytes(l4)
+
+
+def udp_b():
+    barrier("udp")
+    c = python(UDP_CLIENT, PEER, PORT)
+    assert c.line() == "echoed"
+    pid = int(sh("pgrep", "-n", "-g", str(c.child.pid), "python3").split()[0])
+    with open(shared(pid, "unet-book"), "rb") as f:
+        _, qpn, qkey = struct.unpack_from("<III", f.read(64), 20)
+    stranger = os.path.join(BUILD, "tests", "vm", "stranger")
+    sh(stranger, ADDR, PEER, str(qpn), str(qkey))               # nobody vouched for it: dropped by the stack
+    sh(stranger, ADDR, PEER, str(qpn), str(qkey ^ 1))           # ... by the device
+    link = shared(pid, "unet-link")
+    put_packet(link, packet(ADDR, 999, 17))                     # a port that is not the stack's
+    put_packet(link, packet("10.77.0.77", 999, 17))             # an address that is not the host's
+    put_packet(link, packet(ADDR, 999, 6))
+    time.sleep(1)
+    barrier("strangers")
+    barrier("counted")
+    c.say()
+    c.end()
+    with open(os.path.join(OUT, "missed"), encoding="ascii") as f:
+        missed = json.load(f)
+    assert missed == [8, 3], missed
+
+
+def iperf_a():
+    barrier("iperf")
+    s = Program("iperf3", "-s", "-1")
+    time.sleep(2)
+    barrier("iperf-ready")
+    s.end()
+
+
+def iperf_b():
+    barrier("iperf")
+    barrier("iperf-ready")
+    c = Program("iperf3", "-J", "-c", PEER, "-t", "5")
+    until(lambda: counted("counters", "NI_TX_MSGS") > 100, "it went over verbs")
+    end = json.loads(c.end())["end"]
+    assert end["sum_received"]["bytes"] > 1 << 20, end["sum_received"]
+
+
+def rounds_a():
+    s = serve(SERVER, ROUNDS)
+    barrier("rounds")
+    barrier("rounded", 4 * PATIENCE)
+    s.end()
+
+
+def rounds_b():
+    barrier("rounds")
+    before = None
+    for i in range(ROUNDS):
+        python(CLIENT, PEER, PORT, 1, "end").end()
+        if i == 2:
+            idle()
+            before = devices()
+    idle()
+    barrier("rounded")
+    assert devices() == before, (before, devices())
+
+
+def refused_a():
+    barrier("refused")
+
+
+def refused_b():
+    assert python(REFUSED, PEER, PORT + 1).end() == "111"
+    barrier("refused")
+
+
+SCENES = ("transfer", "prefork", "udp", "iperf", "rounds", "refused")
+
+
+def main():
+    configure("vm", checksum="no" if "no-checksum" in sys.argv else "yes")
+    wanted = [a for a in sys.argv[2:] if a in SCENES] or SCENES
+    for name in wanted:
+        began = time.monotonic()
+        barrier(f"before-{name}")
+        globals()[f"{name}_{HOST}"]()
+        print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
