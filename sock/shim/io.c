@@ -356,6 +356,16 @@ static ssize_t kernel_only_recvmsg(int fd, struct msghdr *m, int flags)
         return r;
 }
 
+static int kernel_only_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
+{
+        int r = REAL(recvmmsg)(fd, v, n, flags, timeout);
+
+        for (int i = 0; i < r && !usock_tls.inside && !shim.disabled; i++)
+                if (v[i].msg_hdr.msg_controllen)
+                        look_at_rights(&v[i].msg_hdr);
+        return r;
+}
+
 /* The program's header of a message, with what it points to. If it cannot be read the kernel says so. */
 static bool take_header(struct msghdr *to, const struct msghdr *from)
 {
@@ -420,7 +430,7 @@ int h_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec
                 struct file *f = user_read_range(timeout, timeout ? sizeof(*timeout) : 0) ? file_enter(fd, MODE_TCP) : NULL;
 
                 if (!f)
-                        return REAL(recvmmsg)(fd, v, n, flags, timeout);
+                        return kernel_only_recvmmsg(fd, v, n, flags, timeout);
                 r = file_recvmmsg(f, v, n, flags, timeout);
                 file_leave(f);
         } while (result_again(&r));
@@ -743,8 +753,11 @@ int h_sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
                 bool good = n && take_header(&first, &v->msg_hdr);
                 struct file *f = good ? enter_sending(fd, first.msg_name, first.msg_namelen, flags) : NULL;
 
-                if (!f)
+                if (!f) {
+                        for (unsigned i = 0; shim.size && i < MIN(n, IOV_MAX) && take_header(&first, &v[i].msg_hdr); i++)
+                                look_at_leaving(&first);
                         return REAL(sendmmsg)(fd, v, n, flags);
+                }
                 r = file_sendmmsg(f, v, n, flags);
                 file_leave(f);
         } while (io_again(&r, flags));

@@ -155,6 +155,7 @@ static const struct {
         {"reuse_same_port", scene_reuse_same_port},
         {"rights", scene_rights},
         {"rights_in_flight", scene_rights_in_flight},
+        {"rights_many", scene_rights_many},
         {"rights_outlive", scene_rights_outlive},
         {"faults_tcp", scene_faults_tcp},
         {"faults_udp", scene_faults_udp},

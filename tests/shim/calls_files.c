@@ -337,6 +337,64 @@ void scene_rights_in_flight(void)
         }
 }
 
+union right {
+        struct cmsghdr h;
+        char room[CMSG_SPACE(sizeof(int))];
+};
+
+/* Another process receives two sockets with one call, and writes to both. */
+static void receive_many(int from)
+{
+        union right c[2];
+        char x[2], word[] = "one";
+        struct iovec iov[2] = {{&x[0], 1}, {&x[1], 1}};
+        struct mmsghdr mm[2];
+        int fd, n;
+
+        for (int i = 0; i < 2; i++)
+                mm[i].msg_hdr = (struct msghdr){.msg_iov = &iov[i], .msg_iovlen = 1, .msg_control = &c[i],
+                                                .msg_controllen = sizeof(c[i])};
+        usleep(1500000);                /* the sender's are closed, and the peers wait */
+        n = recvmmsg(from, mm, 2, 0, NULL);
+        for (int i = 0; i < n; i++) {
+                memcpy(&fd, CMSG_DATA(&c[i].h), sizeof(int));
+                write(fd, word, 3);
+        }
+        _exit(n == 2 ? 0 : 1);
+}
+
+void scene_rights_many(void)
+{
+        union right c[2];
+        char x = 'x', b[8];
+        struct iovec iov = {&x, 1};
+        struct mmsghdr mm[2];
+        int u[2], v[2][2], status;
+
+        socketpair(AF_UNIX, SOCK_SEQPACKET, 0, u);
+        tcp_pair(v[0]);
+        if (fork() == 0)
+                receive_many(u[1]);
+        tcp_pair(v[1]);
+        for (int i = 0; i < 2; i++) {
+                c[i].h = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+                memcpy(CMSG_DATA(&c[i].h), &v[i][1], sizeof(int));
+                mm[i].msg_hdr = (struct msghdr){.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c[i],
+                                                .msg_controllen = sizeof(c[i])};
+        }
+        SHOW(sendmmsg(u[0], mm, 2, 0));
+        close(v[0][1]);
+        close(v[1][1]);
+        wait(&status);
+        SHOW(status);
+        for (int i = 0; i < 2; i++) {
+                show_bytes("read", b, read(v[i][0], b, sizeof(b)));
+                SHOW(read(v[i][0], b, sizeof(b)));
+                close(v[i][0]);
+        }
+        close2(u);
+}
+
 /* The sender ends before the message is received; it was the only process of its stack. */
 void scene_rights_outlive(void)
 {

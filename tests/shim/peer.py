@@ -39,8 +39,9 @@ def send_stream(s, seed, total):
     while left:
         n = min(left, rnd.choice((1, 7, 1448, 4096, 65536, 1 << 20)))
         at = rnd.randrange(len(block) - n + 1)
-        s.sendall(block[at:at + n])
-        digest.update(block[at:at + n])
+        piece = memoryview(block)[at:at + n]
+        s.sendall(piece)
+        digest.update(piece)
         left -= n
     s.shutdown(socket.SHUT_WR)
     return digest.hexdigest()
@@ -50,13 +51,13 @@ def send_stream(s, seed, total):
 HALF = 64 << 20
 
 
-def exchange(s, seed):
+def exchange(s, seed, total=HALF):
     sent = []
-    t = threading.Thread(target=lambda: sent.append(send_stream(s, seed, HALF)))
+    t = threading.Thread(target=lambda: sent.append(send_stream(s, seed, total)))
     t.start()
     got, n = read_all(s)
     t.join()
-    assert n == HALF, n
+    assert n == total, n
     return sent[0], got
 
 
@@ -79,6 +80,17 @@ def server_half_close(port, seed):
 def client_half_close(port, seed):
     s = socket.create_connection((HOST, port))
     assert exchange(s, int(seed))[1] == expected(int(seed) + 1)
+
+
+# The same, of any size: who started us compares the digests.
+def server_half_close_of(port, seed, total):
+    s, _ = listen(port).accept()
+    print(*exchange(s, int(seed), int(total)), flush=True)
+
+
+def client_half_close_of(port, seed, total):
+    s = socket.create_connection((HOST, port))
+    print(*exchange(s, int(seed) + 1, int(total)), flush=True)
 
 
 # What was sent arrives although the sender is gone, one way or another; then the end, or a reset.
@@ -205,18 +217,18 @@ def client_alarms(port, seed):
 ODD = 128 << 20
 
 
-def server_odd_sizes(port, seed):
+def server_odd_sizes(port, seed, total=ODD):
     s, _ = listen(port).accept()
     digest, n = read_all(s)
-    assert n == ODD, n
+    assert n == int(total), n
     s.sendall(digest.encode())
 
 
-def client_odd_sizes(port, seed):
+def client_odd_sizes(port, seed, total=ODD):
     s = socket.create_connection((HOST, port))
     s.setblocking(False)
-    rnd, digest, left = random.Random(int(seed)), hashlib.sha256(), ODD
-    block = rnd.randbytes(1 << 20)
+    rnd, digest, left = random.Random(int(seed)), hashlib.sha256(), int(total)
+    block = memoryview(rnd.randbytes(1 << 20))
     poll = select.poll()
     poll.register(s, select.POLLOUT)
     while left:

@@ -18,6 +18,7 @@ import unittest
 BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
 CALLS = os.path.join(BUILD, "tests", "shim", "shim_calls")
+WHOLE, PART = 10 << 30, 256 << 20         # of a large transfer, with UNET_WHOLE=1 and without; each way
 SEED = int(os.environ.get("UNET_SEED", random.randrange(1 << 31)))
 LIMIT = 60
 
@@ -381,6 +382,26 @@ class Peers(Case):
 
     def test_writes_of_all_sizes_without_waiting(self):
         self.both("odd_sizes", str(SEED))
+
+    def transfers(self, env=None):
+        """Both ways at once with half closes, and writes of all sizes that do not wait."""
+        ends = {"env": env} if env else {}
+        total = str(WHOLE if os.environ.get("UNET_WHOLE") else PART)
+        s = self.peer("server", "half_close_of", str(SEED), total, **ends)
+        c = self.peer("client", "half_close_of", str(SEED), total, **ends)
+        sent, got = c.end(seconds=600).split()
+        self.assertEqual(s.end(seconds=600).split(), [got, sent])
+        self.port = free_port()
+        s = self.peer("server", "odd_sizes", str(SEED), total, **ends)
+        c = self.peer("client", "odd_sizes", str(SEED), total, **ends)
+        c.end(seconds=600)
+        s.end(seconds=600)
+
+    def test_transfers(self):
+        self.transfers()
+
+    def test_transfers_with_loss(self):
+        self.transfers({"UNET_FAULT": "loss=0.01"})
 
     def test_many_connections_in_an_event_loop(self):
         self.both("event_loop", "100")
