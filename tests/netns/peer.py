@@ -4,6 +4,8 @@
     both listen|connect ADDRESS PORT MEGABYTES [PAUSE]   as much each way at once; prints SHA-256 of sent and received
     source ADDRESS PORT MEGABYTES                        so much to one of these:
     sink ADDRESS PORT                                    both print SHA-256 and count of what went over
+    mirror ADDRESS PORT                                  all that comes back to whom it came from, until it is stopped
+    reflect ADDRESS PORT MEGABYTES                       so much to a mirror and back, byte-exact
     echo ADDRESS PORT                                    UDP: every datagram back, until it is stopped
     ask ADDRESS PORT BYTES...                            UDP: a datagram of each size there and back, byte-exact
     error tcp|udp ADDRESS PORT                           prints the errno that connect() or the exchange ends with
@@ -82,6 +84,40 @@ def sink(address, port):
         digest.update(data)
         count += len(data)
     print(digest.hexdigest(), count)
+
+
+def mirror(address, port):
+    s = listener(address, port, 4096)
+
+    def serve(conn):
+        while data := conn.recv(BLOCK):
+            conn.sendall(data)
+        conn.close()
+
+    while True:
+        threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
+
+
+def reflect(address, port, megabytes):
+    s = socket.create_connection((address, int(port)), PATIENCE)
+    s.settimeout(PATIENCE)
+    data = random.Random(os.getpid()).randbytes(BLOCK)
+
+    def send():
+        for _ in range(int(megabytes)):
+            s.sendall(data)
+        s.shutdown(socket.SHUT_WR)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    for i in range(int(megabytes)):
+        back = b""
+        while len(back) < BLOCK:
+            back += s.recv(BLOCK - len(back)) or sys.exit(f"the end after {i} megabytes and {len(back)} bytes")
+        assert back == data, f"megabyte {i} came back as another"
+    assert s.recv(1) == b""
+    sender.join()
+    print("all")
 
 
 def echo(address, port):

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Floods, scans and malformed packets from the other end of the cable: connections go on, byte-exact, memory is bounded, and what is
+asked afterwards is answered. What share of its speed a connection keeps is bench/flood's to say."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import lan  # noqa: E402
+import lan_test  # noqa: E402
+
+PYTHON = "/usr/bin/python3"             # Debian's, which python3-scapy is for
+EVIL = (PYTHON, os.path.join(HERE, "evil.py"))
+FLOODED = 5203
+SPREAD = re.compile(r"Difficulty=(\d+)")
+
+
+def scapy_is_here():
+    return subprocess.run([PYTHON, "-c", "import scapy"], capture_output=True).returncode == 0
+
+
+class Hostile(lan_test.Lan):
+    def setUp(self):
+        super().setUp()
+        self.keep = self.serve_peer(self.ours, "mirror", lan_test.CLOSED)
+
+    def need(self, *programs):
+        for program in programs:
+            if not shutil.which(program):
+                self.skipTest(f"no {program} here")
+
+    def resident(self):
+        """Kilobytes of all that runs on our host, what is shared counted once for each."""
+        total = 0
+        for pid in lan.sh("ip", "netns", "pids", self.ours.name).split():
+            with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+                found = re.search(r"VmRSS:\s+(\d+)", f.read())
+                total += int(found.group(1)) if found else 0
+        return total
+
+    def still_serves(self):
+        self.assertEqual(self.peer(self.other, "reflect", lan_test.OURS, lan_test.CLOSED, 1).end(), "all\n")
+        self.assert_ours(self.keep)
+        self.assertIsNone(self.keep.child.poll(), self.keep.text(1))
+
+    def under(self, *attacker, ok=(0,)):
+        """Bytes go both ways while that runs, and a connection can be opened after it."""
+        before = self.counters()
+        p = self.other.run(*attacker)
+        self.assertEqual(self.peer(self.other, "reflect", lan_test.OURS, lan_test.CLOSED, 20).end(lan_test.TRANSFER), "all\n")
+        p.end(30, ok)
+        self.still_serves()
+        return before, self.counters()
+
+    def counters(self):
+        found = self.seen("stat")
+        return {**found["counters"], **found["drops"]}
+
+    def flood(self, *hping):
+        self.need("hping3")
+        return self.under("timeout", "3", "hping3", "-q", "--flood", *hping, lan_test.OURS, ok=None)
+
+    def test_syn_flood(self):
+        """Of one listener; there are no SYN cookies, so it takes nobody for a while, but others do."""
+        self.serve_peer(self.ours, "many-listen", FLOODED, 1)
+        _, after = self.flood("-S", "-p", str(FLOODED), "--rand-source")
+        self.assertGreater(after["TCP_IN"], 10000)
+
+    def test_syn_flood_of_closed_ports(self):
+        before, after = self.flood("-S", "-p", "++1")
+        self.assertGreater(after["TCP_NO_LISTENER"] - before["TCP_NO_LISTENER"], 1000)
+
+    def test_udp_flood(self):
+        _, after = self.flood("--udp", "-p", "9", "-d", "100")
+        self.assertGreater(after["UDP_NO_PORT"], 1000)
+        self.assertLess(after["ICMP_OUT"], after["UDP_NO_PORT"] / 10)       # RFC 1812 §4.3.2.8
+
+    def test_fragment_flood(self):
+        _, after = self.flood("--udp", "-p", "9", "-x", "-d", "1000", "--rand-source")
+        self.assertGreater(after["IP_FRAGS_IN"], 1000)
+
+    def test_icmp_flood(self):
+        _, after = self.flood("-1")
+        self.assertGreater(after["ICMP_IN"], 1000)
+
+    def test_memory_is_bounded(self):
+        """What a flood may take it has taken after a while."""
+        self.need("hping3")
+        self.serve_peer(self.ours, "many-listen", FLOODED, 1)
+        sizes = []
+        for _ in range(3):
+            for how in (("-S", "-p", str(FLOODED), "--rand-source"), ("--udp", "-x", "-d", "1000", "--rand-source")):
+                self.other.run("timeout", "1", "hping3", "-q", "--flood", *how, lan_test.OURS).end(ok=None)
+            sizes.append(self.resident())
+        self.assertLess(sizes[2], sizes[0] * 1.3 + 8192, sizes)
+        self.still_serves()
+
+    def evil(self, what, *counted):
+        if not scapy_is_here():
+            self.skipTest("no python3-scapy here")
+        mac = json.loads(self.ours.ip("-j", "link", "show", lan.IFACE))[0]["address"]
+        before, after = self.under(*EVIL, what, lan.IFACE, lan_test.OURS, mac, str(lan_test.CLOSED))
+        for name in counted:
+            self.assertGreater(after[name], before[name], name)
+
+    def test_arp_flood(self):
+        self.evil("arp", "ARP_IN")
+
+    def test_land(self):
+        self.evil("land", "IP_MARTIAN")
+
+    def test_teardrop_and_other_fragments(self):
+        self.evil("fragments", "IP_FRAG_OVERLAP", "IP_FRAG_TINY", "IP_FRAG_BAD")
+
+    def test_bad_options(self):
+        self.evil("options", "IP_OPTIONS", "TCP_OPTIONS")
+
+    def test_bad_checksums(self):
+        self.evil("checksums", "IP_CHECKSUM", "TCP_CHECKSUM", "UDP_CHECKSUM", "ICMP_CHECKSUM")
+
+    def test_noise(self):
+        self.evil("noise")
+
+    def test_port_scan(self):
+        self.need("nmap")
+        said = self.other.run("nmap", "-n", "-Pn", "-sS", "-p", f"{lan_test.CLOSED - 50}-{lan_test.CLOSED + 50}", "--reason",
+                              lan_test.OURS).end()
+        self.assertRegex(said, rf"{lan_test.CLOSED}/tcp +open +\S+ +syn-ack")
+        self.assertRegex(said, r"Not shown: 100 closed tcp ports \(reset\)")
+        self.still_serves()
+
+    def test_sequence_numbers_are_rated_as_the_kernels(self):
+        self.need("nmap")
+        theirs = self.serve_peer(self.other, "many-listen", lan_test.CLOSED, 1)
+
+        def rated(scanner, address):
+            said = scanner.run("nmap", "-n", "-Pn", "-O", "-v", "-p", f"{lan_test.CLOSED},{lan_test.CLOSED + 1}", address,
+                               shim=False).end()
+            found = SPREAD.search(said)
+            self.assertTrue(found, said)
+            return int(found.group(1)), re.search(r"IP ID Sequence Generation: (.*)", said).group(1)
+
+        ours, ids = rated(self.other, lan_test.OURS)
+        self.assertGreater(ours, 200, ids)      # of 265 at most: "Good luck!"
+        self.assertNotIn("Incremental", ids)
+        self.still_serves()
+        theirs.stop()
+
+
+if __name__ == "__main__":
+    lan_test.main()
