@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Ordinary programs at both ends, many of them, and what befalls a host in the middle of it."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import lan  # noqa: E402
+import lan_test  # noqa: E402
+
+MANY = 10000
+NGINX = """daemon off; master_process {master}; worker_processes {workers}; pid {dir}/pid; error_log stderr notice; user root;
+events {{ worker_connections 512; }}
+http {{ access_log off; client_body_temp_path {dir}/b; proxy_temp_path {dir}/p; fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u;
+       scgi_temp_path {dir}/s; sendfile {sendfile}; server {{ listen {address}:{port}; root {dir}; }} }}
+"""
+WARNING = 0x600000                      # tshark's severity, of which each is 0x200000 more than the one below
+
+
+class Peers(lan_test.Lan):
+    def test_ten_thousand_connections(self):
+        s = self.serve_peer(self.ours, "many-listen", lan_test.PORT, MANY)
+        self.assertEqual(self.peer(self.other, "many", lan_test.OURS, lan_test.PORT, MANY).end(lan_test.TRANSFER), "all\n")
+        self.assertEqual(s.end(lan_test.TRANSFER), "all\n")
+        self.assert_ours(s)
+
+    def goes_on(self, server, client, what):
+        """Bytes each way, and `what` in the middle of it."""
+        pair = self.both_ways(server, client, 40, 0.05)
+        start = self.other.received()
+        self.other.until(lambda: self.other.received() > start + (5 << 20), "a part of it")
+        what()
+        self.exchanged(pair, 40)
+
+    def other_mac(self):
+        mac = f"02:00:00:00:{os.getpid() >> 8 & 255:02x}:{int(time.monotonic() * 10) & 255:02x}"
+        self.other.ip("link", "set", lan.IFACE, "address", mac)
+
+    def test_the_neighbour_has_another_mac(self):
+        """It says nothing of it: that it does not hear us has to be found out."""
+        self.goes_on(self.ours, self.other, self.other_mac)
+
+    def test_the_neighbour_has_another_mac_and_a_client_of_ours(self):
+        self.goes_on(self.other, self.ours, self.other_mac)
+
+    def nginx(self, host, sendfile):
+        data = os.urandom(8 << 20)
+        with open(os.path.join(host.dir, "file"), "wb") as f:
+            f.write(data)
+        conf = os.path.join(host.dir, "nginx.conf")
+        with open(conf, "w", encoding="ascii") as f:
+            f.write(NGINX.format(dir=host.dir, address=host.address, port=lan_test.PORT, sendfile=sendfile, master="on", workers=1))
+        os.chmod(host.dir, 0o755)
+        return host.serve(lan_test.PORT, "nginx", "-c", conf, "-p", host.dir), data
+
+    def curl(self, server, client, sendfile):
+        """The same file eight times at once, over connections that serve several requests."""
+        if not shutil.which("nginx"):
+            self.skipTest("no nginx here")
+        s, data = self.nginx(server, sendfile)
+        got = [os.path.join(client.dir, f"got{i}") for i in range(8)]
+        url = f"http://{server.address}:{lan_test.PORT}/file"
+        words = [w for name in got for w in ("-o", name, url)]
+        c = client.run("curl", "-sS", "-f", "--max-time", "60", "--parallel", "--parallel-max", "4", *words)
+        c.end(90)
+        for name in got:
+            with open(name, "rb") as f:
+                self.assertTrue(f.read() == data, name)
+        self.assert_ours(s if server is self.ours else c)
+        s.child.send_signal(signal.SIGTERM)
+        s.end(20, ok=None)
+
+    def test_our_curl_from_the_kernels_nginx(self):
+        self.curl(self.other, self.ours, "on")
+
+    def test_curl_from_our_nginx(self):
+        self.curl(self.ours, self.other, "off")
+
+    def test_curl_from_our_nginx_by_sendfile(self):
+        self.curl(self.ours, self.other, "on")
+
+    def test_eight_streams_both_ways(self):
+        for server, client in ((self.ours, self.other), (self.other, self.ours)):
+            for more in ((), ("-R",)):
+                self.assertGreater(self.iperf3(server, client, "-P", "8", *more), 0)    # it stops counting when it is done
+
+
+class Wire(lan_test.Lan):
+    """What tshark has to say, its checksum checks on, about our traffic, and about the kernel's of the same kind."""
+
+    def setUp(self):
+        if not shutil.which("tshark"):
+            self.skipTest("no tshark here")
+
+    def captured(self, ours):
+        """What is wrong with the packets of one run, by tshark's message."""
+        self.ours, self.other = (self.host(f"{letter}{int(ours)}", address)
+                                 for letter, address in (("a", lan_test.OURS), ("b", lan_test.KERNELS)))
+        lan.cable(self.ours, self.other)
+        if ours:
+            self.ours.become_ours()
+        else:
+            self.ours.become_kernels()
+        self.other.become_kernels()
+        capture = os.path.join(self.other.dir, "wire.pcap")
+        shark = self.other.run("dumpcap", "-q", "-i", lan.IFACE, "-B", "64", "-w", capture)
+        self.other.until(lambda: "Capturing on" in shark.text(1) and os.path.exists(capture), "dumpcap")
+        for server, client in ((self.ours, self.other), (self.other, self.ours)):
+            s = server.serve(lan_test.PORT, *lan_test.PEER, "sink", server.address, str(lan_test.PORT))
+            self.assertEqual(self.peer(client, "source", server.address, lan_test.PORT, 3).end(), s.end())
+            s = self.serve_peer(server, "many-listen", lan_test.PORT, 20)
+            self.peer(client, "many", server.address, lan_test.PORT, 20).end()
+            s.end()
+            s = self.serve_peer(server, "echo", lan_test.PORT, kind="u")
+            self.peer(client, "ask", server.address, lan_test.PORT, 1, 1472, 4000, 20000).end()
+            for kind in ("tcp", "udp"):
+                self.peer(client, "error", kind, server.address, lan_test.CLOSED).end()
+            s.stop()
+        shark.child.send_signal(signal.SIGINT)
+        shark.end(ok=None)
+        checks = [w for proto in ("ip", "tcp", "udp") for w in ("-o", f"{proto}.check_checksum:TRUE")]
+        for proto in ("tcp", "udp"):    # what is carried is random: no protocol is to be guessed from it
+            checks += ["-d", f"{proto}.port=={lan_test.PORT},data"]
+        source = f"(ip.src == {lan_test.OURS} || arp.src.proto_ipv4 == {lan_test.OURS})"
+
+        def shown(which, *more):
+            return subprocess.run(["tshark", "-r", capture, *checks, "-Y", f"{source} && ({which})", *more], text=True,
+                                  capture_output=True, check=True).stdout
+
+        self.assertGreater(len(shown("tcp.len > 0").splitlines()), 2000)
+        self.assertEqual(shown("ip.checksum.status == 0 || tcp.checksum.status == 0 || udp.checksum.status == 0 || "
+                               "icmp.checksum.status == 0 || _ws.malformed"), "")
+        said = shown(f"_ws.expert.severity >= {WARNING}", "-T", "fields", "-E", "separator=|", "-E", "aggregator=|", "-e",
+                     "_ws.expert.message")
+        return {re.sub(r"[\d.]+", "N", m) for line in said.splitlines() for m in line.split("|") if m}
+
+    def test_nothing_is_wrong_that_is_not_with_the_kernel(self):
+        mine, theirs = self.captured(True), self.captured(False)
+        self.assertLessEqual(mine, theirs, json.dumps([sorted(mine), sorted(theirs)]))
+
+
+if __name__ == "__main__":
+    lan_test.main()
