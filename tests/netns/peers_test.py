@@ -91,6 +91,35 @@ class Peers(lan_test.Lan):
                 self.assertGreater(self.iperf3(server, client, "-P", "8", *more), 0)    # it stops counting when it is done
 
 
+class Lwip(lan_test.Lan):
+    """lwIP is the other host, in real time."""
+    program = os.path.join(lan.BUILD, "tests", "netns", "lwip_host")
+
+    def setUp(self):
+        if not os.path.exists(self.program):
+            self.skipTest("no lwIP here")
+        self.ours, self.other = self.host("a", lan_test.OURS), self.host("b", lan_test.KERNELS)
+        lan.cable(self.ours, self.other)
+        self.ours.become_ours()
+
+    def lwip(self, *argv):
+        return self.other.run(self.program, lan.IFACE, lan_test.KERNELS, *map(str, argv))
+
+    def test_bytes_there_and_back(self):
+        mirror = self.lwip("mirror", lan_test.PORT)
+        self.other.until(lambda: "listens" in mirror.text(), "lwIP")
+        for _ in range(3):
+            c = self.peer(self.ours, "reflect", lan_test.KERNELS, lan_test.PORT, 10)
+            self.assertEqual(c.end(lan_test.TRANSFER), "all\n")
+            self.assert_ours(c)
+
+    def test_bytes_there_and_back_by_its_own_client(self):
+        s = self.serve_peer(self.ours, "mirror", lan_test.PORT)
+        for _ in range(3):
+            self.assertEqual(self.lwip("reflect", lan_test.OURS, lan_test.PORT, 5).end(lan_test.TRANSFER), "all\n")
+        self.assert_ours(s)
+
+
 class Wire(lan_test.Lan):
     """What tshark has to say, its checksum checks on, about our traffic, and about the kernel's of the same kind."""
 
