@@ -141,10 +141,12 @@ class Share(Lan):
         return json.loads(self.ours.run(lan.UNET, "if", "--json", shim=False).end())[0]["stacks"]
 
     def test_servers_of_many_users_again_and_again(self):
-        """iperf3 listens anew for each client."""
+        """iperf3 listens anew for each client, and says so: nobody comes before that."""
         users = (ALICE, BOB, CAROL)
-        servers = [self.ours.serve(PORT + i, "iperf3", "-s", "-p", str(PORT + i), user=u) for i, u in enumerate(users)]
-        for _ in range(3):
+        servers = [self.ours.serve(PORT + i, "iperf3", "-s", "--forceflush", "-p", str(PORT + i), user=u)
+                   for i, u in enumerate(users)]
+        for done in range(3):
+            self.ours.until(lambda: all(s.text().count("Server listening") > done for s in servers), "all listen again")
             clients = [self.other.run("iperf3", "-c", OURS, "-p", str(PORT + i), "-n", "10M", "-J", *options)
                        for i, options in enumerate(((), ("-R",), ("-P", "3")))]
             for c in clients:
