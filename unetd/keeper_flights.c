@@ -13,7 +13,7 @@
 #include <sys/epoll.h>
 
 #define FLIGHTS_MAX     4096u
-#define FLIGHTS_GAP     (50 * NS_PER_MS)
+#define FLIGHTS_GAP     (5 * NS_PER_MS)
 #define FLIGHTS_GAP_MAX NS_PER_S
 
 static bool flight_watch(uint64_t cookie, int fd)

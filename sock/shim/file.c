@@ -218,9 +218,17 @@ int file_other_number(const struct file *f, int but)
         return -1;
 }
 
+void file_left_to_spawned(struct file *f)
+{
+        if (unlikely(f->spawned) && f->us && f->kfd >= 0)
+                usock_fly(f->us);
+        f->spawned = false;
+}
+
 static void file_lost_number(struct file *f, int fd)
 {
         if (atomic_fetch_sub(&f->nfds, 1) == 1) {
+                file_left_to_spawned(f);
                 if (f->us && f->kfd >= 0 && !f->placeholder)
                         usock_set_kfd(f->us, -1);
                 f->kfd = -1;

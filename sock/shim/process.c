@@ -68,11 +68,17 @@ void *shim_vfork_target(void)
 
 /* ---- exit ---- */
 
+static void left_to_spawned(int fd, struct file *f, void *arg)
+{
+        file_left_to_spawned(f);
+}
+
 static void at_exit(void)
 {
         if (!shim.size || usock_tls.inside)
                 return;
         usock_enter();                  /* for good */
+        file_each(left_to_spawned, NULL);
         usock_exit();
 }
 
@@ -119,6 +125,7 @@ static void survives(int fd, struct file *f, void *arg)
         file_known_outside(f);
         if (s->here && f->us)
                 usock_survives(f->us);
+        f->spawned |= !s->here;
         if (f->mode == MODE_TCP) {
                 flags = sys2(SYS_fcntl, fd, F_GETFL);
                 sys3(SYS_fcntl, fd, F_SETFL, file_nonblock(f) ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
@@ -277,7 +284,8 @@ int h_execle(const char *path, const char *arg, ...)
         return h_execve(path, argv, env);
 }
 
-/* The child's numbers may be moved by its file actions; it looks at all it has. */
+/* The child's numbers may be moved by its file actions; it looks at all it has, when it first makes a call of ours. A socket
+ * that this process has closed by then lives as one in a message does (file_left_to_spawned()). */
 int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
                   char *const argv[], char *const env[])
 {

@@ -59,6 +59,7 @@ struct file {
         bool connecting;                /* connect() is under way and has not been reported yet */
         bool connected;                 /* UDP: has a peer */
         bool out;                       /* UDP: ... by an interface of unetd's, so that the kernel knows no peer */
+        bool spawned;                   /* a child of posix_spawn() may have it, and adopt it when it likes */
         bool retry;                     /* the kernel's for want of a peer; asked again at the next connect() */
         uint8_t tick;                   /* calls since the kernel's side was thought of */
         _Atomic int nfds;               /* numbers that name this file */
@@ -124,6 +125,8 @@ struct file *file_ref_threaded(int fd);
 int file_other_number(const struct file *f, int but);
 /* After fork, in the child: only this thread lives. */
 void file_fork_child(void);
+/* Its last number goes: if a child that was spawned may have the socket, it lives on as if in a message. */
+void file_left_to_spawned(struct file *f);
 /* Calls fn for every number that has an entry. */
 void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg);
 /* The kernel socket under it is made a real one, for what we cannot answer; -errno. */

@@ -141,6 +141,7 @@ static const struct {
         {"connect_failed", scene_connect_failed},
         {"nonblock_shared", scene_nonblock_shared},
         {"exec", scene_exec},
+        {"spawn_and_close", scene_spawn_and_close},
         {"exec_ends", scene_exec_ends},
         {"exec_listener", scene_exec_listener},
         {"daemon", scene_daemon},
@@ -186,6 +187,8 @@ int main(int argc, char **argv)
                 child_of_exec(atoi(argv[2]));
         if (argc == 3 && !strcmp(argv[1], "--closer"))
                 closer_of_exec(atoi(argv[2]));
+        if (argc == 3 && !strcmp(argv[1], "--late"))
+                late_child_of_exec(atoi(argv[2]));
         self = argv[0];
         setvbuf(stdout, NULL, _IOLBF, 0);
         for (size_t i = 0; i < ARRAY_LEN(scenes); i++) {

@@ -109,10 +109,11 @@ int __sigaction(int, const struct sigaction *, struct sigaction *);
 pid_t _Fork(void);
 sighandler_t bsd_signal(int, sighandler_t);
 
-/* Parts of scenes that run in programs of their own (`calls --child FD`, `--closer FD`). */
+/* Parts of scenes that run in programs of their own (`calls --child FD`, `--closer FD`, `--late FD`). */
 extern const char *self;
 void child_of_exec(int fd);
 void closer_of_exec(int fd);
+void late_child_of_exec(int fd);
 
 void scene_small_reads(void);
 void scene_read_write(void);
@@ -144,6 +145,7 @@ void scene_fork(void);
 void scene_connect_failed(void);
 void scene_nonblock_shared(void);
 void scene_exec(void);
+void scene_spawn_and_close(void);
 void scene_exec_ends(void);
 void scene_exec_listener(void);
 void scene_daemon(void);

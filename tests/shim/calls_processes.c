@@ -191,6 +191,43 @@ void scene_exec(void)
         }
 }
 
+/* The spawned program looks at what it has when its parent has closed it, or has ended. */
+void late_child_of_exec(int fd)
+{
+        struct timespec ts = {1, 300000000};
+
+        nanosleep(&ts, NULL);
+        child_of_exec(fd);
+}
+
+void scene_spawn_and_close(void)
+{
+        char b[16], num[16];
+        int v[2];
+
+        for (int ends = 0; ends < 2; ends++) {
+                char *argv[] = {(char *)self, (char *)"--late", num, NULL};
+                pid_t pid, late = 0;
+
+                tcp_pair(v);
+                fcntl(v[0], F_SETFD, FD_CLOEXEC);
+                snprintf(num, sizeof(num), "%d", v[1]);
+                fflush(stdout);
+                pid = ends ? fork() : 0;
+                if (pid == 0) {
+                        posix_spawn(&late, self, NULL, NULL, argv, environ);
+                        if (ends)
+                                exit(0);
+                }
+                close(v[1]);
+                SHOW(write(v[0], "echo", 4));
+                show_bytes("came back", b, read(v[0], b, sizeof(b)));
+                SHOW(read(v[0], b, sizeof(b)));
+                waitpid(ends ? pid : late, NULL, 0);
+                close(v[0]);
+        }
+}
+
 /* When the peer of a socket sees the end, after the process that has it became another program: at once when it was
  * close-on-exec, or when the new image closes it; with the process when it does neither. */
 void scene_exec_ends(void)
