@@ -82,6 +82,28 @@ static void add_told(json_t *rows)
         unetd_close(&c);
 }
 
+/* Stacks of other hosts, over RDMA: their link address is a queue pair, and who vouched for it unetd. */
+static bool add_remote(void *arg, const struct unetd_status_item *i)
+{
+        if (i->kind == UNETD_S_REMOTE)
+                json_array_append_new(arg, json_pack("{so so so ss sb si sn si}", "interface",
+                                                     show_text(i->qp.iface, sizeof i->qp.iface), "address",
+                                                     address_json(ip_addr_v4(i->qp.at)), "mac",
+                                                     json_sprintf("queue pair %u", i->qp.qpn), "state", "VOUCHED", "used", 1,
+                                                     "waiting", 0, "confirmed", "stack", i->stack));
+        return true;
+}
+
+static void add_remotes(json_t *rows)
+{
+        struct unetd_client c = {0};
+
+        if (unetd_open(&c, UNETD_NO_START) != 0)
+                return;
+        unetd_status(&c, add_remote, rows);
+        unetd_close(&c);
+}
+
 static int show(bool json)
 {
         static const struct show_column cols[] = {
@@ -92,6 +114,7 @@ static int show(bool json)
         const char *why = stacks_each(add_stack, rows);
 
         add_told(rows);
+        add_remotes(rows);
         if (why && json_array_size(rows) == 0) {
                 json_decref(rows);
                 return command_fail("%s", why);

@@ -47,7 +47,21 @@ static const struct section sections[UNETD_S_KINDS] = {
                            {"bad_source", "bad source", SHOW_PLAIN}, {"no_channel", "no channel", SHOW_PLAIN},
                            {"malformed", "malformed", SHOW_PLAIN}, {"quota", "quota", SHOW_PLAIN},
                            {"queue_full", "queue full", SHOW_PLAIN}, {"no_buffer", "no buffer", SHOW_PLAIN}}},
+        [UNETD_S_LINK] = {"queue_pairs",
+                          {{"stack", "stack", SHOW_PLAIN}, {"interface", "interface", SHOW_PLAIN},
+                           {"address", "address", SHOW_PLAIN}, {"queue_pair", "queue pair", SHOW_PLAIN},
+                           {"mtu", "mtu", SHOW_PLAIN}, {"pinned_kb", "pinned KB", SHOW_PLAIN}, {"uid", "uid", SHOW_PLAIN}}},
+        [UNETD_S_REMOTE] = {"neighbours",
+                            {{"stack", "stack", SHOW_PLAIN}, {"channel", "channel", SHOW_PLAIN},
+                             {"interface", "interface", SHOW_PLAIN}, {"address", "address", SHOW_PLAIN},
+                             {"queue_pair", "queue pair", SHOW_PLAIN}, {"mtu", "mtu", SHOW_PLAIN},
+                             {"checksum", "checksum", SHOW_PLAIN}, {"ports", "vouched ports", SHOW_PLAIN}}},
 };
+
+static json_t *qp_json(const struct unetd_status_item *i)
+{
+        return i->qp.qpn != 0 ? json_integer(i->qp.qpn) : json_null();
+}
 
 static json_t *emul_item(const struct unetd_status_item *i)
 {
@@ -84,6 +98,15 @@ static json_t *item_json(const struct unetd_status_item *i)
                 return json_pack("{si si si si}", "stack", i->stack, "first", i->port, "ports", i->count, "uid", i->uid);
         case UNETD_S_EMUL:
                 return emul_item(i);
+        case UNETD_S_LINK:
+                return json_pack("{si so so so si si si}", "stack", i->stack, "interface",
+                                 show_text(i->qp.iface, sizeof i->qp.iface), "address", address_json(ip_addr_v4(i->qp.at)),
+                                 "queue_pair", qp_json(i), "mtu", i->qp.mtu, "pinned_kb", i->qp.pinned_kb, "uid", i->uid);
+        case UNETD_S_REMOTE:
+                return json_pack("{si si so so so si sb si}", "stack", i->stack, "channel", i->chan, "interface",
+                                 show_text(i->qp.iface, sizeof i->qp.iface), "address", address_json(ip_addr_v4(i->qp.at)),
+                                 "queue_pair", qp_json(i), "mtu", i->qp.mtu, "checksum", !i->qp.no_csum, "ports",
+                                 i->qp.ranges);
         default:
                 return port_item(i);
         }

@@ -368,6 +368,9 @@ void links_free(struct stack *st);
 /* Ports came to a stack, or left it (add false): agents that know it are told. Returns as the request that did it is to: 0,
  * or REPLY_LATER. `cl` NULL: nobody waits. */
 int links_ports(struct client *cl, const struct unetd_msg *request, struct stack *st, struct vlink_range r, bool add);
+/* The skip-th link of the stack; the channel, which is one to another host. */
+bool link_status(const struct stack *st, uint32_t *skip, struct unetd_status_item *item);
+void remote_status(const struct chan *ch, struct unetd_status_item *item);
 /* A waiter is given up. */
 void opening_forget(struct opening *o);
 void telling_forget(struct telling *t);

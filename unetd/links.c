@@ -728,6 +728,39 @@ static void asked(struct cm *cm, uint32_t id, uint32_t from, const void *data, s
         refuse(a, id, err);
 }
 
+/* ---- unet status ---- */
+
+bool link_status(const struct stack *st, uint32_t *skip, struct unetd_status_item *item)
+{
+        const struct rlink *l;
+
+        LIST_FOREACH(l, &st->links, link) {
+                if ((*skip)-- != 0)
+                        continue;
+                item->uid = st->user->uid;
+                item->stack = st->id;
+                memcpy(item->qp.iface, l->agent->cfg->name, sizeof item->qp.iface);
+                item->qp.at = l->agent->cfg->addr;
+                item->qp.qpn = l->qpn;
+                item->qp.mtu = l->mtu;
+                item->qp.pinned_kb = l->pinned_kb;
+                return true;
+        }
+        return false;
+}
+
+void remote_status(const struct chan *ch, struct unetd_status_item *item)
+{
+        const struct remote *r = ch->remote;
+
+        memcpy(item->qp.iface, r->link->agent->cfg->name, sizeof item->qp.iface);
+        item->qp.at = r->addr;
+        item->qp.qpn = r->qpn;
+        item->qp.mtu = r->mtu;
+        item->qp.ranges = r->nranges;
+        item->qp.no_csum = r->no_csum;
+}
+
 /* ---- agents ---- */
 
 static void agent_start(uint32_t i)

@@ -156,6 +156,8 @@ enum unetd_status_kind {
         UNETD_S_HOLD,
         UNETD_S_LEASE,
         UNETD_S_EMUL,
+        UNETD_S_LINK,
+        UNETD_S_REMOTE,
         UNETD_S_KINDS
 };
 
@@ -300,6 +302,14 @@ struct unetd_status_item {
                         ip_addr addr;
                 };
                 struct unetd_emul_counts emul;  /* EMUL */
+                struct {                        /* LINK: a stack's queue pair on a device; REMOTE: a peer's there */
+                        char iface[16];         /* ends with a zero */
+                        uint32_t at;            /* whose address: IPv4, host order */
+                        uint32_t qpn;           /* LINK: 0: nobody drives it */
+                        uint32_t mtu, pinned_kb;
+                        uint32_t ranges;        /* REMOTE: of ports that it may send from */
+                        uint32_t no_csum;
+                } qp;
         };
 };
 #define UNETD_ORPHAN 1u                 /* its processes are gone, the keeper finishes */

@@ -126,6 +126,15 @@ static bool put_stack(struct walk *w, const struct stack *st)
                         if (put_lease(w, st, ls))
                                 return true;
                 return false;
+        case UNETD_S_LINK:
+                return link_status(st, &w->skip, w->item);
+        case UNETD_S_REMOTE:
+                LIST_FOREACH(e, &st->ends, link)
+                        if (e->chan->remote && put_chan(w, st, e)) {
+                                remote_status(e->chan, w->item);
+                                return true;
+                        }
+                return false;
         default:
                 return false;
         }

@@ -282,6 +282,10 @@ def udp_b():
     stranger = os.path.join(BUILD, "tests", "vm", "stranger")
     sh(stranger, ADDR, PEER, str(qpn), str(qkey))               # nobody vouched for it: dropped by the stack
     sh(stranger, ADDR, PEER, str(qpn), str(qkey ^ 1))           # ... by the device
+    status = json.loads(sh(UNET, "status", "--json"))
+    assert [(r["address"], r["queue_pair"], r["ports"]) for r in status["neighbours"]] == [(PEER, qpn, 1)], status
+    assert status["queue_pairs"][0]["address"] == ADDR and 0 < status["queue_pairs"][0]["pinned_kb"] < 4096, status
+    assert f"queue pair {qpn}" in sh(UNET, "arp") and "rxe0" in sh(UNET, "if")
     link = shared(pid, "unet-link")
     put_packet(link, packet(ADDR, 999, 17))                     # a port that is not the stack's
     put_packet(link, packet("10.77.0.77", 999, 17))             # an address that is not the host's
