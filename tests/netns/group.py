@@ -3,6 +3,7 @@
 
     group.py hear GROUP IFADDR PORT COUNT [options]      joins, says "joined", and prints COUNT datagrams with their senders
     group.py errors HOST - PORT                           what the error queue says of a closed port, and of too much
+    group.py query - IFADDR 0 --ttl SECONDS               asks who is a member, as an IGMPv2 querier
     group.py say DEST IFADDR PORT TEXT ... [options]     sends each text to a group or a broadcast address
 """
 
@@ -107,9 +108,22 @@ def errors(a):
     kept(s)
 
 
+def query(a):
+    """An IGMP general query as a router of an older version sends it (RFC 2236 2), from this host; answers within a second."""
+    message = bytes([0x11, a.ttl * 10, 0, 0]) + bytes(4)
+    total = sum(struct.unpack("!4H", message))
+    total = (total & 0xFFFF) + (total >> 16)
+    s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_IGMP)
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(a.ifaddr))
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, bytes([148, 4, 0, 0]))
+    s.sendto(message[:2] + struct.pack("!H", ~total & 0xFFFF) + message[4:], ("224.0.0.1", 0))
+    print("asked")
+
+
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("what", choices=("hear", "say", "errors"))
+    p.add_argument("what", choices=("hear", "say", "errors", "query"))
     p.add_argument("group")
     p.add_argument("ifaddr")
     p.add_argument("port", type=int)
@@ -124,7 +138,7 @@ def main():
     p.add_argument("--broadcast", action="store_true")
     p.add_argument("--ttl", type=int)
     a = p.parse_args()
-    {"hear": hear, "say": say, "errors": errors}[a.what](a)
+    {"hear": hear, "say": say, "errors": errors, "query": query}[a.what](a)
 
 
 if __name__ == "__main__":

@@ -183,6 +183,20 @@ class Igmp(Group):
                          ["4"] + ["3"] * (len(rows) - 1))
         self.assertEqual({row[5] for row in rows}, {GROUP})
 
+    def test_an_old_querier_is_answered_in_its_language(self):
+        """RFC 3376 7.2.1: once a version 2 query was heard, version 2 reports and leaves."""
+        p = self.hear(self.ours, GROUP, "--leave")
+        time.sleep(1.2)
+        asked = self.kernels.run(*PROGRAM, "query", "-", KERNELS, "0", "--ttl", "1")
+        self.assertEqual(asked.end(), "asked\n")
+        time.sleep(1.5)
+        self.say(self.kernels, "go").end()
+        self.ours.until(lambda: "left" in p.text(), "it to leave")
+        time.sleep(0.3)
+        rows = self.seen("igmp", "igmp.type", "igmp.version", "ip.dst", "igmp.maddr")
+        self.assertEqual(rows[:1], [["0x22", "3", "224.0.0.22", GROUP]])
+        self.assertEqual(rows[-2:], [["0x16", "2", GROUP, GROUP], ["0x17", "2", "224.0.0.2", GROUP]])
+
     def test_a_program_that_is_killed_leaves(self):
         p = self.hear(self.ours)
         time.sleep(1.2)
