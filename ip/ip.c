@@ -58,6 +58,12 @@ static bool martian_source(const struct ip_host *h, uint32_t src)
         return src >> 28 >= 0xe || src >> 24 == 0 || ip_host_broadcast(h, src);
 }
 
+/* What another stack of this host sends to a group or to everybody. */
+static bool from_beside(const struct ip_host *h, uint32_t src, uint32_t dst)
+{
+        return h->shared && ip_host_owns(h, src) && (ip_v4_multicast(dst) || ip_host_broadcast(h, dst));
+}
+
 /* RFC 1122 §3.3.6: the old form of a broadcast, with a host part of zeros. As a destination only: as a source 0.0.0.0 is
  * a martian and a network's own address is nobody's. */
 static bool zeros_broadcast(const struct ip_host *h, uint32_t a)
@@ -92,7 +98,7 @@ static enum drop check_many(const struct ip_host *h, uint32_t dst, struct ip_pkt
 
 static enum drop check_addresses(const struct ip_host *h, uint32_t src, uint32_t dst, struct ip_pkt *pkt)
 {
-        if (unlikely(martian_source(h, src)))
+        if (unlikely(martian_source(h, src)) && !from_beside(h, src, dst))
                 return DROP_IP_MARTIAN;
         if (unlikely(!ip_host_owns(h, dst)))
                 return check_many(h, dst, pkt);

@@ -72,6 +72,7 @@ struct ip_host {
         bool local;                /* a channel inside this host: 127.0.0.0/8 may appear, on both sides */
         bool csum;                 /* the link can corrupt: verify the header checksum */
         bool link_cast;            /* of this message: its link-layer destination was not ours alone */
+        bool shared;               /* others here have our addresses too: what they send to many comes from one of them */
         bool take_source_routes;   /* those at their end (ip_opts.h); default no */
         uint16_t ifc;              /* the interface's number in `groups` */
         const struct igmp *groups; /* NULL: none but 224.0.0.1 */

@@ -101,6 +101,8 @@ bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_
         }
         if (unlikely(ll == NULL))
                 return false;
+        if (unlikely(v->inward))
+                ll = v->nif->cfg.mac;
         ether_write(ip - ETHER_HDR, ll, v->nif->cfg.mac, ETHER_IPV4);
         return true;
 }

@@ -56,6 +56,7 @@ struct netif {
 struct netif_view {
         struct netif *nif;              /* NULL: the channel is none */
         struct arp arp;
+        bool inward;                    /* what is sent to many is for other stacks of this host alone */
         bool cast;                      /* the packet being taken came as a link-layer broadcast or multicast */
         uint32_t near_gen;              /* of the route table when they were looked up ... */
         nstime near_until;              /* ... and when bad news of a gateway ends that was heeded then */

@@ -65,6 +65,21 @@ static void loop_back(struct stack *s, uint32_t k, const struct udp_out *o, cons
                 stack_rx_many(s, k, &d);
 }
 
+/* To the other stacks that share the interface. Lost where the queue is full, as datagrams may be. */
+static void loop_beside(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+{
+        struct netif_view *v = &s->chan[k].netif;
+        int err;
+
+        if (p->data.id != 0)
+                frame_hold(s->frames, p->data.id);
+        v->inward = true;
+        err = stack_send_udp(s, k, o, p);
+        v->inward = false;
+        if (err != 0 && p->data.id != 0)
+                frame_drop(s->frames, p->data.id);
+}
+
 int stack_send_many(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p, bool loop)
 {
         int err = 0;
@@ -77,6 +92,8 @@ int stack_send_many(struct stack *s, uint32_t k, const struct udp_out *o, const 
                 frame_drop(s->frames, p->data.id);
         if (err == 0 && loop)
                 loop_back(s, k, o, p);
+        if (err == 0 && loop && s->chan[k].caps.shared)
+                loop_beside(s, k, o, p);
         if (p->data.id != 0)
                 frame_drop(s->frames, p->data.id);
         return err;

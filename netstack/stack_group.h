@@ -7,8 +7,9 @@
  *      out:  stack_send_many(): on the wire, and to sockets of this stack
  *      then: netif_run() -> stack_group_run() -> igmp_output()
  *
- * All sockets of a host that speak on an interface are of one stack, so its own sockets are all who can hear what it sends
- * there itself (RFC 1112 §6.1, §6.2).
+ * What the host sends there itself its own sockets hear too (RFC 1112 §6.1, §6.2): those of this stack get it here, those of
+ * others that share the interface by a second copy, which the gateway passes on to them (unetd/gate.h). Each stack speaks IGMP
+ * for its own members, as if it were a host.
  */
 #ifndef NETSTACK_STACK_GROUP_H
 #define NETSTACK_STACK_GROUP_H

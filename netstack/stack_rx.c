@@ -20,7 +20,8 @@ struct ip_host stack_host_of(const struct stack *s, uint32_t k)
         if (unlikely(n != NULL))
                 return (struct ip_host){.addr = &n->addr, .naddr = 1, .csum = s->chan[k].caps.csum,
                                         .link_cast = s->chan[k].netif.cast,
-                                        .ifc = (uint16_t)stack_ifc(s, k), .groups = s->igmp};
+                                        .ifc = (uint16_t)stack_ifc(s, k), .groups = s->igmp,
+                                        .shared = s->chan[k].caps.shared};
         if (unlikely(s->chan[k].remote))
                 return (struct ip_host){.addr = &s->st->chan[k].own, .naddr = 1, .csum = s->chan[k].caps.csum};
         return (struct ip_host){

@@ -113,7 +113,8 @@ int usock_udp_register(struct usock *s)
         err = unetd_listen_add(ustack_client(), s->u->id, IP_PROTO_UDP, rec->reg_addr, rec->lport, s->kfd);
         ustack_client_done();
         rec->registered = err == 0;
-        return err;
+        /* As in Linux with SO_REUSEADDR: what is sent to one host is another's, what is sent to many is ours too. */
+        return err == -EADDRINUSE && rec->reuse != 0 && usock_has_ifaces() ? 0 : err;
 }
 
 /* ---- sending ---- */

@@ -325,6 +325,7 @@ static struct unet_caps gate_caps(const struct unetd_chan *fds)
                                   .csum = true,
                                   .csum_pseudo = fds->iface.csum_pseudo != 0,
                                   .whole = true,
+                                  .shared = true,
                                   .rto_min = 200 * NS_PER_MS};
 }
 

@@ -54,6 +54,8 @@ struct unet_caps {
         bool whole;                     /* what is received lies in its frame in one piece: before the range given, in
                                          * the same memory, are the inline bytes */
         bool runs;                      /* send_run is there */
+        bool shared;                    /* an interface that other stacks of this host have too, with our address: what is sent
+                                         * to our own link address comes to them */
         nstime rto_min;                 /* floor for retransmission timers the link justifies */
 };
 

@@ -72,6 +72,41 @@ static bool arp_turn(struct gate *g, nstime now)
         return true;
 }
 
+/* ---- to stacks ---- */
+
+/* The packet lies whole in a frame, behind where its Ethernet header would be; its first bytes travel inline as well. */
+static void to_port(struct gate_port *p, const uint8_t *frame, uint32_t len)
+{
+        struct frames *f = &p->gate->frames;
+        struct unet_chan *ch = &p->chan.base;
+        struct unet_tx tx = {.inl = frame, .inl_len = (uint16_t)MIN(len, SHM_INLINE_MAX)};
+        uint32_t ip_len = len - ETHER_HDR, id = 0;
+
+        if (ch->ops->room(ch) == 0) {
+                count_drop(&p->cnt, DROP_NI_QUEUE_FULL);
+                return;
+        }
+        if (len > tx.inl_len) {
+                if (ip_len <= FRAME_SMALL_BYTES)
+                        id = frame_alloc(f, p->num, FRAME_SMALL, 0);
+                if (id == 0)
+                        id = frame_alloc(f, p->num, FRAME_LARGE, 0);
+                if (id == 0) {
+                        count_drop(&p->cnt, DROP_NI_NO_BUFFER);
+                        return;
+                }
+                memcpy(frame_addr(f, id), frame + ETHER_HDR, ip_len);
+                tx.frame = frame_id_num(id);
+                tx.off = tx.inl_len - ETHER_HDR;
+                tx.len = len - tx.inl_len;
+                frame_lend(f, id);
+        }
+        ch->ops->send(ch, &tx, 1);
+        if (id != 0)
+                frame_drop(f, id);
+        p->dirty = true;
+}
+
 /* ---- from stacks ---- */
 
 /* A header that lies in the frame, in part or whole, comes out of there before it is looked at. */
@@ -86,6 +121,26 @@ static void complete(struct unet_rx *rx, const uint8_t **rest)
         rx->inl_len += n;
         rx->len -= n;
         *rest += n;
+}
+
+/* Where frame i of a batch is put: its IP header at the beginning of a cache line. */
+static uint8_t *rx_room(const struct gate *g, uint32_t i)
+{
+        return g->rx + (size_t)i * GATE_ROOM + CACHE_LINE - ETHER_HDR;
+}
+
+/* What a stack sends to our own link address is for those that share the interface (stack_send_many()). */
+static void to_others(struct gate_port *p, const struct unet_rx *rx, const uint8_t *rest)
+{
+        struct gate *g = p->gate;
+        uint8_t *frame = rx_room(g, 0);
+
+        memcpy(frame, rx->inl, rx->inl_len);
+        if (rx->len != 0)
+                memcpy(frame + rx->inl_len, rest, rx->len);
+        for (uint32_t i = 0; i < g->nports; i++)
+                if (g->port[i] && g->port[i] != p)
+                        to_port(g->port[i], frame, rx->inl_len + rx->len);
 }
 
 static void forward(struct gate_port *p, struct unet_rx *rx, uint32_t sec)
@@ -105,6 +160,8 @@ static void forward(struct gate_port *p, struct unet_rx *rx, uint32_t sec)
         }
         if (why != DROP_NONE)
                 count_drop(&p->cnt, why);
+        else if (unlikely(ether_eq(rx->inl, g->rules.mac)))
+                to_others(p, rx, rest);
         else
                 gate_out_add(&g->out, rx->inl, rx->inl_len, rest, rx->len);
 }
@@ -143,39 +200,6 @@ static bool reap(struct gate_port *p)
 }
 
 /* ---- from the wire ---- */
-
-/* The packet lies whole in a frame, behind where its Ethernet header would be; its first bytes travel inline as well. */
-static void to_port(struct gate_port *p, const uint8_t *frame, uint32_t len)
-{
-        struct frames *f = &p->gate->frames;
-        struct unet_chan *ch = &p->chan.base;
-        struct unet_tx tx = {.inl = frame, .inl_len = (uint16_t)MIN(len, SHM_INLINE_MAX)};
-        uint32_t ip_len = len - ETHER_HDR, id = 0;
-
-        if (ch->ops->room(ch) == 0) {
-                count_drop(&p->cnt, DROP_NI_QUEUE_FULL);
-                return;
-        }
-        if (len > tx.inl_len) {
-                if (ip_len <= FRAME_SMALL_BYTES)
-                        id = frame_alloc(f, p->num, FRAME_SMALL, 0);
-                if (id == 0)
-                        id = frame_alloc(f, p->num, FRAME_LARGE, 0);
-                if (id == 0) {
-                        count_drop(&p->cnt, DROP_NI_NO_BUFFER);
-                        return;
-                }
-                memcpy(frame_addr(f, id), frame + ETHER_HDR, ip_len);
-                tx.frame = frame_id_num(id);
-                tx.off = tx.inl_len - ETHER_HDR;
-                tx.len = len - tx.inl_len;
-                frame_lend(f, id);
-        }
-        ch->ops->send(ch, &tx, 1);
-        if (id != 0)
-                frame_drop(f, id);
-        p->dirty = true;
-}
 
 static void to_all(struct gate *g, const uint8_t *frame, uint32_t len)
 {
@@ -227,12 +251,6 @@ static void deliver(struct gate *g, const uint8_t *frame, uint32_t len, nstime n
                 count_drop(&g->cnt, way.why);
                 break;
         }
-}
-
-/* Where frame i of a batch is put: its IP header at the beginning of a cache line. */
-static uint8_t *rx_room(const struct gate *g, uint32_t i)
-{
-        return g->rx + (size_t)i * GATE_ROOM + CACHE_LINE - ETHER_HDR;
 }
 
 static uint32_t from_wire(struct gate *g, nstime now)

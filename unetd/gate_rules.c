@@ -217,6 +217,8 @@ static struct gate_way route_ip(const struct gate_rules *g, enum ether_cast cast
 
         if (v->frag != 0)
                 return nobody(DROP_IP_FRAGMENT);
+        if (v->src == g->addr && v->dst != g->addr)
+                return nobody(DROP_IP_MARTIAN); /* our own come from nowhere but here */
         if (cast != ETHER_TO_US || v->dst != g->addr)
                 return v->proto == IP_PROTO_TCP ? nobody(DROP_TCP_BAD_ADDRESS)
                        : cast == ETHER_TO_US    ? nobody(DROP_IP_NOT_OURS)

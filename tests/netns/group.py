@@ -12,6 +12,7 @@ import select
 import socket
 import struct
 import sys
+import time
 
 SECONDS, IP_PKTINFO, IP_MTU_DISCOVER, IP_RECVERR, IP_RECVTTL = 20, 8, 10, 11, 12
 
@@ -68,6 +69,8 @@ def say(a):
         s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(a.ifaddr))
     if a.broadcast:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    if a.quiet:
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
     if a.ttl is not None:
         s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, a.ttl)
     for text in a.text:
@@ -77,7 +80,8 @@ def say(a):
         except OSError as e:
             print(socket.errno.errorcode[e.errno])
             return
-    print("sent")
+    print("sent", flush=True)
+    time.sleep(0.5)     # a gateway asks whose the port is when it looks at what it sent
 
 
 def kept(s):
@@ -134,6 +138,7 @@ def main():
     p.add_argument("--source")
     p.add_argument("--index")
     p.add_argument("--beside", action="store_true")
+    p.add_argument("--quiet", action="store_true")
     p.add_argument("--leave", action="store_true")
     p.add_argument("--broadcast", action="store_true")
     p.add_argument("--ttl", type=int)

@@ -151,6 +151,34 @@ class Udp(Group):
             self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
 
 
+class Shared(Group):
+    """Several stacks on the interface, by unetd's gateway."""
+
+    def test_all_hear_what_comes_and_what_the_others_say(self):
+        mine = [self.hear(self.ours, GROUP, "--count", "2") for _ in range(3)]
+        theirs = self.hear(self.kernels, GROUP, "--count", "2")
+        self.ours.until(lambda: not self.ours.program_on_link(), "the gateway")
+        self.say(self.kernels, "theirs").end()
+        self.assertEqual(self.say(self.ours, "ours").end(), "sent\n")
+        for p in mine:
+            self.assertEqual(p.end(), f"joined\n{KERNELS} theirs\n{OURS} ours\n")
+            self.assert_ours(p)
+        self.assertEqual(theirs.end(), f"joined\n{KERNELS} theirs\n{OURS} ours\n")
+
+    def test_a_broadcast_and_what_is_long(self):
+        mine = [self.hear(self.ours, "none", "--count", "2") for _ in range(2)]
+        self.assertEqual(self.say(self.ours, "20000", "x", to="10.78.0.255", options=["--broadcast"]).end(), "sent\n")
+        for p in mine:
+            self.assertEqual(p.end(), f"joined\n{OURS} 20000\n{OURS} x\n")
+
+    def test_who_does_not_loop_is_heard_outside_alone(self):
+        mine, theirs = self.hear(self.ours), self.hear(self.kernels)
+        self.assertEqual(self.say(self.ours, "quiet", options=["--quiet"]).end(), "sent\n")
+        self.assertEqual(theirs.end(), f"joined\n{OURS} quiet\n")
+        self.say(self.ours, "loud").end()
+        self.assertEqual(mine.end(), f"joined\n{OURS} loud\n")
+
+
 class Errors(Group):
     def test_the_error_queue_is_the_kernels(self):
         ours = self.ours.run(*PROGRAM, "errors", KERNELS, "-", str(PORT))
