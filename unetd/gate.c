@@ -263,7 +263,9 @@ nstime gate_turn(struct gate *g, nstime now)
 {
         struct arp arp = {g->cache, &g->cnt};
 
-        if (g->awake || arp_deadline(&arp) <= now) {
+        if (arp_deadline(&arp) <= now)
+                g->awake = true;        /* nobody rings while the bell is disarmed: it is armed again before a rest */
+        if (g->awake) {
                 bell_disarm(g->bell);
                 if (gate_move(g, now))
                         g->last_work = now;
