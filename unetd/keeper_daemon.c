@@ -119,7 +119,8 @@ static void offer_stack(struct kstack *st)
                 keeper_tell(UNETD_K_ORPHAN, st->id, 0);
 }
 
-/* The program that took the interfaces' packets has gone with its unetd. */
+/* The program that took the interfaces' packets, or their gateway, has gone with its unetd: whether there is another one or not,
+ * their connections end. */
 static void drop_ifaces(struct kstack *st)
 {
         struct kchan *ch;
@@ -166,12 +167,12 @@ void keeper_daemon_lost(void)
                 keeper.loop.stop = true;
                 return;
         }
+        LIST_FOREACH(st, &keeper.stacks, link)
+                drop_ifaces(st);
         if (find_daemon() < 0) {
                 live_on_alone();
                 return;
         }
-        LIST_FOREACH(st, &keeper.stacks, link) {
-                drop_ifaces(st);
+        LIST_FOREACH(st, &keeper.stacks, link)
                 offer_stack(st);
-        }
 }

@@ -85,6 +85,7 @@ class Host:
     def __init__(self, name, address):
         self.name, self.address = name, address
         self.programs, self.dir, self.ours, self.log = [], tempfile.mkdtemp(), False, ""
+        self.daemon = self.libexec = None
         self.env = dict(os.environ)
         sh("ip", "netns", "add", name)
         self.ip("link", "set", "lo", "up")
@@ -95,20 +96,29 @@ class Host:
     def sh(self, *argv):
         return sh("ip", "netns", "exec", self.name, *argv)
 
-    def become_ours(self, gateway=None, mode="auto"):
-        self.own(f"[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\n" +
+    def become_ours(self, gateway=None, mode="auto", link="auto"):
+        self.own(f"[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\nlink = {link}\n" +
                  (f"gateway = {gateway}\n" if gateway else ""))
 
     def own(self, text):
-        """A unetd of its own, with this config file."""
+        """A unetd of its own, with this config file; its programs are where a test can take them away."""
         config = os.path.join(self.dir, "unet.conf")
         with open(config, "w", encoding="ascii") as f:
             f.write(text)
         self.log = os.path.join(self.dir, "unetd.log")
         self.ours = True
-        self.env.update(UNET_CONFIG=config, UNET_DOMAIN=self.name[-30:], UNET_LIBEXEC=os.path.join(BUILD, "unetd"))
+        self.libexec = tempfile.mkdtemp(dir=self.dir)
+        for program in ("unetd", "unet-keeper"):
+            os.symlink(os.path.join(BUILD, "unetd", program), os.path.join(self.libexec, program))
+        for path in (self.dir, self.libexec):
+            os.chmod(path, 0o755)       # keepers run as their users
+        self.env.update(UNET_CONFIG=config, UNET_DOMAIN=self.name[-30:], UNET_LIBEXEC=self.libexec)
+        self.start_daemon()
+
+    def start_daemon(self):
+        before = self.logged().count("ready")
         daemon = self.daemon = self.run(UNETD, "--foreground", "--system", "--log", self.log, shim=False)
-        self.until(lambda: "ready" in daemon.text(1) + self.logged() or daemon.child.poll() is not None, "unetd")
+        self.until(lambda: self.logged().count("ready") > before or daemon.child.poll() is not None, "unetd")
         if daemon.child.poll() is not None:
             raise AssertionError(daemon.text(1) + self.logged())
 
