@@ -115,6 +115,7 @@ static int set_number(struct reading *r, const struct key *k, const char *value)
 #define IFACE_SECTION "interface "
 
 static const char *const probes[] = {[IFACE_PROBE_QUICK] = "quick", [IFACE_PROBE_FULL] = "full", [IFACE_PROBE_NO] = "no"};
+static const char *const links[] = {[IFACE_LINK_AUTO] = "auto", [IFACE_LINK_XDP] = "xdp", [IFACE_LINK_PACKET] = "packet"};
 static const char *const modes[] = {[IFACE_AUTO] = "auto", [IFACE_NATIVE] = "native", [IFACE_GENERIC] = "generic"};
 
 static const char *const providers[] = {[IFACE_XDP] = "xdp", [IFACE_VERBS] = "verbs"};
@@ -129,6 +130,7 @@ static const struct {
         {"route", "another route: PREFIX [via GATEWAY] [metric NUMBER] [src ADDRESS] [mtu BYTES] [onlink]"},
         {"neighbour", "address of a host on the network and its link address, for which ARP is not asked"},
         {"mode", "how the program that takes its packets is attached: auto, native or generic"},
+        {"link", "what packets go by: auto, xdp or packet"},
         {"queue", "receive queue that is taken over"},
         {"probe", "whether somebody else has the address is asked first: quick, full (RFC 5227's times) or no"},
         {"provider", "how packets travel: xdp (all of the interface's), or verbs (to hosts that run unetd, over its RDMA device)"},
@@ -142,6 +144,7 @@ enum {
         KEY_ROUTE,
         KEY_NEIGHBOUR,
         KEY_MODE,
+        KEY_LINK,
         KEY_QUEUE,
         KEY_PROBE,
         KEY_PROVIDER,
@@ -315,6 +318,8 @@ static int iface_line(struct reading *r, const char *section, const char *name, 
                 return add_neighbour(r, i, value);
         case KEY_MODE:
                 return set_word(r, &i->mode, name, value, modes, ARRAY_LEN(modes), "auto, native or generic");
+        case KEY_LINK:
+                return set_word(r, &i->link, name, value, links, ARRAY_LEN(links), "auto, xdp or packet");
         case KEY_PROBE:
                 return set_word(r, &i->probe, name, value, probes, ARRAY_LEN(probes), "quick, full or no");
         case KEY_PROVIDER:
@@ -601,6 +606,7 @@ static void each_of_iface(const struct unetd_config *c, uint32_t number,
         put_addr(value[KEY_GATEWAY], sizeof value[0], i->gateway, -1);
         snprintf(value[KEY_METRIC], sizeof value[0], "%u", i->metric);
         snprintf(value[KEY_MODE], sizeof value[0], "%s", modes[i->mode]);
+        snprintf(value[KEY_LINK], sizeof value[0], "%s", links[i->link]);
         snprintf(value[KEY_QUEUE], sizeof value[0], "%u", i->queue);
         snprintf(value[KEY_PROBE], sizeof value[0], "%s", probes[i->probe]);
         snprintf(value[KEY_PROVIDER], sizeof value[0], "%s", providers[i->provider]);

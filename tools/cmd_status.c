@@ -56,7 +56,22 @@ static const struct section sections[UNETD_S_KINDS] = {
                              {"interface", "interface", SHOW_PLAIN}, {"address", "address", SHOW_PLAIN},
                              {"queue_pair", "queue pair", SHOW_PLAIN}, {"mtu", "mtu", SHOW_PLAIN},
                              {"checksum", "checksum", SHOW_PLAIN}, {"ports", "vouched ports", SHOW_PLAIN}}},
+        [UNETD_S_GATE] = {"gateway",
+                          {{"stack", "stack", SHOW_PLAIN}, {"uid", "uid", SHOW_PLAIN},
+                           {"program", "program", SHOW_PLAIN}, {"sent", "sent", SHOW_PLAIN},
+                           {"received", "received", SHOW_PLAIN}, {"bad_source", "bad source", SHOW_PLAIN},
+                           {"malformed", "malformed", SHOW_PLAIN}, {"queue_full", "queue full", SHOW_PLAIN},
+                           {"no_buffer", "no buffer", SHOW_PLAIN}}},
 };
+
+static json_t *gate_item(const struct unetd_status_item *i)
+{
+        const struct unetd_emul_counts *n = &i->emul;
+
+        return json_pack("{si si so sI sI si si si si}", "stack", i->stack, "uid", i->uid, "program", stacks_program(i->pid),
+                         "sent", (json_int_t)n->sent, "received", (json_int_t)n->received, "bad_source", n->bad_source,
+                         "malformed", n->malformed, "queue_full", n->queue_full, "no_buffer", n->no_buffer);
+}
 
 static json_t *qp_json(const struct unetd_status_item *i)
 {
@@ -107,6 +122,8 @@ static json_t *item_json(const struct unetd_status_item *i)
                                  show_text(i->qp.iface, sizeof i->qp.iface), "address", address_json(ip_addr_v4(i->qp.at)),
                                  "queue_pair", qp_json(i), "mtu", i->qp.mtu, "checksum", !i->qp.no_csum, "ports",
                                  i->qp.ranges);
+        case UNETD_S_GATE:
+                return gate_item(i);
         default:
                 return port_item(i);
         }

@@ -30,6 +30,8 @@ enum unetd_iface_mode { IFACE_AUTO, IFACE_NATIVE, IFACE_GENERIC };
 enum unetd_iface_probe { IFACE_PROBE_QUICK, IFACE_PROBE_FULL, IFACE_PROBE_NO };
 
 enum unetd_iface_provider { IFACE_XDP, IFACE_VERBS };
+/* What its packets go by: the first stack's own AF_XDP socket, and a gateway when there are several; or a gateway always. */
+enum unetd_iface_link { IFACE_LINK_AUTO, IFACE_LINK_XDP, IFACE_LINK_PACKET };
 
 #define UNETD_IFACES NETCONF_IFS
 #define UNETD_PINNED_MB 256u            /* unless the config file says otherwise */
@@ -39,6 +41,7 @@ struct unetd_iface_config {
         uint32_t addr, gateway;         /* 0: none */
         uint8_t prefix;                 /* bits of addr's network */
         uint8_t mode;                   /* enum unetd_iface_mode: how the program is attached */
+        uint8_t link;                   /* enum unetd_iface_link */
         uint32_t metric;                /* of the route by the gateway */
         uint8_t probe;                  /* enum unetd_iface_probe: for the address, before it is used */
         uint16_t queue;                 /* of the interface */

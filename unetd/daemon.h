@@ -339,6 +339,8 @@ int iface_plug(struct iface *f, const struct end *e, struct gate_port **port);
  * errno. */
 int iface_describe(const struct iface *f, const struct gate_port *port, struct unetd_chan_info *info,
                    int fds[UNETD_CHAN_FDS]);
+/* What a stack's frames at a gateway came to. */
+struct unetd_emul_counts iface_counts(const struct gate_port *port);
 /* The gateways' work; when there is more. */
 nstime ifaces_turn(void);
 /* Whether one of them has it; the kernel then does not. */

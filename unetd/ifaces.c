@@ -21,6 +21,7 @@ struct iface {
         const struct unetd_iface_config *cfg;
         uint32_t number;                /* in the directory */
         bool works;
+        bool gate_only;                 /* no AF_XDP socket for a first stack: none was wanted, or it cannot be */
         uint32_t users;                 /* stacks that have channels to it */
         uint32_t alone;                 /* the stack that has the socket; 0: there is none */
         struct xdp_dev dev;
@@ -45,21 +46,38 @@ static enum xdp_want wanted(const struct iface *f)
         return XDP_WANT_BEST;
 }
 
+static bool try_packet(const struct iface *f, char line[XDP_LINE_MAX])
+{
+        struct pkt_dev dev;
+        int r = pkt_dev_open(&dev, f->cfg->name, true, line);
+
+        if (r == 0)
+                pkt_dev_close(&dev);
+        return r == 0;
+}
+
 /* What can be known to fail is said when unetd starts: the interface is opened, and given back. One that cannot be had
  * (by a unetd of a user without privilege, say) stays the kernel's. */
 static bool try(struct iface *f)
 {
-        char line[XDP_LINE_MAX];
-        int r;
+        char line[XDP_LINE_MAX] = "";
+        int r = -ENOTSUP;
 
         if (f->cfg->provider != IFACE_XDP)      /* links.c */
                 return false;
-        r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
-
-        log_line("interface %s: %s", f->cfg->name, line);
-        if (r == 0)
+        if (f->cfg->link != IFACE_LINK_PACKET) {
+                r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
+                log_line("interface %s: %s", f->cfg->name, line);
+        }
+        if (r == 0) {
                 xdp_dev_close(&f->dev);
-        return r == 0;
+                return true;
+        }
+        if (f->cfg->link == IFACE_LINK_XDP)
+                return false;
+        f->gate_only = try_packet(f, line);
+        log_line("interface %s: %s", f->cfg->name, line);
+        return f->gate_only;
 }
 
 /* An address that another host has is not ours to use, nor its interface. */
@@ -210,25 +228,42 @@ static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
         return gate_open(&f->gate, &unetd.loop, f->cfg->name, &rules, f->cfg->prefix, line);
 }
 
-/* The first has the socket to itself. For a second, all go by a gateway. */
-int iface_enter(struct iface *f, uint32_t stack)
+/* The first has a socket to itself. 0, or a negative errno. */
+static int enter_alone(struct iface *f, uint32_t stack)
 {
         char line[XDP_LINE_MAX];
-        int r = 0;
+        int r = open_socket(f, line);
 
-        if (f->users == 0) {
-                r = open_socket(f, line);
-                snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "socket of its own (AF_XDP): " : "", line);
-                log_line("interface %s, for stack %u: %s", f->cfg->name, stack, f->how);
-                if (r == 0)
-                        f->alone = stack;
-        } else if (!f->gate) {
-                r = open_gate(f, line);
-                snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "gateway, shared: " : "cannot be shared: ", line);
-                log_line("interface %s, for stack %u besides stack %u: %s", f->cfg->name, stack, f->alone, f->how);
-                if (r == 0)
-                        close_socket(f);
-        }
+        snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "socket of its own (AF_XDP): " : "", line);
+        log_line("interface %s, for stack %u: %s", f->cfg->name, stack, f->how);
+        if (r == 0)
+                f->alone = stack;
+        return r;
+}
+
+/* For a second, all go by a gateway; who was there before is to be moved. */
+static int enter_gate(struct iface *f, uint32_t stack)
+{
+        char line[XDP_LINE_MAX];
+        int r = open_gate(f, line);
+
+        snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "gateway: " : "no gateway: ", line);
+        log_line("interface %s, for stack %u%s: %s", f->cfg->name, stack, f->alone != 0 ? " besides another" : "", f->how);
+        if (r == 0)
+                close_socket(f);
+        return r;
+}
+
+/* An AF_XDP socket of a stack that is gone may be held by its processes still, and with it the queue: then the gateway takes
+ * the interface, unless only AF_XDP is wanted. */
+int iface_enter(struct iface *f, uint32_t stack)
+{
+        int r = f->users == 0 && !f->gate_only ? enter_alone(f, stack) : -ENOTSUP;
+
+        if (f->gate)
+                r = 0;
+        else if (r < 0 && (f->users != 0 || f->cfg->link != IFACE_LINK_XDP))
+                r = enter_gate(f, stack);
         f->users += r == 0;
         publish_use(f);
         return r;
@@ -282,6 +317,20 @@ int iface_describe(const struct iface *f, const struct gate_port *port, struct u
         fds[UNETD_FD_IF_XSK] = fcntl(f->sock.xsk, F_DUPFD_CLOEXEC, 3);
         fds[UNETD_FD_IF_PACKET] = fcntl(f->sock.packet, F_DUPFD_CLOEXEC, 3);
         return 0;
+}
+
+struct unetd_emul_counts iface_counts(const struct gate_port *port)
+{
+        const struct counters *c = &port->cnt;
+
+        return (struct unetd_emul_counts){
+                .sent = c->n[COUNT_NI_RX_MSGS],
+                .received = c->n[COUNT_NI_TX_MSGS],
+                .bad_source = (uint32_t)c->drop[DROP_NI_BAD_SOURCE],
+                .malformed = (uint32_t)(c->drop[DROP_NI_MALFORMED] + c->drop[DROP_NI_BAD_FRAME]),
+                .queue_full = (uint32_t)c->drop[DROP_NI_QUEUE_FULL],
+                .no_buffer = (uint32_t)c->drop[DROP_NI_NO_BUFFER],
+        };
 }
 
 nstime ifaces_turn(void)

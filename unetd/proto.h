@@ -158,6 +158,7 @@ enum unetd_status_kind {
         UNETD_S_EMUL,
         UNETD_S_LINK,
         UNETD_S_REMOTE,
+        UNETD_S_GATE,
         UNETD_S_KINDS
 };
 
@@ -301,7 +302,7 @@ struct unetd_status_item {
                         uint32_t count;         /* LEASE */
                         ip_addr addr;
                 };
-                struct unetd_emul_counts emul;  /* EMUL */
+                struct unetd_emul_counts emul;  /* EMUL; GATE: a stack at an interface's gateway */
                 struct {                        /* LINK: a stack's queue pair on a device; REMOTE: a peer's there */
                         char iface[16];         /* ends with a zero */
                         uint32_t at;            /* whose address: IPv4, host order */

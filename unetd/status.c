@@ -91,6 +91,18 @@ static bool put_chan(struct walk *w, const struct stack *st, const struct end *e
         return true;
 }
 
+/* A stack's place at the gateway of an interface that is shared. */
+static bool put_gate(struct walk *w, const struct stack *st, const struct end *e)
+{
+        if (!e->chan->port || !here(w))
+                return false;
+        w->item->uid = st->user->uid;
+        w->item->pid = st->pid;
+        w->item->stack = st->id;
+        w->item->emul = iface_counts(e->chan->port);
+        return true;
+}
+
 static bool put_stack(struct walk *w, const struct stack *st)
 {
         const struct listener *l;
@@ -134,6 +146,11 @@ static bool put_stack(struct walk *w, const struct stack *st)
                                 remote_status(e->chan, w->item);
                                 return true;
                         }
+                return false;
+        case UNETD_S_GATE:
+                LIST_FOREACH(e, &st->ends, link)
+                        if (put_gate(w, st, e))
+                                return true;
                 return false;
         default:
                 return false;

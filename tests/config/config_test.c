@@ -187,7 +187,7 @@ static void knows_interfaces(void **state)
         const struct unetd_iface_config *i = s->c.iface;
 
         assert_int_equal(read_text(s, "[interface eth1]\naddress = 192.0.2.1/24\ngateway = 192.0.2.254\n"
-                                      "[interface veth0]\nmode = generic\nqueue = 3\naddress = 198.51.100.7/32\n"), 0);
+                                      "[interface veth0]\nmode = generic\nlink = packet\nqueue = 3\naddress = 198.51.100.7/32\n"), 0);
         assert_int_equal(s->c.nifaces, 2);
         assert_string_equal(i[0].name, "eth1");
         assert_int_equal(i[0].addr, 0xc0000201);
@@ -196,6 +196,8 @@ static void knows_interfaces(void **state)
         assert_int_equal(i[0].mode, IFACE_AUTO);
         assert_string_equal(i[1].name, "veth0");
         assert_int_equal(i[1].mode, IFACE_GENERIC);
+        assert_int_equal(i[0].link, IFACE_LINK_AUTO);
+        assert_int_equal(i[1].link, IFACE_LINK_PACKET);
         assert_int_equal(i[1].queue, 3);
         assert_int_equal(i[1].provider, IFACE_XDP);
         s->c = defaults;
@@ -308,6 +310,7 @@ static void refuses_wrong_interfaces(void **state)
         refuses(s, "[interface eth1]\npinned = many\n", 2, "\"pinned\" wants a number from 0 to 1048576");
         refuses(s, "[interface eth1]\nprovider = verbs\naddress = 192.0.2.1/24\ngateway = 192.0.2.2\n", 0,
                 "[interface eth1] has a gateway: hosts are met over verbs on their own network");
+        refuses(s, "[interface eth1]\nlink = wire\n", 2, "\"link\" wants auto, xdp or packet");
         refuses(s, "[interface eth1]\nqueue = -1\n", 2, "\"queue\" wants a number from 0 to 4095");
         refuses(s, "[interface eth1]\nqueue = 1\nqueue = 1\n", 3, "\"queue\" is set twice");
         refuses(s, "[interface eth1]\nqueue = 1\n", 0, "[interface eth1] has no address");

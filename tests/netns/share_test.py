@@ -14,7 +14,7 @@ from lan_test import CLOSED, HERE, KERNELS, OURS, PORT, Lan  # noqa: E402
 ALICE, BOB, CAROL = 12001, 12002, 12003
 
 
-class Share(Lan):
+class Sharing(Lan):
     """Alice has the interface first."""
 
     def first(self, port=PORT + 10):
@@ -34,6 +34,14 @@ class Share(Lan):
         for port in ports:
             self.assertEqual(self.peer(self.other, "many", OURS, port, 3).end(), "all\n")
 
+    def transfers(self, megabytes, pause=0):
+        """To and from the kernel at once, both ways each, of three users."""
+        return [self.both_ways(self.ours, self.other, megabytes, pause, PORT, ALICE),
+                self.both_ways(self.other, self.ours, megabytes, pause, PORT + 1, BOB),
+                self.both_ways(self.ours, self.other, megabytes, pause, PORT + 2, CAROL)]
+
+
+class Share(Sharing):
     def test_each_is_reached_by_its_port(self):
         self.first()
         self.reached(PORT + 10)
@@ -50,12 +58,6 @@ class Share(Lan):
             self.assertEqual(p.end(), "all\n")
         for p in clients:
             self.assert_ours(p)
-
-    def transfers(self, megabytes, pause=0):
-        """To and from the kernel at once, both ways each, of three users."""
-        return [self.both_ways(self.ours, self.other, megabytes, pause, PORT, ALICE),
-                self.both_ways(self.other, self.ours, megabytes, pause, PORT + 1, BOB),
-                self.both_ways(self.ours, self.other, megabytes, pause, PORT + 2, CAROL)]
 
     def test_bytes_arrive_as_sent(self):
         for pair in self.transfers(60):
@@ -114,6 +116,30 @@ class Share(Lan):
         self.second()
         self.other.sh(sys.executable, os.path.join(HERE, "echo.py"), OURS, "20000")
 
+    def test_nobody_sends_as_somebody_else(self):
+        """What Bob's program forges of Alice's, of another host's, and of nothing at all stays here, and is counted."""
+        self.first()
+        alices = self.both_ways(self.ours, self.other, 20, 0.1, user=ALICE)
+        self.second()
+        with contextlib.closing(Wire(self.other)) as wire:
+            forge = self.ours.run(os.path.join(lan.BUILD, "tests", "netns", "netns_forge"), OURS, str(PORT), KERNELS,
+                                  shim=False, user=CAROL)
+            self.ours.until(lambda: "sent 50" in forge.text(), "forged frames")
+            self.ours.until(lambda: self.bad_sources(CAROL) == 50, "all of them counted")
+            self.assertEqual(wire.seen("eth.dst == ff:ff:ff:ff:ff:ff && !arp"), [])
+        self.assertEqual((self.bad_sources(ALICE), self.bad_sources(BOB)), (0, 0))
+        self.exchanged(alices, 20)
+
+    def bad_sources(self, user):
+        rows = json.loads(self.ours.run(lan.UNET, "status", "--json", shim=False).end())["gateway"]
+        return sum(row["bad_source"] for row in rows if row["uid"] == user)
+
+    def test_what_is_sent_after_a_while_is_noticed(self):
+        """The gateway's own timers (ARP) run meanwhile, and it goes back to sleep."""
+        self.first()
+        self.second()
+        self.exchanged(self.both_ways(self.other, self.ours, 2, 2.5, user=CAROL), 2)
+
     def test_errors_get_to_whom_they_concern(self):
         self.first()
         self.second()
@@ -153,6 +179,45 @@ class Share(Lan):
                 self.assertNotIn("error", json.loads(c.end()))
         for s in servers:
             self.assertIsNone(s.child.poll(), s.text() + s.text(1))
+
+
+class UnetdDies(Sharing):
+    """... and with it the interface, its packets and its gateway."""
+
+    def kill_unetd(self, another):
+        if not another:
+            os.unlink(os.path.join(self.ours.libexec, "unetd"))
+        self.ours.daemon.child.kill()
+        self.ours.daemon.child.wait()
+        self.ours.until(lambda: not self.ours.program_on_link(), "the interface without a program")
+
+    def both_end(self, pair):
+        """With an error, ours soon: it can reach nobody any more."""
+        ours, other = pair
+        ours.end(20, ok=(0, 1))        # the error is told once, to whichever thread asks
+        self.assertRegex(ours.text(1), "ConnectionResetError|BrokenPipeError|TimeoutError|OSError")
+        other.stop()
+
+    def test_connections_end_with_an_error_when_there_is_no_other_unetd(self):
+        pair = self.both_ways(self.ours, self.other, 100, 0.1, user=ALICE)
+        self.other.until(lambda: self.other.received() > 2 << 20, "a part of it")
+        self.kill_unetd(another=False)
+        self.both_end(pair)
+
+    def test_and_so_do_those_by_the_gateway(self):
+        pairs = self.transfers(100, 0.1)
+        self.other.until(lambda: self.other.received() > 10 << 20, "a part of it")
+        self.kill_unetd(another=False)
+        for pair in pairs:
+            self.both_end(pair if "unet: pid" in pair[0].text(1) else pair[::-1])
+
+    def test_another_unetd_takes_the_interface_up(self):
+        first = self.first()
+        self.kill_unetd(another=True)
+        self.ours.start_daemon()
+        self.serve_peer(self.ours, "many-listen", PORT + 20, 3, user=BOB)
+        self.reached(PORT + 20)
+        self.assertIsNone(first.child.poll())
 
 
 class Wire:
