@@ -134,6 +134,12 @@ static bool fragment_is_senders(const struct gate_sender *from, const struct vie
         return false;
 }
 
+/* To a group a port may be several stacks' (SO_REUSEADDR), of which the directory names one; not so the privileged ones. */
+static bool shared_port(const struct view *v, const struct gate_key *k)
+{
+        return ip_v4_multicast(v->dst) && k->local >= 1024;
+}
+
 static bool packet_is_senders(const struct gate_rules *g, struct gate_sender *from, const struct view *v, uint32_t sec)
 {
         struct gate_key k;
@@ -142,7 +148,7 @@ static bool packet_is_senders(const struct gate_rules *g, struct gate_sender *fr
         case IP_PROTO_TCP:
                 return tcp_is_senders(g, from->stack, v, sec);
         case IP_PROTO_UDP:
-                return key_of(v, false, &k) && g->may(g->arg, k.proto, k.local, from->stack);
+                return key_of(v, false, &k) && (g->may(g->arg, k.proto, k.local, from->stack) || shared_port(v, &k));
         case IP_PROTO_ICMP:
                 return icmp_is_senders(g, from->stack, v, sec);
         case IP_PROTO_IGMP:

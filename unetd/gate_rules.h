@@ -3,7 +3,8 @@
  *
  *      from a stack    our link and IP address as the source, and a port that is the stack's: it takes what is sent there,
  *                      holds it or has leased it (the directory), or the connection is one of its own (gate_flow.h).
- *                      Later fragments follow their first one; an ICMP error is about what was for the stack.
+ *                      To a group an unprivileged port may be several stacks'. Later fragments follow their first one;
+ *                      an ICMP error is about what was for the stack.
  *                      Everything else is DROP_NI_BAD_SOURCE.
  *      from the wire   to the stack that has the connection or the port; what is for several (broadcast, multicast, ARP
  *                      replies), to all; what nobody has, to the gateway itself, which answers as a host does

@@ -69,6 +69,9 @@ def say(a):
         s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(a.ifaddr))
     if a.broadcast:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    if a.same_port:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("", a.port))
     if a.quiet:
         s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
     if a.ttl is not None:
@@ -138,6 +141,7 @@ def main():
     p.add_argument("--source")
     p.add_argument("--index")
     p.add_argument("--beside", action="store_true")
+    p.add_argument("--same-port", action="store_true")
     p.add_argument("--quiet", action="store_true")
     p.add_argument("--leave", action="store_true")
     p.add_argument("--broadcast", action="store_true")

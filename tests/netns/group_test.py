@@ -165,6 +165,12 @@ class Shared(Group):
             self.assert_ours(p)
         self.assertEqual(theirs.end(), f"joined\n{KERNELS} theirs\n{OURS} ours\n")
 
+    def test_two_programs_have_the_port_and_both_speak(self):
+        mine, theirs = self.hear(self.ours), self.hear(self.kernels)
+        self.assertEqual(self.say(self.ours, "both", options=["--same-port"]).end(), "sent\n")
+        for p in (mine, theirs):
+            self.assertEqual(p.end(), f"joined\n{OURS} both\n")
+
     def test_a_broadcast_and_what_is_long(self):
         mine = [self.hear(self.ours, "none", "--count", "2") for _ in range(2)]
         self.assertEqual(self.say(self.ours, "20000", "x", to="10.78.0.255", options=["--broadcast"]).end(), "sent\n")
