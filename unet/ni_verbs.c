@@ -133,6 +133,7 @@ static void pump(struct vlink *v)
                 verbs_port_events(d->port);
         for (; d->posted != prod && verbs_port_room(d->port) > 0; d->posted++)
                 post_one(v, d->posted);
+        atomic_store_explicit(&v->sh->tx_posted, d->posted, memory_order_relaxed);
         verbs_ring(d->port);
 }
 
@@ -366,7 +367,7 @@ bool vlink_drives(const struct vlink *v)
 bool vlink_waits(const struct vlink *v)
 {
         return atomic_load_explicit(&v->sh->tx_prod, memory_order_relaxed) !=
-               atomic_load_explicit(&v->sh->tx_cons, memory_order_relaxed);
+               atomic_load_explicit(&v->sh->tx_posted, memory_order_relaxed);
 }
 
 uint8_t *vlink_rx_frames(const struct vlink *v)
@@ -434,6 +435,7 @@ int vlink_drive(struct vlink *v, uint32_t slot, struct vlink_qp *out)
         d->seen = 1;                    /* never the book's: odd */
         /* What the last driver had posted and not heard of again may be lost: as any packet may. */
         d->posted = atomic_load_explicit(&sh->tx_prod, memory_order_relaxed);
+        atomic_store_explicit(&sh->tx_posted, d->posted, memory_order_relaxed);
         atomic_store_explicit(&sh->tx_cons, d->posted, memory_order_release);
         sh->qpn = d->port->qp->qp_num;
         sh->mtu = d->port->dev.mtu;

@@ -7,7 +7,7 @@
  * stack with them, so that their buffers stay private to it. Who is the driver may change: the next one has a queue pair of its
  * own, and the hosts' agents tell the peers (unetd/agent.c).
  *
- *      ring    packets sent: 0 .. cons-1 done | cons .. prod-1 in the ring; the driver remembers how far it has posted
+ *      ring    packets sent: 0 .. cons-1 done | cons .. posted-1 with the device | posted .. prod-1 wait for the driver
  *      book    who the peers are, by channel: written by unetd, read by the stack
  *
  * All of struct vlink_shared is changed under the stack's lock. A packet is in the ring when tx_prod says so, and copied by then:
@@ -47,7 +47,7 @@ struct vlink_shared {
         _Atomic uint32_t turns;         /* counts the driver's: one that stands still has something else to do */
         _Atomic uint32_t wanted;        /* somebody waits, and the driver does not come: the keeper is to drive */
         _Atomic uint32_t rung;          /* the driver was told of what is in the ring, and has not looked since */
-        _Atomic uint32_t tx_prod, tx_cons;
+        _Atomic uint32_t tx_prod, tx_cons, tx_posted;
         struct vlink_slot slot[VLINK_SLOTS];
         struct vlink_chan_shared chan[VLINK_CHANS];
 };

@@ -253,7 +253,7 @@ def put_packet(link, packet):
     prod, = struct.unpack_from("<I", m, 40)
     data = (len(m) - 256 * 4096) + prod % 256 * 4096
     m[data:data + len(packet)] = packet
-    struct.pack_into("<III", m, 48 + prod % 256 * 12, 0, len(packet), len(packet))
+    struct.pack_into("<III", m, 52 + prod % 256 * 12, 0, len(packet), len(packet))
     struct.pack_into("<I", m, 40, prod + 1)
 
 
