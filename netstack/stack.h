@@ -134,6 +134,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t broadcast, gro;         /* SO_BROADCAST, UDP_GRO */
         uint8_t member;                 /* it is or was a member of a group */
         uint8_t bound_many;             /* laddr is a group or a broadcast address */
+        uint8_t oif;                    /* SO_BINDTODEVICE: number of an interface in the route table; 0: none */
 };
 enum { SOCK_GROUP_ANY, SOCK_GROUP_KERNEL, SOCK_GROUP_OURS, SOCK_GROUP_IF };
 

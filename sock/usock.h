@@ -156,6 +156,9 @@ void usock_nudge(struct usock *s);
 /* One socket: 0 when an event of `events` (or error, hang-up) is there, -EAGAIN after the timeout, -EINTR. */
 int usock_wait1(struct usock *s, short events, nstime timeout);
 
+/* Whether an interface of unetd's has the name, which need not end with a zero, or there is none (SO_BINDTODEVICE). */
+bool usock_is_device(const char *name, socklen_t len);
+
 /* Whether the address is that of an interface of unetd's, which the kernel does not know. */
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len);
 

@@ -168,6 +168,13 @@ static bool find_named(const struct group_call *g, struct dir_iface *f)
         return false;
 }
 
+uint32_t usock_device(uint32_t ifindex)
+{
+        char name[IF_NAMESIZE];
+
+        return if_indextoname(ifindex, name) != NULL ? ustack_iface_number(name) : 0;
+}
+
 /* Bits of the best of unetd's routes by the interface to the group; -1: none. */
 static int route_bits(const struct directory *dir, const struct dir_iface *f, uint32_t group)
 {

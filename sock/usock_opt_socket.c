@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <net/if.h>
 #include <sys/time.h>
 
 #define BUF_MAX        (32u << 20)      /* net.core.rmem_max and wmem_max of this stack; SO_*BUFFORCE too */
@@ -318,6 +319,29 @@ static socklen_t get_pacing(const struct opt_call *c, void *val, socklen_t room)
         return sizeof rate;
 }
 
+/* Interfaces of unetd's only; any other is the kernel's business, and then so is the socket. */
+static int set_device(struct opt_call *c, const void *val, socklen_t len)
+{
+        char name[IF_NAMESIZE] = "";
+        uint32_t n = 0;
+
+        memcpy(name, val, MIN(len, (socklen_t)sizeof name - 1));
+        if (*name != '\0' && (n = ustack_iface_number(name)) == 0)
+                return -ENOPROTOOPT;
+        c->rec->oif = (uint8_t)n;
+        return 0;
+}
+
+static socklen_t get_device(const struct opt_call *c, void *val, socklen_t room)
+{
+        struct dir_iface f;
+
+        if (c->rec->oif == 0 || !directory_iface(ustack_directory(), UNETD_IFACE | (c->rec->oif - 1u), &f))
+                return 0;
+        memcpy(val, f.name, sizeof f.name);
+        return (socklen_t)strnlen(f.name, sizeof f.name - 1) + 1;
+}
+
 /* ---- the tables ---- */
 
 static const struct opt_int ints[] = {
@@ -350,6 +374,7 @@ static const struct opt_blob blobs[] = {
         {SO_RCVTIMEO_NEW, OPT_ANY, sizeof(struct timeval), set_rcvtimeo, get_rcvtimeo},
         {SO_SNDTIMEO_NEW, OPT_ANY, sizeof(struct timeval), set_sndtimeo, get_sndtimeo},
         {SO_MAX_PACING_RATE, OPT_TCP, sizeof(int), set_pacing, get_pacing},
+        {SO_BINDTODEVICE, OPT_ANY, 0, set_device, get_device},
 };
 static_assert(sizeof(struct timeval) == 16, "SO_RCVTIMEO and SO_RCVTIMEO_NEW have one form");
 

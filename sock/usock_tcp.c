@@ -128,7 +128,7 @@ static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, co
         if (dir == NULL)
                 return -ENOENT;
         if (!directory_is_local(dir, addr))
-                return ustack_way_out(s->u, IP_PROTO_TCP, addr, port, rec->laddr, 0, src, why);
+                return ustack_way_out(s->u, IP_PROTO_TCP, addr, port, rec->laddr, rec->oif, src, why);
         *why = "no listener on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_TCP, addr, port, s->idx, &hit))
                 return -ENOENT;
@@ -207,7 +207,7 @@ int usock_listen(struct usock *s, int backlog)
         if (rec->role != SOCK_ROLE_NONE || rec->lport == 0)
                 l = -EINVAL;
         else
-                l = tcp_listen(&u->s.tcp, rec->laddr, rec->lport, depth, &rec->opts);
+                l = tcp_listen(&u->s.tcp, ustack_listen_addr(rec), rec->lport, depth, &rec->opts);
         if (l > 0) {
                 rec->role = SOCK_ROLE_LISTENER;
                 rec->conn = (uint32_t)l;
@@ -216,10 +216,10 @@ int usock_listen(struct usock *s, int backlog)
         ustack_leave(u);
         if (l < 0)
                 return l;
-        ustack_take_ifaces(u, rec->laddr);
-        err = unetd_listen_add(ustack_client(), u->id, IP_PROTO_TCP, rec->laddr, rec->lport, s->kfd);
+        rec->reg_addr = rec->laddr;     /* as the kernel's socket has it, which unetd looks at */
+        ustack_take_ifaces(u, ustack_listen_addr(rec));
+        err = unetd_listen_add(ustack_client(), u->id, IP_PROTO_TCP, rec->reg_addr, rec->lport, s->kfd);
         ustack_client_done();
-        rec->reg_addr = rec->laddr;
         rec->registered = err == 0;
         return err;
 }

@@ -27,11 +27,13 @@ static int way_out(struct usock *s, ip_addr addr, uint16_t port, const struct us
 {
         bool group = ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >= 0xe0000000;
         ip_addr from = usock_rec(s)->bound_many ? (ip_addr){{0, 0}} : usock_rec(s)->laddr;
+        uint32_t oif = sent != NULL && sent->ifindex != 0 ? usock_device(sent->ifindex) : usock_rec(s)->oif;
         int chan, cast;
 
         if (sent != NULL && sent->src != 0)
                 from = ip_addr_v4(sent->src);
-        chan = group ? usock_group_route(s, addr, sent, src, why) : ustack_way_out(s->u, IP_PROTO_UDP, addr, port, from, 0, src, why);
+        chan = group ? usock_group_route(s, addr, sent, src, why)
+                     : ustack_way_out(s->u, IP_PROTO_UDP, addr, port, from, oif, src, why);
 
         if (chan < 0)
                 return chan;
@@ -109,7 +111,7 @@ int usock_udp_register(struct usock *s)
         ustack_leave(s->u);
         if (shared)
                 return 0;
-        ustack_take_ifaces(s->u, rec->laddr);
+        ustack_take_ifaces(s->u, ustack_listen_addr(rec));
         err = unetd_listen_add(ustack_client(), s->u->id, IP_PROTO_UDP, rec->reg_addr, rec->lport, s->kfd);
         ustack_client_done();
         rec->registered = err == 0;

@@ -128,7 +128,7 @@ static void register_again(struct unetd_client *c, struct ustack *u, const struc
         if (h->kfd < 0 && rec->bound && port != 0)
                 unetd_port_hold(c, u->id, proto, rec->laddr, &port);
         if (rec->registered)
-                unetd_listen_add(c, u->id, proto, rec->laddr, rec->lport, h->kfd);
+                unetd_listen_add(c, u->id, proto, rec->reg_addr, rec->lport, h->kfd);
 }
 
 /* Another unetd took over: the stacks of this process, their ports and names are made known to it as they were. */
@@ -463,6 +463,34 @@ const struct directory *ustack_directory_anyway(void)
                 pthread_mutex_unlock(&proc.lock);
         }
         return ustack_directory();
+}
+
+uint32_t ustack_iface_number(const char *name)
+{
+        const struct directory *dir = ustack_directory_anyway();
+
+        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++)
+                if (strncmp(dir->iface[i].name, name, sizeof dir->iface[i].name) == 0)
+                        return (dir->iface[i].peer & ~UNETD_IFACE) + 1;
+        return 0;
+}
+
+ip_addr ustack_listen_addr(const struct sock_rec *rec)
+{
+        struct dir_iface f;
+
+        if (rec->oif == 0 || !ip_addr_is_any(rec->laddr) ||
+            !directory_iface(ustack_directory(), UNETD_IFACE | (rec->oif - 1u), &f))
+                return rec->laddr;
+        return ip_addr_v4(f.addr);
+}
+
+bool usock_is_device(const char *name, socklen_t len)
+{
+        char copy[16] = "";
+
+        memcpy(copy, name, MIN(len, (socklen_t)sizeof copy - 1));
+        return *copy == '\0' || ustack_iface_number(copy) != 0;
 }
 
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)

@@ -96,6 +96,12 @@ int ustack_chan_to(struct ustack *u, uint32_t peer);
  * `oif`: the interface it is bound to, 0: none. -ENOENT and *why: it is the kernel's. The lock must not be held. */
 int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, ip_addr from, uint32_t oif, ip_addr *src,
                    const char **why);
+/* The number in the route table of unetd's interface of that name; 0: it has none. */
+uint32_t ustack_iface_number(const char *name);
+/* The same by its number in the kernel. */
+uint32_t usock_device(uint32_t ifindex);
+/* What a socket that is bound to a device listens on: its address, or the device's. */
+ip_addr ustack_listen_addr(const struct sock_rec *rec);
 /* Takes over what unetd publishes of addresses and routes. Under the lock; ustack_lock() does it. */
 void ustack_follow(struct ustack *u);
 /* Somebody is to be reachable under a local address (any: all): takes, or shares, the interfaces of unetd's. */

@@ -176,10 +176,12 @@ static void remember_linger(struct file *f, int level, int name, const void *val
 /* ---- setsockopt ---- */
 
 /* Options that only the kernel can honour: the socket stays with it. */
-static const char *kernel_only(int level, int name)
+static const char *kernel_only(int level, int name, const void *val, socklen_t len)
 {
-        if (level == SOL_SOCKET && (name == SO_BINDTODEVICE || name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF))
-                return "bound to a device or filtered";
+        if (level == SOL_SOCKET && name == SO_BINDTODEVICE)
+                return usock_is_device(val, len) ? NULL : "bound to a device of the kernel's";
+        if (level == SOL_SOCKET && ( name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF))
+                return "filtered";
         if (level == IPPROTO_IP && (name == IP_TRANSPARENT || name == IP_OPTIONS))
                 return "IP options";
         if (level == IPPROTO_TCP && (name == TCP_REPAIR || name == TCP_MD5SIG || name == TCP_ULP))
@@ -192,7 +194,7 @@ static const char *kernel_only(int level, int name)
 static int set_new(struct file *f, int level, int name, const void *val, socklen_t len)
 {
         int r = (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
-        const char *why = kernel_only(level, name);
+        const char *why = r == 0 ? kernel_only(level, name, val, len) : NULL;
 
         if (r < 0)
                 return r;

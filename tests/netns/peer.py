@@ -13,6 +13,10 @@
     many ADDRESS PORT COUNT                              the other side of it
     names ADDRESS PORT COUNT                             accepts so many, one after another; prints where each is from
     from TO,PORT,BY...                                   connects to each from address BY, empty: any; waits for its end
+    by TO,PORT,DEVICE...                                 the same, by a device (SO_BINDTODEVICE); then asks it by UDP, which
+                                                         `echo` is to answer: so bound, and by IP_PKTINFO
+    sources ADDRESS PORT COUNT                           UDP: so many datagrams back; prints where each is from
+    by-listen DEVICE PORT COUNT                          accepts so many by a device; prints our addresses
 """
 
 import errno
@@ -213,6 +217,45 @@ def from_(*ways):
         with socket.create_connection((to, int(port)), PATIENCE, (by, 0) if by else None) as s:
             assert s.recv(1) == b""
             assert not by or s.getsockname()[0] == by
+
+
+def sources(address, port, count):
+    with socket.socket(type=socket.SOCK_DGRAM) as s:
+        s.bind((address, int(port)))
+        for _ in range(int(count)):
+            data, source = s.recvfrom(65535)
+            print(source[0], flush=True)
+            s.sendto(data, source)
+
+
+def pktinfo(device):
+    info = socket.if_nametoindex(device).to_bytes(4, sys.byteorder) + bytes(8)
+    return [(socket.IPPROTO_IP, 8, info)]
+
+
+def by(*ways):
+    for to, port, device in (w.split(",") for w in ways):
+        with socket.socket() as s, socket.socket(type=socket.SOCK_DGRAM) as u, socket.socket(type=socket.SOCK_DGRAM) as v:
+            for each in (s, u):
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+                each.settimeout(PATIENCE)
+            s.connect((to, int(port)))
+            assert s.recv(1) == b""
+            v.settimeout(PATIENCE)
+            u.sendto(b"by a device", (to, int(port)))
+            v.sendmsg([b"by packet information"], pktinfo(device), 0, (to, int(port)))
+            for each in (u, v):
+                assert each.recvfrom(100)[1][0] == to
+
+
+def by_listen(device, port, count):
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+        s.bind(("", int(port)))
+        s.listen(10)
+        for _ in range(int(count)):
+            with s.accept()[0] as c:
+                print(c.getsockname()[0], flush=True)
 
 
 if __name__ == "__main__":

@@ -155,6 +155,21 @@ class Routes(unittest.TestCase):
         self.assertEqual(there.end().split(), [LAN1, LAN0])
         self.assertGreater(self.passed(self.r1), before)
 
+    def test_bound_to_a_device(self):
+        self.ours.own(TWO + f"gateway = {R2B}\nmetric = 5\n")
+        there = self.far.serve(PORT, *PEER, "names", FAR, str(PORT), "2")
+        self.far.serve(PORT, *PEER, "sources", FAR, str(PORT), "4", kind="u")
+        asked = self.ours.run(*PEER, "by", f"{FAR},{PORT},lan1", f"{FAR},{PORT},lan0")
+        asked.end()
+        self.assertRegex(asked.text(1), "tcp: ours")
+        self.assertEqual(there.end().split(), [LAN1, LAN0])
+        self.assertEqual(self.far.programs[-1].end().split(), [LAN1, LAN1, LAN0, LAN0])
+        self.ours.serve(PORT + 2, *PEER, "many-listen", LAN0, str(PORT + 2), "1")
+        s = self.ours.serve(PORT + 1, *PEER, "by-listen", "lan1", str(PORT + 1), "1")
+        for address, said in ((LAN0, "ECONNREFUSED\n"), (LAN1, "none\n")):
+            self.assertEqual(self.r2.run(*PEER, "error", "tcp", address, str(PORT + 1)).end(), said)
+        self.assertEqual(s.end(), LAN1 + "\n")
+
     def test_a_gateway_that_dies_gives_way_to_another(self):
         """In the middle of a transfer, and for what begins then."""
         self.ours.own(TWO + f"[interface lan0]\nroute = default via {R2} metric 9\n")
@@ -209,7 +224,6 @@ class Routes(unittest.TestCase):
         self.assertEqual((there[0], there[1]), (here[1], here[0]))
 
     def ping(self, *argv, ok=(0,)):
-        self.ours.until(lambda: all(row["stack"] is None for row in self.seen("if")), "the interfaces are free")
         return json.loads(self.tool("ping", "--interval", "0.05", "--json", *argv, ok=ok).text())
 
     def test_ping(self):
@@ -224,6 +238,18 @@ class Routes(unittest.TestCase):
         self.assertEqual(self.ping("--count", "2", "--source", LAN1, R2B)["source"], LAN1)
         text = self.tool("ping", "--count", "2", "--interval", "0.1", FAR).text()
         self.assertRegex(text, f"64 bytes from {FAR}: seq=1 ttl=63 time=[0-9.]+ ms\n\n{FAR}: 2 sent, 2 received, 0% lost\nround")
+
+    def test_ping_beside_other_stacks(self):
+        """Each hears its own answers and errors, while a server has the same interface."""
+        self.ours.own(TWO)
+        self.ours.serve(PORT, *PEER, "many-listen", "0.0.0.0", str(PORT), "1")
+        pings = [self.ours.run(lan.UNET, "ping", "--json", "--count", "20", "--interval", "0.05", *argv, shim=False)
+                 for argv in ((FAR,), (FAR, "--size", "3000"), (R2B,))]
+        for p in pings:
+            p.end()
+            said = json.loads(p.text())
+            self.assertEqual((said["sent"], said["received"], said["duplicates"]), (20, 20, 0))
+        self.assertEqual(self.ping("--count", "1", "--ttl", "1", FAR, ok=(1,))["packets"][0]["error"], "time to live exceeded")
 
     def test_ping_tells_of_errors(self):
         self.ours.own(TWO)
