@@ -194,14 +194,17 @@ static void write_shared(const struct xdp_geom *g, uint8_t *mem)
         sh->magic = XDP_SHARED_MAGIC;
 }
 
-/* Bound to no protocol: nothing is received. */
+/* Bound to no protocol: nothing is received. As long as it is there the device lets all groups through, whose frames its filter
+ * may keep back otherwise (RFC 1112 §7.3); which of them are wanted is IP's to know. */
 static int packet_socket(const struct xdp_dev *d)
 {
         struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_ifindex = (int)d->ifindex};
+        struct packet_mreq groups = {.mr_ifindex = (int)d->ifindex, .mr_type = PACKET_MR_ALLMULTI};
         int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0), on = 1, bytes = PACKET_SNDBUF;
 
         if (fd < 0)
                 return -1;
+        setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &groups, sizeof groups);
         if (setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) == 0 &&
             setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) == 0 &&
             bind(fd, (struct sockaddr *)&ll, sizeof ll) == 0)

@@ -75,6 +75,16 @@ class Udp(Group):
         self.assertEqual(p.end(), f"joined\n{KERNELS} hello\n")
         self.assert_ours(p)
 
+    def test_the_device_lets_groups_through_while_it_is_ours(self):
+        def all_groups():
+            return "allmulti 1" in self.ours.ip("-d", "link", "show", lan.IFACE)
+
+        self.assertFalse(all_groups())
+        p = self.hear(self.ours)
+        self.assertTrue(all_groups())
+        p.stop()
+        self.ours.until(lambda: not all_groups(), "the interface as before")
+
     def test_we_send_to_a_group_of_the_kernels(self):
         p = self.hear(self.kernels)
         s = self.say(self.ours, "hello")
