@@ -15,11 +15,12 @@
 
 #include "netstack/sys.h"
 #include "sock/ustack.h"
+#include "unetd/maps.h"
 
 #define DOWN_EVERY  (50 * NS_PER_MS)
 #define QUIET       (64 * NS_PER_MS)    /* without anything going on before the keeper goes back to sleep */
 #define LOOK_EVERY  (4 * NS_PER_MS)
-#define FORK_WAIT   NS_PER_S            /* the child of a process that died while it forked has this long to appear */
+#define FORK_WAIT   NS_PER_S            /* the child of a process that died while it forked is looked for so often */
 #define CLOCK_SLACK_MS 20               /* the kernel tells in ticks */
 #define STUCK       (150 * NS_PER_S)    /* longer than any timer of TCP lets a connection be silent */
 #define CAPTURE_WAIT NS_PER_S           /* an empty stack stays this long for `unet pcap` to read the rest */
@@ -35,6 +36,7 @@ struct keeper_view {
         bool resting;                   /* the bell is armed for us, or a process's leader sleeps */
         bool strangers;                 /* no process that unetd knows is left, but there are others */
         bool nobody;                    /* there are none, and what they left was gone through */
+        int state_fd;                   /* the caller's */
         nstime forking_until[STACK_PROCS];
         nstime capture_until;           /* 0: nobody captures, or everything was read */
         struct unetd_far taken[DIR_IFACES];    /* links that we drive now, and unetd does not know of */
@@ -60,6 +62,7 @@ static int attach(void **out, uint32_t stack_id, const struct unetd_stack_fds *f
                 free(v);
                 return err;
         }
+        v->state_fd = fds->state;
         v->u.s.map_chan = NULL;         /* chan_attach brings them */
         v->u.s.event = no_event;
         *out = v;
@@ -320,9 +323,19 @@ static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
         }
 }
 
+static bool has_slot(void *arg, int32_t pid)
+{
+        const struct stack_state *st = ((const struct keeper_view *)arg)->u.s.st;
+
+        for (uint32_t i = 0; i < STACK_PROCS; i++)
+                if (st->proc[i].pid == (uint32_t)pid)
+                        return true;
+        return false;
+}
+
 /*
- * The dead process was in the middle of fork(). Its child says who it is within moments, if it was ever born. True: that
- * is still being waited for.
+ * The dead process was in the middle of fork(). Its child says who it is within moments, if it was ever born; if it has not
+ * run in all that time, it is seen to have the stack mapped. True: it is still being waited for.
  */
 static bool child_awaited(struct keeper_view *v, uint32_t parent, nstime now)
 {
@@ -335,7 +348,10 @@ static bool child_awaited(struct keeper_view *v, uint32_t parent, nstime now)
                 v->forking_until[parent] = 0;
         else if (v->forking_until[parent] == 0)
                 v->forking_until[parent] = now + FORK_WAIT;
-        return any && now < v->forking_until[parent];
+        if (!any || now < v->forking_until[parent])
+                return any;
+        v->forking_until[parent] = now + FORK_WAIT;
+        return maps_file_unknown(v->state_fd, has_slot, v);
 }
 
 static void proc_gone(struct keeper_view *v, uint32_t slot)

@@ -5,12 +5,11 @@
 #include "unetd/keeper.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include "unetd/maps.h"
 
 void kproc_release(struct kproc *p)
 {
@@ -56,40 +55,10 @@ int kproc_add(struct kstack *st, uint32_t slot, int32_t pid, int pidfd)
         return 0;
 }
 
-/* Whether the process still has the stack mapped. What cannot be read is believed to; one that is just dying has nothing, and
- * its pidfd will say so. */
-static bool maps_state(const struct kstack *st, int32_t pid)
-{
-        struct stat sb;
-        char path[32], *line = NULL;
-        size_t room = 0;
-        bool any = false, found = false;
-        FILE *f;
-
-        snprintf(path, sizeof path, "/proc/%d/maps", pid);
-        f = fopen(path, "re");
-        if (!f || fstat(st->fds[UNETD_FD_STATE], &sb) < 0) {
-                if (f)
-                        fclose(f);
-                return true;
-        }
-        while (!found && getline(&line, &room, f) > 0) {
-                unsigned maj, min;
-                unsigned long ino;
-
-                any = true;
-                if (sscanf(line, "%*s %*s %*s %x:%x %lu", &maj, &min, &ino) == 3)
-                        found = ino == sb.st_ino && maj == major(sb.st_dev) && min == minor(sb.st_dev);
-        }
-        free(line);
-        fclose(f);
-        return found || !any;
-}
-
 /* A process that closed its connection: after an exec it ends as one that died does, but for what survived. */
 static void proc_look(struct kproc *p)
 {
-        int r = maps_state(p->stack, p->pid) ? 1 : keeper.ops->proc_execed(p->stack->view, p->slot);
+        int r = maps_file(p->pid, p->stack->fds[UNETD_FD_STATE]) ? 1 : keeper.ops->proc_execed(p->stack->view, p->slot);
 
         if (r == -EAGAIN)
                 return;

@@ -523,6 +523,42 @@ static void a_daemon_keeps_its_connection(void **state)
                 play(TWO_PROCESSES, daemonizes, hears_daemon, i % 2);
 }
 
+/* The child does not run for longer than anybody waits: its parent goes on, and ends. */
+static bool late;
+
+static void comes_late(void)
+{
+        if (late)
+                sleep_ms(3500);
+}
+
+static void dies_before_its_child(struct side *s)
+{
+        int c;
+
+        CHECK(pthread_atfork(NULL, NULL, comes_late) == 0);     /* before the library's */
+        c = side_connect(s);
+        late = true;
+        if (fork() != 0)
+                _exit(0);
+        CHECK(unet_send(c, "late", 4, 0) == 4);
+        _exit(0);
+}
+
+static void hears_late(struct side *s)
+{
+        int c = side_accept(s);
+        char buf[5];
+
+        CHECK(unet_recv(c, buf, 4, MSG_WAITALL) == 4);
+        CHECK(unet_recv(c, buf, 1, 0) == 0);
+}
+
+static void a_child_may_come_late(void **state)
+{
+        play(TWO_PROCESSES, dies_before_its_child, hears_late, 0);
+}
+
 /* ---- daemons that are away ---- */
 
 static void forks_alone(struct side *s)
@@ -630,6 +666,7 @@ int main(void)
                 cmocka_unit_test(nonblocking_is_the_sockets_not_the_processes),
                 cmocka_unit_test(more_processes_than_there_are_places),
                 cmocka_unit_test(a_daemon_keeps_its_connection),
+                cmocka_unit_test(a_child_may_come_late),
                 cmocka_unit_test(a_fork_while_unetd_is_away),
                 cmocka_unit_test(connections_outlive_the_keeper),
         };
