@@ -17,7 +17,7 @@ CHECK_PACKAGES=(clang llvm libclang-rt-14-dev libcmocka-dev liblwip-dev netcat-o
 # What is done to a host from the other end of a cable (tests/netns).
 CHECK_PACKAGES+=(hping3 nmap python3-scapy nginx-light)
 # What virtual machines are made of, and what runs in them (tests/vm).
-CHECK_PACKAGES+=(qemu-system-x86 busybox-static kmod libibverbs-dev rdma-core ibverbs-providers ibverbs-utils perftest)
+CHECK_PACKAGES+=(qemu-system-x86 busybox-static kmod libibverbs-dev rdma-core ibverbs-providers ibverbs-utils perftest rdmacm-utils)
 
 usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
