@@ -235,7 +235,7 @@ class Kernel(Lan):
         [row] = self.seen("if")
         self.assertFalse(self.ours.program_on_link())
         self.assertIsNone(row["stack"])
-        self.assertRegex(row["how"], "gateway, shared.*packet socket")
+        self.assertRegex(row["how"], "gateway: .*packet socket")
         first.stop()
         self.ours.until(lambda: self.seen("if")[0]["stacks"] == 0, "the interface is the kernel's again")
         third = self.peer(self.ours, "error", "tcp", KERNELS, CLOSED)   # a socket of its own again
