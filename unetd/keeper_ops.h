@@ -23,7 +23,8 @@ struct keeper_listener {
 struct keeper_stack_ops {
         /* The directory of the unetd in use, a descriptor that is taken: who may send from where. */
         void (*directory)(int fd);
-        /* Maps a stack, not trusting what is in it; the descriptor of its state stays open as long as the view. 0, or a negative errno: it is not a stack. */
+        /* Maps a stack, not trusting what is in it; the descriptor of its state stays open as long as the view. 0, or a
+         * negative errno: it is not a stack. */
         int (*attach)(void **view, uint32_t stack_id, const struct unetd_stack_fds *fds);
         void (*detach)(void *view);
         /* Makes what progress is due when no process of the stack does. Returns when to call again at the
