@@ -181,8 +181,8 @@ enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *
 uint32_t udp_lookup(struct udp *u, const struct udp_tuple *t);
 /* Changes whenever a look-up may have another result than before. */
 uint64_t udp_keys(const struct udp *u);
-/* An ICMP error about a datagram of ours. Reported to a connected pcb when hard, and to one with IP_RECVERR, as Linux does. False: none of our pcbs can
- * have sent it. */
+/* An ICMP error about a datagram of ours. Reported to a connected pcb when hard, and to one with IP_RECVERR, as Linux does.
+ * False: none of our pcbs can have sent it. */
 bool udp_icmp(struct udp *u, const struct icmp_err *e);
 
 /* ---- errors that are kept (udp_error.c) ---- */
@@ -224,8 +224,8 @@ struct udp_out {
 };
 /*
  * Prepares a datagram of `len` bytes. `to` names address and port, NULL: the connected peer; to->laddr is our
- * address towards it, used when the pcb has none, or when to->lport is the pcb's own port (IP_PKTINFO). With `csum`, payload_sum is the payload's csum_partial().
- * Counts it as sent. 0, or: the pending error (taken); -EPIPE after shutdown; -EDESTADDRREQ; -EMSGSIZE;
+ * address towards it, used when the pcb has none, or when to->lport is the pcb's own port (IP_PKTINFO). With `csum`,
+ * payload_sum is the payload's csum_partial(). Counts it as sent. 0, or: the pending error (taken); -EPIPE after shutdown; -EDESTADDRREQ; -EMSGSIZE;
  * -EINVAL when not bound to a port or the destination's port is 0.
  */
 int udp_output_prepare(struct udp *u, uint32_t pcb, const struct udp_tuple *to, uint32_t len, bool csum,
