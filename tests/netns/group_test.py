@@ -2,7 +2,6 @@
 """Groups and broadcasts over AF_XDP, with the kernel on the other end of a cable, and what IGMP says on it."""
 
 import os
-import signal
 import shutil
 import sys
 import time
@@ -22,7 +21,6 @@ class Group(unittest.TestCase):
         lan.cable(self.ours, self.kernels)
         self.ours.become_ours()
         self.kernels.become_kernels()
-        self.shark = None
 
     def host(self, letter, address):
         h = lan.Host(f"mcast-{os.getpid()}-{letter}", address)
@@ -48,23 +46,17 @@ class Group(unittest.TestCase):
     def watch(self):
         if not shutil.which("tshark"):
             self.skipTest("no tshark here")
-        self.capture = os.path.join(self.kernels.dir, "wire.pcap")
-        self.shark = self.kernels.run("tshark", "-i", lan.IFACE, "-B", "64", "-w", self.capture)
-        self.kernels.until(lambda: "Capturing on" in self.shark.text(1) and os.path.exists(self.capture), "tshark")
+        self.wire = lan.Wire(self.kernels)
 
     def seen(self, which, *fields):
         """Packets of ours, after the capture; what is malformed fails the test."""
-        if self.shark:
-            time.sleep(0.2)
-            self.shark.child.send_signal(signal.SIGINT)
-            self.shark.end(ok=None)
-            self.shark = None
+        self.wire.close()
         show = [w for f in fields for w in ("-e", f)]
         checks = [w for proto in ("ip", "udp") for w in ("-o", f"{proto}.check_checksum:TRUE")]
-        bad = lan.sh("tshark", "-r", self.capture, *checks, "-Y", f"ip.src == {OURS} && (_ws.malformed || "
+        bad = lan.sh("tshark", "-r", self.wire.file, *checks, "-Y", f"ip.src == {OURS} && (_ws.malformed || "
                      "ip.checksum.status == 0 || udp.checksum.status == 0 || igmp.checksum.status == 0)")
         self.assertEqual(bad, "")
-        rows = lan.sh("tshark", "-r", self.capture, "-Y", f"ip.src == {OURS} && ({which})", "-T", "fields", *show)
+        rows = lan.sh("tshark", "-r", self.wire.file, "-Y", f"ip.src == {OURS} && ({which})", "-T", "fields", *show)
         return [row.split("\t") for row in rows.splitlines()]
 
 

@@ -187,6 +187,32 @@ class Host:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
+class Wire:
+    """What goes over the cable, by tshark at a host's end."""
+
+    def __init__(self, host):
+        self.host, self.file = host, os.path.join(host.dir, "wire.pcap")
+        self.shark = host.run("tshark", "-i", IFACE, "-B", "64", "-w", self.file)
+        host.until(lambda: "Capturing on" in self.shark.text(1) and os.path.exists(self.file), "tshark")
+
+    def close(self):
+        """What a capture that is told to end has not read yet it never writes: it ends when the file grows no more."""
+        if self.shark.child.poll() is not None:
+            return
+        size, quiet = -1, time.monotonic()
+        while time.monotonic() - quiet < 0.5:
+            now = os.path.getsize(self.file)
+            if now != size:
+                size, quiet = now, time.monotonic()
+            time.sleep(0.02)
+        self.shark.child.send_signal(signal.SIGINT)
+        self.shark.end(ok=None)
+
+    def seen(self, which, *more):
+        self.close()
+        return sh("tshark", "-r", self.file, *more, "-Y", which).splitlines()
+
+
 def cable(a, b, mtu=1500, offload=False, names=(IFACE, IFACE)):
     """Joins two hosts."""
     sh("ip", "link", "add", names[0], "netns", a.name, "type", "veth", "peer", "name", names[1], "netns", b.name)

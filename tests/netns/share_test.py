@@ -95,7 +95,7 @@ class Share(Sharing):
     def test_what_the_host_answers_it_answers_once(self):
         self.first()
         self.second()
-        with contextlib.closing(Wire(self.other)) as wire:
+        with contextlib.closing(lan.Wire(self.other)) as wire:
             for kind in ("tcp", "udp"):
                 self.assertEqual(self.peer(self.other, "error", kind, OURS, CLOSED).end(), "ECONNREFUSED\n")
             for size in (8, 1400):
@@ -121,7 +121,7 @@ class Share(Sharing):
         self.first()
         alices = self.both_ways(self.ours, self.other, 20, 0.1, user=ALICE)
         self.second()
-        with contextlib.closing(Wire(self.other)) as wire:
+        with contextlib.closing(lan.Wire(self.other)) as wire:
             forge = self.ours.run(os.path.join(lan.BUILD, "tests", "netns", "netns_forge"), OURS, str(PORT), KERNELS,
                                   shim=False, user=CAROL)
             self.ours.until(lambda: "sent 50" in forge.text(), "forged frames")
@@ -218,24 +218,6 @@ class UnetdDies(Sharing):
         self.serve_peer(self.ours, "many-listen", PORT + 20, 3, user=BOB)
         self.reached(PORT + 20)
         self.assertIsNone(first.child.poll())
-
-
-class Wire:
-    """What goes over the cable, by tshark at a host's end."""
-
-    def __init__(self, host):
-        self.host, self.file = host, os.path.join(host.dir, "wire.pcap")
-        self.shark = host.run("tshark", "-i", lan.IFACE, "-B", "64", "-w", self.file)
-        host.until(lambda: "Capturing on" in self.shark.text(1) and os.path.exists(self.file), "tshark")
-
-    def seen(self, which):
-        self.close()
-        return lan.sh("tshark", "-r", self.file, "-Y", which).splitlines()
-
-    def close(self):
-        if self.shark.child.poll() is None:
-            self.shark.child.terminate()
-            self.shark.end(ok=None)
 
 
 if __name__ == "__main__":
