@@ -206,7 +206,8 @@ static void furnish(struct view *v, uint32_t n)
         for (uint32_t i = 0; i < n; i++)
                 put(v, 150, i == 0 ? 1 : 0, (uint8_t)i);
         udp_rx(&v->u,
-               &(struct udp_dgram){.tuple = {ip_addr_v4(US), ip_addr_v4(PEER), 54, 7, CHAN},
+               &(struct udp_dgram){.tuple = {.laddr = ip_addr_v4(US), .raddr = ip_addr_v4(PEER), .lport = 54, .rport = 7,
+                                             .chan = CHAN},
                                    .inl = (const uint8_t *)"other",
                                    .inl_len = 5},
                0);
