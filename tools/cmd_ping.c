@@ -239,7 +239,7 @@ static void sum_json(const struct pinging *p, const struct ping *g, const char *
                                                   (json_int_t)(g->sum / g->replies), "max", (json_int_t)g->max, "mdev",
                                                   deviation(g));
 
-        show_json(json_pack("{ss so so si si si si si si so so}", "host", host, "address", address_json(p->dst), "source",
+        show_json(json_pack("{ss so so si si si si si si so sO}", "host", host, "address", address_json(p->dst), "source",
                             address_json(p->src), "size", p->size, "sent", g->requests, "received", g->replies, "duplicates",
                             g->duplicates, "errors", g->errors, "refused", p->refused, "rtt_ns", rtt, "packets", p->packets));
 }
@@ -341,7 +341,7 @@ static int run(const struct command *cmd, int argc, char **argv)
                 {"size", required_argument, NULL, 's'},     {"ttl", required_argument, NULL, 't'},
                 {"timeout", required_argument, NULL, 'w'},  {"stack", required_argument, NULL, 'k'},
                 {"source", required_argument, NULL, 'S'},   {"dont-fragment", no_argument, NULL, 'D'}, {0}};
-        struct pinging p = {.interval = NS_PER_S, .patience = 4 * NS_PER_S, .size = 56, .ttl = 64, .packets = json_array()};
+        struct pinging p = {.interval = NS_PER_S, .patience = 4 * NS_PER_S, .size = 56, .ttl = 64};
         const char *host = NULL;
         int opt, r;
 
@@ -355,7 +355,9 @@ static int run(const struct command *cmd, int argc, char **argv)
         } while (optind < argc);
         if (host == NULL)
                 return command_usage(cmd, "which host?");
+        p.packets = json_array();
         r = ping_host(&p, host);
+        json_decref(p.packets);
         if (p.us != NULL)
                 usock_close(p.us);
         return r;
