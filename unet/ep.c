@@ -221,6 +221,16 @@ void ep_read_board(struct unet_ep *ep, struct ep_link *l)
         }
 }
 
+void ep_chan_stood(struct unet_ep *ep, uint32_t chan)
+{
+        struct ep_chan *c = &ep->chan[chan];
+        struct ep_link *l = &ep->link[c->link];
+
+        c->stood = l->board != NULL;
+        if (c->stood && !stands(l, c->rx_tag))
+                c->gone = l->chan_gone = true;
+}
+
 static bool tell_ending(struct ep_link *l, uint32_t tag)
 {
         struct link_end e = {0, tag};

@@ -109,6 +109,8 @@ uint32_t ep_chan_by_tag(const struct unet_ep *ep, uint32_t link, uint32_t tag);
 
 /* Looks up on the switch's board which channels of a tagged link have ended; cheap when nothing changed. */
 void ep_read_board(struct unet_ep *ep, struct ep_link *l);
+/* The switch gave the channel its tag: if the tag is not on the board, the channel has ended before it was known here. */
+void ep_chan_stood(struct unet_ep *ep, uint32_t chan);
 /* Tells the switch of channels that were closed while the send queue was full. */
 void ep_tell_endings(struct unet_ep *ep, struct ep_link *l);
 

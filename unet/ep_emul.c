@@ -166,6 +166,16 @@ static int take_ring(int listen_fd, int64_t deadline, uint32_t *listener)
         return in.msg.type == UNETD_EMUL_CALL ? 0 : -EPROTO;
 }
 
+/* A channel that unetd agreed to; its other end may be dead already. */
+static int begin(struct unet_ep *ep, uint32_t tag, uint32_t *chan)
+{
+        int err = unet_chan_tagged(ep, ep->emul.link, tag, tag, chan);
+
+        if (err == 0)
+                ep_chan_stood(ep, *chan);
+        return err;
+}
+
 int unet_emul_accept(struct unet_ep *ep, int listen_fd, int64_t timeout, uint32_t *chan)
 {
         int64_t deadline = deadline_of(timeout);
@@ -181,7 +191,7 @@ int unet_emul_accept(struct unet_ep *ep, int listen_fd, int64_t timeout, uint32_
                         err = unetd_emul_accept(&c, ep->emul.port, listener, &tag);
         } while (err == -ENOMSG);
         unetd_close(&c);
-        return err != 0 ? err : unet_chan_tagged(ep, ep->emul.link, tag, tag, chan);
+        return err != 0 ? err : begin(ep, tag, chan);
 }
 
 /* "UID/NAME", or a name of our own. */
@@ -212,5 +222,5 @@ int unet_emul_connect(struct unet_ep *ep, const char *name, int64_t timeout, uin
         name = split_name(name, &uid);
         err = unetd_emul_connect(&c, ep->emul.port, uid, name, ms, &tag);
         unetd_close(&c);
-        return err != 0 ? err : unet_chan_tagged(ep, ep->emul.link, tag, tag, chan);
+        return err != 0 ? err : begin(ep, tag, chan);
 }
