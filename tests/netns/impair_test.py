@@ -51,7 +51,7 @@ class Impaired(lan_test.Lan):
         self.through(("corrupted",), 20, corrupt=0.005)
 
     def test_all_of_it(self):
-        self.through(("lost", "duplicated", "corrupted", "reordered"), 4, delay=2, loss=0.005, dup=0.01, corrupt=0.002,
+        self.through(("lost", "duplicated", "corrupted", "reordered"), 4, delay=2, loss=0.008, dup=0.01, corrupt=0.006,
                      reorder=0.05, extra=2)
 
     def test_a_short_queue(self):
