@@ -139,14 +139,7 @@ static int change(const struct command *cmd, int argc, char **argv, bool add, bo
 
 static int run(const struct command *cmd, int argc, char **argv)
 {
-        bool json = false;
-        const char *verb = net_verb(cmd, argc, argv, &json);
-
-        if (strcmp(verb, "show") == 0)
-                return optind < argc ? command_usage(cmd, "show takes no arguments") : show(json);
-        if (strcmp(verb, "add") == 0 || strcmp(verb, "remove") == 0)
-                return change(cmd, argc, argv, verb[0] == 'a', json);
-        return command_usage(cmd, "show, add or remove?");
+        return net_table(cmd, argc, argv, show, change);
 }
 
 const struct command cmd_arp = {

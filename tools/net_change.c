@@ -20,6 +20,19 @@ const char *net_verb(const struct command *cmd, int argc, char **argv, bool *jso
         return verb;
 }
 
+int net_table(const struct command *cmd, int argc, char **argv, int (*show)(bool json),
+              int (*change)(const struct command *cmd, int argc, char **argv, bool add, bool json))
+{
+        bool json = false;
+        const char *verb = net_verb(cmd, argc, argv, &json);
+
+        if (strcmp(verb, "show") == 0)
+                return optind < argc ? command_usage(cmd, "show takes no arguments") : show(json);
+        if (strcmp(verb, "add") == 0 || strcmp(verb, "remove") == 0)
+                return change(cmd, argc, argv, verb[0] == 'a', json);
+        return command_usage(cmd, "show, add or remove?");
+}
+
 bool net_words(int argc, char **argv, char text[256])
 {
         size_t at = 0;

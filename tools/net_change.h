@@ -7,6 +7,9 @@
 
 /* Options, a verb, options and words: optind is at the first word then. The verb; "show" when there is none. */
 const char *net_verb(const struct command *cmd, int argc, char **argv, bool *json);
+/* A command whose verbs are show, add and remove. An exit status. */
+int net_table(const struct command *cmd, int argc, char **argv, int (*show)(bool json),
+              int (*change)(const struct command *cmd, int argc, char **argv, bool add, bool json));
 /* The words from optind on, with blanks between; false: too long. */
 bool net_words(int argc, char **argv, char text[256]);
 /* Has unetd make the change and says why not; with `json`, either way. An exit status. */
