@@ -50,7 +50,8 @@ static const struct section sections[UNETD_S_KINDS] = {
         [UNETD_S_LINK] = {"queue_pairs",
                           {{"stack", "stack", SHOW_PLAIN}, {"interface", "interface", SHOW_PLAIN},
                            {"address", "address", SHOW_PLAIN}, {"queue_pair", "queue pair", SHOW_PLAIN},
-                           {"mtu", "mtu", SHOW_PLAIN}, {"pinned_kb", "pinned KB", SHOW_PLAIN}, {"uid", "uid", SHOW_PLAIN}}},
+                           {"mtu", "mtu", SHOW_PLAIN}, {"pinned_kb", "pinned KB", SHOW_PLAIN},
+                           {"refused", "refused", SHOW_PLAIN}, {"uid", "uid", SHOW_PLAIN}}},
         [UNETD_S_REMOTE] = {"neighbours",
                             {{"stack", "stack", SHOW_PLAIN}, {"channel", "channel", SHOW_PLAIN},
                              {"interface", "interface", SHOW_PLAIN}, {"address", "address", SHOW_PLAIN},
@@ -114,9 +115,10 @@ static json_t *item_json(const struct unetd_status_item *i)
         case UNETD_S_EMUL:
                 return emul_item(i);
         case UNETD_S_LINK:
-                return json_pack("{si so so so si si si}", "stack", i->stack, "interface",
+                return json_pack("{si so so so si si si si}", "stack", i->stack, "interface",
                                  show_text(i->qp.iface, sizeof i->qp.iface), "address", address_json(ip_addr_v4(i->qp.at)),
-                                 "queue_pair", qp_json(i), "mtu", i->qp.mtu, "pinned_kb", i->qp.pinned_kb, "uid", i->uid);
+                                 "queue_pair", qp_json(i), "mtu", i->qp.mtu, "pinned_kb", i->qp.pinned_kb,
+                                 "refused", i->qp.refused, "uid", i->uid);
         case UNETD_S_REMOTE:
                 return json_pack("{si si so so so si sb si}", "stack", i->stack, "channel", i->chan, "interface",
                                  show_text(i->qp.iface, sizeof i->qp.iface), "address", address_json(ip_addr_v4(i->qp.at)),

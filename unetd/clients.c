@@ -48,7 +48,7 @@ static int serve(struct client *cl, struct wire_in *in)
         case UNETD_LINK_OPEN:
                 return link_open(cl, msg);
         case UNETD_LINK_DRIVE:
-                return link_drive(cl->user, msg);
+                return link_drive(cl->user, cl->pid, msg);
         case UNETD_REMOTE_OPEN:
                 return remote_open(cl, msg);
         case UNETD_EMUL_ATTACH:

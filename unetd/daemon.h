@@ -149,6 +149,7 @@ struct rlink {
         struct vlink_book *book;        /* mapped for writing */
         uint32_t qpn, qkey, mtu;        /* qpn 0: nobody drives it yet */
         uint32_t pinned_kb;
+        uint32_t refused;               /* queue pairs that were named, and are not the namer's */
 };
 
 /* The stack of another host at the far end of a channel. */
@@ -355,11 +356,12 @@ void routes_look(void);
 /* UNETD_ROUTE_ADD to UNETD_IFACE_DOWN. 0; -EPERM; -ENODEV; -ENETUNREACH: on no network of an interface; -ESRCH: there is no
  * such; -ENOTUNIQ: there are several; or as route_add(). */
 int routes_change(struct client *cl, struct unetd_msg *msg);
-/* ---- links.c: RDMA devices, stacks' links to them, channels to stacks of other hosts ---- */
+/* ---- links.c, remotes.c, opens.c: RDMA devices, stacks' links to them, channels to stacks of other hosts ---- */
 void links_init(void);                  /* starts the agents */
 nstime links_tick(void);
 int link_open(struct client *cl, struct unetd_msg *msg);
-int link_drive(struct user *u, const struct unetd_msg *msg);
+/* Process `pid` says that it has the queue pair; -EPERM: the kernel does not. */
+int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg);
 int remote_open(struct client *cl, struct unetd_msg *msg);
 /* The keeper has attached the channel; or it ends. */
 void remote_up(struct chan *ch);

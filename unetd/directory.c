@@ -163,7 +163,8 @@ void directory_add_verbs(struct directory_owner *o, const struct dir_iface *f)
 {
         assert(o->d->nverbs < DIR_IFACES);
         write_begin(o->d);
-        o->d->verbs[o->d->nverbs++] = *f;
+        o->d->verbs[o->d->nverbs] = *f;
+        __atomic_store_n(&o->d->nverbs, o->d->nverbs + 1, __ATOMIC_RELEASE);    /* clients look while it grows */
         write_end(o->d);
 }
 

@@ -310,6 +310,7 @@ struct unetd_status_item {
                         uint32_t mtu, pinned_kb;
                         uint32_t ranges;        /* REMOTE: of ports that it may send from */
                         uint32_t no_csum;
+                        uint32_t refused;       /* LINK: queue pairs of others that the stack's processes named */
                 } qp;
         };
 };

@@ -215,7 +215,7 @@ void keeper_said(struct user *u, struct wire_in *in)
                 listen_del(u, &in->msg);
                 return;
         case UNETD_K_LINK:
-                link_drive(u, &in->msg);
+                link_drive(u, u->keeper_pid, &in->msg);
                 return;
         case UNETD_K_STACK:
                 stack_offered(u, in);

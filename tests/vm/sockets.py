@@ -19,7 +19,7 @@ BUILD = sys.argv[1]
 OUT, HOST, ADDR, PEER = (os.environ[k] for k in ("VM_OUT", "VM_HOST", "VM_ADDR", "VM_PEER"))
 UNET = os.path.join(BUILD, "tools", "unet")
 PORT = 7000
-PATIENCE = 60                                   # seconds; the machines are slow, and so may be the one that they are on
+PATIENCE = 150                                  # seconds; the machines are slow, and so may be the one that they are on
 ROUNDS = 12
 CHUNK = 65536
 
@@ -286,6 +286,7 @@ def udp_b():
     assert [(r["address"], r["queue_pair"], r["ports"]) for r in status["neighbours"]] == [(PEER, qpn, 1)], status
     assert status["queue_pairs"][0]["address"] == ADDR and 0 < status["queue_pairs"][0]["pinned_kb"] < 4096, status
     assert f"queue pair {qpn}" in sh(UNET, "arp") and "rxe0" in sh(UNET, "if")
+    sh(os.path.join(BUILD, "tests", "vm", "claimer"), str(status["queue_pairs"][0]["queue_pair"]))
     link = shared(pid, "unet-link")
     put_packet(link, packet(ADDR, 999, 17))                     # a port that is not the stack's
     put_packet(link, packet("10.77.0.77", 999, 17))             # an address that is not the host's
