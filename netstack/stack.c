@@ -340,7 +340,7 @@ void stack_chan_down(struct stack *s, uint32_t k, nstime now)
 
         if (atomic_load_explicit(&slot->state, memory_order_relaxed) != CHAN_READY)
                 return;
-        s->now = now;
+        now = stack_time(s, now);
         stack_last_words(s, k);
         atomic_store_explicit(&slot->state, CHAN_DOWN, memory_order_release);
         tcp_chan_down(&s->tcp, (uint16_t)k, now);
@@ -515,6 +515,7 @@ void stack_recover(struct stack *s, nstime now)
         uint32_t broken = st->gen & 1 ? st->busy : 0;
 
         count(&st->cnt, COUNT_STACK_RECOVERIES);
+        now = stack_time(s, now);
         trace(s->trace, now, TRACE_STACK_RECOVER, broken, broken);
         stack_sync(s);
         for (uint32_t k = 0; k < s->nchan; k++)

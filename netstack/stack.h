@@ -39,7 +39,7 @@
 #include "unet/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   5u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   6u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
@@ -152,6 +152,7 @@ struct stack_state {
         _Alignas(CACHE_LINE) struct rlock lock;
         uint32_t gen;                   /* odd: somebody is changing things */
         uint32_t busy;                  /* the connection being changed while gen is odd */
+        nstime now;                     /* of the latest call of any process */
         uint32_t sleeps, rests;         /* counts of the bell: leaders asleep; the keeper gone back to sleep */
         uint32_t rung;                  /* `rests` when a process of ours last rang the keeper itself */
         nstime keeper_at;               /* when the keeper will look in by itself */
@@ -300,6 +301,16 @@ static inline void stack_sync(struct stack *s)
 /* The channel's view, mapped if need be; NULL when there is none or it is down. */
 struct stack_chan *stack_chan_get(struct stack *s, uint32_t k);
 struct tcp_link stack_tcp_link(struct stack *s, uint32_t k);
+
+/* The time of the call that begins, under the lock. Who had to wait for the lock has read his clock before others who were in
+ * here since; for connections time does not go back (a segment with yesterday's timestamp is dropped: RFC 7323 §5.3). The calls
+ * below that take `now` do this themselves. */
+static inline nstime stack_time(struct stack *s, nstime now)
+{
+        s->now = MAX(now, s->st->now);
+        s->st->now = s->now;
+        return s->now;
+}
 
 /* Whether stack_run() would find something: a message, returned frames, a deadline. No lock needed. */
 bool stack_pending(struct stack *s, nstime now);

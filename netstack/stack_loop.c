@@ -143,7 +143,7 @@ void stack_flush_bells(struct stack *s)
 
 void stack_flush(struct stack *s, nstime now)
 {
-        s->now = now;
+        stack_time(s, now);
         drain(s);
         stack_flush_bells(s);
 }
@@ -298,7 +298,7 @@ bool stack_run(struct stack *s, nstime now)
 {
         bool any = false;
 
-        s->now = now;
+        stack_time(s, now);
         stack_sync(s);
         for (uint32_t k = 0; k < s->nchan; k++) {
                 struct stack_chan *c = &s->chan[k];

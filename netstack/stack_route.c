@@ -113,7 +113,7 @@ static void follow_mtus(struct stack *s, nstime now)
 {
         struct pool *conns = &s->tcp.sh->conns;
 
-        s->now = now;
+        now = stack_time(s, now);
         for (uint32_t i = 1; i < conns->fresh; i++) {
                 struct tcp_conn *tc = pool_at(conns, i);
                 uint32_t k = tc->tuple.chan, mtu, most;

@@ -47,7 +47,7 @@ static void commit(struct usock *s, size_t n, bool more)
 
         ustack_lock(u);
         rec->writer = 0;
-        u->s.now = now;
+        now = stack_time(&u->s, now);
         stack_begin(u->s.st, rec->conn);
         tcp_send_commit(&u->s.tcp, usock_conn(s), n, more, false, now);
         stack_end(u->s.st);

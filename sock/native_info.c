@@ -107,7 +107,7 @@ static void set_tcp(struct usock *s, uint32_t sndbuf, uint32_t rcvbuf)
         o->sndbuf = sndbuf;
         o->rcvbuf = rcvbuf;
         if (rec->role == SOCK_ROLE_CONN) {
-                u->s.now = now;
+                now = stack_time(&u->s, now);
                 stack_begin(u->s.st, rec->conn);
                 tcp_set_opts(&u->s.tcp, usock_conn(s), o, now);
                 stack_end(u->s.st);

@@ -357,7 +357,7 @@ void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
         rec->kept &= ~(1ull << slot);
         if (rec->refs != 0)
                 return;
-        u->s.now = now;
+        now = stack_time(&u->s, now);
         close_role(u, rec, now);
         pool_free(&u->s.st->socks, sock);
         stack_flush(&u->s, now);
@@ -411,6 +411,7 @@ static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
         struct pool *p = &u->s.st->socks;
         bool any = false;
 
+        now = stack_time(&u->s, now);
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
                 if (!(rec->refs >> slot & 1))
@@ -549,7 +550,7 @@ int usock_shutdown(struct usock *s, int how)
                 return -EINVAL;
         ustack_lock(u);
         usock_tcp_settle(s);
-        u->s.now = now;
+        now = stack_time(&u->s, now);
         if (rec->role == SOCK_ROLE_CONN) {
                 struct tcp_conn *tc = usock_conn(s);
                 stack_begin(u->s.st, rec->conn);

@@ -38,7 +38,7 @@ static void store(struct opt_call *c)
 
         c->rec->opts = c->tcp;
         if (opt_conn(c) != NULL) {
-                s->now = now;
+                now = stack_time(s, now);
                 stack_begin(s->st, c->rec->conn);
                 tcp_set_opts(&s->tcp, opt_conn(c), &c->tcp, now);
                 stack_end(s->st);

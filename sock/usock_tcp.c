@@ -105,6 +105,7 @@ static int connect_on(struct usock *s, struct tcp_tuple *t)
                 ustack_leave(u);
                 return -ENOENT;
         }
+        now = stack_time(&u->s, now);
         stack_begin(u->s.st, 0);
         conn = rec->role != SOCK_ROLE_NONE ? -EISCONN : open_conn(u, rec, t, now);
         stack_end(u->s.st);
@@ -175,7 +176,7 @@ void usock_connect_undo(struct usock *s, const ip_addr *bound)
 
         ustack_lock(u);
         if (rec->role == SOCK_ROLE_CONN) {
-                u->s.now = now;
+                now = stack_time(&u->s, now);
                 stack_begin(u->s.st, rec->conn);
                 tcp_set_sock(&u->s.tcp, rec->conn, 0);
                 tcp_close(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), now);
@@ -241,6 +242,7 @@ static int reserve(struct ustack *u, struct tcp_conn *tc, size_t want, struct sp
 
 static void commit(struct ustack *u, struct tcp_conn *tc, size_t n, int flags, nstime now)
 {
+        now = stack_time(&u->s, now);
         tcp_send_commit(&u->s.tcp, tc, n, flags & MSG_MORE, flags & MSG_OOB, now);
         stack_end(u->s.st);
         stack_flush(&u->s, now);
@@ -275,7 +277,7 @@ static ssize_t send_staged(struct usock *s, const uint8_t *p, size_t n, int flag
         }
         now = ustack_now();
         if (likely(rec->role == SOCK_ROLE_CONN && rec->writer == 0)) {
-                u->s.now = now;
+                now = stack_time(&u->s, now);
                 tc = tcp_conn_at(&u->s.tcp, rec->conn);
                 stack_begin(u->s.st, rec->conn);
                 got = reserve(u, tc, n, span, now);
@@ -300,11 +302,10 @@ static ssize_t send_chunk(struct usock *s, struct cursor *c, size_t want, int fl
         struct sock_rec *rec = usock_rec(s);
         struct tcp_conn *tc = tcp_conn_at(&u->s.tcp, rec->conn);
         struct span span[SPANS];
-        nstime now = ustack_now();
+        nstime now = stack_time(&u->s, ustack_now());
         bool good = true;
         int got;
 
-        u->s.now = now;
         stack_begin(u->s.st, rec->conn);
         got = reserve(u, tc, want, span, now);
         stack_end(u->s.st);
@@ -317,7 +318,7 @@ static ssize_t send_chunk(struct usock *s, struct cursor *c, size_t want, int fl
         ustack_lock(u);
         rec->writer = 0;
         stack_begin(u->s.st, rec->conn);
-        commit(u, tc, good ? (size_t)got : 0, flags, now);
+        commit(u, tc, good ? (size_t)got : 0, flags, ustack_now());
         ustack_turn_over(u, rec);
         return good ? got : -EFAULT;
 }
@@ -376,9 +377,8 @@ static int peek(struct ustack *u, struct tcp_conn *tc, size_t skip, size_t want,
 
 static void consume(struct ustack *u, struct tcp_conn *tc, size_t n)
 {
-        nstime now = ustack_now();
+        nstime now = stack_time(&u->s, ustack_now());
 
-        u->s.now = now;
         stack_begin(u->s.st, tc->self);
         tcp_recv_consume(&u->s.tcp, tc, n, now);
         stack_end(u->s.st);
@@ -471,7 +471,7 @@ static ssize_t give_back(struct usock *s, const uint8_t *p, size_t n, uint32_t s
         ustack_lock(u);
         usock_tcp_settle(s);
         if (rec->role == SOCK_ROLE_CONN) {
-                u->s.now = now;
+                now = stack_time(&u->s, now);
                 stack_begin(u->s.st, rec->conn);
                 if (!tcp_recv_give_back(&u->s.tcp, usock_conn(s), p, (uint32_t)n, seq))
                         tcp_abort(&u->s.tcp, usock_conn(s), now);

@@ -200,6 +200,29 @@ static void captures_are_of_ip(void **state)
         pair_free(p);
 }
 
+/* Who waits for the stack's lock has read his clock before others who were in there meanwhile: what he sends is not dated
+ * before what they sent, or the other side would drop it (RFC 7323 §5.3). */
+static void a_caller_that_waited_for_the_lock_sends_nothing_old(void **state)
+{
+        struct pair *p = pair_ether(1, lan);
+        static uint8_t data[1000];
+        uint32_t conn[2];
+
+        pair_connect(p, 80, &conn[0], &conn[1]);
+        pair_wait(p, p->now + NS_PER_S);
+        assert_int_equal(pair_write(p, 0, conn[0], data, sizeof data), sizeof data);
+        for (nstime until = p->now + NS_PER_MS; p->now < until;)
+                pair_wait(p, until);
+        p->now -= 20 * NS_PER_MS;
+        assert_int_equal(pair_write(p, 0, conn[0], data, sizeof data), sizeof data);
+        p->now += 20 * NS_PER_MS;
+        for (nstime until = p->now + 10 * NS_PER_MS; p->now < until;)
+                pair_wait(p, until);
+        assert_int_equal(p->side[1].st->cnt.drop[DROP_TCP_PAWS], 0);
+        assert_int_equal(pair_conn(p, 1, conn[1])->bytes_received, 2 * sizeof data);
+        pair_free(p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -210,6 +233,7 @@ int main(void)
                 cmocka_unit_test(nobody_answers),
                 cmocka_unit_test(without_a_gateway_there_is_no_way_out),
                 cmocka_unit_test(captures_are_of_ip),
+                cmocka_unit_test(a_caller_that_waited_for_the_lock_sends_nothing_old),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
