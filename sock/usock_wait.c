@@ -29,7 +29,7 @@
 
 #include "netstack/sys.h"
 
-#define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
+#define SPIN_MAX     (100 * NS_PER_US)  /* longest spin before sleeping */
 #define SPIN_MIN     (2 * NS_PER_US)
 #define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
 #define STACK_ITEMS  64
@@ -409,6 +409,13 @@ static bool spin_may_pay(const struct wait *w)
         return false;
 }
 
+/* A sleep as short as that should have been a spin: it cost whoever ended it a wake-up, and us its way here. */
+static void judge_sleep(nstime slept)
+{
+        if (slept < 2 * SPIN_MAX)
+                spin_budget = SPIN_MAX;
+}
+
 /* Polls until something is pending or the budget is spent. True: something came. */
 static bool spin(struct wait *w, nstime now)
 {
@@ -616,6 +623,7 @@ static int wait_loop(struct wait *w, nstime timeout)
                 if (spin(w, now))
                         continue;
                 err = doze(w);
+                judge_sleep(ustack_now() - now);
                 ready = ready_items(w);
                 if (err != 0) {
                         progress(w, ustack_now());
