@@ -32,7 +32,8 @@ struct keeper_view {
         struct keeper_listener gone[64];
         uint32_t ngone;
         nstime down_looked[STACK_CHANS];        /* when a channel that is down was last looked at */
-        bool ticked;                    /* at least once */
+        uint32_t *unwatched;            /* sockets in messages that another keeper watched, until the first tick */
+        uint32_t nunwatched;
         bool resting;                   /* the bell is armed for us, or a process's leader sleeps */
         bool strangers;                 /* no process that unetd knows is left, but there are others */
         bool nobody;                    /* there are none, and what they left was gone through */
@@ -50,6 +51,32 @@ static void no_event(struct stack *s, uint32_t sock, uint32_t events)
         ustack_event(s, sock, events);
 }
 
+/* A socket that is in a message, and whose keeper has been told so. */
+static bool in_message(const struct sock_rec *rec)
+{
+        return rec->refs >> SOCK_REF_FLIGHT & 1 && rec->flyer == 0;
+}
+
+/*
+ * What is under way when the stack is brought to us is what another keeper was told of: its processes wait for our answer,
+ * and have told us of nothing yet. They may have by the first tick, which a busy machine lets come late.
+ */
+static bool note_unwatched(struct keeper_view *v)
+{
+        struct pool *p = &v->u.s.st->socks;
+        uint32_t n = 0;
+
+        for (uint32_t i = 1; i < p->fresh; i++)
+                n += in_message(pool_at(p, i));
+        if (n == 0)
+                return true;
+        v->unwatched = calloc(n, sizeof *v->unwatched);
+        for (uint32_t i = 1; v->unwatched != NULL && i < p->fresh && v->nunwatched < n; i++)
+                if (in_message(pool_at(p, i)))
+                        v->unwatched[v->nunwatched++] = i;
+        return v->unwatched != NULL;
+}
+
 static int attach(void **out, uint32_t stack_id, const struct unetd_stack_fds *fds)
 {
         struct keeper_view *v = calloc(1, sizeof *v);
@@ -58,6 +85,10 @@ static int attach(void **out, uint32_t stack_id, const struct unetd_stack_fds *f
         if (v == NULL)
                 return -ENOMEM;
         err = ustack_attach(&v->u, stack_id, fds);
+        if (err == 0 && !note_unwatched(v)) {
+                ustack_detach(&v->u);
+                err = -ENOMEM;
+        }
         if (err != 0) {
                 free(v);
                 return err;
@@ -74,6 +105,7 @@ static void detach(void *view)
         struct keeper_view *v = view;
 
         ustack_detach(&v->u);
+        free(v->unwatched);
         free(v);
 }
 
@@ -125,14 +157,12 @@ static void end_flights(struct keeper_view *v, struct sock_rec *rec)
 /* What another keeper watched nobody watches any more. */
 static void end_unwatched(struct keeper_view *v)
 {
-        struct pool *p = &v->u.s.st->socks;
-
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                struct sock_rec *rec = pool_at(p, i);
-                if (rec->refs >> SOCK_REF_FLIGHT & 1)
+        for (uint32_t i = 0; i < v->nunwatched; i++) {
+                struct sock_rec *rec = stack_sock(&v->u.s, v->unwatched[i]);
+                if (in_message(rec))
                         end_flights(v, rec);
         }
-        v->ticked = true;
+        v->nunwatched = 0;
 }
 
 /*
@@ -156,8 +186,7 @@ static nstime tick(void *view, nstime now, bool *active)
         atomic_store_explicit(&st->ticking, 1, memory_order_relaxed);
         if (st->leader == 0)
                 bell_disarm(u->s.bell);
-        if (unlikely(!v->ticked))
-                end_unwatched(v);
+        end_unwatched(v);
         found = stack_run(&u->s, now);
         while (v->ntaken < ARRAY_LEN(v->taken) && ustack_links_keep(u, now, &v->taken[v->ntaken]))
                 v->ntaken++;

@@ -1,0 +1,125 @@
+/* What the keeper does with a stack (unetd/keeper_ops.h), from its first look on: stacks without processes, no unetd. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "netstack/stack.h"
+#include "sock/keeper_side.h"
+
+static const struct keeper_stack_ops *const keeper = &keeper_stack_ops;
+
+struct scene {
+        struct unetd_stack_fds fds;
+        struct stack s;
+        struct bell bell;
+        size_t bytes;
+};
+
+static int setup(void **state)
+{
+        struct scene *sc = calloc(1, sizeof *sc);
+        struct stack_limits l;
+        uint8_t seed[32] = {1};
+        void *p;
+
+        stack_limits_default(&l);
+        sc->bytes = stack_bytes(&l);
+        assert_int_equal(unetd_stack_fds_make(&sc->fds, sc->bytes), 0);
+        p = mmap(NULL, sc->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, sc->fds.state, 0);
+        assert_ptr_not_equal(p, MAP_FAILED);
+        stack_format(p, &l, seed, NS_PER_S);
+        assert_int_equal(stack_view_init(&sc->s, p, sc->bytes, &sc->bell), 0);
+        *state = sc;
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *sc = *state;
+
+        stack_view_fini(&sc->s);
+        munmap(sc->s.st, sc->bytes);
+        unetd_stack_fds_close(&sc->fds);
+        free(sc);
+        return 0;
+}
+
+static void *attached(struct scene *sc)
+{
+        void *view = NULL;
+
+        assert_int_equal(keeper->attach(&view, 1, &sc->fds), 0);
+        return view;
+}
+
+static void look(void *view)
+{
+        bool active;
+
+        keeper->tick(view, 2 * NS_PER_S, &active);
+}
+
+/* As usock_fly() leaves it; `flyer`: it has not told the keeper yet. */
+static void fly(struct scene *sc, uint64_t cookie, uint32_t flyer)
+{
+        uint32_t sock = pool_alloc(&sc->s.st->socks);
+
+        *stack_sock(&sc->s, sock) =
+                (struct sock_rec){.cookie = cookie, .refs = 1ull << SOCK_REF_FLIGHT, .flights = 1, .flyer = flyer};
+}
+
+static bool in_flight(void *view, uint64_t cookie)
+{
+        return keeper->flight(view, cookie, false);
+}
+
+/* On a busy machine a process has done all this before the keeper looks for the first time. */
+static void a_socket_that_left_before_the_first_look_is_under_way(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+
+        fly(sc, 77, 0);
+        look(view);
+        assert_true(in_flight(view, 77));
+        look(view);
+        assert_true(in_flight(view, 77));
+        assert_int_equal(keeper->flight(view, 77, true), 0);
+        assert_false(in_flight(view, 77));
+        keeper->detach(view);
+}
+
+/* What it watched nobody watches any more; what is just being told will be. */
+static void what_a_keeper_that_is_gone_watched_ends(void **state)
+{
+        struct scene *sc = *state;
+        void *first = attached(sc), *second;
+
+        fly(sc, 77, 0);
+        fly(sc, 78, 1);
+        look(first);
+        keeper->detach(first);
+        second = attached(sc);
+        fly(sc, 79, 0);
+        assert_true(in_flight(second, 77));
+        look(second);
+        assert_false(in_flight(second, 77));
+        assert_true(in_flight(second, 78));
+        assert_true(in_flight(second, 79));
+        keeper->detach(second);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_socket_that_left_before_the_first_look_is_under_way, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_a_keeper_that_is_gone_watched_ends, setup, teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
