@@ -100,6 +100,12 @@ static inline void rlock_unlink(struct rlock *l, struct robust_list_head *head)
         RLOCK_ORDER();
 }
 
+/* Whether somebody has it, or died with it: a hint, old when it is read. */
+static inline bool rlock_taken(const struct rlock *l)
+{
+        return atomic_load_explicit(&l->word, memory_order_relaxed) != 0;
+}
+
 /* 0: free before, ours now. -EBUSY: somebody has it. -EOWNERDEAD: ours now, and what it guards must be looked after. */
 static inline int rlock_trylock(struct rlock *l)
 {

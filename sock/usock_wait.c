@@ -592,11 +592,20 @@ static int doze(struct wait *w)
         return ret == -EINTR || usock_tls.pending ? -EINTR : 0;
 }
 
+/* Somebody is at work in a stack: what it took off the queues may not be anywhere yet. */
+static bool others_inside(const struct wait *w)
+{
+        for (uint32_t i = 0; i < w->nall; i++)
+                if (rlock_taken(&w->all[i]->s.st->lock))
+                        return true;
+        return false;
+}
+
 /* With sockets of ours ready the rest is looked at now and then: input that may make others ready, the kernel's side. A
  * caller that goes on with what is ready (recv runs the stack when it finds nothing) loses nothing by it. */
 static bool rest_is_due(const struct wait *w)
 {
-        return ticks() - rest_seen > TICKS_EVERY && (w->nk > 0 || pending(w, 0));
+        return ticks() - rest_seen > TICKS_EVERY && (w->nk > 0 || pending(w, 0) || others_inside(w));
 }
 
 static int wait_loop(struct wait *w, nstime timeout)
@@ -610,7 +619,7 @@ static int wait_loop(struct wait *w, nstime timeout)
         w->until = timeout < 0 ? NSTIME_NEVER : timeout == 0 ? 0 : now + timeout;
         for (;; now = ustack_now()) {
                 bool due = ticks() - rest_seen > TICKS_EVERY;
-                if (ready == 0 || pending(w, now))
+                if (ready == 0 || pending(w, now) || (due && others_inside(w)))
                         ready = progress(w, now);
                 if (w->nk > 0 && (ready == 0 || due))
                         ready = ask_kernel(w);
