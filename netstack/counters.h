@@ -79,6 +79,7 @@
         X(TCP_OPTIONS, "TCP options malformed")                                                                      \
         X(TCP_BAD_ADDRESS, "TCP segment from or to an address that cannot take part")                                \
         X(TCP_NO_LISTENER, "no TCP socket on this port")                                                             \
+        X(TCP_UNVOUCHED, "not connected: its socket's port is not known to be its own")                               \
         X(TCP_BACKLOG, "listen backlog full")                                                                        \
         X(TCP_NO_MEMORY, "no memory for the segment or connection")                                                  \
         X(TCP_OUT_OF_WINDOW, "outside the receive window")                                                           \

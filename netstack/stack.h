@@ -104,7 +104,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint32_t conn;                  /* connection, listener or pcb index by `role` */
         uint8_t role;
         uint8_t v6only, reuse;
-        uint8_t registered;             /* in unetd's directory */
+        uint8_t registered;             /* in unetd's directory: enum sock_registered of sock/ustack.h */
         uint8_t outside;                /* another process may have come to know it, or will: its number left this one */
         uint16_t told;                  /* UDP: what recvmsg() says of a datagram besides, USOCK_TELL_* of sock/usock_cmsg.h */
         _Atomic uint32_t edge_in, edge_out;

@@ -180,7 +180,7 @@ bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t d
 
         for (uint32_t i = 1; i < p->fresh; i++) {
                 const struct sock_rec *r = pool_at(p, i);
-                if (r != rec && r->registered && (r->refs & ~dying) != 0 && r->kind == rec->kind && r->lport == rec->lport &&
+                if (r != rec && r->registered == rec->registered && (r->refs & ~dying) != 0 && r->kind == rec->kind && r->lport == rec->lport &&
                     ip_addr_eq(r->reg_addr, rec->reg_addr))
                         return true;
         }
@@ -200,7 +200,7 @@ void usock_close(struct usock *s)
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
         bool registered;
-        uint8_t proto = rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP;
+        uint8_t proto;
         ip_addr addr;
         uint16_t port;
 
@@ -208,6 +208,7 @@ void usock_close(struct usock *s)
                 return;
         ustack_lock(u);
         usock_tcp_settle(s);
+        proto = ustack_entry_proto(rec);
         addr = rec->reg_addr;
         port = rec->lport;
         unlink_handle(s);
@@ -471,6 +472,11 @@ int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len)
                                       : udp_bind(&s->u->s.udp, rec->conn, addr, port);
         ustack_leave(s->u);
         return err;
+}
+
+bool usock_has_port(const struct usock *s)
+{
+        return usock_rec(s)->lport != 0;
 }
 
 int usock_getsockname(struct usock *s, struct sockaddr *sa, socklen_t *len)

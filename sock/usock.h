@@ -71,6 +71,10 @@ int usock_accept(struct usock *s, struct usock **out);
  * -ENOENT: nobody on the fabric has this address and port: use the kernel. why: for `unet why`, may be NULL.
  */
 int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, const char **why);
+/* It was bound to a port. -EADDRNOTAVAIL is then the answer: unetd cannot tell that the port is the caller's. */
+bool usock_has_port(const struct usock *s);
+/* Somebody has leased this TCP port (unetd/directory.h). */
+bool usock_port_leased(uint16_t port);
 /* A TCP socket whose attempt to connect came to nothing (its connection is closed) is as it was before: it keeps the
  * address and port that it was bound to; NULL: it was not. */
 void usock_connect_undo(struct usock *s, const ip_addr *bound);

@@ -117,6 +117,54 @@ static int connect_on(struct usock *s, struct tcp_tuple *t)
         return conn > 0 ? -EINPROGRESS : conn;
 }
 
+/* Puts the socket's entry as one that sends into the directory, unless another socket of the stack has it: the same then. */
+static int register_sender(struct usock *s)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        bool shared;
+        int err = 0;
+
+        ustack_lock(u);
+        rec->reg_addr = rec->laddr;     /* as the kernel's socket has it, which unetd looks at */
+        rec->registered = SOCK_SENDS;
+        shared = ustack_shares_port(u, rec, 0);
+        if (!shared)
+                rec->registered = SOCK_UNREGISTERED;
+        ustack_leave(u);
+        if (!shared) {
+                err = unetd_listen_add(ustack_client(), u->id, IP_PROTO_TCP | DIR_HELD, rec->reg_addr, rec->lport, s->kfd);
+                ustack_client_done();
+                rec->registered = err == 0 ? SOCK_SENDS : SOCK_UNREGISTERED;
+        }
+        return err;
+}
+
+/* Who sends to other hosts from a port that it was bound to has it vouched for: where the interface is shared, now or later,
+ * nothing else lets it through. Ports of the native API are unetd's own. */
+static int vouch_port(struct usock *s, const char **why)
+{
+        const struct sock_rec *rec = usock_rec(s);
+
+        if (rec->lport == 0 || s->kfd < 0 || rec->registered != SOCK_UNREGISTERED || register_sender(s) == 0)
+                return 0;
+        *why = "bound to a port that unetd cannot vouch for";
+        ustack_lock(s->u);
+        count_drop(&s->u->s.st->cnt, DROP_TCP_UNVOUCHED);
+        ustack_leave(s->u);
+        return -EADDRNOTAVAIL;
+}
+
+/* The channel to another host. */
+static int way_out(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
+{
+        const struct sock_rec *rec = usock_rec(s);
+        int chan = ustack_way_out(s->u, IP_PROTO_TCP, addr, port, rec->laddr, rec->oif, src, why);
+        int err = chan >= 0 ? vouch_port(s, why) : 0;
+
+        return err != 0 ? err : chan;
+}
+
 /* The channel to who listens there, and our address towards it. -ENOENT: the kernel's. */
 static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
 {
@@ -129,7 +177,7 @@ static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, co
         if (dir == NULL)
                 return -ENOENT;
         if (!directory_is_local(dir, addr))
-                return ustack_way_out(s->u, IP_PROTO_TCP, addr, port, rec->laddr, rec->oif, src, why);
+                return way_out(s, addr, port, src, why);
         *why = "no listener on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_TCP, addr, port, s->idx, &hit))
                 return -ENOENT;
@@ -150,6 +198,7 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         struct sock_rec *rec = usock_rec(s);
         struct tcp_tuple t = {.raddr = addr, .rport = port};
         int chan = way_to(s, addr, port, &t.laddr, why), err;
+        bool kernels_too;               /* it could be reached by the kernel as well, which then says what is wrong */
 
         if (chan < 0)
                 return chan;
@@ -160,7 +209,8 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         /* All leased ports are taken: lease more, as long as there are any. */
         while (err == -EADDRINUSE && rec->lport == 0 && lease_ports(s->u) == 0)
                 err = connect_on(s, &t);
-        return err == -EADDRINUSE && rec->lport == 0 ? -EADDRNOTAVAIL : err;
+        kernels_too = rec->lport != 0 && directory_is_local(ustack_directory(), addr);
+        return err == -EADDRINUSE && !kernels_too ? -EADDRNOTAVAIL : err;
 }
 
 bool usock_connect_failed(const struct usock *s)
@@ -192,6 +242,25 @@ void usock_connect_undo(struct usock *s, const ip_addr *bound)
         ustack_leave(u);
 }
 
+/* A connection that it tried to make failed, and it listens. */
+static void unregister_sender(struct usock *s)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        bool last;
+
+        if (rec->registered != SOCK_SENDS)
+                return;
+        ustack_lock(u);
+        last = !ustack_shares_port(u, rec, 0);
+        rec->registered = SOCK_UNREGISTERED;
+        ustack_leave(u);
+        if (last) {
+                unetd_listen_del(ustack_client(), u->id, IP_PROTO_TCP | DIR_HELD, rec->reg_addr, rec->lport);
+                ustack_client_done();
+        }
+}
+
 int usock_listen(struct usock *s, int backlog)
 {
         struct ustack *u = s->u;
@@ -217,11 +286,12 @@ int usock_listen(struct usock *s, int backlog)
         ustack_leave(u);
         if (l < 0)
                 return l;
+        unregister_sender(s);
         rec->reg_addr = rec->laddr;     /* as the kernel's socket has it, which unetd looks at */
         ustack_take_ifaces(u, ustack_listen_addr(rec));
         err = unetd_listen_add(ustack_client(), u->id, IP_PROTO_TCP, rec->reg_addr, rec->lport, s->kfd);
         ustack_client_done();
-        rec->registered = err == 0;
+        rec->registered = err == 0 ? SOCK_TAKES : SOCK_UNREGISTERED;
         return err;
 }
 

@@ -106,15 +106,16 @@ int usock_udp_register(struct usock *s)
                 return 0;               /* nobody on the fabric sends there */
         rec->reg_addr = rec->laddr;
         ustack_lock(s->u);
+        rec->registered = SOCK_TAKES;
         shared = ustack_shares_port(s->u, rec, 0);
-        rec->registered = shared;
+        rec->registered = shared ? SOCK_TAKES : SOCK_UNREGISTERED;
         ustack_leave(s->u);
         if (shared)
                 return 0;
         ustack_take_ifaces(s->u, ustack_listen_addr(rec));
         err = unetd_listen_add(ustack_client(), s->u->id, IP_PROTO_UDP, rec->reg_addr, rec->lport, s->kfd);
         ustack_client_done();
-        rec->registered = err == 0;
+        rec->registered = err == 0 ? SOCK_TAKES : SOCK_UNREGISTERED;
         /* As in Linux with SO_REUSEADDR: what is sent to one host is another's, what is sent to many is ours too. */
         return err == -EADDRINUSE && rec->reuse != 0 && usock_has_ifaces() ? 0 : err;
 }

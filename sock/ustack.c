@@ -122,7 +122,7 @@ bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, st
 static void register_again(struct unetd_client *c, struct ustack *u, const struct usock *h)
 {
         struct sock_rec *rec = usock_rec(h);
-        uint8_t proto = rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP;
+        uint8_t proto = ustack_entry_proto(rec);
         uint16_t port = rec->lport;
 
         if (h->kfd < 0 && rec->bound && port != 0)
@@ -491,6 +491,13 @@ bool usock_is_device(const char *name, socklen_t len)
 
         memcpy(copy, name, MIN(len, (socklen_t)sizeof copy - 1));
         return *copy == '\0' || ustack_iface_number(copy) != 0;
+}
+
+bool usock_port_leased(uint16_t port)
+{
+        const struct directory *dir = ustack_directory_anyway();
+
+        return dir != NULL && directory_lessee_of(dir, port) != 0;
 }
 
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)

@@ -167,6 +167,19 @@ void ustack_nobody_left(struct ustack *u, nstime now);
 
 /* The socket record with this cookie, or 0. Under the lock. */
 uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie);
+/* What a socket's entry in unetd's directory says. */
+enum sock_registered {
+        SOCK_UNREGISTERED,
+        SOCK_TAKES,                     /* what is sent to the port */
+        SOCK_SENDS,                     /* TCP: it connects from there, and takes nothing */
+};
+/* The protocol in that entry. */
+static inline uint8_t ustack_entry_proto(const struct sock_rec *rec)
+{
+        if (rec->kind == USOCK_UDP)
+                return IP_PROTO_UDP;
+        return rec->registered == SOCK_SENDS ? IP_PROTO_TCP | DIR_HELD : IP_PROTO_TCP;
+}
 /* Has another socket the same entry in the directory? Those that only the process slots `dying` hold do not count. Under
  * the lock. */
 bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t dying);

@@ -199,7 +199,9 @@ int unetd_remote_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface,
  * -1. The socket is checked (protocol, address, port, listening, network namespace) and kept by unetd until
  * the entry goes, so that nobody else can have the port meanwhile. A system-wide unetd wants the socket, or a
  * port held by unetd_port_hold(). -EINVAL: the socket is not that; -EADDRINUSE: this stack has the entry
- * already; -ENOSPC.
+ * already, or another user's has the port, or has leased it; -ENOSPC.
+ *
+ * IPPROTO_TCP | DIR_HELD: a socket that is bound and no more: the stack sends from the port, and takes nothing there.
  */
 int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port,
                      int fd);

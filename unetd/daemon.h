@@ -298,8 +298,18 @@ void chan_close(struct chan *ch, int err);
 /* The request is answered when the channel is up. */
 int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request);
 
-/* ---- ports.c: listeners, held ports, leases ---- */
+/* ---- vouch.c ---- */
+int vouch_init(void);
+/* Whether the kernel says that whoever passed this socket has the port, in this network namespace: 0, or -EINVAL. With DIR_HELD
+ * in the protocol: of a TCP socket that is bound and no more. */
+int vouch_socket(int fd, const struct unetd_port *want);
+/* Its local name. */
+bool vouch_addr(int fd, ip_addr *addr, uint16_t *port);
+
+/* ---- ports.c: listeners, bound and held ports, leases ---- */
 int ports_init(void);
+/* As the directory sees it: wildcards of both families are one. */
+bool ports_same_addr(ip_addr a, ip_addr b);
 int listen_add(struct client *cl, struct wire_in *in);
 int listen_del(struct user *u, const struct unetd_msg *msg);     /* a client's, or K_UNLISTEN */
 int port_hold(struct client *cl, struct unetd_msg *msg);
@@ -307,7 +317,9 @@ int port_release(struct client *cl, const struct unetd_msg *msg);
 int port_lease(struct client *cl, struct unetd_msg *msg);
 int port_unlease(struct client *cl, const struct unetd_msg *msg);
 void ports_stop_listening(struct stack *st);
-/* The stack that last took connections at a port at which it listens no more: those that stand are still its own. 0: none. */
+/* The stack that has leased a port; 0: none. */
+uint32_t port_lessee(uint8_t proto, uint16_t port);
+/* The stack that last had a port that it has no more: those that stand are still its own. 0: none. */
 uint32_t port_listened(uint8_t proto, uint16_t port);
 void ports_free(struct stack *st);
 
@@ -346,6 +358,8 @@ struct unetd_emul_counts iface_counts(const struct gate_port *port);
 nstime ifaces_turn(void);
 /* Whether one of them has it; the kernel then does not. */
 bool iface_has_addr(ip_addr addr);
+/* Whether the kernel's number of a device is one of theirs. */
+bool iface_is(int ifindex);
 /* Appends their addresses: local ones, to everybody on this host. */
 uint32_t iface_addrs(ip_addr *addrs, uint32_t n, uint32_t room);
 

@@ -148,15 +148,21 @@ static inline bool dir_has(const struct directory *d, uint8_t proto, ip_addr add
         return false;
 }
 
+/* The stack that has leased a TCP port; 0: none. */
+static inline uint32_t directory_lessee_of(const struct directory *d, uint16_t port)
+{
+        uint32_t n = d->lease_ports, block = n != 0 && port >= d->lease_low ? (port - d->lease_low) / n : DIR_BLOCKS;
+
+        return block < DIR_BLOCKS ? atomic_load_explicit(&d->lease[block], memory_order_relaxed) : 0;
+}
+
 /* Whether a stack may send from there: it takes what is sent to the port, or holds it, or has leased it (TCP). False also
  * when no consistent view was had. */
 static inline bool directory_vouches(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
 {
         const ip_addr any = {{0, 0}};
-        uint32_t n = d->lease_ports, block = n != 0 && port >= d->lease_low ? (port - d->lease_low) / n : DIR_BLOCKS;
 
-        if (proto == IPPROTO_TCP && block < DIR_BLOCKS &&
-            atomic_load_explicit(&d->lease[block], memory_order_relaxed) == stack)
+        if (proto == IPPROTO_TCP && directory_lessee_of(d, port) == stack)
                 return true;
         for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
                 uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);

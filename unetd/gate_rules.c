@@ -86,12 +86,12 @@ static bool tcp_is_senders(const struct gate_rules *g, uint32_t stack, const str
         uint8_t flags;
         enum gate_stage stage;
 
-        if (v->left < 20 || !key_of(v, false, &k))
+        if (v->left < 20 || !key_of(v, false, &k) || g->foreign(g->arg, k.proto, k.local, stack))
                 return false;
         flags = v->l4[TCP_FLAGS_AT];
         stage = flags & FLAG_RST ? GATE_ENDED : flags & FLAG_SYN ? GATE_ASKED : GATE_STANDS;
         f = gate_flow_find(g->flows, &k, sec);
-        if (f != NULL && f->stack == stack && !g->foreign(g->arg, k.proto, k.local, stack)) {
+        if (f != NULL && f->stack == stack) {
                 if (stage == GATE_ENDED || stage > f->stage)
                         f->stage = (uint8_t)stage;
                 return true;

@@ -2,7 +2,8 @@
  * What a gateway (gate.h) lets through, and to whom: pure decisions about one Ethernet frame.
  *
  *      from a stack    our link and IP address as the source, and a port that is the stack's: it takes what is sent there,
- *                      holds it or has leased it (the directory), or the connection is one of its own (gate_flow.h).
+ *                      holds it, is bound to it or has leased it (the directory), or the connection is one of its own
+ *                      (gate_flow.h); and no other stack has leased it.
  *                      To a group an unprivileged port may be several stacks'. Later fragments follow their first one;
  *                      an ICMP error is about what was for the stack.
  *                      Everything else is DROP_NI_BAD_SOURCE.

@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -148,19 +149,11 @@ struct iface *iface_find(uint32_t peer)
 /* A gateway asks for packets of no connection that it knows: one that begins, one from before there was a gateway, one that
  * it forgot. */
 
-static uint32_t lessee(uint8_t proto, uint16_t port)
-{
-        const struct directory *d = unetd.dir.d;
-        uint32_t block = port >= d->lease_low ? (uint32_t)(port - d->lease_low) / MAX(d->lease_ports, 1u) : DIR_BLOCKS;
-
-        return proto == IPPROTO_TCP && block < unetd.lease_blocks ? directory_lessee(&unetd.dir, block) : 0;
-}
-
 static uint32_t port_owner(void *arg, uint8_t proto, uint16_t port, uint32_t hint)
 {
         const struct iface *f = arg;
         const ip_addr addr = ip_addr_v4(f->cfg->addr), any = {{0, 0}};
-        uint32_t stack = lessee(proto, port);
+        uint32_t stack = port_lessee(proto, port);
         struct dir_hit hit;
 
         if (stack != 0)
@@ -182,7 +175,7 @@ static bool may_use_port(void *arg, uint8_t proto, uint16_t port, uint32_t stack
 
 static bool is_leased_to_another(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
 {
-        uint32_t has = lessee(proto, port);
+        uint32_t has = port_lessee(proto, port);
 
         return has != 0 && has != stack;
 }
@@ -364,6 +357,18 @@ bool iface_has_addr(ip_addr addr)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
                 if (ifaces[i].works && ip_addr_eq(addr, ip_addr_v4(unetd.cfg.iface[i].addr)))
+                        return true;
+        return false;
+}
+
+bool iface_is(int ifindex)
+{
+        char name[IF_NAMESIZE];
+
+        if (!if_indextoname((unsigned)ifindex, name))
+                return false;
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
+                if (ifaces[i].works && strcmp(name, ifaces[i].cfg->name) == 0)
                         return true;
         return false;
 }

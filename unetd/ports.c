@@ -11,12 +11,8 @@
 
 #include "unetd/daemon.h"
 
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
-
-static uint64_t own_netns;              /* cookie; 0: the kernel does not tell */
-static uint32_t listened[UINT16_MAX + 1];       /* TCP: the stack that last listened there and does not now; 0: none */
+static uint32_t listened[2][UINT16_MAX + 1];    /* TCP, UDP: the stack that last had the port and does not now; 0: none */
+static uint16_t claims[UINT16_MAX + 1];         /* TCP: entries of stacks with the port */
 
 union any_addr {
         struct sockaddr sa;
@@ -24,77 +20,30 @@ union any_addr {
         struct sockaddr_in6 in6;
 };
 
-/* ---- kernel sockets ---- */
-
-static int int_opt(int fd, int level, int opt)
-{
-        int v;
-        socklen_t len = sizeof v;
-
-        return getsockopt(fd, level, opt, &v, &len) < 0 || len != sizeof v ? -1 : v;
-}
-
-static uint64_t netns_of(int fd)
-{
-        uint64_t cookie = 0;
-        socklen_t len = sizeof cookie;
-
-        return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) < 0 ? 0 : cookie;
-}
-
-static bool local_addr(int fd, ip_addr *addr, uint16_t *port)
-{
-        union any_addr a;
-        socklen_t len = sizeof a;
-
-        if (getsockname(fd, &a.sa, &len) < 0)
-                return false;
-        if (a.sa.sa_family == AF_INET) {
-                *addr = ip_addr_v4(ntohl(a.in.sin_addr.s_addr));
-                *port = ntohs(a.in.sin_port);
-                return true;
-        }
-        if (a.sa.sa_family != AF_INET6)
-                return false;
-        memcpy(addr, &a.in6.sin6_addr, sizeof *addr);
-        *port = ntohs(a.in6.sin6_port);
-        return true;
-}
-
-static bool same_addr(ip_addr a, ip_addr b)
+bool ports_same_addr(ip_addr a, ip_addr b)
 {
         return ip_addr_eq(a, b) || (ip_addr_is_any(a) && ip_addr_is_any(b));
 }
 
-/* The kernel's word that whoever passed this socket has the port, in this network namespace. */
-static int check_socket(int fd, const struct unetd_port *want)
+static bool overlap(ip_addr a, ip_addr b)
 {
-        ip_addr addr;
-        uint16_t port;
-        int family = int_opt(fd, SOL_SOCKET, SO_DOMAIN);
+        return ip_addr_eq(a, b) || ip_addr_is_any(a) || ip_addr_is_any(b);
+}
 
-        if ((family != AF_INET && family != AF_INET6) || int_opt(fd, SOL_SOCKET, SO_PROTOCOL) != want->proto)
-                return -EINVAL;
-        if (netns_of(fd) != own_netns)
-                return -EINVAL;
-        if (!local_addr(fd, &addr, &port) || port != want->port || !same_addr(addr, want->addr))
-                return -EINVAL;
-        if (want->proto == IPPROTO_TCP && int_opt(fd, SOL_SOCKET, SO_ACCEPTCONN) != 1)
-                return -EINVAL;
-        if (family == AF_INET6 && ip_addr_is_any(addr) && int_opt(fd, IPPROTO_IPV6, IPV6_V6ONLY) != 0)
-                return -EINVAL;
-        return 0;
+static bool is_tcp(uint8_t proto)
+{
+        return (proto & ~DIR_HELD) == IPPROTO_TCP;
 }
 
 static bool valid(const struct unetd_port *p, bool port_may_be_0)
 {
-        return (p->proto == IPPROTO_TCP || p->proto == IPPROTO_UDP) && (p->port != 0 || port_may_be_0);
+        return (is_tcp(p->proto) || p->proto == IPPROTO_UDP) && (p->port != 0 || port_may_be_0);
 }
 
 static struct listener *find_in(struct listener *first, const struct unetd_port *key)
 {
         for (struct listener *l = first; l; l = LIST_NEXT(l, link))
-                if (l->port == key->port && l->proto == key->proto && same_addr(l->addr, key->addr))
+                if (l->port == key->port && l->proto == key->proto && ports_same_addr(l->addr, key->addr))
                         return l;
         return NULL;
 }
@@ -115,7 +64,18 @@ static void listener_free(struct user *u, struct listener *l)
         free(l);
 }
 
-/* ---- listeners ---- */
+static void claim(const struct listener *l, int by)
+{
+        if (is_tcp(l->proto))
+                claims[l->port] = (uint16_t)(claims[l->port] + by);
+}
+
+static struct vlink_range range_of(const struct listener *l)
+{
+        return (struct vlink_range){.proto = (uint8_t)(l->proto & ~DIR_HELD), .first = l->port, .count = 1};
+}
+
+/* ---- listeners, and bound sockets ---- */
 
 /* Who may have the entry: in a shared unetd, only who has the port. */
 static int may_listen(struct stack *st, const struct wire_in *in)
@@ -123,8 +83,67 @@ static int may_listen(struct stack *st, const struct wire_in *in)
         if (in->n > 1)
                 return -EBADMSG;
         if (in->n == 1)
-                return check_socket(in->fds[0], &in->msg.port);
+                return vouch_socket(in->fds[0], &in->msg.port);
+        if (in->msg.port.proto & DIR_HELD)
+                return -EACCES;
         return unetd.cfg.shared && !find_in(LIST_FIRST(&st->holds), &in->msg.port) ? -EACCES : 0;
+}
+
+static void unlisten(struct stack *st, struct listener *l)
+{
+        directory_del(&unetd.dir, l->proto, l->addr, l->port, st->id);
+        claim(l, -1);
+        listened[!is_tcp(l->proto)][l->port] = st->id;
+        links_ports(NULL, NULL, st, range_of(l), false);
+        st->user->used.listeners--;
+        unetd.nlisteners--;
+        listener_free(st->user, l);
+}
+
+/* The claims of other users at the stack's port go, whose sockets do not bear them out any more. -EADDRINUSE: one stands. */
+static int clear_of(struct stack *st, const struct unetd_port *p)
+{
+        struct listener *l, *next;
+        int r = 0;
+
+        for (l = LIST_FIRST(&st->listeners); l; l = next) {
+                struct unetd_port key = {.proto = l->proto, .port = l->port, .addr = l->addr};
+
+                next = LIST_NEXT(l, link);
+                if (l->port != p->port || !is_tcp(l->proto) || !overlap(l->addr, p->addr) || l->fd < 0)
+                        continue;
+                if (vouch_socket(l->fd, &key) < 0)
+                        unlisten(st, l);
+                else
+                        r = -EADDRINUSE;
+        }
+        LIST_FOREACH(l, &st->holds, link)
+                if (l->port == p->port && is_tcp(l->proto) && overlap(l->addr, p->addr))
+                        r = -EADDRINUSE;
+        return r;
+}
+
+/* A TCP port is one user's on the fabric, also where the kernel lets several bind it (SO_REUSEADDR, devices). */
+static int make_way(const struct stack *st, const struct unetd_port *p)
+{
+        struct stack *other;
+        int r = 0;
+
+        if (!is_tcp(p->proto) || claims[p->port] == 0)
+                return 0;
+        for (unsigned b = 0; b < STACK_BUCKETS && r == 0; b++)
+                LIST_FOREACH(other, &unetd.stacks[b], link)
+                        if (other->user != st->user)
+                                r = r != 0 ? r : clear_of(other, p);
+        return r;
+}
+
+/* To send from a port that others have leased would be to speak for them. */
+static int may_send(const struct stack *st, const struct unetd_port *p)
+{
+        uint32_t lessee = p->proto & DIR_HELD ? port_lessee(IPPROTO_TCP, p->port) : 0;
+
+        return lessee != 0 && lessee != st->id ? -EADDRINUSE : 0;
 }
 
 int listen_add(struct client *cl, struct wire_in *in)
@@ -139,6 +158,10 @@ int listen_add(struct client *cl, struct wire_in *in)
         if (!valid(p, false))
                 return -EINVAL;
         r = st->state == STACK_UP ? may_listen(st, in) : -ENOENT;
+        if (r == 0)
+                r = may_send(st, p);
+        if (r == 0)
+                r = make_way(st, p);
         if (r < 0)
                 return r;
         if (st->user->used.listeners >= unetd.cfg.per_uid.listeners)
@@ -153,20 +176,10 @@ int listen_add(struct client *cl, struct wire_in *in)
         }
         l->fd = in->n == 1 ? wire_in_take(in, 0) : -1;
         LIST_INSERT_HEAD(&st->listeners, l, link);
+        claim(l, 1);
         st->user->used.listeners++;
         unetd.nlisteners++;
-        return links_ports(cl, &in->msg, st, (struct vlink_range){.proto = l->proto, .first = l->port, .count = 1}, true);
-}
-
-static void unlisten(struct stack *st, struct listener *l)
-{
-        directory_del(&unetd.dir, l->proto, l->addr, l->port, st->id);
-        if (l->proto == IPPROTO_TCP)
-                listened[l->port] = st->id;
-        links_ports(NULL, NULL, st, (struct vlink_range){.proto = l->proto, .first = l->port, .count = 1}, false);
-        st->user->used.listeners--;
-        unetd.nlisteners--;
-        listener_free(st->user, l);
+        return links_ports(cl, &in->msg, st, range_of(l), true);
 }
 
 int listen_del(struct user *u, const struct unetd_msg *msg)
@@ -186,7 +199,7 @@ int listen_del(struct user *u, const struct unetd_msg *msg)
 
 uint32_t port_listened(uint8_t proto, uint16_t port)
 {
-        return proto == IPPROTO_TCP ? listened[port] : 0;
+        return listened[!is_tcp(proto)][port];
 }
 
 void ports_stop_listening(struct stack *st)
@@ -250,10 +263,29 @@ static int bind_kernel(const struct unetd_port *p)
         return fd;
 }
 
+/* A TCP port that the kernel chooses is one that nobody else has leased. */
+static int bind_unleased(const struct stack *st, const struct unetd_port *p)
+{
+        int fd[16], n = 0, r;
+        uint32_t lessee;
+        uint16_t port;
+        ip_addr addr;
+
+        do {
+                r = fd[n++] = bind_kernel(p);
+                lessee = r >= 0 && p->port == 0 && vouch_addr(r, &addr, &port) ? port_lessee(p->proto, port) : 0;
+        } while (lessee != 0 && lessee != st->id && n < (int)ARRAY_LEN(fd));
+        for (int i = 0; i < n - 1; i++)
+                close(fd[i]);
+        return r;
+}
+
 static void hold_free(struct stack *st, struct listener *hold)
 {
         directory_del(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id);
-        links_ports(NULL, NULL, st, (struct vlink_range){.proto = hold->proto, .first = hold->port, .count = 1}, false);
+        listened[!is_tcp(hold->proto)][hold->port] = st->id;
+        claim(hold, -1);
+        links_ports(NULL, NULL, st, range_of(hold), false);
         st->user->used.holds--;
         listener_free(st->user, hold);
 }
@@ -268,29 +300,31 @@ int port_hold(struct client *cl, struct unetd_msg *msg)
 
         if (r < 0)
                 return r;
-        if (!valid(p, true))
+        if (!valid(p, true) || p->proto & DIR_HELD)
                 return -EINVAL;
         if (st->user->used.holds >= unetd.cfg.per_uid.holds)
                 return -EDQUOT;
         if (st->user->uid != unetd.uid && privileged(p->port))
                 return -EACCES;
-        fd = bind_kernel(p);
+        fd = bind_unleased(st, p);
         if (fd < 0)
                 return fd;
-        hold = local_addr(fd, &addr, &p->port) ? listener_new(p, fd) : NULL;
+        r = vouch_addr(fd, &addr, &p->port) ? make_way(st, p) : -ENOMEM;
+        hold = r == 0 ? listener_new(p, fd) : NULL;
         if (!hold) {
                 close(fd);
-                return -ENOMEM;
+                return r != 0 ? r : -ENOMEM;
         }
         /* So that other users' stacks know whose what comes from there is. */
         r = directory_add(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id, st->user->uid);
         LIST_INSERT_HEAD(&st->holds, hold, link);
+        claim(hold, 1);
         st->user->used.holds++;
         if (r < 0) {
                 hold_free(st, hold);
                 return r == -EEXIST ? -EADDRINUSE : r;
         }
-        return links_ports(cl, msg, st, (struct vlink_range){.proto = hold->proto, .first = hold->port, .count = 1}, true);
+        return links_ports(cl, msg, st, range_of(hold), true);
 }
 
 int port_release(struct client *cl, const struct unetd_msg *msg)
@@ -314,23 +348,18 @@ int ports_init(void)
 {
         unsigned low = 32768, high = 60999;
         FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         if (f) {
                 if (fscanf(f, "%u %u", &low, &high) != 2 || low == 0 || low > high || high > 65535)
                         low = 32768, high = 60999;
                 fclose(f);
         }
-        if (fd < 0)
-                return -errno;
-        own_netns = netns_of(fd);
-        close(fd);
         unetd.lease_low = (uint16_t)low;
         unetd.lease_blocks = MIN((high - low + 1) / unetd.cfg.lease_ports, DIR_BLOCKS);
         directory_set_ports(&unetd.dir, unetd.lease_low, (uint16_t)unetd.cfg.lease_ports);
         if (unetd.lease_blocks > 0)
                 unetd.lease_next = unetd.next_stack % unetd.lease_blocks;       /* random, as that is */
-        return 0;
+        return vouch_init();
 }
 
 static uint16_t block_first(uint32_t block)
@@ -356,12 +385,26 @@ static int block_retake(struct stack *st, uint16_t first, uint32_t *block)
         return 0;
 }
 
-/* Round and round, so that a block that came back rests before it is used again. */
+uint32_t port_lessee(uint8_t proto, uint16_t port)
+{
+        return proto == IPPROTO_TCP ? directory_lessee_of(unetd.dir.d, port) : 0;
+}
+
+static bool block_claimed(uint32_t block)
+{
+        for (uint32_t i = 0; i < unetd.cfg.lease_ports; i++)
+                if (claims[block_first(block) + i] != 0)
+                        return true;
+        return false;
+}
+
+/* Round and round, so that a block that came back rests before it is used again. One in which somebody has a port is taken
+ * only when there is no other: a lease comes before other claims (port_owner() in ifaces.c). */
 static int block_take(struct stack *st, uint32_t *block)
 {
-        for (uint32_t i = 0; i < unetd.lease_blocks; i++) {
+        for (uint32_t i = 0; i < 2 * unetd.lease_blocks; i++) {
                 uint32_t b = (unetd.lease_next + i) % unetd.lease_blocks;
-                if (directory_lessee(&unetd.dir, b) == 0) {
+                if (directory_lessee(&unetd.dir, b) == 0 && (i >= unetd.lease_blocks || !block_claimed(b))) {
                         directory_lease(&unetd.dir, b, st->id);
                         unetd.lease_next = b + 1;
                         *block = b;

@@ -58,7 +58,7 @@ static bool put_port(struct walk *w, const struct stack *st, const struct listen
                 return false;
         w->item->uid = st->user->uid;
         w->item->stack = st->id;
-        w->item->proto = l->proto;
+        w->item->proto = l->proto & (uint8_t)~DIR_HELD;
         w->item->port = l->port;
         w->item->addr = l->addr;
         return true;
@@ -125,12 +125,15 @@ static bool put_stack(struct walk *w, const struct stack *st)
                 return false;
         case UNETD_S_LISTENER:
                 LIST_FOREACH(l, &st->listeners, link)
-                        if (put_port(w, st, l))
+                        if (!(l->proto & DIR_HELD) && put_port(w, st, l))
                                 return true;
                 return false;
         case UNETD_S_HOLD:
                 LIST_FOREACH(l, &st->holds, link)
                         if (put_port(w, st, l))
+                                return true;
+                LIST_FOREACH(l, &st->listeners, link)
+                        if (l->proto & DIR_HELD && put_port(w, st, l))
                                 return true;
                 return false;
         case UNETD_S_LEASE:

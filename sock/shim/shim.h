@@ -248,6 +248,8 @@ void sock_decide(struct file *f, enum file_mode mode, const char *why);
 void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len);
 /* sendto() with MSG_FASTOPEN connects. */
 void tcp_kernel_connects(struct file *f);
+/* A UDP socket with a local name: reachable over the fabric too. Under shim.lock. */
+void udp_engage(struct file *f);
 bool sockaddr_v4(const struct sockaddr *sa, socklen_t len);
 /* Whether a name that the program passes can be read; if not, the kernel says what it has to say about it. */
 static inline bool sockaddr_readable(const struct sockaddr *sa, socklen_t len)

@@ -117,8 +117,7 @@ static const char *refused(int err)
         }
 }
 
-/* A UDP socket with a local name: reachable over the fabric too. */
-static void udp_engage(struct file *f)
+void udp_engage(struct file *f)
 {
         struct sockaddr_storage ss;
         socklen_t len;
@@ -174,7 +173,7 @@ void tcp_kernel_connects(struct file *f)
         pthread_mutex_unlock(&shim.lock);
 }
 
-/* ---- socket, bind, listen ---- */
+/* ---- socket, listen ---- */
 
 int h_socket(int domain, int type, int protocol)
 {
@@ -202,42 +201,6 @@ int h_socket(int domain, int type, int protocol)
         }
         usock_leave();
         return fd;
-}
-
-/* An interface of unetd's has the address, so the kernel does not: it holds the port all the same (ip(7), IP_FREEBIND). */
-static ssize_t bind_foreign(const struct file *f, const struct sockaddr *sa, socklen_t len)
-{
-        int one = 1;
-
-        if (!usock_is_iface_addr(sa, len))
-                return -EADDRNOTAVAIL;
-        sys5(SYS_setsockopt, f->kfd, IPPROTO_IP, IP_FREEBIND, &one, sizeof one);
-        return sys3(SYS_bind, f->kfd, sa, len);
-}
-
-int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
-{
-        struct file *f = file_enter(fd, MODE_NEW);
-        ssize_t r;
-
-        if (!f)
-                return REAL(bind)(fd, sa, len);
-        if (f->placeholder)
-                r = -EINVAL;
-        else
-                r = sys3(SYS_bind, f->kfd, sa, len);
-        if (unlikely(r == -EADDRNOTAVAIL))
-                r = bind_foreign(f, sa, len);
-        if (r == 0) {
-                pthread_mutex_lock(&shim.lock);
-                f->bound = true;
-                if (f->kind == USOCK_UDP && f->mode == MODE_NEW)
-                        udp_engage(f);
-                pthread_mutex_unlock(&shim.lock);
-        }
-        file_leave(f);
-        result_again(&r);
-        return (int)r;
 }
 
 static const char *start_listening(struct file *f, int backlog)
@@ -504,6 +467,11 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
                 f->connecting = true;
                 sock_decide(f, MODE_TCP, "the peer is on the fabric");
                 return -EINPROGRESS;
+        }
+        if (r == -EADDRNOTAVAIL && usock_has_port(f->us)) {     /* over an interface of unetd's, or not at all */
+                f->why = why;
+                log_decision(f);
+                return r;
         }
         sock_decide(f, MODE_KERNEL, why);
         f->retry = true;

@@ -75,7 +75,7 @@ class Program:
 
     def forget(self):
         self.stop()
-        for f in self.files:
+        for f in (*self.files, *filter(None, [self.child.stdin])):
             f.close()
 
 

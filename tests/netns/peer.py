@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
 """Ordinary programs for lan_test.py, which run over a shim or without one:
 
-    both listen|connect ADDRESS PORT MEGABYTES [PAUSE]   as much each way at once; prints SHA-256 of sent and received
+    both listen|connect ADDRESS PORT MEGABYTES [PAUSE]   as much each way at once; prints SHA-256 of sent and received; who
+                                                         connects to ADDRESS@MINE does it from that port
     source ADDRESS PORT MEGABYTES                        so much to one of these:
     sink ADDRESS PORT                                    both print SHA-256 and count of what went over
     mirror ADDRESS PORT                                  all that comes back to whom it came from, until it is stopped
     reflect ADDRESS PORT MEGABYTES                       so much to a mirror and back, byte-exact
     echo ADDRESS PORT                                    UDP: every datagram back, until it is stopped
+    shout ADDRESS PORT TEXT                              UDP: one datagram, and ends at once
+    hear ADDRESS PORT                                    UDP: prints each datagram, until it is stopped
     ask ADDRESS PORT BYTES...                            UDP: a datagram of each size there and back, byte-exact
     error tcp|udp ADDRESS PORT                           prints the errno that connect() or the exchange ends with
     many-listen ADDRESS PORT COUNT                       so many connections, open all at once; a byte comes back on each
     many ADDRESS PORT COUNT                              the other side of it
     names ADDRESS PORT COUNT                             accepts so many, one after another; prints where each is from
     from TO,PORT,BY...                                   connects to each from address BY, empty: any; waits for its end
+    bound TO,PORT,HOW,MINE...                            connects from ports of its own: HOW `plain`, `reuse` (SO_REUSEADDR),
+                                                         `late` (IP_BIND_ADDRESS_NO_PORT); MINE 0: any. A byte there and back;
+                                                         prints the port, or why not; waits for its standard input to end
     by TO,PORT,DEVICE...                                 the same, by a device (SO_BINDTODEVICE); then asks it by UDP, which
                                                          `echo` is to answer: so bound, and by IP_PKTINFO
     sources ADDRESS PORT COUNT                           UDP: so many datagrams back; prints where each is from
@@ -46,7 +52,8 @@ def both(role, address, port, megabytes, pause="0"):
     if role == "listen":
         s = listener(address, port).accept()[0]
     else:
-        s = socket.create_connection((address, int(port)), PATIENCE)
+        address, _, mine = address.partition("@")
+        s = socket.create_connection((address, int(port)), PATIENCE, ("", int(mine)) if mine else None)
     s.settimeout(PATIENCE)
     sent, received, source = hashlib.sha256(), hashlib.sha256(), random.Random(os.getpid())
 
@@ -151,6 +158,18 @@ def ask(address, port, *sizes):
                 sys.exit(f"{size} bytes: nothing came back")
 
 
+def shout(address, port, text):
+    socket.socket(type=socket.SOCK_DGRAM).sendto(text.encode(), (address, int(port)))
+    os._exit(0)
+
+
+def hear(address, port):
+    with socket.socket(type=socket.SOCK_DGRAM) as s:
+        s.bind((address, int(port)))
+        while True:
+            print(s.recv(100).decode(), flush=True)
+
+
 def error(kind, address, port):
     with socket.socket(type=socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM) as s:
         s.settimeout(10)
@@ -217,6 +236,28 @@ def from_(*ways):
         with socket.create_connection((to, int(port)), PATIENCE, (by, 0) if by else None) as s:
             assert s.recv(1) == b""
             assert not by or s.getsockname()[0] == by
+
+
+def bound(*ways):
+    conns = []
+    for to, port, how, mine in (w.split(",") for w in ways):
+        s = socket.socket()
+        conns.append(s)
+        s.settimeout(PATIENCE)
+        if how == "reuse":
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if how == "late":
+            s.setsockopt(socket.IPPROTO_IP, 24, 1)
+        try:
+            s.bind(("", int(mine)))
+            s.connect((to, int(port)))
+            s.send(b"x")
+            assert s.recv(1) == b"x"
+            assert int(mine) in (0, s.getsockname()[1])
+            print(s.getsockname()[1], flush=True)
+        except OSError as e:
+            print(errno.errorcode[e.errno], flush=True)
+    sys.stdin.read()
 
 
 def sources(address, port, count):

@@ -4,12 +4,13 @@
 import contextlib
 import json
 import os
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import lan  # noqa: E402
-from lan_test import CLOSED, HERE, KERNELS, OURS, PORT, Lan  # noqa: E402
+from lan_test import CLOSED, HERE, KERNELS, OURS, PEER, PORT, Lan  # noqa: E402
 
 ALICE, BOB, CAROL = 12001, 12002, 12003
 
@@ -140,6 +141,29 @@ class Share(Sharing):
         self.second()
         self.exchanged(self.both_ways(self.other, self.ours, 2, 2.5, user=CAROL), 2)
 
+    def test_who_sends_and_ends_is_heard(self):
+        """The neighbour is not known to its stack yet, and the gateway has not looked at its ring."""
+        ear = self.serve_peer(self.other, "hear", PORT + 1, kind="u")
+        told = [f"{who}{user}" for who in ("alone", "shared", "again") for user in (ALICE, BOB)]
+        for i, text in enumerate(told):
+            if i == 2:
+                self.first()
+                self.second()
+            self.peer(self.ours, "shout", KERNELS, PORT + 1, text, user=int(text[-5:])).end()
+        self.ours.until(lambda: sorted(ear.text().split()) == sorted(told), "all that was said")
+
+    def test_and_so_when_the_neighbour_answers_late(self):
+        """The stack stays until it does."""
+        ear = self.serve_peer(self.other, "hear", PORT + 1, kind="u")
+        for n in range(2):
+            self.other.sysctl(f"net.ipv4.conf.{lan.IFACE}.arp_ignore", 8)
+            self.peer(self.ours, "shout", KERNELS, PORT + 1, f"late{n}", user=BOB).end()
+            self.other.sysctl(f"net.ipv4.conf.{lan.IFACE}.arp_ignore", 0)
+            self.ours.until(lambda n=n: f"late{n}" in ear.text(), "what was said")
+            if n == 0:
+                self.first()
+                self.second()
+
     def test_errors_get_to_whom_they_concern(self):
         self.first()
         self.second()
@@ -179,6 +203,81 @@ class Share(Sharing):
                 self.assertNotIn("error", json.loads(c.end()))
         for s in servers:
             self.assertIsNone(s.child.poll(), s.text() + s.text(1))
+
+
+class Bound(Sharing):
+    """Clients that chose their port: unetd takes the kernel's word that it is theirs."""
+
+    MINE = 2049
+
+    def setUp(self):
+        super().setUp()
+        self.serve_peer(self.other, "mirror", PORT)
+
+    def bound(self, *ways, user=ALICE):
+        """Connects from ports, each as (how, port); the program stays, its connections with it."""
+        return self.peer(self.ours, "bound", *(f"{KERNELS},{PORT},{how},{port}" for how, port in ways), user=user,
+                         stdin=subprocess.PIPE)
+
+    def told(self, p, n):
+        """What it printed for the first n."""
+        self.ours.until(lambda: p.text().count("\n") >= n or p.child.poll() is not None, "connections")
+        return p.text().split()
+
+    def test_each_user_from_ports_of_its_own(self):
+        self.first()
+        self.second()
+        ways = [("plain", 1), ("reuse", 2), ("late", None), ("plain", None), ("reuse", None)]
+        for i, user in enumerate((ALICE, BOB, CAROL)):
+            ports = [self.MINE + 10 * i + n if n else 0 for _, n in ways]
+            p = self.bound(*((how, port) for (how, _), port in zip(ways, ports)), user=user)
+            told = self.told(p, len(ways))
+            self.assertEqual(len(told), len(ways), p.text(1))
+            for port, what in zip(ports, told):
+                self.assertEqual(what, str(port) if port else str(int(what)), p.text(1))
+            self.assert_ours(p)
+
+    def test_ports_that_the_kernel_chooses_are_nobodys_lease(self):
+        """A stack's clients have leased ports among those that the kernel chooses from."""
+        self.first()
+        self.second()
+        self.peer(self.ours, "reflect", KERNELS, PORT, 1, user=BOB).end()
+        told = self.told(self.bound(*[("plain", 0)] * 400, user=CAROL), 400)
+        self.assertEqual([what for what in told if not what.isdigit()], [])
+
+    def test_a_port_is_one_users(self):
+        """Where the kernel would let two have it."""
+        self.first()
+        self.second()
+        alice = self.bound(("reuse", self.MINE))
+        self.assertEqual(self.told(alice, 1), [str(self.MINE)])
+        bob = self.bound(("reuse", self.MINE), user=BOB)
+        self.assertEqual(self.told(bob, 1), ["EADDRNOTAVAIL"], bob.text(1))
+        self.assertIn("vouch", bob.text(1))
+        stat = self.ours.run(lan.UNET, "stat", shim=False, user=BOB).end()
+        self.assertRegex(stat, r"TCP_UNVOUCHED +1\b")
+        alice.child.kill()
+        self.ours.until(lambda: self.told(self.bound(("reuse", self.MINE), user=BOB), 1) == [str(self.MINE)], "Alice's end")
+
+    def test_one_from_before_it_was_shared(self):
+        p = self.both_bound(20)
+        self.second()
+        self.exchanged(p, 20)
+
+    def both_bound(self, megabytes):
+        s = self.other.serve(PORT + 1, *PEER, "both", "listen", KERNELS, str(PORT + 1), str(megabytes), "0.1")
+        c = self.peer(self.ours, "both", "connect", f"{KERNELS}@{self.MINE}", PORT + 1, megabytes, "0.1", user=ALICE)
+        self.other.until(lambda: self.other.received() > 1 << 20, "a part of it")
+        return s, c
+
+    def test_what_is_closed_can_be_bound_again(self):
+        self.first()
+        self.second()
+        for user in (ALICE, BOB, CAROL) * 3:
+            p = self.bound(("reuse", self.MINE), user=user)
+            self.assertEqual(self.told(p, 1), [str(self.MINE)], p.text(1))
+            p.child.stdin.close()
+            p.end()
 
 
 class UnetdDies(Sharing):

@@ -32,7 +32,7 @@ static pid_t system_unetd;
 /* What the two tell each other through a shared page. */
 struct table {
         _Atomic uint32_t alice_stack, bob_stack;
-        _Atomic uint32_t bob_saw, done;
+        _Atomic uint32_t bob_saw, done, port, reused;
         _Atomic int32_t bob_keeper;
 };
 static struct table *table;
@@ -287,15 +287,23 @@ static void the_keeper_runs_as_the_user(void **state)
 
 /* ---- ports in a shared unetd ---- */
 
+static bool local_port(int fd, uint16_t *port)
+{
+        struct sockaddr_in sin;
+        socklen_t len = sizeof sin;
+
+        if (getsockname(fd, (struct sockaddr *)&sin, &len) < 0)
+                return false;
+        *port = ntohs(sin.sin_port);
+        return true;
+}
+
 static int tcp_listener(uint16_t *port)
 {
         struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        socklen_t len = sizeof sin;
         int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-        must(fd >= 0 && bind(fd, (struct sockaddr *)&sin, len) == 0 && listen(fd, 1) == 0);
-        must(getsockname(fd, (struct sockaddr *)&sin, &len) == 0);
-        *port = ntohs(sin.sin_port);
+        must(fd >= 0 && bind(fd, (struct sockaddr *)&sin, sizeof sin) == 0 && listen(fd, 1) == 0 && local_port(fd, port));
         return fd;
 }
 
@@ -385,6 +393,84 @@ static void a_port_is_free_when_its_listener_is_gone(void **state)
         if (pid == 0)
                 alice_listens_again_and_again();
         must_child(pid);
+}
+
+/* ---- a TCP port is one user's ---- */
+
+static int bound_to(uint16_t port)
+{
+        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+
+        must(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
+        must(bind(fd, (struct sockaddr *)&sin, sizeof sin) == 0);
+        return fd;
+}
+
+enum { SENDS = IPPROTO_TCP | DIR_HELD };
+
+/* Says that she listens, and does not any more; and sends from a port that others may be bound to as well. */
+static void alice_claims(void)
+{
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack st;
+        ip_addr lo = ip_addr_v4(INADDR_LOOPBACK);
+        uint16_t port, reused;
+        int fd, b;
+
+        become(ALICE);
+        must_stack(&c, &st);
+        fd = tcp_listener(&port);
+        b = bound_to(0);
+        must(local_port(b, &reused));
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, fd) == 0);
+        must(unetd_listen_add(&c, st.id, SENDS, lo, reused, b) == 0);
+        must(shutdown(fd, SHUT_RDWR) == 0);     /* the kernel has the port again, which it had chosen */
+        table->alice_stack = st.id;
+        table->reused = reused;
+        table->port = port;
+        pause();
+}
+
+static void bob_has_the_port(void)
+{
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack st;
+        ip_addr lo = ip_addr_v4(INADDR_LOOPBACK);
+        struct dir_hit hit;
+        int fd;
+
+        become(BOB);
+        must_stack(&c, &st);
+        must_eventually(table->port != 0);
+        must(directory_lookup(c.dir, IPPROTO_TCP, lo, (uint16_t)table->port, 0, &hit) == 1 && hit.stack == table->alice_stack);
+        fd = bound_to((uint16_t)table->port);
+        must(listen(fd, 1) == 0);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, (uint16_t)table->port, fd) == 0);
+        must(directory_lookup(c.dir, IPPROTO_TCP, lo, (uint16_t)table->port, 0, &hit) == 1);
+        must(hit.stack == st.id && hit.same_key == 1);
+        /* The kernel lets both of them connect from there, and unetd the first. */
+        fd = bound_to((uint16_t)table->reused);
+        must(unetd_listen_add(&c, st.id, SENDS, lo, (uint16_t)table->reused, fd) == -EADDRINUSE);
+        must(directory_vouches(c.dir, IPPROTO_TCP, lo, (uint16_t)table->reused, table->alice_stack));
+        _exit(0);
+}
+
+static void a_claim_that_does_not_hold_any_more_gives_way(void **state)
+{
+        pid_t alice, bob;
+
+        if (cannot_run())
+                skip();
+        alice = fork();
+        if (alice == 0)
+                alice_claims();
+        bob = fork();
+        if (bob == 0)
+                bob_has_the_port();
+        must_child(bob);
+        kill(alice, SIGKILL);
+        waitpid(alice, NULL, 0);
 }
 
 /* ---- one user cannot stop the service for the other ---- */
@@ -588,6 +674,7 @@ int main(void)
                 t(the_keeper_runs_as_the_user),
                 t(a_port_is_registered_only_against_its_socket),
                 t(a_port_is_free_when_its_listener_is_gone),
+                t(a_claim_that_does_not_hold_any_more_gives_way),
                 t(a_user_cannot_hold_up_the_other),
                 t(a_private_unetd_serves_its_user_only),
                 t(emulated_endpoints_meet_where_both_want),
