@@ -246,6 +246,12 @@ int arp_resolve(struct arp *a, uint32_t ip, nstime now, struct arp_ref *ref, uin
 int arp_hold(struct arp *a, struct arp_ref ref, const void *head, uint32_t head_len, const void *body,
              uint32_t body_len);
 
+/* Whether packets wait for their neighbours: for a few seconds at most, until those are known or given up. */
+static inline bool arp_holds(const struct arp_cache *c)
+{
+        return c->held.head != 0;
+}
+
 /* A transport made progress with packets to this neighbour, so they reach it (RFC 1122 §2.3.2.1, RFC 4861 §7.3.1). */
 void arp_confirm_slow(struct arp *a, struct arp_ref ref, nstime now);
 static inline void arp_confirm(struct arp *a, struct arp_ref ref, nstime now)

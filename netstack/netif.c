@@ -280,6 +280,14 @@ static void tell_unreachable(struct stack *s, uint32_t k, uint32_t hop, const ui
                 tell_undelivered(s, k, p, len, EHOSTUNREACH);
 }
 
+bool netif_waits(const struct stack_state *st)
+{
+        for (uint32_t i = 0; i < st->netifs; i++)
+                if (stack_netif(st, i)->chan != 0 && arp_holds(&stack_netif(st, i)->arp))
+                        return true;
+        return false;
+}
+
 /* False: the channel has no room, later. */
 static bool arp_out(struct stack *s, uint32_t k, const struct arp_out *out)
 {

@@ -29,6 +29,7 @@
 
 struct stack;
 struct stack_chan;
+struct stack_state;
 struct tcp_conn;
 
 /* What an interface is to be; addresses are IPv4 in host order. */
@@ -100,6 +101,9 @@ bool netif_strip(struct capture_pkt *p);
 
 /* A frame arrived on channel k. True when its frame now belongs to a queue. */
 bool netif_rx(struct stack *s, uint32_t k, struct unet_rx *rx);
+
+/* Packets wait for their neighbours on some interface. */
+bool netif_waits(const struct stack_state *st);
 
 /* ARP's turn, if it is time: requests, answers, packets that waited. */
 void netif_run(struct stack *s, uint32_t k);

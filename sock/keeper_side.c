@@ -140,7 +140,7 @@ static void note_listener(struct keeper_view *v, const struct sock_rec *rec, uin
             ustack_shares_port(&v->u, rec, 1ull << slot))
                 return;
         v->gone[v->ngone++] = (struct keeper_listener){
-                .proto = rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP,
+                .proto = ustack_entry_proto(rec),
                 .port = rec->lport,
                 .addr = rec->reg_addr,
         };
@@ -529,7 +529,8 @@ static bool empty(void *view)
         nstime now = ustack_now();
 
         bury_strangers(v);
-        return stuck(v, now) || (conns->used == v->u.s.tcp.sh->tw_count && !capture_awaited(v, now));
+        return stuck(v, now) || (conns->used == v->u.s.tcp.sh->tw_count && !netif_waits(v->u.s.st) &&
+                              !capture_awaited(v, now));
 }
 
 static bool cookie_owner(void *view, uint64_t cookie)

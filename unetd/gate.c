@@ -219,6 +219,7 @@ void gate_leave(struct gate_port *p)
 {
         struct gate *g = p->gate;
 
+        gate_drain(p, g->loop->now);
         gate_flows_forget(g->flows, p->sender.stack);
         g->frames.region[p->num] = (struct frame_region){.base = NULL};
         g->port[p->num] = NULL;

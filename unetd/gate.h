@@ -87,6 +87,7 @@ int gate_open(struct gate **out, struct loop *loop, const char *ifname, const st
 /* All have left. */
 void gate_close(struct gate *g);
 
+/* A stack joins; it leaves, and what it has sent goes out first. */
 int gate_join(struct gate *g, const struct gate_peer *peer, struct gate_port **out);
 void gate_leave(struct gate_port *p);
 /* What the stack's side of the channel is, and its descriptors but the first (UNETD_FD_TX), new ones, the caller's. 0 or a
@@ -99,5 +100,7 @@ nstime gate_turn(struct gate *g, nstime now);
 /* gate_io.c, for gate.c. False: there was nothing to do. */
 bool gate_move(struct gate *g, nstime now);
 bool gate_pending(const struct gate *g);
+/* What waits in its ring goes to the wire; what it writes meanwhile may not. */
+void gate_drain(struct gate_port *p, nstime now);
 
 #endif

@@ -323,6 +323,12 @@ bool gate_move(struct gate *g, nstime now)
         return any;
 }
 
+void gate_drain(struct gate_port *p, nstime now)
+{
+        for (uint32_t n = 0; n < SHM_SLOTS && from_port(p, seconds(now)); n += GATE_BATCH)
+                ;
+}
+
 bool gate_pending(const struct gate *g)
 {
         for (uint32_t i = 0; i < g->nports; i++) {
