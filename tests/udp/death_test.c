@@ -1,17 +1,11 @@
 /*
- * A process dies at every instruction of every operation. A child runs the operation on shared memory, one
- * instruction at a time; after each one that changed something, a copy of the memory, mapped elsewhere as
- * another process would have it, is recovered and must be whole: what was queued before is there, and what
- * was arriving is there or not.
+ * A process dies at every instruction of every operation (tests/steps.h). What it leaves is recovered and must be whole: what
+ * was queued before is there, and what was arriving is there or not.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "tests/steps.h"
 #include "tests/udp/scene.h"
 #include "udp/udp_pcb.h"
 
@@ -299,175 +293,123 @@ static void check_after_death(struct view *v, uint32_t before, uint32_t most_rea
 
 /* ---- one instruction at a time ---- */
 
-static bool step(pid_t pid)
-{
-        int status;
+static struct {
+        struct view child;
+        void (*op)(struct view *v);
+        uint32_t before, most_read;
+} plan;
 
-        assert_int_equal(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        if (WIFEXITED(status))
-                assert_int_equal(WEXITSTATUS(status), 0);
-        else
-                assert_int_equal(WSTOPSIG(status), SIGTRAP);
-        return WIFSTOPPED(status);
+static void act(void *mem)
+{
+        plan.op(&plan.child);
 }
 
-static pid_t start_child(struct view *v, void (*op)(struct view *))
+static void after(void *copy)
 {
-        pid_t pid = fork();
-        int status;
+        struct view other = view_of(copy);
 
-        if (pid == 0) {
-                if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
-                        _exit(99);
-                raise(SIGSTOP);
-                op(v);
-                _exit(0);
-        }
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        return WIFSTOPPED(status) ? pid : 0;
-}
-
-struct space { /* two segments: the child's, shared, and the copy */
-        struct segment *live, *copy, *last;
-        struct view child, other;
-};
-
-static void *map_segment(void)
-{
-        void *p =
-                mmap(NULL, sizeof(struct segment), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-        assert_ptr_not_equal(p, MAP_FAILED);
-        return p;
+        check_after_death(&other, plan.before, plan.most_read);
+        free(other.frames);
 }
 
 static int setup(void **state)
 {
-        struct space *s = calloc(1, sizeof *s);
-
-        s->live = map_segment();
-        s->copy = map_segment();
-        s->last = map_segment();
-        s->child = view_of(s->live);
-        s->other = view_of(s->copy);
-        *state = s;
+        plan.child = view_of(steps_memory(sizeof(struct segment)));
         return 0;
 }
 
 static int teardown(void **state)
 {
-        struct space *s = *state;
-
-        munmap(s->live, sizeof *s->live);
-        munmap(s->copy, sizeof *s->copy);
-        munmap(s->last, sizeof *s->last);
-        free(s->child.frames);
-        free(s->other.frames);
-        free(s);
+        steps_free(plan.child.seg, sizeof(struct segment));
+        free(plan.child.frames);
         return 0;
 }
 
-static void die_everywhere(struct space *s, void (*op)(struct view *), uint32_t before, uint32_t most_read)
+static void die_everywhere(void (*op)(struct view *v), uint32_t before, uint32_t most_read)
 {
-        unsigned steps = 0, deaths = 0;
-        pid_t pid;
-
-        furnish(&s->child, before);
-        memcpy(s->last, s->live, sizeof *s->live);
-        pid = start_child(&s->child, op);
-        if (pid == 0) {
-                print_message("skipped: ptrace is not allowed here\n");
-                skip();
-        }
-        for (; step(pid); steps++) {
-                if (memcmp(s->last, s->live, sizeof *s->live) == 0)
-                        continue;
-                deaths++;
-                memcpy(s->last, s->live, sizeof *s->live);
-                memcpy(s->copy, s->live, sizeof *s->live);
-                check_after_death(&s->other, before, most_read);
-        }
-        print_message("%u instructions, died after %u\n", steps, deaths);
-        assert_true(deaths > 0);
+        plan.op = op;
+        plan.before = before;
+        plan.most_read = most_read;
+        furnish(&plan.child, before);
+        steps_die(plan.child.seg, sizeof(struct segment), act, after);
 }
 
 /* ---- the operations ---- */
 
 static void while_the_first_datagram_is_queued(void **state)
 {
-        die_everywhere(*state, do_put, 0, 0);
+        die_everywhere(do_put, 0, 0);
 }
 
 static void while_a_datagram_is_appended(void **state)
 {
-        die_everywhere(*state, do_put, 3, 0);
+        die_everywhere(do_put, 3, 0);
 }
 
 static void while_a_lent_frame_is_kept(void **state)
 {
-        die_everywhere(*state, do_put_lent, 3, 0);
+        die_everywhere(do_put_lent, 3, 0);
 }
 
 static void while_the_queue_grows_by_a_block(void **state)
 {
-        die_everywhere(*state, do_put_into_new_block, 9, 0);
+        die_everywhere(do_put_into_new_block, 9, 0);
 }
 
 static void while_one_of_several_is_consumed(void **state)
 {
-        die_everywhere(*state, do_read, 3, 1);
+        die_everywhere(do_read, 3, 1);
 }
 
 static void while_the_last_one_is_consumed(void **state)
 {
-        die_everywhere(*state, do_read, 1, 1);
+        die_everywhere(do_read, 1, 1);
 }
 
 static void while_one_is_read_without_the_lock(void **state)
 {
-        die_everywhere(*state, do_take, 3, 1);
+        die_everywhere(do_take, 3, 1);
 }
 
 static void while_what_was_read_is_settled(void **state)
 {
-        die_everywhere(*state, do_take_and_settle, 15, 12);
+        die_everywhere(do_take_and_settle, 15, 12);
 }
 
 static void while_one_is_appended_where_all_was_read(void **state)
 {
         for (uint32_t n = 1; n <= 15; n++)
-                die_everywhere(*state, do_take_all_and_put, n, n);
+                die_everywhere(do_take_all_and_put, n, n);
 }
 
 static void while_blocks_are_given_up(void **state)
 {
-        die_everywhere(*state, do_read_all, 15, 15);
+        die_everywhere(do_read_all, 15, 15);
 }
 
 static void while_a_pcb_is_made_bound_and_connected(void **state)
 {
-        die_everywhere(*state, do_open_and_bind, 2, 0);
+        die_everywhere(do_open_and_bind, 2, 0);
 }
 
 static void while_a_pcb_is_closed(void **state)
 {
-        die_everywhere(*state, do_close, 15, 15);
+        die_everywhere(do_close, 15, 15);
 }
 
 static void while_an_error_is_noted(void **state)
 {
-        die_everywhere(*state, do_error, 2, 0);
+        die_everywhere(do_error, 2, 0);
 }
 
 static void while_an_error_is_kept(void **state)
 {
-        die_everywhere(*state, do_keep, 2, 0);
+        die_everywhere(do_keep, 2, 0);
 }
 
 static void while_a_kept_error_is_taken(void **state)
 {
-        die_everywhere(*state, do_take_kept, 2, 0);
+        die_everywhere(do_take_kept, 2, 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
