@@ -9,7 +9,9 @@ find_library(CMOCKA_LIBRARY cmocka)
 
 function(unet_test_properties name)
   cmake_parse_arguments(T "" "TIMEOUT" "LABELS" ${ARGN})
-  if(NOT T_TIMEOUT)
+  if(NOT T_TIMEOUT AND UNET_SANITIZE)
+    set(T_TIMEOUT 300)          # several times slower
+  elseif(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}" SKIP_RETURN_CODE 77)

@@ -92,12 +92,12 @@ void igmp_init(struct igmp *g)
 
 nstime igmp_deadline(const struct igmp *g)
 {
-        return g->next;
+        return READ_ONCE(g->next);
 }
 
 void igmp_due(struct igmp *g, nstime at)
 {
-        g->next = nstime_min(g->next, at);
+        WRITE_ONCE(g->next, nstime_min(g->next, at));
 }
 
 int igmp_version(const struct igmp *g, uint32_t ifc, nstime now)
@@ -451,7 +451,7 @@ void igmp_recover(struct igmp *g, bool (*lives)(void *arg, uint32_t owner), void
                 g->ifs[k].general_at = NSTIME_NEVER;
                 g->ifs[k].cursor = 0;
         }
-        g->next = now;
+        WRITE_ONCE(g->next, now);
         for (uint32_t k = 1; k <= IGMP_JOINS; k++) {
                 struct igmp_join *j = &g->join[k];
                 uint32_t i;

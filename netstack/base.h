@@ -92,6 +92,19 @@ static inline void prefetch_write(const void *p)
 #endif
 }
 
+/*
+ * For words that the lock's holder alone writes and others look at without the lock: readiness, deadlines, positions in
+ * queues. Whole and once, in no order with anything else; on every machine a plain move. What is seen may be a moment old,
+ * and two of them may not fit together: who acts on it takes the lock and looks again. The holder himself reads them as
+ * any other word. Where order matters the atomics are written out, and the comment says what they order.
+ */
+#define READ_ONCE(x)     __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#define WRITE_ONCE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELAXED)
+
+/* Of a function that copies what may be changed meanwhile, and whose caller throws the copy away if it was: no order of atomic
+ * words can say that to ThreadSanitizer, so it does not look at this one. The comment beside it says how the caller knows. */
+#define READS_TORN __attribute__((no_sanitize("thread")))
+
 #define CACHE_LINE   64
 #define likely(x)    __builtin_expect(!!(x), 1)
 #define unlikely(x)  __builtin_expect(!!(x), 0)

@@ -62,6 +62,22 @@ void capture_reader_init(struct capture_reader *r, const struct capture *c)
         *r = (struct capture_reader){.pos = atomic_load_explicit(&c->head, memory_order_acquire)};
 }
 
+/* Copies what the writer may be writing over: still_whole() says afterwards. Not by memcpy(), which would be looked at. */
+static READS_TORN void copy_torn(void *to, const uint8_t *from, size_t n)
+{
+        const volatile uint64_t *word = (const volatile uint64_t *)(const void *)from;  /* records begin at words and are padded */
+        uint8_t *d = to;
+
+        for (; n >= sizeof *word; d += sizeof *word, n -= sizeof *word) {
+                uint64_t w = *word++;
+                memcpy(d, &w, sizeof w);
+        }
+        if (n != 0) {
+                uint64_t w = *word;
+                memcpy(d, &w, n);
+        }
+}
+
 /* Whether what was copied from `pos` on was not being written over meanwhile. */
 static bool still_whole(const struct capture *c, uint64_t pos, uint32_t cap)
 {
@@ -78,7 +94,7 @@ static bool read_header(struct capture_reader *r, const struct capture *c, uint3
 
                 if (r->pos >= head)
                         return false;
-                memcpy(rec, c->ring + at, MIN(sizeof *rec, cap - at));
+                copy_torn(rec, c->ring + at, MIN(sizeof *rec, cap - at));
                 if (!still_whole(c, r->pos, cap)) {
                         r->pos = head;                  /* too slow: the gap in the numbers says by how much */
                 } else if (rec->kept == CAPTURE_FILLER) {
@@ -95,7 +111,7 @@ bool capture_read(struct capture_reader *r, const struct capture *c, uint32_t ca
 {
         if (!read_header(r, c, cap, rec))
                 return false;
-        memcpy(buf, c->ring + ((uint32_t)r->pos & (cap - 1)) + sizeof *rec, MIN(n, rec->kept));
+        copy_torn(buf, c->ring + ((uint32_t)r->pos & (cap - 1)) + sizeof *rec, MIN(n, rec->kept));
         if (!still_whole(c, r->pos, cap)) {
                 r->pos = atomic_load_explicit(&c->head, memory_order_acquire);
                 return false;

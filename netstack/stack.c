@@ -247,7 +247,7 @@ int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const str
         if (err != 0)
                 return err;
         n = stack_netif(st, i);
-        n->chan = k + 1;
+        WRITE_ONCE(n->chan, k + 1);
         n->routed = false;
         n->cfg = *cfg;
         if (n->cfg.ifindex == 0)
@@ -263,7 +263,7 @@ int stack_netif_add(struct stack_state *st, uint32_t k, uint32_t peer, const str
                 return err;
         st->chan[k].netif = i + 1;
         st->chan[k].peer_uid = 0;
-        st->netifs = MAX(st->netifs, i + 1);
+        WRITE_ONCE(st->netifs, MAX(st->netifs, i + 1));
         chan_publish(st, k);
         return 0;
 }
@@ -286,36 +286,51 @@ bool stack_netif_move(struct stack *s, uint32_t k, const struct netif_config *cf
         return true;
 }
 
+/* Field by field, since some are looked at without the lock. */
+static void set_view(struct stack_chan *c, const struct stack_chan *to)
+{
+        WRITE_ONCE(c->ch, NULL);
+        c->ops = to->ops;
+        c->caps = to->caps;
+        c->generation = to->generation;
+        c->remote = to->remote;
+        c->stranger = to->stranger;
+        c->netif = to->netif;
+        WRITE_ONCE(c->starved, to->starved);
+        WRITE_ONCE(c->outside, to->outside);
+        __atomic_store_n(&c->ch, to->ch, __ATOMIC_RELEASE);     /* what it points to is ready: stack_chan_peek() */
+}
+
 void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_t *tx_frames,
                        const uint8_t *rx_frames)
 {
         struct chan_slot *slot = &s->st->chan[k];
+        struct stack_chan c = {.ops = ch->ops,
+                               .ch = ch,
+                               .caps = ch->caps,
+                               .generation = slot->generation,
+                               .remote = slot->remote != 0,
+                               .outside = slot->remote != 0 || slot->netif != 0,
+                               .stranger = slot->remote != 0 || (slot->netif == 0 && slot->peer_uid != s->st->uid)};
 
         s->frames->region[FRAME_REGION_TX(k)] = (struct frame_region){
                 .base = tx_frames, .pool = at_offset(s->st, slot->pool_off), .geom = slot->shm.tx_geom};
         s->frames->region[FRAME_REGION_RX(k)] = (struct frame_region){
                 .base = (uint8_t *)(uintptr_t)rx_frames, .geom = slot->shm.rx_geom};
-        s->chan[k] = (struct stack_chan){.ops = ch->ops,
-                                         .ch = ch,
-                                         .caps = ch->caps,
-                                         .generation = slot->generation,
-                                         .remote = slot->remote != 0,
-                                         .stranger = slot->remote != 0 ||
-                                                     (slot->netif == 0 && slot->peer_uid != s->st->uid)};
         if (slot->netif != 0) {
-                struct stack_chan *c = &s->chan[k];
-                c->netif.nif = stack_netif(s->st, slot->netif - 1);
-                c->netif.arp = (struct arp){&c->netif.nif->arp, &s->st->cnt};
-                c->caps.mtu = c->netif.nif->cfg.mtu;
-                c->caps.inline_max -= ETHER_HDR;
+                c.netif.nif = stack_netif(s->st, slot->netif - 1);
+                c.netif.arp = (struct arp){&c.netif.nif->arp, &s->st->cnt};
+                c.caps.mtu = c.netif.nif->cfg.mtu;
+                c.caps.inline_max -= ETHER_HDR;
         }
+        set_view(&s->chan[k], &c);
         memset(s->flow, 0, sizeof s->flow);     /* what was learnt of another peer does not hold for this one */
-        s->nchan = MAX(s->nchan, k + 1);
+        WRITE_ONCE(s->nchan, MAX(s->nchan, k + 1));
 }
 
 void stack_chan_unmapped(struct stack *s, uint32_t k)
 {
-        s->chan[k] = (struct stack_chan){0};
+        set_view(&s->chan[k], &(struct stack_chan){0});
         s->frames->region[FRAME_REGION_TX(k)].base = NULL;
         s->frames->region[FRAME_REGION_RX(k)].base = NULL;
 }
@@ -378,7 +393,7 @@ bool stack_chan_free(struct stack *s, uint32_t k)
                 return false;
         if (slot->netif != 0) {
                 igmp_if_gone(s->igmp, slot->netif - 1);
-                stack_netif(s->st, slot->netif - 1)->chan = 0;
+                WRITE_ONCE(stack_netif(s->st, slot->netif - 1)->chan, 0);
         }
         atomic_store_explicit(&slot->state, CHAN_FREE, memory_order_release);
         atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
@@ -456,7 +471,7 @@ static void end_reservations(struct stack *s)
                 if (tc->live && tc->flags & TCF_RSV &&
                     !(has_socket(s, tc->sock, SOCK_ROLE_CONN, i) && stack_sock(s, tc->sock)->writer != 0)) {
                         tc->rsv_head = tc->rsv_tail = tc->rsv_bytes = 0;
-                        tc->flags &= ~(uint32_t)TCF_RSV;
+                        conn_unflag(tc, TCF_RSV);
                 }
         }
 }

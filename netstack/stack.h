@@ -101,8 +101,8 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t kind, family;
         _Atomic uint8_t nonblock;       /* O_NONBLOCK: of the open file, so of all processes that have it */
         uint8_t bound;
-        uint32_t conn;                  /* connection, listener or pcb index by `role` */
-        uint8_t role;
+        uint32_t conn;                  /* connection, listener or pcb index by `role`; WRITE_ONCE() */
+        uint8_t role;                   /* sock_set_role() */
         uint8_t v6only, reuse;
         uint8_t registered;             /* in unetd's directory: enum sock_registered of sock/ustack.h */
         uint8_t outside;                /* another process may have come to know it, or will: its number left this one */
@@ -114,13 +114,13 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint64_t cookie;                /* SO_COOKIE of the kernel socket beside it, 0: none */
         uint32_t flights;               /* descriptors under way (SCM_RIGHTS) */
         uint32_t flyer;                 /* process slot + 1 that is just telling the keeper of one */
-        uint32_t reader, writer;        /* process slot + 1 that copies without the lock */
+        uint32_t reader, writer;        /* process slot + 1 that copies without the lock; WRITE_ONCE() */
         _Atomic uint8_t awaited;        /* somebody looked meanwhile, and could not have his turn */
         uint16_t segment;               /* UDP_SEGMENT: datagrams of so much are made of what is sent; 0: one */
         uint8_t many;                   /* UDP: the peer it is connected to is a group, or everybody */
         uint32_t tx_frame;              /* UDP: the frame it copies into */
         uint32_t chan;                  /* UDP, connected: channel + 1 of the peer */
-        uint32_t blocked;               /* UDP: channel + 1 that had no room for the last datagram */
+        uint32_t blocked;               /* UDP: channel + 1 that had no room for the last datagram; WRITE_ONCE() */
         int32_t err;
         uint16_t lport, rport;
         ip_addr laddr, raddr;
@@ -140,6 +140,17 @@ enum { SOCK_GROUP_ANY, SOCK_GROUP_KERNEL, SOCK_GROUP_OURS, SOCK_GROUP_IF };
 
 enum { SOCK_ROLE_NONE, SOCK_ROLE_CONN, SOCK_ROLE_LISTENER, SOCK_ROLE_UDP };
 
+/* Readiness is asked for without the lock: who sees the role (acquire) sees what was made ready before it was given (release),
+ * `conn` and the record that this names. */
+static inline void sock_set_role(struct sock_rec *rec, uint8_t role)
+{
+        __atomic_store_n(&rec->role, role, __ATOMIC_RELEASE);
+}
+static inline uint8_t sock_role(const struct sock_rec *rec)
+{
+        return __atomic_load_n(&rec->role, __ATOMIC_ACQUIRE);
+}
+
 struct stack_state {
         uint64_t magic;
         uint32_t abi, id;
@@ -156,7 +167,7 @@ struct stack_state {
         uint32_t sleeps, rests;         /* counts of the bell: leaders asleep; the keeper gone back to sleep */
         uint32_t rung;                  /* `rests` when a process of ours last rang the keeper itself */
         nstime keeper_at;               /* when the keeper will look in by itself */
-        uint32_t leader;                /* waiter slot + 1 that sleeps on the leader pipe, 0: none */
+        uint32_t leader;                /* waiter slot + 1 that sleeps on the leader pipe, 0: none; WRITE_ONCE() */
         _Atomic uint32_t ticking;       /* the keeper looks in every millisecond: no need to arm when leaving */
         _Atomic uint32_t chans;         /* slots ever used: 0 .. chans-1 */
         _Atomic uint32_t chan_gen;      /* grows when a channel comes or goes */
@@ -200,12 +211,13 @@ struct stack_state {
 
 struct stack_chan {
         const struct unet_ni_ops *ops;          /* NULL: not mapped here */
-        struct unet_chan *ch;
+        struct unet_chan *ch;                   /* and who has no lock, by stack_chan_peek() */
         struct unet_caps caps;
         uint32_t generation;                    /* of the slot when it was mapped */
-        bool starved;                           /* somebody waits for room in its send queue */
+        bool starved;                           /* somebody waits for room in its send queue; WRITE_ONCE() */
         bool stranger;                          /* the peer is another user's: see vouch */
         bool remote;                            /* ... or another host's */
+        bool outside;                           /* its peer does not run on this host: an interface, or remote; WRITE_ONCE() */
         struct netif_view netif;
 };
 
@@ -231,8 +243,8 @@ struct stack {
         struct trace *trace;
         uint32_t shut_window;                   /* connection whose peer's window was last traced as closed */
         struct stack_chan chan[STACK_CHANS];
-        uint32_t nchan;                         /* slots below this may be mapped */
-        uint32_t chan_gen;                      /* of the state when the channels were last looked through */
+        uint32_t nchan;                         /* slots below this may be mapped; WRITE_ONCE() */
+        uint32_t chan_gen;                      /* of the state when the channels were last looked through; WRITE_ONCE() */
         struct bell *bell;
         struct stack_tmpl tmpl[STACK_TMPLS];
         /* Maps channel k, which appeared in the state. False: cannot be now. Set by sock/ and the keeper. */
@@ -297,6 +309,13 @@ static inline void stack_sync(struct stack *s)
 {
         if (unlikely(atomic_load_explicit(&s->st->chan_gen, memory_order_acquire) != s->chan_gen))
                 stack_sync_chans(s);
+}
+/* What channel k goes by, for who has no lock and asks only whether something is pending; NULL: nothing, or not any more. It may
+ * be unmapped meanwhile: then nothing is pending (chan_empty() of sock/). Acquire, to go with the store of one that
+ * was made ready (stack_chan_mapped()). */
+static inline struct unet_chan *stack_chan_peek(const struct stack *s, uint32_t k)
+{
+        return __atomic_load_n(&s->chan[k].ch, __ATOMIC_ACQUIRE);
 }
 /* The channel's view, mapped if need be; NULL when there is none or it is down. */
 struct stack_chan *stack_chan_get(struct stack *s, uint32_t k);

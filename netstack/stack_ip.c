@@ -35,7 +35,7 @@ bool stack_ip_fragment(struct stack *s, uint32_t k, struct ip_pkt *pkt)
         struct reass r = reass_of(s);
         bool whole = reass_rx(&r, (uint16_t)k, pkt, s->now) == REASS_WHOLE;
 
-        s->ip->deadline = reass_deadline(&s->ip->reass);
+        WRITE_ONCE(s->ip->deadline, reass_deadline(&s->ip->reass));
         return whole;
 }
 
@@ -52,7 +52,7 @@ bool stack_ip_expire(struct stack *s, struct ip_pkt *about, uint32_t *chan)
         uint16_t k;
         bool due = reass_expire(&r, s->now, about, &k);
 
-        s->ip->deadline = reass_deadline(&s->ip->reass);
+        WRITE_ONCE(s->ip->deadline, reass_deadline(&s->ip->reass));
         *chan = due ? k : 0;
         return due;
 }

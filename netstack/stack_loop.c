@@ -186,7 +186,7 @@ static bool run_reap(struct stack *s, uint32_t k, struct stack_chan *c)
 static void run_room(struct stack *s, uint32_t k, struct stack_chan *c)
 {
         if (c->starved && c->ops->room(c->ch) >= ROOM_ENOUGH) {
-                c->starved = false;
+                WRITE_ONCE(c->starved, false);
                 if (c->ops->want_room != NULL)
                         c->ops->want_room(c->ch, false);
                 s->event(s, 0, TCP_EV_WRITABLE);
@@ -206,14 +206,14 @@ void stack_sync_chans(struct stack *s)
 {
         uint32_t gen = atomic_load_explicit(&s->st->chan_gen, memory_order_acquire);
 
-        s->chan_gen = gen;
+        WRITE_ONCE(s->chan_gen, gen);
         for (uint32_t k = 0; k < atomic_load_explicit(&s->st->chans, memory_order_relaxed); k++) {
                 uint32_t state = atomic_load_explicit(&s->st->chan[k].state, memory_order_acquire);
                 if (s->chan[k].ops != NULL && s->chan[k].generation != s->st->chan[k].generation)
                         stack_chan_unmapped(s, k);      /* it goes by something else now */
                 /* One that is down may have brought what is unread. */
                 if (state != CHAN_FREE && !stack_chan_map(s, k) && state == CHAN_READY)
-                        s->chan_gen = gen - 1;          /* cannot be mapped now: again next time */
+                        WRITE_ONCE(s->chan_gen, gen - 1);       /* cannot be mapped now: again next time */
                 if (state != CHAN_FREE || s->chan[k].ops == NULL)
                         continue;
                 stack_chan_unmapped(s, k);
@@ -282,11 +282,11 @@ static bool run_timers(struct stack *s)
 
 nstime stack_deadline(const struct stack *s)
 {
-        nstime at = nstime_min(wheel_next(&s->st->wheel), s->ip->deadline);
+        nstime at = nstime_min(wheel_next(&s->st->wheel), READ_ONCE(s->ip->deadline));
 
-        for (uint32_t i = 0; unlikely(i < s->st->netifs); i++) {
+        for (uint32_t i = 0; unlikely(i < READ_ONCE(s->st->netifs)); i++) {
                 struct netif *n = stack_netif(s->st, i);
-                if (n->chan != 0)
+                if (READ_ONCE(n->chan) != 0)
                         at = nstime_min(nstime_min(at, igmp_deadline(s->igmp)), arp_deadline(&(struct arp){&n->arp, NULL}));
         }
         return at;
@@ -319,13 +319,12 @@ bool stack_run(struct stack *s, nstime now)
 
 bool stack_pending(struct stack *s, nstime now)
 {
-        if (atomic_load_explicit(&s->st->chan_gen, memory_order_relaxed) != s->chan_gen)
+        if (atomic_load_explicit(&s->st->chan_gen, memory_order_relaxed) != READ_ONCE(s->chan_gen))
                 return true;
-        for (uint32_t k = 0; k < s->nchan; k++) {
-                struct stack_chan *c = &s->chan[k];
-                const struct unet_ni_ops *ops = __atomic_load_n(&c->ops, __ATOMIC_RELAXED);
-                struct unet_chan *ch = __atomic_load_n(&c->ch, __ATOMIC_RELAXED);       /* may go meanwhile */
-                if (ops != NULL && ch != NULL && (ops->pending(ch) || (c->starved && ops->room(ch) >= ROOM_ENOUGH)))
+        for (uint32_t k = 0; k < READ_ONCE(s->nchan); k++) {
+                struct unet_chan *ch = stack_chan_peek(s, k);
+                if (ch != NULL && (ch->ops->pending(ch) ||
+                                   (unlikely(READ_ONCE(s->chan[k].starved)) && ch->ops->room(ch) >= ROOM_ENOUGH)))
                         return true;
         }
         return now != 0 && stack_deadline(s) <= now;

@@ -36,7 +36,7 @@ static bool chan_has_room(struct stack *s, struct stack_chan *c, uint32_t k)
                 return true;
         if (!c->starved && c->ops->want_room != NULL)
                 c->ops->want_room(c->ch, true);
-        c->starved = true;
+        WRITE_ONCE(c->starved, true);
         return false;
 }
 

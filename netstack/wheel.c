@@ -30,14 +30,12 @@ static uint32_t slot_of(const struct wheel *w, uint64_t tick)
 
 static void mark(struct wheel *w, uint32_t slot, bool occupied)
 {
-        uint64_t bit = 1ull << slot % WHEEL_SLOTS;
+        uint64_t bit = 1ull << slot % WHEEL_SLOTS, word;
 
         if (slot == WHEEL_DUE)
                 return;
-        if (occupied)
-                w->occupied[slot / WHEEL_SLOTS] |= bit;
-        else
-                w->occupied[slot / WHEEL_SLOTS] &= ~bit;
+        word = w->occupied[slot / WHEEL_SLOTS];
+        WRITE_ONCE(w->occupied[slot / WHEEL_SLOTS], occupied ? word | bit : word & ~bit);
 }
 
 static void link_in(struct wheel *w, const struct pool *p, uint32_t off, uint32_t idx, uint32_t slot)
@@ -48,7 +46,7 @@ static void link_in(struct wheel *w, const struct pool *p, uint32_t off, uint32_
         l->next = w->head[slot];
         if (l->next != 0)
                 wheel_link_at(p, off, l->next)->prev = idx;
-        w->head[slot] = idx;
+        WRITE_ONCE(w->head[slot], idx);
         w->count++;
         mark(w, slot, true);
 }
@@ -59,7 +57,7 @@ static void link_out(struct wheel *w, const struct pool *p, uint32_t off, struct
                 wheel_link_at(p, off, l->next)->prev = l->prev;
         if (l->prev & WHEEL_FIRST) {
                 uint32_t slot = l->prev & ~WHEEL_FIRST;
-                w->head[slot] = l->next;
+                WRITE_ONCE(w->head[slot], l->next);
                 mark(w, slot, l->next != 0);
         } else {
                 wheel_link_at(p, off, l->prev)->next = l->next;
@@ -94,11 +92,13 @@ static uint32_t first_slot(const struct wheel *w, uint64_t *begins)
 {
         for (uint32_t level = 0; level < WHEEL_LEVELS; level++) {
                 uint32_t shift = level * WHEEL_DIGIT, digit;
+                uint64_t occupied;
 
-                if (w->occupied[level] == 0)
+                occupied = READ_ONCE(w->occupied[level]);
+                if (occupied == 0)
                         continue;
-                digit = (uint32_t)__builtin_ctzll(w->occupied[level]);
-                *begins = (w->tick >> shift >> WHEEL_DIGIT << WHEEL_DIGIT | digit) << shift;
+                digit = (uint32_t)__builtin_ctzll(occupied);
+                *begins = (READ_ONCE(w->tick) >> shift >> WHEEL_DIGIT << WHEEL_DIGIT | digit) << shift;
                 return level * WHEEL_SLOTS + digit;
         }
         return WHEEL_DUE;
@@ -108,8 +108,8 @@ nstime wheel_next(const struct wheel *w)
 {
         uint64_t begins;
 
-        if (w->head[WHEEL_DUE] != 0)
-                return (nstime)(w->tick << WHEEL_TICK_SHIFT);
+        if (READ_ONCE(w->head[WHEEL_DUE]) != 0)
+                return (nstime)(READ_ONCE(w->tick) << WHEEL_TICK_SHIFT);
         if (first_slot(w, &begins) == WHEEL_DUE)
                 return NSTIME_NEVER;
         return (nstime)(begins << WHEEL_TICK_SHIFT);
@@ -123,11 +123,11 @@ static bool open_slot(struct wheel *w, const struct pool *p, uint32_t off, uint6
         uint32_t slot = first_slot(w, &begins);
 
         if (slot == WHEEL_DUE || begins > tick) {
-                w->tick = MAX(w->tick, tick);
+                WRITE_ONCE(w->tick, MAX(w->tick, tick));
                 return false;
         }
-        w->tick = begins;
-        w->head[WHEEL_DUE] = w->head[slot];
+        WRITE_ONCE(w->tick, begins);
+        WRITE_ONCE(w->head[WHEEL_DUE], w->head[slot]);
         wheel_link_at(p, off, w->head[slot])->prev = WHEEL_FIRST | WHEEL_DUE;
         w->head[slot] = 0;
         mark(w, slot, false);

@@ -47,6 +47,7 @@ struct wheel_link {
 #define WHEEL_FIRST 0x80000000u
 
 struct wheel {
+        /* wheel_next() is asked without the lock: tick, occupied and the due list's head are written by WRITE_ONCE(). */
         uint64_t tick; /* come to: everything before was looked at */
         uint64_t occupied[WHEEL_LEVELS];
         uint32_t head[WHEEL_DUE + 1];
@@ -91,7 +92,8 @@ static inline void wheel_set(struct wheel *w, const struct pool *p, uint32_t off
 void wheel_cancel(struct wheel *w, const struct pool *p, uint32_t off, uint32_t idx);
 
 /* The earliest time at which wheel_pop() may have something: never later than a tick after the earliest
- * deadline, at times earlier than there is anything. NSTIME_NEVER when empty. */
+ * deadline, at times earlier than there is anything. NSTIME_NEVER when empty. Needs no lock; without it what is said
+ * while somebody changes the wheel may be any time. */
 nstime wheel_next(const struct wheel *w);
 
 /*

@@ -30,7 +30,7 @@ static int reserve(struct usock *s, size_t want, struct span *span)
                 got = tcp_send_reserve(&u->s.tcp, usock_conn(s), want, span, SPANS);
                 stack_end(u->s.st);
                 if (got > 0)
-                        rec->writer = u->slot + 1;
+                        WRITE_ONCE(rec->writer, u->slot + 1);
         }
         if (got > 0)
                 ustack_unlock(u);
@@ -46,7 +46,7 @@ static void commit(struct usock *s, size_t n, bool more)
         nstime now = ustack_now();
 
         ustack_lock(u);
-        rec->writer = 0;
+        WRITE_ONCE(rec->writer, 0);
         now = stack_time(&u->s, now);
         stack_begin(u->s.st, rec->conn);
         tcp_send_commit(&u->s.tcp, usock_conn(s), n, more, false, now);

@@ -411,7 +411,7 @@ static void room(struct unet_pollset *set)
 
         for (uint32_t i = 0; i < set->nbuckets; i++)
                 LIST_FOREACH(m, &set->buckets[i], bucket)
-                        if (usock_rec(m->slot->us)->blocked != 0) {
+                        if (READ_ONCE(usock_rec(m->slot->us)->blocked) != 0) {
                                 m->fresh = true;
                                 enqueue(m);
                         }

@@ -118,7 +118,6 @@ static uint32_t rec_open(struct ustack *u, int kind, int family)
                 return idx;
         rec = stack_sock(&u->s, idx);
         udp_opts_default(&o);
-        rec->role = SOCK_ROLE_UDP;
         rec->group_ttl = 1;             /* RFC 1112 §6.1 */
         rec->conn = udp_open(&u->s.udp, &o);
         if (rec->conn == 0) {
@@ -126,6 +125,7 @@ static uint32_t rec_open(struct ustack *u, int kind, int family)
                 return 0;
         }
         udp_set_sock(&u->s.udp, rec->conn, idx);
+        rec->role = SOCK_ROLE_UDP;
         return idx;
 }
 
@@ -347,7 +347,7 @@ static void close_role(struct ustack *u, struct sock_rec *rec, nstime now)
                 udp_close(&s->udp, rec->conn);
                 break;
         }
-        rec->role = SOCK_ROLE_NONE;
+        sock_set_role(rec, SOCK_ROLE_NONE);
 }
 
 void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
@@ -376,7 +376,7 @@ void ustack_turn_over(struct ustack *u, struct sock_rec *rec)
 static void end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, nstime now)
 {
         if (rec->writer == slot + 1) {
-                rec->writer = 0;
+                WRITE_ONCE(rec->writer, 0);
                 ustack_turn_over(u, rec);
                 if (rec->role == SOCK_ROLE_CONN)
                         tcp_send_commit(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), 0, false, false, now);
@@ -385,7 +385,7 @@ static void end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, ns
                 rec->tx_frame = 0;
         }
         if (rec->reader == slot + 1) {
-                rec->reader = 0;
+                WRITE_ONCE(rec->reader, 0);
                 ustack_turn_over(u, rec);
         }
         if (rec->flyer == slot + 1) {
@@ -401,7 +401,7 @@ static void end_waiters(struct stack_state *st, uint32_t slot)
                 if (st->waiter[w].proc != slot + 1)
                         continue;
                 if (st->leader == w + 1)
-                        st->leader = 0;
+                        WRITE_ONCE(st->leader, 0);
                 st->waiter[w].proc = 0;
         }
 }
@@ -526,7 +526,7 @@ int usock_accept(struct usock *s, struct usock **out)
         uint32_t conn, idx;
         int err = -EAGAIN;
 
-        if (rec->role != SOCK_ROLE_LISTENER)
+        if (sock_role(rec) != SOCK_ROLE_LISTENER)
                 return -EINVAL;
         ustack_lock(u);
         if (!tcp_acceptable(&u->s.tcp, rec->conn) && stack_pending(&u->s, 0))
@@ -627,7 +627,7 @@ ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
 {
         struct iovec iov = {p, n};
 
-        if (n < s->ahead.left && !(flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB)) && usock_tcp_read_ahead(s, p, n))
+        if (n < READ_ONCE(s->ahead.left) && !(flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB)) && usock_tcp_read_ahead(s, p, n))
                 return (ssize_t)n;
         if (likely(s->kind == USOCK_TCP))
                 return usock_tcp_recv(s, &iov, 1, n, flags);
@@ -650,20 +650,20 @@ short usock_poll(struct usock *s)
         struct stack *st = &s->u->s;
         short ev;
 
-        switch (rec->role) {
+        switch (sock_role(rec)) {
         case SOCK_ROLE_CONN:
-                ev = tcp_poll_events(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
-                if (unlikely(rec->reader != 0) && s->ahead.left == 0 && await_turn(rec))
+                ev = tcp_poll_events(&st->tcp, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn)));
+                if (unlikely(READ_ONCE(rec->reader) != 0) && READ_ONCE(s->ahead.left) == 0 && await_turn(rec))
                         ev &= (short)~(POLLIN | POLLRDNORM);
-                if (unlikely(rec->writer != 0) && await_turn(rec))
+                if (unlikely(READ_ONCE(rec->writer) != 0) && await_turn(rec))
                         ev &= (short)~(POLLOUT | POLLWRNORM);
                 return ev;
         case SOCK_ROLE_LISTENER:
-                return tcp_acceptable(&st->tcp, rec->conn) ? POLLIN | POLLRDNORM : 0;
+                return tcp_acceptable(&st->tcp, READ_ONCE(rec->conn)) ? POLLIN | POLLRDNORM : 0;
         case SOCK_ROLE_UDP:
                 usock_udp_fetch(s);
-                ev = udp_poll_events(&st->udp, rec->conn);
-                if ((rec->blocked != 0 && !usock_udp_room(s)) || (unlikely(rec->writer != 0) && await_turn(rec)))
+                ev = udp_poll_events(&st->udp, READ_ONCE(rec->conn));
+                if (!usock_udp_room(s) || (unlikely(READ_ONCE(rec->writer) != 0) && await_turn(rec)))
                         ev &= (short)~(POLLOUT | POLLWRNORM);
                 return ev;
         default:
@@ -676,13 +676,14 @@ bool usock_readable(struct usock *s)
         struct sock_rec *rec = usock_rec(s);
         struct stack *st = &s->u->s;
 
-        if (s->ahead.left != 0)
+        if (READ_ONCE(s->ahead.left) != 0)
                 return true;
-        if (rec->role == SOCK_ROLE_CONN)
-                return !(unlikely(rec->reader != 0) && await_turn(rec)) && tcp_readable(&st->tcp, tcp_conn_at(&st->tcp, rec->conn));
-        if (rec->role == SOCK_ROLE_UDP) {
+        if (sock_role(rec) == SOCK_ROLE_CONN)
+                return !(unlikely(READ_ONCE(rec->reader) != 0) && await_turn(rec)) &&
+                       tcp_readable(&st->tcp, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn)));
+        if (sock_role(rec) == SOCK_ROLE_UDP) {
                 usock_udp_fetch(s);
-                return udp_readable(&st->udp, rec->conn);
+                return udp_readable(&st->udp, READ_ONCE(rec->conn));
         }
         return usock_poll(s) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);
 }

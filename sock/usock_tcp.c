@@ -22,13 +22,13 @@ void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint3
 {
         struct tcp_conn *tc = tcp_conn_at(&u->s.tcp, conn);
 
-        rec->role = SOCK_ROLE_CONN;
-        rec->conn = conn;
+        WRITE_ONCE(rec->conn, conn);
         rec->laddr = tc->tuple.laddr;
         rec->lport = tc->tuple.lport;
         rec->raddr = tc->tuple.raddr;
         rec->rport = tc->tuple.rport;
         tcp_set_sock(&u->s.tcp, conn, sock);
+        sock_set_role(rec, SOCK_ROLE_CONN);
 }
 
 /* More client ports for this stack. Without its lock. */
@@ -215,7 +215,7 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
 
 bool usock_connect_failed(const struct usock *s)
 {
-        return usock_rec(s)->role == SOCK_ROLE_CONN && usock_conn(s)->state == TCPS_CLOSED;
+        return sock_role(usock_rec(s)) == SOCK_ROLE_CONN && READ_ONCE(usock_conn(s)->state) == TCPS_CLOSED;
 }
 
 void usock_connect_undo(struct usock *s, const ip_addr *bound)
@@ -231,7 +231,7 @@ void usock_connect_undo(struct usock *s, const ip_addr *bound)
                 tcp_set_sock(&u->s.tcp, rec->conn, 0);
                 tcp_close(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), now);
                 stack_end(u->s.st);
-                rec->role = SOCK_ROLE_NONE;
+                sock_set_role(rec, SOCK_ROLE_NONE);
                 stack_flush(&u->s, now);
         }
         rec->raddr = (ip_addr){{0, 0}};
@@ -279,9 +279,9 @@ int usock_listen(struct usock *s, int backlog)
         else
                 l = tcp_listen(&u->s.tcp, ustack_listen_addr(rec), rec->lport, depth, &rec->opts);
         if (l > 0) {
-                rec->role = SOCK_ROLE_LISTENER;
-                rec->conn = (uint32_t)l;
+                WRITE_ONCE(rec->conn, (uint32_t)l);
                 tcp_listener_set_sock(&u->s.tcp, (uint32_t)l, s->idx);
+                sock_set_role(rec, SOCK_ROLE_LISTENER);
         }
         ustack_leave(u);
         if (l < 0)
@@ -381,12 +381,12 @@ static ssize_t send_chunk(struct usock *s, struct cursor *c, size_t want, int fl
         stack_end(u->s.st);
         if (got <= 0)
                 return got;
-        rec->writer = u->slot + 1;
+        WRITE_ONCE(rec->writer, u->slot + 1);
         ustack_unlock(u);
         for (int i = 0, at = 0; at < got && good; at += (int)span[i++].len)
                 good = copy_in(c, span[i].ptr, span[i].len);
         ustack_lock(u);
-        rec->writer = 0;
+        WRITE_ONCE(rec->writer, 0);
         stack_begin(u->s.st, rec->conn);
         commit(u, tc, good ? (size_t)got : 0, flags, ustack_now());
         ustack_turn_over(u, rec);
@@ -488,9 +488,9 @@ static void take_ahead(struct usock *s, struct sock_rec *rec, const struct tcp_c
         left = tcp_recv_ahead(&s->u->s.tcp, tc, &p);
         if (left <= AHEAD_READS * n)
                 return;
-        rec->reader = s->u->slot + 1;
+        WRITE_ONCE(rec->reader, s->u->slot + 1);
         s->ahead.at = p;
-        s->ahead.left = left;
+        WRITE_ONCE(s->ahead.left, left);
         s->ahead.used = 0;
         s->ahead.recoveries = recoveries(s);
 }
@@ -502,7 +502,7 @@ bool usock_tcp_read_ahead(struct usock *s, void *p, size_t n)
         if (unlikely(!user_copy(p, s->ahead.at, n)))
                 return false;           /* the long way tells */
         s->ahead.at += n;
-        s->ahead.left -= (uint32_t)n;
+        WRITE_ONCE(s->ahead.left, s->ahead.left - (uint32_t)n);
         s->ahead.used += (uint32_t)n;
         frame_fetch(s->ahead.at, (uint32_t)MIN(MIN(n, (size_t)STAGE_BYTES), s->ahead.left));
         return true;
@@ -515,8 +515,9 @@ void usock_tcp_settle(struct usock *s)
 
         if (likely(s->ahead.left == 0))
                 return;
-        s->ahead.left = s->ahead.used = 0;
-        rec->reader = 0;
+        WRITE_ONCE(s->ahead.left, 0);
+        s->ahead.used = 0;
+        WRITE_ONCE(rec->reader, 0);
         if (used != 0 && rec->role == SOCK_ROLE_CONN)
                 consume(s->u, usock_conn(s), used);
         ustack_turn_over(s->u, rec);
@@ -607,11 +608,11 @@ static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t 
         if (got <= 0)
                 return got;
         if (!(flags & MSG_TRUNC)) {
-                rec->reader = u->slot + 1;
+                WRITE_ONCE(rec->reader, u->slot + 1);
                 ustack_unlock(u);
                 good = copy_spans(c, span, (size_t)got);
                 ustack_lock(u);
-                rec->reader = 0;
+                WRITE_ONCE(rec->reader, 0);
         }
         if (unlikely(!good))
                 got = -EFAULT;

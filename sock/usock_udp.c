@@ -229,7 +229,7 @@ static int post(struct usock *s, const struct dest *d, const struct stack_payloa
                 stack_run(&u->s, ustack_now());
                 err = post_one(s, d, &out, p);
         }
-        rec->blocked = err == -EAGAIN ? d->chan + 1 : 0;
+        WRITE_ONCE(rec->blocked, err == -EAGAIN ? d->chan + 1 : 0);
         if (err != 0)
                 udp_output_cancel(&u->s.udp, rec->conn);
         if (unlikely(err == -EMSGSIZE))
@@ -282,11 +282,11 @@ static ssize_t send_framed(struct usock *s, const struct dest *d, struct cursor 
         else if (rec->writer == 0)
                 pay.data.id = frame_for(u, d->chan, n);
         if (pay.data.id == 0) {
-                rec->blocked = d->chan + 1;
+                WRITE_ONCE(rec->blocked, d->chan + 1);
                 ustack_leave(u);
                 return err;
         }
-        rec->writer = u->slot + 1;
+        WRITE_ONCE(rec->writer, u->slot + 1);
         rec->tx_frame = pay.data.id;
         next = next_small(u, d->chan, n);
         ustack_unlock(u);
@@ -294,7 +294,7 @@ static ssize_t send_framed(struct usock *s, const struct dest *d, struct cursor 
         if (next != NULL)
                 frame_claim(next, (uint32_t)n / 2);
         ustack_lock(u);
-        rec->writer = 0;
+        WRITE_ONCE(rec->writer, 0);
         rec->tx_frame = 0;
         err = likely(good) ? post(s, d, &pay) : -EFAULT;
         if (err != 0)
@@ -368,9 +368,10 @@ ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, in
 
 bool usock_udp_room(struct usock *s)
 {
-        struct stack_chan *c = &s->u->s.chan[usock_rec(s)->blocked - 1];
+        uint32_t k = READ_ONCE(usock_rec(s)->blocked);
+        struct unet_chan *ch = k != 0 ? stack_chan_peek(&s->u->s, k - 1) : NULL;
 
-        return c->ops == NULL || (!c->starved && c->ops->room(c->ch) > 0) || c->ops->pending(c->ch);
+        return ch == NULL || (!READ_ONCE(s->u->s.chan[k - 1].starved) && ch->ops->room(ch) > 0) || ch->ops->pending(ch);
 }
 
 /* ---- receiving ---- */
@@ -383,11 +384,11 @@ static bool put_name(const struct usock *s, struct msghdr *m, const struct udp_m
 /* Whether the datagram's bytes can be looked at: the channel that it came by is mapped here as it is now. */
 static bool at_hand(struct ustack *u, const struct udp_msg *msg)
 {
-        if (likely(atomic_load_explicit(&u->s.st->chan_gen, memory_order_relaxed) == u->s.chan_gen))
+        if (likely(atomic_load_explicit(&u->s.st->chan_gen, memory_order_relaxed) == READ_ONCE(u->s.chan_gen)))
                 return true;
         ustack_lock(u);                 /* maps it */
         ustack_leave(u);
-        return u->s.chan[msg->chan].ops != NULL;
+        return stack_chan_peek(&u->s, msg->chan) != NULL;
 }
 
 /* The memory of what was read goes back, and what came meanwhile is let in, in one turn of the lock. */

@@ -400,11 +400,12 @@ static bool spin_may_pay(const struct wait *w)
                 struct ustack *u = w->all[i];
                 if (atomic_load_explicit(&u->s.bell->cpu, memory_order_relaxed) != cpu)
                         atomic_store_explicit(&u->s.bell->cpu, cpu, memory_order_relaxed);
-                for (uint32_t k = 0; k < u->s.nchan; k++)
-                        if (u->s.chan[k].netif.nif != NULL || u->s.chan[k].remote ||
-                            (u->chan[k].bell != NULL &&
-                             atomic_load_explicit(&u->chan[k].bell->cpu, memory_order_relaxed) != cpu))
+                for (uint32_t k = 0; k < READ_ONCE(u->s.nchan); k++) {
+                        const struct bell *bell = __atomic_load_n(&u->chan[k].bell, __ATOMIC_ACQUIRE);  /* mapped before */
+                        if (READ_ONCE(u->s.chan[k].outside) ||
+                            (bell != NULL && atomic_load_explicit(&bell->cpu, memory_order_relaxed) != cpu))
                                 return true;
+                }
         }
         return false;
 }
@@ -475,7 +476,7 @@ static void delist(struct ustack *u, const struct wait *w, uint32_t slot)
         st->waiter[slot - 1].proc = 0;
         if (st->leader == slot) {
                 char junk[64];
-                st->leader = 0;
+                WRITE_ONCE(st->leader, 0);
                 bell_disarm(u->s.bell);
                 stack_want_returns(&u->s, false);
                 while (sys3(SYS_read, u->fds.leader_r, junk, sizeof junk) == sizeof junk)
@@ -510,7 +511,7 @@ static void replace_leaders(struct wait *w)
                     (stack_pending(&u->s, 0) || stack_deadline(&u->s) < now - GUARD / 2)) {
                         atomic_store_explicit(&st->waiter[st->leader - 1].armed, 0, memory_order_relaxed);
                         wake(&st->waiter[st->leader - 1]);
-                        st->leader = 0;
+                        WRITE_ONCE(st->leader, 0);
                 }
                 ustack_links_doubt(u);
                 ustack_unlock(u);
@@ -529,7 +530,7 @@ static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *
                 if (slot[i] == 0 && *until > ustack_now() + NS_PER_MS)
                         *until = ustack_now() + NS_PER_MS;      /* no place: look again soon */
                 if (slot[i] != 0 && u->s.st->leader == 0) {
-                        u->s.st->leader = slot[i];
+                        WRITE_ONCE(u->s.st->leader, slot[i]);
                         *until = nstime_min(*until, stack_deadline(&u->s));
                         stack_want_returns(&u->s, true);
                         bell_arm_count(u->s.bell, BELL_ASLEEP, ++u->s.st->sleeps);
@@ -572,7 +573,8 @@ static int doze(struct wait *w)
                 w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
                 for (uint32_t i = 0; i < w->nall; i++) {
                         k += ustack_links_fds(w->all[i], w->pfd + k);
-                        if (slot[i] == 0 || w->all[i]->s.st->leader != slot[i])
+                        /* Nobody but itself writes its number there; if somebody takes it away it is woken by its place. */
+                        if (slot[i] == 0 || READ_ONCE(w->all[i]->s.st->leader) != slot[i])
                                 continue;
                         w->pfd[k++] = (struct pollfd){.fd = w->all[i]->fds.leader_r, .events = POLLIN};
                         k += ustack_wake_fds(w->all[i], w->pfd + k);

@@ -268,7 +268,8 @@ static bool chan_map_regions(struct shm_chan *c, const struct unetd_chan *fds)
 
         c->mine = map_over(c->mine, c->mine_bytes, fds->tx, mine, PROT_READ | PROT_WRITE);
         c->peer = map_over(c->peer, c->peer_bytes, fds->rx, peer, PROT_READ);
-        c->bell = map_over(c->bell, BELL_BYTES, fds->peer_bell, BELL_BYTES, PROT_READ);
+        /* Spinners look whether there is one, without the lock: it is there before the word says so. */
+        __atomic_store_n(&c->bell, map_over(c->bell, BELL_BYTES, fds->peer_bell, BELL_BYTES, PROT_READ), __ATOMIC_RELEASE);
         c->mine_bytes = mine;
         c->peer_bytes = peer;
         c->leader_fd = fds->peer_leader;

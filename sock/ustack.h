@@ -48,7 +48,7 @@ struct usock {
         struct usock *next, **link;     /* of u->handles, under u's lock */
         struct {                        /* what this process reads without the lock: usock_tcp.c */
                 const uint8_t *at;
-                uint32_t left, used;    /* left 0: nothing is */
+                uint32_t left, used;    /* left 0: nothing is; WRITE_ONCE() */
                 uint64_t recoveries;    /* of the stack, when it was taken */
         } ahead;
 };
@@ -221,7 +221,7 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
 ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, int flags);
 ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flags);
 ssize_t usock_udp_read(struct usock *s, void *p, size_t n, int flags);  /* the same for one buffer and no name */
-bool usock_udp_room(struct usock *s);   /* the channel that was full has room again */
+bool usock_udp_room(struct usock *s);   /* no channel is full that it would send by. Needs no lock */
 /* Asks for what is left of the lines that the next read will want. */
 void usock_udp_fetch(struct usock *s);
 int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why);

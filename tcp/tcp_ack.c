@@ -11,7 +11,7 @@ static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, nstime *r
         if (!(s->marks & TXS_SACKED)) {
                 rack_update(tc, s, now);
                 if (tc->sacked != 0 && !(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), tc->high_sacked))
-                        tc->flags |= TCF_REORDER;
+                        conn_flag(tc, TCF_REORDER);
         }
         if (s->marks & TXS_SACKED)
                 tc->sacked -= space;
@@ -53,7 +53,7 @@ static bool cwnd_was_used(const struct tcp_conn *tc, uint32_t before)
 static void autosize(struct tcp_conn *tc)
 {
         if (tc->snd_limit < 2 * tc->cwnd && tc->opts.sndbuf == 0 && !tc->link.lossless)
-                tc->snd_limit = MIN(2 * tc->cwnd, SND_LIMIT_MAX);
+                WRITE_ONCE(tc->snd_limit, MIN(2 * tc->cwnd, SND_LIMIT_MAX));
 }
 
 static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
@@ -61,7 +61,7 @@ static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime n
         uint32_t acked = ack - tc->snd_una;
         nstime rtt = clean_acked(t, tc, ack, now);
 
-        tc->snd_una = ack;
+        WRITE_ONCE(tc->snd_una, ack);
         tc->bytes_acked += acked;
         if (tc->snd_head == 0)
                 sndbuf_idle(t, tc);
@@ -152,7 +152,7 @@ static void note_alive(struct tcp_conn *tc, uint32_t acked)
                 tc->backoff = 0;
                 tc->dups = 0;
                 tc->stalled_at = 0;
-                tc->flags &= ~(uint32_t)TCF_REPAIR_PROBED;
+                conn_unflag(tc, TCF_REPAIR_PROBED);
         }
 }
 

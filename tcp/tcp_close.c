@@ -7,7 +7,7 @@
 void close_send(struct tcp *t, struct tcp_conn *tc)
 {
         tcp_set_state(t, tc, tc->state == TCPS_ESTABLISHED ? TCPS_FIN_WAIT_1 : TCPS_LAST_ACK);
-        tc->flags &= ~(uint32_t)TCF_MORE;
+        conn_unflag(tc, TCF_MORE);
         sndbuf_queue_fin(t, tc);
 }
 
@@ -55,7 +55,7 @@ void tcp_shutdown_send(struct tcp *t, struct tcp_conn *tc, nstime now)
                 conn_done(t, tc, 0);
                 return;
         }
-        tc->shut |= SHUT_SND;
+        conn_shut(tc, SHUT_SND);
         if (tc->state == TCPS_ESTABLISHED || tc->state == TCPS_CLOSE_WAIT)
                 close_send(t, tc);
         conn_raise(t, tc, tc->shut == SHUT_BOTH ? TCP_EV_WRITABLE | TCP_EV_CLOSED : TCP_EV_WRITABLE);
@@ -63,7 +63,7 @@ void tcp_shutdown_send(struct tcp *t, struct tcp_conn *tc, nstime now)
 
 void tcp_shutdown_recv(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        tc->shut |= SHUT_RCV;
+        conn_shut(tc, SHUT_RCV);
         tc->slow |= SLOW_SHUT;
         conn_raise(t, tc, TCP_EV_READABLE);
 }
@@ -84,8 +84,8 @@ void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
         bool reset = loses_data(tc) || tc->opts.linger_s == 0;
 
         tc->sock = 0;
-        tc->flags |= TCF_CLOSED_BY_APP;
-        tc->shut |= SHUT_RCV;
+        conn_flag(tc, TCF_CLOSED_BY_APP);
+        conn_shut(tc, SHUT_RCV);
         tc->slow |= SLOW_SHUT;
         switch (tc->state) {
         case TCPS_CLOSED:

@@ -219,7 +219,7 @@ void tcp_set_state(struct tcp *t, struct tcp_conn *tc, enum tcp_state to)
         if (tc->state == TCPS_TIME_WAIT)
                 tw_unlink(t, tc);
         store_order();
-        tc->state = (uint8_t)to;
+        WRITE_ONCE(tc->state, (uint8_t)to);
         if (to == TCPS_ESTABLISHED)
                 tc->slow &= (uint8_t)~SLOW_STATE;
         else
@@ -238,8 +238,8 @@ void conn_raise(struct tcp *t, struct tcp_conn *tc, uint32_t events)
 static void end(struct tcp *t, struct tcp_conn *tc, int err, uint8_t owed)
 {
         if (err != 0)
-                tc->err = (int16_t)err;
-        tc->shut = SHUT_BOTH;
+                WRITE_ONCE(tc->err, (int16_t)err);
+        conn_shut(tc, SHUT_BOTH);
         tcp_set_state(t, tc, TCPS_CLOSED);
         demux_remove(t, tc);
         sndbuf_purge(t, tc);
@@ -328,6 +328,7 @@ int tcp_take_error(struct tcp_conn *tc)
 {
         int err = tc->err ? tc->err : tc->err_soft;
 
-        tc->err = tc->err_soft = 0;
+        WRITE_ONCE(tc->err, 0);
+        tc->err_soft = 0;
         return err;
 }

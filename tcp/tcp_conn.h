@@ -19,6 +19,10 @@
  *         +-----------------+----------------------+
  *           rcv_unread bytes  window offered
  *
+ * Readiness is asked for without the lock. What it is made of is written by WRITE_ONCE(): state, shut, err, urg_state, flags,
+ * rcv_nxt, rcv_unread, rcv_up, snd_una, snd_nxt, snd_end, snd_mem, snd_limit, a listener's q_head. A record is made whole before a
+ * socket names it.
+ *
  * Invariants (tcp_conn_check() spells them): snd_una <= snd_nxt <= snd_end + fin; segments of the send queue abut;
  * rcv_unread is the sum of the in-order queue; the out-of-order queue is sorted, disjoint and beyond rcv_nxt.
  */
@@ -247,6 +251,20 @@ struct tcp_conn {
 static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 && offsetof(struct tcp_conn, snd_una) == 128 &&
               offsetof(struct tcp_conn, snd_fill) == 192 && offsetof(struct tcp_conn, bytes_sent) == 256, "lines");
 static_assert(sizeof(struct tcp_conn) == 896, "fourteen lines");
+
+/* Marks that are looked at without the lock (tcp_poll_events()). */
+static inline void conn_flag(struct tcp_conn *tc, uint32_t flags)
+{
+        WRITE_ONCE(tc->flags, tc->flags | flags);
+}
+static inline void conn_unflag(struct tcp_conn *tc, uint32_t flags)
+{
+        WRITE_ONCE(tc->flags, tc->flags & ~flags);
+}
+static inline void conn_shut(struct tcp_conn *tc, uint8_t how)
+{
+        WRITE_ONCE(tc->shut, tc->shut | how);
+}
 
 struct tcp_listener {
         uint32_t hash_next;             /* derived; first, as above */
@@ -501,7 +519,7 @@ static inline uint32_t rcvbuf_window(const struct tcp_conn *tc)
 }
 static inline uint32_t copied_seq(const struct tcp_conn *tc)
 {
-        return tc->rcv_nxt - !!(tc->flags & TCF_FIN_RCVD) - tc->rcv_unread;
+        return READ_ONCE(tc->rcv_nxt) - !!(READ_ONCE(tc->flags) & TCF_FIN_RCVD) - READ_ONCE(tc->rcv_unread);
 }
 
 /* tcp_reass.c */

@@ -46,7 +46,7 @@ bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint3
         store_order();
         tail->ctl |= TCP_PSH;
         tc->snd_fill_off += n;
-        tc->snd_end += n;
+        WRITE_ONCE(tc->snd_end, tc->snd_end + n);
         return true;
 }
 
@@ -67,7 +67,7 @@ bool tcp_recv_take(struct tcp *t, struct tcp_conn *tc, uint8_t *p, uint32_t n)
         frame_fetch(from + n, MIN(MIN(n, FETCH_MOST), head->data.len - n));
         range_skip(&head->data.off, &head->data.len, n);
         head->seq += n;
-        tc->rcv_unread -= n;
+        WRITE_ONCE(tc->rcv_unread, tc->rcv_unread - n);
         return true;
 }
 
@@ -84,10 +84,10 @@ uint32_t tcp_recv_ahead(struct tcp *t, const struct tcp_conn *tc, const uint8_t 
 
 bool tcp_readable(const struct tcp *t, const struct tcp_conn *tc)
 {
-        bool usual = tc->state == TCPS_ESTABLISHED && (tc->urg_state | tc->shut) == 0 && tc->err == 0 &&
-                     !(tc->flags & TCF_FIN_RCVD);
+        bool usual = READ_ONCE(tc->state) == TCPS_ESTABLISHED && (READ_ONCE(tc->urg_state) | READ_ONCE(tc->shut)) == 0 &&
+                     READ_ONCE(tc->err) == 0 && !(READ_ONCE(tc->flags) & TCF_FIN_RCVD);
 
         if (likely(usual))
-                return tc->rcv_unread != 0;
+                return READ_ONCE(tc->rcv_unread) != 0;
         return tcp_poll_events(t, tc) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);
 }

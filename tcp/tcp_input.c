@@ -72,7 +72,7 @@ static bool input_predicted(struct tcp *t, struct tcp_conn *tc, const struct tcp
                         count_drop(t->cnt, DROP_TCP_NO_MEMORY);
                         return false;
                 }
-                tc->rcv_nxt += seg->len;
+                WRITE_ONCE(tc->rcv_nxt, tc->rcv_nxt + seg->len);
                 tc->bytes_received += seg->len;
                 tc->events |= TCP_EV_READABLE;
                 owe_ack(tc, seg->len, now);
@@ -274,8 +274,8 @@ static void process_urg(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
                 return;
         if (seq_leq(up, tc->rcv_nxt))
                 return; /* its byte was read over before */
-        tc->rcv_up = up;
-        tc->urg_state = URG_ANNOUNCED;
+        WRITE_ONCE(tc->rcv_up, up);
+        WRITE_ONCE(tc->urg_state, URG_ANNOUNCED);
         tc->slow |= SLOW_URG;
         conn_raise(t, tc, TCP_EV_URGENT);
 }
@@ -288,7 +288,7 @@ static void catch_urgent(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         if (tc->urg_state != URG_ANNOUNCED || at >= seg->len)
                 return;
         tc->urg_byte = seg->inl ? seg->inl[at] : frame_addr(t->frames, seg->data.id)[seg->data.off + at];
-        tc->urg_state = URG_HERE;
+        WRITE_ONCE(tc->urg_state, URG_HERE);
         conn_raise(t, tc, TCP_EV_URGENT | TCP_EV_READABLE);
 }
 
@@ -334,7 +334,7 @@ static void discard_text(struct tcp *t, struct tcp_conn *tc, struct text *x)
                 x->fin = false;
                 return;
         }
-        tc->rcv_nxt += x->len;
+        WRITE_ONCE(tc->rcv_nxt, tc->rcv_nxt + x->len);
         x->fin |= reass_drain(t, tc);
 }
 
@@ -350,7 +350,7 @@ static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
                         return false;
                 }
         }
-        tc->rcv_nxt += x->len;
+        WRITE_ONCE(tc->rcv_nxt, tc->rcv_nxt + x->len);
         tc->bytes_received += x->len;
         tc->events |= TCP_EV_READABLE;
         if (filled)
@@ -408,10 +408,10 @@ static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         tc->fin_end = tc->rcv_nxt + 1;
         store_order();
-        tc->flags |= TCF_FIN_RCVD;
+        conn_flag(tc, TCF_FIN_RCVD);
         store_order();
-        tc->rcv_nxt = tc->fin_end;
-        tc->shut |= SHUT_RCV;
+        WRITE_ONCE(tc->rcv_nxt, tc->fin_end);
+        conn_shut(tc, SHUT_RCV);
         tc->owed |= OWE_ACK;
         reass_purge(t, tc);
         close_fin_received(t, tc, now);
@@ -444,7 +444,8 @@ static bool check_ack_of_syn(struct tcp *t, struct tcp_conn *tc, const struct tc
 static void learn_peer(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         tc->irs = seg->seq;
-        tc->rcv_nxt = tc->last_ack_sent = seg->seq + 1;
+        tc->last_ack_sent = seg->seq + 1;
+        WRITE_ONCE(tc->rcv_nxt, tc->last_ack_sent);
         tc->rcv_adv = tc->rcv_nxt + MIN(rcvbuf_window(tc), UINT16_MAX);
         open_syn_options(tc, seg, now);
         tc->snd_wnd = tc->max_wnd = seg->wnd; /* RFC 7323 §2.2: never scaled in a SYN */

@@ -36,7 +36,7 @@ void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog)
 
 static void unlink_queue(struct tcp *t, struct tcp_listener *l, struct tcp_conn *tc)
 {
-        *(tc->line_prev ? &conn_at(t, tc->line_prev)->line_next : &l->q_head) = tc->line_next;
+        WRITE_ONCE(*(tc->line_prev ? &conn_at(t, tc->line_prev)->line_next : &l->q_head), tc->line_next);
         *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &l->q_tail) = tc->line_prev;
         tc->line_next = tc->line_prev = 0;
         l->queued--;
@@ -52,7 +52,7 @@ void listen_requeue(struct tcp *t, struct tcp_conn *tc)
                 after = conn_at(t, after)->line_prev;
         tc->line_prev = after;
         tc->line_next = after ? conn_at(t, after)->line_next : l->q_head;
-        *(after ? &conn_at(t, after)->line_next : &l->q_head) = tc->self;
+        WRITE_ONCE(*(after ? &conn_at(t, after)->line_next : &l->q_head), tc->self);
         *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &l->q_tail) = tc->self;
         l->queued++;
 }
@@ -101,7 +101,7 @@ void listen_forget(struct tcp *t, struct tcp_conn *tc)
 
 bool tcp_acceptable(const struct tcp *t, uint32_t listener)
 {
-        return tcp_listener_at(t, listener)->q_head != 0;
+        return READ_ONCE(tcp_listener_at(t, listener)->q_head) != 0;
 }
 
 uint32_t tcp_accept(struct tcp *t, uint32_t listener)

@@ -64,7 +64,7 @@ static bool mend_snd_numbers(const struct tcp *t, struct tcp_conn *tc, uint32_t 
 
         tc->snd_tail = last;
         if (last == 0) {
-                tc->snd_una = tc->snd_nxt;
+                WRITE_ONCE(tc->snd_una, tc->snd_nxt);
                 return tc->snd_end == tc->snd_nxt || tc->snd_end + 1 == tc->snd_nxt;
         }
         head = txseg_at(t, tc->snd_head);
@@ -72,8 +72,8 @@ static bool mend_snd_numbers(const struct tcp *t, struct tcp_conn *tc, uint32_t 
                 head->seq = tc->snd_end - head->len;
         if (seq_lt(data_end(txseg_at(t, last)), tc->snd_end))
                 return false;
-        tc->snd_end = data_end(txseg_at(t, last));
-        tc->snd_una = head->seq;
+        WRITE_ONCE(tc->snd_end, data_end(txseg_at(t, last)));
+        WRITE_ONCE(tc->snd_una, head->seq);
         return seq_geq(tc->snd_nxt, tc->snd_una);
 }
 
@@ -88,7 +88,7 @@ static void mend_snd_next(const struct tcp *t, struct tcp_conn *tc)
                 if (seq_geq(s->seq, tc->snd_nxt))
                         return;
                 if (seq_gt(data_end(s), tc->snd_nxt))
-                        tc->snd_nxt = data_end(s);
+                        WRITE_ONCE(tc->snd_nxt, data_end(s));
         }
 }
 
@@ -181,7 +181,7 @@ static bool mend_rcv(const struct tcp *t, struct tcp_conn *tc)
         tc->rcv_fill = 0;
         tc->ooo_recent = 0;
         if (fin)
-                tc->rcv_nxt = tc->fin_end;
+                WRITE_ONCE(tc->rcv_nxt, tc->fin_end);
         if (tc->rcv_head != 0 && tc->rcv_head < t->sh->rxsegs.fresh)
                 mend_rcv_head(t, tc);
         tc->rcv_tail = cut(t, tc, &tc->rcv_head, false);
@@ -190,7 +190,7 @@ static bool mend_rcv(const struct tcp *t, struct tcp_conn *tc)
                 return tc->rcv_unread == 0 || tc->shut & SHUT_RCV;
         end = rxseg_at(t, tc->rcv_tail)->seq + rxseg_at(t, tc->rcv_tail)->data.len;
         if (seq_gt(end, tc->rcv_nxt - fin))
-                tc->rcv_nxt = end + fin;
+                WRITE_ONCE(tc->rcv_nxt, end + fin);
         return end == tc->rcv_nxt - fin || tc->shut & SHUT_RCV;
 }
 
@@ -219,8 +219,9 @@ bool mend_queues(struct tcp *t, struct tcp_conn *tc)
 /* The handshake is asked for again: whatever of the answer was noted is noted once more. */
 static void begin_handshake(struct tcp_conn *tc, nstime now)
 {
-        tc->snd_una = tc->iss;
-        tc->snd_nxt = tc->snd_end = tc->iss + 1;
+        WRITE_ONCE(tc->snd_una, tc->iss);
+        WRITE_ONCE(tc->snd_nxt, tc->iss + 1);
+        WRITE_ONCE(tc->snd_end, tc->iss + 1);
         tc->owed = OWE_SYN;
         tc->backoff = 0;
         timer_arm_rtx(tc, now);
@@ -235,7 +236,7 @@ static void forget_losses(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->recover = tc->high_sacked = tc->rack_end = tc->snd_una;
         tc->tlp_out = tc->probes = tc->dups = tc->backoff = 0;
         path_forget_probe(tc, now);
-        tc->flags &= ~(uint32_t)(TCF_DSACK | TCF_TLP_RETX | TCF_CWND_LIMITED);
+        conn_unflag(tc, TCF_DSACK | TCF_TLP_RETX | TCF_CWND_LIMITED);
         undo_forget(tc);
         tc->cwnd = MAX(tc->cwnd, tc->snd_mss);
         cc_of(tc)->init(tc, now);
@@ -296,7 +297,7 @@ static void finish_ended(struct tcp_conn *tc)
         tc->rtx_kind = RTX_NONE;
         tc->delack_at = tc->rtx_at = tc->slow_at = tc->cork_at = NSTIME_NEVER;
         if (tc->err == 0 && !(tc->flags & TCF_CLOSED_BY_APP))
-                tc->err = ECONNRESET;
+                WRITE_ONCE(tc->err, ECONNRESET);
 }
 
 void mend_finish(struct tcp *t, struct tcp_conn *tc, nstime now)

@@ -40,7 +40,7 @@ void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now
                         : ip_addr_is_v4(tc->tuple.raddr) ? MSS_DEFAULT_V4
                                                          : MSS_DEFAULT_V6;
         if (seg->wscale != TCP_NO_WSCALE && !tc->opts.no_wscale) {
-                tc->flags |= TCF_WSCALE;
+                conn_flag(tc, TCF_WSCALE);
                 tc->snd_wscale = seg->wscale;
                 tc->rcv_wscale = open_wscale(tc);
         }
@@ -61,7 +61,8 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
 
         if (!syn_lost)
                 rtt_sample(tc, now - tc->last_sent);
-        tc->snd_una = tc->snd_nxt = tc->iss + 1;
+        WRITE_ONCE(tc->snd_una, tc->iss + 1);
+        WRITE_ONCE(tc->snd_nxt, tc->iss + 1);
         tc->snd_sml = tc->recover = tc->high_sacked = tc->rack_end = tc->snd_una;
         tc->snd_up = tc->snd_una;
         tc->backoff = tc->dups = 0;
@@ -107,7 +108,7 @@ int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_l
         if (tc == NULL)
                 return -ENOBUFS;
         count(t->cnt, COUNT_TCP_ACTIVE_OPEN);
-        tc->flags |= TCF_ACTIVE;
+        conn_flag(tc, TCF_ACTIVE);
         tc->iss = tc->snd_una = iss;
         tc->snd_nxt = tc->snd_end = iss + 1;
         tc->stalled_at = now;

@@ -23,7 +23,7 @@ void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o)
 static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o)
 {
         if (o->sndbuf != 0)
-                tc->snd_limit = MAX(o->sndbuf, SND_LIMIT_LEAST);
+                WRITE_ONCE(tc->snd_limit, MAX(o->sndbuf, SND_LIMIT_LEAST));
         if (o->rcvbuf != 0)
                 tc->rcv_limit = o->rcvbuf;
         if (o->window_clamp != 0)
@@ -43,7 +43,7 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         tc->cc = o->cc;
         set_buffers(t, tc, o);
         if (push) {
-                tc->flags &= ~(uint32_t)TCF_MORE;
+                conn_unflag(tc, TCF_MORE);
                 tc->owed |= tc->snd_next != 0 ? OWE_PUSH : 0;
         }
         if (mss) {

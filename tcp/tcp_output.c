@@ -30,9 +30,9 @@ static uint16_t offer_window(struct tcp_conn *tc)
         }
         wnd = MIN(cur >> tc->rcv_wscale, UINT16_MAX);
         if (unlikely(wnd == 0))
-                tc->flags |= TCF_WND_ZERO;
+                conn_flag(tc, TCF_WND_ZERO);
         else
-                tc->flags &= ~(uint32_t)TCF_WND_ZERO;
+                conn_unflag(tc, TCF_WND_ZERO);
         return (uint16_t)wnd;
 }
 
@@ -68,14 +68,14 @@ static void add_sack(const struct tcp *t, struct tcp_conn *tc, struct tcp_seg *s
         if (seg->len != 0 && room < 12)
                 return;
         seg->nsack = (uint8_t)sack_write(t, tc, seg->sack, seg->len ? (room - 4) / 8 : TCP_MAX_SACK);
-        tc->flags &= ~(uint32_t)TCF_DSACK;
+        conn_unflag(tc, TCF_DSACK);
 }
 
 /* The pointer is one past the urgent byte (MUST-62); a segment too far before it says so later. */
 static void add_urgent(struct tcp_conn *tc, struct tcp_seg *seg)
 {
         if (seq_leq(tc->snd_up, tc->snd_una)) {
-                tc->flags &= ~(uint32_t)TCF_URG_OUT;
+                conn_unflag(tc, TCF_URG_OUT);
                 return;
         }
         if (seq_gt(tc->snd_up, seg->seq) && tc->snd_up - seg->seq <= UINT16_MAX) {
@@ -222,7 +222,7 @@ static bool send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, s
                 tc->cwnd = MIN(tc->cwnd, cc_initial_window(tc)); /* RFC 5681 §4.1 */
         build_data(t, tc, s, seg, now);
         note_sent(tc, s, now);
-        tc->snd_nxt = txseg_end(s);
+        WRITE_ONCE(tc->snd_nxt, txseg_end(s));
         tc->snd_next = s->next;
         if (s->len < tc->snd_mss)
                 tc->snd_sml = tc->snd_nxt;
@@ -379,7 +379,7 @@ static bool output_tlp(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
                 return false;
         count(t->cnt, COUNT_TCP_TLP);
         tc->tlp_out = 1;
-        tc->flags &= ~(uint32_t)TCF_TLP_RETX;
+        conn_unflag(tc, TCF_TLP_RETX);
         if (tc->snd_next != 0 &&
             fits_window(tc, txseg_at(t, tc->snd_next)) >= txseg_space(txseg_at(t, tc->snd_next))) {
                 send_next(t, tc, txseg_at(t, tc->snd_next), seg, now);
@@ -387,7 +387,7 @@ static bool output_tlp(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         } else {
                 if (last == 0)
                         return false;
-                tc->flags |= TCF_TLP_RETX;
+                conn_flag(tc, TCF_TLP_RETX);
                 resend(t, tc, txseg_at(t, last), seg, now);
         }
         tc->tlp_end = tc->snd_nxt;

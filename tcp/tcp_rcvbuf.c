@@ -140,7 +140,7 @@ void rcvbuf_link(struct tcp *t, struct tcp_conn *tc, uint32_t i)
         else
                 tc->rcv_head = i;
         tc->rcv_tail = i;
-        tc->rcv_unread += s->data.len;
+        WRITE_ONCE(tc->rcv_unread, tc->rcv_unread + s->data.len);
         store_order();
 }
 
@@ -165,7 +165,7 @@ bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg
                 copy_to_fill(t, tc, seg, skip, len);
                 store_order();
                 rxseg_at(t, tc->rcv_tail)->data.len += len;
-                tc->rcv_unread += len;
+                WRITE_ONCE(tc->rcv_unread, tc->rcv_unread + len);
                 store_order();
                 return true;
         }
@@ -208,7 +208,7 @@ static void keep_or_free_last(struct tcp *t, struct tcp_conn *tc, struct tcp_rxs
 
 static void drop_bytes(struct tcp *t, struct tcp_conn *tc, uint32_t bytes)
 {
-        tc->rcv_unread -= bytes;
+        WRITE_ONCE(tc->rcv_unread, tc->rcv_unread - bytes);
         while (bytes != 0) {
                 struct tcp_rxseg *s = rxseg_at(t, tc->rcv_head);
                 uint32_t take = MIN(bytes, s->data.len);
@@ -227,9 +227,9 @@ static void drop_bytes(struct tcp *t, struct tcp_conn *tc, uint32_t bytes)
 /* Bytes from the read position to the urgent byte; UINT32_MAX when there is none ahead. */
 static uint32_t to_mark(const struct tcp_conn *tc)
 {
-        uint32_t at = tc->rcv_up - 1 - copied_seq(tc);
+        uint32_t at = READ_ONCE(tc->rcv_up) - 1 - copied_seq(tc);
 
-        if (tc->urg_state == URG_NONE || (int32_t)at < 0)
+        if (READ_ONCE(tc->urg_state) == URG_NONE || (int32_t)at < 0)
                 return UINT32_MAX;
         return at;
 }
@@ -250,7 +250,7 @@ static int recv_nothing(struct tcp_conn *tc)
         if (tc->flags & TCF_FIN_RCVD && tc->state != TCPS_CLOSED)
                 return 0;
         if (err != 0) {
-                tc->err = 0;
+                WRITE_ONCE(tc->err, 0);
                 return -err;
         }
         if (tc->shut & SHUT_RCV || tc->state == TCPS_CLOSED)
@@ -290,7 +290,7 @@ void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime n
         bytes = MIN(bytes, tc->rcv_unread); /* recovery after a death may have taken the rest away */
         drop_bytes(t, tc, (uint32_t)bytes);
         if (tc->urg_state == URG_TAKEN && (int32_t)(copied_seq(tc) - tc->rcv_up) >= 0)
-                tc->urg_state = URG_NONE;
+                WRITE_ONCE(tc->urg_state, URG_NONE);
         if (!(tc->opts.rcvbuf | tc->opts.window_clamp) && !tc->link.lossless)
                 rcvbuf_autosize(tc, now);
         output_window_update(t, tc);
@@ -303,7 +303,7 @@ static void link_first(struct tcp *t, struct tcp_conn *tc, uint32_t i)
         s->next = tc->rcv_head;
         store_order();
         tc->rcv_head = i;
-        tc->rcv_unread += s->data.len;
+        WRITE_ONCE(tc->rcv_unread, tc->rcv_unread + s->data.len);
         store_order();
 }
 
@@ -351,9 +351,11 @@ void rcvbuf_autosize(struct tcp_conn *tc, nstime now)
 
 uint32_t tcp_recv_avail(const struct tcp_conn *tc)
 {
-        bool oob_byte = !tc->opts.oobinline && tc->urg_state != URG_NONE && to_mark(tc) < tc->rcv_unread;
+        uint32_t unread = READ_ONCE(tc->rcv_unread);
+        bool oob_byte = unlikely(READ_ONCE(tc->urg_state) != URG_NONE) && !READ_ONCE(tc->opts.oobinline) &&
+                        to_mark(tc) < unread;
 
-        return tc->rcv_unread - oob_byte;
+        return unread - oob_byte;
 }
 
 bool tcp_recv_eof(const struct tcp_conn *tc)
@@ -368,7 +370,7 @@ int tcp_recv_urgent(struct tcp *t, struct tcp_conn *tc, bool peek)
         if (tc->urg_state == URG_ANNOUNCED)
                 return tc->shut & SHUT_RCV ? 0 : -EAGAIN;
         if (!peek)
-                tc->urg_state = URG_TAKEN;
+                WRITE_ONCE(tc->urg_state, URG_TAKEN);
         return tc->urg_byte;
 }
 
@@ -379,21 +381,22 @@ bool tcp_at_mark(const struct tcp_conn *tc)
 
 short tcp_poll_events(const struct tcp *t, const struct tcp_conn *tc)
 {
+        uint8_t shut = READ_ONCE(tc->shut), state = READ_ONCE(tc->state);
         short ev = 0;
 
-        if (tc->shut == SHUT_BOTH || tc->state == TCPS_CLOSED)
+        if (shut == SHUT_BOTH || state == TCPS_CLOSED)
                 ev |= POLLHUP;
-        if (tc->shut & SHUT_RCV)
+        if (shut & SHUT_RCV)
                 ev |= POLLIN | POLLRDNORM | POLLRDHUP;
-        if (tc->err != 0)
+        if (READ_ONCE(tc->err) != 0)
                 ev |= POLLERR;
-        if (tc->state == TCPS_SYN_SENT || tc->state == TCPS_SYN_RECEIVED)
+        if (state == TCPS_SYN_SENT || state == TCPS_SYN_RECEIVED)
                 return ev;
         if (tcp_recv_avail(tc) != 0)
                 ev |= POLLIN | POLLRDNORM;
-        if (tc->shut & SHUT_SND || sndbuf_writable(t, tc))
+        if (shut & SHUT_SND || sndbuf_writable(t, tc))
                 ev |= POLLOUT | POLLWRNORM;
-        if (tc->urg_state == URG_HERE)
+        if (READ_ONCE(tc->urg_state) == URG_HERE)
                 ev |= POLLPRI;
         return ev;
 }
@@ -408,7 +411,7 @@ void rcvbuf_purge(struct tcp *t, struct tcp_conn *tc)
 {
         while (tc->rcv_head != 0)
                 free_head(t, tc);
-        tc->rcv_unread = 0;
+        WRITE_ONCE(tc->rcv_unread, 0);
         if (tc->rcv_fill != 0)
                 rcvbuf_free_buf(t, tc, tc->rcv_fill);
         tc->rcv_fill = 0;

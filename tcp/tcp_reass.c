@@ -113,7 +113,7 @@ bool reass_drain(struct tcp *t, struct tcp_conn *tc)
                         continue;
                 }
                 rcvbuf_link(t, tc, i);
-                tc->rcv_nxt += s->data.len;
+                WRITE_ONCE(tc->rcv_nxt, tc->rcv_nxt + s->data.len);
                 tc->bytes_received += s->data.len;
         }
         if (tc->ooo_head == 0)

@@ -72,7 +72,7 @@ static void rebuild_conns(struct tcp *t)
         for_each_conn(t, tc)
         {
                 tc->hash_next = tc->wait_next = tc->wait_prev = tc->line_next = tc->line_prev = 0;
-                tc->flags &= ~(uint32_t)TCF_WAITS;
+                conn_unflag(tc, TCF_WAITS);
                 set_live(live, tc->self);
                 if (tc->state != TCPS_CLOSED)
                         demux_add(t, tc);
@@ -91,7 +91,8 @@ static void rebuild_listeners(struct tcp *t)
                 struct tcp_listener *l = tcp_listener_at(t, i);
                 if (!l->live)
                         continue;
-                l->q_head = l->q_tail = l->queued = l->half_open = 0;
+                WRITE_ONCE(l->q_head, 0);
+                l->q_tail = l->queued = l->half_open = 0;
                 set_live(live, i);
                 demux_add_listener(t, l);
         }
@@ -112,7 +113,7 @@ static void rebuild_segs(struct tcp *t)
         clear(live, &t->sh->rxsegs);
         for_each_conn(t, tc)
         {
-                tc->rcv_unread = mark_rxsegs(t, live, tc->rcv_head);
+                WRITE_ONCE(tc->rcv_unread, mark_rxsegs(t, live, tc->rcv_head));
                 mark_rxsegs(t, live, tc->ooo_head);
         }
         pool_rebuild(&t->sh->rxsegs, live);
@@ -155,14 +156,14 @@ static void charge(void *arg, uint32_t owner, uint32_t bytes)
         struct tcp_conn *tc = conn_at(t, owner & ((1u << 20) - 1));
 
         if (tc->live && frame_owner(tc) == owner)
-                tc->snd_mem += bytes;
+                WRITE_ONCE(tc->snd_mem, tc->snd_mem + bytes);
 }
 
 /* What it holds of its channel's frames, those on loan included. */
 static void recharge(struct tcp *t)
 {
         for_each_conn(t, tc)
-                tc->snd_mem = 0;
+                WRITE_ONCE(tc->snd_mem, 0);
         for (uint32_t r = FRAME_REGION_TX(0); r < FRAME_REGIONS; r += 2)
                 if (t->frames->region[r].pool != NULL)
                         frame_pool_charges(t->frames->region[r].pool, charge, t);
@@ -178,7 +179,7 @@ static void give_up(struct tcp *t, struct tcp_conn *tc)
         if (!tc->live)
                 return;
         if (tc->sock == 0)
-                tc->flags |= TCF_CLOSED_BY_APP;
+                conn_flag(tc, TCF_CLOSED_BY_APP);
         reass_purge(t, tc);
         rcvbuf_purge(t, tc);
         tc->rcv_mem = 0;

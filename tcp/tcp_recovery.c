@@ -28,7 +28,7 @@ void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->ca_state = CA_RECOVERY;
         tc->recover = tc->snd_nxt;
         prr_init(tc);
-        tc->flags &= ~(uint32_t)TCF_REPAIR_PROBED;
+        conn_unflag(tc, TCF_REPAIR_PROBED);
         tc->owed |= tc->lost != 0 ? OWE_FORCE : 0;
 }
 
@@ -87,7 +87,7 @@ void recovery_probe(struct tcp *t, struct tcp_conn *tc)
 {
         count(t->cnt, COUNT_TCP_TLP);
         mark_head_lost(t, tc);
-        tc->flags |= TCF_REPAIR_PROBED;
+        conn_flag(tc, TCF_REPAIR_PROBED);
         tc->owed |= OWE_FORCE;
 }
 

@@ -8,7 +8,7 @@ void sack_note_dup(struct tcp_conn *tc, uint32_t left, uint32_t right)
         if (!tc->sack_ok)
                 return;
         tc->dsack = (struct tcp_sack_block){left, right};
-        tc->flags |= TCF_DSACK;
+        conn_flag(tc, TCF_DSACK);
 }
 
 /* The block of contiguous data around record i. */
@@ -85,7 +85,7 @@ static void mark_sacked(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
         if (s->marks & TXS_RETX)
                 tc->retx -= space;
         if (!(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), tc->high_sacked))
-                tc->flags |= TCF_REORDER; /* RFC 8985 §6.2 step 3 */
+                conn_flag(tc, TCF_REORDER); /* RFC 8985 §6.2 step 3 */
         s->marks = (uint8_t)((s->marks & TXS_EVER_RETX) | TXS_SACKED);
         tc->sacked += space;
         tc->high_sacked = seq_max(tc->high_sacked, txseg_end(s));

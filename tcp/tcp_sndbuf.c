@@ -136,7 +136,7 @@ void sndbuf_unsend_probe(struct tcp *t, struct tcp_conn *tc)
         if (txseg_end(s) != tc->snd_nxt || s->len != 1 || s->marks & ~TXS_EVER_RETX)
                 return;
         tc->snd_next = tc->snd_head;
-        tc->snd_nxt = tc->snd_una;
+        WRITE_ONCE(tc->snd_nxt, tc->snd_una);
         txseg_merge(t, tc, s, tc->snd_mss);
 }
 
@@ -184,7 +184,7 @@ static void wait_for_frames(struct tcp *t, struct tcp_conn *tc)
 {
         if (tc->flags & TCF_WAITS)
                 return;
-        tc->flags |= TCF_WAITS | TCF_SND_FULL;
+        conn_flag(tc, TCF_WAITS | TCF_SND_FULL);
         tc->wait_prev = 0;
         tc->wait_next = t->sh->wait_head;
         if (tc->wait_next != 0)
@@ -196,7 +196,7 @@ void sndbuf_unwait(struct tcp *t, struct tcp_conn *tc)
 {
         if (!(tc->flags & TCF_WAITS))
                 return;
-        tc->flags &= ~(uint32_t)TCF_WAITS;
+        conn_unflag(tc, TCF_WAITS);
         if (tc->wait_next != 0)
                 conn_at(t, tc->wait_next)->wait_prev = tc->wait_prev;
         *(tc->wait_prev ? &conn_at(t, tc->wait_prev)->wait_next : &t->sh->wait_head) = tc->wait_next;
@@ -264,7 +264,7 @@ static bool new_fill(struct tcp *t, struct tcp_conn *tc, size_t want)
                 wait_for_frames(t, tc);
                 return false;
         }
-        tc->snd_mem += frame_size(t->frames, id);
+        WRITE_ONCE(tc->snd_mem, tc->snd_mem + frame_size(t->frames, id));
         tc->snd_fill = id;
         tc->snd_fill_off = 0;
         return true;
@@ -333,7 +333,7 @@ static int send_error(struct tcp_conn *tc)
 {
         if (tc->err != 0) {
                 int err = tc->err;
-                tc->err = 0;
+                WRITE_ONCE(tc->err, 0);
                 return -err;
         }
         if (tc->shut & SHUT_SND || tc->state == TCPS_CLOSED)
@@ -404,10 +404,10 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
                 reserve_all(t, tc, want, span, n);
         }
         if (tc->rsv_bytes == 0) {
-                tc->flags |= TCF_SND_FULL;
+                conn_flag(tc, TCF_SND_FULL);
                 return 0;
         }
-        tc->flags |= TCF_RSV;
+        conn_flag(tc, TCF_RSV);
         return (int)tc->rsv_bytes;
 }
 
@@ -427,7 +427,7 @@ static void commit_piece(struct tcp *t, struct tcp_conn *tc, uint32_t i, uint32_
                 append(t, tc, i);
         }
         store_order();
-        tc->snd_end += len;
+        WRITE_ONCE(tc->snd_end, tc->snd_end + len);
 }
 
 /* What was reserved and not used is given back: the fill position steps back when it was the last thing
@@ -457,7 +457,7 @@ static void drop_reservation(struct tcp *t, struct tcp_conn *tc, size_t bytes, b
                 bytes -= take;
         }
         tc->rsv_head = tc->rsv_tail = tc->rsv_bytes = 0;
-        tc->flags &= ~(uint32_t)TCF_RSV;
+        conn_unflag(tc, TCF_RSV);
 }
 
 void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more, bool urgent, nstime now)
@@ -472,16 +472,16 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
                 return;
         if (unlikely(urgent)) {
                 tc->snd_up = tc->snd_end;
-                tc->flags |= TCF_URG_OUT;
+                conn_flag(tc, TCF_URG_OUT);
                 tc->owed |= OWE_PUSH;
         }
         txseg_at(t, tc->snd_tail)->ctl |= TCP_PSH;
         if (more)
-                tc->flags |= TCF_MORE;
+                conn_flag(tc, TCF_MORE);
         else
-                tc->flags &= ~(uint32_t)TCF_MORE;
+                conn_unflag(tc, TCF_MORE);
         if (!sndbuf_writable(t, tc))
-                tc->flags |= TCF_SND_FULL;
+                conn_flag(tc, TCF_SND_FULL);
         touch(t, tc);
 }
 
@@ -497,19 +497,19 @@ uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc)
 /* As Linux's sk_stream_is_writeable(): a third of the buffer free, and less unsent than TCP_NOTSENT_LOWAT. */
 bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc)
 {
-        uint32_t data = tc->snd_end - tc->snd_una;
-        uint32_t lowat = tc->opts.notsent_lowat;
+        uint32_t end = READ_ONCE(tc->snd_end), data = end - READ_ONCE(tc->snd_una), mem = READ_ONCE(tc->snd_mem);
+        uint32_t lowat = READ_ONCE(tc->opts.notsent_lowat);
 
-        if (tc->flags & TCF_WAITS || (lowat != 0 && tc->snd_end - tc->snd_nxt >= lowat))
+        if (READ_ONCE(tc->flags) & TCF_WAITS || (lowat != 0 && end - READ_ONCE(tc->snd_nxt) >= lowat))
                 return false;
-        return MAX(tc->snd_mem, data) <= tc->snd_limit / 3 * 2 || tc->snd_mem == 0;
+        return MAX(mem, data) <= READ_ONCE(tc->snd_limit) / 3 * 2 || mem == 0;
 }
 
 void sndbuf_freed(struct tcp *t, struct tcp_conn *tc)
 {
         if (!(tc->flags & TCF_SND_FULL) || !sndbuf_writable(t, tc))
                 return;
-        tc->flags &= ~(uint32_t)TCF_SND_FULL;
+        conn_unflag(tc, TCF_SND_FULL);
         conn_raise(t, tc, TCP_EV_WRITABLE);
 }
 
@@ -518,7 +518,7 @@ void tcp_uncharge(struct tcp *t, uint32_t owner, uint32_t bytes)
         struct tcp_conn *tc = conn_at(t, owner & ((1u << 20) - 1));
 
         if (tc->live && frame_owner(tc) == owner) {
-                tc->snd_mem -= bytes;
+                WRITE_ONCE(tc->snd_mem, tc->snd_mem - bytes);
                 if (unlikely(tc->flags & TCF_SND_FULL))
                         sndbuf_freed(t, tc);
         }
@@ -530,7 +530,7 @@ void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc)
 {
         uint32_t i;
 
-        tc->flags |= TCF_FIN_QUEUED;
+        conn_flag(tc, TCF_FIN_QUEUED);
         if (tc->snd_next != 0) {
                 txseg_at(t, tc->snd_tail)->ctl |= TCP_FIN;
                 return;

@@ -22,12 +22,12 @@ void undo_begin(struct tcp_conn *tc)
         tc->undo_ssthresh = tc->ssthresh;
         tc->undo_una = tc->snd_una;
         tc->undo_retx = 0;
-        tc->flags = (tc->flags & ~(uint32_t)TCF_UNDO_SENT) | TCF_UNDO;
+        WRITE_ONCE(tc->flags, (tc->flags & ~(uint32_t)TCF_UNDO_SENT) | TCF_UNDO);
 }
 
 void undo_forget(struct tcp_conn *tc)
 {
-        tc->flags &= ~(uint32_t)(TCF_UNDO | TCF_UNDO_SENT);
+        conn_unflag(tc, TCF_UNDO | TCF_UNDO_SENT);
 }
 
 void undo_resent(struct tcp_conn *tc, const struct tcp_seg *seg)
@@ -36,7 +36,7 @@ void undo_resent(struct tcp_conn *tc, const struct tcp_seg *seg)
                 return;
         if (!(tc->flags & TCF_UNDO_SENT))
                 tc->undo_ts = seg->tsval;
-        tc->flags |= TCF_UNDO_SENT;
+        conn_flag(tc, TCF_UNDO_SENT);
         tc->undo_retx += seg->len;
 }
 
@@ -89,7 +89,7 @@ void undo_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uin
                 return;
         count(t->cnt, COUNT_TCP_UNDO);
         if (tc->ca_state != CA_LOSS)
-                tc->flags |= TCF_REORDER;       /* RFC 8985 §6.2 step 3: what was not lost was late */
+                conn_flag(tc, TCF_REORDER);       /* RFC 8985 §6.2 step 3: what was not lost was late */
         restore(tc);
         undo_forget(tc);
         if (!during)

@@ -57,7 +57,7 @@ void udp_error_add(struct udp *u, uint32_t pcb, const struct udp_error *what)
         e->order = u->sh->error_order++;
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         __atomic_store_n(&e->pcb, pcb, __ATOMIC_RELEASE);
-        p->nerrs++;
+        WRITE_ONCE(p->nerrs, p->nerrs + 1);
         pcb_raise(u, pcb, UDP_EV_ERROR);
 }
 
@@ -70,12 +70,12 @@ bool udp_error_take(struct udp *u, uint32_t pcb, struct udp_error *out)
                 return false;
         *out = *e;
         give_up(e);
-        p->nerrs--;
+        WRITE_ONCE(p->nerrs, p->nerrs - 1);
         next = oldest(u, pcb);
         if (next != NULL && !next->local)
-                p->err = next->err;
+                WRITE_ONCE(p->err, next->err);
         else if (!out->local)
-                p->err = 0;
+                WRITE_ONCE(p->err, 0);
         return true;
 }
 
@@ -85,7 +85,7 @@ void udp_errors_drop(struct udp *u, uint32_t pcb)
 
         while (pcb_at(u, pcb)->nerrs != 0 && (e = oldest(u, pcb)) != NULL) {
                 give_up(e);
-                pcb_at(u, pcb)->nerrs--;
+                WRITE_ONCE(pcb_at(u, pcb)->nerrs, pcb_at(u, pcb)->nerrs - 1);
         }
 }
 

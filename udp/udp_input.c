@@ -95,7 +95,7 @@ bool udp_icmp(struct udp *u, const struct icmp_err *e)
 
         if (pcb == 0 || e->err == 0 || (!pcb_at(u, pcb)->opts.recverr && (!udp_connected(u, pcb) || !e->hard)))
                 return pcb != 0;
-        pcb_at(u, pcb)->err = e->err;
+        WRITE_ONCE(pcb_at(u, pcb)->err, e->err);
         pcb_raise(u, pcb, UDP_EV_ERROR);
         return true;
 }
@@ -106,7 +106,7 @@ bool udp_recv_look(const struct udp *u, uint32_t pcb, struct udp_sight *s)
 {
         const struct udp_pcb *p = pcb_at(u, pcb);
 
-        if (unlikely(p->err != 0) || !udp_queue_look(&p->q, u, s))
+        if (unlikely(READ_ONCE(p->err) != 0) || !udp_queue_look(&p->q, u, s))
                 return false;
         s->msg.dport = p->lport;
         return true;

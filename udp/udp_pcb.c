@@ -343,9 +343,9 @@ int udp_shutdown(struct udp *u, uint32_t pcb, int how)
         struct udp_pcb *p = pcb_at(u, pcb);
 
         if (how != SHUT_WR)
-                p->shut |= UDP_SHUT_RD;
+                WRITE_ONCE(p->shut, p->shut | UDP_SHUT_RD);
         if (how != SHUT_RD)
-                p->shut |= UDP_SHUT_WR;
+                WRITE_ONCE(p->shut, p->shut | UDP_SHUT_WR);
         pcb_raise(u, pcb, UDP_EV_READABLE);
         /* Linux's inet_shutdown(): takes effect all the same, to wake pollers. */
         return pcb_connected(p) ? 0 : -ENOTCONN;
@@ -355,7 +355,7 @@ int udp_take_error(struct udp *u, uint32_t pcb)
 {
         int err = pcb_at(u, pcb)->err;
 
-        pcb_at(u, pcb)->err = 0;
+        WRITE_ONCE(pcb_at(u, pcb)->err, 0);
         return err;
 }
 
@@ -364,12 +364,13 @@ short udp_poll_events(const struct udp *u, uint32_t pcb)
 {
         const struct udp_pcb *p = pcb_at(u, pcb);
         short ev = POLLOUT | POLLWRNORM | POLLWRBAND;
+        uint8_t shut = READ_ONCE(p->shut);
 
-        if (p->err != 0 || p->nerrs != 0)
+        if (READ_ONCE(p->err) != 0 || READ_ONCE(p->nerrs) != 0)
                 ev |= POLLERR;
-        if (p->shut & UDP_SHUT_RD)
+        if (shut & UDP_SHUT_RD)
                 ev |= POLLRDHUP | POLLIN | POLLRDNORM;
-        if (p->shut == (UDP_SHUT_RD | UDP_SHUT_WR))
+        if (shut == (UDP_SHUT_RD | UDP_SHUT_WR))
                 ev |= POLLHUP;
         if (udp_queue_unread(&p->q))
                 ev |= POLLIN | POLLRDNORM;
@@ -380,7 +381,7 @@ bool udp_readable(const struct udp *u, uint32_t pcb)
 {
         const struct udp_pcb *p = pcb_at(u, pcb);
 
-        return p->err != 0 || p->shut & UDP_SHUT_RD || udp_queue_unread(&p->q);
+        return READ_ONCE(p->err) != 0 || READ_ONCE(p->shut) & UDP_SHUT_RD || udp_queue_unread(&p->q);
 }
 
 /* ---- lookup ---- */

@@ -408,7 +408,7 @@ static bool find_first(const struct udp_queue *q, const struct udp *u, uint64_t 
 
 /* Where the bytes of the datagram at `c` are, if in a frame. What is read here may be anything, if the queue moves on
  * meanwhile; nothing but a prefetch is made of it. */
-static struct span bytes_of(const struct udp *u, struct cursor c)
+static READS_TORN struct span bytes_of(const struct udp *u, struct cursor c)
 {
         struct buf data = rec_at(c)->data;
         const uint8_t *base = u->frames->region[frame_id_region(data.id)].base;
@@ -416,6 +416,12 @@ static struct span bytes_of(const struct udp *u, struct cursor c)
         if (data.id == 0 || base == NULL || data.len > PREFETCH_MAX)
                 return (struct span){NULL, 0};
         return (struct span){frame_addr(u->frames, data.id) + data.off, data.len};
+}
+
+/* The head's generation says whether this still is the first record. */
+static READS_TORN struct rec copy_rec(const struct rec *from)
+{
+        return *from;
 }
 
 bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_sight *s)
@@ -426,7 +432,7 @@ bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_s
                 struct rec r;
 
                 if (find_first(q, u, head, &c, &gen)) {
-                        r = *(const struct rec *)rec_at(c);
+                        r = copy_rec(rec_at(c));
                         atomic_thread_fence(memory_order_acquire);
                         if (unlikely(load_head(q) != head))
                                 continue;

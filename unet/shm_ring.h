@@ -71,7 +71,9 @@ struct shm_region {
 };
 #define SHM_REGION_BYTES(geom) (sizeof(struct shm_region) + frame_geom_bytes(geom))
 
-/* One side's positions; in that side's private memory (for a stack: its state segment), never shown to the peer. */
+/* One side's positions; in that side's private memory (for a stack: its state segment), never shown to the peer. Whether there
+ * is something to do is asked without the lock too (shm_rx_ready(), shm_ret_ready(), shm_tx_room()): the lock's holder writes
+ * them by WRITE_ONCE(). */
 struct shm_pos {
         uint32_t tx_prod;               /* next slot to write in our ring */
         uint32_t tx_cons;               /* last seen of the peer's ctrl.cons, verified */
@@ -80,16 +82,20 @@ struct shm_pos {
         uint32_t ret_cons;              /* next entry to read in the peer's ret */
 };
 
-/* Free slots in our ring. A peer that claims to have consumed what was never sent is ignored. */
+/* Free slots in our ring. A peer that claims to have consumed what was never sent is ignored. Asked without the lock as well:
+ * tx_cons is read first (acquire), so that it is never ahead of tx_prod, and a note of it that comes late is an older one
+ * and just as true. */
 static inline uint32_t shm_tx_room(struct shm_pos *p, const struct shm_region *peer)
 {
-        uint32_t used = p->tx_prod - p->tx_cons;
+        uint32_t seen = __atomic_load_n(&p->tx_cons, __ATOMIC_ACQUIRE), used = READ_ONCE(p->tx_prod) - seen;
 
         if (unlikely(used > SHM_SLOTS / 2)) {
-                uint32_t cons = atomic_load_explicit(&peer->ctrl.cons, memory_order_acquire);
-                if (cons - p->tx_cons <= used)
-                        p->tx_cons = cons;
-                used = p->tx_prod - p->tx_cons;
+                uint32_t gone = atomic_load_explicit(&peer->ctrl.cons, memory_order_acquire) - seen;
+                if (gone <= used) {
+                        WRITE_ONCE(p->tx_cons, seen + gone);
+                        used -= gone;
+                }
+                used = MIN(used, SHM_SLOTS);
         }
         return SHM_SLOTS - used;
 }
@@ -123,7 +129,7 @@ static inline void shm_tx_push(struct shm_pos *p, struct shm_region *mine, const
         /* Everything above is visible before the sequence word is, and that before our own note of it: see shm_repair(). */
         atomic_store_explicit(&s->seq, p->tx_prod + 1, memory_order_release);
         atomic_signal_fence(memory_order_seq_cst);
-        p->tx_prod++;
+        WRITE_ONCE(p->tx_prod, p->tx_prod + 1);
 }
 
 /* After the death of a process that shared these positions: a message that it published and did not note is noted. The
@@ -133,14 +139,14 @@ static inline void shm_repair(struct shm_pos *p, const struct shm_region *mine)
         const struct shm_slot *s = &mine->ring[p->tx_prod % SHM_SLOTS];
 
         if (atomic_load_explicit(&s->seq, memory_order_relaxed) == p->tx_prod + 1)
-                p->tx_prod++;
+                WRITE_ONCE(p->tx_prod, p->tx_prod + 1);
 }
 
 static inline bool shm_rx_ready(const struct shm_pos *p, const struct shm_region *peer)
 {
-        const struct shm_slot *s = &peer->ring[p->rx_cons % SHM_SLOTS];
+        uint32_t at = READ_ONCE(p->rx_cons);
 
-        return atomic_load_explicit(&s->seq, memory_order_acquire) == p->rx_cons + 1;
+        return atomic_load_explicit(&peer->ring[at % SHM_SLOTS].seq, memory_order_acquire) == at + 1;
 }
 
 /* Copies the next message out; shm_rx_ready() was true. False: malformed, consumed all the same. The frame number is
@@ -152,7 +158,7 @@ static inline bool shm_rx_pull(struct shm_pos *p, const struct shm_region *peer,
         uint8_t flags = vs->flags, inl_len = vs->inl_len;       /* each read once */
         struct shm_frame_ref ref = {0, 0, 0};
 
-        p->rx_cons++;
+        WRITE_ONCE(p->rx_cons, p->rx_cons + 1);
         if (inl_len > SHM_INLINE_MAX)
                 return false;
         if (flags & SHM_F_FRAME) {
@@ -233,7 +239,7 @@ static inline void shm_ret_push(struct shm_pos *p, struct shm_region *mine, uint
 
 static inline bool shm_ret_ready(const struct shm_pos *p, const struct shm_region *peer)
 {
-        uint32_t n = atomic_load_explicit(&peer->ctrl.ret_prod, memory_order_acquire) - p->ret_cons;
+        uint32_t n = atomic_load_explicit(&peer->ctrl.ret_prod, memory_order_acquire) - READ_ONCE(p->ret_cons);
 
         return n != 0 && n <= SHM_RETS; /* more than fit is a lie */
 }
@@ -243,7 +249,8 @@ static inline uint32_t shm_ret_pull(struct shm_pos *p, const struct shm_region *
 {
         const volatile uint32_t *ret = peer->ret;
 
-        return ret[p->ret_cons++ % SHM_RETS];
+        WRITE_ONCE(p->ret_cons, p->ret_cons + 1);
+        return ret[(p->ret_cons - 1) % SHM_RETS];
 }
 
 #endif

@@ -40,8 +40,10 @@ static struct shared {
 static void publish_sleepers(void)
 {
         int err;
-        struct stack_state *st = ustack_mine(&err)->s.st;
+        struct ustack *u = ustack_mine(&err);
+        struct stack_state *st = u->s.st;
 
+        ustack_lock(u);
         for (int i = 0; i < (int)STACK_WAITERS; i++) {
                 if (st->waiter[i].proc == 0)
                         continue;
@@ -52,6 +54,7 @@ static void publish_sleepers(void)
         for (int i = 0; i < (int)DROP_COUNT; i++)
                 sh->drops += st->cnt.drop[i];
         sh->recoveries = st->cnt.n[COUNT_STACK_RECOVERIES];
+        ustack_leave(u);
 }
 
 static void *echo_alone(void *arg)
@@ -87,7 +90,7 @@ static void victim_greeting(struct victim_conn *c)
                 victim_close(c);
         } else if (n == 1 && c->who == 'T' && sock == 0) {
                 sock = c->sock;
-                CHECK(pthread_create(&thread, NULL, echo_alone, &sock) == 0);
+                CHECK(pthread_create(&thread, NULL, echo_alone, &sock) == 0 && pthread_detach(thread) == 0);
                 c->sock = -1;
         }
 }

@@ -127,8 +127,7 @@ static void *write_for_ever(void *arg)
         return NULL;
 }
 
-/* Under a writer that never waits, a reader sees whole packets in order, and misses are exactly the gaps. The ring is
- * read while it is written, which is a race by design; TSan is not asked. */
+/* Under a writer that never waits, a reader sees whole packets in order, and misses are exactly the gaps. */
 static void a_slow_reader_sees_no_torn_packet(void **state)
 {
         struct race race = {.c = *state};
