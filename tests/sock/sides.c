@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_S 100                  /* a side that takes longer is stuck; ctest's own limit comes later */
+#define PATIENCE_S 300                  /* a side that takes longer is stuck; ctest's own limit comes later */
 
 static struct {
         char domain[32];
@@ -163,6 +163,35 @@ static pid_t spawn_side(struct run r[2], int me)
         exit(0);
 }
 
+/* What the stacks and their daemons say of themselves when a side has failed, while the other one is still there. */
+static void report_world(void)
+{
+        static const char *const verbs[] = {"status", "ss"};
+
+        fflush(NULL);
+        for (size_t i = 0; i < 2; i++) {
+                pid_t pid = fork();
+                if (pid == 0) {
+                        alarm(20);
+                        dup2(2, 1);
+                        execl(TEST_LIBEXEC "/../tools/unet", "unet", verbs[i], (char *)NULL);
+                        _exit(127);
+                }
+                waitpid(pid, NULL, 0);
+        }
+}
+
+/* SIGALRM is a side that had not ended after PATIENCE_S. */
+static void judge(int status)
+{
+        if (status == 0)
+                return;
+        fprintf(stderr, "a side ended by %s %d%s\n", WIFSIGNALED(status) ? "signal" : "status",
+                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+                WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? ": it was stuck" : "");
+        report_world();
+}
+
 static int status_of(pid_t pid)
 {
         int status = 0;
@@ -195,17 +224,21 @@ static void play_processes(struct run r[2])
                 close(r[i].side.out);
         }
         first = wait_either(pid, &status);
+        judge(status);
         if (status != 0) {
                 kill(pid[!first], SIGKILL);
                 waitpid(pid[!first], NULL, 0);
         }
         assert_int_equal(status, 0);
-        assert_int_equal(status_of(pid[!first]), 0);
+        assert_int_equal(waitpid(pid[!first], &status, 0), pid[!first]);
+        judge(status);
+        assert_int_equal(status, 0);
 }
 
 static void play_threads(struct run r[2])
 {
         pid_t pid = fork();
+        int status;
 
         if (pid == 0) {
                 die_with_parent();
@@ -217,7 +250,9 @@ static void play_threads(struct run r[2])
                 close(r[i].side.in);
                 close(r[i].side.out);
         }
-        assert_int_equal(status_of(pid), 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        judge(status);
+        assert_int_equal(status, 0);
 }
 
 void play(enum placement where, side_fn a, side_fn b, uint64_t arg)
