@@ -304,11 +304,12 @@ class UnetdDies(Sharing):
         self.both_end(pair)
 
     def test_and_so_do_those_by_the_gateway(self):
-        pairs = self.transfers(100, 0.1)
+        pairs = [pair if "unet: pid" in pair[0].text(1) else pair[::-1] for pair in self.transfers(100, 0.1)]
+        self.other.until(lambda: all(": ours" in ours.text(1) for ours, _ in pairs), "all three")
         self.other.until(lambda: self.other.received() > 10 << 20, "a part of it")
         self.kill_unetd(another=False)
         for pair in pairs:
-            self.both_end(pair if "unet: pid" in pair[0].text(1) else pair[::-1])
+            self.both_end(pair)
 
     def test_another_unetd_takes_the_interface_up(self):
         first = self.first()
