@@ -8,7 +8,7 @@
  *      stack A --ring--\                                          /-- PACKET_VNET_HDR, runs of up to 64 KB (gate_run.h)
  *      stack B --ring---+--> gate_check() --> gate_out ----------+--> the interface
  *      stack A <-ring---+--- gate_route() <-- frames as received +
- *      stack B <-ring--/        \--> gate_answer(), arp/          \-- what GRO joined, fragments put together
+ *      stack B <-ring--/        \--> gate_answer(), arp/          \-- what GRO joined (datagrams apart: gate_split.h)
  *
  *   - All stacks have the same addresses. A stack resolves its neighbours itself, as when it has the interface alone; what is
  *     asked of the host (ARP, echo, closed ports) the gateway answers, once.

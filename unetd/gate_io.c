@@ -6,6 +6,11 @@
 #include "arp/ether.h"
 #include "netstack/sys.h"
 #include "unetd/gate.h"
+#include "unetd/gate_split.h"
+
+#ifndef VIRTIO_NET_HDR_GSO_UDP_L4
+#define VIRTIO_NET_HDR_GSO_UDP_L4 5
+#endif
 
 #define WIRE_ROUNDS 2u                  /* batches from the wire in a turn */
 #define REAP_BATCH  64
@@ -253,6 +258,26 @@ static void deliver(struct gate *g, const uint8_t *frame, uint32_t len, nstime n
         }
 }
 
+/* Datagrams that came as one frame go on as what they are. */
+static void deliver_split(struct gate *g, const uint8_t *frame, uint32_t len, uint16_t size, nstime now)
+{
+        uint8_t one[ETHER_HDR + UINT16_MAX];
+        struct gate_split s;
+        uint32_t n;
+
+        if (!gate_split_begin(&s, frame, len, size)) {
+                count_drop(&g->cnt, DROP_NI_MALFORMED);
+                return;
+        }
+        while ((n = gate_split_next(&s, one)) != 0)
+                deliver(g, one, n, now);
+}
+
+static bool is_datagrams(const struct virtio_net_hdr *how)
+{
+        return (how->gso_type & ~VIRTIO_NET_HDR_GSO_ECN) == VIRTIO_NET_HDR_GSO_UDP_L4;
+}
+
 static uint32_t from_wire(struct gate *g, nstime now)
 {
         struct virtio_net_hdr how[GATE_BATCH];
@@ -270,6 +295,8 @@ static uint32_t from_wire(struct gate *g, nstime now)
                 uint32_t len = msg[i].msg_len - (uint32_t)sizeof how[0];
                 if (msg[i].msg_len <= sizeof how[0] || msg[i].msg_hdr.msg_flags & MSG_TRUNC || len > ETHER_HDR + UINT16_MAX)
                         count_drop(&g->cnt, DROP_NI_MALFORMED);
+                else if (is_datagrams(&how[i]))
+                        deliver_split(g, rx_room(g, (uint32_t)i), len, how[i].gso_size, now);
                 else
                         deliver(g, rx_room(g, (uint32_t)i), len, now);
         }

@@ -21,12 +21,12 @@ PEER = (sys.executable, os.path.join(HERE, "peer.py"))
 
 
 class Lan(unittest.TestCase):
-    mtu = 1500
+    mtu, offload = 1500, False
 
     def setUp(self):
         self.ours = self.host("a", OURS)
         self.other = self.host("b", KERNELS)
-        lan.cable(self.ours, self.other, self.mtu)
+        lan.cable(self.ours, self.other, self.mtu, self.offload)
         self.ours.become_ours()
         self.other.become_kernels()
 

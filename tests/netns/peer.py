@@ -9,6 +9,9 @@
     reflect ADDRESS PORT MEGABYTES                       so much to a mirror and back, byte-exact
     echo ADDRESS PORT                                    UDP: every datagram back, until it is stopped
     shout ADDRESS PORT TEXT                              UDP: one datagram, and ends at once
+    burst ADDRESS PORT SIZE BYTES                        UDP: so many in one call, cut into datagrams of SIZE (UDP_SEGMENT)
+    sizes ADDRESS PORT SIZE BYTES                        UDP: takes so many, which have to be those of `burst`; prints the size
+                                                         of each datagram
     hear ADDRESS PORT                                    UDP: prints each datagram, until it is stopped
     ask ADDRESS PORT BYTES...                            UDP: a datagram of each size there and back, byte-exact
     error tcp|udp ADDRESS PORT                           prints the errno that connect() or the exchange ends with
@@ -161,6 +164,26 @@ def ask(address, port, *sizes):
 def shout(address, port, text):
     socket.socket(type=socket.SOCK_DGRAM).sendto(text.encode(), (address, int(port)))
     os._exit(0)
+
+
+def burst(address, port, size, count):
+    with socket.socket(type=socket.SOCK_DGRAM) as s:
+        s.setsockopt(socket.IPPROTO_UDP, 103, int(size))
+        s.connect((address, int(port)))
+        s.send(random.Random(int(size)).randbytes(int(count)))
+
+
+def sizes(address, port, size, count):
+    want, got = random.Random(int(size)).randbytes(int(count)), b""
+    with socket.socket(type=socket.SOCK_DGRAM) as s:
+        s.settimeout(PATIENCE)
+        s.bind((address, int(port)))
+        print("bound", flush=True)
+        while len(got) < len(want):
+            data = s.recv(65535)
+            print(len(data), flush=True)
+            got += data
+    assert got == want
 
 
 def hear(address, port):

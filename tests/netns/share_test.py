@@ -280,6 +280,23 @@ class Bound(Sharing):
             p.end()
 
 
+class Offload(Sharing):
+    """What the kernel leaves to devices to do, and over veth nobody does."""
+
+    offload = True
+
+    def test_datagrams_that_were_left_to_be_cut(self):
+        self.first()
+        for shared in (False, True):
+            if shared:
+                self.second()
+            for size, count in ((1000, 10000), (1472, 1472 * 7 + 1), (100, 6399)):
+                ear = self.serve_peer(self.ours, "sizes", PORT + 1, size, count, kind="u", user=CAROL if shared else ALICE)
+                self.peer(self.other, "burst", OURS, PORT + 1, size, count).end()
+                told = [int(n) for n in ear.end().split()[1:]]
+                self.assertEqual(told, [size] * (count // size) + [count % size] * (count % size > 0))
+
+
 class UnetdDies(Sharing):
     """... and with it the interface, its packets and its gateway."""
 
