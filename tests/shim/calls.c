@@ -77,7 +77,7 @@ void wait_readable(int fd)
 {
         struct pollfd p = {.fd = fd, .events = POLLIN};
 
-        poll(&p, 1, 1000);
+        poll(&p, 1, LONG);
 }
 
 char pattern(int i)

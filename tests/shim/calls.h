@@ -71,7 +71,8 @@ int listener(struct sockaddr_in *sa);
 void tcp_pair(int v[2]);
 int udp_socket(struct sockaddr_in *sa);
 void close2(int v[2]);
-/* A second at most. */
+/* How long, in ms, what must come is waited for. */
+#define LONG 30000
 void wait_readable(int fd);
 
 #define MUCH 3000

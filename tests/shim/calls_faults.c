@@ -273,7 +273,7 @@ void scene_faults_waiting(void)
         SHOW(epoll_ctl(ep, EPOLL_CTL_ADD, v[1], (void *)hole));
         SHOW(epoll_ctl(ep, EPOLL_CTL_ADD, v[1], &ev));
         SHOW(epoll_wait(ep, (void *)hole, 4, 0));
-        SHOW(epoll_wait(ep, (void *)locked, 4, 1000));
+        SHOW(epoll_wait(ep, (void *)locked, 4, LONG));
         SHOW(epoll_wait(ep, (void *)(locked + 4096), 4, 0));
         ev.events = EPOLLIN | EPOLLET;
         SHOW(epoll_ctl(ep, EPOLL_CTL_MOD, v[1], &ev));

@@ -330,7 +330,7 @@ void scene_rights_in_flight(void)
                         SHOW(close(fd));
                 }
                 close2(u);
-                SHOW(poll(&p, 1, 5000));
+                SHOW(poll(&p, 1, LONG));
                 if (!lost)
                         SHOW(read(v[0], b, sizeof(b)));
                 close(v[0]);

@@ -96,9 +96,9 @@ void scene_ends(void)
         SHOW(close(v[0]));
         tcp_pair(v);
         write(v[0], "unread", 6);
-        usleep(10000);
+        wait_readable(v[1]);
         close(v[1]);
-        usleep(10000);
+        wait_readable(v[0]);
         SHOW(read(v[0], b, sizeof(b)));
         close(v[0]);
 }
@@ -177,7 +177,7 @@ static void small_reads_and_others(void)
         read_some(v[1], 180, 10, 0);
         close(copy);
         p.fd = v[1];
-        SHOW(poll(&p, 1, 1000));
+        SHOW(poll(&p, 1, LONG));
         SHOW(p.revents);
         read_some(v[1], 190, 10, 0);
         read_some(v[1], 200, 10, 0);

@@ -12,7 +12,7 @@ void scene_connect(void)
 
         SHOW(getpeername(s, (void *)&me, &len));
         (void)connect(s, (void *)&sa, sizeof(sa));
-        SHOW(poll(&p, 1, 1000));
+        SHOW(poll(&p, 1, LONG));
         len = sizeof(err);
         SHOW(getsockopt(s, SOL_SOCKET, SO_ERROR, &err, &len));
         SHOW(err);
@@ -89,7 +89,7 @@ void scene_accept_flags(void)
         SHOW(accept(l, NULL, NULL));
         SHOW(fcntl(l, F_GETFL) & O_NONBLOCK);
         connect(s, (void *)&sa, sizeof(sa));
-        usleep(10000);
+        wait_readable(l);
         c = accept(l, (void *)&peer, &len);
         SHOW(c >= 0);
         SHOW(len);
@@ -174,7 +174,7 @@ void scene_ioctl(void)
 
         tcp_pair(v);
         write(v[0], "12345", 5);
-        usleep(10000);
+        wait_readable(v[1]);
         SHOW(ioctl(v[1], FIONREAD, &n));
         SHOW(n);
         SHOW(ioctl(v[0], TIOCOUTQ, &n));

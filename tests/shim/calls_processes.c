@@ -49,11 +49,11 @@ void scene_connect_failed(void)
         p.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
         SHOW(connect(p.fd, (void *)&gone, sizeof(gone)));
         close(first);
-        SHOW(poll(&p, 1, 1000));
+        SHOW(poll(&p, 1, LONG));
         printf("  failed: %s\n", getsockopt(p.fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && err != 0 ? "yes" : "no");
         SHOW(connect(p.fd, (void *)&there, sizeof(there)));
         SHOW(connect(p.fd, (void *)&there, sizeof(there)));
-        SHOW(poll(&p, 1, 1000));
+        SHOW(poll(&p, 1, LONG));
         SHOW(connect(p.fd, (void *)&there, sizeof(there)));
         SHOW(connect(p.fd, (void *)&there, sizeof(there)));
         SHOW(fcntl(p.fd, F_GETFL) & O_NONBLOCK);
@@ -121,7 +121,7 @@ void closer_of_exec(int fd)
 
         if (read(fd, &b, 1) == 1)
                 close(fd);
-        sleep(20);
+        sleep(2 * LONG / 1000);
         exit(1);
 }
 
@@ -247,13 +247,13 @@ void scene_exec_ends(void)
                 fflush(stdout);
                 pid = fork();
                 if (pid == 0) {
-                        char *argv[] = {(char *)"sleep", (char *)"20", NULL};
+                        char *argv[] = {(char *)"sleep", (char *)"60", NULL};
 
                         write(v[1], "abc", 3);
                         execl("/nonexistent", "x", NULL);
                         write(v[1], "d", 1);
                         if (how < 4 && how % 2 == 0)
-                                execl("/bin/sleep", "sleep", "20", NULL);
+                                execl("/bin/sleep", "sleep", "60", NULL);
                         else if (how < 4)
                                 syscall(SYS_execve, "/bin/sleep", argv, environ);
                         else
@@ -270,7 +270,7 @@ void scene_exec_ends(void)
                         else
                                 write(v[0], "x", 1);
                 }
-                SHOW(poll(&p, 1, 1000));
+                SHOW(poll(&p, 1, LONG));
                 SHOW(read(v[0], b, 1));
                 kill(pid, SIGKILL);
                 waitpid(pid, NULL, 0);

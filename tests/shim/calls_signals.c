@@ -37,11 +37,64 @@ static void note(int sig, siginfo_t *info, void *uc)
                 order[norder++] = sig;
 }
 
-static void alarm_in_ms(int ms)
+/* Whether a process sleeps, and goes on sleeping: /proc/<pid>/stat, proc(5). */
+static bool sleeps(pid_t pid)
 {
-        struct itimerval it = {.it_value = {ms / 1000, ms % 1000 * 1000}};
+        char path[32], line[512];
 
-        setitimer(ITIMER_REAL, &it, NULL);
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+        for (int i = 0; i < 3; i++) {
+                int fd = open(path, O_RDONLY);
+                ssize_t n = read(fd, line, sizeof(line) - 1);
+                char *after;
+
+                close(fd);
+                line[n > 0 ? n : 0] = 0;
+                after = strrchr(line, ')');
+                if (!after || after[1] == 0 || after[2] != 'S')
+                        return false;
+                usleep(2000);
+        }
+        return true;
+}
+
+static void alarm_when_asleep(pid_t pid)
+{
+        while (!sleeps(pid))
+                usleep(1000);
+        kill(pid, SIGALRM);
+}
+
+/* A process that sends SIGALRM when the one who asks sleeps in its next call, however long it takes to get there. It is there
+ * before there are sockets. */
+static int alarmer = -1;
+
+static void start_alarmer(void)
+{
+        pid_t us = getpid();
+        int p[2];
+        char c;
+
+        pipe(p);
+        if (fork() == 0) {
+                close(p[1]);
+                while (read(p[0], &c, 1) == 1)
+                        alarm_when_asleep(us);
+                _exit(0);
+        }
+        close(p[0]);
+        alarmer = p[1];
+}
+
+static void alarm_then(void)
+{
+        write(alarmer, "", 1);
+}
+
+static void stop_alarmer(void)
+{
+        close(alarmer);
+        wait(NULL);
 }
 
 static sigjmp_buf jump;
@@ -54,38 +107,40 @@ static void jump_out(int sig)
 void scene_signals(void)
 {
         struct sigaction sa = {.sa_sigaction = note, .sa_flags = SA_SIGINFO}, old;
-        struct timeval tv = {5, 0};
+        struct timeval tv = {60, 0};
         struct pollfd pf;
         char b[8];
         int v[2];
 
+        start_alarmer();
         tcp_pair(v);
         SHOW(sigaction(SIGALRM, &sa, NULL));
         SHOW(sigaction(SIGALRM, NULL, &old));
         SHOW(old.sa_sigaction == note && (old.sa_flags & ~RESTORER) == SA_SIGINFO);
         SHOW(__sigaction(SIGALRM, &sa, &old));
         SHOW(old.sa_sigaction == note);
-        alarm_in_ms(20);
+        alarm_then();
         SHOW(read(v[1], b, sizeof(b)));
         SHOW(norder);
         pf = (struct pollfd){.fd = v[1], .events = POLLIN};
-        alarm_in_ms(20);
-        SHOW(poll(&pf, 1, 5000));
+        alarm_then();
+        SHOW(poll(&pf, 1, 60000));
         sa.sa_flags = SA_SIGINFO | SA_RESTART;
         sigaction(SIGALRM, &sa, NULL);
-        alarm_in_ms(20);
-        SHOW(poll(&pf, 1, 5000));
+        alarm_then();
+        SHOW(poll(&pf, 1, 60000));
         setsockopt(v[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
-        alarm_in_ms(20);
+        alarm_then();
         SHOW(read(v[1], b, sizeof(b)));
         tv.tv_sec = 0;
         setsockopt(v[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
         if (fork() == 0) {
-                usleep(50000);
+                alarm_when_asleep(getppid());
+                while (!sleeps(getppid()))
+                        ;
                 write(v[0], "late", 4);
                 _exit(0);
         }
-        alarm_in_ms(20);
         SHOW(read(v[1], b, sizeof(b)));
         SHOW(norder);
         wait(NULL);
@@ -94,7 +149,7 @@ void scene_signals(void)
                 int sig = sigsetjmp(jump, 1);
 
                 if (sig == 0) {
-                        alarm_in_ms(10);
+                        alarm_then();
                         read(v[1], b, sizeof(b));
                 }
                 printf("  jumped %d\n", sig == SIGALRM);
@@ -103,10 +158,11 @@ void scene_signals(void)
         show_bytes("read", b, read(v[1], b, sizeof(b)));
         sa = (struct sigaction){.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
         sigaction(SIGALRM, &sa, NULL);
-        alarm_in_ms(10);
+        alarm_then();
         SHOW(read(v[1], b, sizeof(b)));
         sigaction(SIGALRM, NULL, &old);
         SHOW(old.sa_handler == SIG_DFL);
+        stop_alarmer();
         close2(v);
 }
 
@@ -155,7 +211,7 @@ void scene_signal_calls(void)
         SHOW(sigismember(&mask, SIGUSR1));
         got = 0;
         write(v[0], "x", 1);
-        usleep(10000);
+        wait_readable(v[1]);
         raise(SIGUSR1);
         SHOW(ppoll(&pf, 1, &ts, &empty));
         sigemptyset(&mask);

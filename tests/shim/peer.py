@@ -270,7 +270,7 @@ def server_event_loop(port, n):
                 done.set()
 
         server = await asyncio.start_server(serve, HOST, port)
-        await asyncio.wait_for(done.wait(), 40)
+        await asyncio.wait_for(done.wait(), 250)
         server.close()
 
     asyncio.run(main())
@@ -288,7 +288,7 @@ def client_event_loop(port, n):
         writer.close()
 
     async def main():
-        await asyncio.wait_for(asyncio.gather(*(one(i) for i in range(int(n)))), 40)
+        await asyncio.wait_for(asyncio.gather(*(one(i) for i in range(int(n)))), 250)
 
     asyncio.run(main())
 
