@@ -21,6 +21,8 @@ import xml.etree.ElementTree as ET
 CMOCKA = re.compile(r"\[  (PASSED|FAILED|SKIPPED)\s*\] (\d+) test\(s\)")
 UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(.*)$", re.MULTILINE)
 REASON = re.compile(r"^(?:\[.*?\]\s*)?skipped: (.+)$|^.* \.\.\. skipped '(.+)'$", re.MULTILINE)
+SIGN = re.compile(r"WARNING: ThreadSanitizer|ERROR: \w+Sanitizer|runtime error:|^FAIL: |^ERROR: |--- failed|CHECK\(|"
+                  r"\[  FAILED  \]|\[   LINE   \]|AssertionError|Assertion ")
 CONTROL = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd]")
 
 
@@ -35,6 +37,15 @@ def counted(output):
         skipped = sum(int(n) for n in re.findall(r"skipped=(\d+)", rest))
         counts = {"PASSED": int(ran) - bad - skipped, "FAILED": bad, "SKIPPED": skipped}
     return counts
+
+
+def the_end(output, lines):
+    """The last lines, and before them the first that say what went wrong, when those are not among them."""
+    every = [line[:300] for line in output.strip().splitlines()]
+    first = next((i for i, line in enumerate(every) if SIGN.search(line)), len(every))
+    if first >= len(every) - lines:
+        return every[-lines:]
+    return every[first:first + lines // 3] + ["..."] + every[first + lines // 3:][-(lines - lines // 3):]
 
 
 class Tally:
@@ -95,13 +106,15 @@ class Tally:
                     self.failures.append((name, text.read()))
 
     def show(self, lines):
-        for name, output in self.failures:
-            print(f"\n--- failed: {name}")
-            print("\n".join("    " + line for line in output.strip().splitlines()[-lines:]))
         if self.skips:
             print("\nskipped, as foreseen:")
         for (test, reason), builds in sorted(self.skips.items()):
             print(f"    {test} ({', '.join(builds)}): {reason}")
+        for name, output in self.failures:      # last, since of a log often only the end is kept
+            print(f"\n--- failed: {name}")
+            print("\n".join("    " + line for line in the_end(output, lines)))
+        if self.failures:
+            print("\nfailed: " + "; ".join(name for name, _ in self.failures))
         print(f"\n{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
 
 

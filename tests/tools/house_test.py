@@ -52,6 +52,18 @@ class Tally(unittest.TestCase):
         self.assertEqual((code, last), (1, "2 passed, 2 failed, 0 skipped"))
         self.assertIn("Segmentation fault", text)
 
+    def test_the_end_tells_what_failed_and_why(self):
+        """A log's last lines are often all that is kept: skips come before failures, and each shows where it began."""
+        lines = [f"line {i}" for i in range(500)]
+        lines[100] = "FAIL: test_x (m.T.test_x)"
+        _, _, text = self.tally(junit(("a", "fail", "\n".join(lines)), ("net", "notrun", "skipped: needs root")),
+                                "net: needs root\n")
+        tail = text.splitlines()[-70:]
+        for what in ("--- failed: dev: a", "    FAIL: test_x (m.T.test_x)", "    line 499", "failed: dev: a"):
+            self.assertIn(what, tail)
+        self.assertNotIn("    line 99", tail)
+        self.assertNotIn("skipped, as foreseen:", tail)
+
     def test_a_foreseen_skip_is_shown_with_its_reason(self):
         code, last, text = self.tally(
             junit(("net", "notrun", "skipped: needs root"), ("b", "run", "[  PASSED  ] 1 test(s).")),
