@@ -81,6 +81,7 @@
         X(TCP_NO_LISTENER, "no TCP socket on this port")                                                             \
         X(TCP_UNVOUCHED, "not connected: its socket's port is not known to be its own")                               \
         X(TCP_BACKLOG, "listen backlog full")                                                                        \
+        X(TCP_COOKIE, "acknowledges no SYN cookie of ours, in a time of cookies (RFC 4987)")                         \
         X(TCP_NO_MEMORY, "no memory for the segment or connection")                                                  \
         X(TCP_OUT_OF_WINDOW, "outside the receive window")                                                           \
         X(TCP_OLD_DUPLICATE, "everything in it was received before")                                                 \
@@ -143,6 +144,8 @@ enum drop {
         X(TCP_RST_OUT, "resets sent")                                                                                \
         X(TCP_ACTIVE_OPEN, "connections opened")                                                                     \
         X(TCP_PASSIVE_OPEN, "connections accepted")                                                                  \
+        X(TCP_COOKIE_OUT, "SYN cookies sent (RFC 4987)")                                                             \
+        X(TCP_COOKIE_IN, "connections opened by a SYN cookie")                                                       \
         X(TCP_CHALLENGE, "challenge ACKs sent (RFC 5961)")                                                           \
         X(TCP_TIMEOUT, "connections given up after retransmitting")                                                  \
         X(TCP_PMTU, "path MTUs learnt from ICMP (RFC 1191)")                                                         \

@@ -85,6 +85,13 @@ const char *tcp_state_name(enum tcp_state s)
         return names[s];
 }
 
+uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link)
+{
+        uint32_t limit = o->rcvbuf ? o->rcvbuf : link->lossless ? RCV_LIMIT_LOSSLESS : RCV_LIMIT_FIRST;
+
+        return o->window_clamp != 0 ? MIN(limit, o->window_clamp) : limit;
+}
+
 static void size_buffers(struct tcp_conn *tc)
 {
         const struct tcp_opts *o = &tc->opts;
@@ -92,9 +99,7 @@ static void size_buffers(struct tcp_conn *tc)
         tc->snd_limit = o->sndbuf           ? MAX(o->sndbuf, SND_LIMIT_LEAST)
                         : tc->link.lossless ? SND_LIMIT_LOSSLESS
                                             : SND_LIMIT_FIRST;
-        tc->rcv_limit = o->rcvbuf ? o->rcvbuf : tc->link.lossless ? RCV_LIMIT_LOSSLESS : RCV_LIMIT_FIRST;
-        if (o->window_clamp != 0)
-                tc->rcv_limit = MIN(tc->rcv_limit, o->window_clamp);
+        tc->rcv_limit = conn_rcv_limit(o, &tc->link);
 }
 
 void conn_end_time_wait(struct tcp *t, struct tcp_conn *tc, enum count why)

@@ -119,6 +119,7 @@ enum {                                  /* tc->flags */
         TCF_REORDER = 16384,            /* RACK.reordering_seen */
         TCF_URG_OUT = 32768,            /* snd_up is ahead of snd_una */
         TCF_UNDO_SENT = 65536,          /* something was sent again since that reduction */
+        TCF_COOKIE = 262144,            /* opened by a SYN cookie: when its SYN-ACK left nobody knows */
         TCF_REPAIR_PROBED = 131072,     /* what recovery waits for was probed for, and nothing came yet */
 };
 
@@ -278,6 +279,7 @@ struct tcp_listener {
         uint32_t order;                 /* next acc_order */
         uint32_t q_head, q_tail;        /* derived: connections to be accepted */
         uint32_t queued, half_open;     /* derived */
+        nstime cookies_until;           /* the last SYN cookie is good until then; 0: there was none */
         struct tcp_opts opts;
 };
 
@@ -405,6 +407,8 @@ void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now);
 void conn_reset(struct tcp *t, struct tcp_conn *tc, int err);
 void conn_set_limit(struct tcp_conn *tc, enum tcp_limit limit, nstime now);
 void conn_size_mss(struct tcp_conn *tc);
+/* Bytes that a new connection may have unread. */
+uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link);
 
 /* tcp_demux.c */
 struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple);
@@ -419,9 +423,20 @@ void demux_clear(struct tcp *t);
 /* tcp_iss.c: RFC 6528 */
 uint32_t iss_new(const struct tcp *t, const struct tcp_tuple *tuple, nstime now);
 uint32_t ts_offset_new(const struct tcp *t, const struct tcp_tuple *tuple);
+/* A keyed function of the two ends, another one for each purpose. */
+uint32_t iss_function(const struct tcp *t, const struct tcp_tuple *tuple, uint64_t purpose);
+
+/* tcp_cookie.c: RFC 4987 */
+/* Answers a SYN that there is no record for. */
+void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                   const struct tcp_seg *syn, nstime now);
+/* Whether a segment acknowledges such an answer; then what is known of its SYN. */
+bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_seg *seg,
+                 struct tcp_seg *syn, nstime now);
 
 /* tcp_listen.c */
-void listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
+/* True: as of tcp_input(). */
+bool listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
                   const struct tcp_seg *seg, uint32_t min_iss, nstime now);
 /* A connection in SYN-RECEIVED became ESTABLISHED: false when there is no room for it (stay, the peer will retry). */
 bool listen_room(const struct tcp *t, const struct tcp_conn *tc);
@@ -433,7 +448,7 @@ void listen_requeue(struct tcp *t, struct tcp_conn *tc);
 /* Whether an address can be an end of a connection: not multicast, not broadcast, not unspecified. */
 bool open_address_ok(ip_addr a);
 void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
-uint8_t open_wscale(const struct tcp_conn *tc);
+uint8_t open_wscale(const struct tcp_opts *o);
 void open_established(struct tcp *t, struct tcp_conn *tc, nstime now);
 
 /* tcp_close.c */

@@ -214,7 +214,7 @@ static bool check_syn(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *
 /* TCP_DEFER_ACCEPT, as Linux: the ACK alone is not taken for the end of the handshake while the time runs. */
 static bool still_deferred(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        return tc->opts.defer_accept_s != 0 && tc->acc_state == ACC_HALF_OPEN && seg->len == 0 &&
+        return tc->opts.defer_accept_s != 0 && tc->acc_state == ACC_HALF_OPEN && seg->len == 0 && !(tc->flags & TCF_COOKIE) &&
                !(seg->flags & TCP_FIN) && now - tc->stalled_at < tc->opts.defer_accept_s * NS_PER_S;
 }
 
@@ -555,11 +555,9 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
                 return false;
         }
         l = demux_listener(t, tuple->laddr, tuple->lport);
-        if (l != NULL) {
-                listen_input(t, l, tuple, link, seg, min_iss, now);
-        } else {
-                count_drop(t->cnt, DROP_TCP_NO_LISTENER);
-                output_refuse(t, tuple, seg);
-        }
+        if (l != NULL)
+                return listen_input(t, l, tuple, link, seg, min_iss, now);
+        count_drop(t->cnt, DROP_TCP_NO_LISTENER);
+        output_refuse(t, tuple, seg);
         return false;
 }

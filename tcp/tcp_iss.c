@@ -6,9 +6,9 @@
 #include "netstack/siphash.h"
 #include "tcp/tcp_conn.h"
 
-enum { FOR_ISS, FOR_TS };
+enum { FOR_ISS, FOR_TS }; /* tcp_cookie.c has more */
 
-static uint32_t function_of(const struct tcp *t, const struct tcp_tuple *tuple, uint64_t purpose)
+uint32_t iss_function(const struct tcp *t, const struct tcp_tuple *tuple, uint64_t purpose)
 {
         struct sip_key key = sip_key_of(t->sh->secret);
         uint64_t words[] = {tuple->laddr.w[0],
@@ -23,10 +23,10 @@ static uint32_t function_of(const struct tcp *t, const struct tcp_tuple *tuple, 
 
 uint32_t iss_new(const struct tcp *t, const struct tcp_tuple *tuple, nstime now)
 {
-        return (uint32_t)(now / (4 * NS_PER_US)) + function_of(t, tuple, FOR_ISS);
+        return (uint32_t)(now / (4 * NS_PER_US)) + iss_function(t, tuple, FOR_ISS);
 }
 
 uint32_t ts_offset_new(const struct tcp *t, const struct tcp_tuple *tuple)
 {
-        return function_of(t, tuple, FOR_TS);
+        return iss_function(t, tuple, FOR_TS);
 }

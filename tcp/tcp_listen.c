@@ -3,8 +3,7 @@
  * accepted.
  *
  * A connection says itself where it stands (listener, acc_state, acc_order); the queue's links and counts
- * follow from that and can be rebuilt. SYN cookies (RFC 4987) will answer from listen_input() when half_open
- * is at its limit.
+ * follow from that and can be rebuilt. When half_open is at its limit, SYN cookies answer (tcp_cookie.c).
  */
 #include <errno.h>
 
@@ -137,25 +136,26 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
         pool_free(&t->sh->listeners, listener);
 }
 
-static bool backlog_is_full(const struct tcp_listener *l)
+static bool queue_is_full(const struct tcp_listener *l)
 {
-        return l->queued > l->backlog || l->half_open >= MAX(l->backlog, HALF_OPEN_LEAST);
+        return l->queued > l->backlog;
 }
 
-/* The SYN is good: a connection in SYN-RECEIVED, its SYN-ACK owed. */
-static void begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
-                  const struct tcp_link *link, const struct tcp_seg *seg, uint32_t min_iss, nstime now)
+static bool half_open_is_full(const struct tcp_listener *l)
+{
+        return l->half_open >= MAX(l->backlog, HALF_OPEN_LEAST);
+}
+
+/* The SYN is good: a connection in SYN-RECEIVED. NULL: there is no memory for it. */
+static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+                              const struct tcp_link *link, const struct tcp_seg *seg, uint32_t iss, nstime now)
 {
         struct tcp_conn *tc = conn_new(t, tuple, link, &l->opts, now);
-        uint32_t iss;
 
         if (tc == NULL) {
                 count_drop(t->cnt, DROP_TCP_NO_MEMORY);
-                return;
+                return NULL;
         }
-        iss = iss_new(t, tuple, now);
-        if (min_iss != 0)
-                iss = seq_max(iss, min_iss);
         tc->listener = l->self;
         tc->acc_state = ACC_HALF_OPEN;
         l->half_open++;
@@ -169,27 +169,69 @@ static void begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple 
         tc->snd_wl1 = seg->seq;
         tc->stalled_at = now;
         tcp_set_state(t, tc, TCPS_SYN_RECEIVED);
+        return tc;
+}
+
+/* RFC 9293 §3.10.7.2, third. With no room for one more half-open connection the peer gets a cookie. Not so where addresses
+ * cannot be forged, nor where the sequence number must be above that of a connection in TIME-WAIT: there it tries again. */
+static void take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                     const struct tcp_seg *seg, uint32_t min_iss, nstime now)
+{
+        uint32_t iss = iss_new(t, tuple, now);
+        struct tcp_conn *tc;
+
+        if (queue_is_full(l) || (half_open_is_full(l) && (link->lossless || min_iss != 0))) {
+                count_drop(t->cnt, DROP_TCP_BACKLOG);
+                return;
+        }
+        if (half_open_is_full(l)) {
+                cookie_answer(t, l, tuple, link, seg, now);
+                return;
+        }
+        tc = begin(t, l, tuple, link, seg, min_iss != 0 ? seq_max(iss, min_iss) : iss, now);
+        if (tc == NULL)
+                return;
         tc->owed |= OWE_SYN;
         touch(t, tc);
 }
 
+/* An ACK for nobody's connection: that of a cookie, or refused. It may bring the first data. TCP_DEFER_ACCEPT does not hold: what
+ * would be deferred is just what there is no room for. */
+static bool take_ack(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                     const struct tcp_seg *seg, nstime now)
+{
+        struct tcp_seg syn;
+        struct tcp_conn *tc;
+
+        if (l->cookies_until == 0 || seg->flags & TCP_SYN || !cookie_good(t, l, tuple, seg, &syn, now)) {
+                if (now <= l->cookies_until)
+                        count_drop(t->cnt, DROP_TCP_COOKIE);
+                output_refuse(t, tuple, seg);
+                return false;
+        }
+        if (queue_is_full(l)) {
+                count_drop(t->cnt, DROP_TCP_BACKLOG);
+                return false;
+        }
+        tc = begin(t, l, tuple, link, &syn, seg->ack - 1, now);
+        if (tc == NULL)
+                return false;
+        tc->flags |= TCF_COOKIE;
+        count(t->cnt, COUNT_TCP_COOKIE_IN);
+        return tcp_input(t, tc, seg, now);
+}
+
 /* RFC 9293 §3.10.7.2 */
-void listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+bool listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
                   const struct tcp_link *link, const struct tcp_seg *seg, uint32_t min_iss, nstime now)
 {
         if (seg->flags & TCP_RST) /* first */
-                return;
-        if (seg->flags & TCP_ACK) { /* second */
-                output_refuse(t, tuple, seg);
-                return;
-        }
-        if (!(seg->flags & TCP_SYN)) { /* fourth */
+                return false;
+        if (seg->flags & TCP_ACK) /* second */
+                return take_ack(t, l, tuple, link, seg, now);
+        if (seg->flags & TCP_SYN) /* third */
+                take_syn(t, l, tuple, link, seg, min_iss, now);
+        else /* fourth */
                 count_drop(t->cnt, DROP_TCP_NO_ACK);
-                return;
-        }
-        if (backlog_is_full(l)) { /* third, the peer will try again */
-                count_drop(t->cnt, DROP_TCP_BACKLOG);
-                return;
-        }
-        begin(t, l, tuple, link, seg, min_iss, now);
+        return false;
 }

@@ -20,12 +20,12 @@ bool open_address_ok(ip_addr a)
         return v4 >> 28 != 0xe && v4 != UINT32_MAX;
 }
 
-uint8_t open_wscale(const struct tcp_conn *tc)
+uint8_t open_wscale(const struct tcp_opts *o)
 {
-        uint32_t most = MAX(tc->opts.rcvbuf, RCV_LIMIT_MOST);
+        uint32_t most = MAX(o->rcvbuf, RCV_LIMIT_MOST);
         uint8_t s = 0;
 
-        if (tc->opts.no_wscale)
+        if (o->no_wscale)
                 return TCP_NO_WSCALE;
         while (s < 14 && (uint32_t)UINT16_MAX << s < most)
                 s++;
@@ -42,7 +42,7 @@ void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now
         if (seg->wscale != TCP_NO_WSCALE && !tc->opts.no_wscale) {
                 conn_flag(tc, TCF_WSCALE);
                 tc->snd_wscale = seg->wscale;
-                tc->rcv_wscale = open_wscale(tc);
+                tc->rcv_wscale = open_wscale(&tc->opts);
         }
         tc->ts_ok = seg->has_ts && !tc->opts.no_timestamps && !tc->link.lossless;
         if (tc->ts_ok) {
@@ -59,7 +59,7 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool syn_lost = tc->backoff != 0;
 
-        if (!syn_lost)
+        if (!syn_lost && !(tc->flags & TCF_COOKIE))
                 rtt_sample(tc, now - tc->last_sent);
         WRITE_ONCE(tc->snd_una, tc->iss + 1);
         WRITE_ONCE(tc->snd_nxt, tc->iss + 1);

@@ -7,7 +7,7 @@
 
 #include "tcp/tcp_conn.h"
 
-#define RIG_CONNS   64
+#define RIG_CONNS   192
 #define RIG_REPLIES 64
 #define RIG_CHAN    0
 

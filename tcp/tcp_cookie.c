@@ -1,0 +1,119 @@
+/*
+ * SYN cookies (RFC 4987 §3.6): when a listener has all the half-open connections it may have, the answer to a SYN is one
+ * that needs no record. What must be known when it is acknowledged stands in the numbers that the peer sends back:
+ *
+ *      ISN    = F(tuple) + the peer's ISN + (minute << 24) + (G(tuple, minute) + MSS index) mod 2^24
+ *      TSval  = our clock, its last 6 bits replaced:   | sack | window scale (15: none) |      when the SYN had timestamps
+ *                                                        bit 4    bits 3 .. 0
+ *
+ * F and G are keyed with the stack's secret. The layout is Linux's, and so is what is lost by it: without timestamps there is
+ * neither window scale nor SACK, of the MSS only the next smaller one in a table is kept, and the answer is sent once.
+ */
+#include "netstack/siphash.h"
+#include "tcp/tcp_conn.h"
+
+#define PERIOD     (60 * NS_PER_S)
+#define PERIODS    2u           /* that a cookie is good for: the one it was made in, and the next */
+#define DATA_BITS  24
+#define DATA_MASK  ((1u << DATA_BITS) - 1)
+#define TS_BITS    63u          /* of the timestamp: options */
+#define TS_SACK    16u
+#define TS_SCALE   15u
+
+enum { FOR_COOKIE = 2, FOR_COOKIE_DATA };       /* see tcp_iss.c */
+
+static const uint16_t mss_table[] = {536, 1300, 1440, 1460, 8960};
+
+static uint32_t minute_of(nstime now)
+{
+        return (uint32_t)(now / PERIOD);
+}
+
+static uint32_t clock_of(nstime now)
+{
+        return (uint32_t)(now / NS_PER_MS);
+}
+
+static uint32_t whole_part(const struct tcp *t, const struct tcp_tuple *tuple)
+{
+        return iss_function(t, tuple, FOR_COOKIE);
+}
+
+static uint32_t data_part(const struct tcp *t, const struct tcp_tuple *tuple, uint32_t minute)
+{
+        return iss_function(t, tuple, (uint64_t)minute << 8 | FOR_COOKIE_DATA);
+}
+
+/* The largest entry that the peer takes. */
+static uint32_t mss_index(uint16_t mss)
+{
+        uint32_t i = ARRAY_LEN(mss_table) - 1;
+
+        while (i > 0 && mss_table[i] > mss)
+                i--;
+        return i;
+}
+
+/* Our clock, not in the future, that says the options. */
+static uint32_t timestamp(const struct tcp_seg *syn, const struct tcp_opts *o, nstime now)
+{
+        uint32_t says = (syn->sack_ok && !o->no_sack ? TS_SACK : 0) |
+                        (syn->wscale != TCP_NO_WSCALE && !o->no_wscale ? syn->wscale : TS_SCALE);
+        uint32_t ts = (clock_of(now) & ~TS_BITS) | says;
+
+        return ts > clock_of(now) ? ts - TS_BITS - 1 : ts;
+}
+
+void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                   const struct tcp_seg *syn, nstime now)
+{
+        const struct tcp_opts *o = &l->opts;
+        uint32_t minute = minute_of(now);
+        uint32_t data = (data_part(t, tuple, minute) + mss_index(syn->mss)) & DATA_MASK;
+        struct tcp_seg out = {
+                .sport = tuple->lport,
+                .dport = tuple->rport,
+                .flags = TCP_SYN | TCP_ACK,
+                .seq = whole_part(t, tuple) + syn->seq + (minute << DATA_BITS) + data,
+                .ack = syn->seq + 1,
+                .wnd = (uint16_t)MIN(conn_rcv_limit(o, link), UINT16_MAX),
+                .mss = o->maxseg ? MIN(o->maxseg, link->mss) : link->mss,
+                .wscale = TCP_NO_WSCALE,
+        };
+
+        if (syn->has_ts && !o->no_timestamps) {
+                out.has_ts = true;
+                out.tsval = timestamp(syn, o, now) + ts_offset_new(t, tuple);
+                out.tsecr = syn->tsval;
+                out.sack_ok = syn->sack_ok && !o->no_sack;
+                if (syn->wscale != TCP_NO_WSCALE && !o->no_wscale)
+                        out.wscale = open_wscale(o);
+        }
+        l->cookies_until = now + PERIODS * PERIOD;
+        count(t->cnt, COUNT_TCP_COOKIE_OUT);
+        t->reply(t->arg, tuple, &out);
+}
+
+bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_seg *seg,
+                 struct tcp_seg *syn, nstime now)
+{
+        uint32_t isn = seg->seq - 1, rest = seg->ack - 1 - isn - whole_part(t, tuple);
+        uint32_t age = (minute_of(now) - (rest >> DATA_BITS)) & (UINT32_MAX >> DATA_BITS), data, says;
+
+        if (now > l->cookies_until || age >= PERIODS)
+                return false;
+        data = (rest - data_part(t, tuple, minute_of(now) - age)) & DATA_MASK;
+        if (data >= ARRAY_LEN(mss_table))
+                return false;
+        *syn = (struct tcp_seg){.sport = seg->sport, .dport = seg->dport, .flags = TCP_SYN, .seq = isn, .wnd = seg->wnd,
+                                .mss = mss_table[data], .wscale = TCP_NO_WSCALE};
+        if (seg->has_ts && !l->opts.no_timestamps) {
+                says = seg->tsecr - ts_offset_new(t, tuple);
+                syn->has_ts = true;
+                syn->tsval = seg->tsval;
+                syn->sack_ok = says & TS_SACK;
+                if ((says & TS_SCALE) < TS_SCALE)
+                        syn->wscale = (uint8_t)(says & TS_SCALE);
+        }
+        return true;
+}

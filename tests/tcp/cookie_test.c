@@ -1,0 +1,198 @@
+/* SYN cookies (RFC 4987 §3.6): a listener under a flood of SYNs still takes those who mean it, and remembers nothing of the
+ * others. */
+#include "tests/tcp/scenarios.h"
+
+#define HALF_OPEN 128u                  /* what the listener of the scene remembers: tcp_listen.c */
+#define FRIEND    9999u                 /* port of a peer that means it */
+
+static const struct scene_setup all_options = {.wscale = 3, .sack = true, .ts = true};
+static const struct scene_setup no_options = {.mss = 1452};
+static const struct scene_setup lossless = {.lossless = true};
+
+/* As many peers as the listener remembers send a SYN and nothing more. The next one is FRIEND. */
+static void flood(struct scene *s)
+{
+        for (uint16_t i = 0; i < HALF_OPEN; i++) {
+                s->tuple.rport = (uint16_t)(1000 + i);
+                peer_sends(s, .seq = 0, .flags = S);
+                expect_sent(s, .flags = SA, .ack = 1);
+        }
+        s->tuple.rport = FRIEND;
+}
+
+static uint32_t sent_cookies(const struct scene *s)
+{
+        return (uint32_t)s->rig->cnt.n[COUNT_TCP_COOKIE_OUT];
+}
+
+/* The SYN of FRIEND and its answer; returns what is to be acknowledged, relative. */
+static uint32_t cookie(struct scene *s)
+{
+        uint32_t used = s->rig->t.sh->conns.used, cookies = sent_cookies(s);
+
+        peer_sends(s, .seq = 0, .flags = S);
+        expect_sent(s, .flags = SA, .ack = 1, .is_reply = true);
+        assert_int_equal(sent_cookies(s), cookies + 1);
+        assert_int_equal(s->rig->t.sh->conns.used, used);
+        return s->last.seq + 1 - SCENE_ISS;
+}
+
+/* The scene is about the connection that was opened last. */
+static void take(struct scene *s)
+{
+        app_accepts(s);
+        assert_int_equal(s->tc->tuple.rport, FRIEND);
+        expect_state(s, TCPS_ESTABLISHED);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_COOKIE_IN], 1);
+}
+
+static void a_flooded_listener_takes_who_answers(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ack, tsval;
+
+        flood(s);
+        ack = cookie(s);
+        assert_true(s->last.has_ts && s->last.sack_ok && s->last.wscale == 7);
+        tsval = s->last.tsval;
+        assert_false(tcp_acceptable(&s->rig->t, s->listener));
+        peer_sends(s, .seq = 1, .ack = ack, .has_ts = true, .tsval = s->tsval, .tsecr = tsval);
+        take(s);
+        assert_true(s->tc->ts_ok && s->tc->sack_ok);
+        assert_int_equal(s->tc->snd_wscale, 3);
+        assert_int_equal(s->tc->rcv_wscale, 7);
+        assert_int_equal(s->tc->snd_mss, 536 - 12);     /* of SCENE_MSS, by the table */
+        forget_sent(s);
+}
+
+/* Nothing but the MSS can be kept, so nothing else is offered. */
+static void without_timestamps_no_option_is_offered(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ack;
+
+        flood(s);
+        s->setup.wscale = 3;
+        s->setup.sack = true;
+        ack = cookie(s);
+        assert_true(!s->last.has_ts && !s->last.sack_ok && s->last.wscale == TCP_NO_WSCALE);
+        s->setup.wscale = 0;
+        s->setup.sack = false;
+        peer_sends(s, .seq = 1, .ack = ack);
+        take(s);
+        assert_false(s->tc->ts_ok || s->tc->sack_ok || s->tc->flags & TCF_WSCALE);
+        assert_int_equal(s->tc->snd_mss, 1440);         /* of 1452 */
+        forget_sent(s);
+}
+
+/* The ACK itself was lost: the first data brings the same numbers. */
+static void data_opens_as_well(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ack;
+
+        flood(s);
+        ack = cookie(s);
+        peer_sends(s, .seq = 1, .ack = ack, .len = 100);
+        take(s);
+        app_reads(s, 100);
+        forget_sent(s);
+}
+
+static void what_is_no_cookie_is_refused(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ack;
+
+        flood(s);
+        ack = cookie(s);
+        peer_sends(s, .seq = 1, .ack = ack + 1000);
+        expect_sent(s, .seq = ack + 1000, .flags = R, .is_reply = true);
+        peer_sends(s, .seq = 2, .ack = ack);            /* its SYN had another number */
+        expect_sent(s, .seq = ack, .flags = R, .is_reply = true);
+        s->tuple.rport = FRIEND + 1;                    /* another's */
+        peer_sends(s, .seq = 1, .ack = ack);
+        expect_sent(s, .seq = ack, .flags = R, .is_reply = true);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_COOKIE], 3);
+        assert_false(tcp_acceptable(&s->rig->t, s->listener));
+        s->tuple.rport = FRIEND;
+        peer_sends(s, .seq = 1, .ack = ack);
+        take(s);
+        forget_sent(s);
+}
+
+static void an_old_cookie_is_refused(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ack;
+
+        flood(s);
+        ack = cookie(s);
+        for (int second = 0; second <= 120; second++) {
+                advance_ms(s, 1000);
+                forget_sent(s);                         /* SYN-ACKs, again and again */
+        }
+        peer_sends(s, .seq = 1, .ack = ack);
+        expect_sent(s, .seq = ack, .flags = R, .is_reply = true);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_COOKIE_IN], 0);
+}
+
+/* While nobody was sent a cookie, none is looked for. */
+static void without_a_flood_an_ack_is_only_refused(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1);
+        expect_sent(s, .seq = 1, .flags = R, .is_reply = true);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_COOKIE], 0);
+}
+
+/* The peer believes that it is connected, and will say so again. */
+static void a_cookie_waits_while_the_queue_is_full(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ack;
+
+        tcp_listen_backlog(&s->rig->t, s->listener, 0);
+        flood(s);
+        ack = cookie(s);
+        s->tuple.rport = 1000;
+        peer_sends(s, .seq = 1, .ack = tcp_conn_at(&s->rig->t, 1)->snd_nxt - SCENE_ISS);
+        assert_true(tcp_acceptable(&s->rig->t, s->listener));
+        s->tuple.rport = FRIEND;
+        peer_sends(s, .seq = 1, .ack = ack, .len = 10);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_BACKLOG], 1);
+        tcp_close(&s->rig->t, tcp_conn_at(&s->rig->t, tcp_accept(&s->rig->t, s->listener)), s->now);
+        peer_sends(s, .seq = 1, .ack = ack, .len = 10);
+        take(s);
+        app_reads(s, 10);
+        forget_sent(s);
+}
+
+/* Who is on this host cannot forge addresses; waiting costs him less than a connection without options. */
+static void nobody_on_this_host_gets_a_cookie(void **state)
+{
+        struct scene *s = *state;
+
+        flood(s);
+        peer_sends(s, .seq = 0, .flags = S);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_BACKLOG], 1);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                scenario(a_flooded_listener_takes_who_answers, listening, &all_options),
+                scenario(without_timestamps_no_option_is_offered, listening, &no_options),
+                scenario(data_opens_as_well, listening, NULL),
+                scenario(what_is_no_cookie_is_refused, listening, NULL),
+                scenario(an_old_cookie_is_refused, listening, NULL),
+                scenario(without_a_flood_an_ack_is_only_refused, listening, NULL),
+                scenario(a_cookie_waits_while_the_queue_is_full, listening, NULL),
+                scenario(nobody_on_this_host_gets_a_cookie, listening, &lossless),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
