@@ -34,6 +34,7 @@
 #define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
 #define STACK_ITEMS  64
 #define WAKE_FDS     (1 + NETIF_MAX + USTACK_LINK_FDS)  /* of one stack */
+#define PEERS        STACK_CHANS        /* whose ends a long sleep notices */
 #define FD_HIGH      900                /* our descriptors' numbers are above: out of the application's way */
 
 /* ---- places to sleep in ---- */
@@ -291,6 +292,9 @@ struct wait {
         struct ustack *all[USTACKS_MAX];
         uint32_t nall;
         bool inside;                    /* stacks were polled and not left yet */
+        nstime began;
+        int npeers;                     /* of peers[], whose ends a long sleep notices; -1: it has not waited for long yet */
+        struct pollfd *peers;
 };
 
 /* Per thread: how long spinning has paid lately, and when everything was looked at last. */
@@ -351,6 +355,8 @@ static int progress(struct wait *w, nstime now)
                 struct ustack *u = w->all[i];
                 ustack_lock(u);
                 stack_run(&u->s, now);
+                if (unlikely(now >= u->peers_at))
+                        ustack_peers_look(u, now);
                 if (i + 1 == w->nall)
                         ready = look(w);
                 if (ready == 0)
@@ -532,6 +538,10 @@ static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *
                 if (slot[i] != 0 && u->s.st->leader == 0) {
                         WRITE_ONCE(u->s.st->leader, slot[i]);
                         *until = nstime_min(*until, stack_deadline(&u->s));
+                        if (w->npeers >= 0 && (uint32_t)w->npeers + u->s.nchan <= PEERS)
+                                w->npeers += ustack_peers_fds(u, w->peers + w->npeers);
+                        else if (u->s.nchan != 0)
+                                *until = nstime_min(*until, u->peers_at);
                         stack_want_returns(&u->s, true);
                         bell_arm_count(u->s.bell, BELL_ASLEEP, ++u->s.st->sleeps);
                 } else if (has_other_processes(u)) {
@@ -550,6 +560,8 @@ static void disarm(struct wait *w, const uint32_t slot[])
         for (uint32_t i = 0; i < w->nall; i++) {
                 ustack_lock(w->all[i]);
                 delist(w->all[i], w, slot[i]);
+                if (w->npeers > 0)
+                        w->all[i]->peers_at = 0;        /* it may be that what woke us */
                 ustack_unlock(w->all[i]);
         }
 }
@@ -562,12 +574,15 @@ static int doze(struct wait *w)
         nstime until = w->until, now;
         sigset_t all, old;
         long ret = 0;
+        struct pollfd peers[PEERS];
         int k;
 
         if (p == NULL)
                 return sys_ppoll(NULL, 0, NS_PER_MS, w->mask) == -EINTR ? -EINTR : 0;
         sigfillset(&all);
         sys4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, _NSIG / 8);
+        w->peers = peers;
+        w->npeers = ustack_now() - w->began >= USTACK_PEERS_EVERY ? 0 : -1;
         if (!arm(w, p, slot, &until)) {
                 k = kernel_set(w->v, w->n, w->pfd);
                 w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
@@ -579,6 +594,8 @@ static int doze(struct wait *w)
                         w->pfd[k++] = (struct pollfd){.fd = w->all[i]->fds.leader_r, .events = POLLIN};
                         k += ustack_wake_fds(w->all[i], w->pfd + k);
                 }
+                for (int i = 0; i < w->npeers; i++)
+                        w->pfd[k++] = peers[i];
                 now = ustack_now();
                 ret = sys_ppoll(w->pfd, k, until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - now, 0),
                                 w->mask != NULL ? w->mask : &old);
@@ -617,7 +634,7 @@ static int wait_loop(struct wait *w, nstime timeout)
 
         if (ready > 0 && !rest_is_due(w))
                 return ready;
-        now = ustack_now();
+        w->began = now = ustack_now();
         w->until = timeout < 0 ? NSTIME_NEVER : timeout == 0 ? 0 : now + timeout;
         for (;; now = ustack_now()) {
                 bool due = ticks() - rest_seen > TICKS_EVERY;
@@ -651,7 +668,7 @@ int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask
 
 int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
 {
-        struct pollfd few[STACK_ITEMS + USTACKS_MAX * WAKE_FDS + 1];
+        struct pollfd few[STACK_ITEMS + USTACKS_MAX * WAKE_FDS + PEERS + 1];
         struct wait w = {.v = v, .n = n, .pfd = few, .mask = mask, .news = at};
         int ready;
 
@@ -661,7 +678,7 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
         }
         w.nall = ustack_all(w.all);
         if (w.nk > STACK_ITEMS) {
-                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX * WAKE_FDS + 1) * sizeof *w.pfd);
+                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX * WAKE_FDS + PEERS + 1) * sizeof *w.pfd);
                 if (w.pfd == NULL)
                         return -ENOMEM;
         }

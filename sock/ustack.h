@@ -32,6 +32,7 @@ struct ustack {
         nstime turned_at[DIR_IFACES], drive_again[DIR_IFACES];  /* the keeper's */
         struct unetd_chan chan_fds[STACK_CHANS];
         struct unet_chan *fault[STACK_CHANS];   /* before the channel, when faults were asked for */
+        nstime peers_at;                /* when it is looked for peers that ended unseen: ustack_peers_look() */
         struct usock *handles;          /* this process's, linked by next */
 };
 
@@ -108,6 +109,13 @@ void ustack_follow(struct ustack *u);
 void ustack_take_ifaces(struct ustack *u, ip_addr laddr);
 /* Descriptors to be woken by while nobody polls, besides the pipe: appends to pfd, at most NETIF_MAX. */
 int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd);
+
+/* ustack_peers.c: ends the channels of peers that are gone with everybody who could have said so; when peers_at has come. Under
+ * the lock. */
+#define USTACK_PEERS_EVERY (2 * NS_PER_S)
+void ustack_peers_look(struct ustack *u, nstime now);
+/* What a long sleep waits for besides, at most one a channel (POLLERR). Under the lock. */
+int ustack_peers_fds(const struct ustack *u, struct pollfd *pfd);
 
 /* ustack_link.c: interfaces over verbs. The channel to who has a port there; -ENOENT and *why. */
 int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip_addr to, uint16_t port, const char **why);

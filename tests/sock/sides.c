@@ -61,6 +61,8 @@ int world_begin(void **state)
 
 int world_end(void **state)
 {
+        if (world.unetd == 0)
+                return 0;
         kill(world.unetd, SIGTERM);
         return waitpid(world.unetd, NULL, 0) == world.unetd ? 0 : -1;
 }
@@ -209,6 +211,8 @@ static int wait_either(const pid_t pid[2], int *status)
                         if (got == pid[i])
                                 return i;
                 assert_true(got > 0);
+                if (got == world.unetd)         /* the scenario has killed it */
+                        world.unetd = 0;
         }
 }
 
