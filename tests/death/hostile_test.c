@@ -467,6 +467,8 @@ static void say(int u, uint16_t port, char what)
 /* The victim's sockets, told by their ports; one of them is connected to the friend's. */
 enum { OPEN_UDP, CONNECTED_UDP, LISTENER, FRIENDS_UDP, PORTS };
 
+#define FORGED 7                        /* what speaks_for_the_friend() sends */
+
 static void expect_only_the_friend(int open, int connected, int l)
 {
         char c;
@@ -494,7 +496,8 @@ static void spoken_to(struct side *s)
         CHECK(unet_connect(connected, (struct sockaddr *)&friends, sizeof friends) == 0);
         CHECK(unet_send(connected, "f", 1, 0) == 1);
         tell(s, 0);
-        hear(s);                                /* all was said */
+        hear(s);                                /* all was said; a channel that is new here may be mapped a turn later than others */
+        EVENTUALLY((usock_progress(), st->st->cnt.drop[DROP_NI_BAD_SOURCE] >= FORGED));
         expect_only_the_friend(open, connected, l);
         tell(s, st->st->cnt.drop[DROP_NI_BAD_SOURCE]);
 }
@@ -570,8 +573,6 @@ static void speaks_for_the_friend(const uint16_t port[PORTS])
         forge_unreachable(us, k, port[CONNECTED_UDP], port[FRIENDS_UDP]);
 }
 
-#define FORGED 7
-
 static void speaks(struct side *s)
 {
         int u = udp_socket(), c;
@@ -593,6 +594,7 @@ static void speaks(struct side *s)
         c = tcp_connect_to(port[LISTENER]);
         tell(s, 0);
         CHECK(hear(s) == FORGED);
+        sh->to_speak = 3;
         CHECK(unet_close(c) == 0);
 }
 
@@ -608,6 +610,8 @@ static void hostile_speaker(void)
                 port[i] = sh->said_port[i];
         speaks_for_the_friend(port);
         sh->to_speak = 2;
+        while (sh->to_speak == 2)               /* its port is its own until what it said itself has been taken */
+                sleep_ms(1);
         _exit(0);
 }
 
