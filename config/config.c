@@ -349,6 +349,31 @@ static const char *iface_wrong(const struct unetd_iface_config *i)
         return NULL;
 }
 
+int config_iface(const char *name, int n, char *const word[], struct unetd_iface_config *out, struct config_error *err)
+{
+        struct unetd_config c = UNETD_CONFIG_DEFAULT;
+        struct reading r = {.c = &c, .err = err};
+        char section[64];
+        const char *why;
+
+        snprintf(section, sizeof section, IFACE_SECTION "%s", name);
+        for (int i = 0; i < n && !r.failed; i += i == 0 ? 1 : 2) {
+                if (i > 0 && (strcmp(word[i], "route") == 0 || strcmp(word[i], "neighbour") == 0))
+                        complain(&r, "\"%s\" is for `unet route` and `unet arp`%s", word[i], "");
+                else if (i > 0 && i + 1 == n)
+                        complain(&r, "\"%s\" wants a value%s", word[i], "");
+                else
+                        iface_line(&r, section, i == 0 ? "address" : word[i], word[i == 0 ? 0 : i + 1]);
+        }
+        why = r.failed ? NULL : c.nifaces == 0 ? "has no address" : iface_wrong(&c.iface[0]);
+        if (why)
+                complain(&r, "the interface %s%s", why, "");
+        if (r.failed)
+                return -EINVAL;
+        *out = c.iface[0];
+        return 0;
+}
+
 static int check_ifaces(struct reading *r)
 {
         for (uint32_t k = 0; k < r->c->nifaces; k++) {

@@ -35,6 +35,9 @@ int config_load(struct unetd_config *c, struct config_error *err);
 /* "file:line: what is wrong" on standard error. */
 void config_complain(const struct config_error *err);
 
+/* An interface's settings as `unet if add` has them: an address with its prefix, then keys of [interface NAME] and their values
+ * by turns, but for routes and neighbours. 0, or -EINVAL with what is wrong in err->text. */
+int config_iface(const char *name, int n, char *const word[], struct unetd_iface_config *out, struct config_error *err);
 /* The route by the gateway of interface k. */
 struct route config_gateway(const struct unetd_config *c, uint32_t k);
 

@@ -358,7 +358,7 @@ void stack_chan_down(struct stack *s, uint32_t k, nstime now)
         now = stack_time(s, now);
         stack_last_words(s, k);
         atomic_store_explicit(&slot->state, CHAN_DOWN, memory_order_release);
-        tcp_chan_down(&s->tcp, (uint16_t)k, now);
+        tcp_chan_down(&s->tcp, (uint16_t)k, slot->netif != 0 ? ENETDOWN : ECONNRESET, now);
         stack_flush(s, now);
         if (s->frames->region[FRAME_REGION_TX(k)].pool != NULL)
                 frame_unlend_all(s->frames, FRAME_REGION_TX(k));

@@ -160,11 +160,9 @@ static bool find_named(const struct group_call *g, struct dir_iface *f)
 {
         const struct directory *dir = ustack_directory_anyway();
 
-        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++)
-                if (names(g, &dir->iface[i])) {
-                        *f = dir->iface[i];
+        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++)
+                if (directory_iface_at(dir, i, f) && names(g, f))
                         return true;
-                }
         return false;
 }
 
@@ -194,19 +192,17 @@ static int route_bits(const struct directory *dir, const struct dir_iface *f, ui
 static bool find_default(uint32_t group, bool last, struct dir_iface *f)
 {
         const struct directory *dir = ustack_directory_anyway();
-        uint32_t n = dir != NULL ? MIN(dir->nifaces, DIR_IFACES) : 0;
-        int best = -1, chosen = last && n != 0 ? 0 : -1;
+        struct dir_iface at;
+        int best = last ? -2 : -1;
 
-        for (uint32_t i = 0; i < n; i++) {
-                int bits = route_bits(dir, &dir->iface[i], group);
+        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++) {
+                int bits = directory_iface_at(dir, i, &at) ? route_bits(dir, &at, group) : -2;
                 if (bits <= best)
                         continue;
                 best = bits;
-                chosen = (int)i;
+                *f = at;
         }
-        if (chosen >= 0)
-                *f = dir->iface[chosen];
-        return chosen >= 0;
+        return best > (last ? -2 : -1);
 }
 
 bool usock_has_ifaces(void)
@@ -441,7 +437,7 @@ bool usock_addr_is_many(ip_addr a)
         for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++) {
                 const struct ip_ifaddr ours = {dir->iface[i].addr, (uint8_t)dir->iface[i].prefix};
                 const struct ip_host host = {.addr = &ours, .naddr = 1};
-                if (ip_host_broadcast(&host, ip_addr_get_v4(a)))
+                if (dir->iface[i].peer != 0 && ip_host_broadcast(&host, ip_addr_get_v4(a)))
                         return true;
         }
         return ip_v4_multicast(ip_addr_get_v4(a)) || ip_addr_get_v4(a) == INADDR_BROADCAST;

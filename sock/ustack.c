@@ -469,10 +469,11 @@ const struct directory *ustack_directory_anyway(void)
 uint32_t ustack_iface_number(const char *name)
 {
         const struct directory *dir = ustack_directory_anyway();
+        struct dir_iface f;
 
-        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++)
-                if (strncmp(dir->iface[i].name, name, sizeof dir->iface[i].name) == 0)
-                        return (dir->iface[i].peer & ~UNETD_IFACE) + 1;
+        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++)
+                if (directory_iface_at(dir, i, &f) && strncmp(f.name, name, sizeof f.name) == 0)
+                        return (f.peer & ~UNETD_IFACE) + 1;
         return 0;
 }
 
@@ -504,14 +505,15 @@ bool usock_port_leased(uint16_t port)
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)
 {
         const struct directory *dir;
+        struct dir_iface f;
         uint16_t port;
         ip_addr addr;
 
         if (usock_addr_in(sa, len, &addr, &port) != 0)
                 return false;
         dir = ustack_directory_anyway();
-        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++)
-                if (ip_addr_eq(addr, ip_addr_v4(dir->iface[i].addr)))
+        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++)
+                if (directory_iface_at(dir, i, &f) && ip_addr_eq(addr, ip_addr_v4(f.addr)))
                         return true;
         return false;
 }
@@ -553,9 +555,9 @@ void ustack_take_ifaces(struct ustack *u, ip_addr laddr)
 {
         const struct directory *dir = ustack_directory();
 
-        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++) {
-                struct dir_iface f = dir->iface[i];     /* only who uses it ever changes */
-                if (ip_addr_is_any(laddr) || ip_addr_eq(laddr, ip_addr_v4(f.addr)))
+        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++) {
+                struct dir_iface f;
+                if (directory_iface_at(dir, i, &f) && (ip_addr_is_any(laddr) || ip_addr_eq(laddr, ip_addr_v4(f.addr))))
                         ustack_chan_to(u, f.peer);
         }
         for (uint32_t i = 0; dir != NULL && i < MIN(dir->nverbs, DIR_IFACES); i++)

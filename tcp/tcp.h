@@ -194,7 +194,7 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
  * data may be longer at once. Not for a channel that is a ring in memory. */
 void tcp_set_link_mss(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now);
 /* The channel died: its connections are reset, without a segment. */
-void tcp_chan_down(struct tcp *t, uint16_t chan, nstime now);
+void tcp_chan_down(struct tcp *t, uint16_t chan, int err, nstime now);
 
 /* ---- memory ---- */
 

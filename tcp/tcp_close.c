@@ -131,7 +131,7 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
         touch(t, tc);
 }
 
-void tcp_chan_down(struct tcp *t, uint16_t chan, nstime now)
+void tcp_chan_down(struct tcp *t, uint16_t chan, int err, nstime now)
 {
         for (uint32_t i = 1; i < t->sh->conns.fresh; i++) {
                 struct tcp_conn *tc = conn_at(t, i);
@@ -139,7 +139,7 @@ void tcp_chan_down(struct tcp *t, uint16_t chan, nstime now)
                         continue;
                 tc->owed = 0;
                 if (tc->state != TCPS_CLOSED)
-                        conn_done(t, tc, tc->state == TCPS_TIME_WAIT ? 0 : ECONNRESET);
+                        conn_done(t, tc, tc->state == TCPS_TIME_WAIT ? 0 : err);
                 else
                         conn_reap(t, tc);
         }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "tools/address.h"
 #include "tools/net_change.h"
 #include "tools/show.h"
@@ -17,8 +18,10 @@ static const char *list(json_t *rows)
 
         if (!net_published(&c, &net, &why))
                 return why;
-        for (uint32_t i = 0; i < MIN(c.dir->nifaces, DIR_IFACES); i++) {
-                const struct dir_iface *f = &c.dir->iface[i];
+        for (uint32_t i = 0; i < DIR_IFACES; i++) {
+                struct dir_iface at, *f = &at;
+                if (!directory_iface_at(c.dir, i, f))
+                        continue;
                 const struct netconf_if *n = &net.ifs[(f->peer & ~UNETD_IFACE) % NETCONF_IFS];
                 json_t *row = json_pack("{so so si so so si ss so so}", "name", show_text(f->name, sizeof f->name), "address",
                                         address_json(ip_addr_v4(f->addr)), "prefix", f->prefix, "gateway",
@@ -107,14 +110,33 @@ static int show(bool json)
         return EXIT_DONE;
 }
 
-static int change(const struct command *cmd, int argc, char **argv, bool up, bool json)
+static int change(const struct command *cmd, int argc, char **argv, enum unetd_type type, bool json)
 {
         struct unetd_net net = {.flags = 0};
 
         if (argc - optind != 1 || strlen(argv[optind]) >= sizeof net.iface)
                 return command_usage(cmd, "which interface?");
         strcpy(net.iface, argv[optind]);
-        return net_change(net.iface, up ? UNETD_IFACE_UP : UNETD_IFACE_DOWN, &net, json);
+        return net_change(net.iface, type, &net, json);
+}
+
+static int add(const struct command *cmd, int argc, char **argv, bool json)
+{
+        struct unetd_iface_config iface;
+        struct unetd_client c = {0};
+        struct config_error err;
+        int r;
+
+        if (argc - optind < 2)
+                return command_usage(cmd, "which interface, and with which address?");
+        if (config_iface(argv[optind], argc - optind - 1, argv + optind + 1, &iface, &err) != 0)
+                return command_usage(cmd, "%s", err.text);
+        r = unetd_open(&c, UNETD_NO_START);
+        if (r == 0) {
+                r = unetd_iface_add(&c, &iface);
+                unetd_close(&c);
+        }
+        return net_changed(argv[optind], r, json);
 }
 
 static int run(const struct command *cmd, int argc, char **argv)
@@ -125,21 +147,29 @@ static int run(const struct command *cmd, int argc, char **argv)
         if (strcmp(verb, "show") == 0)
                 return optind < argc ? command_usage(cmd, "show takes no arguments") : show(json);
         if (strcmp(verb, "up") == 0 || strcmp(verb, "down") == 0)
-                return change(cmd, argc, argv, verb[0] == 'u', json);
-        return command_usage(cmd, "show, up or down?");
+                return change(cmd, argc, argv, verb[0] == 'u' ? UNETD_IFACE_UP : UNETD_IFACE_DOWN, json);
+        if (strcmp(verb, "remove") == 0)
+                return change(cmd, argc, argv, UNETD_IFACE_DEL, json);
+        if (strcmp(verb, "add") == 0)
+                return add(cmd, argc, argv, json);
+        return command_usage(cmd, "show, up, down, add or remove?");
 }
 
 const struct command cmd_if = {
-        "if", "[show] [--json] | up|down [--json] INTERFACE",
+        "if", "[show] [--json] | up|down|remove [--json] INTERFACE |\n"
+        "               add [--json] INTERFACE ADDRESS/PREFIX [KEY VALUE]...",
         "interfaces that unetd owns, and who has them",
         "  show     all of them (also without a verb)\n"
         "  down     its address and routes are not used by what begins from now on;\n"
         "           connections stay, and wait\n"
         "  up       they are again\n"
+        "  add      takes one more of the kernel's interfaces; KEY is gateway, metric, mode, link,\n"
+        "           queue or probe, as in unet.conf(5)\n"
+        "  remove   gives it back: its connections end with ENETDOWN, its routes go\n"
         "  --json   as JSON\n"
         "\n"
         "An interface is also down while the kernel says so. Only root and the user whose unetd\n"
-        "it is may change it. unet.conf(5) says which ones unetd owns.\n"
+        "it is may change it. unet.conf(5) says which ones unetd owns at first.\n"
         "Exit status 1 of show: there is none.\n",
         run,
 };

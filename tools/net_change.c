@@ -69,9 +69,24 @@ static const char *reason(int err)
                 return "an address in it is not one that another host can have";
         case -ENOSPC:
                 return "there are too many";
+        case -ENXIO:
+                return "there is no such device";
+        case -EADDRINUSE:
+                return "another host, or another interface, has that address";
+        case -ENODATA:
+                return "it cannot be had: unetd's log says why";
+        case -EOPNOTSUPP:
+                return "only interfaces over AF_XDP or packet sockets come and go";
         default:
                 return strerror(-err);
         }
+}
+
+int net_changed(const char *what, int r, bool json)
+{
+        if (json)
+                show_json(json_pack("{sb ss?}", "done", r == 0, "error", r == 0 ? NULL : reason(r)));
+        return r == 0 ? EXIT_DONE : command_fail("%s: %s", what, reason(r));
 }
 
 int net_change(const char *what, enum unetd_type type, const struct unetd_net *net, bool json)
@@ -83,9 +98,7 @@ int net_change(const char *what, enum unetd_type type, const struct unetd_net *n
                 r = unetd_net_change(&c, type, net);
                 unetd_close(&c);
         }
-        if (json)
-                show_json(json_pack("{sb ss?}", "done", r == 0, "error", r == 0 ? NULL : reason(r)));
-        return r == 0 ? EXIT_DONE : command_fail("%s: %s", what, reason(r));
+        return net_changed(what, r, json);
 }
 
 bool net_published(struct unetd_client *c, struct netconf *net, const char **why)

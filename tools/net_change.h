@@ -14,6 +14,8 @@ int net_table(const struct command *cmd, int argc, char **argv, int (*show)(bool
 bool net_words(int argc, char **argv, char text[256]);
 /* Has unetd make the change and says why not; with `json`, either way. An exit status. */
 int net_change(const char *what, enum unetd_type type, const struct unetd_net *net, bool json);
+/* Says how a change ended, with `json` either way. An exit status. */
+int net_changed(const char *what, int r, bool json);
 /* What unetd publishes of the network: false and *why when there is none. */
 bool net_published(struct unetd_client *c, struct netconf *net, const char **why);
 /* The name of interface `ifindex`, or "?". */

@@ -23,7 +23,7 @@ static bool addr_of(const struct sockaddr *sa, ip_addr *out)
         return true;
 }
 
-static void refresh(void)
+void addrs_look(void)
 {
         struct ifaddrs *list;
         ip_addr addrs[DIR_ADDRS];
@@ -47,7 +47,7 @@ static void routes_ready(struct loop_source *s, uint32_t events)
         for (int i = 0; i < 64 && recv(s->fd, buf, sizeof buf, MSG_DONTWAIT) > 0; i++)
                 ;
         routes_look();
-        refresh();
+        addrs_look();
 }
 
 int addrs_init(void)
@@ -65,6 +65,6 @@ int addrs_init(void)
                 return -err;
         }
         unetd.routes.fd = fd;
-        refresh();
+        addrs_look();
         return loop_add(&unetd.loop, &unetd.routes, EPOLLIN);
 }

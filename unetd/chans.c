@@ -15,6 +15,7 @@
 #include "unet/shm_ring.h"
 #include "unetd/daemon.h"
 #include "unetd/fdcheck.h"
+#include "unetd/gate.h"
 
 static struct end *other_end(const struct end *e)
 {
@@ -366,6 +367,41 @@ static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *
                 share(f);
         r = chan_new(mine, NULL, f, &e);
         return r < 0 ? r : chan_start(cl, e, &in->msg);
+}
+
+void chan_offer_iface(struct stack *st, struct iface *f)
+{
+        struct end *e;
+        int r;
+
+        LIST_FOREACH(e, &st->ends, link)
+                if (e->chan->iface == f)
+                        return;
+        r = st->state == STACK_UP ? iface_enter(f, st->id) : -ENOENT;
+        if (r < 0)
+                return;
+        if (iface_is_shared(f))
+                share(f);
+        if (chan_new(st, NULL, f, &e) < 0)
+                return;
+        r = end_attach(e);
+        if (r < 0)
+                chan_close(e->chan, r);
+}
+
+void chans_iface_gone(const struct iface *f)
+{
+        struct chan *ch, *next;
+
+        for (ch = LIST_FIRST(&unetd.chans); ch; ch = next) {
+                next = LIST_NEXT(ch, link);
+                if (ch->iface != f)
+                        continue;
+                if (ch->port)
+                        gate_leave(ch->port);
+                ch->port = NULL;
+                chan_close(ch, -ENETDOWN);
+        }
 }
 
 int chan_new_remote(struct stack *st, struct remote *r, struct chan **out)

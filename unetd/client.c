@@ -551,6 +551,13 @@ int unetd_net_change(struct unetd_client *c, enum unetd_type type, const struct 
         return ask_plain(c, &msg, NULL, 0);
 }
 
+int unetd_iface_add(struct unetd_client *c, const struct unetd_iface_config *iface)
+{
+        struct unetd_msg msg = {.type = UNETD_IFACE_ADD, .iface = *iface};
+
+        return ask_plain(c, &msg, NULL, 0);
+}
+
 static bool geom_sane(struct frame_geom g)
 {
         return (uint64_t)g.count[FRAME_LARGE] + g.count[FRAME_SMALL] < 1u << FRAME_NUM_BITS;

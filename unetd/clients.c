@@ -68,6 +68,8 @@ static int serve(struct client *cl, struct wire_in *in)
         case UNETD_NEIGH_DEL:
         case UNETD_IFACE_UP:
         case UNETD_IFACE_DOWN:
+        case UNETD_IFACE_ADD:
+        case UNETD_IFACE_DEL:
                 return routes_change(cl, msg);
         case UNETD_STATUS:
                 return status_next(cl, msg);

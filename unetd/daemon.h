@@ -287,6 +287,10 @@ void stacks_replay(struct user *u, bool handed_over);
 /* ---- chans.c ---- */
 int chan_open(struct client *cl, struct wire_in *in);
 void chan_answered(struct ask *a, int err);
+/* Opens a channel from the stack to an interface, if there is none, and nobody waits for it. */
+void chan_offer_iface(struct stack *st, struct iface *f);
+/* All channels to the interface close. */
+void chans_iface_gone(const struct iface *f);
 /* The stack is gone: its ends are free, the other ends close. */
 void chans_stack_gone(struct stack *st);
 void chans_replay(struct stack *st);
@@ -317,6 +321,8 @@ int port_release(struct client *cl, const struct unetd_msg *msg);
 int port_lease(struct client *cl, struct unetd_msg *msg);
 int port_unlease(struct client *cl, const struct unetd_msg *msg);
 void ports_stop_listening(struct stack *st);
+/* An interface came: those who wait for something at its address are reached by it. */
+void ports_offer_ifaces(void);
 /* The stack that has leased a port; 0: none. */
 uint32_t port_lessee(uint8_t proto, uint16_t port);
 /* The stack that last had a port that it has no more: those that stand are still its own. 0: none. */
@@ -338,6 +344,14 @@ bool emul_status(const struct client *cl, uint32_t skip, struct unetd_status_ite
 
 /* ---- ifaces.c: interfaces that unetd owns ---- */
 void ifaces_init(void);
+/* One more: 0 and its index. -ENXIO: the kernel knows no such device; -EEXIST: it is there; -EADDRINUSE: another has the
+ * address, here or on its network; -ENOSPC; -EINVAL, -EOPNOTSUPP: no settings for one; -ENODATA: it cannot be had (see the log).
+ * Asking on its network takes half a second, for which unetd does nothing else. */
+int iface_add(const struct unetd_iface_config *c, uint32_t *index);
+/* It is the kernel's again: -ENODEV, or 0 and its index. Its channels end. */
+int iface_remove(const char *name, uint32_t *index);
+/* Stacks that wait for something at the address get a channel to each interface that has it (any: to all). */
+void ifaces_offer(struct stack *st, ip_addr addr);
 /* Those that a request names in a stack's place; NULL: none. */
 struct iface *iface_find(uint32_t peer);
 /* One more stack uses it: the first by a socket of its own, several by a gateway, and then those that were there before have
@@ -367,7 +381,7 @@ uint32_t iface_addrs(ip_addr *addrs, uint32_t n, uint32_t room);
 void routes_init(void);                 /* after ifaces_init() */
 /* Looks at the links anew, and publishes what changed. */
 void routes_look(void);
-/* UNETD_ROUTE_ADD to UNETD_IFACE_DOWN. 0; -EPERM; -ENODEV; -ENETUNREACH: on no network of an interface; -ESRCH: there is no
+/* UNETD_ROUTE_ADD to UNETD_IFACE_DEL. 0; those of iface_add() and iface_remove(); -EPERM; -ENODEV; -ENETUNREACH: on no network of an interface; -ESRCH: there is no
  * such; -ENOTUNIQ: there are several; or as route_add(). */
 int routes_change(struct client *cl, struct unetd_msg *msg);
 /* ---- links.c, remotes.c, opens.c: RDMA devices, stacks' links to them, channels to stacks of other hosts ---- */
@@ -395,6 +409,8 @@ void telling_forget(struct telling *t);
 
 /* ---- addrs.c ---- */
 int addrs_init(void);
+/* Publishes the addresses of this host as they are now. */
+void addrs_look(void);
 
 /* ---- status.c ---- */
 int status_next(struct client *cl, struct unetd_msg *msg);

@@ -151,11 +151,24 @@ void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32
         write_end(d);
 }
 
-void directory_add_iface(struct directory_owner *o, const struct dir_iface *f)
+uint32_t directory_add_iface(struct directory_owner *o, const struct dir_iface *f)
 {
-        assert(o->d->nifaces < DIR_IFACES);
+        uint32_t i = 0;
+
+        while (i < o->d->nifaces && o->d->iface[i].peer != 0)
+                i++;
+        assert(i < DIR_IFACES);
         write_begin(o->d);
-        o->d->iface[o->d->nifaces++] = *f;
+        o->d->iface[i] = *f;
+        o->d->nifaces = MAX(o->d->nifaces, i + 1);
+        write_end(o->d);
+        return i;
+}
+
+void directory_del_iface(struct directory_owner *o, uint32_t i)
+{
+        write_begin(o->d);
+        o->d->iface[i] = (struct dir_iface){.peer = 0};
         write_end(o->d);
 }
 

@@ -45,7 +45,7 @@ static_assert(sizeof(struct dir_entry) == 32, "two a cache line");
 /* An interface that unetd owns: what a stack may ask a channel to. Addresses are IPv4, in host order. */
 struct dir_iface {
         char name[16];
-        uint32_t peer;                  /* its number where a stack's would stand: UNETD_IFACE | index */
+        uint32_t peer;                  /* its number where a stack's would stand: UNETD_IFACE | index; 0: none here */
         uint32_t stack;                 /* that has it to itself; 0: none */
         uint32_t users;                 /* stacks that use it; more than one, or without `stack`: by its gateway */
         uint32_t addr, gateway;         /* gateway 0: none */
@@ -66,7 +66,7 @@ struct directory {
         uint16_t lease_low, lease_ports;        /* first port of block 0, ports in a block */
         _Atomic uint32_t lease[DIR_BLOCKS];     /* stack that has the block, 0: nobody */
         ip_addr addrs[DIR_ADDRS];
-        uint32_t nifaces;
+        uint32_t nifaces;               /* places used, once at the least */
         struct dir_iface iface[DIR_IFACES];
         uint32_t nverbs;                /* those over RDMA: to the stacks of hosts that run unetd, for every stack here */
         struct dir_iface verbs[DIR_IFACES];
@@ -219,14 +219,28 @@ static inline bool directory_net(const struct directory *d, struct netconf *out)
         return false;
 }
 
+/* The interface in place i of DIR_IFACES. False: there is none (any more), or no consistent view was had. */
+static inline bool directory_iface_at(const struct directory *d, uint32_t i, struct dir_iface *out)
+{
+        for (uint32_t tries = 0; i < MIN(d->nifaces, DIR_IFACES) && tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+
+                if (unlikely(seq & 1))
+                        continue;
+                *out = d->iface[i];
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
+                        return out->peer != 0;
+        }
+        return false;
+}
+
 /* The interface with that `peer`. False: there is none (any more). */
 static inline bool directory_iface(const struct directory *d, uint32_t peer, struct dir_iface *out)
 {
-        for (uint32_t i = 0; i < MIN(d->nifaces, DIR_IFACES); i++) {
-                *out = d->iface[i];     /* only its `stack` ever changes */
-                if (out->peer == peer)
+        for (uint32_t i = 0; i < DIR_IFACES; i++)
+                if (directory_iface_at(d, i, out) && out->peer == peer)
                         return true;
-        }
         return false;
 }
 
@@ -276,8 +290,10 @@ static inline uint32_t directory_lessee(const struct directory_owner *o, uint32_
 }
 /* Replaces the list of local addresses; more than DIR_ADDRS are left out. */
 void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n);
-/* Adds an interface: the first is number 0, and there are at most DIR_IFACES. */
-void directory_add_iface(struct directory_owner *o, const struct dir_iface *f);
+/* Adds an interface, of which there are at most DIR_IFACES: its place. */
+uint32_t directory_add_iface(struct directory_owner *o, const struct dir_iface *f);
+/* Its place is free. */
+void directory_del_iface(struct directory_owner *o, uint32_t i);
 void directory_add_verbs(struct directory_owner *o, const struct dir_iface *f);
 /* Publishes what the network is to be, as the next generation of it. */
 void directory_set_net(struct directory_owner *o, const struct netconf *net);

@@ -22,6 +22,7 @@ struct iface {
         const struct unetd_iface_config *cfg;
         uint32_t number;                /* in the directory */
         bool works;
+        bool removed;                   /* its place may be another's once nobody uses it */
         bool gate_only;                 /* no AF_XDP socket for a first stack: none was wanted, or it cannot be */
         uint32_t users;                 /* stacks that have channels to it */
         uint32_t alone;                 /* the stack that has the socket; 0: there is none */
@@ -95,7 +96,8 @@ static void heed(struct iface *f, const struct probe *p)
         f->works = p->result != PROBE_TAKEN;
 }
 
-static void probe_all(void)
+/* All, or one. */
+static void probe_all(const struct iface *only)
 {
         struct probe p[UNETD_IFACES];
         struct iface *who[UNETD_IFACES];
@@ -104,7 +106,7 @@ static void probe_all(void)
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
                 const struct unetd_iface_config *c = ifaces[i].cfg;
 
-                if (!ifaces[i].works || c->probe == IFACE_PROBE_NO)
+                if (!ifaces[i].works || c->probe == IFACE_PROBE_NO || (only && only != &ifaces[i]))
                         continue;
                 who[n] = &ifaces[i];
                 p[n++] = (struct probe){.ifname = c->name, .addr = c->addr, .prefix = c->prefix,
@@ -121,8 +123,7 @@ static void publish(struct iface *f)
                               .gateway = f->cfg->gateway, .prefix = f->cfg->prefix};
 
         memcpy(d.name, f->cfg->name, sizeof d.name);
-        f->number = unetd.dir.d->nifaces;
-        directory_add_iface(&unetd.dir, &d);
+        f->number = directory_add_iface(&unetd.dir, &d);
 }
 
 void ifaces_init(void)
@@ -131,10 +132,109 @@ void ifaces_init(void)
                 ifaces[i] = (struct iface){.cfg = &unetd.cfg.iface[i]};
                 ifaces[i].works = try(&ifaces[i]);
         }
-        probe_all();
+        probe_all(NULL);
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
                 if (ifaces[i].works)
                         publish(&ifaces[i]);
+}
+
+static void close_socket(struct iface *f)
+{
+        if (f->alone == 0)
+                return;
+        xdp_sock_close(&f->sock);
+        xdp_dev_close(&f->dev);
+        f->alone = 0;
+}
+
+/* Its packets are the kernel's again. */
+static void give_back(struct iface *f)
+{
+        close_socket(f);
+        if (f->gate)
+                gate_close(f->gate);
+        f->gate = NULL;
+        f->how[0] = '\0';
+}
+
+/* ---- changes ---- */
+
+/* A place in which no interface is; -EEXIST, -EADDRINUSE: one that is there is the same, or has the address. */
+static int place_for(const struct unetd_iface_config *c)
+{
+        int place = -ENOSPC;
+
+        for (uint32_t i = UNETD_IFACES; i-- > 0;) {
+                const struct iface *f = &ifaces[i];
+
+                if (i >= unetd.cfg.nifaces || (f->removed && f->users == 0))
+                        place = (int)i;
+                else if (f->works && strcmp(f->cfg->name, c->name) == 0)
+                        return -EEXIST;
+                else if (f->works && f->cfg->addr == c->addr)
+                        return -EADDRINUSE;
+        }
+        return place;
+}
+
+static bool sane(const struct unetd_iface_config *c)
+{
+        return c->name[0] != '\0' && c->addr != 0 && c->prefix >= 1 && c->prefix <= 32 && c->mode <= IFACE_GENERIC &&
+               c->link <= IFACE_LINK_PACKET && c->probe <= IFACE_PROBE_NO && c->queue <= 4095;
+}
+
+int iface_add(const struct unetd_iface_config *c, uint32_t *index)
+{
+        int place = place_for(c);
+        struct iface *f;
+
+        if (c->provider != IFACE_XDP)
+                return -EOPNOTSUPP;
+        if (!sane(c))
+                return -EINVAL;
+        if (if_nametoindex(c->name) == 0)
+                return -ENXIO;
+        if (place < 0)
+                return place;
+        f = &ifaces[place];
+        unetd.cfg.iface[place] = *c;
+        unetd.cfg.nifaces = MAX(unetd.cfg.nifaces, (uint32_t)place + 1);
+        *f = (struct iface){.cfg = &unetd.cfg.iface[place], .removed = true};
+        f->works = try(f);
+        if (!f->works)
+                return -ENODATA;
+        probe_all(f);
+        if (!f->works)
+                return -EADDRINUSE;
+        f->removed = false;
+        publish(f);
+        *index = (uint32_t)place;
+        return 0;
+}
+
+int iface_remove(const char *name, uint32_t *index)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                struct iface *f = &ifaces[i];
+
+                if (!f->works || strcmp(f->cfg->name, name) != 0)
+                        continue;
+                f->works = false;
+                f->removed = true;
+                directory_del_iface(&unetd.dir, f->number);
+                chans_iface_gone(f);
+                give_back(f);
+                *index = i;
+                return 0;
+        }
+        return -ENODEV;
+}
+
+void ifaces_offer(struct stack *st, ip_addr addr)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
+                if (ifaces[i].works && (ip_addr_is_any(addr) || ip_addr_eq(addr, ip_addr_v4(ifaces[i].cfg->addr))))
+                        chan_offer_iface(st, &ifaces[i]);
 }
 
 struct iface *iface_find(uint32_t peer)
@@ -184,7 +284,8 @@ static bool is_leased_to_another(void *arg, uint8_t proto, uint16_t port, uint32
 
 static void publish_use(const struct iface *f)
 {
-        directory_iface_taken(&unetd.dir, f->number, f->alone, f->users, f->how);
+        if (!f->removed)
+                directory_iface_taken(&unetd.dir, f->number, f->alone, f->users, f->how);
 }
 
 static int open_socket(struct iface *f, char line[XDP_LINE_MAX])
@@ -202,15 +303,6 @@ static int open_socket(struct iface *f, char line[XDP_LINE_MAX])
         if (r < 0)
                 xdp_dev_close(&f->dev);
         return r;
-}
-
-static void close_socket(struct iface *f)
-{
-        if (f->alone == 0)
-                return;
-        xdp_sock_close(&f->sock);
-        xdp_dev_close(&f->dev);
-        f->alone = 0;
 }
 
 static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
@@ -266,13 +358,8 @@ void iface_leave(struct iface *f, struct gate_port *port)
 {
         if (port)
                 gate_leave(port);
-        if (--f->users == 0) {
-                close_socket(f);
-                if (f->gate)
-                        gate_close(f->gate);
-                f->gate = NULL;
-                f->how[0] = '\0';
-        }
+        if (--f->users == 0)
+                give_back(f);
         publish_use(f);
 }
 

@@ -179,7 +179,21 @@ int listen_add(struct client *cl, struct wire_in *in)
         claim(l, 1);
         st->user->used.listeners++;
         unetd.nlisteners++;
+        if (!(l->proto & DIR_HELD))
+                ifaces_offer(st, l->addr);
         return links_ports(cl, &in->msg, st, range_of(l), true);
+}
+
+void ports_offer_ifaces(void)
+{
+        struct stack *st;
+        struct listener *l;
+
+        for (unsigned b = 0; b < STACK_BUCKETS; b++)
+                LIST_FOREACH(st, &unetd.stacks[b], link)
+                        LIST_FOREACH(l, &st->listeners, link)
+                                if (!(l->proto & DIR_HELD))
+                                        ifaces_offer(st, l->addr);
 }
 
 int listen_del(struct user *u, const struct unetd_msg *msg)

@@ -21,8 +21,9 @@
 #include "ip/netconf.h"
 #include "netstack/base.h"
 #include "netstack/frame.h"
+#include "unetd/config.h"
 
-#define UNETD_ABI      5u
+#define UNETD_ABI      6u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
@@ -55,12 +56,14 @@ enum unetd_type {
         UNETD_EMUL_CONNECTED,           /* the answer has come: without this the channel ends with the connection */
         UNETD_EMUL_ACCEPT,              /* -ENOMSG: nobody calls */
         UNETD_FLIGHT,                   /* fd: the kernel socket of `cookie`, which leaves in a message */
-        UNETD_ROUTE_ADD,                /* these six only from root and from the user whose unetd it is: -EPERM */
+        UNETD_ROUTE_ADD,                /* these eight only from root and from the user whose unetd it is: -EPERM */
         UNETD_ROUTE_DEL,
         UNETD_NEIGH_ADD,
         UNETD_NEIGH_DEL,
         UNETD_IFACE_UP,
         UNETD_IFACE_DOWN,
+        UNETD_IFACE_ADD,                /* UNETD_IFACE_ADD with `iface`; the others with `net` */
+        UNETD_IFACE_DEL,
         UNETD_LINK_OPEN,                /* reply carries what the stack has of an RDMA device: enum unetd_link_fd */
         UNETD_LINK_DRIVE,               /* the asking process has the link's queue pair now */
         UNETD_REMOTE_OPEN,              /* channel to who has a port on another host */
@@ -330,6 +333,7 @@ struct unetd_msg {
                 struct unetd_lease lease;
                 struct unetd_emul emul;
                 struct unetd_net net;
+                struct unetd_iface_config iface;
                 struct unetd_far link;
                 struct unetd_status_item status;
                 uint8_t bytes[112];

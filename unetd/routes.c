@@ -234,9 +234,64 @@ static int change_iface(const struct unetd_net *n, bool down)
         return 0;
 }
 
+static int iface_came(const struct unetd_iface_config *c)
+{
+        uint32_t i;
+        int err = iface_add(c, &i);
+
+        if (err != 0)
+                return err;
+        add_iface(i);
+        routes_look();
+        addrs_look();
+        ports_offer_ifaces();
+        return 0;
+}
+
+static void forget_routes(uint32_t ifindex)
+{
+        struct route_report r;
+
+        for (uint32_t i = 1; i <= routes.table.recs.fresh; i++)
+                if (route_walk(&routes.table, i, &r) && r.r.ifindex == ifindex && !(r.r.flags & ROUTE_F_CONNECTED))
+                        route_del(&routes.table, &r.r);
+}
+
+static void forget_neighs(uint32_t ifindex)
+{
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < routes.net.nneighs; i++)
+                if (routes.net.neigh[i].ifindex != ifindex)
+                        routes.net.neigh[n++] = routes.net.neigh[i];
+        memset(&routes.net.neigh[n], 0, (routes.net.nneighs - n) * sizeof routes.net.neigh[0]);
+        routes.net.nneighs = n;
+}
+
+static int iface_left(const struct unetd_net *net)
+{
+        uint32_t i;
+        int err = iface_remove(net->iface, &i);
+
+        if (err != 0)
+                return err;
+        forget_routes(i + 1);
+        forget_neighs(i + 1);
+        route_addr_del(&routes.table, i + 1, routes.net.ifs[i].addr);
+        route_if_set(&routes.table, i + 1, 0, 68);
+        routes.net.ifs[i] = (struct netconf_if){.flags = 0};
+        routes.down[i] = false;
+        addrs_look();
+        return 0;
+}
+
 static int change(struct unetd_msg *msg)
 {
         switch (msg->type) {
+        case UNETD_IFACE_ADD:
+                return iface_came(&msg->iface);
+        case UNETD_IFACE_DEL:
+                return iface_left(&msg->net);
         case UNETD_ROUTE_ADD:
                 return change_add(&msg->net);
         case UNETD_ROUTE_DEL:
@@ -255,11 +310,13 @@ static int change(struct unetd_msg *msg)
 int routes_change(struct client *cl, struct unetd_msg *msg)
 {
         static const char *const verb[] = {"adds a route", "removes a route", "adds a neighbour", "removes a neighbour",
-                                           "takes an interface up", "takes an interface down"};
+                                           "takes an interface up", "takes an interface down", "adds an interface",
+                                           "removes an interface"};
         int err;
 
         if (cl->user->uid != 0 && cl->user->uid != unetd.uid)
                 return -EPERM;
+        static_assert(offsetof(struct unetd_net, iface) == offsetof(struct unetd_iface_config, name), "either has its name there");
         if (memchr(msg->net.iface, 0, sizeof msg->net.iface) == NULL)
                 return -EBADMSG;
         err = change(msg);

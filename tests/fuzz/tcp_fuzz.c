@@ -227,7 +227,7 @@ static void close_all(struct world *w)
         if (w->tc->live)
                 tcp_close(t, w->tc, w->now);
         output(w);
-        tcp_chan_down(t, RIG_CHAN, w->now);
+        tcp_chan_down(t, RIG_CHAN, ECONNRESET, w->now);
         output(w);
         assert(t->sh->conns.used == 0 && t->sh->txsegs.used == 0 && t->sh->rxsegs.used == 0);
         assert(rig_frames_used(w->r) == 0);

@@ -396,7 +396,7 @@ static void dead_channel_resets_without_a_segment(void **state)
 {
         struct scene *s = *state;
 
-        tcp_chan_down(&s->rig->t, RIG_CHAN, s->now);
+        tcp_chan_down(&s->rig->t, RIG_CHAN, ECONNRESET, s->now);
         expect_silence(s);
         expect_state(s, TCPS_CLOSED);
         assert_int_equal(tcp_take_error(s->tc), ECONNRESET);

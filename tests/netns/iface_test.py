@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Interfaces that unetd takes and gives back while programs run: `unet if add` and `unet if remove`."""
+
+import json
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import lan  # noqa: E402
+from lan_test import KERNELS, OURS, PEER, PORT, Lan  # noqa: E402
+
+ALICE, BOB = 12001, 12002
+
+
+class Ifaces(Lan):
+    def setUp(self):
+        self.ours = self.host("a", OURS)
+        self.other = self.host("b", KERNELS)
+        lan.cable(self.ours, self.other)
+        self.ours.own("")
+        self.other.become_kernels()
+        self.serve_peer(self.other, "mirror", PORT)
+
+    def tool(self, *argv, ok=(0,), user=None):
+        p = self.ours.run(lan.UNET, "if", *argv, shim=False, user=user)
+        p.end(ok=ok)
+        return p
+
+    def add(self, *more):
+        self.tool("add", lan.IFACE, f"{OURS}/24", *more)
+
+    def remove(self):
+        self.tool("remove", lan.IFACE)
+
+    def there(self):
+        return [row["name"] for row in json.loads(self.tool("--json").text())]
+
+    def goes_over(self, user=None):
+        p = self.peer(self.ours, "reflect", KERNELS, PORT, 1, user=user)
+        self.assertEqual(p.end(), "all\n")
+        self.assert_ours(p)
+
+    def test_comes_and_goes(self):
+        self.tool(ok=(1,))
+        for _ in range(10):             # more often than there are places
+            self.add()
+            self.assertEqual(self.there(), [lan.IFACE])
+            self.goes_over()
+            self.remove()
+            self.tool(ok=(1,))
+            self.ours.until(lambda: not self.ours.program_on_link(), "the interface without a program")
+        self.ours.become_kernels()      # the address is free for the kernel
+        p = self.peer(self.ours, "reflect", KERNELS, PORT, 1)
+        self.assertEqual(p.end(), "all\n")
+        self.assertRegex(p.text(1), "kernel")
+
+    def test_who_listened_before_is_reached(self):
+        self.ours.serve(PORT + 1, *PEER, "echo", "0.0.0.0", str(PORT + 1), kind="u", user=BOB)
+        self.ours.serve(PORT + 2, *PEER, "many-listen", "0.0.0.0", str(PORT + 2), "1000", user=ALICE)
+        for _ in range(2):
+            self.add("link", "packet")
+            self.peer(self.other, "ask", OURS, PORT + 1, 100).end()
+            self.assertEqual(self.peer(self.other, "many", OURS, PORT + 2, 3).end(), "all\n")
+            self.remove()
+
+    def test_connections_end_when_it_goes(self):
+        for users in ((None,), (ALICE, BOB)):
+            self.add()
+            pairs = [self.both_ways(self.other, self.ours, 100, 0.1, PORT + 3 + i, user) for i, user in enumerate(users)]
+            before = self.other.received()
+            self.other.until(lambda n=before + (4 << 20): self.other.received() > n, "a part of it")
+            for _, client in pairs:
+                self.ours.until(lambda c=client: "unet: pid" in c.text(1) or c.child.poll() is not None, "a connection")
+                self.assert_ours(client)
+            self.remove()
+            for server, client in pairs:
+                client.end(20, ok=(0, 1))
+                self.assertRegex(client.text(1), r"OSError: \[Errno 100\]|BrokenPipeError", client.text(1))
+                server.stop()
+            self.ours.until(lambda: not self.ours.program_on_link(), "the interface without a program")
+
+    def test_its_gateway_and_routes_come_and_go_with_it(self):
+        self.add("gateway", KERNELS, "metric", "7")
+        rows = json.loads(self.ours.run(lan.UNET, "route", "--json", shim=False).end())
+        self.assertIn(("default", KERNELS, 7), [(r["prefix"], r["gateway"], r["metric"]) for r in rows])
+        self.other.ip("addr", "add", "10.88.0.2/32", "dev", "lo")
+        self.other.serve(PORT + 9, *PEER, "mirror", "10.88.0.2", str(PORT + 9))
+        self.assertEqual(self.peer(self.ours, "reflect", "10.88.0.2", PORT + 9, 1).end(), "all\n")
+        self.remove()
+        self.ours.run(lan.UNET, "route", shim=False).end(ok=(1,))
+        self.add()
+        self.assertNotIn("default", self.ours.run(lan.UNET, "route", shim=False).end())
+
+    def test_what_is_refused(self):
+        for says, status, argv in (("no such device", 1, ("add", "nothing0", f"{OURS}/24")),
+                                   ("has that address", 1, ("add", lan.IFACE, f"{KERNELS}/24")),
+                                   ("wants an address", 2, ("add", lan.IFACE, "10.77.0.1")),
+                                   ("which interface", 2, ("add", lan.IFACE)),
+                                   ("wants a value", 2, ("add", lan.IFACE, f"{OURS}/24", "gateway")),
+                                   ("unknown key", 2, ("add", lan.IFACE, f"{OURS}/24", "colour", "red")),
+                                   ("outside its network", 2, ("add", lan.IFACE, f"{OURS}/24", "gateway", "10.78.0.1")),
+                                   ("AF_XDP", 1, ("add", lan.IFACE, f"{OURS}/24", "provider", "verbs")),
+                                   ("no such interface", 1, ("remove", lan.IFACE))):
+            self.assertIn(says, self.tool(*argv, ok=(status,)).text(1), argv)
+        denied = json.loads(self.tool("add", "--json", lan.IFACE, f"{OURS}/24", ok=(1,), user=ALICE).text())
+        self.assertFalse(denied["done"])
+        self.assertIn("only root", denied["error"])
+        self.add()
+        self.assertIn("there already", self.tool("add", lan.IFACE, "10.77.0.5/24", ok=(1,)).text(1))
+        self.assertIn("only root", self.tool("remove", lan.IFACE, ok=(1,), user=BOB).text(1))
+        self.assertEqual(self.there(), [lan.IFACE])
+
+
+if __name__ == "__main__":
+    reason = lan.why_not() or lan.missing("setpriv")
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    unittest.main(verbosity=2)
