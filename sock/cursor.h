@@ -12,12 +12,20 @@
 struct cursor {
         const struct iovec *iov;
         size_t off;                     /* in iov[0] */
+        size_t piece;                   /* most bytes copied at once, 0: all */
 };
+
+static inline size_t cursor_step(const struct cursor *c, size_t n)
+{
+        size_t k = MIN(n, c->iov->iov_len - c->off);
+
+        return c->piece != 0 ? MIN(k, c->piece) : k;
+}
 
 static inline bool copy_in(struct cursor *c, uint8_t *dst, size_t n)
 {
         while (n > 0) {
-                size_t k = MIN(n, c->iov->iov_len - c->off);
+                size_t k = cursor_step(c, n);
                 if (unlikely(!user_copy(dst, (const char *)c->iov->iov_base + c->off, k)))
                         return false;
                 dst += k;
@@ -32,7 +40,7 @@ static inline bool copy_in(struct cursor *c, uint8_t *dst, size_t n)
 static inline bool copy_out(struct cursor *c, const uint8_t *src, size_t n)
 {
         while (n > 0) {
-                size_t k = MIN(n, c->iov->iov_len - c->off);
+                size_t k = cursor_step(c, n);
                 if (unlikely(!user_copy((char *)c->iov->iov_base + c->off, src, k)))
                         return false;
                 src += k;

@@ -64,7 +64,7 @@ static bool take(struct usock *s, struct udp_error *e)
 
 ssize_t usock_udp_recv_error(struct usock *s, struct msghdr *m, size_t total)
 {
-        struct cursor c = {m->msg_iov, 0};
+        struct cursor c = {m->msg_iov, 0, 0};
         struct udp_error e;
         size_t n;
 

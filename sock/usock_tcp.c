@@ -295,6 +295,15 @@ int usock_listen(struct usock *s, int backlog)
         return err;
 }
 
+/* libc copies more than this with one string instruction, where the processor says that it is fast. What goes over verbs is
+ * seldom enough for that to matter, but to emulated processors (which soft-RoCE is tested in), where it is a loop by bytes. */
+#define REMOTE_PIECE 2048u
+
+static size_t copy_piece(const struct ustack *u, const struct tcp_conn *tc)
+{
+        return u->s.chan[tc->tuple.chan].remote ? REMOTE_PIECE : 0;
+}
+
 /* ---- sending ---- */
 
 /* Room for a reservation, after what arrived meanwhile was looked at. As tcp_send_reserve. */
@@ -382,6 +391,7 @@ static ssize_t send_chunk(struct usock *s, struct cursor *c, size_t want, int fl
         if (got <= 0)
                 return got;
         WRITE_ONCE(rec->writer, u->slot + 1);
+        c->piece = copy_piece(u, tc);
         ustack_unlock(u);
         for (int i = 0, at = 0; at < got && good; at += (int)span[i++].len)
                 good = copy_in(c, span[i].ptr, span[i].len);
@@ -420,7 +430,7 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
 
 ssize_t usock_tcp_send(struct usock *s, const struct iovec *iov, int n, size_t total, int flags)
 {
-        struct cursor c = {iov, 0};
+        struct cursor c = {iov, 0, 0};
         uint8_t stage[STAGE_BYTES];
 
         if (total == 0)
@@ -609,6 +619,7 @@ static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t 
                 return got;
         if (!(flags & MSG_TRUNC)) {
                 WRITE_ONCE(rec->reader, u->slot + 1);
+                c->piece = copy_piece(u, tc);
                 ustack_unlock(u);
                 good = copy_spans(c, span, (size_t)got);
                 ustack_lock(u);
@@ -646,7 +657,7 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
-        struct cursor c = {iov, 0};
+        struct cursor c = {iov, 0, 0};
         size_t done = 0;
         ssize_t got = -ENOTCONN;
 

@@ -335,7 +335,7 @@ static ssize_t send_segments(struct usock *s, const struct dest *d, struct curso
 /* With control messages, or UDP_SEGMENT of the socket. */
 static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, uint16_t segment)
 {
-        struct cursor c = {m->msg_iov, 0};
+        struct cursor c = {m->msg_iov, 0, 0};
         struct usock_sent sent;
         struct dest d;
         int err = usock_cmsg_read(m, &sent);
@@ -354,7 +354,7 @@ static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, 
 
 ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, int flags)
 {
-        struct cursor c = {m->msg_iov, 0};
+        struct cursor c = {m->msg_iov, 0, 0};
         struct dest d;
         int err;
 
@@ -462,7 +462,7 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
         struct udp_sight first;
 
         while (udp_recv_look(&u->s.udp, pcb, &first)) {
-                struct cursor c = {iov, 0};
+                struct cursor c = {iov, 0, 0};
                 size_t n = MIN(total, first.msg.len);
                 bool good;
 
