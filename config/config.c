@@ -136,6 +136,7 @@ static const struct {
         {"provider", "how packets travel: xdp (all of the interface's), or verbs (to hosts that run unetd, over its RDMA device)"},
         {"checksum", "verbs: whether transports sum all the same; no: not where the other host says so too"},
         {"pinned", "verbs: MB of memory that stacks may let the device touch"},
+        {"silence", "verbs: seconds that another host's unetd may be silent before channels there end; 0: for ever"},
 };
 enum {
         KEY_ADDRESS,
@@ -149,7 +150,8 @@ enum {
         KEY_PROBE,
         KEY_PROVIDER,
         KEY_CHECKSUM,
-        KEY_PINNED
+        KEY_PINNED,
+        KEY_SILENCE
 };
 static_assert(ARRAY_LEN(iface_keys) <= 32, "one bit each in struct reading");
 
@@ -175,7 +177,8 @@ static struct unetd_iface_config *iface_get(struct reading *r, const char *name)
                 complain(r, "there are too many interfaces%s%s", "", "");
                 return NULL;
         }
-        c->iface[c->nifaces] = (struct unetd_iface_config){.checksum = true, .pinned_mb = UNETD_PINNED_MB};
+        c->iface[c->nifaces] = (struct unetd_iface_config){.checksum = true, .pinned_mb = UNETD_PINNED_MB,
+                                                                  .silence_s = UNETD_SILENCE_S};
         memcpy(c->iface[c->nifaces].name, name, len + 1);
         return &c->iface[c->nifaces++];
 }
@@ -239,6 +242,16 @@ static int set_pinned(struct reading *r, struct unetd_iface_config *i, const cha
 
         if (set)
                 i->pinned_mb = (uint32_t)v;
+        return set;
+}
+
+static int set_silence(struct reading *r, struct unetd_iface_config *i, const char *value)
+{
+        long v;
+        int set = number_from(r, "silence", value, 0, 1 << 30, "0 to 1073741824", &v);
+
+        if (set)
+                i->silence_s = v;
         return set;
 }
 
@@ -328,6 +341,8 @@ static int iface_line(struct reading *r, const char *section, const char *name, 
                 return set_word(r, &i->checksum, name, value, yes_no, ARRAY_LEN(yes_no), "yes or no");
         case KEY_PINNED:
                 return set_pinned(r, i, value);
+        case KEY_SILENCE:
+                return set_silence(r, i, value);
         default:
                 return set_queue(r, i, value);
         }
@@ -637,6 +652,7 @@ static void each_of_iface(const struct unetd_config *c, uint32_t number,
         snprintf(value[KEY_PROVIDER], sizeof value[0], "%s", providers[i->provider]);
         snprintf(value[KEY_CHECKSUM], sizeof value[0], "%s", yes_no[i->checksum]);
         snprintf(value[KEY_PINNED], sizeof value[0], "%u", i->pinned_mb);
+        snprintf(value[KEY_SILENCE], sizeof value[0], "%lld", (long long)i->silence_s);
         for (size_t k = 0; k < ARRAY_LEN(iface_keys); k++)
                 if (!is_list(k))
                         row(arg, section, iface_keys[k].name, value[k], iface_keys[k].text);

@@ -565,6 +565,58 @@ static bool link_moved(void *view, struct unetd_far *out)
         return true;
 }
 
+static int link_attach(void *view, uint32_t iface, int mem, int book)
+{
+        uint32_t i = iface & ~UNETD_IFACE;
+
+        return unetd_is_iface(iface) && i < DIR_IFACES ? ustack_link_map(&((struct keeper_view *)view)->u, i, mem, book) : -EINVAL;
+}
+
+/* Whoever drives: a process that has told the last unetd, or could not tell it any more, or we. */
+static void links_again(void *view)
+{
+        struct keeper_view *v = view;
+
+        v->ntaken = 0;
+        for (uint32_t i = 0; i < DIR_IFACES; i++) {
+                struct vlink_shared *sh = v->u.link[i] != NULL ? vlink_shared(v->u.link[i]) : NULL;
+                if (sh != NULL && atomic_load_explicit(&sh->driver, memory_order_acquire) != 0)
+                        v->taken[v->ntaken++] = (struct unetd_far){.stack = v->u.id, .iface = UNETD_IFACE | i, .qpn = sh->qpn,
+                                                                   .qkey = sh->qkey, .mtu = sh->mtu, .pinned_kb = sh->pinned_kb};
+        }
+}
+
+#define BLOCKS 0x80000000u              /* where these begin, in what port_next() counts */
+
+/* Sockets twice, once for the port that unetd may hold and once for the name; then the blocks of client ports. What of it is
+ * another's by now unetd refuses. */
+static bool port_next(void *view, uint32_t *at, struct unetd_msg *msg)
+{
+        const struct stack_state *st = ((struct keeper_view *)view)->u.s.st;
+        struct pool *p = (struct pool *)(uintptr_t)&st->socks;
+        uint32_t nsocks = 2 * (MAX(p->fresh, 1u) - 1), i;
+
+        while (*at < BLOCKS && (i = *at) < nsocks) {
+                const struct sock_rec *rec = pool_at(p, i / 2 + 1);
+
+                ++*at;
+                if (rec->refs == 0 || rec->lport == 0 || !(i % 2 == 0 ? rec->bound : rec->registered))
+                        continue;
+                *msg = (struct unetd_msg){.type = i % 2 == 0 ? UNETD_PORT_HOLD : UNETD_LISTEN_ADD,
+                                          .port = {.proto = i % 2 == 0 ? (rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP)
+                                                                       : ustack_entry_proto(rec),
+                                                   .port = rec->lport,
+                                                   .addr = i % 2 == 0 ? rec->laddr : rec->reg_addr}};
+                return true;
+        }
+        i = *at < BLOCKS ? 0 : *at - BLOCKS;
+        if (i >= MIN(st->nblocks, (uint32_t)STACK_PORT_BLOCKS))
+                return false;
+        *msg = (struct unetd_msg){.type = UNETD_PORT_LEASE, .lease = {.first = st->block[i].first, .count = st->block[i].count}};
+        *at = BLOCKS + i + 1;
+        return true;
+}
+
 static int wake_fds(void *view, int fd[KEEPER_WAKE_FDS])
 {
         struct pollfd pfd[USTACK_LINK_FDS];
@@ -591,5 +643,8 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .cookie_owner = cookie_owner,
         .listener_gone = listener_gone,
         .link_moved = link_moved,
+        .link_attach = link_attach,
+        .links_again = links_again,
+        .port_next = port_next,
         .wake_fds = wake_fds,
 };

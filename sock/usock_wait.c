@@ -544,6 +544,8 @@ static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *
                                 *until = nstime_min(*until, u->peers_at);
                         stack_want_returns(&u->s, true);
                         bell_arm_count(u->s.bell, BELL_ASLEEP, ++u->s.st->sleeps);
+                        if (ustack_links_elsewhere(u))
+                                *until = nstime_min(*until, ustack_now() + GUARD);
                 } else if (has_other_processes(u)) {
                         *until = nstime_min(*until, ustack_now() + GUARD);
                 }

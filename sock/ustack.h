@@ -124,6 +124,8 @@ void ustack_link_take(struct ustack *u, const struct dir_iface *f);
 /* Maps a channel to another host, as ustack_map_chan_fds() does. */
 bool ustack_map_remote_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
 void ustack_remote_unmap(struct ustack *u, uint32_t k);
+/* Maps link i, unless it is; the descriptors are borrowed. */
+int ustack_link_map(struct ustack *u, uint32_t i, int mem, int book);
 /* Becomes the driver of link i, as vlink_drive(). Under the lock. */
 int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp);
 bool ustack_remote_vouches(const struct stack *s, uint32_t k, uint8_t proto, uint16_t port);
@@ -136,6 +138,8 @@ bool ustack_links_own(const struct ustack *u, int fd);
 void ustack_links_left(struct ustack *u, uint32_t slot);
 /* Somebody has waited for a while in vain: a driver that has something else to do is replaced by the keeper. Under the lock. */
 void ustack_links_doubt(struct ustack *u);
+/* Another process drives one of the links: who waits looks now and then whether it does. */
+bool ustack_links_elsewhere(const struct ustack *u);
 /* The keeper's part: drives what nobody does. True: *moved is to be told to unetd; ask again. Under the lock. */
 bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved);
 void ustack_links_repair(struct ustack *u);

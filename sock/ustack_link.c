@@ -71,7 +71,7 @@ int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp)
         return err;
 }
 
-static int link_map(struct ustack *u, uint32_t i, int mem, int book)
+int ustack_link_map(struct ustack *u, uint32_t i, int mem, int book)
 {
         return u->link[i] != NULL ? 0 : vlink_map(mem, book, &u->s.st->cnt, ring, u, &u->link[i]);
 }
@@ -91,7 +91,7 @@ static int link_ready(struct ustack *u, const struct dir_iface *f)
                 err = unetd_link_open(c, u->id, f->peer, &mem, &book);
         ustack_lock(u);
         if (err == 0)
-                err = link_map(u, i, mem, book);
+                err = ustack_link_map(u, i, mem, book);
         if (err == 0 && wants_us(u, u->link[i]))
                 err = ustack_drive(u, i, u->slot + 1, &qp);
         ustack_leave(u);
@@ -125,12 +125,32 @@ static int chan_there(const struct ustack *u, const struct dir_iface *f, uint8_t
         return -ENOENT;
 }
 
+static const char *why_not(int err)
+{
+        switch (err) {
+        case -EDQUOT:
+                return "no memory may be pinned for another queue pair (pinned in unet.conf)";
+        case -ENOMEM:
+                return "memory for a queue pair cannot be pinned (RLIMIT_MEMLOCK)";
+        case -ENODEV:
+                return "no RDMA device has the interface's address";
+        case -ENETDOWN:
+                return "the RDMA device's port is down";
+        case -EOPNOTSUPP:
+                return "the RDMA device has too little room for a queue pair";
+        case -ENOSYS:
+                return "built without verbs";
+        default:
+                return "no RDMA device to that host can be used";
+        }
+}
+
 int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip_addr to, uint16_t port, const char **why)
 {
         uint32_t addr = ip_addr_get_v4(to), chan;
         int k, err = link_ready(u, f);
 
-        *why = "no RDMA device to that host can be used";
+        *why = why_not(err);
         if (err != 0)
                 return -ENOENT;
         k = chan_there(u, f, proto, addr, port);
@@ -149,7 +169,7 @@ bool ustack_map_remote_fds(struct ustack *u, uint32_t k, const struct unetd_chan
         struct ni_verbs *n = &u->remote[k];
 
         ustack_remote_unmap(u, k);
-        if (tx == NULL || link_map(u, i, fds->mem, fds->book) != 0) {
+        if (tx == NULL || ustack_link_map(u, i, fds->mem, fds->book) != 0) {
                 ustack_unmap(tx, SHM_REGION_BYTES(fds->tx_geom));
                 return false;
         }
@@ -197,6 +217,17 @@ void ustack_links_left(struct ustack *u, uint32_t slot)
                 if (sh != NULL && atomic_load_explicit(&sh->driver, memory_order_relaxed) == slot + 1)
                         atomic_store_explicit(&sh->driver, 0, memory_order_relaxed);
         }
+}
+
+bool ustack_links_elsewhere(const struct ustack *u)
+{
+        for (uint32_t i = 0; i < DIR_IFACES; i++) {
+                uint32_t driver = unlikely(u->link[i] != NULL) ?
+                                          atomic_load_explicit(&vlink_shared(u->link[i])->driver, memory_order_relaxed) : 0;
+                if (is_process(driver) && driver != u->slot + 1)
+                        return true;
+        }
+        return false;
 }
 
 void ustack_links_doubt(struct ustack *u)

@@ -438,6 +438,7 @@ int vlink_drive(struct vlink *v, uint32_t slot, struct vlink_qp *out)
         atomic_store_explicit(&sh->tx_posted, d->posted, memory_order_relaxed);
         atomic_store_explicit(&sh->tx_cons, d->posted, memory_order_release);
         sh->qpn = d->port->qp->qp_num;
+        sh->qkey = d->port->qkey;
         sh->mtu = d->port->dev.mtu;
         sh->pinned_kb = (uint32_t)((vlink_bytes() + d->port->memory_bytes) / 1024);
         sh->drivers++;

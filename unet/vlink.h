@@ -21,7 +21,7 @@
 #include "netstack/base.h"
 #include "netstack/frame.h"
 
-#define VLINK_MAGIC      0x756e6574766c6b01ull
+#define VLINK_MAGIC      0x756e6574766c6b02ull
 #define VLINK_CHANS      64u            /* of a stack */
 #define VLINK_SLOTS      256u           /* packets in the ring */
 #define VLINK_SLOT_BYTES 4096u          /* no device takes a longer datagram */
@@ -41,7 +41,7 @@ struct vlink_chan_shared {
 struct vlink_shared {
         uint64_t magic;
         _Atomic uint32_t driver;        /* process slot + 1, or VLINK_KEEPER; 0: nobody */
-        uint32_t qpn, mtu;              /* the driver's */
+        uint32_t qpn, qkey, mtu;        /* the driver's */
         uint32_t pinned_kb;             /* by the driver: what the device may touch */
         uint32_t drivers;               /* how many there have been */
         _Atomic uint32_t turns;         /* counts the driver's: one that stands still has something else to do */
@@ -80,6 +80,8 @@ struct vlink_peer {
         uint32_t qpn, qkey;
         uint32_t nranges;
         struct vlink_range range[VLINK_RANGES];
+        /* What the next unetd has to know (struct remote). */
+        uint32_t instance, stack, mine, theirs, mtu, no_csum, version;
 };
 
 struct vlink_book {
@@ -88,9 +90,14 @@ struct vlink_book {
         _Atomic uint32_t seq;           /* odd while unetd writes; two more with each change */
         uint32_t addr;                  /* ours */
         struct vlink_peer peer[VLINK_CHANS];
+        /* For the next unetd: whose link it is, who drives it, and what was being written. */
+        uint32_t stack, instance, version;
+        uint32_t qpn, qkey, mtu, pinned_kb;
+        _Atomic uint32_t redo;          /* 1 + the peer that is to be as `next` says; 0: none */
+        struct vlink_peer next;
 };
 
-/* A peer as it is now. False: none, or unetd died while it wrote; what was known holds. */
+/* A peer as it is now. False: none, or a unetd died while it wrote, and the next one has not come yet. */
 static inline bool vlink_read(const struct vlink_book *b, uint32_t chan, struct vlink_peer *out)
 {
         for (int tries = 0; tries < 64; tries++) {
@@ -121,16 +128,28 @@ static inline bool vlink_vouches(const struct vlink_book *b, uint32_t chan, uint
 
 /* ---- unetd's side ---- */
 
-/* For unetd: one peer's page changes between these two. */
-static inline struct vlink_peer *vlink_write(struct vlink_book *b, uint32_t chan)
+/* Ends what a unetd began that may have died at any store of it. */
+static inline void vlink_redo(struct vlink_book *b)
 {
-        atomic_fetch_add_explicit(&b->seq, 1, memory_order_relaxed);
-        atomic_thread_fence(memory_order_release);
-        return &b->peer[chan % VLINK_CHANS];
+        uint32_t redo = atomic_load_explicit(&b->redo, memory_order_acquire);
+        uint32_t seq = atomic_load_explicit(&b->seq, memory_order_relaxed) | 1;
+
+        if (redo != 0) {
+                atomic_store_explicit(&b->seq, seq, memory_order_relaxed);
+                atomic_thread_fence(memory_order_release);
+                b->peer[(redo - 1) % VLINK_CHANS] = b->next;
+        }
+        if (redo != 0 || atomic_load_explicit(&b->seq, memory_order_relaxed) & 1)
+                atomic_store_explicit(&b->seq, seq + 1, memory_order_release);
+        atomic_store_explicit(&b->redo, 0, memory_order_release);
 }
-static inline void vlink_written(struct vlink_book *b)
+
+/* A peer is this from now on; addr 0: it is nobody. */
+static inline void vlink_put(struct vlink_book *b, uint32_t chan, const struct vlink_peer *p)
 {
-        atomic_fetch_add_explicit(&b->seq, 1, memory_order_release);
+        b->next = *p;
+        atomic_store_explicit(&b->redo, chan % VLINK_CHANS + 1, memory_order_release);
+        vlink_redo(b);
 }
 
 #endif

@@ -53,7 +53,8 @@ size_t agent_write(const struct agent_msg *m, bool answer, uint8_t *p, size_t ro
         at = put32(at, m->qpn);
         at = put32(at, m->qkey);
         at = put32(at, m->mtu);
-        at = put16(at, m->flags);
+        at = put32(at, m->version);
+        at = put16(at, m->flags | (n < m->nranges ? AGENT_MORE : 0));
         at = put16(at, n);
         for (uint16_t i = 0; i < n; i++) {
                 *at++ = m->range[i].proto;
@@ -81,6 +82,7 @@ bool agent_read(struct agent_msg *m, bool answer, const uint8_t *p, size_t len)
         m->qpn = get32(&at);
         m->qkey = get32(&at);
         m->mtu = get32(&at);
+        m->version = get32(&at);
         m->flags = get16(&at);
         m->nranges = get16(&at);
         if (m->nranges > AGENT_RANGES || len - AGENT_FIXED < m->nranges * AGENT_RANGE)

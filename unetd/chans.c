@@ -517,6 +517,31 @@ static struct chan *find_half(const struct unetd_chan_info *info)
         return NULL;
 }
 
+/* What is known of the far end stands in the stack's book. */
+static void remote_offered(struct user *u, struct wire_in *in)
+{
+        const struct unetd_chan_info *info = &in->msg.chan;
+        struct stack *st;
+        struct chan *ch;
+
+        if (in->n != UNETD_REMOTE_FDS || stack_of(u, info->stack, &st) < 0 ||
+            fdcheck_memfd(in->fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true) < 0)
+                return;
+        ch = chan_alloc();
+        if (!ch)
+                return;
+        if (end_bind(&ch->end[0], st, info->chan) < 0) {
+                chan_free_if_unused(ch);
+                return;
+        }
+        ch->end[0].geom = info->tx_geom;
+        ch->end[0].tx = wire_in_take(in, UNETD_FD_RM_TX);
+        ch->end[0].state = END_UP;
+        ch->remote = remote_restore(st, info);
+        if (!ch->remote)
+                chan_close(ch, -ECONNRESET);
+}
+
 /* One half of a channel that an earlier unetd made. A half whose other half does not come, because that
  * stack's keeper did not outlive it, stays as it is until its stack goes. */
 void chan_offered(struct user *u, struct wire_in *in)
@@ -526,8 +551,11 @@ void chan_offered(struct user *u, struct wire_in *in)
         struct chan *ch;
         struct end *e;
 
-        if (in->n != UNETD_CHAN_FDS || unetd_is_iface(info->peer_stack) || unetd_is_remote(info->peer_stack) ||
-            stack_of(u, info->stack, &st) < 0 ||
+        if (unetd_is_remote(info->peer_stack)) {
+                remote_offered(u, in);
+                return;
+        }
+        if (in->n != UNETD_CHAN_FDS || unetd_is_iface(info->peer_stack) || stack_of(u, info->stack, &st) < 0 ||
             fdcheck_memfd(in->fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true) < 0)
                 return;
         ch = find_half(info);

@@ -35,6 +35,7 @@ enum unetd_iface_link { IFACE_LINK_AUTO, IFACE_LINK_XDP, IFACE_LINK_PACKET };
 
 #define UNETD_IFACES NETCONF_IFS
 #define UNETD_PINNED_MB 256u            /* unless the config file says otherwise */
+#define UNETD_SILENCE_S 600
 
 struct unetd_iface_config {
         char name[16];
@@ -48,6 +49,7 @@ struct unetd_iface_config {
         uint8_t provider;               /* enum unetd_iface_provider */
         uint8_t checksum;               /* verbs: 0: transports need not sum, where the other host agrees */
         uint32_t pinned_mb;             /* verbs: most memory registered by all its stacks */
+        int64_t silence_s;              /* verbs: how long another host's unetd may be silent before channels there end; 0: for ever */
 };
 
 struct unetd_config {

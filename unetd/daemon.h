@@ -149,6 +149,8 @@ struct rlink {
         struct vlink_book *book;        /* mapped for writing */
         uint32_t qpn, qkey, mtu;        /* qpn 0: nobody drives it yet */
         uint32_t pinned_kb;
+        uint32_t instance;              /* the run of unetd that made it, which others know it by */
+        uint32_t version;               /* of what others are told of it */
         uint32_t refused;               /* queue pairs that were named, and are not the namer's */
 };
 
@@ -160,6 +162,10 @@ struct remote {
         uint32_t mine, theirs;          /* numbers of the channel */
         uint32_t qpn, qkey, mtu;
         bool no_csum;
+        uint32_t version;               /* of what its agent last said of it */
+        nstime probe_at;                /* when its agent is asked whether it is there */
+        nstime silent_since;            /* its agent does not answer; 0: it did */
+        bool probing;
         uint32_t asked;                 /* a question of rdma_cm that is answered when the channel is up, 0: none */
         uint32_t nranges;
         struct vlink_range range[VLINK_RANGES];
@@ -200,6 +206,7 @@ struct daemon {
         struct unetd_config cfg;
         struct directory_owner dir;
         uint64_t instance;
+        nstime began;
         uint32_t uid;
         struct loop_source listening, signals, routes;
         unsigned name;                  /* which of the names it has */
@@ -309,6 +316,9 @@ int vouch_init(void);
 int vouch_socket(int fd, const struct unetd_port *want);
 /* Its local name. */
 bool vouch_addr(int fd, ip_addr *addr, uint16_t *port);
+/* Whether the kernel lists a socket of the user's with the port (TCP: that listens): enough when a keeper brings back what an
+ * earlier unetd was shown. */
+bool vouch_user(uint32_t uid, const struct unetd_port *p);
 
 /* ---- ports.c: listeners, bound and held ports, leases ---- */
 int ports_init(void);
@@ -320,6 +330,8 @@ int port_hold(struct client *cl, struct unetd_msg *msg);
 int port_release(struct client *cl, const struct unetd_msg *msg);
 int port_lease(struct client *cl, struct unetd_msg *msg);
 int port_unlease(struct client *cl, const struct unetd_msg *msg);
+/* Its keeper says what a stack had with the last unetd: LISTEN_ADD, PORT_HOLD or PORT_LEASE. */
+void port_offered(struct user *u, struct wire_in *in);
 void ports_stop_listening(struct stack *st);
 /* An interface came: those who wait for something at its address are reached by it. */
 void ports_offer_ifaces(void);
@@ -394,6 +406,11 @@ int remote_open(struct client *cl, struct unetd_msg *msg);
 /* The keeper has attached the channel; or it ends. */
 void remote_up(struct chan *ch);
 void remote_gone(struct chan *ch);
+/* The keeper is told of the stack's links, whose descriptors it has for the next unetd; or it brings one of the last one's. */
+void links_replay(const struct stack *st);
+void link_offered(struct user *u, struct wire_in *in);
+/* The far end of a channel that an earlier unetd made, as the book has it. NULL: it cannot be gone on with. */
+struct remote *remote_restore(const struct stack *st, const struct unetd_chan_info *info);
 /* What a keeper or a process is told of the channel. */
 void remote_describe(const struct chan *ch, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS]);
 void links_free(struct stack *st);

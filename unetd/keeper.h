@@ -27,9 +27,7 @@ struct kproc {
         struct kstack *stack;
         uint32_t slot;
         int32_t pid;
-        #define KEEPER_DAEMON_QUEUE 65536u      /* bytes to unetd that may wait */
-
-enum proc_state state;
+        enum proc_state state;
         bool left;                      /* closed a connection: may be another program by now */
         bool told;                      /* unetd knows that it goes */
 };
@@ -63,6 +61,14 @@ struct kstack {
         int nwakes;
         LIST_HEAD(, kproc) procs;
         LIST_HEAD(, kchan) chans;
+        LIST_HEAD(, klink) links;
+};
+
+/* What a stack has of an RDMA device. */
+struct klink {
+        LIST_ENTRY(klink) link;
+        uint32_t iface;
+        int fds[UNETD_LINK_FDS];
 };
 
 /* A kernel socket that left in a message. */
@@ -125,6 +131,9 @@ int kchan_take(struct wire_in *in);
 /* ... and about one to give up. As above. */
 int kchan_drop(const struct wire_in *in);
 void kchan_free(struct kchan *ch);
+/* The message of unetd about what a stack has of an RDMA device. */
+void klink_take(struct wire_in *in);
+void klinks_free(struct kstack *st);
 void kchans_work(struct kstack *st);
 /* The stack rests: packets at its interfaces wake us. */
 void kchans_watch(const struct kstack *st);

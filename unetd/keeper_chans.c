@@ -142,6 +142,38 @@ int kchan_take(struct wire_in *in)
         return 1;
 }
 
+/* One that it brought itself comes back: it has it. */
+void klink_take(struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.link.stack);
+        struct klink *l;
+
+        if (!st || in->n != UNETD_LINK_FDS)
+                return;
+        LIST_FOREACH(l, &st->links, link)
+                if (l->iface == in->msg.link.iface)
+                        return;
+        if (keeper.ops->link_attach(st->view, in->msg.link.iface, in->fds[UNETD_FD_LINK_MEM], in->fds[UNETD_FD_LINK_BOOK]) < 0 ||
+            !(l = calloc(1, sizeof *l)))
+                return;
+        l->iface = in->msg.link.iface;
+        for (unsigned i = 0; i < UNETD_LINK_FDS; i++)
+                l->fds[i] = wire_in_take(in, i);
+        LIST_INSERT_HEAD(&st->links, l, link);
+}
+
+void klinks_free(struct kstack *st)
+{
+        struct klink *l;
+
+        while ((l = LIST_FIRST(&st->links))) {
+                for (unsigned i = 0; i < UNETD_LINK_FDS; i++)
+                        close(l->fds[i]);
+                LIST_REMOVE(l, link);
+                free(l);
+        }
+}
+
 int kchan_drop(const struct wire_in *in)
 {
         struct kstack *st = kstack_find(in->msg.chan.stack);

@@ -65,6 +65,9 @@ void keeper_daemon_message(struct conn *c, struct wire_in *in)
         case UNETD_K_LEFT:
                 kproc_left(in->msg.stack.pid);
                 return;
+        case UNETD_K_RLINK:
+                klink_take(in);
+                return;
         case UNETD_K_STACK:
                 r = take_stack(in);
                 break;
@@ -95,6 +98,29 @@ void keeper_daemon_ended(struct conn *c)
         keeper.daemon_died = true;
 }
 
+/* What it has of RDMA devices, and from which ports it sends: before its channels, which need the one, and before other hosts
+ * are told of the other. Who drives is said again: it may have changed while there was no unetd. */
+static void offer_links_and_ports(struct kstack *st)
+{
+        struct unetd_msg msg;
+        uint32_t at = 0;
+        struct klink *l;
+
+        LIST_FOREACH(l, &st->links, link) {
+                msg = (struct unetd_msg){.type = UNETD_K_RLINK, .link = {.stack = st->id, .iface = l->iface}};
+                conn_send(&keeper.daemon, &msg, l->fds, UNETD_LINK_FDS);
+        }
+        while (keeper.ops->port_next(st->view, &at, &msg)) {
+                if (msg.type == UNETD_PORT_LEASE)
+                        msg.lease.stack = st->id;
+                else
+                        msg.port.stack = st->id;
+                conn_send(&keeper.daemon, &msg, NULL, 0);
+        }
+        keeper.ops->links_again(st->view);
+        kstack_due(st);
+}
+
 static void offer_stack(struct kstack *st)
 {
         struct unetd_msg msg = {.type = UNETD_K_STACK, .stack = {.stack = st->id, .pid = st->pid}};
@@ -109,11 +135,12 @@ static void offer_stack(struct kstack *st)
                                          .stack = {.stack = st->id, .slot = p->slot, .pid = p->pid}};
                 conn_send(&keeper.daemon, &msg, &p->pidfd.fd, 1);
         }
+        offer_links_and_ports(st);
         LIST_FOREACH(ch, &st->chans, link) {
-                if (ch->state != CHAN_UP || unetd_is_iface(ch->info.peer_stack) || unetd_is_remote(ch->info.peer_stack))
+                if (ch->state != CHAN_UP || unetd_is_iface(ch->info.peer_stack))
                         continue;
                 msg = (struct unetd_msg){.type = UNETD_K_CHAN, .chan = ch->info};
-                conn_send(&keeper.daemon, &msg, ch->fds, UNETD_CHAN_FDS);
+                conn_send(&keeper.daemon, &msg, ch->fds, unetd_chan_nfds(&ch->info));
         }
         if (st->orphan)
                 keeper_tell(UNETD_K_ORPHAN, st->id, 0);

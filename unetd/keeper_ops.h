@@ -55,8 +55,15 @@ struct keeper_stack_ops {
         bool (*cookie_owner)(void *view, uint64_t cookie);
         /* The next listener that lost its last holder since last asked; false when there is none (left). */
         bool (*listener_gone)(void *view, struct keeper_listener *out);
-        /* The next link to an RDMA device that the keeper has come to drive; false when there is none (left). */
+        /* The next link to an RDMA device that has another driver than unetd knows of; false when there is none (left). */
         bool (*link_moved)(void *view, struct unetd_far *out);
+        /* The stack's link to an RDMA device, by the interface's number; the descriptors are lent. 0 or a negative errno. */
+        int (*link_attach)(void *view, uint32_t iface, int mem, int book);
+        /* link_moved() says all of them again. */
+        void (*links_again)(void *view);
+        /* The next of the stack's ports as it was told unetd, in the form of LISTEN_ADD, PORT_HOLD or PORT_LEASE; *at is 0 at first.
+         * False: that was all. */
+        bool (*port_next)(void *view, uint32_t *at, struct unetd_msg *msg);
         /* What the stack's packets come by, when the keeper drives; tick() takes all of it. Returns how many. */
         int (*wake_fds)(void *view, int fd[KEEPER_WAKE_FDS]);
 };

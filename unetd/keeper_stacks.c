@@ -39,6 +39,7 @@ static void kstack_free(struct kstack *st)
 
         while ((ch = LIST_FIRST(&st->chans)))
                 kchan_free(ch);
+        klinks_free(st);
         while ((p = LIST_FIRST(&st->procs))) {
                 kproc_release(p);
                 LIST_REMOVE(p, link);

@@ -21,9 +21,12 @@
 #include "unetd/fdcheck.h"
 #include "unetd/links.h"
 #include "unetd/owners.h"
+#include "unetd/wire.h"
 
 #define AGENT_AGAIN_SOON (50 * NS_PER_MS)
 #define AGENT_AGAIN    (2 * NS_PER_S)
+#define BOOK_NAME      "unet-book"
+#define BOOK_LINK      "/memfd:" BOOK_NAME
 #define LINK_PINNED_KB 3328u            /* about what a driver pins (unet/ni_verbs.c), before it has said */
 
 static struct agent agents[UNETD_IFACES];
@@ -60,6 +63,11 @@ static int memfd_new(const char *name, size_t bytes)
         return fd;
 }
 
+struct rlink *link_numbered(const struct stack *st, uint32_t index)
+{
+        return index < UNETD_IFACES ? link_find(st, &agents[index]) : NULL;
+}
+
 struct rlink *link_find(const struct stack *st, const struct agent *a)
 {
         struct rlink *l;
@@ -73,8 +81,7 @@ struct rlink *link_find(const struct stack *st, const struct agent *a)
 static void link_free(struct rlink *l)
 {
         openings_forget_link(l);
-        if (l->st)
-                LIST_REMOVE(l, link);
+        LIST_REMOVE(l, link);
         if (l->book)
                 munmap(l->book, sizeof *l->book);
         if (l->mem >= 0)
@@ -97,7 +104,7 @@ static int make_memory(struct rlink *l)
 
         if (r >= 0)
                 r = write_magic(l->mem);
-        fd = r < 0 ? r : memfd_new("unet-book", sizeof *l->book);
+        fd = r < 0 ? r : memfd_new(BOOK_NAME, sizeof *l->book);
         if (fd < 0)
                 return fd;
         l->book = mmap(NULL, sizeof *l->book, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -108,9 +115,29 @@ static int make_memory(struct rlink *l)
                 return -ENOMEM;
         }
         l->book->magic = VLINK_MAGIC;
+        l->book->stack = l->st->id;
+        l->book->instance = l->instance;
         l->book->bytes = sizeof *l->book;
         l->book->addr = l->agent->cfg->addr;
         return l->book_fd < 0 ? l->book_fd : 0;
+}
+
+/* So that there is somebody who has it when we die. */
+static void link_to_keeper(const struct rlink *l)
+{
+        struct unetd_msg msg = {.type = UNETD_K_RLINK,
+                                .link = {.stack = l->st->id, .iface = UNETD_IFACE | l->agent->index}};
+        int fds[UNETD_LINK_FDS] = {[UNETD_FD_LINK_MEM] = l->mem, [UNETD_FD_LINK_BOOK] = l->book_fd};
+
+        conn_send(&l->st->user->keeper, &msg, fds, UNETD_LINK_FDS);
+}
+
+void links_replay(const struct stack *st)
+{
+        const struct rlink *l;
+
+        LIST_FOREACH(l, &st->links, link)
+                link_to_keeper(l);
 }
 
 /* What links to the interface have pinned, those that nobody drives yet as well. */
@@ -138,16 +165,76 @@ static int link_new(struct stack *st, struct agent *a, struct rlink **out)
         l = calloc(1, sizeof *l);
         if (!l)
                 return -ENOMEM;
-        *l = (struct rlink){.agent = a, .mem = -1, .book_fd = -1};
+        *l = (struct rlink){.st = st, .agent = a, .mem = -1, .book_fd = -1, .instance = (uint32_t)unetd.instance};
+        LIST_INSERT_HEAD(&st->links, l, link);
         r = make_memory(l);
         if (r < 0) {
                 link_free(l);
                 return r;
         }
-        l->st = st;
-        LIST_INSERT_HEAD(&st->links, l, link);
+        link_to_keeper(l);
         *out = l;
         return 0;
+}
+
+void link_changed(struct rlink *l)
+{
+        l->book->version = ++l->version;
+}
+
+/* ---- links of an earlier unetd ---- */
+
+/* A book is what a unetd of this user made and nobody else can write. */
+static bool is_our_book(int fd)
+{
+        char name[64];
+        struct stat sb;
+
+        return fdcheck_memfd(fd, sizeof(struct vlink_book), false) == 0 && fstat(fd, &sb) == 0 && sb.st_uid == unetd.uid &&
+               (sb.st_mode & 0777) == 0600 && fd_link(fd, name, sizeof name) > 0 && strncmp(name, BOOK_LINK, strlen(BOOK_LINK)) == 0;
+}
+
+static struct vlink_book *map_book(int fd)
+{
+        int rw = fd_reopen(fd, O_RDWR);
+        void *p = rw < 0 ? MAP_FAILED : mmap(NULL, sizeof(struct vlink_book), PROT_READ | PROT_WRITE, MAP_SHARED, rw, 0);
+
+        if (rw >= 0)
+                close(rw);
+        return p == MAP_FAILED ? NULL : p;
+}
+
+/* Takes the descriptors that it goes on with. */
+static void link_restore(struct stack *st, struct agent *a, struct wire_in *in)
+{
+        struct vlink_book *b = map_book(in->fds[UNETD_FD_LINK_BOOK]);
+        struct rlink *l = b ? calloc(1, sizeof *l) : NULL;
+
+        if (!l || b->magic != VLINK_MAGIC || b->stack != st->id || b->addr != a->cfg->addr) {
+                if (b)
+                        munmap(b, sizeof *b);
+                free(l);
+                return;
+        }
+        vlink_redo(b);
+        *l = (struct rlink){.st = st, .agent = a, .book = b, .qpn = b->qpn, .qkey = b->qkey, .mtu = b->mtu,
+                            .pinned_kb = b->pinned_kb, .instance = b->instance, .version = b->version};
+        l->mem = wire_in_take(in, UNETD_FD_LINK_MEM);
+        l->book_fd = wire_in_take(in, UNETD_FD_LINK_BOOK);
+        LIST_INSERT_HEAD(&st->links, l, link);
+        link_changed(l);                /* whatever it may send from now */
+}
+
+void link_offered(struct user *u, struct wire_in *in)
+{
+        uint32_t i = in->msg.link.iface & ~UNETD_IFACE;
+        struct stack *st;
+
+        if (in->n != UNETD_LINK_FDS || !unetd_is_iface(in->msg.link.iface) || i >= UNETD_IFACES || !agents[i].cfg ||
+            stack_of(u, in->msg.link.stack, &st) < 0 || link_find(st, &agents[i]))
+                return;
+        if (fdcheck_memfd(in->fds[UNETD_FD_LINK_MEM], vlink_bytes(), true) == 0 && is_our_book(in->fds[UNETD_FD_LINK_BOOK]))
+                link_restore(st, &agents[i], in);
 }
 
 void links_free(struct stack *st)
@@ -236,16 +323,19 @@ int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg)
                 return r < 0 ? r : -ENOENT;
         if (by->qpn == 0 || by->mtu < LINK_MTU_MIN)
                 return -EINVAL;
+        if (by->qpn == l->qpn && by->qkey == l->qkey)
+                return 0;               /* said again, to another unetd */
         r = may_name(u, pid, l, by->qpn);
         if (r < 0) {
                 l->refused++;
                 log_line("interface %s: process %d may not name queue pair %u: %s", a->cfg->name, pid, by->qpn, strerror(-r));
                 return -EPERM;
         }
-        l->qpn = by->qpn;
-        l->qkey = by->qkey;
-        l->mtu = MIN(by->mtu, VLINK_SLOT_BYTES);
-        l->pinned_kb = by->pinned_kb;
+        l->book->qpn = l->qpn = by->qpn;
+        l->book->qkey = l->qkey = by->qkey;
+        l->book->mtu = l->mtu = MIN(by->mtu, VLINK_SLOT_BYTES);
+        l->book->pinned_kb = l->pinned_kb = by->pinned_kb;
+        link_changed(l);
         remotes_moved(l);
         return 0;
 }
@@ -314,5 +404,5 @@ nstime links_tick(void)
                 if (a->cfg)
                         when = nstime_min(when, a->works ? cm_tick(&a->cm) : a->again);
         }
-        return when;
+        return nstime_min(nstime_min(when, openings_tick()), remotes_tick());
 }

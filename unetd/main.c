@@ -303,6 +303,7 @@ static int daemon_init(void)
                 return -EIO;
         TAILQ_INIT(&unetd.waiters);
         unetd.uid = geteuid();
+        unetd.began = loop_clock();
         memcpy(&unetd.instance, random, sizeof unetd.instance);
         unetd.next_stack = random[2] & UNETD_STACK_ID_MAX;
         unetd.idle_since = NSTIME_NEVER;

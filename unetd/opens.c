@@ -6,7 +6,9 @@
 
 #include "unetd/links.h"
 
-#define SILENT_NS (5 * NS_PER_S)
+#define SILENT_NS  (5 * NS_PER_S)
+#define BUSY_TRIES 20u                  /* a unetd that has just begun does not know yet what there is */
+#define BUSY_AGAIN (100 * NS_PER_MS)
 
 /* A request that waits for another host's agent. */
 struct opening {
@@ -14,11 +16,14 @@ struct opening {
         struct waiter *w;               /* NULL: it waited too long */
         struct rlink *via;               /* NULL: its stack is gone */
         uint32_t mine, addr;
+        uint8_t proto;
+        uint16_t port;
+        unsigned tries;
+        nstime again;                   /* when it is asked again, NSTIME_NEVER: it was asked */
 };
 
 
 static LIST_HEAD(, opening) openings = LIST_HEAD_INITIALIZER(openings);
-static uint32_t last_number;
 
 /* ---- silent hosts ---- */
 
@@ -100,6 +105,10 @@ static void open_answered(void *arg, int err, const void *data, size_t len)
 
         if (l)
                 note_silence(l->agent, o->addr, err != 0);
+        if (err == 0 && l && agent_read(&m, true, data, len) && m.err == EAGAIN && ++o->tries < BUSY_TRIES) {
+                o->again = loop_clock() + BUSY_AGAIN;
+                return;
+        }
         if (err != 0 || !l || !agent_read(&m, true, data, len) || m.err != 0 || m.qpn == 0 || m.mtu < LINK_MTU_MIN) {
                 opening_end(o, err != 0 ? -EHOSTUNREACH : -ENOENT);
                 return;
@@ -118,14 +127,43 @@ static void open_answered(void *arg, int err, const void *data, size_t len)
                 wait_for_chan(o, ch);
 }
 
+static void opening_ask(struct opening *o)
+{
+        struct agent_msg m = link_says(o->via, AGENT_OPEN);
+        uint8_t bytes[CM_ASK_MAX];
+
+        o->again = NSTIME_NEVER;
+        m.proto = o->proto;
+        m.port = o->port;
+        m.addr = o->addr;
+        m.mine = o->mine;
+        if (!cm_ask(&o->via->agent->cm, m.addr, bytes, agent_write(&m, false, bytes, sizeof bytes), open_answered, o))
+                opening_end(o, -ENOMEM);
+}
+
+nstime openings_tick(void)
+{
+        nstime now = loop_clock(), when = NSTIME_NEVER;
+        struct opening *o = LIST_FIRST(&openings), *next;
+
+        for (; o; o = next) {
+                next = LIST_NEXT(o, link);
+                if (o->again > now)
+                        when = nstime_min(when, o->again);
+                else if (o->via)
+                        opening_ask(o);
+                else
+                        opening_end(o, -ENOENT);
+        }
+        return when;
+}
+
 int remote_open(struct client *cl, struct unetd_msg *msg)
 {
-        uint8_t bytes[CM_ASK_MAX];
         struct stack *st;
         struct agent *a;
         struct rlink *l;
         struct opening *o;
-        struct agent_msg m;
         int r = link_named(cl->user, msg, &st, &a, &l);
 
         if (r < 0)
@@ -137,7 +175,8 @@ int remote_open(struct client *cl, struct unetd_msg *msg)
         o = calloc(1, sizeof *o);
         if (!o)
                 return -ENOMEM;
-        *o = (struct opening){.via = l, .mine = ++last_number, .addr = msg->link.addr};
+        *o = (struct opening){.via = l, .mine = remote_number(), .addr = msg->link.addr, .proto = msg->link.proto,
+                              .port = msg->link.port};
         r = waiter_new(cl, msg, &o->w);
         if (r < 0) {
                 free(o);
@@ -145,13 +184,7 @@ int remote_open(struct client *cl, struct unetd_msg *msg)
         }
         o->w->opening = o;
         LIST_INSERT_HEAD(&openings, o, link);
-        m = link_says(l, AGENT_OPEN);
-        m.proto = msg->link.proto;
-        m.port = msg->link.port;
-        m.addr = msg->link.addr;
-        m.mine = o->mine;
-        if (!cm_ask(&l->agent->cm, m.addr, bytes, agent_write(&m, false, bytes, sizeof bytes), open_answered, o))
-                opening_end(o, -ENOMEM);
+        opening_ask(o);
         return REPLY_LATER;
 }
 
@@ -176,11 +209,23 @@ void agent_answer_open(const struct chan *ch, uint32_t id, uint8_t proto, uint16
         struct agent_msg m = link_says(ch->remote->link, AGENT_OPEN);
 
         if (port != 0) {                /* whatever does not fit in, this does */
-                m.nranges = (uint16_t)MIN(m.nranges, AGENT_RANGES - 1);
+                if (m.nranges == AGENT_RANGES) {
+                        m.nranges--;
+                        m.flags |= AGENT_MORE;
+                }
                 memmove(m.range + 1, m.range, m.nranges * sizeof *m.range);
                 m.range[0] = (struct vlink_range){.proto = proto, .first = port, .count = 1};
                 m.nranges++;
         }
+        m.mine = ch->remote->mine;
+        m.yours = ch->remote->theirs;
+        answer(ch->remote->link->agent, id, &m);
+}
+
+void agent_answer_here(const struct chan *ch, uint32_t id)
+{
+        struct agent_msg m = link_says(ch->remote->link, AGENT_HERE);
+
         m.mine = ch->remote->mine;
         m.yours = ch->remote->theirs;
         answer(ch->remote->link->agent, id, &m);
@@ -210,12 +255,12 @@ static int open_asked(struct agent *a, uint32_t id, uint32_t from, const struct 
         int err;
 
         if (!l || l->agent != a)
-                return -ENOENT;
+                return agent_knows_not();
         if (m->qpn == 0 || m->mtu < LINK_MTU_MIN)
                 return -EINVAL;
         ch = remote_find(l, from, m);
         if (!ch) {
-                r = remote_new(l, from, ++last_number, m);
+                r = remote_new(l, from, remote_number(), m);
                 err = r ? chan_new_remote(l->st, r, &ch) : -ENOMEM;
                 if (err < 0)
                         return err;
@@ -242,7 +287,9 @@ void agent_asked(struct cm *cm, uint32_t id, uint32_t from, const void *data, si
                 if (err == 0)
                         return;         /* it was answered, or will be */
         } else if (err == 0) {
-                err = remote_told(from, &m);
+                err = remote_told(a, id, from, &m);
+                if (err == REPLY_LATER)
+                        return;
         }
         agent_refuse(a, id, err);
 }

@@ -78,7 +78,7 @@ static struct vlink_range range_of(const struct listener *l)
 /* ---- listeners, and bound sockets ---- */
 
 /* Who may have the entry: in a shared unetd, only who has the port. */
-static int may_listen(struct stack *st, const struct wire_in *in)
+static int may_listen(struct stack *st, const struct wire_in *in, bool offered)
 {
         if (in->n > 1)
                 return -EBADMSG;
@@ -86,7 +86,9 @@ static int may_listen(struct stack *st, const struct wire_in *in)
                 return vouch_socket(in->fds[0], &in->msg.port);
         if (in->msg.port.proto & DIR_HELD)
                 return -EACCES;
-        return unetd.cfg.shared && !find_in(LIST_FIRST(&st->holds), &in->msg.port) ? -EACCES : 0;
+        if (!unetd.cfg.shared || find_in(LIST_FIRST(&st->holds), &in->msg.port))
+                return 0;
+        return offered && vouch_user(st->user->uid, &in->msg.port) ? 0 : -EACCES;
 }
 
 static void unlisten(struct stack *st, struct listener *l)
@@ -146,24 +148,30 @@ static int may_send(const struct stack *st, const struct unetd_port *p)
         return lessee != 0 && lessee != st->id ? -EADDRINUSE : 0;
 }
 
-int listen_add(struct client *cl, struct wire_in *in)
+/* `cl` NULL: its keeper brings it. */
+static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
 {
         const struct unetd_port *p = &in->msg.port;
         struct stack *st;
         struct listener *l;
-        int r = stack_of(cl->user, p->stack, &st);
+        int r = stack_of(u, p->stack, &st);
 
         if (r < 0)
                 return r;
         if (!valid(p, false))
                 return -EINVAL;
-        r = st->state == STACK_UP ? may_listen(st, in) : -ENOENT;
+        r = st->state == STACK_UP ? may_listen(st, in, cl == NULL) : -ENOENT;
         if (r == 0)
                 r = may_send(st, p);
         if (r == 0)
                 r = make_way(st, p);
         if (r < 0)
                 return r;
+        l = find_in(LIST_FIRST(&st->listeners), p);
+        if (l && l->fd < 0 && in->n == 1) {     /* a keeper brought it, without the socket */
+                l->fd = wire_in_take(in, 0);
+                return 0;
+        }
         if (st->user->used.listeners >= unetd.cfg.per_uid.listeners)
                 return -EDQUOT;
         l = listener_new(p, -1);
@@ -182,6 +190,11 @@ int listen_add(struct client *cl, struct wire_in *in)
         if (!(l->proto & DIR_HELD))
                 ifaces_offer(st, l->addr);
         return links_ports(cl, &in->msg, st, range_of(l), true);
+}
+
+int listen_add(struct client *cl, struct wire_in *in)
+{
+        return listen_put(cl->user, cl, in);
 }
 
 void ports_offer_ifaces(void)
@@ -304,13 +317,13 @@ static void hold_free(struct stack *st, struct listener *hold)
         listener_free(st->user, hold);
 }
 
-int port_hold(struct client *cl, struct unetd_msg *msg)
+static int hold_put(struct user *u, struct client *cl, struct unetd_msg *msg)
 {
         struct unetd_port *p = &msg->port;
         struct stack *st;
         struct listener *hold;
         ip_addr addr;
-        int fd, r = stack_of(cl->user, p->stack, &st);
+        int fd, r = stack_of(u, p->stack, &st);
 
         if (r < 0)
                 return r;
@@ -339,6 +352,11 @@ int port_hold(struct client *cl, struct unetd_msg *msg)
                 return r == -EEXIST ? -EADDRINUSE : r;
         }
         return links_ports(cl, msg, st, range_of(hold), true);
+}
+
+int port_hold(struct client *cl, struct unetd_msg *msg)
+{
+        return hold_put(cl->user, cl, msg);
 }
 
 int port_release(struct client *cl, const struct unetd_msg *msg)
@@ -437,14 +455,28 @@ static void lease_free(struct stack *st, struct lease *l)
         free(l);
 }
 
-int port_lease(struct client *cl, struct unetd_msg *msg)
+static struct lease *lease_find(struct stack *st, uint16_t first)
+{
+        struct lease *l;
+
+        LIST_FOREACH(l, &st->leases, link)
+                if (first != 0 && block_first(l->block) == first)
+                        return l;
+        return NULL;
+}
+
+static int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
 {
         struct stack *st;
         struct lease *l;
-        int r = stack_of(cl->user, msg->lease.stack, &st);
+        int r = stack_of(u, msg->lease.stack, &st);
 
         if (r < 0)
                 return r;
+        if (lease_find(st, msg->lease.first)) { /* its keeper brought it */
+                msg->lease.count = (uint16_t)unetd.cfg.lease_ports;
+                return 0;
+        }
         if (st->user->used.leases >= unetd.cfg.per_uid.leases)
                 return -EDQUOT;
         l = calloc(1, sizeof *l);
@@ -462,6 +494,23 @@ int port_lease(struct client *cl, struct unetd_msg *msg)
         return links_ports(cl, msg, st, block_range(l->block), true);
 }
 
+int port_lease(struct client *cl, struct unetd_msg *msg)
+{
+        return lease_put(cl->user, cl, msg);
+}
+
+void port_offered(struct user *u, struct wire_in *in)
+{
+        if (in->n != 0)
+                return;
+        if (in->msg.type == UNETD_LISTEN_ADD)
+                listen_put(u, NULL, in);
+        else if (in->msg.type == UNETD_PORT_HOLD && in->msg.port.port != 0)
+                hold_put(u, NULL, &in->msg);
+        else if (in->msg.type == UNETD_PORT_LEASE && in->msg.lease.first != 0)
+                lease_put(u, NULL, &in->msg);
+}
+
 int port_unlease(struct client *cl, const struct unetd_msg *msg)
 {
         struct stack *st;
@@ -470,13 +519,11 @@ int port_unlease(struct client *cl, const struct unetd_msg *msg)
 
         if (r < 0)
                 return r;
-        LIST_FOREACH(l, &st->leases, link) {
-                if (block_first(l->block) == msg->lease.first) {
-                        lease_free(st, l);
-                        return 0;
-                }
-        }
-        return -ENOENT;
+        l = lease_find(st, msg->lease.first);
+        if (!l)
+                return -ENOENT;
+        lease_free(st, l);
+        return 0;
 }
 
 void ports_free(struct stack *st)

@@ -84,7 +84,8 @@ enum unetd_type {
                                          * now; not answered */
         UNETD_K_FLIGHT,                 /* the same, passed on; not answered */
         /* keeper -> unetd; not answered, but for K_HELLO. A keeper that outlived its unetd offers itself with
-         * K_HELLO, then all it holds, in the form of K_STACK, K_PROC and K_CHAN with seq 0. When K_HELLO is
+         * K_HELLO, then all it holds, in the form of K_STACK, K_PROC, K_RLINK, LISTEN_ADD, PORT_HOLD,
+         * PORT_LEASE and K_CHAN with seq 0. When K_HELLO is
          * answered -EEXIST, the user has another keeper by now: the offers go to that one, and who made them
          * leaves. */
         UNETD_K_HELLO,
@@ -92,7 +93,8 @@ enum unetd_type {
         UNETD_K_ORPHAN,                 /* no process of the stack is left: it accepts nothing new */
         UNETD_K_GONE,                   /* the stack is empty and detached */
         UNETD_K_UNLISTEN,               /* a listener lost its last holder */
-        UNETD_K_LINK,                   /* the keeper has the link's queue pair now */
+        UNETD_K_LINK,                   /* this process of the stack, or the keeper, has the link's queue pair now */
+        UNETD_K_RLINK,                  /* what a stack has of an RDMA device: enum unetd_link_fd; both ways, not answered */
         UNETD_TYPES
 };
 

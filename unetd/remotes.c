@@ -9,6 +9,13 @@
 
 #include "unetd/links.h"
 
+#define PROBE_EVERY    (10 * NS_PER_S)
+#define PROBE_AGAIN    NS_PER_S         /* after it was silent, or busy */
+#define PROBE_RESTORED (300 * NS_PER_MS)        /* when the keepers have told what there is to tell */
+#define YOUNG          (2 * NS_PER_S)
+
+static void probe_at(struct remote *r, nstime when);
+
 /* One that waits until agents have heard of ports. */
 struct telling {
         struct waiter *w;
@@ -39,23 +46,59 @@ static struct chan *chan_numbered(uint32_t number, uint32_t addr)
         struct chan *ch;
 
         LIST_FOREACH(ch, &unetd.chans, link)
-                if (ch->remote && ch->remote->mine == number && ch->remote->addr == addr)
+                if (ch->remote && ch->remote->mine == number && ch->remote->addr == addr &&
+                    (ch->end[0].state == END_OPENING || ch->end[0].state == END_UP))
                         return ch;
         return NULL;
+}
+
+/* From a random one up: who knew one of an earlier unetd's is not to take another for it. */
+uint32_t remote_number(void)
+{
+        static uint32_t last;
+        bool used = true;
+        struct chan *ch;
+
+        if (last == 0)
+                last = (uint32_t)unetd.instance;
+        while (used) {
+                last = (last + 1) & UNETD_STACK_ID_MAX;
+                used = last == 0;
+                LIST_FOREACH(ch, &unetd.chans, link)
+                        used |= ch->remote && ch->remote->mine == last;
+        }
+        return last;
 }
 
 /* What is known of the far end goes into the stack's book. */
 static void publish(const struct chan *ch)
 {
         const struct remote *r = ch->remote;
-        struct vlink_peer *p = vlink_write(r->link->book, ch->end[0].slot);
+        struct vlink_peer p = {.addr = r->addr, .qpn = r->qpn, .qkey = r->qkey, .nranges = r->nranges,
+                               .instance = r->instance, .stack = r->stack, .mine = r->mine, .theirs = r->theirs,
+                               .mtu = r->mtu, .no_csum = r->no_csum, .version = r->version};
 
-        p->addr = r->addr;
-        p->qpn = r->qpn;
-        p->qkey = r->qkey;
-        p->nranges = r->nranges;
-        memcpy(p->range, r->range, sizeof p->range);
-        vlink_written(r->link->book);
+        memcpy(p.range, r->range, sizeof p.range);
+        vlink_put(r->link->book, ch->end[0].slot, &p);
+}
+
+struct remote *remote_restore(const struct stack *st, const struct unetd_chan_info *info)
+{
+        struct rlink *l = link_numbered(st, info->peer_chan);
+        struct vlink_peer p;
+        struct remote *r;
+
+        if (!l || !vlink_read(l->book, info->chan, &p) || p.mine != (info->peer_stack & UNETD_STACK_ID_MAX))
+                return NULL;
+        r = calloc(1, sizeof *r);
+        if (!r)
+                return NULL;
+        *r = (struct remote){.link = l, .addr = p.addr, .instance = p.instance, .stack = p.stack, .mine = p.mine,
+                             .theirs = p.theirs, .qpn = p.qpn, .qkey = p.qkey, .mtu = p.mtu, .no_csum = p.no_csum != 0,
+                             .version = p.version, .nranges = MIN(p.nranges, VLINK_RANGES)};
+        memcpy(r->range, p.range, sizeof r->range);
+        probe_at(r, unetd.loop.now + PROBE_RESTORED);
+        return r;
 }
 
 static void add_range(struct remote *r, struct vlink_range g)
@@ -76,14 +119,25 @@ static void del_range(struct remote *r, struct vlink_range g)
                 }
 }
 
+/* Everything, or what has changed. What was overtaken is old; after something was missed all is asked for. */
 static void learn(struct remote *r, const struct agent_msg *m)
 {
+        bool all = m->op == AGENT_OPEN || m->op == AGENT_HERE;
+        int32_t newer = (int32_t)(m->version - r->version);
+
+        if (m->mine != 0)
+                r->theirs = m->mine;
+        if (newer < 0 || (newer == 0 && !all))
+                return;
+        if (newer > 1 && !all)
+                probe_at(r, unetd.loop.now);
+        r->version = m->version;
         if (m->qpn != 0) {
                 r->qpn = m->qpn;
                 r->qkey = m->qkey;
         }
-        if (m->mine != 0)
-                r->theirs = m->mine;
+        if (all && !(m->flags & AGENT_MORE))
+                r->nranges = 0;
         for (uint16_t i = 0; i < m->nranges; i++) {
                 if (m->op == AGENT_UNPORTS)
                         del_range(r, m->range[i]);
@@ -103,6 +157,8 @@ static void put_range(struct agent_msg *m, uint8_t proto, uint16_t first, uint16
 {
         if (m->nranges < AGENT_RANGES)
                 m->range[m->nranges++] = (struct vlink_range){.proto = proto, .first = first, .count = count};
+        else
+                m->flags |= AGENT_MORE;
 }
 
 struct agent_msg link_says(const struct rlink *l, enum agent_op op)
@@ -110,14 +166,15 @@ struct agent_msg link_says(const struct rlink *l, enum agent_op op)
         const struct listener *p;
         const struct lease *b;
         struct agent_msg m = {.op = (uint8_t)op,
-                              .instance = (uint32_t)unetd.instance,
+                              .instance = l->instance,
+                              .version = l->version,
                               .stack = l->st->id,
                               .qpn = l->qpn,
                               .qkey = l->qkey,
                               .mtu = l->mtu,
                               .flags = l->agent->cfg->checksum ? 0 : AGENT_NO_CSUM};
 
-        if (op != AGENT_OPEN)
+        if (op != AGENT_OPEN && op != AGENT_HERE)
                 return m;
         LIST_FOREACH(b, &l->st->leases, link)
                 put_range(&m, IPPROTO_TCP, (uint16_t)(unetd.lease_low + b->block * unetd.cfg.lease_ports),
@@ -141,8 +198,10 @@ struct remote *remote_new(struct rlink *l, uint32_t addr, uint32_t mine, const s
                              .stack = m->stack,
                              .mine = mine,
                              .mtu = MIN(l->mtu, m->mtu),
+                             .version = m->version,
                              .no_csum = !l->agent->cfg->checksum && (m->flags & AGENT_NO_CSUM)};
         learn(r, m);
+        probe_at(r, unetd.loop.now + PROBE_EVERY);
         return r;
 }
 
@@ -167,10 +226,44 @@ void remote_describe(const struct chan *ch, struct unetd_chan_info *info, int fd
 
 /* ---- saying ---- */
 
+/* The agent of a channel's far end has answered what it was told or asked; `m` NULL: it has not. */
+static void take_answer(struct chan *ch, const struct agent_msg *m)
+{
+        struct remote *r = ch->remote;
+        nstime patience = r->link->agent->cfg->silence_s * NS_PER_S, now = loop_clock();
+
+        if (m)
+                r->silent_since = 0;
+        else if (r->silent_since == 0)
+                r->silent_since = now;
+        if ((m && m->err == ENOENT) || (!m && patience != 0 && now - r->silent_since >= patience)) {
+                r->theirs = 0;          /* nobody is to be told */
+                chan_close(ch, -ECONNRESET);
+        } else if (!m || m->err != 0) {
+                probe_at(r, now + PROBE_AGAIN); /* it may have missed something */
+        } else if (m->op == AGENT_HERE) {
+                remote_learn(ch, m);
+        }
+}
+
+struct said {
+        struct telling *t;              /* may be NULL */
+        uint32_t mine, addr;            /* of the channel, which may be gone */
+        bool probe;
+};
+
 static void heard(void *arg, int err, const void *data, size_t len)
 {
-        struct telling *t = arg;
+        struct said *s = arg;
+        struct telling *t = s->t;
+        struct chan *ch = chan_numbered(s->mine, s->addr);
+        struct agent_msg m;
 
+        if (ch && s->probe)
+                ch->remote->probing = false;
+        if (ch)
+                take_answer(ch, err == 0 && agent_read(&m, true, data, len) ? &m : NULL);
+        free(s);
         if (!t || --t->left != 0)
                 return;
         if (t->w) {
@@ -188,11 +281,19 @@ void telling_forget(struct telling *t)
 /* Asks the agent at the far end of a channel; `t` may be NULL. */
 static bool tell(const struct chan *ch, struct agent_msg *m, struct telling *t)
 {
+        const struct remote *r = ch->remote;
         uint8_t bytes[CM_ASK_MAX];
+        struct said *s;
 
-        m->yours = ch->remote->theirs;
-        return m->yours != 0 && cm_ask(&ch->remote->link->agent->cm, ch->remote->addr, bytes,
-                                       agent_write(m, false, bytes, sizeof bytes), heard, t) != NULL;
+        m->yours = r->theirs;
+        m->mine = r->mine;
+        if (m->yours == 0 || !r->link->agent->works || !(s = calloc(1, sizeof *s)))
+                return false;
+        *s = (struct said){.t = t, .mine = r->mine, .addr = r->addr, .probe = m->op == AGENT_HERE};
+        if (cm_ask(&r->link->agent->cm, r->addr, bytes, agent_write(m, false, bytes, sizeof bytes), heard, s))
+                return true;
+        free(s);
+        return false;
 }
 
 /* All that have a channel with the stack. Returns how many will answer. */
@@ -225,6 +326,7 @@ int links_ports(struct client *cl, const struct unetd_msg *request, struct stack
         if (cl && !(t = calloc(1, sizeof *t)))
                 return 0;
         LIST_FOREACH(l, &st->links, link) {
+                link_changed(l);
                 struct agent_msg m = link_says(l, add ? AGENT_PORTS : AGENT_UNPORTS);
                 put_range(&m, r.proto, r.first, r.count);
                 n += tell_all(l, &m, t);
@@ -256,31 +358,79 @@ void remote_up(struct chan *ch)
 void remote_gone(struct chan *ch)
 {
         struct remote *r = ch->remote;
-        struct agent_msg m = {.op = AGENT_CLOSE, .instance = (uint32_t)unetd.instance};
+        struct agent_msg m = {.op = AGENT_CLOSE, .instance = r->link->instance};
+        const struct vlink_peer nobody = {.addr = 0};
 
         if (r->asked != 0)
                 agent_refuse(r->link->agent, r->asked, -ECONNRESET);
         tell(ch, &m, NULL);
-        *vlink_write(r->link->book, ch->end[0].slot) = (struct vlink_peer){.addr = 0};
-        vlink_written(r->link->book);
+        vlink_put(r->link->book, ch->end[0].slot, &nobody);
         ch->remote = NULL;
         free(r);
 }
 
-int remote_told(uint32_t from, const struct agent_msg *m)
+int agent_knows_not(void)
+{
+        return unetd.loop.now - unetd.began < YOUNG ? -EAGAIN : -ENOENT;
+}
+
+int remote_told(struct agent *a, uint32_t id, uint32_t from, const struct agent_msg *m)
 {
         struct chan *ch = chan_numbered(m->yours, from);
 
-        if (!ch || ch->remote->instance != m->instance)
-                return -ENOENT;
+        if (!ch || ch->remote->instance != m->instance || (ch->remote->theirs != 0 && m->mine != 0 && ch->remote->theirs != m->mine))
+                return agent_knows_not();
+        ch->remote->silent_since = 0;
         if (m->op == AGENT_CLOSE) {
                 ch->remote->theirs = 0;
                 chan_close(ch, -ECONNRESET);
                 return 0;
         }
         remote_learn(ch, m);
-        return 0;
+        if (m->op != AGENT_HERE)
+                return 0;
+        agent_answer_here(ch, id);
+        return REPLY_LATER;             /* it was answered */
 }
+
+/* ---- whether it is there still ---- */
+
+static nstime next_probe = NSTIME_NEVER;
+
+static void probe_at(struct remote *r, nstime when)
+{
+        r->probe_at = when;
+        next_probe = nstime_min(next_probe, when);
+}
+
+static void probe(struct chan *ch)
+{
+        struct agent_msg m = link_says(ch->remote->link, AGENT_HERE);
+
+        ch->remote->probe_at = unetd.loop.now + PROBE_EVERY;
+        if (!ch->remote->probing)
+                ch->remote->probing = tell(ch, &m, NULL);
+}
+
+/* Whose last word was lost, and what changed while nobody could be told, is found out so. */
+nstime remotes_tick(void)
+{
+        struct chan *ch;
+
+        if (unetd.loop.now < next_probe)
+                return next_probe;
+        next_probe = NSTIME_NEVER;
+        LIST_FOREACH(ch, &unetd.chans, link) {
+                if (!ch->remote || ch->end[0].state != END_UP)
+                        continue;
+                if (ch->remote->probe_at <= unetd.loop.now)
+                        probe(ch);
+                next_probe = nstime_min(next_probe, ch->remote->probe_at);
+        }
+        return next_probe;
+}
+
+/* ---- unet status ---- */
 
 void remote_status(const struct chan *ch, struct unetd_status_item *item)
 {

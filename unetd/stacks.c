@@ -474,6 +474,7 @@ static void stack_replay(struct stack *st)
         LIST_FOREACH(p, &st->procs, link)
                 if (p != first)
                         ask_proc(st, UNETD_K_PROC, p);
+        links_replay(st);
         chans_replay(st);
 }
 

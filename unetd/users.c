@@ -226,6 +226,14 @@ void keeper_said(struct user *u, struct wire_in *in)
         case UNETD_K_CHAN:
                 chan_offered(u, in);
                 return;
+        case UNETD_K_RLINK:
+                link_offered(u, in);
+                return;
+        case UNETD_LISTEN_ADD:
+        case UNETD_PORT_HOLD:
+        case UNETD_PORT_LEASE:
+                port_offered(u, in);
+                return;
         default:
                 return;                 /* nonsense from a user's own keeper: no answer is owed */
         }

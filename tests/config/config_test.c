@@ -160,7 +160,7 @@ static void what_it_shows_it_reads(void **state)
         strcpy(s->c.log, "/var/log/unetd");
         s->c.per_uid.leases = 3;
         s->c.iface[2] = (struct unetd_iface_config){.name = "rxe0", .addr = 0xc6336501, .prefix = 24, .provider = IFACE_VERBS,
-                                                    .checksum = 1, .pinned_mb = 5};
+                                                    .checksum = 1, .pinned_mb = 5, .silence_s = 9};
         s->c.iface[0] = (struct unetd_iface_config){.name = "eth1", .addr = 0xc0000201, .gateway = 0xc00002fe,
                                                            .prefix = 24, .mode = IFACE_NATIVE, .queue = 2, .metric = 7,
                                                            .probe = IFACE_PROBE_FULL};
@@ -208,13 +208,15 @@ static void knows_interfaces_over_verbs(void **state)
         struct scratch *s = *state;
         const struct unetd_iface_config *i = s->c.iface;
 
-        assert_int_equal(read_text(s, "[interface rxe0]\nprovider = verbs\naddress = 192.0.2.1/24\nchecksum = no\npinned = 16\n"
+        assert_int_equal(read_text(s, "[interface rxe0]\nprovider = verbs\naddress = 192.0.2.1/24\nchecksum = no\npinned = 16\nsilence = 30\n"
                                       "[interface rxe1]\nprovider = verbs\naddress = 198.51.100.7/24\n"), 0);
         assert_int_equal(i[0].provider, IFACE_VERBS);
         assert_int_equal(i[0].checksum, 0);
         assert_int_equal(i[0].pinned_mb, 16);
+        assert_int_equal(i[0].silence_s, 30);
         assert_int_equal(i[1].checksum, 1);
         assert_int_equal(i[1].pinned_mb, UNETD_PINNED_MB);
+        assert_int_equal(i[1].silence_s, UNETD_SILENCE_S);
         s->c = defaults;
 }
 

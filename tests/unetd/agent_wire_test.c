@@ -11,7 +11,8 @@
 static struct agent_msg sample(uint16_t nranges)
 {
         struct agent_msg m = {.op = AGENT_OPEN, .proto = 6, .port = 5201, .addr = 0x0a000002, .instance = 7, .stack = 0x3fffffff,
-                              .mine = 3, .yours = 4, .qpn = 17, .qkey = 0x7fffffff, .mtu = 4096, .flags = AGENT_NO_CSUM,
+                              .mine = 3, .yours = 4, .qpn = 17, .qkey = 0x7fffffff, .mtu = 4096,
+                              .version = 0xfffffffe, .flags = AGENT_NO_CSUM,
                               .nranges = nranges};
 
         for (uint16_t i = 0; i < nranges; i++)
@@ -41,6 +42,7 @@ static void an_answer_has_fewer_ports_and_an_error(void **state)
         assert_true(agent_read(&out, true, bytes, sizeof bytes));
         assert_int_equal(out.err, 113);
         assert_int_equal(out.addr, 0);
+        assert_true(out.flags & AGENT_MORE);
         assert_int_equal(out.nranges, (CM_ANSWER_MAX - AGENT_FIXED) / AGENT_RANGE);
         assert_memory_equal(in.range, out.range, out.nranges * sizeof *out.range);
 }

@@ -135,6 +135,20 @@ static bool fake_link_moved(void *view, struct unetd_far *out)
         return false;
 }
 
+static int fake_link_attach(void *view, uint32_t iface, int mem, int book)
+{
+        return -ENODEV;
+}
+
+static void fake_links_again(void *view)
+{
+}
+
+static bool fake_port_next(void *view, uint32_t *at, struct unetd_msg *msg)
+{
+        return false;
+}
+
 static int fake_wake_fds(void *view, int fd[KEEPER_WAKE_FDS])
 {
         return 0;
@@ -155,5 +169,8 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .cookie_owner = fake_cookie_owner,
         .listener_gone = fake_listener_gone,
         .link_moved = fake_link_moved,
+        .link_attach = fake_link_attach,
+        .links_again = fake_links_again,
+        .port_next = fake_port_next,
         .wake_fds = fake_wake_fds,
 };

@@ -8,48 +8,16 @@ is known by the counters: the kernel's sockets would do it, too.
 import json
 import mmap
 import os
-import re
-import signal
 import struct
-import subprocess
 import sys
 import time
 
-BUILD = sys.argv[1]
-OUT, HOST, ADDR, PEER = (os.environ[k] for k in ("VM_OUT", "VM_HOST", "VM_ADDR", "VM_PEER"))
-UNET = os.path.join(BUILD, "tools", "unet")
-PORT = 7000
-PATIENCE = 150                                  # seconds; the machines are slow, and so may be the one that they are on
-ROUNDS = 12
-CHUNK = 65536
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from scene import (ADDR, BUILD, CHUNK, CLIENT, OUT, PATIENCE, PEER, PORT, SERVER, UNET, Program, barrier,  # noqa: E402
+                   configure, counted, devices, idle, play, python, serve, sh, until)
 
-SERVER = """
-import hashlib, os, socket, sys
-s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-s.bind(("", int(sys.argv[1]))); s.listen(64); print("ready", flush=True)
-for i in range(int(sys.argv[2])):
-    c, a = s.accept(); h = hashlib.sha1(); n = 0
-    try:
-        while d := c.recv(65536):
-            h.update(d); n += len(d)
-        print(n, h.hexdigest(), flush=True)
-        c.sendall(b"%d" % n)
-    except OSError as e:
-        print("error", e.errno, flush=True)
-    c.close()
-"""
-CLIENT = """
-import hashlib, os, random, signal, socket, sys
-c = socket.create_connection((sys.argv[1], int(sys.argv[2]))); h = hashlib.sha1(); r = random.Random(7)
-for i in range(int(sys.argv[3])):
-    d = r.randbytes(65536); h.update(d); c.sendall(d)
-print(h.hexdigest(), flush=True)
-if sys.argv[4] == "die":
-    os.kill(os.getpid(), signal.SIGKILL)
-if sys.argv[4] == "wait":
-    sys.stdin.readline()
-c.shutdown(socket.SHUT_WR); print(c.recv(100).decode(), flush=True)
-"""
+ROUNDS = 12
 # The parent listens and never looks again; its children accept.
 PREFORK = """
 import os, socket, sys, signal
@@ -100,90 +68,6 @@ import socket, sys
 s = socket.socket()
 print(s.connect_ex((sys.argv[1], int(sys.argv[2]))))
 """
-
-
-def sh(*argv, ok=True):
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    if ok and done.returncode != 0:
-        raise AssertionError(f"{' '.join(argv)}: status {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
-def until(true_of, what, patience=PATIENCE):
-    end = time.monotonic() + patience
-    while not true_of():
-        if time.monotonic() > end:
-            raise AssertionError(f"never: {what}")
-        time.sleep(0.05)
-
-
-def barrier(name, patience=PATIENCE):
-    """Both machines have come here."""
-    open(os.path.join(OUT, f"{name}.{HOST}"), "w", encoding="ascii").close()
-    other = os.path.join(OUT, f"{name}.{'b' if HOST == 'a' else 'a'}")
-    until(lambda: os.path.exists(other), f"the other machine at {name}", patience)
-
-
-def configure(domain, **more):
-    lines = [f"[interface rxe0]\nprovider = verbs\naddress = {ADDR}/24\n"] + [f"{k} = {v}\n" for k, v in more.items()]
-    path = f"/tmp/{domain}.conf"
-    with open(path, "w", encoding="ascii") as f:
-        f.writelines(lines)
-    os.environ.update(UNET_CONFIG=path, UNET_DOMAIN=domain, UNET_LIBEXEC=os.path.join(BUILD, "unetd"))
-
-
-class Program:
-    """One under `unet run`."""
-
-    def __init__(self, *argv):
-        self.argv = argv
-        self.child = subprocess.Popen((UNET, "run", *argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True, start_new_session=True)
-
-    def line(self):
-        text = self.child.stdout.readline()
-        if not text:
-            raise AssertionError(f"{self.argv[:2]} ended with {self.child.wait(PATIENCE)}")
-        return text.strip()
-
-    def say(self):
-        self.child.stdin.write("\n")
-        self.child.stdin.flush()
-
-    def end(self, status=0):
-        try:
-            text = self.child.communicate(timeout=PATIENCE)[0]
-        except subprocess.TimeoutExpired:
-            os.killpg(self.child.pid, signal.SIGKILL)
-            raise AssertionError(f"{self.argv[:2]}: did not end\n{self.child.communicate()[0]}") from None
-        if status is not None and self.child.returncode != status:
-            raise AssertionError(f"{self.argv[:2]}: status {self.child.returncode}\n{text}")
-        return text.strip()
-
-
-def python(text, *args):
-    return Program(sys.executable, "-c", text, *(str(a) for a in args))
-
-
-def counted(kind, name):
-    """Of all stacks here, summed; kind: counters or drops."""
-    done = subprocess.run((UNET, "stat", "--json"), capture_output=True, text=True, timeout=PATIENCE, check=False)
-    return json.loads(done.stdout)[kind][name] if done.returncode == 0 else 0
-
-
-def serve(text, *args):
-    s = python(text, PORT, *args)
-    assert s.line() == "ready"
-    return s
-
-
-def devices():
-    """What the RDMA device has: queue pairs, memory regions and so on."""
-    return {k: int(v) for k, v in re.findall(r"(\w+) (\d+)", sh("rdma", "res", "show").split(":", 2)[2])}
-
-
-def idle():
-    until(lambda: subprocess.run((UNET, "stat"), capture_output=True, timeout=PATIENCE, check=False).returncode == 1, "no stacks")
 
 
 # ---- scenes: what a does, what b does ----
@@ -250,11 +134,11 @@ def put_packet(link, packet):
     """As the library does, into the ring of the stack (unet/vlink.h)."""
     with open(link, "r+b") as f:
         m = mmap.mmap(f.fileno(), 0)
-    prod, = struct.unpack_from("<I", m, 40)
+    prod, = struct.unpack_from("<I", m, 44)
     data = (len(m) - 256 * 4096) + prod % 256 * 4096
     m[data:data + len(packet)] = packet
-    struct.pack_into("<III", m, 52 + prod % 256 * 12, 0, len(packet), len(packet))
-    struct.pack_into("<I", m, 40, prod + 1)
+    struct.pack_into("<III", m, 56 + prod % 256 * 12, 0, len(packet), len(packet))
+    struct.pack_into("<I", m, 44, prod + 1)
 
 
 def packet(src, sport, proto):
@@ -352,12 +236,7 @@ SCENES = ("transfer", "prefork", "udp", "iperf", "rounds", "refused")
 
 def main():
     configure("vm", checksum="no" if "no-checksum" in sys.argv else "yes")
-    wanted = [a for a in sys.argv[2:] if a in SCENES] or SCENES
-    for name in wanted:
-        began = time.monotonic()
-        barrier(f"before-{name}")
-        globals()[f"{name}_{HOST}"]()
-        print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+    play(globals(), SCENES)
 
 
 if __name__ == "__main__":

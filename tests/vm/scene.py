@@ -1,0 +1,167 @@
+"""What scenes between two machines share (tests/vm/vm --hosts 2 PROGRAM BUILD [SCENE...]): unmodified programs under `unet run` on
+both, machine a serves, b calls. A scene is two functions, NAME_a and NAME_b.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+BUILD = sys.argv[1]
+OUT, HOST, ADDR, PEER = (os.environ[k] for k in ("VM_OUT", "VM_HOST", "VM_ADDR", "VM_PEER"))
+UNET = os.path.join(BUILD, "tools", "unet")
+PORT = 7000
+PATIENCE = 150                                  # seconds; the machines are slow, and so may be the one that they are on
+CHUNK = 65536
+
+SERVER = """
+import hashlib, os, socket, sys
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("", int(sys.argv[1]))); s.listen(64); print("ready", flush=True)
+for i in range(int(sys.argv[2])):
+    c, a = s.accept(); h = hashlib.sha1(); n = 0
+    try:
+        while d := c.recv(65536):
+            h.update(d); n += len(d)
+        print(n, h.hexdigest(), flush=True)
+        c.sendall(b"%d" % n)
+    except OSError as e:
+        print("error", e.errno, flush=True)
+    c.close()
+"""
+CLIENT = """
+import hashlib, os, random, signal, socket, sys
+c = socket.create_connection((sys.argv[1], int(sys.argv[2]))); h = hashlib.sha1(); r = random.Random(7)
+for i in range(int(sys.argv[3])):
+    d = r.randbytes(65536); h.update(d); c.sendall(d)
+print(h.hexdigest(), flush=True)
+if sys.argv[4] == "die":
+    os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[4] == "wait":
+    sys.stdin.readline()
+c.shutdown(socket.SHUT_WR); print(c.recv(100).decode(), flush=True)
+"""
+
+def sh(*argv, ok=True):
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    if ok and done.returncode != 0:
+        raise AssertionError(f"{' '.join(argv)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def until(true_of, what, patience=PATIENCE):
+    end = time.monotonic() + patience
+    while not true_of():
+        if time.monotonic() > end:
+            raise AssertionError(f"never: {what}")
+        time.sleep(0.05)
+
+
+def barrier(name, patience=PATIENCE):
+    """Both machines have come here."""
+    open(os.path.join(OUT, f"{name}.{HOST}"), "w", encoding="ascii").close()
+    other = "b" if HOST == "a" else "a"
+    until(lambda: os.path.exists(os.path.join(OUT, f"{name}.{other}")) or os.path.exists(os.path.join(OUT, f"failed.{other}")),
+          f"the other machine at {name}", patience)
+    assert not os.path.exists(os.path.join(OUT, f"failed.{other}")), f"the other machine failed before {name}"
+
+
+def configure(domain, **more):
+    lines = [f"[interface rxe0]\nprovider = verbs\naddress = {ADDR}/24\n"] + [f"{k} = {v}\n" for k, v in more.items()]
+    path = f"/tmp/{domain}.conf"
+    with open(path, "w", encoding="ascii") as f:
+        f.writelines(lines)
+    os.environ.update(UNET_CONFIG=path, UNET_DOMAIN=domain, UNET_LIBEXEC=os.path.join(BUILD, "unetd"))
+
+
+def settle(domain, **more):
+    """Other settings from now on, for daemons of another domain: the last one's agent leaves its place first."""
+    if subprocess.run((UNET, "status"), capture_output=True, timeout=PATIENCE, check=False).returncode == 0:
+        until(lambda: status()["stacks"] == [], "nothing is left to finish")
+        os.kill(status()["daemon"][0]["pid"], signal.SIGKILL)
+    configure(domain, **more)
+
+
+class Program:
+    """One under `unet run`."""
+
+    def __init__(self, *argv):
+        self.argv = argv
+        self.child = subprocess.Popen((UNET, "run", *argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    def pid(self):
+        """Of the program itself, the first of its kind."""
+        return int(sh("pgrep", "-o", "-g", str(self.child.pid), os.path.basename(self.argv[0])).split()[0])
+
+    def line(self):
+        text = self.child.stdout.readline()
+        if not text:
+            raise AssertionError(f"{self.argv[:2]} ended with {self.child.wait(PATIENCE)}")
+        return text.strip()
+
+    def says(self, text):
+        line = self.line()
+        if line != text:
+            raise AssertionError(f"{self.argv[:2]} says {line!r} and not {text!r}: {self.end(None)}")
+
+    def say(self):
+        self.child.stdin.write("\n")
+        self.child.stdin.flush()
+
+    def end(self, status=0):
+        try:
+            text = self.child.communicate(timeout=PATIENCE)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(self.child.pid, signal.SIGKILL)
+            raise AssertionError(f"{self.argv[:2]}: did not end\n{self.child.communicate()[0]}") from None
+        if status is not None and self.child.returncode != status:
+            raise AssertionError(f"{self.argv[:2]}: status {self.child.returncode}\n{text}")
+        return text.strip()
+
+
+def python(text, *args):
+    return Program(sys.executable, "-c", text, *(str(a) for a in args))
+
+
+def counted(kind, name):
+    """Of all stacks here, summed; kind: counters or drops."""
+    done = subprocess.run((UNET, "stat", "--json"), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return json.loads(done.stdout)[kind][name] if done.returncode == 0 else 0
+
+
+def status():
+    """Patient with a unetd that has died and is not followed by another one yet."""
+    until(lambda: subprocess.run((UNET, "status"), capture_output=True, timeout=PATIENCE, check=False).returncode == 0, "a unetd")
+    return json.loads(sh(UNET, "status", "--json"))
+
+
+def serve(text, *args):
+    s = python(text, PORT, *args)
+    assert s.line() == "ready"
+    return s
+
+
+def devices():
+    """What the RDMA device has: queue pairs, memory regions and so on."""
+    return {k: int(v) for k, v in re.findall(r"(\w+) (\d+)", sh("rdma", "res", "show").split(":", 2)[2])}
+
+
+def idle():
+    until(lambda: subprocess.run((UNET, "stat"), capture_output=True, timeout=PATIENCE, check=False).returncode == 1, "no stacks")
+
+
+def play(scenes, names):
+    """All of them, or those that are named on the command line; `scenes` is the program's globals()."""
+    for name in [a for a in sys.argv[2:] if a in names] or names:
+        began = time.monotonic()
+        barrier(f"before-{name}")
+        try:
+            scenes[f"{name}_{HOST}"]()
+        except BaseException:
+            open(os.path.join(OUT, f"failed.{HOST}"), "w", encoding="ascii").close()
+            raise
+        print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
