@@ -298,6 +298,7 @@ static void set_view(struct stack_chan *c, const struct stack_chan *to)
         c->netif = to->netif;
         WRITE_ONCE(c->starved, to->starved);
         WRITE_ONCE(c->outside, to->outside);
+        WRITE_ONCE(c->wire, to->wire);
         __atomic_store_n(&c->ch, to->ch, __ATOMIC_RELEASE);     /* what it points to is ready: stack_chan_peek() */
 }
 
@@ -311,6 +312,7 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                                .generation = slot->generation,
                                .remote = slot->remote != 0,
                                .outside = slot->remote != 0 || slot->netif != 0,
+                               .wire = slot->netif != 0 && !ch->caps.shared,
                                .stranger = slot->remote != 0 || (slot->netif == 0 && slot->peer_uid != s->st->uid)};
 
         s->frames->region[FRAME_REGION_TX(k)] = (struct frame_region){

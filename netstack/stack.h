@@ -218,6 +218,7 @@ struct stack_chan {
         bool stranger;                          /* the peer is another user's: see vouch */
         bool remote;                            /* ... or another host's */
         bool outside;                           /* its peer does not run on this host: an interface, or remote; WRITE_ONCE() */
+        bool wire;                              /* an interface without a gateway before it; WRITE_ONCE() */
         struct netif_view netif;
 };
 

@@ -29,7 +29,8 @@
 
 #include "netstack/sys.h"
 
-#define SPIN_MAX     (100 * NS_PER_US)  /* longest spin before sleeping */
+#define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
+#define SPIN_WIRE    (100 * NS_PER_US)  /* ... with an interface of our own: runs of segments come some 50 us apart */
 #define SPIN_MIN     (2 * NS_PER_US)
 #define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
 #define STACK_ITEMS  64
@@ -397,10 +398,12 @@ static inline void relax(void)
 #endif
 }
 
-/* Spinning is for a peer that runs on another processor. */
-static bool spin_may_pay(const struct wait *w)
+/* How long to spin at most. Spinning is for a peer that runs on another processor; 0: there is none. Behind an interface of our
+ * own nobody needs this processor, behind one that is shared a gateway does. */
+static nstime spin_most(const struct wait *w)
 {
         uint32_t cpu = (uint32_t)sched_getcpu();
+        nstime most = 0;
 
         for (uint32_t i = 0; i < w->nall; i++) {
                 struct ustack *u = w->all[i];
@@ -408,32 +411,36 @@ static bool spin_may_pay(const struct wait *w)
                         atomic_store_explicit(&u->s.bell->cpu, cpu, memory_order_relaxed);
                 for (uint32_t k = 0; k < READ_ONCE(u->s.nchan); k++) {
                         const struct bell *bell = __atomic_load_n(&u->chan[k].bell, __ATOMIC_ACQUIRE);  /* mapped before */
+                        if (READ_ONCE(u->s.chan[k].wire))
+                                return SPIN_WIRE;
                         if (READ_ONCE(u->s.chan[k].outside) ||
                             (bell != NULL && atomic_load_explicit(&bell->cpu, memory_order_relaxed) != cpu))
-                                return true;
+                                most = SPIN_MAX;
                 }
         }
-        return false;
+        return most;
 }
 
-/* A sleep as short as that should have been a spin: it cost whoever ended it a wake-up, and us its way here. */
-static void judge_sleep(nstime slept)
+/* With an interface of our own a sleep as short as that should have been a spin: it cost whoever ended it a wake-up, and us its
+ * way here. */
+static void judge_sleep(const struct wait *w, nstime slept)
 {
-        if (slept < 2 * SPIN_MAX)
-                spin_budget = SPIN_MAX;
+        if (slept < 2 * SPIN_WIRE && spin_most(w) == SPIN_WIRE)
+                spin_budget = SPIN_WIRE;
 }
 
 /* Polls until something is pending or the budget is spent. True: something came. */
 static bool spin(struct wait *w, nstime now)
 {
-        nstime end = now + MIN(spin_budget, w->until == NSTIME_NEVER ? spin_budget : w->until - now);
+        nstime most = spin_most(w), end = now + MIN(spin_budget, most);
 
-        if (!spin_may_pay(w))
+        if (most == 0)
                 return false;
+        end = MIN(end, w->until);
         do {
                 for (int i = 0; i < 32; i++) {
                         if (pending(w, 0)) {
-                                spin_budget = MIN(spin_budget * 2, SPIN_MAX);
+                                spin_budget = MIN(spin_budget * 2, most);
                                 return true;
                         }
                         relax();
@@ -653,7 +660,7 @@ static int wait_loop(struct wait *w, nstime timeout)
                 if (spin(w, now))
                         continue;
                 err = doze(w);
-                judge_sleep(ustack_now() - now);
+                judge_sleep(w, ustack_now() - now);
                 ready = ready_items(w);
                 if (err != 0) {
                         progress(w, ustack_now());
