@@ -1,14 +1,16 @@
 /*
  * Connections a second: connect, one byte each way, close; in sequence, from one client to one server.
  *
- *      conn_rate server PORT               serves until a client sends 'q'
- *      conn_rate client PORT SECONDS       prints one line of JSON, then stops the server
+ *      conn_rate server PORT [ADDRESS]             serves until a client sends 'q'
+ *      conn_rate client PORT SECONDS [ADDRESS]     prints one line of JSON, then stops the server
+ *
+ * ADDRESS is the server's, 127.0.0.1 if not said.
  */
 #include "bench/plain.h"
 
-static void serve(int port)
+static void serve(const char *address, int port)
 {
-        int listener = listen_on(port, 128);
+        int listener = listen_on(address, port, 128);
         char byte = 0;
 
         while (byte != 'q') {
@@ -25,9 +27,9 @@ static void serve(int port)
         close(listener);
 }
 
-static void one_connection(int port, char byte)
+static void one_connection(const char *address, int port, char byte)
 {
-        int fd = connect_to(port);
+        int fd = connect_to(address, port);
         char back;
 
         if (write(fd, &byte, 1) != 1 || read(fd, &back, 1) != 1 || back != byte)
@@ -35,31 +37,31 @@ static void one_connection(int port, char byte)
         close(fd);
 }
 
-static void drive(int port, double seconds)
+static void drive(const char *address, int port, double seconds)
 {
         double start, took;
         unsigned long n = 0;
 
         for (int i = 0; i < 100; i++)                   /* caches, channels and the server's first accept */
-                one_connection(port, 'w');
+                one_connection(address, port, 'w');
         start = now_s();
         do {
-                one_connection(port, 'x');
+                one_connection(address, port, 'x');
                 n++;
                 took = now_s() - start;
         } while (took < seconds);
-        one_connection(port, 'q');
+        one_connection(address, port, 'q');
         printf("{\"connections\": %lu, \"seconds\": %.6f, \"rate\": %.1f}\n", n, took, (double)n / took);
 }
 
 int main(int argc, char **argv)
 {
-        if (argc == 3 && strcmp(argv[1], "server") == 0) {
-                serve((int)number_arg(argv[2], 1, 65535));
-        } else if (argc == 4 && strcmp(argv[1], "client") == 0) {
-                drive((int)number_arg(argv[2], 1, 65535), (double)number_arg(argv[3], 1, 3600));
+        if ((argc == 3 || argc == 4) && strcmp(argv[1], "server") == 0) {
+                serve(argc == 4 ? argv[3] : LOOPBACK, (int)number_arg(argv[2], 1, 65535));
+        } else if ((argc == 4 || argc == 5) && strcmp(argv[1], "client") == 0) {
+                drive(argc == 5 ? argv[4] : LOOPBACK, (int)number_arg(argv[2], 1, 65535), (double)number_arg(argv[3], 1, 3600));
         } else {
-                fprintf(stderr, "usage: conn_rate server PORT | client PORT SECONDS\n");
+                fprintf(stderr, "usage: conn_rate server PORT [ADDRESS] | client PORT SECONDS [ADDRESS]\n");
                 return 2;
         }
         return 0;

@@ -37,7 +37,7 @@ static void block_on(int fd)
 
 static void serve(int port, long n)
 {
-        int listener = listen_on(port, 512), first = -1;
+        int listener = listen_on(LOOPBACK, port, 512), first = -1;
 
         for (long i = 0; i < n; i++) {
                 int fd = accept(listener, NULL, NULL);
@@ -55,7 +55,7 @@ static void serve(int port, long n)
 
 static int exchange(int port)
 {
-        int fd = connect_to(port);
+        int fd = connect_to(LOOPBACK, port);
         char byte = 'x';
 
         if (write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 1)

@@ -1,5 +1,5 @@
 /*
- * What the benchmark programs share: loopback sockets, a clock, and one way to give up.
+ * What the benchmark programs share: sockets on an address, a clock, and one way to give up.
  *
  * They are plain sockets programs on purpose: the same binary is measured over the kernel and over the shim.
  */
@@ -45,16 +45,23 @@ static inline long number_arg(const char *text, long lo, long hi)
         return v;
 }
 
-static inline struct sockaddr_in loopback(int port)
+#define LOOPBACK "127.0.0.1"
+
+/* Exit status 2 if that is no IPv4 address. */
+static inline struct sockaddr_in end_of(const char *address, int port)
 {
-        return (struct sockaddr_in){.sin_family = AF_INET,
-                                    .sin_port = htons((uint16_t)port),
-                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+
+        if (inet_pton(AF_INET, address, &sa.sin_addr) != 1) {
+                fprintf(stderr, "not an IPv4 address: %s\n", address);
+                exit(2);
+        }
+        return sa;
 }
 
-static inline int listen_on(int port, int backlog)
+static inline int listen_on(const char *address, int port, int backlog)
 {
-        struct sockaddr_in sa = loopback(port);
+        struct sockaddr_in sa = end_of(address, port);
         int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
 
         if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
@@ -63,9 +70,9 @@ static inline int listen_on(int port, int backlog)
         return fd;
 }
 
-static inline int connect_to(int port)
+static inline int connect_to(const char *address, int port)
 {
-        struct sockaddr_in sa = loopback(port);
+        struct sockaddr_in sa = end_of(address, port);
         int fd = socket(AF_INET, SOCK_STREAM, 0);
 
         if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof sa) != 0)
