@@ -15,21 +15,12 @@ OURS, KERNELS, PORT, GROUP, OTHER = "10.78.0.1", "10.78.0.2", 5301, "239.1.2.3",
 PROGRAM = (sys.executable, os.path.join(HERE, "group.py"))
 
 
-class Group(unittest.TestCase):
+class Group(lan.Scene):
     def setUp(self):
         self.ours, self.kernels = self.host("a", OURS), self.host("b", KERNELS)
         lan.cable(self.ours, self.kernels)
         self.ours.become_ours()
         self.kernels.become_kernels()
-
-    def host(self, letter, address):
-        h = lan.Host(f"mcast-{os.getpid()}-{letter}", address)
-        self.addCleanup(h.close)
-        return h
-
-    def tearDown(self):
-        if any(error for _, error in getattr(self._outcome, "errors", []) or []):
-            print(self.ours.logged())
 
     def hear(self, host, group=GROUP, *argv, where=None):
         p = host.run(*PROGRAM, "hear", group, where or host.address, str(PORT), *argv)
@@ -39,9 +30,6 @@ class Group(unittest.TestCase):
 
     def say(self, host, *text, to=GROUP, where=None, options=()):
         return host.run(*PROGRAM, "say", to, where or host.address, str(PORT), *text, *options)
-
-    def assert_ours(self, p):
-        self.assertRegex(p.text(1), r"unet: pid \d+ fd \d+ \w+: (ours|both)")
 
     def watch(self):
         if not shutil.which("tshark"):

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 
 BUILD = os.environ["UNET_BUILD"]
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
@@ -185,6 +186,22 @@ class Host:
                 os.kill(int(pid), signal.SIGKILL)
         subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
         shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Scene(unittest.TestCase):
+    """Hosts that end with the test. If it failed, what the unetd of `ours` has logged is shown."""
+
+    def host(self, letter, address):
+        h = Host(f"unet-{os.getpid()}-{letter}", address)
+        self.addCleanup(h.close)
+        return h
+
+    def tearDown(self):
+        if any(error for _, error in getattr(self._outcome, "errors", []) or []):
+            print(self.ours.logged())
+
+    def assert_ours(self, p):
+        self.assertRegex(p.text(1), r"unet: pid \d+ fd \d+ \w+: (ours|both)")
 
 
 class Wire:

@@ -20,7 +20,7 @@ TRANSFER = 900 if os.environ.get("UNET_WHOLE") else 120         # seconds, at mo
 PEER = (sys.executable, os.path.join(HERE, "peer.py"))
 
 
-class Lan(unittest.TestCase):
+class Lan(lan.Scene):
     mtu, offload = 1500, False
 
     def setUp(self):
@@ -30,23 +30,11 @@ class Lan(unittest.TestCase):
         self.ours.become_ours()
         self.other.become_kernels()
 
-    def host(self, letter, address):
-        h = lan.Host(f"unet-{os.getpid()}-{letter}", address)
-        self.addCleanup(h.close)
-        return h
-
-    def tearDown(self):
-        if any(error for _, error in getattr(self._outcome, "errors", []) or []):
-            print(self.ours.logged())
-
     def peer(self, host, *argv, **more):
         return host.run(*PEER, *map(str, argv), **more)
 
     def serve_peer(self, host, what, port, *argv, kind="t", **more):
         return host.serve(port, *PEER, what, host.address, str(port), *map(str, argv), kind=kind, **more)
-
-    def assert_ours(self, p):
-        self.assertRegex(p.text(1), r"unet: pid \d+ fd \d+ \w+: (ours|both)")
 
     def both_ways(self, server, client, megabytes, pause=0, port=PORT, user=None):
         """The two programs that exchange so much each way; exchanged() waits for them. `user`: of the one that is ours."""

@@ -27,11 +27,9 @@ while True:
 """
 
 
-class Probe(unittest.TestCase):
+class Probe(lan.Scene):
     def setUp(self):
-        self.ours, self.other = (lan.Host(f"unet-{os.getpid()}-{x}", a) for x, a in (("a", OURS), ("b", KERNELS)))
-        self.addCleanup(self.ours.close)
-        self.addCleanup(self.other.close)
+        self.ours, self.other = self.host("a", OURS), self.host("b", KERNELS)
         lan.cable(self.ours, self.other)
         self.other.become_kernels()
 

@@ -25,7 +25,7 @@ PEER = (sys.executable, os.path.join(HERE, "peer.py"))
 TWO = f"[interface lan0]\naddress = {LAN0}/24\ngateway = {R1}\n[interface lan1]\naddress = {LAN1}/24\n"
 
 
-class Routes(unittest.TestCase):
+class Routes(lan.Scene):
     def setUp(self):
         self.ours, self.r1, self.r2, self.far = (self.host(x, a) for x, a in zip(("o", "r1", "r2", "f"), (LAN0, R1, R2, FAR)))
         lan.cable(self.ours, self.r1, names=("lan0", "ours"))
@@ -54,15 +54,6 @@ class Routes(unittest.TestCase):
         """Which router what comes back passes, for the first network."""
         self.far.ip("route", "replace", "10.77.1.0/24", "via", {"r1": "10.88.1.254", "r2": "10.88.2.254"}[by])
         self.far.ip("route", "replace", "10.77.2.0/24", "via", "10.88.2.254")
-
-    def host(self, letter, address):
-        h = lan.Host(f"unet-{os.getpid()}-{letter}", address)
-        self.addCleanup(h.close)
-        return h
-
-    def tearDown(self):
-        if any(error for _, error in getattr(self._outcome, "errors", []) or []):
-            print(self.ours.logged())
 
     def passed(self, router):
         """Packets that the router has sent to the far host."""

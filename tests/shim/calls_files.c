@@ -259,16 +259,40 @@ void scene_sendfile(void)
 
 /* ---- sockets in messages ---- */
 
-/* A descriptor sent to ourselves is another number of the same connection. */
-void scene_rights(void)
-{
+/* What a message of one byte and a descriptor consists of. */
+struct passing {
         union {
                 struct cmsghdr h;
                 char room[CMSG_SPACE(sizeof(int))];
-        } c = {.h = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
-        char x = 'x', b[8];
-        struct iovec iov = {&x, 1};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
+        } control;
+        char byte;
+        struct iovec iov;
+};
+
+/* The message, to be sent, or to be received into. */
+static struct msghdr message(struct passing *p, int fd)
+{
+        *p = (struct passing){.byte = 'x', .iov = {&p->byte, 1}};
+        p->control.h = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(fd)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&p->control.h), &fd, sizeof(fd));
+        return (struct msghdr){.msg_iov = &p->iov, .msg_iovlen = 1, .msg_control = &p->control,
+                               .msg_controllen = sizeof(p->control)};
+}
+
+static int passed(const struct passing *p)
+{
+        int fd;
+
+        memcpy(&fd, CMSG_DATA(&p->control.h), sizeof(fd));
+        return fd;
+}
+
+/* A descriptor sent to ourselves is another number of the same connection. */
+void scene_rights(void)
+{
+        struct passing p;
+        struct msghdr m;
+        char b[8];
         int u[2], v[2], fd;
 
         tcp_pair(v);
@@ -276,12 +300,12 @@ void scene_rights(void)
         for (int i = 0; i < 10; i++)
                 read_some(v[1], i * 10, 10, 0);
         socketpair(AF_UNIX, SOCK_STREAM, 0, u);
-        memcpy(CMSG_DATA(&c.h), &v[1], sizeof(int));
+        m = message(&p, v[1]);
         SHOW(sendmsg(u[0], &m, 0));
         read_some(v[1], 100, 10, 0);
         read_some(v[1], 110, 10, 0);
         SHOW(recvmsg(u[1], &m, 0));
-        memcpy(&fd, CMSG_DATA(&c.h), sizeof(int));
+        fd = passed(&p);
         SHOW(fd != v[1]);
         read_some(fd, 120, 10, 0);
         read_some(v[1], 130, 10, 0);
@@ -300,75 +324,59 @@ void scene_rights(void)
 /* Whoever passes a socket on closes his own at once; it lives in the message. Received late, or never. */
 void scene_rights_in_flight(void)
 {
-        union {
-                struct cmsghdr h;
-                char room[CMSG_SPACE(sizeof(int))];
-        } c = {.h = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
-        char x = 'x', b[8];
-        struct iovec iov = {&x, 1};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
+        struct passing p;
+        struct msghdr m;
+        char b[8];
         int u[2], v[2], fd;
 
         for (int lost = 0; lost < 2; lost++) {
-                struct pollfd p = {.events = POLLIN};
+                struct pollfd peer = {.events = POLLIN};
 
                 tcp_pair(v);
-                p.fd = v[0];
+                peer.fd = v[0];
                 write(v[0], "before", 6);
                 socketpair(AF_UNIX, SOCK_STREAM, 0, u);
-                memcpy(CMSG_DATA(&c.h), &v[1], sizeof(int));
-                m.msg_controllen = sizeof(c);
+                m = message(&p, v[1]);
                 SHOW(sendmsg(u[0], &m, 0));
                 SHOW(close(v[1]));
-                SHOW(poll(&p, 1, 700));
+                SHOW(poll(&peer, 1, 700));
                 if (!lost) {
                         SHOW(recvmsg(u[1], &m, 0));
-                        memcpy(&fd, CMSG_DATA(&c.h), sizeof(int));
+                        fd = passed(&p);
                         show_bytes("read", b, read(fd, b, sizeof(b)));
                         SHOW(write(fd, "after", 5));
                         show_bytes("read", b, read(v[0], b, sizeof(b)));
                         SHOW(close(fd));
                 }
                 close2(u);
-                SHOW(poll(&p, 1, LONG));
+                SHOW(poll(&peer, 1, LONG));
                 if (!lost)
                         SHOW(read(v[0], b, sizeof(b)));
                 close(v[0]);
         }
 }
 
-union right {
-        struct cmsghdr h;
-        char room[CMSG_SPACE(sizeof(int))];
-};
-
 /* Another process receives two sockets with one call, and writes to both. */
 static void receive_many(int from)
 {
-        union right c[2];
-        char x[2], word[] = "one";
-        struct iovec iov[2] = {{&x[0], 1}, {&x[1], 1}};
+        struct passing p[2];
         struct mmsghdr mm[2];
-        int fd, n;
+        int n;
 
         for (int i = 0; i < 2; i++)
-                mm[i].msg_hdr = (struct msghdr){.msg_iov = &iov[i], .msg_iovlen = 1, .msg_control = &c[i],
-                                                .msg_controllen = sizeof(c[i])};
+                mm[i].msg_hdr = message(&p[i], -1);
         usleep(1500000);                /* the sender's are closed, and the peers wait */
         n = recvmmsg(from, mm, 2, 0, NULL);
-        for (int i = 0; i < n; i++) {
-                memcpy(&fd, CMSG_DATA(&c[i].h), sizeof(int));
-                write(fd, word, 3);
-        }
+        for (int i = 0; i < n; i++)
+                write(passed(&p[i]), "one", 3);
         _exit(n == 2 ? 0 : 1);
 }
 
 void scene_rights_many(void)
 {
-        union right c[2];
-        char x = 'x', b[8];
-        struct iovec iov = {&x, 1};
+        struct passing p[2];
         struct mmsghdr mm[2];
+        char b[8];
         int u[2], v[2][2], status;
 
         socketpair(AF_UNIX, SOCK_SEQPACKET, 0, u);
@@ -376,12 +384,8 @@ void scene_rights_many(void)
         if (fork() == 0)
                 receive_many(u[1]);
         tcp_pair(v[1]);
-        for (int i = 0; i < 2; i++) {
-                c[i].h = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
-                memcpy(CMSG_DATA(&c[i].h), &v[i][1], sizeof(int));
-                mm[i].msg_hdr = (struct msghdr){.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c[i],
-                                                .msg_controllen = sizeof(c[i])};
-        }
+        for (int i = 0; i < 2; i++)
+                mm[i].msg_hdr = message(&p[i], v[i][1]);
         SHOW(sendmmsg(u[0], mm, 2, 0));
         close(v[0][1]);
         close(v[1][1]);
@@ -398,13 +402,9 @@ void scene_rights_many(void)
 /* The sender ends before the message is received; it was the only process of its stack. */
 void scene_rights_outlive(void)
 {
-        union {
-                struct cmsghdr h;
-                char room[CMSG_SPACE(sizeof(int))];
-        } c = {.h = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
-        char x = 'x', b[8];
-        struct iovec iov = {&x, 1};
-        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
+        struct passing p;
+        struct msghdr m;
+        char b[8];
         struct sockaddr_in sa;
         int u[2], s, fd;
 
@@ -415,7 +415,7 @@ void scene_rights_outlive(void)
 
                 write(u[0], &sa, sizeof(sa));
                 s = accept(l, NULL, NULL);
-                memcpy(CMSG_DATA(&c.h), &s, sizeof(int));
+                m = message(&p, s);
                 sendmsg(u[0], &m, 0);
                 _exit(0);
         }
@@ -425,8 +425,9 @@ void scene_rights_outlive(void)
         wait(NULL);
         usleep(1500000);
         SHOW(write(s, "there", 5));
+        m = message(&p, -1);
         SHOW(recvmsg(u[1], &m, 0));
-        memcpy(&fd, CMSG_DATA(&c.h), sizeof(int));
+        fd = passed(&p);
         show_bytes("read", b, read(fd, b, sizeof(b)));
         SHOW(write(fd, "back", 4));
         show_bytes("read", b, read(s, b, sizeof(b)));
