@@ -312,7 +312,7 @@ static inline void stack_sync(struct stack *s)
                 stack_sync_chans(s);
 }
 /* What channel k goes by, for who has no lock and asks only whether something is pending; NULL: nothing, or not any more. It may
- * be unmapped meanwhile: then nothing is pending (chan_empty() of sock/). Acquire, to go with the store of one that
+ * be unmapped meanwhile: then nothing is pending (sock/ustack_chan.c). Acquire, to go with the store of one that
  * was made ready (stack_chan_mapped()). */
 static inline struct unet_chan *stack_chan_peek(const struct stack *s, uint32_t k)
 {

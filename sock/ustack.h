@@ -67,6 +67,7 @@ void ustack_detach(struct ustack *u);
 
 /* The client of unetd, with its lock held; leave with ustack_client_done(). */
 struct unetd_client *ustack_client(void);
+struct unetd_client *ustack_client_try(void);   /* NULL: somebody has it */
 void ustack_client_done(void);
 struct unetd_client *ustack_client_held(void);  /* its lock is held already */
 void ustack_client_forked(void);        /* in the child: the lock is the parent's */
@@ -85,6 +86,12 @@ const struct directory *ustack_directory_anyway(void);
 
 /* Who has a port, by the directory; patient with a unetd that is writing. */
 bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit);
+/* ustack_chan.c, for struct stack: map_chan and unmap_chan; and for good, when nobody looks any more. */
+bool ustack_chan_fetch(struct stack *s, uint32_t k);
+void ustack_chan_over(struct stack *s, uint32_t k);
+void ustack_chan_unmap(struct ustack *u, uint32_t k);
+/* The channel goes by an AF_XDP socket: to an interface that this stack has alone. */
+bool ustack_chan_is_xdp(const struct ustack *u, uint32_t k);
 /* Maps channel k from descriptors already at hand and takes them (the keeper). False: they are the caller's still. */
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
 /* The same for an interface, in two steps, for the keeper: what the socket says of itself goes into the state between. */
@@ -145,8 +152,8 @@ bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved);
 void ustack_links_repair(struct ustack *u);
 void ustack_links_forked(struct ustack *u);
 void ustack_links_unmap(struct ustack *u);
-/* A shared mapping, NULL when it fails. */
-void *ustack_map(int fd, size_t bytes);
+/* A shared mapping, NULL when it fails; prot as mmap()'s. */
+void *ustack_map(int fd, size_t bytes, int prot);
 void ustack_unmap(const volatile void *p, size_t bytes);
 
 nstime ustack_now(void);

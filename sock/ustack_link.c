@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "netstack/sys.h"
 
@@ -165,7 +166,7 @@ int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip
 bool ustack_map_remote_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
 {
         uint32_t i = fds->peer_chan % DIR_IFACES;
-        struct shm_region *tx = ustack_map(fds->tx, SHM_REGION_BYTES(fds->tx_geom));
+        struct shm_region *tx = ustack_map(fds->tx, SHM_REGION_BYTES(fds->tx_geom), PROT_READ | PROT_WRITE);
         struct ni_verbs *n = &u->remote[k];
 
         ustack_remote_unmap(u, k);

@@ -1,0 +1,241 @@
+/*
+ * A stack's channels as one process has them: mapped when they are met, emptied when they are over.
+ *
+ * Threads look without the lock whether something has come (stack_pending()). So what was mapped for a channel stays readable,
+ * and empty, when it is over, until another channel takes its place.
+ */
+#include "sock/ustack.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "netstack/sys.h"
+#include "unet/ni_fault.h"
+
+/* Memory goes back, and the addresses stay readable. */
+static void empty(const volatile void *p, size_t bytes)
+{
+        sys6(SYS_mmap, (long)p, (long)bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+bool ustack_chan_is_xdp(const struct ustack *u, uint32_t k)
+{
+        return u->xdp[k] != NULL && u->chan_fds[k].xsk >= 0;
+}
+
+/* A channel that is no more. Threads of ours look at queues without the lock (stack_pending): they find them empty. */
+static void chan_empty(struct ustack *u, uint32_t k)
+{
+        struct shm_chan *c = &u->chan[k];
+
+        if (u->remote[k].link != NULL && c->mine == NULL) {
+                unetd_chan_close(&u->chan_fds[k]);
+                return;
+        }
+        if (ustack_chan_is_xdp(u, k)) {
+                ni_xdp_forsake(u->xdp[k]);
+                unetd_chan_close(&u->chan_fds[k]);
+                return;
+        }
+        if (c->mine == NULL)
+                return;
+        if (u->fault[k] != NULL)
+                ni_fault_end(u->fault[k]);
+        u->fault[k] = NULL;
+        empty(c->mine, c->mine_bytes);
+        empty(c->peer, c->peer_bytes);
+        empty(c->bell, BELL_BYTES);
+        unetd_chan_close(&u->chan_fds[k]);
+}
+
+static void iface_unmap(struct ustack *u, uint32_t k)
+{
+        struct ni_xdp *x = u->xdp[k];
+
+        if (x == NULL)
+                return;
+        ni_xdp_detach(x);
+        ustack_unmap((struct shm_region *)((char *)x->tx_mem.base - offsetof(struct shm_region, frames)),
+              SHM_REGION_BYTES(x->tx_mem.geom));
+        free(x);
+        u->xdp[k] = NULL;
+}
+
+/* For good: nobody looks any more. */
+void ustack_chan_unmap(struct ustack *u, uint32_t k)
+{
+        struct shm_chan *c = &u->chan[k];
+
+        chan_empty(u, k);
+        ustack_unmap(c->mine, c->mine_bytes);
+        ustack_unmap(c->peer, c->peer_bytes);
+        ustack_unmap(c->bell, BELL_BYTES);
+        *c = (struct shm_chan){0};
+        iface_unmap(u, k);
+        ustack_remote_unmap(u, k);
+}
+
+/* In the place of what was there, when it had the same size. */
+static void *map_over(const volatile void *old, size_t old_bytes, int fd, size_t bytes, int prot)
+{
+        long p;
+
+        if (old != NULL && old_bytes != bytes) {
+                ustack_unmap(old, old_bytes);
+                old = NULL;
+        }
+        p = sys6(SYS_mmap, (long)old, (long)bytes, prot, MAP_SHARED | (old != NULL ? MAP_FIXED : 0), fd, 0);
+        return p < 0 && p > -4096 ? NULL : (void *)p;
+}
+
+static bool chan_map_regions(struct shm_chan *c, const struct unetd_chan *fds)
+{
+        size_t mine = SHM_REGION_BYTES(fds->tx_geom), peer = SHM_REGION_BYTES(fds->rx_geom);
+
+        c->mine = map_over(c->mine, c->mine_bytes, fds->tx, mine, PROT_READ | PROT_WRITE);
+        c->peer = map_over(c->peer, c->peer_bytes, fds->rx, peer, PROT_READ);
+        /* Spinners look whether there is one, without the lock: it is there before the word says so. */
+        __atomic_store_n(&c->bell, map_over(c->bell, BELL_BYTES, fds->peer_bell, BELL_BYTES, PROT_READ), __ATOMIC_RELEASE);
+        c->mine_bytes = mine;
+        c->peer_bytes = peer;
+        c->leader_fd = fds->peer_leader;
+        c->keeper_fd = fds->peer_keeper;
+        return c->mine != NULL && c->peer != NULL && c->bell != NULL;
+}
+
+/* UNET_FAULT (unet run --fault): what this process sends on the channel meets a bad link first. */
+static struct unet_chan *with_faults(struct ustack *u, uint32_t k)
+{
+        const char *spec = getenv("UNET_FAULT");
+        struct unet_chan *inner = &u->chan[k].base;
+        struct fault_params p;
+
+        if (spec == NULL || u->fds.state < 0 || fault_parse(spec, &p) != 0)
+                return inner;
+        p.seed += k;
+        /* Both ends of a channel of such a process may lose: no shortcuts that a channel without loss allows. */
+        inner->caps.lossless = false;
+        inner->caps.csum = p.corrupt > 0;
+        u->fault[k] = ni_fault_new(inner, &p, &u->s.st->cnt);
+        return u->fault[k] != NULL ? u->fault[k] : inner;
+}
+
+bool ustack_map_iface_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
+{
+        struct shm_region *tx = ustack_map(fds->tx, SHM_REGION_BYTES(fds->tx_geom), PROT_READ | PROT_WRITE);
+        struct ni_xdp *x = calloc(1, sizeof *x);
+
+        iface_unmap(u, k);
+        if (x == NULL || tx == NULL ||
+            ni_xdp_attach(x, fds->xsk, fds->mem, fds->packet, unet_mem_frames(tx->frames, fds->tx_geom), &u->s.st->cnt) != 0) {
+                ustack_unmap(tx, SHM_REGION_BYTES(fds->tx_geom));
+                free(x);
+                return false;
+        }
+        u->xdp[k] = x;
+        u->chan_fds[k] = *fds;
+        return true;
+}
+
+void ustack_iface_mapped(struct ustack *u, uint32_t k)
+{
+        struct ni_xdp *x = u->xdp[k];
+
+        stack_chan_mapped(&u->s, k, &x->base, x->tx_mem.base, ni_xdp_rx_frames(x));
+}
+
+/* The gateway carries frames of a network: they may be damaged and lost, and lie whole in what it lends. */
+static struct unet_caps gate_caps(const struct unetd_chan *fds)
+{
+        return (struct unet_caps){.mtu = SHM_MTU,
+                                  .inline_max = SHM_INLINE_MAX,
+                                  .csum = true,
+                                  .csum_pseudo = fds->iface.csum_pseudo != 0,
+                                  .whole = true,
+                                  .shared = true,
+                                  .rto_min = 200 * NS_PER_MS};
+}
+
+bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
+{
+        struct stack_state *st = u->s.st;
+        struct shm_chan *c = &u->chan[k];
+
+        if (unetd_chan_is_xdp(fds)) {
+                bool mapped = ustack_map_iface_fds(u, k, fds);
+                if (mapped)
+                        ustack_iface_mapped(u, k);
+                return mapped;
+        }
+        if (unetd_chan_is_remote(fds))
+                return ustack_map_remote_fds(u, k, fds);
+        ustack_remote_unmap(u, k);
+        chan_empty(u, k);
+        if (!unetd_chan_is_iface(fds))          /* else a thread may be copying into what it sends from */
+                iface_unmap(u, k);
+        if (!chan_map_regions(c, fds)) {
+                ustack_unmap(c->mine, c->mine_bytes);
+                ustack_unmap(c->peer, c->peer_bytes);
+                ustack_unmap(c->bell, BELL_BYTES);
+                *c = (struct shm_chan){0};
+                return false;
+        }
+        u->chan_fds[k] = *fds;
+        shm_chan_init(c, &st->chan[k].shm, &st->cnt);
+        if (unetd_chan_is_iface(fds))
+                c->base.caps = gate_caps(fds);
+        stack_chan_mapped(&u->s, k, unetd_chan_is_iface(fds) ? &c->base : with_faults(u, k), c->mine->frames,
+                          c->peer->frames);
+        return true;
+}
+
+/* Called by the stack when it meets a channel that this process has not mapped; the keeper has its descriptors. */
+bool ustack_chan_fetch(struct stack *s, uint32_t k)
+{
+        struct unetd_client *client = ustack_client_try();
+        struct ustack *u = s->owner;
+        struct unetd_chan fds;
+        int err;
+
+        if (client == NULL)
+                return false;           /* the holder waits for our lock, or will be done soon: next turn */
+        err = unetd_chan_get(client, u->id, k, &fds);
+        ustack_client_done();
+        if (err != 0)
+                return false;
+        if (ustack_map_chan_fds(u, k, &fds))
+                return true;
+        unetd_chan_close(&fds);
+        return false;
+}
+
+/* A channel of a peer that is gone, and that nothing refers to any more. */
+void ustack_chan_over(struct stack *s, uint32_t k)
+{
+        chan_empty(s->owner, k);
+}
+
+static int chan_find(const struct ustack *u, uint32_t peer)
+{
+        const struct stack_state *st = u->s.st;
+
+        for (uint32_t k = 0; k < atomic_load_explicit(&st->chans, memory_order_acquire); k++)
+                if (atomic_load_explicit(&st->chan[k].state, memory_order_acquire) == CHAN_READY &&
+                    st->chan[k].peer == peer)
+                        return (int)k;
+        return -ENOENT;
+}
+
+int ustack_chan_to(struct ustack *u, uint32_t peer)
+{
+        uint32_t chan, peer_chan;
+        int k = chan_find(u, peer), err;
+
+        if (k >= 0)
+                return k;
+        err = unetd_chan_open(ustack_client(), u->id, peer, &chan, &peer_chan);
+        ustack_client_done();
+        return err != 0 ? err : (int)chan;
+}
