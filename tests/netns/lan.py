@@ -157,7 +157,7 @@ class Host:
         return p
 
     @staticmethod
-    def until(condition, what, seconds=20):
+    def until(condition, what, seconds=90):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if condition():
