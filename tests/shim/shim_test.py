@@ -19,7 +19,7 @@ BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
 UNET = os.path.join(BUILD, "tools", "unet")
 CALLS = os.path.join(BUILD, "tests", "shim", "shim_calls")
-WHOLE, PART = 10 << 30, 256 << 20         # of a large transfer, with UNET_WHOLE=1 and without; each way
+WHOLE, PART = 10 << 30, 2 << 30           # of a large transfer, with UNET_WHOLE=1 and without; each way
 SEED = int(os.environ.get("UNET_SEED", random.randrange(1 << 31)))
 LIMIT = 300                       # for what must end; on a busy machine it may take long
 
