@@ -8,7 +8,7 @@
 
 static inline int native_listen(int port)
 {
-        struct sockaddr_in sa = loopback(port);
+        struct sockaddr_in sa = end_of(LOOPBACK, port);
         int s = unet_socket(AF_INET, SOCK_STREAM, 0);
 
         if (s < 0 || unet_bind(s, (struct sockaddr *)&sa, sizeof sa) != 0 || unet_listen(s, 128) != 0)
@@ -27,7 +27,7 @@ static inline int native_accept(int listener)
 
 static inline int native_connect(int port)
 {
-        struct sockaddr_in sa = loopback(port);
+        struct sockaddr_in sa = end_of(LOOPBACK, port);
         int s = unet_socket(AF_INET, SOCK_STREAM, 0);
 
         if (s < 0 || unet_connect(s, (struct sockaddr *)&sa, sizeof sa) != 0)
