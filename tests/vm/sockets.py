@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sockets over verbs between two machines (tests/vm/vm --hosts 2): sockets.py BUILD [SCENE...]
+"""Sockets over verbs between two machines (tests/vm/vm --hosts 2): sockets.py BUILD [SCENE...] [no-checksum] [rounds=N]
 
 Unmodified programs (python3, iperf3) under `unet run` on both; machine a serves, b calls. What must travel over the queue pairs
 is known by the counters: the kernel's sockets would do it, too.
@@ -17,7 +17,8 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from scene import (ADDR, BUILD, CHUNK, CLIENT, OUT, PATIENCE, PEER, PORT, SERVER, UNET, Program, barrier,  # noqa: E402
                    configure, counted, devices, idle, play, python, serve, sh, until)
 
-ROUNDS = 12
+ROUNDS = next((int(a[7:]) for a in sys.argv if a.startswith("rounds=")), 12)
+SETTLED = 50 if ROUNDS > 50 else 3               # rounds, after which nothing more is to be left behind
 # The parent listens and never looks again; its children accept.
 PREFORK = """
 import os, socket, sys, signal
@@ -205,7 +206,7 @@ def iperf_b():
 def rounds_a():
     s = serve(SERVER, ROUNDS)
     barrier("rounds")
-    barrier("rounded", 4 * PATIENCE)
+    barrier("rounded", max(4 * PATIENCE, 10 * ROUNDS))
     s.end()
 
 
@@ -214,11 +215,13 @@ def rounds_b():
     before = None
     for i in range(ROUNDS):
         python(CLIENT, PEER, PORT, 1, "end").end()
-        if i == 2:
+        if i + 1 == SETTLED:
             idle()
             before = devices()
+            print(f"round {i + 1}: {before}", flush=True)
     idle()
     barrier("rounded")
+    print(f"round {ROUNDS}: {devices()}", flush=True)
     assert devices() == before, (before, devices())
 
 

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""What is set for an interface over verbs, and what programs make of it, between two machines (tests/vm/vm --hosts 2):
+settings.py BUILD [SCENE...]"""
+
+import json
+import os
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from scene import (BUILD, CHUNK, CLIENT, HOST, PATIENCE, PEER, PORT, SERVER, UNET, Program, barrier, counted, play, python,  # noqa: E402
+                   serve, settle, status, until)
+
+CHUNKS = 16
+ROUNDS = 40
+NATIVE = os.path.join(BUILD, "tests", "vm", "native")
+LINK_MB = 4                                     # room for one queue pair and not for two
+
+
+def sums(checksum):
+    """A transfer while this host's agent says that; whether packets are summed is what the two agree on."""
+    name = f"sums-{checksum[0]}-{checksum[1]}"
+    settle("sums", checksum=checksum["ab".index(HOST)])
+    expected = checksum != ("no", "no")
+    if HOST == "a":
+        s = serve(SERVER, 1)
+        barrier(name)
+        barrier(f"{name}-sent")
+        assert [n["checksum"] for n in status()["neighbours"]] == [expected]
+        barrier(f"{name}-seen")
+        assert s.line().startswith(f"{CHUNKS * CHUNK} ")
+        s.end()
+        barrier(f"{name}-done")
+        return
+    barrier(name)
+    c = python(CLIENT, PEER, PORT, CHUNKS, "wait")
+    c.line()
+    assert counted("counters", "NI_TX_MSGS") > CHUNKS * 10, "it did not go over verbs"
+    assert [n["checksum"] for n in status()["neighbours"]] == [expected]
+    barrier(f"{name}-sent")
+    barrier(f"{name}-seen")
+    c.say()
+    assert c.end() == str(CHUNKS * CHUNK)
+    barrier(f"{name}-done")
+
+
+def neither_sums_a():
+    sums(("no", "no"))
+
+
+def one_sums_a():
+    sums(("yes", "no"))
+
+
+class Native(Program):
+    """By the native API; without the shim."""
+
+    def __init__(self, *argv):
+        self.argv = argv
+        self.child = subprocess.Popen((NATIVE, *(str(a) for a in argv)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+
+def native_a():
+    """Two processes here, two there: nobody gets what is another's."""
+    settle("native")
+    servers = [Native("serve", PORT + i, name, ROUNDS) for i, name in enumerate(("xena", "yves"))]
+    for s in servers:
+        s.says("ready")
+    barrier("native")
+    for s in servers:
+        s.says("done")
+        s.end()
+    barrier("native-done")
+
+
+def native_b():
+    settle("native")
+    barrier("native")
+    callers = [Native("call", PEER, PORT + i, name, ROUNDS) for i, name in enumerate(("xena", "yves"))]
+    until(lambda: counted("counters", "NI_TX_MSGS") > 2 * ROUNDS, "it goes over verbs")
+    until(lambda: len(status()["neighbours"]) == 2 or any(c.child.poll() is not None for c in callers), "two channels")
+    for c in callers:
+        c.says("done")
+        c.end()
+    barrier("native-done")
+
+
+def why(argv, *more):
+    """What carries the program's sockets, and why."""
+    done = subprocess.run((*more, UNET, "why", "--json", *argv), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return [(r["carried"], r["why"]) for r in json.loads(done.stdout[done.stdout.index("["):])], done.stderr
+
+
+ONE = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 50); c.sendall(b"once"); c.shutdown(socket.SHUT_WR)
+assert c.recv(100) == b"4"; print("answered", flush=True); sys.stdin.readline()
+"""
+
+
+def pinned_a():
+    settle("pinned")
+    s = serve(SERVER, 3)
+    barrier("pinned")
+    barrier("pinned-done")
+    s.end()
+
+
+def pinned_b():
+    """One queue pair more than fits in what may be pinned, and one more than a process may lock: those go by the kernel."""
+    settle("pinned", pinned=LINK_MB)
+    barrier("pinned")
+    first = python(ONE, PEER, PORT)
+    first.says("answered")
+    pairs = status()["queue_pairs"]
+    assert len(pairs) == 1 and 0 < pairs[0]["pinned_kb"] <= LINK_MB * 1024, pairs
+    call = (sys.executable, "-c", ONE, PEER, str(PORT))
+    told, text = why(call)
+    assert ("kernel", "no memory may be pinned for another queue pair (pinned in unet.conf)") in told, (told, text)
+    assert len(status()["queue_pairs"]) == 1
+    first.say()
+    first.end()
+    until(lambda: not status()["queue_pairs"], "the first one's queue pair is gone")
+    told, text = why(call, "setpriv", "--bounding-set=-ipc_lock", "prlimit", "--memlock=65536")
+    assert ("kernel", "memory for a queue pair cannot be pinned (RLIMIT_MEMLOCK)") in told, (told, text)
+    barrier("pinned-done")
+
+
+neither_sums_b, one_sums_b = neither_sums_a, one_sums_a
+SCENES = ("neither_sums", "one_sums", "native", "pinned")
+
+if __name__ == "__main__":
+    play(globals(), SCENES)
