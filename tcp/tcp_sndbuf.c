@@ -171,12 +171,21 @@ static uint32_t fill_room(const struct tcp *t, const struct tcp_conn *tc)
         return tc->snd_fill ? frame_size(t->frames, tc->snd_fill) - tc->snd_fill_off : 0;
 }
 
+/* A small buffer over a link whose segments are longer than a small frame (4 KB over verbs): each packet costs there, so
+ * large frames are used all the same, three at most for what the limit lets be under way, and bytes count, not frames. */
+static bool counts_bytes(const struct tcp_conn *tc)
+{
+        return READ_ONCE(tc->snd_limit) < 2 * FRAME_LARGE_BYTES && !tc->link.lossless &&
+               tc->snd_mss > FRAME_SMALL_BYTES;
+}
+
 static enum frame_class class_for(const struct tcp_conn *tc, size_t want)
 {
         bool backlog = tc->snd_end - tc->snd_nxt >= SMALL_WRITE;
 
-        return tc->snd_limit >= 2 * FRAME_LARGE_BYTES && (want > SMALL_WRITE || backlog) ? FRAME_LARGE
-                                                                                         : FRAME_SMALL;
+        if (tc->snd_limit < 2 * FRAME_LARGE_BYTES && !counts_bytes(tc))
+                return FRAME_SMALL;
+        return want > SMALL_WRITE || backlog ? FRAME_LARGE : FRAME_SMALL;
 }
 
 /* Waits for frames to come back to the region: on a list, once. */
@@ -235,7 +244,7 @@ void tcp_frames_back(struct tcp *t, uint32_t region)
 static uint32_t limit_room(const struct tcp_conn *tc)
 {
         uint32_t data = tc->snd_end - tc->snd_una;
-        uint32_t used = MAX(tc->snd_mem, data);
+        uint32_t used = counts_bytes(tc) ? data : MAX(tc->snd_mem, data);
 
         return used < tc->snd_limit ? tc->snd_limit - used : 0;
 }
@@ -502,6 +511,8 @@ bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc)
 
         if (READ_ONCE(tc->flags) & TCF_WAITS || (lowat != 0 && end - READ_ONCE(tc->snd_nxt) >= lowat))
                 return false;
+        if (counts_bytes(tc))
+                mem = data;
         return MAX(mem, data) <= READ_ONCE(tc->snd_limit) / 3 * 2 || mem == 0;
 }
 

@@ -581,6 +581,26 @@ static void full_buffer_refuses_and_tells_when_there_is_room(void **state)
         forget_sent(s);
 }
 
+/* Segments longer than a small frame leave whole however small the buffer is; its limit is one of bytes, round after
+ * round. */
+static void small_buffer_sends_long_segments(void **state)
+{
+        struct scene *s = *state;
+        struct span span[8];
+
+        for (uint32_t at = 1; at < 200000; at += 8000) {
+                app_writes(s, 8000);
+                expect_sent(s, .seq = at, .len = 4000);
+                expect_sent(s, .seq = at + 4000, .len = 4000);
+                assert_int_equal(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT, 0);
+                assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 4000, span, 8), 0);
+                s->tc->events = 0;
+                peer_sends(s, .seq = 1, .ack = at + 8000, .wnd = 60000);
+                assert_true(s->tc->events & TCP_EV_WRITABLE);
+                assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
+        }
+}
+
 static void reservation_can_be_cut_or_cancelled(void **state)
 {
         struct scene *s = *state;
@@ -649,7 +669,7 @@ static void reset_ends_writing_with_the_right_errors(void **state)
 int main(void)
 {
         static const struct scene_setup user_timeout = {.user_timeout_ms = 7000}, sndbuf = {.sndbuf = 8192};
-        static const struct scene_setup rcvbuf = {.rcvbuf = 4000},
+        static const struct scene_setup rcvbuf = {.rcvbuf = 4000}, long_mss = {.sndbuf = 8000, .mss = 4000, .wnd = 60000},
                                         lossless = {.lossless = true, .sack = true};
         const struct CMUnitTest tests[] = {
                 scenario(data_is_cut_to_the_mss, established, NULL),
@@ -682,6 +702,7 @@ int main(void)
                 scenario(pacing_spreads_segments, established, NULL),
                 scenario(dsack_is_counted, established, &sack),
                 scenario(full_buffer_refuses_and_tells_when_there_is_room, established, &sndbuf),
+                scenario(small_buffer_sends_long_segments, established, &long_mss),
                 scenario(reservation_can_be_cut_or_cancelled, established, NULL),
                 scenario(closing_waits_for_a_writer, established, NULL),
                 scenario(many_small_writes_become_full_segments, established, NULL),
