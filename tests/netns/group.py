@@ -14,7 +14,7 @@ import struct
 import sys
 import time
 
-SECONDS, IP_PKTINFO, IP_MTU_DISCOVER, IP_RECVERR, IP_RECVTTL = 20, 8, 10, 11, 12
+SECONDS, IP_PKTINFO, IP_MTU_DISCOVER, IP_RECVERR, IP_RECVTTL = 120, 8, 10, 11, 12
 
 
 def mreq(group, ifaddr):

@@ -12,6 +12,7 @@ sys.path.insert(0, HERE)
 import lan  # noqa: E402
 
 OURS, KERNELS, PORT, GROUP, OTHER = "10.78.0.1", "10.78.0.2", 5301, "239.1.2.3", "239.129.2.3"
+RESENT = 4      # reports are sent again, and queries answered, within a second: when a busy machine has let it happen
 PROGRAM = (sys.executable, os.path.join(HERE, "group.py"))
 
 
@@ -198,7 +199,7 @@ class Igmp(Group):
     def test_joining_and_leaving_are_told(self):
         p = self.hear(self.ours, GROUP, "--leave", "--count", "0")
         self.ours.until(lambda: "left" in p.text(), "it to leave")
-        time.sleep(1.2)
+        time.sleep(RESENT)
         rows = self.seen("igmp", "ip.dst", "ip.ttl", "ip.opt.ra", "igmp.type", "igmp.record_type", "igmp.maddr")
         self.assertEqual({row[0] for row in rows}, {"224.0.0.22"})
         self.assertEqual({row[1] for row in rows}, {"1"})
@@ -210,20 +211,20 @@ class Igmp(Group):
     def test_an_old_querier_is_answered_in_its_language(self):
         """RFC 3376 7.2.1: once a version 2 query was heard, version 2 reports and leaves."""
         p = self.hear(self.ours, GROUP, "--leave")
-        time.sleep(1.2)
+        time.sleep(RESENT)
         asked = self.kernels.run(*PROGRAM, "query", "-", KERNELS, "0", "--ttl", "1")
         self.assertEqual(asked.end(), "asked\n")
-        time.sleep(1.5)
+        time.sleep(RESENT)
         self.say(self.kernels, "go").end()
         self.ours.until(lambda: "left" in p.text(), "it to leave")
-        time.sleep(0.3)
+        time.sleep(RESENT)
         rows = self.seen("igmp", "igmp.type", "igmp.version", "ip.dst", "igmp.maddr")
         self.assertEqual(rows[:1], [["0x22", "3", "224.0.0.22", GROUP]])
         self.assertEqual(rows[-2:], [["0x16", "2", GROUP, GROUP], ["0x17", "2", "224.0.0.2", GROUP]])
 
     def test_a_program_that_is_killed_leaves(self):
         p = self.hear(self.ours)
-        time.sleep(1.2)
+        time.sleep(RESENT)
         p.child.kill()
         self.ours.until(lambda: not self.ours.program_on_link(), "its end")
         kinds = [row[0] for row in self.seen("igmp", "igmp.record_type")]

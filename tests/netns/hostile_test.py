@@ -54,7 +54,7 @@ class Hostile(lan_test.Lan):
         before = self.counters()
         p = self.other.run(*attacker)
         self.assertEqual(self.peer(self.other, "reflect", lan_test.OURS, lan_test.CLOSED, 20).end(lan_test.TRANSFER), "all\n")
-        p.end(30, ok)
+        p.end(ok=ok)
         self.still_serves()
         return before, self.counters()
 
@@ -69,25 +69,25 @@ class Hostile(lan_test.Lan):
     def test_syn_flood(self):
         """Of the listener itself, whose half-open connections last longer than the flood: cookies let others in (RFC 4987)."""
         _, after = self.flood("-S", "-p", str(lan_test.CLOSED), "--rand-source")
-        self.assertGreater(after["TCP_COOKIE_OUT"], 1000)
+        self.assertGreater(after["TCP_COOKIE_OUT"], 200)
         self.assertGreater(after["TCP_COOKIE_IN"], 0)
 
     def test_syn_flood_of_closed_ports(self):
         before, after = self.flood("-S", "-p", "++1")
-        self.assertGreater(after["TCP_NO_LISTENER"] - before["TCP_NO_LISTENER"], 1000)
+        self.assertGreater(after["TCP_NO_LISTENER"] - before["TCP_NO_LISTENER"], 200)
 
     def test_udp_flood(self):
         _, after = self.flood("--udp", "-p", "9", "-d", "100")
-        self.assertGreater(after["UDP_NO_PORT"], 1000)
+        self.assertGreater(after["UDP_NO_PORT"], 200)
         self.assertLess(after["ICMP_OUT"], after["UDP_NO_PORT"] / 10)       # RFC 1812 §4.3.2.8
 
     def test_fragment_flood(self):
         _, after = self.flood("--udp", "-p", "9", "-x", "-d", "1000", "--rand-source")
-        self.assertGreater(after["IP_FRAGS_IN"], 1000)
+        self.assertGreater(after["IP_FRAGS_IN"], 200)
 
     def test_icmp_flood(self):
         _, after = self.flood("-1")
-        self.assertGreater(after["ICMP_IN"], 1000)
+        self.assertGreater(after["ICMP_IN"], 200)
 
     def test_memory_is_bounded(self):
         """What a flood may take it has taken after a while."""

@@ -7,6 +7,7 @@ the namespace, and the cable with it.
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,13 @@ def why_not():
     return None
 
 
+def has_failed(test):
+    """Of a unittest.TestCase, in its tearDown()."""
+    result = test._outcome.result       # from Python 3.11 on; before, what went wrong is in `errors`
+    return (any(error for _, error in getattr(test._outcome, "errors", [])) or
+            any(test.id() in t.id() for t, _ in result.failures + result.errors))
+
+
 def missing(*programs):
     """The first of them that is not here, as a reason; or None."""
     return next((f"no {program} here" for program in programs if not shutil.which(program)), None)
@@ -59,14 +67,22 @@ class Program:
         self.files[which].seek(0)
         return self.files[which].read().decode(errors="replace")
 
-    def end(self, seconds=60, ok=(0,)):
+    def shown(self):
+        """The ends of what it wrote, fit for a log."""
+        return "\n".join(re.sub(r"[^\t\n -~]", ".", self.text(which)[-3000:]) for which in range(2))
+
+    def __str__(self):
+        status = self.child.poll()
+        return f"{' '.join(self.argv)}: {'still runs' if status is None else f'status {status}'}\n{self.shown()}"
+
+    def end(self, seconds=300, ok=(0,)):
         try:
             status = self.child.wait(seconds)
         except subprocess.TimeoutExpired:
             self.stop()
-            raise AssertionError(f"{' '.join(self.argv)}: did not end\n{self.text()}{self.text(1)}") from None
+            raise AssertionError(f"{' '.join(self.argv)}: did not end\n{self.shown()}") from None
         if ok is not None and status not in ok:
-            raise AssertionError(f"{' '.join(self.argv)}: status {status}\n{self.text()}{self.text(1)}")
+            raise AssertionError(f"{' '.join(self.argv)}: status {status}\n{self.shown()}")
         return self.text()
 
     def stop(self):
@@ -156,14 +172,24 @@ class Host:
         self.programs.append(p)
         return p
 
-    @staticmethod
-    def until(condition, what, seconds=90):
+    def until(self, condition, what, seconds=120):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if condition():
                 return
             time.sleep(0.02)
-        raise AssertionError(f"did not come: {what}")
+        raise AssertionError(f"did not come: {what}\n{self.report()}")
+
+    def report(self):
+        """What is needed to understand a failure where nobody can look: its programs, and what unetd says."""
+        said = [f"--- {self.name}, {self.address}, load {os.getloadavg()}", *map(str, self.programs)]
+        if self.ours:
+            for verb in ("status", "ss", "if"):
+                done = subprocess.run(["ip", "netns", "exec", self.name, UNET, verb], capture_output=True, text=True,
+                                      env=self.env, timeout=120, check=False)
+                said.append(f"unet {verb}:\n{done.stdout}{done.stderr}")
+            said.append(f"unetd:\n{self.logged()[-4000:]}")
+        return "\n".join(said)
 
     def serve(self, port, *argv, kind="t", **more):
         """Runs a server and waits until it listens, on our stack too if the host is ours."""
@@ -189,7 +215,7 @@ class Host:
 
 
 class Scene(unittest.TestCase):
-    """Hosts that end with the test. If it failed, what the unetd of `ours` has logged is shown."""
+    """Hosts that end with the test. If it failed, what was on `ours` is shown."""
 
     def host(self, letter, address):
         h = Host(f"unet-{os.getpid()}-{letter}", address)
@@ -197,8 +223,8 @@ class Scene(unittest.TestCase):
         return h
 
     def tearDown(self):
-        if any(error for _, error in getattr(self._outcome, "errors", []) or []):
-            print(self.ours.logged())
+        if has_failed(self):
+            print(self.ours.report())
 
     def assert_ours(self, p):
         self.assertRegex(p.text(1), r"unet: pid \d+ fd \d+ \w+: (ours|both)")
@@ -217,7 +243,7 @@ class Wire:
         if self.shark.child.poll() is not None:
             return
         size, quiet = -1, time.monotonic()
-        while time.monotonic() - quiet < 0.5:
+        while time.monotonic() - quiet < 1.5:
             now = os.path.getsize(self.file)
             if now != size:
                 size, quiet = now, time.monotonic()

@@ -106,7 +106,7 @@ class Kernel(Lan):
         self.serve_peer(self.ours, "many-listen", PORT, 1)
         self.assertTrue(self.ours.program_on_link())
         self.ours.daemon.child.send_signal(sig)
-        self.ours.daemon.child.wait(20)
+        self.ours.daemon.child.wait(120)
         self.ours.until(lambda: not self.ours.program_on_link(), "the interface without a program")
 
     def test_interface_comes_back_when_unetd_ends(self):
@@ -122,7 +122,7 @@ class Kernel(Lan):
             f.write(data)
         s = server.serve(PORT, sys.executable, "-m", "http.server", "-d", server.dir, "-b", server.address, str(PORT))
         got = os.path.join(client.dir, "got")
-        c = client.run("curl", "-sS", "-f", "--max-time", "60", "-o", got, f"http://{server.address}:{PORT}/file")
+        c = client.run("curl", "-sS", "-f", "--max-time", "300", "-o", got, f"http://{server.address}:{PORT}/file")
         c.end()
         with open(got, "rb") as f:
             self.assertEqual(hashlib.sha256(f.read()).digest(), hashlib.sha256(data).digest())
@@ -163,7 +163,7 @@ class Kernel(Lan):
             start = time.monotonic()
             p = self.peer(self.ours, "error", kind, NOBODY, CLOSED)
             self.assertEqual(p.end(), "EHOSTUNREACH\n")
-            self.assertLess(time.monotonic() - start, 6)
+            self.assertLess(time.monotonic() - start, 60)      # the kernel tries for two minutes
             self.assert_ours(p)
             self.ours.until(lambda: not self.ours.program_on_link(), "the interface for another stack")
 

@@ -14,14 +14,16 @@ import lan  # noqa: E402
 
 OURS, KERNELS, PORT = "10.77.0.1", "10.77.0.2", 5201
 LISTENER = """
-import socket, sys, time
+import socket, struct
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0806))
 s.bind(("%s", 0x0806))
+s.setsockopt(socket.SOL_SOCKET, 35, 1)          # SO_TIMESTAMPNS: when the kernel had it
 s.settimeout(0.2)
 print("ready", flush=True)
 while True:
     try:
-        print(time.monotonic(), s.recv(200).hex(), flush=True)
+        packet, [(_, _, at)], _, _ = s.recvmsg(200, 100)
+        print("%%d.%%09d" %% struct.unpack("@qq", at), packet.hex(), flush=True)
     except TimeoutError:
         pass
 """
@@ -43,7 +45,7 @@ class Probe(lan.Scene):
         ear = self.other.run(sys.executable, "-c", LISTENER % lan.IFACE)
         self.other.until(lambda: "ready" in ear.text(), "somebody listens")
         what()
-        time.sleep(0.5)
+        time.sleep(2)
         ear.stop()
         lines = [line.split() for line in ear.text().splitlines()[1:]]
         packets = [(float(at), bytes.fromhex(p)[14:]) for at, p in lines]
@@ -60,7 +62,7 @@ class Probe(lan.Scene):
         took = []
         asked = self.arp_seen(lambda: took.append(self.own()))
         self.assertEqual([(src, to) for _, src, to in asked], [("0.0.0.0", OURS)] * 3)
-        self.assertLess(took[0], 3)
+        self.assertLess(asked[2][0] - asked[0][0], 1.9)      # the RFC's take two seconds and more
         for (before, *_), (after, *_) in zip(asked, asked[1:]):
             self.assertGreater(after - before, 0.02)
         self.works()
@@ -72,7 +74,7 @@ class Probe(lan.Scene):
         self.assertGreater(took[0], 3.9)
         for (before, *_), (after, *_) in zip(asked, asked[1:]):
             self.assertGreater(after - before, 0.99)
-            self.assertLess(after - before, 3)
+            self.assertLess(after - before, 10)
 
     def test_nobody_is_asked_where_nobody_should_be(self):
         self.assertEqual(self.arp_seen(lambda: self.own("probe = no\n")), [])

@@ -169,12 +169,12 @@ class Routes(lan.Scene):
         self.far.until(lambda: self.passed(self.r1) > 2000, "a part of it")
         self.r1.sh("sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_forward; ip addr flush dev br0")
         before = self.passed(self.r2)
-        there, here = s.end(120).split(), c.end(120).split()
+        there, here = s.end().split(), c.end().split()
         self.assertEqual((there[0], there[1]), (here[1], here[0]))
         self.assertGreater(self.passed(self.r2) - before, 1000)
         started = time.monotonic()
         self.assertEqual(self.went_by(FAR, PORT + 1), "r2")
-        self.assertLess(time.monotonic() - started, 10)
+        self.assertLess(time.monotonic() - started, 60)
 
     def largest(self, what):
         """The longest TCP payload of ours that came to the first router while something was done."""
@@ -189,7 +189,7 @@ class Routes(lan.Scene):
     def both(self, port):
         s = self.far.serve(port, *PEER, "both", "listen", FAR, str(port), "3", "0.02")
         c = self.ours.run(*PEER, "both", "connect", FAR, str(port), "3", "0.02")
-        there, here = s.end(60).split(), c.end(60).split()
+        there, here = s.end().split(), c.end().split()
         self.assertEqual((there[0], there[1]), (here[1], here[0]))
 
     @unittest.skipUnless(shutil.which("tshark"), "no tshark here")
@@ -211,11 +211,11 @@ class Routes(lan.Scene):
                 h.ip("link", "set", name, "mtu", str(mtu))
             self.ours.until(lambda: self.seen("if")[0]["mtu"] == mtu, "the MTU is seen")
             time.sleep(0.4)
-        there, here = s.end(60).split(), c.end(60).split()
+        there, here = s.end().split(), c.end().split()
         self.assertEqual((there[0], there[1]), (here[1], here[0]))
 
     def ping(self, *argv, ok=(0,)):
-        return json.loads(self.tool("ping", "--interval", "0.05", "--json", *argv, ok=ok).text())
+        return json.loads(self.tool("ping", "--timeout", "30", "--interval", "0.05", "--json", *argv, ok=ok).text())
 
     def test_ping(self):
         self.ours.own(TWO)
@@ -234,7 +234,7 @@ class Routes(lan.Scene):
         """Each hears its own answers and errors, while a server has the same interface."""
         self.ours.own(TWO)
         self.ours.serve(PORT, *PEER, "many-listen", "0.0.0.0", str(PORT), "1")
-        pings = [self.ours.run(lan.UNET, "ping", "--json", "--count", "20", "--interval", "0.05", *argv, shim=False)
+        pings = [self.ours.run(lan.UNET, "ping", "--timeout", "30", "--json", "--count", "20", "--interval", "0.05", *argv, shim=False)
                  for argv in ((FAR,), (FAR, "--size", "3000"), (R2B,))]
         for p in pings:
             p.end()
