@@ -33,7 +33,7 @@
 #include "unetd/directory.h"
 #include "unetd/proto.h"
 
-#define UNETD_TIMEOUT_MS 2000
+#define UNETD_TIMEOUT_MS 5000           /* more than unetd waits for a keeper (unetd/config.h) */
 
 enum {
         UNETD_NO_START = 1,             /* do not start a unetd when there is none: -ECONNREFUSED */

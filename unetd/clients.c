@@ -234,17 +234,23 @@ void waiter_end(struct waiter *w, int err)
 
 void waiters_expire(void)
 {
-        struct waiter *w;
+        struct waiter *w = TAILQ_FIRST(&unetd.waiters), *next;
 
-        while ((w = TAILQ_FIRST(&unetd.waiters)) && w->deadline <= unetd.loop.now)
-                waiter_end(w, -ETIMEDOUT);
+        for (; w; w = next) {
+                next = TAILQ_NEXT(w, link);
+                if (w->deadline <= unetd.loop.now)
+                        waiter_end(w, -ETIMEDOUT);
+        }
 }
 
 nstime waiters_deadline(void)
 {
-        struct waiter *w = TAILQ_FIRST(&unetd.waiters);
+        nstime first = NSTIME_NEVER;
+        struct waiter *w;
 
-        return w ? w->deadline : NSTIME_NEVER;
+        TAILQ_FOREACH(w, &unetd.waiters, link)
+                first = nstime_min(first, w->deadline);
+        return first;
 }
 
 void clients_bury(void)

@@ -33,6 +33,7 @@
 
 #define STACK_BUCKETS 1024u
 #define ASK_PATIENCE  (10 * NS_PER_S)
+#define AGENT_NS      (1500 * NS_PER_MS) /* how long another host's agent may take to answer */
 #define REPLY_LATER   1
 
 struct user;

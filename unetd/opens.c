@@ -183,6 +183,7 @@ int remote_open(struct client *cl, struct unetd_msg *msg)
                 return r;
         }
         o->w->opening = o;
+        o->w->deadline = unetd.loop.now + AGENT_NS;
         LIST_INSERT_HEAD(&openings, o, link);
         opening_ask(o);
         return REPLY_LATER;

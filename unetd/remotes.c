@@ -341,6 +341,7 @@ int links_ports(struct client *cl, const struct unetd_msg *request, struct stack
                 return 0;
         }
         t->w->telling = t;
+        t->w->deadline = unetd.loop.now + AGENT_NS;
         return REPLY_LATER;
 }
 
