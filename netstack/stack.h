@@ -128,6 +128,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         struct tcp_opts opts;           /* until there is a connection */
         nstime rcvtimeo, sndtimeo;
         uint32_t rcvlowat;
+        uint32_t stamps;                /* SO_TIMESTAMPING: SOF_TIMESTAMPING_* */
         /* UDP to many: usock_group.c. */
         uint8_t group_out;              /* enum sock_group_out, or interface + SOCK_GROUP_IF: where groups are sent */
         uint8_t group_ttl, no_loop, members_only; /* IP_MULTICAST_TTL; IP_MULTICAST_LOOP and _ALL switched off */

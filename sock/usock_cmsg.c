@@ -36,14 +36,27 @@ void usock_cmsg_add(struct usock_room *r, int level, int type, const void *val, 
         r->left -= n;
 }
 
-static void put_time(struct usock_room *r, const struct udp_msg *msg, bool ns)
+static struct timespec time_of(const struct udp_msg *msg)
 {
         struct timespec ts;
         nstime at;
 
         clock_gettime(CLOCK_REALTIME, &ts);
         at = ts.tv_sec * NS_PER_S + ts.tv_nsec - (ustack_now() - msg->at);
-        ts = (struct timespec){at / NS_PER_S, at % NS_PER_S};
+        return (struct timespec){at / NS_PER_S, at % NS_PER_S};
+}
+
+static void put_stamps(struct usock_room *r, const struct udp_msg *msg)
+{
+        struct timespec ts[3] = {time_of(msg)};         /* the others are hardware's */
+
+        usock_cmsg_add(r, SOL_SOCKET, SCM_TIMESTAMPING, ts, sizeof ts);
+}
+
+static void put_time(struct usock_room *r, const struct udp_msg *msg, bool ns)
+{
+        struct timespec ts = time_of(msg);
+
         if (ns)
                 usock_cmsg_add(r, SOL_SOCKET, SCM_TIMESTAMPNS, &ts, sizeof ts);
         else
@@ -117,6 +130,8 @@ void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, struct usock_ro
 
         if (told & (USOCK_TELL_TIMESTAMP | USOCK_TELL_TIMESTAMPNS))
                 put_time(r, msg, told & USOCK_TELL_TIMESTAMPNS);
+        if (told & USOCK_TELL_STAMPS)
+                put_stamps(r, msg);
         if (told & USOCK_TELL_OVERFLOW)
                 put_overflow(r, s);
         if (told & USOCK_TELL_PKTINFO6)

@@ -19,6 +19,7 @@ enum {
         USOCK_TELL_TIMESTAMPNS = 32,
         USOCK_TELL_OVERFLOW = 64,       /* SO_RXQ_OVFL */
         USOCK_TELL_PKTINFO6 = 128,
+        USOCK_TELL_STAMPS = 256,        /* SO_TIMESTAMPING, with both flags that the time of arrival wants */
 };
 
 /* The application's control buffer, being filled; in parts for who adds something of his own. */

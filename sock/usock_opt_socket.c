@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/net_tstamp.h>
 #include <net/if.h>
 #include <sys/time.h>
 
@@ -234,6 +235,27 @@ static int get_timestampns(const struct opt_call *c)
         return !!(c->rec->told & USOCK_TELL_TIMESTAMPNS);
 }
 
+/* Of all that it can ask for, software's time of arrival is told: there is no hardware here, and nothing is told of sending. */
+static int set_stamps(struct opt_call *c, const void *val, socklen_t len)
+{
+        uint32_t flags;
+
+        memcpy(&flags, val, sizeof flags);
+        if (flags & ~(uint32_t)SOF_TIMESTAMPING_MASK)
+                return -EINVAL;
+        c->rec->stamps = flags;
+        return opt_set_told(c, USOCK_TELL_STAMPS,
+                            flags & SOF_TIMESTAMPING_SOFTWARE && flags & SOF_TIMESTAMPING_RX_SOFTWARE);
+}
+
+static socklen_t get_stamps(const struct opt_call *c, void *val, socklen_t room)
+{
+        struct so_timestamping t = {.flags = (int)c->rec->stamps};
+
+        memcpy(val, &t, sizeof t);
+        return sizeof t;
+}
+
 static int set_overflow(struct opt_call *c, int v)
 {
         return opt_set_told(c, USOCK_TELL_OVERFLOW, v);
@@ -374,6 +396,7 @@ static const struct opt_blob blobs[] = {
         {SO_RCVTIMEO_NEW, OPT_ANY, sizeof(struct timeval), set_rcvtimeo, get_rcvtimeo},
         {SO_SNDTIMEO_NEW, OPT_ANY, sizeof(struct timeval), set_sndtimeo, get_sndtimeo},
         {SO_MAX_PACING_RATE, OPT_TCP, sizeof(int), set_pacing, get_pacing},
+        {SO_TIMESTAMPING, USOCK_UDP, sizeof(int), set_stamps, get_stamps},
         {SO_BINDTODEVICE, OPT_ANY, 0, set_device, get_device},
 };
 static_assert(sizeof(struct timeval) == 16, "SO_RCVTIMEO and SO_RCVTIMEO_NEW have one form");

@@ -165,6 +165,7 @@ static const struct {
         {"faults_of_its_own", scene_faults_of_its_own},
         {"beside_received", scene_beside_received},
         {"beside_times", scene_beside_times},
+        {"beside_stamps", scene_beside_stamps},
         {"beside_truncated", scene_beside_truncated},
         {"beside_sent", scene_beside_sent},
         {"beside_wrong", scene_beside_wrong},

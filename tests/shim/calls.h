@@ -170,6 +170,7 @@ void scene_faults_waiting(void);
 void scene_faults_of_its_own(void);
 void scene_beside_received(void);
 void scene_beside_times(void);
+void scene_beside_stamps(void);
 void scene_beside_truncated(void);
 void scene_beside_sent(void);
 void scene_beside_wrong(void);

@@ -2,6 +2,7 @@
 #include "tests/shim/calls.h"
 
 #include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
 #include <netinet/udp.h>
 #include <sys/time.h>
 
@@ -38,7 +39,8 @@ static void show_beside(struct msghdr *m)
                 printf("    level %d type %d, %zu bytes\n", c->cmsg_level, c->cmsg_type, c->cmsg_len);
                 if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO)
                         show_pktinfo(c);
-                else if (c->cmsg_level == SOL_SOCKET && (c->cmsg_type == SO_TIMESTAMP || c->cmsg_type == SO_TIMESTAMPNS))
+                else if (c->cmsg_level == SOL_SOCKET && (c->cmsg_type == SO_TIMESTAMP || c->cmsg_type == SO_TIMESTAMPNS ||
+                                                          c->cmsg_type == SO_TIMESTAMPING))
                         show_time(c);
                 else if (c->cmsg_level == IPPROTO_IP && (c->cmsg_type == IP_TTL || c->cmsg_type == IP_TOS)) {
                         memcpy(&v, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
@@ -123,6 +125,34 @@ void scene_beside_times(void)
         printf("  the one of the two: %d\n", v);
         SHOW(setsockopt(s, SOL_SOCKET, SO_TIMESTAMP, &off, sizeof(off)));
         SHOW(send(t, "never", 5, 0));
+        wait_readable(s);
+        receive(s, 256, 0);
+        close(s);
+        close(t);
+}
+
+void scene_beside_stamps(void)
+{
+        static const unsigned flags[] = {SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE, SOF_TIMESTAMPING_RX_HARDWARE,
+                                         1u << 31, 0};
+        struct sockaddr_in a, b;
+        int s = udp_socket(&a), t = udp_socket(&b), on = 1;
+
+        connect(t, (void *)&a, sizeof(a));
+        SHOW(setsockopt(s, SOL_SOCKET, SO_TIMESTAMPING, flags, 2));
+        for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
+                unsigned got[4] = {7, 7, 7, 7};
+                socklen_t len = sizeof(got);
+                SHOW(setsockopt(s, SOL_SOCKET, SO_TIMESTAMPING, &flags[i], sizeof(flags[i])));
+                SHOW(getsockopt(s, SOL_SOCKET, SO_TIMESTAMPING, got, &len));
+                printf("  %#x %u, %u bytes\n", got[0], got[1], len);
+                SHOW(send(t, "when", 4, 0));
+                wait_readable(s);
+                receive(s, 256, 0);
+        }
+        SHOW(setsockopt(s, SOL_SOCKET, SO_TIMESTAMPING, flags, sizeof(flags[0])));
+        SHOW(setsockopt(s, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on)));
+        SHOW(send(t, "both", 4, 0));
         wait_readable(s);
         receive(s, 256, 0);
         close(s);
