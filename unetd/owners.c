@@ -95,6 +95,12 @@ static int ask(unsigned cmd, uint16_t flags, const uint32_t args[][2], unsigned 
         return fd;
 }
 
+/* NLMSG_OK() with both sides of its comparison of one kind. */
+static bool is_whole(const struct nlmsghdr *h, int left)
+{
+        return left >= (int)sizeof *h && h->nlmsg_len >= sizeof *h && h->nlmsg_len <= (uint32_t)left;
+}
+
 /* Calls fn for each message of the answer until it says true. 0: it did; -ENOENT: it never did; or the kernel's error. */
 static int each(int fd, bool (*fn)(void *arg, const void *msg, size_t len), void *arg)
 {
@@ -106,7 +112,7 @@ static int each(int fd, bool (*fn)(void *arg, const void *msg, size_t len), void
 
                 if (got < 0)
                         return -errno;
-                for (const struct nlmsghdr *h = (const void *)answer; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
+                for (const struct nlmsghdr *h = (const void *)answer; is_whole(h, left); h = NLMSG_NEXT(h, left)) {
                         const struct nlmsgerr *e = (const void *)((const char *)h + NLMSG_HDRLEN);
 
                         if (h->nlmsg_type == NLMSG_ERROR)
