@@ -22,6 +22,8 @@
     bound TO,PORT,HOW,MINE...                            connects from ports of its own: HOW `plain`, `reuse` (SO_REUSEADDR),
                                                          `late` (IP_BIND_ADDRESS_NO_PORT); MINE 0: any. A byte there and back;
                                                          prints the port, or why not; waits for its standard input to end
+    chosen COUNT                                         binds so many sockets, one after another; prints the ports that were
+                                                         chosen for them
     by TO,PORT,DEVICE...                                 the same, by a device (SO_BINDTODEVICE); then asks it by UDP, which
                                                          `echo` is to answer: so bound, and by IP_PKTINFO
     sources ADDRESS PORT COUNT                           UDP: so many datagrams back; prints where each is from
@@ -281,6 +283,13 @@ def bound(*ways):
         except OSError as e:
             print(errno.errorcode[e.errno], flush=True)
     sys.stdin.read()
+
+
+def chosen(count):
+    for _ in range(int(count)):
+        with socket.socket() as s:
+            s.bind(("", 0))
+            print(s.getsockname()[1])
 
 
 def sources(address, port, count):

@@ -131,6 +131,24 @@ void scene_beside_times(void)
         close(t);
 }
 
+/* Linux begins to take times a moment after it was asked to. */
+static void until_stamped(int s, int t)
+{
+        for (int i = 0; i < 5000; i++) {
+                _Alignas(struct cmsghdr) char beside[256];
+                char b[100];
+                struct iovec iov = {b, sizeof(b)};
+                struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = beside, .msg_controllen = sizeof(beside)};
+
+                send(t, "yet", 3, 0);
+                wait_readable(s);
+                recvmsg(s, &m, 0);
+                if (m.msg_controllen != 0)
+                        return;
+                usleep(1000);
+        }
+}
+
 void scene_beside_stamps(void)
 {
         static const unsigned flags[] = {SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE, SOF_TIMESTAMPING_RX_HARDWARE,
@@ -146,11 +164,14 @@ void scene_beside_stamps(void)
                 SHOW(setsockopt(s, SOL_SOCKET, SO_TIMESTAMPING, &flags[i], sizeof(flags[i])));
                 SHOW(getsockopt(s, SOL_SOCKET, SO_TIMESTAMPING, got, &len));
                 printf("  %#x %u, %u bytes\n", got[0], got[1], len);
+                if (i == 0)
+                        until_stamped(s, t);
                 SHOW(send(t, "when", 4, 0));
                 wait_readable(s);
                 receive(s, 256, 0);
         }
         SHOW(setsockopt(s, SOL_SOCKET, SO_TIMESTAMPING, flags, sizeof(flags[0])));
+        until_stamped(s, t);
         SHOW(setsockopt(s, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on)));
         SHOW(send(t, "both", 4, 0));
         wait_readable(s);
