@@ -364,6 +364,25 @@ bool link_status(const struct stack *st, uint32_t *skip, struct unetd_status_ite
 
 /* ---- agents ---- */
 
+static const char *agent_state(int r)
+{
+        switch (r) {
+        case 0:
+                return "other hosts' agents are answered";
+        case -ENOENT:
+        case -ENXIO:
+                return "the kernel has no RDMA (no /dev/infiniband/rdma_cm)";
+        case -ENODEV:
+        case -EADDRNOTAVAIL:
+                return "no RDMA device has its address";
+        case -EACCES:
+        case -EPERM:
+                return "no RDMA without root's privilege";
+        default:
+                return strerror(-r);
+        }
+}
+
 /* Another unetd may have the place still, one that dies or is about to leave; or the device may come later. */
 static void agent_start(struct agent *a)
 {
@@ -373,7 +392,7 @@ static void agent_start(struct agent *a)
         int r = cm_open(&a->cm, &unetd.loop, cfg->addr, &ops);
 
         if (r != a->failed)
-                log_line("interface %s: verbs: %s", cfg->name, r == 0 ? "other hosts' agents are answered" : strerror(-r));
+                log_line("interface %s: verbs: %s", cfg->name, agent_state(r));
         a->failed = r;
         a->again = loop_clock() + (r == -EADDRINUSE ? AGENT_AGAIN_SOON : AGENT_AGAIN);
         if (r < 0)

@@ -66,6 +66,11 @@ class Live(unittest.TestCase):
     def file(self, name):
         return os.path.join(self.scratch.name, name)
 
+    @staticmethod
+    def lines(path):
+        with open(path, encoding="utf-8") as f:
+            return f.readlines()
+
     def start(self, *argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL):
         child = subprocess.Popen([UNET, "run", *argv], stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL)
         self.children.append(child)
@@ -154,6 +159,19 @@ class Live(unittest.TestCase):
             with socket.create_connection(("127.0.0.1", port)):
                 rows = look("why", "--pid", str(os.getpid()))
         self.assertTrue(any("without the shim" in r["why"] for r in rows))
+
+    def test_an_interface_without_its_rdma_device_is_one_line(self):
+        """The device is looked for again and again; everything else goes on, and nobody is told twice."""
+        config, log = self.file("conf"), self.file("log")
+        with open(config, "w", encoding="ascii") as f:
+            f.write(f"[daemon]\nlog = {log}\nidle = 1\n[interface rxe99]\nprovider = verbs\naddress = 192.0.2.99/24\n")
+        env = os.environ | {"UNET_CONFIG": config, "UNET_DOMAIN": f"rdma-{os.getpid()}"}
+        unet("run", "nc", "-z", "127.0.0.1", str(self.port), ok=(1,), env=env)
+        self.assertEqual(json.loads(unet("if", "--json", ok=(0, 1), env=env) or "[]"), [])
+        wait_until("unetd's end", lambda: any("leaving" in line for line in self.lines(log)), LIMIT)
+        told = [line for line in self.lines(log) if "rxe99" in line]
+        self.assertEqual(len(told), 1, told)
+        self.assertIn("no RDMA", told[0])
 
     def test_pcap_counts_what_the_counters_count(self):
         self.start_iperf3_server()
