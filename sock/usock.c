@@ -180,7 +180,8 @@ bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t d
 
         for (uint32_t i = 1; i < p->fresh; i++) {
                 const struct sock_rec *r = pool_at(p, i);
-                if (r != rec && r->registered == rec->registered && (r->refs & ~dying) != 0 && r->kind == rec->kind && r->lport == rec->lport &&
+                if (r != rec && r->registered == rec->registered && (r->refs & ~dying) != 0 && r->kind == rec->kind &&
+                    r->lport == rec->lport &&
                     ip_addr_eq(r->reg_addr, rec->reg_addr))
                         return true;
         }

@@ -225,7 +225,8 @@ struct udp_out {
 /*
  * Prepares a datagram of `len` bytes. `to` names address and port, NULL: the connected peer; to->laddr is our
  * address towards it, used when the pcb has none, or when to->lport is the pcb's own port (IP_PKTINFO). With `csum`,
- * payload_sum is the payload's csum_partial(). Counts it as sent. 0, or: the pending error (taken); -EPIPE after shutdown; -EDESTADDRREQ; -EMSGSIZE;
+ * payload_sum is the payload's csum_partial(). Counts it as sent. 0, or: the pending error (taken);
+ * -EPIPE after shutdown; -EDESTADDRREQ; -EMSGSIZE;
  * -EINVAL when not bound to a port or the destination's port is 0.
  */
 int udp_output_prepare(struct udp *u, uint32_t pcb, const struct udp_tuple *to, uint32_t len, bool csum,

@@ -243,7 +243,8 @@ int unetd_emul_accept(struct unetd_client *c, uint32_t port, uint32_t listener, 
  * that one has a keeper for this user already; with both, *fd is the connection, which `c` gives up. */
 int unetd_offer_keeper(struct unetd_client *c, int *fd);
 
-/* Changes routes, static neighbours or interfaces: `type` is UNETD_ROUTE_ADD to UNETD_IFACE_DOWN, or UNETD_IFACE_DEL. 0; -EPERM: only root and
+/* Changes routes, static neighbours or interfaces: `type` is UNETD_ROUTE_ADD to UNETD_IFACE_DOWN, or UNETD_IFACE_DEL. 0; -EPERM:
+ * only root and
  * the user whose unetd it is may; -ENODEV: no interface of unetd's has the name; -ENETUNREACH: gateway or neighbour is on no
  * network of it; -EEXIST, -ESRCH: there is such a route already, or none; -ENOTUNIQ: several; -ENOSPC; -EINVAL, -EADDRNOTAVAIL
  * as route_add(). */

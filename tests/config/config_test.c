@@ -208,7 +208,8 @@ static void knows_interfaces_over_verbs(void **state)
         struct scratch *s = *state;
         const struct unetd_iface_config *i = s->c.iface;
 
-        assert_int_equal(read_text(s, "[interface rxe0]\nprovider = verbs\naddress = 192.0.2.1/24\nchecksum = no\npinned = 16\nsilence = 30\n"
+        assert_int_equal(read_text(s, "[interface rxe0]\nprovider = verbs\naddress = 192.0.2.1/24\n"
+                                       "checksum = no\npinned = 16\nsilence = 30\n"
                                       "[interface rxe1]\nprovider = verbs\naddress = 198.51.100.7/24\n"), 0);
         assert_int_equal(i[0].provider, IFACE_VERBS);
         assert_int_equal(i[0].checksum, 0);
