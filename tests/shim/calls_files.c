@@ -261,12 +261,12 @@ void scene_sendfile(void)
 
 /* What a message of one byte and a descriptor consists of. */
 struct passing {
+        char byte;
+        struct iovec iov;
         union {
                 struct cmsghdr h;
                 char room[CMSG_SPACE(sizeof(int))];
-        } control;
-        char byte;
-        struct iovec iov;
+        } control;                      /* last: struct cmsghdr ends with what is behind it */
 };
 
 /* The message, to be sent, or to be received into. */
