@@ -138,6 +138,7 @@ void usock_move_handles(struct ustack *from, struct ustack *to)
                 s->u = to;
                 s->idx = rec_open(to, s->kind, s->family);
                 s->rec = stack_sock(&to->s, s->idx);
+                atomic_store_explicit(&s->pcb, NULL, memory_order_relaxed);
                 link_handle(s);
                 usock_set_nonblock(s, nonblock);
         }
@@ -674,9 +675,14 @@ short usock_poll(struct usock *s)
 
 bool usock_readable(struct usock *s)
 {
+        const struct udp_pcb *pcb = atomic_load_explicit(&s->pcb, memory_order_relaxed);
         struct sock_rec *rec = usock_rec(s);
         struct stack *st = &s->u->s;
 
+        if (pcb != NULL) {
+                usock_udp_fetch(s);
+                return udp_pcb_readable(pcb);
+        }
         if (READ_ONCE(s->ahead.left) != 0)
                 return true;
         if (sock_role(rec) == SOCK_ROLE_CONN)
@@ -687,6 +693,11 @@ bool usock_readable(struct usock *s)
                 return udp_readable(&st->udp, READ_ONCE(rec->conn));
         }
         return usock_poll(s) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);
+}
+
+const _Atomic uint32_t *usock_told_by(const struct usock *s)
+{
+        return s->kind == USOCK_TCP ? &s->u->s.st->news_count : NULL;
 }
 
 void usock_edges(struct usock *s, uint32_t *in, uint32_t *out)

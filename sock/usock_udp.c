@@ -493,6 +493,27 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
         return -EAGAIN;
 }
 
+/* A short datagram and nothing but its bytes, by the shortest way. -EAGAIN: the first one is not for this way. */
+static inline ssize_t read_short(struct usock *s, void *p, size_t n)
+{
+        struct udp_pcb *pcb = atomic_load_explicit(&s->pcb, memory_order_relaxed);
+        struct udp_sight first;
+        bool good;
+
+        if (unlikely(pcb == NULL)) {
+                pcb = udp_pcb_at(&s->u->s.udp, usock_rec(s)->conn);
+                atomic_store_explicit(&s->pcb, pcb, memory_order_relaxed);
+        }
+        if (!udp_recv_look_short(&s->u->s.udp, pcb, &first) || first.msg.len > MIN(n, COPY_SHORT_MAX))
+                return -EAGAIN;
+        good = user_copy_short(p, first.msg.span[0].ptr, first.msg.len);
+        if (unlikely(!udp_recv_take_short(pcb, &first)))
+                return -EAGAIN;
+        if (unlikely(settle_is_due(s) || first.last))
+                settle(s->u, usock_rec(s)->conn);
+        return likely(good) ? (ssize_t)first.msg.len : -EFAULT;
+}
+
 /* What has come is let in. 1: there is something to read; else what to tell: 0 for the end, or -errno. */
 static ssize_t let_in(struct usock *s)
 {
@@ -530,7 +551,10 @@ ssize_t usock_udp_read(struct usock *s, void *p, size_t n, int flags)
 {
         struct iovec iov = {p, n};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-        ssize_t r = unlikely(flags & (MSG_OOB | MSG_ERRQUEUE)) ? -EAGAIN : read_first(s, &iov, n, flags, NULL);
+        ssize_t r = flags == 0 ? read_short(s, p, n) : -EAGAIN;
 
+        if (likely(r != -EAGAIN))
+                return r;
+        r = unlikely(flags & (MSG_OOB | MSG_ERRQUEUE)) ? -EAGAIN : read_first(s, &iov, n, flags, NULL);
         return likely(r != -EAGAIN) ? r : usock_udp_recv(s, &m, n, flags);
 }

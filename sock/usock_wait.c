@@ -302,24 +302,6 @@ struct wait {
 static __thread nstime spin_budget __attribute__((tls_model("initial-exec"))) = SPIN_MAX;
 static __thread uint64_t rest_seen __attribute__((tls_model("initial-exec")));
 
-/* The processor's own clock: cheap, and good enough for "some 20 to 50 us". */
-static inline uint64_t ticks(void)
-{
-#if defined(__x86_64__)
-        return __builtin_ia32_rdtsc();
-#else
-        uint64_t t;
-
-        __asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
-        return t;
-#endif
-}
-#if defined(__x86_64__)
-#define TICKS_EVERY 60000u              /* 20 to 30 us at 2 to 3 GHz */
-#else
-#define TICKS_EVERY 750u                /* 30 us at the usual 25 MHz */
-#endif
-
 /* Stacks are only ever added, behind the others. */
 static bool has_news(const struct wait *w)
 {
@@ -633,7 +615,7 @@ static bool others_inside(const struct wait *w)
  * caller that goes on with what is ready (recv runs the stack when it finds nothing) loses nothing by it. */
 static bool rest_is_due(const struct wait *w)
 {
-        return ticks() - rest_seen > TICKS_EVERY && (w->nk > 0 || pending(w, 0) || others_inside(w));
+        return usock_ticks() - rest_seen > USOCK_TICKS_EVERY && (w->nk > 0 || pending(w, 0) || others_inside(w));
 }
 
 static int wait_loop(struct wait *w, nstime timeout)
@@ -646,13 +628,13 @@ static int wait_loop(struct wait *w, nstime timeout)
         w->began = now = ustack_now();
         w->until = timeout < 0 ? NSTIME_NEVER : timeout == 0 ? 0 : now + timeout;
         for (;; now = ustack_now()) {
-                bool due = ticks() - rest_seen > TICKS_EVERY;
+                bool due = usock_ticks() - rest_seen > USOCK_TICKS_EVERY;
                 if (ready == 0 || pending(w, now) || (due && others_inside(w)))
                         ready = progress(w, now);
                 if (w->nk > 0 && (ready == 0 || due))
                         ready = ask_kernel(w);
                 if (due)
-                        rest_seen = ticks();
+                        rest_seen = usock_ticks();
                 if (ready > 0 || now >= w->until)
                         return ready;
                 if (usock_tls.pending)
@@ -714,7 +696,7 @@ void usock_progress(void)
         struct ustack *all[USTACKS_MAX];
         uint32_t n = ustack_all(all);
 
-        rest_seen = ticks();
+        rest_seen = usock_ticks();
         for (uint32_t i = 0; i < n; i++) {
                 if (!stack_pending(&all[i]->s, 0) && stack_deadline(&all[i]->s) > ustack_now())
                         continue;
@@ -726,7 +708,7 @@ void usock_progress(void)
 
 void usock_progress_if_due(void)
 {
-        if (ticks() - rest_seen > TICKS_EVERY)
+        if (usock_ticks() - rest_seen > USOCK_TICKS_EVERY)
                 usock_progress();
 }
 

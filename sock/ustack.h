@@ -43,6 +43,7 @@ struct usock {
         _Atomic uint32_t refs;
         int kfd;
         uint8_t kind, family;
+        struct udp_pcb *_Atomic pcb;    /* UDP: where that is mapped, once it was read without the lock: fewer loads */
         _Atomic uint32_t reads;         /* UDP: datagrams, roughly */
         _Atomic uint32_t fetch_left;    /* UDP: bytes from fetch_at on that the next read will want: a hint, of this process */
         _Atomic(const uint8_t *) fetch_at;

@@ -148,6 +148,7 @@ int udp_take_error(struct udp *u, uint32_t pcb);
 short udp_poll_events(const struct udp *u, uint32_t pcb);
 /* Whether a read would not wait: a datagram, an error, the end. Cheaper. */
 bool udp_readable(const struct udp *u, uint32_t pcb);
+bool udp_pcb_readable(const struct udp_pcb *p);
 
 /* ---- wire ---- */
 
@@ -263,6 +264,10 @@ struct udp_sight {
  * has read the last one (udp_unread() is false).
  */
 bool udp_recv_look(const struct udp *u, uint32_t pcb, struct udp_sight *s);
+/* The same for one whose bytes all lie in the queue, as short ones' do, and of `msg` only len and span[0] are shown: false for
+ * any other. */
+bool udp_recv_look_short(const struct udp *u, const struct udp_pcb *p, struct udp_sight *s);
+bool udp_recv_take_short(struct udp_pcb *p, const struct udp_sight *s);
 bool udp_recv_take(struct udp *u, uint32_t pcb, const struct udp_sight *s);
 bool udp_unread(const struct udp *u, uint32_t pcb);
 void udp_settle(struct udp *u, uint32_t pcb);

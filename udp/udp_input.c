@@ -112,6 +112,16 @@ bool udp_recv_look(const struct udp *u, uint32_t pcb, struct udp_sight *s)
         return true;
 }
 
+bool udp_recv_look_short(const struct udp *u, const struct udp_pcb *p, struct udp_sight *s)
+{
+        return likely(READ_ONCE(p->err) == 0) && udp_queue_look_short(&p->q, u, s);
+}
+
+bool udp_recv_take_short(struct udp_pcb *p, const struct udp_sight *s)
+{
+        return udp_queue_take(&p->q, s);
+}
+
 bool udp_recv_take(struct udp *u, uint32_t pcb, const struct udp_sight *s)
 {
         return udp_queue_take(&pcb_at(u, pcb)->q, s);

@@ -379,8 +379,11 @@ short udp_poll_events(const struct udp *u, uint32_t pcb)
 
 bool udp_readable(const struct udp *u, uint32_t pcb)
 {
-        const struct udp_pcb *p = pcb_at(u, pcb);
+        return udp_pcb_readable(pcb_at(u, pcb));
+}
 
+bool udp_pcb_readable(const struct udp_pcb *p)
+{
         return READ_ONCE(p->err) != 0 || READ_ONCE(p->shut) & UDP_SHUT_RD || udp_queue_unread(&p->q);
 }
 

@@ -63,6 +63,7 @@ bool udp_queue_unread(const struct udp_queue *q);
 /* Shows the first unread datagram, all of it but dport. False: there is none. Needs no lock. */
 bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_sight *s);
 /* What was shown is read. False: somebody else has read it meanwhile. Needs no lock. */
+bool udp_queue_look_short(const struct udp_queue *q, const struct udp *u, struct udp_sight *s);
 bool udp_queue_take(struct udp_queue *q, const struct udp_sight *s);
 /* Gives back the memory of what was read. */
 void udp_queue_settle(struct udp_queue *q, struct udp *u);

@@ -52,7 +52,7 @@ struct epoll_set {
         bool kernel_half;               /* something was put there */
         unsigned round;                 /* grows with each call that reports */
         uint8_t tick;
-        nstime kernel_asked;
+        uint64_t kernel_asked;
         _Atomic int kick;               /* eventfd in the kernel's half, see kick(); -1: not made */
         struct epoll_set *next_free;
         bool live;

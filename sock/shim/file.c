@@ -160,6 +160,7 @@ static void set_entry(int fd, struct file *f)
         while (top <= (unsigned)fd && !atomic_compare_exchange_weak(&shim.top, &top, (unsigned)fd + 1))
                 ;
         atomic_store_explicit(&shim.tab[fd], f, memory_order_release);
+        atomic_fetch_add_explicit(&shim.changes, 1, memory_order_release);
 }
 
 /* The fields that outlive a life (refs is looked at by stale pointers) are set one by one. */
@@ -173,7 +174,8 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         f->kfd = fd;
         f->linger_s = -1;
         f->us = NULL;
-        f->rcvtimeo = f->sndtimeo = f->kernel_asked = 0;
+        f->rcvtimeo = f->sndtimeo = 0;
+        f->kernel_asked = 0;
         f->items = NULL;
         f->set = NULL;
         atomic_store(&f->kernel_sleepers, 0);
@@ -250,6 +252,7 @@ void file_void(int fd)
         f = atomic_exchange(&shim.tab[fd], NULL);
         if (!f)
                 return;
+        atomic_fetch_add_explicit(&shim.changes, 1, memory_order_release);
         usock_enter();
         file_lost_number(f, fd);
         file_unref(f);

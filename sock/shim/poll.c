@@ -411,62 +411,129 @@ static int ones(unsigned long word)
         return n;
 }
 
+/* The sockets among the first numbers that are known to have nothing to read still. */
+static unsigned long known_idle(struct select_memo *m)
+{
+        uint32_t changes = atomic_load_explicit(&shim.changes, memory_order_acquire), seen = 0;
+
+        if (likely(m->news && m->changes == changes)) {
+                seen = atomic_load_explicit(m->news, memory_order_acquire);
+                if (likely(m->seen == seen))
+                        return m->idle;
+        }
+        *m = (struct select_memo){.news = m->changes == changes ? m->news : NULL, .seen = seen, .changes = changes};
+        return 0;
+}
+
+static bool can_read_now(struct select_memo *m, struct usock *s, unsigned long bit)
+{
+        const _Atomic uint32_t *news = usock_told_by(s);
+
+        if (unlikely(!m->news && news)) {
+                m->news = news;
+                m->seen = atomic_load_explicit(news, memory_order_acquire);
+        }
+        if (usock_readable(s))
+                return true;
+        if (news && news == m->news)
+                m->idle |= bit;
+        return false;
+}
+
+/* Reads and writes that would not wait, of one word of the sets from number `fd` on. m: what is known of it, or NULL. */
+struct ready {
+        unsigned long in, out;
+};
+
+static inline struct ready look_at_word(unsigned long rd, unsigned long wr, int fd, struct select_memo *m)
+{
+        struct ready can = {0, 0};
+
+        for (unsigned long any = rd | wr; any; any &= any - 1) {
+                unsigned long bit = any & -any;
+                const struct file *f = file_peek(fd + __builtin_ctzl(any));
+                short ev;
+
+                if (!f || f->mode < MODE_TCP || f->mode == MODE_EPOLL)
+                        continue;
+                if (likely(!(wr & bit))) {
+                        if (m ? can_read_now(m, f->us, bit) : usock_readable(f->us))
+                                can.in |= bit;
+                        continue;
+                }
+                ev = usock_poll(f->us);
+                can.in |= ev & SELECT_IN ? rd & bit : 0;
+                can.out |= ev & SELECT_OUT ? bit : 0;
+        }
+        return can;
+}
+
 /*
  * The usual case by the shortest way: some socket of ours is ready, and it is not the kernel's turn. The sets then hold
- * those and nothing else. 0: none is, nothing was changed.
+ * those and nothing else. 0: none is, nothing was changed. Small numbers first: most programs have no others.
  */
-static int select_now(int n, fd_set *r, fd_set *w, fd_set *x)
+static inline int select_few(int n, fd_set *r, fd_set *w)
 {
-        unsigned long in[FD_SETSIZE / WORD_BITS], out[FD_SETSIZE / WORD_BITS];
-        int words = (n + WORD_BITS - 1) / WORD_BITS, bits = 0;
-        bool good;
+        struct select_memo *m = &shim_tls.select;
+        unsigned long mask = ~0UL >> (WORD_BITS - n), wr, rd;
+        struct ready can;
 
-        for (int i = 0; i < words; i++) {
-                unsigned long rd = word_of(r, i), wr = word_of(w, i), can_read = 0, can_write = 0;
-
-                for (unsigned long any = any_word(r, w, NULL, i, n); any; any &= any - 1) {
-                        unsigned long bit = any & -any;
-                        const struct file *f = file_peek(i * WORD_BITS + __builtin_ctzl(any));
-                        short ev;
-                        if (!f || f->mode < MODE_TCP || f->mode == MODE_EPOLL)
-                                continue;
-                        if (!(wr & bit)) {
-                                can_read |= usock_readable(f->us) ? bit : 0;
-                                continue;
-                        }
-                        ev = usock_poll(f->us);
-                        can_read |= ev & SELECT_IN ? rd & bit : 0;
-                        can_write |= ev & SELECT_OUT ? wr & bit : 0;
-                }
-                in[i] = can_read;
-                out[i] = can_write;
-                bits += ones(can_read) + ones(can_write);
-        }
-        if (!bits)
+        if (unlikely((r && !user_read(r)) || (w && !user_read(w))))
                 return 0;
-        /* The first word by itself: it is mostly the only one, and a loop becomes a string move, which starts slowly. */
-        good = put_word(r, 0, in[0]) && put_word(w, 0, out[0]) && put_word(x, 0, 0);
-        for (int i = 1; unlikely(i < words) && good; i++)
-                good = put_word(r, i, in[i]) && put_word(w, i, out[i]) && put_word(x, i, 0);
+        wr = word_of(w, 0) & mask;
+        rd = word_of(r, 0) & mask;
+        can = look_at_word(rd & ~(known_idle(m) & ~wr), wr, 0, m);
+        if (!(can.in | can.out))
+                return 0;
+        return likely(put_word(r, 0, can.in) && put_word(w, 0, can.out)) ? ones(can.in) + ones(can.out) : -EFAULT;
+}
+
+static __attribute__((noinline)) int select_many(int n, fd_set *r, fd_set *w)
+{
+        struct ready can[FD_SETSIZE / WORD_BITS];
+        int words = (n + WORD_BITS - 1) / WORD_BITS, bits = 0;
+        bool good = true;
+
+        if (!set_readable(r, n) || !set_readable(w, n))
+                return 0;
+        for (int i = 0; i < words; i++) {
+                unsigned long in_n = any_word(r, w, NULL, i, n);
+
+                can[i] = look_at_word(word_of(r, i) & in_n, word_of(w, i) & in_n, i * WORD_BITS, NULL);
+                bits += ones(can[i].in) + ones(can[i].out);
+        }
+        for (int i = 0; bits && i < words && good; i++)
+                good = put_word(r, i, can[i].in) && put_word(w, i, can[i].out);
         return likely(good) ? bits : -EFAULT;
 }
 
 /* Whether that may be tried: no other thread can close one of them meanwhile, and nobody asked for urgent data. */
-static int select_fast(int n, fd_set *r, fd_set *w, fd_set *x)
+static inline bool may_look_first(int n, const fd_set *x)
+{
+        return shim.size && !usock_tls.inside && __libc_single_threaded && n > 0 && n <= FD_SETSIZE && !x;
+}
+
+/* select() finds it when it goes on to wait: wait_mixed() gives the kernel the turn. */
+static inline bool look_is_ours(void)
+{
+        if (unlikely(kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked))) {
+                shim_tls.kernel_due = true;
+                return false;
+        }
+        if (shim_tls.tick % PROGRESS_TICKS == 0)
+                usock_progress_if_due();        /* even the processor's own clock costs as much as a look */
+        return true;
+}
+
+static inline int select_fast(int n, fd_set *r, fd_set *w, fd_set *x)
 {
         int bits = 0;
 
-        if (!shim.size || usock_tls.inside || !__libc_single_threaded || n <= 0 || n > FD_SETSIZE || x ||
-            unlikely(!set_readable(r, n) || !set_readable(w, n)))
+        if (unlikely(!may_look_first(n, x)))
                 return 0;
         usock_enter();
-        if (kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked)) {
-                shim_tls.kernel_due = true;     /* wait_mixed() gives it the turn that was found here */
-        } else {
-                if (shim_tls.tick % PROGRESS_TICKS == 0)
-                        usock_progress_if_due();        /* even the processor's own clock costs as much as a look */
-                bits = select_now(n, r, w, x);
-        }
+        if (look_is_ours())
+                bits = likely(n <= WORD_BITS) ? select_few(n, r, w) : select_many(n, r, w);
         usock_leave();
         return bits;
 }
@@ -576,18 +643,12 @@ static void write_back(struct timeval *tv, struct until *u)
                 user_put64(&tv->tv_usec, (uint64_t)(left % NS_PER_S / NS_PER_US));
 }
 
-int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
+static __attribute__((noinline)) int select_waiting(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 {
         struct timespec ts;
         struct until u;
-        int ret = select_fast(n, r, w, x);
+        int ret;
 
-        if (ret > 0)
-                return ret;
-        if (ret < 0) {
-                errno = -ret;
-                return -1;
-        }
         if (!select_concerns_us(n, r, w, x) || (timeout && !user_read_range(timeout, sizeof(*timeout))) ||
             (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 || timeout->tv_usec >= 1000000)))
                 return REAL(select)(n, r, w, x, timeout);
@@ -599,6 +660,18 @@ int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
                 return REAL(select)(n, r, w, x, timeout);
         write_back(timeout, &u);
         return ret;
+}
+
+int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
+{
+        int ret = select_fast(n, r, w, x);
+
+        if (likely(ret > 0))
+                return ret;
+        if (ret == 0)
+                return select_waiting(n, r, w, x, timeout);
+        errno = -ret;
+        return -1;
 }
 
 int h___select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)

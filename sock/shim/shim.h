@@ -67,7 +67,7 @@ struct file {
         int linger_s;                   /* SO_LINGER, -1 off */
         struct usock *us;               /* NULL in MODE_NEW and MODE_KERNEL */
         nstime rcvtimeo, sndtimeo;      /* 0: none */
-        nstime kernel_asked;
+        uint64_t kernel_asked;          /* ticks, as that */
         struct epoll_item *items;       /* memberships; shim.lock */
         struct epoll_set *set;          /* MODE_EPOLL, NULL until it holds one of ours */
         _Atomic int kernel_sleepers;    /* MODE_EPOLL: threads in libc's epoll_wait() */
@@ -88,18 +88,30 @@ struct shim {
         int log;                        /* UNET_LOG */
         _Atomic int adopt;              /* numbers may be sockets of a former image: look once */
         _Atomic unsigned top;           /* above every number that has or had an entry */
+        _Atomic uint32_t changes;       /* of the table: a number means something else than before */
         int placeholder;                /* kernel socket whose copies stand under accepted sockets, -1: not made */
         pthread_mutex_t lock;
 };
 extern struct shim shim;
 
+/*
+ * What select() has found out about the first 64 numbers, for the next one: a program that selects before every read asks
+ * for its listener and its quiet connections each time, and what they are is told when it changes (usock_news).
+ */
+struct select_memo {
+        unsigned long idle;             /* TCP sockets of one stack that had nothing to read, a bit a number */
+        const _Atomic uint32_t *news;   /* that stack's; NULL: none yet */
+        uint32_t seen, changes;         /* *news and shim.changes before they were looked at */
+};
+
 struct shim_tls {
         bool held;                      /* the call under way holds a reference */
         bool handled;                   /* a handler ran since wait_prepare() */
         bool restart;                   /* ... and the first one had SA_RESTART */
-        nstime kernel_asked;            /* poll(): when the kernel's descriptors were last looked at */
+        uint64_t kernel_asked;          /* poll(): when the kernel's descriptors were last looked at */
         uint8_t tick;
         bool kernel_due;                /* it is their turn, and they have not been looked at yet */
+        struct select_memo select;
 };
 extern __thread struct shim_tls shim_tls __attribute__((tls_model("initial-exec")));
 
@@ -209,10 +221,18 @@ static inline bool result_again(ssize_t *r)
 /* ---- wait.c ---- */
 
 nstime clock_now(void);
-/* Is it the kernel's turn? At most once in 30 us, asked for nearly free. */
-#define KERNEL_TICKS 16         /* calls between looks at the clock: one costs as much as a small receive */
-bool kernel_turn_by_clock(nstime *asked);
-static inline bool kernel_turn(uint8_t *tick, nstime *asked)
+/* Is it the kernel's turn? At most once in 20 to 30 us, asked for nearly free. */
+#define KERNEL_TICKS 16         /* calls between looks at the clock */
+static inline bool kernel_turn_by_clock(uint64_t *asked)
+{
+        uint64_t now = usock_ticks();
+
+        if (now - *asked < USOCK_TICKS_EVERY)
+                return false;
+        *asked = now;
+        return true;
+}
+static inline bool kernel_turn(uint8_t *tick, uint64_t *asked)
 {
         return unlikely(++*tick % KERNEL_TICKS == 0) && kernel_turn_by_clock(asked);
 }

@@ -1,7 +1,6 @@
 /* Waiting, and the results of calls that waited. Everything that sleeps ends up in usock_wait(). */
 #include "sock/shim/shim.h"
 
-#define KERNEL_EVERY (30 * NS_PER_US)
 
 nstime clock_now(void)
 {
@@ -9,16 +8,6 @@ nstime clock_now(void)
 
         clock_gettime(CLOCK_MONOTONIC, &ts);
         return ts.tv_sec * NS_PER_S + ts.tv_nsec;
-}
-
-bool kernel_turn_by_clock(nstime *asked)
-{
-        nstime now = clock_now();
-
-        if (now - *asked < KERNEL_EVERY)
-                return false;
-        *asked = now;
-        return true;
 }
 
 struct until until_ms(int timeout)

@@ -133,6 +133,7 @@ static const struct {
         {"sendfile", scene_sendfile},
         {"poll", scene_poll},
         {"select", scene_select},
+        {"select_idle", scene_select_idle},
         {"epoll", scene_epoll},
         {"epoll_before_connect", scene_epoll_before_connect},
         {"signals", scene_signals},

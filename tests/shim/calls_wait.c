@@ -115,6 +115,74 @@ void scene_select(void)
         close2(v);
 }
 
+/* select() says `count` of the descriptors, and how many of them: in time it will. */
+static int select_until(const int *fd, int n, int count)
+{
+        int top = 0, ready = -1;
+        fd_set r;
+
+        for (int i = 0; i < 1000000 && ready != count; i++) {
+                FD_ZERO(&r);
+                for (int k = 0; k < n; k++) {
+                        FD_SET(fd[k], &r);
+                        top = fd[k] > top ? fd[k] : top;
+                }
+                ready = select(top + 1, &r, NULL, NULL, NULL);
+        }
+        return ready;
+}
+
+/* Beside one that is always ready the others are idle, look after look, and then are not: by what comes, by a call of the
+ * process itself, and because the number is another socket's. */
+void scene_select_idle(void)
+{
+        struct sockaddr_in to, at;
+        int u = udp_socket(&to), from = udp_socket(&at), l = listener(&at), v[2], p[2], c;
+        char b[8];
+
+        tcp_pair(v);
+        tcp_pair(p);
+        sendto(from, "x", 1, 0, (void *)&to, sizeof(to));
+        int fd[3] = {u, l, v[1]};
+        SHOW(select_until(fd, 3, 1));
+        for (int i = 0; i < 100; i++)
+                if (select_until(fd, 3, 1) != 1)
+                        die("idle");
+        write(v[0], "y", 1);
+        SHOW(select_until(fd, 3, 2));
+        read(v[1], b, sizeof(b));
+        SHOW(select_until(fd, 3, 1));
+        c = socket(AF_INET, SOCK_STREAM, 0);
+        connect(c, (void *)&at, sizeof(at));
+        SHOW(select_until(fd, 3, 2));
+        close(accept(l, NULL, NULL));
+        SHOW(select_until(fd, 3, 1));
+        write(p[0], "z", 1);
+        wait_readable(p[1]);
+        SHOW(dup2(p[1], v[1]) == v[1]);
+        SHOW(select_until(fd, 3, 2));
+        read(v[1], b, sizeof(b));
+        SHOW(select_until(fd, 3, 1));
+        if (fork() == 0) {
+                write(p[0], "child", 5);
+                _exit(0);
+        }
+        wait(NULL);
+        SHOW(select_until(fd, 3, 2));
+        read(v[1], b, sizeof(b));
+        SHOW(select_until(fd, 3, 1));
+        SHOW(shutdown(v[1], SHUT_RD));
+        SHOW(select_until(fd, 3, 2));
+        read(u, b, sizeof(b));
+        SHOW(select_until(fd, 3, 1));
+        close(c);
+        close(u);
+        close(from);
+        close(l);
+        close2(v);
+        close2(p);
+}
+
 static int by_data(const void *a, const void *b)
 {
         const struct epoll_event *x = a, *y = b;

@@ -245,6 +245,43 @@ static void what_two_look_at_one_of_them_reads(void **state)
         udp_pcb_check(&s->u, pcb);
 }
 
+/* The short way says the same as the long one, or nothing: of frames, and of the first datagram of another block. */
+static void the_short_way_reads_the_same(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53), shorts = 0;
+        struct udp_pcb *p = udp_pcb_at(&s->u, pcb);
+        struct udp_sight a, b;
+
+        assert_false(udp_recv_look_short(&s->u, p, &a));
+        for (uint32_t i = 0; i < 3000; i++)
+                if (i % 100 == 99)
+                        arrives(s, .len = 1400, .in_frame = 1400, .small = true);
+                else
+                        arrives(s, .len = i % 200, .fill = (uint8_t)i);
+        for (uint32_t i = 0; i < 3000; i++) {
+                bool framed = i % 100 == 99;
+                assert_true(udp_recv_look(&s->u, pcb, &a));
+                if (!udp_recv_look_short(&s->u, p, &b)) {
+                        assert_true(udp_recv_take(&s->u, pcb, &a));
+                        continue;
+                }
+                assert_false(framed);
+                assert_int_equal(b.msg.len, i % 200);
+                assert_int_equal(a.msg.len, b.msg.len);
+                assert_int_equal(a.last, b.last);
+                assert_int_equal(a.next, b.next);
+                if (b.msg.len != 0)
+                        assert_ptr_equal(a.msg.span[0].ptr, b.msg.span[0].ptr);
+                assert_true(udp_recv_take_short(p, &b));
+                shorts++;
+        }
+        assert_false(udp_recv_look_short(&s->u, p, &a));
+        assert_in_range(shorts, 2900, 2969);
+        udp_settle(&s->u, pcb);
+        udp_pcb_check(&s->u, pcb);
+}
+
 static void what_was_read_is_held_until_somebody_settles(void **state)
 {
         struct scene *s = *state;
@@ -428,6 +465,7 @@ int main(void)
                 TEST(many_are_shown_and_consumed_at_once),
                 TEST(spans_stay_valid_while_more_arrives),
                 TEST(what_two_look_at_one_of_them_reads),
+                TEST(the_short_way_reads_the_same),
                 TEST(what_was_read_is_held_until_somebody_settles),
                 TEST(a_slow_reader_takes_nothing_that_came_later),
                 TEST(room_is_found_where_datagrams_were_read),
