@@ -337,12 +337,20 @@ class Programs(Case):
                     self.assertEqual(f.read(), self.data(5 << 20))
                 self.assertEqual(client.said("ours"), 1 if shim else 0)
 
+    def sockperf_client(self, *argv):
+        """sockperf counts nothing of the beginning and the end: on a machine that has no time for it, of all."""
+        for seconds in ("1", "3", "10"):
+            client = self.run_it("sockperf", "pp", "-t", seconds, *argv)
+            out = client.end()
+            if "No valid observations" not in out:
+                break
+        return client, out
+
     def sockperf(self, *more, server=True):
         need("sockperf")
         kind = "tcp" if "--tcp" in more else "udp"
         s = self.server("sockperf", "sr", "-i", "127.0.0.1", "-p", str(self.port), *more, shim=server, kind=kind)
-        client = self.run_it("sockperf", "pp", "-i", "127.0.0.1", "-p", str(self.port), "-t", "1", *more)
-        out = client.end()
+        client, out = self.sockperf_client("-i", "127.0.0.1", "-p", str(self.port), *more)
         s.child.send_signal(signal.SIGINT)
         s.end()
         self.assertRegex(out, r"# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0")
@@ -361,8 +369,7 @@ class Programs(Case):
                 feed.write(f"T:127.0.0.1:{self.port}\n")
                 feed.flush()
                 s = self.server("sockperf", "sr", "-f", feed.name, "-F", kind[0])
-                client = self.run_it("sockperf", "pp", "-f", feed.name, "-F", kind[0], "-t", "1")
-                self.assertRegex(client.end(), r"# dropped messages = 0")
+                self.assertRegex(self.sockperf_client("-f", feed.name, "-F", kind[0])[1], r"# dropped messages = 0")
                 s.child.send_signal(signal.SIGINT)
                 s.end()
 
