@@ -1,4 +1,8 @@
-/* Making, passing and checking shared memory. */
+/*
+ * Making, passing and checking shared memory; by system calls made directly, since the client of unetd uses it in programs whose
+ * calls are ours. Nothing is read or mapped by a check, and no file system is asked that could belong to somebody hostile (FUSE
+ * answers when it likes): seals are the kernel's own knowledge, and only memory files have them.
+ */
 #include "unet/memfd.h"
 
 #include <errno.h>
@@ -8,7 +12,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <unistd.h>
+
+#include "netstack/sys.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010      /* Linux 5.1 */
@@ -22,73 +27,84 @@
 /* Without MFD_NOEXEC_SEAL newer kernels print a warning; older ones refuse it. */
 static int create(const char *name)
 {
-        int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+        int fd = (int)sys2(SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 
-        if (fd < 0 && errno == EINVAL)
-                fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        return fd;
+        return fd != -EINVAL ? fd : (int)sys2(SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 
-int unet_memfd_make(const char *name, size_t bytes)
+static int add_seals(int fd, int seals)
+{
+        return (int)sys3(SYS_fcntl, fd, F_ADD_SEALS, seals);
+}
+
+static int make(const char *name, size_t bytes, int seals)
 {
         int fd = create(name), err;
 
         if (fd < 0)
-                return -errno;
-        if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)bytes) == 0 &&
-            fcntl(fd, F_ADD_SEALS, SIZE_SEALS) == 0)
                 return fd;
-        err = -errno;
-        close(fd);
+        if ((err = (int)sys2(SYS_fchmod, fd, 0600)) == 0 && (err = (int)sys2(SYS_ftruncate, fd, bytes)) == 0 &&
+            (err = add_seals(fd, seals)) == 0)
+                return fd;
+        sys1(SYS_close, fd);
         return err;
+}
+
+int unet_memfd_make(const char *name, size_t bytes)
+{
+        return make(name, bytes, SIZE_SEALS);
+}
+
+int unet_memfd_make_sealed(const char *name, size_t bytes)
+{
+        return make(name, bytes, SIZE_SEALS | F_SEAL_SEAL);
 }
 
 int unet_memfd_reader(int fd)
 {
         char path[32];
-        int twin;
 
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        twin = open(path, O_RDONLY | O_CLOEXEC);
-        return twin < 0 ? -errno : twin;
+        return (int)sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 }
 
 int unet_memfd_freeze(int fd)
 {
-        return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0 ? 0 : -errno;
+        return add_seals(fd, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
 }
 
-static int check_file(int fd, const struct stat *st, uid_t owner)
+static int check_file(int fd, const struct statx *st, bool writable, uid_t owner)
 {
+        int how = (int)sys3(SYS_fcntl, fd, F_GETFL, 0);
         struct statfs fs;
 
-        if (!S_ISREG(st->st_mode) || fstatfs(fd, &fs) != 0 || fs.f_type != TMPFS_MAGIC)
+        if (!S_ISREG(st->stx_mode) || sys2(SYS_fstatfs, fd, &fs) != 0 || fs.f_type != TMPFS_MAGIC || how < 0 || how & O_PATH)
                 return -EINVAL;
-        if ((st->st_mode & 07777) != 0600 || st->st_uid != owner)
+        if (owner != UNET_MEMFD_ANYBODY && ((st->stx_mode & 07777) != 0600 || st->stx_uid != owner))
                 return -EACCES;
-        return (fcntl(fd, F_GETFL) & (O_ACCMODE | O_PATH)) == O_RDONLY ? 0 : -EACCES;
+        return (how & O_ACCMODE) == (writable ? O_RDWR : O_RDONLY) ? 0 : -EACCES;
 }
 
-int unet_memfd_check(int fd, size_t bytes, uid_t owner)
+int unet_memfd_check(int fd, size_t bytes, bool writable, uid_t owner)
 {
         const int want = SIZE_SEALS | F_SEAL_SEAL;
-        int seals = fcntl(fd, F_GET_SEALS), err;
-        struct stat st;
+        int seals = (int)sys3(SYS_fcntl, fd, F_GET_SEALS, 0), err;
+        struct statx st;
 
-        if (seals < 0 || fstat(fd, &st) != 0)   /* seals first: only memory has them, and FUSE is asked nothing */
+        if (seals < 0 || sys5(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st) != 0)
                 return -EINVAL;
-        err = check_file(fd, &st, owner);
+        err = check_file(fd, &st, writable, owner);
         if (err != 0)
                 return err;
         if ((seals & want) != want)
                 return -EPERM;
-        return st.st_size >= 0 && (size_t)st.st_size == bytes ? 0 : -ERANGE;
+        return st.stx_size == 0 || (bytes != 0 && st.stx_size != bytes) ? -ERANGE : 0;
 }
 
 void *unet_memfd_map(int fd, size_t bytes, bool writable, void *at)
 {
         int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-        void *p = mmap(at, bytes, prot, MAP_SHARED | (at != NULL ? MAP_FIXED : 0), fd, 0);
+        long p = sys6(SYS_mmap, (long)at, (long)bytes, prot, MAP_SHARED | (at != NULL ? MAP_FIXED : 0), fd, 0);
 
-        return p == MAP_FAILED ? NULL : p;
+        return p < 0 && p > -4096 ? NULL : (void *)p;
 }

@@ -15,18 +15,21 @@
 
 #include "netstack/base.h"
 
-/* A sealed memfd of zeroes, close-on-exec. The descriptor, or a negative errno. */
+/* A memfd of zeroes, sealed against shrinking and growing, close-on-exec. The descriptor, or a negative errno. */
 int unet_memfd_make(const char *name, size_t bytes);
+/* The same, its seals sealed: for memory that several may map writable. */
+int unet_memfd_make_sealed(const char *name, size_t bytes);
 /* A read-only descriptor of the same memory, or a negative errno (-ENOENT: /proc is not mounted). */
 int unet_memfd_reader(int fd);
 /* No writable mapping from now on but those that exist, and no more seals. 0 or a negative errno. */
 int unet_memfd_freeze(int fd);
 /*
- * Whether a descriptor that `owner` passed is what it should be: a regular file on tmpfs, `bytes` long, mode
- * 0600, owned by `owner`, open for reading alone, sealed against shrinking and growing, its seals sealed. 0;
- * -EINVAL: not such a file; -EACCES: mode, owner or way of opening; -EPERM: seals; -ERANGE: size.
+ * Whether a descriptor that was passed is what it should be: a regular file on tmpfs, `bytes` long (0: any length but 0),
+ * open for reading alone or for both, sealed against shrinking and growing, its seals sealed; and if an owner is named,
+ * his and of mode 0600. 0; -EINVAL: not such a file; -EACCES: mode, owner or way of opening; -EPERM: seals; -ERANGE: size.
  */
-int unet_memfd_check(int fd, size_t bytes, uid_t owner);
+#define UNET_MEMFD_ANYBODY ((uid_t)-1)
+int unet_memfd_check(int fd, size_t bytes, bool writable, uid_t owner);
 /* Maps all of it, shared; NULL when that fails. `at` NULL: anywhere; else over what is mapped there. */
 void *unet_memfd_map(int fd, size_t bytes, bool writable, void *at);
 

@@ -391,9 +391,9 @@ static int map_peer(struct shm_link *l, const struct shm_offer *o, uid_t uid)
             o->region_bytes != SHM_REGION_BYTES(geom) || o->region_bytes > REGION_MAX ||
             o->station_bytes < BELL_BYTES || o->station_bytes > REGION_MAX)
                 return -EPROTO;
-        err = unet_memfd_check(o->region, o->region_bytes, uid);
+        err = unet_memfd_check(o->region, o->region_bytes, false, uid);
         if (err == 0)
-                err = unet_memfd_check(o->station, o->station_bytes, uid);
+                err = unet_memfd_check(o->station, o->station_bytes, false, uid);
         if (err != 0)
                 return err;
         l->peer_bytes = o->region_bytes;

@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "unet/memfd.h"
 #include "unet/shm_ring.h"
 #include "unetd/daemon.h"
-#include "unetd/fdcheck.h"
 #include "unetd/gate.h"
 
 static struct end *other_end(const struct end *e)
@@ -47,17 +47,7 @@ static int slot_new(struct stack *st, uint32_t *slot)
 
 static int region_new(struct frame_geom g)
 {
-        int fd = memfd_create("unet-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-        if (fd < 0)
-                return -errno;
-        if (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)SHM_REGION_BYTES(g)) < 0 ||
-            fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-                int err = errno;
-                close(fd);
-                return -err;
-        }
-        return fd;
+        return unet_memfd_make_sealed("unet-channel", SHM_REGION_BYTES(g));
 }
 
 static struct chan *chan_alloc(void)
@@ -525,7 +515,7 @@ static void remote_offered(struct user *u, struct wire_in *in)
         struct chan *ch;
 
         if (in->n != UNETD_REMOTE_FDS || stack_of(u, info->stack, &st) < 0 ||
-            fdcheck_memfd(in->fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true) < 0)
+            unet_memfd_check(in->fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY) < 0)
                 return;
         ch = chan_alloc();
         if (!ch)
@@ -556,7 +546,7 @@ void chan_offered(struct user *u, struct wire_in *in)
                 return;
         }
         if (in->n != UNETD_CHAN_FDS || unetd_is_iface(info->peer_stack) || stack_of(u, info->stack, &st) < 0 ||
-            fdcheck_memfd(in->fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true) < 0)
+            unet_memfd_check(in->fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY) < 0)
                 return;
         ch = find_half(info);
         e = ch ? &ch->end[1] : NULL;

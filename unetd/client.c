@@ -7,6 +7,7 @@
 #include "unetd/client.h"
 
 #include "unet/bell.h"
+#include "unet/memfd.h"
 #include "unet/shm_ring.h"
 #include "unet/vlink.h"
 #include "unetd/fdcheck.h"
@@ -164,7 +165,7 @@ static int map_directory(struct unetd_client *c, int fd)
         void *p;
 
         if (sys_statx(fd, &st) < 0 || st.stx_size != sizeof(struct directory) ||
-            fdcheck_memfd(fd, sizeof(struct directory), false) < 0)
+            unet_memfd_check(fd, sizeof(struct directory), false, UNET_MEMFD_ANYBODY) < 0)
                 return -EPROTO;
         p = (void *)SYS_CALL(SYS_mmap, c->dir, sizeof(struct directory), PROT_READ,
                              MAP_SHARED | (c->dir ? MAP_FIXED : 0), fd, 0);
@@ -374,16 +375,9 @@ void unetd_close(struct unetd_client *c)
 
 static int sealed_memfd(const char *name, uint64_t bytes)
 {
-        int fd = sys_memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
+        int fd = unet_memfd_make_sealed(name, bytes);
 
-        if (fd < 0 || (fd = fd_high(fd)) < 0)
-                return fd;
-        if ((r = sys_fchmod(fd, 0600)) < 0 || (r = sys_ftruncate(fd, (int64_t)bytes)) < 0 ||
-            (r = sys_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) < 0) {
-                sys_close(fd);
-                return r;
-        }
-        return fd;
+        return fd < 0 ? fd : fd_high(fd);
 }
 
 static int high_pipe(int *rd, int *wr)
@@ -476,8 +470,8 @@ static int check_stack_fds(const struct wire_in *in)
         uint64_t ino;
         int r;
 
-        if ((r = fdcheck_memfd(in->fds[UNETD_FD_STATE], 0, true)) < 0 ||
-            (r = fdcheck_memfd(in->fds[UNETD_FD_BELL], BELL_BYTES, true)) < 0 ||
+        if ((r = unet_memfd_check(in->fds[UNETD_FD_STATE], 0, true, UNET_MEMFD_ANYBODY)) < 0 ||
+            (r = unet_memfd_check(in->fds[UNETD_FD_BELL], BELL_BYTES, true, UNET_MEMFD_ANYBODY)) < 0 ||
             (r = fdcheck_pipe(in->fds[UNETD_FD_LEADER_R], false, &ino)) < 0 ||
             (r = fdcheck_pipe(in->fds[UNETD_FD_LEADER_W], true, &ino)) < 0 ||
             (r = fdcheck_pipe(in->fds[UNETD_FD_KEEPER_R], false, &ino)) < 0)
@@ -565,14 +559,14 @@ static bool geom_sane(struct frame_geom g)
 
 static int check_link(int mem, int book)
 {
-        int r = fdcheck_memfd(mem, vlink_bytes(), true);
+        int r = unet_memfd_check(mem, vlink_bytes(), true, UNET_MEMFD_ANYBODY);
 
-        return r < 0 ? r : fdcheck_memfd(book, sizeof(struct vlink_book), false);
+        return r < 0 ? r : unet_memfd_check(book, sizeof(struct vlink_book), false, UNET_MEMFD_ANYBODY);
 }
 
 static int check_remote(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS])
 {
-        int r = fdcheck_memfd(fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true);
+        int r = unet_memfd_check(fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY);
 
         if (memchr(info->iface.name, 0, sizeof info->iface.name) == NULL || info->iface.prefix > 32 ||
             info->peer_chan >= DIR_IFACES || info->mtu < 68 || info->mtu > VLINK_SLOT_BYTES)
@@ -592,12 +586,12 @@ int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHA
             (memchr(info->iface.name, 0, sizeof info->iface.name) == NULL || info->iface.prefix > 32))
                 return -EPROTO;
         if (unetd_chan_nfds(info) == UNETD_IFACE_FDS)   /* ni_xdp_attach() checks socket and memory */
-                return fdcheck_memfd(fds[UNETD_FD_IF_TX], SHM_REGION_BYTES(info->tx_geom), true);
+                return unet_memfd_check(fds[UNETD_FD_IF_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY);
         if (unetd_is_remote(info->peer_stack))
                 return check_remote(info, fds);
-        if ((r = fdcheck_memfd(fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true)) < 0 ||
-            (r = fdcheck_memfd(fds[UNETD_FD_RX], SHM_REGION_BYTES(info->rx_geom), false)) < 0 ||
-            (r = fdcheck_memfd(fds[UNETD_FD_PEER_BELL], BELL_BYTES, false)) < 0 ||
+        if ((r = unet_memfd_check(fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY)) < 0 ||
+            (r = unet_memfd_check(fds[UNETD_FD_RX], SHM_REGION_BYTES(info->rx_geom), false, UNET_MEMFD_ANYBODY)) < 0 ||
+            (r = unet_memfd_check(fds[UNETD_FD_PEER_BELL], BELL_BYTES, false, UNET_MEMFD_ANYBODY)) < 0 ||
             (r = fdcheck_pipe(fds[UNETD_FD_PEER_LEADER], true, &ino)) < 0)
                 return r;
         return fdcheck_pipe(fds[UNETD_FD_PEER_KEEPER], true, &ino);

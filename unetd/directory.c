@@ -7,29 +7,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "unet/memfd.h"
 #include "unetd/wire.h"
-
-#ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010
-#endif
 
 int directory_create(struct directory_owner *o, uint64_t instance)
 {
-        int fd = memfd_create("unet-directory", MFD_CLOEXEC | MFD_ALLOW_SEALING), r = 0;
-        void *p = MAP_FAILED;
+        int fd = unet_memfd_make("unet-directory", sizeof(struct directory)), r;
+        void *p;
 
         if (fd < 0)
-                return -errno;
-        if (fchmod(fd, 0600) < 0 || ftruncate(fd, sizeof(struct directory)) < 0 ||
-            (p = mmap(NULL, sizeof(struct directory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) ==
-                    MAP_FAILED ||
-            fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
-                r = -errno;
-        if (r == 0 && (o->fd = fd_reopen(fd, O_RDONLY)) < 0)
-                r = o->fd;
+                return fd;
+        p = unet_memfd_map(fd, sizeof(struct directory), true, NULL);
+        r = p == NULL ? -ENOMEM : unet_memfd_freeze(fd);
+        if (r == 0)
+                r = o->fd = fd_reopen(fd, O_RDONLY);
         close(fd);
         if (r < 0) {
-                if (p != MAP_FAILED)
+                if (p != NULL)
                         munmap(p, sizeof(struct directory));
                 return r;
         }

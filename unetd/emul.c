@@ -18,8 +18,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "unet/memfd.h"
 #include "unetd/daemon.h"
-#include "unetd/fdcheck.h"
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83                /* Linux 6.16 */
@@ -178,8 +178,8 @@ static int check_offer(const struct client *cl, const struct wire_in *in)
                 return -EDQUOT;
         if (cl->name || cl->call || cl->waiting || cl->conn.queued)
                 return -EBUSY;          /* the connection owes something as it is */
-        r = fdcheck_memfd(in->fds[UNETD_FD_REGION], in->msg.emul.mem.region_bytes, false);
-        return r < 0 ? r : fdcheck_memfd(in->fds[UNETD_FD_STATION], in->msg.emul.mem.station_bytes, false);
+        r = unet_memfd_check(in->fds[UNETD_FD_REGION], in->msg.emul.mem.region_bytes, false, UNET_MEMFD_ANYBODY);
+        return r < 0 ? r : unet_memfd_check(in->fds[UNETD_FD_STATION], in->msg.emul.mem.station_bytes, false, UNET_MEMFD_ANYBODY);
 }
 
 int emul_attach(struct client *cl, struct wire_in *in)

@@ -17,19 +17,6 @@
 
 /* ---- opening ---- */
 
-/* Memory that is passed: as large as it is, for ever. */
-static int sealed(const char *name, size_t bytes)
-{
-        int fd = unet_memfd_make(name, bytes);
-
-        if (fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) < 0) {
-                int err = -errno;
-                close(fd);
-                return err;
-        }
-        return fd;
-}
-
 static struct gate *gate_of(struct loop_source *s, size_t at)
 {
         return (struct gate *)((char *)s - at);
@@ -52,7 +39,7 @@ static int make_bell(struct gate *g)
 {
         int fd[2];
 
-        g->bell_fd = sealed("unet-gate-bell", BELL_BYTES);
+        g->bell_fd = unet_memfd_make_sealed("unet-gate-bell", BELL_BYTES);
         if (g->bell_fd < 0)
                 return g->bell_fd;
         g->bell = unet_memfd_map(g->bell_fd, BELL_BYTES, true, NULL);
@@ -173,7 +160,7 @@ static int port_map(struct gate_port *p, const struct gate_peer *peer)
 
         c->mine_bytes = SHM_REGION_BYTES(GATE_FRAMES);
         c->peer_bytes = SHM_REGION_BYTES(peer->geom);
-        p->region = sealed("unet-gate", c->mine_bytes);
+        p->region = unet_memfd_make_sealed("unet-gate", c->mine_bytes);
         if (p->region < 0)
                 return p->region;
         c->mine = unet_memfd_map(p->region, c->mine_bytes, true, NULL);

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "unetd/fdcheck.h"
+#include "unet/memfd.h"
 #include "unetd/links.h"
 #include "unetd/owners.h"
 #include "unetd/wire.h"
@@ -47,21 +47,6 @@ struct agent *agent_at(uint32_t addr)
 }
 
 /* ---- links ---- */
-
-static int memfd_new(const char *name, size_t bytes)
-{
-        int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-        if (fd < 0)
-                return -errno;
-        if (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)bytes) < 0 ||
-            fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-                int err = errno;
-                close(fd);
-                return -err;
-        }
-        return fd;
-}
 
 struct rlink *link_numbered(const struct stack *st, uint32_t index)
 {
@@ -100,11 +85,11 @@ static int write_magic(int fd)
 
 static int make_memory(struct rlink *l)
 {
-        int fd, r = l->mem = memfd_new("unet-link", vlink_bytes());
+        int fd, r = l->mem = unet_memfd_make_sealed("unet-link", vlink_bytes());
 
         if (r >= 0)
                 r = write_magic(l->mem);
-        fd = r < 0 ? r : memfd_new(BOOK_NAME, sizeof *l->book);
+        fd = r < 0 ? r : unet_memfd_make_sealed(BOOK_NAME, sizeof *l->book);
         if (fd < 0)
                 return fd;
         l->book = mmap(NULL, sizeof *l->book, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -188,10 +173,8 @@ void link_changed(struct rlink *l)
 static bool is_our_book(int fd)
 {
         char name[64];
-        struct stat sb;
 
-        return fdcheck_memfd(fd, sizeof(struct vlink_book), false) == 0 && fstat(fd, &sb) == 0 && sb.st_uid == unetd.uid &&
-               (sb.st_mode & 0777) == 0600 && fd_link(fd, name, sizeof name) > 0 && strncmp(name, BOOK_LINK, strlen(BOOK_LINK)) == 0;
+        return unet_memfd_check(fd, sizeof(struct vlink_book), false, unetd.uid) == 0 && fd_link(fd, name, sizeof name) > 0 && strncmp(name, BOOK_LINK, strlen(BOOK_LINK)) == 0;
 }
 
 static struct vlink_book *map_book(int fd)
@@ -233,7 +216,8 @@ void link_offered(struct user *u, struct wire_in *in)
         if (in->n != UNETD_LINK_FDS || !unetd_is_iface(in->msg.link.iface) || i >= UNETD_IFACES || !agents[i].cfg ||
             stack_of(u, in->msg.link.stack, &st) < 0 || link_find(st, &agents[i]))
                 return;
-        if (fdcheck_memfd(in->fds[UNETD_FD_LINK_MEM], vlink_bytes(), true) == 0 && is_our_book(in->fds[UNETD_FD_LINK_BOOK]))
+        if (unet_memfd_check(in->fds[UNETD_FD_LINK_MEM], vlink_bytes(), true, UNET_MEMFD_ANYBODY) == 0 &&
+            is_our_book(in->fds[UNETD_FD_LINK_BOOK]))
                 link_restore(st, &agents[i], in);
 }
 

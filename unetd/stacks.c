@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "unet/memfd.h"
 #include "unetd/daemon.h"
 #include "unetd/fdcheck.h"
 
@@ -240,8 +241,8 @@ static int check_fds(const struct wire_in *in)
         uint64_t ino[4];
         int r;
 
-        if ((r = fdcheck_memfd(in->fds[UNETD_FD_STATE], 0, true)) < 0 ||
-            (r = fdcheck_memfd(in->fds[UNETD_FD_BELL], BELL_BYTES, true)) < 0)
+        if ((r = unet_memfd_check(in->fds[UNETD_FD_STATE], 0, true, UNET_MEMFD_ANYBODY)) < 0 ||
+            (r = unet_memfd_check(in->fds[UNETD_FD_BELL], BELL_BYTES, true, UNET_MEMFD_ANYBODY)) < 0)
                 return r;
         for (unsigned i = 0; i < 4; i++)
                 if ((r = fdcheck_pipe(in->fds[UNETD_FD_LEADER_R + i], i % 2 == 1, &ino[i])) < 0)

@@ -19,7 +19,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -74,22 +73,6 @@ static inline long sys_write(int fd, const void *buf, size_t n)
 static inline int sys_pipe2(int fd[2], int flags)
 {
         return (int)SYS_CALL(SYS_pipe2, fd, flags, 0, 0, 0, 0);
-}
-static inline int sys_memfd_create(const char *name, unsigned flags)
-{
-        return (int)SYS_CALL(SYS_memfd_create, name, flags, 0, 0, 0, 0);
-}
-static inline int sys_ftruncate(int fd, int64_t bytes)
-{
-        return (int)SYS_CALL(SYS_ftruncate, fd, bytes, 0, 0, 0, 0);
-}
-static inline int sys_fchmod(int fd, unsigned mode)
-{
-        return (int)SYS_CALL(SYS_fchmod, fd, mode, 0, 0, 0, 0);
-}
-static inline int sys_fstatfs(int fd, struct statfs *st)
-{
-        return (int)SYS_CALL(SYS_fstatfs, fd, st, 0, 0, 0, 0);
 }
 static inline int sys_statx(int fd, struct statx *st)
 {

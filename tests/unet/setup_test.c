@@ -29,7 +29,7 @@ static void our_own_memory_passes_the_check(void **state)
         assert_int_equal(unet_memfd_freeze(fd), 0);
         twin = unet_memfd_reader(fd);
         assert_true(twin >= 0);
-        assert_int_equal(unet_memfd_check(twin, 8192, geteuid()), 0);
+        assert_int_equal(unet_memfd_check(twin, 8192, false, geteuid()), 0);
         ro = unet_memfd_map(twin, 8192, false, NULL);
         assert_non_null(ro);
         rw[5000] = 42;
@@ -53,13 +53,17 @@ static void other_memory_does_not_pass(void **state)
         const uid_t me = geteuid();
         int fd = unet_memfd_make("test", 8192), twin = unet_memfd_reader(fd), pipefd[2], plain;
 
-        assert_int_equal(unet_memfd_check(fd, 8192, me), -EACCES);              /* open for writing */
-        assert_int_equal(unet_memfd_check(twin, 8192, me), -EPERM);             /* seals can still be added */
+        assert_int_equal(unet_memfd_check(fd, 8192, false, me), -EACCES);              /* open for writing */
+        assert_int_equal(unet_memfd_check(twin, 8192, false, me), -EPERM);             /* seals can still be added */
         assert_int_equal(unet_memfd_freeze(fd), 0);
-        assert_int_equal(unet_memfd_check(twin, 4096, me), -ERANGE);
-        assert_int_equal(unet_memfd_check(twin, 8192, me + 1), -EACCES);
+        assert_int_equal(unet_memfd_check(twin, 8192, true, me), -EACCES);
+        assert_int_equal(unet_memfd_check(fd, 8192, true, me), 0);
+        assert_int_equal(unet_memfd_check(twin, 0, false, me), 0);
+        assert_int_equal(unet_memfd_check(twin, 4096, false, me), -ERANGE);
+        assert_int_equal(unet_memfd_check(twin, 8192, false, me + 1), -EACCES);
         assert_int_equal(fchmod(fd, 0644), 0);
-        assert_int_equal(unet_memfd_check(twin, 8192, me), -EACCES);
+        assert_int_equal(unet_memfd_check(twin, 8192, false, me), -EACCES);
+        assert_int_equal(unet_memfd_check(twin, 8192, false, UNET_MEMFD_ANYBODY), 0);
         close(fd);
         close(twin);
 
@@ -67,18 +71,18 @@ static void other_memory_does_not_pass(void **state)
         assert_int_equal(fchmod(plain, 0600), 0);
         assert_int_equal(ftruncate(plain, 8192), 0);
         twin = unet_memfd_reader(plain);
-        assert_int_equal(unet_memfd_check(twin, 8192, me), -EPERM);
+        assert_int_equal(unet_memfd_check(twin, 8192, false, me), -EPERM);
         close(plain);
         close(twin);
 
         assert_int_equal(pipe(pipefd), 0);
-        assert_int_equal(unet_memfd_check(pipefd[0], 8192, me), -EINVAL);
+        assert_int_equal(unet_memfd_check(pipefd[0], 8192, false, me), -EINVAL);
         close(pipefd[0]);
         close(pipefd[1]);
         plain = open("/proc/self/exe", O_RDONLY);                               /* not on tmpfs */
-        assert_true(unet_memfd_check(plain, 8192, me) < 0);
+        assert_true(unet_memfd_check(plain, 8192, false, me) < 0);
         close(plain);
-        assert_int_equal(unet_memfd_check(-1, 8192, me), -EINVAL);
+        assert_int_equal(unet_memfd_check(-1, 8192, false, me), -EINVAL);
 }
 
 /* ---- a peer that sets up badly ---- */
