@@ -21,7 +21,7 @@
 #include "pair.h"
 #include "unet/switch.h"
 
-#define WATCHDOG 110
+#define WATCHDOG 500             /* a stream of 3 million turns that all have to wait for the processor took longer than 110 s */
 
 static uint32_t rounds(uint32_t n)
 {
