@@ -174,7 +174,8 @@ static bool is_our_book(int fd)
 {
         char name[64];
 
-        return unet_memfd_check(fd, sizeof(struct vlink_book), false, unetd.uid) == 0 && fd_link(fd, name, sizeof name) > 0 && strncmp(name, BOOK_LINK, strlen(BOOK_LINK)) == 0;
+        return unet_memfd_check(fd, sizeof(struct vlink_book), false, unetd.uid) == 0 &&
+               fd_link(fd, name, sizeof name) > 0 && strncmp(name, BOOK_LINK, strlen(BOOK_LINK)) == 0;
 }
 
 static struct vlink_book *map_book(int fd)
