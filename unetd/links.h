@@ -14,6 +14,8 @@
 #include "unetd/daemon.h"
 
 #define SILENT_HOSTS 16u                /* without an agent, remembered */
+#define AGENT_YOUNG_PORTS (2 * NS_PER_S)        /* a unetd that has begun since may yet be told of a port, for which a caller waits, */
+#define AGENT_YOUNG_CHANS (15 * NS_PER_S)       /* ... or of a channel: who is told too early that there is none ends it */
 #define LINK_MTU_MIN 256u               /* as long as the smallest datagram of RDMA */
 
 struct agent {
@@ -54,7 +56,7 @@ void remote_learn(struct chan *ch, const struct agent_msg *m);
  * REPLY_LATER. */
 int remote_told(struct agent *a, uint32_t id, uint32_t from, const struct agent_msg *m);
 /* What who asks for something unknown is answered: a unetd that has just begun may be about to hear of it from a keeper. */
-int agent_knows_not(void);
+int agent_knows_not(nstime patience);
 /* A number for a channel. */
 uint32_t remote_number(void);
 /* Asks after channels; when to be called again. */

@@ -256,7 +256,7 @@ static int open_asked(struct agent *a, uint32_t id, uint32_t from, const struct 
         int err;
 
         if (!l || l->agent != a)
-                return agent_knows_not();
+                return agent_knows_not(AGENT_YOUNG_PORTS);
         if (m->qpn == 0 || m->mtu < LINK_MTU_MIN)
                 return -EINVAL;
         ch = remote_find(l, from, m);

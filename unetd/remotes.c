@@ -12,7 +12,6 @@
 #define PROBE_EVERY    (10 * NS_PER_S)
 #define PROBE_AGAIN    NS_PER_S         /* after it was silent, or busy */
 #define PROBE_RESTORED (300 * NS_PER_MS)        /* when the keepers have told what there is to tell */
-#define YOUNG          (2 * NS_PER_S)
 
 static void probe_at(struct remote *r, nstime when);
 
@@ -370,9 +369,9 @@ void remote_gone(struct chan *ch)
         free(r);
 }
 
-int agent_knows_not(void)
+int agent_knows_not(nstime patience)
 {
-        return unetd.loop.now - unetd.began < YOUNG ? -EAGAIN : -ENOENT;
+        return unetd.loop.now - unetd.began < patience ? -EAGAIN : -ENOENT;
 }
 
 int remote_told(struct agent *a, uint32_t id, uint32_t from, const struct agent_msg *m)
@@ -380,7 +379,7 @@ int remote_told(struct agent *a, uint32_t id, uint32_t from, const struct agent_
         struct chan *ch = chan_numbered(m->yours, from);
 
         if (!ch || ch->remote->instance != m->instance || (ch->remote->theirs != 0 && m->mine != 0 && ch->remote->theirs != m->mine))
-                return agent_knows_not();
+                return agent_knows_not(AGENT_YOUNG_CHANS);
         ch->remote->silent_since = 0;
         if (m->op == AGENT_CLOSE) {
                 ch->remote->theirs = 0;
