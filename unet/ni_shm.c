@@ -36,7 +36,6 @@ static int shm_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
                 assert(tx[i].inl_len <= SHM_INLINE_MAX);
                 shm_claim_ahead(&c->sh->pos, c->mine, tx[i].inl_len);
                 shm_tx_push(&c->sh->pos, c->mine, &tx[i]);
-                shm_hand_over(&c->sh->pos, c->mine, tx[i].inl_len);
                 bytes += tx[i].inl_len + tx[i].len;
         }
         if (i < n)

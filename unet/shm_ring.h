@@ -186,22 +186,6 @@ static inline void shm_claim_ahead(const struct shm_pos *p, const struct shm_reg
                 prefetch_write(s + at);
 }
 
-/* With many on their way the reader comes here later: the lines of the message just written go to the cache that both share,
- * from where it has them sooner than from ours (64-byte datagrams: 2.5 % more). Where the processor does not know how, or
- * the reader waits for this very message, they stay. */
-#define SHM_HAND_OVER 128u
-static inline void shm_hand_over(const struct shm_pos *p, const struct shm_region *mine, uint32_t inl_len)
-{
-#if defined(__x86_64__)
-        const char *s = (const char *)&mine->ring[(p->tx_prod - 1) % SHM_SLOTS];
-
-        if (p->tx_prod - p->tx_cons <= SHM_HAND_OVER)
-                return;
-        for (size_t at = 0; at < offsetof(struct shm_slot, body) + inl_len; at += CACHE_LINE)
-                __asm__ volatile(".byte 0x0f, 0x1c, 0x00" : : "a"(s + at)); /* cldemote (%rax), else a long nop */
-#endif
-}
-
 /* When a whole batch of n is there, its lines are asked for together, not one after the other. */
 static inline void shm_prefetch_batch(const struct shm_pos *p, const struct shm_region *peer, int n)
 {
