@@ -74,7 +74,7 @@ struct ni_xdp {
 /*
  * Maps the rings and the memory of a passed socket; nothing that was passed is trusted. `tx_mem` holds the frames that
  * sends name. `xsk` and `packet` (-1: none, and no runs) stay the caller's and open until ni_xdp_detach(); `mem` may be
- * closed at once. 0; -EPROTO: not an AF_XDP socket, not a packet socket on its interface, or memory that is none of ours;
+ * closed at once. 0; -EPROTO: not an AF_XDP socket, not a bound packet socket with virtio headers, or memory that is none of ours;
  * -EPERM: memory that could be taken away; -ENOMEM; other negative errno of mmap.
  */
 int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem, struct counters *cnt);

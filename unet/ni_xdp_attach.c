@@ -84,15 +84,14 @@ static int map_rings(struct ni_xdp *x)
         return err;
 }
 
-/* On our interface, and with a header that says how to cut. */
-static bool is_packet_socket(int fd, const struct xdp_geom *g)
+/* With a header that says how to cut. Its interface has another number in the namespace that it is of (pkt_sealed.h). */
+static bool is_packet_socket(int fd)
 {
         struct sockaddr_ll ll = {.sll_family = 0};
         socklen_t len = sizeof ll, on_len = sizeof(int);
         int on = 0;
 
-        return sys3(SYS_getsockname, fd, &ll, &len) == 0 && ll.sll_family == AF_PACKET &&
-               (uint32_t)ll.sll_ifindex == g->ifindex &&
+        return sys3(SYS_getsockname, fd, &ll, &len) == 0 && ll.sll_family == AF_PACKET && ll.sll_ifindex > 0 &&
                sys5(SYS_getsockopt, fd, SOL_PACKET, PACKET_VNET_HDR, &on, &on_len) == 0 && on == 1;
 }
 
@@ -107,7 +106,7 @@ int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_me
         err = map_mem(x, mem);
         if (err == 0)
                 err = map_rings(x);
-        if (err == 0 && packet >= 0 && !is_packet_socket(packet, &x->geom))
+        if (err == 0 && packet >= 0 && !is_packet_socket(packet))
                 err = -EPROTO;
         if (err != 0) {
                 ni_xdp_detach(x);

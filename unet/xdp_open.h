@@ -1,6 +1,6 @@
 /*
- * Makes AF_XDP sockets: the privileged half of the provider `xdp` (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF; unetd as root,
- * and tests). Built where libbpf and clang are (UNET_XDP); elsewhere every call returns -ENOSYS.
+ * Makes AF_XDP sockets: the privileged half of the provider `xdp` (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, and CAP_SYS_ADMIN for
+ * pkt_sealed.h; unetd as root, and tests). Built where libbpf and clang are (UNET_XDP); elsewhere every call returns -ENOSYS.
  *
  * An interface gets one program of ours (xdp_prog.bpf.c): a packet that arrives by a queue for which a socket was made
  * goes to it, every other one to the kernel as before. The program hangs on an unpinned link: when the last descriptor
@@ -9,6 +9,7 @@
 #ifndef UNET_XDP_OPEN_H
 #define UNET_XDP_OPEN_H
 
+#include "unet/pkt_sealed.h"
 #include "unet/xdp.h"
 
 #define XDP_LINE_MAX 200                /* what is said of a choice or a failure: one line, no newline */
@@ -43,11 +44,13 @@ struct xdp_sizes {
         uint32_t rx_chunks, tx_chunks;
 };
 
-/* A socket bound to a queue, and a packet socket (packet(7)) that sends and never receives, for runs of segments that the
- * kernel cuts; -1 where there can be none. The descriptors are the caller's, to pass on and to close; the socket lives
- * until the last copy is closed, the memory as long as the socket. */
+/* A socket bound to a queue, and a packet socket (pkt_sealed.h) for runs of segments that the kernel cuts; -1 where there can be
+ * none, for the reason in no_packet, a negative errno. The descriptors are the caller's, to pass on (but for that of the
+ * namespace) and to close; the socket lives until the last copy is closed, the memory as long as the socket. */
 struct xdp_sock {
-        int xsk, mem, packet;
+        int xsk, mem;
+        struct pkt_sealed packet;
+        int no_packet;
         struct xdp_geom geom;
 };
 

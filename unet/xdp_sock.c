@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_xdp.h>
-#include <linux/if_packet.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -18,7 +17,6 @@
 
 #define RX_CHUNKS 2048u                 /* 4 MB at MTU 1500: more than a window of 2 MB, half of a second-level cache */
 #define TX_CHUNKS 512u
-#define PACKET_SNDBUF (4 << 20)         /* bytes of runs that the device has not sent yet */
 
 #define BIND_TRIES 50                   /* the kernel lets go of a queue some time after its socket was closed */
 #define BIND_PAUSE (20 * NS_PER_MS)
@@ -194,25 +192,6 @@ static void write_shared(const struct xdp_geom *g, uint8_t *mem)
         sh->magic = XDP_SHARED_MAGIC;
 }
 
-/* Bound to no protocol: nothing is received. As long as it is there the device lets all groups through, whose frames its filter
- * may keep back otherwise (RFC 1112 §7.3); which of them are wanted is IP's to know. */
-static int packet_socket(const struct xdp_dev *d)
-{
-        struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_ifindex = (int)d->ifindex};
-        struct packet_mreq groups = {.mr_ifindex = (int)d->ifindex, .mr_type = PACKET_MR_ALLMULTI};
-        int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0), on = 1, bytes = PACKET_SNDBUF;
-
-        if (fd < 0)
-                return -1;
-        setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &groups, sizeof groups);
-        if (setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) == 0 &&
-            setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) == 0 &&
-            bind(fd, (struct sockaddr *)&ll, sizeof ll) == 0)
-                return fd;
-        close(fd);
-        return -1;
-}
-
 int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, struct xdp_sizes sizes,
                   char line[XDP_LINE_MAX])
 {
@@ -220,7 +199,7 @@ int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, s
         size_t bytes;
         int err;
 
-        *s = (struct xdp_sock){.xsk = -1, .mem = -1, .packet = -1};
+        *s = (struct xdp_sock){.xsk = -1, .mem = -1, .packet = {-1, -1}};
         line[0] = 0;
         err = plan(&s->geom, d, queue, sizes, line);
         if (err != 0)
@@ -235,7 +214,7 @@ int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, s
                 err = set_up(s, d, mem, line);
         if (err == 0) {
                 write_shared(&s->geom, mem);
-                s->packet = packet_socket(d);
+                s->no_packet = pkt_sealed_open(&s->packet, d->ifindex);
                 say_chosen(s, d, line);
         } else if (line[0] == 0) {
                 say(line, "no AF_XDP socket: %s", strerror(-err));
@@ -253,7 +232,6 @@ void xdp_sock_close(struct xdp_sock *s)
                 close(s->xsk);
         if (s->mem >= 0)
                 close(s->mem);
-        if (s->packet >= 0)
-                close(s->packet);
-        s->xsk = s->mem = s->packet = -1;
+        pkt_sealed_close(&s->packet);
+        s->xsk = s->mem = -1;
 }

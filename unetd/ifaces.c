@@ -295,10 +295,10 @@ static int open_socket(struct iface *f, char line[XDP_LINE_MAX])
         if (r < 0)
                 return r;
         r = xdp_sock_open(&f->sock, &f->dev, f->cfg->queue, (struct xdp_sizes){.rx_chunks = 8192, .tx_chunks = 2048}, line);
-        if (r == 0 && f->sock.packet < 0) {
+        if (r == 0 && f->sock.packet.sock < 0) {
+                r = f->sock.no_packet;
+                snprintf(line, XDP_LINE_MAX, "no packet socket that could be passed: %s", strerror(-r));
                 xdp_sock_close(&f->sock);
-                r = -EAFNOSUPPORT;
-                snprintf(line, XDP_LINE_MAX, "no packet socket");
         }
         if (r < 0)
                 xdp_dev_close(&f->dev);
@@ -395,7 +395,7 @@ int iface_describe(const struct iface *f, const struct gate_port *port, struct u
                 return gate_describe(port, info, fds);
         fds[UNETD_FD_IF_MEM] = fcntl(f->sock.mem, F_DUPFD_CLOEXEC, 3);
         fds[UNETD_FD_IF_XSK] = fcntl(f->sock.xsk, F_DUPFD_CLOEXEC, 3);
-        fds[UNETD_FD_IF_PACKET] = fcntl(f->sock.packet, F_DUPFD_CLOEXEC, 3);
+        fds[UNETD_FD_IF_PACKET] = fcntl(f->sock.packet.sock, F_DUPFD_CLOEXEC, 3);
         return 0;
 }
 

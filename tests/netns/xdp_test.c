@@ -70,7 +70,7 @@ static void end_attach(struct end *e)
 
         e->frames = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_true(e->frames != MAP_FAILED);
-        assert_int_equal(ni_xdp_attach(&e->ni, e->sock.xsk, e->sock.mem, e->sock.packet, unet_mem_frames(e->frames, tx_geom), &e->cnt), 0);
+        assert_int_equal(ni_xdp_attach(&e->ni, e->sock.xsk, e->sock.mem, e->sock.packet.sock, unet_mem_frames(e->frames, tx_geom), &e->cnt), 0);
 }
 
 static void skip_unless_possible(int err, const char *line)
@@ -610,7 +610,7 @@ static struct pair pair_of_maker(bool pass_link, pid_t *pid, int *link)
         p.e = calloc(1, sizeof *p.e);
         p.e->sock.xsk = fds[0];
         p.e->sock.mem = fds[1];
-        p.e->sock.packet = -1;
+        p.e->sock.packet = (struct pkt_sealed){-1, -1};
         p.e->dev.link = p.e->dev.map = -1;
         *link = fds[2];
         end_attach(p.e);
