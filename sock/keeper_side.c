@@ -250,6 +250,15 @@ static void iface_config(const struct ustack *u, uint32_t slot, const struct une
         *rx = xdp ? xdp_frame_geom(&u->xdp[slot]->geom) : chan->rx_geom;
 }
 
+/* The channel is in the state: it was brought by a keeper before us, or changes. */
+static bool is_same(const struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
+{
+        const struct chan_slot *c = &u->s.st->chan[slot];
+
+        return atomic_load(&c->state) == CHAN_READY && c->peer == chan->peer_stack &&
+               (c->netif != 0) == unetd_chan_is_iface(chan);
+}
+
 static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
 {
         struct netif_config cfg;
@@ -266,7 +275,7 @@ static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan
         }
         iface_config(u, slot, chan, &cfg, &rx);
         err = getrandom(seed, sizeof seed, 0) != sizeof seed ? -EIO : 0;
-        if (err == 0 && atomic_load(&u->s.st->chan[slot].state) == CHAN_READY)
+        if (err == 0 && is_same(u, slot, chan))
                 stack_netif_move(&u->s, slot, &cfg, rx);
         else if (err == 0)
                 err = stack_netif_add(u->s.st, slot, chan->peer_stack, &cfg, chan->tx_geom, rx, seed, ustack_now());
@@ -308,7 +317,7 @@ static int chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
                                        vlink_rx_geom());
         else
                 err = stack_chan_add(u->s.st, slot, chan->peer_stack, chan->peer_uid, chan->tx_geom, chan->rx_geom);
-        if (err != 0 && err != -EBUSY)
+        if (err != 0 && !(err == -EBUSY && is_same(u, slot, chan)))
                 return err;
         err = chan_dup(chan, &mine);
         if (err != 0)
@@ -545,6 +554,18 @@ static bool cookie_owner(void *view, uint64_t cookie)
         return found;
 }
 
+static uint64_t chans(void *view)
+{
+        const struct stack_state *st = ((const struct keeper_view *)view)->u.s.st;
+        uint64_t there = 0;
+
+        static_assert(STACK_CHANS <= 64, "a bit each");
+        for (uint32_t k = 0; k < STACK_CHANS; k++)
+                if (atomic_load_explicit(&st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
+                        there |= 1ull << k;
+        return there;
+}
+
 static bool listener_gone(void *view, struct keeper_listener *out)
 {
         struct keeper_view *v = view;
@@ -615,6 +636,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .flight = in_flight,
         .empty = empty,
         .cookie_owner = cookie_owner,
+        .chans = chans,
         .listener_gone = listener_gone,
         .link_moved = link_moved,
         .link_attach = link_attach,

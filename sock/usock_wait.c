@@ -296,6 +296,7 @@ struct wait {
         nstime began;
         int npeers;                     /* of peers[], whose ends a long sleep notices; -1: it has not waited for long yet */
         struct pollfd *peers;
+        bool look_daemon;               /* it is time to look whether unetd is the same */
 };
 
 /* Per thread: how long spinning has paid lately, and when everything was looked at last. */
@@ -338,8 +339,10 @@ static int progress(struct wait *w, nstime now)
                 struct ustack *u = w->all[i];
                 ustack_lock(u);
                 stack_run(&u->s, now);
-                if (unlikely(now >= u->peers_at))
+                if (unlikely(now >= u->peers_at)) {
                         ustack_peers_look(u, now);
+                        w->look_daemon = true;
+                }
                 if (i + 1 == w->nall)
                         ready = look(w);
                 if (ready == 0)
@@ -587,6 +590,11 @@ static int doze(struct wait *w)
                 }
                 for (int i = 0; i < w->npeers; i++)
                         w->pfd[k++] = peers[i];
+                if (w->npeers >= 0) {
+                        w->look_daemon = true;
+                        w->pfd[k] = (struct pollfd){.fd = ustack_daemon_fd(&until)};
+                        k += w->pfd[k].fd >= 0;
+                }
                 now = ustack_now();
                 ret = sys_ppoll(w->pfd, k, until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - now, 0),
                                 w->mask != NULL ? w->mask : &old);
@@ -639,6 +647,10 @@ static int wait_loop(struct wait *w, nstime timeout)
                         return ready;
                 if (usock_tls.pending)
                         return -EINTR;
+                if (unlikely(w->look_daemon)) {
+                        w->look_daemon = false;
+                        ustack_daemon_look();
+                }
                 if (spin(w, now))
                         continue;
                 err = doze(w);
@@ -659,7 +671,7 @@ int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask
 
 int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
 {
-        struct pollfd few[STACK_ITEMS + USTACKS_MAX * WAKE_FDS + PEERS + 1];
+        struct pollfd few[STACK_ITEMS + USTACKS_MAX * WAKE_FDS + PEERS + 2];
         struct wait w = {.v = v, .n = n, .pfd = few, .mask = mask, .news = at};
         int ready;
 
@@ -669,7 +681,7 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
         }
         w.nall = ustack_all(w.all);
         if (w.nk > STACK_ITEMS) {
-                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX * WAKE_FDS + PEERS + 1) * sizeof *w.pfd);
+                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX * WAKE_FDS + PEERS + 2) * sizeof *w.pfd);
                 if (w.pfd == NULL)
                         return -ENOMEM;
         }

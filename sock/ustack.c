@@ -19,6 +19,8 @@
 
 #include "netstack/sys.h"
 
+#define DAEMON_EVERY NS_PER_S           /* a sleeper without a unetd looks for one so often */
+
 static struct {
         pthread_mutex_t lock;           /* of this struct and the client */
         struct unetd_client client;
@@ -162,6 +164,32 @@ static void renewed(struct unetd_client *c, void *arg)
                 }
                 ustack_leave(u);
         }
+}
+
+void ustack_daemon_look(void)
+{
+        struct unetd_client *c = ustack_client_try();
+
+        if (c == NULL)
+                return;                 /* somebody is asking it */
+        if (proc.open)
+                unetd_look(c);
+        ustack_client_done();
+}
+
+int ustack_daemon_fd(nstime *until)
+{
+        struct unetd_client *c = ustack_client_try();
+        int fd = -1;
+
+        if (c == NULL)
+                return -1;
+        if (proc.open)
+                fd = c->pid == getpid() ? c->daemon.fd : -1;
+        if (proc.open && fd <= 0)
+                *until = nstime_min(*until, ustack_now() + DAEMON_EVERY);
+        ustack_client_done();
+        return fd > 0 ? fd : -1;
 }
 
 /* ---- memory ---- */

@@ -75,6 +75,14 @@ void ustack_client_forked(void);        /* in the child: the lock is the parent'
 /* In the child of a fork, for which the stack has no process slot left: its sockets become sockets never connected, of a
  * stack that nobody else knows; new ones get a new stack. */
 void ustack_lose(struct ustack *u);
+/*
+ * Who makes no calls to unetd learns here that it has died, and makes its stacks known to the next one when there is one: looked
+ * at once in USTACK_PEERS_EVERY by whoever is at work. The locks must not be held.
+ */
+void ustack_daemon_look(void);
+/* What a long sleep waits for besides (POLLHUP): the connection to unetd; -1: it has none, and *until is soon. */
+int ustack_daemon_fd(nstime *until);
+
 /* In the keeper: another unetd's directory, a descriptor that is taken. */
 void ustack_set_directory(int fd);
 /* Whether another user's stack may speak for a port (struct stack, vouch). */

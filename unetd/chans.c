@@ -43,6 +43,28 @@ static int slot_new(struct stack *st, uint32_t *slot)
         return -EDQUOT;
 }
 
+void chan_numbers_taken(struct user *u, const struct unetd_stack *msg)
+{
+        struct stack *st;
+
+        if (stack_of(u, msg->stack, &st) == 0)
+                st->slots[0] |= msg->chans;
+}
+
+void chan_number_free(struct user *u, const struct unetd_msg *msg)
+{
+        uint32_t slot = msg->stack.slot;
+        struct stack *st;
+        struct end *e;
+
+        if (stack_of(u, msg->stack.stack, &st) < 0 || slot >= UNETD_CHANS_MAX)
+                return;
+        LIST_FOREACH(e, &st->ends, link)
+                if (e->slot == slot)
+                        return;
+        st->slots[slot / 64] &= ~((uint64_t)1 << (slot % 64));
+}
+
 /* ---- making one ---- */
 
 static int region_new(struct frame_geom g)

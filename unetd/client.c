@@ -175,6 +175,12 @@ static int map_directory(struct unetd_client *c, int fd)
         return c->dir->magic == DIR_MAGIC ? 0 : -EPROTO;
 }
 
+/* No other will do. */
+static bool system_only(const struct unetd_client *c)
+{
+        return c->shared || c->flags & UNETD_SYSTEM;
+}
+
 static int hello(struct unetd_client *c, struct unetd_conn *conn)
 {
         struct unetd_msg msg = {.type = UNETD_HELLO, .hello = {.abi = UNETD_ABI}};
@@ -187,6 +193,8 @@ static int hello(struct unetd_client *c, struct unetd_conn *conn)
                 return r;
         if (in.n != 1 || in.msg.hello.abi != UNETD_ABI)
                 r = -EPROTO;
+        else if (system_only(c) && !(in.msg.hello.flags & UNETD_SHARED))
+                r = -EPERM;
         else if (in.msg.hello.instance != c->instance || !c->dir)
                 r = map_directory(c, in.fds[0]);
         if (r == 0) {
@@ -222,7 +230,7 @@ static int find_daemon(struct unetd_client *c, const char *domain)
         uint32_t uids[2] = {0, sys_geteuid()};
         int64_t until = sys_now_ms() + BACKLOG_MS;
 
-        for (unsigned u = 0; u < (uids[1] == 0 ? 1 : 2); u++) {
+        for (unsigned u = 0; u < (uids[1] == 0 || system_only(c) ? 1 : 2); u++) {
                 for (unsigned i = 0; i < UNETD_NAMES; i++) {
                         int r = try_name(c, uids[u], domain, i, until);
                         if (r == 0 || r == -EMFILE || r == -ENFILE)
@@ -240,8 +248,9 @@ static int find_or_start(struct unetd_client *c)
         if (!domain)
                 return -EINVAL;
         r = find_daemon(c, domain);
-        for (int round = 0; round < FIND_ROUNDS && r == -ECONNREFUSED && !(c->flags & UNETD_NO_START);
-             round++) {
+        if (system_only(c) || c->flags & UNETD_NO_START)
+                return r;
+        for (int round = 0; round < FIND_ROUNDS && r == -ECONNREFUSED; round++) {
                 if (unetd_start(domain) == -ENOENT)
                         return -ECONNREFUSED;
                 r = find_daemon(c, domain);
@@ -356,10 +365,26 @@ int unetd_open(struct unetd_client *c, unsigned flags)
 
         c->daemon.fd = c->keeper.fd = -1;
         c->flags = flags;
+        c->shared = false;
         c->instance = 0;
         r = daemon_ready(c);
         if (r < 0)
                 unetd_close(c);
+        return r;
+}
+
+int unetd_look(struct unetd_client *c)
+{
+        uint32_t flags = c->flags;
+        int r;
+
+        if (c->instance == 0 || c->renewing)
+                return 0;
+        if (c->pid == sys_getpid() && conn_ours(&c->daemon) && sys_poll1(c->daemon.fd, 0, 0) > 0)
+                conn_drop(&c->daemon);          /* nobody is at the other end */
+        c->flags |= UNETD_NO_START;
+        r = daemon_ready(c);
+        c->flags = flags;
         return r;
 }
 

@@ -13,7 +13,8 @@
  * A program that closes all descriptors, ours included, loses nothing: the next call notices that the number
  * is no longer our socket, leaves it alone and reconnects.
  *
- * unetd died or left: the next call finds or starts another, with a new `instance`. What was registered with
+ * unetd died or left: the next call finds or starts another, with a new `instance`; in the place of a system-wide one only
+ * another such will do, which is not for us to start: until it is there, calls return -ECONNREFUSED. What was registered with
  * the old one is registered again by the `renewed` hook, which is called once per new instance, after the
  * connection stands and before the call that noticed goes on; it may use all calls but unetd_open/close. In
  * it, unetd_stack_new() with *stack_id set keeps the stack's number; then come its listeners (with their
@@ -37,6 +38,7 @@
 
 enum {
         UNETD_NO_START = 1,             /* do not start a unetd when there is none: -ECONNREFUSED */
+        UNETD_SYSTEM = 2,               /* a system-wide one, or none */
 };
 
 /* A connection, known by number and by what the number must still refer to. */
@@ -50,7 +52,7 @@ struct unetd_client {
         int32_t pid;                    /* the process that opened them */
         uint32_t flags;
         uint32_t seq;
-        bool shared;                    /* the unetd in use is a system-wide one */
+        bool shared;                    /* the unetd in use, or the last one, is a system-wide one */
         bool renewing;
         uint64_t instance;              /* of the unetd in use */
         const struct directory *dir;    /* mapped while open, readable when unetd is gone too */
@@ -133,6 +135,9 @@ static_assert((int)UNETD_FD_TX == (int)UNETD_FD_IF_TX && (int)UNETD_FD_TX == (in
  * takes its place there.
  */
 int unetd_open(struct unetd_client *c, unsigned flags);
+/* Who makes no calls for long looks here whether unetd has died, and whether there is another one by now, which is not started;
+ * `renewed` is called then. 0: there is one; -ECONNREFUSED; as other calls. Before unetd_open(): 0. */
+int unetd_look(struct unetd_client *c);
 /* Closes the connections, unmaps the directory. Registered stacks stay until their processes are gone. */
 void unetd_close(struct unetd_client *c);
 

@@ -11,8 +11,9 @@
  * wake.
  *
  * When unetd dies: without stacks the keeper leaves. With stacks it looks for another one (starts it, if need
- * be) and offers itself and all it holds. If that has got another keeper meanwhile, it gives it all and
- * leaves. If there is no unetd to be had, it keeps its stacks going until they are empty.
+ * be; one of the whole system is not for it to start, and is waited for) and offers itself and all it holds. If that has got
+ * another keeper meanwhile, it gives it all and leaves. If there is no unetd to be had, it keeps its stacks going until they are
+ * empty.
  */
 #include "unetd/keeper.h"
 
@@ -24,7 +25,7 @@
 
 #define DAEMON_FD 3
 
-struct keeper keeper = {.cfg = UNETD_CONFIG_DEFAULT};
+struct keeper keeper = {.cfg = UNETD_CONFIG_DEFAULT, .look_at = NSTIME_NEVER};
 
 /* ---- finding ---- */
 
@@ -107,14 +108,16 @@ static nstime stacks_work(void)
 
 static nstime after_batch(struct loop *l)
 {
-        nstime flights = kflights_work(), when = keeper.leaving ? NSTIME_NEVER : stacks_work();
+        nstime flights = kflights_work(), when = keeper.leaving ? NSTIME_NEVER : stacks_work(), look;
 
         if (keeper.daemon_died)
                 keeper_daemon_lost();
+        look = keeper_daemon_look();
         if (keeper.leaving && keeper.daemon.queued == 0)
                 keeper.loop.stop = true;
         kclients_bury();
-        return keeper.daemon_died ? keeper.loop.now : nstime_min(nstime_min(when, flights), idle_deadline());
+        when = nstime_min(nstime_min(when, flights), nstime_min(look, idle_deadline()));
+        return keeper.daemon_died ? keeper.loop.now : when;
 }
 
 static int parse(int argc, char **argv)

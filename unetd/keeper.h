@@ -41,7 +41,7 @@ struct kchan {
         struct unetd_chan_info info;
         int fds[UNETD_CHAN_FDS];
         enum chan_state state;
-        struct unetd_msg request;       /* answered when the state changes */
+        struct unetd_msg request;       /* answered when the state changes; type 0: nobody waits for that */
 };
 
 struct kstack {
@@ -87,6 +87,8 @@ extern struct keeper {
         struct loop loop;
         struct conn daemon;
         bool daemon_died;
+        bool system;                    /* the unetd in use, or the last one, is a system-wide one: no other will do */
+        nstime look_at, look_gap;       /* when it is looked for another one next, and how long after that; NSTIME_NEVER: not */
         bool leaving;                   /* as soon as what was offered has been sent */
         const struct keeper_stack_ops *ops;
         struct unetd_config cfg;
@@ -130,6 +132,10 @@ bool kprocs_dying(const struct kstack *st);
 int kchan_take(struct wire_in *in);
 /* ... and about one to give up. As above. */
 int kchan_drop(const struct wire_in *in);
+/* Nobody waits for what becomes of it any more. */
+void kchan_forget_request(struct kchan *ch);
+/* Numbers of channels that cannot be given to new ones, one a bit, but for those that are up. */
+uint64_t kchans_taken(const struct kstack *st);
 void kchan_free(struct kchan *ch);
 /* The message of unetd about what a stack has of an RDMA device. */
 void klink_take(struct wire_in *in);
@@ -167,5 +173,7 @@ void keeper_daemon_message(struct conn *c, struct wire_in *in);
 void keeper_daemon_ended(struct conn *c);
 /* After a batch in which it ended: looks for another one. */
 void keeper_daemon_lost(void);
+/* A system-wide one may be there again. Returns when to be called next. */
+nstime keeper_daemon_look(void);
 
 #endif

@@ -42,6 +42,34 @@ static void chan_watch(struct kchan *ch)
                 ch->xsk.fd = -1;
 }
 
+void kchan_forget_request(struct kchan *ch)
+{
+        ch->request.type = 0;
+}
+
+static void answer(struct kchan *ch, int err)
+{
+        if (ch->request.type != 0)
+                conn_reply(&keeper.daemon, &ch->request, err);
+        kchan_forget_request(ch);
+}
+
+uint64_t kchans_taken(const struct kstack *st)
+{
+        uint64_t taken = keeper.ops->chans(st->view);
+        const struct kchan *ch;
+
+        LIST_FOREACH(ch, &st->chans, link) {
+                if (ch->info.chan >= 64)
+                        continue;
+                if (ch->state == CHAN_UP)
+                        taken &= ~((uint64_t)1 << ch->info.chan);
+                else
+                        taken |= (uint64_t)1 << ch->info.chan;
+        }
+        return taken;
+}
+
 static void chan_attach(struct kstack *st, struct kchan *ch)
 {
         struct unetd_chan view = unetd_chan_of(&ch->info, ch->fds);
@@ -50,7 +78,7 @@ static void chan_attach(struct kstack *st, struct kchan *ch)
         if (r == -EAGAIN)
                 return;
         ch->state = CHAN_UP;
-        conn_reply(&keeper.daemon, &ch->request, r);
+        answer(ch, r);
         if (r < 0)
                 kchan_free(ch);
         else
@@ -63,7 +91,9 @@ static void chan_down(struct kstack *st, struct kchan *ch)
 
         if (r == -EAGAIN)
                 return;
-        conn_reply(&keeper.daemon, &ch->request, 0);
+        if (ch->request.type == 0)
+                keeper_tell(UNETD_K_CHAN_FREE, st->id, ch->info.chan);
+        answer(ch, 0);
         kchan_free(ch);
 }
 
@@ -102,7 +132,7 @@ bool kchans_pending(const struct kstack *st)
 /* An interface goes by something else from now on. */
 static bool moves(const struct kchan *ch, const struct unetd_chan_info *info)
 {
-        return unetd_is_iface(info->peer_stack) && ch->state != CHAN_CLOSING && ch->info.iface.serial != info->iface.serial;
+        return unetd_is_iface(info->peer_stack) && ch->info.iface.serial != info->iface.serial;
 }
 
 /* Answered by chan_attach(), now or at a later tick. */
@@ -116,6 +146,8 @@ int kchan_take(struct wire_in *in)
                 return -EBADMSG;
         if (!st)
                 return -ENOENT;
+        if (ch && ch->state == CHAN_CLOSING)
+                return -EBUSY;
         if (ch && (ch->info.peer_stack != in->msg.chan.peer_stack || !moves(ch, &in->msg.chan)))
                 return ch->info.peer_stack == in->msg.chan.peer_stack ? 0 : -EEXIST;
         r = unetd_chan_check(&in->msg.chan, in->fds);
@@ -123,7 +155,7 @@ int kchan_take(struct wire_in *in)
                 return r;
         if (ch) {
                 if (ch->state == CHAN_ATTACHING)
-                        conn_reply(&keeper.daemon, &ch->request, 0);    /* it will be, as it is now */
+                        answer(ch, 0);  /* it will be, as it is now */
                 close_fds(ch);
                 LIST_REMOVE(ch, link);
         } else {
@@ -182,7 +214,7 @@ int kchan_drop(const struct wire_in *in)
         if (!ch)
                 return -ENOENT;
         if (ch->state == CHAN_ATTACHING) {      /* never got into the state */
-                conn_reply(&keeper.daemon, &ch->request, -ECANCELED);
+                answer(ch, -ECANCELED);
                 kchan_free(ch);
                 return 0;
         }

@@ -5,6 +5,9 @@
 
 #include <errno.h>
 
+#define LOOK_FIRST (10 * NS_PER_MS)
+#define LOOK_LAST  (250 * NS_PER_MS)    /* less than a new unetd waits for us (adopt_ms) */
+
 static int take_stack(struct wire_in *in)
 {
         struct kstack *st = kstack_find(in->msg.stack.stack);
@@ -17,8 +20,10 @@ static int take_stack(struct wire_in *in)
                 r = kstack_new(in, &st);
         if (r == 0 && with_proc)
                 r = kproc_add(st, in->msg.stack.slot, in->msg.stack.pid, wire_in_take(in, UNETD_STACK_FDS));
-        if (r == 0)
+        if (r == 0) {
+                in->msg.stack.chans = kchans_taken(st);
                 kstack_due(st);
+        }
         return r;
 }
 
@@ -55,6 +60,7 @@ void keeper_daemon_message(struct conn *c, struct wire_in *in)
         case UNETD_K_DIRECTORY:
                 if (in->n == 1)
                         keeper.ops->directory(wire_in_take(in, 0));
+                keeper.system = in->msg.hello.flags & UNETD_SHARED;
                 return;
         case UNETD_K_CLIENT:
                 kclient_take(in);
@@ -123,7 +129,8 @@ static void offer_links_and_ports(struct kstack *st)
 
 static void offer_stack(struct kstack *st)
 {
-        struct unetd_msg msg = {.type = UNETD_K_STACK, .stack = {.stack = st->id, .pid = st->pid}};
+        struct unetd_msg msg = {.type = UNETD_K_STACK,
+                                .stack = {.stack = st->id, .pid = st->pid, .chans = kchans_taken(st)}};
         struct kproc *p;
         struct kchan *ch;
 
@@ -147,12 +154,13 @@ static void offer_stack(struct kstack *st)
 }
 
 /* The program that took the interfaces' packets, or their gateway, has gone with its unetd: whether there is another one or not,
- * their connections end. */
+ * their connections end. And nobody waits for answers any more. */
 static void drop_ifaces(struct kstack *st)
 {
         struct kchan *ch;
 
         LIST_FOREACH(ch, &st->chans, link) {
+                kchan_forget_request(ch);
                 if (!unetd_is_iface(ch->info.peer_stack))
                         continue;
                 ch->state = CHAN_CLOSING;
@@ -164,7 +172,7 @@ static void drop_ifaces(struct kstack *st)
 static int find_daemon(void)
 {
         struct unetd_client c = {.pid = 0};
-        int fd, r = unetd_open(&c, 0);
+        int fd, r = unetd_open(&c, keeper.system ? UNETD_SYSTEM : 0);
 
         if (r < 0)
                 return r;
@@ -185,6 +193,21 @@ static void live_on_alone(void)
                 conn_fail(&cl->conn);
 }
 
+/* A system-wide one is not ours to start, and comes back. */
+static void look_later(nstime gap)
+{
+        keeper.look_gap = gap;
+        keeper.look_at = keeper.loop.now + gap;
+}
+
+static void offer_all(void)
+{
+        struct kstack *st;
+
+        LIST_FOREACH(st, &keeper.stacks, link)
+                offer_stack(st);
+}
+
 void keeper_daemon_lost(void)
 {
         struct kstack *st;
@@ -196,10 +219,22 @@ void keeper_daemon_lost(void)
         }
         LIST_FOREACH(st, &keeper.stacks, link)
                 drop_ifaces(st);
-        if (find_daemon() < 0) {
+        if (find_daemon() == 0)
+                offer_all();
+        else if (keeper.system)
+                look_later(LOOK_FIRST);
+        else
                 live_on_alone();
-                return;
-        }
-        LIST_FOREACH(st, &keeper.stacks, link)
-                offer_stack(st);
+}
+
+nstime keeper_daemon_look(void)
+{
+        if (keeper.loop.now < keeper.look_at)
+                return keeper.look_at;
+        keeper.look_at = NSTIME_NEVER;
+        if (find_daemon() == 0)
+                offer_all();
+        else
+                look_later(MIN(keeper.look_gap * 2, LOOK_LAST));
+        return keeper.look_at;
 }

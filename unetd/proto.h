@@ -73,7 +73,7 @@ enum unetd_type {
         UNETD_STACK_GET,                /* reply carries the stack's descriptors */
         UNETD_CHAN_GET,                 /* reply carries the channel's descriptors */
         /* unetd -> keeper */
-        UNETD_K_DIRECTORY,              /* fd: the directory; first of all, not answered */
+        UNETD_K_DIRECTORY,              /* fd: the directory, with `hello` (flags); first of all, not answered */
         UNETD_K_CLIENT,                 /* fd: a connection to one client of this user; not answered */
         UNETD_K_STACK,                  /* attach a stack; fds as UNETD_STACK_NEW */
         UNETD_K_PROC,                   /* fd: pidfd of a process of the stack */
@@ -93,6 +93,7 @@ enum unetd_type {
         UNETD_K_ORPHAN,                 /* no process of the stack is left: it accepts nothing new */
         UNETD_K_GONE,                   /* the stack is empty and detached */
         UNETD_K_UNLISTEN,               /* a listener lost its last holder */
+        UNETD_K_CHAN_FREE,              /* a number that was in use (struct unetd_stack) is no more */
         UNETD_K_LINK,                   /* this process of the stack, or the keeper, has the link's queue pair now */
         UNETD_K_RLINK,                  /* what a stack has of an RDMA device: enum unetd_link_fd; both ways, not answered */
         UNETD_TYPES
@@ -182,6 +183,8 @@ struct unetd_stack {
         int32_t pid;                    /* 0: the process at the other end of the connection */
         uint32_t uid;                   /* K_STACK */
         uint64_t cookie;                /* STACK_GET with stack 0: SO_COOKIE of one of its sockets */
+        uint64_t chans;                 /* K_STACK, the keeper's answer or offer: numbers that no new channel may have, one a bit: in
+                                         * use, and by none that unetd knows or is offered */
 };
 
 #define UNETD_IFACE  0x80000000u        /* | index: stands for an interface of unetd's where a stack's number would */

@@ -64,6 +64,7 @@ static int keeper_connect(struct user *u, int fd, int32_t pid)
                 return r;
         u->keeper_state = KEEPER_RUNS;
         u->keeper_pid = pid;
+        msg.hello.flags = unetd.cfg.shared ? UNETD_SHARED : 0;
         conn_send(&u->keeper, &msg, &unetd.dir.fd, 1);
         return 0;
 }
@@ -193,6 +194,8 @@ static void answered(struct user *u, const struct unetd_msg *msg)
         TAILQ_FOREACH(a, &u->asks, link) {
                 if (a->seq != msg->seq || a->type != msg->type)
                         continue;
+                if (msg->type == UNETD_K_STACK && msg->err == 0)
+                        chan_numbers_taken(u, &msg->stack);
                 dispatch(u, a, msg->err > 0 ? -EPROTO : msg->err);
                 ask_free(u, a);
                 return;
@@ -225,6 +228,9 @@ void keeper_said(struct user *u, struct wire_in *in)
                 return;
         case UNETD_K_CHAN:
                 chan_offered(u, in);
+                return;
+        case UNETD_K_CHAN_FREE:
+                chan_number_free(u, &in->msg);
                 return;
         case UNETD_K_RLINK:
                 link_offered(u, in);

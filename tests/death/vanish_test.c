@@ -1,6 +1,6 @@
 /*
  * unetd, the keeper and all processes of a stack die at once, and nobody is left to say that it is no more: its peers find out
- * by themselves.
+ * by themselves. And those who live go on, beside what the next unetd brings them.
  */
 #include <poll.h>
 #include <signal.h>
@@ -44,19 +44,20 @@ static int meet(struct side *s, pid_t *peer)
         return c;
 }
 
-/* None of them sees another one die, and all of them are dead then. */
+/* None of them sees another one die, and all of them are dead then. Peer 0: there is none. */
 static void all_die(pid_t peer)
 {
         const pid_t all[] = {world_unetd(), world_keeper(), peer};
+        const int n = peer != 0 ? 3 : 2;
         struct pollfd dead[3];
 
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < n; i++) {
                 dead[i] = (struct pollfd){.fd = (int)syscall(SYS_pidfd_open, all[i], 0), .events = POLLIN};
                 CHECK(all[i] > 0 && dead[i].fd >= 0 && kill(all[i], SIGSTOP) == 0);
         }
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < n; i++)
                 CHECK(kill(all[i], SIGKILL) == 0);
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < n; i++)
                 CHECK(poll(&dead[i], 1, PATIENCE_S * 1000) == 1 && close(dead[i].fd) == 0);
 }
 
@@ -147,6 +148,89 @@ static void all_who_share_a_socket_see_the_end(void **state)
         play(TWO_PROCESSES, waits_with_a_child, dies, 0);
 }
 
+static bool answers(int c)
+{
+        char byte = 'y';
+
+        return unet_send(c, &byte, 1, 0) == 1 && unet_recv(c, &byte, 1, 0) == 1 && byte == 'y';
+}
+
+static int patient(int c)
+{
+        const struct timeval patience = {.tv_sec = PATIENCE_S};
+
+        CHECK(unet_setsockopt(c, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
+        return c;
+}
+
+/* A stack that comes when only the other two know of each other any more. */
+static void comes_late(int in)
+{
+        uint64_t port;
+        int c;
+
+        CHECK(read(in, &port, sizeof port) == sizeof port);
+        c = patient(tcp_connect_to((uint16_t)port));
+        for (int i = 0; i < 100; i++)
+                CHECK(answers(c));
+        _exit(0);
+}
+
+static void goes_on(struct side *s)
+{
+        int pipes[2], status, c;
+        uint64_t port;
+        pid_t late;
+
+        CHECK(pipe(pipes) == 0);
+        late = fork();
+        CHECK(late >= 0);
+        if (late == 0)
+                comes_late(pipes[0]);
+        c = patient(side_connect(s));
+        CHECK(answers(c));
+        all_die(0);
+        CHECK(answers(c));
+        tell(s, 0);
+        port = hear(s);
+        CHECK(write(pipes[1], &port, sizeof port) == sizeof port);
+        CHECK(waitpid(late, &status, 0) == late && status == 0);
+        for (int i = 0; i < 100; i++)
+                CHECK(answers(c));
+}
+
+static void echo(int c)
+{
+        char byte;
+
+        CHECK(unet_recv(c, &byte, 1, 0) == 1 && unet_send(c, &byte, 1, 0) == 1);
+}
+
+/* It says to the next unetd what it has when it listens again. */
+static void serves_both(struct side *s)
+{
+        int c = patient(side_accept(s)), l, d;
+
+        echo(c);
+        echo(c);
+        hear(s);
+        l = patient(tcp_listen_any());
+        tell(s, port_of(l));
+        d = unet_accept(l, NULL, NULL);
+        CHECK(d >= 0);
+        patient(d);
+        for (int i = 0; i < 100; i++)
+                echo(d);
+        for (int i = 0; i < 100; i++)
+                echo(c);
+}
+
+/* What they have is not numbered anew. */
+static void a_stack_that_comes_later_takes_nobodys_place(void **state)
+{
+        play(TWO_PROCESSES, goes_on, serves_both, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_begin, world_end)
 
 int main(void)
@@ -156,6 +240,7 @@ int main(void)
                 TEST(a_writer_sees_the_end_and_lives),
                 TEST(who_never_sleeps_sees_the_end),
                 TEST(all_who_share_a_socket_see_the_end),
+                TEST(a_stack_that_comes_later_takes_nobodys_place),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

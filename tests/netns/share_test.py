@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -339,6 +340,29 @@ class UnetdDies(Sharing):
         self.serve_peer(self.ours, "many-listen", PORT + 20, 3, user=BOB)
         self.reached(PORT + 20)
         self.assertIsNone(first.child.poll())
+
+    def test_who_listens_is_reached_by_the_next_unetd(self):
+        """Without doing anything for it, alone or not, and by strangers on this host too."""
+        listeners = [self.first()]
+        for n in range(2):
+            self.kill_unetd(another=True)
+            time.sleep(2.5 * n)         # who looks for one meanwhile finds none
+            self.ours.start_daemon()
+            for port in range(PORT + 10, PORT + 10 + len(listeners)):
+                self.is_reached(port)
+                self.assertEqual(self.peer(self.ours, "many", OURS, port, 3, user=CAROL).end(), "all\n")
+            if n == 0:
+                listeners.append(self.second())
+        for p in listeners:
+            self.assertIsNone(p.child.poll())
+
+    def is_reached(self, port):
+        """Soon: its keeper and its processes have to find unetd first."""
+        def once():
+            p = self.peer(self.other, "many", OURS, port, 1)
+            p.child.wait()
+            return p.text() == "all\n"
+        self.ours.until(once, f"port {port}")
 
 
 if __name__ == "__main__":

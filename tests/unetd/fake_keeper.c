@@ -119,6 +119,11 @@ static bool fake_cookie_owner(void *view, uint64_t cookie)
         return false;
 }
 
+static uint64_t fake_chans(void *view)
+{
+        return 0;
+}
+
 static bool fake_listener_gone(void *view, struct keeper_listener *out)
 {
         struct fake_state *s = view;
@@ -167,6 +172,7 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .flight = fake_flight,
         .empty = fake_empty,
         .cookie_owner = fake_cookie_owner,
+        .chans = fake_chans,
         .listener_gone = fake_listener_gone,
         .link_moved = fake_link_moved,
         .link_attach = fake_link_attach,
