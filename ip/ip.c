@@ -165,7 +165,7 @@ static bool place_payload(const struct unet_rx *rx, uint16_t chan, struct ip_pkt
 
 static enum drop check_options(const struct ip_host *h, struct ip_pkt *pkt)
 {
-        struct ip_opts o;
+        struct ip_opts_found o;
 
         return ip_opts_parse(pkt->hdr, pkt->hdr_len, h->take_source_routes, &o, &pkt->bad);
 }

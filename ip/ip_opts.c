@@ -3,14 +3,9 @@
  *
  * ip_opts_parse() -> next_option() -> note_option() -> check_route(), check_timestamp()
  */
-#include "ip/ip_opts.h"
-
-#include <errno.h>
+#include "ip/ip_opts_int.h"
 
 #include "netstack/planted.h"
-
-enum { LEN = 1, PTR = 2, ROUTE = 3, TS_FLAGS = 3, TS_DATA = 4 }; /* octets of an option */
-enum { TS_ONLY = 0, TS_ADDR = 1, TS_PRESPEC = 3 };              /* low four bits of TS_FLAGS */
 
 /* ---- reading ---- */
 
@@ -36,11 +31,6 @@ static bool check_route(const uint8_t *p, const uint8_t **bad)
         return p[PTR] >= ROUTE + 1 && (p[PTR] > p[LEN] || (p[PTR] % 4 == 0 && p[PTR] + 3 <= p[LEN]));
 }
 
-static unsigned ts_entry(uint8_t flags)
-{
-        return (flags & 0xf) == TS_ONLY ? 4 : 8;
-}
-
 static bool check_timestamp(const uint8_t *p, const uint8_t **bad)
 {
         unsigned flag;
@@ -53,7 +43,7 @@ static bool check_timestamp(const uint8_t *p, const uint8_t **bad)
         if (flag != TS_ONLY && flag != TS_ADDR && flag != TS_PRESPEC)
                 return false;
         *bad = p + PTR;
-        return p[PTR] >= TS_DATA + 1 && (p[PTR] > p[LEN] || p[PTR] + ts_entry(p[TS_FLAGS]) - 1 <= p[LEN]);
+        return p[PTR] >= TS_DATA + 1 && (p[PTR] > p[LEN] || p[PTR] + opt_ts_entry(p[TS_FLAGS]) - 1 <= p[LEN]);
 }
 
 /* Remembers where it stands; none of these may be there twice. */
@@ -65,7 +55,7 @@ static bool note(uint8_t *where, const uint8_t *hdr, const uint8_t *p)
         return true;
 }
 
-static bool note_option(const uint8_t *hdr, const uint8_t *p, struct ip_opts *o, const uint8_t **bad)
+static bool note_option(const uint8_t *hdr, const uint8_t *p, struct ip_opts_found *o, const uint8_t **bad)
 {
         *bad = p;
         switch (*p) {
@@ -81,18 +71,19 @@ static bool note_option(const uint8_t *hdr, const uint8_t *p, struct ip_opts *o,
                 return note(&o->ts, hdr, p) && check_timestamp(p, bad);
         case IPOPT_ALERT:
                 o->alert = true;
-                return true;
+                *bad = p + LEN;
+                return p[LEN] >= 4;
         default:
                 return true; /* RFC 1122 §3.2.1.8: not understood, not minded */
         }
 }
 
-enum drop ip_opts_parse(const uint8_t *hdr, unsigned hdr_len, bool take_sr, struct ip_opts *o, uint8_t *bad)
+enum drop ip_opts_parse(const uint8_t *hdr, unsigned hdr_len, bool take_sr, struct ip_opts_found *o, uint8_t *bad)
 {
         const uint8_t *end = hdr + hdr_len, *p = hdr + IP_MIN_HDR, *fault;
         unsigned len;
 
-        *o = (struct ip_opts){0};
+        *o = (struct ip_opts_found){0};
         for (; p < end && *p != IPOPT_END; p += len) {
                 len = option_len(p, end, &fault);
                 if (len == 0 || !note_option(hdr, p, o, &fault)) {
@@ -105,49 +96,42 @@ enum drop ip_opts_parse(const uint8_t *hdr, unsigned hdr_len, bool take_sr, stru
 
 /* ---- answering ---- */
 
-static void put_addr(uint8_t *p, uint32_t a)
+void opt_add_route(uint8_t *p, uint32_t us)
 {
-        be32 raw = be32_of(a);
-
-        memcpy(p, &raw, sizeof raw);
+        if (p[PTR] > p[LEN])
+                return;
+        opt_put_addr(p + p[PTR] - 1, us);
+        p[PTR] += 4;
 }
 
-static uint32_t get_addr(const uint8_t *p)
+void opt_add_timestamp(uint8_t *p, uint32_t us, uint32_t ms)
 {
-        be32 raw;
+        unsigned flag = p[TS_FLAGS] & 0xf;
+        uint8_t *at = p + p[PTR] - 1;
 
-        memcpy(&raw, p, sizeof raw);
-        return be32_get(raw);
+        if (p[PTR] > p[LEN]) { /* §3.1: full; a count of those who found it so, up to 15 */
+                p[TS_FLAGS] = (uint8_t)(MIN((p[TS_FLAGS] >> 4) + 1, 15) << 4 | flag);
+                return;
+        }
+        if (flag == TS_PRESPEC && opt_get_addr(at) != us)
+                return; /* somebody else's turn */
+        if (flag == TS_ADDR)
+                opt_put_addr(at, us);
+        opt_put_addr(at + opt_ts_entry(p[TS_FLAGS]) - 4, ms);
+        p[PTR] += (uint8_t)opt_ts_entry(p[TS_FLAGS]);
 }
 
-/* Adds us to a recorded route, when there is room. */
 static unsigned answer_route(const uint8_t *p, uint32_t us, uint8_t *out)
 {
         memcpy(out, p, p[LEN]);
-        if (out[PTR] <= out[LEN]) {
-                put_addr(out + out[PTR] - 1, us);
-                out[PTR] += 4;
-        }
+        opt_add_route(out, us);
         return out[LEN];
 }
 
 static unsigned answer_timestamp(const uint8_t *p, uint32_t us, uint32_t ms, uint8_t *out)
 {
-        unsigned flag = p[TS_FLAGS] & 0xf;
-        uint8_t *at;
-
         memcpy(out, p, p[LEN]);
-        if (out[PTR] > out[LEN]) { /* §3.1: full; a count of those who found it so, up to 15 */
-                out[TS_FLAGS] = (uint8_t)(MIN((out[TS_FLAGS] >> 4) + 1, 15) << 4 | flag);
-                return out[LEN];
-        }
-        at = out + out[PTR] - 1;
-        if (flag == TS_PRESPEC && get_addr(at) != us)
-                return out[LEN]; /* somebody else's turn */
-        if (flag == TS_ADDR)
-                put_addr(at, us);
-        put_addr(at + ts_entry(out[TS_FLAGS]) - 4, ms);
-        out[PTR] += (uint8_t)ts_entry(out[TS_FLAGS]);
+        opt_add_timestamp(out, us, ms);
         return out[LEN];
 }
 
@@ -165,13 +149,13 @@ static unsigned answer_source_route(const uint8_t *p, uint32_t peer, uint8_t *ou
                 *first_hop = peer;
                 return 0;
         }
-        *first_hop = get_addr(p + ROUTE + 4 * (n - 1));
+        *first_hop = opt_get_addr(p + ROUTE + 4 * (n - 1));
         out[0] = p[0];
         out[LEN] = (uint8_t)(ROUTE + 4 * n);
         out[PTR] = ROUTE + 1;
         for (unsigned i = 0; i + 1 < n; i++)
                 memcpy(out + ROUTE + 4 * i, p + ROUTE + 4 * (n - 2 - i), 4);
-        put_addr(out + ROUTE + 4 * (n - 1), peer);
+        opt_put_addr(out + ROUTE + 4 * (n - 1), peer);
         return out[LEN];
 }
 
@@ -182,7 +166,7 @@ static unsigned pad(uint8_t *out, unsigned n)
         return n;
 }
 
-unsigned ip_opts_answer(const uint8_t *hdr, const struct ip_opts *o, uint32_t us, uint32_t peer, uint32_t ms,
+unsigned ip_opts_answer(const uint8_t *hdr, const struct ip_opts_found *o, uint32_t us, uint32_t peer, uint32_t ms,
                         uint8_t out[IP_OPTS_MAX], uint32_t *first_hop)
 {
         unsigned n = 0;
@@ -195,21 +179,4 @@ unsigned ip_opts_answer(const uint8_t *hdr, const struct ip_opts *o, uint32_t us
         if (o->ts != 0)
                 n += answer_timestamp(hdr + o->ts, us, ms, out + n);
         return pad(out, n);
-}
-
-/* ---- sending ---- */
-
-int ip_opts_check_sent(const uint8_t *opts, unsigned n, uint8_t out[IP_OPTS_MAX])
-{
-        uint8_t hdr[IP_MAX_HDR] = {0}, bad;
-        struct ip_opts o;
-
-        if (n > IP_OPTS_MAX)
-                return -EINVAL;
-        if (n != 0)
-                memcpy(hdr + IP_MIN_HDR, opts, n);
-        if (ip_opts_parse(hdr, IP_MIN_HDR + n, true, &o, &bad) == DROP_IP_OPTIONS)
-                return -EINVAL;
-        memcpy(out, hdr + IP_MIN_HDR, n);
-        return (int)pad(out, n);
 }

@@ -118,6 +118,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         _Atomic uint8_t awaited;        /* somebody looked meanwhile, and could not have his turn */
         uint16_t segment;               /* UDP_SEGMENT: datagrams of so much are made of what is sent; 0: one */
         uint8_t many;                   /* UDP: the peer it is connected to is a group, or everybody */
+        uint8_t ip_opts;                /* UDP: opts.ip_opts has some */
         uint32_t tx_frame;              /* UDP: the frame it copies into */
         uint32_t chan;                  /* UDP, connected: channel + 1 of the peer */
         uint32_t blocked;               /* UDP: channel + 1 that had no room for the last datagram; WRITE_ONCE() */

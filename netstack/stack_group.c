@@ -1,5 +1,5 @@
 /* See stack_group.h. RFC 1112, RFC 1122 §3.3.6, §3.3.7 and §4.1.3.5. */
-#include "netstack/stack.h"
+#include "netstack/stack_road.h"
 
 #define IGMP_ROOM 576u                  /* RFC 1122 §3.3.2: what every host takes */
 static_assert(IGMP_ROOM >= IGMP_MIN_ROOM, "any one message");
@@ -56,7 +56,12 @@ static void loop_back(struct stack *s, uint32_t k, const struct udp_out *o, cons
                                         .rport = o->tuple.lport, .chan = (uint16_t)k,
                                         .ttl = o->ttl, .tos = o->tos},
                               .inl = p->inl};
+        struct ip_optbuf opts;
 
+        if (o->opts != NULL) {
+                stack_opts_loop(s, o, &opts);
+                d.opts = &opts;
+        }
         if (p->data.id != 0)
                 d.data = p->data;
         else

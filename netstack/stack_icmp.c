@@ -83,22 +83,18 @@ static bool send_echo_options(struct stack *s, uint32_t k, const struct ip_pkt *
 {
         static const struct buf none = {0, 0, 0};
         struct stack_chan *c = &s->chan[k];
-        uint32_t len = ip_payload_len(pkt), hop, ms = (uint32_t)(s->now / NS_PER_MS) | 0x80000000u;
+        uint32_t len = ip_payload_len(pkt), hop;
         struct netif_hdr h;
-        struct ip_opts o;
+        struct ip_opts_found o;
         uint8_t bad;
         unsigned n;
-        be16 sum = {0};
 
         if (IP_MAX_HDR + len > c->caps.inline_max || !stack_chan_room(s, k) ||
             ip_opts_parse(pkt->hdr, pkt->hdr_len, false, &o, &bad) != DROP_NONE)
                 return false;
-        n = ip_opts_answer(pkt->hdr, &o, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src), ms, h.ip + IP_MIN_HDR, &hop);
+        n = ip_opts_answer(pkt->hdr, &o, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src), stack_opts_ms(s), h.ip + IP_MIN_HDR, &hop);
         ip_hdr_write(ip, h.ip, (uint16_t)(IP_MIN_HDR + n + len), id);
-        h.ip[0] += (uint8_t)(n / 4);
-        memcpy(h.ip + 10, &sum, sizeof sum);
-        sum = csum_finish(csum_partial(h.ip, IP_MIN_HDR + n, 0));
-        memcpy(h.ip + 10, &sum, sizeof sum);
+        ip_opts_seal(h.ip, n);
         icmp_echo_reply(s->frames, pkt, h.ip + IP_MIN_HDR + n);
         count(&s->st->cnt, COUNT_ICMP_OUT);
         stack_post(s, c, &h, IP_MIN_HDR + n + len, &none);

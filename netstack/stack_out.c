@@ -87,20 +87,20 @@ uint16_t stack_new_id(struct stack *s, ip_addr src, ip_addr dst, uint8_t proto)
 bool stack_post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, const uint8_t *hdr, uint32_t l4_len,
                            const struct buf *data, uint32_t mtu, uint16_t id)
 {
-        uint32_t len = l4_len + data->len, n = len / ((mtu - IP_MIN_HDR) & ~7u) + 1;
+        uint32_t ihl = (hdr[0] & 15u) * 4, len = l4_len + data->len, n = len / ((mtu - ihl) & ~7u) + 1;
         struct netif_hdr out;
         struct frag_piece p;
         struct frag g;
 
         if (s->frames->region[FRAME_REGION_TX(k)].pool->loans + n > STACK_LOANS_MAX || c->ops->room(c->ch) < n)
                 return false;
-        frag_begin(&g, hdr, IP_MIN_HDR, len, mtu, id);
+        frag_begin(&g, hdr, ihl, len, mtu, id);
         while (frag_next(&g, out.ip, &p)) {
                 uint32_t inl = p.off < l4_len ? MIN(l4_len - p.off, p.len) : 0;
                 struct buf piece = {data->id, data->off + (p.off + inl - l4_len), p.len - inl};
                 if (piece.len == 0)
                         piece.id = 0;
-                memcpy(out.ip + p.hdr_len, hdr + IP_MIN_HDR + MIN(p.off, l4_len), inl);
+                memcpy(out.ip + p.hdr_len, hdr + ihl + MIN(p.off, l4_len), inl);
                 count(&s->st->cnt, COUNT_IP_FRAGS_OUT);
                 stack_post(s, c, &out, p.hdr_len + inl, &piece);
         }
@@ -110,7 +110,7 @@ bool stack_post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, con
 
 /* ---- TCP ---- */
 
-static void sum_tcp(struct stack *s, const struct tcp_tuple *to, uint8_t *hdr, unsigned len, const struct buf *data)
+void stack_sum_tcp(struct stack *s, const struct tcp_tuple *to, uint8_t *hdr, unsigned len, const struct buf *data)
 {
         uint32_t sum = csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, len + data->len);
         be16 field;
@@ -133,7 +133,7 @@ void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl 
         data.len = seg->len;
         ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + thl + seg->len), 0);
         if (unlikely(c->caps.csum))
-                sum_tcp(s, to, hdr + IP_MIN_HDR, thl, &data);
+                stack_sum_tcp(s, to, hdr + IP_MIN_HDR, thl, &data);
         count(&s->st->cnt, COUNT_TCP_OUT);
         stack_post(s, c, &h, IP_MIN_HDR + thl, &data);
 }
@@ -171,6 +171,8 @@ bool stack_output_conn(struct stack *s, struct tcp_conn *tc)
 
         if (c == NULL)
                 return atomic_load_explicit(&s->st->chan[tc->tuple.chan].state, memory_order_relaxed) != CHAN_READY;
+        if (unlikely(tc->opts.ip_opts.len != 0))
+                return stack_opts_output(s, c, tc);
         if (unlikely(c->netif.nif != NULL) && netif_cuts(s, c, tc))
                 return netif_output(s, c, tc, template_of(s, tc));
         if (stack_traced(s))
@@ -197,9 +199,10 @@ uint32_t stack_udp_inline(struct stack *s, uint32_t k)
         return s->chan[k].caps.inline_max - IP_MIN_HDR - UDP_HDR;
 }
 
-int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+/* Without IP options. */
+static inline int send_plain(struct stack *s, struct stack_chan *c, uint32_t k, const struct udp_out *o,
+                             const struct stack_payload *p)
 {
-        struct stack_chan *c = stack_chan_get(s, k);
         struct netif_hdr h;
         uint8_t *hdr = h.ip;
         uint32_t len = IP_MIN_HDR + UDP_HDR;
@@ -208,10 +211,6 @@ int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const s
         uint16_t id;
         int err;
 
-        if (c == NULL)
-                return -ENETUNREACH;
-        if (!chan_has_room(s, c, k))
-                return -EAGAIN;
         err = frag_decide(o->pmtu_mode, len + p->len, c->caps.mtu, stack_path_mtu(s, o->tuple.raddr), &plan);
         if (unlikely(err != 0))
                 return err;
@@ -223,12 +222,27 @@ int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const s
                 copy_short(hdr + len, p->inl, p->len);
                 len += p->len;
         }
-        if (stack_traced(s))
-                stack_trace_udp_out(s, o, p->len);
         if (likely(plan.mtu == 0))
                 stack_post(s, c, &h, len, &p->data);
         else if (!stack_post_fragments(s, c, k, hdr, len - IP_MIN_HDR, &p->data, plan.mtu, id))
                 return -EAGAIN;
+        return 0;
+}
+
+int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+{
+        struct stack_chan *c = stack_chan_get(s, k);
+        int err;
+
+        if (c == NULL)
+                return -ENETUNREACH;
+        if (!chan_has_room(s, c, k))
+                return -EAGAIN;
+        err = likely(o->opts == NULL) ? send_plain(s, c, k, o, p) : stack_opts_send_udp(s, k, o, p);
+        if (unlikely(err != 0))
+                return err;
+        if (stack_traced(s))
+                stack_trace_udp_out(s, o, p->len);
         c->ops->flush(c->ch);
         if (p->data.id != 0)
                 frame_drop(s->frames, p->data.id);

@@ -61,7 +61,22 @@ void stack_post_raw(struct stack *s, struct stack_chan *c, const uint8_t *inl, u
 /* A datagram in pieces: IP header and `l4_len` bytes at hdr, the rest in `data`. False: the queue has no room for all. */
 bool stack_post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, const uint8_t *hdr, uint32_t l4_len,
                           const struct buf *data, uint32_t mtu, uint16_t id);
+void stack_sum_tcp(struct stack *s, const struct tcp_tuple *to, uint8_t *hdr, unsigned len, const struct buf *data);
 /* RFC 6864 §4: what may be cut on its way has an ID that does not come again soon. */
 uint16_t stack_new_id(struct stack *s, ip_addr src, ip_addr dst, uint8_t proto);
+
+/* ---- stack_opts.c ---- */
+
+/* The time for a timestamp option: the stack has no time of day, so it is marked as not being one (RFC 791 §3.1). */
+uint32_t stack_opts_ms(const struct stack *s);
+/* The options of a packet that came by channel k, with us in them. */
+void stack_opts_record(const struct stack *s, uint32_t k, const struct ip_pkt *pkt, struct ip_optbuf *out);
+/* tcp_rx() has seen a SYN with options: the connection that it made, if any, has what answers them (RFC 1122 §4.2.3.8). */
+void stack_opts_answer_syn(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct tcp_seg *seg);
+/* As stack_output_conn(), for a connection with options. */
+bool stack_opts_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc);
+/* As stack_send_udp(), for a datagram with options, on a channel that is mapped and has room; nothing is flushed or dropped. */
+int stack_opts_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);
+void stack_opts_loop(const struct stack *s, const struct udp_out *o, struct ip_optbuf *out);
 
 #endif

@@ -107,6 +107,8 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         stack_begin(s->st, 0);          /* tcp_rx() says which one, when it has found it */
         old = cnt->drop[DROP_TCP_OLD_DUPLICATE];
         took = tcp_rx(&s->tcp, &tuple, &link, &seg, s->now);
+        if (unlikely(pkt->hdr_len != IP_MIN_HDR) && seg.flags & TCP_SYN)
+                stack_opts_answer_syn(s, k, pkt, &seg);
         if (unlikely(s->chan[k].netif.nif != NULL) && s->st->busy != 0 && seg.flags & TCP_ACK)
                 judge_neighbour(s, k, &seg, old != cnt->drop[DROP_TCP_OLD_DUPLICATE]);
         stack_end(s->st);
@@ -137,12 +139,17 @@ static void learn_flow(struct stack *s, uint32_t k, const struct ip_pkt *pkt, co
 
 static bool rx_udp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
 {
+        struct ip_optbuf opts;
         struct udp_dgram d;
         enum drop why = udp_hdr_parse(s->frames, pkt, (uint16_t)k, unet_csum_check(&s->chan[k].caps), &d);
 
         if (why != DROP_NONE) {
                 count_drop(&s->st->cnt, why);
                 return false;
+        }
+        if (unlikely(pkt->hdr_len != IP_MIN_HDR)) {
+                stack_opts_record(s, k, pkt, &opts);
+                d.opts = &opts;
         }
         if (unlikely(pkt->to != IP_TO_HOST)) {
                 stack_rx_many(s, k, &d);

@@ -2,11 +2,14 @@
 #include "sock/usock_cmsg.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "sock/user.h"
 
@@ -101,6 +104,18 @@ static void put_origdst(struct usock_room *r, const struct udp_msg *msg)
         usock_cmsg_add(r, IPPROTO_IP, IP_ORIGDSTADDR, &sin, sizeof sin);
 }
 
+/* What would answer the datagram's options, as IP_OPTIONS and IP_RETOPTS of one that is sent take it. */
+static void put_retopts(struct usock_room *r, const struct udp_msg *msg)
+{
+        struct ip_optbuf came = {.len = msg->nopts}, back;
+
+        memcpy(came.raw, msg->opts, msg->nopts);
+        if (ip_opts_back(&came, ip_addr_get_v4(msg->src), &back))
+                usock_cmsg_add(r, IPPROTO_IP, IP_RETOPTS, back.raw, back.len);
+        else
+                r->flags |= MSG_CTRUNC;
+}
+
 static void put_overflow(struct usock_room *r, const struct usock *s)
 {
         struct udp_report rep;
@@ -142,6 +157,10 @@ void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, struct usock_ro
                 usock_cmsg_add(r, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl);
         if (told & USOCK_TELL_TOS)
                 usock_cmsg_add(r, IPPROTO_IP, IP_TOS, &msg->tos, sizeof msg->tos);
+        if (told & USOCK_TELL_OPTS && msg->nopts != 0)
+                usock_cmsg_add(r, IPPROTO_IP, IP_RECVOPTS, msg->opts, msg->nopts);
+        if (told & USOCK_TELL_RETOPTS && msg->nopts != 0)
+                put_retopts(r, msg);
         if (told & USOCK_TELL_ORIGDST)
                 put_origdst(r, msg);
 }
@@ -164,6 +183,20 @@ static int read_pktinfo(const void *val, struct usock_sent *out)
         out->ifindex = (uint32_t)info.ipi_ifindex;
         out->src = ntohl(info.ipi_spec_dst.s_addr);
         return 0;
+}
+
+bool usock_may_send_any_option(void)
+{
+        struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct d[_LINUX_CAPABILITY_U32S_3];
+
+        return syscall(SYS_capget, &h, d) == 0 && d[CAP_TO_INDEX(CAP_NET_RAW)].effective & CAP_TO_MASK(CAP_NET_RAW);
+}
+
+static int read_retopts(const uint8_t *val, size_t n, struct usock_sent *out)
+{
+        out->opts_set = true;
+        return ip_opts_set(val, (unsigned)MIN(n, IP_OPTS_MAX), usock_may_send_any_option(), &out->opts);
 }
 
 static int read_ttl(int v, struct usock_sent *out)
@@ -194,6 +227,8 @@ static int read_ip(int type, const uint8_t *val, size_t n, struct usock_sent *ou
         switch (type) {
         case IP_PKTINFO:
                 return n == sizeof(struct in_pktinfo) ? read_pktinfo(val, out) : -EINVAL;
+        case IP_RETOPTS:
+                return read_retopts(val, n, out);
         case IP_TTL:
                 return n == sizeof v ? read_ttl(v, out) : -EINVAL;
         case IP_TOS:

@@ -19,6 +19,8 @@ enum {
         USOCK_TELL_TIMESTAMPNS = 32,
         USOCK_TELL_OVERFLOW = 64,       /* SO_RXQ_OVFL */
         USOCK_TELL_PKTINFO6 = 128,
+        USOCK_TELL_OPTS = 512,
+        USOCK_TELL_RETOPTS = 1024,
         USOCK_TELL_STAMPS = 256,        /* SO_TIMESTAMPING, with both flags that the time of arrival wants */
 };
 
@@ -41,7 +43,11 @@ struct usock_sent {
         uint8_t ttl, tos;
         uint16_t segment;               /* UDP_SEGMENT; 0: one datagram */
         uint32_t src, ifindex;          /* IP_PKTINFO, host order; 0: not said */
+        bool opts_set;                  /* IP_RETOPTS; else opts are the socket's */
+        struct ip_optbuf opts;
 };
+/* CAP_NET_RAW, of the calling thread: IP options of any kind may be sent. */
+bool usock_may_send_any_option(void);
 /* Reads them. -EINVAL as Linux: malformed, out of range, or of a kind that does not exist. */
 int usock_cmsg_read(const struct msghdr *m, struct usock_sent *out);
 

@@ -13,7 +13,7 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 
-#define SET_ROOM 16u                    /* no value that is set is longer */
+#define SET_ROOM 44u                    /* IP_OPTIONS, 40 bytes: nothing that may be set is longer */
 
 union value {                           /* the application's copy, on our side */
         uint8_t bytes[sizeof(struct tcp_info)];

@@ -63,6 +63,23 @@ static int get_v6only(const struct opt_call *c)
         return c->rec->v6only;
 }
 
+/* ---- IP options ---- */
+
+static int set_ip_options(struct opt_call *c, const void *val, socklen_t len)
+{
+        int err = ip_opts_set(val, len, usock_may_send_any_option(), &c->tcp.ip_opts);
+
+        if (err == 0 && opt_is_udp(c))
+                c->rec->ip_opts = c->tcp.ip_opts.len != 0;
+        return err;
+}
+
+static socklen_t get_ip_options(const struct opt_call *c, void *val, socklen_t room)
+{
+        memcpy(val, c->tcp.ip_opts.raw, c->tcp.ip_opts.len);
+        return c->tcp.ip_opts.len;
+}
+
 /* ---- to many ---- */
 
 static int set_group_ttl(struct opt_call *c, int v)
@@ -144,6 +161,26 @@ static int get_origdst(const struct opt_call *c)
         return !!(c->rec->told & USOCK_TELL_ORIGDST);
 }
 
+static int set_recvopts(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_OPTS, v);
+}
+
+static int get_recvopts(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_OPTS);
+}
+
+static int set_retopts(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_RETOPTS, v);
+}
+
+static int get_retopts(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_RETOPTS);
+}
+
 static int set_pktinfo6(struct opt_call *c, int v)
 {
         return opt_set_told(c, USOCK_TELL_PKTINFO6, v);
@@ -202,13 +239,19 @@ static const struct opt_int ints[] = {
         OPT_CALLS(IP_PKTINFO, USOCK_UDP, set_pktinfo, get_pktinfo),
         OPT_CALLS(IP_RECVTTL, USOCK_UDP, set_recvttl, get_recvttl),
         OPT_CALLS(IP_RECVTOS, USOCK_UDP, set_recvtos, get_recvtos),
+        OPT_CALLS(IP_RECVOPTS, USOCK_UDP, set_recvopts, get_recvopts),
+        OPT_CALLS(IP_RETOPTS, USOCK_UDP, set_retopts, get_retopts),
         OPT_CALLS(IP_RECVORIGDSTADDR, USOCK_UDP, set_origdst, get_origdst),
         OPT_CALLS(IP_RECVERR, USOCK_UDP, set_recverr, get_recverr),
         OPT_CALLS(IP_MTU_DISCOVER, USOCK_UDP, set_mtu_discover, get_mtu_discover),
         OPT_CALLS(IP_MTU, USOCK_UDP, NULL, get_mtu),
 };
 
-const struct opt_level opt_ip = OPT_LEVEL_INTS(ints);
+static const struct opt_blob blobs[] = {
+        {IP_OPTIONS, OPT_ANY, 0, set_ip_options, get_ip_options},
+};
+
+const struct opt_level opt_ip = OPT_LEVEL(ints, blobs);
 
 static const struct opt_int ints6[] = {
         OPT_CALLS(IPV6_V6ONLY, OPT_ANY, set_v6only, get_v6only),

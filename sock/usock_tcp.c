@@ -165,19 +165,31 @@ static int way_out(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, c
         return err != 0 ? err : chan;
 }
 
+/* Where the first packet goes: a source route (IP_OPTIONS) begins elsewhere. */
+static ip_addr first_hop(const struct sock_rec *rec, ip_addr addr)
+{
+        const struct ip_optbuf *o = &rec->opts.ip_opts;
+
+        return likely(o->len == 0) || !ip_addr_is_v4(addr) ? addr : ip_addr_v4(ip_opts_first_hop(o, ip_addr_get_v4(addr)));
+}
+
 /* The channel to who listens there, and our address towards it. -ENOENT: the kernel's. */
 static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
 {
         const struct directory *dir = ustack_directory();
         const struct sock_rec *rec = usock_rec(s);
         struct dir_hit hit = {0, 0, 0};
+        ip_addr hop = first_hop(rec, addr);
         int chan;
 
         *why = "no unetd";
         if (dir == NULL)
                 return -ENOENT;
-        if (!directory_is_local(dir, addr))
-                return way_out(s, addr, port, src, why);
+        if (!directory_is_local(dir, hop))
+                return way_out(s, hop, port, src, why);
+        *why = "a source route that begins at this host";
+        if (!ip_addr_eq(hop, addr))
+                return -ENOENT;
         *why = "no listener on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_TCP, addr, port, s->idx, &hit))
                 return -ENOENT;

@@ -17,6 +17,7 @@
 
 #define COPY_SHORT_MAX 256u
 #define SEGMENTS_MAX 128u               /* Linux: UDP_MAX_SEGMENTS, 64 before 6.9 */
+#define STAGED_MAX   (SHM_INLINE_MAX - ETHER_HDR - IP_MIN_HDR - UDP_HDR)        /* what fits a descriptor of any channel */
 #define SETTLE_EVERY 32u                /* datagrams read between two turns of the lock */
 
 /* ---- where to ---- */
@@ -42,10 +43,19 @@ static int way_out(struct usock *s, ip_addr addr, uint16_t port, const struct us
         return cast < 0 ? cast : chan;
 }
 
+/* Where it goes first: a source route begins elsewhere. */
+static ip_addr first_hop(const struct usock_sent *sent, ip_addr addr)
+{
+        bool any = sent->opts.len != 0 && ip_addr_is_v4(addr);
+
+        return any ? ip_addr_v4(ip_opts_first_hop(&sent->opts, ip_addr_get_v4(addr))) : addr;
+}
+
 /* The channel to whoever has the port and our address towards it, or -ENOENT. */
 static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usock_sent *sent, ip_addr *src, uint8_t *many,
                  const char **why)
 {
+        ip_addr hop = unlikely(sent != NULL) ? first_hop(sent, addr) : addr;
         const struct directory *dir = ustack_directory();
         struct dir_hit hit = {0, 0, 0};
         int chan;
@@ -54,8 +64,11 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usoc
         if (dir == NULL)
                 return -ENOENT;
         *many = 0;
-        if (!directory_is_local(dir, addr))
-                return way_out(s, addr, port, sent, src, many, why);
+        if (!directory_is_local(dir, hop))
+                return way_out(s, hop, port, sent, src, many, why);
+        *why = "a source route that begins at this host";
+        if (unlikely(!ip_addr_eq(hop, addr)))
+                return -ENOENT;
         *why = "no socket on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_UDP, addr, port, s->idx, &hit))
                 return -ENOENT;
@@ -165,7 +178,8 @@ static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_s
                         return -EDESTADDRREQ;
                 if (rec->chan == 0)
                         return -ENOENT;
-                if (atomic_load_explicit(&s->u->s.st->chan[d->chan].state, memory_order_relaxed) == CHAN_READY)
+                if (atomic_load_explicit(&s->u->s.st->chan[d->chan].state, memory_order_relaxed) == CHAN_READY &&
+                    (likely(sent == NULL) || ip_addr_eq(first_hop(sent, rec->raddr), rec->raddr)))
                         return 0;
                 d->to.raddr = rec->raddr;
                 d->to.rport = rec->rport;
@@ -197,6 +211,8 @@ static void apply_sent(const struct usock_sent *sent, struct udp_out *out)
                 out->ttl = sent->ttl;
         if (sent->tos_set)
                 out->tos = sent->tos;
+        if (sent->opts.len != 0)
+                out->opts = &sent->opts;
 }
 
 static void too_long(struct usock *s, const struct dest *d, const struct udp_out *out)
@@ -311,11 +327,17 @@ static inline ssize_t send_one(struct usock *s, const struct dest *d, struct cur
 {
         uint8_t stage[UNET_INLINE_MAX];
 
-        if (n > SHM_INLINE_MAX - ETHER_HDR - IP_MIN_HDR - UDP_HDR)
+        if (n > STAGED_MAX)
                 return send_framed(s, d, c, n);
         if (unlikely(!copy_in(c, stage, n)))
                 return -EFAULT;
         return send_staged(s, d, stage, n);
+}
+
+/* ... whose headers may be longer. */
+static ssize_t send_one_said(struct usock *s, const struct dest *d, struct cursor *c, size_t n)
+{
+        return d->sent->opts.len != 0 && n > STAGED_MAX - IP_OPTS_MAX ? send_framed(s, d, c, n) : send_one(s, d, c, n);
 }
 
 /* Datagrams of `segment` bytes each, and a last one (UDP_SEGMENT). Where the queue fills on the way the rest is lost, as
@@ -325,14 +347,24 @@ static ssize_t send_segments(struct usock *s, const struct dest *d, struct curso
         for (size_t done = 0, n; done < total; done += n) {
                 ssize_t r;
                 n = MIN(segment, total - done);
-                r = send_one(s, d, c, n);
+                r = send_one_said(s, d, c, n);
                 if (r < 0)
                         return done != 0 && r == -EAGAIN ? (ssize_t)total : r;
         }
         return (ssize_t)total;
 }
 
-/* With control messages, or UDP_SEGMENT of the socket. */
+/* What the datagram has of the socket, if nothing else is said of it. */
+static void take_options(struct usock *s, struct usock_sent *sent)
+{
+        if (sent->opts_set || !usock_rec(s)->ip_opts)
+                return;
+        ustack_lock(s->u);
+        sent->opts = usock_rec(s)->opts.ip_opts;
+        ustack_leave(s->u);
+}
+
+/* With control messages, or with UDP_SEGMENT or IP options of the socket. */
 static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, uint16_t segment)
 {
         struct cursor c = {m->msg_iov, 0, 0};
@@ -340,8 +372,10 @@ static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, 
         struct dest d;
         int err = usock_cmsg_read(m, &sent);
 
-        if (err == 0)
+        if (err == 0) {
+                take_options(s, &sent);
                 err = dest_of(s, m, &sent, &d);
+        }
         if (err == 0)
                 err = take_source(s, &sent, &d);
         if (err != 0)
@@ -349,7 +383,7 @@ static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, 
         segment = sent.segment != 0 ? sent.segment : segment;
         if (segment != 0 && total > (size_t)segment * SEGMENTS_MAX)
                 return -EINVAL;
-        return segment != 0 && segment < total ? send_segments(s, &d, &c, total, segment) : send_one(s, &d, &c, total);
+        return segment != 0 && segment < total ? send_segments(s, &d, &c, total, segment) : send_one_said(s, &d, &c, total);
 }
 
 ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, int flags)
@@ -360,7 +394,7 @@ ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, in
 
         if (total > UDP_MAX_PAYLOAD)
                 return -EMSGSIZE;
-        if (unlikely(m->msg_controllen != 0 || usock_rec(s)->segment != 0))
+        if (unlikely(m->msg_controllen != 0 || usock_rec(s)->segment != 0 || usock_rec(s)->ip_opts))
                 return send_said(s, m, total, usock_rec(s)->segment);
         err = dest_of(s, m, NULL, &d);
         return unlikely(err != 0) ? err : send_one(s, &d, &c, total);
@@ -453,12 +487,20 @@ void usock_udp_fetch(struct usock *s)
         frame_fetch(atomic_load_explicit(&s->fetch_at, memory_order_relaxed), n);
 }
 
+/* They are told of when the datagram is taken, and then its memory may be another's. */
+static void keep_options(struct udp_msg *msg, uint8_t copy[IP_OPTS_MAX])
+{
+        memcpy(copy, msg->opts, MIN(msg->nopts, IP_OPTS_MAX));
+        msg->opts = copy;
+}
+
 /* The first datagram, without the lock. -EAGAIN: there is none, or something else to tell. m: NULL, or where name and
  * flags go. */
 static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_t total, int flags, struct msghdr *m)
 {
         struct ustack *u = s->u;
         uint32_t pcb = usock_rec(s)->conn;
+        uint8_t opts[IP_OPTS_MAX];
         struct udp_sight first;
 
         while (udp_recv_look(&u->s.udp, pcb, &first)) {
@@ -470,6 +512,8 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
                         break;
                 fetch_part(&first.ahead);
                 good = copy_msg(&c, &first.msg, n);
+                if (unlikely(first.msg.nopts != 0))
+                        keep_options(&first.msg, opts);
                 if (unlikely(flags & MSG_PEEK))
                         first.next = first.head;        /* it is taken and stays where it is */
                 if (unlikely(!udp_recv_take(&u->s.udp, pcb, &first)))

@@ -21,6 +21,7 @@
 #ifndef TCP_TCP_H
 #define TCP_TCP_H
 
+#include "ip/ip_opts.h"
 #include "netstack/base.h"
 #include "netstack/counters.h"
 #include "netstack/frame.h"
@@ -101,6 +102,8 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint8_t syncnt, keepcnt;
         uint8_t tos, ttl;
         uint8_t no_timestamps, no_sack, no_wscale;
+        struct ip_optbuf ip_opts;       /* IP options of all that is sent; segments are so much shorter. Not inherited: a
+                                         * connection that was opened from outside has what answers its SYN's */
         int32_t linger_s;               /* -1 off; 0 reset on close; else seconds (the socket layer waits) */
         uint32_t keepidle_s, keepintvl_s;
         uint32_t user_timeout_ms;       /* 0: R2 of RFC 1122 §4.2.3.5 */

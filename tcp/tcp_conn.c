@@ -162,7 +162,7 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
 }
 
 /* RFC 9293 §3.7.1: effective send MSS = min(what the peer takes, what link and path carry) - options of every
- * segment. */
+ * segment, IP's too. */
 void conn_size_mss(struct tcp_conn *tc)
 {
         uint32_t mss = tc->link.mss;
@@ -173,7 +173,7 @@ void conn_size_mss(struct tcp_conn *tc)
                 mss = MIN(mss, tc->opts.maxseg);
         if (tc->path_mss != 0)
                 mss = MIN(mss, tc->path_mss);
-        tc->snd_mss = MAX(mss, 48u) - (tc->ts_ok ? 12 : 0);
+        tc->snd_mss = MAX(mss, 48u + tc->opts.ip_opts.len) - conn_options_len(tc);
 }
 
 static void tw_unlink(struct tcp *t, struct tcp_conn *tc)

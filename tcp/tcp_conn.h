@@ -233,7 +233,7 @@ struct tcp_conn {
         struct tcp_opts opts;
         nstime pace_at;                 /* SO_MAX_PACING_RATE: nothing new before this */
 
-        /* -- the path: tcp_path.c; sizes are payload with TCP's options -- */
+        /* -- the path: tcp_path.c; sizes are payload with TCP's options and IP's -- */
         uint16_t path_mss;              /* what it carries, 0: what the link does */
         uint16_t search_hi;             /* more than this does not get through; 0: no search */
         uint16_t probe;                 /* the size being tried, 0: none */
@@ -251,6 +251,8 @@ struct tcp_conn {
 };
 static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 && offsetof(struct tcp_conn, snd_una) == 128 &&
               offsetof(struct tcp_conn, snd_fill) == 192 && offsetof(struct tcp_conn, bytes_sent) == 256, "lines");
+static_assert(offsetof(struct tcp_conn, opts.tos) / CACHE_LINE == offsetof(struct tcp_conn, opts.ip_opts.len) / CACHE_LINE,
+              "who looks at the one looks at the other");
 static_assert(sizeof(struct tcp_conn) == 896, "fourteen lines");
 
 /* Marks that are looked at without the lock (tcp_poll_events()). */
@@ -383,6 +385,11 @@ static inline uint32_t pipe_bytes(const struct tcp_conn *tc)
         uint32_t out = tc->sacked + tc->lost + tc->dupacks * tc->snd_mss, in = flight(tc) + tc->retx;
 
         return in > out ? in - out : 0;
+}
+/* Bytes of TCP's and IP's options in every segment. */
+static inline uint32_t conn_options_len(const struct tcp_conn *tc)
+{
+        return (tc->ts_ok ? 12 : 0) + tc->opts.ip_opts.len;
 }
 static inline uint32_t frame_owner(const struct tcp_conn *tc)
 {

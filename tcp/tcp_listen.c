@@ -156,6 +156,7 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
                 count_drop(t->cnt, DROP_TCP_NO_MEMORY);
                 return NULL;
         }
+        tc->opts.ip_opts.len = 0;
         tc->listener = l->self;
         tc->acc_state = ACC_HALF_OPEN;
         l->half_open++;

@@ -43,14 +43,9 @@ static uint32_t ceiling(const struct tcp_conn *tc)
         return tc->opts.maxseg != 0 ? MIN(mss, tc->opts.maxseg) : mss;
 }
 
-static uint32_t options_len(const struct tcp_conn *tc)
-{
-        return tc->ts_ok ? 12 : 0;
-}
-
 static uint32_t size_now(const struct tcp_conn *tc)
 {
-        return tc->snd_mss + options_len(tc);
+        return tc->snd_mss + conn_options_len(tc);
 }
 
 /* The next try is at `at`: on the timer that keepalive uses, as both are seldom due. Keepalive probes go first. */
@@ -276,8 +271,8 @@ void path_expire(struct tcp *t, struct tcp_conn *tc, nstime now)
                 return;
         }
         size = next_size(tc);
-        if (tc->probe != 0 || !may_probe(tc, size - options_len(tc)) ||
-            !make_probe(t, tc, size - options_len(tc))) {
+        if (tc->probe != 0 || !may_probe(tc, size - conn_options_len(tc)) ||
+            !make_probe(t, tc, size - conn_options_len(tc))) {
                 try_later(tc, now);
                 return;
         }
@@ -304,7 +299,7 @@ void path_ack(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint32_t size = tc->probe;
 
-        if (seq_lt(tc->snd_una, tc->probe_seq + size - options_len(tc)))
+        if (seq_lt(tc->snd_una, tc->probe_seq + size - conn_options_len(tc)))
                 return;
         tc->probe = 0;
         tc->path_wait = 0;

@@ -24,6 +24,7 @@
 
 #include "ip/icmp.h"
 #include "ip/ip.h"
+#include "ip/ip_opts.h"
 #include "netstack/base.h"
 #include "netstack/checksum.h"
 #include "netstack/counters.h"
@@ -49,6 +50,7 @@ struct udp_dgram {
         const uint8_t *inl; /* valid for the call */
         uint32_t inl_len;
         struct buf data; /* id 0: none */
+        const struct ip_optbuf *opts; /* the IP header's, with us in them; NULL: none. Valid for the call */
 };
 static inline uint32_t udp_dgram_len(const struct udp_dgram *d)
 {
@@ -222,6 +224,7 @@ struct udp_out {
         uint8_t hdr[UDP_HDR];
         uint8_t tos, ttl;
         uint8_t pmtu_mode; /* enum pmtu_mode */
+        const struct ip_optbuf *opts; /* for the IP header, as an application has them; NULL, as prepared: none */
 };
 /*
  * Prepares a datagram of `len` bytes. `to` names address and port, NULL: the connected peer; to->laddr is our
@@ -243,9 +246,11 @@ struct udp_msg {
         uint16_t chan;
         uint8_t ttl, tos;
         uint8_t nspan; /* 0 for an empty datagram, else 1 or 2 */
+        uint8_t nopts; /* bytes of IP options at opts, to be read before the datagram is taken */
         uint32_t len;  /* the sum of the spans */
         nstime at;     /* when it arrived */
         struct span span[2];
+        const uint8_t *opts;
 };
 /* A datagram that somebody looks at without the lock. */
 struct udp_sight {

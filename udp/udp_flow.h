@@ -52,6 +52,7 @@ static inline bool udp_flow_match(const struct udp_flow *f, const struct udp *u,
         d->tuple = f->tuple;
         d->inl = rx->inl + IP_MIN_HDR + UDP_HDR;
         d->inl_len = rx->inl_len - (IP_MIN_HDR + UDP_HDR);
+        d->opts = NULL;
         d->data = (struct buf){0};
         if (rx->frame != 0)
                 d->data = (struct buf){frame_id(FRAME_REGION_RX(chan), rx->frame), rx->off, rx->len};

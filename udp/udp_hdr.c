@@ -51,6 +51,7 @@ enum drop udp_hdr_parse(const struct frames *f, const struct ip_pkt *pkt, uint16
                                       .chan = chan,
                                       .ttl = pkt->ttl,
                                       .tos = pkt->tos};
+        d->opts = NULL;
         place_payload(pkt, len - UDP_HDR, d);
         /* RFC 768: all zero means that the sender generated none. */
         if (csum != CSUM_UNCHECKED && h.sum.raw != 0 && !sum_is_right(f, pkt, d, h.sum, csum))

@@ -16,7 +16,8 @@ struct rec {
         uint32_t inl_len; /* bytes behind this record */
         struct buf data;  /* id 0: none */
         uint8_t ttl, tos;
-        uint16_t pad;
+        uint8_t nopts; /* bytes of IP options behind those */
+        uint8_t pad;
 };
 static_assert(sizeof(struct rec) == CACHE_LINE, "and with 64 bytes of payload, two lines");
 
@@ -42,9 +43,15 @@ static void move_place(struct udp_place *p, uint32_t block, uint32_t off)
 }
 static_assert(sizeof(struct udp_place) == 8 && __atomic_always_lock_free(8, 0), "one store");
 
-static uint32_t rec_bytes(uint32_t inl_len)
+/* A record with so many bytes behind it. */
+static uint32_t rec_bytes(uint32_t behind)
 {
-        return (uint32_t)(sizeof(struct rec) + inl_len + 7) & ~7u;
+        return (uint32_t)(sizeof(struct rec) + behind + 7) & ~7u;
+}
+
+static uint32_t rec_len(const struct rec *r)
+{
+        return rec_bytes(r->inl_len + r->nopts);
 }
 
 static struct block *block_at(const struct udp *u, uint32_t id)
@@ -133,7 +140,7 @@ static struct cursor first_unread(const struct udp_queue *q, const struct udp *u
 /* The place after the record at `c`. */
 static struct cursor next_rec(const struct udp_queue *q, const struct udp *u, struct cursor c)
 {
-        c.at.off += rec_bytes(rec_at(c)->inl_len);
+        c.at.off += rec_len(rec_at(c));
         return hop(u, q->tail, c);
 }
 
@@ -142,9 +149,9 @@ static bool lent(const struct buf *b)
         return b->id != 0 && frame_id_region(b->id) != FRAME_REGION_PRIVATE;
 }
 
-static uint32_t rec_charge(const struct udp *u, uint32_t inl_len, const struct buf *b)
+static uint32_t rec_charge(const struct udp *u, uint32_t behind, const struct buf *b)
 {
-        return rec_bytes(inl_len) + (b->id != 0 ? frame_size(u->frames, b->id) : 0);
+        return rec_bytes(behind) + (b->id != 0 ? frame_size(u->frames, b->id) : 0);
 }
 
 /* Adds a record to the queue's sums, `by` times: 1 or -1. */
@@ -153,7 +160,7 @@ static void tally(struct udp_queue *q, const struct udp *u, const struct rec *r,
         uint32_t n = (uint32_t)by;
 
         q->count += n;
-        q->charged += n * rec_charge(u, r->inl_len, &r->data);
+        q->charged += n * rec_charge(u, r->inl_len + r->nopts, &r->data);
         q->lent += lent(&r->data) ? n * frame_size(u->frames, r->data.id) : 0;
 }
 
@@ -231,9 +238,9 @@ static bool add_block(struct udp_queue *q, struct udp *u, uint32_t need)
 }
 
 /* Room for a record and its bytes at the tail, NULL when memory is short. */
-static struct rec *reserve(struct udp_queue *q, struct udp *u, uint32_t inl_len)
+static struct rec *reserve(struct udp_queue *q, struct udp *u, uint32_t behind)
 {
-        uint32_t need = rec_bytes(inl_len);
+        uint32_t need = rec_bytes(behind);
 
         if (unlikely(need > q->tail_end - q->tail.off) && !add_block(q, u, need))
                 return NULL;
@@ -242,10 +249,19 @@ static struct rec *reserve(struct udp_queue *q, struct udp *u, uint32_t inl_len)
 
 /* ---- putting ---- */
 
-/* The bytes behind the record are in place; now the record, and then it counts. */
+static inline uint8_t opts_len(const struct udp_dgram *d)
+{
+        return unlikely(d->opts != NULL) ? d->opts->len : 0;
+}
+
+/* The bytes behind the record are in place, and IP options follow; now the record, and then it counts. */
 static void commit(struct udp_queue *q, const struct udp *u, struct rec *r, const struct udp_dgram *d,
                    uint32_t inl_len, struct buf data, nstime now)
 {
+        uint8_t nopts = opts_len(d);
+
+        if (unlikely(nopts != 0))
+                memcpy((uint8_t *)(r + 1) + inl_len, d->opts->raw, nopts);
         *r = (struct rec){.src = d->tuple.raddr,
                           .dst = d->tuple.laddr,
                           .at = now,
@@ -254,8 +270,9 @@ static void commit(struct udp_queue *q, const struct udp *u, struct rec *r, cons
                           .inl_len = inl_len,
                           .data = data,
                           .ttl = d->tuple.ttl,
-                          .tos = d->tuple.tos};
-        move_place(&q->tail, q->tail.block, q->tail.off + rec_bytes(inl_len));
+                          .tos = d->tuple.tos,
+                          .nopts = nopts};
+        move_place(&q->tail, q->tail.block, q->tail.off + rec_bytes(inl_len + nopts));
         account(q, u, r, 1);
 }
 
@@ -273,9 +290,9 @@ static enum udp_put put_lent(struct udp_queue *q, struct udp *u, const struct ud
 {
         struct rec *r;
 
-        if (over(q, u, rcvbuf, rec_charge(u, d->inl_len, &d->data)))
+        if (over(q, u, rcvbuf, rec_charge(u, d->inl_len + opts_len(d), &d->data)))
                 return UDP_PUT_FULL;
-        r = reserve(q, u, d->inl_len);
+        r = reserve(q, u, d->inl_len + opts_len(d));
         if (r == NULL)
                 return UDP_PUT_NO_MEMORY;
         copy_short(r + 1, d->inl, d->inl_len);
@@ -290,9 +307,9 @@ static enum udp_put put_flat(struct udp_queue *q, struct udp *u, const struct ud
         uint32_t len = udp_dgram_len(d);
         struct rec *r;
 
-        if (over(q, u, rcvbuf, rec_bytes(len)))
+        if (over(q, u, rcvbuf, rec_bytes(len + opts_len(d))))
                 return UDP_PUT_FULL;
-        r = reserve(q, u, len);
+        r = reserve(q, u, len + opts_len(d));
         if (r == NULL)
                 return UDP_PUT_NO_MEMORY;
         copy_short(r + 1, d->inl, d->inl_len);
@@ -308,12 +325,12 @@ static enum udp_put put_own(struct udp_queue *q, struct udp *u, const struct udp
         struct buf own = {.len = d->data.len};
         struct rec *r;
 
-        if (over(q, u, rcvbuf, rec_bytes(d->inl_len) + FRAME_LARGE_BYTES))
+        if (over(q, u, rcvbuf, rec_bytes(d->inl_len + opts_len(d)) + FRAME_LARGE_BYTES))
                 return UDP_PUT_FULL;
         own.id = frame_alloc(u->frames, FRAME_REGION_PRIVATE, FRAME_LARGE, 0);
         if (own.id == 0)
                 return UDP_PUT_NO_MEMORY;
-        r = reserve(q, u, d->inl_len);
+        r = reserve(q, u, d->inl_len + opts_len(d));
         if (r == NULL) {
                 frame_drop(u->frames, own.id);
                 return UDP_PUT_NO_MEMORY;
@@ -370,6 +387,8 @@ static void show(const struct udp *u, const struct rec *r, uint8_t *bytes, struc
         m->at = r->at;
         m->len = r->inl_len + r->data.len;
         m->nspan = 0;
+        m->nopts = r->nopts;
+        m->opts = bytes + r->inl_len;
         if (r->inl_len != 0)
                 m->span[m->nspan++] = (struct span){bytes, r->inl_len};
         if (r->data.id != 0)
@@ -442,7 +461,7 @@ bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_s
                         if (unlikely(load_head(q) != head))
                                 continue;
                         show(u, &r, (uint8_t *)(rec_at(c) + 1), &s->msg);
-                        c.at.off += rec_bytes(r.inl_len);
+                        c.at.off += rec_len(&r);
                         s->last = same_place(c.at, load_tail(q));
                         s->ahead = (struct span){NULL, 0};
                         if (r.data.id != 0 && !s->last && c.at.off < frame_size(u->frames, c.at.block))
@@ -456,7 +475,8 @@ bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_s
         }
 }
 
-/* As udp_queue_look(), for a record that is not the first of a new block, in registers alone: see place_word(). */
+/* As udp_queue_look(), for a record that is not the first of a new block and has no options, in registers alone: see
+ * place_word(). */
 bool udp_queue_look_short(const struct udp_queue *q, const struct udp *u, struct udp_sight *s)
 {
         uint64_t head = load_head(q), tail = __atomic_load_n((const uint64_t *)&q->tail, __ATOMIC_ACQUIRE), next;
@@ -469,7 +489,7 @@ bool udp_queue_look_short(const struct udp_queue *q, const struct udp *u, struct
         if (place_word(block, 0) != (tail & place_word(~0u, 0)) && off == ((const volatile struct block *)base)->used)
                 return false;
         len = ((const struct rec *)(base + off))->inl_len;
-        frame = ((const struct rec *)(base + off))->data.id;
+        frame = ((const struct rec *)(base + off))->data.id | ((const struct rec *)(base + off))->nopts;
         atomic_thread_fence(memory_order_acquire);
         if (unlikely(load_head(q) != head || frame != 0))
                 return false;
@@ -562,7 +582,7 @@ void udp_queue_drop(struct udp_queue *q, struct udp *u, uint32_t n)
                 assert(!same_place(at.at, q->tail));
                 gen += at.at.block != c.at.block;
                 c = at;
-                c.at.off += rec_bytes(rec_at(c)->inl_len);
+                c.at.off += rec_len(rec_at(c));
         }
         set_head(q, c.at, gen);
         udp_queue_settle(q, u);

@@ -7,10 +7,10 @@
  *      +------+-----+-------+-----+-------+---------+    +------+-----+-------+- - - -+
  *             ^ base        ^ head          ^ used                              ^ tail
  *
- * A record is followed by the bytes that came in the descriptor; a range of a frame may follow those. That
- * frame is lent by the peer, or one of ours, when the queue held too many lent ones; either way the record is
- * one reference to it. The first block is a small frame, further ones are large. An empty queue rewinds its
- * block if that is a small one, and has none otherwise.
+ * A record is followed by the bytes that came in the descriptor, and by IP options if there were any; the datagram may
+ * go on in a range of a frame. That frame is lent by the peer, or one of ours, when the queue held too many lent ones;
+ * either way the record is one reference to it. The first block is a small frame, further ones are large. An empty queue
+ * rewinds its block if that is a small one, and has none otherwise.
  *
  * Memory is charged by what is really held, as Linux does: the record, its bytes, and the whole of its frame.
  *

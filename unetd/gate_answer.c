@@ -56,7 +56,7 @@ static uint32_t error(struct gate_answerer *a, const struct ip_pkt *pkt, uint8_t
 }
 
 /* RFC 1122 §3.2.2.6: record route and timestamp come back with us in them. Behind the header that is written. */
-static uint32_t with_options(const struct ip_pkt *pkt, const struct ip_opts *o, uint32_t len, nstime now, uint8_t *out)
+static uint32_t with_options(const struct ip_pkt *pkt, const struct ip_opts_found *o, uint32_t len, nstime now, uint8_t *out)
 {
         uint32_t ms = (uint32_t)(now / NS_PER_MS) | 0x80000000u, hop;
         uint8_t opts[IP_OPTS_MAX];
@@ -78,7 +78,7 @@ static uint32_t with_options(const struct ip_pkt *pkt, const struct ip_opts *o, 
 static uint32_t answer_icmp(struct gate_answerer *a, const struct ip_pkt *pkt, nstime now, uint8_t *out)
 {
         struct icmp_msg msg;
-        struct ip_opts o;
+        struct ip_opts_found o;
         uint8_t bad;
         uint32_t len;
         enum drop why = icmp_rx(NULL, pkt, true, &msg);

@@ -21,7 +21,7 @@
 /* ---- options set before the decision ---- */
 
 #define LOGGED     32
-#define LOGGED_VAL 32
+#define LOGGED_VAL 40                   /* IP_OPTIONS */
 
 struct opt_log {
         unsigned n;
@@ -182,8 +182,8 @@ static const char *kernel_only(int level, int name, const void *val, socklen_t l
                 return usock_is_device(val, len) ? NULL : "bound to a device of the kernel's";
         if (level == SOL_SOCKET && ( name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF))
                 return "filtered";
-        if (level == IPPROTO_IP && (name == IP_TRANSPARENT || name == IP_OPTIONS))
-                return "IP options";
+        if (level == IPPROTO_IP && name == IP_TRANSPARENT)
+                return "transparent";
         if (level == IPPROTO_TCP && (name == TCP_REPAIR || name == TCP_MD5SIG || name == TCP_ULP))
                 return "a TCP option of the kernel's";
         if (level == SOL_SOCKET && name == SO_ZEROCOPY)

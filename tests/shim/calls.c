@@ -173,6 +173,9 @@ static const struct {
         {"segments", scene_segments},
         {"groups", scene_groups},
         {"errors_kept", scene_errors_kept},
+        {"ip_options", scene_ip_options},
+        {"ip_options_datagrams", scene_ip_options_datagrams},
+        {"ip_options_connections", scene_ip_options_connections},
 };
 
 static bool chosen(const char *name, int argc, char **argv)

@@ -372,10 +372,32 @@ static void empty_datagrams_are_datagrams(void **state)
         expect_nothing(s, pcb);
 }
 
+/* RFC 1122 §4.1.3.2. Whoever reads by the shortest way leaves such a datagram to those who ask for options. */
+static void ip_options_stay_with_their_datagram(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcb = bound(s, 0, 53);
+        struct udp_sight sight;
+
+        arrives(s, .len = 64, .nopts = 40);
+        arrives(s, .len = 64, .fill = 1);
+        arrives(s, .len = 0, .fill = 2, .nopts = 4);
+        arrives(s, .len = 2000, .in_frame = 1900, .fill = 3, .nopts = 8);
+        assert_int_equal(queue(s, pcb)->charged, 168 + 128 + 72 + 176 + FRAME_LARGE_BYTES);
+        assert_false(udp_recv_look_short(&s->u, udp_pcb_at(&s->u, pcb), &sight));
+        expect_read(s, pcb, .len = 64, .nopts = 40);
+        assert_true(udp_recv_look_short(&s->u, udp_pcb_at(&s->u, pcb), &sight));
+        expect_read(s, pcb, .len = 64, .fill = 1);
+        assert_false(udp_recv_look_short(&s->u, udp_pcb_at(&s->u, pcb), &sight));
+        expect_read(s, pcb, .len = 0, .fill = 2, .nopts = 4);
+        expect_read(s, pcb, .len = 2000, .fill = 3, .nopts = 8);
+}
+
 static struct arrival random_arrival(struct prng_fast *g, uint8_t fill)
 {
         struct arrival a = {.fill = fill, .sport = (uint16_t)(1 + prng_fast_below(g, 9)), .dport = 53};
 
+        a.nopts = prng_fast_below(g, 4) == 0 ? (uint8_t)(4 + 4 * prng_fast_below(g, 10)) : 0;
         a.len = prng_fast_below(g, 232);
         switch (prng_fast_below(g, 4)) {
         case 0:
@@ -471,6 +493,7 @@ int main(void)
                 TEST(room_is_found_where_datagrams_were_read),
                 TEST(closing_counts_only_what_nobody_read),
                 TEST(empty_datagrams_are_datagrams),
+                TEST(ip_options_stay_with_their_datagram),
                 TEST(random_use_matches_a_plain_list),
                 TEST(random_reading_without_the_lock_matches_too),
         };

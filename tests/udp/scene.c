@@ -178,6 +178,7 @@ enum udp_verdict arrives_(struct scene *s, struct arrival given)
                 .inl_len = a.len - a.in_frame,
         };
         uint32_t num = a.in_frame != 0 ? lend(s, a.small) : 0;
+        struct ip_optbuf opts = {.len = a.nopts};
         enum udp_verdict v;
 
         assert_true(d.inl_len <= sizeof inl);
@@ -188,10 +189,14 @@ enum udp_verdict arrives_(struct scene *s, struct arrival given)
                 for (uint32_t i = 0; i < a.in_frame; i++)
                         frame_addr(s->frames, d.data.id)[i] = pattern(&a, d.inl_len + i);
         }
+        for (uint32_t i = 0; i < a.nopts; i++)
+                opts.raw[i] = pattern(&a, i);
+        d.opts = a.nopts != 0 ? &opts : NULL;
         v = udp_rx(&s->u, &d, s->now);
         if (num != 0 && v != UDP_TOOK)
                 frame_drop(s->frames, d.data.id);
         memset(inl, 0xdd, sizeof inl);
+        memset(&opts, 0xdd, sizeof opts);
         return v;
 }
 
@@ -203,6 +208,9 @@ static void compare(const struct udp_msg *m, const struct arrival *a)
         assert_int_equal(ip_addr_get_v4(m->dst), a->dst);
         assert_int_equal(m->sport, a->sport);
         assert_int_equal(m->dport, a->dport);
+        assert_int_equal(m->nopts, a->nopts);
+        for (uint32_t i = 0; i < a->nopts; i++)
+                assert_int_equal(m->opts[i], pattern(a, i));
         assert_int_equal(m->chan, CHAN);
         assert_int_equal(m->len, a->len);
         for (int k = 0; k < m->nspan; k++)

@@ -51,6 +51,7 @@ struct arrival {
         uint32_t in_frame;     /* how many of its last bytes are in a lent frame */
         bool small;            /* and that is a small one */
         uint8_t fill;
+        uint8_t nopts;         /* bytes of IP options, of the same pattern */
 };
 enum udp_verdict arrives_(struct scene *s, struct arrival a);
 #define arrives(s, ...) arrives_(s, (struct arrival){__VA_ARGS__})
