@@ -64,9 +64,10 @@ struct ip_optbuf {
         uint8_t raw[IP_OPTS_MAX];
 };
 
-/* Takes what an application wants sent: -EINVAL for what is malformed or there twice, for a source route whose pointer is not at
- * its first hop, and, unless `any` (CAP_NET_RAW), for kinds that it may not send: all but record route, timestamp, source
- * routes and router alert. In `out` the places that are ours to fill in are zero, and so is all after an end. */
+/* Takes what an application wants sent: -EINVAL for what is malformed or there twice, for a source route whose
+ * pointer is not at its first hop, and, unless `any` (CAP_NET_RAW), for kinds that it may not send: all but record
+ * route, timestamp, source routes and router alert. In `out` the places that are ours to fill in are zero, and so is
+ * all after an end. */
 int ip_opts_set(const uint8_t *opts, unsigned n, bool any, struct ip_optbuf *out);
 
 /* As they stand in a packet from `us` to `dst`: with us and the time (as below) where they are wanted, and dst at the end of

@@ -2,8 +2,8 @@
  * Options as applications see them: IP_OPTIONS, IP_RECVOPTS, IP_RETOPTS. RFC 791 §3.1, RFC 1122 §3.2.1.8; the forms and the
  * checks are those of Linux's net/ipv4/ip_options.c.
  *
- * A source route in these forms is {first hop, ..., last hop}; in the packet it is {second hop, ..., destination}, and the first
- * hop is where the packet goes.
+ * A source route in these forms is {first hop, ..., last hop}; in the packet it is {second hop, ..., destination}, and
+ * the first hop is where the packet goes.
  */
 #include <errno.h>
 

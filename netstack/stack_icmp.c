@@ -92,7 +92,8 @@ static bool send_echo_options(struct stack *s, uint32_t k, const struct ip_pkt *
         if (IP_MAX_HDR + len > c->caps.inline_max || !stack_chan_room(s, k) ||
             ip_opts_parse(pkt->hdr, pkt->hdr_len, false, &o, &bad) != DROP_NONE)
                 return false;
-        n = ip_opts_answer(pkt->hdr, &o, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src), stack_opts_ms(s), h.ip + IP_MIN_HDR, &hop);
+        n = ip_opts_answer(pkt->hdr, &o, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src), stack_opts_ms(s),
+                           h.ip + IP_MIN_HDR, &hop);
         ip_hdr_write(ip, h.ip, (uint16_t)(IP_MIN_HDR + n + len), id);
         ip_opts_seal(h.ip, n);
         icmp_echo_reply(s->frames, pkt, h.ip + IP_MIN_HDR + n);

@@ -59,7 +59,8 @@ struct leaving {
         uint16_t id;
 };
 
-/* The header in front of `len` bytes, options and all; returns its own length. The packet goes to the source route's first hop. */
+/* The header in front of `len` bytes, options and all; returns its own length. By a source route the packet goes to
+ * the first hop. */
 static uint32_t write_header(const struct stack *s, const struct leaving *p, uint32_t len, uint8_t *hdr)
 {
         uint32_t hop = ip_opts_build(p->opts, ip_addr_get_v4(p->src), ip_addr_get_v4(p->dst), stack_opts_ms(s),
@@ -139,8 +140,9 @@ int stack_opts_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, co
 /* As they stand in a packet that we have sent, for those here who are to hear it. */
 void stack_opts_loop(const struct stack *s, const struct udp_out *o, struct ip_optbuf *out)
 {
+        uint32_t us = ip_addr_get_v4(o->tuple.laddr), ms = stack_opts_ms(s);
         uint8_t hdr[IP_MAX_HDR];
 
-        ip_opts_build(o->opts, ip_addr_get_v4(o->tuple.laddr), ip_addr_get_v4(o->tuple.raddr), stack_opts_ms(s), hdr + IP_MIN_HDR);
-        ip_opts_record(hdr, IP_MIN_HDR + o->opts->len, ip_addr_get_v4(o->tuple.laddr), stack_opts_ms(s), out);
+        ip_opts_build(o->opts, us, ip_addr_get_v4(o->tuple.raddr), ms, hdr + IP_MIN_HDR);
+        ip_opts_record(hdr, IP_MIN_HDR + o->opts->len, us, ms, out);
 }

@@ -75,7 +75,8 @@ void stack_opts_record(const struct stack *s, uint32_t k, const struct ip_pkt *p
 void stack_opts_answer_syn(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct tcp_seg *seg);
 /* As stack_output_conn(), for a connection with options. */
 bool stack_opts_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc);
-/* As stack_send_udp(), for a datagram with options, on a channel that is mapped and has room; nothing is flushed or dropped. */
+/* As stack_send_udp(), for a datagram with options, on a channel that is mapped and has room; nothing is flushed or
+ * dropped. */
 int stack_opts_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);
 void stack_opts_loop(const struct stack *s, const struct udp_out *o, struct ip_optbuf *out);
 

@@ -8,19 +8,15 @@
  * A call names an interface by its address or its number (if_nametoindex()), or not at all. Not at all is by unetd's routes
  * (a gateway is a route to all), else by the kernel's, and the first of unetd's when there is none.
  */
-#include "sock/usock_cmsg.h"
+#include "sock/usock_group.h"
 
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
 
-#define MEMBERSHIPS_MAX 20u             /* Linux: net.ipv4.igmp_max_memberships */
+#include "sock/usock_cmsg.h"
 
-/* What a call says, whatever its form. Addresses in host order, 0: not said. */
-struct group_call {
-        uint32_t group, ifaddr, src;
-        uint32_t ifindex;
-};
+#define MEMBERSHIPS_MAX 20u             /* Linux: net.ipv4.igmp_max_memberships */
 
 /* ---- the forms of the options ---- */
 
@@ -42,6 +38,8 @@ bool usock_is_group_opt(int level, int name)
         case MCAST_LEAVE_SOURCE_GROUP:
         case MCAST_BLOCK_SOURCE:
         case MCAST_UNBLOCK_SOURCE:
+        case IP_MSFILTER:
+        case MCAST_MSFILTER:
                 return true;
         default:
                 return false;
@@ -120,6 +118,8 @@ static int read_group_source_req(const void *val, socklen_t len, struct group_ca
 
 static int read_call(int name, const void *val, socklen_t len, struct group_call *g)
 {
+        if (filter_is_opt(name))
+                return filter_read_head(name, val, len, g);
         switch (name) {
         case IP_MULTICAST_IF:
                 return read_mreq(val, len, true, g);
@@ -141,11 +141,6 @@ static int read_call(int name, const void *val, socklen_t len, struct group_call
 
 /* ---- interfaces ---- */
 
-static bool is_named(const struct group_call *g)
-{
-        return g->ifindex != 0 || g->ifaddr != 0;
-}
-
 /* Linux: the number counts where both are said. */
 static bool names(const struct group_call *g, const struct dir_iface *f)
 {
@@ -156,7 +151,7 @@ static bool names(const struct group_call *g, const struct dir_iface *f)
         return if_indextoname(g->ifindex, name) != NULL && strncmp(name, f->name, sizeof f->name) == 0;
 }
 
-static bool find_named(const struct group_call *g, struct dir_iface *f)
+bool group_find_named(const struct group_call *g, struct dir_iface *f)
 {
         const struct directory *dir = ustack_directory_anyway();
 
@@ -219,8 +214,8 @@ enum usock_group_side usock_group_side(int name, const void *val, socklen_t len)
 
         if (!usock_has_ifaces() || read_call(name, val, len, &g) != 0)
                 return USOCK_GROUP_KERNEL;
-        if (is_named(&g))
-                return find_named(&g, &f) ? USOCK_GROUP_OURS : USOCK_GROUP_KERNEL;
+        if (group_is_named(&g))
+                return group_find_named(&g, &f) ? USOCK_GROUP_OURS : USOCK_GROUP_KERNEL;
         if (name == IP_MULTICAST_IF)
                 return USOCK_GROUP_EITHER;
         return find_default(g.group, false, &f) ? USOCK_GROUP_OURS : USOCK_GROUP_EITHER;
@@ -242,19 +237,23 @@ static int take_for(struct usock *s, const struct group_call *g)
         struct dir_iface f;
         uint32_t chan;
 
-        if (!(is_named(g) ? find_named(g, &f) : find_default(g->group, true, &f)))
+        if (!(group_is_named(g) ? group_find_named(g, &f) : find_default(g->group, true, &f)))
                 return -ENODEV;
         return take(s, &f, &chan);
 }
 
-/* The interface on which the socket is a member, for a call that names none. */
-static int where_member(struct usock *s, uint32_t group)
+int group_where_member(struct usock *s, const struct group_call *g)
 {
+        const struct stack_state *st = s->u->s.st;
+        struct dir_iface f;
         int ifc = -1;
 
+        if (group_is_named(g) && !group_find_named(g, &f))
+                return -1;
         ustack_lock(s->u);
-        for (uint32_t i = 0; i < s->u->s.st->netifs && ifc < 0; i++)
-                if (igmp_membership(s->u->s.igmp, i, group, s->idx) != NULL)
+        for (uint32_t i = 0; i < st->netifs && ifc < 0; i++)
+                if ((!group_is_named(g) || stack_netif(st, i)->cfg.addr == f.addr) &&
+                    igmp_membership(s->u->s.igmp, i, g->group, s->idx) != NULL)
                         ifc = (int)i;
         ustack_leave(s->u);
         return ifc;
@@ -264,11 +263,11 @@ static int where_member(struct usock *s, uint32_t group)
 
 static int set_out(struct usock *s, const struct group_call *g)
 {
-        int ifc = is_named(g) ? take_for(s, g) : 0;
+        int ifc = group_is_named(g) ? take_for(s, g) : 0;
 
         if (ifc < 0 && s->kfd < 0)
                 return -EADDRNOTAVAIL;
-        usock_rec(s)->group_out = (uint8_t)(!is_named(g) ? SOCK_GROUP_ANY : ifc < 0 ? SOCK_GROUP_KERNEL : SOCK_GROUP_IF + ifc);
+        usock_rec(s)->group_out = (uint8_t)(!group_is_named(g) ? SOCK_GROUP_ANY : ifc < 0 ? SOCK_GROUP_KERNEL : SOCK_GROUP_IF + ifc);
         return 0;
 }
 
@@ -316,8 +315,8 @@ static int set_membership(struct usock *s, int name, const struct group_call *g)
 
         if (!ip_v4_multicast(g->group))
                 return -EINVAL;
-        if (!is_named(g) && name != IP_ADD_MEMBERSHIP && name != MCAST_JOIN_GROUP)
-                ifc = where_member(s, g->group);
+        if (!group_is_named(g) && name != IP_ADD_MEMBERSHIP && name != MCAST_JOIN_GROUP)
+                ifc = group_where_member(s, g);
         if (ifc < 0)
                 ifc = take_for(s, g);
         if (ifc < 0)
@@ -333,20 +332,26 @@ static int set_membership(struct usock *s, int name, const struct group_call *g)
 int usock_group_setsockopt(struct usock *s, int name, const void *val, socklen_t len)
 {
         struct group_call g;
-        int err = s->kind == USOCK_UDP ? read_call(name, val, len, &g) : -ENOPROTOOPT;
+        int err = s->kind == USOCK_UDP ? 0 : -ENOPROTOOPT;
 
+        if (err == 0 && filter_is_opt(name))
+                return filter_set(s, name, val, len);
+        if (err == 0)
+                err = read_call(name, val, len, &g);
         if (err != 0)
                 return err;
         return name == IP_MULTICAST_IF ? set_out(s, &g) : set_membership(s, name, &g);
 }
 
-/* IP_MULTICAST_IF is all that can be asked here: the address, if it was set to an interface of unetd's. */
+/* A filter; or IP_MULTICAST_IF: the address, if it was set to an interface of unetd's. */
 int usock_group_getsockopt(struct usock *s, int name, void *val, socklen_t *len)
 {
         const struct sock_rec *rec = usock_rec(s);
         struct in_addr a = {0};
         socklen_t room;
 
+        if (s->kind == USOCK_UDP && filter_is_opt(name))
+                return filter_get(s, name, val, len);
         if (name != IP_MULTICAST_IF || s->kind != USOCK_UDP || (rec->group_out < SOCK_GROUP_IF && s->kfd >= 0))
                 return -ENOPROTOOPT;
         if (rec->group_out >= SOCK_GROUP_IF)
@@ -376,7 +381,7 @@ bool usock_group_iface(const struct usock *s, ip_addr to, bool last, struct dir_
                 return false;
         if (rec != NULL && rec->group_out >= SOCK_GROUP_IF) {
                 g.ifaddr = stack_netif(s->u->s.st, rec->group_out - SOCK_GROUP_IF)->cfg.addr;
-                return find_named(&g, f);
+                return group_find_named(&g, f);
         }
         last |= rec != NULL && (rec->group_out == SOCK_GROUP_OURS || s->kfd < 0);
         return find_default(ip_addr_get_v4(to), last, f);
@@ -389,7 +394,7 @@ static int route_said(struct usock *s, const struct usock_sent *sent, ip_addr *s
         struct dir_iface f;
         uint32_t chan;
 
-        if (!find_named(&g, &f) || take(s, &f, &chan) < 0)
+        if (!group_find_named(&g, &f) || take(s, &f, &chan) < 0)
                 return -ENOENT;
         *src = ip_addr_v4(f.addr);
         return (int)chan;

@@ -55,8 +55,12 @@ int group_setsockopt(struct file *f, int name, const void *val, socklen_t len)
         return set_ours(f, name, val, len);
 }
 
-/* -ENOPROTOOPT: it is not ours to say. */
+/* -ENOPROTOOPT: it is not ours to say. Of a filter, the value says whose group it is about. */
 int group_getsockopt(struct file *f, int name, void *val, socklen_t *len)
 {
-        return f->us ? usock_getsockopt(f->us, IPPROTO_IP, name, val, len) : -ENOPROTOOPT;
+        bool filter = name == IP_MSFILTER || name == MCAST_MSFILTER;
+        int r = f->us ? usock_getsockopt(f->us, IPPROTO_IP, name, val, len) : -ENOPROTOOPT;
+        bool none = filter && (r == -EADDRNOTAVAIL || r == -ENODEV);
+
+        return none && usock_group_side(name, val, *len) != USOCK_GROUP_OURS ? -ENOPROTOOPT : r;
 }

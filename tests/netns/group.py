@@ -3,11 +3,13 @@
 
     group.py hear GROUP IFADDR PORT COUNT [options]      joins, says "joined", and prints COUNT datagrams with their senders
     group.py errors HOST - PORT                           what the error queue says of a closed port, and of too much
+    group.py filters GROUP IFADDR 0 --index NAME         what is said to whole source filters, set and asked for
     group.py query - IFADDR 0 --ttl SECONDS               asks who is a member, as an IGMPv2 querier
     group.py say DEST IFADDR PORT TEXT ... [options]     sends each text to a group or a broadcast address
 """
 
 import argparse
+import ctypes
 import select
 import socket
 import struct
@@ -51,6 +53,8 @@ def hear(a):
                          socket.inet_aton(a.group) + bytes(4) + struct.pack("@i", socket.if_nametoindex(a.index)))
         else:
             s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, mreq(a.group, a.ifaddr))
+        if a.only:
+            s.setsockopt(socket.IPPROTO_IP, IP_MSFILTER, old_filter(a.group, a.ifaddr, INCLUDE, a.only))
     print("joined", flush=True)
     for _ in range(a.count):
         for s in socks:
@@ -61,6 +65,103 @@ def hear(a):
             s.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, mreq(a.group, a.ifaddr))
         print("left", flush=True)
         sys.stdin.read()
+
+
+IP_MSFILTER, MCAST_MSFILTER, INCLUDE, EXCLUDE = 41, 48, 1, 0
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def storage(address, family=socket.AF_INET):
+    return struct.pack("@HH4s120x", family, 0, socket.inet_aton(address))
+
+
+def old_filter(group, ifaddr, mode, sources, n=None):
+    """struct ip_msfilter"""
+    return (mreq(group, ifaddr) + struct.pack("@II", mode, len(sources) if n is None else n) +
+            b"".join(map(socket.inet_aton, sources)))
+
+
+def new_filter(group, index, mode, sources, n=None, family=socket.AF_INET):
+    """struct group_filter"""
+    return (struct.pack("@I4x", index) + storage(group, family) + struct.pack("@II", mode, len(sources) if n is None else n) +
+            b"".join(map(storage, sources)))
+
+
+def said(call, s, name, value, *more):
+    """What the call says: an errno, or the value and its length afterwards."""
+    room = ctypes.create_string_buffer(value, max(len(value), 1))
+    if call(s.fileno(), socket.IPPROTO_IP, name, room, *more) == 0:
+        return room.raw
+    return socket.errno.errorcode[ctypes.get_errno()]
+
+
+def set_filter(s, name, value, length=None):
+    r = said(LIBC.setsockopt, s, name, value, len(value) if length is None else length)
+    return r if isinstance(r, str) else "set"
+
+
+def get_filter(s, name, value, length=None):
+    n = ctypes.c_uint32(len(value) if length is None else length)
+    r = said(LIBC.getsockopt, s, name, value, ctypes.byref(n))
+    if isinstance(r, str):
+        return r
+    head, each, at = (16, 4, 0) if name == IP_MSFILTER else (144, 128, 4)
+    mode, count = struct.unpack("@II", r[head - 8:head])
+    sources = [socket.inet_ntoa(r[i + at:i + at + 4]) for i in range(head, n.value, each)]
+    return f"length {n.value} mode {mode} sources {count}: {' '.join(sources)}"
+
+
+def filters(a):
+    """All of a filter's life in both forms, and what is refused."""
+    one, two, three = "10.78.0.3", "10.78.0.4", "10.78.0.5"
+    forms = ((IP_MSFILTER, old_filter, a.ifaddr, "192.0.2.77", 16),
+             (MCAST_MSFILTER, new_filter, socket.if_nametoindex(a.index), 7777, 144))
+    for name, form, where, nowhere, head in forms:
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.bind(("", 0))
+
+        def put(group, mode, sources, at=where, **more):
+            length = more.pop("length", None)
+            print("set", group, mode, sources, more, length, set_filter(s, name, form(group, at, mode, sources, **more), length))
+
+        def get(group, room, at=where, **more):
+            length = more.pop("length", None)
+            value = form(group, at, 7, ["0.0.0.0"] * room, **more)
+            print("get", group, room, more, length, get_filter(s, name, value, length))
+
+        put(a.group, EXCLUDE, [])
+        put(a.group, EXCLUDE, [one])
+        put(a.group, INCLUDE, [])
+        get(a.group, 1)
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, mreq(a.group, a.ifaddr))
+        get(a.group, 1)
+        put(a.group, INCLUDE, [one, two])
+        for room in range(4):
+            get(a.group, room)
+        get(a.group, 0, length=head - 1)
+        get("192.0.2.1", 1)
+        get("239.9.9.9", 1)
+        get(a.group, 1, at=nowhere)
+        put(a.group, EXCLUDE, [three])
+        get(a.group, 3)
+        s.setsockopt(socket.IPPROTO_IP, 38, mreq(a.group, a.ifaddr) + socket.inet_aton(two))        # IP_BLOCK_SOURCE
+        get(a.group, 3)
+        put("192.0.2.1", EXCLUDE, [])
+        put(a.group, 2, [one])
+        put(a.group, EXCLUDE, [one], at=nowhere)
+        put(a.group, EXCLUDE, [one], n=2)
+        put(a.group, EXCLUDE, [one], n=0x10000000)
+        put(a.group, EXCLUDE, [one], length=head - 1)
+        if name == MCAST_MSFILTER:
+            put(a.group, EXCLUDE, [one], family=socket.AF_INET6)
+            get(a.group, 1, family=socket.AF_INET6)
+        get(a.group, 3)
+        put(a.group, EXCLUDE, [])
+        get(a.group, 3)
+        put(a.group, INCLUDE, [])
+        get(a.group, 3)
+        put(a.group, INCLUDE, [])
+        s.close()
 
 
 def say(a):
@@ -130,7 +231,7 @@ def query(a):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("what", choices=("hear", "say", "errors", "query"))
+    p.add_argument("what", choices=("hear", "say", "errors", "filters", "query"))
     p.add_argument("group")
     p.add_argument("ifaddr")
     p.add_argument("port", type=int)
@@ -139,6 +240,7 @@ def main():
     p.add_argument("--sockets", type=int, default=1)
     p.add_argument("--bind", default="")
     p.add_argument("--source")
+    p.add_argument("--only", action="append")
     p.add_argument("--index")
     p.add_argument("--beside", action="store_true")
     p.add_argument("--same-port", action="store_true")
@@ -147,7 +249,7 @@ def main():
     p.add_argument("--broadcast", action="store_true")
     p.add_argument("--ttl", type=int)
     a = p.parse_args()
-    {"hear": hear, "say": say, "errors": errors, "query": query}[a.what](a)
+    {"hear": hear, "say": say, "errors": errors, "filters": filters, "query": query}[a.what](a)
 
 
 if __name__ == "__main__":

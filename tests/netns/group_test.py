@@ -114,6 +114,21 @@ class Udp(Group):
         self.say(self.kernels, "yes", where="10.78.0.3").end()
         self.assertEqual(p.end(), "joined\n10.78.0.3 yes\n")
 
+    def test_whole_filters_are_the_kernels(self):
+        """RFC 3678: IP_MSFILTER and MCAST_MSFILTER, the same words from both stacks."""
+        ours, theirs = (h.run(*PROGRAM, "filters", GROUP, h.address, "0", "--index", lan.IFACE)
+                        for h in (self.ours, self.kernels))
+        self.assertEqual(ours.end(), theirs.end())
+        self.assertIn("sources 2: 10.78.0.3 10.78.0.4\n", ours.text())
+        self.assert_ours(ours)
+
+    def test_a_filter_says_who_is_heard(self):
+        self.kernels.ip("addr", "add", "10.78.0.3/24", "dev", lan.IFACE)
+        p = self.hear(self.ours, GROUP, "--only", "10.78.0.3", "--only", "10.78.0.4")
+        self.say(self.kernels, "no").end()
+        self.say(self.kernels, "yes", where="10.78.0.3").end()
+        self.assertEqual(p.end(), "joined\n10.78.0.3 yes\n")
+
     def test_fragments(self):
         theirs, mine = self.hear(self.kernels), self.hear(self.ours)
         self.say(self.kernels, "20000").end()
@@ -207,6 +222,16 @@ class Igmp(Group):
         self.assertEqual([row[4] for row in rows], ["4", "4", "3", "3"][:len(rows)] if len(rows) == 4 else
                          ["4"] + ["3"] * (len(rows) - 1))
         self.assertEqual({row[5] for row in rows}, {GROUP})
+
+    def test_a_filter_is_told(self):
+        """RFC 3376 5.1: the membership that it came from may be told first; then its sources to include, and its end."""
+        p = self.hear(self.ours, GROUP, "--only", "10.78.0.3")
+        time.sleep(RESENT)
+        p.child.kill()
+        self.ours.until(lambda: not self.ours.program_on_link(), "its end")
+        rows = [row for row in self.seen("igmp", "igmp.record_type", "igmp.num_src", "igmp.saddr") if row[0] != "4"]
+        self.assertEqual(rows[0], ["3", "1", "10.78.0.3"])
+        self.assertEqual(rows[-1][0], "6")
 
     def test_an_old_querier_is_answered_in_its_language(self):
         """RFC 3376 7.2.1: once a version 2 query was heard, version 2 reports and leaves."""

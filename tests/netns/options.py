@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Ordinary programs for options_test.py, which run over a shim or without one. Options are in hex; `-`: none.
 
-    echo ADDRESS PORT                    UDP: prints the options of each datagram (IP_RECVOPTS), and sends it back with those that
-                                         answer them (IP_RETOPTS), until it is stopped
-    ask ADDRESS PORT OPTIONS SIZE...     UDP: a datagram of each size with these options there and back, byte-exact; prints the
-                                         options that came back
-    listen ADDRESS PORT MEGABYTES        TCP: takes so much and sends it back; prints the connection's options (IP_OPTIONS)
+    echo ADDRESS PORT                    UDP: prints the options of each datagram (IP_RECVOPTS), and sends it back with
+                                         those that answer them (IP_RETOPTS), until it is stopped
+    ask ADDRESS PORT OPTIONS SIZE...     UDP: a datagram of each size with these options there and back, byte-exact;
+                                         prints the options that came back
+    listen ADDRESS PORT MEGABYTES        TCP: takes so much and sends it back; prints what it has as IP_OPTIONS
     connect ADDRESS PORT OPTIONS MEGABYTES   the other side of it
 """
 

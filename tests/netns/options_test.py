@@ -41,7 +41,7 @@ class Options(lan.Scene):
         return host.run(*PROGRAM, argv[0], whom.address, str(PORT), *argv[1:])
 
     def well_formed(self, wire, which):
-        """Nothing of ours that is malformed, has a bad checksum or is longer than the cable takes; and all of `which` has options."""
+        """Nothing of ours is malformed, has a bad checksum or is too long for the cable; and all of `which` has options."""
         wire.close()
         checks = [w for proto in ("ip", "udp", "tcp") for w in ("-o", f"{proto}.check_checksum:TRUE")]
         bad = (f"ip.src == {OURS} && (_ws.malformed || ip.checksum.status == 0 || udp.checksum.status == 0 || "
@@ -51,7 +51,8 @@ class Options(lan.Scene):
     def datagrams(self, server, client):
         echo = self.serve(server, "echo", kind="u")
         p = self.ask(client, server, "ask", ROUTE, *SIZES)
-        there, back = route(client.address, server.address), route(client.address, server.address, server.address, client.address)
+        there = route(client.address, server.address)
+        back = route(client.address, server.address, server.address, client.address)
         self.assertEqual(p.end(), "".join(f"{n} {back}\n" for n in SIZES))
         self.assertEqual(sorted(set(echo.text().splitlines())), sorted(f"{n} {there}" for n in SIZES))
         p = self.ask(client, server, "ask", ROUTER_ALERT, "100")
