@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 BUILD = sys.argv[1]
@@ -16,6 +17,7 @@ UNET = os.path.join(BUILD, "tools", "unet")
 PORT = 7000
 PATIENCE = 150                                  # seconds; the machines are slow, and so may be the one that they are on
 CHUNK = 65536
+STILL = 0.4                                     # seconds that a sleep may be late
 
 SERVER = """
 import hashlib, os, socket, sys
@@ -154,14 +156,33 @@ def idle():
     until(lambda: subprocess.run((UNET, "stat"), capture_output=True, timeout=PATIENCE, check=False).returncode == 1, "no stacks")
 
 
+class Standstill:
+    """How long the machine has stood still: what is late in here may have had no processor out there, and waited for nothing."""
+
+    def __init__(self):
+        self.seconds = 0
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def watch(self):
+        last = time.monotonic()
+        while True:
+            time.sleep(0.05)
+            last, late = time.monotonic(), time.monotonic() - last
+            if late > STILL:
+                self.seconds += late
+
+
 def play(scenes, names):
     """All of them, or those that are named on the command line; `scenes` is the program's globals()."""
+    still = Standstill()
     for name in [a for a in sys.argv[2:] if a in names] or names:
-        began = time.monotonic()
+        began, stood = time.monotonic(), still.seconds
         barrier(f"before-{name}")
         try:
             scenes[f"{name}_{HOST}"]()
         except BaseException:
             open(os.path.join(OUT, f"failed.{HOST}"), "w", encoding="ascii").close()
             raise
-        print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+        stood = still.seconds - stood
+        print(f"{name}: {time.monotonic() - began:.0f} s" + (f", the machine stood still for {stood:.0f} of them" if stood else ""),
+              flush=True)
