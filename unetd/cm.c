@@ -204,6 +204,7 @@ struct cm_question *cm_ask(struct cm *cm, uint32_t to, const void *data, size_t 
         assert(len <= sizeof q->data);
         memcpy(q->data, data, len);
         cm->questions = q;
+        knock_at(&cm->knock, to);
         begin(q);                       /* what fails is tried again by cm_tick() */
         return q;
 }
@@ -227,6 +228,18 @@ nstime cm_tick(struct cm *cm)
                 next = nstime_min(next, q->again);
         }
         return next;
+}
+
+/* Hosts whose adapters take RoCE away from their kernel may say so too: an agent answers sooner than this ends. */
+static void nobody_there(struct knock *k, uint32_t addr)
+{
+        struct cm *cm = (struct cm *)((char *)k - offsetof(struct cm, knock));
+
+        for (struct cm_question *q = cm->questions; q != NULL; q = q->next)
+                if (q->to == addr && q->tries < CM_TRIES) {
+                        q->tries = CM_TRIES;
+                        q->again = nstime_min(q->again, loop_clock() + CM_REFUSED);
+                }
 }
 
 /* ---- events ---- */
@@ -327,6 +340,8 @@ int cm_open(struct cm *cm, struct loop *loop, uint32_t addr, const struct cm_ops
         err = listen_at(cm);
         if (err == 0)
                 err = loop_add(loop, &cm->source, EPOLLIN);
+        if (err == 0)
+                err = knock_open(&cm->knock, loop, addr, KNOCK_ROCE, nobody_there);
         if (err != 0) {
                 close(cm->source.fd);
                 cm->source.fd = -1;

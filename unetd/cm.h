@@ -11,6 +11,7 @@
 #ifndef UNETD_CM_H
 #define UNETD_CM_H
 
+#include "unetd/knock.h"
 #include "unetd/loop.h"
 
 #define CM_PORT       913u              /* in rdma_cm's space of UDP; it is nothing else's there */
@@ -18,6 +19,7 @@
 #define CM_ANSWER_MAX 136u
 #define CM_TRY        (250 * NS_PER_MS) /* without an answer, then asked again */
 #define CM_TRIES      5u
+#define CM_REFUSED    (50 * NS_PER_MS)  /* ... where the host's kernel says that nobody there has RoCE: longer than an agent needs */
 
 struct cm;
 struct cm_question;
@@ -29,6 +31,7 @@ struct cm_ops {
 
 struct cm {
         struct loop_source source;      /* first: handlers cast */
+        struct knock knock;             /* at those who are asked */
         struct loop *loop;
         const struct cm_ops *ops;
         uint32_t addr;                  /* of the device, IPv4 in host order */

@@ -26,7 +26,8 @@ struct agent {
         int failed;                     /* why not, as last tried */
         nstime again;                   /* ... and when to try next */
         struct {
-                uint32_t addr;
+                uint32_t addr;          /* 0: none */
+                unsigned times;         /* before, in a row */
                 nstime until;
         } silent[SILENT_HOSTS];
 };

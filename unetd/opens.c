@@ -6,7 +6,8 @@
 
 #include "unetd/links.h"
 
-#define SILENT_NS  (5 * NS_PER_S)
+#define SILENT_NS  (5 * NS_PER_S)       /* and twice as long each time, ... */
+#define SILENT_MAX 3u                   /* ... so often: a host without an agent is not to be waited for again and again */
 #define BUSY_TRIES 20u                  /* a unetd that has just begun does not know yet what there is */
 #define BUSY_AGAIN (100 * NS_PER_MS)
 
@@ -35,14 +36,21 @@ static bool is_silent(const struct agent *a, uint32_t addr)
         return false;
 }
 
-static void note_silence(struct agent *a, uint32_t addr, bool silent)
+static void note_silence(struct agent *a, uint32_t addr)
 {
         unsigned at = addr % SILENT_HOSTS;
 
-        if (!silent && a->silent[at].addr != addr)
-                return;
+        a->silent[at].times = a->silent[at].addr == addr ? MIN(a->silent[at].times + 1, SILENT_MAX) : 0;
         a->silent[at].addr = addr;
-        a->silent[at].until = silent ? loop_clock() + SILENT_NS : 0;
+        a->silent[at].until = loop_clock() + (SILENT_NS << a->silent[at].times);
+}
+
+static void note_word(struct agent *a, uint32_t addr)
+{
+        unsigned at = addr % SILENT_HOSTS;
+
+        if (a->silent[at].addr == addr)
+                a->silent[at].addr = 0;
 }
 
 /* ---- asking for a channel ---- */
@@ -103,8 +111,10 @@ static void open_answered(void *arg, int err, const void *data, size_t len)
         struct chan *ch;
         struct remote *r;
 
-        if (l)
-                note_silence(l->agent, o->addr, err != 0);
+        if (l && err != 0)
+                note_silence(l->agent, o->addr);
+        else if (l)
+                note_word(l->agent, o->addr);
         if (err == 0 && l && agent_read(&m, true, data, len) && m.err == EAGAIN && ++o->tries < BUSY_TRIES) {
                 o->again = loop_clock() + BUSY_AGAIN;
                 return;
@@ -277,12 +287,14 @@ static int open_asked(struct agent *a, uint32_t id, uint32_t from, const struct 
         ch->remote->asked = id;
         return 0;
 }
+
 void agent_asked(struct cm *cm, uint32_t id, uint32_t from, const void *data, size_t len)
 {
         struct agent *a = (struct agent *)cm;
         struct agent_msg m;
         int err = agent_read(&m, false, data, len) ? 0 : -EBADMSG;
 
+        note_word(a, from);
         if (err == 0 && m.op == AGENT_OPEN) {
                 err = open_asked(a, id, from, &m);
                 if (err == 0)

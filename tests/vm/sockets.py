@@ -69,6 +69,17 @@ import socket, sys
 s = socket.socket()
 print(s.connect_ex((sys.argv[1], int(sys.argv[2]))))
 """
+# How long the quickest took.
+SOON_REFUSED = """
+import socket, sys, time
+took = []
+for host in sys.argv[2:]:
+    s = socket.socket(); began = time.monotonic()
+    assert s.connect_ex((host, int(sys.argv[1]))) == 111
+    took.append(time.monotonic() - began)
+print(min(took))
+"""
+CM_PATIENCE = 1.25                              # seconds for a question that nobody answers (unetd/cm.h)
 
 
 # ---- scenes: what a does, what b does ----
@@ -234,7 +245,30 @@ def refused_b():
     barrier("refused")
 
 
-SCENES = ("transfer", "prefork", "udp", "iperf", "rounds", "refused")
+HOSTS = [f"10.77.0.{n}" for n in range(11, 16)]
+
+
+def alone_a():
+    barrier("alone")
+
+
+def alone_b():
+    """Hosts that have no RoCE (a network namespace) say so, and are not waited for as one that lost the question would be."""
+    sh("ip", "netns", "add", "alone")
+    sh("ip", "link", "add", "ve0", "type", "veth", "peer", "name", "ve1", "netns", "alone")
+    sh("ip", "link", "set", "ve0", "up")
+    sh("ip", "-n", "alone", "link", "set", "ve1", "up")
+    for host in HOSTS:
+        sh("ip", "-n", "alone", "addr", "add", f"{host}/32", "dev", "ve1")
+        sh("ip", "route", "add", f"{host}/32", "dev", "ve0", "src", ADDR)
+    sh("ip", "-n", "alone", "route", "add", f"{ADDR}/32", "dev", "ve1")
+    quickest = float(python(SOON_REFUSED, PORT, *HOSTS).end())
+    assert quickest < CM_PATIENCE, quickest
+    sh("ip", "netns", "del", "alone")
+    barrier("alone")
+
+
+SCENES = ("transfer", "prefork", "udp", "iperf", "rounds", "refused", "alone")
 
 
 def main():
