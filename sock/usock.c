@@ -1,5 +1,6 @@
 /* Sockets: life, names, readiness; what does not depend on the protocol. See usock.h. */
 #include "sock/ustack.h"
+#include "sock/usock_cmsg.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -539,6 +540,10 @@ int usock_accept(struct usock *s, struct usock **out)
                 usock_tcp_link(u, r, conn, idx);
                 r->bound = 1;
                 r->edge_in = 1;
+                r->told = rec->told;    /* as Linux's sk_clone_lock(): what no connection has is inherited too */
+                r->stamps = rec->stamps;
+                r->rcvlowat = rec->rcvlowat;
+                r->reuse = rec->reuse;
                 tcp_get_opts(tcp_conn_at(&u->s.tcp, conn), &r->opts);
                 *out = handle(u, idx, -1);
                 err = *out == NULL ? -ENOMEM : 0;
@@ -602,15 +607,21 @@ ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags)
 ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags)
 {
         size_t total = iov_total(m->msg_iov, m->msg_iovlen);
+        nstime came = 0;
+        bool stamped;
         ssize_t n;
 
         if (s->kind == USOCK_UDP)
                 return usock_udp_recv(s, m, total, flags);
-        n = usock_tcp_recv(s, m->msg_iov, (int)m->msg_iovlen, total, flags);
+        stamped = READ_ONCE(usock_rec(s)->told) & USOCK_TELL_TIMES;
+        n = usock_tcp_recv(s, m->msg_iov, (int)m->msg_iovlen, total, flags, unlikely(stamped) ? &came : NULL);
         if (n >= 0) {
                 m->msg_flags = flags & MSG_OOB;
-                m->msg_controllen = 0;
                 m->msg_namelen = 0;
+                if (unlikely(stamped) && came != 0)
+                        usock_cmsg_put_times(s, came, m);
+                else
+                        m->msg_controllen = 0;
         }
         return n;
 }
@@ -632,7 +643,7 @@ ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
         if (n < READ_ONCE(s->ahead.left) && !(flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB)) && usock_tcp_read_ahead(s, p, n))
                 return (ssize_t)n;
         if (likely(s->kind == USOCK_TCP))
-                return usock_tcp_recv(s, &iov, 1, n, flags);
+                return usock_tcp_recv(s, &iov, 1, n, flags, NULL);
         return usock_udp_read(s, p, n, flags);
 }
 

@@ -14,6 +14,7 @@
 #ifndef SOCK_USOCK_H
 #define SOCK_USOCK_H
 
+#include <linux/net_tstamp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -179,6 +180,10 @@ uint32_t usock_number(const struct usock *s);
 void usock_nudge(struct usock *s);
 /* One socket: 0 when an event of `events` (or error, hang-up) is there, -EAGAIN after the timeout, -EINTR. */
 int usock_wait1(struct usock *s, short events, nstime timeout);
+
+/* SO_TIMESTAMPING: flags that ask for times of sending, which only the kernel's socket tells. */
+#define USOCK_STAMPS_OF_SENDING                                                                             \
+        (SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_TX_SCHED | SOF_TIMESTAMPING_TX_ACK)
 
 /* Whether an interface of unetd's has the name, which need not end with a zero, or there is none (SO_BINDTODEVICE). */
 bool usock_is_device(const char *name, socklen_t len);

@@ -39,26 +39,42 @@ void usock_cmsg_add(struct usock_room *r, int level, int type, const void *val, 
         r->left -= n;
 }
 
-static struct timespec time_of(const struct udp_msg *msg)
+/* What to add to our time to have the time of day. Both clocks are read in a moment in which nobody came in between. */
+static nstime day_offset(void)
 {
-        struct timespec ts;
-        nstime at;
+        nstime best = NSTIME_NEVER, offset = 0;
 
-        clock_gettime(CLOCK_REALTIME, &ts);
-        at = ts.tv_sec * NS_PER_S + ts.tv_nsec - (ustack_now() - msg->at);
+        for (int tries = 0; tries < 16 && best > 2 * NS_PER_US; tries++) {
+                nstime before = ustack_now(), after;
+                struct timespec ts;
+
+                clock_gettime(CLOCK_REALTIME, &ts);
+                after = ustack_now();
+                if (after - before >= best)
+                        continue;
+                best = after - before;
+                offset = ts.tv_sec * NS_PER_S + ts.tv_nsec - before;
+        }
+        return offset;
+}
+
+static struct timespec time_of(nstime came)
+{
+        nstime at = came + day_offset();
+
         return (struct timespec){at / NS_PER_S, at % NS_PER_S};
 }
 
-static void put_stamps(struct usock_room *r, const struct udp_msg *msg)
+static void put_stamps(struct usock_room *r, nstime came)
 {
-        struct timespec ts[3] = {time_of(msg)};         /* the others are hardware's */
+        struct timespec ts[3] = {time_of(came)};        /* the others are hardware's */
 
         usock_cmsg_add(r, SOL_SOCKET, SCM_TIMESTAMPING, ts, sizeof ts);
 }
 
-static void put_time(struct usock_room *r, const struct udp_msg *msg, bool ns)
+static void put_time(struct usock_room *r, nstime came, bool ns)
 {
-        struct timespec ts = time_of(msg);
+        struct timespec ts = time_of(came);
 
         if (ns)
                 usock_cmsg_add(r, SOL_SOCKET, SCM_TIMESTAMPNS, &ts, sizeof ts);
@@ -138,15 +154,28 @@ void usock_cmsg_end(const struct usock_room *r, struct msghdr *m)
         m->msg_controllen = r->at != NULL ? (size_t)(r->at - (uint8_t *)m->msg_control) : 0;
 }
 
+static void tell_times(uint16_t told, nstime came, struct usock_room *r)
+{
+        if (told & (USOCK_TELL_TIMESTAMP | USOCK_TELL_TIMESTAMPNS))
+                put_time(r, came, told & USOCK_TELL_TIMESTAMPNS);
+        if (told & USOCK_TELL_STAMPS)
+                put_stamps(r, came);
+}
+
+void usock_cmsg_put_times(struct usock *s, nstime came, struct msghdr *m)
+{
+        struct usock_room r = usock_cmsg_begin(m);
+
+        tell_times(usock_rec(s)->told, came, &r);
+        usock_cmsg_end(&r, m);
+}
+
 void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, struct usock_room *r)
 {
         uint16_t told = usock_rec(s)->told;
         int ttl = msg->ttl;
 
-        if (told & (USOCK_TELL_TIMESTAMP | USOCK_TELL_TIMESTAMPNS))
-                put_time(r, msg, told & USOCK_TELL_TIMESTAMPNS);
-        if (told & USOCK_TELL_STAMPS)
-                put_stamps(r, msg);
+        tell_times(told, msg->at, r);
         if (told & USOCK_TELL_OVERFLOW)
                 put_overflow(r, s);
         if (told & USOCK_TELL_PKTINFO6)

@@ -37,6 +37,10 @@ void usock_cmsg_end(const struct usock_room *r, struct msghdr *m);
 /* Writes what the socket wants to know of a datagram into m's control buffer: msg_controllen, and MSG_CTRUNC in msg_flags. */
 void usock_cmsg_put(struct usock *s, const struct udp_msg *msg, struct msghdr *m);
 
+/* The same for bytes of a stream, of which only the time is told. */
+#define USOCK_TELL_TIMES (USOCK_TELL_TIMESTAMP | USOCK_TELL_TIMESTAMPNS | USOCK_TELL_STAMPS)
+void usock_cmsg_put_times(struct usock *s, nstime came, struct msghdr *m);
+
 /* Of one datagram that is sent. */
 struct usock_sent {
         bool ttl_set, tos_set;

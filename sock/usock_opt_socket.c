@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/net_tstamp.h>
 #include <net/if.h>
 #include <sys/time.h>
 
@@ -243,6 +242,8 @@ static int set_stamps(struct opt_call *c, const void *val, socklen_t len)
         memcpy(&flags, val, sizeof flags);
         if (flags & ~(uint32_t)SOF_TIMESTAMPING_MASK)
                 return -EINVAL;
+        if (!opt_is_udp(c) && flags & USOCK_STAMPS_OF_SENDING)
+                return -EOPNOTSUPP;     /* who set it would wait for what never comes */
         c->rec->stamps = flags;
         return opt_set_told(c, USOCK_TELL_STAMPS,
                             flags & SOF_TIMESTAMPING_SOFTWARE && flags & SOF_TIMESTAMPING_RX_SOFTWARE);
@@ -380,8 +381,8 @@ static const struct opt_int ints[] = {
         OPT_CALLS(SO_REUSEPORT, OPT_ANY, set_reuseport, get_reuseport),
         OPT_CALLS(SO_RCVLOWAT, OPT_ANY, set_rcvlowat, get_rcvlowat),
         OPT_CALLS(SO_INCOMING_CPU, OPT_ANY, NULL, get_incoming_cpu),
-        OPT_CALLS(SO_TIMESTAMP, USOCK_UDP, set_timestamp, get_timestamp),
-        OPT_CALLS(SO_TIMESTAMPNS, USOCK_UDP, set_timestampns, get_timestampns),
+        OPT_CALLS(SO_TIMESTAMP, OPT_ANY, set_timestamp, get_timestamp),
+        OPT_CALLS(SO_TIMESTAMPNS, OPT_ANY, set_timestampns, get_timestampns),
         OPT_CALLS(SO_RXQ_OVFL, USOCK_UDP, set_overflow, get_overflow),
         OPT_CALLS(SO_NO_CHECK, USOCK_UDP, set_no_check, get_no_check),
         OPT_BOOL(SO_KEEPALIVE, keepalive),
@@ -396,7 +397,7 @@ static const struct opt_blob blobs[] = {
         {SO_RCVTIMEO_NEW, OPT_ANY, sizeof(struct timeval), set_rcvtimeo, get_rcvtimeo},
         {SO_SNDTIMEO_NEW, OPT_ANY, sizeof(struct timeval), set_sndtimeo, get_sndtimeo},
         {SO_MAX_PACING_RATE, OPT_TCP, sizeof(int), set_pacing, get_pacing},
-        {SO_TIMESTAMPING, USOCK_UDP, sizeof(int), set_stamps, get_stamps},
+        {SO_TIMESTAMPING, OPT_ANY, sizeof(int), set_stamps, get_stamps},
         {SO_BINDTODEVICE, OPT_ANY, 0, set_device, get_device},
 };
 static_assert(sizeof(struct timeval) == 16, "SO_RCVTIMEO and SO_RCVTIMEO_NEW have one form");

@@ -618,7 +618,7 @@ static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int 
 
 /* What is there, once: bytes, 0 at the end of the stream, -errno. The lock is held before and after, not while copying.
  * MSG_TRUNC throws the bytes away instead of copying them (tcp(7)). */
-static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t want, int flags)
+static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t want, int flags, nstime *came)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -629,6 +629,8 @@ static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t 
 
         if (got <= 0)
                 return got;
+        if (unlikely(came != NULL))
+                *came = tcp_recv_stamp(&u->s.tcp, tc, (uint32_t)skip + (uint32_t)got - 1, stack_time(&u->s, ustack_now()));
         if (!(flags & MSG_TRUNC)) {
                 WRITE_ONCE(rec->reader, u->slot + 1);
                 c->piece = copy_piece(u, tc);
@@ -665,7 +667,7 @@ static ssize_t recv_urgent(struct usock *s, struct cursor *c, int flags)
         return 1;
 }
 
-ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags)
+ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags, nstime *came)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -679,9 +681,9 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         ustack_lock(u);
         usock_tcp_settle(s);
         if (likely(rec->role == SOCK_ROLE_CONN && rec->reader == 0)) {
-                if (tcp_recv_avail(usock_conn(s)) == 0 && stack_pending(&u->s, 0))
+                if ((tcp_recv_avail(usock_conn(s)) == 0 || unlikely(came != NULL)) && stack_pending(&u->s, 0))
                         stack_run(&u->s, ustack_now());
-                got = recv_staged(s, &c, total, flags);
+                got = likely(came == NULL) ? recv_staged(s, &c, total, flags) : -EAGAIN;
                 if (got != -EAGAIN)
                         return got;
         }
@@ -696,7 +698,7 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
                         got = 0;
                         break;
                 }
-                got = recv_once(s, &c, flags & MSG_PEEK ? done : 0, total - done, flags);
+                got = recv_once(s, &c, flags & MSG_PEEK ? done : 0, total - done, flags, came);
                 if (got <= 0)
                         break;
                 done += (size_t)got;

@@ -236,7 +236,8 @@ bool usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa
 
 /* By kind; usock.c dispatches. All without waiting. */
 ssize_t usock_tcp_send(struct usock *s, const struct iovec *iov, int n, size_t total, int flags);
-ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags);
+/* came: NULL, or when the last of the bytes did. */
+ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags, nstime *came);
 /* Reads n bytes of what was taken ahead; n is less than s->ahead.left. False: take the lock. */
 bool usock_tcp_read_ahead(struct usock *s, void *p, size_t n);
 /* What was read ahead counts as read, and nothing more is until the next read. Under the lock, before anything that looks

@@ -227,6 +227,9 @@ uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc);
  * offered, 0 at end of stream, -EAGAIN when there is nothing yet, -errno after a reset. Spans stay valid until consumed.
  */
 int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, struct span *span, int n);
+/* When the byte `offset` bytes after the first unread one came, or what came last together with it; to 1,024 ns, and after
+ * 73 minutes too late. */
+nstime tcp_recv_stamp(const struct tcp *t, const struct tcp_conn *tc, uint32_t offset, nstime now);
 void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime now);
 /* The n bytes consumed last are unread again, from a copy at `p`; `seq`: what copied_seq() was when they had been. False:
  * more has been consumed since, or there is no memory. */

@@ -61,8 +61,13 @@ struct tcp_rxseg {
         uint32_t seq;
         struct buf data;
         uint32_t fin;                   /* out of order: a FIN follows the data */
+        uint32_t at;                    /* when its last bytes came, in units of 1,024 ns; see tcp_recv_stamp() */
 };
-static_assert(sizeof(struct tcp_rxseg) <= 64, "one cache line");
+static_assert(sizeof(struct tcp_rxseg) == 32, "two in a cache line");
+static inline uint32_t rxseg_time(nstime at)
+{
+        return (uint32_t)(at >> 10);
+}
 static_assert(offsetof(struct tcp_txseg, off) % 8 == 0 && offsetof(struct tcp_txseg, len) == offsetof(struct tcp_txseg, off) + 4 &&
               offsetof(struct tcp_rxseg, data.off) % 8 == 0, "range_skip()");
 

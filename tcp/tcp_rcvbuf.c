@@ -163,8 +163,10 @@ bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg
 
         if (!worth_keeping(t, seg, len) && tail_ends_at_fill(t, tc) && len <= fill_room(t, tc)) {
                 copy_to_fill(t, tc, seg, skip, len);
+                s = rxseg_at(t, tc->rcv_tail);
+                s->at = rxseg_time(tc->last_received);
                 store_order();
-                rxseg_at(t, tc->rcv_tail)->data.len += len;
+                s->data.len += len;
                 WRITE_ONCE(tc->rcv_unread, tc->rcv_unread + len);
                 store_order();
                 return true;
@@ -179,6 +181,7 @@ bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg
         }
         s->seq = seg->seq + skip;
         s->fin = 0;
+        s->at = rxseg_time(tc->last_received);
         rcvbuf_link(t, tc, i);
         return true;
 }
@@ -285,6 +288,17 @@ int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, 
         return (int)got;
 }
 
+nstime tcp_recv_stamp(const struct tcp *t, const struct tcp_conn *tc, uint32_t offset, nstime now)
+{
+        uint32_t i = tc->rcv_head;
+
+        while (i != 0 && offset >= rxseg_at(t, i)->data.len) {
+                offset -= rxseg_at(t, i)->data.len;
+                i = rxseg_at(t, i)->next;
+        }
+        return i != 0 ? (now & ~(nstime)1023) - (nstime)(uint32_t)(rxseg_time(now) - rxseg_at(t, i)->at) * 1024 : now;
+}
+
 void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime now)
 {
         bytes = MIN(bytes, tc->rcv_unread); /* recovery after a death may have taken the rest away */
@@ -301,6 +315,7 @@ static void link_first(struct tcp *t, struct tcp_conn *tc, uint32_t i)
         struct tcp_rxseg *s = rxseg_at(t, i);
 
         s->next = tc->rcv_head;
+        s->at = rxseg_time(tc->last_received);
         store_order();
         tc->rcv_head = i;
         WRITE_ONCE(tc->rcv_unread, tc->rcv_unread + s->data.len);

@@ -79,6 +79,7 @@ bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
         }
         s->seq = seq;
         s->fin = fin;
+        s->at = rxseg_time(tc->last_received);
         link_after(t, tc, prev, i);
         tc->ooo_recent = i;
         tc->slow |= SLOW_OOO;

@@ -4,6 +4,7 @@
  */
 #include "sock/shim/shim.h"
 
+#include <sys/ioctl.h>
 #include <limits.h>
 #include <netinet/in.h>
 
@@ -122,6 +123,17 @@ static ssize_t udp_recvmsg(struct file *f, struct msghdr *m, int flags, bool ker
         }
 }
 
+/* Whether all that is asked for is there, so that one call reads it, and says what it has to say beside. */
+static bool all_there(const struct file *f, const struct msghdr *m)
+{
+        size_t want = 0;
+        int there = 0;
+
+        for (size_t i = 0; i < m->msg_iovlen; i++)
+                want += m->msg_iov[i].iov_len;
+        return usock_ioctl(f->us, FIONREAD, &there) == 0 && want <= (size_t)there;
+}
+
 /* Several buffers, MSG_WAITALL: only the first round can be one call. */
 static ssize_t tcp_recv_all(struct file *f, const struct msghdr *m, int flags)
 {
@@ -155,7 +167,7 @@ static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
 
         if (flags & MSG_ERRQUEUE)
                 return -EAGAIN;
-        if ((flags & MSG_WAITALL) && may_wait(f, flags) && !(flags & (MSG_PEEK | MSG_OOB))) {
+        if ((flags & MSG_WAITALL) && may_wait(f, flags) && !(flags & (MSG_PEEK | MSG_OOB)) && !all_there(f, m)) {
                 m->msg_namelen = 0;
                 m->msg_controllen = 0;
                 m->msg_flags = 0;

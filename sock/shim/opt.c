@@ -188,6 +188,8 @@ static const char *kernel_only(int level, int name, const void *val, socklen_t l
                 return "a TCP option of the kernel's";
         if (level == SOL_SOCKET && name == SO_ZEROCOPY)
                 return "zero copy by the kernel's interface";
+        if (level == SOL_SOCKET && name == SO_TIMESTAMPING && *(const uint32_t *)val & USOCK_STAMPS_OF_SENDING)
+                return "times of sending";
         return NULL;
 }
 

@@ -173,6 +173,7 @@ static const struct {
         {"segments", scene_segments},
         {"groups", scene_groups},
         {"errors_kept", scene_errors_kept},
+        {"stream_times", scene_stream_times},
         {"ip_options", scene_ip_options},
         {"ip_options_datagrams", scene_ip_options_datagrams},
         {"ip_options_connections", scene_ip_options_connections},

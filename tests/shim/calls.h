@@ -178,6 +178,7 @@ void scene_beside_wrong(void);
 void scene_segments(void);
 void scene_groups(void);
 void scene_errors_kept(void);
+void scene_stream_times(void);
 void scene_ip_options(void);
 void scene_ip_options_datagrams(void);
 void scene_ip_options_connections(void);

@@ -5,6 +5,7 @@
  */
 #include "tests/sock/sides.h"
 
+#include <linux/net_tstamp.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <sys/ioctl.h>
@@ -263,6 +264,8 @@ static void live_a(struct side *s)
         CHECK(info.tcpi_bytes_acked >= 9 && info.tcpi_bytes_sent == 9 && info.tcpi_notsent_bytes == 0);
         CHECK(get_int(c, SOL_SOCKET, SO_SNDBUF) > 65536 && get_int(c, SOL_SOCKET, SO_RCVBUF) > 65536);
         CHECK_ERR(unet_setsockopt(c, IPPROTO_TCP, TCP_WINDOW_CLAMP, &(int){0}, sizeof one), EINVAL);
+        CHECK_ERR(unet_setsockopt(c, SOL_SOCKET, SO_TIMESTAMPING, &(int){SOF_TIMESTAMPING_TX_SOFTWARE}, 4), EOPNOTSUPP);
+        CHECK(unet_setsockopt(c, SOL_SOCKET, SO_TIMESTAMPING, &(int){SOF_TIMESTAMPING_RX_SOFTWARE}, 4) == 0);
         tell(s, 0);
 }
 

@@ -1,0 +1,163 @@
+/* Times of what arrives over a connection: SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING. */
+#include "tests/shim/calls.h"
+
+#include <linux/net_tstamp.h>
+#include <sys/time.h>
+
+struct got {
+        ssize_t n;
+        int flags;
+        size_t beside;
+        struct timespec at;             /* by whichever of the messages came last */
+};
+
+/* Linux's three kinds; tv_nsec of the first is in microseconds. */
+static void take_time(const struct cmsghdr *c, struct got *g)
+{
+        memcpy(&g->at, CMSG_DATA(c), sizeof(g->at));
+        if (c->cmsg_type == SO_TIMESTAMP)
+                g->at.tv_nsec *= 1000;
+}
+
+static struct got receive(int s, size_t want, size_t room, int flags, bool show)
+{
+        _Alignas(struct cmsghdr) char beside[256];
+        char b[100];
+        struct iovec iov = {b, want};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room ? beside : NULL, .msg_controllen = room};
+        struct got g = {.n = recvmsg(s, &m, flags), .flags = m.msg_flags & ~MSG_CMSG_CLOEXEC};
+
+        g.beside = m.msg_controllen;
+        if (show)
+                printf("  %zd %s flags %x, %zu beside\n", g.n, name_of(g.n), g.flags, g.beside);
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); g.n >= 0 && g.beside != 0 && c; c = CMSG_NXTHDR(&m, c)) {
+                if (show)
+                        printf("    level %d type %d, %zu bytes\n", c->cmsg_level, c->cmsg_type, c->cmsg_len);
+                if (c->cmsg_len >= CMSG_LEN(sizeof(g.at)))
+                        take_time(c, &g);
+        }
+        return g;
+}
+
+static bool before(struct timespec a, struct timespec b)
+{
+        return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
+}
+
+/* Linux begins to take times a moment after it was asked to. */
+static void until_stamped(int s, int t)
+{
+        for (int i = 0; i < 5000; i++) {
+                send(t, "yet", 3, 0);
+                wait_readable(s);
+                if (receive(s, 3, 256, 0, false).beside != 0)
+                        return;
+                usleep(1000);
+        }
+        printf("  never\n");
+}
+
+static void set(int s, int name, int v)
+{
+        int got[4] = {7, 7, 7, 7};
+        socklen_t len = sizeof(got);
+
+        SHOW(setsockopt(s, SOL_SOCKET, name, &v, sizeof(v)));
+        SHOW(getsockopt(s, SOL_SOCKET, name, got, &len));
+        printf("  %d: %d, %u bytes\n", name, got[0], len);
+}
+
+/* Clocks may differ by what it takes to read them. */
+static struct timespec a_moment_ago(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_REALTIME, &ts);
+        ts.tv_nsec -= 100000;
+        if (ts.tv_nsec < 0) {
+                ts.tv_sec--;
+                ts.tv_nsec += 1000000000;
+        }
+        return ts;
+}
+
+/* Each byte's time is its own, whatever is read with it; the last one's counts. */
+static void in_order(int s, int t)
+{
+        struct timespec sent[3];
+        struct got g[3];
+
+        for (int i = 0; i < 3; i++) {
+                usleep(3000);
+                sent[i] = a_moment_ago();
+                send(t, i == 1 ? "bb" : "a", i == 1 ? 2 : 1, 0);
+                wait_readable(s);
+        }
+        usleep(3000);
+        g[0] = receive(s, 4, 256, MSG_PEEK, true);
+        g[1] = receive(s, 2, 256, 0, true);
+        g[2] = receive(s, 100, 256, 0, true);
+        printf("  the peeked one %s before it was sent\n", before(g[0].at, sent[2]) ? "came" : "did not come");
+        printf("  the second %s before it was sent\n", before(g[1].at, sent[1]) ? "came" : "did not come");
+        printf("  the last %s before it was sent\n", before(g[2].at, sent[2]) ? "came" : "did not come");
+}
+
+/* Of sending: told by the error queue. Who asks before there is a connection has it. */
+static void sent_times(void)
+{
+        int flags = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE, s = socket(AF_INET, SOCK_STREAM, 0), t, l;
+        struct sockaddr_in sa;
+        struct pollfd p = {s, 0, 0};
+
+        l = listener(&sa);
+        set(l, SO_TIMESTAMP, 1);
+        set(s, SO_TIMESTAMPING, flags);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        t = accept(l, NULL, NULL);
+        SHOW(send(s, "when", 4, 0));
+        SHOW(poll(&p, 1, LONG));
+        receive(s, 100, 256, MSG_ERRQUEUE, true);
+        close(s);
+        close(t);
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        t = accept(l, NULL, NULL);
+        until_stamped(t, s);            /* the listener's */
+        close(s);
+        close(t);
+        close(l);
+}
+
+void scene_stream_times(void)
+{
+        static const int name[] = {SO_TIMESTAMP, SO_TIMESTAMPNS};
+        int v[2], on = 1, flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+
+        tcp_pair(v);
+        setsockopt(v[1], IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        SHOW(send(v[1], "none", 4, 0));
+        wait_readable(v[0]);
+        receive(v[0], 100, 256, 0, true);
+        for (size_t i = 0; i < ARRAY_LEN(name); i++) {
+                set(v[0], name[i], 1);
+                until_stamped(v[0], v[1]);
+                in_order(v[0], v[1]);
+        }
+        set(v[0], SO_TIMESTAMPING, flags);
+        in_order(v[0], v[1]);
+        SHOW(send(v[1], "no room", 7, 0));
+        wait_readable(v[0]);
+        receive(v[0], 2, 0, 0, true);
+        receive(v[0], 2, 40, 0, true);
+        receive(v[0], 2, 10, 0, true);
+        receive(v[0], 1, 256, MSG_WAITALL, true);
+        set(v[0], SO_TIMESTAMP, 0);
+        in_order(v[0], v[1]);
+        set(v[0], SO_TIMESTAMPING, 0);
+        SHOW(send(v[1], "off", 3, 0));
+        wait_readable(v[0]);
+        receive(v[0], 100, 256, 0, true);
+        SHOW(setsockopt(v[0], SOL_SOCKET, SO_TIMESTAMPING, &flags, 2));
+        close2(v);
+        sent_times();
+}
