@@ -76,6 +76,8 @@
 #define ARP_REQUEST_INTERVAL NS_PER_S
 
 /* Settings of one interface; arp_config_default() has what is in brackets. */
+#define ARP_REACHABLE_S 30     /* RFC 4861 §10, REACHABLE_TIME */
+
 struct arp_config {
         uint16_t hrd;          /* hardware type [1, Ethernet] */
         uint8_t ll_len;        /* bytes of a link address [6], at most ARP_LL_MAX */

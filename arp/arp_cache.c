@@ -63,7 +63,7 @@ void arp_config_default(struct arp_config *cfg, const uint8_t mac[6])
                 .ll_len = 6,
                 .polls = 3,
                 .requests = 3,
-                .reachable_time = 30 * NS_PER_S,
+                .reachable_time = ARP_REACHABLE_S * NS_PER_S,
                 .delay_time = 5 * NS_PER_S,
                 .stale_time = 600 * NS_PER_S,
                 .failed_time = NS_PER_S,

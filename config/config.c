@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum kind { NUMBER, SIGNED, TEXT };
+enum kind { NUMBER, SIGNED, TEXT, YES_NO };
 
 struct key {
         const char *section, *name, *text;
@@ -22,6 +22,11 @@ struct key {
 
 #define COUNT(section, name, field, min, max, text)                                                              \
         {section, name, text, NUMBER, offsetof(struct unetd_config, field), min, max}
+
+#define YES(section, name, field, text) \
+        {section, name, text, YES_NO, offsetof(struct unetd_config, field), 0, 1}
+
+static const char *const yes_no[] = {"no", "yes"};
 
 static const struct key keys[] = {
         {"daemon", "idle", "seconds without clients and stacks after which unetd leaves; -1: never", SIGNED,
@@ -44,6 +49,10 @@ static const struct key keys[] = {
         COUNT("limits", "emulated_waiting_kb", per_uid.emul_kb, 64, 4194304,
               "KB of messages of emulated endpoints that wait for their receivers"),
         COUNT("limits", "emulated_waiting", per_uid.emul_msgs, 1, 1048576, "such messages with more than a descriptor"),
+        COUNT("ip", "ttl", ip_ttl, 1, 255, "time to live of packets for which no socket says another"),
+        YES("ip", "source_routes", source_routes, "whether packets that came by a source route are taken, and answered along it"),
+        YES("ip", "redirects", redirects, "whether gateways on interfaces may name better ones (ICMP redirects)"),
+        COUNT("ip", "arp_reachable", arp_reachable_s, 1, 86400, "seconds that a neighbour is good without a sign of life"),
         COUNT("memory", "large_frames", geom.count[FRAME_LARGE], 16, 65536,
               "64 KB frames that a channel can send from, each way"),
         COUNT("memory", "small_frames", geom.count[FRAME_SMALL], 64, 1048576,
@@ -110,6 +119,16 @@ static int set_number(struct reading *r, const struct key *k, const char *value)
         return 1;
 }
 
+static int set_yes_no(struct reading *r, const struct key *k, const char *value)
+{
+        bool yes = strcmp(value, "yes") == 0;
+
+        if (!yes && strcmp(value, "no") != 0)
+                return complain(r, "\"%s\" is yes or no%s", k->name, "");
+        *(uint32_t *)((char *)r->c + k->off) = yes;
+        return 1;
+}
+
 /* ---- [interface NAME] ---- */
 
 #define IFACE_SECTION "interface "
@@ -119,7 +138,6 @@ static const char *const links[] = {[IFACE_LINK_AUTO] = "auto", [IFACE_LINK_XDP]
 static const char *const modes[] = {[IFACE_AUTO] = "auto", [IFACE_NATIVE] = "native", [IFACE_GENERIC] = "generic"};
 
 static const char *const providers[] = {[IFACE_XDP] = "xdp", [IFACE_VERBS] = "verbs"};
-static const char *const yes_no[] = {"no", "yes"};
 
 static const struct {
         const char *name, *text;
@@ -520,6 +538,8 @@ static int one_line(void *arg, const char *section, const char *name, const char
         if (r->seen >> (k - keys) & 1)
                 return complain(r, "\"%s\" is set twice%s", name, "");
         r->seen |= (uint64_t)1 << (k - keys);
+        if (k->kind == YES_NO)
+                return set_yes_no(r, k, value);
         return k->kind == TEXT ? set_text(r, k, value) : set_number(r, k, value);
 }
 
@@ -668,7 +688,10 @@ void config_each(const struct unetd_config *c,
                 char number[16];
 
                 snprintf(number, sizeof number, "%d", keys[i].kind == TEXT ? 0 : *(const int32_t *)at);
-                row(arg, keys[i].section, keys[i].name, keys[i].kind == TEXT ? at : number, keys[i].text);
+                if (keys[i].kind == YES_NO)
+                        row(arg, keys[i].section, keys[i].name, yes_no[*(const uint32_t *)at], keys[i].text);
+                else
+                        row(arg, keys[i].section, keys[i].name, keys[i].kind == TEXT ? at : number, keys[i].text);
         }
         for (uint32_t i = 0; i < c->nifaces; i++)
                 each_of_iface(c, i, row, arg);

@@ -329,7 +329,7 @@ static int check_gateway(const struct route_table *t, const struct route *r)
 static int check_route(const struct route_table *t, const struct route *r)
 {
         if (r->prefix > 32 || (r->dst & ~mask_of(r->prefix)) != 0 || r->type > ROUTE_BLACKHOLE ||
-            r->flags & ~ROUTE_F_ONLINK || (r->mtu != 0 && r->mtu < 68))
+            r->flags & ~(ROUTE_F_ONLINK | ROUTE_F_REDIRECT) || (r->mtu != 0 && r->mtu < 68))
                 return -EINVAL;
         if (r->type != ROUTE_UNICAST)
                 return r->ifindex == 0 && r->gateway == 0 && r->src == 0 ? 0 : -EINVAL;

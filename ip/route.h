@@ -45,6 +45,7 @@ enum route_type {
 enum {
         ROUTE_F_CONNECTED = 1,  /* made by route_addr_add(), goes with its address */
         ROUTE_F_ONLINK = 2,     /* the gateway is a neighbour whatever its address says */
+        ROUTE_F_REDIRECT = 4,   /* a gateway said so (RFC 1122 §3.2.2.2) */
 };
 
 struct route {

@@ -39,7 +39,7 @@
 #include "unet/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   6u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   7u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
@@ -192,6 +192,7 @@ struct stack_state {
         uint64_t addr_gen;              /* of the list that the addresses were taken from, + 1 */
         uint32_t net_gen;               /* of the network's configuration that was taken over; 0: none */
         uint32_t route_mtus;            /* some route has an MTU of its own */
+        struct netconf_ip ip_conf;      /* as it is published */
         uint32_t naddr;
         struct ip_ifaddr addr[STACK_ADDRS];     /* ours: what packets on local channels may be for */
 
@@ -385,6 +386,12 @@ static inline void stack_end(struct stack_state *st)
 void stack_recover(struct stack *s, nstime now);
 /* The end of that: closes what no socket has, because death came while one was being made or taken apart. */
 void stack_close_nobodys(struct stack *s, nstime now);
+
+/* Of packets for which no socket says another. */
+static inline uint8_t stack_ttl(const struct stack_state *st)
+{
+        return st->ip_conf.ttl != 0 ? st->ip_conf.ttl : IP_TTL_USUAL;
+}
 
 static inline struct sock_rec *stack_sock(const struct stack *s, uint32_t sock)
 {

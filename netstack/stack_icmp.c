@@ -64,7 +64,7 @@ void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uin
                 count_drop(&s->st->cnt, DROP_ICMP_RATE);
                 return;
         }
-        ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, 0, 64, false);
+        ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, 0, stack_ttl(s->st), false);
         id = stack_new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP);
         len = MIN(len, MIN(caps->mtu, ICMP_MAX_ERROR) - IP_MIN_HDR);
         if (IP_MIN_HDR + len > caps->inline_max)
@@ -78,22 +78,28 @@ void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uin
         send_small(s, k, &ip, &out, len, (uint16_t)id);
 }
 
-/* RFC 1122 §3.2.2.6: record route and timestamp come back with us in them; of echoes that fit a descriptor. False: not so. */
+/* RFC 1122 §3.2.2.6: record route and timestamp come back with us in them, by a source route the other way round; of
+ * echoes that fit a descriptor. False: not so. */
 static bool send_echo_options(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct ip_tmpl *ip, uint16_t id)
 {
         static const struct buf none = {0, 0, 0};
         struct stack_chan *c = &s->chan[k];
         uint32_t len = ip_payload_len(pkt), hop;
+        struct ip_tmpl by;
         struct netif_hdr h;
         struct ip_opts_found o;
         uint8_t bad;
         unsigned n;
 
         if (IP_MAX_HDR + len > c->caps.inline_max || !stack_chan_room(s, k) ||
-            ip_opts_parse(pkt->hdr, pkt->hdr_len, false, &o, &bad) != DROP_NONE)
+            ip_opts_parse(pkt->hdr, pkt->hdr_len, s->st->ip_conf.source_routes, &o, &bad) != DROP_NONE)
                 return false;
         n = ip_opts_answer(pkt->hdr, &o, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src), stack_opts_ms(s),
                            h.ip + IP_MIN_HDR, &hop);
+        if (o.sr != 0) {
+                ip_tmpl_init(&by, pkt->dst, ip_addr_v4(hop), IP_PROTO_ICMP, pkt->tos, stack_ttl(s->st), false);
+                ip = &by;
+        }
         ip_hdr_write(ip, h.ip, (uint16_t)(IP_MIN_HDR + n + len), id);
         ip_opts_seal(h.ip, n);
         icmp_echo_reply(s->frames, pkt, h.ip + IP_MIN_HDR + n);
@@ -112,7 +118,7 @@ static void send_echo(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         uint8_t *reply;
         uint16_t id = stack_new_id(s, pkt->dst, pkt->src, IP_PROTO_ICMP);
 
-        ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, pkt->tos, 64, false);
+        ip_tmpl_init(&ip, pkt->dst, pkt->src, IP_PROTO_ICMP, pkt->tos, stack_ttl(s->st), false);
         if (pkt->hdr_len != IP_MIN_HDR && send_echo_options(s, k, pkt, &ip, id))
                 return;
         if (IP_MIN_HDR + len <= c->caps.inline_max) {
@@ -206,6 +212,6 @@ void stack_icmp_rx(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 rx_icmp_error(s, k, pkt, &msg.err);
         else if (msg.what == ICMP_IS_REPLY)
                 stack_ping_reply(s, pkt, &msg);
-        else
-                count_drop(&s->st->cnt, DROP_ICMP_IGNORED); /* redirects and timestamps: nobody switched them on */
+        else if (msg.what != ICMP_IS_REDIRECT || !stack_route_redirect(s, k, &msg.redirect))
+                count_drop(&s->st->cnt, DROP_ICMP_IGNORED); /* timestamps, and redirects that nobody wants */
 }

@@ -146,7 +146,7 @@ void stack_reply_tcp(void *arg, const struct tcp_tuple *to, const struct tcp_seg
 
         if (c == NULL || !chan_has_room(s, c, to->chan))
                 return;
-        ip_tmpl_init(&ip, to->laddr, to->raddr, IP_PROTO_TCP, 0, 64, true);
+        ip_tmpl_init(&ip, to->laddr, to->raddr, IP_PROTO_TCP, 0, stack_ttl(s->st), true);
         stack_emit_tcp(s, c, &ip, to, seg);
 }
 

@@ -128,6 +128,11 @@ static void follow_mtus(struct stack *s, nstime now)
         }
 }
 
+static nstime reachable_time(const struct netconf *conf)
+{
+        return (conf->ip.arp_reachable_s != 0 ? conf->ip.arp_reachable_s : ARP_REACHABLE_S) * NS_PER_S;
+}
+
 static void follow_links(struct stack *s, const struct netconf *conf, nstime now)
 {
         bool mtus = s->st->route_mtus;
@@ -142,6 +147,7 @@ static void follow_links(struct stack *s, const struct netconf *conf, nstime now
                 if (n->chan == 0)
                         continue;
                 follow_neighs(s, n, conf, now);
+                n->arp.cfg.reachable_time = reachable_time(conf);
                 if (mtu_of(n, conf) != n->cfg.mtu) {
                         set_mtu(s, n, mtu_of(n, conf));
                         mtus = true;
@@ -159,6 +165,7 @@ void stack_route_follow(struct stack *s, const struct netconf *conf, nstime now)
         follow_addrs(s->routes, conf);
         follow_routes(s->routes, conf);
         follow_links(s, conf, now);
+        s->st->ip_conf = conf->ip;
         s->st->net_gen = conf->gen;
 }
 
@@ -211,10 +218,58 @@ uint32_t stack_next_hop(struct stack *s, struct netif *n, uint32_t dst)
         return res.next_hop;
 }
 
+/* ---- what gateways say ---- */
+
+#define REDIRECTS_MAX 32u               /* the oldest ones give way, as far as the table says which they are */
+
+static bool is_redirect(const struct route_table *t, uint32_t i, struct route_report *r)
+{
+        return route_walk(t, i, r) && r->r.flags & ROUTE_F_REDIRECT;
+}
+
+/* Those for `dst`, or by `gateway` (0: not said); with neither, one, if there are too many. */
+static void forget_redirects(struct route_table *t, uint32_t dst, uint32_t gateway)
+{
+        struct route_report r, first = {.up = false};
+        uint32_t n = 0;
+
+        for (uint32_t i = 1; i <= t->recs.fresh; i++) {
+                if (!is_redirect(t, i, &r))
+                        continue;
+                if (n++ == 0)
+                        first = r;
+                if ((dst != 0 && r.r.dst == dst) || (gateway != 0 && r.r.gateway == gateway))
+                        route_del(t, &r.r);
+        }
+        if (dst == 0 && gateway == 0 && n >= REDIRECTS_MAX)
+                route_del(t, &first.r);
+}
+
+bool stack_route_redirect(struct stack *s, uint32_t k, const struct icmp_redirect *said)
+{
+        struct netif *n = s->chan[k].netif.nif;
+        uint32_t dst = ip_addr_get_v4(said->dst), hop;
+        struct route r = {.dst = dst, .prefix = 32, .gateway = ip_addr_get_v4(said->gateway),
+                          .flags = ROUTE_F_REDIRECT};
+        struct ip_host host;
+
+        if (n == NULL || !s->st->ip_conf.redirects)
+                return false;
+        host = (struct ip_host){.addr = &n->addr, .naddr = 1};
+        hop = stack_next_hop(s, n, dst);
+        if (hop == 0 || !icmp_redirect_ok(&host, said, hop))
+                return false;
+        r.ifindex = n->cfg.ifindex;
+        forget_redirects(s->routes, dst, 0);
+        forget_redirects(s->routes, 0, 0);
+        return route_add(s->routes, &r) == 0;
+}
+
 bool stack_route_dead(struct stack *s, struct netif *n, uint32_t hop, uint32_t dst)
 {
         uint32_t other;
 
+        forget_redirects(s->routes, 0, hop);
         route_advise(s->routes, n->cfg.ifindex, hop, false, s->now);
         other = stack_next_hop(s, n, dst);
         return other != 0 && other != hop;

@@ -38,6 +38,12 @@ uint32_t stack_next_hop(struct stack *s, struct netif *n, uint32_t dst);
 /* Gateway `hop` of interface n, or who else it is, does not answer. True: there is another way to `dst` there. */
 bool stack_route_dead(struct stack *s, struct netif *n, uint32_t hop, uint32_t dst);
 
+/* RFC 1122 §3.2.2.2: the gateway that packets for said->dst go by on channel k names a better one. True: they go by that from now
+ * on, until it does not answer, or until what is published changes. All kinds of redirects are of one host. Only where
+ * unet.conf(5) says so: a redirect is nothing but a packet (RFC 7126 §4, and what hardened hosts do). */
+struct icmp_redirect;
+bool stack_route_redirect(struct stack *s, uint32_t k, const struct icmp_redirect *said);
+
 /* The MTU that a route to `dst` has of its own; 0: none. */
 uint32_t stack_route_mtu(struct stack *s, uint32_t dst);
 

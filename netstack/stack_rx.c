@@ -21,7 +21,8 @@ struct ip_host stack_host_of(const struct stack *s, uint32_t k)
                 return (struct ip_host){.addr = &n->addr, .naddr = 1, .csum = s->chan[k].caps.csum,
                                         .link_cast = s->chan[k].netif.cast,
                                         .ifc = (uint16_t)stack_ifc(s, k), .groups = s->igmp,
-                                        .shared = s->chan[k].caps.shared};
+                                        .shared = s->chan[k].caps.shared,
+                                        .take_source_routes = s->st->ip_conf.source_routes};
         if (unlikely(s->chan[k].remote))
                 return (struct ip_host){.addr = &s->st->chan[k].own, .naddr = 1, .csum = s->chan[k].caps.csum};
         return (struct ip_host){
@@ -297,6 +298,8 @@ static bool rx_parse(struct stack *s, uint32_t k, const struct unet_rx *rx)
                 count_drop(&s->st->cnt, why);
                 if (why == DROP_IP_OPTIONS)
                         stack_icmp_error(s, k, &pkt, ICMP_PARAMETER_PROBLEM, 0, (uint32_t)pkt.bad << 24);
+                if (why == DROP_IP_SOURCE_ROUTE && host.take_source_routes)
+                        stack_icmp_error(s, k, &pkt, ICMP_UNREACHABLE, ICMP_SOURCE_ROUTE_FAILED, 0);
                 return false;
         }
         if (unlikely(foreign_source(s, k, &host, &pkt))) {

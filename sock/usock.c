@@ -95,6 +95,7 @@ static uint32_t rec_new(struct ustack *u, int kind, int family)
         rec = stack_sock(&u->s, idx);
         *rec = (struct sock_rec){.kind = (uint8_t)kind, .family = (uint8_t)family, .rcvlowat = 1, .edge_out = 1};
         tcp_opts_default(&rec->opts);
+        rec->opts.ttl = stack_ttl(u->s.st);
         return idx;
 }
 
@@ -119,6 +120,7 @@ static uint32_t rec_open(struct ustack *u, int kind, int family)
                 return idx;
         rec = stack_sock(&u->s, idx);
         udp_opts_default(&o);
+        o.ttl = stack_ttl(u->s.st);
         rec->group_ttl = 1;             /* RFC 1112 §6.1 */
         rec->conn = udp_open(&u->s.udp, &o);
         if (rec->conn == 0) {

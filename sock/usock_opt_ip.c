@@ -35,7 +35,7 @@ static int set_ttl(struct opt_call *c, int v)
 {
         if (v != -1 && (v < 1 || v > 255))
                 return -EINVAL;
-        *ttl(c) = v == -1 ? UDP_TTL : (uint8_t)v;
+        *ttl(c) = v == -1 ? stack_ttl(c->s->u->s.st) : (uint8_t)v;
         return 0;
 }
 

@@ -167,7 +167,7 @@ static void follow_net(struct ustack *u, const struct directory *d)
 {
         struct netconf net;
 
-        if (d->nifaces == 0 || d->net.gen == u->s.st->net_gen || !directory_net(d, &net))
+        if (d->net.gen == u->s.st->net_gen || !directory_net(d, &net))
                 return;
         stack_route_follow(&u->s, &net, ustack_now());
         stack_flush(&u->s, ustack_now());

@@ -71,6 +71,8 @@ struct unetd_config {
         uint32_t nroutes;
         struct netconf_neigh neigh[NETCONF_NEIGHS];
         uint32_t nneighs;
+        uint32_t ip_ttl, source_routes, redirects;
+        uint32_t arp_reachable_s;
 };
 
 #define UNETD_CONFIG_DEFAULT                                                                                 \
@@ -82,6 +84,7 @@ struct unetd_config {
                             .emul_kb = 32768, .emul_msgs = 8192},                                            \
                 .geom = {.count = {[FRAME_LARGE] = 512, [FRAME_SMALL] = 16384}}, .lease_ports = 64,          \
                 .queue_max = 64, .reply_ms = 4000, .adopt_ms = 1000,                                         \
+                .ip_ttl = IP_TTL_USUAL, .arp_reachable_s = 30,                                               \
         }
 
 #endif

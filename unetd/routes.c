@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "arp/arp.h"
 #include "config/config.h"
 #include "config/route_text.h"
 #include "unetd/daemon.h"
@@ -115,6 +116,12 @@ void routes_init(void)
         if (getrandom(seed, sizeof seed, 0) < 0)
                 log_line("no random numbers for the route table");
         route_format(&routes.table, seed);
+        routes.net.ip = (struct netconf_ip){
+                .ttl = unetd.cfg.ip_ttl != IP_TTL_USUAL ? (uint8_t)unetd.cfg.ip_ttl : 0,
+                .source_routes = unetd.cfg.source_routes != 0,
+                .redirects = unetd.cfg.redirects != 0,
+                .arp_reachable_s = unetd.cfg.arp_reachable_s != ARP_REACHABLE_S ? unetd.cfg.arp_reachable_s : 0,
+        };
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
                 if (iface_find(UNETD_IFACE | i))
                         add_iface(i);

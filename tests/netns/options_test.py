@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """IP options of sockets over an interface, with the kernel on the other end of a cable; and as tshark sees them on it."""
 
+import json
 import os
 import sys
 import unittest
@@ -93,6 +94,94 @@ class Options(lan.Scene):
 class Gateway(Options):
     """Every packet by the gateway of a shared interface."""
     link = "packet"
+
+
+class Settings(lan.Scene):
+    """[ip] of unet.conf(5)."""
+    FAR = "10.79.0.2"
+
+    def setUp(self):
+        self.ours, self.router, self.far = self.host("a", OURS), self.host("r", "10.78.0.254"), self.host("f", self.FAR)
+        lan.cable(self.ours, self.router)
+        lan.cable(self.router, self.far, names=("far0", lan.IFACE))
+        for address, name in (("10.78.0.254/24", lan.IFACE), ("10.79.0.254/24", "far0")):
+            self.router.ip("addr", "add", address, "dev", name)
+        self.far.become_kernels("10.79.0.254")
+        self.router.sysctl("net.ipv4.ip_forward", 1)
+        for host in (self.router, self.far):
+            host.sh("sh", "-c", "cd /proc/sys/net/ipv4/conf; for f in */accept_source_route; do echo 1 >$f; done;"
+                    " for f in */rp_filter; do echo 0 >$f; done")
+
+    def own(self, settings, gateway=True):
+        self.ours.own(f"[ip]\n{settings}[interface {lan.IFACE}]\naddress = {OURS}/24\n" +
+                      ("gateway = 10.78.0.254\n" if gateway else ""))
+
+    def test_the_ttl_is_as_configured(self):
+        """RFC 1122 3.2.1.7: of sockets that say nothing, and of what no socket sends."""
+        self.own("ttl = 33\n")
+        p = self.router.run(sys.executable, os.path.join(HERE, "group.py"), "hear", "none", "-", str(PORT), "--beside")
+        self.router.until(lambda: "joined" in p.text(), "the listener")
+        self.ours.run(sys.executable, os.path.join(HERE, "group.py"), "say", "10.78.0.254", "any", str(PORT), "x").end()
+        self.assertIn(" ttl 33\n", p.end())
+        wire = lan.Wire(self.router) if not lan.missing("tshark") else None
+        p = self.ours.serve(PORT, *PROGRAM, "listen", OURS, str(PORT), "1")
+        q = self.router.run(*PROGRAM, "connect", OURS, str(PORT), "-", "1")
+        q.end()
+        p.end()
+        self.assert_ours(p)
+        if wire:
+            self.assertEqual(wire.seen(f"ip.src == {OURS} && tcp && ip.ttl != 33"), [])
+
+    def by(self, *hops):
+        """A loose source route."""
+        return f"83{3 + 4 * len(hops):02x}04" + hosts(*hops) + "00"
+
+    def test_there_and_back_by_a_source_route(self):
+        """RFC 1122 3.2.1.8 (c): there is no other way; who is spoken to finds the way back in what came."""
+        self.own("source_routes = yes\n", gateway=False)
+        self.far.env["UNSUMMED"] = "1"
+        echo = self.far.serve(PORT, *PROGRAM, "echo", self.FAR, str(PORT), kind="u")
+        p = self.ours.run(*PROGRAM, "ask", self.FAR, str(PORT), self.by("10.78.0.254"), "10", "2000")
+        came = "830708" + hosts("10.78.0.254") + "00"
+        self.assertEqual(p.end(), f"10 {came}\n2000 {came}\n")
+        self.assert_ours(p)
+        echo.stop()
+        echo = self.ours.serve(PORT, *PROGRAM, "echo", OURS, str(PORT), kind="u")
+        p = self.far.run(*PROGRAM, "ask", OURS, str(PORT), self.by("10.79.0.254"), "10", "2000")
+        came = "830708" + hosts("10.79.0.254") + "00"
+        self.assertEqual(p.end(), f"10 {came}\n2000 {came}\n")
+        self.assert_ours(echo)
+
+    def dropped(self, why):
+        stat = json.loads(self.ours.run(lan.UNET, "stat", "--json", shim=False).end())
+        return stat["drops"].get(why, 0)
+
+    def test_what_is_to_go_on_from_here_is_told(self):
+        """RFC 1122 3.3.5: a host that does not forward says that the source route failed."""
+        reason = lan.missing("tshark")
+        if reason:
+            self.skipTest(reason)
+        self.own("source_routes = yes\n")
+        p = self.ours.serve(PORT, *PROGRAM, "echo", OURS, str(PORT), kind="u")
+        wire = lan.Wire(self.router)
+        self.far.run(*PROGRAM, "ask", "10.78.0.254", str(PORT), self.by("10.79.0.254", OURS), "10")
+        self.ours.until(lambda: self.dropped("IP_SOURCE_ROUTE") > 0, "what is not for us")
+        self.assert_ours(p)
+        self.assertTrue(wire.seen(f"ip.src == {OURS} && icmp.type == 3 && icmp.code == 5"))
+
+    def test_connections_by_a_source_route(self):
+        """RFC 1122 4.2.3.8."""
+        self.own("source_routes = yes\n", gateway=False)
+        p = self.far.serve(PORT, *PROGRAM, "listen", self.FAR, str(PORT), "2")
+        q = self.ours.run(*PROGRAM, "connect", self.FAR, str(PORT), self.by("10.78.0.254"), "2")
+        self.assertEqual(q.end(), self.by("10.78.0.254") + "\n")
+        self.assertEqual(p.end(), self.by("10.79.0.254") + "\n")
+        self.assert_ours(q)
+        p = self.ours.serve(PORT + 1, *PROGRAM, "listen", OURS, str(PORT + 1), "2")
+        q = self.far.run(*PROGRAM, "connect", OURS, str(PORT + 1), self.by("10.79.0.254"), "2")
+        q.end()
+        self.assertEqual(p.end(), self.by("10.78.0.254") + "\n")
+        self.assert_ours(p)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,29 @@ class Routes(lan.Scene):
                                  (f"{FAR2}/32", R2B, "lan1", 0, "set"), ("10.88.9.0/24", R1, "lan0", 0, "set"),
                                  (f"{FAR}/32", R2, "lan0", 7, "set")})
 
+    def forwarded(self, router):
+        """Packets that the router has passed on."""
+        names, numbers = (row.split() for row in router.sh("cat", "/proc/net/snmp").splitlines()[:2])
+        return int(numbers[names.index("ForwDatagrams")])
+
+    def redirected(self, settings):
+        """How many packets of 20 connections the first router passes on, which knows that the second is nearer."""
+        self.r1.sh("sh", "-c", "for f in /proc/sys/net/ipv4/conf/*/send_redirects; do echo 1 >$f; done")
+        self.r1.ip("route", "replace", "10.88.0.0/24", "via", R2)
+        self.ours.own(settings + TWO)
+        before = self.forwarded(self.r1)
+        s = self.serve_far(FAR, PORT, 20)
+        self.many(FAR, PORT, 20)
+        s.end()
+        return self.forwarded(self.r1) - before
+
+    def test_redirects_are_refused(self):
+        self.assertGreater(self.redirected(""), 40)
+
+    def test_redirects_are_followed_where_that_is_said(self):
+        """RFC 1122 3.2.2.2"""
+        self.assertLess(self.redirected("[ip]\nredirects = yes\n"), 40)
+
     def test_routes_come_and_go_while_programs_run(self):
         self.ours.own(TWO)
         self.assertEqual(self.went_by(FAR, PORT), "r1")

@@ -209,6 +209,83 @@ static void a_dead_gateway_gives_way(void **state)
         assert_int_equal(ask(sc, FAR, 0, 0).ifindex, 1);
 }
 
+static bool redirected(struct scene *sc, uint32_t from, uint32_t gateway)
+{
+        const struct icmp_redirect r = {.laddr = ip_addr_v4(IP(10, 0, 1, 1)), .dst = ip_addr_v4(FAR),
+                                        .gateway = ip_addr_v4(gateway), .from = ip_addr_v4(from)};
+        bool followed = stack_route_redirect(&sc->s, 0, &r);
+
+        route_check(sc->s.routes);
+        return followed;
+}
+
+/* RFC 1122 §3.2.2.2: from the gateway in use, to a neighbour; until that is dead, or what is published changes. */
+static void redirects_are_followed_where_they_are_wanted(void **state)
+{
+        struct scene *sc = *state;
+        struct netif *n = stack_netif(sc->st, 0);
+        uint32_t gw = IP(10, 0, 1, 254), better = IP(10, 0, 1, 253), best = IP(10, 0, 1, 252);
+
+        sc->s.chan[0].netif.nif = n;
+        assert_int_equal(stack_next_hop(&sc->s, n, FAR), gw);
+        assert_false(redirected(sc, gw, better));
+        sc->conf.ip.redirects = 1;
+        follow(sc);
+        assert_false(redirected(sc, better, best));             /* a stranger */
+        assert_false(redirected(sc, gw, IP(10, 0, 2, 1)));      /* nobody here */
+        assert_false(redirected(sc, gw, IP(10, 0, 1, 1)));      /* ourselves */
+        assert_true(redirected(sc, gw, better));
+        assert_int_equal(stack_next_hop(&sc->s, n, FAR), better);
+        assert_int_equal(stack_next_hop(&sc->s, n, FAR + 1), gw);
+        assert_false(redirected(sc, gw, best));                 /* no longer in use */
+        assert_true(redirected(sc, better, best));
+        assert_int_equal(stack_next_hop(&sc->s, n, FAR), best);
+        assert_true(stack_route_dead(&sc->s, n, best, FAR));
+        assert_int_equal(stack_next_hop(&sc->s, n, FAR), gw);
+        assert_true(redirected(sc, gw, better));
+        follow(sc);
+        assert_int_equal(stack_next_hop(&sc->s, n, FAR), gw);
+}
+
+/* A gateway that sends no end of them fills no table. */
+static void so_many_redirects_and_no_more(void **state)
+{
+        struct scene *sc = *state;
+        struct route_report r;
+        unsigned kept = 0;
+
+        sc->s.chan[0].netif.nif = stack_netif(sc->st, 0);
+        sc->conf.ip.redirects = 1;
+        follow(sc);
+        for (uint32_t i = 0; i < 1000; i++) {
+                const struct icmp_redirect said = {.laddr = ip_addr_v4(IP(10, 0, 1, 1)), .dst = ip_addr_v4(FAR + i),
+                                                   .gateway = ip_addr_v4(IP(10, 0, 1, 253)),
+                                                   .from = ip_addr_v4(IP(10, 0, 1, 254))};
+                assert_true(stack_route_redirect(&sc->s, 0, &said));
+        }
+        route_check(sc->s.routes);
+        for (uint32_t i = 1; i <= sc->s.routes->recs.fresh; i++)
+                kept += route_walk(sc->s.routes, i, &r) && r.r.flags & ROUTE_F_REDIRECT;
+        assert_int_equal(kept, 32);
+}
+
+static void settings_are_followed(void **state)
+{
+        struct scene *sc = *state;
+        struct netif *n = stack_netif(sc->st, 0);
+
+        assert_int_equal(stack_ttl(sc->st), 64);
+        assert_int_equal(n->arp.cfg.reachable_time, 30 * NS_PER_S);
+        sc->conf.ip = (struct netconf_ip){.ttl = 33, .arp_reachable_s = 7};
+        follow(sc);
+        assert_int_equal(stack_ttl(sc->st), 33);
+        assert_int_equal(n->arp.cfg.reachable_time, 7 * NS_PER_S);
+        sc->conf.ip = (struct netconf_ip){.ttl = 0};
+        follow(sc);
+        assert_int_equal(stack_ttl(sc->st), 64);
+        assert_int_equal(n->arp.cfg.reachable_time, 30 * NS_PER_S);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -221,6 +298,9 @@ int main(void)
                 TEST(an_address_may_change),
                 TEST(neighbours_are_told_to_their_interface),
                 TEST(a_dead_gateway_gives_way),
+                TEST(redirects_are_followed_where_they_are_wanted),
+                TEST(so_many_redirects_and_no_more),
+                TEST(settings_are_followed),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
