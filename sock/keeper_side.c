@@ -243,11 +243,11 @@ static void iface_config(const struct ustack *u, uint32_t slot, const struct une
 
         *cfg = (struct netif_config){.addr = f->addr, .gateway = f->gateway, .prefix = (uint8_t)f->prefix,
                                      .ifindex = (uint8_t)((chan->peer_stack & ~UNETD_IFACE) + 1),
-                                     .serial = f->serial, .mtu = xdp ? u->xdp[slot]->geom.mtu : f->mtu};
+                                     .serial = f->serial, .mtu = xdp ? u->xdp[slot]->ni.geom.mtu : f->mtu};
         memcpy(cfg->name, f->name, sizeof cfg->name);
-        cfg->mtu_max = xdp ? u->xdp[slot]->geom.chunk_bytes - XDP_HEADROOM - XDP_ETH_BYTES : SHM_MTU;
-        memcpy(cfg->mac, xdp ? u->xdp[slot]->geom.mac : f->mac, sizeof cfg->mac);
-        *rx = xdp ? xdp_frame_geom(&u->xdp[slot]->geom) : chan->rx_geom;
+        cfg->mtu_max = xdp ? u->xdp[slot]->ni.geom.chunk_bytes - XDP_HEADROOM - XDP_ETH_BYTES : SHM_MTU;
+        memcpy(cfg->mac, xdp ? u->xdp[slot]->ni.geom.mac : f->mac, sizeof cfg->mac);
+        *rx = xdp ? xdp_frame_geom(&u->xdp[slot]->ni.geom) : chan->rx_geom;
 }
 
 /* The channel is in the state: it was brought by a keeper before us, or changes. */
@@ -275,10 +275,12 @@ static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan
         }
         iface_config(u, slot, chan, &cfg, &rx);
         err = getrandom(seed, sizeof seed, 0) != sizeof seed ? -EIO : 0;
-        if (err == 0 && is_same(u, slot, chan))
-                stack_netif_move(&u->s, slot, &cfg, rx);
-        else if (err == 0)
+        if (err == 0 && is_same(u, slot, chan)) {
+                if (stack_netif_move(&u->s, slot, &cfg, rx))
+                        ustack_wake_all(u);     /* who sleeps by the old way holds it, and its queue cannot be had again */
+        } else if (err == 0) {
                 err = stack_netif_add(u->s.st, slot, chan->peer_stack, &cfg, chan->tx_geom, rx, seed, ustack_now());
+        }
         if (unetd_chan_is_xdp(chan)) {
                 if (err == 0)
                         ustack_iface_mapped(u, slot);

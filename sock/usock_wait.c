@@ -216,6 +216,13 @@ void ustack_look_again(struct ustack *u)
                 atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
         }
         atomic_fetch_add_explicit(&st->news_count, STACK_NEWS, memory_order_release);
+        ustack_wake_all(u);
+}
+
+void ustack_wake_all(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+
         for (uint32_t i = 0; i < STACK_WAITERS; i++) {
                 atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
                 if (st->waiter[i].proc != 0)

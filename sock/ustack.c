@@ -239,7 +239,7 @@ static void repair_ifaces(struct ustack *u)
                 if (chan == 0 || u->s.chan[chan - 1].ops == NULL || !ustack_chan_is_xdp(u, chan - 1))
                         continue;
                 frame_unlend_all(u->s.frames, FRAME_REGION_TX(chan - 1));
-                ni_xdp_reclaim(u->xdp[chan - 1], none_held, NULL);
+                ni_xdp_reclaim(&u->xdp[chan - 1]->ni, none_held, NULL);
         }
 }
 
@@ -526,7 +526,8 @@ struct ustack *ustack_adopt(uint64_t cookie, int *err)
 
 static bool chan_owns(const struct unetd_chan *c, int fd)
 {
-        return fd == c->tx || fd == c->rx || fd == c->peer_bell || fd == c->peer_leader || fd == c->peer_keeper;
+        return fd == c->tx || fd == c->rx || fd == c->peer_bell || fd == c->peer_leader || fd == c->peer_keeper || fd == c->mem ||
+               fd == c->xsk || fd == c->packet || fd == c->book;
 }
 
 static bool stack_owns(const struct ustack *u, int fd)
@@ -539,7 +540,7 @@ static bool stack_owns(const struct ustack *u, int fd)
         if (ustack_links_own(u, fd))
                 return true;
         for (uint32_t k = 0; k < u->s.nchan; k++)
-                if (u->chan[k].mine != NULL && chan_owns(&u->chan_fds[k], fd))
+                if (chan_owns(&u->chan_fds[k], fd))
                         return true;
         return false;
 }

@@ -17,6 +17,12 @@
 
 #define USTACKS_MAX 16u
 
+/* A socket of an interface; the addresses of those before it, of other sizes, stay, since a thread may be looking there. */
+struct xdp_view {
+        struct ni_xdp ni;
+        struct xdp_view *before;
+};
+
 struct ustack {
         struct stack s;                 /* first: s.owner is this */
         size_t bytes;
@@ -25,7 +31,7 @@ struct ustack {
         uint32_t slot;                  /* of this process in st->proc */
         bool unknown;                   /* unetd could not be told of this process yet */
         struct shm_chan chan[STACK_CHANS];
-        struct ni_xdp *xdp[STACK_CHANS];        /* of those that are, or were, interfaces of our own; kept for the next one */
+        struct xdp_view *xdp[STACK_CHANS];      /* of those that are, or were, interfaces of our own; kept for the next one */
         struct ni_verbs remote[STACK_CHANS];    /* of those to other hosts; link NULL: none */
         struct vlink *link[DIR_IFACES];         /* over which they go, by the interface's number */
         uint32_t turns[DIR_IFACES];             /* their drivers', when last looked at */
@@ -183,6 +189,8 @@ void ustack_turn_over(struct ustack *u, struct sock_rec *rec);
 /* After a repair: an event may have been taken from its connection and told to nobody. Everybody looks at everything. Under
  * the lock. */
 void ustack_look_again(struct ustack *u);
+/* All that wait do so anew. Under the lock. */
+void ustack_wake_all(struct ustack *u);
 /* Ends references of a process slot to a socket; the last one closes it. Under the lock. */
 void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now);
 /* Gives up what a process slot held, copies under way included. Under the lock. */

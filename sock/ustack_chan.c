@@ -25,41 +25,48 @@ bool ustack_chan_is_xdp(const struct ustack *u, uint32_t k)
         return u->xdp[k] != NULL && u->chan_fds[k].xsk >= 0;
 }
 
-/* A channel that is no more. Threads of ours look at queues without the lock (stack_pending): they find them empty. */
-static void chan_empty(struct ustack *u, uint32_t k)
+static void empty_peer(const struct shm_chan *c)
 {
-        struct shm_chan *c = &u->chan[k];
+        if (c->peer != NULL)
+                empty(c->peer, c->peer_bytes);
+        if (c->bell != NULL)
+                empty(c->bell, BELL_BYTES);
+}
 
-        if (u->remote[k].link != NULL && c->mine == NULL) {
-                unetd_chan_close(&u->chan_fds[k]);
-                return;
-        }
-        if (ustack_chan_is_xdp(u, k)) {
-                ni_xdp_forsake(u->xdp[k]);
-                unetd_chan_close(&u->chan_fds[k]);
-                return;
-        }
-        if (c->mine == NULL)
-                return;
+/* Whatever it went by: nothing comes by that any more, and what it took goes back. Threads of ours look at queues without the lock
+ * (stack_pending): they find them empty. What is sent from stays: a thread may be copying into it. */
+static void way_end(struct ustack *u, uint32_t k)
+{
+        if (u->chan_fds[k].tx <= 0)
+                return;                 /* there was none */
+        if (ustack_chan_is_xdp(u, k))
+                ni_xdp_forsake(&u->xdp[k]->ni);
         if (u->fault[k] != NULL)
                 ni_fault_end(u->fault[k]);
         u->fault[k] = NULL;
-        empty(c->mine, c->mine_bytes);
-        empty(c->peer, c->peer_bytes);
-        empty(c->bell, BELL_BYTES);
+        empty_peer(&u->chan[k]);
         unetd_chan_close(&u->chan_fds[k]);
+}
+
+/* A channel that is no more. */
+static void chan_empty(struct ustack *u, uint32_t k)
+{
+        const struct shm_chan *c = &u->chan[k];
+
+        way_end(u, k);
+        if (c->mine != NULL)
+                empty(c->mine, c->mine_bytes);
 }
 
 static void iface_unmap(struct ustack *u, uint32_t k)
 {
-        struct ni_xdp *x = u->xdp[k];
+        struct xdp_view *v = u->xdp[k], *before;
 
-        if (x == NULL)
-                return;
-        ni_xdp_detach(x);
-        ustack_unmap((struct shm_region *)((char *)x->tx_mem.base - offsetof(struct shm_region, frames)),
-              SHM_REGION_BYTES(x->tx_mem.geom));
-        free(x);
+        for (; v != NULL; v = before) {
+                before = v->before;
+                ni_xdp_detach(&v->ni);
+                free(v);
+        }
         u->xdp[k] = NULL;
 }
 
@@ -90,19 +97,28 @@ static void *map_over(const volatile void *old, size_t old_bytes, int fd, size_t
         return p < 0 && p > -4096 ? NULL : (void *)p;
 }
 
+/* Over the same region as before, if it is the same channel that goes by something else now. */
+static bool map_mine(struct shm_chan *c, const struct unetd_chan *fds)
+{
+        size_t bytes = SHM_REGION_BYTES(fds->tx_geom);
+
+        c->mine = map_over(c->mine, c->mine_bytes, fds->tx, bytes, PROT_READ | PROT_WRITE);
+        c->mine_bytes = bytes;
+        return c->mine != NULL;
+}
+
 static bool chan_map_regions(struct shm_chan *c, const struct unetd_chan *fds)
 {
-        size_t mine = SHM_REGION_BYTES(fds->tx_geom), peer = SHM_REGION_BYTES(fds->rx_geom);
+        size_t peer = SHM_REGION_BYTES(fds->rx_geom);
+        bool mine = map_mine(c, fds);
 
-        c->mine = map_over(c->mine, c->mine_bytes, fds->tx, mine, PROT_READ | PROT_WRITE);
         c->peer = map_over(c->peer, c->peer_bytes, fds->rx, peer, PROT_READ);
         /* Spinners look whether there is one, without the lock: it is there before the word says so. */
         __atomic_store_n(&c->bell, map_over(c->bell, BELL_BYTES, fds->peer_bell, BELL_BYTES, PROT_READ), __ATOMIC_RELEASE);
-        c->mine_bytes = mine;
         c->peer_bytes = peer;
         c->leader_fd = fds->peer_leader;
         c->keeper_fd = fds->peer_keeper;
-        return c->mine != NULL && c->peer != NULL && c->bell != NULL;
+        return mine && c->peer != NULL && c->bell != NULL;
 }
 
 /* UNET_FAULT (unet run --fault): what this process sends on the channel meets a bad link first. */
@@ -122,26 +138,40 @@ static struct unet_chan *with_faults(struct ustack *u, uint32_t k)
         return u->fault[k] != NULL ? u->fault[k] : inner;
 }
 
+/* In the place of the last socket of this channel number, or, if that had other sizes, beside it. */
+static int xdp_attach(struct ustack *u, uint32_t k, const struct unetd_chan *fds, struct unet_mem tx)
+{
+        struct xdp_view *v = u->xdp[k];
+        int err = v != NULL ? ni_xdp_reattach(&v->ni, fds->xsk, fds->mem, fds->packet, tx) : -ENOSPC;
+
+        if (err != -ENOSPC)
+                return err;
+        v = calloc(1, sizeof *v);
+        err = v != NULL ? ni_xdp_attach(&v->ni, fds->xsk, fds->mem, fds->packet, tx, &u->s.st->cnt) : -ENOMEM;
+        if (err != 0) {
+                free(v);
+                return err;
+        }
+        v->before = u->xdp[k];
+        u->xdp[k] = v;
+        return 0;
+}
+
 bool ustack_map_iface_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
 {
-        struct shm_region *tx = ustack_map(fds->tx, SHM_REGION_BYTES(fds->tx_geom), PROT_READ | PROT_WRITE);
-        struct ni_xdp *x = calloc(1, sizeof *x);
+        struct shm_chan *c = &u->chan[k];
 
-        iface_unmap(u, k);
-        if (x == NULL || tx == NULL ||
-            ni_xdp_attach(x, fds->xsk, fds->mem, fds->packet, unet_mem_frames(tx->frames, fds->tx_geom), &u->s.st->cnt) != 0) {
-                ustack_unmap(tx, SHM_REGION_BYTES(fds->tx_geom));
-                free(x);
+        ustack_remote_unmap(u, k);
+        way_end(u, k);
+        if (!map_mine(c, fds) || xdp_attach(u, k, fds, unet_mem_frames(c->mine->frames, fds->tx_geom)) != 0)
                 return false;
-        }
-        u->xdp[k] = x;
         u->chan_fds[k] = *fds;
         return true;
 }
 
 void ustack_iface_mapped(struct ustack *u, uint32_t k)
 {
-        struct ni_xdp *x = u->xdp[k];
+        struct ni_xdp *x = &u->xdp[k]->ni;
 
         stack_chan_mapped(&u->s, k, &x->base, x->tx_mem.base, ni_xdp_rx_frames(x));
 }
@@ -172,9 +202,7 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
         if (unetd_chan_is_remote(fds))
                 return ustack_map_remote_fds(u, k, fds);
         ustack_remote_unmap(u, k);
-        chan_empty(u, k);
-        if (!unetd_chan_is_iface(fds))          /* else a thread may be copying into what it sends from */
-                iface_unmap(u, k);
+        way_end(u, k);
         if (!chan_map_regions(c, fds)) {
                 ustack_unmap(c->mine, c->mine_bytes);
                 ustack_unmap(c->peer, c->peer_bytes);

@@ -81,6 +81,10 @@ int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_me
 void ni_xdp_detach(struct ni_xdp *x);
 /* Lets go of the socket and its memory, but not of the addresses: a thread that is just looking (pending()) finds nothing. */
 void ni_xdp_forsake(struct ni_xdp *x);
+/* Another socket of the same sizes takes the place of the one that x was attached to, forsaken or not; a thread that is just
+ * looking finds the one or the other. -ENOSPC: its sizes are others, and x is as it was; otherwise as ni_xdp_attach(), and after
+ * an error x is forsaken. */
+int ni_xdp_reattach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem);
 
 /* Where lent packets lie: the base of a region of xdp_frame_geom(). */
 static inline const uint8_t *ni_xdp_rx_frames(const struct ni_xdp *x)

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "netstack/sys.h"
 #include "unet/memfd.h"
@@ -59,12 +60,16 @@ static int map_mem(struct ni_xdp *x, int mem)
 {
         size_t bytes;
         int err = check_mem(mem, &bytes);
+        uint8_t *at;
 
+        if (err == 0 && x->umem != NULL && bytes != x->mem_bytes)
+                err = -ENOSPC;
         if (err != 0)
                 return err;
-        x->umem = unet_memfd_map(mem, bytes, true, NULL);
-        if (x->umem == NULL)
+        at = unet_memfd_map(mem, bytes, true, x->umem);
+        if (at == NULL)
                 return -ENOMEM;
+        x->umem = at;
         x->mem_bytes = bytes;
         x->sh = (struct ni_xdp_shared *)(x->umem + bytes - SHARED_BYTES);
         x->geom = *(const volatile struct xdp_geom *)&x->sh->geom;
@@ -95,23 +100,20 @@ static bool is_packet_socket(int fd)
                sys5(SYS_getsockopt, fd, SOL_PACKET, PACKET_VNET_HDR, &on, &on_len) == 0 && on == 1;
 }
 
-int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem, struct counters *cnt)
+static int attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem)
 {
         int err;
 
-        *x = (struct ni_xdp){.base.ops = &ni_xdp_ops, .tx_mem = tx_mem, .cnt = cnt, .xsk = xsk, .packet = packet,
-                             .inline_most = UNET_INLINE_MAX};
-        if (!is_xsk(xsk))
-                return -EPROTO;
+        x->xsk = xsk;
+        x->packet = packet;
+        x->tx_mem = tx_mem;
         err = map_mem(x, mem);
         if (err == 0)
                 err = map_rings(x);
         if (err == 0 && packet >= 0 && !is_packet_socket(packet))
                 err = -EPROTO;
-        if (err != 0) {
-                ni_xdp_detach(x);
+        if (err != 0)
                 return err;
-        }
         x->base.caps = (struct unet_caps){
                 .mtu = x->geom.mtu + XDP_ETH_BYTES,
                 .inline_max = UNET_INLINE_MAX,
@@ -122,6 +124,42 @@ int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_me
                 .whole = true,
         };
         return 0;
+}
+
+int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem, struct counters *cnt)
+{
+        int err = is_xsk(xsk) ? 0 : -EPROTO;
+
+        *x = (struct ni_xdp){.base.ops = &ni_xdp_ops, .cnt = cnt, .inline_most = UNET_INLINE_MAX};
+        if (err == 0)
+                err = attach(x, xsk, mem, packet, tx_mem);
+        if (err != 0)
+                ni_xdp_detach(x);
+        return err;
+}
+
+static bool same_sizes(const struct xdp_geom *a, const struct xdp_geom *b)
+{
+        return a->chunk_bytes == b->chunk_bytes && a->rx_chunks == b->rx_chunks && a->tx_chunks == b->tx_chunks &&
+               a->rx_ring == b->rx_ring;
+}
+
+int ni_xdp_reattach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem)
+{
+        struct xdp_geom g;
+        size_t bytes;
+        int err = is_xsk(xsk) ? check_mem(mem, &bytes) : -EPROTO;
+
+        if (err == 0 && (bytes != x->mem_bytes ||
+                         pread(mem, &g, sizeof g, (off_t)(bytes - SHARED_BYTES + offsetof(struct ni_xdp_shared, geom))) !=
+                                 sizeof g ||
+                         !same_sizes(&g, &x->geom)))
+                return -ENOSPC;
+        if (err == 0)
+                err = attach(x, xsk, mem, packet, tx_mem);
+        if (err != 0)
+                ni_xdp_forsake(x);
+        return err;
 }
 
 /* A mapped ring would keep the socket, and with it the queue. */

@@ -39,9 +39,11 @@ int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char
 /* The interface is as before, unless somebody else holds the link too. */
 void xdp_dev_close(struct xdp_dev *d);
 
-/* Sizes asked for; 0 chooses. Rounded up to what rings can be. */
+/* Sizes asked for; 0 chooses. Rounded up to what rings can be. `at_once`: a queue that was let go of just now is not waited for
+ * (up to a second). */
 struct xdp_sizes {
         uint32_t rx_chunks, tx_chunks;
+        bool at_once;
 };
 
 /* A socket bound to a queue, and a packet socket (pkt_sealed.h) for runs of segments that the kernel cuts; -1 where there can be

@@ -39,9 +39,14 @@ int xdp_ring_map(struct xdp_ring *r, int xsk, enum xdp_ring_kind kind, uint32_t 
         bytes = o.desc + entries * each;
         if (o.desc > 4096 || !inside(o.producer, bytes) || !inside(o.consumer, bytes) || !inside(o.flags, bytes))
                 return -EPROTO;
-        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, xsk, (off_t)page[kind]);
+        if (r->map != NULL && r->bytes != bytes)
+                return -ENOSPC;
+        map = mmap(r->map, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE | (r->map != NULL ? MAP_FIXED : 0), xsk,
+                   (off_t)page[kind]);
         if (map == MAP_FAILED)
                 return -errno;
+        if (r->map != NULL)             /* all lies where it did, for those who look meanwhile */
+                return 0;
         *r = (struct xdp_ring){.map = map,
                                .bytes = bytes,
                                .prod = (void *)(map + o.producer),

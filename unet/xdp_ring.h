@@ -20,7 +20,8 @@ struct xdp_ring {
         uint32_t mask;
 };
 
-/* Maps a ring of `entries` (a power of two). 0; -EPROTO: the socket is not AF_XDP, or its kernel's rings are not as we
+/* Maps a ring of `entries` (a power of two), in the place of the one that is mapped there, if one is; r->map is NULL if not. 0;
+ * -ENOSPC: that one has another size; -EPROTO: the socket is not AF_XDP, or its kernel's rings are not as we
  * know them; -EBUSY: bound, and its kernel lets nobody map it any more (before 6.4); -EINVAL: the ring is smaller. */
 int xdp_ring_map(struct xdp_ring *r, int xsk, enum xdp_ring_kind kind, uint32_t entries);
 void xdp_ring_unmap(struct xdp_ring *r);

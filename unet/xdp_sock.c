@@ -95,7 +95,7 @@ static int make_rings(const struct xdp_sock *s)
 static int fill(const struct xdp_sock *s)
 {
         const struct xdp_geom *g = &s->geom;
-        struct xdp_ring r;
+        struct xdp_ring r = {.map = NULL};
         int err = xdp_ring_map(&r, s->xsk, XDP_RING_FILL, g->rx_ring);
 
         if (err != 0)
@@ -108,7 +108,7 @@ static int fill(const struct xdp_sock *s)
 }
 
 /* Without a word on copying the kernel tries zero copy and then copies; of a generic program it must be told. */
-static int bind_to_queue(const struct xdp_sock *s, char line[XDP_LINE_MAX])
+static int bind_to_queue(const struct xdp_sock *s, bool at_once, char line[XDP_LINE_MAX])
 {
         const struct xdp_geom *g = &s->geom;
         struct sockaddr_xdp a = {.sxdp_family = AF_XDP,
@@ -120,7 +120,7 @@ static int bind_to_queue(const struct xdp_sock *s, char line[XDP_LINE_MAX])
 
         if (g->mode == XDP_MODE_GENERIC)
                 a.sxdp_flags |= XDP_COPY;
-        for (int i = 0; i < BIND_TRIES && err == -EBUSY; i++) {
+        for (int i = 0; i < (at_once ? 1 : BIND_TRIES) && err == -EBUSY; i++) {
                 if (i > 0)
                         nanosleep(&pause, NULL);
                 err = bind(s->xsk, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : -errno;
@@ -134,7 +134,7 @@ static int bind_to_queue(const struct xdp_sock *s, char line[XDP_LINE_MAX])
 /* Whoever the socket is passed to maps the rings after the bind. */
 static int check_passable(const struct xdp_sock *s, char line[XDP_LINE_MAX])
 {
-        struct xdp_ring r;
+        struct xdp_ring r = {.map = NULL};
         int err = xdp_ring_map(&r, s->xsk, XDP_RING_FILL, s->geom.rx_ring);
 
         if (err == 0)
@@ -162,7 +162,8 @@ static void say_chosen(const struct xdp_sock *s, const struct xdp_dev *d, char l
             g->tx_chunks, g->chunk_bytes);
 }
 
-static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *umem, char line[XDP_LINE_MAX])
+static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *umem, bool at_once,
+                  char line[XDP_LINE_MAX])
 {
         struct xdp_options opt = {0};
         socklen_t len = sizeof opt;
@@ -173,7 +174,7 @@ static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *umem, char 
         if (err == 0)
                 err = fill(s);
         if (err == 0)
-                err = bind_to_queue(s, line);
+                err = bind_to_queue(s, at_once, line);
         if (err == 0)
                 err = check_passable(s, line);
         if (err == 0)
@@ -211,7 +212,7 @@ int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, s
         if (err == 0 && (mem = unet_memfd_map(s->mem, bytes, true, NULL)) == NULL)
                 err = -ENOMEM;
         if (err == 0)
-                err = set_up(s, d, mem, line);
+                err = set_up(s, d, mem, sizes.at_once, line);
         if (err == 0) {
                 write_shared(&s->geom, mem);
                 s->no_packet = pkt_sealed_open(&s->packet, d->ifindex);

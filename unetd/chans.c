@@ -356,6 +356,42 @@ static void share(const struct iface *f)
         }
 }
 
+static struct end *only_end(const struct iface *f)
+{
+        struct end *only = NULL;
+        struct chan *ch;
+
+        LIST_FOREACH(ch, &unetd.chans, link) {
+                if (ch->iface != f)
+                        continue;
+                if (only || ch->end[0].state != END_UP)
+                        return NULL;
+                only = &ch->end[0];
+        }
+        return only;
+}
+
+uint32_t chan_alone(const struct iface *f)
+{
+        const struct end *e = only_end(f);
+
+        return e ? e->stack->id : 0;
+}
+
+/* What it has sent goes out before; frames that it sends meanwhile may be others by the time anybody looks: they are lost. */
+void chan_unshare(const struct iface *f)
+{
+        struct end *e = only_end(f);
+        int r;
+
+        gate_leave(e->chan->port);
+        e->chan->port = NULL;
+        e->chan->serial = ++unetd.next_serial;
+        r = end_attach(e);
+        if (r < 0)
+                chan_close(e->chan, r);
+}
+
 static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *mine)
 {
         struct iface *f = iface_find(in->msg.chan.peer_stack);
@@ -485,6 +521,9 @@ void chan_answered(struct ask *a, int err)
                         waiters_done(ch, 0);
         } else if (e->state == END_OPENING) {
                 end_free(e);
+                chan_close(ch, err);
+        } else if (e->state == END_UP && ch->iface && err < 0) {
+                log_line("stack %u loses its interface: %s", e->stack->id, strerror(-err));
                 chan_close(ch, err);
         }
 }

@@ -297,6 +297,10 @@ int chan_open(struct client *cl, struct wire_in *in);
 void chan_answered(struct ask *a, int err);
 /* Opens a channel from the stack to an interface, if there is none, and nobody waits for it. */
 void chan_offer_iface(struct stack *st, struct iface *f);
+/* The one stack whose channel to the interface is up, and that has no other beside; 0: there is none. */
+uint32_t chan_alone(const struct iface *f);
+/* It leaves the gateway: its channel goes by the interface's socket from now on. */
+void chan_unshare(const struct iface *f);
 /* All channels to the interface close. */
 void chans_iface_gone(const struct iface *f);
 /* The stack is gone: its ends are free, the other ends close. */

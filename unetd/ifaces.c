@@ -2,9 +2,13 @@
  * Interfaces that this unetd owns: [interface NAME] of the config file. A program of ours takes their packets from the moment
  * a stack asks for one until no stack uses it any more; before and after, they are the kernel's.
  *
- *      nobody ---> one stack: an AF_XDP socket, passed to it (unet/xdp.h) ---> several: a gateway (gate.h) ---> nobody
+ *      nobody <--> one stack: an AF_XDP socket, passed to it (unet/xdp.h) <--> several: a gateway (gate.h) ---> nobody
  *
- * Socket and memory are made anew for each stack: nothing of one stack's packets is seen by the next.
+ * Socket and memory are made anew each time: nothing of one stack's packets is seen by the next.
+ *
+ * The last stack of several gets a socket when it has been alone for back_gap; longer each time that another one came soon
+ * afterwards, since each change costs the packets on their way. The queue may be taken still, by the socket of a process of the
+ * first stack that is stopped, or does not let go: then it is tried again, and the stack goes on by the gateway.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +33,13 @@ struct iface {
         struct xdp_dev dev;
         struct xdp_sock sock;
         struct gate *gate;              /* NULL: not shared */
+        nstime back_at, back_gap;       /* gateway of one stack: when a socket is tried, and how long it has to be alone */
+        nstime back_since;              /* it was alone again from then on; 0: it was not */
         char how[XDP_LINE_MAX + 40];    /* what it goes by, or why it could not be had */
 };
+
+#define BACK_FIRST NS_PER_S
+#define BACK_LAST  (64 * NS_PER_S)
 
 static struct iface ifaces[UNETD_IFACES];
 static_assert(UNETD_IFACES <= DIR_IFACES, "all can be published");
@@ -129,7 +138,7 @@ static void publish(struct iface *f)
 void ifaces_init(void)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
-                ifaces[i] = (struct iface){.cfg = &unetd.cfg.iface[i]};
+                ifaces[i] = (struct iface){.cfg = &unetd.cfg.iface[i], .back_at = NSTIME_NEVER, .back_gap = BACK_FIRST};
                 ifaces[i].works = try(&ifaces[i]);
         }
         probe_all(NULL);
@@ -142,6 +151,7 @@ static void close_socket(struct iface *f)
 {
         if (f->alone == 0)
                 return;
+        pkt_sealed_end(&f->sock.packet);        /* whoever has it still */
         xdp_sock_close(&f->sock);
         xdp_dev_close(&f->dev);
         f->alone = 0;
@@ -199,7 +209,8 @@ int iface_add(const struct unetd_iface_config *c, uint32_t *index)
         f = &ifaces[place];
         unetd.cfg.iface[place] = *c;
         unetd.cfg.nifaces = MAX(unetd.cfg.nifaces, (uint32_t)place + 1);
-        *f = (struct iface){.cfg = &unetd.cfg.iface[place], .removed = true};
+        *f = (struct iface){.cfg = &unetd.cfg.iface[place], .removed = true, .back_at = NSTIME_NEVER,
+                            .back_gap = BACK_FIRST};
         f->works = try(f);
         if (!f->works)
                 return -ENODATA;
@@ -288,13 +299,14 @@ static void publish_use(const struct iface *f)
                 directory_iface_taken(&unetd.dir, f->number, f->alone, f->users, f->how);
 }
 
-static int open_socket(struct iface *f, char line[XDP_LINE_MAX])
+static int open_socket(struct iface *f, bool at_once, char line[XDP_LINE_MAX])
 {
+        const struct xdp_sizes sizes = {.rx_chunks = 8192, .tx_chunks = 2048, .at_once = at_once};
         int r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
 
         if (r < 0)
                 return r;
-        r = xdp_sock_open(&f->sock, &f->dev, f->cfg->queue, (struct xdp_sizes){.rx_chunks = 8192, .tx_chunks = 2048}, line);
+        r = xdp_sock_open(&f->sock, &f->dev, f->cfg->queue, sizes, line);
         if (r == 0 && f->sock.packet.sock < 0) {
                 r = f->sock.no_packet;
                 snprintf(line, XDP_LINE_MAX, "no packet socket that could be passed: %s", strerror(-r));
@@ -317,7 +329,7 @@ static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
 static int enter_alone(struct iface *f, uint32_t stack)
 {
         char line[XDP_LINE_MAX];
-        int r = open_socket(f, line);
+        int r = open_socket(f, false, line);
 
         snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "socket of its own (AF_XDP): " : "", line);
         log_line("interface %s, for stack %u: %s", f->cfg->name, stack, f->how);
@@ -334,9 +346,43 @@ static int enter_gate(struct iface *f, uint32_t stack)
 
         snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "gateway: " : "no gateway: ", line);
         log_line("interface %s, for stack %u%s: %s", f->cfg->name, stack, f->alone != 0 ? " besides another" : "", f->how);
-        if (r == 0)
-                close_socket(f);
-        return r;
+        if (r < 0)
+                return r;
+        if (f->back_since != 0 && unetd.loop.now - f->back_since < BACK_LAST)
+                f->back_gap = MIN(f->back_gap * 2, BACK_LAST);
+        else
+                f->back_gap = BACK_FIRST;
+        close_socket(f);
+        return 0;
+}
+
+/* A gateway has one stack, which may have a socket soon. */
+static void plan_back(struct iface *f)
+{
+        f->back_at = f->gate && f->users == 1 && !f->gate_only ? unetd.loop.now + f->back_gap : NSTIME_NEVER;
+}
+
+static void go_back(struct iface *f)
+{
+        uint32_t stack = chan_alone(f);
+        char line[XDP_LINE_MAX];
+        int r = stack != 0 ? open_socket(f, true, line) : -EAGAIN;
+
+        if (r < 0) {
+                f->back_gap = MIN(f->back_gap * 2, BACK_LAST);
+                plan_back(f);
+                return;
+        }
+        f->alone = stack;
+        f->back_at = NSTIME_NEVER;
+        f->back_since = unetd.loop.now;
+        snprintf(f->how, sizeof f->how, "socket of its own (AF_XDP): %s", line);
+        log_line("interface %s, for stack %u, which is alone again: %s", f->cfg->name, stack, f->how);
+        chan_unshare(f);
+        if (f->gate)
+                gate_close(f->gate);
+        f->gate = NULL;
+        publish_use(f);
 }
 
 /* An AF_XDP socket of a stack that is gone may be held by its processes still, and with it the queue: then the gateway takes
@@ -350,6 +396,7 @@ int iface_enter(struct iface *f, uint32_t stack)
         else if (r < 0 && (f->users != 0 || f->cfg->link != IFACE_LINK_XDP))
                 r = enter_gate(f, stack);
         f->users += r == 0;
+        plan_back(f);
         publish_use(f);
         return r;
 }
@@ -360,6 +407,7 @@ void iface_leave(struct iface *f, struct gate_port *port)
                 gate_leave(port);
         if (--f->users == 0)
                 give_back(f);
+        plan_back(f);
         publish_use(f);
 }
 
@@ -423,6 +471,12 @@ nstime ifaces_turn(void)
 
                 if (!g)
                         continue;
+                if (ifaces[i].back_at <= unetd.loop.now) {
+                        go_back(&ifaces[i]);
+                        if (!ifaces[i].gate)
+                                continue;
+                }
+                when = nstime_min(when, ifaces[i].back_at);
                 if (mtu != 0)
                         g->dev.info.mtu = mtu;          /* it may change */
                 when = nstime_min(when, gate_turn(g, unetd.loop.now));

@@ -17,6 +17,9 @@
     error tcp|udp ADDRESS PORT                           prints the errno that connect() or the exchange ends with
     many-listen ADDRESS PORT COUNT                       so many connections, open all at once; a byte comes back on each
     many ADDRESS PORT COUNT                              the other side of it
+    workers ADDRESS PORT COUNT                           so many processes that accept from one listener and tell their numbers,
+                                                         which are printed first, until they are stopped
+    who ADDRESS PORT                                     prints the number of one of them
     names ADDRESS PORT COUNT                             accepts so many, one after another; prints where each is from
     from TO,PORT,BY...                                   connects to each from address BY, empty: any; waits for its end
     bound TO,PORT,HOW,MINE...                            connects from ports of its own: HOW `plain`, `reuse` (SO_REUSEADDR),
@@ -247,6 +250,24 @@ def many(address, port, count):
     for c in conns:
         c.close()
     print("all")
+
+
+def workers(address, port, count):
+    s = listener(address, port, 64)
+    pids = []
+    for _ in range(int(count)):
+        pid = os.fork()
+        while pid == 0:
+            with s.accept()[0] as c:
+                c.send(str(os.getpid()).encode())
+        pids.append(pid)
+    print(*pids, flush=True)
+    os.wait()
+
+
+def who(address, port):
+    with socket.create_connection((address, int(port)), PATIENCE) as s:
+        print(s.recv(100).decode())
 
 
 def names(address, port, count):

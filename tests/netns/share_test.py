@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -76,6 +77,50 @@ class Share(Sharing):
             second.child.wait()
         self.assertIsNone(pair[1].child.poll())
         self.exchanged(pair, 30)
+
+    def test_who_is_left_has_the_socket_again(self):
+        """... the first or another, with what it has under way; and shares it again."""
+        pair = self.both_ways(self.ours, self.other, 40, 0.4, user=ALICE)
+        self.other.until(lambda: self.other.received() > 2 << 20, "a part of it")
+        for n in range(2):
+            others = [self.second(PORT + 11 + i, user) for i, user in enumerate((BOB, CAROL))]
+            self.reached(PORT + 11, PORT + 12)
+            for p in others:
+                p.stop()
+            self.ours.until(self.ours.program_on_link, "the socket again")
+        self.exchanged(pair, 40)
+        first, second = self.first(), self.second()
+        first.stop()
+        self.ours.until(self.ours.program_on_link, "the socket for the second")
+        self.reached(PORT + 11)
+        self.assertIsNone(second.child.poll())
+
+    def test_who_does_not_let_go_of_the_queue_is_waited_for(self):
+        """A stopped process of the first stack has the socket still; the gateway goes on until it has let go."""
+        first = self.serve_peer(self.ours, "workers", PORT + 10, 3, user=ALICE)
+        self.assertTrue(self.ours.program_on_link())
+        self.reached_by_all(PORT + 10, 3)
+        stopped = int(first.text().split()[1])
+        os.kill(stopped, signal.SIGSTOP)
+        second = self.second()
+        self.reached(PORT + 11)
+        second.stop()
+        self.ours.until(lambda: self.users() == 1, "the end of the second")
+        time.sleep(2.5)                 # it is tried meanwhile: seen or not, whoever connects is served
+        self.assertFalse(self.ours.program_on_link())
+        self.reached_by_all(PORT + 10, 2)
+        os.kill(stopped, signal.SIGCONT)
+        self.ours.until(self.ours.program_on_link, "the socket again")
+        self.reached_by_all(PORT + 10, 3)
+
+    def reached_by_all(self, port, workers):
+        """Each of them answers."""
+        seen = set()
+
+        def enough():
+            seen.add(self.peer(self.other, "who", OURS, port).end().strip())
+            return len(seen) >= workers
+        self.ours.until(enough, f"{workers} workers")
 
     def test_the_first_is_killed_and_the_others_go_on(self):
         first = self.first()
