@@ -2,49 +2,18 @@
  * What the keeper does with a stack (unetd/keeper_ops.h): it goes on when no process does, and finishes what dead ones
  * leave. It only tries the lock: whoever holds it is at work.
  */
-#include "sock/keeper_side.h"
+#include "sock/keeper_view.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 #include "netstack/sys.h"
-#include "sock/ustack.h"
-#include "unetd/maps.h"
 
-#define DOWN_EVERY  (50 * NS_PER_MS)
 #define QUIET       (64 * NS_PER_MS)    /* without anything going on before the keeper goes back to sleep */
 #define LOOK_EVERY  (4 * NS_PER_MS)
-#define FORK_WAIT   NS_PER_S            /* the child of a process that died while it forked is looked for so often */
-#define CLOCK_SLACK_MS 20               /* the kernel tells in ticks */
 #define STUCK       (150 * NS_PER_S)    /* longer than any timer of TCP lets a connection be silent */
 #define CAPTURE_WAIT NS_PER_S           /* an empty stack stays this long for `unet pcap` to read the rest */
-
-struct keeper_view {
-        struct ustack u;
-        nstime busy_at;                 /* when something was last going on */
-        uint64_t seen;                  /* messages received as of the last tick */
-        struct keeper_listener gone[64];
-        uint32_t ngone;
-        nstime down_looked[STACK_CHANS];        /* when a channel that is down was last looked at */
-        uint32_t *unwatched;            /* sockets in messages that another keeper watched, until the first tick */
-        uint32_t nunwatched;
-        bool resting;                   /* the bell is armed for us, or a process's leader sleeps */
-        bool strangers;                 /* no process that unetd knows is left, but there are others */
-        bool nobody;                    /* there are none, and what they left was gone through */
-        int state_fd;                   /* the caller's */
-        nstime forking_until[STACK_PROCS];
-        nstime capture_until;           /* 0: nobody captures, or everything was read */
-        struct unetd_far taken[DIR_IFACES];    /* links that we drive now, and unetd does not know of */
-        uint32_t ntaken;
-        uint64_t moved;                 /* messages sent and received by a stack without processes */
-        nstime moved_at;                /* when that last changed; 0: not looked at yet */
-};
 
 static void no_event(struct stack *s, uint32_t sock, uint32_t events)
 {
@@ -133,8 +102,7 @@ static bool rest(struct keeper_view *v)
         return !stack_pending(&v->u.s, 0);
 }
 
-/* A listener whose last process slot this is, is told to unetd, which takes it out of the directory. */
-static void note_listener(struct keeper_view *v, const struct sock_rec *rec, uint32_t slot)
+void keeper_note_listener(struct keeper_view *v, const struct sock_rec *rec, uint32_t slot)
 {
         if (rec->refs != 1ull << slot || !rec->registered || v->ngone == ARRAY_LEN(v->gone) ||
             ustack_shares_port(&v->u, rec, 1ull << slot))
@@ -149,7 +117,7 @@ static void note_listener(struct keeper_view *v, const struct sock_rec *rec, uin
 /* Descriptors of the socket are in no message any more. Under the lock. */
 static void end_flights(struct keeper_view *v, struct sock_rec *rec)
 {
-        note_listener(v, rec, SOCK_REF_FLIGHT);
+        keeper_note_listener(v, rec, SOCK_REF_FLIGHT);
         rec->flights = 0;
         ustack_unref(&v->u, pool_index(&v->u.s.st->socks, rec), SOCK_REF_FLIGHT, ustack_now());
 }
@@ -211,238 +179,6 @@ static bool resting(void *view)
         return ((struct keeper_view *)view)->resting;
 }
 
-static int dup_high(int fd)
-{
-        return fd < 0 ? -1 : (int)sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
-}
-
-/* The keeper lends its descriptors for the call only. */
-static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
-{
-        *to = *from;
-        int *fd[] = {&to->tx, &to->rx, &to->peer_bell, &to->peer_leader, &to->peer_keeper, &to->mem, &to->xsk, &to->packet,
-                     &to->book};
-        bool failed = false;
-
-        for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
-                bool there = *fd[i] >= 0;
-                *fd[i] = dup_high(*fd[i]);
-                failed |= there && *fd[i] < 0;
-        }
-        if (failed)
-                unetd_chan_close(to);
-        return failed ? -EMFILE : 0;
-}
-
-/* What the stack is on the interface, and the frames that come by it. */
-static void iface_config(const struct ustack *u, uint32_t slot, const struct unetd_chan *chan, struct netif_config *cfg,
-                         struct frame_geom *rx)
-{
-        const struct unetd_iface *f = &chan->iface;
-        bool xdp = unetd_chan_is_xdp(chan);
-
-        *cfg = (struct netif_config){.addr = f->addr, .gateway = f->gateway, .prefix = (uint8_t)f->prefix,
-                                     .ifindex = (uint8_t)((chan->peer_stack & ~UNETD_IFACE) + 1),
-                                     .serial = f->serial, .mtu = xdp ? u->xdp[slot]->ni.geom.mtu : f->mtu};
-        memcpy(cfg->name, f->name, sizeof cfg->name);
-        cfg->mtu_max = xdp ? u->xdp[slot]->ni.geom.chunk_bytes - XDP_HEADROOM - XDP_ETH_BYTES : SHM_MTU;
-        memcpy(cfg->mac, xdp ? u->xdp[slot]->ni.geom.mac : f->mac, sizeof cfg->mac);
-        *rx = xdp ? xdp_frame_geom(&u->xdp[slot]->ni.geom) : chan->rx_geom;
-}
-
-/* The channel is in the state: it was brought by a keeper before us, or changes. */
-static bool is_same(const struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
-{
-        const struct chan_slot *c = &u->s.st->chan[slot];
-
-        return atomic_load(&c->state) == CHAN_READY && c->peer == chan->peer_stack &&
-               (c->netif != 0) == unetd_chan_is_iface(chan);
-}
-
-static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
-{
-        struct netif_config cfg;
-        struct frame_geom rx;
-        struct unetd_chan mine;
-        uint8_t seed[16];
-        int err = chan_dup(chan, &mine);
-
-        if (err != 0)
-                return err;
-        if (unetd_chan_is_xdp(chan) && !ustack_map_iface_fds(u, slot, &mine)) {
-                unetd_chan_close(&mine);
-                return -EPROTO;
-        }
-        iface_config(u, slot, chan, &cfg, &rx);
-        err = getrandom(seed, sizeof seed, 0) != sizeof seed ? -EIO : 0;
-        if (err == 0 && is_same(u, slot, chan)) {
-                if (stack_netif_move(&u->s, slot, &cfg, rx))
-                        ustack_wake_all(u);     /* who sleeps by the old way holds it, and its queue cannot be had again */
-        } else if (err == 0) {
-                err = stack_netif_add(u->s.st, slot, chan->peer_stack, &cfg, chan->tx_geom, rx, seed, ustack_now());
-        }
-        if (unetd_chan_is_xdp(chan)) {
-                if (err == 0)
-                        ustack_iface_mapped(u, slot);
-        } else if (err != 0 || !ustack_map_chan_fds(u, slot, &mine)) {
-                unetd_chan_close(&mine);
-        }
-        return err;
-}
-
-static int iface_attach_locked(struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
-{
-        int err = -EAGAIN;
-
-        if (ustack_trylock(u)) {
-                err = iface_attach(u, slot, chan);
-                stack_sync(&u->s);
-                ustack_unlock(u);
-        }
-        return err;
-}
-
-static int chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
-{
-        struct keeper_view *v = view;
-        struct ustack *u = &v->u;
-        struct unetd_chan mine;
-        int err;
-
-        if (slot >= STACK_CHANS)
-                return -ENOSPC;
-        if (unetd_chan_is_iface(chan))
-                return iface_attach_locked(u, slot, chan);
-        if (unetd_chan_is_remote(chan))
-                err = stack_remote_add(u->s.st, slot, chan->peer_stack, chan->remote,
-                                       (struct ip_ifaddr){chan->iface.addr, (uint8_t)chan->iface.prefix}, chan->tx_geom,
-                                       vlink_rx_geom());
-        else
-                err = stack_chan_add(u->s.st, slot, chan->peer_stack, chan->peer_uid, chan->tx_geom, chan->rx_geom);
-        if (err != 0 && !(err == -EBUSY && is_same(u, slot, chan)))
-                return err;
-        err = chan_dup(chan, &mine);
-        if (err != 0)
-                return err;
-        if (ustack_map_chan_fds(u, slot, &mine))
-                return 0;
-        unetd_chan_close(&mine);
-        return -ENOMEM;
-}
-
-static int chan_down(void *view, uint32_t slot)
-{
-        struct keeper_view *v = view;
-        struct ustack *u = &v->u;
-        nstime now = ustack_now();
-        bool done;
-
-        if (slot >= STACK_CHANS)
-                return 0;
-        if (atomic_load(&u->s.st->chan[slot].state) == CHAN_DOWN && now - v->down_looked[slot] < DOWN_EVERY)
-                return -EAGAIN;         /* whether it is still in use costs a walk over all connections */
-        if (!ustack_trylock(u))
-                return -EAGAIN;
-        v->down_looked[slot] = now;
-        stack_chan_down(&u->s, slot, now);
-        done = stack_chan_free(&u->s, slot);
-        stack_sync(&u->s);
-        ustack_unlock(u);
-        return done ? 0 : -EAGAIN;
-}
-
-/* Those of a process; after an exec not those that survived it. */
-static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
-{
-        struct pool *p = &v->u.s.st->socks;
-
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                struct sock_rec *rec = pool_at(p, i);
-                if (!(execed && rec->kept >> slot & 1))
-                        note_listener(v, rec, slot);
-        }
-}
-
-static bool has_slot(void *arg, int32_t pid)
-{
-        const struct stack_state *st = ((const struct keeper_view *)arg)->u.s.st;
-
-        for (uint32_t i = 0; i < STACK_PROCS; i++)
-                if (st->proc[i].pid == (uint32_t)pid)
-                        return true;
-        return false;
-}
-
-/*
- * The dead process was in the middle of fork(). Its child says who it is within moments, if it was ever born; if it has not
- * run in all that time, it is seen to have the stack mapped. True: it is still being waited for.
- */
-static bool child_awaited(struct keeper_view *v, uint32_t parent, nstime now)
-{
-        struct stack_state *st = v->u.s.st;
-        bool any = false;
-
-        for (uint32_t i = 0; i < STACK_PROCS; i++)
-                any |= st->proc[i].pid == STACK_FORKING && st->proc[i].parent == parent;
-        if (!any)
-                v->forking_until[parent] = 0;
-        else if (v->forking_until[parent] == 0)
-                v->forking_until[parent] = now + FORK_WAIT;
-        if (!any || now < v->forking_until[parent])
-                return any;
-        v->forking_until[parent] = now + FORK_WAIT;
-        return maps_file_unknown(v->state_fd, has_slot, v);
-}
-
-static void proc_gone(struct keeper_view *v, uint32_t slot)
-{
-        ustack_links_left(&v->u, slot);
-        note_listeners(v, slot, false);
-        ustack_proc_gone(&v->u, slot, ustack_now());
-        v->forking_until[slot] = 0;
-}
-
-static int proc_died(void *view, uint32_t slot)
-{
-        struct keeper_view *v = view;
-        struct ustack *u = &v->u;
-        struct proc_slot *p = u->s.st->proc;
-
-        if (slot >= STACK_PROCS)
-                return 0;
-        if (!ustack_trylock(u))
-                return -EAGAIN;
-        if (child_awaited(v, slot, ustack_now())) {
-                ustack_unlock(u);
-                return -EAGAIN;
-        }
-        for (uint32_t i = 0; i < STACK_PROCS; i++)
-                if (p[i].pid == STACK_FORKING && p[i].parent == slot)
-                        proc_gone(v, i);
-        proc_gone(v, slot);
-        stack_run(&u->s, ustack_now());
-        ustack_unlock(u);
-        return 0;
-}
-
-static int proc_execed(void *view, uint32_t slot)
-{
-        struct keeper_view *v = view;
-        struct ustack *u = &v->u;
-        bool holds;
-
-        if (slot >= STACK_PROCS)
-                return 0;
-        if (!ustack_trylock(u))
-                return -EAGAIN;
-        ustack_links_left(u, slot);
-        note_listeners(v, slot, true);
-        holds = ustack_proc_execed(u, slot, ustack_now());
-        stack_run(&u->s, ustack_now());
-        ustack_unlock(u);
-        return holds;
-}
-
 static int in_flight(void *view, uint64_t cookie, bool over)
 {
         struct keeper_view *v = view;
@@ -459,65 +195,6 @@ static int in_flight(void *view, uint64_t cookie, bool over)
                 end_flights(v, rec);
         ustack_unlock(u);
         return rec != NULL && !over;
-}
-
-/* The line of /proc/<pid>/stat from the state on (proc(5), field 3). False: there is no such process. */
-static bool read_stat(uint32_t pid, char line[512], const char **state)
-{
-        char path[32], *end = NULL;
-        FILE *f;
-
-        snprintf(path, sizeof path, "/proc/%u/stat", pid);
-        f = fopen(path, "re");
-        if (f == NULL)
-                return false;
-        if (fgets(line, 512, f) != NULL)
-                end = strrchr(line, ')');
-        fclose(f);
-        *state = end != NULL && end[1] == ' ' ? end + 2 : NULL;
-        return *state != NULL;
-}
-
-/* Field 22: when it began, in ticks since boot. */
-static uint64_t began_ms(const char *state)
-{
-        for (int field = 3; field < 22 && state != NULL; field++)
-                if ((state = strchr(state, ' ')) != NULL)
-                        state++;
-        return state != NULL ? strtoull(state, NULL, 10) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) : UINT64_MAX;
-}
-
-/* The process that took the slot lives, and is not another one that has its number now. */
-static bool is_there(const struct proc_slot *p)
-{
-        char line[512];
-        const char *state;
-
-        return p->pid != STACK_FORKING && read_stat(p->pid, line, &state) && *state != 'Z' && *state != 'X' &&
-               began_ms(state) <= p->start + CLOCK_SLACK_MS;
-}
-
-/* Children that died before they could tell unetd of themselves; only looked for when no process is known any more. */
-static void bury_strangers(struct keeper_view *v)
-{
-        struct stack_state *st = v->u.s.st;
-
-        v->strangers = false;
-        if (!ustack_trylock(&v->u))
-                return;
-        for (uint32_t i = 0; i < STACK_PROCS; i++) {
-                if (st->proc[i].pid == 0)
-                        continue;
-                if (is_there(&st->proc[i]))
-                        v->strangers = true;
-                else
-                        proc_gone(v, i);
-        }
-        if (!v->strangers && !v->nobody) {
-                ustack_nobody_left(&v->u, ustack_now());
-                v->nobody = true;
-        }
-        ustack_unlock(&v->u);
 }
 
 /* Nobody is left, and nothing goes out or comes in: the peer of what is not finished takes nothing any more, and whoever
@@ -539,7 +216,7 @@ static bool empty(void *view)
         struct pool *conns = &v->u.s.tcp.sh->conns;
         nstime now = ustack_now();
 
-        bury_strangers(v);
+        keeper_bury_strangers(v);
         return stuck(v, now) || (conns->used == v->u.s.tcp.sh->tw_count && !netif_waits(v->u.s.st) &&
                               !capture_awaited(v, now));
 }
@@ -554,18 +231,6 @@ static bool cookie_owner(void *view, uint64_t cookie)
         found = ustack_find_cookie(&v->u, cookie) != 0;
         ustack_unlock(&v->u);
         return found;
-}
-
-static uint64_t chans(void *view)
-{
-        const struct stack_state *st = ((const struct keeper_view *)view)->u.s.st;
-        uint64_t there = 0;
-
-        static_assert(STACK_CHANS <= 64, "a bit each");
-        for (uint32_t k = 0; k < STACK_CHANS; k++)
-                if (atomic_load_explicit(&st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
-                        there |= 1ull << k;
-        return there;
 }
 
 static bool listener_gone(void *view, struct keeper_listener *out)
@@ -631,14 +296,14 @@ const struct keeper_stack_ops keeper_stack_ops = {
         .detach = detach,
         .tick = tick,
         .resting = resting,
-        .chan_attach = chan_attach,
-        .chan_down = chan_down,
-        .proc_died = proc_died,
-        .proc_execed = proc_execed,
+        .chan_attach = keeper_chan_attach,
+        .chan_down = keeper_chan_down,
+        .proc_died = keeper_proc_died,
+        .proc_execed = keeper_proc_execed,
         .flight = in_flight,
         .empty = empty,
         .cookie_owner = cookie_owner,
-        .chans = chans,
+        .chans = keeper_chans,
         .listener_gone = listener_gone,
         .link_moved = link_moved,
         .link_attach = link_attach,
