@@ -152,8 +152,28 @@ def devices():
     return {k: int(v) for k, v in re.findall(r"(\w+) (\d+)", sh("rdma", "res", "show").split(":", 2)[2])}
 
 
-def idle():
-    until(lambda: subprocess.run((UNET, "stat"), capture_output=True, timeout=PATIENCE, check=False).returncode == 1, "no stacks")
+TRACING = "/sys/kernel/tracing"
+
+
+def count_handles():
+    """From now on address handles are counted, which no command shows."""
+    if not os.path.exists(f"{TRACING}/kprobe_events"):
+        sh("mount", "-t", "tracefs", "tracefs", TRACING)
+    for what in ("create", "destroy"):
+        sh("sh", "-c", f"echo p:unet/{what} rxe_{what}_ah >>{TRACING}/kprobe_events; echo 1 >{TRACING}/events/unet/{what}/enable")
+
+
+def handles():
+    """Those that have been made since, and are there still."""
+    with open(f"{TRACING}/kprobe_profile", encoding="ascii") as f:
+        hits = {line.split()[0]: int(line.split()[1]) for line in f}
+    return hits["create"] - hits["destroy"]
+
+
+def descriptors():
+    """Of both daemons, together."""
+    now = status()
+    return sum(len(os.listdir(f"/proc/{now[kind][0]['pid']}/fd")) for kind in ("daemon", "keepers"))
 
 
 class Standstill:

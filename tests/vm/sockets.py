@@ -8,17 +8,21 @@ is known by the counters: the kernel's sockets would do it, too.
 import json
 import mmap
 import os
+import signal
 import struct
+import subprocess
 import sys
 import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from scene import (ADDR, BUILD, CHUNK, CLIENT, OUT, PATIENCE, PEER, PORT, SERVER, UNET, Program, barrier,  # noqa: E402
-                   configure, counted, devices, idle, play, python, serve, sh, until)
+                   configure, count_handles, counted, descriptors, devices, handles, play, python, serve, sh, status, until)
 
-ROUNDS = next((int(a[7:]) for a in sys.argv if a.startswith("rounds=")), 12)
-SETTLED = 50 if ROUNDS > 50 else 3               # rounds, after which nothing more is to be left behind
+ROUNDS = next((int(a[7:]) for a in sys.argv if a.startswith("rounds=")), 50)
+SETTLED = 50 if ROUNDS > 50 else 10              # rounds, after which nothing more is to be left behind
+DRIVER_FDS = 6                                  # more of them, where the keeper has come to drive
+STARTER = os.path.join(BUILD, "tests", "vm", "rounds")
 # The parent listens and never looks again; its children accept.
 PREFORK = """
 import os, socket, sys, signal
@@ -178,11 +182,11 @@ def udp_b():
     stranger = os.path.join(BUILD, "tests", "vm", "stranger")
     sh(stranger, ADDR, PEER, str(qpn), str(qkey))               # nobody vouched for it: dropped by the stack
     sh(stranger, ADDR, PEER, str(qpn), str(qkey ^ 1))           # ... by the device
-    status = json.loads(sh(UNET, "status", "--json"))
-    assert [(r["address"], r["queue_pair"], r["ports"]) for r in status["neighbours"]] == [(PEER, qpn, 1)], status
-    assert status["queue_pairs"][0]["address"] == ADDR and 0 < status["queue_pairs"][0]["pinned_kb"] < 4096, status
+    now = status()
+    assert [(r["address"], r["queue_pair"], r["ports"]) for r in now["neighbours"]] == [(PEER, qpn, 1)], now
+    assert now["queue_pairs"][0]["address"] == ADDR and 0 < now["queue_pairs"][0]["pinned_kb"] < 4096, now
     assert f"queue pair {qpn}" in sh(UNET, "arp") and "rxe0" in sh(UNET, "if")
-    sh(os.path.join(BUILD, "tests", "vm", "claimer"), str(status["queue_pairs"][0]["queue_pair"]))
+    sh(os.path.join(BUILD, "tests", "vm", "claimer"), str(now["queue_pairs"][0]["queue_pair"]))
     link = shared(pid, "unet-link")
     put_packet(link, packet(ADDR, 999, 17))                     # a port that is not the stack's
     put_packet(link, packet("10.77.0.77", 999, 17))             # an address that is not the host's
@@ -214,26 +218,48 @@ def iperf_b():
     assert end["sum_received"]["bytes"] > 1 << 20, end["sum_received"]
 
 
-def rounds_a():
-    s = serve(SERVER, ROUNDS)
+def rounds(stays, play_some):
+    """So many starts of a program, and then the others, leave the same behind in both machines: what the first of them did.
+    Who drives the server's queue pair may change meanwhile, and with it who has the device open, and the last peer's handle."""
+    count_handles()
     barrier("rounds")
-    barrier("rounded", max(4 * PATIENCE, 10 * ROUNDS))
-    s.end()
+    play_some(SETTLED)
+    barrier("rounds-settled", PATIENCE + 3 * SETTLED)
+    until(stays, "nothing is left to finish")
+    before = devices(), handles(), descriptors()
+    print(f"round {SETTLED}: {before}", flush=True)
+    barrier("rounds-counted")
+    play_some(ROUNDS - SETTLED)
+    barrier("rounds-done", PATIENCE + 3 * ROUNDS)
+    until(stays, "nothing is left to finish")
+    until(lambda: devices() == before[0], "the device has what it had")
+    after = devices(), handles(), descriptors()
+    print(f"round {ROUNDS}: {after}", flush=True)
+    assert after[1] <= before[1] + 1 and after[2] <= before[2] + DRIVER_FDS, (before, after)
+    barrier("rounds-left")
+
+
+def rounds_a():
+    s = Program(STARTER, "serve", str(PORT))
+    s.says("ready")
+    rounds(lambda: status()["neighbours"] == [], lambda n: None)
+    os.killpg(s.child.pid, signal.SIGKILL)
+    s.end(None)
 
 
 def rounds_b():
-    barrier("rounds")
-    before = None
-    for i in range(ROUNDS):
-        python(CLIENT, PEER, PORT, 1, "end").end()
-        if i + 1 == SETTLED:
-            idle()
-            before = devices()
-            print(f"round {i + 1}: {before}", flush=True)
-    idle()
-    barrier("rounded")
-    print(f"round {ROUNDS}: {devices()}", flush=True)
-    assert devices() == before, (before, devices())
+    """Two at a time. A listener keeps the daemons, so that what they leave is seen, too."""
+    s = serve(SERVER, 1)
+
+    def starts(n):
+        done = subprocess.run((UNET, "run", STARTER, "start", str(n), "2", STARTER, "call", PEER, str(PORT), str(CHUNK)),
+                              capture_output=True, text=True, timeout=PATIENCE + 3 * n, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        print(done.stdout, end="", flush=True)
+
+    rounds(lambda: len(status()["stacks"]) == 1, starts)
+    os.killpg(s.child.pid, signal.SIGKILL)
+    s.end(None)
 
 
 def refused_a():
