@@ -75,7 +75,7 @@ static void note_ack(struct stack *s, struct tcp_conn *tc)
 {
         struct stack_state *st = s->st;
 
-        if (tc->delack_at == NSTIME_NEVER)
+        if (!tcp_ack_waits(tc))
                 return;
         for (uint32_t i = 0; i < st->nacks; i++)
                 if (st->acks[i] == tc->self)

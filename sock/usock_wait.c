@@ -424,11 +424,13 @@ static void judge_sleep(const struct wait *w, nstime slept)
 /* Polls until something is pending or the budget is spent. True: something came. */
 static bool spin(struct wait *w, nstime now)
 {
-        nstime most = spin_most(w), end = now + MIN(spin_budget, most);
+        nstime most = spin_most(w), end = now + MIN(spin_budget, most), due = NSTIME_NEVER;
 
         if (most == 0)
                 return false;
         end = MIN(end, w->until);
+        for (uint32_t i = 0; i < w->nall; i++)
+                due = MIN(due, stack_deadline(&w->all[i]->s));
         do {
                 for (int i = 0; i < 32; i++) {
                         if (pending(w, 0)) {
@@ -437,9 +439,10 @@ static bool spin(struct wait *w, nstime now)
                         }
                         relax();
                 }
-                if (usock_tls.pending)
+                now = ustack_now();
+                if (usock_tls.pending || now >= due)
                         return true;
-        } while (ustack_now() < end);
+        } while (now < end);
         spin_budget = MAX(spin_budget / 2, SPIN_MIN);
         return false;
 }

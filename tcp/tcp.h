@@ -185,8 +185,10 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
 bool tcp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 /* The next segment, if one is due. Its payload is in a frame of link.tx_region; the stack lends it when it posts it. */
 bool tcp_output(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now);
-/* An acknowledgement that was being delayed is due now; called at the end of a turn, before the stack waits. */
+/* An acknowledgement that was being delayed is due now; called at the end of a turn, before the stack waits. One that covers a
+ * train (tcp_delack.c) waits for its time all the same; tcp_ack_waits(): there is one of the other kind. */
 void tcp_flush_ack(struct tcp *t, struct tcp_conn *tc);
+bool tcp_ack_waits(const struct tcp_conn *tc);
 /* Call tcp_expire() no later than this. */
 nstime tcp_deadline(const struct tcp_conn *tc);
 void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now);

@@ -125,6 +125,7 @@ enum {                                  /* tc->flags */
         TCF_URG_OUT = 32768,            /* snd_up is ahead of snd_una */
         TCF_UNDO_SENT = 65536,          /* something was sent again since that reduction */
         TCF_COOKIE = 262144,            /* opened by a SYN cookie: when its SYN-ACK left nobody knows */
+        TCF_TRAIN = 524288,             /* the delayed ACK waits for its time, not for the end of a turn: tcp_delack.c */
         TCF_REPAIR_PROBED = 131072,     /* what recovery waits for was probed for, and nothing came yet */
 };
 
@@ -199,7 +200,7 @@ struct tcp_conn {
         uint8_t dups;                   /* timeouts in a row without progress */
         uint8_t probes;                 /* unanswered window or keepalive probes */
         uint8_t tlp_out;                /* a tail loss probe is out, and tlp_end was snd_nxt when it left */
-        uint8_t pad;
+        uint8_t train;                  /* full-sized segments received without a pause, as far as that matters */
         uint16_t gen;                   /* of this index: see tcp_uncharge() */
         uint32_t tlp_end;
         uint32_t prr_delivered, prr_out, prr_fs;
@@ -248,6 +249,10 @@ struct tcp_conn {
         nstime path_at;                 /* a larger size is tried */
         uint8_t path_wait;              /* how often that was put off */
 
+        /* -- trains: tcp_delack.c; in units of 1,024 ns -- */
+        uint16_t train_rtt;             /* the round trip that the last data in order told of; no more than fits */
+        uint32_t train_at;              /* when it came */
+
         /* -- the stack's: zeroed when the record is made, not looked at by TCP -- */
         struct wheel_link wheel;
         uint32_t out_next;
@@ -272,6 +277,12 @@ static inline void conn_unflag(struct tcp_conn *tc, uint32_t flags)
 static inline void conn_shut(struct tcp_conn *tc, uint8_t how)
 {
         WRITE_ONCE(tc->shut, tc->shut | how);
+}
+
+/* Our clock of RFC 7323 §5.4, as this connection shows it. */
+static inline uint32_t conn_ts(const struct tcp_conn *tc, nstime now)
+{
+        return (uint32_t)(now / NS_PER_MS) + tc->ts_offset;
 }
 
 struct tcp_listener {
@@ -603,6 +614,8 @@ void timer_keepalive(struct tcp_conn *tc, nstime now);
 
 /* tcp_output.c */
 void output_window_update(struct tcp *t, struct tcp_conn *tc);
+/* `len` bytes of the segment came in order, and are to be acknowledged at once or later: tcp_delack.c. */
+void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, nstime now);
 /* A RST for a segment that belongs nowhere (RFC 9293 §3.10.7.1), by t->reply. */
 void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg);
 /* RFC 5961 §7 */

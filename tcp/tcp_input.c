@@ -15,31 +15,9 @@
 #include "netstack/planted.h"
 #include "tcp/tcp_conn.h"
 
-#define DELACK         (40 * NS_PER_MS)  /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
 #define PAWS_IDLE_S    (24u * 24 * 3600) /* RFC 7323 §5.5 */
 #define OOW_MS         500u              /* as Linux's tcp_invalid_ratelimit */
 #define RCV_FULL_LEAST 536u
-
-/* ---- acknowledging ---- */
-
-/* RFC 9293 §3.8.6.3, 5681 §4.2: every second full-sized segment at once, the rest within DELACK. Over a
- * lossless link a turn's end brings the ACK anyway (tcp_flush_ack), so the measure is the link's own segment.
- */
-static void owe_ack(struct tcp_conn *tc, uint32_t len, nstime now)
-{
-        uint32_t owed = tc->rcv_nxt - tc->last_ack_sent;
-
-        if (len > tc->rcv_full)
-                tc->rcv_full = len;
-        if (owed >= 2 * tc->rcv_full || tc->opts.quickack) {
-                tc->owed |= OWE_ACK;
-        } else if (tc->quick != 0 && !tc->link.lossless) {
-                tc->quick--;
-                tc->owed |= OWE_ACK;
-        } else if (tc->delack_at == NSTIME_NEVER) {
-                tc->delack_at = now + DELACK;
-        }
-}
 
 /* ---- header prediction ---- */
 
@@ -75,7 +53,7 @@ static bool input_predicted(struct tcp *t, struct tcp_conn *tc, const struct tcp
                 WRITE_ONCE(tc->rcv_nxt, tc->rcv_nxt + seg->len);
                 tc->bytes_received += seg->len;
                 tc->events |= TCP_EV_READABLE;
-                owe_ack(tc, seg->len, now);
+                delack_owe(tc, seg, seg->len, now);
         }
         tc->snd_wnd = (uint32_t)seg->wnd << tc->snd_wscale;
         tc->snd_wl1 = seg->seq;
@@ -355,7 +333,7 @@ static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
         tc->events |= TCP_EV_READABLE;
         if (filled)
                 tc->owed |= OWE_ACK; /* RFC 5681 §4.2: when a gap is filled, at once */
-        owe_ack(tc, x->len, now);
+        delack_owe(tc, seg, x->len, now);
         return true;
 }
 

@@ -54,11 +54,6 @@ void output_window_update(struct tcp *t, struct tcp_conn *tc)
 
 /* ---- building ---- */
 
-static uint32_t ts_now(const struct tcp_conn *tc, nstime now)
-{
-        return (uint32_t)(now / NS_PER_MS) + tc->ts_offset;
-}
-
 /* Blocks go along when they fit; a full segment has no room, and no need: data beyond a gap is answered at
  * once. */
 static void add_sack(const struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg)
@@ -104,7 +99,7 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
         seg->inl = NULL;
         seg->data.id = 0;
         if (tc->ts_ok) {
-                seg->tsval = ts_now(tc, now);
+                seg->tsval = conn_ts(tc, now);
                 seg->tsecr = tc->ts_recent;
         }
         if (unlikely((tc->slow & SLOW_OOO) | (tc->flags & (TCF_DSACK | TCF_URG_OUT)))) {
@@ -333,7 +328,7 @@ static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         seg->wscale = answer && !(tc->flags & TCF_WSCALE) ? TCP_NO_WSCALE : open_wscale(&tc->opts);
         seg->sack_ok = answer ? tc->sack_ok : !tc->opts.no_sack;
         seg->has_ts = answer ? tc->ts_ok : !tc->opts.no_timestamps && !tc->link.lossless;
-        seg->tsval = ts_now(tc, now);
+        seg->tsval = conn_ts(tc, now);
         seg->tsecr = answer ? tc->ts_recent : 0;
         seg->nsack = 0;
         tc->last_sent = now;
@@ -460,14 +455,6 @@ bool tcp_output(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime 
         if (tc->owed & OWE_ACK)
                 return output_ack(t, tc, seg, now);
         return false;
-}
-
-void tcp_flush_ack(struct tcp *t, struct tcp_conn *tc)
-{
-        if (tc->delack_at == NSTIME_NEVER)
-                return;
-        tc->owed |= OWE_ACK;
-        touch(t, tc);
 }
 
 /* ---- for nobody's connection ---- */

@@ -27,10 +27,11 @@ class Impaired(lan_test.Lan):
         for server, client in ((self.ours, self.other), (self.other, self.ours)):
             self.cable.forward(seed=SEED, **settings)
             self.exchanged(self.both_ways(server, client, megabytes), megabytes)
+            # The last words of a connection may be lost too: while the cable is there.
+            self.ours.until(lambda: not self.ours.program_on_link() or server is self.other, "the interface free again")
             for side in self.cable.stop():
                 for what in expected:
                     self.assertGreater(side[what], 3, f"{what}: {side}")
-            self.ours.until(lambda: not self.ours.program_on_link() or server is self.other, "the interface free again")
 
     def test_loss(self):
         self.through(("lost",), 20, loss=0.01)

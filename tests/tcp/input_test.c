@@ -17,63 +17,6 @@ static void data_in_order_is_read(void **state)
         assert_int_equal(s->tc->events & TCP_EV_READABLE, TCP_EV_READABLE);
 }
 
-/* RFC 9293 SHLD-18, -19, MUST-40. */
-static void acks_are_delayed_but_not_for_long(void **state)
-{
-        struct scene *s = *state;
-
-        peer_sends(s, .seq = 1, .ack = 1, .len = 1000);
-        expect_silence(s);
-        advance_ms(s, 39);
-        expect_silence(s);
-        advance_ms(s, 1);
-        expect_sent(s, .seq = 1, .ack = 1001);
-        peer_sends(s, .seq = 1001, .ack = 1, .len = 1000);
-        expect_silence(s);
-        peer_sends(s, .seq = 2001, .ack = 1, .len = 1000);
-        expect_sent(s, .seq = 1, .ack = 3001);
-}
-
-static void first_segments_are_acked_at_once(void **state)
-{
-        struct scene *s = *state;
-
-        s->tc->quick = 2;
-        peer_sends(s, .seq = 1, .ack = 1, .len = 10);
-        expect_sent(s, .seq = 1, .ack = 11);
-        peer_sends(s, .seq = 11, .ack = 1, .len = 10);
-        expect_sent(s, .seq = 1, .ack = 21);
-        peer_sends(s, .seq = 21, .ack = 1, .len = 10);
-        expect_silence(s);
-        advance_ms(s, 40);
-        expect_sent(s, .seq = 1, .ack = 31);
-}
-
-static void lossless_link_acks_at_the_end_of_a_turn(void **state)
-{
-        struct scene *s = *state;
-
-        peer_sends(s, .seq = 1, .ack = 1, .len = 10);
-        peer_sends(s, .seq = 11, .ack = 1, .len = 10);
-        expect_silence(s);
-        turn_ends(s);
-        expect_sent(s, .seq = 1, .ack = 21);
-        turn_ends(s);
-        expect_silence(s);
-}
-
-static void data_of_ours_carries_the_ack(void **state)
-{
-        struct scene *s = *state;
-
-        peer_sends(s, .seq = 1, .ack = 1, .len = 10);
-        app_writes(s, 5);
-        expect_sent(s, .seq = 1, .len = 5, .ack = 11);
-        advance_ms(s, 100);
-        expect_silence(s);
-        peer_sends(s, .seq = 11, .ack = 6);
-}
-
 /* First: an old duplicate is answered with an ACK, and nothing else happens. */
 static void old_duplicate_is_answered(void **state)
 {
@@ -374,13 +317,8 @@ static void urgent_data_is_announced(void **state)
 
 int main(void)
 {
-        static const struct scene_setup lossless = {.lossless = true};
         const struct CMUnitTest tests[] = {
                 scenario(data_in_order_is_read, established, NULL),
-                scenario(acks_are_delayed_but_not_for_long, established, NULL),
-                scenario(first_segments_are_acked_at_once, established, NULL),
-                scenario(lossless_link_acks_at_the_end_of_a_turn, established, &lossless),
-                scenario(data_of_ours_carries_the_ack, established, NULL),
                 scenario(old_duplicate_is_answered, established, NULL),
                 scenario(only_the_new_part_of_an_overlap_is_taken, established, NULL),
                 scenario(beyond_the_window_is_cut_off, established, &small),

@@ -1,0 +1,98 @@
+/*
+ * When data that came in order is acknowledged: RFC 9293 §3.8.6.3, RFC 5681 §4.2. What is out of order, repeated,
+ * fills a gap or ends the stream is acknowledged at once, by whoever finds it (tcp_input.c).
+ *
+ *      the first segments of a connection      at once, as Linux
+ *      every second full-sized segment         at once: when the turn that took it off the queue is over
+ *      less than that                          when the stack is about to wait, or after DELACK
+ *      a segment of a train                    with others: see below
+ *
+ * A sender that fills the path sends a train: full-sized segments with no pause as long as a round trip. They come
+ * off the queue a few at a time, the fewer the faster we look, and an acknowledgement for each few of them is a
+ * packet that everything on the way back has to carry. Of a train TRAIN_MOST bytes or a quarter of the window are
+ * acknowledged together, and at the latest a quarter of a round trip, or TRAIN_HOLD, after the first of them; what is
+ * pushed is not waited with. A kernel whose driver merges segments (GRO, up to 64 KB) before TCP counts them does
+ * the same; here nobody merges, so it is done by time.
+ *
+ * RFC 9293 SHLD-19 asks for an ACK at least every second full-sized segment. Against stretched ones stand bursts and
+ * a slower start of the sender (RFC 2525 §2.13, RFC 5681 §4.2). So the rule is kept at the start, and after a gap, an
+ * idle time or a pause until TRAIN_BEGINS segments have come without one: by then the sender is not waiting for us.
+ * Four acknowledgements a round trip are left to clock it (as in TACK, SIGCOMM 2020). Where no round trip was
+ * measured there are no trains.
+ */
+#include "tcp/tcp_conn.h"
+
+#define DELACK       (40 * NS_PER_MS)   /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
+#define TRAIN_BEGINS 128u               /* full-sized segments without a pause */
+#define TRAIN_MOST   65536u             /* bytes; as much as GRO merges */
+#define TRAIN_RTT    (40 * NS_PER_US)   /* a quarter of less is no time that a timer could measure */
+#define TRAIN_HOLD   NS_PER_MS          /* longest; as Linux holds back SACKs (tcp_comp_sack_delay_ns) */
+
+/* At least how long the way to the sender and back is now, queues included: the segment echoes the newest of our
+ * timestamps that its sender had seen, and a clock of milliseconds may be one ahead. 0: nobody knows. */
+static nstime round_trip(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        nstime least = tc->min_rtt != NSTIME_NEVER ? tc->min_rtt : 0;
+        int32_t ms = (int32_t)(conn_ts(tc, now) - seg->tsecr) - 1;
+
+        return tc->ts_ok && ms > 0 ? MAX(least, MIN(ms, 1000) * NS_PER_MS) : least;
+}
+
+/* Counts the segment if it is one of a train; else the train is over. True: it is long enough. */
+static bool in_train(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        uint32_t at = rxseg_time(now);
+        bool paused = at - tc->train_at >= tc->train_rtt;
+
+        tc->train_at = at;
+        tc->train_rtt = (uint16_t)MIN(rxseg_time(round_trip(tc, seg, now)), UINT16_MAX);
+        if (paused || tc->slow & ~(SLOW_LOSS | SLOW_NOSACK) || seg->len < tc->rcv_full)
+                tc->train = 0;
+        tc->train += tc->train < TRAIN_BEGINS;
+        return tc->train == TRAIN_BEGINS;
+}
+
+/* The ACK for `owed` bytes waits for more of the train. */
+static bool waits_for_more(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t owed, nstime now)
+{
+        if (!in_train(tc, seg, now) || seg->flags & TCP_PSH || tc->opts.quickack || tc->train_rtt < rxseg_time(TRAIN_RTT) ||
+            owed >= MIN(TRAIN_MOST, (tc->rcv_adv - tc->last_ack_sent) / 4))
+                return false;
+        conn_flag(tc, TCF_TRAIN);       /* a quarter of 1,024 ns is 1 << 8 */
+        tc->delack_at = MIN(tc->delack_at, now + MIN((nstime)tc->train_rtt << 8, TRAIN_HOLD));
+        return true;
+}
+
+void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, nstime now)
+{
+        uint32_t owed = tc->rcv_nxt - tc->last_ack_sent;
+
+        if (len > tc->rcv_full)
+                tc->rcv_full = len;
+        if (!tc->link.lossless) {
+                if (waits_for_more(tc, seg, owed, now))
+                        return;
+                conn_unflag(tc, TCF_TRAIN);
+        }
+        if (owed >= 2 * tc->rcv_full || tc->opts.quickack) {
+                tc->owed |= OWE_ACK;
+        } else if (tc->quick != 0 && !tc->link.lossless) {
+                tc->quick--;
+                tc->owed |= OWE_ACK;
+        } else if (tc->delack_at == NSTIME_NEVER) {
+                tc->delack_at = now + DELACK;
+        }
+}
+
+bool tcp_ack_waits(const struct tcp_conn *tc)
+{
+        return tc->delack_at != NSTIME_NEVER && !(tc->flags & TCF_TRAIN);
+}
+
+void tcp_flush_ack(struct tcp *t, struct tcp_conn *tc)
+{
+        if (!tcp_ack_waits(tc))
+                return;
+        tc->owed |= OWE_ACK;
+        touch(t, tc);
+}
