@@ -315,15 +315,25 @@ static bool rx_parse(struct stack *s, uint32_t k, const struct unet_rx *rx)
         return rx_datagram(s, k, &pkt);
 }
 
+static inline bool rx_flow(struct stack *s, uint32_t k, const struct udp_flow *f, const struct unet_rx *rx)
+{
+        struct udp_dgram d;
+
+        if (rx->frame == 0 && udp_rx_short(&s->udp, f->pcb, &f->tuple, rx->inl + IP_MIN_HDR + UDP_HDR,
+                                           rx->inl_len - (IP_MIN_HDR + UDP_HDR), s->now))
+                return false;
+        udp_flow_take(f, (uint16_t)k, rx, &d);
+        return udp_rx_to(&s->udp, f->pcb, &d, s->now) == UDP_TOOK;
+}
+
 static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 {
         const struct udp_flow *f;
-        struct udp_dgram d;
 
         if (likely(rx->inl_len >= IP_MIN_HDR + UDP_HDR)) {
                 f = flow_of(s, rx->inl);
-                if (udp_flow_match(f, &s->udp, (uint16_t)k, s->st->addr_gen, rx, &d))
-                        return udp_rx_to(&s->udp, f->pcb, &d, s->now) == UDP_TOOK;
+                if (udp_flow_match(f, &s->udp, (uint16_t)k, s->st->addr_gen, rx))
+                        return rx_flow(s, k, f, rx);
         }
         return rx_parse(s, k, rx);
 }

@@ -179,6 +179,8 @@ unsigned udp_rx_many(struct udp *u, const struct udp_dgram *d, bool (*wants)(voi
                      nstime now);
 /* The same for one whose pcb is known. */
 enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *d, nstime now);
+/* The same of n bytes that came in a descriptor, by the shortest way. False: it is not for this way, and nothing was done. */
+bool udp_rx_short(struct udp *u, uint32_t pcb, const struct udp_tuple *t, const uint8_t *bytes, uint32_t n, nstime now);
 /* The pcb that a datagram goes to: connected to its sender, else bound to its destination, else to any; among
  * equals with SO_REUSEPORT chosen by hash, else the one bound last. 0: none. */
 uint32_t udp_lookup(struct udp *u, const struct udp_tuple *t);

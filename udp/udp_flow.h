@@ -36,19 +36,22 @@ static inline uint16_t udp_flow_len(const uint8_t *p)
         return be16_get(len);
 }
 
-/* A message of channel `chan` that has at least room for both headers in the descriptor. True: `d` is what it brought, for
- * f->pcb. */
+/* A message of channel `chan` that has at least room for both headers in the descriptor. True: it is for f->pcb. */
 static inline bool udp_flow_match(const struct udp_flow *f, const struct udp *u, uint16_t chan, uint64_t addrs,
-                                  const struct unet_rx *rx, struct udp_dgram *d)
+                                  const struct unet_rx *rx)
 {
         uint32_t len = rx->inl_len + (rx->frame != 0 ? rx->len : 0);
 
-        if ((udp_flow_word(rx->inl) & UDP_FLOW_FIRST) != f->first ||
-            (udp_flow_word(rx->inl + 8) & UDP_FLOW_SECOND) != f->second || udp_flow_word(rx->inl + 16) != f->third ||
-            udp_flow_len(rx->inl + 2) != len ||
-            udp_flow_len(rx->inl + IP_MIN_HDR + 4) != len - IP_MIN_HDR || f->tuple.chan != chan ||
-            f->keys != udp_keys(u) || f->addrs != addrs)
-                return false;
+        return (udp_flow_word(rx->inl) & UDP_FLOW_FIRST) == f->first &&
+               (udp_flow_word(rx->inl + 8) & UDP_FLOW_SECOND) == f->second && udp_flow_word(rx->inl + 16) == f->third &&
+               udp_flow_len(rx->inl + 2) == len &&
+               udp_flow_len(rx->inl + IP_MIN_HDR + 4) == len - IP_MIN_HDR && f->tuple.chan == chan &&
+               f->keys == udp_keys(u) && f->addrs == addrs;
+}
+
+/* What a message that matched brought. */
+static inline void udp_flow_take(const struct udp_flow *f, uint16_t chan, const struct unet_rx *rx, struct udp_dgram *d)
+{
         d->tuple = f->tuple;
         d->inl = rx->inl + IP_MIN_HDR + UDP_HDR;
         d->inl_len = rx->inl_len - (IP_MIN_HDR + UDP_HDR);
@@ -56,7 +59,6 @@ static inline bool udp_flow_match(const struct udp_flow *f, const struct udp *u,
         d->data = (struct buf){0};
         if (rx->frame != 0)
                 d->data = (struct buf){frame_id(FRAME_REGION_RX(chan), rx->frame), rx->off, rx->len};
-        return true;
 }
 
 /* A datagram that was accepted, whose IP header has no options, becomes the flow. */

@@ -41,6 +41,19 @@ enum udp_verdict udp_rx_to(struct udp *u, uint32_t pcb, const struct udp_dgram *
         return put == UDP_PUT_TOOK ? UDP_TOOK : UDP_DONE;
 }
 
+bool udp_rx_short(struct udp *u, uint32_t pcb, const struct udp_tuple *t, const uint8_t *bytes, uint32_t n, nstime now)
+{
+        struct udp_pcb *p = pcb_at(u, pcb);
+
+        if (unlikely(!udp_queue_put_short(&p->q, u, t, bytes, n, p->opts.rcvbuf, now)))
+                return false;
+        count(u->cnt, COUNT_UDP_IN);
+        p->in++;
+        if (unlikely((p->events & UDP_EV_READABLE) == 0))
+                pcb_raise(u, pcb, UDP_EV_READABLE);
+        return true;
+}
+
 /* ---- to many ---- */
 
 /* Linux's __udp_is_mcast_sock(). */

@@ -366,6 +366,25 @@ enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_
         return put_own(q, u, d, rcvbuf, now);
 }
 
+/* As put_lent(), for bytes that came in the descriptor and need no more than there is. */
+bool udp_queue_put_short(struct udp_queue *q, const struct udp *u, const struct udp_tuple *t, const uint8_t *p, uint32_t n,
+                         uint32_t rcvbuf, nstime now)
+{
+        uint32_t need = rec_bytes(n);
+        struct rec *r;
+
+        if (unlikely(need > q->tail_end - q->tail.off || need > rcvbuf - MIN(rcvbuf, q->charged)))
+                return false;
+        r = (struct rec *)(frame_addr(u->frames, q->tail.block) + q->tail.off);
+        copy_short(r + 1, p, n);
+        *r = (struct rec){.src = t->raddr, .dst = t->laddr, .at = now, .sport = t->rport, .chan = t->chan, .inl_len = n,
+                          .ttl = t->ttl, .tos = t->tos};
+        move_place(&q->tail, q->tail.block, q->tail.off + need);
+        q->count++;
+        q->charged += need;
+        return true;
+}
+
 enum udp_put udp_queue_put_copy(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
                                 nstime now)
 {

@@ -55,6 +55,9 @@ enum udp_put { UDP_PUT_COPIED, UDP_PUT_TOOK, UDP_PUT_FULL, UDP_PUT_NO_MEMORY };
  * be more than `rcvbuf` bytes; a queue that is empty takes any one datagram. */
 enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
                            nstime now);
+/* The same of n bytes that came in a descriptor, where the tail block has room for them. False: nothing was done. */
+bool udp_queue_put_short(struct udp_queue *q, const struct udp *u, const struct udp_tuple *t, const uint8_t *p, uint32_t n,
+                         uint32_t rcvbuf, nstime now);
 /* The same, and the datagram's frame stays the caller's whatever it is. */
 enum udp_put udp_queue_put_copy(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
                                 nstime now);
