@@ -490,11 +490,6 @@ static void consume(struct ustack *u, struct tcp_conn *tc, size_t n)
  */
 #define AHEAD_READS 4u                  /* reads like this one that must be left to make it worth while */
 
-static bool alone(const struct sock_rec *rec)
-{
-        return __libc_single_threaded && !rec->outside && (rec->refs & (rec->refs - 1)) == 0;
-}
-
 static uint64_t recoveries(const struct usock *s)
 {
         return s->u->s.st->cnt.n[COUNT_STACK_RECOVERIES];
@@ -505,7 +500,7 @@ static void take_ahead(struct usock *s, struct sock_rec *rec, const struct tcp_c
         const uint8_t *p;
         uint32_t left;
 
-        if (!alone(rec))
+        if (!usock_alone(rec))
                 return;
         left = tcp_recv_ahead(&s->u->s.tcp, tc, &p);
         if (left <= AHEAD_READS * n)

@@ -551,7 +551,7 @@ static inline ssize_t read_short(struct usock *s, void *p, size_t n)
         if (!udp_recv_look_short(&s->u->s.udp, pcb, &first) || first.msg.len > MIN(n, COPY_SHORT_MAX))
                 return -EAGAIN;
         good = user_copy_short(p, first.msg.span[0].ptr, first.msg.len);
-        if (unlikely(!udp_recv_take_short(pcb, &first)))
+        if (unlikely(!udp_recv_take_short(pcb, &first, usock_alone(usock_rec(s)))))
                 return -EAGAIN;
         if (unlikely(settle_is_due(s) || first.last))
                 settle(s->u, usock_rec(s)->conn);

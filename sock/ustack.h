@@ -8,6 +8,8 @@
 #ifndef SOCK_USTACK_H
 #define SOCK_USTACK_H
 
+#include <sys/single_threaded.h>
+
 #include "netstack/stack.h"
 #include "sock/usock.h"
 #include "sock/user.h"
@@ -232,6 +234,11 @@ bool usock_wait_owns_fd(int fd);
 static inline struct sock_rec *usock_rec(const struct usock *s)
 {
         return s->rec;
+}
+/* Nobody but this thread can use the socket: it has one thread, one process, and its number never left it. */
+static inline bool usock_alone(const struct sock_rec *rec)
+{
+        return __libc_single_threaded && !rec->outside && (rec->refs & (rec->refs - 1)) == 0;
 }
 static inline struct tcp_conn *usock_conn(const struct usock *s)
 {

@@ -274,7 +274,8 @@ bool udp_recv_look(const struct udp *u, uint32_t pcb, struct udp_sight *s);
 /* The same for one whose bytes all lie in the queue, as short ones' do, and of `msg` only len and span[0] are shown: false for
  * any other. */
 bool udp_recv_look_short(const struct udp *u, const struct udp_pcb *p, struct udp_sight *s);
-bool udp_recv_take_short(struct udp_pcb *p, const struct udp_sight *s);
+/* alone: nobody but this thread can read here. */
+bool udp_recv_take_short(struct udp_pcb *p, const struct udp_sight *s, bool alone);
 bool udp_recv_take(struct udp *u, uint32_t pcb, const struct udp_sight *s);
 bool udp_unread(const struct udp *u, uint32_t pcb);
 void udp_settle(struct udp *u, uint32_t pcb);

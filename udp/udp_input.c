@@ -130,9 +130,9 @@ bool udp_recv_look_short(const struct udp *u, const struct udp_pcb *p, struct ud
         return likely(READ_ONCE(p->err) == 0) && udp_queue_look_short(&p->q, u, s);
 }
 
-bool udp_recv_take_short(struct udp_pcb *p, const struct udp_sight *s)
+bool udp_recv_take_short(struct udp_pcb *p, const struct udp_sight *s, bool alone)
 {
-        return udp_queue_take(&p->q, s);
+        return alone ? udp_queue_take_alone(&p->q, s) : udp_queue_take(&p->q, s);
 }
 
 bool udp_recv_take(struct udp *u, uint32_t pcb, const struct udp_sight *s)

@@ -529,6 +529,26 @@ bool udp_queue_take(struct udp_queue *q, const struct udp_sight *s)
                                                        memory_order_relaxed);
 }
 
+/* Compare-and-swap against this thread's own interruptions: an instruction is whole, and keeps no other processor out. */
+static inline bool swap_alone(_Atomic uint64_t *word, uint64_t from, uint64_t to)
+{
+#if defined(__x86_64__)
+        bool done;
+
+        __asm__ volatile("cmpxchgq %3, %1" : "=@ccz"(done), "+m"(*word), "+a"(from) : "r"(to) : "memory");
+        return done;
+#else
+        return atomic_compare_exchange_strong_explicit(word, &from, to, memory_order_acq_rel, memory_order_relaxed);
+#endif
+}
+
+/* The lock's holder leaves a head with a record behind it where it is: it only takes one on that stands at a block's end
+ * (pull_head()), or that has reached the tail. */
+bool udp_queue_take_alone(struct udp_queue *q, const struct udp_sight *s)
+{
+        return swap_alone(&q->head, s->head, s->next);
+}
+
 int udp_queue_peek(const struct udp_queue *q, const struct udp *u, uint32_t skip, struct udp_msg *msg, int n)
 {
         struct cursor c = first_unread(q, u);

@@ -68,6 +68,8 @@ bool udp_queue_look(const struct udp_queue *q, const struct udp *u, struct udp_s
 /* What was shown is read. False: somebody else has read it meanwhile. Needs no lock. */
 bool udp_queue_look_short(const struct udp_queue *q, const struct udp *u, struct udp_sight *s);
 bool udp_queue_take(struct udp_queue *q, const struct udp_sight *s);
+/* The same, for the only thread that can read it: without keeping other processors out (a lock prefix, 5 ns). */
+bool udp_queue_take_alone(struct udp_queue *q, const struct udp_sight *s);
 /* Gives back the memory of what was read. */
 void udp_queue_settle(struct udp_queue *q, struct udp *u);
 /* Shows up to n unread datagrams after the first `skip`; fills all of msg but dport. Returns how many. */
