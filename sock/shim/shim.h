@@ -221,13 +221,14 @@ static inline bool result_again(ssize_t *r)
 /* ---- wait.c ---- */
 
 nstime clock_now(void);
-/* Is it the kernel's turn? At most once in 20 to 30 us, asked for nearly free. */
+/* Is it the kernel's turn? At most once in some 100 us, asked for nearly free: its two calls take a microsecond. */
+#define KERNEL_EVERY (4 * USOCK_TICKS_EVERY)
 #define KERNEL_TICKS 16         /* calls between looks at the clock */
 static inline bool kernel_turn_by_clock(uint64_t *asked)
 {
         uint64_t now = usock_ticks();
 
-        if (now - *asked < USOCK_TICKS_EVERY)
+        if (now - *asked < KERNEL_EVERY)
                 return false;
         *asked = now;
         return true;
