@@ -70,7 +70,6 @@ static int shm_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
         uint64_t bytes = 0;
         int got = 0;
 
-        shm_prefetch_batch(pos, c->peer, n);
         while (got < n && pos->rx_cons - start < SHM_SLOTS && shm_rx_ready(pos, c->peer)) {
                 if (!shm_pull_checked(c, &rx[got]))
                         continue;
