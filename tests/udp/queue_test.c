@@ -273,13 +273,37 @@ static void the_short_way_reads_the_same(void **state)
                 assert_int_equal(a.next, b.next);
                 if (b.msg.len != 0)
                         assert_ptr_equal(a.msg.span[0].ptr, b.msg.span[0].ptr);
-                assert_true(udp_recv_take_short(p, &b));
+                assert_true(udp_recv_take_short(p, &b, i % 2));
+                assert_false(udp_recv_take_short(p, &b, i % 3));
                 shorts++;
         }
         assert_false(udp_recv_look_short(&s->u, p, &a));
         assert_in_range(shorts, 2900, 2969);
         udp_settle(&s->u, pcb);
         udp_pcb_check(&s->u, pcb);
+}
+
+/* By the short way in: the same records, as many as the buffer takes, and not one more. */
+static void the_short_way_in_fills_the_same_queue(void **state)
+{
+        struct scene *s = *state;
+        uint32_t pcbs[2] = {bound(s, 0, 53), bound(s, 0, 54)};
+        struct udp_queue *a = queue(s, pcbs[0]), *b = queue(s, pcbs[1]);
+
+        for (uint32_t i = 0; s->cnt.drop[DROP_UDP_FULL] == 0; i++) {
+                arrives(s, .dport = 53, .len = i % 200, .fill = (uint8_t)i);
+                arrives(s, .dport = 54, .len = i % 200, .fill = (uint8_t)i, .shortly = true);
+                assert_int_equal(a->count, b->count);
+                assert_int_equal(a->charged, b->charged);
+                assert_int_equal(a->tail.off, b->tail.off);
+        }
+        assert_int_equal(s->cnt.drop[DROP_UDP_FULL], 2);
+        assert_true(a->count > 100);
+        for (uint32_t i = 0, n = a->count; i < n; i++) {
+                expect_read(s, pcbs[0], .dport = 53, .len = i % 200, .fill = (uint8_t)i);
+                expect_read(s, pcbs[1], .dport = 54, .len = i % 200, .fill = (uint8_t)i);
+        }
+        udp_pcb_check(&s->u, pcbs[1]);
 }
 
 static void what_was_read_is_held_until_somebody_settles(void **state)
@@ -409,6 +433,7 @@ static struct arrival random_arrival(struct prng_fast *g, uint8_t fill)
                 break;
         }
         a.len += a.in_frame;
+        a.shortly = prng_fast_below(g, 2) == 0;
         return a;
 }
 
@@ -488,6 +513,7 @@ int main(void)
                 TEST(spans_stay_valid_while_more_arrives),
                 TEST(what_two_look_at_one_of_them_reads),
                 TEST(the_short_way_reads_the_same),
+                TEST(the_short_way_in_fills_the_same_queue),
                 TEST(what_was_read_is_held_until_somebody_settles),
                 TEST(a_slow_reader_takes_nothing_that_came_later),
                 TEST(room_is_found_where_datagrams_were_read),

@@ -164,6 +164,15 @@ static uint32_t lend(struct scene *s, bool small)
         return 0;
 }
 
+static enum udp_verdict rx(struct scene *s, const struct udp_dgram *d, bool shortly)
+{
+        uint32_t pcb = udp_lookup(&s->u, &d->tuple);
+
+        if (shortly && pcb != 0 && udp_rx_short(&s->u, pcb, &d->tuple, d->inl, d->inl_len, s->now))
+                return UDP_DONE;
+        return udp_rx(&s->u, d, s->now);
+}
+
 enum udp_verdict arrives_(struct scene *s, struct arrival given)
 {
         struct arrival a = with_defaults(given);
@@ -192,7 +201,7 @@ enum udp_verdict arrives_(struct scene *s, struct arrival given)
         for (uint32_t i = 0; i < a.nopts; i++)
                 opts.raw[i] = pattern(&a, i);
         d.opts = a.nopts != 0 ? &opts : NULL;
-        v = udp_rx(&s->u, &d, s->now);
+        v = rx(s, &d, a.shortly && num == 0 && a.nopts == 0);
         if (num != 0 && v != UDP_TOOK)
                 frame_drop(s->frames, d.data.id);
         memset(inl, 0xdd, sizeof inl);

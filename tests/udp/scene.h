@@ -52,6 +52,7 @@ struct arrival {
         bool small;            /* and that is a small one */
         uint8_t fill;
         uint8_t nopts;         /* bytes of IP options, of the same pattern */
+        bool shortly;          /* by udp_rx_short(), where that takes it */
 };
 enum udp_verdict arrives_(struct scene *s, struct arrival a);
 #define arrives(s, ...) arrives_(s, (struct arrival){__VA_ARGS__})
