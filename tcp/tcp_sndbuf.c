@@ -186,7 +186,7 @@ static bool counts_bytes(const struct tcp_conn *tc)
 
 static enum frame_class class_for(const struct tcp_conn *tc, size_t want)
 {
-        bool backlog = tc->snd_end - tc->snd_una >= BEHIND;
+        bool backlog = tc->snd_end - tc->snd_nxt >= SMALL_WRITE || tc->snd_end - tc->snd_una >= BEHIND;
 
         if (tc->snd_limit < 2 * FRAME_LARGE_BYTES && !counts_bytes(tc))
                 return FRAME_SMALL;

@@ -655,6 +655,22 @@ static void many_small_writes_become_full_segments(void **state)
         peer_sends(s, .seq = 1, .ack = 6401);
 }
 
+/* What is not acknowledged yet collects, beyond the ends of small frames: a few segments, then one. */
+static void small_writes_collect_while_the_peer_is_behind(void **state)
+{
+        struct scene *s = *state;
+
+        for (int i = 0; i < 40; i++)
+                app_writes(s, 1400);
+        expect_sent(s, .seq = 1, .len = 1400);
+        assert_true(s->tail - s->head <= 8);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1401);
+        peer_sends(s, .seq = 1, .ack = 40 * 1400 + 1);
+        assert_true(s->tail - s->head <= 2);
+        forget_sent(s);
+}
+
 static void reset_ends_writing_with_the_right_errors(void **state)
 {
         struct scene *s = *state;
@@ -670,6 +686,7 @@ int main(void)
 {
         static const struct scene_setup user_timeout = {.user_timeout_ms = 7000}, sndbuf = {.sndbuf = 8192};
         static const struct scene_setup rcvbuf = {.rcvbuf = 4000}, long_mss = {.sndbuf = 8000, .mss = 4000, .wnd = 60000},
+                                         longest_mss = {.mss = 60000, .wnd = 65535, .sndbuf = 1 << 20, .nagle = true},
                                         lossless = {.lossless = true, .sack = true};
         const struct CMUnitTest tests[] = {
                 scenario(data_is_cut_to_the_mss, established, NULL),
@@ -703,6 +720,7 @@ int main(void)
                 scenario(dsack_is_counted, established, &sack),
                 scenario(full_buffer_refuses_and_tells_when_there_is_room, established, &sndbuf),
                 scenario(small_buffer_sends_long_segments, established, &long_mss),
+                scenario(small_writes_collect_while_the_peer_is_behind, established, &longest_mss),
                 scenario(reservation_can_be_cut_or_cancelled, established, NULL),
                 scenario(closing_waits_for_a_writer, established, NULL),
                 scenario(many_small_writes_become_full_segments, established, NULL),

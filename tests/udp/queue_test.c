@@ -289,8 +289,13 @@ static void the_short_way_in_fills_the_same_queue(void **state)
         struct scene *s = *state;
         uint32_t pcbs[2] = {bound(s, 0, 53), bound(s, 0, 54)};
         struct udp_queue *a = queue(s, pcbs[0]), *b = queue(s, pcbs[1]);
+        struct udp_opts o;
 
-        for (uint32_t i = 0; s->cnt.drop[DROP_UDP_FULL] == 0; i++) {
+        udp_get_opts(&s->u, pcbs[0], &o);
+        o.rcvbuf = 100000;
+        for (int i = 0; i < 2; i++)
+                udp_set_opts(&s->u, pcbs[i], &o);
+        for (uint32_t i = 0; i < 1000 && s->cnt.drop[DROP_UDP_FULL] == 0; i++) {
                 arrives(s, .dport = 53, .len = i % 200, .fill = (uint8_t)i);
                 arrives(s, .dport = 54, .len = i % 200, .fill = (uint8_t)i, .shortly = true);
                 assert_int_equal(a->count, b->count);
