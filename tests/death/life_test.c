@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -190,6 +192,33 @@ static void echo_goes_round(int c, char with)
         CHECK(unet_recv(c, &back, 1, 0) == 1 && back == with);
 }
 
+/* What /proc says of a process under `key`, as a number; of a letter, its code. */
+static long of_process(pid_t pid, const char *key)
+{
+        char path[64], line[128];
+        long v = -1;
+        FILE *fp;
+
+        snprintf(path, sizeof path, "/proc/%d/status", pid);
+        fp = fopen(path, "re");
+        while (fp != NULL && v < 0 && fgets(line, sizeof line, fp) != NULL)
+                if (strncmp(line, key, strlen(key)) == 0) {
+                        const char *p = line + strlen(key) + strspn(line + strlen(key), ":\t ");
+                        v = *p >= 'A' ? *p : strtol(p, NULL, 10);
+                }
+        if (fp != NULL)
+                fclose(fp);
+        return v;
+}
+
+static bool rests(pid_t pid)
+{
+        long before = of_process(pid, "voluntary_ctxt_switches");
+
+        sleep_ms(20);
+        return of_process(pid, "State") == 'S' && of_process(pid, "voluntary_ctxt_switches") == before;
+}
+
 static void stops_one(struct side *s)
 {
         int l = tcp_listen_any(), c[2];
@@ -209,6 +238,7 @@ static void stops_one(struct side *s)
                 for (uint64_t k = rnd(&rng) % 4; k > 0; k--)
                         echo_goes_round(c[rnd(&rng) % 2], 'a');
                 sleep_ms(150);          /* the keeper has gone back to sleep */
+                EVENTUALLY(rests(sh->pid[0]) && rests(sh->pid[1]));     /* one that stops inside does hold up its stack */
                 CHECK(kill(sh->pid[stopped], SIGSTOP) == 0);
                 for (int k = 0; k < 3; k++)
                         echo_goes_round(c[!stopped], 'c');
