@@ -264,7 +264,7 @@ uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie)
 void usock_set_kfd(struct usock *s, int kfd)
 {
         s->kfd = kfd;
-        if (kfd >= 0 || usock_rec(s)->flights == 0)     /* one under way is found by it */
+        if (kfd >= 0)   /* a last number here leaves it: a message or a child's new image may still be found by it */
                 usock_rec(s)->cookie = cookie_of(kfd);
 }
 

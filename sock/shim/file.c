@@ -73,6 +73,7 @@ static bool start_locked(void)
         log_start();
         signals_start();
         process_start();
+        streams_start();
         atomic_thread_fence(memory_order_release);
         shim.size = n;
         return true;

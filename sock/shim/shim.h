@@ -321,6 +321,11 @@ void signals_start(void);
 void signals_fork_child(void);
 void raise_sigpipe(void);
 
+/* ---- stdio.c ---- */
+
+/* From now on libc's streams read, write and close by our calls. */
+void streams_start(void);
+
 /* ---- process.c ---- */
 
 void process_start(void);

@@ -1,12 +1,102 @@
 /*
- * Streams. libc's stdio reads and writes by calls inside libc, which no hook sees. A stream on a socket that is ours,
- * or still may be, is therefore one whose reading and writing come back to us (fopencookie), with the number in its
- * place so that fileno() answers. The other calls return or end numbers.
+ * Streams. libc's stdio reads, writes and closes by calls inside libc, which no hook sees; but it makes them through a
+ * table of functions, _IO_file_jumps, and its like for wide ones, _IO_wfile_jumps. Once
+ * there may be a socket of ours, its three entries lead here: so a stream may be made before its number is a socket
+ * (stdin of a program that inetd runs, stdout after dup2()), by whatever call, and by C++.
+ *
+ * The other calls return or end numbers.
  */
 #include "sock/shim/shim.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+/* ---- reading and writing ---- */
+
+static struct {
+        ssize_t (*read)(FILE *fp, void *p, ssize_t n);
+        ssize_t (*write)(FILE *fp, const void *p, ssize_t n);
+        int (*close)(FILE *fp);
+} libc_stream;
+
+static ssize_t stream_read(FILE *fp, void *p, ssize_t n)
+{
+        return file_peek(fp->_fileno) ? h_read(fp->_fileno, p, (size_t)n) : libc_stream.read(fp, p, n);
+}
+
+/* All of it; where that fails the stream has an error, and the answer is how far it came. */
+static ssize_t stream_write(FILE *fp, const void *p, ssize_t n)
+{
+        ssize_t done = 0;
+
+        if (!file_peek(fp->_fileno))
+                return libc_stream.write(fp, p, n);
+        while (done < n) {
+                ssize_t r = h_write(fp->_fileno, (const char *)p + done, (size_t)(n - done));
+
+                if (r < 0) {
+                        fp->_flags |= _IO_ERR_SEEN;
+                        break;
+                }
+                done += r;
+        }
+        return done;
+}
+
+static int stream_close(FILE *fp)
+{
+        return file_peek(fp->_fileno) ? h_close(fp->_fileno) : libc_stream.close(fp);
+}
+
+#define JUMPS 21 /* entries of libc's table, struct _IO_jump_t, of 168 bytes since glibc 2.2.5 */
+
+/* The entry that is `from` becomes `to`. The table is read-only but for this. */
+static void redirect(void **table, void *from, void *to)
+{
+        uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), low, len;
+
+        for (int i = 0; i < JUMPS; i++) {
+                if (table[i] != from)
+                        continue;
+                low = (uintptr_t)&table[i] & ~(page - 1);
+                len = (uintptr_t)&table[i] + sizeof(*table) - low;
+                if (sys3(SYS_mprotect, low, len, PROT_READ | PROT_WRITE) < 0)
+                        return;
+                __atomic_store_n(&table[i], to, __ATOMIC_RELEASE);
+                sys3(SYS_mprotect, low, len, PROT_READ);
+        }
+}
+
+void streams_start(void)
+{
+        void *read = dlsym(RTLD_NEXT, "_IO_file_read"), *write = dlsym(RTLD_NEXT, "_IO_file_write"),
+             *close = dlsym(RTLD_NEXT, "_IO_file_close");
+        void **tables[] = {dlsym(RTLD_NEXT, "_IO_file_jumps"), dlsym(RTLD_NEXT, "_IO_wfile_jumps")};
+
+        if (!read || !write || !close || libc_stream.read)
+                return;
+        memcpy(&libc_stream.read, &read, sizeof(read));
+        memcpy(&libc_stream.write, &write, sizeof(write));
+        memcpy(&libc_stream.close, &close, sizeof(close));
+        for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
+                if (!tables[i])
+                        continue;
+                redirect(tables[i], read, (void *)stream_read);
+                redirect(tables[i], write, (void *)stream_write);
+                redirect(tables[i], close, (void *)stream_close);
+        }
+}
+
+/* The standard streams of an image that was told that it has sockets of ours, before anybody calls us. */
+__attribute__((constructor)) static void streams_inherited(void)
+{
+        if (getenv("UNET_ADOPT"))
+                streams_start();
+}
+
+/* ---- calls that return or end numbers ---- */
 
 static FILE *stream_returned(FILE *fp)
 {
@@ -49,14 +139,15 @@ DIR *h_opendir(const char *path)
         return d;
 }
 
-/* A number of the kernel's is closed inside libc; one of ours comes back to us to be closed. */
+/* What is buffered goes out, then the number is closed inside libc, whatever becomes of the stream. */
 static void stream_ends(FILE *fp)
 {
         int fd = shim.size && fp && !usock_tls.inside ? fileno(fp) : -1;
-        struct file *f = fd >= 0 ? file_peek(fd) : NULL;
 
-        if (f && f->mode == MODE_KERNEL)
-                file_void(fd);
+        if (fd < 0 || !file_peek(fd))
+                return;
+        fflush(fp);
+        file_void(fd);
 }
 
 FILE *h_freopen(const char *path, const char *mode, FILE *fp)
@@ -71,35 +162,7 @@ FILE *h_freopen64(const char *path, const char *mode, FILE *fp)
         return stream_returned(REAL(freopen64)(path, mode, fp));
 }
 
-int h_fclose(FILE *fp)
-{
-        stream_ends(fp);
-        return REAL(fclose)(fp);
-}
-
-/* ---- a stream on a socket ---- */
-
-static int cookie_fd(void *cookie)
-{
-        return (int)(intptr_t)cookie;
-}
-
-static ssize_t cookie_read(void *cookie, char *p, size_t n)
-{
-        return h_read(cookie_fd(cookie), p, n);
-}
-
-static ssize_t cookie_write(void *cookie, const char *p, size_t n)
-{
-        ssize_t r = h_write(cookie_fd(cookie), p, n);
-
-        return r < 0 ? 0 : r;           /* fopencookie(3): 0 is the error */
-}
-
-static int cookie_close(void *cookie)
-{
-        return h_close(cookie_fd(cookie));
-}
+/* ---- dprintf ---- */
 
 static bool is_socket_of_ours(int fd)
 {
@@ -108,20 +171,16 @@ static bool is_socket_of_ours(int fd)
         return f && f->mode >= MODE_NEW && !usock_tls.inside;
 }
 
-FILE *h_fdopen(int fd, const char *mode)
+/* libc's writes to a copy of the number that is made inside it. */
+void h_perror(const char *s)
 {
-        cookie_io_functions_t io = {cookie_read, cookie_write, NULL, cookie_close};
-        FILE *fp;
+        int err = errno;
 
-        if (!is_socket_of_ours(fd))
-                return REAL(fdopen)(fd, mode);
-        fp = fopencookie((void *)(intptr_t)fd, mode, io);
-        if (fp)
-                fp->_fileno = fd;
-        return fp;
+        if (!is_socket_of_ours(fileno(stderr)))
+                REAL(perror)(s);
+        else
+                fprintf(stderr, "%s%s%s\n", s ? s : "", s && *s ? ": " : "", strerror(err));
 }
-
-/* ---- dprintf ---- */
 
 static int print_to(int fd, const char *format, va_list ap)
 {

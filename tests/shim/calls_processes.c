@@ -228,6 +228,35 @@ void scene_spawn_and_close(void)
         }
 }
 
+/* What servers do for each connection, but that the child is quick: it has become another program, which has not looked
+ * at what it has, when the parent closes. */
+void scene_exec_and_close(void)
+{
+        char b[16], num[16];
+        int v[2], begun[2];
+        pid_t pid;
+
+        tcp_pair(v);
+        pipe2(begun, O_CLOEXEC);
+        fcntl(v[0], F_SETFD, FD_CLOEXEC);
+        snprintf(num, sizeof(num), "%d", v[1]);
+        fflush(stdout);
+        pid = fork();
+        if (pid == 0) {
+                execl(self, self, "--late", num, (char *)NULL);
+                _exit(127);
+        }
+        close(begun[1]);
+        SHOW(read(begun[0], b, 1));
+        close(v[1]);
+        SHOW(write(v[0], "echo", 4));
+        show_bytes("came back", b, read(v[0], b, sizeof(b)));
+        SHOW(read(v[0], b, sizeof(b)));
+        waitpid(pid, NULL, 0);
+        close(v[0]);
+        close(begun[0]);
+}
+
 /* When the peer of a socket sees the end, after the process that has it became another program: at once when it was
  * close-on-exec, or when the new image closes it; with the process when it does neither. */
 void scene_exec_ends(void)
