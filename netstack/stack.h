@@ -119,6 +119,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint16_t segment;               /* UDP_SEGMENT: datagrams of so much are made of what is sent; 0: one */
         uint8_t many;                   /* UDP: the peer it is connected to is a group, or everybody */
         uint8_t ip_opts;                /* UDP: opts.ip_opts has some */
+        uint8_t waits_for_more;         /* rcvlowat is above 1; here, where readiness is looked at */
         uint32_t tx_frame;              /* UDP: the frame it copies into */
         uint32_t chan;                  /* UDP, connected: channel + 1 of the peer */
         uint32_t blocked;               /* UDP: channel + 1 that had no room for the last datagram; WRITE_ONCE() */

@@ -184,6 +184,7 @@ static void inherit(const struct usock *from, struct usock *to)
         r->rcvtimeo = l->rcvtimeo;
         r->sndtimeo = l->sndtimeo;
         r->rcvlowat = l->rcvlowat;
+        r->waits_for_more = l->waits_for_more;
 }
 
 static int do_accept(struct native_slot *n, struct sockaddr *addr, socklen_t *len, int flags)

@@ -108,7 +108,7 @@ static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, size_t done, s
                 if (r == 0)
                         break;
                 if (r == -EAGAIN)
-                        r = native_wait(n, POLLIN, deadline);
+                        r = native_wait(n, USOCK_POLL_SOME, deadline);
                 if (r < 0)
                         return partial(n, done, r);
                 done += (size_t)r;
@@ -131,7 +131,7 @@ static ssize_t peek_all(struct native_slot *n, struct msghdr *m, size_t target, 
                         return got;
                 if (got > 0 && usock_poll(n->us) & (POLLRDHUP | POLLHUP | POLLERR))
                         return got;
-                err = got > 0 ? usock_wait1(n->us, 0, NS_PER_MS) : native_wait(n, POLLIN, deadline);
+                err = got > 0 ? usock_wait1(n->us, 0, NS_PER_MS) : native_wait(n, USOCK_POLL_SOME, deadline);
                 if (err == -EINTR || (err == -EAGAIN && ustack_now() >= deadline))
                         return got > 0 ? got : err;
         }

@@ -554,6 +554,23 @@ int usock_accept(struct usock *s, struct usock **out)
         return err;
 }
 
+/* As Linux: shutdown(SHUT_RD) of a listener ends it, and the connections that nobody has taken. */
+static void stop_listening(struct usock *s)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        bool registered;
+
+        ustack_lock(u);
+        registered = rec->registered && !ustack_shares_port(u, rec, 0);
+        close_role(u, rec, stack_time(&u->s, ustack_now()));
+        rec->registered = SOCK_UNREGISTERED;
+        stack_flush(&u->s, ustack_now());
+        ustack_leave(u);
+        if (registered)
+                unregister(u, IP_PROTO_TCP, rec->reg_addr, rec->lport);
+}
+
 int usock_shutdown(struct usock *s, int how)
 {
         struct sock_rec *rec = usock_rec(s);
@@ -563,6 +580,11 @@ int usock_shutdown(struct usock *s, int how)
 
         if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
                 return -EINVAL;
+        if (sock_role(rec) == SOCK_ROLE_LISTENER) {
+                if (how != SHUT_WR)
+                        stop_listening(s);
+                return 0;
+        }
         ustack_lock(u);
         usock_tcp_settle(s);
         now = stack_time(&u->s, now);
@@ -659,6 +681,13 @@ static bool await_turn(struct sock_rec *rec)
         return true;
 }
 
+/* SO_RCVLOWAT: less than that is nothing to read, unless no more will come. */
+static bool too_little(struct usock *s, const struct sock_rec *rec, const struct tcp_conn *tc)
+{
+        return !tcp_recv_enough(tc, READ_ONCE(rec->rcvlowat)) &&
+               !(tcp_poll_events(&s->u->s.tcp, tc) & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
 short usock_poll(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
@@ -672,6 +701,10 @@ short usock_poll(struct usock *s)
                         ev &= (short)~(POLLIN | POLLRDNORM);
                 if (unlikely(READ_ONCE(rec->writer) != 0) && await_turn(rec))
                         ev &= (short)~(POLLOUT | POLLWRNORM);
+                if (ev & POLLIN)
+                        ev |= USOCK_POLL_SOME;
+                if (unlikely(READ_ONCE(rec->waits_for_more)) && too_little(s, rec, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn))))
+                        ev &= (short)~(POLLIN | POLLRDNORM);
                 return ev;
         case SOCK_ROLE_LISTENER:
                 return tcp_acceptable(&st->tcp, READ_ONCE(rec->conn)) ? POLLIN | POLLRDNORM : 0;
@@ -698,6 +731,8 @@ bool usock_readable(struct usock *s)
         }
         if (READ_ONCE(s->ahead.left) != 0)
                 return true;
+        if (unlikely(READ_ONCE(rec->waits_for_more)))
+                return usock_poll(s) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);
         if (sock_role(rec) == SOCK_ROLE_CONN)
                 return !(unlikely(READ_ONCE(rec->reader) != 0) && await_turn(rec)) &&
                        tcp_readable(&st->tcp, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn)));

@@ -79,6 +79,8 @@ bool usock_port_leased(uint16_t port);
 /* A TCP socket whose attempt to connect came to nothing (its connection is closed) is as it was before: it keeps the
  * address and port that it was bound to; NULL: it was not. */
 void usock_connect_undo(struct usock *s, const ip_addr *bound);
+/* connect() to AF_UNSPEC: the connection, however far it has come, is reset; then as that. */
+void usock_disconnect(struct usock *s, const ip_addr *bound);
 /* Whether it did come to nothing, when usock_poll() says that the attempt is over. */
 bool usock_connect_failed(const struct usock *s);
 int usock_shutdown(struct usock *s, int how);
@@ -116,7 +118,9 @@ int usock_ioctl(struct usock *s, unsigned long req, int *arg);
 
 /* ---- readiness and waiting ---- */
 
-/* poll(2) events now, without progress and without the lock; only our side of a double socket. */
+/* poll(2) events now, without progress and without the lock; only our side of a double socket. USOCK_POLL_SOME beside them:
+ * a stream has something to read, be it less than SO_RCVLOWAT; what a call waits for that reads in pieces. */
+#define USOCK_POLL_SOME 0x0800
 short usock_poll(struct usock *s);
 /* The same, asked only whether a read would not wait (data, end, error, a connection to accept). Cheaper. */
 bool usock_readable(struct usock *s);

@@ -237,7 +237,7 @@ static int tcp_count(const struct tcp_conn *tc, unsigned long req)
                 return 0;
         switch (req) {
         case FIONREAD:
-                return (int)tcp_recv_avail(tc);
+                return (int)tcp_recv_inq(tc);
         case SIOCOUTQ:
                 return (int)(tc->snd_end - seq_min(tc->snd_una, tc->snd_end));
         default:                        /* SIOCOUTQNSD */
@@ -248,7 +248,7 @@ static int tcp_count(const struct tcp_conn *tc, unsigned long req)
 static int tcp_ioctl(const struct opt_call *c, unsigned long req)
 {
         if (req == SIOCATMARK)
-                return opt_conn(c) != NULL && tcp_at_mark(opt_conn(c));
+                return opt_conn(c) != NULL && tcp_at_mark(opt_conn(c), 0);
         if (opt_listener(c) != NULL)
                 return -EINVAL;
         return opt_conn(c) != NULL ? tcp_count(opt_conn(c), req) : 0;

@@ -123,6 +123,7 @@ static int set_rcvlowat(struct opt_call *c, int v)
         uint32_t most = c->tcp.rcvbuf != 0 && !opt_is_udp(c) ? c->tcp.rcvbuf : RCVLOWAT_MAX;
 
         c->rec->rcvlowat = v < 0 ? most : v == 0 ? 1 : MIN((uint32_t)v, most);
+        c->rec->waits_for_more = c->rec->rcvlowat > 1;
         return 0;
 }
 

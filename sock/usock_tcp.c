@@ -14,6 +14,7 @@
 
 #define STAGE_BYTES 2048u               /* copied through our own stack */
 #define SPANS       8
+#define LOOPBACK_BROADCAST 0x7fffffffu
 #define SEND_CHUNK  131072u             /* most that is reserved before some of it is on its way */
 
 /* ---- connecting ---- */
@@ -183,8 +184,8 @@ static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, co
         int chan;
 
         *why = "no unetd";
-        if (dir == NULL)
-                return -ENOENT;
+        if (dir == NULL || ip_addr_eq(addr, ip_addr_v4(LOOPBACK_BROADCAST)))
+                return -ENOENT;         /* the kernel says what is to be said */
         if (!directory_is_local(dir, hop))
                 return way_out(s, hop, port, src, why);
         *why = "a source route that begins at this host";
@@ -201,7 +202,7 @@ static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, co
         if (chan < 0)
                 return -ENOENT;
         *why = "accelerated";
-        *src = addr;
+        *src = ustack_source_to(addr);
         return chan;
 }
 
@@ -254,6 +255,25 @@ void usock_connect_undo(struct usock *s, const ip_addr *bound)
         ustack_leave(u);
 }
 
+void usock_disconnect(struct usock *s, const ip_addr *bound)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        nstime now;
+
+        ustack_lock(u);
+        usock_tcp_settle(s);
+        if (rec->role == SOCK_ROLE_CONN) {
+                now = stack_time(&u->s, ustack_now());
+                stack_begin(u->s.st, rec->conn);
+                tcp_abort(&u->s.tcp, usock_conn(s), now);
+                stack_end(u->s.st);
+                stack_flush(&u->s, now);
+        }
+        ustack_leave(u);
+        usock_connect_undo(s, bound);
+}
+
 /* A connection that it tried to make failed, and it listens. */
 static void unregister_sender(struct usock *s)
 {
@@ -277,7 +297,7 @@ int usock_listen(struct usock *s, int backlog)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
-        uint32_t depth = (uint32_t)MIN(MAX(backlog, 1), 4096);
+        uint32_t depth = MIN((uint32_t)backlog, 4096u);  /* as Linux: less than nothing is all */
         int l = 0, err;
 
         ustack_lock(u);
@@ -642,7 +662,13 @@ static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t 
         return got;
 }
 
-static ssize_t recv_urgent(struct usock *s, struct cursor *c, int flags)
+/* Whether a read that has taken something goes on: not past an urgent byte. */
+static bool more_to_take(const struct tcp_conn *tc, size_t skip)
+{
+        return tcp_recv_avail(tc) > skip && !tcp_at_mark(tc, skip);
+}
+
+static ssize_t recv_urgent(struct usock *s, struct cursor *c, size_t total, int flags)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -657,9 +683,9 @@ static ssize_t recv_urgent(struct usock *s, struct cursor *c, int flags)
         if (byte < 0)
                 return byte;
         b = (uint8_t)byte;
-        if (c->iov->iov_len > 0 && !copy_out(c, &b, 1))
-                return -EFAULT;
-        return 1;
+        if (total == 0)
+                return 0;
+        return copy_out(c, &b, 1) ? 1 : -EFAULT;
 }
 
 ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t total, int flags, nstime *came)
@@ -671,7 +697,7 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         ssize_t got = -ENOTCONN;
 
         if (flags & MSG_OOB)
-                return recv_urgent(s, &c, flags);
+                return recv_urgent(s, &c, total, flags);
         total = MIN(total, (size_t)INT32_MAX);
         ustack_lock(u);
         usock_tcp_settle(s);
@@ -697,7 +723,7 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
                 if (got <= 0)
                         break;
                 done += (size_t)got;
-        } while (done < total && tcp_recv_avail(usock_conn(s)) > (flags & MSG_PEEK ? done : 0));
+        } while (done < total && more_to_take(usock_conn(s), flags & MSG_PEEK ? done : 0));
         if (got == -EAGAIN && u->s.st->nacks != 0)
                 stack_flush_acks(&u->s, ustack_now());  /* the turn is over: no answer will carry them */
         ustack_leave(u);

@@ -72,7 +72,7 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usoc
         *why = "no socket on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_UDP, addr, port, s->idx, &hit))
                 return -ENOENT;
-        *src = addr;
+        *src = ustack_source_to(addr);
         *why = "no channel to that stack";
         chan = ustack_chan_to(s->u, hit.stack);
         if (chan < 0)
@@ -558,8 +558,9 @@ static inline ssize_t read_short(struct usock *s, void *p, size_t n)
         return likely(good) ? (ssize_t)first.msg.len : -EFAULT;
 }
 
-/* What has come is let in. 1: there is something to read; else what to tell: 0 for the end, or -errno. */
-static ssize_t let_in(struct usock *s)
+/* What has come is let in. 1: there is something to read; else what to tell: -errno, or 0 after shutdown(SHUT_RD) to who
+ * would have waited, as Linux does. */
+static ssize_t let_in(struct usock *s, int flags)
 {
         struct ustack *u = s->u;
         uint32_t pcb = usock_rec(s)->conn;
@@ -568,12 +569,12 @@ static ssize_t let_in(struct usock *s)
 
         ustack_lock(u);
         n = udp_recv_peek(&u->s.udp, pcb, 0, &msg, 1);
-        if (n == -EAGAIN && stack_pending(&u->s, 0)) {
+        if ((n == -EAGAIN || n == 0) && stack_pending(&u->s, 0)) {
                 stack_run(&u->s, ustack_now());
                 n = udp_recv_peek(&u->s.udp, pcb, 0, &msg, 1);
         }
         ustack_leave(u);
-        return n;
+        return n == 0 && (flags & MSG_DONTWAIT || usock_nonblock(s)) ? -EAGAIN : n;
 }
 
 ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flags)
@@ -587,7 +588,7 @@ ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flag
         n = read_first(s, m->msg_iov, total, flags, m);
         if (likely(n != -EAGAIN))
                 return n;
-        n = let_in(s);
+        n = let_in(s, flags);
         return n > 0 ? read_first(s, m->msg_iov, total, flags, m) : n;
 }
 

@@ -203,6 +203,11 @@ bool ustack_proc_execed(struct ustack *u, uint32_t slot, nstime now);
 /* No process is left: no slot holds anything, and what no socket has is closed. Under the lock. */
 void ustack_nobody_left(struct ustack *u, nstime now);
 
+/* Our address towards one of this host's own, as Linux has it: that address, and 127.0.0.1 for all of its network. */
+static inline ip_addr ustack_source_to(ip_addr addr)
+{
+        return ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >> 24 == 127 ? ip_addr_v4(INADDR_LOOPBACK) : addr;
+}
 /* The socket record with this cookie, or 0. Under the lock. */
 uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie);
 /* What a socket's entry in unetd's directory says. */

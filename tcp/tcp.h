@@ -242,15 +242,20 @@ bool tcp_recv_take(struct tcp *t, struct tcp_conn *tc, uint8_t *p, uint32_t n);
 /* What is left of the first queued segment, at most a quarter of the buffer: it stays at *p, and valid, until consumed. 0:
  * nothing there, or something unusual. */
 uint32_t tcp_recv_ahead(struct tcp *t, const struct tcp_conn *tc, const uint8_t **p);
-uint32_t tcp_recv_avail(const struct tcp_conn *tc);     /* in-order bytes queued (SIOCINQ) */
+uint32_t tcp_recv_avail(const struct tcp_conn *tc);     /* in-order bytes queued */
+uint32_t tcp_recv_inq(const struct tcp_conn *tc);       /* ... before the urgent byte, if there is one (SIOCINQ) */
+/* Whether that is so much (SO_RCVLOWAT), or so much that no more can come before some is read. */
+bool tcp_recv_enough(const struct tcp_conn *tc, uint32_t lowat);
 bool tcp_recv_eof(const struct tcp_conn *tc);           /* FIN received and everything before it consumed */
 /* RFC 9293 §3.8.5, as sockets know it: the urgent byte out of line; -EINVAL none, -EAGAIN announced but not here. */
 int tcp_recv_urgent(struct tcp *t, struct tcp_conn *tc, bool peek);
-bool tcp_at_mark(const struct tcp_conn *tc);
+/* Whether the urgent byte is the next one after `skip` unread ones: where a read that has taken some stops. */
+bool tcp_at_mark(const struct tcp_conn *tc, size_t skip);
 
 /* No more sends: FIN after what is queued (RFC 9293 §3.10.4). */
 void tcp_shutdown_send(struct tcp *t, struct tcp_conn *tc, nstime now);
-/* The application will read no more; data that arrives after this is acknowledged and thrown away as Linux does. */
+/* Reads find the end where they would wait. What is there and what still comes is read as ever, as with Linux, unless there
+ * is an end in the other direction too: new data is answered by a reset then. */
 void tcp_shutdown_recv(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* The last reference is gone. Unread data: RST (RFC 2525 §2.17); else FIN and finish in the background; linger 0: RST. */
 void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now);

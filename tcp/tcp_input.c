@@ -297,23 +297,14 @@ static struct text trim(struct tcp_conn *tc, const struct tcp_seg *seg)
         return x;
 }
 
-/* The application reads no more: acknowledged and thrown away; but a closed one must not pretend (RFC 9293
- * §3.6.1). */
-static void discard_text(struct tcp *t, struct tcp_conn *tc, struct text *x)
+/*
+ * The application will not read it, and must not pretend that it does (RFC 9293 §3.6.1, RFC 1122 §4.2.2.13). Before it has
+ * said that it will not send either, as Linux: shutdown(SHUT_RD) makes reads find the end, and what comes all the same
+ * is received.
+ */
+static bool nobody_reads(const struct tcp_conn *tc)
 {
-        count_drop(t->cnt, DROP_TCP_AFTER_CLOSE);
-        if (tc->state != TCPS_ESTABLISHED) {
-                conn_reset(t, tc, ECONNRESET);
-                x->fin = false;
-                return;
-        }
-        tc->owed |= OWE_ACK;
-        if (x->seq != tc->rcv_nxt) {
-                x->fin = false;
-                return;
-        }
-        WRITE_ONCE(tc->rcv_nxt, tc->rcv_nxt + x->len);
-        x->fin |= reass_drain(t, tc);
+        return tc->shut & SHUT_RCV && tc->state != TCPS_ESTABLISHED;
 }
 
 static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, const struct text *x,
@@ -358,10 +349,9 @@ static bool process_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
                         tc->owed |= OWE_ACK;
                 return false;
         }
-        if (x.len != 0 && tc->shut & SHUT_RCV) {
-                discard_text(t, tc, &x);
-                if (x.fin)
-                        process_fin(t, tc, now);
+        if (x.len != 0 && nobody_reads(tc)) {
+                count_drop(t->cnt, DROP_TCP_AFTER_CLOSE);
+                conn_reset(t, tc, ECONNRESET);
                 return false;
         }
         if (x.seq != tc->rcv_nxt) {

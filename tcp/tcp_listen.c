@@ -141,6 +141,13 @@ static bool queue_is_full(const struct tcp_listener *l)
         return l->queued > l->backlog;
 }
 
+/* Those that are being opened will be in it, where no address is forged: a peer must not believe that it is connected when
+ * there is no room for it. */
+static bool queue_will_be_full(const struct tcp_listener *l, const struct tcp_link *link)
+{
+        return link->lossless ? l->queued + l->half_open > l->backlog : queue_is_full(l);
+}
+
 static bool half_open_is_full(const struct tcp_listener *l)
 {
         return l->half_open >= MAX(l->backlog, HALF_OPEN_LEAST);
@@ -181,7 +188,7 @@ static void take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
         uint32_t iss = iss_new(t, tuple, now);
         struct tcp_conn *tc;
 
-        if (queue_is_full(l) || (half_open_is_full(l) && (link->lossless || min_iss != 0))) {
+        if (queue_will_be_full(l, link) || (half_open_is_full(l) && min_iss != 0)) {
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
                 return;
         }

@@ -250,7 +250,7 @@ static int recv_nothing(struct tcp_conn *tc)
 {
         int err = tc->err;
 
-        if (tc->flags & TCF_FIN_RCVD && tc->state != TCPS_CLOSED)
+        if (tc->flags & TCF_FIN_RCVD)           /* as Linux: whatever came after it */
                 return 0;
         if (err != 0) {
                 WRITE_ONCE(tc->err, 0);
@@ -272,7 +272,7 @@ int tcp_recv_peek(struct tcp *t, struct tcp_conn *tc, size_t skip, size_t want, 
                 return recv_nothing(tc);
         limit = (uint32_t)MIN(want, tc->rcv_unread - skip);
         if (unlikely(tc->urg_state != URG_NONE) && to_mark(tc) > skip)
-                limit = (uint32_t)MIN(limit, to_mark(tc) - skip);
+                limit = (uint32_t)MIN(limit, to_mark(tc) - skip);       /* a read stops before it */
         for (uint32_t i = tc->rcv_head; i != 0 && got < limit && used < n; i = rxseg_at(t, i)->next) {
                 const struct tcp_rxseg *s = rxseg_at(t, i);
                 uint32_t len;
@@ -303,8 +303,8 @@ void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime n
 {
         bytes = MIN(bytes, tc->rcv_unread); /* recovery after a death may have taken the rest away */
         drop_bytes(t, tc, (uint32_t)bytes);
-        if (tc->urg_state == URG_TAKEN && (int32_t)(copied_seq(tc) - tc->rcv_up) >= 0)
-                WRITE_ONCE(tc->urg_state, URG_NONE);
+        if (unlikely(tc->urg_state != URG_NONE) && (int32_t)(copied_seq(tc) - tc->rcv_up) >= 0)
+                WRITE_ONCE(tc->urg_state, URG_NONE);    /* as Linux: read past it, it is gone */
         if (!(tc->opts.rcvbuf | tc->opts.window_clamp) && !tc->link.lossless)
                 rcvbuf_autosize(tc, now);
         output_window_update(t, tc);
@@ -389,9 +389,21 @@ int tcp_recv_urgent(struct tcp *t, struct tcp_conn *tc, bool peek)
         return tc->urg_byte;
 }
 
-bool tcp_at_mark(const struct tcp_conn *tc)
+bool tcp_at_mark(const struct tcp_conn *tc, size_t skip)
 {
-        return to_mark(tc) == 0;
+        return to_mark(tc) == skip;
+}
+
+bool tcp_recv_enough(const struct tcp_conn *tc, uint32_t lowat)
+{
+        return tcp_recv_avail(tc) >= lowat || rcvbuf_window(tc) < tc->snd_mss;
+}
+
+uint32_t tcp_recv_inq(const struct tcp_conn *tc)
+{
+        uint32_t unread = READ_ONCE(tc->rcv_unread);
+
+        return READ_ONCE(tc->opts.oobinline) ? unread : MIN(unread, to_mark(tc));
 }
 
 short tcp_poll_events(const struct tcp *t, const struct tcp_conn *tc)

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define CHUNK   (256u << 10)
@@ -120,8 +121,10 @@ static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags
                 return got;
         for (ssize_t done = 0; done < got; done += r) {
                 r = file_send(f, (char *)buf + done, (size_t)(got - done), flags & SPLICE_F_MORE ? MSG_MORE : 0);
-                if (r == -EAGAIN)
-                        r = usock_wait1(f->us, POLLOUT, 100 * NS_PER_MS) == -EAGAIN ? 0 : 0;
+                if (r == -EAGAIN) {
+                        usock_wait1(f->us, POLLOUT, 100 * NS_PER_MS);
+                        r = 0;
+                }
                 if (r < 0)
                         return done ? done : r;
         }
@@ -157,6 +160,13 @@ static ssize_t file_splice(struct file *f, int pipe, bool to_socket, size_t n, u
         return r;
 }
 
+static bool is_pipe(int fd)
+{
+        struct stat st;
+
+        return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
+}
+
 ssize_t h_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n, unsigned flags)
 {
         bool to_socket;
@@ -170,7 +180,9 @@ ssize_t h_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n, u
                         f = file_enter(in, MODE_TCP);
                 if (!f)
                         return REAL(splice)(in, in_off, out, out_off, n, flags);
-                if (in_off || out_off)
+                if (!is_pipe(to_socket ? in : out) || (to_socket ? out_off : in_off))
+                        r = -EINVAL;
+                else if (in_off || out_off)
                         r = -ESPIPE;
                 else
                         r = file_splice(f, to_socket ? in : out, to_socket, n, flags);

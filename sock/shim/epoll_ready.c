@@ -142,6 +142,7 @@ static void harvest_kernel(struct epoll_set *set, struct harvest *h)
 
         if (n == -ENOSYS)
                 n = sys6(SYS_epoll_pwait, set->epfd, (long)ev, room, 0, 0, 0);
+        kernel_answered(&set->watch, n > 0);
         for (long i = 0; i < n; i++) {
                 if (ev[i].data.u64 == (uintptr_t)set)
                         epoll_kicked(set);
@@ -152,14 +153,14 @@ static void harvest_kernel(struct epoll_set *set, struct harvest *h)
         }
 }
 
-int epoll_harvest(struct epoll_set *set, struct harvest *h, bool kernel_first)
+int epoll_harvest(struct epoll_set *set, struct harvest *h, enum kernels_turn turn)
 {
         pthread_mutex_lock(&set->lock);
         set->round++;
-        if (kernel_first)
+        if (turn == KERNEL_FIRST)
                 harvest_kernel(set, h);
         harvest_ours(set, h);
-        if (!h->n && !h->fault && set->kernel_half && !kernel_first)
+        if ((!h->n || turn == KERNEL_TOO) && turn != KERNEL_FIRST && !h->fault && set->kernel_half)
                 harvest_kernel(set, h);
         pthread_mutex_unlock(&set->lock);
         return h->n == 0 && h->fault ? -EFAULT : h->n;

@@ -51,8 +51,7 @@ struct epoll_set {
         struct usock_news seen;
         bool kernel_half;               /* something was put there */
         unsigned round;                 /* grows with each call that reports */
-        uint8_t tick;
-        uint64_t kernel_asked;
+        struct kernel_watch watch;      /* of the kernel's half */
         _Atomic int kick;               /* eventfd in the kernel's half, see kick(); -1: not made */
         struct epoll_set *next_free;
         bool live;
@@ -102,8 +101,10 @@ void epoll_hear_news(struct epoll_set *set);
 
 /* ---- epoll_ready.c ---- */
 
-/* Fills h with what is ready, kernel's half first or only if there is nothing else. How many; -EFAULT. */
-int epoll_harvest(struct epoll_set *set, struct harvest *h, bool kernel_first);
+/* When the kernel's half is asked: if nothing of ours is ready; after ours; or, that it is not starved, before. */
+enum kernels_turn { KERNEL_IF_NOTHING, KERNEL_TOO, KERNEL_FIRST };
+/* Fills h with what is ready. How many; -EFAULT. */
+int epoll_harvest(struct epoll_set *set, struct harvest *h, enum kernels_turn turn);
 /* The kernel reported a member of ours. The set's lock is held, and its round has begun. */
 void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll_item *it, uint32_t revents);
 

@@ -93,6 +93,15 @@ static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct
         return r;
 }
 
+static enum kernels_turn kernels_turn(struct epoll_set *set)
+{
+        if (!set->kernel_half)
+                return KERNEL_IF_NOTHING;
+        if (kernel_turn_by_clock(&set->watch.asked))
+                return KERNEL_FIRST;
+        return kernel_is_due(&set->watch) ? KERNEL_TOO : KERNEL_IF_NOTHING;
+}
+
 int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struct until *u, const sigset_t *mask)
 {
         struct harvest h = {.ev = ev, .max = max};
@@ -100,7 +109,7 @@ int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struc
 
         for (;;) {
                 usock_progress();
-                r = epoll_harvest(set, &h, set->kernel_half && kernel_turn(&set->tick, &set->kernel_asked));
+                r = epoll_harvest(set, &h, kernels_turn(set));
                 if (r)
                         return r;
                 if (u->left == 0)

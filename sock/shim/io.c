@@ -35,7 +35,7 @@ static bool io_again(ssize_t *r, int flags)
 static int wait_for_more(struct file *f, int flags, struct until *u)
 {
         struct timespec pause = {0, 200 * NS_PER_US};
-        int r = file_wait(f, POLLIN, u);
+        int r = file_wait(f, USOCK_POLL_SOME, u);
 
         if (r == 0 && (flags & MSG_PEEK)) {
                 sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
@@ -69,7 +69,8 @@ ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
         struct until u = until_timeo(f->rcvtimeo);
 
         for (;;) {
-                ssize_t r = recv_now(f, (char *)p + done, n - done, flags & ~MSG_WAITALL);
+                size_t from = flags & MSG_PEEK ? 0 : done;
+                ssize_t r = recv_now(f, (char *)p + from, n - from, flags & ~MSG_WAITALL);
 
                 if (likely(r > 0)) {
                         if (flags & MSG_PEEK)
@@ -80,8 +81,6 @@ ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
                                 return (ssize_t)done;
                         if ((flags & MSG_PEEK) && stream_ended(f))
                                 return (ssize_t)done;
-                        if (flags & MSG_PEEK)
-                                done = 0;
                 } else if (r != -EAGAIN || !may_wait(f, flags)) {
                         return done ? (ssize_t)done : r;
                 }
@@ -178,7 +177,7 @@ static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
 
                 if (r != -EAGAIN || !may_wait(f, flags))
                         return r;
-                r = file_wait(f, POLLIN, &u);
+                r = file_wait(f, USOCK_POLL_SOME, &u);
                 if (r < 0)
                         return r;
         }
@@ -262,8 +261,10 @@ ssize_t h_read(int fd, void *p, size_t n)
         do {
                 struct file *f = file_enter(fd, MODE_TCP);
 
-                if (!f)
+                if (!f) {
+                        kernel_touched();
                         return REAL(read)(fd, p, n);
+                }
                 r = n ? recv_buf(f, p, n, 0) : 0;
                 file_leave(f);
         } while (result_again(&r));
@@ -547,9 +548,15 @@ static ssize_t kernel_sendmsg(struct file *f, const struct msghdr *m, int flags)
         return unlikely(r == -ENETUNREACH) && way_by_ours(f, m) ? udp_sendmsg(f, m, flags) : r;
 }
 
+/* A name that speaks IPv4, and that a socket of this family takes. */
+static bool name_of_ours(const struct file *f, const struct sockaddr *sa, socklen_t len)
+{
+        return sockaddr_v4(sa, len) && (f->family == AF_INET6 || sa->sa_family == AF_INET);
+}
+
 static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
 {
-        bool fabric = !m->msg_name || sockaddr_v4(m->msg_name, m->msg_namelen);
+        bool fabric = !m->msg_name || name_of_ours(f, m->msg_name, m->msg_namelen);
         struct until u = until_timeo(f->sndtimeo);
         ssize_t r = -ENOENT;
 
@@ -610,8 +617,10 @@ ssize_t h_send(int fd, const void *p, size_t n, int flags)
         do {
                 struct file *f = file_enter(fd, MODE_TCP);
 
-                if (!f)
+                if (!f) {
+                        kernel_touched();
                         return REAL(send)(fd, p, n, flags);
+                }
                 r = send_buf(f, p, n, flags);
                 file_leave(f);
         } while (io_again(&r, flags));
@@ -630,8 +639,10 @@ ssize_t h_write(int fd, const void *p, size_t n)
         do {
                 struct file *f = file_enter(fd, MODE_TCP);
 
-                if (!f)
+                if (!f) {
+                        kernel_touched();
                         return REAL(write)(fd, p, n);
+                }
                 r = send_buf(f, p, n, 0);
                 file_leave(f);
         } while (io_again(&r, 0));
@@ -651,8 +662,10 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
         do {
                 struct file *f = vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
 
-                if (!f)
+                if (!f) {
+                        kernel_touched();
                         return REAL(writev)(fd, iov, n);
+                }
                 r = file_sendmsg(f, &m, 0);
                 file_leave(f);
         } while (io_again(&r, 0));
@@ -684,8 +697,10 @@ ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockad
         do {
                 struct file *f = enter_sending(fd, sa, len, flags);
 
-                if (!f)
+                if (!f) {
+                        kernel_touched();
                         return REAL(sendto)(fd, p, n, flags, sa, len);
+                }
                 r = file_sendto(f, p, n, flags, sa, len);
                 file_leave(f);
         } while (io_again(&r, flags));
@@ -729,6 +744,7 @@ ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
                 if (!f) {
                         if (good)
                                 look_at_leaving(&own);
+                        kernel_touched();
                         return REAL(sendmsg)(fd, m, flags);
                 }
                 r = file_sendmsg(f, &own, flags);

@@ -68,6 +68,7 @@ int h_close(int fd)
                         errno = EBADF;
                         return -1;
                 }
+                kernel_touched();
                 return REAL(close)(fd);
         }
         return close_ours(fd);

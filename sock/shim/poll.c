@@ -151,21 +151,34 @@ static void collect(struct items *it, struct want *w, int n)
         }
 }
 
-/* The kernel's descriptors, at once. */
-static int ask_kernel(struct items *it)
+/* Some of the kernel's descriptors from item *i on, at once. */
+static bool ask_kernel_some(struct items *it, int *i)
 {
         struct timespec now = {0, 0};
         struct pollfd v[ON_STACK];
-        int n = 0, at = 0;
+        int n = 0, at = *i, of[ON_STACK];
 
-        for (int i = 0; i < it->n && n < ON_STACK; i++)
-                if (!it->v[i].s)
-                        v[n++] = (struct pollfd){.fd = it->v[i].fd, .events = it->v[i].events};
+        for (; at < it->n && n < ON_STACK; at++) {
+                if (it->v[at].s)
+                        continue;
+                of[n] = at;
+                v[n++] = (struct pollfd){.fd = it->v[at].fd, .events = it->v[at].events};
+        }
+        *i = at;
         if (!n || sys5(SYS_ppoll, v, n, &now, NULL, 0) <= 0)
-                return 0;
-        for (int i = 0; i < it->n && at < n; i++)
-                if (!it->v[i].s)
-                        it->v[i].revents = v[at++].revents;
+                return false;
+        while (n-- > 0)
+                it->v[of[n]].revents = v[n].revents;
+        return true;
+}
+
+static int ask_kernel(struct items *it)
+{
+        bool something = false;
+
+        for (int i = 0; i < it->n;)
+                something |= ask_kernel_some(it, &i);
+        kernel_answered(&shim_tls.watch, something);
         return 0;
 }
 
@@ -211,14 +224,30 @@ static int sleep_for(struct want *w, int n, struct until *u, const sigset_t *mas
         return r;
 }
 
+/* Ours are ready; is the kernel asked as well? For the other sides of ours, seldom. */
+static bool kernels_turn(const struct want *w, int n)
+{
+        bool alone = false, beside = false;
+
+        for (int i = 0; i < n && !alone; i++) {
+                alone = w[i].fd >= 0 && !w[i].f;
+                beside |= w[i].f && kernel_side_too(w[i].f);
+        }
+        if (!alone && !beside)
+                return false;
+        if (shim_tls.kernel_due || kernel_news(&shim_tls.watch)) {
+                shim_tls.kernel_due = false;
+                return true;
+        }
+        return alone ? kernel_is_due(&shim_tls.watch) : kernel_turn(&shim_tls.tick, &shim_tls.watch.asked);
+}
+
 static int wait_mixed(struct want *w, int n, struct until *u, const sigset_t *mask)
 {
         int r = look_at_ours(w, n);
 
-        if (r && (shim_tls.kernel_due || kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked))) {
-                shim_tls.kernel_due = false;
+        if (r && kernels_turn(w, n))
                 return sleep_for(w, n, u, NULL, true);
-        }
         while (!r) {
                 r = sleep_for(w, n, u, mask, false);
                 if (r || until_over(u))
@@ -443,19 +472,22 @@ static bool can_read_now(struct select_memo *m, struct usock *s, unsigned long b
 /* Reads and writes that would not wait, of one word of the sets from number `fd` on. m: what is known of it, or NULL. */
 struct ready {
         unsigned long in, out;
+        bool others;                    /* there are descriptors of the kernel's among them */
 };
 
 static inline struct ready look_at_word(unsigned long rd, unsigned long wr, int fd, struct select_memo *m)
 {
-        struct ready can = {0, 0};
+        struct ready can = {0, 0, false};
 
         for (unsigned long any = rd | wr; any; any &= any - 1) {
                 unsigned long bit = any & -any;
                 const struct file *f = file_peek(fd + __builtin_ctzl(any));
                 short ev;
 
-                if (!f || f->mode < MODE_TCP || f->mode == MODE_EPOLL)
+                if (!f || f->mode < MODE_TCP) {
+                        can.others = true;
                         continue;
+                }
                 if (likely(!(wr & bit))) {
                         if (m ? can_read_now(m, f->us, bit) : usock_readable(f->us))
                                 can.in |= bit;
@@ -466,6 +498,13 @@ static inline struct ready look_at_word(unsigned long rd, unsigned long wr, int 
                 can.out |= ev & SELECT_OUT ? bit : 0;
         }
         return can;
+}
+
+/* select() finds it when it goes on to wait: wait_mixed() gives the kernel the turn. */
+static bool kernel_is_asked(void)
+{
+        shim_tls.kernel_due |= kernel_is_due(&shim_tls.watch);
+        return shim_tls.kernel_due;
 }
 
 /*
@@ -483,7 +522,7 @@ static inline int select_few(int n, fd_set *r, fd_set *w)
         wr = word_of(w, 0) & mask;
         rd = word_of(r, 0) & mask;
         can = look_at_word(rd & ~(known_idle(m) & ~wr), wr, 0, m);
-        if (!(can.in | can.out))
+        if (!(can.in | can.out) || (can.others && kernel_is_asked()))
                 return 0;
         return likely(put_word(r, 0, can.in) && put_word(w, 0, can.out)) ? ones(can.in) + ones(can.out) : -EFAULT;
 }
@@ -492,7 +531,7 @@ static __attribute__((noinline)) int select_many(int n, fd_set *r, fd_set *w)
 {
         struct ready can[FD_SETSIZE / WORD_BITS];
         int words = (n + WORD_BITS - 1) / WORD_BITS, bits = 0;
-        bool good = true;
+        bool good = true, others = false;
 
         if (!set_readable(r, n) || !set_readable(w, n))
                 return 0;
@@ -501,7 +540,10 @@ static __attribute__((noinline)) int select_many(int n, fd_set *r, fd_set *w)
 
                 can[i] = look_at_word(word_of(r, i) & in_n, word_of(w, i) & in_n, i * WORD_BITS, NULL);
                 bits += ones(can[i].in) + ones(can[i].out);
+                others |= can[i].others;
         }
+        if (others && kernel_is_asked())
+                return 0;
         for (int i = 0; bits && i < words && good; i++)
                 good = put_word(r, i, can[i].in) && put_word(w, i, can[i].out);
         return likely(good) ? bits : -EFAULT;
@@ -513,10 +555,9 @@ static inline bool may_look_first(int n, const fd_set *x)
         return shim.size && !usock_tls.inside && __libc_single_threaded && n > 0 && n <= FD_SETSIZE && !x;
 }
 
-/* select() finds it when it goes on to wait: wait_mixed() gives the kernel the turn. */
 static inline bool look_is_ours(void)
 {
-        if (unlikely(kernel_turn(&shim_tls.tick, &shim_tls.kernel_asked))) {
+        if (unlikely(kernel_turn(&shim_tls.tick, &shim_tls.watch.asked) || kernel_news(&shim_tls.watch))) {
                 shim_tls.kernel_due = true;
                 return false;
         }

@@ -89,6 +89,7 @@ struct shim {
         _Atomic int adopt;              /* numbers may be sockets of a former image: look once */
         _Atomic unsigned top;           /* above every number that has or had an entry */
         _Atomic uint32_t changes;       /* of the table: a number means something else than before */
+        _Atomic uint32_t kernel_calls;  /* that may have made a descriptor of the kernel's ready: kernel_touched() */
         int placeholder;                /* kernel socket whose copies stand under accepted sockets, -1: not made */
         pthread_mutex_t lock;
 };
@@ -104,11 +105,22 @@ struct select_memo {
         uint32_t seen, changes;         /* *news and shim.changes before they were looked at */
 };
 
+/*
+ * When descriptors of the kernel's are looked at while something of ours is ready. Always, as the kernel itself would do; but
+ * in a busy loop that has found nothing there KERNEL_FRUITLESS times, by the clock.
+ */
+struct kernel_watch {
+        uint64_t asked;                 /* ticks, when it was its turn by the clock */
+        uint32_t seen;                  /* what shim.kernel_calls was */
+        uint8_t fruitless;              /* how often in a row nothing was found */
+};
+#define KERNEL_FRUITLESS 64
+
 struct shim_tls {
         bool held;                      /* the call under way holds a reference */
         bool handled;                   /* a handler ran since wait_prepare() */
         bool restart;                   /* ... and the first one had SA_RESTART */
-        uint64_t kernel_asked;          /* poll(): when the kernel's descriptors were last looked at */
+        struct kernel_watch watch;      /* poll() and select() */
         uint8_t tick;
         bool kernel_due;                /* it is their turn, and they have not been looked at yet */
         struct select_memo select;
@@ -236,6 +248,34 @@ static inline bool kernel_turn_by_clock(uint64_t *asked)
 static inline bool kernel_turn(uint8_t *tick, uint64_t *asked)
 {
         return unlikely(++*tick % KERNEL_TICKS == 0) && kernel_turn_by_clock(asked);
+}
+/*
+ * What the program itself does to a descriptor of the kernel's ends the fruitless time: a program that writes to a pipe finds
+ * it readable. Threads that do so at once may lose a count, and find out by the clock.
+ */
+static inline void kernel_touched(void)
+{
+        if (shim.size)
+                atomic_store_explicit(&shim.kernel_calls, atomic_load_explicit(&shim.kernel_calls, memory_order_relaxed) + 1,
+                                      memory_order_release);
+}
+static inline bool kernel_news(struct kernel_watch *k)
+{
+        uint32_t now = atomic_load_explicit(&shim.kernel_calls, memory_order_acquire);
+
+        if (likely(now == k->seen))
+                return false;
+        k->seen = now;
+        k->fruitless = 0;
+        return true;
+}
+static inline bool kernel_is_due(struct kernel_watch *k)
+{
+        return kernel_news(k) || k->fruitless < KERNEL_FRUITLESS || kernel_turn_by_clock(&k->asked);
+}
+static inline void kernel_answered(struct kernel_watch *k, bool something)
+{
+        k->fruitless = something ? 0 : (uint8_t)MIN(k->fruitless + 1, KERNEL_FRUITLESS);
 }
 /* When a call that waits is over. The clock is read when it first has to sleep: most calls find something before. */
 struct until {

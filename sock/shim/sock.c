@@ -6,6 +6,7 @@
 #include "sock/shim/shim.h"
 
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 
 static bool sockaddr_any(const struct sockaddr_storage *ss)
 {
@@ -403,6 +404,46 @@ int h_accept(int fd, struct sockaddr *sa, socklen_t *len)
         return h_accept4(fd, sa, len, 0);
 }
 
+/* ---- shutdown ---- */
+
+static int do_shutdown(struct file *f, int how)
+{
+        int r;
+
+        if (f->mode == MODE_TCP)
+                return usock_shutdown(f->us, how);
+        r = (int)sys2(SYS_shutdown, f->kfd, how);
+        pthread_mutex_lock(&shim.lock);
+        if (f->mode == MODE_LISTEN && how != SHUT_WR) {         /* as Linux: the listener is no more */
+                usock_shutdown(f->us, how);
+                sock_decide(f, MODE_KERNEL, "shut down");
+        }
+        pthread_mutex_unlock(&shim.lock);
+        if (f->mode == MODE_UDP)
+                usock_shutdown(f->us, how);
+        return r;
+}
+
+int h_shutdown(int fd, int how)
+{
+        struct file *f = file_enter(fd, MODE_TCP);
+        ssize_t r;
+
+        if (!f)
+                return REAL(shutdown)(fd, how);
+        r = do_shutdown(f, how);
+        file_leave(f);
+        result_again(&r);
+        return (int)r;
+}
+
+int h_sockatmark(int fd)
+{
+        int at = 0;
+
+        return h_ioctl(fd, SIOCATMARK, &at) < 0 ? -1 : at;
+}
+
 /* ---- connect ---- */
 
 /* The socket is what it was before; where it was bound the kernel knows. */
@@ -449,15 +490,39 @@ static int connect_wait(struct file *f)
         return r;
 }
 
+/* connect() to AF_UNSPEC: the socket is as new, and keeps what it was bound to. An accepted one was bound to nothing. */
+static int disconnect_tcp(struct file *f)
+{
+        static const ip_addr any;
+        int r = file_materialise(f);
+
+        if (r < 0)
+                return r;
+        pthread_mutex_lock(&shim.lock);
+        f->connecting = false;
+        usock_disconnect(f->us, f->bound ? &any : NULL);
+        sock_decide(f, MODE_NEW, "disconnected");
+        pthread_mutex_unlock(&shim.lock);
+        return 0;
+}
+
+/* Names that the kernel refuses on this socket: what it says of them is said by it. */
+static bool name_fits(const struct file *f, const struct sockaddr *sa, socklen_t len)
+{
+        return sockaddr_v4(sa, len) && sa->sa_family == f->family && !kernel_v6only(f);
+}
+
 /* First connect of a TCP socket. 1: the kernel's call is the right one. */
 static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t len)
 {
         const char *why = "nobody on the fabric has this address";
         int r;
 
-        if (!sockaddr_v4(sa, len)) {
-                if (sa->sa_family == AF_INET6)
+        if (!name_fits(f, sa, len)) {
+                if (sa->sa_family == AF_INET6 && f->family == AF_INET6 && len >= sizeof(struct sockaddr_in6)) {
                         sock_decide(f, MODE_KERNEL, "an IPv6 address");
+                        f->retry = true;
+                }
                 return 1;
         }
         r = sock_engage(f);
@@ -483,7 +548,9 @@ static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len)
         int r;
 
         if (f->mode == MODE_LISTEN)
-                return -EISCONN;
+                return sa->sa_family == AF_UNSPEC ? do_shutdown(f, SHUT_RDWR) : -EISCONN;
+        if (f->mode == MODE_TCP && sa->sa_family == AF_UNSPEC)
+                return disconnect_tcp(f);
         if (f->mode == MODE_NEW) {
                 pthread_mutex_lock(&shim.lock);
                 r = connect_start(f, sa, len);
@@ -492,6 +559,8 @@ static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len)
                 r = f->connecting ? connect_result(f) : usock_connect(f->us, sa, len, NULL);
                 if (r == -EINPROGRESS)
                         f->connecting = true;
+                else if (r == -ENOENT)
+                        r = -EISCONN;
         }
         if ((r == -EINPROGRESS || r == -EALREADY) && !file_nonblock(f))
                 r = connect_wait(f);
@@ -604,7 +673,7 @@ int h___connect(int fd, const struct sockaddr *sa, socklen_t len)
         return h_connect(fd, sa, len);
 }
 
-/* ---- names, shutdown ---- */
+/* ---- names ---- */
 
 int h_getsockname(int fd, struct sockaddr *sa, socklen_t *len)
 {
@@ -633,37 +702,6 @@ int h_getpeername(int fd, struct sockaddr *sa, socklen_t *len)
                 r = give_peer_name(f->us, sa, len);
         else
                 r = sys3(SYS_getpeername, f->kfd, sa, len);
-        file_leave(f);
-        result_again(&r);
-        return (int)r;
-}
-
-static int do_shutdown(struct file *f, int how)
-{
-        int r;
-
-        if (f->mode == MODE_TCP)
-                return usock_shutdown(f->us, how);
-        r = (int)sys2(SYS_shutdown, f->kfd, how);
-        pthread_mutex_lock(&shim.lock);
-        if (f->mode == MODE_LISTEN && how != SHUT_WR) {         /* as Linux: the listener is no more */
-                usock_shutdown(f->us, how);
-                sock_decide(f, MODE_KERNEL, "shut down");
-        }
-        pthread_mutex_unlock(&shim.lock);
-        if (f->mode == MODE_UDP && f->connected)
-                usock_shutdown(f->us, how);
-        return r;
-}
-
-int h_shutdown(int fd, int how)
-{
-        struct file *f = file_enter(fd, MODE_TCP);
-        ssize_t r;
-
-        if (!f)
-                return REAL(shutdown)(fd, how);
-        r = do_shutdown(f, how);
         file_leave(f);
         result_again(&r);
         return (int)r;

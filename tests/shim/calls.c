@@ -182,6 +182,17 @@ static const struct {
         {"ip_options", scene_ip_options},
         {"ip_options_datagrams", scene_ip_options_datagrams},
         {"ip_options_connections", scene_ip_options_connections},
+        {"shutdown_reading", scene_shutdown_reading},
+        {"shutdown_unread", scene_shutdown_unread},
+        {"shutdown_waiting", scene_shutdown_waiting},
+        {"urgent", scene_urgent},
+        {"low_water", scene_low_water},
+        {"peek_all_late", scene_peek_all_late},
+        {"disconnect", scene_disconnect},
+        {"names_refused", scene_names_refused},
+        {"sources", scene_sources},
+        {"backlog", scene_backlog},
+        {"mixed_ready", scene_mixed_ready},
 };
 
 static bool chosen(const char *name, int argc, char **argv)

@@ -187,6 +187,17 @@ void scene_stream_times(void);
 void scene_ip_options(void);
 void scene_ip_options_datagrams(void);
 void scene_ip_options_connections(void);
+void scene_shutdown_reading(void);
+void scene_shutdown_unread(void);
+void scene_shutdown_waiting(void);
+void scene_urgent(void);
+void scene_low_water(void);
+void scene_peek_all_late(void);
+void scene_disconnect(void);
+void scene_names_refused(void);
+void scene_sources(void);
+void scene_backlog(void);
+void scene_mixed_ready(void);
 
 /* Handler of scenes: sets `got`. */
 void on_signal(int sig);

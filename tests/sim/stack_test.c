@@ -129,7 +129,7 @@ static void urgent_byte_is_read_out_of_line(void **state)
         assert_int_equal(tcp_recv_urgent(&p->side[1].s.tcp, pair_conn(p, 1, server), false), '!');
         assert_int_equal(pair_read(p, 1, server, got, sizeof got), 2); /* a read stops at the mark */
         assert_memory_equal(got, "ab", 2);
-        assert_true(tcp_at_mark(pair_conn(p, 1, server)));
+        assert_true(tcp_at_mark(pair_conn(p, 1, server), 0));
         assert_int_equal(pair_read(p, 1, server, got, sizeof got), 2);
         assert_memory_equal(got, "cd", 2);
         pair_free(p);

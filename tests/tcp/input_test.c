@@ -263,7 +263,7 @@ static void urgent_byte_is_read_out_of_line(void **state)
         expect_poll(s, POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM | POLLPRI);
         assert_int_equal(tcp_recv_avail(s->tc), 9);
         app_reads(s, 5);
-        assert_true(tcp_at_mark(s->tc));
+        assert_true(tcp_at_mark(s->tc, 0));
         assert_int_equal(tcp_recv_urgent(&s->rig->t, s->tc, true), scene_byte(6));
         assert_int_equal(tcp_recv_urgent(&s->rig->t, s->tc, false), scene_byte(6));
         assert_int_equal(tcp_recv_urgent(&s->rig->t, s->tc, false), -EINVAL);
@@ -296,7 +296,7 @@ static void urgent_byte_is_read_in_line_when_asked(void **state)
         peer_sends(s, .seq = 1, .ack = 1, .len = 10, .flags = TCP_ACK | TCP_URG, .urg = 6);
         assert_int_equal(tcp_recv_urgent(&s->rig->t, s->tc, false), -EINVAL);
         app_reads(s, 5);
-        assert_true(tcp_at_mark(s->tc));
+        assert_true(tcp_at_mark(s->tc, 0));
         app_reads(s, 5);
         advance_ms(s, 40);
         expect_sent(s, .seq = 1, .ack = 11);

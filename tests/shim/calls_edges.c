@@ -1,0 +1,413 @@
+/* Corners of the calls in which stacks differ: ends, urgent data, low-water marks, names that a socket does not take. */
+#include "tests/shim/calls.h"
+
+/* ---- shutdown ---- */
+
+static void wait_bytes(int fd, int n)
+{
+        int there = 0;
+
+        for (int i = 0; i < LONG && there < n; i++) {
+                ioctl(fd, FIONREAD, &there);
+                poll(NULL, 0, there < n);
+        }
+}
+
+static short events_of(int fd)
+{
+        struct pollfd p = {.fd = fd, .events = POLLIN | POLLOUT | POLLRDHUP | POLLPRI};
+
+        poll(&p, 1, 0);
+        return p.revents;
+}
+
+static void wait_events(int fd, short events)
+{
+        struct pollfd p = {.fd = fd, .events = events};
+
+        poll(&p, 1, LONG);
+}
+
+void scene_shutdown_reading(void)
+{
+        char b[8];
+        int v[2];
+
+        tcp_pair(v);
+        SHOW(write(v[1], "before", 6));
+        wait_bytes(v[0], 6);
+        SHOW(shutdown(v[0], SHUT_RD));
+        SHOW(events_of(v[0]));
+        SHOW(recv(v[0], b, sizeof(b), 0));
+        SHOW(recv(v[0], b, sizeof(b), 0));
+        SHOW(write(v[1], "after", 5));
+        wait_bytes(v[0], 5);
+        SHOW(recv(v[0], b, sizeof(b), 0));
+        SHOW(recv(v[0], b, sizeof(b), MSG_DONTWAIT));
+        SHOW(write(v[0], "back", 4));
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        SHOW(shutdown(v[0], SHUT_WR));
+        wait_events(v[1], POLLRDHUP);
+        SHOW(write(v[1], "lost", 4));
+        wait_events(v[1], POLLERR);
+        SHOW(recv(v[1], b, sizeof(b), 0));
+        close2(v);
+}
+
+/* The end came, and the reset after it. */
+void scene_shutdown_unread(void)
+{
+        char b[8];
+        int v[2];
+
+        tcp_pair(v);
+        SHOW(write(v[1], "unread", 6));
+        wait_bytes(v[0], 6);
+        shutdown(v[0], SHUT_WR);
+        wait_events(v[1], POLLRDHUP);
+        close(v[0]);
+        wait_events(v[1], POLLERR);
+        SHOW(recv(v[1], b, sizeof(b), 0));
+        SHOW(recv(v[1], b, sizeof(b), 0));
+        SHOW(send(v[1], "x", 1, MSG_NOSIGNAL));
+        close(v[1]);
+}
+
+static void *accept_once(void *arg)
+{
+        int *fd = arg;
+        long r = accept(*fd, NULL, NULL);
+
+        *fd = r < 0 ? -errno : 0;
+        return NULL;
+}
+
+static void *receive_once(void *arg)
+{
+        int *fd = arg;
+        char b[8];
+        long r = recv(*fd, b, sizeof(b), 0);
+
+        *fd = r < 0 ? -errno : (int)r;
+        return NULL;
+}
+
+/* A call that waits in another thread ends: whether it had begun to wait or not. */
+static void ends_for(void *(*call)(void *), int fd, int how)
+{
+        int arg = fd;
+        pthread_t t;
+
+        pthread_create(&t, NULL, call, &arg);
+        SHOW(shutdown(fd, how));
+        pthread_join(t, NULL);
+        printf("  the call: %d\n", arg);
+}
+
+void scene_shutdown_waiting(void)
+{
+        struct sockaddr_in sa, ua;
+        int l = listener(&sa), u = udp_socket(&ua), v[2], s = socket(AF_INET, SOCK_STREAM, 0);
+        char b[8];
+
+        tcp_pair(v);
+        ends_for(receive_once, v[0], SHUT_RDWR);
+        close2(v);
+        ends_for(accept_once, l, SHUT_RD);
+        SHOW(events_of(l));
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        SHOW(listen(l, 1));
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        close(s);
+        close(l);
+        ends_for(receive_once, u, SHUT_RDWR);
+        SHOW(events_of(u));
+        SHOW(recv(u, b, sizeof(b), 0));
+        SHOW(recv(u, b, sizeof(b), MSG_DONTWAIT));
+        SHOW(sendto(u, "x", 1, MSG_NOSIGNAL, (void *)&ua, sizeof(ua)));
+        close(u);
+        u = udp_socket(&ua);
+        SHOW(shutdown(u, SHUT_RD));
+        SHOW(sendto(u, "still", 5, 0, (void *)&ua, sizeof(ua)));
+        SHOW(recv(u, b, sizeof(b), MSG_DONTWAIT));
+        SHOW(recv(u, b, sizeof(b), MSG_DONTWAIT));
+        close(u);
+}
+
+/* ---- urgent data ---- */
+
+static void show_mark(int fd)
+{
+        int n = 0;
+
+        ioctl(fd, FIONREAD, &n);
+        printf("  at mark %d, %d to read, events %x\n", sockatmark(fd), n, (unsigned)events_of(fd));
+}
+
+static void show_recv(int fd, size_t n, int flags)
+{
+        char b[64];
+
+        show_bytes("recv", b, recv(fd, b, n, flags));
+}
+
+void scene_urgent(void)
+{
+        int v[2], on = 1;
+
+        tcp_pair(v);
+        setsockopt(v[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        SHOW(send(v[0], "abc", 3, 0));
+        SHOW(send(v[0], "X", 1, MSG_OOB));
+        SHOW(send(v[0], "def", 3, 0));
+        wait_events(v[1], POLLPRI);
+        show_mark(v[1]);
+        show_recv(v[1], 64, MSG_PEEK);
+        show_recv(v[1], 2, 0);
+        show_recv(v[1], 64, 0);
+        show_mark(v[1]);
+        show_recv(v[1], 1, MSG_OOB | MSG_PEEK);
+        show_recv(v[1], 1, MSG_OOB);
+        SHOW(recv(v[1], (char[1]){0}, 1, MSG_OOB));
+        show_recv(v[1], 3, MSG_WAITALL);
+        show_mark(v[1]);
+        SHOW(recv(v[1], (char[1]){0}, 1, MSG_OOB));
+        /* One that nobody takes is gone when it has been read past. */
+        SHOW(send(v[0], "12Y", 3, MSG_OOB));
+        SHOW(send(v[0], "34", 2, 0));
+        wait_events(v[1], POLLPRI);
+        show_recv(v[1], 64, 0);
+        show_recv(v[1], 2, MSG_WAITALL);
+        SHOW(recv(v[1], (char[1]){0}, 1, MSG_OOB));
+        /* In line. */
+        setsockopt(v[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
+        SHOW(send(v[0], "ghI", 3, MSG_OOB));
+        wait_events(v[1], POLLPRI);
+        SHOW(recv(v[1], (char[1]){0}, 1, MSG_OOB));
+        show_recv(v[1], 64, 0);
+        show_mark(v[1]);
+        show_recv(v[1], 64, 0);
+        show_mark(v[1]);
+        close2(v);
+}
+
+/* ---- SO_RCVLOWAT ---- */
+
+void scene_low_water(void)
+{
+        struct timeval tv = {0, 50000};
+        struct epoll_event ev = {.events = EPOLLIN};
+        int v[2], low = 4, ep = epoll_create1(0);
+        fd_set set;
+
+        tcp_pair(v);
+        epoll_ctl(ep, EPOLL_CTL_ADD, v[1], &ev);
+        SHOW(setsockopt(v[1], SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low)));
+        SHOW(write(v[0], "12", 2));
+        wait_bytes(v[1], 2);
+        SHOW(events_of(v[1]));
+        SHOW(epoll_wait(ep, &ev, 1, 0));
+        FD_ZERO(&set);
+        FD_SET(v[1], &set);
+        SHOW(select(v[1] + 1, &set, NULL, NULL, &tv));
+        SHOW(write(v[0], "34", 2));
+        SHOW(epoll_wait(ep, &ev, 1, LONG));
+        SHOW(events_of(v[1]));
+        show_recv(v[1], 8, 0);
+        for (int i = 0; i < 2; i++) {           /* all that was asked for, though the rest is little */
+                SHOW(write(v[0], "567890", 6));
+                show_recv(v[1], 6, MSG_WAITALL);
+        }
+        SHOW(write(v[0], "5", 1));
+        shutdown(v[0], SHUT_WR);
+        SHOW(epoll_wait(ep, &ev, 1, LONG));
+        show_recv(v[1], 8, 0);
+        close2(v);
+        close(ep);
+}
+
+/* MSG_PEEK with MSG_WAITALL, whose time is over. */
+void scene_peek_all_late(void)
+{
+        struct timeval tv = {0, 100000};
+        int v[2];
+
+        tcp_pair(v);
+        setsockopt(v[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+        SHOW(write(v[0], "some", 4));
+        wait_bytes(v[1], 4);
+        show_recv(v[1], 8, MSG_PEEK | MSG_WAITALL);
+        show_recv(v[1], 8, MSG_WAITALL);
+        SHOW(recv(v[1], (char[8]){0}, 8, MSG_PEEK | MSG_WAITALL));
+        close2(v);
+}
+
+/* ---- connect() ---- */
+
+/* The connection is taken back: the socket may connect again. */
+void scene_disconnect(void)
+{
+        struct sockaddr none = {.sa_family = AF_UNSPEC};
+        struct sockaddr_in sa;
+        int l = listener(&sa), s = socket(AF_INET, SOCK_STREAM, 0), c;
+
+        SHOW(connect(s, &none, sizeof(none)));
+        for (int i = 0; i < 2; i++) {
+                SHOW(connect(s, (void *)&sa, sizeof(sa)));
+                SHOW(connect(s, (void *)&sa, sizeof(sa)));
+                SHOW(connect(s, (void *)&sa, 3));
+                c = accept(l, NULL, NULL);
+                SHOW(write(s, "here", 4));
+                wait_bytes(c, 4);
+                SHOW(connect(s, &none, sizeof(none)));
+                wait_events(c, POLLERR);
+                SHOW(events_of(c));
+                close(c);
+        }
+        SHOW(connect(l, &none, sizeof(none)));
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        close(s);
+        close(l);
+}
+
+static struct sockaddr_in6 mapped(const struct sockaddr_in *sa)
+{
+        struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = sa->sin_port};
+
+        inet_pton(AF_INET6, "::ffff:127.0.0.1", &six.sin6_addr);
+        return six;
+}
+
+/* Names of another family, and IPv4 where it is forbidden. */
+void scene_names_refused(void)
+{
+        struct sockaddr_in sa, ua;
+        struct sockaddr_in6 six;
+        int l = listener(&sa), u = udp_socket(&ua), s = socket(AF_INET6, SOCK_STREAM, 0), on = 1;
+
+        six = mapped(&sa);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        SHOW(connect(s, (void *)&six, 10));
+        setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+        SHOW(connect(s, (void *)&six, sizeof(six)));
+        close(s);
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(s, (void *)&six, sizeof(six)));
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        close(s);
+        six = mapped(&ua);
+        s = socket(AF_INET, SOCK_DGRAM, 0);
+        SHOW(sendto(s, "x", 1, 0, (void *)&six, sizeof(six)));
+        SHOW(sendto(s, "x", 1, 0, (void *)&ua, sizeof(ua)));
+        SHOW(sendto(s, "x", 1, 0, (void *)&six, sizeof(six)));
+        close(s);
+        close(u);
+        close(l);
+}
+
+/* From where a socket speaks to addresses of this host. */
+void scene_sources(void)
+{
+        static const char *const to[] = {"0.0.0.0", "127.0.0.1", "127.1.2.3", "127.255.255.255"};
+        struct sockaddr_in any = {.sin_family = AF_INET}, name;
+        int l = socket(AF_INET, SOCK_STREAM, 0);
+        socklen_t len = sizeof(any);
+
+        bind(l, (void *)&any, sizeof(any));
+        listen(l, 5);
+        getsockname(l, (void *)&any, &len);
+        for (size_t i = 0; i < ARRAY_LEN(to); i++) {
+                int s = socket(AF_INET, SOCK_STREAM, 0);
+
+                inet_pton(AF_INET, to[i], &any.sin_addr);
+                SHOW(connect(s, (void *)&any, sizeof(any)));
+                len = sizeof(name);
+                getsockname(s, (void *)&name, &len);
+                printf("  to %s from %s\n", to[i], inet_ntoa(name.sin_addr));
+                close(s);
+        }
+        close(l);
+}
+
+/* Nobody believes that he is connected for whom there is no room. */
+void scene_backlog(void)
+{
+        for (int backlog = 0; backlog < 3; backlog++) {
+                struct sockaddr_in sa;
+                int l = listener(&sa), c[6], n = 0;
+
+                listen(l, backlog);
+                for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+                        c[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+                        connect(c[i], (void *)&sa, sizeof(sa));
+                }
+                for (int i = 0; i <= backlog; i++)
+                        wait_events(c[i], POLLOUT);
+                for (size_t i = 0; i < ARRAY_LEN(c); i++)
+                        n += events_of(c[i]) == POLLOUT;
+                printf("  backlog %d: %d connected\n", backlog, n);
+                fcntl(l, F_SETFL, O_NONBLOCK);
+                for (n = 0; accept(l, NULL, NULL) >= 0; n++)
+                        ;
+                printf("  %d accepted\n", n);
+                for (size_t i = 0; i < ARRAY_LEN(c); i++)
+                        close(c[i]);
+                close(l);
+        }
+}
+
+/* ---- what is ready, of both kinds ---- */
+
+static void show_ready(int ep, const int *fd, int n)
+{
+        struct epoll_event ev[8] = {{0}};
+        struct pollfd p[8];
+        fd_set set;
+        int most = 0;
+
+        FD_ZERO(&set);
+        for (int i = 0; i < n; i++) {
+                p[i] = (struct pollfd){.fd = fd[i], .events = POLLIN};
+                FD_SET(fd[i], &set);
+                most = fd[i] > most ? fd[i] : most;
+        }
+        SHOW(poll(p, (nfds_t)n, LONG));
+        SHOW(select(most + 1, &set, NULL, NULL, NULL));
+        SHOW(epoll_wait(ep, ev, 8, LONG));
+}
+
+/* What the program does to a pipe shows at once, beside a socket of ours that is always ready. */
+void scene_mixed_ready(void)
+{
+        int v[2], p[2], q[2], ep = epoll_create1(0), fd[3];
+        struct pollfd bad[2] = {{.events = POLLIN}, {.fd = 999, .events = POLLIN}};
+        char b[4];
+
+        tcp_pair(v);
+        pipe(p);
+        pipe(q);
+        memcpy(fd, (int[]){v[1], p[0], q[0]}, sizeof(fd));
+        for (int i = 0; i < 3; i++)
+                epoll_ctl(ep, EPOLL_CTL_ADD, fd[i], &(struct epoll_event){.events = EPOLLIN, .data.fd = i});
+        write(v[0], "x", 1);
+        wait_readable(v[1]);
+        show_ready(ep, fd, 3);
+        for (int i = 0; i < 3; i++) {
+                write(p[1], "x", 1);
+                show_ready(ep, fd, 3);
+                write(q[1], "x", 1);
+                show_ready(ep, fd, 3);
+                read(p[0], b, 1);
+                read(q[0], b, 1);
+                show_ready(ep, fd, 3);
+        }
+        close(q[1]);
+        show_ready(ep, fd, 3);
+        bad[0].fd = v[1];
+        SHOW(poll(bad, 2, 0));
+        SHOW(bad[1].revents);
+        close2(v);
+        close2(p);
+        close(q[0]);
+        close(ep);
+}
