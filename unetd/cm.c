@@ -333,7 +333,7 @@ int cm_open(struct cm *cm, struct loop *loop, uint32_t addr, const struct cm_ops
 {
         int err;
 
-        *cm = (struct cm){.loop = loop, .ops = ops, .addr = addr, .source.ready = ready};
+        *cm = (struct cm){.ops = ops, .addr = addr, .source.ready = ready};
         cm->source.fd = open(DEVICE, O_RDWR | O_CLOEXEC | O_NONBLOCK);
         if (cm->source.fd < 0)
                 return -errno;
@@ -347,15 +347,4 @@ int cm_open(struct cm *cm, struct loop *loop, uint32_t addr, const struct cm_ops
                 cm->source.fd = -1;
         }
         return err;
-}
-
-void cm_close(struct cm *cm)
-{
-        while (cm->questions != NULL)
-                cm_forget(cm->questions);
-        if (cm->source.fd < 0)
-                return;
-        loop_del(cm->loop, &cm->source);
-        close(cm->source.fd);
-        cm->source.fd = -1;
 }

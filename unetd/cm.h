@@ -32,7 +32,6 @@ struct cm_ops {
 struct cm {
         struct loop_source source;      /* first: handlers cast */
         struct knock knock;             /* at those who are asked */
-        struct loop *loop;
         const struct cm_ops *ops;
         uint32_t addr;                  /* of the device, IPv4 in host order */
         uint32_t listening;
@@ -41,7 +40,6 @@ struct cm {
 
 /* Listens at the address of an RDMA device. 0, or a negative errno: -EACCES also without the privilege. */
 int cm_open(struct cm *cm, struct loop *loop, uint32_t addr, const struct cm_ops *ops);
-void cm_close(struct cm *cm);
 
 /*
  * Asks the agent of a host. `answered` is called once, unless cm_forget() comes first: err 0 with the answer, or -ETIMEDOUT,

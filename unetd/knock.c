@@ -59,7 +59,7 @@ int knock_open(struct knock *k, struct loop *loop, uint32_t from, uint16_t port,
         int one = 1, err = 0;
 
         *k = (struct knock){.source = {.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), .ready = ready},
-                            .loop = loop, .port = port, .nobody = nobody};
+                            .port = port, .nobody = nobody};
         if (k->source.fd < 0)
                 return -errno;
         if (bind(k->source.fd, (struct sockaddr *)&sin, sizeof sin) != 0 ||
@@ -72,16 +72,6 @@ int knock_open(struct knock *k, struct loop *loop, uint32_t from, uint16_t port,
                 k->source.fd = -1;
         }
         return err;
-}
-
-void knock_close(struct knock *k)
-{
-        int fd = k->source.fd;
-
-        if (fd < 0)
-                return;
-        loop_del(k->loop, &k->source);
-        close(fd);
 }
 
 /* An error that came meanwhile for another host is not this one's: tried once more. */

@@ -12,7 +12,6 @@
 
 struct knock {
         struct loop_source source;      /* first: handlers cast */
-        struct loop *loop;
         uint16_t port;
         void (*nobody)(struct knock *k, uint32_t addr); /* the host at addr has nobody there */
 };
@@ -20,7 +19,6 @@ struct knock {
 /* From one of this host's addresses (IPv4, host order), to a port. 0 or a negative errno. */
 int knock_open(struct knock *k, struct loop *loop, uint32_t from, uint16_t port,
                void (*nobody)(struct knock *k, uint32_t addr));
-void knock_close(struct knock *k);
 /* Lost and unanswered knocks are the same. */
 void knock_at(const struct knock *k, uint32_t addr);
 

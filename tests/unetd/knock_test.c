@@ -59,7 +59,7 @@ static int teardown(void **state)
 {
         struct scene *s = *state;
 
-        knock_close(&s->knock);
+        close(s->knock.source.fd);
         close(s->loop.epoll);
         close(s->taken);
         free(s);
