@@ -22,6 +22,7 @@
 #define LISTENED 64                     /* connections of the victim */
 #define HOSTILES 24
 #define WHILE_MS 150                    /* of each hostile process */
+#define PATIENCE_S 500                  /* a process that is still there then is stuck; ctest ends the test later */
 
 static struct shared {
         _Atomic uint64_t port, echoed;
@@ -370,7 +371,7 @@ static pid_t spawn(side_fn fn, uint64_t arg)
         pid_t pid = fork();
 
         if (pid == 0) {
-                alarm(100);
+                alarm(PATIENCE_S);
                 fn(&s);
                 exit(0);
         }
@@ -603,7 +604,7 @@ static void hostile_speaker(void)
 {
         uint16_t port[PORTS];
 
-        alarm(100);
+        alarm(PATIENCE_S);
         while (sh->to_speak == 0)
                 sleep_ms(1);
         for (int i = 0; i < PORTS; i++)

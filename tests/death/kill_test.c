@@ -116,7 +116,8 @@ static void peer_write(struct peer_conn *p, uint64_t *rng)
                 peer_close(p);
 }
 
-static void peer_accept(int l)
+/* False: there is none to be accepted. */
+static bool peer_accept(int l)
 {
         int c = unet_accept(l, NULL, NULL);
 
@@ -125,15 +126,20 @@ static void peer_accept(int l)
                         continue;
                 peer[i] = (struct peer_conn){.sock = c};
                 CHECK(unet_set_nonblock(c, 1) == 0);
-                return;
+                return true;
         }
         CHECK(c < 0);
+        return false;
 }
 
-/* How far the connection with this number got: RESET when there is none. */
-static uint64_t peer_count(uint64_t number)
+/* How far the connection with this number got: RESET when there is none. One may have come whole before we ran. */
+static uint64_t peer_count(int l, uint64_t number)
 {
+        while (peer_accept(l))
+                ;
         for (int i = 0; i < PEER_CONNS; i++) {
+                if (peer[i].sock >= 0 && !peer[i].greeted)
+                        peer_read(&peer[i]);
                 if (peer[i].sock < 0 || !peer[i].greeted || peer[i].hello.number != number)
                         continue;
                 peer_read(&peer[i]);
@@ -170,7 +176,7 @@ static void peer_side(struct side *s)
                         uint64_t number = hear(s);
                         if (number == RESET)
                                 return;
-                        tell(s, peer_count(number));
+                        tell(s, peer_count(l, number));
                 }
         }
 }

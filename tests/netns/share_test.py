@@ -87,11 +87,11 @@ class Share(Sharing):
             self.reached(PORT + 11, PORT + 12)
             for p in others:
                 p.stop()
-            self.ours.until(self.ours.program_on_link, "the socket again")
+            self.alone_again(n + 1)
         self.exchanged(pair, 40)
         first, second = self.first(), self.second()
         first.stop()
-        self.ours.until(self.ours.program_on_link, "the socket for the second")
+        self.alone_again(3)
         self.reached(PORT + 11)
         self.assertIsNone(second.child.poll())
 
@@ -107,11 +107,16 @@ class Share(Sharing):
         second.stop()
         self.ours.until(lambda: self.users() == 1, "the end of the second")
         time.sleep(2.5)                 # it is tried meanwhile: seen or not, whoever connects is served
-        self.assertFalse(self.ours.program_on_link())
+        self.assertEqual(self.ours.logged().count("alone again"), 0)
         self.reached_by_all(PORT + 10, 2)
         os.kill(stopped, signal.SIGCONT)
-        self.ours.until(self.ours.program_on_link, "the socket again")
+        self.alone_again(1)
         self.reached_by_all(PORT + 10, 3)
+
+    def alone_again(self, times):
+        """... has somebody been; the program on the interface tells less: it is there when a socket is tried, too."""
+        self.ours.until(lambda: self.ours.logged().count("alone again") >= times, "the socket again")
+        self.assertTrue(self.ours.program_on_link())
 
     def reached_by_all(self, port, workers):
         """Each of them answers."""
