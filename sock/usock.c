@@ -632,18 +632,21 @@ ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags)
 {
         size_t total = iov_total(m->msg_iov, m->msg_iovlen);
         nstime came = 0;
-        bool stamped;
+        uint16_t told;
         ssize_t n;
 
         if (s->kind == USOCK_UDP)
                 return usock_udp_recv(s, m, total, flags);
-        stamped = READ_ONCE(usock_rec(s)->told) & USOCK_TELL_TIMES;
-        n = usock_tcp_recv(s, m->msg_iov, (int)m->msg_iovlen, total, flags, unlikely(stamped) ? &came : NULL);
+        told = READ_ONCE(usock_rec(s)->told);
+        n = usock_tcp_recv(s, m->msg_iov, (int)m->msg_iovlen, total, flags,
+                           unlikely(told & USOCK_TELL_TIMES) ? &came : NULL);
         if (n >= 0) {
-                m->msg_flags = flags & MSG_OOB;
+                m->msg_flags = flags & (MSG_OOB | MSG_CMSG_CLOEXEC);
+                if (unlikely(flags & MSG_OOB && total == 0))
+                        m->msg_flags |= MSG_TRUNC;
                 m->msg_namelen = 0;
-                if (unlikely(stamped) && came != 0)
-                        usock_cmsg_put_times(s, came, m);
+                if (unlikely(told != 0))
+                        usock_cmsg_put_stream(s, came, m);
                 else
                         m->msg_controllen = 0;
         }

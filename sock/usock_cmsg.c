@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <linux/tcp.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -162,11 +163,32 @@ static void tell_times(uint16_t told, nstime came, struct usock_room *r)
                 put_stamps(r, came);
 }
 
-void usock_cmsg_put_times(struct usock *s, nstime came, struct msghdr *m)
+/* Linux's tcp_inq_hint(): at the end there is something to read, which is the end. */
+static int bytes_left(struct usock *s)
+{
+        struct ustack *u = s->u;
+        int n = 0;
+
+        ustack_lock(u);
+        usock_tcp_settle(s);
+        if (usock_rec(s)->role == SOCK_ROLE_CONN)
+                n = (int)tcp_recv_avail(usock_conn(s)) + (tcp_recv_eof(usock_conn(s)) ? 1 : 0);
+        ustack_leave(u);
+        return n;
+}
+
+void usock_cmsg_put_stream(struct usock *s, nstime came, struct msghdr *m)
 {
         struct usock_room r = usock_cmsg_begin(m);
+        uint16_t told = usock_rec(s)->told;
+        int left;
 
-        tell_times(usock_rec(s)->told, came, &r);
+        if (came != 0)
+                tell_times(told, came, &r);
+        if (told & USOCK_TELL_INQ) {
+                left = bytes_left(s);
+                usock_cmsg_add(&r, IPPROTO_TCP, TCP_CM_INQ, &left, sizeof left);
+        }
         usock_cmsg_end(&r, m);
 }
 

@@ -21,6 +21,7 @@ enum {
         USOCK_TELL_PKTINFO6 = 128,
         USOCK_TELL_OPTS = 512,
         USOCK_TELL_RETOPTS = 1024,
+        USOCK_TELL_INQ = 2048,          /* TCP_INQ */
         USOCK_TELL_STAMPS = 256,        /* SO_TIMESTAMPING, with both flags that the time of arrival wants */
 };
 
@@ -37,9 +38,9 @@ void usock_cmsg_end(const struct usock_room *r, struct msghdr *m);
 /* Writes what the socket wants to know of a datagram into m's control buffer: msg_controllen, and MSG_CTRUNC in msg_flags. */
 void usock_cmsg_put(struct usock *s, const struct udp_msg *msg, struct msghdr *m);
 
-/* The same for bytes of a stream, of which only the time is told. */
+/* The same for bytes of a stream: when they came (0: not known), and how many more there are (TCP_INQ). */
 #define USOCK_TELL_TIMES (USOCK_TELL_TIMESTAMP | USOCK_TELL_TIMESTAMPNS | USOCK_TELL_STAMPS)
-void usock_cmsg_put_times(struct usock *s, nstime came, struct msghdr *m);
+void usock_cmsg_put_stream(struct usock *s, nstime came, struct msghdr *m);
 
 /* Of one datagram that is sent. */
 struct usock_sent {

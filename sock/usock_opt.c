@@ -200,8 +200,8 @@ static int get_one(const struct opt_call *c, int level, int name, union value *v
 
         if (o != NULL)
                 return get_int(c, level, o, v, len);
-        if (b == NULL)
-                return -ENOPROTOOPT;
+        if (b->may_get != NULL && b->may_get(c, *len) != 0)
+                return b->may_get(c, *len);
         *len = MIN(*len, b->get(c, v->bytes, *len));
         return 0;
 }
@@ -213,10 +213,12 @@ int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t 
         union value v;
         int err;
 
+        if (usock_is_group_opt(level, name))
+                return (int)n < 0 ? -EINVAL : usock_group_getsockopt(s, name, val, len);
+        if (find_int(s, level, name) == NULL && find_blob(s, level, name) == NULL)
+                return -ENOPROTOOPT;
         if ((int)n < 0)
                 return -EINVAL;
-        if (usock_is_group_opt(level, name))
-                return usock_group_getsockopt(s, name, val, len);
         ustack_lock(s->u);
         usock_tcp_settle(s);
         load(&c);

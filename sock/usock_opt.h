@@ -37,6 +37,7 @@ struct opt_blob {
         socklen_t min;                  /* -EINVAL when shorter */
         int (*set)(struct opt_call *c, const void *val, socklen_t len);
         socklen_t (*get)(const struct opt_call *c, void *val, socklen_t room);  /* the value's length */
+        int (*may_get)(const struct opt_call *c, socklen_t room);       /* NULL: always; else 0 or why not */
 };
 
 struct opt_level {
@@ -54,6 +55,7 @@ extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
 #define OPT_BOOL(n, f)             {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = 0, .hi = 1}
 #define OPT_RANGE(n, f, low, high) {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = low, .hi = high}
 #define OPT_CALLS(n, k, s, g)      {.name = n, .kinds = k, .set = s, .get = g}
+#define OPT_FORM(n, k, m, s, g)    {.name = n, .kinds = k, .min = m, .set = s, .get = g}      /* struct opt_blob */
 
 /* Whether recvmsg() tells something besides (usock_cmsg.h): an option of the bits `tell`. */
 static inline int opt_set_told(struct opt_call *c, uint16_t tell, int v)

@@ -4,6 +4,10 @@
 #include <errno.h>
 #include <netinet/in.h>
 
+#ifndef IP_PROTOCOL
+#define IP_PROTOCOL 52
+#endif
+
 static uint8_t *tos(struct opt_call *c)
 {
         return opt_is_udp(c) ? &c->udp.tos : &c->tcp.tos;
@@ -222,10 +226,18 @@ static int get_mtu(const struct opt_call *c)
 {
         struct stack *s = &c->s->u->s;
 
+        if (opt_conn(c) != NULL)
+                return opt_conn(c)->state > TCPS_LISTEN ? tcp_path_mtu(opt_conn(c)) : 0;
         if (c->rec->rport == 0 || c->rec->chan == 0)
                 return 0;
         return (int)frag_mtu(c->udp.pmtu_mode, s->chan[c->rec->chan - 1].caps.mtu,
                              stack_path_mtu(s, c->rec->raddr));
+}
+
+/* Linux gives inet_num, which is the port where it is not a raw socket's protocol. */
+static int get_number(const struct opt_call *c)
+{
+        return c->rec->lport;
 }
 
 /* ---- the tables ---- */
@@ -244,11 +256,12 @@ static const struct opt_int ints[] = {
         OPT_CALLS(IP_RECVORIGDSTADDR, USOCK_UDP, set_origdst, get_origdst),
         OPT_CALLS(IP_RECVERR, USOCK_UDP, set_recverr, get_recverr),
         OPT_CALLS(IP_MTU_DISCOVER, USOCK_UDP, set_mtu_discover, get_mtu_discover),
-        OPT_CALLS(IP_MTU, USOCK_UDP, NULL, get_mtu),
+        OPT_CALLS(IP_MTU, OPT_ANY, NULL, get_mtu),
+        OPT_CALLS(IP_PROTOCOL, OPT_ANY, NULL, get_number),
 };
 
 static const struct opt_blob blobs[] = {
-        {IP_OPTIONS, OPT_ANY, 0, set_ip_options, get_ip_options},
+        OPT_FORM(IP_OPTIONS, OPT_ANY, 0, set_ip_options, get_ip_options),
 };
 
 const struct opt_level opt_ip = OPT_LEVEL(ints, blobs);

@@ -343,6 +343,25 @@ static socklen_t get_pacing(const struct opt_call *c, void *val, socklen_t room)
         return sizeof rate;
 }
 
+/* Linux: who asks for more than there is gets nothing. */
+static int may_get_peername(const struct opt_call *c, socklen_t room)
+{
+        const struct tcp_conn *tc = opt_conn(c);
+        socklen_t n = c->s->family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+
+        if (c->rec->rport == 0 || (tc != NULL && (tc->state < TCPS_SYN_RECEIVED || tc->state == TCPS_TIME_WAIT)))
+                return -ENOTCONN;
+        return room > n ? -EINVAL : 0;
+}
+
+static socklen_t get_peername(const struct opt_call *c, void *val, socklen_t room)
+{
+        socklen_t n = sizeof(struct sockaddr_storage);
+
+        usock_addr_out(c->s->family, c->rec->raddr, c->rec->rport, val, &n);
+        return n;
+}
+
 /* Interfaces of unetd's only; any other is the kernel's business, and then so is the socket. */
 static int set_device(struct opt_call *c, const void *val, socklen_t len)
 {
@@ -392,14 +411,15 @@ static const struct opt_int ints[] = {
 };
 
 static const struct opt_blob blobs[] = {
-        {SO_LINGER, OPT_TCP, sizeof(struct linger), set_linger, get_linger},
-        {SO_RCVTIMEO, OPT_ANY, sizeof(struct timeval), set_rcvtimeo, get_rcvtimeo},
-        {SO_SNDTIMEO, OPT_ANY, sizeof(struct timeval), set_sndtimeo, get_sndtimeo},
-        {SO_RCVTIMEO_NEW, OPT_ANY, sizeof(struct timeval), set_rcvtimeo, get_rcvtimeo},
-        {SO_SNDTIMEO_NEW, OPT_ANY, sizeof(struct timeval), set_sndtimeo, get_sndtimeo},
-        {SO_MAX_PACING_RATE, OPT_TCP, sizeof(int), set_pacing, get_pacing},
-        {SO_TIMESTAMPING, OPT_ANY, sizeof(int), set_stamps, get_stamps},
-        {SO_BINDTODEVICE, OPT_ANY, 0, set_device, get_device},
+        OPT_FORM(SO_LINGER, OPT_TCP, sizeof(struct linger), set_linger, get_linger),
+        OPT_FORM(SO_RCVTIMEO, OPT_ANY, sizeof(struct timeval), set_rcvtimeo, get_rcvtimeo),
+        OPT_FORM(SO_SNDTIMEO, OPT_ANY, sizeof(struct timeval), set_sndtimeo, get_sndtimeo),
+        OPT_FORM(SO_RCVTIMEO_NEW, OPT_ANY, sizeof(struct timeval), set_rcvtimeo, get_rcvtimeo),
+        OPT_FORM(SO_SNDTIMEO_NEW, OPT_ANY, sizeof(struct timeval), set_sndtimeo, get_sndtimeo),
+        OPT_FORM(SO_MAX_PACING_RATE, OPT_TCP, sizeof(int), set_pacing, get_pacing),
+        OPT_FORM(SO_TIMESTAMPING, OPT_ANY, sizeof(int), set_stamps, get_stamps),
+        OPT_FORM(SO_BINDTODEVICE, OPT_ANY, 0, set_device, get_device),
+        {.name = SO_PEERNAME, .kinds = OPT_ANY, .get = get_peername, .may_get = may_get_peername},
 };
 static_assert(sizeof(struct timeval) == 16, "SO_RCVTIMEO and SO_RCVTIMEO_NEW have one form");
 

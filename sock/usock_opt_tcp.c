@@ -138,7 +138,7 @@ static void info_shape(struct tcp_info *i, const struct tcp_conn *tc, const stru
         i->tcpi_snd_mss = r->mss;
         i->tcpi_rcv_mss = r->rmss;
         i->tcpi_advmss = tc->link.mss;
-        i->tcpi_pmtu = r->mss + IP_MIN_HDR + TCP_MIN_HDR + (r->ts_ok ? 12 : 0);
+        i->tcpi_pmtu = r->mss + IP_MIN_HDR + TCP_MIN_HDR + conn_options_len(tc);
         i->tcpi_reordering = 3;         /* Linux's measure in segments; RACK keeps none */
         i->tcpi_reord_seen = r->reordering;
 }
@@ -218,6 +218,22 @@ static socklen_t get_info(const struct opt_call *c, void *val, socklen_t room)
         return sizeof *i;
 }
 
+/* CUBIC and NewReno have nothing to tell, as in Linux. */
+static socklen_t get_cc_info(const struct opt_call *c, void *val, socklen_t room)
+{
+        return 0;
+}
+
+static int set_inq(struct opt_call *c, int v)
+{
+        return v == 0 || v == 1 ? opt_set_told(c, USOCK_TELL_INQ, v) : -EINVAL;
+}
+
+static int get_inq(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_INQ);
+}
+
 /* ---- the tables ---- */
 
 static const struct opt_int ints[] = {
@@ -233,12 +249,14 @@ static const struct opt_int ints[] = {
         OPT_CALLS(TCP_MAXSEG, OPT_TCP, set_maxseg, get_maxseg),
         OPT_CALLS(TCP_LINGER2, OPT_TCP, set_linger2, get_linger2),
         OPT_CALLS(TCP_DEFER_ACCEPT, OPT_TCP, set_defer_accept, get_defer_accept),
+        OPT_CALLS(TCP_INQ, OPT_TCP, set_inq, get_inq),
         OPT_CALLS(TCP_WINDOW_CLAMP, OPT_TCP, set_window_clamp, get_window_clamp),
 };
 
 static const struct opt_blob blobs[] = {
-        {TCP_CONGESTION, OPT_TCP, 1, set_congestion, get_congestion},
-        {TCP_INFO, OPT_TCP, 0, NULL, get_info},
+        OPT_FORM(TCP_CONGESTION, OPT_TCP, 1, set_congestion, get_congestion),
+        OPT_FORM(TCP_INFO, OPT_TCP, 0, NULL, get_info),
+        OPT_FORM(TCP_CC_INFO, OPT_TCP, 0, NULL, get_cc_info),
 };
 
 const struct opt_level opt_tcp = OPT_LEVEL(ints, blobs);

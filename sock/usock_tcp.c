@@ -693,6 +693,7 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
         struct cursor c = {iov, 0, 0};
+        struct span any[SPANS];
         size_t done = 0;
         ssize_t got = -ENOTCONN;
 
@@ -715,8 +716,8 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
                         got = -EAGAIN;
                         break;
                 }
-                if (total == 0) {
-                        got = 0;
+                if (total == 0) {       /* as Linux: waits all the same for something to be there */
+                        got = MIN(peek(u, usock_conn(s), 0, 1, any), 0);
                         break;
                 }
                 got = recv_once(s, &c, flags & MSG_PEEK ? done : 0, total - done, flags, came);

@@ -394,6 +394,8 @@ ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, in
 
         if (total > UDP_MAX_PAYLOAD)
                 return -EMSGSIZE;
+        if (unlikely(flags & MSG_OOB))
+                return -EOPNOTSUPP;     /* Linux: "mirror BSD error message compatibility" */
         if (unlikely(m->msg_controllen != 0 || usock_rec(s)->segment != 0 || usock_rec(s)->ip_opts))
                 return send_said(s, m, total, usock_rec(s)->segment);
         err = dest_of(s, m, NULL, &d);
@@ -522,7 +524,7 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
                 fetch_later(s, first.ahead);
                 if (m != NULL) {
                         good &= put_name(s, m, &first.msg);
-                        m->msg_flags = first.msg.len > total ? MSG_TRUNC : 0;
+                        m->msg_flags = (first.msg.len > total ? MSG_TRUNC : 0) | (flags & MSG_CMSG_CLOEXEC);
                         if (unlikely(usock_rec(s)->told != 0))
                                 usock_cmsg_put(s, &first.msg, m);
                         else
@@ -583,8 +585,6 @@ ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flag
 
         if (unlikely(flags & MSG_ERRQUEUE))
                 return usock_udp_recv_error(s, m, total);
-        if (flags & MSG_OOB)
-                return -EOPNOTSUPP;
         n = read_first(s, m->msg_iov, total, flags, m);
         if (likely(n != -EAGAIN))
                 return n;
@@ -600,6 +600,6 @@ ssize_t usock_udp_read(struct usock *s, void *p, size_t n, int flags)
 
         if (likely(r != -EAGAIN))
                 return r;
-        r = unlikely(flags & (MSG_OOB | MSG_ERRQUEUE)) ? -EAGAIN : read_first(s, &iov, n, flags, NULL);
+        r = unlikely(flags & MSG_ERRQUEUE) ? -EAGAIN : read_first(s, &iov, n, flags, NULL);
         return likely(r != -EAGAIN) ? r : usock_udp_recv(s, &m, n, flags);
 }

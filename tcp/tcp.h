@@ -274,6 +274,8 @@ void tcp_opts_default(struct tcp_opts *o);
 /* Changes the options of a live connection; takes effect at once where it can (nodelay and uncork push data out). */
 void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, nstime now);
 void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o);
+/* The longest IP packet that the path carries, as far as is known (IP_MTU). */
+int tcp_path_mtu(const struct tcp_conn *tc);
 int tcp_cc_lookup(const char *name);    /* "reno", "cubic"; -ENOENT */
 const char *tcp_cc_name(int cc);
 

@@ -27,6 +27,13 @@ static uint64_t delivery_rate(const struct tcp_conn *tc)
         return tc->srtt > 0 ? (uint64_t)in_flight * NS_PER_S / (uint64_t)tc->srtt : 0;
 }
 
+int tcp_path_mtu(const struct tcp_conn *tc)
+{
+        uint32_t mss = tc->path_mss != 0 ? MIN(tc->path_mss, tc->link.mss) : tc->link.mss;
+
+        return (int)(mss + IP_MIN_HDR + TCP_MIN_HDR);
+}
+
 void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_report *r, nstime now)
 {
         *r = (struct tcp_report){

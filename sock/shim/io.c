@@ -315,6 +315,15 @@ static bool vector_readable(const struct iovec *iov, size_t n)
         return n <= IOV_MAX && user_read_range(iov, n * sizeof(*iov));
 }
 
+/* read() and readv() of nothing ask nobody, as SYS5 has it; recv() of nothing waits. */
+static bool iov_is_empty(const struct iovec *iov, int n)
+{
+        for (int i = 0; i < n; i++)
+                if (iov[i].iov_len != 0)
+                        return false;
+        return true;
+}
+
 ssize_t h_readv(int fd, const struct iovec *iov, int n)
 {
         struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
@@ -325,7 +334,7 @@ ssize_t h_readv(int fd, const struct iovec *iov, int n)
 
                 if (!f)
                         return REAL(readv)(fd, iov, n);
-                r = file_recvmsg(f, &m, 0);
+                r = iov_is_empty(iov, n) ? 0 : file_recvmsg(f, &m, 0);
                 file_leave(f);
         } while (result_again(&r));
         return r;
@@ -435,12 +444,19 @@ static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int 
         return i ? (ssize_t)i : r;
 }
 
+/* Readable and in range: else the kernel says what it is. */
+static bool timeout_good(const struct timespec *timeout)
+{
+        return !timeout || (user_read_range(timeout, sizeof(*timeout)) && timeout->tv_sec >= 0 && timeout->tv_nsec >= 0 &&
+                            timeout->tv_nsec < 1000000000);
+}
+
 int h_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
 {
         ssize_t r;
 
         do {
-                struct file *f = user_read_range(timeout, timeout ? sizeof(*timeout) : 0) ? file_enter(fd, MODE_TCP) : NULL;
+                struct file *f = timeout_good(timeout) ? file_enter(fd, MODE_TCP) : NULL;
 
                 if (!f)
                         return kernel_only_recvmmsg(fd, v, n, flags, timeout);

@@ -110,7 +110,7 @@ static int set_timeo(nstime *timeo, const void *val, socklen_t len)
 {
         struct timeval tv;
 
-        if (len < sizeof(tv))
+        if ((int)len < 0 || len < sizeof(tv))
                 return -EINVAL;
         memcpy(&tv, val, sizeof(tv));
         if (tv.tv_usec < 0 || tv.tv_usec >= 1000000)
@@ -212,14 +212,24 @@ static int set_new(struct file *f, int level, int name, const void *val, socklen
         return r;
 }
 
+/* The kernel's socket below a connection of ours, which is not connected, would take it, and nothing would come of it: no
+ * completions of zero copy, no filter. */
+static bool is_void(int level, int name)
+{
+        if (level == SOL_SOCKET)
+                return name == SO_ZEROCOPY || name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF;
+        return level == IPPROTO_TCP && (name == TCP_ULP || name == TCP_REPAIR || name == TCP_MD5SIG ||
+                                        name == TCP_ZEROCOPY_RECEIVE);
+}
+
 static int set_tcp(struct file *f, int level, int name, const void *val, socklen_t len)
 {
         int r = usock_setsockopt(f->us, level, name, val, len);
 
         if (r != -ENOPROTOOPT)
                 return r;
-        if (level == SOL_SOCKET && name == SO_ZEROCOPY)
-                return -EOPNOTSUPP;     /* who set it would wait for completions that never come */
+        if (is_void(level, name))
+                return -EOPNOTSUPP;
         r = file_materialise(f);
         return r < 0 ? r : (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
 }
@@ -284,7 +294,7 @@ static int get_tcp(struct file *f, int level, int name, void *val, socklen_t *le
 
         if (r == -ENOPROTOOPT)
                 r = usock_getsockopt(f->us, level, name, val, len);
-        if (r != -ENOPROTOOPT)
+        if (r != -ENOPROTOOPT || (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE))
                 return r;
         r = file_materialise(f);
         return r < 0 ? r : (int)sys5(SYS_getsockopt, f->kfd, level, name, val, len);

@@ -1,0 +1,258 @@
+/* Flags of sending and receiving, ioctls, and calls for several messages: streams and datagrams. */
+#include "tests/shim/calls.h"
+
+#include <linux/sockios.h>
+
+static void name_flags(int flags, char *out)
+{
+        sprintf(out, "%s%s%s%s%s%s%s", flags & MSG_PEEK ? " PEEK" : "", flags & MSG_TRUNC ? " TRUNC" : "",
+                flags & MSG_WAITALL ? " WAITALL" : "", flags & MSG_DONTWAIT ? " DONTWAIT" : "", flags & MSG_OOB ? " OOB" : "",
+                flags & MSG_ERRQUEUE ? " ERRQUEUE" : "", flags & MSG_CMSG_CLOEXEC ? " CLOEXEC" : "");
+}
+
+/* One recvmsg() with a name and control room. */
+static void receive(int s, size_t room, int flags)
+{
+        _Alignas(struct cmsghdr) char beside[64], b[200], text[64];
+        struct sockaddr_in from;
+        struct iovec iov[2] = {{b, room / 2}, {b + room / 2, room - room / 2}};
+        struct msghdr m = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = iov, .msg_iovlen = 2,
+                           .msg_control = beside, .msg_controllen = sizeof(beside), .msg_flags = 0x5a};
+        ssize_t r;
+
+        memset(b, '.', sizeof(b));
+        name_flags(flags, text);
+        r = recvmsg(s, &m, flags);
+        printf("  recvmsg(%zu%s): %zd %s", room, text, r, name_of(r));
+        if (r >= 0)
+                printf(" flags %x name %u beside %zu", m.msg_flags, m.msg_namelen, m.msg_controllen);
+        printf(" %.*s\n", (int)room, b);
+}
+
+static void count(int s, const char *what)
+{
+        int in = -1, out = -1, unsent = -1, mark = -1;
+        int r[] = {ioctl(s, SIOCINQ, &in), ioctl(s, SIOCOUTQ, &out), ioctl(s, SIOCOUTQNSD, &unsent), ioctl(s, SIOCATMARK, &mark)};
+
+        printf("  %s: in %d %d, out %d %d, unsent %d %d, mark %d %d\n", what, r[0], in, r[1], out, r[2], unsent, r[3], mark);
+}
+
+/* Until what was sent has been acknowledged. */
+static void settle(int s)
+{
+        for (int i = 0, n = 1; i < 30000 && n != 0; i++) {
+                if (ioctl(s, SIOCOUTQ, &n) != 0)
+                        return;
+                usleep(1000);
+        }
+}
+
+static void put(int s, const char *text, int flags)
+{
+        ssize_t r = send(s, text, strlen(text), flags);
+
+        printf("  send(%s, %x): %zd %s\n", text, flags, r, name_of(r));
+}
+
+/* Until so many bytes are there. */
+static void until(int s, int n)
+{
+        for (int i = 0, there = 0; i < 30000 && there < n; i++) {
+                ioctl(s, SIOCINQ, &there);
+                usleep(1000);
+        }
+}
+
+void scene_stream_flags(void)
+{
+        static const int odd[] = {MSG_PEEK | MSG_TRUNC, MSG_TRUNC, MSG_ERRQUEUE, MSG_ERRQUEUE | MSG_DONTWAIT, MSG_OOB,
+                                  MSG_OOB | MSG_PEEK, MSG_CMSG_CLOEXEC, MSG_WAITALL | MSG_DONTWAIT, 0x40000000 | MSG_DONTWAIT};
+        int v[2], on = 1, n;
+
+        tcp_pair(v);
+        setsockopt(v[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        count(v[1], "nothing");
+        receive(v[1], 10, MSG_DONTWAIT);
+        receive(v[1], 0, MSG_DONTWAIT);
+        put(v[0], "abcdefghij", MSG_NOSIGNAL);
+        until(v[1], 10);
+        settle(v[0]);
+        count(v[1], "ten");
+        count(v[0], "all acknowledged");
+        receive(v[1], 4, MSG_PEEK);
+        receive(v[1], 2, MSG_PEEK | MSG_TRUNC);
+        receive(v[1], 2, MSG_TRUNC);
+        receive(v[1], 0, 0);
+        receive(v[1], 3, MSG_WAITALL);
+        receive(v[1], 100, MSG_WAITALL | MSG_DONTWAIT);
+        put(v[0], "", 0);
+        for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+                put(v[0], "odd", 0);
+                until(v[1], 3);
+                receive(v[1], 3, odd[i]);
+                receive(v[1], 3, MSG_DONTWAIT);
+                receive(v[1], 3, MSG_DONTWAIT);
+        }
+        put(v[0], "ab!", MSG_OOB);
+        until(v[1], 2);
+        wait_readable(v[1]);
+        count(v[1], "before the mark");
+        receive(v[1], 1, MSG_OOB | MSG_PEEK);
+        receive(v[1], 10, 0);
+        count(v[1], "at the mark");
+        receive(v[1], 0, MSG_OOB);
+        receive(v[1], 1, MSG_OOB);
+        receive(v[1], 1, MSG_OOB);
+        put(v[0], "cd", 0);
+        wait_readable(v[1]);            /* SIOCINQ stops at the mark */
+        count(v[1], "after it");
+        receive(v[1], 10, 0);
+        put(v[0], "held ", MSG_MORE);
+        put(v[0], "back", 0);
+        until(v[1], 9);
+        receive(v[1], 100, 0);
+        SHOW(shutdown(v[0], SHUT_WR));
+        receive(v[1], 10, 0);
+        receive(v[1], 10, MSG_PEEK);
+        count(v[1], "the end");
+        put(v[0], "x", MSG_NOSIGNAL);
+        put(v[1], "back", MSG_OOB | MSG_DONTWAIT);
+        SHOW(ioctl(v[1], FIOASYNC, &n));
+        close2(v);
+        SHOW(ioctl(v[1], SIOCINQ, &n));
+}
+
+void scene_datagram_flags(void)
+{
+        static const int odd[] = {MSG_PEEK | MSG_TRUNC, MSG_TRUNC, MSG_ERRQUEUE, MSG_ERRQUEUE | MSG_DONTWAIT, MSG_OOB,
+                                  MSG_CMSG_CLOEXEC, MSG_WAITALL, MSG_PEEK};
+        struct sockaddr_in a, b;
+        int s = udp_socket(&a), t = udp_socket(&b);
+
+        SHOW(connect(t, (void *)&a, sizeof(a)));
+        count(s, "nothing");
+        receive(s, 10, MSG_DONTWAIT);
+        put(t, "abcdefghij", MSG_NOSIGNAL);
+        put(t, "", 0);
+        put(t, "klm", MSG_DONTWAIT);
+        wait_readable(s);
+        count(s, "ten first");
+        receive(s, 4, MSG_PEEK);
+        receive(s, 4, MSG_PEEK | MSG_TRUNC);
+        receive(s, 0, MSG_PEEK);
+        receive(s, 4, 0);
+        count(s, "none first");
+        receive(s, 4, 0);
+        wait_readable(s);
+        receive(s, 4, MSG_TRUNC);
+        for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+                put(t, "oddity", 0);
+                wait_readable(s);
+                receive(s, 3, odd[i]);
+                receive(s, 6, MSG_DONTWAIT);
+        }
+        put(t, "urgent", MSG_OOB);
+        SHOW(shutdown(t, SHUT_WR));
+        put(t, "x", MSG_NOSIGNAL);
+        SHOW(shutdown(s, SHUT_RD));
+        close(s);
+        close(t);
+}
+
+static void send_many(int s, unsigned n, int flags)
+{
+        static char text[8][8];
+        struct mmsghdr m[8];
+        struct iovec iov[8];
+        int r;
+
+        memset(m, 0, sizeof(m));
+        for (unsigned i = 0; i < 8; i++) {
+                sprintf(text[i], "%u%.*s", i, (int)i % 5, "abcdef");
+                iov[i] = (struct iovec){text[i], strlen(text[i])};
+                m[i].msg_hdr.msg_iov = &iov[i];
+                m[i].msg_hdr.msg_iovlen = 1;
+                m[i].msg_len = 77;
+        }
+        r = sendmmsg(s, m, n, flags);
+        printf("  sendmmsg(%u): %d %s:", n, r, name_of(r));
+        for (unsigned i = 0; i < 8; i++)
+                printf(" %u", m[i].msg_len);
+        printf("\n");
+}
+
+static void receive_many(int s, unsigned n, int flags, struct timespec *timeout)
+{
+        static char text[8][8];
+        struct mmsghdr m[8];
+        struct iovec iov[8];
+        int r;
+
+        memset(m, 0, sizeof(m));
+        memset(text, '.', sizeof(text));
+        for (unsigned i = 0; i < 8; i++) {
+                iov[i] = (struct iovec){text[i], 4};
+                m[i].msg_hdr.msg_iov = &iov[i];
+                m[i].msg_hdr.msg_iovlen = 1;
+                m[i].msg_len = 77;
+        }
+        r = recvmmsg(s, m, n, flags, timeout);
+        printf("  recvmmsg(%u, %x%s): %d %s:", n, flags, timeout ? ", timeout" : "", r, name_of(r));
+        for (int i = 0; i < 8; i++)
+                printf(" %u/%x/%.4s", m[i].msg_len, i < r ? m[i].msg_hdr.msg_flags & ~MSG_CMSG_CLOEXEC : 0, text[i]);
+        printf("\n");
+}
+
+/* Datagrams one by one as they come, so that all are there. */
+static void all_there(int s, int n)
+{
+        char b[64];
+
+        for (int i = 0; i < 30000 && recv(s, b, sizeof(b), MSG_PEEK | MSG_DONTWAIT) < 0; i++)
+                usleep(1000);
+        (void)n;
+}
+
+void scene_many_messages(void)
+{
+        struct timespec soon = {0, 20000000}, none = {0, 0}, wrong = {0, 2000000000};
+        struct sockaddr_in a, b;
+        int s = udp_socket(&a), t = udp_socket(&b), v[2];
+
+        connect(t, (void *)&a, sizeof(a));
+        receive_many(s, 8, MSG_DONTWAIT, NULL);
+        receive_many(s, 8, MSG_DONTWAIT, &none);
+        receive_many(s, 8, 0, &wrong);
+        send_many(t, 0, 0);
+        send_many(t, 5, 0);
+        all_there(s, 5);
+        receive_many(s, 0, MSG_DONTWAIT, NULL);
+        receive_many(s, 2, 0, NULL);
+        receive_many(s, 8, MSG_WAITFORONE, NULL);
+        send_many(t, 3, MSG_DONTWAIT);
+        all_there(s, 3);
+        receive_many(s, 3, 0, &soon);
+        send_many(t, 2, 0);
+        all_there(s, 2);
+        receive_many(s, 8, MSG_DONTWAIT, &none);
+        receive_many(s, 8, MSG_DONTWAIT | MSG_PEEK, NULL);
+        send_many(t, 1, 0);
+        wait_readable(s);
+        receive_many(s, 2, MSG_DONTWAIT | MSG_PEEK, NULL);
+        receive_many(s, 1, MSG_OOB, NULL);
+        receive_many(s, 1, 0, NULL);
+        SHOW(shutdown(t, SHUT_WR));
+        send_many(t, 2, MSG_NOSIGNAL);
+        close(s);
+        close(t);
+        tcp_pair(v);
+        send_many(v[0], 4, 0);
+        until(v[1], 10);
+        receive_many(v[1], 2, 0, NULL);
+        receive_many(v[1], 8, MSG_DONTWAIT, NULL);
+        SHOW(shutdown(v[0], SHUT_WR));
+        wait_readable(v[1]);
+        receive_many(v[1], 2, 0, NULL);
+        send_many(v[0], 2, MSG_NOSIGNAL);
+        close2(v);
+}
