@@ -312,7 +312,8 @@ static void say_goodbye(struct verbs_chan *c)
         if (p->dead || p->down || !has_room(p, 0))
                 return;
         wr.wr_id = p->posted + 1;
-        chain(c, wr, 0);                /* not inline: it is signalled */
+        chain(c, wr, 0);
+        p->awaited = true;
         verbs_ring(p);
         wait_for(p, is_retired, p->posted);
 }

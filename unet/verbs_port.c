@@ -12,6 +12,7 @@
 #define INLINE_WANTED 256u              /* bytes that the device copies when they are posted; we take less */
 #define NO_KEY        UINT32_MAX        /* what the station is told of our descriptors: no link's number */
 #define POLL_BATCH    VERBS_PEEK
+#define LOOK_AT_DEVICE 64u              /* sleeps that a completion ended, until what the device reports is looked at all the same */
 #define IPV4_SOURCE   32u               /* in the GRH area: 20 bytes of nothing, then the IPv4 header */
 #define GRH_SOURCE    8u
 
@@ -206,8 +207,13 @@ static void remake_handles(struct verbs_port *p)
 
 /* ---- sends ---- */
 
-/* Ends the chain and asks for a completion where one is due: of what the device does not copy now, somebody waits for the
- * end; of the rest only the places have to come back. */
+static struct verbs_slot *slot_of(struct verbs_port *p, const struct ibv_send_wr *wr)
+{
+        return &p->slot[((uint32_t)wr->wr_id - 1) % VERBS_SEND_DEPTH];
+}
+
+/* Ends the chain and asks for a completion where one is due: for a frame, unless the device copies it now, somebody waits; of
+ * the rest only the places have to come back. */
 static void finish_chain(struct verbs_port *p)
 {
         struct verbs_chain *k = &p->chain;
@@ -215,19 +221,26 @@ static void finish_chain(struct verbs_port *p)
 
         last->next = NULL;
         for (int i = 0; i < k->n; i++)
-                p->frames_unsignalled |= !(k->wr[i].send_flags & IBV_SEND_INLINE);
+                p->awaited |= !(k->wr[i].send_flags & IBV_SEND_INLINE) && slot_of(p, &k->wr[i])->frame != 0;
         p->unsignalled += (uint32_t)k->n;
-        if (!p->frames_unsignalled && p->unsignalled < VERBS_SIGNAL_EVERY)
+        if (!p->awaited && p->unsignalled < VERBS_SIGNAL_EVERY)
                 return;
         last->send_flags |= IBV_SEND_SIGNALED;
+        p->signalled = (uint32_t)last->wr_id;
         p->unsignalled = 0;
-        p->frames_unsignalled = false;
+        p->awaited = false;
+}
+
+/* A completion of a send will come, or is there. */
+static bool completion_due(const struct verbs_port *p)
+{
+        return (int32_t)(p->signalled - p->retired) > 0;
 }
 
 /* What the device copied is injected. */
 static void note_copied(struct verbs_port *p, const struct ibv_send_wr *wr)
 {
-        struct verbs_slot *s = &p->slot[((uint32_t)wr->wr_id - 1) % VERBS_SEND_DEPTH];
+        struct verbs_slot *s = slot_of(p, wr);
 
         if ((wr->send_flags & IBV_SEND_INLINE) && s->ch != NULL && s->frame != 0) {
                 s->ch->done[s->ch->done_prod++ % VERBS_NAMES] = s->frame;
@@ -288,7 +301,7 @@ bool verbs_port_peek(struct verbs_port *p)
                 return false;
         if (p->ncame == 0)
                 peek(p->rcq, p->came, &p->ncame);
-        if (p->nwent == 0 && p->retired != p->posted)
+        if (p->nwent == 0 && completion_due(p))
                 peek(p->scq, p->went, &p->nwent);
         return p->ncame + p->nwent > 0;
 }
@@ -299,7 +312,7 @@ void verbs_poll_sends(struct verbs_port *p)
         struct ibv_wc wc[POLL_BATCH];
         int n = POLL_BATCH;
 
-        while (p->retired != p->posted && n == POLL_BATCH && !p->dead) {
+        while (completion_due(p) && n == POLL_BATCH && !p->dead) {
                 n = fetch(p->scq, p->went, &p->nwent, wc);
                 for (int i = 0; i < n; i++) {
                         if (unlikely(wc[i].status != IBV_WC_SUCCESS))
@@ -488,7 +501,7 @@ void verbs_port_repair(struct verbs_port *p)
         p->chain.n = 0;
         retire_upto(p, p->posted);
         p->unsignalled = 0;
-        p->frames_unsignalled = false;
+        p->awaited = false;
         for (uint32_t i = 1; i <= p->nbufs; i++)
                 if (p->buf[i].state == VERBS_POSTED)
                         verbs_buf_free(p, i);
@@ -544,20 +557,41 @@ void verbs_port_events(struct verbs_port *p)
         }
 }
 
-/* Whoever polls after this misses nothing: what came before is found by the poll, what comes later makes an event. */
-void verbs_port_arm(struct verbs_port *p)
+/* An event that came since the last look. One that stays behind it ends the sleep at once, and is taken then. */
+static bool take_event(struct verbs_port *p)
 {
         struct ibv_cq *cq;
         void *ctx;
 
-        verbs_port_events(p);
+        if (ibv_get_cq_event(p->events, &cq, &ctx) != 0)
+                return false;
+        ibv_ack_cq_events(cq, 1);
+        if (cq == p->rcq)
+                p->rcq_armed = false;
+        else
+                p->scq_armed = false;
+        return true;
+}
+
+static void ask_for_event(struct ibv_cq *cq, bool *armed)
+{
+        if (!*armed)
+                *armed = ibv_req_notify_cq(cq, 0) == 0;
+}
+
+/* Whoever polls after this misses nothing: what came before is found by the poll, what comes later makes an event. A queue that
+ * was asked and made none still will. */
+void verbs_port_arm(struct verbs_port *p)
+{
         if (p->dead)
                 return;
-        while (ibv_get_cq_event(p->events, &cq, &ctx) == 0)
-                ibv_ack_cq_events(cq, 1);
-        ibv_req_notify_cq(p->rcq, 0);
+        if (!take_event(p) || ++p->arms % LOOK_AT_DEVICE == 0)
+                verbs_port_events(p);
+        if (p->dead)
+                return;
+        ask_for_event(p->rcq, &p->rcq_armed);
         if (p->nwant_room != 0)
-                ibv_req_notify_cq(p->scq, 0);
+                ask_for_event(p->scq, &p->scq_armed);
 }
 
 /* ---- opening and closing ---- */

@@ -132,8 +132,11 @@ struct verbs_port {
         struct verbs_chain chain;
         struct verbs_slot slot[VERBS_SEND_DEPTH];
         uint32_t posted, retired;       /* posted: those of the chain too */
-        uint32_t unsignalled;
-        bool frames_unsignalled;
+        uint32_t signalled;             /* the last of them that makes a completion */
+        uint32_t unsignalled;           /* those behind it */
+        bool awaited;                   /* for one of these somebody waits */
+        bool rcq_armed, scq_armed;      /* they make an event with the next completion */
+        uint32_t arms;
 
         struct verbs_chan *source[VERBS_SOURCES];
         struct verbs_host *hosts;
