@@ -4,6 +4,7 @@
  *
  *      the first segments of a connection      at once, as Linux
  *      every second full-sized segment         at once: when the turn that took it off the queue is over
+ *      what fills the window                   when it is read, or after READER
  *      less than that                          when the stack is about to wait, or after DELACK
  *      a segment of a train                    with others: see below
  *
@@ -23,6 +24,7 @@
 #include "tcp/tcp_conn.h"
 
 #define DELACK       (40 * NS_PER_MS)   /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
+#define READER       (2 * NS_PER_MS)    /* for a reader of what fills the window */
 #define TRAIN_BEGINS 128u               /* full-sized segments without a pause */
 #define TRAIN_MOST   65536u             /* bytes; as much as GRO merges */
 #define TRAIN_RTT    (40 * NS_PER_US)   /* a quarter of less is no time that a timer could measure */
@@ -63,6 +65,16 @@ static bool waits_for_more(struct tcp_conn *tc, const struct tcp_seg *seg, uint3
         return true;
 }
 
+/* Of the window less than a segment is left, and there is something to read: the sender waits for the reader, who moves the
+ * window, and with it comes the ACK. As Linux's __tcp_ack_snd_check(), which asks whether the right edge would move. A window
+ * that is closed is said at once. */
+static bool waits_for_reader(const struct tcp_conn *tc)
+{
+        uint32_t left = tc->rcv_adv - tc->rcv_nxt;
+
+        return !tc->link.lossless && tc->rcv_unread != 0 && left != 0 && left < tc->rcv_full;
+}
+
 void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, nstime now)
 {
         uint32_t owed = tc->rcv_nxt - tc->last_ack_sent;
@@ -74,13 +86,13 @@ void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, ns
                         return;
                 conn_unflag(tc, TCF_TRAIN);
         }
-        if (owed >= 2 * tc->rcv_full || tc->opts.quickack) {
+        if ((owed >= 2 * tc->rcv_full && !waits_for_reader(tc)) || tc->opts.quickack) {
                 tc->owed |= OWE_ACK;
         } else if (tc->quick != 0 && !tc->link.lossless) {
                 tc->quick--;
                 tc->owed |= OWE_ACK;
-        } else if (tc->delack_at == NSTIME_NEVER) {
-                tc->delack_at = now + DELACK;
+        } else {
+                tc->delack_at = MIN(tc->delack_at, now + (waits_for_reader(tc) ? READER : DELACK));
         }
 }
 

@@ -218,6 +218,26 @@ static void window_opens_again_when_the_reader_reads(void **state)
         expect_sent(s, .seq = 1, .ack = 4001, .wnd = 4000);
 }
 
+/* Less than a segment is left of the window of 4000: the sender can do nothing with an acknowledgement before the reader has read,
+ * and then one says both. Nobody reads: it comes all the same. */
+static void what_fills_the_window_is_acknowledged_by_the_reader(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .len = 1000);
+        peer_sends(s, .seq = 1001, .ack = 1, .len = 1000);
+        expect_sent(s, .seq = 1, .ack = 2001);
+        peer_sends(s, .seq = 2001, .ack = 1, .len = 1000);
+        peer_sends(s, .seq = 3001, .ack = 1, .len = 900);
+        app_reads(s, 2000);
+        expect_sent(s, .seq = 1, .ack = 3901, .wnd = 2100);
+        peer_sends(s, .seq = 3901, .ack = 1, .len = 1000);
+        peer_sends(s, .seq = 4901, .ack = 1, .len = 1000);
+        expect_silence(s);
+        advance_ms(s, 2);
+        expect_sent(s, .seq = 1, .ack = 5901, .wnd = 100);
+}
+
 /* ---- retransmission ---- */
 
 /* RFC 6298 §5: after RTO, backed off; RFC 5681: one segment; Karn. */
@@ -701,6 +721,7 @@ int main(void)
                 scenario(opened_window_takes_the_probe_again, established, NULL),
                 scenario(shrunken_window_is_survived, established, NULL),
                 scenario(window_opens_again_when_the_reader_reads, established, &rcvbuf),
+                scenario(what_fills_the_window_is_acknowledged_by_the_reader, established, &rcvbuf),
                 scenario(timeout_repeats_the_first_segment, established, &reno),
                 scenario(silence_ends_the_connection, established, NULL),
                 scenario(user_timeout_ends_it_sooner, established, &user_timeout),
