@@ -293,7 +293,7 @@ static void set_view(struct stack_chan *c, const struct stack_chan *to)
         c->ops = to->ops;
         c->caps = to->caps;
         c->generation = to->generation;
-        c->remote = to->remote;
+        WRITE_ONCE(c->remote, to->remote);
         c->stranger = to->stranger;
         c->netif = to->netif;
         WRITE_ONCE(c->starved, to->starved);

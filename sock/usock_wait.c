@@ -32,6 +32,7 @@
 #define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
 #define SPIN_WIRE    (100 * NS_PER_US)  /* ... with an interface of our own: runs of segments come some 50 us apart */
 #define SPIN_MIN     (2 * NS_PER_US)
+#define SPIN_LOOKS   32                 /* between two looks at the clock */
 #define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
 #define STACK_ITEMS  64
 #define WAKE_FDS     (1 + NETIF_MAX + USTACK_LINK_FDS)  /* of one stack */
@@ -99,11 +100,12 @@ static struct place *place_get(void)
         return p != NULL ? p : place_make();
 }
 
-static void place_put(struct place *p)
+/* `rung`: somebody has written to it. */
+static void place_put(struct place *p, bool rung)
 {
         char junk[16];
 
-        while (sys6(SYS_recvfrom, p->fd, (long)junk, sizeof junk, MSG_DONTWAIT, 0, 0) >= 0)
+        while (rung && sys6(SYS_recvfrom, p->fd, (long)junk, sizeof junk, MSG_DONTWAIT, 0, 0) >= 0)
                 ;
         pthread_mutex_lock(&places_lock);
         p->next = free_places;
@@ -300,6 +302,7 @@ struct wait {
         struct ustack *all[USTACKS_MAX];
         uint32_t nall;
         bool inside;                    /* stacks were polled and not left yet */
+        bool owes, gave_way;            /* acknowledgements; and who sends had the processor since something was ready last */
         nstime began;
         int npeers;                     /* of peers[], whose ends a long sleep notices; -1: it has not waited for long yet */
         struct pollfd *peers;
@@ -336,7 +339,8 @@ static int ready_items(const struct wait *w)
 /*
  * One turn of every stack, then a look. When something is ready the caller goes back to the application, whose answer
  * will carry the acknowledgements; otherwise they go out now, since this thread has nothing else to do. Returns how many
- * are ready; w->inside then says whether stacks are still to be left.
+ * are ready; w->inside then says whether stacks are still to be left. Over an RDMA device, which may be the kernel's software,
+ * who sends has the processor once more before (give_way()): what follows at once is then acknowledged with it.
  */
 static int progress(struct wait *w, nstime now)
 {
@@ -352,7 +356,9 @@ static int progress(struct wait *w, nstime now)
                 }
                 if (i + 1 == w->nall)
                         ready = look(w);
-                if (ready == 0)
+                if (ready == 0 && u->s.st->nacks != 0 && !w->gave_way && ustack_links_any(u))
+                        w->owes = true;
+                else if (ready == 0)
                         stack_flush_acks(&u->s, now);
                 if (ready == 0)
                         ustack_unlock(u);
@@ -361,6 +367,17 @@ static int progress(struct wait *w, nstime now)
         }
         w->inside = ready == 0 || w->nall > 1;
         return ready;
+}
+
+/* True: there are acknowledgements that the next turn will send; what comes until then they cover. */
+static bool give_way(struct wait *w)
+{
+        if (likely(!w->owes))
+                return false;
+        w->owes = false;
+        w->gave_way = true;
+        sched_yield();
+        return true;
 }
 
 static bool pending(const struct wait *w, nstime now)
@@ -390,13 +407,17 @@ static inline void relax(void)
 #endif
 }
 
-/* How long to spin at most. Spinning is for a peer that runs on another processor; 0: there is none. Behind an interface of our
- * own nobody needs this processor, behind one that is shared a gateway does. */
-static nstime spin_most(const struct wait *w)
+/*
+ * How long to spin at most. Spinning is for a peer that runs on another processor; 0: there is none. Behind an interface of our
+ * own nobody needs this processor, behind one that is shared a gateway does. Behind an RDMA device, which may be the kernel's
+ * software, it is offered to everybody at each look (*yield): on a machine with one processor what comes next comes from there.
+ */
+static nstime spin_most(const struct wait *w, bool *yield)
 {
         uint32_t cpu = (uint32_t)sched_getcpu();
         nstime most = 0;
 
+        *yield = false;
         for (uint32_t i = 0; i < w->nall; i++) {
                 struct ustack *u = w->all[i];
                 if (atomic_load_explicit(&u->s.bell->cpu, memory_order_relaxed) != cpu)
@@ -408,6 +429,8 @@ static nstime spin_most(const struct wait *w)
                         if (READ_ONCE(u->s.chan[k].outside) ||
                             (bell != NULL && atomic_load_explicit(&bell->cpu, memory_order_relaxed) != cpu))
                                 most = SPIN_MAX;
+                        if (unlikely(READ_ONCE(u->s.chan[k].remote)))
+                                *yield = true;
                 }
         }
         return most;
@@ -417,14 +440,18 @@ static nstime spin_most(const struct wait *w)
  * way here. */
 static void judge_sleep(const struct wait *w, nstime slept)
 {
-        if (slept < 2 * SPIN_WIRE && spin_most(w) == SPIN_WIRE)
+        bool yield;
+
+        if (slept < 2 * SPIN_WIRE && spin_most(w, &yield) == SPIN_WIRE)
                 spin_budget = SPIN_WIRE;
 }
 
 /* Polls until something is pending or the budget is spent. True: something came. */
 static bool spin(struct wait *w, nstime now)
 {
-        nstime most = spin_most(w), end = now + MIN(spin_budget, most), due = NSTIME_NEVER;
+        bool yield;
+        nstime most = spin_most(w, &yield), end = now + MIN(spin_budget, most), due = NSTIME_NEVER;
+        int looks = yield ? 1 : SPIN_LOOKS;
 
         if (most == 0)
                 return false;
@@ -432,13 +459,15 @@ static bool spin(struct wait *w, nstime now)
         for (uint32_t i = 0; i < w->nall; i++)
                 due = MIN(due, stack_deadline(&w->all[i]->s));
         do {
-                for (int i = 0; i < 32; i++) {
+                for (int i = 0; i < looks; i++) {
                         if (pending(w, 0)) {
                                 spin_budget = MIN(spin_budget * 2, most);
                                 return true;
                         }
                         relax();
                 }
+                if (yield)
+                        sched_yield();
                 now = ustack_now();
                 if (usock_tls.pending || now >= due)
                         return true;
@@ -576,6 +605,7 @@ static int doze(struct wait *w)
         struct place *p = place_get();
         uint32_t slot[USTACKS_MAX] = {0};
         nstime until = w->until, now;
+        bool rung = true;
         sigset_t all, old;
         long ret = 0;
         struct pollfd peers[PEERS];
@@ -610,13 +640,14 @@ static int doze(struct wait *w)
                                 w->mask != NULL ? w->mask : &old);
                 if (ret > 0)
                         kernel_results(w->v, w->n, w->pfd);
+                rung = ret > 0 && w->pfd[w->nk].revents != 0;
         }
         disarm(w, slot);
         if (ret == 0)
                 replace_leaders(w);
         w->inside = true;
         sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
-        place_put(p);
+        place_put(p, rung);
         return ret == -EINTR || usock_tls.pending ? -EINTR : 0;
 }
 
@@ -645,6 +676,7 @@ static int wait_loop(struct wait *w, nstime timeout)
                 return ready;
         w->began = now = ustack_now();
         w->until = timeout < 0 ? NSTIME_NEVER : timeout == 0 ? 0 : now + timeout;
+        w->gave_way = timeout == 0;
         for (;; now = ustack_now()) {
                 bool due = usock_ticks() - rest_seen > USOCK_TICKS_EVERY;
                 if (ready == 0 || pending(w, now) || (due && others_inside(w)))
@@ -661,12 +693,14 @@ static int wait_loop(struct wait *w, nstime timeout)
                         w->look_daemon = false;
                         ustack_daemon_look();
                 }
-                if (spin(w, now))
+                if (give_way(w) || spin(w, now))
                         continue;
                 err = doze(w);
+                w->gave_way = false;
                 judge_sleep(w, ustack_now() - now);
                 ready = ready_items(w);
                 if (err != 0) {
+                        w->gave_way = true;
                         progress(w, ustack_now());
                         ready = ready_items(w);
                         return ready > 0 ? ready : err;

@@ -156,6 +156,8 @@ bool ustack_remote_vouches(const struct stack *s, uint32_t k, uint8_t proto, uin
 /* Before sleeping, under the lock; and what the driver then sleeps on, leader or not: at most USTACK_LINK_FDS. */
 #define USTACK_LINK_FDS (DIR_IFACES * VERBS_WAKE_FDS)
 void ustack_links_arm(struct ustack *u);
+/* Whether there is a link at all. */
+bool ustack_links_any(const struct ustack *u);
 int ustack_links_fds(const struct ustack *u, struct pollfd *pfd);
 bool ustack_links_own(const struct ustack *u, int fd);
 /* Process `slot` drives nothing any more: it died, or runs another program. Under the lock. */

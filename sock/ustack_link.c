@@ -300,6 +300,14 @@ bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved)
 
 /* ---- sleeping ---- */
 
+bool ustack_links_any(const struct ustack *u)
+{
+        for (uint32_t i = 0; i < DIR_IFACES; i++)
+                if (unlikely(u->link[i] != NULL))
+                        return true;
+        return false;
+}
+
 void ustack_links_arm(struct ustack *u)
 {
         for (uint32_t i = 0; i < DIR_IFACES; i++)
