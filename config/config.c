@@ -1,6 +1,7 @@
 /* Which keys there are, what values they take, and where the file is. */
 #include "config/config.h"
 #include "config/route_text.h"
+#include "config/sections.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -66,6 +67,7 @@ struct reading {
         struct config_error *err;
         uint64_t seen;                  /* bit of each key */
         uint32_t seen_iface[UNETD_IFACES];      /* ... of each interface's */
+        int line_of[UNETD_IFACES];              /* where each interface's section begins; 0: not from a file */
         struct route_table *routes;     /* second reading: what the routes are checked against */
         bool failed;
 };
@@ -373,6 +375,10 @@ static const char *iface_wrong(const struct unetd_iface_config *i)
 
         if (i->addr == 0)
                 return "has no address";
+        if (i->prefix < 31 && (i->addr & ~mask) == 0)
+                return "has its network's address, not a host's";
+        if (i->prefix < 31 && (i->addr | mask) == ~0u)
+                return "has its network's broadcast address, not a host's";
         if (i->gateway != 0 && i->prefix != 32 && (i->gateway & mask) != (i->addr & mask))
                 return "has a gateway outside its network";
         if (i->gateway == i->addr)
@@ -412,15 +418,13 @@ static int check_ifaces(struct reading *r)
         for (uint32_t k = 0; k < r->c->nifaces; k++) {
                 const struct unetd_iface_config *i = &r->c->iface[k];
                 const char *wrong = iface_wrong(i);
+                for (uint32_t other = 0; !wrong && other < k; other++)
+                        if (r->c->iface[other].addr == i->addr)
+                                wrong = "has another one's address";
                 if (wrong) {
                         complain(r, "[interface %s] %s", i->name, wrong);
+                        r->err->line = r->line_of[k];
                         return -EINVAL;
-                }
-                for (uint32_t other = 0; other < k; other++) {
-                        if (r->c->iface[other].addr == i->addr) {
-                                complain(r, "[interface %s] %s", i->name, "has another one's address");
-                                return -EINVAL;
-                        }
                 }
         }
         return 0;
@@ -545,6 +549,21 @@ static int one_line(void *arg, const char *section, const char *name, const char
 
 /* ---- the file ---- */
 
+static bool one_section(void *arg, const char *section, int line)
+{
+        struct reading *r = arg;
+        bool iface = strncmp(section, IFACE_SECTION, strlen(IFACE_SECTION)) == 0;
+        struct unetd_iface_config *i = iface ? iface_get(r, section + strlen(IFACE_SECTION)) : NULL;
+
+        if (!iface && !known_section(section))
+                complain(r, "there is no section [%s]%s", section, "");
+        if (r->failed)
+                r->err->line = line;
+        else if (i != NULL && r->line_of[i - r->c->iface] == 0)
+                r->line_of[i - r->c->iface] = line;
+        return !r->failed;
+}
+
 int config_read(const char *path, struct unetd_config *c, struct config_error *err)
 {
         struct unetd_config copy = *c;
@@ -566,7 +585,12 @@ int config_read(const char *path, struct unetd_config *c, struct config_error *e
                         snprintf(err->text, sizeof err->text, "not \"key = value\" and not \"[section]\"");
                 return -EINVAL;
         }
-        if (check_ifaces(&r) < 0 || check_routes(&r, path) < 0)
+        line = config_sections(path, one_section, &r);
+        if (line < 0) {
+                snprintf(err->text, sizeof err->text, "%s", strerror(-line));
+                return line;
+        }
+        if (r.failed || check_ifaces(&r) < 0 || check_routes(&r, path) < 0)
                 return -EINVAL;
         *c = copy;
         return 0;

@@ -121,6 +121,8 @@ static void says_when_a_file_is_not_there(void **state)
         assert_int_equal(config_read("/nonexistent/unet.conf", &s->c, &s->err), -ENOENT);
         assert_int_equal(s->err.line, 0);
         assert_string_equal(s->err.text, "No such file or directory");
+        assert_int_equal(config_read("/", &s->c, &s->err), -EISDIR);
+        assert_string_equal(s->err.text, "Is a directory");
 }
 
 static void looks_in_its_places_in_order(void **state)
@@ -301,6 +303,16 @@ static void refuses_wrong_neighbours(void **state)
                 "\"neighbour\" is no other host on the interface's network");
 }
 
+static void refuses_sections_without_a_key_too(void **state)
+{
+        struct scratch *s = *state;
+
+        refuses(s, "[daemon]\n\n[bogus]\n", 3, "there is no section [bogus]");
+        refuses(s, "\xEF\xBB\xBF[bogus]\n", 1, "there is no section [bogus]");
+        refuses(s, "[interface a/b]\n", 1, "\"a/b\" is not an interface's name");
+        refuses(s, "[interface ]\n", 1, "\"\" is not an interface's name");
+}
+
 static void refuses_wrong_interfaces(void **state)
 {
         struct scratch *s = *state;
@@ -317,15 +329,19 @@ static void refuses_wrong_interfaces(void **state)
         refuses(s, "[interface eth1]\nprovider = dpdk\n", 2, "\"provider\" wants xdp or verbs");
         refuses(s, "[interface eth1]\nchecksum = 1\n", 2, "\"checksum\" wants yes or no");
         refuses(s, "[interface eth1]\npinned = many\n", 2, "\"pinned\" wants a number from 0 to 1048576");
-        refuses(s, "[interface eth1]\nprovider = verbs\naddress = 192.0.2.1/24\ngateway = 192.0.2.2\n", 0,
+        refuses(s, "[interface eth1]\nprovider = verbs\naddress = 192.0.2.1/24\ngateway = 192.0.2.2\n", 1,
                 "[interface eth1] has a gateway: hosts are met over verbs on their own network");
         refuses(s, "[interface eth1]\nlink = wire\n", 2, "\"link\" wants auto, xdp or packet");
         refuses(s, "[interface eth1]\nqueue = -1\n", 2, "\"queue\" wants a number from 0 to 4095");
         refuses(s, "[interface eth1]\nqueue = 1\nqueue = 1\n", 3, "\"queue\" is set twice");
-        refuses(s, "[interface eth1]\nqueue = 1\n", 0, "[interface eth1] has no address");
-        refuses(s, "[interface eth1]\naddress = 192.0.2.1/24\ngateway = 192.0.3.1\n", 0,
+        refuses(s, "\n[interface eth1]\nqueue = 1\n", 2, "[interface eth1] has no address");
+        refuses(s, "[daemon]\n [interface eth1] ; later\n", 2, "[interface eth1] has no address");
+        refuses(s, "[interface eth1]\naddress = 192.0.2.0/24\n", 1, "[interface eth1] has its network's address, not a host's");
+        refuses(s, "[interface eth1]\naddress = 192.0.2.255/24\n", 1,
+                "[interface eth1] has its network's broadcast address, not a host's");
+        refuses(s, "[interface eth1]\naddress = 192.0.2.1/24\ngateway = 192.0.3.1\n", 1,
                 "[interface eth1] has a gateway outside its network");
-        refuses(s, "[interface a]\naddress = 192.0.2.1/24\n[interface b]\naddress = 192.0.2.1/16\n", 0,
+        refuses(s, "[interface a]\naddress = 192.0.2.1/24\n[interface b]\naddress = 192.0.2.1/16\n", 3,
                 "[interface b] has another one's address");
 }
 
@@ -339,7 +355,7 @@ int main(void)
                 TEST(what_it_shows_it_reads),        TEST(knows_interfaces),
                 TEST(refuses_wrong_interfaces),      TEST(knows_routes_and_neighbours),
                 TEST(refuses_wrong_routes),          TEST(refuses_wrong_neighbours),
-                TEST(knows_interfaces_over_verbs),
+                TEST(knows_interfaces_over_verbs),   TEST(refuses_sections_without_a_key_too),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
