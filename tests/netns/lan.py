@@ -236,7 +236,8 @@ class Wire:
     def __init__(self, host):
         self.host, self.file = host, os.path.join(host.dir, "wire.pcap")
         self.shark = host.run("tshark", "-i", IFACE, "-B", "64", "-w", self.file)
-        host.until(lambda: "Capturing on" in self.shark.text(1) and os.path.exists(self.file), "tshark")
+        host.until(lambda: re.search("Capturing on|Capture started", self.shark.text(1)) and os.path.exists(self.file),
+                   "tshark")
 
     def close(self):
         """What a capture that is told to end has not read yet it never writes: it ends when the file grows no more."""
