@@ -66,11 +66,11 @@ static void clear_ours(uint8_t *p, unsigned bytes)
 
 static void clear_places(struct ip_optbuf *o, const struct ip_opts_found *at)
 {
-        uint8_t *ts = o->raw + at->ts - IP_MIN_HDR;
+        uint8_t *ts = at->ts != 0 ? &o->raw[at->ts - IP_MIN_HDR] : NULL;
 
         if (at->rr != 0)
-                clear_ours(o->raw + at->rr - IP_MIN_HDR, 4);
-        if (at->ts != 0 && (ts[TS_FLAGS] & 0xf) != TS_PRESPEC)
+                clear_ours(&o->raw[at->rr - IP_MIN_HDR], 4);
+        if (ts != NULL && (ts[TS_FLAGS] & 0xf) != TS_PRESPEC)
                 clear_ours(ts, opt_ts_entry(ts[TS_FLAGS]));
 }
 

@@ -172,6 +172,11 @@ static void options_to_be_sent_are_checked_and_padded(void **state)
         assert_int_equal(set("\x44\x04\x05\xf0", 4, &o), -EINVAL);       /* no more who found it full can be counted */
         assert_int_equal(set("\x94\x03\0\0", 4, &o), -EINVAL);
         assert_int_equal(set(long_one, 41, &o), -EINVAL);
+        memset(long_one, 1, sizeof long_one);
+        memcpy(long_one + 29, "\x07\x07\x04\1\2\3\4", 7);
+        memcpy(long_one + 36, "\x44\x04\x05\x00", 4);
+        assert_int_equal(set(long_one, 40, &o), 0);      /* both at the far end of the room */
+        assert_memory_equal(o.raw + 29, "\x07\x07\x04\0\0\0\0\x44\x04\x05\x00", 11);
 }
 
 /* ip(7) does not say it, Linux does: who has not CAP_NET_RAW may not send what a host knows nothing of. */
