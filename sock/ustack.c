@@ -25,6 +25,7 @@ static struct {
         pthread_mutex_t lock;           /* of this struct and the client */
         struct unetd_client client;
         bool open;
+        const struct ustack *held;      /* whose lock has whoever uses the client */
         const struct directory *dir;    /* the keeper's */
         struct ustack *stack[USTACKS_MAX];
         _Atomic uint32_t nstacks;
@@ -87,8 +88,18 @@ struct unetd_client *ustack_client_held(void)
         return &proc.client;
 }
 
+struct unetd_client *ustack_client_holding(const struct ustack *u)
+{
+        struct unetd_client *c = ustack_client_try();
+
+        if (c != NULL)
+                proc.held = u;
+        return c;
+}
+
 void ustack_client_done(void)
 {
+        proc.held = NULL;
         pthread_mutex_unlock(&proc.lock);
 }
 
@@ -155,14 +166,16 @@ static void renewed(struct unetd_client *c, void *arg)
                 if (u->id == 0)
                         continue;               /* nobody's but ours: ustack_lose() */
                 unetd_stack_new(c, &u->fds, u->slot, &u->id);
-                ustack_lock(u);
+                if (u != proc.held)
+                        ustack_lock(u);
                 for (const struct usock *h = u->handles; h != NULL; h = h->next)
                         register_again(c, u, h);
                 for (uint32_t b = 0; b < u->s.st->nblocks; b++) {
                         uint16_t first = u->s.st->block[b].first, count;
                         unetd_port_lease(c, u->id, &first, &count);
                 }
-                ustack_leave(u);
+                if (u != proc.held)
+                        ustack_leave(u);
         }
 }
 

@@ -77,6 +77,8 @@ void ustack_detach(struct ustack *u);
 /* The client of unetd, with its lock held; leave with ustack_client_done(). */
 struct unetd_client *ustack_client(void);
 struct unetd_client *ustack_client_try(void);   /* NULL: somebody has it */
+/* As that, with this stack's lock held: if unetd turns out to be another one, the stack is made known to it under that lock. */
+struct unetd_client *ustack_client_holding(const struct ustack *u);
 void ustack_client_done(void);
 struct unetd_client *ustack_client_held(void);  /* its lock is held already */
 void ustack_client_forked(void);        /* in the child: the lock is the parent's */

@@ -222,8 +222,8 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
 /* Called by the stack when it meets a channel that this process has not mapped; the keeper has its descriptors. */
 bool ustack_chan_fetch(struct stack *s, uint32_t k)
 {
-        struct unetd_client *client = ustack_client_try();
         struct ustack *u = s->owner;
+        struct unetd_client *client = ustack_client_holding(u);
         struct unetd_chan fds;
         int err;
 
