@@ -524,19 +524,46 @@ int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, con
         return s->kind == USOCK_UDP ? usock_udp_connect(s, addr, port, why) : usock_tcp_connect(s, addr, port, why);
 }
 
+/*
+ * The oldest connection's channel, where this process has not mapped it yet: while another thread talked to unetd nobody could
+ * ask for it. Then it is waited for, since the first thing done with the connection may be to send. Under the lock, which is left
+ * meanwhile. -ENOBUFS: it is not to be had; the connection stays where it is.
+ */
+#define FETCH_TRIES 3
+static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
+{
+        for (int i = 0; rec->role == SOCK_ROLE_LISTENER && tcp_acceptable(&u->s.tcp, rec->conn); i++) {
+                uint32_t k = tcp_conn_at(&u->s.tcp, tcp_accept_next(&u->s.tcp, rec->conn))->tuple.chan;
+
+                if (atomic_load_explicit(&u->s.st->chan[k].state, memory_order_acquire) != CHAN_READY ||
+                    stack_chan_get(&u->s, k) != NULL)
+                        return 0;
+                if (i == FETCH_TRIES)
+                        return -ENOBUFS;
+                ustack_unlock(u);
+                ustack_client();
+                ustack_client_done();
+                ustack_lock(u);
+        }
+        return rec->role == SOCK_ROLE_LISTENER ? -EAGAIN : -EINVAL;
+}
+
 int usock_accept(struct usock *s, struct usock **out)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s), *r;
         uint32_t conn, idx;
-        int err = -EAGAIN;
+        int err;
 
         if (sock_role(rec) != SOCK_ROLE_LISTENER)
                 return -EINVAL;
         ustack_lock(u);
         if (!tcp_acceptable(&u->s.tcp, rec->conn) && stack_pending(&u->s, 0))
                 stack_run(&u->s, ustack_now());
-        idx = tcp_acceptable(&u->s.tcp, rec->conn) ? rec_new(u, USOCK_TCP, s->family) : 0;
+        err = next_at_hand(u, rec);
+        idx = err == 0 ? rec_new(u, USOCK_TCP, s->family) : 0;
+        if (err == 0)
+                err = -EAGAIN;
         if (idx != 0 && (conn = tcp_accept(&u->s.tcp, rec->conn)) != 0) {
                 r = stack_sock(&u->s, idx);
                 usock_tcp_link(u, r, conn, idx);

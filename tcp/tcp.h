@@ -170,6 +170,8 @@ void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog);
 void tcp_unlisten(struct tcp *t, uint32_t listener);
 /* The oldest connection that is ESTABLISHED and not yet taken, or 0. */
 uint32_t tcp_accept(struct tcp *t, uint32_t listener);
+/* The same one, and it is not taken. */
+uint32_t tcp_accept_next(const struct tcp *t, uint32_t listener);
 bool tcp_acceptable(const struct tcp *t, uint32_t listener);
 /* Cookie of the socket layer, kept with the record (0: nobody, an orphan). */
 void tcp_set_sock(struct tcp *t, uint32_t conn, uint32_t sock);

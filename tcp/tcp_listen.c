@@ -103,6 +103,11 @@ bool tcp_acceptable(const struct tcp *t, uint32_t listener)
         return READ_ONCE(tcp_listener_at(t, listener)->q_head) != 0;
 }
 
+uint32_t tcp_accept_next(const struct tcp *t, uint32_t listener)
+{
+        return tcp_listener_at(t, listener)->q_head;
+}
+
 uint32_t tcp_accept(struct tcp *t, uint32_t listener)
 {
         struct tcp_listener *l = tcp_listener_at(t, listener);

@@ -1,0 +1,54 @@
+/* A server that greets first, whose other thread talks to unetd when it meets its first peer. */
+#include <pthread.h>
+
+#include "sock/ustack.h"
+#include "tests/sock/sides.h"
+
+static void calls(struct side *s)
+{
+        int c = tcp_connect_to((uint16_t)hear(s));
+        char byte;
+
+        tell(s, 0);
+        CHECK(unet_recv(c, &byte, 1, 0) == 1 && byte == 'h');
+}
+
+static pthread_barrier_t taken;
+
+static void *talks_to_unetd(void *arg)
+{
+        ustack_client();
+        pthread_barrier_wait(&taken);
+        usleep(300000);
+        ustack_client_done();
+        return NULL;
+}
+
+/* The keeper has made the connection; this process has seen nothing of its channel yet. */
+static void greets(struct side *s)
+{
+        int l = tcp_listen_any(), c;
+        pthread_t other;
+
+        tell(s, port_of(l));
+        hear(s);
+        CHECK(pthread_barrier_init(&taken, NULL, 2) == 0 && pthread_create(&other, NULL, talks_to_unetd, NULL) == 0);
+        pthread_barrier_wait(&taken);
+        c = unet_accept(l, NULL, NULL);
+        CHECK(c >= 0 && unet_send(c, "h", 1, 0) == 1);
+        pthread_join(other, NULL);
+}
+
+static void who_greets_first_has_the_channel(void **state)
+{
+        play(TWO_PROCESSES, calls, greets, 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(who_greets_first_has_the_channel),
+        };
+
+        return cmocka_run_group_tests(tests, world_begin, world_end);
+}
