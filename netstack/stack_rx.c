@@ -1,7 +1,7 @@
 /*
  * What arrives.
  *
- *      stack_run_rx() -> ops->recv() -> rx_packet() -> udp_flow_match() -> udp_rx_to(): a datagram like the one before
+ *      stack_run_rx() -> ops->recv() -> rx_packet() -> udp_flow_match() -> udp_rx_short() or udp_rx_to(): like the one before
  *                                                   -> ip_rx() -> rx_tcp() | rx_udp() | stack_icmp_rx()
  */
 #include "netstack/stack_road.h"
