@@ -253,9 +253,9 @@ uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie)
 {
         struct pool *p = &u->s.st->socks;
 
-        for (uint32_t i = 1; i < p->fresh; i++) {
+        for (uint32_t i = 1; i < READ_ONCE(p->fresh); i++) {
                 struct sock_rec *rec = pool_at(p, i);
-                if (rec->refs != 0 && rec->cookie == cookie)
+                if (READ_ONCE(rec->refs) != 0 && READ_ONCE(rec->cookie) == cookie)
                         return i;
         }
         return 0;
@@ -265,7 +265,7 @@ void usock_set_kfd(struct usock *s, int kfd)
 {
         s->kfd = kfd;
         if (kfd >= 0)   /* a last number here leaves it: a message or a child's new image may still be found by it */
-                usock_rec(s)->cookie = cookie_of(kfd);
+                WRITE_ONCE(usock_rec(s)->cookie, cookie_of(kfd));
 }
 
 /* Under the lock. */

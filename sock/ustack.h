@@ -212,7 +212,7 @@ static inline ip_addr ustack_source_to(ip_addr addr)
 {
         return ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >> 24 == 127 ? ip_addr_v4(INADDR_LOOPBACK) : addr;
 }
-/* The socket record with this cookie, or 0. Under the lock. */
+/* The socket record with this cookie, or 0. Under the lock; without it, a hint. */
 uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie);
 /* What a socket's entry in unetd's directory says. */
 enum sock_registered {

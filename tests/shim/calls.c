@@ -146,6 +146,7 @@ static const struct {
         {"connect_failed", scene_connect_failed},
         {"nonblock_shared", scene_nonblock_shared},
         {"exec", scene_exec},
+        {"exec_busy", scene_exec_busy},
         {"spawn_and_close", scene_spawn_and_close},
         {"exec_and_close", scene_exec_and_close},
         {"exec_ends", scene_exec_ends},

@@ -191,6 +191,50 @@ void scene_exec(void)
         }
 }
 
+/* Programs that take over connections of a stack that others keep busy. */
+static void keep_busy(void)
+{
+        char b[64];
+        int v[2];
+
+        tcp_pair(v);
+        for (;;)
+                if (write(v[0], b, sizeof(b)) < 0 || read(v[1], b, sizeof(b)) < 0)
+                        _exit(1);
+}
+
+void scene_exec_busy(void)
+{
+        char b[16], num[16];
+        pid_t busy[2];
+        int v[2], right = 0;
+
+        tcp_pair(v);                    /* the stack is there before the processes that share it */
+        close2(v);
+        for (int i = 0; i < 2; i++)
+                if ((busy[i] = fork()) == 0)
+                        keep_busy();
+        for (int i = 0; i < 30; i++) {
+                pid_t child;
+
+                tcp_pair(v);
+                fcntl(v[0], F_SETFD, FD_CLOEXEC);
+                snprintf(num, sizeof(num), "%d", v[1]);
+                if ((child = fork()) == 0)
+                        exec_as(0, num);
+                close(v[1]);
+                write(v[0], "echo", 4);
+                right += read(v[0], b, sizeof(b)) == 4;
+                waitpid(child, NULL, 0);
+                close(v[0]);
+        }
+        SHOW(right);
+        for (int i = 0; i < 2; i++) {
+                kill(busy[i], SIGKILL);
+                waitpid(busy[i], NULL, 0);
+        }
+}
+
 /* The spawned program looks at what it has when its parent has closed it, or has ended. */
 void late_child_of_exec(int fd)
 {
