@@ -58,7 +58,7 @@ int rlock_take_slowly(struct rlock *l);
 void rlock_wake(struct rlock *l);
 
 /* In the child of a fork, before it takes a lock: it is another thread than the one it was copied from. Locks that this
- * held are the parent's. */
+ * held are the parent's. The kernel is asked who it is at once: the child may be about to lock itself in (sandbox.h). */
 void rlock_forked(void);
 
 #define RLOCK_ORDER() atomic_signal_fence(memory_order_seq_cst)         /* of stores, as the kernel sees them at a death */

@@ -39,7 +39,7 @@
 #include "unet/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   7u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   8u                  /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
@@ -207,6 +207,7 @@ struct stack_state {
         _Atomic uint32_t news_count;
         _Atomic uint32_t news[STACK_NEWS];
         uint64_t news_waiters;
+        uint64_t wake_asked;            /* waiters whom a process may not wake that has locked itself in: the keeper does */
         struct chan_slot chan[STACK_CHANS];
         struct pool socks;              /* struct sock_rec, at sock_off */
 };

@@ -16,6 +16,8 @@ CHECK_PACKAGES=(clang llvm libclang-rt-14-dev libcmocka-dev liblwip-dev netcat-o
         gnuplot-nox man-db mandoc valgrind shellcheck libbpf-dev libelf-dev linux-libc-dev ethtool tcpdump nftables)
 # What is done to a host from the other end of a cable (tests/netns).
 CHECK_PACKAGES+=(hping3 nmap python3-scapy nginx-light)
+# What locks itself in.
+CHECK_PACKAGES+=(openssh-server openssh-client)
 # What virtual machines are made of, and what runs in them (tests/vm).
 CHECK_PACKAGES+=(qemu-system-x86 busybox-static kmod libibverbs-dev rdma-core ibverbs-providers ibverbs-utils perftest rdmacm-utils)
 

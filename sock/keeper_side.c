@@ -155,6 +155,7 @@ static nstime tick(void *view, nstime now, bool *active)
         if (st->leader == 0)
                 bell_disarm(u->s.bell);
         end_unwatched(v);
+        ustack_wake_asked(u);
         found = stack_run(&u->s, now);
         while (v->ntaken < ARRAY_LEN(v->taken) && ustack_links_keep(u, now, &v->taken[v->ntaken]))
                 v->ntaken++;

@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "netstack/sandbox.h"
 #include "netstack/sys.h"
 
 #define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
@@ -37,6 +38,7 @@
 #define STACK_ITEMS  64
 #define WAKE_FDS     (1 + NETIF_MAX + USTACK_LINK_FDS)  /* of one stack */
 #define PEERS        STACK_CHANS        /* whose ends a long sleep notices */
+#define BLIND        (20 * NS_PER_MS)   /* the longest sleep that a signal may not end */
 #define FD_HIGH      900                /* our descriptors' numbers are above: out of the application's way */
 
 /* ---- places to sleep in ---- */
@@ -97,7 +99,7 @@ static struct place *place_get(void)
         if (p != NULL)
                 free_places = p->next;
         pthread_mutex_unlock(&places_lock);
-        return p != NULL ? p : place_make();
+        return p != NULL ? p : sandbox_forbids(SANDBOX_PLACE) ? NULL : place_make();
 }
 
 /* `rung`: somebody has written to it. */
@@ -105,12 +107,33 @@ static void place_put(struct place *p, bool rung)
 {
         char junk[16];
 
-        while (rung && sys6(SYS_recvfrom, p->fd, (long)junk, sizeof junk, MSG_DONTWAIT, 0, 0) >= 0)
+        while (rung && sys3(SYS_read, p->fd, junk, sizeof junk) >= 0)
                 ;
         pthread_mutex_lock(&places_lock);
         p->next = free_places;
         free_places = p;
         pthread_mutex_unlock(&places_lock);
+}
+
+static void wake_socket(void)
+{
+        if (wake_fd < 0)
+                wake_fd = socket_high();
+}
+
+/* What this thread will need and cannot make any more then. */
+void usock_before_sandbox(void)
+{
+        struct ustack *all[USTACKS_MAX];
+        struct place *p = place_get();
+
+        if (p != NULL)
+                place_put(p, false);
+        wake_socket();
+        for (uint32_t i = 0, n = ustack_all(all); i < n; i++) {
+                ustack_lock(all[i]);            /* maps the channels there are */
+                ustack_leave(all[i]);
+        }
 }
 
 /* The parent's sockets are the parent's. */
@@ -139,26 +162,44 @@ bool usock_wait_owns_fd(int fd)
 
 /* ---- waking ---- */
 
-/* Under some stack's lock; the first to come makes the socket. */
-static void wake(const struct waiter_slot *w)
+/* Under the stack's lock; the first to come makes the socket. */
+static void wake(struct ustack *u, const struct waiter_slot *w)
 {
         struct sockaddr_un un = {.sun_family = AF_UNIX};
 
         memcpy(un.sun_path, w->name, w->name_len);
-        if (wake_fd < 0)
-                wake_fd = socket_high();
+        if (sandbox_forbids(SANDBOX_WAKE)) {
+                u->s.st->wake_asked |= 1ull << (w - u->s.st->waiter);
+                sys3(SYS_write, u->fds.keeper_w, "", 1);
+                return;
+        }
+        wake_socket();
         sys6(SYS_sendto, wake_fd, (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
              (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
 }
 
-static void wake_armed(struct stack_state *st, uint64_t who)
+/* The keeper, for those who may not. */
+void ustack_wake_asked(struct ustack *u)
 {
+        struct stack_state *st = u->s.st;
+
+        while (unlikely(st->wake_asked != 0)) {
+                uint32_t i = (uint32_t)__builtin_ctzll(st->wake_asked);
+                st->wake_asked &= st->wake_asked - 1;
+                wake(u, &st->waiter[i]);
+        }
+}
+
+static void wake_armed(struct ustack *u, uint64_t who)
+{
+        struct stack_state *st = u->s.st;
+
         while (who != 0) {
                 uint32_t i = (uint32_t)__builtin_ctzll(who);
                 who &= who - 1;
                 if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
                         atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
-                        wake(&st->waiter[i]);
+                        wake(u, &st->waiter[i]);
                 }
         }
 }
@@ -171,7 +212,7 @@ bool usock_wake_process(struct ustack *u, uint32_t proc)
         for (uint32_t i = 0; i < STACK_WAITERS; i++)
                 if (st->waiter[i].proc == proc && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
                         who |= 1ull << i;
-        wake_armed(st, who);
+        wake_armed(u, who);
         return who != 0;
 }
 
@@ -191,7 +232,7 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
         news_add(s->st, sock);
         if (sock == 0) {
                 trace(s->trace, s->now, TRACE_WAKE, 0, UINT64_MAX);
-                wake_armed(s->st, UINT64_MAX);
+                wake_armed(s->owner, UINT64_MAX);
                 return;
         }
         rec = stack_sock(s, sock);
@@ -201,7 +242,7 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
                 atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
         if (unlikely((rec->waiters | s->st->news_waiters) != 0)) {
                 trace(s->trace, s->now, TRACE_WAKE, sock, rec->waiters | s->st->news_waiters);
-                wake_armed(s->st, rec->waiters | s->st->news_waiters);
+                wake_armed(s->owner, rec->waiters | s->st->news_waiters);
         }
 }
 
@@ -228,7 +269,7 @@ void ustack_wake_all(struct ustack *u)
         for (uint32_t i = 0; i < STACK_WAITERS; i++) {
                 atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
                 if (st->waiter[i].proc != 0)
-                        wake(&st->waiter[i]);
+                        wake(u, &st->waiter[i]);
         }
 }
 
@@ -283,11 +324,51 @@ static int count_ready(const struct usock_item *v, int n)
         return ready;
 }
 
-static long sys_ppoll(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
+/* The signals of `mask` come between the two calls, if they are let in; the trampoline is told from usock_tls.pending. So it never
+ * sleeps for long. */
+static long poll_instead(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
+{
+        sigset_t old;
+        long ret = 0;
+
+        if (mask != NULL)
+                sys4(SYS_rt_sigprocmask, SIG_SETMASK, mask, &old, _NSIG / 8);
+        if (!usock_tls.pending)
+                ret = poll(pfd, (nfds_t)n, (int)(MIN(timeout, BLIND) / NS_PER_MS));
+        ret = ret < 0 ? -EINTR : ret;
+        if (mask != NULL)
+                sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
+        return ret == 0 && usock_tls.pending ? -EINTR : ret;
+}
+
+static long ppoll_any(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
 {
         struct timespec ts = {.tv_sec = timeout / NS_PER_S, .tv_nsec = timeout % NS_PER_S};
 
+        if (sandbox_forbids(SANDBOX_PPOLL))
+                return poll_instead(pfd, n, timeout, mask);
         return sys5(SYS_ppoll, pfd, n, timeout == NSTIME_NEVER ? NULL : &ts, mask, _NSIG / 8);
+}
+
+/* More than RLIMIT_NOFILE lets a process ask for at once, however many it has open: one after the other. */
+static long ppoll_singly(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
+{
+        long ready = 0;
+
+        for (int i = 0; i < n; i++)
+                ready += ppoll_any(&pfd[i], 1, 0, NULL) > 0;
+        if (ready == 0 && timeout != 0)
+                ready = ppoll_any(NULL, 0, MIN(timeout, NS_PER_MS), mask);
+        return ready;
+}
+
+static long sys_ppoll(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
+{
+        long ret = ppoll_any(pfd, n, timeout, mask);
+
+        if (unlikely(ret == -EINVAL && n > 0))
+                ret = ppoll_singly(pfd, n, timeout, mask);
+        return ret;
 }
 
 /* ---- one wait ---- */
@@ -522,7 +603,7 @@ static void delist(struct ustack *u, const struct wait *w, uint32_t slot)
         if (st->leader == 0)
                 for (uint32_t i = 0; i < STACK_WAITERS; i++)
                         if (st->waiter[i].proc != 0 && atomic_load(&st->waiter[i].armed)) {
-                                wake_armed(st, 1ull << i);      /* it will be the leader */
+                                wake_armed(u, 1ull << i);      /* it will be the leader */
                                 break;
                         }
 }
@@ -547,7 +628,7 @@ static void replace_leaders(struct wait *w)
                 if (st->leader != 0 && st->waiter[st->leader - 1].proc != u->slot + 1 &&
                     (stack_pending(&u->s, 0) || stack_deadline(&u->s) < now - GUARD / 2)) {
                         atomic_store_explicit(&st->waiter[st->leader - 1].armed, 0, memory_order_relaxed);
-                        wake(&st->waiter[st->leader - 1]);
+                        wake(u, &st->waiter[st->leader - 1]);
                         WRITE_ONCE(st->leader, 0);
                 }
                 ustack_links_doubt(u);
@@ -566,7 +647,7 @@ static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *
                 slot[i] = enlist(u, w, p);
                 if (slot[i] == 0 && *until > ustack_now() + NS_PER_MS)
                         *until = ustack_now() + NS_PER_MS;      /* no place: look again soon */
-                if (slot[i] != 0 && u->s.st->leader == 0) {
+                if (slot[i] != 0 && u->s.st->leader == 0 && !sandbox_forbids(SANDBOX_UNETD)) {
                         WRITE_ONCE(u->s.st->leader, slot[i]);
                         *until = nstime_min(*until, stack_deadline(&u->s));
                         if (w->npeers >= 0 && (uint32_t)w->npeers + u->s.nchan <= PEERS)
@@ -583,7 +664,10 @@ static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *
                 ustack_links_arm(u);
                 found |= stack_pending(&u->s, 0);
                 found |= look(w) > 0;
-                ustack_unlock(u);
+                if (sandbox_forbids(SANDBOX_UNETD))
+                        ustack_leave(u);        /* the keeper sees to new channels, and so to all */
+                else
+                        ustack_unlock(u);
         }
         return found || usock_tls.pending;
 }

@@ -197,6 +197,8 @@ void ustack_turn_over(struct ustack *u, struct sock_rec *rec);
 void ustack_look_again(struct ustack *u);
 /* All that wait do so anew. Under the lock. */
 void ustack_wake_all(struct ustack *u);
+/* Those whom a process that has locked itself in could not wake (netstack/sandbox.h); the keeper, under the lock. */
+void ustack_wake_asked(struct ustack *u);
 /* Ends references of a process slot to a socket; the last one closes it. Under the lock. */
 void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now);
 /* Gives up what a process slot held, copies under way included. Under the lock. */

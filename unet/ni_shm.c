@@ -2,11 +2,13 @@
 #include "unet/ni_shm.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "netstack/sandbox.h"
 #include "netstack/sys.h"
 
 #ifndef RWF_NOSIGNAL
@@ -114,8 +116,17 @@ static bool shm_pending(struct unet_chan *ch)
         return shm_rx_ready(&c->sh->pos, c->peer) || shm_ret_ready(&c->sh->pos, c->peer);
 }
 
+static bool has_no_reader(int fd)
+{
+        struct pollfd p = {.fd = fd};
+        const struct timespec at_once = {0};
+
+        return !sandbox_forbids(SANDBOX_PPOLL) ? sys5(SYS_ppoll, &p, 1, &at_once, NULL, 0) > 0 : poll(&p, 1, 0) > 0;
+}
+
 /* The signal of a pipe without a reader is no business of the application's: the peer, its keeper and unetd were killed
- * together. Where the kernel cannot be told, it is blocked, and taken away if it came. */
+ * together. Where the kernel cannot be told, it is blocked, and taken away if it came; where that may not be done either, it is
+ * seen beforehand. */
 static void write_quietly(int fd)
 {
         static _Atomic bool cannot_be_told;
@@ -124,12 +135,14 @@ static void write_quietly(int fd)
         const struct timespec at_once = {0};
         uint64_t old;
 
-        if (!atomic_load_explicit(&cannot_be_told, memory_order_relaxed)) {
+        if (!atomic_load_explicit(&cannot_be_told, memory_order_relaxed) && !sandbox_forbids(SANDBOX_RING)) {
                 long put = sys6(SYS_pwritev2, fd, (long)&byte, 1, -1, -1, RWF_NOSIGNAL);
                 if (likely(put > 0 || put == -EAGAIN || put == -EPIPE))
                         return;
                 atomic_store_explicit(&cannot_be_told, true, memory_order_relaxed);
         }
+        if (sandbox_forbids(SANDBOX_TAKE_SIGNAL) && has_no_reader(fd))
+                return;
         sys4(SYS_rt_sigprocmask, SIG_BLOCK, &pipe, &old, sizeof old);
         if (unlikely(sys3(SYS_write, fd, "", 1) == -EPIPE))
                 sys4(SYS_rt_sigtimedwait, &pipe, NULL, &at_once, sizeof pipe);

@@ -6,6 +6,7 @@
  */
 #include "unetd/client.h"
 
+#include "netstack/sandbox.h"
 #include "unet/bell.h"
 #include "unet/memfd.h"
 #include "unet/shm_ring.h"
@@ -279,6 +280,8 @@ static int daemon_ready(struct unetd_client *c)
         uint64_t before = c->instance;
         int r;
 
+        if (sandbox_forbids(SANDBOX_UNETD))
+                return -EPERM;
         notice_fork(c);
         if (conn_ours(&c->daemon))
                 return 0;
@@ -329,6 +332,8 @@ static int keeper_ready(struct unetd_client *c)
         struct wire_in in;
         int r;
 
+        if (sandbox_forbids(SANDBOX_UNETD))
+                return -EPERM;
         notice_fork(c);
         if (conn_ours(&c->keeper))
                 return 0;
@@ -378,7 +383,7 @@ int unetd_look(struct unetd_client *c)
         uint32_t flags = c->flags;
         int r;
 
-        if (c->instance == 0 || c->renewing)
+        if (c->instance == 0 || c->renewing || sandbox_forbids(SANDBOX_UNETD))
                 return 0;
         if (c->pid == sys_getpid() && conn_ours(&c->daemon) && sys_poll1(c->daemon.fd, 0, 0) > 0)
                 conn_drop(&c->daemon);          /* nobody is at the other end */

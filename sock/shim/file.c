@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "netstack/sandbox.h"
+
 #define NUMBERS_MAX (1u << 20)
 #define NUMBERS_MIN (1u << 14)  /* what we ask for when address space is limited */
 
@@ -85,7 +87,7 @@ bool shim_start(void)
 
         if (likely(shim.size))
                 return true;
-        if (shim.disabled)
+        if (shim.disabled || sandbox_forbids(SANDBOX_UNETD))
                 return false;
         usock_enter();
         pthread_mutex_lock(&shim.lock);

@@ -145,6 +145,12 @@ static bool number_call(const struct raw *c, long *r)
         case SYS_execve:
                 *r = h_execve((const char *)a[0], (char *const *)a[1], (char *const *)a[2]);
                 return true;
+        case SYS_prctl:
+                *r = h_prctl((int)a[0], a[1], a[2], a[3], a[4]);
+                return true;
+        case SYS_seccomp:
+                *r = sandbox_seccomp((unsigned)a[0], (unsigned)a[1], (void *)a[2]);
+                return true;
         case SYS_execveat:
                 *r = h_execveat((int)a[0], (const char *)a[1], (char *const *)a[2], (char *const *)a[3], (int)a[4]);
                 return true;

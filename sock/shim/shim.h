@@ -361,6 +361,11 @@ void signals_start(void);
 void signals_fork_child(void);
 void raise_sigpipe(void);
 
+/* ---- sandbox.c ---- */
+
+/* seccomp(2), which libc has no function for. */
+long sandbox_seccomp(unsigned op, unsigned flags, void *args);
+
 /* ---- stdio.c ---- */
 
 /* From now on libc's streams read, write and close by our calls. */

@@ -199,6 +199,7 @@ static const struct {
         {"sources", scene_sources},
         {"backlog", scene_backlog},
         {"mixed_ready", scene_mixed_ready},
+        {"sandbox", scene_sandbox},
 };
 
 static bool chosen(const char *name, int argc, char **argv)

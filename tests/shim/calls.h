@@ -204,6 +204,7 @@ void scene_names_refused(void);
 void scene_sources(void);
 void scene_backlog(void);
 void scene_mixed_ready(void);
+void scene_sandbox(void);
 
 /* Handler of scenes: sets `got`. */
 void on_signal(int sig);

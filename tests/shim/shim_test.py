@@ -4,6 +4,7 @@
 import hashlib
 import json
 import os
+import pwd
 import random
 import re
 import shutil
@@ -376,6 +377,55 @@ class Programs(Case):
 
     def test_sockperf_to_an_ordinary_server(self):
         self.assertEqual(self.sockperf("--tcp", server=False).said("ours"), 0)
+
+
+class Sandboxed(Case):
+    """sshd: a program of its own for each connection, which locks itself in (seccomp) before it reads a byte of it."""
+
+    SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
+
+    def setUp(self):
+        super().setUp()
+        need("ssh-keygen")
+        if not self.SSHD:
+            raise unittest.SkipTest("no sshd here")
+        if os.getuid() == 0:
+            os.makedirs("/run/sshd", exist_ok=True)     # its empty directory, which its service would make
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        for key in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.path(key)], check=True, timeout=LIMIT)
+        with open(self.path("config"), "w", encoding="ascii") as f:
+            f.write(f"""ListenAddress 127.0.0.1:{self.port}
+                        HostKey {self.path("host")}
+                        AuthorizedKeysFile {self.path("user.pub")}
+                        PidFile none
+                        StrictModes no
+                        UsePAM no
+                        LoginGraceTime 0
+                        MaxStartups 100
+                        Subsystem sftp internal-sftp""")
+
+    def path(self, name):
+        return os.path.join(self.dir.name, name)
+
+    def options(self, port):
+        return ("-F", "none", "-i", self.path("user"), port, str(self.port), "-o", "StrictHostKeyChecking=no",
+                "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR")
+
+    def test_sshd_and_ssh(self):
+        data = random.Random(SEED).randbytes(5 << 20)
+        with open(self.path("file"), "wb") as f:
+            f.write(data)
+        who = pwd.getpwuid(os.getuid()).pw_name + "@127.0.0.1"
+        self.server(self.SSHD, "-D", "-e", "-f", self.path("config"))
+        sessions = [self.run_it("ssh", *self.options("-p"), who, f"sha256sum < {self.path('file')}", shim=i < 5) for i in range(6)]
+        for s in sessions:
+            self.assertIn(hashlib.sha256(data).hexdigest(), s.end())
+            self.assertEqual(s.said("ours"), 1 if s.shim else 0)
+        self.run_it("scp", "-q", *self.options("-P"), self.path("file"), f"{who}:{self.path('copy')}").end()
+        with open(self.path("copy"), "rb") as f:
+            self.assertEqual(hashlib.sha256(f.read()).digest(), hashlib.sha256(data).digest())
 
 
 class Peers(Case):

@@ -1,0 +1,102 @@
+/*
+ * shim_calls, programs that lock themselves in: a filter as sshd's, that names what a program needs of the kernel's sockets and
+ * kills whoever makes another call.
+ */
+#include "tests/shim/calls.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+
+#define LOAD_NR      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))
+#define ALLOW(call)  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define OTHERS(what) BPF_STMT(BPF_RET | BPF_K, what)
+
+/* What sshd's child is left, ppoll and the poll of older ones apart. */
+#define FEW                                                                                                              \
+        ALLOW(read), ALLOW(write), ALLOW(close), ALLOW(exit_group), ALLOW(futex), ALLOW(rt_sigprocmask), ALLOW(getpid),  \
+                ALLOW(mmap), ALLOW(munmap), ALLOW(brk), ALLOW(clock_gettime), ALLOW(nanosleep), ALLOW(shutdown)
+
+static struct sock_filter with_ppoll[] = {LOAD_NR, FEW, ALLOW(ppoll), OTHERS(SECCOMP_RET_KILL_PROCESS)};
+static struct sock_filter with_poll[] = {LOAD_NR, FEW, ALLOW(poll), OTHERS(SECCOMP_RET_KILL_PROCESS)};
+static struct sock_filter refusing[] = {LOAD_NR, FEW, ALLOW(ppoll), OTHERS(SECCOMP_RET_ERRNO | EPERM)};
+
+static void lock_in(struct sock_filter *f, size_t n, bool by_seccomp)
+{
+        struct sock_fprog p = {.len = (unsigned short)n, .filter = f};
+
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        if (by_seccomp ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p) : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p))
+                _exit(100);
+}
+
+/* Answers each byte with the next, having slept for it; then as much as fits nowhere, and the end. */
+static void locked_child(int fd)
+{
+        char b[4096] = {0};
+        ssize_t n;
+        size_t put = 0;
+
+        while (read(fd, b, 1) == 1 && b[0] != 'q') {
+                b[0]++;
+                if (write(fd, b, 1) != 1)
+                        _exit(101);
+        }
+        while (put < 1 << 20) {
+                n = write(fd, b, sizeof(b));
+                if (n <= 0)
+                        _exit(102);
+                put += (size_t)n;
+        }
+        shutdown(fd, SHUT_WR);
+        _exit(read(fd, b, 1) == 0 ? 7 : 103);
+}
+
+static void talk(int fd)
+{
+        char b[4096];
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        long got = 0, n;
+        int right = 0;
+
+        for (char c = 'a'; c < 'k'; c++) {
+                usleep(c % 3 * 2000);
+                right += write(fd, &c, 1) == 1 && read(fd, b, 1) == 1 && b[0] == c + 1;
+        }
+        SHOW(right);
+        write(fd, "q", 1);
+        while (poll(&p, 1, LONG) == 1 && (n = read(fd, b, sizeof(b))) > 0)
+                got += n;
+        SHOW(got);
+}
+
+static void locked(const char *how, struct sock_filter *f, size_t n, bool by_seccomp)
+{
+        int v[2], status = 0;
+        pid_t pid;
+
+        printf("  %s\n", how);
+        tcp_pair(v);
+        fflush(stdout);
+        if ((pid = fork()) == 0) {
+                close(v[0]);
+                lock_in(f, n, by_seccomp);
+                locked_child(v[1]);
+        }
+        close(v[1]);
+        talk(v[0]);
+        close(v[0]);
+        waitpid(pid, &status, 0);
+        printf("  %s %d\n", WIFSIGNALED(status) ? "killed" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+void scene_sandbox(void)
+{
+        locked("prctl, ppoll", with_ppoll, ARRAY_LEN(with_ppoll), false);
+        locked("seccomp, ppoll", with_ppoll, ARRAY_LEN(with_ppoll), true);
+        locked("prctl, poll", with_poll, ARRAY_LEN(with_poll), false);
+        locked("prctl, errors", refusing, ARRAY_LEN(refusing), false);
+        SHOW(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL));
+        SHOW(prctl(PR_GET_SECCOMP));
+}
