@@ -200,6 +200,10 @@ static const struct {
         {"backlog", scene_backlog},
         {"mixed_ready", scene_mixed_ready},
         {"sandbox", scene_sandbox},
+        {"interrupted", scene_interrupted},
+        {"interrupted_sending", scene_interrupted_sending},
+        {"stopped", scene_stopped},
+        {"storm", scene_storm},
 };
 
 static bool chosen(const char *name, int argc, char **argv)

@@ -35,6 +35,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -205,6 +206,16 @@ void scene_sources(void);
 void scene_backlog(void);
 void scene_mixed_ready(void);
 void scene_sandbox(void);
+void scene_interrupted(void);
+void scene_interrupted_sending(void);
+void scene_stopped(void);
+void scene_storm(void);
+
+/* A process that sends SIGALRM when the one who asks sleeps in its next call; started before there are sockets. */
+void start_alarmer(void);
+void alarm_then(void);
+void stop_alarmer(void);
+void until_asleep(pid_t pid);
 
 /* Handler of scenes: sets `got`. */
 void on_signal(int sig);

@@ -58,10 +58,15 @@ static bool sleeps(pid_t pid)
         return true;
 }
 
-static void alarm_when_asleep(pid_t pid)
+void until_asleep(pid_t pid)
 {
         while (!sleeps(pid))
                 usleep(1000);
+}
+
+static void alarm_when_asleep(pid_t pid)
+{
+        until_asleep(pid);
         kill(pid, SIGALRM);
 }
 
@@ -69,7 +74,7 @@ static void alarm_when_asleep(pid_t pid)
  * before there are sockets. */
 static int alarmer = -1;
 
-static void start_alarmer(void)
+void start_alarmer(void)
 {
         pid_t us = getpid();
         int p[2];
@@ -86,12 +91,12 @@ static void start_alarmer(void)
         alarmer = p[1];
 }
 
-static void alarm_then(void)
+void alarm_then(void)
 {
         write(alarmer, "", 1);
 }
 
-static void stop_alarmer(void)
+void stop_alarmer(void)
 {
         close(alarmer);
         wait(NULL);

@@ -1,0 +1,311 @@
+/*
+ * shim_calls, calls that wait when a signal comes: with and without SA_RESTART, with times, with something done already,
+ * stopped and continued.
+ */
+#include "tests/shim/calls.h"
+
+static volatile sig_atomic_t came;
+
+static void count(int sig)
+{
+        came++;
+}
+
+static void handle(int flags)
+{
+        struct sigaction sa = {.sa_handler = count, .sa_flags = flags};
+
+        sigaction(SIGALRM, &sa, NULL);
+}
+
+/* Each shows what the call says that a signal meets while it waits, and that one signal came. */
+#define MET(call)                \
+        do {                     \
+                came = 0;        \
+                alarm_then();    \
+                SHOW(call);      \
+                SHOW(came);      \
+        } while (0)
+
+static bool put_some(int fd)
+{
+        char b[65536] = {0};
+
+        return send(fd, b, sizeof(b), MSG_DONTWAIT) > 0 || send(fd, b, 1, MSG_DONTWAIT) > 0;
+}
+
+/* Until there is no room, and none comes: what is on its way makes some. */
+static void fill(int fd)
+{
+        for (int quiet = 0; quiet < 5; quiet++) {
+                while (put_some(fd))
+                        quiet = 0;
+                usleep(20000);
+        }
+}
+
+static void time_limit(int fd, int name, int s)
+{
+        struct timeval tv = {s, 0};
+
+        setsockopt(fd, SOL_SOCKET, name, &tv, sizeof(tv));
+}
+
+static void reading(int fd)
+{
+        char b[16];
+        struct iovec iov = {b, sizeof(b)};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+        struct mmsghdr mm = {.msg_hdr = m};
+
+        MET(read(fd, b, sizeof(b)));
+        MET(readv(fd, &iov, 1));
+        MET(recv(fd, b, sizeof(b), 0));
+        MET(recv(fd, b, sizeof(b), MSG_WAITALL));
+        MET(recvfrom(fd, b, sizeof(b), MSG_PEEK, NULL, NULL));
+        MET(recvmsg(fd, &m, 0));
+        MET(recvmmsg(fd, &mm, 1, 0, NULL));
+}
+
+static void waiting(int fd)
+{
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        struct timespec ts = {LONG / 1000, 0};
+        struct timeval tv = {LONG / 1000, 0};
+        struct epoll_event ev = {.events = EPOLLIN};
+        int ep = epoll_create1(0);
+        sigset_t none, all;
+        fd_set r;
+
+        sigemptyset(&none);
+        sigfillset(&all);
+        FD_ZERO(&r);
+        FD_SET(fd, &r);
+        epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
+        MET(poll(&p, 1, LONG));
+        MET(ppoll(&p, 1, &ts, &none));
+        MET(select(fd + 1, &r, NULL, NULL, &tv));
+        SHOW(tv.tv_sec < LONG / 1000);
+        SHOW(FD_ISSET(fd, &r) != 0);
+        MET(pselect(fd + 1, &r, NULL, NULL, &ts, &none));
+        MET(epoll_wait(ep, &ev, 1, LONG));
+        MET(epoll_pwait(ep, &ev, 1, LONG, &none));
+        came = 0;
+        raise(SIGUSR1);                 /* blocked until the call lets it in */
+        SHOW(ppoll(&p, 1, &ts, &none));
+        SHOW(came);
+        raise(SIGUSR1);
+        SHOW(epoll_pwait(ep, &ev, 1, LONG, &none));
+        SHOW(came);
+        raise(SIGUSR1);
+        SHOW(pselect(fd + 1, &r, NULL, NULL, &ts, &none));
+        SHOW(came);
+        ts = (struct timespec){0, 20000000};
+        raise(SIGUSR1);
+        SHOW(ppoll(&p, 1, &ts, &all));
+        SHOW(came);
+        FD_ZERO(&r);
+        FD_SET(fd, &r);
+        SHOW(pselect(fd + 1, &r, NULL, NULL, &ts, &all));
+        SHOW(epoll_pwait(ep, &ev, 1, 20, &all));
+        SHOW(came);
+        SHOW(poll(&p, 1, 20));
+        SHOW(ppoll(&p, 1, &ts, &none));
+        SHOW(came);
+        close(ep);
+}
+
+static void usr1_is_blocked(void)
+{
+        struct sigaction sa = {.sa_handler = count};
+        sigset_t set;
+
+        sigaction(SIGUSR1, &sa, NULL);
+        sigemptyset(&set);
+        sigaddset(&set, SIGUSR1);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+void scene_interrupted(void)
+{
+        struct sockaddr_in sa, at = loopback();
+        socklen_t len = sizeof(at);
+        int l, v[2], u;
+        char b[65536] = {0};
+
+        start_alarmer();
+        usr1_is_blocked();
+        l = listener(&sa);
+        tcp_pair(v);
+        u = udp_socket(&at);
+        handle(0);
+        printf(" a connection\n");
+        reading(v[1]);
+        printf(" datagrams\n");
+        reading(u);
+        printf(" waiting\n");
+        waiting(v[1]);
+        waiting(u);
+        waiting(l);
+        printf(" the rest\n");
+        MET(accept(l, NULL, NULL));
+        MET(accept4(l, (void *)&at, &len, SOCK_NONBLOCK));
+        fill(v[0]);
+        MET(send(v[0], b, 10, 0));
+        MET(write(v[0], b, 10));
+        printf(" restarted, but for those that wait and those with a time\n");
+        handle(SA_RESTART);
+        waiting(u);
+        time_limit(v[0], SO_SNDTIMEO, LONG / 1000);
+        fill(v[0]);
+        MET(write(v[0], b, 10));
+        time_limit(l, SO_RCVTIMEO, LONG / 1000);
+        MET(accept(l, NULL, NULL));
+        time_limit(u, SO_RCVTIMEO, LONG / 1000);
+        reading(u);
+        close2(v);
+        tcp_pair(v);
+        time_limit(v[1], SO_RCVTIMEO, LONG / 1000);
+        reading(v[1]);
+        printf(" with something done\n");
+        handle(0);
+        time_limit(v[1], SO_RCVTIMEO, 0);
+        write(v[0], "half", 4);
+        MET(recv(v[1], b, 10, MSG_WAITALL));
+        time_limit(v[1], SO_RCVTIMEO, LONG / 1000);
+        write(v[0], "half", 4);
+        MET(recv(v[1], b, 10, MSG_WAITALL));
+        handle(SA_RESTART);
+        write(v[0], "half", 4);
+        MET(recv(v[1], b, 10, MSG_WAITALL));
+        close2(v);
+        close(l);
+        close(u);
+        stop_alarmer();
+}
+
+/* More than there is room for: what was taken is said, and a little room later goes on. */
+void scene_interrupted_sending(void)
+{
+        static char b[16 << 20];
+        ssize_t n;
+        int v[2];
+
+        start_alarmer();
+        for (int flags = 0; flags <= 1; flags++) {
+                handle(flags ? SA_RESTART : 0);
+                tcp_pair(v);
+                came = 0;
+                alarm_then();
+                n = write(v[0], b, sizeof(b));
+                SHOW(n > 0 && n < (ssize_t)sizeof(b));
+                SHOW(came);
+                close2(v);
+        }
+        stop_alarmer();
+}
+
+/* Stopped in a call, and continued: it goes on as if nothing had been. */
+void scene_stopped(void)
+{
+        struct pollfd p;
+        char b[16];
+        int v[2];
+
+        tcp_pair(v);
+        for (int how = 0; how < 2; how++) {
+                pid_t us = getpid();
+                fflush(stdout);
+                if (fork() == 0) {
+                        until_asleep(us);
+                        kill(us, SIGSTOP);
+                        usleep(50000);
+                        kill(us, SIGCONT);
+                        until_asleep(us);
+                        write(v[0], "after", 5);
+                        _exit(0);
+                }
+                p = (struct pollfd){.fd = v[1], .events = POLLIN};
+                if (how)
+                        SHOW(poll(&p, 1, LONG));
+                show_bytes("read", b, read(v[1], b, sizeof(b)));
+                wait(NULL);
+        }
+        close2(v);
+}
+
+/* A signal every millisecond while much goes both ways: no byte is lost, and the timer fires. */
+static void storm(bool on)
+{
+        struct itimerval it = {{0, on ? 1000 : 0}, {0, on ? 1000 : 0}};
+
+        setitimer(ITIMER_REAL, &it, NULL);
+}
+
+#define STORM_BYTES (64 << 20)
+
+static void pour(int fd, int flags)
+{
+        static char b[100000];
+        long at = 0;
+
+        handle(flags);
+        storm(true);
+        while (at < STORM_BYTES) {
+                size_t n = (size_t)(STORM_BYTES - at) < sizeof(b) ? (size_t)(STORM_BYTES - at) : sizeof(b);
+                ssize_t put;
+
+                for (size_t i = 0; i < n; i++)
+                        b[i] = pattern((int)(at + (long)i));
+                for (size_t done = 0; done < n; done += (size_t)put)
+                        if ((put = write(fd, b + done, n - done)) < 0) {
+                                if (errno != EINTR || flags)
+                                        _exit(9);
+                                put = 0;
+                        }
+                at += (long)n;
+        }
+        storm(false);
+}
+
+static long drain(int fd, int flags)
+{
+        static char b[70000];
+        long at = 0;
+
+        handle(flags);
+        storm(true);
+        while (at < STORM_BYTES) {
+                ssize_t n = read(fd, b, sizeof(b));
+
+                if (n == 0 || (n < 0 && (errno != EINTR || flags)))
+                        break;
+                for (ssize_t i = 0; i < n; i++)
+                        if (b[i] != pattern((int)(at + i)))
+                                return -1;
+                at += n < 0 ? 0 : n;
+        }
+        storm(false);
+        return at;
+}
+
+void scene_storm(void)
+{
+        for (int flags = 0; flags <= 1; flags++) {
+                int v[2], status;
+
+                tcp_pair(v);
+                fflush(stdout);
+                if (fork() == 0) {
+                        pour(v[0], flags ? SA_RESTART : 0);
+                        _exit(drain(v[0], flags ? SA_RESTART : 0) == STORM_BYTES ? 0 : 8);
+                }
+                came = 0;
+                SHOW(drain(v[1], flags ? SA_RESTART : 0));
+                pour(v[1], flags ? SA_RESTART : 0);
+                wait(&status);
+                SHOW(status);
+                SHOW(came > 3);
+                close2(v);
+        }
+}
