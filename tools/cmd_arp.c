@@ -115,12 +115,10 @@ static int show(bool json)
 
         add_told(rows);
         add_remotes(rows);
-        if (why && json_array_size(rows) == 0) {
-                json_decref(rows);
-                return command_fail("%s", why);
-        }
+        if (json_array_size(rows) > 0)
+                why = NULL;
         show_rows(rows, cols, ARRAY_LEN(cols), json);
-        return EXIT_DONE;
+        return why ? command_fail("%s", why) : EXIT_DONE;
 }
 
 static int change(const struct command *cmd, int argc, char **argv, bool add, bool json)

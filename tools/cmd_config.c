@@ -8,8 +8,8 @@
 
 static void add_row(void *arg, const char *section, const char *key, const char *value, const char *text)
 {
-        json_array_append_new(arg, json_pack("{ss ss ss ss}", "section", section, "key", key, "value", value,
-                                             "meaning", text));
+        json_array_append_new(arg, json_pack("{so ss so ss}", "section", show_string(section), "key", key, "value",
+                                             show_string(value), "meaning", text));
 }
 
 static int show_settings(const struct unetd_config *c, bool json)
@@ -28,7 +28,7 @@ static int show_settings(const struct unetd_config *c, bool json)
 static int check(const char *path, bool found, bool json)
 {
         if (json)
-                show_json(json_pack("{sb ss?}", "valid", 1, "file", found ? path : NULL));
+                show_json(json_pack("{sb so}", "valid", 1, "file", found ? show_string(path) : json_null()));
         else if (found)
                 printf("%s is right\n", path);
         else
@@ -56,8 +56,8 @@ static int run(const struct command *cmd, int argc, char **argv)
                 snprintf(path, sizeof path, "%s", argv[optind]);
         if (found && config_read(path, &c, &err) != 0) {
                 if (json)
-                        show_json(json_pack("{sb ss si ss}", "valid", 0, "file", err.path, "line", err.line, "error",
-                                            err.text));
+                        show_json(json_pack("{sb so si so}", "valid", 0, "file", show_string(err.path), "line", err.line,
+                                            "error", show_string(err.text)));
                 config_complain(&err);
                 return EXIT_NOTHING;
         }

@@ -101,13 +101,10 @@ static int show(bool json)
 
         if (!why && json_array_size(rows) == 0)
                 why = "unetd owns no interface (unet.conf(5) says how it gets one)";
-        if (why) {
-                json_decref(rows);
-                return command_fail("%s", why);
-        }
-        stacks_each(complete, rows);
+        if (!why)
+                stacks_each(complete, rows);
         show_rows(rows, cols, ARRAY_LEN(cols), json);
-        return EXIT_DONE;
+        return why ? command_fail("%s", why) : EXIT_DONE;
 }
 
 static int change(const struct command *cmd, int argc, char **argv, enum unetd_type type, bool json)

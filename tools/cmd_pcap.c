@@ -223,6 +223,10 @@ static int run(const struct command *cmd, int argc, char **argv)
         else
                 command_fail("%s", strerror(errno));
         r = sum_up(&s, set.json, strcmp(set.path, "-") == 0 ? stderr : stdout);
+        if (pcap_dump_flush(s.dump) != 0 || ferror(pcap_dump_file(s.dump))) {
+                fprintf(stderr, "unet: %s: %s\n", set.path, strerror(errno));
+                r = EXIT_NOTHING;
+        }
         pcap_dump_close(s.dump);
         taps_free(s.taps);
         return status != 0 ? status : r;

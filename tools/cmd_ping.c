@@ -239,7 +239,7 @@ static void sum_json(const struct pinging *p, const struct ping *g, const char *
                                                   (json_int_t)(g->sum / g->replies), "max", (json_int_t)g->max, "mdev",
                                                   deviation(g));
 
-        show_json(json_pack("{ss so so si si si si si si so sO}", "host", host, "address", address_json(p->dst), "source",
+        show_json(json_pack("{so so so si si si si si si so sO}", "host", show_string(host), "address", address_json(p->dst), "source",
                             address_json(p->src), "size", p->size, "sent", g->requests, "received", g->replies, "duplicates",
                             g->duplicates, "errors", g->errors, "refused", p->refused, "rtt_ns", rtt, "packets", p->packets));
 }

@@ -50,22 +50,19 @@ static int show(bool json)
         struct unetd_client c = {0};
         json_t *rows = json_array();
         struct netconf net;
-        const char *why;
+        const char *why = NULL;
 
-        if (!net_published(&c, &net, &why)) {
-                json_decref(rows);
-                return command_fail("%s", why);
+        if (net_published(&c, &net, &why)) {
+                add_connected(rows, c.dir, &net);
+                for (uint32_t i = 0; i < MIN(net.nroutes, NETCONF_ROUTES); i++)
+                        json_array_append_new(rows,
+                                              row_of(c.dir, &net.route[i], state_of(&net, net.route[i].ifindex, "set")));
+                unetd_close(&c);
         }
-        add_connected(rows, c.dir, &net);
-        for (uint32_t i = 0; i < MIN(net.nroutes, NETCONF_ROUTES); i++)
-                json_array_append_new(rows, row_of(c.dir, &net.route[i], state_of(&net, net.route[i].ifindex, "set")));
-        unetd_close(&c);
-        if (json_array_size(rows) == 0) {
-                json_decref(rows);
-                return command_fail("unetd owns no interface (unet.conf(5) says how it gets one)");
-        }
+        if (!why && json_array_size(rows) == 0)
+                why = "unetd owns no interface (unet.conf(5) says how it gets one)";
         show_rows(rows, cols, ARRAY_LEN(cols), json);
-        return EXIT_DONE;
+        return why ? command_fail("%s", why) : EXIT_DONE;
 }
 
 static int change(const struct command *cmd, int argc, char **argv, bool add, bool json)

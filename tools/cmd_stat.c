@@ -52,7 +52,8 @@ static void show_table(const struct want *w, bool all)
         show_rows(rows, cols, ARRAY_LEN(cols), false);
 }
 
-static void show_as_json(struct want *w)
+/* The same shape always; `why`: what there is to say instead, or NULL. */
+static void show_as_json(struct want *w, const char *why)
 {
         json_t *counters = json_object(), *drops = json_object();
 
@@ -60,7 +61,8 @@ static void show_as_json(struct want *w)
                 json_object_set_new(counters, count_name((enum count)i), json_integer((json_int_t)w->sum.n[i]));
         for (int i = 1; i < DROP_COUNT; i++)
                 json_object_set_new(drops, drop_name((enum drop)i), json_integer((json_int_t)w->sum.drop[i]));
-        show_json(json_pack("{so so so}", "stacks", json_incref(w->ids), "counters", counters, "drops", drops));
+        show_json(json_pack("{so so so ss*}", "stacks", json_incref(w->ids), "counters", counters, "drops", drops,
+                            "error", why));
 }
 
 static int run(const struct command *cmd, int argc, char **argv)
@@ -87,8 +89,8 @@ static int run(const struct command *cmd, int argc, char **argv)
         why = stacks_each(add_stack, &w);
         if (!why && !w.seen)
                 why = "there is no such stack";
-        if (!why && json)
-                show_as_json(&w);
+        if (json)
+                show_as_json(&w, why);
         else if (!why)
                 show_table(&w, all);
         json_decref(w.ids);

@@ -149,9 +149,10 @@ static size_t columns(const struct section *s)
         return n;
 }
 
-static void show_all(json_t *lists[UNETD_S_KINDS], bool json)
+/* As JSON the same shape always; `why`: what there is to say instead, or NULL. */
+static void show_all(json_t *lists[UNETD_S_KINDS], const char *why, bool json)
 {
-        json_t *all = json_object();
+        json_t *all = why ? json_pack("{ss}", "error", why) : json_object();
 
         for (int k = 0; k < UNETD_S_KINDS; k++)
                 json_object_set_new(all, sections[k].name, lists[k]);
@@ -172,6 +173,7 @@ static int run(const struct command *cmd, int argc, char **argv)
 {
         struct unetd_client c = {0};
         json_t *lists[UNETD_S_KINDS];
+        const char *why = NULL;
         bool json = false;
         int r;
 
@@ -179,19 +181,19 @@ static int run(const struct command *cmd, int argc, char **argv)
                 continue;
         if (optind < argc)
                 return command_usage(cmd, "no arguments are taken");
-        r = unetd_open(&c, UNETD_NO_START);
-        if (r == -ECONNREFUSED)
-                return command_fail("no unetd runs for this user (the first program starts one)");
-        if (r != 0)
-                return command_fail("unetd: %s", strerror(-r));
         for (int k = 0; k < UNETD_S_KINDS; k++)
                 lists[k] = json_array();
-        r = unetd_status(&c, add_item, lists);
-        unetd_close(&c);
-        if (r != 0)
-                return command_fail("unetd: %s", strerror(-r));
-        show_all(lists, json);
-        return EXIT_DONE;
+        r = unetd_open(&c, UNETD_NO_START);
+        if (r == -ECONNREFUSED)
+                why = "no unetd runs for this user (the first program starts one)";
+        if (r == 0) {
+                r = unetd_status(&c, add_item, lists);
+                unetd_close(&c);
+        }
+        if (r != 0 && !why)
+                why = strerror(-r);
+        show_all(lists, why, json);
+        return why ? command_fail("%s", why) : EXIT_DONE;
 }
 
 const struct command cmd_status = {

@@ -94,20 +94,22 @@ static int ask_program(char **argv, bool json)
         return ours ? EXIT_DONE : EXIT_NOTHING;
 }
 
-static int ask_process(const char *text, bool json)
+static int ask_process(const struct command *cmd, const char *text, bool json)
 {
         json_t *rows = json_array();
         char *end;
         long pid = strtol(text, &end, 10);
-        bool ours;
-        int r;
+        char why[WHY_TEXT];
+        bool ours, whole;
 
         if (end == text || *end || pid < 1 || pid > INT32_MAX)
-                return command_fail("not a process: %s", text);
-        r = why_pid((int)pid, rows);
+                return command_usage(cmd, "not a process: %s", text);
+        whole = why_pid((int)pid, rows, why);
         ours = any_carried_by_us(rows);
         show_rows(rows, columns, ARRAY_LEN(columns), json);
-        return r == EXIT_DONE && ours ? EXIT_DONE : EXIT_NOTHING;
+        if (!whole)
+                return command_fail("process %ld: %s", pid, why);
+        return ours ? EXIT_DONE : EXIT_NOTHING;
 }
 
 static int run(const struct command *cmd, int argc, char **argv)
@@ -122,7 +124,7 @@ static int run(const struct command *cmd, int argc, char **argv)
                         pid = optarg;
         if ((pid != NULL) == (optind < argc))
                 return command_usage(cmd, pid ? "--pid or a program, not both" : "which program or process?");
-        return pid ? ask_process(pid, json) : ask_program(argv + optind, json);
+        return pid ? ask_process(cmd, pid, json) : ask_program(argv + optind, json);
 }
 
 const struct command cmd_why = {

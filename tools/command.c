@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/show.h"
+
 #define OPTIONS_MAX 16
+
+static bool json_wanted;                /* --json was given: what goes wrong is said there too */
 
 int command_option(const struct command *cmd, int argc, char **argv, const struct option *extra, bool *json)
 {
@@ -18,7 +22,7 @@ int command_option(const struct command *cmd, int argc, char **argv, const struc
         for (; extra && extra->name && n < OPTIONS_MAX - 1; extra++)
                 opts[n++] = *extra;
         while ((opt = getopt_long(argc, argv, json ? "+hj" : "+h", opts, NULL)) == 'j')
-                *json = true;
+                *json = json_wanted = true;
         if (opt == 'h') {
                 command_help(cmd);
                 exit(EXIT_DONE);
@@ -49,12 +53,14 @@ int command_usage(const struct command *cmd, const char *format, ...)
 
 int command_fail(const char *format, ...)
 {
+        char text[1024];
         va_list args;
 
-        fputs("unet: ", stderr);
         va_start(args, format);
-        vfprintf(stderr, format, args);
+        vsnprintf(text, sizeof text, format, args);
         va_end(args);
-        fputc('\n', stderr);
+        fprintf(stderr, "unet: %s\n", text);
+        if (json_wanted && !show_json_shown())
+                show_json(json_pack("{so}", "error", show_string(text)));
         return EXIT_NOTHING;
 }

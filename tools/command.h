@@ -31,7 +31,8 @@ int command_option(const struct command *cmd, int argc, char **argv, const struc
 /* Complains, says how the command is used, returns EXIT_USAGE. */
 int command_usage(const struct command *cmd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void command_help(const struct command *cmd);
-/* "unet: ..." on standard error; returns EXIT_NOTHING. */
+/* "unet: ..." on standard error, and {"error": "..."} where --json was asked for and nothing shown yet, so that who parses
+ * the output always can. Returns EXIT_NOTHING. */
 int command_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Executes a program with the shim in front of its libc (cmd_run.c). Returns an exit status when it cannot. */

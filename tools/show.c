@@ -102,11 +102,19 @@ static void print_table(json_t *rows, const struct show_column *cols, size_t n)
         }
 }
 
+static bool json_shown;
+
 void show_json(json_t *value)
 {
         json_dumpf(value, stdout, JSON_INDENT(1));
         putchar('\n');
         json_decref(value);
+        json_shown = true;
+}
+
+bool show_json_shown(void)
+{
+        return json_shown;
 }
 
 void show_rows(json_t *rows, const struct show_column *cols, size_t n, bool as_json)
@@ -118,6 +126,13 @@ void show_rows(json_t *rows, const struct show_column *cols, size_t n, bool as_j
         if (json_array_size(rows) > 0)
                 print_table(rows, cols, n);
         json_decref(rows);
+}
+
+json_t *show_string(const char *text)
+{
+        json_t *whole = json_string(text);
+
+        return whole ? whole : show_text(text, strlen(text));
 }
 
 json_t *show_text(const char *text, size_t max)

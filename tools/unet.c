@@ -1,6 +1,9 @@
 /* The `unet` command: runs programs over the user-level stack, and looks at stacks from outside. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "netstack/base.h"
 #include "tools/command.h"
@@ -26,12 +29,32 @@ static const struct command *find(const char *name)
         return NULL;
 }
 
+/* Who was started without one of the three streams must not get a connection of ours in its place, and print into it. What
+ * stands there now fails as what is closed does. */
+static void hold_streams(void)
+{
+        for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+                if (fcntl(fd, F_GETFD) < 0)
+                        open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+}
+
+/* What could not be written was not shown. */
+static int shown(int status)
+{
+        if (fflush(stdout) == 0 && !ferror(stdout))
+                return status;
+        fprintf(stderr, "unet: standard output: %s\n", strerror(errno));
+        return status == EXIT_DONE ? EXIT_NOTHING : status;
+}
+
 int main(int argc, char **argv)
 {
         const struct command *cmd = argc > 1 ? find(argv[1]) : NULL;
 
+        if (cmd && cmd != &cmd_run)
+                hold_streams();
         if (cmd)
-                return cmd->run(cmd, argc - 1, argv + 1);
+                return shown(cmd->run(cmd, argc - 1, argv + 1));
         if (argc > 1 && strcmp(argv[1], "help") == 0 && argc > 2 && find(argv[2])) {
                 command_help(find(argv[2]));
                 return EXIT_DONE;

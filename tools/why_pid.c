@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "tools/address.h"
-#include "tools/command.h"
 #include "tools/stacks.h"
 
 struct asked {
@@ -155,19 +154,21 @@ static void add_kernel_socket(struct asked *a, int number, int fd)
 }
 
 /* Every descriptor of the process in turn, by a copy. */
-static int add_kernels(struct asked *a)
+static bool add_kernels(struct asked *a, char why[WHY_TEXT])
 {
         int pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0);
         char path[32];
         struct dirent *e;
         DIR *dir;
-        int r = EXIT_DONE;
+        bool whole = true;
 
         snprintf(path, sizeof path, "/proc/%d/fd", a->pid);
         dir = pidfd < 0 ? NULL : opendir(path);
-        if (!dir)
-                r = command_fail("process %d: %s", a->pid, strerror(errno));
-        while (r == EXIT_DONE && (e = readdir(dir)) != NULL) {
+        if (!dir) {
+                snprintf(why, WHY_TEXT, "%s", strerror(errno));
+                whole = false;
+        }
+        while (whole && (e = readdir(dir)) != NULL) {
                 int number = atoi(e->d_name), fd;
 
                 if (e->d_name[0] == '.')
@@ -177,15 +178,15 @@ static int add_kernels(struct asked *a)
                         add_kernel_socket(a, number, fd);
                         close(fd);
                 } else if (errno == EPERM) {
-                        r = command_fail("process %d: its kernel sockets cannot be looked at: %s", a->pid,
-                                         strerror(errno));
+                        snprintf(why, WHY_TEXT, "its kernel sockets cannot be looked at: %s", strerror(errno));
+                        whole = false;
                 }
         }
         if (dir)
                 closedir(dir);
         if (pidfd >= 0)
                 close(pidfd);
-        return r;
+        return whole;
 }
 
 /* ---- the process ---- */
@@ -208,21 +209,23 @@ static bool file_holds(int pid, const char *name, const char *what)
         return found;
 }
 
-int why_pid(int pid, json_t *rows)
+bool why_pid(int pid, json_t *rows, char why[WHY_TEXT])
 {
         struct asked a = {.pid = pid, .rows = rows};
         char path[32];
-        int r;
+        bool whole;
 
         snprintf(path, sizeof path, "/proc/%d", pid);
-        if (access(path, F_OK) != 0)
-                return command_fail("there is no process %d", pid);
+        if (access(path, F_OK) != 0) {
+                strcpy(why, "there is none with that number");
+                return false;
+        }
         a.shimmed = file_holds(pid, "maps", "libunet_preload.so");
         a.disabled = file_holds(pid, "environ", "UNET_DISABLE=");
         if (unetd_open(&a.unetd, UNETD_NO_START) == 0)
                 stacks_each(add_ours, &a);
-        r = add_kernels(&a);
+        whole = add_kernels(&a, why);
         unetd_close(&a.unetd);
         free(a.half);
-        return r;
+        return whole;
 }

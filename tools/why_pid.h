@@ -3,8 +3,11 @@
 #define TOOLS_WHY_PID_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
-/* Adds a row for each: ours from the stacks, the kernel's from the process. EXIT_DONE; EXIT_NOTHING, having said why. */
-int why_pid(int pid, json_t *rows);
+#define WHY_TEXT 160
+
+/* Adds a row for each: ours from the stacks, the kernel's from the process. Whether it could see all; if not, why. */
+bool why_pid(int pid, json_t *rows, char why[WHY_TEXT]);
 
 #endif

@@ -21,6 +21,27 @@ for command in ss stat status if route arp; do
         check "$command says so" says "no unetd runs"
         check "$command takes no arguments" exits 2 "$unet" "$command" surplus
 done
+# What is asked for as JSON is JSON, whatever there is to say.
+is_json() { python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$scratch/out"; }
+for command in ss stat status if route arp "why --pid 4194305" "pcap --write /nonexistent/x" "pcap --seconds 1 --write $scratch/p"; do
+        # shellcheck disable=SC2086
+        set -- $command
+        check "$command --json has nothing to show" exits 1 "$unet" "$1" --json "${@:2}"
+        check "$command --json is JSON" is_json
+done
+check "ping --json says that there is no such host" exits 2 "$unet" ping --json "no host"
+check "in JSON" is_json
+check "text that is no UTF-8 is printed" exits 1 "$unet" config check --json "$scratch/"$'\xff'
+check "in JSON too" is_json
+to() { local out=$1; shift; "$@" >"$out"; }
+check "a full disk is a failure" exits 1 to /dev/full "$unet" config show
+check "and said" says "standard output: No space left"
+check "in packets too" exits 1 "$unet" pcap --seconds 1 --write /dev/full
+check "said" says "/dev/full: No space left"
+closed() { "$@" >&- 2>"$scratch/err"; }
+check "output that is closed is a failure" exits 1 closed "$unet" config show
+check "help may be cut" bash -c "set -o pipefail; '$unet' --help | head -1 >/dev/null"
+
 check "route wants a prefix without bits behind it" exits 2 "$unet" route add 10.0.0.1/8 via 192.0.2.1
 check "it says so" says "wants a prefix without bits behind it"
 check "route wants a way" exits 2 "$unet" route add 10.0.0.0/8
@@ -41,6 +62,7 @@ check "run refuses faults that are none" exits 2 "$unet" run --fault loss=2 true
 check "and those it does not know" exits 2 "$unet" run --fault luck=0.5 true
 check "why wants a program or a process" exits 2 "$unet" why
 check "why wants one of them" exits 2 "$unet" why --pid 1 true
+check "why wants a number" exits 2 "$unet" why --pid x
 check "why: no such process" exits 1 "$unet" why --pid 4194305
 check "pcap refuses numbers that are none" exits 2 "$unet" pcap --write "$scratch/p" --count 0
 check "pcap refuses directions that are none" exits 2 "$unet" pcap --write "$scratch/p" --direction up
