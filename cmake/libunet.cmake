@@ -3,6 +3,7 @@ find_package(Threads REQUIRED)
 add_library(libunet SHARED $<TARGET_OBJECTS:unet_sock> $<TARGET_OBJECTS:unet_core> $<TARGET_OBJECTS:unet_emul>
   $<TARGET_OBJECTS:unet_verbs>)
 target_link_libraries(libunet PRIVATE stack unetd_client Threads::Threads)
-set_target_properties(libunet PROPERTIES OUTPUT_NAME unet VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+set_target_properties(libunet PROPERTIES OUTPUT_NAME unet EXPORT_NAME unet VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
   LINKER_LANGUAGE C)
-install(TARGETS libunet LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+target_include_directories(libunet INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+install(TARGETS libunet EXPORT unet-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -1,4 +1,7 @@
 /* What the two examples share. See example.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "example.h"
 
 #include <arpa/inet.h>

@@ -95,6 +95,8 @@ static void detach(struct unet_ep *ep, struct ep_link *l, bool forget)
 
 static void leave(struct unet_ep *ep, bool forget)
 {
+        if (ep == NULL)
+                return;
         for (uint32_t i = 0; i < ep->nlinks; i++)
                 if (ep->link[i].serial != 0)
                         detach(ep, &ep->link[i], forget);

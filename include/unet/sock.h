@@ -50,6 +50,10 @@
 extern "C" {
 #endif
 
+/* Complete only for who asks libc for them (POSIX; _GNU_SOURCE). */
+struct timespec;
+struct mmsghdr;
+
 #ifndef UNET_API
 #define UNET_API __attribute__((visibility("default")))
 #endif
@@ -105,7 +109,6 @@ UNET_API ssize_t unet_writev(int sock, const struct iovec *iov, int n);
 /* Several messages; returns how many were moved, an error only when it was none. recvmmsg: MSG_WAITFORONE
  * waits for the first alone; the timeout counts from the call and ends it also when nothing comes, which
  * Linux promises in vain. */
-struct mmsghdr;
 UNET_API int unet_sendmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags);
 UNET_API int unet_recvmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags,
                            const struct timespec *timeout);

@@ -59,7 +59,9 @@
 extern "C" {
 #endif
 
+#ifndef UNET_API
 #define UNET_API __attribute__((visibility("default")))
+#endif
 
 #define UNET_EP_INLINE 200              /* most bytes in a descriptor */
 #define UNET_EP_FRAGS  4                /* most pieces of a message */
@@ -82,7 +84,7 @@ struct unet_ep_opts {
 
 /* Opens an endpoint; opts may be NULL. -ENOMEM, -EMFILE, -EINVAL (a size too large), -ENOENT (no /proc). */
 UNET_API int unet_ep_open(const struct unet_ep_opts *opts, struct unet_ep **out);
-/* Closes all channels, which their peers see, and frees everything; loans and the segment too. */
+/* Closes all channels, which their peers see, and frees everything; loans and the segment too. NULL: nothing happens. */
 UNET_API void unet_ep_close(struct unet_ep *ep);
 /* After fork(): this process lets go of an endpoint with which the other goes on. The peers see nothing. */
 UNET_API void unet_ep_forget(struct unet_ep *ep);

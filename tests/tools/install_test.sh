@@ -29,6 +29,77 @@ own_program() {
         cc -Wall -Wextra -Werror -o "$scratch/own" "$scratch/own.c" $flags && LD_LIBRARY_PATH=$p/lib "$scratch/own"
 }
 check "a program of one's own" own_program
+
+# The headers are plain C99 and C++11, whatever the program is compiled as, and ask for no macro.
+plain_headers() {
+        local c x std bad=0
+        for c in gcc clang; do
+                command -v "$c" >/dev/null || continue
+                for x in c c++; do
+                        for std in 99 11 17 2x 11 14 20; do
+                                case $x$std in c14 | c20 | c++99 | c++2x) continue ;; esac
+                                for h in sock unet; do
+                                        echo "#include <unet/$h.h>" >"$scratch/h.$x"
+                                        "$c" -x "$x" -std="$x$std" -pedantic -Wall -Wextra -Wundef -Werror -fsyntax-only \
+                                                -I"$p/include" "$scratch/h.$x" || { echo "$c $x$std $h"; bad=1; }
+                                done
+                        done
+                done
+        done
+        return "$bad"
+}
+check "the headers compile as C99 to C2x and C++11 to C++20, alone and without a warning" plain_headers
+
+only_ours() { ! nm -D --defined-only "$p/lib/libunet.so" | awk '{print $3}' | grep -v '^unet_'; }
+check "the library exports what its headers name, and nothing else" only_ours
+check "its soname has the version" bash -c "readelf -d '$p/lib/libunet.so' | grep -q 'soname: .libunet.so.0.'"
+
+# Examples out of tree, by pkg-config and by CMake; daemons that are found from the library, where it lies now.
+example() {
+        local flags
+        flags=$(PKG_CONFIG_PATH=$p/lib/pkgconfig pkg-config --cflags --libs unet)
+        # shellcheck disable=SC2086
+        cc -Wall -Wextra -Werror -o "$scratch/$1" "$p/share/doc/unet/examples/$1.c" "${@:2}" $flags
+}
+for name in echo_sock stream_sock; do
+        check "$name is built from what is installed" example "$name"
+done
+for name in pingpong stream; do
+        check "$name is too" example "$name" "$p/share/doc/unet/examples/example.c"
+done
+echoes() {
+        local server
+        export LD_LIBRARY_PATH=$p/lib
+        "$scratch/echo_sock" -s -p 7717 &
+        server=$!
+        for _ in $(seq 600); do
+                [ "$("$scratch/echo_sock" -p 7717 hello 2>/dev/null)" != hello ] || break
+                sleep 0.1
+        done
+        "$p/bin/unet" status --json >"$scratch/status"
+        kill "$server"
+        readlink "/proc/$(python3 -c 'import json, sys; print(json.load(sys.stdin)["daemon"][0]["pid"])' <"$scratch/status")/exe" |
+                grep -F "$p/libexec/unet/unetd"
+}
+check "it echoes, by the daemons that lie beside the library" echoes
+printf '%s\n' 'cmake_minimum_required(VERSION 3.13)' 'project(own C)' 'find_package(unet 0.1 REQUIRED)' \
+        'add_executable(own own.c)' 'target_link_libraries(own unet::unet)' >"$scratch/CMakeLists.txt"
+check "CMake finds the package" cmake -S "$scratch" -B "$scratch/own-build" "-Dunet_DIR=$p/lib/cmake/unet"
+check "and builds with it" cmake --build "$scratch/own-build"
+
+# A manual page for each command, file and function.
+pages() {
+        local name bad=0
+        for name in unet unet.conf unetd unet-keeper libunet_preload unet_sock unet_ep \
+                $(nm -D --defined-only "$p/lib/libunet.so" | awk '$3 ~ /^unet_/ {print $3}'); do
+                man -M "$p/share/man" -w "$name" >/dev/null 2>&1 || { echo "no page: $name"; bad=1; }
+        done
+        return "$bad"
+}
+if command -v man >/dev/null; then
+        check "each has a manual page" pages
+        check "which man shows" bash -c "man -M '$p/share/man' unet_pollset_wait | grep -q unet_pollset_wait"
+fi
 check "unet run finds the shim" exits 0 "$p/bin/unet" run true
 check "its exit status is the program's" exits 3 "$p/bin/unet" run sh -c 'exit 3'
 check "no such program" exits 127 "$p/bin/unet" run /no/such/program
