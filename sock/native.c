@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 
 #define CHUNK  1024u
+#define SOCK_TYPES 0xf                  /* the bits of a type that are no flags */
 #define CHUNKS 1024u                    /* 1,048,576 sockets a process */
 
 static struct native_slot *_Atomic chunks[CHUNKS];
@@ -183,6 +184,9 @@ int native_start(void)
 
 static int kind_of(int type, int protocol)
 {
+        if (type & ~(SOCK_TYPES | SOCK_NONBLOCK | SOCK_CLOEXEC) || (type & SOCK_TYPES) > SOCK_PACKET || protocol < 0 ||
+            protocol >= IPPROTO_MAX)
+                return -EINVAL;
         switch (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) {
         case SOCK_STREAM:
                 return protocol == 0 || protocol == IPPROTO_TCP ? USOCK_TCP : -EPROTONOSUPPORT;
@@ -198,6 +202,8 @@ static int do_socket(int domain, int type, int protocol)
         int kind = kind_of(type, protocol), err;
         struct usock *us;
 
+        if (kind == -EINVAL)
+                return kind;
         if (domain != AF_INET && domain != AF_INET6)
                 return -EAFNOSUPPORT;
         if (kind < 0)
@@ -269,8 +275,10 @@ static int do_bind(struct native_slot *n, const struct sockaddr *sa, socklen_t l
 {
         uint16_t port;
         ip_addr addr;
-        int err = usock_addr_in(sa, len, &addr, &port);
+        int err = native_name(sa, len);
 
+        if (err == 0)
+                err = usock_addr_in(sa, len, &addr, &port);
         if (err != 0)
                 return err;
         if (sa->sa_family != n->us->family)
@@ -318,11 +326,17 @@ static int name_call(int sock, struct sockaddr *addr, socklen_t *len,
                      int (*get)(struct usock *, struct sockaddr *, socklen_t *))
 {
         struct native_slot *n = native_get(sock);
+        struct sockaddr_storage ss;
+        socklen_t whole = sizeof ss;
         int err;
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
-        err = (int)*len < 0 ? -EINVAL : get(n->us, addr, len);
+        err = get(n->us, (struct sockaddr *)&ss, &whole);
+        if (err == 0 && (len == NULL || (addr == NULL && *len > 0)))
+                err = -EFAULT;
+        else if (err == 0)
+                err = (int)*len < 0 ? -EINVAL : get(n->us, addr, len);
         native_put(n);
         return (int)native_result(err);
 }
@@ -346,7 +360,7 @@ int unet_setsockopt(int sock, int level, int name, const void *val, socklen_t le
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
-        err = usock_setsockopt(n->us, level, name, val, len);
+        err = val == NULL && len >= sizeof(int) ? -EFAULT : usock_setsockopt(n->us, level, name, val, len);
         native_put(n);
         return (int)native_result(err);
 }
@@ -358,7 +372,7 @@ int unet_getsockopt(int sock, int level, int name, void *val, socklen_t *len)
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
-        err = usock_getsockopt(n->us, level, name, val, len);
+        err = len == NULL || (val == NULL && *len > 0) ? -EFAULT : usock_getsockopt(n->us, level, name, val, len);
         native_put(n);
         return (int)native_result(err);
 }
@@ -370,7 +384,9 @@ int unet_ioctl(int sock, unsigned long request, int *arg)
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
-        if (request == FIONBIO)
+        if (arg == NULL)
+                err = -EFAULT;
+        else if (request == FIONBIO)
                 usock_set_nonblock(n->us, *arg != 0);
         else
                 err = usock_ioctl(n->us, request, arg);

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "sock/ustack.h"
 #include "unet/sock.h"
@@ -57,6 +58,25 @@ static inline ssize_t native_result(ssize_t r)
                 return r;
         errno = (int)-r;
         return -1;
+}
+
+/* A name that an application gives: 0, -EINVAL, -EFAULT. NULL is the one bad pointer that is told from a good one. */
+static inline int native_name(const struct sockaddr *sa, socklen_t len)
+{
+        if (len > sizeof(struct sockaddr_storage))
+                return -EINVAL;
+        return sa == NULL && len > 0 ? -EFAULT : 0;
+}
+
+/* Nanoseconds of a valid time, as long as there is no longer one. */
+static inline nstime native_time(const struct timespec *t)
+{
+        return t->tv_sec < NSTIME_NEVER / 4 / NS_PER_S ? t->tv_sec * NS_PER_S + t->tv_nsec : NSTIME_NEVER / 4;
+}
+
+static inline bool native_time_valid(const struct timespec *t)
+{
+        return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < NS_PER_S;
 }
 
 /* When a wait that may take `timeout` (0: for ever) is over. */

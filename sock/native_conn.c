@@ -44,7 +44,7 @@ static int connect_tcp(struct native_slot *n, const struct sockaddr *sa, socklen
 
         if (n->connecting)
                 return await(n, -EALREADY);
-        if (usock_rec(n->us)->role == SOCK_ROLE_LISTENER)
+        if (usock_rec(n->us)->role != SOCK_ROLE_NONE)
                 return -EISCONN;
         err = usock_connect(n->us, sa, len, NULL);
         if (err == -ENOENT)
@@ -122,8 +122,10 @@ static int do_connect(struct native_slot *n, const struct sockaddr *sa, socklen_
 {
         uint16_t port;
         ip_addr addr;
-        int err;
+        int err = native_name(sa, len);
 
+        if (err != 0)
+                return err;
         if (len >= sizeof sa->sa_family && sa->sa_family == AF_UNSPEC && n->us->kind == USOCK_UDP)
                 return disconnect_udp(n);
         err = usock_addr_in(sa, len, &addr, &port);
@@ -196,6 +198,8 @@ static int do_accept(struct native_slot *n, struct sockaddr *addr, socklen_t *le
                 return -EINVAL;
         if (n->us->kind == USOCK_UDP)
                 return -EOPNOTSUPP;
+        if (addr != NULL && len == NULL)
+                return -EFAULT;
         err = next_connection(n, &us);
         if (err != 0)
                 return err;

@@ -88,7 +88,7 @@ int unet_feedback(int sock, struct unet_feedback *f)
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
-        err = do_feedback(n->us, f);
+        err = f != NULL ? do_feedback(n->us, f) : -EFAULT;
         native_put(n);
         return (int)native_result(err);
 }
@@ -171,6 +171,10 @@ int unet_get_buffers(int sock, uint32_t *sndbuf, uint32_t *rcvbuf)
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
+        if (sndbuf == NULL || rcvbuf == NULL) {
+                native_put(n);
+                return (int)native_result(-EFAULT);
+        }
         ustack_lock(n->us->u);
         buffers_now(n->us, &snd, &rcv);
         ustack_leave(n->us->u);

@@ -216,13 +216,44 @@ static ssize_t recv_udp(struct native_slot *n, struct msghdr *m, int flags)
 
 /* ---- the calls ---- */
 
+/* What can be told of a message before it is touched; `bytes`: its buffers are. */
+static int msg_error(const struct msghdr *m, bool bytes)
+{
+        size_t total = 0;
+
+        if (m == NULL || (m->msg_iov == NULL && m->msg_iovlen > 0))
+                return -EFAULT;
+        if (m->msg_iovlen > IOV_MAX)
+                return -EMSGSIZE;
+        if (m->msg_name != NULL && (int)m->msg_namelen < 0)
+                return -EINVAL;
+        for (size_t i = 0; i < m->msg_iovlen; i++) {
+                const struct iovec *v = &m->msg_iov[i];
+
+                if (v->iov_len > (size_t)SSIZE_MAX - total)
+                        return -EINVAL;
+                if (v->iov_base == NULL && v->iov_len > 0 && bytes)
+                        return -EFAULT;
+                total += v->iov_len;
+        }
+        return 0;
+}
+
 static ssize_t do_send(struct native_slot *n, const struct msghdr *m, int flags)
 {
+        int err = msg_error(m, true);
+
+        if (unlikely(err != 0))
+                return err;
         return n->us->kind == USOCK_UDP ? send_udp(n, m, flags) : send_tcp(n, m, flags);
 }
 
 static ssize_t do_recv(struct native_slot *n, struct msghdr *m, int flags)
 {
+        int err = msg_error(m, !(flags & MSG_TRUNC) || n->us->kind == USOCK_UDP);
+
+        if (unlikely(err != 0))
+                return err;
         return n->us->kind == USOCK_UDP ? recv_udp(n, m, flags) : recv_tcp(n, m, flags);
 }
 
@@ -267,7 +298,9 @@ ssize_t unet_recvfrom(int sock, void *buf, size_t n, int flags, struct sockaddr 
         ssize_t r;
 
         if (from != NULL)
-                m.msg_namelen = *fromlen;
+                m.msg_namelen = fromlen != NULL ? *fromlen : 0;
+        if (unlikely(from != NULL && fromlen == NULL))
+                m.msg_iov = NULL;       /* EFAULT, or EBADF before it */
         r = unet_recvmsg(sock, &m, flags);
         if (r >= 0 && from != NULL)
                 *fromlen = m.msg_namelen;
@@ -288,14 +321,14 @@ ssize_t unet_readv(int sock, const struct iovec *iov, int n)
 {
         struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)n};
 
-        return n < 0 ? native_result(-EINVAL) : unet_recvmsg(sock, &m, 0);
+        return n < 0 || n > IOV_MAX ? native_result(-EINVAL) : unet_recvmsg(sock, &m, 0);
 }
 
 ssize_t unet_writev(int sock, const struct iovec *iov, int n)
 {
         struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)n};
 
-        return n < 0 ? native_result(-EINVAL) : unet_sendmsg(sock, &m, 0);
+        return n < 0 || n > IOV_MAX ? native_result(-EINVAL) : unet_sendmsg(sock, &m, 0);
 }
 
 /* ---- several messages ---- */
@@ -331,7 +364,7 @@ int unet_sendmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags)
 
         if (s == NULL)
                 return (int)native_result(-EBADF);
-        r = send_batch(s, msgs, MIN(n, (unsigned)IOV_MAX), flags);
+        r = msgs == NULL && n > 0 ? -EFAULT : send_batch(s, msgs, MIN(n, (unsigned)IOV_MAX), flags);
         native_put(s);
         return (int)native_result(r);
 }
@@ -365,9 +398,12 @@ int unet_recvmmsg(int sock, struct mmsghdr *msgs, unsigned n, int flags, const s
 
         if (s == NULL)
                 return (int)native_result(-EBADF);
-        if (timeout != NULL)
-                deadline = ustack_now() + timeout->tv_sec * NS_PER_S + timeout->tv_nsec;
-        r = recv_batch(s, msgs, MIN(n, (unsigned)IOV_MAX), flags, deadline);
+        if (timeout != NULL && native_time_valid(timeout))
+                deadline = ustack_now() + native_time(timeout);
+        if (timeout != NULL && !native_time_valid(timeout))
+                r = -EINVAL;
+        else
+                r = msgs == NULL && n > 0 ? -EFAULT : recv_batch(s, msgs, MIN(n, (unsigned)IOV_MAX), flags, deadline);
         native_put(s);
         return (int)native_result(r);
 }

@@ -1,6 +1,7 @@
 /* The native API: poll, over sockets of ours and kernel descriptors. */
 #include "sock/native.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #define FEW 64u
@@ -55,6 +56,10 @@ static int do_poll(struct unet_pollfd *v, unsigned n, nstime timeout, const sigs
         struct watch w = {v, slots, items, n};
         int r;
 
+        if (v == NULL && n > 0)
+                return -EFAULT;
+        if (n > INT_MAX)
+                return -EINVAL;
         if (n <= FEW)
                 return wait_on(&w, timeout, mask);
         w.slot = malloc(n * sizeof *w.slot);
@@ -75,9 +80,9 @@ int unet_ppoll(struct unet_pollfd *v, unsigned n, const struct timespec *timeout
         nstime t = -1;
 
         if (timeout != NULL) {
-                if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= NS_PER_S)
+                if (!native_time_valid(timeout))
                         return (int)native_result(-EINVAL);
-                t = timeout->tv_sec * NS_PER_S + timeout->tv_nsec;
+                t = native_time(timeout);
         }
         return (int)native_result(do_poll(v, n, t, mask));
 }

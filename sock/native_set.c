@@ -209,9 +209,12 @@ static int drop(struct unet_pollset *set, struct native_slot *n, uint32_t events
 static int change(struct unet_pollset *set, int sock, uint32_t events, uint64_t data,
                   int (*how)(struct unet_pollset *, struct native_slot *, uint32_t, uint64_t))
 {
-        struct native_slot *n = native_get(sock);
+        struct native_slot *n;
         int err;
 
+        if (set == NULL)
+                return (int)native_result(-EINVAL);
+        n = native_get(sock);
         if (n == NULL)
                 return (int)native_result(-EBADF);
         pthread_mutex_lock(&memberships);
@@ -261,8 +264,11 @@ static void kernel_half_begins(struct unet_pollset *set)
 static int change_fd(struct unet_pollset *set, int op, int fd, uint32_t events, uint64_t data)
 {
         struct epoll_event ev = {.events = events, .data.u64 = data};
-        int r = epoll_ctl(set->epfd, op, fd, &ev);
+        int r;
 
+        if (set == NULL)
+                return (int)native_result(-EINVAL);
+        r = epoll_ctl(set->epfd, op, fd, &ev);
         if (r == 0 && !set->kernel_half)
                 kernel_half_begins(set);
         return r;
@@ -338,6 +344,8 @@ static void empty(struct unet_pollset *set)
 
 void unet_pollset_destroy(struct unet_pollset *set)
 {
+        if (set == NULL)
+                return;
         pthread_mutex_lock(&memberships);
         pthread_mutex_lock(&set->lock);
         empty(set);
@@ -546,7 +554,9 @@ int unet_pollset_wait(struct unet_pollset *set, struct unet_event *ev, int max, 
 {
         nstime deadline = timeout_ms < 0 ? NSTIME_NEVER : ustack_now() + timeout_ms * NS_PER_MS;
 
-        if (max <= 0)
+        if (set == NULL || max <= 0)
                 return (int)native_result(-EINVAL);
+        if (ev == NULL)
+                return (int)native_result(-EFAULT);
         return (int)native_result(do_wait(set, ev, max, deadline));
 }

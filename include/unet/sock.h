@@ -27,6 +27,7 @@
  *   and is not bound in the kernel. Several sockets cannot share one port.
  * - A call that sleeps and meets a signal returns EINTR when nothing was done yet, with SA_RESTART as
  *   without. Writing to a closed connection is EPIPE and raises no signal, MSG_NOSIGNAL or not.
+ * - NULL where memory is needed is EFAULT; any other pointer that is wrong is SIGSEGV, as in a library's call.
  * - What send() took, arrives: after exit, and after kill -9, the connection is finished by another process
  *   of the library, the keeper. With SO_LINGER a close() waits, or resets, as in socket(7).
  *
@@ -169,7 +170,7 @@ struct unet_event {
         uint64_t data;                  /* as given when it was added */
 };
 
-/* NULL and errno when it cannot be made. */
+/* NULL and errno when it cannot be made. A set that is NULL is EINVAL, or nothing to destroy. */
 UNET_API struct unet_pollset *unet_pollset_create(void);
 UNET_API void unet_pollset_destroy(struct unet_pollset *set);
 /* EEXIST; ENOENT (mod, del); EBADF. The second form is for the kernel's descriptors, which leave a set as
