@@ -5,6 +5,7 @@ add_library(libunet SHARED $<TARGET_OBJECTS:unet_sock> $<TARGET_OBJECTS:unet_cor
 target_link_libraries(libunet PRIVATE stack unetd_client Threads::Threads)
 set_target_properties(libunet PROPERTIES OUTPUT_NAME unet EXPORT_NAME unet VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
   LINKER_LANGUAGE C)
-target_link_options(libunet PRIVATE LINKER:-z,start-stop-visibility=hidden)
+target_link_options(libunet PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/libunet.map)
+set_property(TARGET libunet APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/libunet.map)
 target_include_directories(libunet INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(TARGETS libunet EXPORT unet-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
