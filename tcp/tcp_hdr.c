@@ -133,7 +133,7 @@ int tcp_hdr_parse(const uint8_t *p, size_t n, struct tcp_seg *seg)
         return (int)hlen;
 }
 
-/* In the order Linux writes them: MSS, SACK permitted, timestamps, NOP, window scale. */
+/* As Linux: MSS, SACK permitted, timestamps, NOP, window scale; NOP NOP before either of the middle two alone. */
 static uint8_t *write_syn_options(const struct tcp_seg *seg, uint8_t *p)
 {
         if (seg->mss != 0) {
@@ -141,22 +141,19 @@ static uint8_t *write_syn_options(const struct tcp_seg *seg, uint8_t *p)
                 *p++ = MSS_LEN;
                 p = put16(p, seg->mss);
         }
+        if (seg->sack_ok != seg->has_ts) {
+                *p++ = OPT_NOP;
+                *p++ = OPT_NOP;
+        }
         if (seg->sack_ok) {
                 *p++ = OPT_SACK_OK;
                 *p++ = SACK_OK_LEN;
         }
         if (seg->has_ts) {
-                if (!seg->sack_ok) {
-                        *p++ = OPT_NOP;
-                        *p++ = OPT_NOP;
-                }
                 *p++ = OPT_TS;
                 *p++ = TS_LEN;
                 p = put32(p, seg->tsval);
                 p = put32(p, seg->tsecr);
-        } else if (seg->sack_ok) {
-                *p++ = OPT_NOP;
-                *p++ = OPT_NOP;
         }
         if (seg->wscale != TCP_NO_WSCALE) {
                 *p++ = OPT_NOP;

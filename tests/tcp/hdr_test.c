@@ -124,12 +124,42 @@ static void what_is_written_parses_back(void **state)
         }
 }
 
+/* Packet scripts, and those who tell systems apart by their SYN, know the order and the NOPs of Linux. */
+static void options_of_a_syn_stand_as_in_linux(void **state)
+{
+        static const struct {
+                bool sack_ok, has_ts;
+                uint8_t wscale, n, option[20];
+        } expected[] = {
+                {true, true, 7, 20, {2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7}},
+                {true, false, 7, 12, {2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 7}},
+                {false, true, 7, 20, {2, 4, 5, 180, 1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7}},
+                {true, false, TCP_NO_WSCALE, 8, {2, 4, 5, 180, 1, 1, 4, 2}},
+                {false, false, 7, 8, {2, 4, 5, 180, 1, 3, 3, 7}},
+        };
+
+        for (unsigned i = 0; i < ARRAY_LEN(expected); i++) {
+                struct tcp_seg g = {.flags = TCP_SYN,
+                                    .mss = 1460,
+                                    .sack_ok = expected[i].sack_ok,
+                                    .has_ts = expected[i].has_ts,
+                                    .tsval = 1,
+                                    .tsecr = 2,
+                                    .wscale = expected[i].wscale};
+                uint8_t p[TCP_MAX_HDR];
+
+                assert_int_equal(tcp_hdr_write(&g, p), 20 + expected[i].n);
+                assert_memory_equal(p + 20, expected[i].option, expected[i].n);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(options_are_read),
                 cmocka_unit_test(short_headers_are_refused),
                 cmocka_unit_test(what_is_written_parses_back),
+                cmocka_unit_test(options_of_a_syn_stand_as_in_linux),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
