@@ -215,7 +215,8 @@ struct tcp_conn {
 
         /* -- seldom -- */
         uint32_t rsv_head, rsv_tail, rsv_bytes; /* txsegs of the reservation */
-        uint32_t ooo_head, ooo_tail, ooo_recent; /* recent: the rxseg that arrived last (RFC 2018 §4) */
+        uint32_t ooo_head, ooo_tail;
+        uint32_t ooo_recent[TCP_MAX_SACK]; /* rxsegs, one of each block, what grew last first (RFC 2018 §4); 0: none */
         uint32_t rcv_mem;               /* bytes of private frames */
         uint32_t iss, irs;
         uint32_t snd_up, rcv_up;        /* urgent: one past the last urgent byte */
@@ -263,7 +264,7 @@ static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 && offsetof(struct tcp_co
               offsetof(struct tcp_conn, snd_fill) == 192 && offsetof(struct tcp_conn, bytes_sent) == 256, "lines");
 static_assert(offsetof(struct tcp_conn, opts.tos) / CACHE_LINE == offsetof(struct tcp_conn, opts.ip_opts.len) / CACHE_LINE,
               "who looks at the one looks at the other");
-static_assert(sizeof(struct tcp_conn) == 896, "fourteen lines");
+static_assert(sizeof(struct tcp_conn) == 960, "fifteen lines");
 
 /* Marks that are looked at without the lock (tcp_poll_events()). */
 static inline void conn_flag(struct tcp_conn *tc, uint32_t flags)
@@ -568,7 +569,7 @@ bool reass_drain(struct tcp *t, struct tcp_conn *tc);
 void reass_purge(struct tcp *t, struct tcp_conn *tc);
 
 /* tcp_sack.c */
-unsigned sack_write(const struct tcp *t, const struct tcp_conn *tc, struct tcp_sack_block *out, unsigned room);
+unsigned sack_write(const struct tcp *t, struct tcp_conn *tc, struct tcp_sack_block *out, unsigned room);
 void sack_note_dup(struct tcp_conn *tc, uint32_t left, uint32_t right);
 /* Marks what the peer reports. *dsack: it reported a duplicate. */
 void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool *dsack, nstime now);

@@ -179,7 +179,7 @@ static bool mend_rcv(const struct tcp *t, struct tcp_conn *tc)
         uint32_t end;
 
         tc->rcv_fill = 0;
-        tc->ooo_recent = 0;
+        memset(tc->ooo_recent, 0, sizeof tc->ooo_recent);
         if (fin)
                 WRITE_ONCE(tc->rcv_nxt, tc->fin_end);
         if (tc->rcv_head != 0 && tc->rcv_head < t->sh->rxsegs.fresh)

@@ -39,8 +39,24 @@ static void unlink_head(struct tcp *t, struct tcp_conn *tc)
 
         tc->ooo_head = rxseg_at(t, i)->next;
         *(tc->ooo_head ? &rxseg_at(t, tc->ooo_head)->prev : &tc->ooo_tail) = 0;
-        if (tc->ooo_recent == i)
-                tc->ooo_recent = 0;
+        for (unsigned k = 0; k < TCP_MAX_SACK; k++)
+                tc->ooo_recent[k] *= tc->ooo_recent[k] != i;
+}
+
+static bool adjoin(const struct tcp *t, uint32_t i, uint32_t j)
+{
+        return i == j || end_of(rxseg_at(t, i)) == rxseg_at(t, j)->seq || end_of(rxseg_at(t, j)) == rxseg_at(t, i)->seq;
+}
+
+/* The block around record i has grown, or was sent again. */
+static void note_recent(const struct tcp *t, struct tcp_conn *tc, uint32_t i)
+{
+        uint32_t *recent = tc->ooo_recent, at = 0;
+
+        while (at < TCP_MAX_SACK - 1 && (recent[at] == 0 || !adjoin(t, recent[at], i)))
+                at++;
+        memmove(recent + 1, recent, at * sizeof *recent);
+        recent[0] = i;
 }
 
 bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq, uint32_t skip,
@@ -52,7 +68,7 @@ bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
         if (prev != 0 && seq_gt(end_of(rxseg_at(t, prev)), seq)) {
                 uint32_t cut = end_of(rxseg_at(t, prev)) - seq;
                 sack_note_dup(tc, seq, seq_min(end_of(rxseg_at(t, prev)), end));
-                tc->ooo_recent = prev;
+                note_recent(t, tc, prev);
                 if (cut >= len) {
                         rxseg_at(t, prev)->fin |= fin && cut == len;
                         return true;
@@ -81,7 +97,7 @@ bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
         s->fin = fin;
         s->at = rxseg_time(tc->last_received);
         link_after(t, tc, prev, i);
-        tc->ooo_recent = i;
+        note_recent(t, tc, i);
         tc->slow |= SLOW_OOO;
         return true;
 }
@@ -129,6 +145,5 @@ void reass_purge(struct tcp *t, struct tcp_conn *tc)
                 unlink_head(t, tc);
                 free_rxseg(t, tc, i);
         }
-        tc->ooo_recent = 0;
         tc->slow &= (uint8_t)~SLOW_OOO;
 }

@@ -182,6 +182,44 @@ static void gaps_are_reported_and_filled(void **state)
         expect_silence(s);
 }
 
+/* RFC 2018 §4: after the block that grew just now those that were reported most recently. */
+static void blocks_are_reported_most_recent_first(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1001, .ack = 1, .len = 100);
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 1101}});
+        peer_sends(s, .seq = 2001, .ack = 1, .len = 100);
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{2001, 2101}, {1001, 1101}});
+        peer_sends(s, .seq = 3001, .ack = 1, .len = 100);
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 3, .sack = {{3001, 3101}, {2001, 2101}, {1001, 1101}});
+        peer_sends(s, .seq = 4001, .ack = 1, .len = 100);
+        peer_sends(s, .seq = 5001, .ack = 1, .len = 100);
+        forget_sent(s);
+        peer_sends(s, .seq = 2101, .ack = 1, .len = 100); /* an old one grows */
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 4,
+                    .sack = {{2001, 2201}, {5001, 5101}, {4001, 4101}, {3001, 3101}});
+        peer_sends(s, .seq = 4101, .ack = 1, .len = 900); /* two become one */
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 4,
+                    .sack = {{4001, 5101}, {2001, 2201}, {3001, 3101}, {1001, 1101}});
+        peer_sends(s, .seq = 1, .ack = 1, .len = 1000);
+        expect_sent(s, .seq = 1, .ack = 1101, .nsack = 3, .sack = {{4001, 5101}, {2001, 2201}, {3001, 3101}});
+}
+
+/* A FIN takes a sequence number, alone as well. */
+static void fin_beyond_a_gap_is_reported(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 501, .ack = 1, .flags = F);
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{501, 502}});
+        peer_sends(s, .seq = 401, .ack = 1, .len = 100);
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{401, 502}});
+        peer_sends(s, .seq = 1, .ack = 1, .len = 400);
+        expect_sent(s, .seq = 1, .ack = 502);
+        expect_state(s, TCPS_CLOSE_WAIT);
+}
+
 /* RFC 2883 §4.1, 4.2 */
 static void duplicates_are_reported(void **state)
 {
@@ -330,6 +368,8 @@ int main(void)
                 scenario(segment_without_ack_is_dropped, established, NULL),
                 scenario(bare_acks_outside_the_window_are_not_all_answered, established, NULL),
                 scenario(gaps_are_reported_and_filled, established, &sack),
+                scenario(blocks_are_reported_most_recent_first, established, &sack),
+                scenario(fin_beyond_a_gap_is_reported, established, &sack),
                 scenario(duplicates_are_reported, established, &sack),
                 scenario(overlapping_pieces_make_one_stream, established, &sack),
                 scenario(overlapping_pieces_make_one_stream, accepted, NULL),
