@@ -86,6 +86,7 @@
         X(TCP_OUT_OF_WINDOW, "outside the receive window")                                                           \
         X(TCP_OLD_DUPLICATE, "everything in it was received before")                                                 \
         X(TCP_PAWS, "timestamp older than the last (RFC 7323)")                                                      \
+        X(TCP_NO_TIMESTAMP, "no timestamp where both sides agreed upon them (RFC 7323)")                             \
         X(TCP_BAD_ACK, "acknowledges what was never sent, or too old")                                               \
         X(TCP_BAD_RST, "RST in the window but not at its edge (RFC 5961)")                                           \
         X(TCP_BAD_SYN, "SYN on a synchronised connection (RFC 5961)")                                                \

@@ -235,6 +235,8 @@ struct tcp_conn {
         uint16_t mss_clamp;             /* the peer's MSS option */
         uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
+        uint16_t challenge_span;        /* RFC 5961 §7: the time being counted */
+        uint8_t challenges;             /* ACKs in it */
         nstime limited[TCP_LIM_PACING + 1];
         uint64_t cc_priv[9];            /* the congestion control's own */
         struct tcp_opts opts;
@@ -312,8 +314,6 @@ struct tcp_shared {
         uint64_t scratch_off;           /* a bit a record, for tcp_recover() */
         uint32_t tw_head, tw_tail, tw_count;
         uint32_t wait_head;
-        nstime challenge_at;            /* RFC 5961 §7: the second being counted */
-        uint32_t challenges;
         uint32_t gen;                   /* last generation given */
         uint32_t cache[TCP_CACHE];      /* derived */
         uint32_t lent[TCP_CACHE][FRAME_CLASSES];        /* derived: frames of peers that stand in our queues, by channel */

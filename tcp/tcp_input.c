@@ -124,8 +124,18 @@ static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
                 conn_enter_time_wait(t, tc, now); /* our last ACK was lost: 2 MSL from now */
 }
 
+/* RFC 7323 §3.2: once agreed upon they are in every segment but a RST. A SYN begins anew, and is challenged. */
+static bool lacks_timestamp(const struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        return tc->ts_ok && !seg->has_ts && !(seg->flags & (TCP_RST | TCP_SYN));
+}
+
 static bool check_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
+        if (lacks_timestamp(tc, seg)) {
+                count_drop(t->cnt, DROP_TCP_NO_TIMESTAMP);
+                return false;
+        }
         if (paws_rejects(tc, seg, now)) {
                 refuse_seq(t, tc, seg, DROP_TCP_PAWS, now);
                 return false;
@@ -135,8 +145,6 @@ static bool check_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *
                 refuse_seq(t, tc, seg, old ? DROP_TCP_OLD_DUPLICATE : DROP_TCP_OUT_OF_WINDOW, now);
                 return false;
         }
-        if (tc->ts_ok && seg->has_ts)
-                note_timestamp(tc, seg, now);
         return true;
 }
 
@@ -226,11 +234,11 @@ static bool process_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
         }
         if (tc->state == TCPS_SYN_RECEIVED && !end_handshake(t, tc, seg, now))
                 return false;
-        if (tc->state == TCPS_TIME_WAIT)
-                return true;
-        if (!ack_input(t, tc, seg, now))
+        if (tc->state != TCPS_TIME_WAIT && !ack_input(t, tc, seg, now))
                 return false;
-        return close_fin_acked(t, tc, now);
+        if (tc->ts_ok && seg->has_ts)
+                note_timestamp(tc, seg, now); /* not before: who cannot guess the ACK must not set the clock (as Linux) */
+        return tc->state == TCPS_TIME_WAIT || close_fin_acked(t, tc, now);
 }
 
 /* ---- sixth: URG ---- */

@@ -11,7 +11,8 @@
 #include "tcp/tcp_cc.h"
 
 #define CORK_FOR            (200 * NS_PER_MS) /* as Linux: a corked segment waits no longer */
-#define CHALLENGES_A_SECOND 100u              /* RFC 5961 §7 */
+#define CHALLENGE_SPAN      (5 * NS_PER_S)    /* RFC 5961 §7: so many in so long */
+#define CHALLENGES_MOST     10u
 
 /* ---- the window we offer ---- */
 
@@ -478,15 +479,17 @@ void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tc
 
 void output_challenge(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        if (now - t->sh->challenge_at >= NS_PER_S) {
-                t->sh->challenge_at = now;
-                t->sh->challenges = 0;
+        uint16_t span = (uint16_t)(now / CHALLENGE_SPAN + 1);
+
+        if (tc->challenge_span != span) {
+                tc->challenge_span = span;
+                tc->challenges = 0;
         }
-        if (t->sh->challenges >= CHALLENGES_A_SECOND) {
+        if (tc->challenges >= CHALLENGES_MOST) {
                 count_drop(t->cnt, DROP_TCP_CHALLENGE_RATE);
                 return;
         }
-        t->sh->challenges++;
+        tc->challenges++;
         count(t->cnt, COUNT_TCP_CHALLENGE);
         tc->owed |= OWE_ACK;
 }

@@ -139,7 +139,7 @@ static void options(const struct scene *s, const struct scene_in *in, struct tcp
                 g->wscale = in->wscale ? in->wscale : s->setup.wscale ? s->setup.wscale : TCP_NO_WSCALE;
                 g->sack_ok = in->sack_ok || s->setup.sack;
         }
-        g->has_ts = in->has_ts || (s->setup.ts && !(g->flags & TCP_RST));
+        g->has_ts = in->has_ts || (s->setup.ts && !in->no_ts && !(g->flags & TCP_RST));
         g->tsval = in->tsval ? in->tsval : s->tsval + (uint32_t)((s->now - START) / NS_PER_MS);
         g->tsecr = in->tsecr;
         g->nsack = in->nsack;

@@ -71,7 +71,7 @@ struct scene_in {
         struct tcp_sack_block sack[TCP_MAX_SACK];       /* relative */
         bool has_ts;
         uint32_t tsval, tsecr;
-        bool no_ack;
+        bool no_ack, no_ts;
 };
 
 /* What should leave. */
