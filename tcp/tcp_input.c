@@ -429,33 +429,7 @@ static void learn_peer(struct tcp_conn *tc, const struct tcp_seg *seg, nstime no
         tc->snd_wl2 = seg->ack;
 }
 
-static void input_syn_sent(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
-{
-        if (!check_ack_of_syn(t, tc, seg))
-                return;
-        if (seg->flags & TCP_RST) {
-                if (!(seg->flags & TCP_ACK)) {
-                        count_drop(t->cnt, DROP_TCP_BAD_RST);
-                        return;
-                }
-                count(t->cnt, COUNT_TCP_RST_IN);
-                conn_done(t, tc, ECONNREFUSED);
-                return;
-        }
-        if (!(seg->flags & TCP_SYN))
-                return;
-        learn_peer(tc, seg, now);
-        if (seg->flags & TCP_ACK) {
-                open_established(t, tc, now);
-                tc->owed |= OWE_ACK;
-                conn_raise(t, tc, TCP_EV_CONNECTED | TCP_EV_WRITABLE);
-        } else { /* simultaneous open: figure 8 */
-                tcp_set_state(t, tc, TCPS_SYN_RECEIVED);
-                tc->owed |= OWE_SYN;
-        }
-}
-
-/* Simultaneous open: the peer's SYN again, now with the ACK of ours. The SYN has been counted. */
+/* The SYN has been counted. */
 static struct tcp_seg without_syn(const struct tcp_seg *seg)
 {
         struct tcp_seg s = *seg;
@@ -463,6 +437,41 @@ static struct tcp_seg without_syn(const struct tcp_seg *seg)
         s.flags &= (uint8_t)~TCP_SYN;
         s.seq++;
         return s;
+}
+
+/* What came with the SYN-ACK is taken from the sixth step on. */
+static bool input_syn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        struct tcp_seg rest = without_syn(seg);
+
+        open_established(t, tc, now);
+        tc->owed |= OWE_ACK;
+        conn_raise(t, tc, TCP_EV_CONNECTED | TCP_EV_WRITABLE);
+        process_urg(t, tc, &rest);
+        return process_text(t, tc, &rest, now);
+}
+
+static bool input_syn_sent(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (!check_ack_of_syn(t, tc, seg))
+                return false;
+        if (seg->flags & TCP_RST) {
+                if (!(seg->flags & TCP_ACK)) {
+                        count_drop(t->cnt, DROP_TCP_BAD_RST);
+                        return false;
+                }
+                count(t->cnt, COUNT_TCP_RST_IN);
+                conn_done(t, tc, ECONNREFUSED);
+                return false;
+        }
+        if (!(seg->flags & TCP_SYN))
+                return false;
+        learn_peer(tc, seg, now);
+        if (seg->flags & TCP_ACK)
+                return input_syn_ack(t, tc, seg, now);
+        tcp_set_state(t, tc, TCPS_SYN_RECEIVED); /* simultaneous open: figure 8; text and FIN come again */
+        tc->owed |= OWE_SYN;
+        return false;
 }
 
 static bool input_slow(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
@@ -474,9 +483,8 @@ static bool input_slow(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
                 output_refuse(t, &tc->tuple, seg);
                 return false;
         case TCPS_SYN_SENT:
-                input_syn_sent(t, tc, seg, now);
-                return false;
-        case TCPS_SYN_RECEIVED:
+                return input_syn_sent(t, tc, seg, now);
+        case TCPS_SYN_RECEIVED: /* simultaneous open: the peer's SYN again, now with the ACK of ours */
                 if ((seg->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK) && seg->seq == tc->irs) {
                         stripped = without_syn(seg);
                         return input_synchronized(t, tc, &stripped, now);

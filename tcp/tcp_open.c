@@ -6,6 +6,7 @@
 #define RCV_LIMIT_MOST (6u << 20) /* what the buffer may grow to: the scale is chosen for it once */
 #define MSS_DEFAULT_V4 536        /* RFC 9293 MUST-15 */
 #define MSS_DEFAULT_V6 1220
+#define RTO_AFTER_LOST_SYN (3 * NS_PER_S) /* RFC 6298 §5.7 */
 #define CWND_UNKNOWN   0x7fffffffu /* ssthresh, arbitrarily high: RFC 5681 §3.1 */
 
 bool open_address_ok(ip_addr a)
@@ -59,7 +60,9 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool syn_lost = tc->backoff != 0;
 
-        if (!syn_lost && !(tc->flags & TCF_COOKIE))
+        if (syn_lost)
+                tc->rto = MAX(tc->rto, RTO_AFTER_LOST_SYN);
+        else if (!(tc->flags & TCF_COOKIE))
                 rtt_sample(tc, now - tc->last_sent);
         WRITE_ONCE(tc->snd_una, tc->iss + 1);
         WRITE_ONCE(tc->snd_nxt, tc->iss + 1);

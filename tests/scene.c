@@ -163,7 +163,7 @@ static void payload(struct scene *s, struct tcp_seg *g, uint8_t *inl, uint32_t r
                 g->inl = inl;
         }
         for (uint32_t i = 0; i < g->len; i++)
-                p[i] = scene_byte(rel + i);
+                p[i] = scene_byte(rel + !!(g->flags & TCP_SYN) + i);
 }
 
 void scene_peer_sends(struct scene *s, const struct scene_in *in)

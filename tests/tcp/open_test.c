@@ -14,6 +14,48 @@ static void active_open_completes(void **state)
         expect_poll(s, POLLOUT | POLLWRNORM);
 }
 
+/* §3.10.7.3 fourth: what comes with the SYN-ACK is processed from the sixth step on. */
+static void text_of_a_syn_ack_is_taken(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 0, .ack = 1, .len = 10, .flags = SA);
+        expect_sent(s, .seq = 1, .ack = 11);
+        expect_state(s, TCPS_ESTABLISHED);
+        app_reads(s, 10);
+        peer_sends(s, .seq = 11, .ack = 1, .len = 5);
+        app_reads(s, 5);
+        forget_sent(s);
+}
+
+static void fin_of_a_syn_ack_ends_the_stream(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 0, .ack = 1, .len = 10, .flags = SA | TCP_FIN);
+        expect_sent(s, .seq = 1, .ack = 12);
+        expect_state(s, TCPS_CLOSE_WAIT);
+        app_reads(s, 10);
+        app_reads(s, 0);
+}
+
+/* RFC 6298 §5.7, RFC 5681 §3.1: without a round trip to go by, three seconds, and one segment. */
+static void after_a_lost_syn_the_first_timeout_is_three_seconds(void **state)
+{
+        struct scene *s = *state;
+
+        advance_ms(s, 1000);
+        expect_sent(s, .flags = S);
+        peer_sends(s, .seq = 0, .ack = 1, .flags = SA);
+        expect_sent(s, .seq = 1, .ack = 1);
+        app_writes(s, 2000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        advance_ms(s, 2999);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .len = 1000);
+}
+
 /* §3.10.7.3 second: refused, and the application learns why. */
 static void rst_refuses_connection(void **state)
 {
@@ -323,6 +365,9 @@ int main(void)
         static const struct scene_setup lossless = {.lossless = true, .sack = true};
         const struct CMUnitTest tests[] = {
                 scenario(active_open_completes, syn_sent, NULL),
+                scenario(text_of_a_syn_ack_is_taken, syn_sent, NULL),
+                scenario(fin_of_a_syn_ack_ends_the_stream, syn_sent, NULL),
+                scenario(after_a_lost_syn_the_first_timeout_is_three_seconds, syn_sent, NULL),
                 scenario(rst_refuses_connection, syn_sent, NULL),
                 scenario(rst_without_good_ack_is_ignored, syn_sent, NULL),
                 scenario(wrong_ack_of_syn_is_reset, syn_sent, NULL),
