@@ -44,10 +44,15 @@ static nstime clean_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nsti
         return rtt;
 }
 
-/* A window that was not used is not made larger (RFC 5681 §3.1 by way of RFC 7661). */
-static bool cwnd_was_used(const struct tcp_conn *tc, uint32_t before)
+/* A window that was not used is not made larger (RFC 5681 §3.1 by way of RFC 7661). What counts is the most that was in flight
+ * in this round trip: of its ACKs the last find little. As Linux's tcp_is_cwnd_limited(). */
+static bool cwnd_was_used(struct tcp_conn *tc, uint32_t before, uint32_t acked)
 {
-        return before + tc->snd_mss > tc->cwnd || (tc->cwnd < tc->ssthresh && 2 * before > tc->cwnd);
+        if (before >= tc->flight_peak || seq_geq(tc->snd_una - acked, tc->flight_end)) {
+                tc->flight_peak = before;
+                tc->flight_end = tc->snd_nxt;
+        }
+        return tc->flight_peak + tc->snd_mss > tc->cwnd || (tc->cwnd < tc->ssthresh && 2 * tc->flight_peak > tc->cwnd);
 }
 
 static void autosize(struct tcp_conn *tc)
@@ -77,7 +82,7 @@ void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
         uint32_t before = flight(tc), acked = ack - tc->snd_una;
         nstime rtt = advance(t, tc, ack, now);
 
-        if (cwnd_was_used(tc, before)) {
+        if (cwnd_was_used(tc, before, acked)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
                 autosize(tc);
         }
@@ -179,7 +184,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         recovery_ack(t, tc, acked, acked + tc->sacked - sacked, now); /* RFC 6937: DeliveredData */
         if ((acked != 0 && tc->rtx_kind != RTX_REO) || tc->rtx_kind == RTX_NONE)
                 timer_arm_rtx(tc, now);
-        if (acked != 0 && !repairing && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before)) {
+        if (acked != 0 && !repairing && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before, acked)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
                 autosize(tc);
         }

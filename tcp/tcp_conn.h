@@ -190,6 +190,8 @@ struct tcp_conn {
         /* -- loss: RFC 8985 (RACK-TLP), 6937 (PRR), 2018 -- */
         uint32_t sacked, lost, retx;    /* bytes of segments so marked; lost excludes SACKed ones */
         uint32_t dupacks;
+        uint32_t flight_peak;           /* the most in flight before an ACK, until snd_una reaches flight_end */
+        uint32_t flight_end;
         uint32_t recover;               /* snd_nxt when recovery began */
         uint32_t high_sacked;           /* RACK.fack */
         nstime rack_sent;               /* RACK.xmit_ts */
@@ -233,10 +235,10 @@ struct tcp_conn {
         uint32_t wait_next, wait_prev;  /* derived: waiting for frames */
         int16_t err, err_soft;          /* positive errno, pending */
         uint16_t mss_clamp;             /* the peer's MSS option */
-        uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
-        nstime limit_since;
         uint16_t challenge_span;        /* RFC 5961 §7: the time being counted */
         uint8_t challenges;             /* ACKs in it */
+        uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
+        nstime limit_since;
         nstime limited[TCP_LIM_PACING + 1];
         uint64_t cc_priv[9];            /* the congestion control's own */
         struct tcp_opts opts;
@@ -599,7 +601,8 @@ void recovery_set_slow(struct tcp_conn *tc);
 
 /* tcp_prr.c */
 void prr_init(struct tcp_conn *tc);
-void prr_ack(struct tcp_conn *tc, uint32_t delivered);
+/* On each ACK in recovery: `delivered` bytes are newly acknowledged or SACKed. safe: it moved SND.UNA, and nothing more is lost. */
+void prr_ack(struct tcp_conn *tc, uint32_t delivered, bool safe);
 
 /* tcp_rtt.c: RFC 6298 */
 void rtt_init(struct tcp_conn *tc);

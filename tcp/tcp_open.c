@@ -66,7 +66,7 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
                 rtt_sample(tc, now - tc->last_sent);
         WRITE_ONCE(tc->snd_una, tc->iss + 1);
         WRITE_ONCE(tc->snd_nxt, tc->iss + 1);
-        tc->snd_sml = tc->recover = tc->high_sacked = tc->rack_end = tc->snd_una;
+        tc->snd_sml = tc->recover = tc->high_sacked = tc->rack_end = tc->flight_end = tc->snd_una;
         tc->snd_up = tc->snd_una;
         tc->backoff = tc->dups = 0;
         tc->stalled_at = 0;

@@ -33,7 +33,7 @@ static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opt
 
 void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, nstime now)
 {
-        bool push = (o->nodelay && !tc->opts.nodelay) || (!o->cork && tc->opts.cork);
+        bool push = (o->nodelay && (!tc->opts.nodelay || tc->flags & TCF_MORE)) || (!o->cork && tc->opts.cork);
         bool keep = o->keepalive != tc->opts.keepalive || o->keepidle_s != tc->opts.keepidle_s;
         bool cc = o->cc != tc->opts.cc, mss = o->maxseg != tc->opts.maxseg || o->ip_opts.len != tc->opts.ip_opts.len;
 

@@ -477,6 +477,7 @@ void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tc
         t->reply(t->arg, tuple, &rst);
 }
 
+/* Each connection counts its own: what all share tells an attacker on one of them what he hit elsewhere (CVE-2016-5696). */
 void output_challenge(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint16_t span = (uint16_t)(now / CHALLENGE_SPAN + 1);

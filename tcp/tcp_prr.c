@@ -1,5 +1,9 @@
-/* Proportional Rate Reduction (RFC 6937): cwnd falls to ssthresh over the round trip of recovery, not at
- * once. */
+/*
+ * Proportional Rate Reduction (RFC 6937): cwnd falls to ssthresh over the round trip of recovery, not at once.
+ *
+ * Below ssthresh as much is sent as arrived, and one segment more (the slow start bound) only when the ACK shows that repairs
+ * arrive: it moves SND.UNA, and tells of no new loss (RFC 9937 §6, Linux). Without SACK every ACK counts so.
+ */
 #include "tcp/tcp_conn.h"
 
 void prr_init(struct tcp_conn *tc)
@@ -8,12 +12,12 @@ void prr_init(struct tcp_conn *tc)
         tc->prr_fs = flight(tc);
 }
 
-/* On each ACK in recovery: `delivered` bytes are newly acknowledged or SACKed. Slow
- * start bound (PRR-SSRB). */
-void prr_ack(struct tcp_conn *tc, uint32_t delivered)
+void prr_ack(struct tcp_conn *tc, uint32_t delivered, bool safe)
 {
         uint32_t pipe = pipe_bytes(tc), sndcnt;
 
+        if (delivered == 0 && tc->sack_ok && tc->prr_out != 0)
+                return;         /* nothing has left the network */
         tc->prr_delivered += delivered;
         if (pipe > tc->ssthresh) {
                 uint64_t due =
@@ -21,8 +25,10 @@ void prr_ack(struct tcp_conn *tc, uint32_t delivered)
                 sndcnt = due > tc->prr_out ? (uint32_t)due - tc->prr_out : 0;
         } else {
                 uint32_t owed = tc->prr_delivered > tc->prr_out ? tc->prr_delivered - tc->prr_out : 0;
-                uint32_t limit = MAX(owed, delivered) + tc->snd_mss;
+                uint32_t limit = MAX(owed, delivered) + (safe || !tc->sack_ok ? tc->snd_mss : 0);
                 sndcnt = MIN(tc->ssthresh - pipe, limit);
         }
+        if (tc->prr_out == 0)
+                sndcnt = MAX(sndcnt, tc->snd_mss); /* the fast retransmission */
         tc->cwnd = MAX(pipe + sndcnt, tc->snd_mss);
 }

@@ -67,6 +67,8 @@ static void newreno_detect(struct tcp *t, struct tcp_conn *tc, uint32_t acked)
 /* After marks were set from an ACK: `acked` bytes cumulatively, `delivered` with what was SACKed. */
 void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t delivered, nstime now)
 {
+        uint32_t lost = tc->lost;
+
         if (tc->ca_state >= CA_RECOVERY && seq_geq(tc->snd_una, tc->recover))
                 recovery_exit(tc);
         if (tc->sack_ok)
@@ -80,7 +82,7 @@ void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t d
         if (tc->ca_state < CA_RECOVERY)
                 tc->ca_state = tc->sacked != 0 || tc->dupacks != 0 ? CA_DISORDER : CA_OPEN;
         if (tc->ca_state == CA_RECOVERY)
-                prr_ack(tc, delivered);
+                prr_ack(tc, delivered, acked != 0 && tc->lost <= lost);
 }
 
 void recovery_probe(struct tcp *t, struct tcp_conn *tc)

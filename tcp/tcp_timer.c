@@ -41,29 +41,44 @@ static nstime probe_timeout(const struct tcp_conn *tc)
         return flight(tc) <= tc->snd_mss ? pto + MAX_ACK_DELAY : pto + 2 * NS_PER_MS;
 }
 
+/* When the probe is sent that comes before the timeout at rto_at. Where the timeout would be first the probe takes its place
+ * (RFC 8985 §7.2), and what is lost is tried once more before the window pays for it. */
+static nstime probe_time(const struct tcp_conn *tc, nstime now, nstime rto_at)
+{
+        nstime at = now + probe_timeout(tc);
+
+        if (!may_probe_tail(tc) || (tc->ca_state == CA_RECOVERY && at >= rto_at))
+                return NSTIME_NEVER;
+        return MIN(at, rto_at);
+}
+
 void timer_arm_rtx(struct tcp_conn *tc, nstime now)
 {
-        nstime rto;
+        nstime probe_at;
 
         if (flight(tc) == 0) {
                 tc->rtx_kind = RTX_NONE;
                 tc->rtx_at = NSTIME_NEVER;
                 return;
         }
-        rto = rtt_rto(tc);
         tc->rtx_kind = RTX_RTO;
-        tc->rtx_at = now + rto;
-        if (may_probe_tail(tc) && probe_timeout(tc) < rto) {
+        tc->rtx_at = now + rtt_rto(tc);
+        probe_at = probe_time(tc, now, tc->rtx_at);
+        if (probe_at != NSTIME_NEVER) {
                 tc->rtx_kind = RTX_TLP;
-                tc->rtx_at = now + probe_timeout(tc);
+                tc->rtx_at = probe_at;
         }
 }
 
+/* The tail has grown. A probe that stands where the timeout did is not put off. */
 void timer_arm_probe(struct tcp_conn *tc, nstime now)
 {
-        nstime at = now + probe_timeout(tc);
+        nstime at;
 
-        if (!may_probe_tail(tc) || (tc->rtx_kind != RTX_TLP && (tc->rtx_kind != RTX_RTO || tc->rtx_at <= at)))
+        if (tc->rtx_kind != RTX_RTO && (tc->rtx_kind != RTX_TLP || probe_timeout(tc) >= rtt_rto(tc)))
+                return;
+        at = probe_time(tc, now, tc->rtx_kind == RTX_RTO ? tc->rtx_at : NSTIME_NEVER);
+        if (at == NSTIME_NEVER)
                 return;
         tc->rtx_kind = RTX_TLP;
         tc->rtx_at = at;

@@ -142,6 +142,20 @@ static void msg_more_waits_for_the_rest(void **state)
         peer_sends(s, .seq = 1, .ack = 201);
 }
 
+/* As Linux: TCP_NODELAY pushes when it is set, though it was set before. */
+static void nodelay_pushes_what_msg_more_holds(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.nodelay = 1;
+        app_sets(s);
+        app_writes_more(s, 100);
+        expect_silence(s);
+        app_sets(s);
+        expect_sent(s, .seq = 1, .len = 100);
+        peer_sends(s, .seq = 1, .ack = 101);
+}
+
 /* RFC 9293 §3.8.6.1: MUST-35, -36, SHLD-29, -30; MUST-37. */
 static void zero_window_is_probed_with_back_off(void **state)
 {
@@ -362,8 +376,9 @@ static void sacked_segments_are_not_repeated(void **state)
         peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 3001}});
         peer_sends(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{4001, 5001}, {1001, 3001}});
         expect_sent(s, .seq = 1, .len = 1000);
-        expect_sent(s, .seq = 3001, .len = 1000);
         assert_int_equal(s->tc->ca_state, CA_RECOVERY);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{4001, 6001}, {1001, 3001}});
+        expect_sent(s, .seq = 3001, .len = 1000);
         peer_sends(s, .seq = 1, .ack = 6001);
         assert_int_equal(s->tc->ca_state, CA_OPEN);
         assert_int_equal(s->tc->retrans, 2);
@@ -438,6 +453,95 @@ static void sending_more_postpones_no_repair(void **state)
         advance_ms(s, 26);
         expect_sent(s, .seq = 1, .len = 1000);
         peer_sends(s, .seq = 1, .ack = 5001);
+}
+
+/* RFC 8985 §7.2: where the timeout would be first the probe takes its place; it follows a timeout later, and doubles from there. */
+static void probe_takes_the_place_of_the_timeout(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->srtt = s->tc->min_rtt = 100 * NS_PER_MS;
+        s->tc->rto = 300 * NS_PER_MS;           /* two round trips and 200 ms are 400 */
+        app_writes(s, 1000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        advance_ms(s, 299);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .len = 1000);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_TLP], 1);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 0);
+        advance_ms(s, 299);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .len = 1000);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 1);
+        advance_ms(s, 599);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .len = 1000);
+}
+
+/* ... and more that is sent does not put it off. */
+static void probe_in_place_of_the_timeout_stays(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->srtt = s->tc->min_rtt = 300 * NS_PER_MS;
+        s->tc->rto = 500 * NS_PER_MS;
+        app_writes(s, 1000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        advance_ms(s, 400);
+        app_writes(s, 1000);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        advance_ms(s, 100);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_TLP], 1);
+        peer_sends(s, .seq = 1, .ack = 2001);
+}
+
+/* Linux's packet scripts: with IW10 nine segments grow the window to 18, each ACK by what it acknowledges. */
+static void slow_start_counts_the_most_in_flight(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->srtt = s->tc->min_rtt = 100 * NS_PER_MS;
+        s->tc->rto = 400 * NS_PER_MS;
+        app_writes(s, 9000);
+        forget_sent(s);
+        advance_ms(s, 100);
+        for (uint32_t n = 2; n <= 8; n += 2) {
+                peer_sends(s, .seq = 1, .ack = 1 + 1000 * n);
+                assert_int_equal(s->tc->cwnd, 1000 * (10 + n));
+        }
+        peer_sends(s, .seq = 1, .ack = 9001);
+        assert_int_equal(s->tc->cwnd, 18000);
+        app_writes(s, 1000);    /* a round trip of which little is used: nothing */
+        expect_sent(s, .seq = 9001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 10001);
+        assert_int_equal(s->tc->cwnd, 18000);
+}
+
+/* RFC 9937 §6: an ACK that only tells of losses clocks out what arrived, not more. */
+static void recovery_sends_more_only_when_repairs_arrive(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->min_rtt = s->tc->srtt = 10 * NS_PER_MS;
+        app_writes(s, 10000);
+        forget_sent(s);
+        advance_ms(s, 10);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 2001}});
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 3001}});
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{9001, 10001}, {1001, 3001}});
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_silence(s);
+        advance_ms(s, 12);
+        peer_sends(s, .seq = 1, .ack = 4001, .nsack = 1, .sack = {{9001, 10001}}); /* 3001 was only late */
+        expect_sent(s, .seq = 4001, .len = 1000);
+        expect_sent(s, .seq = 5001, .len = 1000);
+        expect_sent(s, .seq = 6001, .len = 1000);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 10001);
 }
 
 /* A tail that grew to more than a segment after it began is probed as one (RFC 8985 §7.2). */
@@ -717,6 +821,7 @@ int main(void)
                 scenario(fin_goes_along_whatever_nagle_says, established, &nagle),
                 scenario(cork_holds_until_taken_off_or_200_ms, established, NULL),
                 scenario(msg_more_waits_for_the_rest, established, NULL),
+                scenario(nodelay_pushes_what_msg_more_holds, established, NULL),
                 scenario(zero_window_is_probed_with_back_off, established, NULL),
                 scenario(opened_window_takes_the_probe_again, established, NULL),
                 scenario(shrunken_window_is_survived, established, NULL),
@@ -731,6 +836,10 @@ int main(void)
                 scenario(sacked_segments_are_not_repeated, established, &sack),
                 scenario(reordering_is_given_time, established, &sack),
                 scenario(tail_that_grew_is_probed, established, &sack),
+                scenario(probe_takes_the_place_of_the_timeout, established, &sack),
+                scenario(probe_in_place_of_the_timeout_stays, established, &sack),
+                scenario(slow_start_counts_the_most_in_flight, established, &sack),
+                scenario(recovery_sends_more_only_when_repairs_arrive, established, &sack),
                 scenario(sending_more_postpones_no_repair, established, &sack),
                 scenario(silence_in_recovery_is_probed_once, established, &sack),
                 scenario(tail_loss_is_probed, established, &sack),
