@@ -47,6 +47,8 @@ static const struct {
         {SANDBOX_SELF, SYS_set_robust_list, {0}},
         {SANDBOX_SELF, SYS_gettid, {0}},
         {SANDBOX_PPOLL, SYS_ppoll, {0}},
+        {SANDBOX_EPOLL2, SYS_epoll_pwait2, {0}},
+        {SANDBOX_EPOLL, SYS_epoll_pwait, {0}},
 };
 
 struct machine {

@@ -24,6 +24,8 @@ enum sandbox_need {
         SANDBOX_TAKE_SIGNAL,    /* taking a pending signal away */
         SANDBOX_SELF,           /* asking the kernel who this thread is */
         SANDBOX_PPOLL,
+        SANDBOX_EPOLL2,
+        SANDBOX_EPOLL,
 };
 
 extern _Atomic uint32_t sandbox_forbidden;      /* bit n: enum sandbox_need n */

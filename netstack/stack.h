@@ -109,6 +109,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint16_t told;                  /* UDP: what recvmsg() says of a datagram besides, USOCK_TELL_* of sock/usock_cmsg.h */
         _Atomic uint32_t edge_in, edge_out;
         _Atomic uint64_t waiters;       /* waiter slots that want to know */
+        uint64_t exclusive;             /* those of them of which one is enough */
         uint64_t refs;                  /* process slots that hold it */
         uint64_t kept;                  /* those that will hold it after an exec as well */
         uint64_t cookie;                /* SO_COOKIE of the kernel socket beside it, 0: none */

@@ -158,6 +158,7 @@ struct usock_item {
         short events;                   /* asked, as poll(2); POLLERR and POLLHUP always */
         short revents;                  /* of our side; of the kernel's side for items with only fd */
         short krevents;                 /* kernel's side, when both are set */
+        bool exclusive;                 /* it is enough when one of those who wait so is woken */
 };
 /*
  * Progress, then returns how many items have events; sleeps until there is one, the timeout (relative; <0 for ever;

@@ -5,8 +5,9 @@
  * waiter_slot) and says which sockets it wants to hear of. At any moment one waiter of a stack is its leader: it sleeps
  * on the stack's pipe, which peers ring, runs input and timers when it wakes, and wakes exactly the waiters whose
  * sockets got something. The others, followers, sleep on a datagram socket of their own, whose abstract name stands in
- * their place, so that any process of the stack can wake them. A leader that leaves wakes one follower to be the next; one
- * whose process was stopped is replaced by a follower of another, which looks after it now and then.
+ * their place, so that any process of the stack can wake them. Who has slept and goes wakes one follower to be the leader, if
+ * there is none; one whose process was stopped or killed meanwhile is replaced by a follower of another, which looks after it
+ * now and then. Where one of several waiters is enough (accept(), EPOLLEXCLUSIVE) one is woken.
  *
  * No wake-up is lost. A waiter publishes its interest and arms the bell, under the lock, and only then looks at the
  * sockets and queues once more. Whoever changes a socket does so under the lock: before that look, which then sees it,
@@ -204,6 +205,17 @@ static void wake_armed(struct ustack *u, uint64_t who)
         }
 }
 
+/* Of those of whom one is enough, one that sleeps. Who has been woken looks before he goes on. */
+static uint64_t one_of(const struct stack_state *st, uint64_t who)
+{
+        for (; who != 0; who &= who - 1) {
+                uint32_t i = (uint32_t)__builtin_ctzll(who);
+                if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
+                        return 1ull << i;
+        }
+        return 0;
+}
+
 bool usock_wake_process(struct ustack *u, uint32_t proc)
 {
         struct stack_state *st = u->s.st;
@@ -241,8 +253,10 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
         if (events & (TCP_EV_WRITABLE | TCP_EV_CONNECTED | TCP_EV_CLOSED))
                 atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
         if (unlikely((rec->waiters | s->st->news_waiters) != 0)) {
-                trace(s->trace, s->now, TRACE_WAKE, sock, rec->waiters | s->st->news_waiters);
-                wake_armed(s->owner, rec->waiters | s->st->news_waiters);
+                uint64_t who = rec->waiters | s->st->news_waiters;
+                who &= ~(rec->exclusive & ~s->st->news_waiters) | one_of(s->st, rec->exclusive & who);
+                trace(s->trace, s->now, TRACE_WAKE, sock, who);
+                wake_armed(s->owner, who);
         }
 }
 
@@ -383,6 +397,7 @@ struct wait {
         struct ustack *all[USTACKS_MAX];
         uint32_t nall;
         bool inside;                    /* stacks were polled and not left yet */
+        bool slept;                     /* there may be followers that wait for this one to lead or to wake another */
         bool owes, gave_way;            /* acknowledgements; and who sends had the processor since something was ready last */
         nstime began;
         int npeers;                     /* of peers[], whose ends a long sleep notices; -1: it has not waited for long yet */
@@ -417,6 +432,13 @@ static int ready_items(const struct wait *w)
         return count_ready(w->v, w->n) + has_news(w);
 }
 
+/* Who has slept and does not sleep again: another is to be the leader. Under the lock. */
+static void hand_over(struct wait *w, struct ustack *u)
+{
+        if (w->slept && u->s.st->leader == 0)
+                wake_armed(u, one_of(u->s.st, UINT64_MAX));
+}
+
 /*
  * One turn of every stack, then a look. When something is ready the caller goes back to the application, whose answer
  * will carry the acknowledgements; otherwise they go out now, since this thread has nothing else to do. Returns how many
@@ -441,10 +463,12 @@ static int progress(struct wait *w, nstime now)
                         w->owes = true;
                 else if (ready == 0)
                         stack_flush_acks(&u->s, now);
-                if (ready == 0)
+                if (ready == 0) {
                         ustack_unlock(u);
-                else
+                } else {
+                        hand_over(w, u);
                         ustack_leave(u);
+                }
         }
         w->inside = ready == 0 || w->nall > 1;
         return ready;
@@ -557,6 +581,15 @@ static bool spin(struct wait *w, nstime now)
         return false;
 }
 
+static void wants_to_know(struct sock_rec *rec, uint32_t i, bool exclusive)
+{
+        if (exclusive && !(rec->waiters >> i & 1))
+                rec->exclusive |= 1ull << i;
+        else
+                rec->exclusive &= ~(1ull << i);
+        rec->waiters |= 1ull << i;
+}
+
 /* A place in a stack, its interest published. Under the lock. Returns slot + 1, 0: all places are taken. */
 static uint32_t enlist(struct ustack *u, const struct wait *w, const struct place *p)
 {
@@ -571,7 +604,7 @@ static uint32_t enlist(struct ustack *u, const struct wait *w, const struct plac
                 memcpy(ws->name, p->name, p->name_len);
                 for (int k = 0; k < w->n; k++)
                         if (w->v[k].s != NULL && w->v[k].s->u == u)
-                                usock_rec(w->v[k].s)->waiters |= 1ull << i;
+                                wants_to_know(usock_rec(w->v[k].s), i, w->v[k].exclusive);
                 if (w->news != NULL)
                         st->news_waiters |= 1ull << i;
                 atomic_store_explicit(&ws->armed, 1, memory_order_relaxed);
@@ -600,12 +633,6 @@ static void delist(struct ustack *u, const struct wait *w, uint32_t slot)
                 while (sys3(SYS_read, u->fds.leader_r, junk, sizeof junk) == sizeof junk)
                         ;
         }
-        if (st->leader == 0)
-                for (uint32_t i = 0; i < STACK_WAITERS; i++)
-                        if (st->waiter[i].proc != 0 && atomic_load(&st->waiter[i].armed)) {
-                                wake_armed(u, 1ull << i);      /* it will be the leader */
-                                break;
-                        }
 }
 
 static bool has_other_processes(const struct ustack *u)
@@ -727,6 +754,7 @@ static int doze(struct wait *w)
                 rung = ret > 0 && w->pfd[w->nk].revents != 0;
         }
         disarm(w, slot);
+        w->slept = true;
         if (ret == 0)
                 replace_leaders(w);
         w->inside = true;
@@ -816,6 +844,7 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
         ready = wait_loop(&w, timeout);
         for (uint32_t i = 0; w.inside && i < w.nall; i++) {
                 ustack_lock(w.all[i]);
+                hand_over(&w, w.all[i]);
                 ustack_leave(w.all[i]);
         }
         if (w.pfd != few)

@@ -59,6 +59,14 @@ static struct file *epoll_file(int epfd)
         return f && f->mode == MODE_EPOLL ? f : NULL;
 }
 
+/* epoll_ctl(2): what may stand beside EPOLLEXCLUSIVE. */
+static bool bad_exclusive(const struct file *f, uint32_t events)
+{
+        const uint32_t allowed = EPOLLEXCLUSIVE | EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
+
+        return events & EPOLLEXCLUSIVE && (events & ~allowed || f->mode == MODE_EPOLL);
+}
+
 static int ctl_known(struct file *ef, int epfd, int op, struct file *f, int fd, struct epoll_event *ev)
 {
         struct epoll_item *it = ef->set ? epoll_item_find(ef->set, f, fd) : NULL;
@@ -70,7 +78,7 @@ static int ctl_known(struct file *ef, int epfd, int op, struct file *f, int fd, 
                         ef->set = epoll_set_new(epfd, ef);
                 if (!ef->set)
                         return -ENOMEM;
-                if (ef == f)
+                if (ef == f || bad_exclusive(f, ev->events))
                         return -EINVAL;
                 return epoll_item_add(ef->set, f, fd, ev);
         }

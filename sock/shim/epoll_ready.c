@@ -3,6 +3,8 @@
  */
 #include "sock/shim/epoll_set.h"
 
+#include "netstack/sandbox.h"
+
 static uint32_t interest(const struct epoll_item *it)
 {
         return (it->events & ~PRIVATE_BITS) | EPOLLERR | EPOLLHUP;
@@ -13,10 +15,12 @@ static bool edge(struct epoll_item *it, uint32_t revents)
         uint32_t in, out;
         bool moved;
 
-        if (it->f->mode == MODE_EPOLL) {        /* the edge of a nested set: it was not ready, and is */
-                in = (revents & EPOLLIN) != 0;
-                moved = in && !it->in;
+        if (it->f->mode == MODE_EPOLL) {        /* it is ready, and was not, or has heard news of its members since */
+                in = it->f->set->stirred;
+                out = (revents & EPOLLIN) != 0;
+                moved = out && (in != it->in || !it->out);
                 it->in = in;
+                it->out = out;
                 return moved || it->fresh;
         }
         usock_edges(it->f->us, &in, &out);
@@ -133,15 +137,24 @@ void epoll_harvest_member(struct harvest *h, struct epoll_set *set, struct epoll
                 item_fired(it, true);
 }
 
+/* epoll_pwait2() looks without touching a timer; it is of Linux 5.11. */
+static long look_at_kernel(int epfd, struct epoll_event *ev, int room)
+{
+        struct timespec now = {0, 0};
+        long n = sandbox_forbids(SANDBOX_EPOLL2) ? -ENOSYS : sys6(SYS_epoll_pwait2, epfd, (long)ev, room, (long)&now, 0, 0);
+
+        if (n == -ENOSYS)
+                n = sandbox_forbids(SANDBOX_EPOLL) ? REAL(epoll_wait)(epfd, ev, room, 0)
+                                                   : sys6(SYS_epoll_pwait, epfd, (long)ev, room, 0, 0, 0);
+        return n;
+}
+
 static void harvest_kernel(struct epoll_set *set, struct harvest *h)
 {
         struct epoll_event ev[ON_STACK];
-        struct timespec now = {0, 0};
         int room = MIN(h->max - h->n, ON_STACK);
-        long n = room ? sys6(SYS_epoll_pwait2, set->epfd, (long)ev, room, (long)&now, 0, 0) : 0;
+        long n = room ? look_at_kernel(set->epfd, ev, room) : 0;
 
-        if (n == -ENOSYS)
-                n = sys6(SYS_epoll_pwait, set->epfd, (long)ev, room, 0, 0, 0);
         kernel_answered(&set->watch, n > 0);
         for (long i = 0; i < n; i++) {
                 if (ev[i].data.u64 == (uintptr_t)set)

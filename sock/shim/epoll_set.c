@@ -69,6 +69,7 @@ struct epoll_set *epoll_set_new(int epfd, struct file *owner)
         s->members = s->head = s->tail = NULL;          /* and so the buckets are empty */
         s->count = s->nested = s->queued = 0;
         s->seen = (struct usock_news){0};
+        s->stirred = 0;
         s->kernel_half = false;
         s->round = 1;
         s->kick = -1;
@@ -204,8 +205,10 @@ static void on_news(void *arg, void *stack, uint32_t sock)
                 return;
         }
         for (struct epoll_item *it = set->bucket[sock % BUCKETS]; it; it = it->bucket_next)
-                if (usock_number(it->us) == sock && usock_stack(it->us) == stack)
+                if (usock_number(it->us) == sock && usock_stack(it->us) == stack) {
+                        set->stirred++;
                         epoll_queue_item(set, it);
+                }
 }
 
 void epoll_hear_news(struct epoll_set *set)

@@ -49,6 +49,7 @@ struct epoll_set {
         struct epoll_item *head, *tail; /* the queue */
         int queued;
         struct usock_news seen;
+        uint32_t stirred;               /* grows when a member comes to the queue by news: the edge of a set in a set */
         bool kernel_half;               /* something was put there */
         unsigned round;                 /* grows with each call that reports */
         struct kernel_watch watch;      /* of the kernel's half */

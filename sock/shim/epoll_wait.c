@@ -12,7 +12,8 @@ static bool item_wait(const struct epoll_item *it, struct usock_item *v)
 {
         uint32_t now, ask = it->events & ~PRIVATE_BITS;
 
-        *v = (struct usock_item){.s = it->f->us, .fd = -1, .events = (short)ask};
+        *v = (struct usock_item){.s = it->f->us, .fd = -1, .events = (short)ask,
+                                  .exclusive = it->events & EPOLLEXCLUSIVE};
         if (it->f->mode == MODE_EPOLL)
                 return false;
         if (!(it->events & EPOLLET))

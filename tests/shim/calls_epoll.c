@@ -1,0 +1,239 @@
+/*
+ * shim_calls, the odd ends of epoll(7): duplicates, numbers that come again, one-shot and edges, sets in sets, EPOLLEXCLUSIVE.
+ */
+#include "tests/shim/calls.h"
+
+static int ctl(int ep, int op, int fd, uint32_t events, uint32_t data)
+{
+        struct epoll_event ev = {.events = events, .data.u32 = data};
+
+        return epoll_ctl(ep, op, fd, &ev);
+}
+#define ADD(ep, fd, events, data) ctl(ep, EPOLL_CTL_ADD, fd, events, data)
+#define MOD(ep, fd, events, data) ctl(ep, EPOLL_CTL_MOD, fd, events, data)
+
+static int by_data(const void *a, const void *b)
+{
+        const struct epoll_event *x = a, *y = b;
+
+        return (x->data.u32 > y->data.u32) - (x->data.u32 < y->data.u32);
+}
+
+static void show_ready(int ep, int ms)
+{
+        struct epoll_event ev[8];
+        int n = epoll_wait(ep, ev, 8, ms);
+
+        printf("  %d %s:", n, name_of(n));
+        if (n > 0)
+                qsort(ev, (size_t)n, sizeof(ev[0]), by_data);
+        for (int i = 0; i < n; i++)
+                printf(" %x of %u", ev[i].events, ev[i].data.u32);
+        printf("\n");
+}
+#define READY(ep) show_ready(ep, LONG)          /* something must come */
+#define QUIET(ep) show_ready(ep, 20)            /* nothing must */
+
+/* A byte to the other end, and there. */
+static void put(const int v[2])
+{
+        int had = 0, has;
+
+        ioctl(v[1], FIONREAD, &had);
+        write(v[0], "x", 1);
+        do
+                ioctl(v[1], FIONREAD, &has);
+        while (has == had);
+}
+
+void scene_epoll_duplicates(void)
+{
+        int ep = epoll_create1(0), v[2], w[2], d;
+        char c;
+
+        tcp_pair(v);
+        SHOW(ADD(ep, v[1], EPOLLIN, 1));
+        d = dup(v[1]);
+        SHOW(ADD(ep, d, EPOLLIN, 2));
+        put(v);
+        READY(ep);
+        close(v[1]);
+        READY(ep);
+        SHOW(epoll_ctl(ep, EPOLL_CTL_DEL, v[1], NULL));
+        SHOW(epoll_ctl(ep, EPOLL_CTL_DEL, d, NULL));
+        READY(ep);
+        read(d, &c, 1);
+        QUIET(ep);
+        tcp_pair(w);                    /* one of its numbers was a member's */
+        SHOW(w[0] == v[1] || w[1] == v[1]);
+        put(w[1] == v[1] ? w : (int[]){w[1], w[0]});
+        SHOW(ADD(ep, v[1], EPOLLIN, 7));
+        READY(ep);
+        close2(w);
+        QUIET(ep);
+        close(d);
+        close(v[0]);
+        QUIET(ep);
+        close(ep);
+}
+
+void scene_epoll_edges(void)
+{
+        int ep = epoll_create1(0), v[2];
+        char c;
+
+        tcp_pair(v);
+        ADD(ep, v[1], EPOLLIN | EPOLLONESHOT, 3);
+        put(v);
+        READY(ep);
+        put(v);
+        QUIET(ep);
+        MOD(ep, v[1], EPOLLIN | EPOLLONESHOT, 4);
+        READY(ep);
+        QUIET(ep);
+        MOD(ep, v[1], EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, 5);
+        READY(ep);
+        QUIET(ep);
+        put(v);
+        READY(ep);
+        read(v[1], &c, 1);
+        QUIET(ep);
+        shutdown(v[0], SHUT_WR);
+        READY(ep);
+        QUIET(ep);
+        MOD(ep, v[1], EPOLLIN | EPOLLET, 6);
+        READY(ep);
+        QUIET(ep);
+        close2(v);
+        close(ep);
+}
+
+void scene_epoll_nested(void)
+{
+        int outer = epoll_create1(0), inner = epoll_create1(0), v[2];
+        struct pollfd p = {.fd = outer, .events = POLLIN};
+        char c;
+
+        tcp_pair(v);
+        SHOW(ADD(inner, v[1], EPOLLIN, 1));
+        SHOW(ADD(outer, inner, EPOLLIN, 2));
+        QUIET(outer);
+        put(v);
+        READY(outer);
+        READY(inner);
+        read(v[1], &c, 1);
+        QUIET(outer);
+        SHOW(poll(&p, 1, 20));
+        put(v);
+        SHOW(poll(&p, 1, LONG));
+        SHOW(ADD(inner, outer, EPOLLIN, 3));
+        SHOW(ADD(outer, outer, EPOLLIN, 3));
+        SHOW(ADD(outer, inner, EPOLLIN, 3));
+        MOD(outer, inner, EPOLLIN | EPOLLET, 4);
+        READY(outer);
+        QUIET(outer);
+        put(v);                         /* the inner one was ready before, too */
+        READY(outer);
+        QUIET(outer);
+        close(inner);
+        QUIET(outer);
+        close(outer);
+        close2(v);
+}
+
+void scene_epoll_exclusive(void)
+{
+        int ep = epoll_create1(0), inner = epoll_create1(0), v[2];
+        struct sockaddr_in sa;
+        int l = listener(&sa);
+
+        tcp_pair(v);
+        SHOW(ADD(inner, v[0], EPOLLIN, 1));
+        SHOW(ADD(ep, v[1], EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT, 1));
+        SHOW(ADD(ep, v[1], EPOLLIN | EPOLLEXCLUSIVE | EPOLLRDHUP, 1));
+        SHOW(ADD(ep, inner, EPOLLIN | EPOLLEXCLUSIVE, 1));
+        SHOW(ADD(ep, v[1], EPOLLIN | EPOLLOUT | EPOLLET | EPOLLEXCLUSIVE, 1));
+        SHOW(MOD(ep, v[1], EPOLLIN, 1));
+        SHOW(ADD(ep, l, EPOLLIN | EPOLLEXCLUSIVE, 2));
+        READY(ep);
+        close2(v);
+        v[0] = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(v[0], (void *)&sa, sizeof(sa)));
+        READY(ep);
+        SHOW(ADD(v[0], l, EPOLLIN, 1));
+        close(v[0]);
+        close(l);
+        QUIET(ep);
+        close(ep);
+        close(inner);
+}
+
+/* Many who wait for one listener, and connections one after the other and in bursts: each is accepted. */
+#define ACCEPTORS 6
+#define COMERS    120
+
+static void acceptor(int l, int how)
+{
+        struct epoll_event ev;
+        struct pollfd p = {.fd = l, .events = POLLIN};
+        int ep = epoll_create1(0), s;
+
+        if (how > 0)
+                fcntl(l, F_SETFL, O_NONBLOCK);
+        if (how == 1)
+                ADD(ep, l, EPOLLIN | EPOLLEXCLUSIVE, 0);
+        for (;;) {
+                if (how == 1)
+                        epoll_wait(ep, &ev, 1, -1);
+                if (how == 2)
+                        poll(&p, 1, -1);
+                s = accept(l, NULL, NULL);
+                if (s < 0)
+                        continue;
+                write(s, "y", 1);
+                close(s);
+        }
+}
+
+static int come(const struct sockaddr_in *sa, int burst)
+{
+        int s[COMERS], right = 0;
+        char c;
+
+        for (int i = 0; i < burst; i++) {
+                s[i] = socket(AF_INET, SOCK_STREAM, 0);
+                connect(s[i], (const void *)sa, sizeof(*sa));
+        }
+        for (int i = 0; i < burst; i++) {
+                right += read(s[i], &c, 1) == 1;
+                close(s[i]);
+        }
+        return right;
+}
+
+void scene_acceptors(void)
+{
+        static const int bursts[] = {1, 2, 5, 16};
+
+        for (int how = 0; how < 3; how++) {
+                struct sockaddr_in sa;
+                int l = listener(&sa), right = 0, all = 0;
+                pid_t pid[ACCEPTORS];
+
+                for (int i = 0; i < ACCEPTORS; i++)
+                        if ((pid[i] = fork()) == 0)
+                                acceptor(l, how);
+                for (int i = 0; all < COMERS; i++) {
+                        right += come(&sa, bursts[i % 4]);
+                        all += bursts[i % 4];
+                        if (i % 8 == 0)
+                                usleep(5000);
+                }
+                SHOW(right == all);
+                for (int i = 0; i < ACCEPTORS; i++) {
+                        kill(pid[i], SIGKILL);
+                        waitpid(pid[i], NULL, 0);
+                }
+                close(l);
+        }
+}
