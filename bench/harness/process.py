@@ -19,7 +19,7 @@ class Child:
 
     def __init__(self, argv, cpu=None, env=None, interactive=False):
         self.argv = argv
-        self.out = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        self.out = tempfile.TemporaryFile()
         self.rusage = None
         self.status = None
 
@@ -60,9 +60,8 @@ class Child:
                 return
 
     def output(self):
-        self.out.flush()
-        self.out.seek(0)
-        return self.out.read()
+        out = self.out.fileno()         # not by seek(): the program writes at the offset that it shares with us
+        return os.pread(out, os.fstat(out).st_size, 0).decode(errors="replace")
 
     def cpu_seconds(self):
         return self.rusage.ru_utime + self.rusage.ru_stime

@@ -64,8 +64,8 @@ class Program:
                                       stderr=self.files[1], env=env)
 
     def text(self, which=0):
-        self.files[which].seek(0)
-        return self.files[which].read().decode(errors="replace")
+        out = self.files[which].fileno()        # not by seek(): the program writes at the offset that it shares with us
+        return os.pread(out, os.fstat(out).st_size, 0).decode(errors="replace")
 
     def shown(self):
         """The ends of what it wrote, fit for a log."""
