@@ -98,6 +98,7 @@ class Probe(lan.Scene):
 
     def test_a_link_that_is_down_is_said(self):
         self.other.ip("link", "set", lan.IFACE, "down")
+        self.ours.until(lambda: "NO-CARRIER" in self.ours.ip("link", "show", lan.IFACE), "the cable is out")
         self.own()
         self.assertRegex(self.ours.logged(), "is not known: the link (is down|takes nothing)")
         self.other.ip("link", "set", lan.IFACE, "up")
