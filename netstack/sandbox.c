@@ -49,6 +49,7 @@ static const struct {
         {SANDBOX_PPOLL, SYS_ppoll, {0}},
         {SANDBOX_EPOLL2, SYS_epoll_pwait2, {0}},
         {SANDBOX_EPOLL, SYS_epoll_pwait, {0}},
+        {SANDBOX_LIMITS, SYS_prlimit64, {0}},
 };
 
 struct machine {

@@ -26,6 +26,7 @@ enum sandbox_need {
         SANDBOX_PPOLL,
         SANDBOX_EPOLL2,
         SANDBOX_EPOLL,
+        SANDBOX_LIMITS,
 };
 
 extern _Atomic uint32_t sandbox_forbidden;      /* bit n: enum sandbox_need n */

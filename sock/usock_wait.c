@@ -30,6 +30,7 @@
 
 #include "netstack/sandbox.h"
 #include "netstack/sys.h"
+#include "unetd/wire.h"
 
 #define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
 #define SPIN_WIRE    (100 * NS_PER_US)  /* ... with an interface of our own: runs of segments come some 50 us apart */
@@ -40,7 +41,6 @@
 #define WAKE_FDS     (1 + NETIF_MAX + USTACK_LINK_FDS)  /* of one stack */
 #define PEERS        STACK_CHANS        /* whose ends a long sleep notices */
 #define BLIND        (20 * NS_PER_MS)   /* the longest sleep that a signal may not end */
-#define FD_HIGH      900                /* our descriptors' numbers are above: out of the application's way */
 
 /* ---- places to sleep in ---- */
 
@@ -59,12 +59,8 @@ static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 static int socket_high(void)
 {
         int fd = (int)sys3(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        int high = fd < 0 ? -1 : (int)sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FD_HIGH);
 
-        if (high < 0)
-                return fd;
-        sys1(SYS_close, fd);
-        return high;
+        return fd < 0 ? fd : fd_high(fd);
 }
 
 static struct place *place_make(void)

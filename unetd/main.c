@@ -250,22 +250,32 @@ static void fill_standard_fds(void)
                 close(fd);
 }
 
+/* As far as we may. */
+static void lift_limit(int what)
+{
+        struct rlimit rl, none = {RLIM_INFINITY, RLIM_INFINITY};
+
+        if (getrlimit(what, &rl) < 0 || (what != RLIMIT_NOFILE && setrlimit(what, &none) == 0))
+                return;
+        rl.rlim_cur = rl.rlim_max;
+        setrlimit(what, &rl);
+}
+
 /* What the program that started us had set for itself. */
 static void forget_starter(void)
 {
         struct sched_param normal = {.sched_priority = 0};
-        struct rlimit rl, many = {FDS_OF_ALL_USERS, FDS_OF_ALL_USERS};
+        struct rlimit many = {FDS_OF_ALL_USERS, FDS_OF_ALL_USERS};
         cpu_set_t all;
 
         memset(&all, 0xff, sizeof all);
         sched_setaffinity(0, sizeof all, &all);
         sched_setscheduler(0, SCHED_OTHER, &normal);
-        if (unetd.cfg.shared && setrlimit(RLIMIT_NOFILE, &many) == 0)
-                return;
-        if (getrlimit(RLIMIT_NOFILE, &rl) == 0) {
-                rl.rlim_cur = rl.rlim_max;
-                setrlimit(RLIMIT_NOFILE, &rl);
-        }
+        for (int what = 0; what < RLIM_NLIMITS; what++)
+                if (what != RLIMIT_CORE)
+                        lift_limit(what);
+        if (unetd.cfg.shared)
+                setrlimit(RLIMIT_NOFILE, &many);
 }
 
 /* Idle: no client, no stack, no emulated endpoint. Keepers do not count, they leave when unetd does. */

@@ -120,11 +120,15 @@ static inline uint32_t sys_geteuid(void)
 {
         return (uint32_t)SYS_CALL(SYS_geteuid, 0, 0, 0, 0, 0, 0);
 }
+static inline int sys_nofile_limit(const struct rlimit *set, struct rlimit *was)
+{
+        return (int)SYS_CALL(SYS_prlimit64, 0, RLIMIT_NOFILE, set, was, 0, 0);
+}
 static inline uint64_t sys_nofile(void)         /* the soft limit */
 {
         struct rlimit rl = {1024, 1024};
 
-        SYS_CALL(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &rl, 0, 0);
+        sys_nofile_limit(NULL, &rl);
         return rl.rlim_cur;
 }
 

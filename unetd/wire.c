@@ -1,9 +1,14 @@
 /* sendmsg and recvmsg with descriptors, one message a call. */
 #include "unetd/wire.h"
 
+#include <stdatomic.h>
+
+#include "netstack/sandbox.h"
 #include "unetd/sys.h"
 
-#define FD_HIGH 900                     /* above what select() programs count on staying below */
+#define FD_OURS      4096               /* no more than these have we */
+#define FD_ABOVE_MAX 65536
+#define FD_HIGH      900                     /* above what select() programs count on staying below */
 
 /* Room for as many as can come, not only for as many as may: what the kernel finds no room for it closes
  * itself, in our time, and closing a socket can take as long as its owner wants (SO_LINGER). */
@@ -96,10 +101,37 @@ static int fd_floor(void)
         return limit > 128 ? (int)(limit - 64) : 3;
 }
 
+/*
+ * Above all numbers that the program can get, where its soft limit of them is not the hard one: it is raised for the moment. Above
+ * a large one the kernel's table would be large as well. -EAGAIN: another thread is at it, or was when this process was forked.
+ */
+static int dup_above_limit(int fd)
+{
+        static atomic_flag at_it = ATOMIC_FLAG_INIT;
+        struct rlimit own, more, was;
+        int high = -EINVAL;
+
+        if (sandbox_forbids(SANDBOX_LIMITS) || atomic_flag_test_and_set(&at_it))
+                return -EAGAIN;
+        if (sys_nofile_limit(NULL, &own) == 0 && own.rlim_cur < own.rlim_max && own.rlim_cur <= FD_ABOVE_MAX) {
+                more = (struct rlimit){MIN(own.rlim_cur + FD_OURS, own.rlim_max), own.rlim_max};
+                if (sys_nofile_limit(&more, NULL) == 0) {
+                        high = sys_fcntl(fd, F_DUPFD_CLOEXEC, (long)own.rlim_cur);
+                        sys_nofile_limit(&own, &was);
+                        if (was.rlim_cur != more.rlim_cur || was.rlim_max != more.rlim_max)
+                                sys_nofile_limit(&was, NULL);   /* the program's own, meanwhile */
+                }
+        }
+        atomic_flag_clear(&at_it);
+        return high;
+}
+
 int fd_high_dup(int fd)
 {
-        int high = sys_fcntl(fd, F_DUPFD_CLOEXEC, fd_floor());
+        int high = dup_above_limit(fd);
 
+        if (high < 0)
+                high = sys_fcntl(fd, F_DUPFD_CLOEXEC, fd_floor());
         return high == -EINVAL || high == -EMFILE ? sys_fcntl(fd, F_DUPFD_CLOEXEC, 3) : high;
 }
 

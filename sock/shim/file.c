@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "netstack/sandbox.h"
+#include "unetd/wire.h"
 
 #define NUMBERS_MAX (1u << 20)
 #define NUMBERS_MIN (1u << 14)  /* what we ask for when address space is limited */
@@ -296,18 +297,7 @@ bool shim_owns_fd(int fd)
 
 int shim_high_fd(int fd)
 {
-        struct rlimit rl;
-        long high = -EINVAL;
-        int floor = 1000;
-
-        if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < 2048)
-                floor = (int)(rl.rlim_cur - rl.rlim_cur / 16);
-        if (fd >= 0)
-                high = sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, floor);
-        if (high < 0)
-                return fd;
-        sys1(SYS_close, fd);
-        return (int)high;
+        return fd < 0 ? fd : fd_high(fd);
 }
 
 /* ---- placeholders ---- */

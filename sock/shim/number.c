@@ -11,6 +11,7 @@
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -183,7 +184,10 @@ static int replace(int fd, int to, int flags, bool dup2_itself)
         int r;
 
         if (unlikely(shim.size && !usock_tls.inside && shim_owns_fd(to))) {
-                errno = EBUSY;          /* as when another thread is just opening the number */
+                struct rlimit rl;
+
+                /* As when another thread is just opening the number; above the limit there is none. */
+                errno = getrlimit(RLIMIT_NOFILE, &rl) == 0 && (rlim_t)to >= rl.rlim_cur ? EBADF : EBUSY;
                 return -1;
         }
         if (fd != to && file_peek(to) && !usock_tls.inside && sys2(SYS_fcntl, fd, F_GETFD) >= 0)

@@ -1,0 +1,102 @@
+/*
+ * shim_calls, programs that are limited (setrlimit): the numbers they get and where they end, files of no length.
+ */
+#include "tests/shim/calls.h"
+
+#include <sys/resource.h>
+
+static void limit_softly(__rlimit_resource_t what, rlim_t to)
+{
+        struct rlimit rl;
+
+        getrlimit(what, &rl);
+        rl.rlim_cur = to < rl.rlim_max ? to : rl.rlim_max;
+        if (setrlimit(what, &rl) < 0)
+                die("setrlimit");
+}
+
+/* Every number below the limit is the program's, the lowest first. */
+void scene_numbers_limited(void)
+{
+        struct sockaddr_in sa;
+        struct rlimit rl;
+        int v[64], n = 0, l, s, lowest = 3;
+        char c;
+
+        close_range(3, ~0u, 0);
+        limit_softly(RLIMIT_NOFILE, 64);
+        l = listener(&sa);
+        SHOW(l == lowest);
+        while ((s = socket(AF_INET, SOCK_STREAM, 0)) >= 0) {
+                v[n++] = s;
+                if (connect(s, (void *)&sa, sizeof(sa)) < 0)
+                        break;
+                if ((s = accept(l, NULL, NULL)) < 0)
+                        break;
+                v[n++] = s;
+                write(v[n - 2], "x", 1);
+                if (read(s, &c, 1) != 1)
+                        break;
+        }
+        SHOW(s);
+        for (int i = 0; i < n; i++)
+                if (v[i] != lowest + 1 + i)
+                        printf("  number %d of 64 is wrong\n", i);
+        SHOW(v[n - 1] == 63);
+        close(v[0]);
+        SHOW(dup(0) == v[0]);
+        SHOW(fcntl(0, F_DUPFD, 60));
+        SHOW(dup2(0, 64));
+        getrlimit(RLIMIT_NOFILE, &rl);
+        SHOW(rl.rlim_cur == 64);
+}
+
+/* The library's own memory is no file of the program's. */
+void scene_files_limited(void)
+{
+        struct rlimit rl;
+        char b[16];
+        int v[2];
+
+        limit_softly(RLIMIT_FSIZE, 100000);
+        tcp_pair(v);
+        write(v[0], "some", 4);
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        getrlimit(RLIMIT_FSIZE, &rl);
+        SHOW(rl.rlim_cur == 100000);
+        close2(v);
+}
+
+/* Fewer numbers than are open already, and than a wait of ours has descriptors. */
+void scene_numbers_lowered(void)
+{
+        struct sockaddr_in sa;
+        int v[2], l, s, p[2];
+        struct pollfd pf;
+        char b[16];
+
+        tcp_pair(v);
+        l = listener(&sa);
+        pipe(p);
+        limit_softly(RLIMIT_NOFILE, 1);
+        SHOW(socket(AF_INET, SOCK_STREAM, 0));
+        fflush(stdout);
+        if (fork() == 0) {
+                usleep(100000);
+                write(v[0], "late", 4);
+                read(p[0], b, 1);
+                write(v[0], "later", 5);
+                _exit(0);
+        }
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        pf = (struct pollfd){.fd = v[1], .events = POLLIN};
+        SHOW(poll(&pf, 1, 10));
+        write(p[1], "x", 1);
+        SHOW(poll(&pf, 1, LONG));
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        wait(NULL);
+        limit_softly(RLIMIT_NOFILE, 1024);
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        SHOW(accept(l, NULL, NULL) >= 0);
+}
