@@ -32,8 +32,8 @@ static int outcome(struct native_slot *n)
 
 static int await(struct native_slot *n, int still)
 {
-        int err = usock_nonblock(n->us) ? usock_wait1(n->us, POLLOUT, 0)
-                              : native_wait(n, POLLOUT, native_deadline(usock_rec(n->us)->sndtimeo));
+        int err = usock_nonblock(n->us) ? usock_wait1(n->us, USOCK_POLL_MADE, 0)
+                              : native_wait(n, USOCK_POLL_MADE, native_deadline(usock_rec(n->us)->sndtimeo));
 
         return err == -EAGAIN ? still : err != 0 ? err : outcome(n);
 }

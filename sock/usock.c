@@ -718,6 +718,13 @@ static bool too_little(struct usock *s, const struct sock_rec *rec, const struct
                !(tcp_poll_events(&s->u->s.tcp, tc) & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
+static bool connecting(const struct tcp_conn *tc)
+{
+        uint8_t state = READ_ONCE(tc->state);
+
+        return state == TCPS_SYN_SENT || state == TCPS_SYN_RECEIVED;
+}
+
 short usock_poll(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
@@ -727,6 +734,8 @@ short usock_poll(struct usock *s)
         switch (sock_role(rec)) {
         case SOCK_ROLE_CONN:
                 ev = tcp_poll_events(&st->tcp, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn)));
+                if (!connecting(tcp_conn_at(&st->tcp, READ_ONCE(rec->conn))))
+                        ev |= USOCK_POLL_MADE;
                 if (unlikely(READ_ONCE(rec->reader) != 0) && READ_ONCE(s->ahead.left) == 0 && await_turn(rec))
                         ev &= (short)~(POLLIN | POLLRDNORM);
                 if (unlikely(READ_ONCE(rec->writer) != 0) && await_turn(rec))

@@ -119,8 +119,10 @@ int usock_ioctl(struct usock *s, unsigned long req, int *arg);
 /* ---- readiness and waiting ---- */
 
 /* poll(2) events now, without progress and without the lock; only our side of a double socket. USOCK_POLL_SOME beside them:
- * a stream has something to read, be it less than SO_RCVLOWAT; what a call waits for that reads in pieces. */
+ * a stream has something to read, be it less than SO_RCVLOWAT; what a call waits for that reads in pieces. USOCK_POLL_MADE: its
+ * connecting is over; there may be no room to write already, when another thread was quick. */
 #define USOCK_POLL_SOME 0x0800
+#define USOCK_POLL_MADE 0x1000
 short usock_poll(struct usock *s);
 /* The same, asked only whether a read would not wait (data, end, error, a connection to accept). Cheaper. */
 bool usock_readable(struct usock *s);

@@ -464,7 +464,7 @@ static int connect_result(struct file *f)
         socklen_t len = sizeof(err);
 
         usock_progress();
-        if (!(usock_poll(f->us) & (POLLOUT | POLLERR | POLLHUP)))
+        if (!(usock_poll(f->us) & (USOCK_POLL_MADE | POLLERR | POLLHUP)))
                 return -EALREADY;
         f->connecting = false;
         usock_getsockopt(f->us, SOL_SOCKET, SO_ERROR, &err, &len);
@@ -480,7 +480,7 @@ static int connect_wait(struct file *f)
         int r = -EALREADY;
 
         while (r == -EALREADY) {
-                r = file_wait(f, POLLOUT, &u);
+                r = file_wait(f, USOCK_POLL_MADE, &u);
                 if (r == -EAGAIN)
                         return -EINPROGRESS;
                 if (r < 0)

@@ -136,7 +136,7 @@ int file_wait(struct file *f, short events, struct until *u)
 
         shim_tls.handled = false;
         sl = sleeper_enter();
-        if (file_both_sides(f) && !(events & POLLOUT))  /* the kernel's side always has room */
+        if (file_both_sides(f) && !(events & (POLLOUT | USOCK_POLL_MADE)))      /* the kernel's has room */
                 r = wait_both_sides(f, events, left);
         else
                 r = usock_wait1(f->us, events, left);

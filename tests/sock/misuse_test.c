@@ -254,6 +254,30 @@ static void connection(const struct api *a, int v[2])
         CHECK(v[1] >= 0 && a->close(l) == 0);
 }
 
+/* Somebody sends before connect() has told its outcome: that there is no room to write any more does not change it. */
+static void connect_after_sending(const struct api *a, struct answers *out)
+{
+        struct sockaddr_in sa = loopback(0);
+        socklen_t len = sizeof sa;
+        int l = a->socket(AF_INET, SOCK_STREAM, 0), s = a->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        bool full = false, sent = false;
+        char b[16384] = "";
+
+        CHECK(a->bind(l, (struct sockaddr *)&sa, sizeof sa) == 0 && a->listen(l, 1) == 0);
+        CHECK(a->getsockname(l, (struct sockaddr *)&sa, &len) == 0);
+        CHECK_ERR(a->connect(s, (struct sockaddr *)&sa, sizeof sa), EINPROGRESS);
+        while (!full) {
+                ssize_t n = a->send(s, b, sizeof b, 0);
+
+                CHECK(n > 0 || errno == EAGAIN);
+                full = sent && n < 0;
+                sent = sent || n > 0;
+        }
+        ASK(a->connect(s, (struct sockaddr *)&sa, sizeof sa));
+        ASK(a->connect(s, (struct sockaddr *)&sa, sizeof sa));
+        CHECK(a->close(s) == 0 && a->close(l) == 0);
+}
+
 static void ask_all(const struct api *a, struct answers *out)
 {
         int tcp = a->socket(AF_INET, SOCK_STREAM, 0), udp = a->socket(AF_INET, SOCK_DGRAM, 0), v[2];
@@ -266,6 +290,7 @@ static void ask_all(const struct api *a, struct answers *out)
         odd_values(a, a->socket(AF_INET, SOCK_STREAM, 0), udp, out);
         connection(a, v);
         on_a_connection(a, v[0], v[1], out);
+        connect_after_sending(a, out);
 }
 
 static void same(struct side *s)
