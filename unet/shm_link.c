@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "netstack/planted.h"
 #include "unet/memfd.h"
 
 #define HELLO_MAGIC   0x554e6574u
@@ -151,7 +152,7 @@ static enum drop pull(struct shm_link *l, struct unet_rx *rx)
         struct cut c = read_cut(s);
         enum drop why = DROP_NONE;
 
-        if (unlikely(c.inl_len > SHM_LINK_INLINE || c.nmore >= UNET_RANGES_MAX ||
+        if (unlikely(c.inl_len > SHM_LINK_INLINE || CHECKED(c.nmore >= UNET_RANGES_MAX) ||
                      c.flags > (SHM_F_FRAME | SHM_F_MORE)))
                 return DROP_NI_MALFORMED;
         rx->frame = 0;
