@@ -1,5 +1,6 @@
 /* Which keys there are, what values they take, and where the file is. */
 #include "config/config.h"
+#include "config/plain.h"
 #include "config/route_text.h"
 #include "config/sections.h"
 
@@ -568,14 +569,23 @@ int config_read(const char *path, struct unetd_config *c, struct config_error *e
 {
         struct unetd_config copy = *c;
         struct reading r = {.c = &copy, .err = err};
-        int line;
+        const char *wrong;
+        int line, why;
 
         *err = (struct config_error){0};
         snprintf(err->path, sizeof err->path, "%s", path);
+        why = config_plain(path, &line, &wrong);
+        if (why < 0) {
+                bool text = why == -EINVAL;
+
+                err->line = text ? line : 0;
+                snprintf(err->text, sizeof err->text, "%s", text ? wrong : strerror(-why));
+                return why;
+        }
         errno = 0;
         line = ini_parse(path, one_line, &r);
         if (line < 0) {
-                int why = errno ? errno : ENOMEM;
+                why = errno ? errno : ENOMEM;
                 snprintf(err->text, sizeof err->text, "%s", strerror(why));
                 return -why;
         }

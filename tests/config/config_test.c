@@ -53,6 +53,52 @@ static int read_text(struct scratch *s, const char *text)
         return config_read(s->path, &s->c, &s->err);
 }
 
+static int read_bytes(struct scratch *s, const void *bytes, size_t n)
+{
+        FILE *f = fopen(s->path, "w");
+
+        assert_non_null(f);
+        assert_int_equal(fwrite(bytes, 1, n, f), n);
+        fclose(f);
+        return config_read(s->path, &s->c, &s->err);
+}
+
+/* What would be read as something else than it looks like: a line that is cut and goes on as the next, or ends at a zero. */
+static void only_lines_of_text_are_read(void **state)
+{
+        static const struct {
+                const char *bytes;
+                size_t n;
+                int line;
+                const char *text;
+        } bad[] = {
+                {"[daemon]\nidle = 3\0 4\n", 22, 2, "a zero byte: this is no text"},
+                {"[daemon]\n\0\n", 11, 2, "a zero byte: this is no text"},
+                {"[daemon]\ridle = 3\r", 18, 1, "a carriage return inside a line"},
+                {"[daemon]\r\nidle = 3\r", 19, 2, "a carriage return inside a line"},
+        };
+        struct scratch *s = *state;
+        char text[1000];
+
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                assert_int_equal(read_bytes(s, bad[i].bytes, bad[i].n), -EINVAL);
+                assert_int_equal(s->err.line, bad[i].line);
+                assert_string_equal(s->err.text, bad[i].text);
+        }
+        for (int blanks = 170; blanks < 220; blanks++) {
+                int n = snprintf(text, sizeof text, "; %*s\n[daemon]\nidle = 4\nidel = 5\n", blanks, "idle = 5");
+                bool fits = blanks + 2 <= 198;
+
+                assert_int_equal(read_bytes(s, text, (size_t)n), -EINVAL);
+                assert_int_equal(s->err.line, fits ? 4 : 1);
+                assert_string_equal(s->err.text, fits ? "unknown key \"idel\" in [daemon]" : "the line is too long");
+        }
+        assert_int_equal(config_read("/dev/zero", &s->c, &s->err), -EINVAL);
+        assert_int_equal(config_read("/dev/null", &s->c, &s->err), 0);
+        assert_int_equal(read_text(s, "[daemon]\r\nidle = 7\r\n"), 0);
+        assert_int_equal(s->c.idle_s, 7);
+}
+
 static void sets_what_the_file_says(void **state)
 {
         struct scratch *s = *state;
@@ -349,6 +395,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_scratch, remove_scratch)
         const struct CMUnitTest tests[] = {
+                TEST(only_lines_of_text_are_read),
                 TEST(sets_what_the_file_says),       TEST(refuses_what_it_does_not_know),
                 TEST(refuses_values_out_of_range),   TEST(reports_the_first_of_several),
                 TEST(says_when_a_file_is_not_there), TEST(looks_in_its_places_in_order),
