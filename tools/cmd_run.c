@@ -46,20 +46,31 @@ static bool find_shim(char path[PATH_MAX])
         return false;
 }
 
-/* In front of what is preloaded already. */
-static bool set_preload(const char *shim)
+/* In front of what a list of the loader's has already. */
+static bool put_first(const char *variable, const char *what)
 {
-        const char *old = getenv("LD_PRELOAD");
+        const char *old = getenv(variable);
         char *value;
         bool done;
 
         if (!old || !*old)
-                return setenv("LD_PRELOAD", shim, 1) == 0;
-        if (asprintf(&value, "%s:%s", shim, old) < 0)
+                return setenv(variable, what, 1) == 0;
+        if (asprintf(&value, "%s:%s", what, old) < 0)
                 return false;
-        done = setenv("LD_PRELOAD", value, 1) == 0;
+        done = setenv(variable, value, 1) == 0;
         free(value);
         return done;
+}
+
+/* A list of libraries ends at blanks, one of directories does not: from such a path the shim is loaded by its name. */
+static bool set_preload(char *shim)
+{
+        char *name = strrchr(shim, '/') + 1;
+
+        if (!strpbrk(shim, " \t"))
+                return put_first("LD_PRELOAD", shim);
+        name[-1] = '\0';
+        return put_first("LD_LIBRARY_PATH", shim) && put_first("LD_PRELOAD", name);
 }
 
 /* A unetd that the program starts sees only UNET_* variables, so the file is named for it. */
@@ -104,8 +115,8 @@ int run_program(char **argv)
 
         if (!find_shim(shim))
                 return command_fail("libunet_preload.so is neither installed nor built beside this program");
-        if (strpbrk(shim, ": \t"))
-                return command_fail("the loader cannot preload from a path with blanks or colons: %s", shim);
+        if (strpbrk(shim, ":;"))
+                return command_fail("the loader cannot preload from a path with colons or semicolons: %s", shim);
         if (pass_config() != EXIT_DONE)
                 return EXIT_NOTHING;
         if (!set_preload(shim))

@@ -102,6 +102,10 @@ if command -v man >/dev/null; then
 fi
 check "unet run finds the shim" exits 0 "$p/bin/unet" run true
 check "its exit status is the program's" exits 3 "$p/bin/unet" run sh -c 'exit 3'
+cp -a "$p" "$scratch/with a blank"
+# shellcheck disable=SC2016
+check "from a path with a blank too" exits 0 "$scratch/with a blank/bin/unet" run \
+        sh -c 'grep -q "with a blank.*libunet_preload" /proc/$$/maps'
 check "no such program" exits 127 "$p/bin/unet" run /no/such/program
 check "not a program" exits 126 "$p/bin/unet" run /etc/passwd
 summary
