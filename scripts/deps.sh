@@ -20,6 +20,7 @@ CHECK_PACKAGES+=(hping3 nmap python3-scapy nginx-light)
 CHECK_PACKAGES+=(openssh-server openssh-client)
 # What virtual machines are made of, and what runs in them (tests/vm).
 CHECK_PACKAGES+=(qemu-system-x86 busybox-static kmod libibverbs-dev rdma-core ibverbs-providers ibverbs-utils perftest rdmacm-utils)
+CHECK_PACKAGES+=(redis-server redis-tools)
 
 usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 

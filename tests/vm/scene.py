@@ -16,36 +16,8 @@ OUT, HOST, ADDR, PEER = (os.environ[k] for k in ("VM_OUT", "VM_HOST", "VM_ADDR",
 UNET = os.path.join(BUILD, "tools", "unet")
 PORT = 7000
 PATIENCE = 150                                  # seconds; the machines are slow, and so may be the one that they are on
-CHUNK = 65536
+EXACT = os.path.join(BUILD, "tests", "vm", "exact")
 STILL = 0.4                                     # seconds that a sleep may be late
-
-SERVER = """
-import hashlib, os, socket, sys
-s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-s.bind(("", int(sys.argv[1]))); s.listen(64); print("ready", flush=True)
-for i in range(int(sys.argv[2])):
-    c, a = s.accept(); h = hashlib.sha1(); n = 0
-    try:
-        while d := c.recv(65536):
-            h.update(d); n += len(d)
-        print(n, h.hexdigest(), flush=True)
-        c.sendall(b"%d" % n)
-    except OSError as e:
-        print("error", e.errno, flush=True)
-    c.close()
-"""
-CLIENT = """
-import hashlib, os, random, signal, socket, sys
-c = socket.create_connection((sys.argv[1], int(sys.argv[2]))); h = hashlib.sha1(); r = random.Random(7)
-for i in range(int(sys.argv[3])):
-    d = r.randbytes(65536); h.update(d); c.sendall(d)
-print(h.hexdigest(), flush=True)
-if sys.argv[4] == "die":
-    os.kill(os.getpid(), signal.SIGKILL)
-if sys.argv[4] == "wait":
-    sys.stdin.readline()
-c.shutdown(socket.SHUT_WR); print(c.recv(100).decode(), flush=True)
-"""
 
 def sh(*argv, ok=True):
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -114,9 +86,9 @@ class Program:
         self.child.stdin.write("\n")
         self.child.stdin.flush()
 
-    def end(self, status=0):
+    def end(self, status=0, patience=PATIENCE):
         try:
-            text = self.child.communicate(timeout=PATIENCE)[0]
+            text = self.child.communicate(timeout=patience)[0]
         except subprocess.TimeoutExpired:
             os.killpg(self.child.pid, signal.SIGKILL)
             raise AssertionError(f"{self.argv[:2]}: did not end\n{self.child.communicate()[0]}") from None
@@ -143,13 +115,81 @@ def status():
 
 def serve(text, *args):
     s = python(text, PORT, *args)
-    assert s.line() == "ready"
+    s.says("ready")
     return s
+
+
+def serve_exact(connections, port=PORT):
+    """Each of them read to its end and compared."""
+    s = Program(EXACT, "serve", str(port), str(connections))
+    s.says("ready")
+    return s
+
+
+def serve_iperf():
+    s = Program("iperf3", "-s", "-1", "--forceflush")
+    until(lambda: "listening" in s.line(), "iperf3 listens")
+    return s
+
+
+class Caller(Program):
+    """Sends so many bytes and has so many sent back, in each of so many connections at once; all are compared."""
+
+    def __init__(self, up, down=0, streams=1, how=None):
+        self.sends, self.before = f"{up} up, {down} down", counted("counters", "NI_TX_MSGS")
+        self.packets = (up // 3 if how == "part" else up) * streams // 10000
+        super().__init__(EXACT, "call", PEER, str(PORT), str(up), str(down), str(streams), *([how] if how else []))
+
+    def over_verbs(self, patience=PATIENCE):
+        until(lambda: counted("counters", "NI_TX_MSGS") > self.before + self.packets, "it goes over verbs", patience)
+
+    def part(self):
+        """A third has gone, over the queue pairs."""
+        self.says("part")
+        self.over_verbs()
+
+    def all(self, patience=PATIENCE):
+        """Waits until all is there; how many milliseconds it waited at the most for the next bytes."""
+        text = self.end(0, patience)
+        found = re.fullmatch(self.sends + r", silent (\d+) ms", text)
+        assert found, text
+        return int(found[1])
+
+
+def write(name, what):
+    """For the other machine to read(), after a barrier."""
+    path = os.path.join(OUT, name)
+    with open(path + ".new", "w", encoding="ascii") as f:
+        json.dump(what, f)
+    os.rename(path + ".new", path)
+
+
+def read(name):
+    with open(os.path.join(OUT, name), encoding="ascii") as f:
+        return json.load(f)
+
+
+def daemon():
+    return status()["daemon"][0]["pid"]
+
+
+def keeper():
+    return status()["keepers"][0]["pid"]
 
 
 def devices():
     """What the RDMA device has: queue pairs, memory regions and so on."""
     return {k: int(v) for k, v in re.findall(r"(\w+) (\d+)", sh("rdma", "res", "show").split(":", 2)[2])}
+
+
+def bad_wire(*how):
+    """What leaves this machine from now on is treated so (tc-netem(8)), RDMA's packets like all."""
+    sh("modprobe", "sch_netem")
+    sh("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "limit", "10000", *how)
+
+
+def good_wire():
+    sh("tc", "qdisc", "del", "dev", "eth0", "root")
 
 
 TRACING = "/sys/kernel/tracing"

@@ -9,10 +9,10 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from scene import (BUILD, CHUNK, CLIENT, HOST, PATIENCE, PEER, PORT, SERVER, UNET, Program, barrier, counted, play, python,  # noqa: E402
-                   serve, settle, status, until)
+from scene import (BUILD, EXACT, HOST, PATIENCE, PEER, PORT, UNET, Caller, Program, barrier, counted, play,  # noqa: E402
+                   serve_exact, settle, status, until)
 
-CHUNKS = 16
+BYTES = 1 << 20
 ROUNDS = 40
 NATIVE = os.path.join(BUILD, "tests", "vm", "native")
 LINK_MB = 4                                     # room for one queue pair and not for two
@@ -24,24 +24,23 @@ def sums(checksum):
     settle("sums", checksum=checksum["ab".index(HOST)])
     expected = checksum != ("no", "no")
     if HOST == "a":
-        s = serve(SERVER, 1)
+        s = serve_exact(1)
         barrier(name)
         barrier(f"{name}-sent")
         assert [n["checksum"] for n in status()["neighbours"]] == [expected]
         barrier(f"{name}-seen")
-        assert s.line().startswith(f"{CHUNKS * CHUNK} ")
+        s.says(f"{BYTES} bytes")
         s.end()
         barrier(f"{name}-done")
         return
     barrier(name)
-    c = python(CLIENT, PEER, PORT, CHUNKS, "wait")
-    c.line()
-    until(lambda: counted("counters", "NI_TX_MSGS") > CHUNKS * 10, "it goes over verbs")
+    c = Caller(BYTES, how="part")
+    c.part()
     assert [n["checksum"] for n in status()["neighbours"]] == [expected]
     barrier(f"{name}-sent")
     barrier(f"{name}-seen")
     c.say()
-    assert c.end() == str(CHUNKS * CHUNK)
+    c.all()
     barrier(f"{name}-done")
 
 
@@ -93,35 +92,29 @@ def why(argv, *more):
     return [(r["carried"], r["why"]) for r in json.loads(done.stdout[done.stdout.index("["):])], done.stderr
 
 
-ONE = """
-import socket, sys
-c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 50); c.sendall(b"once"); c.shutdown(socket.SHUT_WR)
-assert c.recv(100) == b"4"; print("answered", flush=True); sys.stdin.readline()
-"""
-
-
 def pinned_a():
     settle("pinned")
-    s = serve(SERVER, 3)
+    servers = serve_exact(1), serve_exact(2, PORT + 1)
     barrier("pinned")
     barrier("pinned-done")
-    s.end()
+    for s in servers:
+        s.end()
 
 
 def pinned_b():
     """One queue pair more than fits in what may be pinned, and one more than a process may lock: those go by the kernel."""
     settle("pinned", pinned=LINK_MB)
     barrier("pinned")
-    first = python(ONE, PEER, PORT)
-    first.says("answered")
+    first = Caller(BYTES, how="part")
+    first.part()
     pairs = status()["queue_pairs"]
     assert len(pairs) == 1 and 0 < pairs[0]["pinned_kb"] <= LINK_MB * 1024, pairs
-    call = (sys.executable, "-c", ONE, PEER, str(PORT))
+    call = (EXACT, "call", PEER, str(PORT + 1), "4", "0", "1")
     told, text = why(call)
     assert ("kernel", "no memory may be pinned for another queue pair (pinned in unet.conf)") in told, (told, text)
     assert len(status()["queue_pairs"]) == 1
     first.say()
-    first.end()
+    first.all()
     until(lambda: not status()["queue_pairs"], "the first one's queue pair is gone")
     told, text = why(call, "setpriv", "--bounding-set=-ipc_lock", "prlimit", "--memlock=65536")
     assert ("kernel", "memory for a queue pair cannot be pinned (RLIMIT_MEMLOCK)") in told, (told, text)

@@ -16,9 +16,13 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from scene import (ADDR, BUILD, CHUNK, CLIENT, OUT, PATIENCE, PEER, PORT, SERVER, UNET, Program, barrier,  # noqa: E402
-                   configure, count_handles, counted, descriptors, devices, handles, play, python, serve, sh, status, until)
+from scene import (ADDR, BUILD, PATIENCE, PEER, PORT, UNET, Caller, Program, bad_wire, barrier, configure,  # noqa: E402
+                   count_handles, counted, descriptors, devices, good_wire, handles, play, python, read, serve, serve_exact,
+                   serve_iperf, sh, status, until, write)
 
+BYTES = 4 << 20
+FEW = 1 << 20
+EACH = 64 << 10                                 # bytes, of a start
 ROUNDS = next((int(a[7:]) for a in sys.argv if a.startswith("rounds=")), 50)
 SETTLED = 50 if ROUNDS > 50 else 10              # rounds, after which nothing more is to be left behind
 DRIVER_FDS = 6                                  # more of them, where the keeper has come to drive
@@ -89,27 +93,45 @@ CM_PATIENCE = 1.25                              # seconds for a question that no
 # ---- scenes: what a does, what b does ----
 
 def transfer_a():
-    s = serve(SERVER, 2)
+    s = serve_exact(2)
     barrier("transfer")
-    sums = [s.line() for _ in range(2)]
-    assert s.end() == ""
-    with open(os.path.join(OUT, "sums"), "w", encoding="ascii") as f:
-        f.write("\n".join(sums))
+    for _ in range(2):
+        s.says(f"{BYTES} bytes")
+    s.end()
     barrier("transferred")
 
 
-def transfer_b(chunks=64):
+def transfer_b():
+    """Both ways at once; and what a program that is killed has written arrives all the same."""
     barrier("transfer")
-    c = python(CLIENT, PEER, PORT, chunks, "wait")
-    total = c.line()
-    until(lambda: counted("counters", "NI_TX_MSGS") > chunks * 10, "it goes over verbs")
+    c = Caller(BYTES, BYTES, how="part")
+    c.part()
     c.say()
-    assert c.end() == str(chunks * CHUNK)
-    died = python(CLIENT, PEER, PORT, chunks, "die")            # what it has sent arrives all the same
-    assert died.end(None) == total
+    c.all()
+    c = Caller(BYTES, how="die")
+    assert c.end(None) == ""
     barrier("transferred")
-    with open(os.path.join(OUT, "sums"), encoding="ascii") as f:
-        assert f.read().split("\n") == [f"{chunks * CHUNK} {total}"] * 2
+
+
+def wire_a():
+    """Of what leaves either machine some is lost and some is overtaken."""
+    bad_wire("delay", "2ms", "loss", "1%", "reorder", "25%")
+    s = serve_exact(1)
+    barrier("wire")
+    s.says(f"{FEW} bytes")
+    s.end()
+    good_wire()
+    barrier("wired")
+
+
+def wire_b():
+    bad_wire("delay", "2ms", "loss", "1%", "reorder", "25%")
+    barrier("wire")
+    c = Caller(FEW, FEW)
+    c.over_verbs()
+    c.all()
+    good_wire()
+    barrier("wired")
 
 
 def prefork_a():
@@ -130,9 +152,7 @@ def udp_a():
     s = serve(UDP_SERVER)
     barrier("udp")
     barrier("strangers")
-    missed = counted("drops", "NI_NO_CHANNEL"), counted("drops", "NI_BAD_SOURCE")
-    with open(os.path.join(OUT, "missed"), "w", encoding="ascii") as f:
-        json.dump(missed, f)
+    write("missed", (counted("drops", "NI_NO_CHANNEL"), counted("drops", "NI_BAD_SOURCE")))
     barrier("counted")
     s.end()
 
@@ -196,15 +216,13 @@ def udp_b():
     barrier("counted")
     c.say()
     c.end()
-    with open(os.path.join(OUT, "missed"), encoding="ascii") as f:
-        missed = json.load(f)
+    missed = read("missed")
     assert missed == [8, 3], missed
 
 
 def iperf_a():
     barrier("iperf")
-    s = Program("iperf3", "-s", "-1")
-    time.sleep(2)
+    s = serve_iperf()
     barrier("iperf-ready")
     s.end()
 
@@ -212,10 +230,10 @@ def iperf_a():
 def iperf_b():
     barrier("iperf")
     barrier("iperf-ready")
-    c = Program("iperf3", "-J", "-c", PEER, "-t", "5")
+    c = Program("iperf3", "-J", "-c", PEER, "-n", str(BYTES))
     until(lambda: counted("counters", "NI_TX_MSGS") > 100, "it went over verbs")
     end = json.loads(c.end())["end"]
-    assert end["sum_received"]["bytes"] > 1 << 20, end["sum_received"]
+    assert end["sum_sent"]["bytes"] >= BYTES and end["sum_received"]["bytes"] > 0, end
 
 
 def rounds(stays, play_some):
@@ -249,10 +267,10 @@ def rounds_a():
 
 def rounds_b():
     """Two at a time. A listener keeps the daemons, so that what they leave is seen, too."""
-    s = serve(SERVER, 1)
+    s = serve_exact(1)
 
     def starts(n):
-        done = subprocess.run((UNET, "run", STARTER, "start", str(n), "2", STARTER, "call", PEER, str(PORT), str(CHUNK)),
+        done = subprocess.run((UNET, "run", STARTER, "start", str(n), "2", STARTER, "call", PEER, str(PORT), str(EACH)),
                               capture_output=True, text=True, timeout=PATIENCE + 3 * n, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         print(done.stdout, end="", flush=True)
@@ -294,7 +312,7 @@ def alone_b():
     barrier("alone")
 
 
-SCENES = ("transfer", "prefork", "udp", "iperf", "rounds", "refused", "alone")
+SCENES = ("transfer", "wire", "prefork", "udp", "iperf", "rounds", "refused", "alone")
 
 
 def main():
