@@ -26,6 +26,7 @@ static struct {
         struct unetd_client client;
         bool open;
         const struct ustack *held;      /* whose lock has whoever uses the client */
+        uint32_t in_vain;               /* looks for another unetd */
         const struct directory *dir;    /* the keeper's */
         struct ustack *stack[USTACKS_MAX];
         _Atomic uint32_t nstacks;
@@ -168,17 +169,29 @@ static void renewed(struct unetd_client *c, void *arg)
                 unetd_stack_new(c, &u->fds, u->slot, &u->id);
                 if (u != proc.held)
                         ustack_lock(u);
+                ustack_links_back(u, c);
                 for (const struct usock *h = u->handles; h != NULL; h = h->next)
                         register_again(c, u, h);
                 for (uint32_t b = 0; b < u->s.st->nblocks; b++) {
                         uint16_t first = u->s.st->block[b].first, count;
                         unetd_port_lease(c, u->id, &first, &count);
                 }
+                ustack_remotes_back(u, c);
                 if (u != proc.held)
                         ustack_leave(u);
         }
 }
 
+/* Of a queue pair that another host is to know none but a unetd and a keeper can tell it. */
+static bool has_links(void)
+{
+        for (uint32_t i = 0; i < proc.nstacks; i++)
+                if (ustack_links_any(proc.stack[i]))
+                        return true;
+        return false;
+}
+
+/* The keeper finds or starts another unetd at once. Where there is none at the second look, it has died, too. */
 void ustack_daemon_look(void)
 {
         struct unetd_client *c = ustack_client_try();
@@ -186,7 +199,7 @@ void ustack_daemon_look(void)
         if (c == NULL)
                 return;                 /* somebody is asking it */
         if (proc.open)
-                unetd_look(c);
+                proc.in_vain = unetd_look(c, proc.in_vain > 0 && has_links()) == -ECONNREFUSED ? proc.in_vain + 1 : 0;
         ustack_client_done();
 }
 

@@ -36,6 +36,7 @@ struct ustack {
         struct xdp_view *xdp[STACK_CHANS];      /* of those that are, or were, interfaces of our own; kept for the next one */
         struct ni_verbs remote[STACK_CHANS];    /* of those to other hosts; link NULL: none */
         struct vlink *link[DIR_IFACES];         /* over which they go, by the interface's number */
+        int link_mem[DIR_IFACES], link_book[DIR_IFACES];        /* their descriptors, for the next unetd; 0: none */
         uint32_t turns[DIR_IFACES];             /* their drivers', when last looked at */
         nstime turned_at[DIR_IFACES], drive_again[DIR_IFACES];  /* the keeper's */
         struct unetd_chan chan_fds[STACK_CHANS];
@@ -160,6 +161,9 @@ bool ustack_remote_vouches(const struct stack *s, uint32_t k, uint8_t proto, uin
 void ustack_links_arm(struct ustack *u);
 /* Whether there is a link at all. */
 bool ustack_links_any(const struct ustack *u);
+/* Another unetd is told what the last one gave: links, and then channels over them. Under the lock. */
+void ustack_links_back(struct ustack *u, struct unetd_client *c);
+void ustack_remotes_back(struct ustack *u, struct unetd_client *c);
 int ustack_links_fds(const struct ustack *u, struct pollfd *pfd);
 bool ustack_links_own(const struct ustack *u, int fd);
 /* Process `slot` drives nothing any more: it died, or runs another program. Under the lock. */

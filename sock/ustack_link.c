@@ -77,6 +77,23 @@ int ustack_link_map(struct ustack *u, uint32_t i, int mem, int book)
         return u->link[i] != NULL ? 0 : vlink_map(mem, book, &u->s.st->cnt, ring, u, &u->link[i]);
 }
 
+static void close_fds(struct ustack *u, uint32_t i)
+{
+        if (u->link_mem[i] != 0) {
+                sys1(SYS_close, u->link_mem[i]);
+                sys1(SYS_close, u->link_book[i]);
+        }
+        u->link_mem[i] = u->link_book[i] = 0;
+}
+
+/* For a unetd that knows nothing of the link. */
+static void keep_fds(struct ustack *u, uint32_t i, int mem, int book)
+{
+        close_fds(u, i);
+        u->link_mem[i] = mem;
+        u->link_book[i] = book;
+}
+
 /* The link to the interface, and somebody who drives it. */
 static int link_ready(struct ustack *u, const struct dir_iface *f)
 {
@@ -93,16 +110,14 @@ static int link_ready(struct ustack *u, const struct dir_iface *f)
         ustack_lock(u);
         if (err == 0)
                 err = ustack_link_map(u, i, mem, book);
+        if (mem >= 0)
+                keep_fds(u, i, mem, book);
         if (err == 0 && wants_us(u, u->link[i]))
                 err = ustack_drive(u, i, u->slot + 1, &qp);
         ustack_leave(u);
         if (err == 0 && qp.qpn != 0)
                 err = unetd_link_drive(c, u->id, f->peer, qp.qpn, qp.qkey, qp.mtu, vlink_shared(u->link[i])->pinned_kb);
         ustack_client_done();
-        if (mem >= 0)
-                sys1(SYS_close, mem);
-        if (book >= 0)
-                sys1(SYS_close, book);
         return err;
 }
 
@@ -187,6 +202,42 @@ void ustack_remote_unmap(struct ustack *u, uint32_t k)
         if (n->link != NULL)
                 ustack_unmap((char *)n->tx.base - offsetof(struct shm_region, frames), SHM_REGION_BYTES(n->tx.geom));
         n->link = NULL;
+}
+
+/* ---- another unetd, whom no keeper may have told ---- */
+
+/* A process that met the link with a channel has its descriptors there. */
+static bool link_fds(const struct ustack *u, uint32_t i, int *mem, int *book)
+{
+        *mem = u->link_mem[i];
+        *book = u->link_book[i];
+        for (uint32_t k = 0; k < u->s.nchan && *mem <= 0; k++)
+                if (u->remote[k].link == u->link[i] && u->chan_fds[k].mem > 0) {
+                        *mem = u->chan_fds[k].mem;
+                        *book = u->chan_fds[k].book;
+                }
+        return *mem > 0;
+}
+
+void ustack_links_back(struct ustack *u, struct unetd_client *c)
+{
+        for (uint32_t i = 0; i < DIR_IFACES; i++) {
+                struct vlink_shared *sh = u->link[i] != NULL ? vlink_shared(u->link[i]) : NULL;
+                int mem, book;
+
+                if (sh == NULL || !link_fds(u, i, &mem, &book) || unetd_link_back(c, u->id, UNETD_IFACE | i, mem, book) != 0)
+                        continue;
+                if (atomic_load_explicit(&sh->driver, memory_order_relaxed) == u->slot + 1)
+                        unetd_link_drive(c, u->id, UNETD_IFACE | i, sh->qpn, sh->qkey, sh->mtu, sh->pinned_kb);
+        }
+}
+
+void ustack_remotes_back(struct ustack *u, struct unetd_client *c)
+{
+        for (uint32_t k = 0; k < u->s.nchan; k++)
+                if (u->remote[k].link != NULL && u->chan_fds[k].mem > 0 &&
+                    atomic_load_explicit(&u->s.st->chan[k].state, memory_order_relaxed) == CHAN_READY)
+                        unetd_chan_back(c, u->id, k, &u->chan_fds[k]);
 }
 
 /* Whatever was lent was lent to the dead process: packets are copied before a call ends, in and out. */
@@ -330,7 +381,8 @@ int ustack_links_fds(const struct ustack *u, struct pollfd *pfd)
 bool ustack_links_own(const struct ustack *u, int fd)
 {
         for (uint32_t i = 0; i < DIR_IFACES; i++)
-                if (unlikely(u->link[i] != NULL) && vlink_owns_fd(u->link[i], fd))
+                if (unlikely(u->link[i] != NULL) &&
+                    (vlink_owns_fd(u->link[i], fd) || (fd > 0 && (fd == u->link_mem[i] || fd == u->link_book[i]))))
                         return true;
         return false;
 }
@@ -350,5 +402,6 @@ void ustack_links_unmap(struct ustack *u)
                 if (u->link[i] != NULL)
                         vlink_unmap(u->link[i]);
                 u->link[i] = NULL;
+                close_fds(u, i);
         }
 }

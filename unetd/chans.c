@@ -555,6 +555,16 @@ void chans_replay(struct stack *st)
         }
 }
 
+static struct end *end_numbered(const struct stack *st, uint32_t slot)
+{
+        struct end *e;
+
+        LIST_FOREACH(e, &st->ends, link)
+                if (e->slot == slot)
+                        return e;
+        return NULL;
+}
+
 /* The channel of which the other half came before. */
 static struct chan *find_half(const struct unetd_chan_info *info)
 {
@@ -625,4 +635,27 @@ void chan_offered(struct user *u, struct wire_in *in)
         e->geom = info->tx_geom;
         e->tx = wire_in_take(in, UNETD_FD_TX);
         e->state = END_UP;
+}
+
+int chan_back(struct user *u, struct wire_in *in)
+{
+        const struct unetd_chan_info info = in->msg.chan;
+        const struct unetd_msg number = {.stack = {.stack = info.stack, .slot = info.chan}};
+        struct stack *st;
+        struct end *e;
+        int r = stack_of(u, info.stack, &st);
+
+        if (r < 0)
+                return r;
+        if (!unetd_is_remote(info.peer_stack) || info.chan >= UNETD_CHANS_MAX)
+                return -EINVAL;
+        e = end_numbered(st, info.chan);
+        if (e)
+                return 0;
+        chan_number_free(u, &number);   /* the keeper says that it is taken: by this */
+        remote_offered(u, in);
+        e = end_numbered(st, info.chan);
+        if (!e || e->state != END_UP)
+                return -ECONNRESET;
+        return end_attach(e);
 }

@@ -378,7 +378,7 @@ int unetd_open(struct unetd_client *c, unsigned flags)
         return r;
 }
 
-int unetd_look(struct unetd_client *c)
+int unetd_look(struct unetd_client *c, bool start)
 {
         uint32_t flags = c->flags;
         int r;
@@ -387,7 +387,7 @@ int unetd_look(struct unetd_client *c)
                 return 0;
         if (c->pid == sys_getpid() && conn_ours(&c->daemon) && sys_poll1(c->daemon.fd, 0, 0) > 0)
                 conn_drop(&c->daemon);          /* nobody is at the other end */
-        c->flags |= UNETD_NO_START;
+        c->flags |= start ? 0 : UNETD_NO_START;
         r = daemon_ready(c);
         c->flags = flags;
         return r;
@@ -685,6 +685,25 @@ int unetd_link_drive(struct unetd_client *c, uint32_t stack_id, uint32_t iface, 
                                          .pinned_kb = pinned_kb}};
 
         return ask_plain(c, &msg, NULL, 0);
+}
+
+int unetd_link_back(struct unetd_client *c, uint32_t stack_id, uint32_t iface, int mem, int book)
+{
+        struct unetd_msg msg = {.type = UNETD_LINK_BACK, .link = {.stack = stack_id, .iface = iface}};
+        const int fds[UNETD_LINK_FDS] = {[UNETD_FD_LINK_MEM] = mem, [UNETD_FD_LINK_BOOK] = book};
+
+        return ask_plain(c, &msg, fds, UNETD_LINK_FDS);
+}
+
+int unetd_chan_back(struct unetd_client *c, uint32_t stack_id, uint32_t slot, const struct unetd_chan *ch)
+{
+        struct unetd_msg msg = {.type = UNETD_CHAN_BACK,
+                                .chan = {.stack = stack_id, .chan = slot, .peer_stack = ch->peer_stack,
+                                         .peer_chan = ch->peer_chan, .peer_uid = ch->peer_uid, .tx_geom = ch->tx_geom,
+                                         .rx_geom = ch->rx_geom}};
+        const int fds[UNETD_REMOTE_FDS] = {[UNETD_FD_RM_TX] = ch->tx, [UNETD_FD_RM_MEM] = ch->mem, [UNETD_FD_RM_BOOK] = ch->book};
+
+        return ask_plain(c, &msg, fds, UNETD_REMOTE_FDS);
 }
 
 int unetd_remote_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface, uint8_t proto, uint32_t addr, uint16_t port,

@@ -135,9 +135,9 @@ static_assert((int)UNETD_FD_TX == (int)UNETD_FD_IF_TX && (int)UNETD_FD_TX == (in
  * takes its place there.
  */
 int unetd_open(struct unetd_client *c, unsigned flags);
-/* Who makes no calls for long looks here whether unetd has died, and whether there is another one by now, which is not started;
- * `renewed` is called then. 0: there is one; -ECONNREFUSED; as other calls. Before unetd_open(): 0. */
-int unetd_look(struct unetd_client *c);
+/* Who makes no calls for long looks here whether unetd has died, and whether there is another one by now, which is started only
+ * if `start` says so; `renewed` is called then. 0: there is one; -ECONNREFUSED; as other calls. Before unetd_open(): 0. */
+int unetd_look(struct unetd_client *c, bool start);
 /* Closes the connections, unmaps the directory. Registered stacks stay until their processes are gone. */
 void unetd_close(struct unetd_client *c);
 
@@ -198,6 +198,13 @@ int unetd_link_drive(struct unetd_client *c, uint32_t stack_id, uint32_t iface, 
  */
 int unetd_remote_open(struct unetd_client *c, uint32_t stack_id, uint32_t iface, uint8_t proto, uint32_t addr, uint16_t port,
                       uint32_t *chan);
+
+/*
+ * What the stack has from a unetd that died, for the next one: its keeper may have died with it. What it knows by now is no error.
+ * The link first. -EINVAL, -ECONNRESET: it is not believed.
+ */
+int unetd_link_back(struct unetd_client *c, uint32_t stack_id, uint32_t iface, int mem, int book);
+int unetd_chan_back(struct unetd_client *c, uint32_t stack_id, uint32_t slot, const struct unetd_chan *ch);
 
 /*
  * Puts (proto, addr, port) into the directory. `fd` is the kernel socket bound to it (listening, for TCP), or

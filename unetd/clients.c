@@ -51,6 +51,10 @@ static int serve(struct client *cl, struct wire_in *in)
                 return link_drive(cl->user, cl->pid, msg);
         case UNETD_REMOTE_OPEN:
                 return remote_open(cl, msg);
+        case UNETD_LINK_BACK:
+                return link_back(cl->user, in);
+        case UNETD_CHAN_BACK:
+                return chan_back(cl->user, in);
         case UNETD_EMUL_ATTACH:
                 return emul_attach(cl, in);
         case UNETD_EMUL_LISTEN:
@@ -97,7 +101,8 @@ static void hello(struct client *cl, struct unetd_msg *msg)
 /* Only these may bring descriptors. */
 static bool may_carry(uint16_t type)
 {
-        return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD || type == UNETD_EMUL_ATTACH || type == UNETD_FLIGHT;
+        return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD || type == UNETD_EMUL_ATTACH || type == UNETD_FLIGHT ||
+               type == UNETD_LINK_BACK || type == UNETD_CHAN_BACK;
 }
 
 static void client_message(struct conn *c, struct wire_in *in)

@@ -307,6 +307,8 @@ void chans_iface_gone(const struct iface *f);
 void chans_stack_gone(struct stack *st);
 void chans_replay(struct stack *st);
 void chan_offered(struct user *u, struct wire_in *in);
+/* A client brings one to another host. 0 or a negative errno. */
+int chan_back(struct user *u, struct wire_in *in);
 /* What the stack's state has, and we do not know: its keeper and the last unetd died together, or it is closing. */
 void chan_numbers_taken(struct user *u, const struct unetd_stack *msg);
 void chan_number_free(struct user *u, const struct unetd_msg *msg);
@@ -409,6 +411,8 @@ int routes_change(struct client *cl, struct unetd_msg *msg);
 void links_init(void);                  /* starts the agents */
 nstime links_tick(void);
 int link_open(struct client *cl, struct unetd_msg *msg);
+/* A client brings what its stack has from an earlier unetd. 0 or a negative errno. */
+int link_back(struct user *u, struct wire_in *in);
 /* Process `pid` says that it has the queue pair; -EPERM: the kernel does not. */
 int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg);
 int remote_open(struct client *cl, struct unetd_msg *msg);

@@ -325,6 +325,29 @@ int link_drive(struct user *u, int32_t pid, const struct unetd_msg *msg)
         return 0;
 }
 
+/* What the book says of the queue pair may be old: it is believed while the device says that a process of the user has that one. */
+int link_back(struct user *u, struct wire_in *in)
+{
+        uint32_t i = in->msg.link.iface & ~UNETD_IFACE;
+        struct stack *st;
+        struct rlink *l;
+        int32_t tid;
+        int r = stack_of(u, in->msg.link.stack, &st);
+
+        if (r < 0)
+                return r;
+        if (link_numbered(st, i))
+                return 0;
+        link_offered(u, in);
+        l = link_numbered(st, i);
+        if (!l)
+                return -EINVAL;
+        if (l->qpn != 0 && (owner_of(l->agent->cfg->addr, l->qpn, &tid) < 0 || !is_of_user(u, tid)))
+                l->book->qpn = l->qpn = 0;
+        link_to_keeper(l);
+        return 0;
+}
+
 /* ---- unet status ---- */
 
 bool link_status(const struct stack *st, uint32_t *skip, struct unetd_status_item *item)

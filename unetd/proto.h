@@ -23,7 +23,7 @@
 #include "netstack/frame.h"
 #include "unetd/config.h"
 
-#define UNETD_ABI      6u
+#define UNETD_ABI      7u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
@@ -67,6 +67,8 @@ enum unetd_type {
         UNETD_LINK_OPEN,                /* reply carries what the stack has of an RDMA device: enum unetd_link_fd */
         UNETD_LINK_DRIVE,               /* the asking process has the link's queue pair now */
         UNETD_REMOTE_OPEN,              /* channel to who has a port on another host */
+        UNETD_LINK_BACK,                /* what an earlier unetd gave: as K_RLINK; for when the keeper has died, too */
+        UNETD_CHAN_BACK,                /* ... as K_CHAN, a channel to a stack of another host */
         /* unetd -> client, unasked */
         UNETD_EMUL_CALL,                /* somebody calls the name */
         /* client -> keeper */

@@ -185,8 +185,20 @@ def silent_b():
     c.end(None)
 
 
-unetd_dies_b, keeper_dies_b = unetd_dies_a, keeper_dies_a
-SCENES = ("unetd_dies", "keeper_dies", "moves", "lost_close", "silent")
+def kill_both():
+    """Neither sees the other die."""
+    both = daemon(), keeper()
+    for pid in both:
+        os.kill(pid, signal.SIGSTOP)
+    kill(*both)
+
+
+def both_die_a():
+    dies("both", kill_both)
+
+
+unetd_dies_b, keeper_dies_b, both_die_b = unetd_dies_a, keeper_dies_a, both_die_a
+SCENES = ("unetd_dies", "keeper_dies", "both_die", "moves", "lost_close", "silent")
 
 
 def main():
