@@ -498,13 +498,13 @@ static void a_set_is_not_shared_by_fork(void **state)
         assert_int_equal(play_alone(forked_sets, 0), 0);
 }
 
-/* The other thread closes the socket: the sleeper's call ends when its own time is over, and nothing breaks.
- * */
+/* The other thread closes the socket: the sleeper's call ends when its own time is over, and nothing breaks. On a busy machine
+ * it may not have begun. */
 static void *receive_briefly(void *arg)
 {
         char byte;
 
-        CHECK_ERR(unet_recv(*(int *)arg, &byte, 1, 0), EAGAIN);
+        CHECK(unet_recv(*(int *)arg, &byte, 1, 0) == -1 && (errno == EAGAIN || errno == EBADF));
         return NULL;
 }
 
