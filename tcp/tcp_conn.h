@@ -538,6 +538,8 @@ void sndbuf_unsend_probe(struct tcp *t, struct tcp_conn *tc);
  * the lent frame itself (*took). False when there is no memory. */
 bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
                  struct buf *out, bool *took);
+/* The same, always a copy. */
+bool rcvbuf_copy(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len, struct buf *out);
 bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
                    bool *took);
 void rcvbuf_link(struct tcp *t, struct tcp_conn *tc, uint32_t rxseg);

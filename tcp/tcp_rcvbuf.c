@@ -109,22 +109,28 @@ static void keep(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, 
                 ++*lent_count(t, seg->data.id);
 }
 
+bool rcvbuf_copy(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len, struct buf *out)
+{
+        if (fill_room(t, tc) < len && !fresh_fill(t, tc, len))
+                return false;
+        *out = (struct buf){tc->rcv_fill, tc->rcv_fill_off, len};
+        copy_to_fill(t, tc, seg, skip, len);
+        frame_hold(t->frames, out->id);
+        return true;
+}
+
 bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip, uint32_t len,
                  struct buf *out, bool *took)
 {
         *took = worth_keeping(t, seg, len);
-        if (!*took && fill_room(t, tc) < len && !fresh_fill(t, tc, len)) {
+        if (!*took) {
+                if (rcvbuf_copy(t, tc, seg, skip, len, out))
+                        return true;
                 if (seg->inl != NULL)
                         return false;
                 *took = true; /* no memory for a copy: rather the frame than nothing */
         }
-        if (*took) {
-                keep(t, tc, seg, skip, len, out);
-                return true;
-        }
-        *out = (struct buf){tc->rcv_fill, tc->rcv_fill_off, len};
-        copy_to_fill(t, tc, seg, skip, len);
-        frame_hold(t->frames, out->id);
+        keep(t, tc, seg, skip, len, out);
         return true;
 }
 

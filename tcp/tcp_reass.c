@@ -2,10 +2,14 @@
  * Data beyond a gap (RFC 9293 SHLD-31: queue it), in a list sorted by sequence, without overlaps.
  *
  * A newcomer is cut down to what is missing: it may lose its head to a predecessor and its tail to a
- * successor; when it bridges several, the pieces between are taken one by one from the left and the rest
- * arrives again.
+ * successor, and fall to pieces over those between.
  */
 #include "tcp/tcp_conn.h"
+
+struct piece { /* of a segment: what no record has */
+        uint32_t seq, skip, len;
+        bool fin;
+};
 
 static uint32_t end_of(const struct tcp_rxseg *s)
 {
@@ -59,46 +63,81 @@ static void note_recent(const struct tcp *t, struct tcp_conn *tc, uint32_t i)
         recent[0] = i;
 }
 
-bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq, uint32_t skip,
-                  uint32_t len, bool fin, bool *took)
+/* What is missing between prev and the record after it. `more` of the segment follows beyond that one: then it is a copy, so
+ * that the frame is left for the last piece. */
+static bool insert_piece(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t prev, const struct piece *p,
+                         bool more, bool *took)
 {
-        uint32_t prev = before(t, tc, seq), next, i, end = seq + len;
         struct tcp_rxseg *s;
+        bool ok = true;
+        uint32_t i;
 
-        if (prev != 0 && seq_gt(end_of(rxseg_at(t, prev)), seq)) {
-                uint32_t cut = end_of(rxseg_at(t, prev)) - seq;
-                sack_note_dup(tc, seq, seq_min(end_of(rxseg_at(t, prev)), end));
-                note_recent(t, tc, prev);
-                if (cut >= len) {
-                        rxseg_at(t, prev)->fin |= fin && cut == len;
-                        return true;
-                }
-                seq += cut, skip += cut, len -= cut;
-        }
-        next = prev ? rxseg_at(t, prev)->next : tc->ooo_head;
-        if (next != 0 && seq_lt(rxseg_at(t, next)->seq, seq + len)) {
-                len = rxseg_at(t, next)->seq - seq;
-                fin = false;
-                if (len == 0)
-                        return true;
-        }
-        if (len == 0 && !fin)
-                return true;
         if (pool_room(&t->sh->rxsegs) < t->sh->rxsegs.cap / 4)
                 return false; /* the rest is for what comes in order */
         i = pool_alloc(&t->sh->rxsegs);
         s = rxseg_at(t, i);
         s->data = (struct buf){0, 0, 0};
-        if (len != 0 && !rcvbuf_take(t, tc, seg, skip, len, &s->data, took)) {
+        if (p->len != 0)
+                ok = more ? rcvbuf_copy(t, tc, seg, p->skip, p->len, &s->data)
+                          : rcvbuf_take(t, tc, seg, p->skip, p->len, &s->data, took);
+        if (!ok) {
                 pool_free(&t->sh->rxsegs, i);
                 return false;
         }
-        s->seq = seq;
-        s->fin = fin;
+        s->seq = p->seq;
+        s->fin = p->fin && !more;
         s->at = rxseg_time(tc->last_received);
         link_after(t, tc, prev, i);
         note_recent(t, tc, i);
         tc->slow |= SLOW_OOO;
+        return true;
+}
+
+/* A FIN right behind a record is the record's; it may be there already. */
+static bool fin_joins(struct tcp *t, struct tcp_conn *tc, uint32_t prev, uint32_t seq, uint32_t len, bool fin)
+{
+        if (!fin || len != 0 || prev == 0 || end_of(rxseg_at(t, prev)) != seq)
+                return false;
+        rxseg_at(t, prev)->fin = true;
+        note_recent(t, tc, prev);
+        return true;
+}
+
+bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq, uint32_t skip,
+                  uint32_t len, bool fin, bool *took)
+{
+        uint32_t prev = before(t, tc, seq), end = seq + len;
+        struct piece p = {seq, skip, len, fin};
+        bool known = false, more;
+
+        if (fin_joins(t, tc, prev, seq, len, fin))
+                return true;
+        do {
+                uint32_t next, stop = end;
+                if (prev != 0 && seq_gt(end_of(rxseg_at(t, prev)), p.seq)) {
+                        uint32_t to = seq_min(end_of(rxseg_at(t, prev)), end);
+                        if (!known)
+                                sack_note_dup(tc, p.seq, to); /* the first of them: RFC 2883 §4 */
+                        known = true;
+                        note_recent(t, tc, prev);
+                        if (to == end) {
+                                rxseg_at(t, prev)->fin |= fin && end_of(rxseg_at(t, prev)) == end;
+                                return true;
+                        }
+                        p.skip += to - p.seq;
+                        p.seq = to;
+                }
+                next = prev ? rxseg_at(t, prev)->next : tc->ooo_head;
+                more = next != 0 && seq_lt(rxseg_at(t, next)->seq, end);
+                if (more)
+                        stop = rxseg_at(t, next)->seq;
+                p.len = stop - p.seq;
+                if ((p.len != 0 || (fin && !more)) && !insert_piece(t, tc, seg, prev, &p, more, took))
+                        return false;
+                p.skip += p.len;
+                p.seq = stop;
+                prev = next;
+        } while (more);
         return true;
 }
 
@@ -121,6 +160,8 @@ bool reass_drain(struct tcp *t, struct tcp_conn *tc)
                 struct tcp_rxseg *s = rxseg_at(t, i);
                 unlink_head(t, tc);
                 old = MIN(tc->rcv_nxt - s->seq, s->data.len);
+                if (old != 0 && !(tc->flags & TCF_DSACK))
+                        sack_note_dup(tc, s->seq, s->seq + old); /* what came in order brought it once more */
                 s->seq += old;
                 s->data.off += old;
                 s->data.len -= old;

@@ -207,6 +207,61 @@ static void blocks_are_reported_most_recent_first(void **state)
         expect_sent(s, .seq = 1, .ack = 1101, .nsack = 3, .sack = {{4001, 5101}, {2001, 2201}, {3001, 3101}});
 }
 
+/* All that is missing of a segment is kept, whatever lies between, and the first of what was there is reported (RFC 2883 §4). */
+static void a_segment_that_bridges_gaps_is_taken_whole(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 201, .ack = 1, .len = 100);
+        peer_sends(s, .seq = 401, .ack = 1, .len = 100);
+        peer_sends(s, .seq = 601, .ack = 1, .len = 100);
+        forget_sent(s);
+        peer_sends(s, .seq = 151, .ack = 1, .len = 500);
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{201, 301}, {151, 701}});
+        peer_sends(s, .seq = 901, .ack = 1, .len = 100, .flags = F);
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{901, 1002}, {151, 701}});
+        peer_sends(s, .seq = 651, .ack = 1, .len = 350, .flags = F);
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{651, 701}, {151, 1002}});
+        peer_sends(s, .seq = 1, .ack = 1, .len = 250); /* in order, and part of it for the second time */
+        expect_sent(s, .seq = 1, .ack = 1002, .nsack = 1, .sack = {{151, 201}});
+        app_reads(s, 1000);
+        app_reads(s, 0);
+        forget_sent(s);
+}
+
+/* The same when frames are worth keeping. */
+static void a_large_segment_that_bridges_gaps_is_taken_whole(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1001, .ack = 1, .len = 10);
+        peer_sends(s, .seq = 2001, .ack = 1, .len = 10);
+        peer_sends(s, .seq = 3001, .ack = 1, .len = 10);
+        forget_sent(s);
+        peer_sends(s, .seq = 501, .ack = 1, .len = 3000);
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 2, .sack = {{1001, 1011}, {501, 3501}});
+        peer_sends(s, .seq = 1, .ack = 1, .len = 500);
+        expect_sent(s, .seq = 1, .ack = 3501);
+        app_reads(s, 3500);
+        forget_sent(s);
+}
+
+/* The same FIN beyond a gap, again and again, takes no memory. */
+static void repeated_fin_beyond_a_gap_is_one(void **state)
+{
+        struct scene *s = *state;
+        uint32_t used = s->rig->t.sh->rxsegs.used;
+
+        for (int i = 0; i < 10; i++)
+                peer_sends(s, .seq = 501, .ack = 1, .flags = F);
+        assert_int_equal(s->rig->t.sh->rxsegs.used, used + 1);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1, .len = 500);
+        expect_sent(s, .seq = 1, .ack = 502);
+        app_reads(s, 500);
+        app_reads(s, 0);
+}
+
 /* A FIN takes a sequence number, alone as well. */
 static void fin_beyond_a_gap_is_reported(void **state)
 {
@@ -402,6 +457,9 @@ int main(void)
                 scenario(bare_acks_outside_the_window_are_not_all_answered, established, NULL),
                 scenario(gaps_are_reported_and_filled, established, &sack),
                 scenario(blocks_are_reported_most_recent_first, established, &sack),
+                scenario(a_segment_that_bridges_gaps_is_taken_whole, established, &sack),
+                scenario(a_large_segment_that_bridges_gaps_is_taken_whole, established, &sack),
+                scenario(repeated_fin_beyond_a_gap_is_one, established, &sack),
                 scenario(fin_beyond_a_gap_is_reported, established, &sack),
                 scenario(duplicates_are_reported, established, &sack),
                 scenario(overlapping_pieces_make_one_stream, established, &sack),
