@@ -252,7 +252,8 @@ static int find_or_start(struct unetd_client *c)
         if (system_only(c) || c->flags & UNETD_NO_START)
                 return r;
         for (int round = 0; round < FIND_ROUNDS && r == -ECONNREFUSED; round++) {
-                if (unetd_start(domain) == -ENOENT)
+                int started = unetd_start(domain);
+                if (started == -ENOENT || started == -EPERM)
                         return -ECONNREFUSED;
                 r = find_daemon(c, domain);
         }

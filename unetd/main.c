@@ -265,7 +265,7 @@ static void lift_limit(int what)
 static void forget_starter(void)
 {
         struct sched_param normal = {.sched_priority = 0};
-        struct rlimit many = {FDS_OF_ALL_USERS, FDS_OF_ALL_USERS};
+        struct rlimit rl, many = {FDS_OF_ALL_USERS, FDS_OF_ALL_USERS};
         cpu_set_t all;
 
         memset(&all, 0xff, sizeof all);
@@ -274,7 +274,7 @@ static void forget_starter(void)
         for (int what = 0; what < RLIM_NLIMITS; what++)
                 if (what != RLIMIT_CORE)
                         lift_limit(what);
-        if (unetd.cfg.shared)
+        if (unetd.cfg.shared || (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_max < FDS_OF_ALL_USERS))
                 setrlimit(RLIMIT_NOFILE, &many);
 }
 

@@ -232,6 +232,22 @@ static int start_with(struct start *s)
         return r;
 }
 
+/* Hard limits go with the program into the daemon, which serves others too and long after it: with these it could not. */
+static bool too_limited(void)
+{
+        static const struct {
+                int what;
+                rlim_t least;
+        } need[] = {{RLIMIT_NOFILE, 256}, {RLIMIT_AS, 16ull << 30}, {RLIMIT_DATA, 1ull << 30}, {RLIMIT_FSIZE, 1ull << 30},
+                    {RLIMIT_CPU, RLIM_INFINITY}};
+        struct rlimit rl;
+
+        for (size_t i = 0; i < ARRAY_LEN(need); i++)
+                if (SYS_CALL(SYS_prlimit64, 0, need[i].what, NULL, &rl, 0, 0) == 0 && rl.rlim_max < need[i].least)
+                        return true;
+        return false;
+}
+
 int unetd_start(const char *domain)
 {
         size_t bytes = sizeof(struct start) + 2 * STACK_BYTES + 64;
@@ -247,7 +263,7 @@ int unetd_start(const char *domain)
         s->null = s->ready_r = s->ready_w = -1;
         memcpy(s->argv, argv, sizeof argv);
         fill_env(s);
-        r = find_program(s->path) ? start_with(s) : -ENOENT;
+        r = too_limited() ? -EPERM : find_program(s->path) ? start_with(s) : -ENOENT;
         sys_munmap(mem, bytes);
         return r;
 }

@@ -12,7 +12,8 @@
  * Safe in a program with threads, with a SIGCHLD handler or a wait(-1) loop: the middle process of the double
  * fork has no exit signal, shares no handler, and is collected here. (A program that is a child subreaper
  * does inherit unetd, as any daemon its children start.)
- * 0; -ENOENT: no unetd found; -ETIMEDOUT: it does not get ready; or an errno of clone, pipe, open.
+ * 0; -ENOENT: no unetd found; -EPERM: by its hard limits (setrlimit) a daemon of this program's could
+ * serve nobody; -ETIMEDOUT: it does not get ready; or an errno of clone, pipe, open.
  */
 int unetd_start(const char *domain);
 

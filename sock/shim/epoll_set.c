@@ -6,10 +6,10 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
-#define MEMBERS_MAX (1u << 20)
-#define SETS_MAX    (1u << 10)
+#define FEWEST 4u
 
-static struct epoll_item *items;        /* MEMBERS_MAX of them, reserved */
+static struct epoll_item *items;        /* reserved */
+static unsigned items_max = 1u << 20, sets_max = 1u << 10;
 static unsigned items_used;
 static struct epoll_item *items_free;
 static struct epoll_set *sets;
@@ -18,11 +18,15 @@ static struct epoll_set *sets_free;
 
 /* ---- memory, under shim.lock ---- */
 
-static void *reserve(size_t bytes)
+/* Room for *n of them, or for fewer where address space is limited. */
+static void *reserve(unsigned *n, size_t size)
 {
-        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-        return p == MAP_FAILED ? NULL : p;
+        for (; *n >= FEWEST; *n /= 4) {
+                void *p = mmap(NULL, *n * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                if (p != MAP_FAILED)
+                        return p;
+        }
+        return NULL;
 }
 
 static struct epoll_item *item_alloc(void)
@@ -33,8 +37,8 @@ static struct epoll_item *item_alloc(void)
                 items_free = it->next;
         } else {
                 if (!items)
-                        items = reserve(MEMBERS_MAX * sizeof(*items));
-                if (!items || items_used == MEMBERS_MAX)
+                        items = reserve(&items_max, sizeof(*items));
+                if (!items || items_used == items_max)
                         return NULL;
                 it = &items[items_used++];
         }
@@ -56,8 +60,8 @@ struct epoll_set *epoll_set_new(int epfd, struct file *owner)
                 sets_free = s->next_free;
         } else {
                 if (!sets)
-                        sets = reserve(SETS_MAX * sizeof(*sets));
-                if (!sets || sets_used == SETS_MAX)
+                        sets = reserve(&sets_max, sizeof(*sets));
+                if (!sets || sets_used == sets_max)
                         return NULL;
                 s = &sets[sets_used++];
         }
@@ -81,7 +85,7 @@ bool epoll_is_member(uint64_t data)
 {
         uintptr_t first = (uintptr_t)items;
 
-        return items && data >= first && data < first + MEMBERS_MAX * sizeof(*items);
+        return items && data >= first && data < first + items_max * sizeof(*items);
 }
 
 int epoll_kernel_ctl(struct epoll_item *it, int op, uint32_t events)

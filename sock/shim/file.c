@@ -435,6 +435,20 @@ static void adopt_open_numbers(void)
         sys1(SYS_close, dir);
 }
 
+static bool is_inet(int fd)
+{
+        int domain = 0;
+        socklen_t len = sizeof(domain);
+
+        return sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && (domain == AF_INET || domain == AF_INET6);
+}
+
+void shim_adopt_for(int fd)
+{
+        if (!getenv("UNET_ADOPT") || is_inet(fd))
+                shim_adopt_all();
+}
+
 void shim_adopt_all(void)
 {
         if (!atomic_exchange(&shim.adopt, 0))

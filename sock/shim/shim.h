@@ -131,7 +131,9 @@ extern __thread struct shim_tls shim_tls __attribute__((tls_model("initial-exec"
 
 /* Makes the table; first INET socket. False: nothing may be ours (disabled, no memory). */
 bool shim_start(void);
-/* Files made before exec, found again; first hooked call of an image that may have some. */
+/* Files made before exec, found again, in an image that may have some: first hooked call on a socket, or for one. (Not one on a
+ * file: that may come from inside the program's allocator as it starts, and adopting allocates.) */
+void shim_adopt_for(int fd);
 void shim_adopt_all(void);
 /* Takes fd, just received or inherited, for one of ours when its kernel socket is. */
 bool shim_adopt_fd(int fd);
@@ -167,7 +169,7 @@ static inline struct file *file_peek(int fd)
         if (unlikely((unsigned)fd >= shim.size)) {
                 if (likely(!atomic_load_explicit(&shim.adopt, memory_order_relaxed)) || usock_tls.inside)
                         return NULL;
-                shim_adopt_all();
+                shim_adopt_for(fd);
                 if ((unsigned)fd >= shim.size)
                         return NULL;
         }

@@ -181,6 +181,19 @@ for scene in scene_names():
     setattr(Calls, f"test_{scene}", make_scene(scene))
 
 
+class Beside(Case):
+    """Libraries that are preloaded beside the shim."""
+
+    def test_an_allocator_that_reads_a_file_as_it_starts(self):
+        allocator = os.path.join(BUILD, "tests", "shim", "libshim_allocator.so")
+        for name in ("exec", "fork", "threads"):
+            with self.subTest(name):
+                kernel = self.run_it(CALLS, name, shim=False).end()
+                ours = self.run_it("env", f"LD_PRELOAD={allocator} {SHIM}", "UNET_LOG=1", CALLS, name, shim=False)
+                self.assertEqual(ours.end(), kernel)
+                self.assertGreater(ours.said("(ours|both)"), 0)
+
+
 class Inert(Case):
     SCRIPT = "ls -l /proc/self/fd | wc -l; cat /proc/self/status | grep Threads; exec cat /proc/self/cmdline"
 
