@@ -37,6 +37,12 @@ static void begin(void)
         pthread_mutex_unlock(&lock);
 }
 
+/* As libstdc++ does. */
+__attribute__((constructor)) static void use_early(void)
+{
+        free(malloc(1));
+}
+
 /* Its length stands before each piece. */
 void *malloc(size_t n)
 {

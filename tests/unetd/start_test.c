@@ -237,11 +237,28 @@ static int without_low_fds(void *arg)
 
 static int with_few_fds(void *arg)
 {
+        struct unetd_client c = {.pid = 0};
+        struct rlimit rl;
+
+        getrlimit(RLIMIT_NOFILE, &rl);
+        rl.rlim_cur = 64;
+        setrlimit(RLIMIT_NOFILE, &rl);
+        return unetd_open(&c, 0) == 0 ? 0 : 1;
+}
+
+/* The daemon would have as few, for all. */
+static int never_with_more(void *arg)
+{
         struct rlimit rl = {64, 64};
         struct unetd_client c = {.pid = 0};
 
         setrlimit(RLIMIT_NOFILE, &rl);
-        return unetd_open(&c, 0) == 0 ? 0 : 1;
+        return unetd_open(&c, 0) == -ECONNREFUSED ? 0 : 1;
+}
+
+static void a_program_that_may_never_have_more_starts_none(void **state)
+{
+        assert_int_equal(world_child(never_with_more, NULL), 0);
 }
 
 static void a_program_without_standard_descriptors_may_start_it(void **state)
@@ -519,6 +536,7 @@ int main(void)
                 t(a_program_with_threads_may_start_it),
                 t(a_program_without_standard_descriptors_may_start_it),
                 t(a_program_with_few_descriptors_may_start_it),
+                t(a_program_that_may_never_have_more_starts_none),
                 t(without_the_program_it_says_so),
                 t(twenty_starters_get_one),
                 t(a_name_that_is_bound_and_silent_is_passed_over),
