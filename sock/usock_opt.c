@@ -206,6 +206,12 @@ static int get_one(const struct opt_call *c, int level, int name, union value *v
         return 0;
 }
 
+/* What the network has said until now is asked for: what has arrived is looked at first. */
+static bool asks_for_news(int level, int name)
+{
+        return (level == IPPROTO_TCP && name == TCP_INFO) || (level == SOL_SOCKET && name == SO_ERROR);
+}
+
 int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t *len)
 {
         struct opt_call c = {.s = s, .rec = usock_rec(s)};
@@ -221,6 +227,8 @@ int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t 
                 return -EINVAL;
         ustack_lock(s->u);
         usock_tcp_settle(s);
+        if (asks_for_news(level, name) && stack_pending(&s->u->s, 0))
+                stack_run(&s->u->s, ustack_now());
         load(&c);
         err = get_one(&c, level, name, &v, &n);
         ustack_leave(s->u);

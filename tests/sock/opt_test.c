@@ -307,12 +307,38 @@ static void options_of_live_connections(void **state)
         play_both(live_a, live_b, 0);
 }
 
+/* As with the kernel, where what has arrived has been processed: nobody has to read or to wait first. */
+static void news(struct side *s)
+{
+        int l = unet_socket(AF_INET, SOCK_STREAM, 0), a = unet_socket(AF_INET, SOCK_STREAM, 0), b;
+        struct linger at_once = {.l_onoff = 1};
+        struct sockaddr_in to = loopback(0);
+        struct tcp_info info;
+        socklen_t len = sizeof to;
+
+        CHECK(unet_bind(l, (struct sockaddr *)&to, sizeof to) == 0 && unet_listen(l, 1) == 0);
+        CHECK(unet_getsockname(l, (struct sockaddr *)&to, &len) == 0);
+        CHECK(unet_connect(a, (struct sockaddr *)&to, sizeof to) == 0);
+        b = unet_accept(l, NULL, NULL);
+        CHECK(b >= 0 && unet_send(a, "abc", 3, 0) == 3);
+        len = sizeof info;
+        CHECK(unet_getsockopt(b, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 && info.tcpi_bytes_received == 3);
+        CHECK(unet_setsockopt(a, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0 && unet_close(a) == 0);
+        CHECK(get_int(b, SOL_SOCKET, SO_ERROR) == ECONNRESET);
+}
+
+static void what_has_arrived_is_told(void **state)
+{
+        assert_int_equal(play_alone(news, 0), 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(ints_as_the_kernels),
                 cmocka_unit_test(other_forms_as_the_kernels),
                 cmocka_unit_test(options_of_live_connections),
+                cmocka_unit_test(what_has_arrived_is_told),
         };
 
         return run_sides(tests);
