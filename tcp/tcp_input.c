@@ -315,6 +315,18 @@ static bool nobody_reads(const struct tcp_conn *tc)
         return tc->shut & SHUT_RCV && tc->state != TCPS_ESTABLISHED;
 }
 
+/* The reset is at the number that the peer waits for, whatever of ours was lost (RFC 5961 §3.2). Where nothing is lost, no reset
+ * may be either: it is owed until it has left. */
+static void refuse_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        if (tc->link.lossless) {
+                conn_reset(t, tc, ECONNRESET);
+        } else {
+                output_refuse(t, &tc->tuple, seg);
+                conn_done(t, tc, ECONNRESET);
+        }
+}
+
 static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, const struct text *x,
                           bool *took, nstime now)
 {
@@ -359,7 +371,7 @@ static bool process_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         }
         if (x.len != 0 && nobody_reads(tc)) {
                 count_drop(t->cnt, DROP_TCP_AFTER_CLOSE);
-                conn_reset(t, tc, ECONNRESET);
+                refuse_text(t, tc, seg);
                 return false;
         }
         if (x.seq != tc->rcv_nxt) {
