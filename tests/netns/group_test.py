@@ -41,8 +41,7 @@ class Group(lan.Scene):
         """Packets of ours, after the capture; what is malformed fails the test."""
         self.wire.close()
         show = [w for f in fields for w in ("-e", f)]
-        checks = [w for proto in ("ip", "udp") for w in ("-o", f"{proto}.check_checksum:TRUE")]
-        bad = lan.sh("tshark", "-r", self.wire.file, *checks, "-Y", f"ip.src == {OURS} && (_ws.malformed || "
+        bad = lan.sh("tshark", "-r", self.wire.file, *lan.CHECKS, "-Y", f"ip.src == {OURS} && (_ws.malformed || "
                      "ip.checksum.status == 0 || udp.checksum.status == 0 || igmp.checksum.status == 0)")
         self.assertEqual(bad, "")
         rows = lan.sh("tshark", "-r", self.wire.file, "-Y", f"ip.src == {OURS} && ({which})", "-T", "fields", *show)

@@ -230,6 +230,11 @@ class Scene(unittest.TestCase):
         self.assertRegex(p.text(1), r"unet: pid \d+ fd \d+ \w+: (ours|both)")
 
 
+# For tshark: checksums are looked at (they are not by default), and from what is carried, which is random, no protocol is guessed.
+CHECKS = [word for proto in ("ip", "tcp", "udp") for word in ("-o", f"{proto}.check_checksum:TRUE")]
+CHECKS += [word for proto in ("tcp", "udp") for word in ("-d", f"{proto}.port==1-65535,data")]
+
+
 class Wire:
     """What goes over the cable, by tshark at a host's end."""
 

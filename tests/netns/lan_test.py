@@ -238,10 +238,8 @@ class Kernel(Lan):
         self.exchanged(self.both_ways(self.ours, self.other, 5), 5)
         self.datagrams(self.other, self.ours)
         self.assertEqual(self.peer(self.ours, "error", "udp", KERNELS, CLOSED).end(), "ECONNREFUSED\n")
-        checks = [w for proto in ("ip", "tcp", "udp") for w in ("-o", f"{proto}.check_checksum:TRUE")]
-
         def packets(which):
-            return wire.seen(f"ip.src == {OURS} && ({which})", *checks)
+            return wire.seen(f"ip.src == {OURS} && ({which})", *lan.CHECKS)
 
         self.assertGreater(len(packets("tcp.len > 0")), 3000)
         self.assertNotEqual(packets("udp"), [])

@@ -44,10 +44,9 @@ class Options(lan.Scene):
     def well_formed(self, wire, which):
         """Nothing of ours is malformed, has a bad checksum or is too long for the cable; and all of `which` has options."""
         wire.close()
-        checks = [w for proto in ("ip", "udp", "tcp") for w in ("-o", f"{proto}.check_checksum:TRUE")]
         bad = (f"ip.src == {OURS} && (_ws.malformed || ip.checksum.status == 0 || udp.checksum.status == 0 || "
                f"tcp.checksum.status == 0 || ip.len > 1500 || ({which} && ip.hdr_len == 20))")
-        self.assertEqual(lan.sh("tshark", "-r", wire.file, *checks, "-Y", bad), "")
+        self.assertEqual(lan.sh("tshark", "-r", wire.file, *lan.CHECKS, "-Y", bad), "")
 
     def datagrams(self, server, client):
         echo = self.serve(server, "echo", kind="u")

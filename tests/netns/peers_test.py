@@ -154,13 +154,10 @@ class Wire(lan_test.Lan):
             s.stop()
         shark.child.send_signal(signal.SIGINT)
         shark.end(ok=None)
-        checks = [w for proto in ("ip", "tcp", "udp") for w in ("-o", f"{proto}.check_checksum:TRUE")]
-        for proto in ("tcp", "udp"):    # what is carried is random: no protocol is to be guessed from it
-            checks += ["-d", f"{proto}.port=={lan_test.PORT},data"]
         source = f"(ip.src == {lan_test.OURS} || arp.src.proto_ipv4 == {lan_test.OURS})"
 
         def shown(which, *more):
-            return subprocess.run(["tshark", "-r", capture, *checks, "-Y", f"{source} && ({which})", *more], text=True,
+            return subprocess.run(["tshark", "-r", capture, *lan.CHECKS, "-Y", f"{source} && ({which})", *more], text=True,
                                   capture_output=True, check=True).stdout
 
         self.assertGreater(len(shown("tcp.len > 0").splitlines()), 2000)
