@@ -10,6 +10,8 @@
 #include "sock/shim/shim.h"
 
 #include <alloca.h>
+#include <dlfcn.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -157,26 +159,68 @@ static size_t count(char *const v[])
         return n;
 }
 
-/* env with UNET_ADOPT, in room for two more pointers. */
-static char *const *env_adopting(char *const env[], char **room)
+/*
+ * env with UNET_ADOPT. A program that has cleaned it for the new image (inetd does) has taken the shim from it, without which
+ * there is no connection: then it gets that back, with the variables that say which unetd is ours.
+ */
+#define PRELOAD_MAX (PATH_MAX + 16)
+
+static bool is_unet(const char *var)
 {
+        return strncmp(var, "UNET_", 5) == 0 && strncmp(var, "UNET_ADOPT=", 11) != 0;
+}
+
+static bool preloads_us(const char *var)
+{
+        return strncmp(var, "LD_PRELOAD=", 11) == 0 && strstr(var, "libunet_preload.so");
+}
+
+/* Our own entry, before what else is to be preloaded; "" when we do not know where we lie, or it is too long. */
+static char *preload(char text[PRELOAD_MAX], const char *others)
+{
+        Dl_info info;
+        int n = dladdr((void *)(uintptr_t)h_execve, &info) != 0 && info.dli_fname && info.dli_fname[0] == '/'
+                        ? snprintf(text, PRELOAD_MAX, "LD_PRELOAD=%s%s%s", info.dli_fname, others ? ":" : "", others ? others : "")
+                        : PRELOAD_MAX;
+
+        if (n >= PRELOAD_MAX)
+                text[0] = 0;
+        return text;
+}
+
+static char *const *env_adopting(char *const env[], char **room, char text[PRELOAD_MAX])
+{
+        const char *others = NULL;
+        bool cleaned = true;
         size_t n = 0;
 
         for (size_t i = 0; env && env[i]; i++)
-                if (strncmp(env[i], "UNET_ADOPT=", 11) != 0)
+                cleaned &= !preloads_us(env[i]);
+        for (size_t i = 0; env && env[i]; i++) {
+                bool preload_of_others = cleaned && strncmp(env[i], "LD_PRELOAD=", 11) == 0;
+                if (preload_of_others)
+                        others = env[i] + 11;
+                else if (strncmp(env[i], "UNET_ADOPT=", 11) != 0 && !(cleaned && is_unet(env[i])))
                         room[n++] = env[i];
+        }
+        for (size_t i = 0; cleaned && environ && environ[i]; i++)
+                if (is_unet(environ[i]))
+                        room[n++] = environ[i];
+        if (cleaned && preload(text, others)[0])
+                room[n++] = text;
         room[n++] = (char *)"UNET_ADOPT=1";
         room[n] = NULL;
         return room;
 }
-#define ENV_ROOM(env) alloca((count(env) + 2) * sizeof(char *))
+#define ENV_ADOPTING(env) \
+        env_adopting(env, alloca((count(env) + count(environ) + 3) * sizeof(char *)), alloca(PRELOAD_MAX))
 
 int h_execve(const char *path, char *const argv[], char *const env[])
 {
         struct survivors s;
 
         if (something_survives(&s, true))
-                env = env_adopting(env, ENV_ROOM(env));
+                env = ENV_ADOPTING(env);
         return REAL(execve)(path, argv, env);
 }
 
@@ -185,7 +229,7 @@ int h_execvpe(const char *file, char *const argv[], char *const env[])
         struct survivors s;
 
         if (something_survives(&s, true))
-                env = env_adopting(env, ENV_ROOM(env));
+                env = ENV_ADOPTING(env);
         return REAL(execvpe)(file, argv, env);
 }
 
@@ -204,7 +248,7 @@ int h_fexecve(int fd, char *const argv[], char *const env[])
         struct survivors s;
 
         if (something_survives(&s, true))
-                env = env_adopting(env, ENV_ROOM(env));
+                env = ENV_ADOPTING(env);
         return REAL(fexecve)(fd, argv, env);
 }
 
@@ -213,7 +257,7 @@ int h_execveat(int dir, const char *path, char *const argv[], char *const env[],
         struct survivors s;
 
         if (something_survives(&s, true))
-                env = env_adopting(env, ENV_ROOM(env));
+                env = ENV_ADOPTING(env);
         return REAL(execveat)(dir, path, argv, env, flags);
 }
 
@@ -292,7 +336,7 @@ int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t
         struct survivors s;
 
         if (something_survives(&s, false))
-                env = env_adopting(env, ENV_ROOM(env));
+                env = ENV_ADOPTING(env);
         return REAL(posix_spawn)(pid, path, fa, at, argv, env);
 }
 
@@ -302,6 +346,6 @@ int h_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_
         struct survivors s;
 
         if (something_survives(&s, false))
-                env = env_adopting(env, ENV_ROOM(env));
+                env = ENV_ADOPTING(env);
         return REAL(posix_spawnp)(pid, file, fa, at, argv, env);
 }

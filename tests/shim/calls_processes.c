@@ -191,6 +191,34 @@ void scene_exec(void)
         }
 }
 
+/* A program that gives its children an environment of its own making, as inetd does. */
+void scene_exec_cleaned(void)
+{
+        char b[16], num[16], path[] = "PATH=/usr/bin";
+        char *clean[] = {path, NULL};
+        int v[2];
+
+        for (int how = 0; how < 3; how++) {
+                char *argv[] = {(char *)self, (char *)"--child", num, NULL};
+                pid_t pid;
+
+                tcp_pair(v);
+                fcntl(v[0], F_SETFD, FD_CLOEXEC);
+                snprintf(num, sizeof(num), "%d", v[1]);
+                fflush(stdout);
+                if (how == 2) {
+                        posix_spawn(&pid, self, NULL, NULL, argv, clean);
+                } else if ((pid = fork()) == 0) {
+                        execve(self, argv, how ? clean : &clean[1]);
+                        _exit(1);
+                }
+                write(v[0], "echo", 4);
+                show_bytes("came back", b, read(v[0], b, sizeof(b)));
+                waitpid(pid, NULL, 0);
+                close2(v);
+        }
+}
+
 /* Programs that take over connections of a stack that others keep busy. */
 static void keep_busy(void)
 {
