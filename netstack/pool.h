@@ -38,6 +38,13 @@ static inline void pool_init(struct pool *p, void *records, uint32_t size, uint3
         *p = (struct pool){.off = (uint64_t)((char *)records - (char *)p), .size = size, .cap = cap, .fresh = 1};
 }
 
+/* Whether it is still as it was made: somebody who may write it may have written anything. */
+static inline bool pool_is(const struct pool *p, const void *records, uint32_t size, uint32_t cap)
+{
+        return p->off == (uint64_t)((const char *)records - (const char *)p) && p->size == size && p->cap == cap &&
+               p->fresh <= cap;
+}
+
 /* The record of an index; 1 <= i < cap. */
 static inline void *pool_at(const struct pool *p, uint32_t i)
 {

@@ -106,11 +106,45 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
 
 /* ---- a process's view ---- */
 
+#define LIMIT_MAX (1u << 24)            /* far above what anybody wants, and nothing below overflows */
+
+static bool limits_possible(const struct stack_limits *l)
+{
+        const uint32_t all[] = {l->tcp.conns, l->tcp.listeners, l->tcp.txsegs, l->tcp.rxsegs, l->udp.pcbs, l->udp.errors,
+                                l->socks, l->rx.count[FRAME_SMALL], l->rx.count[FRAME_LARGE], l->tx.count[FRAME_SMALL],
+                                l->tx.count[FRAME_LARGE]};
+
+        for (size_t i = 0; i < ARRAY_LEN(all); i++)
+                if (all[i] > LIMIT_MAX)
+                        return false;
+        return true;
+}
+
+static bool laid_out(const struct stack_state *st, const struct stack_limits *l, const struct layout *o)
+{
+        for (uint32_t k = 0; k < STACK_CHANS; k++)
+                if (st->chan[k].pool_off != o->chan_pool + k * ALIGN_UP(frame_pool_bytes(l->tx), 4096))
+                        return false;
+        return st->tcp_off == o->tcp && st->udp_off == o->udp && st->sock_off == o->socks && st->rxpool_off == o->rxpool &&
+               st->rxframes_off == o->rxframes && st->capture_off == o->capture && st->ip_off == o->ip &&
+               st->trace_off == o->trace && st->netif_off == o->netifs && st->igmp_off == o->igmp &&
+               st->route_off == o->routes && pool_is(&st->socks, at_offset(st, o->socks), sizeof(struct sock_rec), l->socks) &&
+               tcp_shared_is(at_offset(st, o->tcp), &l->tcp) && udp_shared_is(at_offset(st, o->udp), &l->udp);
+}
+
+/* A process may have written anything into it before it died: who maps it next must not follow that out of it. */
 static bool state_is_ours(const struct stack_state *st, size_t bytes)
 {
+        struct stack_limits limits;
+        struct layout o;
+
         if (bytes < sizeof *st || st->magic != STACK_MAGIC || st->abi != STACK_ABI || st->bytes > bytes)
                 return false;
-        return layout_of(&st->limits).end == st->bytes;
+        limits = st->limits;
+        if (!limits_possible(&limits))
+                return false;
+        o = layout_of(&limits);
+        return o.end == st->bytes && laid_out(st, &limits, &o);
 }
 
 static void give_back(void *arg, uint32_t chan, uint32_t num)

@@ -70,6 +70,20 @@ void tcp_shared_init(struct tcp_shared *sh, const struct tcp_limits *l, const ui
         pool_init(&sh->rxsegs, base + at.rxsegs, sizeof(struct tcp_rxseg), l->rxsegs + 1);
 }
 
+bool tcp_shared_is(const struct tcp_shared *sh, const struct tcp_limits *l)
+{
+        struct layout at = layout_of(l);
+        const char *base = (const char *)sh;
+
+        return sh->conn_hash_off == at.conn_hash && sh->conn_hash_mask == power_of_two(l->conns) - 1 &&
+               sh->listen_hash_off == at.listen_hash && sh->listen_hash_mask == power_of_two(l->listeners) - 1 &&
+               sh->scratch_off == at.scratch &&
+               pool_is(&sh->conns, base + at.conns, sizeof(struct tcp_conn), l->conns + 1) &&
+               pool_is(&sh->listeners, base + at.listeners, sizeof(struct tcp_listener), l->listeners + 1) &&
+               pool_is(&sh->txsegs, base + at.txsegs, sizeof(struct tcp_txseg), l->txsegs + 1) &&
+               pool_is(&sh->rxsegs, base + at.rxsegs, sizeof(struct tcp_rxseg), l->rxsegs + 1);
+}
+
 struct tcp_conn *tcp_conn_at(const struct tcp *t, uint32_t conn)
 {
         return pool_at(&t->sh->conns, conn);

@@ -95,6 +95,8 @@ struct udp {
 size_t udp_shared_bytes(const struct udp_limits *l);
 /* Makes the block in zeroed memory. `secret` keys the hashes. */
 void udp_shared_init(struct udp_shared *sh, const struct udp_limits *l, const uint8_t secret[16]);
+/* Whether the block is laid out as these limits have it. */
+bool udp_shared_is(const struct udp_shared *sh, const struct udp_limits *l);
 struct udp_pcb *udp_pcb_at(const struct udp *u, uint32_t pcb);
 
 /* What a pcb has to say to the socket layer; cleared by the reader. */

@@ -73,6 +73,15 @@ void udp_shared_init(struct udp_shared *sh, const struct udp_limits *l, const ui
         pool_init(&sh->pcbs, (char *)sh + at.pcbs, sizeof(struct udp_pcb), l->pcbs + 1);
 }
 
+bool udp_shared_is(const struct udp_shared *sh, const struct udp_limits *l)
+{
+        struct layout at = layout_of(l);
+
+        return sh->mask == heads_for(l) - 1 && sh->keys_off == at.keys && sh->ports_off == at.ports && sh->live_off == at.live &&
+               sh->errors_off == at.errors && sh->limits.errors == errors_of(l) &&
+               pool_is(&sh->pcbs, (const char *)sh + at.pcbs, sizeof(struct udp_pcb), l->pcbs + 1);
+}
+
 struct udp_pcb *udp_pcb_at(const struct udp *u, uint32_t pcb)
 {
         return pcb_at(u, pcb);
