@@ -1,7 +1,7 @@
 /*
- * The Internet checksum, portable and with AVX2. Both keep several sums of 32-bit words in 64-bit lanes,
- * which cannot overflow before 2^32 words, and fold at the end: one's complement addition does not care about
- * order or width (RFC 1071 §2 (B), (C)).
+ * The Internet checksum, portable and with AVX2. The one keeps sums of 32-bit words in 64 bits, which cannot overflow before
+ * 2^32 words, the other sums of 16-bit words in 32-bit lanes; both fold at the end: one's complement addition does not care
+ * about order or width (RFC 1071 §2 (B), (C)).
  */
 #include "netstack/checksum.h"
 
@@ -77,49 +77,79 @@ static uint32_t copy_portable(void *dst, const void *src, size_t n, uint32_t sum
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2")))
 
-/* 32 bytes: the even and the odd 32-bit words, each widened to 64 bits. */
+#define BLOCK ((size_t)1 << 20)         /* bytes at a time: the 32-bit lanes stay within +-2^30 */
+
+/*
+ * 32 bytes: their 16-bit words in pairs, three instructions. The pairs are summed as signed words, so each has 2^15 taken off
+ * first, which is put back at the end.
+ */
 AVX2 static inline __m256i add_vector(__m256i sum, __m256i v)
 {
-        const __m256i low = _mm256_set1_epi64x(0xffffffff);
+        const __m256i half = _mm256_set1_epi16(INT16_MIN), one = _mm256_set1_epi16(1);
 
-        return _mm256_add_epi64(sum, _mm256_add_epi64(_mm256_and_si256(v, low), _mm256_srli_epi64(v, 32)));
+        return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_xor_si256(v, half), one));
 }
 
-AVX2 static uint64_t add_lanes(__m256i a, __m256i b)
+AVX2 static uint64_t add_lanes(__m256i a, __m256i b, size_t bytes)
 {
-        uint64_t lane[4];
+        __m256i ab = _mm256_add_epi32(a, b);
+        int64_t lane[4], back = (int64_t)(bytes / 2) << 15;
 
-        _mm256_storeu_si256((__m256i *)lane, _mm256_add_epi64(a, b));
-        return (uint64_t)fold64(lane[0]) + fold64(lane[1]) + fold64(lane[2]) + fold64(lane[3]);
+        ab = _mm256_add_epi64(_mm256_cvtepi32_epi64(_mm256_castsi256_si128(ab)),
+                              _mm256_cvtepi32_epi64(_mm256_extracti128_si256(ab, 1)));
+        _mm256_storeu_si256((__m256i *)lane, ab);
+        return (uint64_t)(lane[0] + lane[1] + lane[2] + lane[3] + back);
+}
+
+AVX2 static uint64_t block_avx2(const uint8_t *p, size_t n)
+{
+        __m256i a = _mm256_setzero_si256(), b = a;
+
+        for (size_t i = 0; i < n; i += 64) {
+                a = add_vector(a, _mm256_loadu_si256((const __m256i *)(p + i)));
+                b = add_vector(b, _mm256_loadu_si256((const __m256i *)(p + i + 32)));
+        }
+        return add_lanes(a, b, n);
 }
 
 AVX2 static uint32_t partial_avx2(const void *p, size_t n, uint32_t sum)
 {
-        __m256i a = _mm256_setzero_si256(), b = a;
         const uint8_t *q = p;
+        uint64_t s = sum;
 
-        for (; n >= 64; n -= 64, q += 64) {
-                a = add_vector(a, _mm256_loadu_si256((const __m256i *)q));
-                b = add_vector(b, _mm256_loadu_si256((const __m256i *)(q + 32)));
+        for (size_t k; n >= 64; n -= k, q += k) {
+                k = MIN(n, BLOCK) & ~(size_t)63;
+                s += block_avx2(q, k);
         }
-        return fold64(sum_words(q, n, add_lanes(a, b) + sum));
+        return fold64(sum_words(q, n, s));
+}
+
+AVX2 static uint64_t copy_block_avx2(uint8_t *d, const uint8_t *p, size_t n)
+{
+        __m256i a = _mm256_setzero_si256(), b = a, v, w;
+
+        for (size_t i = 0; i < n; i += 64) {
+                v = _mm256_loadu_si256((const __m256i *)(p + i));
+                w = _mm256_loadu_si256((const __m256i *)(p + i + 32));
+                _mm256_storeu_si256((__m256i *)(d + i), v);
+                _mm256_storeu_si256((__m256i *)(d + i + 32), w);
+                a = add_vector(a, v);
+                b = add_vector(b, w);
+        }
+        return add_lanes(a, b, n);
 }
 
 AVX2 static uint32_t copy_avx2(void *dst, const void *src, size_t n, uint32_t sum)
 {
-        __m256i a = _mm256_setzero_si256(), b = a, v, w;
         const uint8_t *q = src;
         uint8_t *d = dst;
+        uint64_t s = sum;
 
-        for (; n >= 64; n -= 64, q += 64, d += 64) {
-                v = _mm256_loadu_si256((const __m256i *)q);
-                w = _mm256_loadu_si256((const __m256i *)(q + 32));
-                _mm256_storeu_si256((__m256i *)d, v);
-                _mm256_storeu_si256((__m256i *)(d + 32), w);
-                a = add_vector(a, v);
-                b = add_vector(b, w);
+        for (size_t k; n >= 64; n -= k, q += k, d += k) {
+                k = MIN(n, BLOCK) & ~(size_t)63;
+                s += copy_block_avx2(d, q, k);
         }
-        return fold64(copy_words(d, q, n, add_lanes(a, b) + sum));
+        return fold64(copy_words(d, q, n, s));
 }
 
 static bool have_avx2(void)

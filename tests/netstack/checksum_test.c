@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <cmocka.h>
 
 #include "netstack/checksum.h"
@@ -92,6 +93,29 @@ static void large_messages(void **state)
         }
         assert_same(csum_finish(csum_partial(p, 65535, 0)), naive(p, 65535));
         assert_same(csum_finish(csum_copy(q, p, 65535, 0)), naive(p, 65535));
+}
+
+/* Longer than any packet: what is summed in narrow lanes must be taken out of them in time. */
+static void megabytes_of_ones_zeros_and_noise(void **state)
+{
+        enum { BYTES = 5 << 20 };
+        uint8_t *p = malloc(BYTES), *q = malloc(BYTES);
+        const struct csum_impl *impl;
+
+        assert_non_null(p);
+        assert_non_null(q);
+        for (int what = 0; what < 3; what++) {
+                memset(p, what == 1 ? 0xff : 0, BYTES);
+                if (what == 2)
+                        fill(p, BYTES, 5);
+                for (unsigned i = 0; (impl = csum_impl(i)) != NULL; i++) {
+                        assert_same(csum_finish(impl->partial(p, BYTES - 77, 0)), naive(p, BYTES - 77));
+                        assert_same(csum_finish(impl->copy(q, p, BYTES - 1, 0)), naive(p, BYTES - 1));
+                        assert_memory_equal(p, q, BYTES - 1);
+                }
+        }
+        free(p);
+        free(q);
 }
 
 /* RFC 1071 §3: the example of the text. */
@@ -209,6 +233,7 @@ int main(void)
                 cmocka_unit_test(all_lengths_at_all_alignments),
                 cmocka_unit_test(bytes_of_all_ones_and_zeros),
                 cmocka_unit_test(large_messages),
+                cmocka_unit_test(megabytes_of_ones_zeros_and_noise),
                 cmocka_unit_test(the_rfc_example),
                 cmocka_unit_test(pieces_join_at_any_offset),
                 cmocka_unit_test(a_whole_message_sums_to_zero),
