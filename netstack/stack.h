@@ -367,6 +367,8 @@ uint32_t stack_udp_inline(struct stack *s, uint32_t k);
 /* Sends one UDP datagram prepared by udp_output_prepare() on channel k, bell included. 0; -EAGAIN: queue full, nothing was taken;
  * -ENETUNREACH: no such channel. */
 int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);
+/* The same without the bell: another one follows at once, or stack_flush_bells(). */
+int stack_send_udp_more(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);
 
 /* stack_loop.c, for stack.c: the protocols' views; the loop's links in connections after a death. */
 void stack_loop_init(struct stack *s);

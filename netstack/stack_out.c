@@ -229,7 +229,7 @@ static inline int send_plain(struct stack *s, struct stack_chan *c, uint32_t k, 
         return 0;
 }
 
-int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+static inline int send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p, bool more)
 {
         struct stack_chan *c = stack_chan_get(s, k);
         int err;
@@ -243,8 +243,19 @@ int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const s
                 return err;
         if (stack_traced(s))
                 stack_trace_udp_out(s, o, p->len);
-        c->ops->flush(c->ch);
+        if (!more)
+                c->ops->flush(c->ch);
         if (p->data.id != 0)
                 frame_drop(s->frames, p->data.id);
         return 0;
+}
+
+int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+{
+        return send_udp(s, k, o, p, false);
+}
+
+int stack_send_udp_more(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p)
+{
+        return send_udp(s, k, o, p, true);
 }

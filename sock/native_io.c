@@ -348,12 +348,14 @@ static int send_batch(struct native_slot *n, struct mmsghdr *msgs, unsigned coun
         unsigned done = 0;
         ssize_t r = 0;
 
+        usock_batch_begin();
         for (; done < count; done++) {
-                r = do_send(n, &msgs[done].msg_hdr, flags);
+                r = do_send(n, &msgs[done].msg_hdr, done + 1 < count ? flags | USOCK_BATCH : flags);
                 if (r < 0)
                         break;
                 msgs[done].msg_len = (unsigned)r;
         }
+        usock_batch_end(n->us, r < 0);
         return batch_result(n, done, r);
 }
 

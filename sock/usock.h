@@ -94,6 +94,11 @@ ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags);
 ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags);
 /* The same for one buffer and a connected socket: the fast path. */
 ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags);
+/* Between these two (sendmmsg) this thread's datagrams with USOCK_BATCH among their flags are told of, or given to a device,
+ * with those that follow; the last one comes without it, or `cut` says that it did not come. Outside the flag says nothing. */
+#define USOCK_BATCH 0x40000             /* Linux's MSG_BATCH: kernel sockets take it, too */
+void usock_batch_begin(void);
+void usock_batch_end(struct usock *s, bool cut);
 ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags);
 
 /* ---- groups: which of them are ours (usock_group.c) ---- */
@@ -209,6 +214,7 @@ bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t l
 struct usock_tls {
         int inside;                     /* depth of library calls of this thread */
         volatile sig_atomic_t pending;  /* a signal was deferred; its handler runs at the outermost leave */
+        unsigned batch;                 /* 1 + datagrams since usock_batch_begin(); 0: none was begun */
 };
 extern __thread struct usock_tls usock_tls __attribute__((tls_model("initial-exec")));
 /* Set by the shim: runs deferred handlers; called with inside == 0 and may not return (longjmp). */

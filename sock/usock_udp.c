@@ -19,6 +19,7 @@
 #define SEGMENTS_MAX 128u               /* Linux: UDP_MAX_SEGMENTS, 64 before 6.9 */
 #define STAGED_MAX   (SHM_INLINE_MAX - ETHER_HDR - IP_MIN_HDR - UDP_HDR)        /* what fits a descriptor of any channel */
 #define SETTLE_EVERY 32u                /* datagrams read between two turns of the lock */
+#define BATCH        16u                /* datagrams of one call behind one bell */
 
 /* ---- where to ---- */
 
@@ -135,10 +136,12 @@ int usock_udp_register(struct usock *s)
 
 /* ---- sending ---- */
 
+#define MORE 2u                         /* another one follows in this call */
+
 struct dest {
         struct udp_tuple to;            /* rport 0: the connected peer */
         uint32_t chan;
-        uint8_t many;                   /* it is a group, or everybody */
+        uint8_t many;                   /* it is a group, or everybody; and MORE */
         const struct usock_sent *sent;  /* what was said of this datagram; NULL: nothing */
 };
 
@@ -200,7 +203,8 @@ static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_s
 static inline int post_one(struct usock *s, const struct dest *d, struct udp_out *out, const struct stack_payload *p)
 {
         if (unlikely(d->many))
-                return usock_group_post(s, d->chan, out, d->sent != NULL && d->sent->ttl_set, p);
+                return d->many == MORE ? stack_send_udp_more(&s->u->s, d->chan, out, p) :
+                                         usock_group_post(s, d->chan, out, d->sent != NULL && d->sent->ttl_set, p);
         return stack_send_udp(&s->u->s, d->chan, out, p);
 }
 
@@ -340,18 +344,50 @@ static ssize_t send_one_said(struct usock *s, const struct dest *d, struct curso
         return d->sent->opts.len != 0 && n > STAGED_MAX - IP_OPTS_MAX ? send_framed(s, d, c, n) : send_one(s, d, c, n);
 }
 
+/* The bell for what was sent without. */
+static void ring(struct usock *s)
+{
+        ustack_lock(s->u);
+        stack_flush_bells(&s->u->s);
+        ustack_leave(s->u);
+}
+
 /* Datagrams of `segment` bytes each, and a last one (UDP_SEGMENT). Where the queue fills on the way the rest is lost, as
  * datagrams may be. */
-static ssize_t send_segments(struct usock *s, const struct dest *d, struct cursor *c, size_t total, uint16_t segment)
+static ssize_t send_segments(struct usock *s, struct dest *d, struct cursor *c, size_t total, uint16_t segment)
 {
+        unsigned behind = 0;
+        uint8_t many = d->many;
+
         for (size_t done = 0, n; done < total; done += n) {
                 ssize_t r;
                 n = MIN(segment, total - done);
+                d->many = (uint8_t)(done + n < total && ++behind % BATCH != 0 ? many | MORE : many);
                 r = send_one_said(s, d, c, n);
-                if (r < 0)
-                        return done != 0 && r == -EAGAIN ? (ssize_t)total : r;
+                if (likely(r >= 0))
+                        continue;
+                ring(s);
+                return done != 0 && r == -EAGAIN ? (ssize_t)total : r;
         }
         return (ssize_t)total;
+}
+
+void usock_batch_begin(void)
+{
+        usock_tls.batch = 1;
+}
+
+void usock_batch_end(struct usock *s, bool cut)
+{
+        if (cut && usock_tls.batch > 1)
+                ring(s);
+        usock_tls.batch = 0;
+}
+
+/* Of a call that sends several. */
+static bool batched(int flags)
+{
+        return (flags & USOCK_BATCH) && usock_tls.batch != 0 && ++usock_tls.batch % BATCH != 1;
 }
 
 /* What the datagram has of the socket, if nothing else is said of it. */
@@ -386,6 +422,24 @@ static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, 
         return segment != 0 && segment < total ? send_segments(s, &d, &c, total, segment) : send_one_said(s, &d, &c, total);
 }
 
+/* With one of these flags. */
+static ssize_t send_flagged(struct usock *s, const struct msghdr *m, size_t total, int flags)
+{
+        struct cursor c = {m->msg_iov, 0, 0};
+        struct dest d;
+        int err;
+
+        if (flags & MSG_OOB)
+                return -EOPNOTSUPP;     /* Linux: "mirror BSD error message compatibility" */
+        if (!batched(flags))
+                return usock_udp_send(s, m, total, flags & ~USOCK_BATCH);
+        if (m->msg_controllen != 0 || usock_rec(s)->segment != 0 || usock_rec(s)->ip_opts)
+                return send_said(s, m, total, usock_rec(s)->segment);
+        err = dest_of(s, m, NULL, &d);
+        d.many |= MORE;
+        return err != 0 ? err : send_one(s, &d, &c, total);
+}
+
 ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, int flags)
 {
         struct cursor c = {m->msg_iov, 0, 0};
@@ -394,8 +448,8 @@ ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, in
 
         if (total > UDP_MAX_PAYLOAD)
                 return -EMSGSIZE;
-        if (unlikely(flags & MSG_OOB))
-                return -EOPNOTSUPP;     /* Linux: "mirror BSD error message compatibility" */
+        if (unlikely(flags & (MSG_OOB | USOCK_BATCH)))
+                return send_flagged(s, m, total, flags);
         if (unlikely(m->msg_controllen != 0 || usock_rec(s)->segment != 0 || usock_rec(s)->ip_opts))
                 return send_said(s, m, total, usock_rec(s)->segment);
         err = dest_of(s, m, NULL, &d);

@@ -775,16 +775,18 @@ static ssize_t file_sendmmsg(struct file *f, struct mmsghdr *v, unsigned n, int 
         unsigned i = 0;
         ssize_t r = 0;
 
+        usock_batch_begin();
         for (; i < n; i++) {
                 bool good = take_header(&own, &v[i].msg_hdr) &&
                             (!own.msg_name || sockaddr_readable(own.msg_name, own.msg_namelen));
 
-                r = good ? file_sendmsg(f, &own, flags) : -EFAULT;
+                r = good ? file_sendmsg(f, &own, i + 1 < n ? flags | USOCK_BATCH : flags) : -EFAULT;
                 if (r >= 0 && !user_put32(&v[i].msg_len, (uint32_t)r))
                         r = -EFAULT;
                 if (r < 0)
                         break;
         }
+        usock_batch_end(f->us, r < 0);
         return i ? (ssize_t)i : r;
 }
 

@@ -69,6 +69,48 @@ static void datagrams_there_and_back(void **state)
         play_both(echo_a, echo_b, 0);
 }
 
+/* Those before the one that cannot be sent arrive, though their sender makes no further call; and so do all of a longer batch. */
+static void batches_a(struct side *s)
+{
+        static char huge[65508];
+        struct sockaddr_in to = loopback((uint16_t)hear(s));
+        int u = unet_socket(AF_INET, SOCK_DGRAM, 0);
+        struct iovec one = {(char[]){"x"}, 1}, bad = {huge, sizeof huge};
+        struct mmsghdr mm[40];
+
+        for (int i = 0; i < 40; i++)
+                mm[i] = (struct mmsghdr){.msg_hdr = {.msg_name = &to, .msg_namelen = sizeof to, .msg_iov = &one, .msg_iovlen = 1}};
+        for (int n = 1; n < 40; n += 6) {
+                tell(s, (uint64_t)n);
+                CHECK(unet_sendmmsg(u, mm, (unsigned)n, 0) == n);
+                hear(s);
+                mm[n].msg_hdr.msg_iov = &bad;
+                tell(s, (uint64_t)n);
+                CHECK(unet_sendmmsg(u, mm, 40, 0) == n);
+                hear(s);
+                mm[n].msg_hdr.msg_iov = &one;
+        }
+        tell(s, 0);
+}
+
+static void batches_b(struct side *s)
+{
+        int u = udp_any();
+        char c;
+
+        tell(s, port_of(u));
+        for (uint64_t n = hear(s); n != 0; n = hear(s)) {
+                for (uint64_t i = 0; i < n; i++)
+                        CHECK(unet_recv(u, &c, 1, 0) == 1);
+                tell(s, n);
+        }
+}
+
+static void batches_arrive_whole_or_cut_short(void **state)
+{
+        play_both(batches_a, batches_b, 0);
+}
+
 /* ---- sizes ---- */
 
 static const size_t sizes[] = {0,    1,    14,   100,  171,  172,   173,   200,  512,
@@ -364,6 +406,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(datagrams_there_and_back),
+                cmocka_unit_test(batches_arrive_whole_or_cut_short),
                 cmocka_unit_test(datagrams_of_all_sizes_arrive_whole),
                 cmocka_unit_test(a_fast_sender_is_held_up_and_loses_nothing),
                 cmocka_unit_test(of_many_readers_one_gets_each_datagram),
