@@ -30,12 +30,14 @@
 
 #include "netstack/sandbox.h"
 #include "netstack/sys.h"
+#include "sock/usock_pace.h"
 #include "unetd/wire.h"
 
 #define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
 #define SPIN_WIRE    (100 * NS_PER_US)  /* ... with an interface of our own: runs of segments come some 50 us apart */
 #define SPIN_MIN     (2 * NS_PER_US)
 #define SPIN_LOOKS   32                 /* between two looks at the clock */
+#define LENT_SHARED  (10 * NS_PER_US)   /* others had so much of a spin: the processor is shared, it was no better than a sleep */
 #define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
 #define STACK_ITEMS  64
 #define WAKE_FDS     (1 + NETIF_MAX + USTACK_LINK_FDS)  /* of one stack */
@@ -547,30 +549,38 @@ static void judge_sleep(const struct wait *w, nstime slept)
                 spin_budget = SPIN_WIRE;
 }
 
-/* Polls until something is pending or the budget is spent. True: something came. */
+/* Polls until something is pending or the budget is spent. True: something came. What others had of the time, when they were
+ * offered the processor, is not of the budget: it is theirs that what comes next comes from. */
 static bool spin(struct wait *w, nstime now)
 {
         bool yield;
-        nstime most = spin_most(w, &yield), end = now + MIN(spin_budget, most), due = NSTIME_NEVER;
+        nstime most = spin_most(w, &yield), end = now + MIN(spin_budget, most), due = NSTIME_NEVER, began = now, lent = 0;
         int looks = yield ? 1 : SPIN_LOOKS;
 
         if (most == 0)
                 return false;
-        end = MIN(end, w->until);
         for (uint32_t i = 0; i < w->nall; i++)
                 due = MIN(due, stack_deadline(&w->all[i]->s));
         do {
                 for (int i = 0; i < looks; i++) {
                         if (pending(w, 0)) {
                                 spin_budget = MIN(spin_budget * 2, most);
+                                if (lent > LENT_SHARED)
+                                        usock_slept(w->all, w->nall, began);
                                 return true;
                         }
                         relax();
                 }
-                if (yield)
-                        sched_yield();
                 now = ustack_now();
-                if (usock_tls.pending || now >= due)
+                if (yield) {
+                        sched_yield();
+                        lent -= now;
+                        end -= now;
+                        now = ustack_now();
+                        lent += now;
+                        end += now;
+                }
+                if (usock_tls.pending || now >= due || now >= w->until)
                         return true;
         } while (now < end);
         spin_budget = MAX(spin_budget / 2, SPIN_MIN);
@@ -609,17 +619,19 @@ static uint32_t enlist(struct ustack *u, const struct wait *w, const struct plac
         return 0;
 }
 
-static void delist(struct ustack *u, const struct wait *w, uint32_t slot)
+/* True: its place was rung. */
+static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
 {
         struct stack_state *st = u->s.st;
+        bool rung;
 
         if (slot == 0)
-                return;
+                return false;
         for (int k = 0; k < w->n; k++)
                 if (w->v[k].s != NULL && w->v[k].s->u == u)
                         usock_rec(w->v[k].s)->waiters &= ~(1ull << (slot - 1));
         st->news_waiters &= ~(1ull << (slot - 1));
-        atomic_store_explicit(&st->waiter[slot - 1].armed, 0, memory_order_relaxed);
+        rung = atomic_exchange_explicit(&st->waiter[slot - 1].armed, 0, memory_order_relaxed) == 0;
         st->waiter[slot - 1].proc = 0;
         if (st->leader == slot) {
                 char junk[64];
@@ -629,6 +641,7 @@ static void delist(struct ustack *u, const struct wait *w, uint32_t slot)
                 while (sys3(SYS_read, u->fds.leader_r, junk, sizeof junk) == sizeof junk)
                         ;
         }
+        return rung;
 }
 
 static bool has_other_processes(const struct ustack *u)
@@ -695,15 +708,19 @@ static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *
         return found || usock_tls.pending;
 }
 
-static void disarm(struct wait *w, const uint32_t slot[])
+/* True: our place was rung. */
+static bool disarm(struct wait *w, const uint32_t slot[])
 {
+        bool rung = false;
+
         for (uint32_t i = 0; i < w->nall; i++) {
                 ustack_lock(w->all[i]);
-                delist(w->all[i], w, slot[i]);
+                rung |= delist(w->all[i], w, slot[i]);
                 if (w->npeers > 0)
                         w->all[i]->peers_at = 0;        /* it may be that what woke us */
                 ustack_unlock(w->all[i]);
         }
+        return rung;
 }
 
 /* Sleeps once. 0, or -EINTR. */
@@ -712,7 +729,7 @@ static int doze(struct wait *w)
         struct place *p = place_get();
         uint32_t slot[USTACKS_MAX] = {0};
         nstime until = w->until, now;
-        bool rung = true;
+        bool rung = false;
         sigset_t all, old;
         long ret = 0;
         struct pollfd peers[PEERS];
@@ -749,7 +766,7 @@ static int doze(struct wait *w)
                         kernel_results(w->v, w->n, w->pfd);
                 rung = ret > 0 && w->pfd[w->nk].revents != 0;
         }
-        disarm(w, slot);
+        rung |= disarm(w, slot);
         w->slept = true;
         if (ret == 0)
                 replace_leaders(w);
@@ -775,9 +792,23 @@ static bool rest_is_due(const struct wait *w)
         return usock_ticks() - rest_seen > USOCK_TICKS_EVERY && (w->nk > 0 || pending(w, 0) || others_inside(w));
 }
 
+/* Sleeps. 1: there is something; 0: look; -EINTR. */
+static int pause_or_doze(struct wait *w, nstime now)
+{
+        int err = unlikely(usock_in_stream()) ? usock_pause(w->all, w->nall, now, w->until, w->mask) : 0;
+
+        if (err != 0 && (err < 0 || pending(w, 0)))
+                return err;
+        err = doze(w);
+        judge_sleep(w, ustack_now() - now);
+        usock_slept(w->all, w->nall, now);
+        return err;
+}
+
 static int wait_loop(struct wait *w, nstime timeout)
 {
         int ready = look(w), err;
+        bool asked = false;
         nstime now;
 
         if (ready > 0 && !rest_is_due(w))
@@ -790,7 +821,8 @@ static int wait_loop(struct wait *w, nstime timeout)
                 if (ready == 0 || pending(w, now) || (due && others_inside(w)))
                         ready = progress(w, now);
                 if (w->nk > 0 && (ready == 0 || due))
-                        ready = ask_kernel(w);
+                        ready = due || !asked ? ask_kernel(w) : ready_items(w);
+                asked = true;
                 if (due)
                         rest_seen = usock_ticks();
                 if (ready > 0 || now >= w->until)
@@ -801,11 +833,12 @@ static int wait_loop(struct wait *w, nstime timeout)
                         w->look_daemon = false;
                         ustack_daemon_look();
                 }
-                if (give_way(w) || spin(w, now))
+                if (give_way(w) || (!usock_in_stream() && spin(w, now)))
                         continue;
-                err = doze(w);
+                err = pause_or_doze(w, now);
                 w->gave_way = false;
-                judge_sleep(w, ustack_now() - now);
+                if (err > 0)
+                        continue;
                 ready = ready_items(w);
                 if (err != 0) {
                         w->gave_way = true;

@@ -1,0 +1,93 @@
+/* See usock_pace.h. */
+#include "sock/usock_pace.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "netstack/sys.h"
+
+#define PAUSE_MIN (20 * NS_PER_US)
+#define WANTED    8                     /* datagrams in a pause: after fewer the next is longer, after twice as many it is shorter */
+#define STREAM    4                     /* short sleeps in a row */
+
+static __thread struct {
+        uint64_t in, out;               /* datagrams of all stacks, when they were counted last */
+        nstime length;                  /* of the next pause */
+        uint32_t run;                   /* short sleeps in a row; in a stream it stays */
+} pace __attribute__((tls_model("initial-exec")));
+
+static uint64_t count_of(struct ustack *const *all, uint32_t n, int which)
+{
+        uint64_t sum = 0;
+
+        for (uint32_t i = 0; i < n; i++)
+                sum += all[i]->s.st->cnt.n[which];
+        return sum;
+}
+
+static bool over_devices(struct ustack *const *all, uint32_t n)
+{
+        for (uint32_t i = 0; i < n; i++)
+                if (!ustack_links_any(all[i]))
+                        return false;
+        return n > 0;
+}
+
+/* What ended a sleep is counted by the end of the next one. */
+void usock_slept(struct ustack *const *all, uint32_t n, nstime since)
+{
+        nstime slept;
+        uint64_t in, out;
+
+        if (likely(!over_devices(all, n)))
+                return;
+        slept = ustack_now() - since;
+        in = count_of(all, n, COUNT_UDP_IN);
+        out = count_of(all, n, COUNT_UDP_OUT);
+        pace.run = slept < USOCK_PAUSE_MAX && in != pace.in && out == pace.out ? pace.run + 1 : 0;
+        pace.length = MIN(MAX(slept, PAUSE_MIN), USOCK_PAUSE_MAX);
+        pace.in = in;
+        pace.out = out;
+}
+
+bool usock_in_stream(void)
+{
+        return unlikely(pace.run >= STREAM);
+}
+
+static nstime next_length(uint64_t came)
+{
+        if (came < WANTED)
+                return MIN(pace.length * 2, USOCK_PAUSE_MAX);
+        return came < 2 * WANTED ? pace.length : MAX(pace.length / 2, PAUSE_MIN);
+}
+
+static int sleep_for(nstime length, const sigset_t *mask)
+{
+        struct timespec ts = {.tv_nsec = length};
+        sigset_t all, old;
+        long ret = 0;
+
+        sigfillset(&all);
+        sys4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, _NSIG / 8);
+        if (!usock_tls.pending)
+                ret = sys5(SYS_ppoll, NULL, 0, &ts, mask != NULL ? mask : &old, _NSIG / 8);
+        sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
+        return ret == -EINTR || usock_tls.pending ? -EINTR : 1;
+}
+
+int usock_pause(struct ustack *const *all, uint32_t n, nstime now, nstime until, const sigset_t *mask)
+{
+        uint64_t in = count_of(all, n, COUNT_UDP_IN);
+        nstime length = pace.length;
+
+        for (uint32_t i = 0; i < n; i++)
+                until = nstime_min(until, stack_deadline(&all[i]->s));
+        if (in == pace.in || count_of(all, n, COUNT_UDP_OUT) != pace.out || !over_devices(all, n) || until - now <= length) {
+                pace.run = 0;
+                return 0;
+        }
+        pace.length = next_length(in - pace.in);
+        pace.in = in;
+        return sleep_for(length, mask);
+}
