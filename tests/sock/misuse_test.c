@@ -426,7 +426,7 @@ static void closing(struct side *s)
 
         for (int i = 0; i < 3; i++)
                 CHECK(pthread_create(&t[i], NULL, use, &c) == 0);
-        for (int i = 0; i < 400; i++) {
+        for (int i = 0; i < 100; i++) {
                 int v[2];
 
                 connection(&apis[0], v);
