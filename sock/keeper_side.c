@@ -144,6 +144,7 @@ static nstime tick(void *view, nstime now, bool *active)
         struct ustack *u = &v->u;
         struct stack_state *st = u->s.st;
         bool found, rested;
+        nstime again;
 
         *active = true;
         v->resting = false;
@@ -159,6 +160,7 @@ static nstime tick(void *view, nstime now, bool *active)
         found = stack_run(&u->s, now);
         while (v->ntaken < ARRAY_LEN(v->taken) && ustack_links_keep(u, now, &v->taken[v->ntaken]))
                 v->ntaken++;
+        again = ustack_links_again(u, now);
         ustack_links_arm(u);
         found |= stack_pending(&u->s, 0);
         if (found || st->cnt.n[COUNT_NI_RX_MSGS] != v->seen)
@@ -172,7 +174,8 @@ static nstime tick(void *view, nstime now, bool *active)
                 return now + LOOK_EVERY;
         if (capture_awaited(v, now))
                 return now + NS_PER_MS;
-        return v->strangers ? nstime_min(st->keeper_at, now + NS_PER_S) : st->keeper_at;
+        again = nstime_min(again, st->keeper_at);
+        return v->strangers ? nstime_min(again, now + NS_PER_S) : again;
 }
 
 static bool resting(void *view)

@@ -174,6 +174,8 @@ void ustack_links_doubt(struct ustack *u);
 bool ustack_links_elsewhere(const struct ustack *u);
 /* The keeper's part: drives what nobody does. True: *moved is to be told to unetd; ask again. Under the lock. */
 bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved);
+/* When it is to be asked again in any case: something was tried in vain. */
+nstime ustack_links_again(const struct ustack *u, nstime now);
 void ustack_links_repair(struct ustack *u);
 void ustack_links_forked(struct ustack *u);
 void ustack_links_unmap(struct ustack *u);

@@ -24,7 +24,7 @@ static uint32_t index_of(uint32_t iface)
 
 /* ---- waking the driver ---- */
 
-/* Under the lock: something is in the ring that is another process's to post. */
+/* Under the lock: something is in the ring that is another process's to post; or nobody drives any more. */
 static void ring(void *arg)
 {
         struct ustack *u = arg;
@@ -33,9 +33,11 @@ static void ring(void *arg)
                 struct vlink *v = u->link[i];
                 uint32_t driver;
 
-                if (v == NULL || vlink_drives(v) || !vlink_waits(v))
+                if (v == NULL || vlink_drives(v))
                         continue;
                 driver = atomic_load_explicit(&vlink_shared(v)->driver, memory_order_relaxed);
+                if (driver != 0 && !vlink_waits(v))
+                        continue;
                 if ((driver == VLINK_KEEPER || driver == 0 || !usock_wake_process(u, driver)) && u->fds.keeper_w >= 0)
                         sys3(SYS_write, u->fds.keeper_w, "", 1);
         }
@@ -322,6 +324,28 @@ static bool stands_still(struct ustack *u, uint32_t i, nstime now)
         return now - u->turned_at[i] >= STANDS_STILL;
 }
 
+/* Who sleeps learns only so that its device is being removed. */
+static bool to_close(struct ustack *u, struct vlink *v)
+{
+        uint32_t driver = atomic_load_explicit(&vlink_shared(v)->driver, memory_order_relaxed);
+
+        if (!vlink_away(v))
+                return false;
+        if (is_process(driver))
+                usock_wake_process(u, driver);
+        return true;
+}
+
+nstime ustack_links_again(const struct ustack *u, nstime now)
+{
+        nstime when = NSTIME_NEVER;
+
+        for (uint32_t i = 0; i < DIR_IFACES; i++)
+                if (u->link[i] != NULL && u->drive_again[i] > now)
+                        when = nstime_min(when, u->drive_again[i]);
+        return when;
+}
+
 bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved)
 {
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
@@ -333,6 +357,10 @@ bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved)
 
                 if (sh == NULL || sh->drivers == 0 || now < u->drive_again[i] || !needed(u))
                         continue;
+                if (to_close(u, v)) {
+                        u->drive_again[i] = now + DRIVE_AGAIN;
+                        continue;
+                }
                 if (driver == VLINK_KEEPER)
                         take = !vlink_drives(v);
                 else

@@ -34,9 +34,11 @@ static const char *list(json_t *rows)
         }
         for (uint32_t i = 0; i < MIN(c.dir->nverbs, DIR_IFACES); i++) {
                 const struct dir_iface *f = &c.dir->verbs[i];
-                json_array_append_new(rows, json_pack("{so so si sn sn sn sn sn ss}", "name", show_text(f->name, sizeof f->name),
+                bool works = f->how[0] == '\0';
+                json_array_append_new(rows, json_pack("{so so si sn sn sn ss sn so}", "name", show_text(f->name, sizeof f->name),
                                                       "address", address_json(ip_addr_v4(f->addr)), "prefix", f->prefix, "gateway",
-                                                      "stack", "stacks", "state", "mtu", "how", "verbs (unet status)"));
+                                                      "stack", "stacks", "state", works ? "up" : "down", "mtu", "how",
+                                                      works ? json_string("verbs (unet status)") : show_text(f->how, sizeof f->how)));
         }
         unetd_close(&c);
         return NULL;

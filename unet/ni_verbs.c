@@ -157,6 +157,20 @@ static bool drives(struct vlink *v)
         return false;
 }
 
+/* The device died, or is being removed, which takes until all who use it have closed it: then nobody drives. To be asked while
+ * nothing that was received is looked at. */
+static bool goes_on(struct vlink *v)
+{
+        if (!drives(v))
+                return false;
+        if (likely(!v->d->port->dead && !vlink_away(v)))
+                return true;
+        vlink_yield(v);
+        atomic_store_explicit(&v->sh->driver, 0, memory_order_release);
+        v->ring(v->arg);
+        return false;
+}
+
 /* ---- the table ---- */
 
 static uint32_t ring_room(const struct ni_verbs *n)
@@ -231,7 +245,7 @@ static int recv(struct unet_chan *ch, struct unet_rx *rx, int n)
         struct verbs_chan *from;
         int got = 0;
 
-        if (!drives(v))
+        if (!goes_on(v))
                 return 0;
         turn(v);
         from = v->d->peer[c->chan];
@@ -364,6 +378,11 @@ bool vlink_drives(const struct vlink *v)
         return v->d != NULL;
 }
 
+bool vlink_away(const struct vlink *v)
+{
+        return atomic_load_explicit(&v->book->away, memory_order_relaxed) != 0;
+}
+
 bool vlink_waits(const struct vlink *v)
 {
         return atomic_load_explicit(&v->sh->tx_prod, memory_order_relaxed) !=
@@ -420,12 +439,15 @@ int vlink_drive(struct vlink *v, uint32_t slot, struct vlink_qp *out)
                                 .frames = true,
                                 .fd_high = FD_HIGH,
                                 .cnt = v->cnt};
-        struct driver *d = calloc(1, sizeof *d);
+        struct driver *d;
         int err;
 
+        vlink_yield(v);
+        if (vlink_away(v))
+                return -ENODEV;
+        d = calloc(1, sizeof *d);
         if (d == NULL)
                 return -ENOMEM;
-        vlink_yield(v);
         err = verbs_port_open(ip_addr_v4(v->book->addr), &s, &d->port);
         if (err != 0) {
                 free(d);
@@ -454,7 +476,7 @@ int vlink_drive(struct vlink *v, uint32_t slot, struct vlink_qp *out)
 
 void vlink_arm(struct vlink *v)
 {
-        if (!drives(v))
+        if (!goes_on(v))
                 return;
         poll_begin(v->d);
         follow_book(v);

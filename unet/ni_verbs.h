@@ -30,8 +30,8 @@ struct ni_verbs {
 };
 
 /*
- * Maps a link; the descriptors stay the caller's and may be closed at once. `ring` is called by flush(), under the stack's
- * lock, when there is something for another driver. 0; -EPROTO: not such memory; -ENOMEM.
+ * Maps a link; the descriptors stay the caller's and may be closed at once. `ring` is called under the stack's lock, when there
+ * is something for another driver, and when a driver has lost its device. 0; -EPROTO: not such memory; -ENOMEM.
  */
 int vlink_map(int mem, int book, struct counters *cnt, void (*ring)(void *arg), void *arg, struct vlink **out);
 /* The driver's queue pair goes with it. */
@@ -55,12 +55,14 @@ int vlink_drive(struct vlink *v, uint32_t slot, struct vlink_qp *out);
 bool vlink_drives(const struct vlink *v);
 /* Another is the driver now: our queue pair goes. Under the stack's lock. */
 void vlink_yield(struct vlink *v);
+/* Its device is gone, or going, as unetd says: nobody can drive until it is back. */
+bool vlink_away(const struct vlink *v);
 /* Where received packets lie; NULL when this process does not drive. */
 uint8_t *vlink_rx_frames(const struct vlink *v);
 /* Packets are in the ring that the driver has not taken. */
 bool vlink_waits(const struct vlink *v);
 
-/* Before sleeping: asks for events; whoever looks (pending) after this misses nothing. */
+/* Before sleeping: gives up a device that is lost; asks for events; whoever looks (pending) after this misses nothing. */
 void vlink_arm(struct vlink *v);
 /* What to sleep on: at most VERBS_WAKE_FDS. Returns how many. */
 int vlink_wake_fds(const struct vlink *v, int fd[VERBS_WAKE_FDS]);

@@ -21,7 +21,7 @@
 #include "netstack/base.h"
 #include "netstack/frame.h"
 
-#define VLINK_MAGIC      0x756e6574766c6b02ull
+#define VLINK_MAGIC      0x756e6574766c6b03ull
 #define VLINK_CHANS      64u            /* of a stack */
 #define VLINK_SLOTS      256u           /* packets in the ring */
 #define VLINK_SLOT_BYTES 4096u          /* no device takes a longer datagram */
@@ -89,6 +89,7 @@ struct vlink_book {
         uint32_t bytes;
         _Atomic uint32_t seq;           /* odd while unetd writes; two more with each change */
         uint32_t addr;                  /* ours */
+        _Atomic uint32_t away;          /* the device is gone, or going: nobody is to have it open */
         struct vlink_peer peer[VLINK_CHANS];
         /* For the next unetd: whose link it is, who drives it, and what was being written. */
         uint32_t stack, instance, version;

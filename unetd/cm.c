@@ -20,6 +20,7 @@
 #define RESOLVE_MS    1000
 #define LOWEST_PORT   512u              /* those that questions come from: below 1024, as rlogin's did */
 #define PRIVILEGED    1024u
+#define LISTENING     UINT64_MAX        /* a number that no question has */
 
 /* enum rdma_cm_event_type of the kernel, those that are of interest */
 enum {
@@ -29,6 +30,7 @@ enum {
         EVENT_UNREACHABLE = 7,
         EVENT_REJECTED = 8,
         EVENT_ESTABLISHED = 9,
+        EVENT_DEVICE_REMOVAL = 11,
 };
 
 struct cm_question {
@@ -196,7 +198,7 @@ static void end(struct cm_question *q, int err, const void *data, size_t len)
 struct cm_question *cm_ask(struct cm *cm, uint32_t to, const void *data, size_t len,
                            void (*answered)(void *arg, int err, const void *data, size_t len), void *arg)
 {
-        struct cm_question *q = calloc(1, sizeof *q);
+        struct cm_question *q = cm->source.fd >= 0 ? calloc(1, sizeof *q) : NULL;
 
         if (q == NULL)
                 return NULL;
@@ -299,6 +301,8 @@ static void ready(struct loop_source *s, uint32_t events)
         while (s->fd >= 0 && command(cm, RDMA_USER_CM_CMD_GET_EVENT, &m, sizeof m, sizeof e) == 0) {
                 if (e.event == EVENT_CONNECT_REQUEST)
                         request(cm, &e);
+                else if (e.event == EVENT_DEVICE_REMOVAL && e.uid == LISTENING)
+                        cm->ops->gone(cm);
                 else if ((q = find(cm, e.uid)) != NULL)
                         advance(q, &e);
         }
@@ -321,7 +325,7 @@ int cm_answer(struct cm *cm, uint32_t id, const void *data, size_t len)
 static int listen_at(struct cm *cm)
 {
         struct rdma_ucm_listen m = {.backlog = 64};
-        int err = create_id(cm, 0, &cm->listening);
+        int err = create_id(cm, LISTENING, &cm->listening);
 
         if (err == 0)
                 err = bind_id(cm, cm->listening, CM_PORT);
@@ -347,4 +351,14 @@ int cm_open(struct cm *cm, struct loop *loop, uint32_t addr, const struct cm_ops
                 cm->source.fd = -1;
         }
         return err;
+}
+
+/* Closed, they leave the loop, and the kernel's ids end. */
+void cm_close(struct cm *cm)
+{
+        close(cm->source.fd);
+        close(cm->knock.source.fd);
+        cm->source.fd = cm->knock.source.fd = -1;
+        while (cm->questions != NULL)
+                end(cm->questions, -ENETDOWN, NULL, 0);
 }

@@ -27,6 +27,8 @@ struct cm_question;
 struct cm_ops {
         /* A host asks, from its agent's port. Answered now or later by cm_answer() with this `id`, once. */
         void (*asked)(struct cm *cm, uint32_t id, uint32_t from, const void *data, size_t len);
+        /* The device is being removed: nobody asks or is answered any more. To be closed. */
+        void (*gone)(struct cm *cm);
 };
 
 struct cm {
@@ -40,10 +42,12 @@ struct cm {
 
 /* Listens at the address of an RDMA device. 0, or a negative errno: -EACCES also without the privilege. */
 int cm_open(struct cm *cm, struct loop *loop, uint32_t addr, const struct cm_ops *ops);
+/* Questions are answered -ENETDOWN; from then on none can be asked. */
+void cm_close(struct cm *cm);
 
 /*
  * Asks the agent of a host. `answered` is called once, unless cm_forget() comes first: err 0 with the answer, or -ETIMEDOUT,
- * -EHOSTUNREACH, -ECONNREFUSED (no agent listens there) and len 0. NULL: no memory.
+ * -EHOSTUNREACH, -ECONNREFUSED (no agent listens there), -ENETDOWN (closed) and len 0. NULL: no memory, or closed.
  */
 struct cm_question *cm_ask(struct cm *cm, uint32_t to, const void *data, size_t len,
                            void (*answered)(void *arg, int err, const void *data, size_t len), void *arg);

@@ -175,6 +175,15 @@ void directory_add_verbs(struct directory_owner *o, const struct dir_iface *f)
         write_end(o->d);
 }
 
+void directory_verbs_state(struct directory_owner *o, uint32_t peer, const char *why_not)
+{
+        write_begin(o->d);
+        for (uint32_t i = 0; i < o->d->nverbs; i++)
+                if (o->d->verbs[i].peer == peer)
+                        snprintf(o->d->verbs[i].how, sizeof o->d->verbs[i].how, "%s", why_not);
+        write_end(o->d);
+}
+
 void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack, uint32_t users,
                            const char *how)
 {

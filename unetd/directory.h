@@ -244,14 +244,14 @@ static inline bool directory_iface(const struct directory *d, uint32_t peer, str
         return false;
 }
 
-/* The interface over RDMA on whose network `addr` is (v4, host order); they do not change. False: none. */
+/* The interface over RDMA on whose network `addr` is (v4, host order). False: none, or its device is gone. */
 static inline bool directory_verbs(const struct directory *d, ip_addr addr, struct dir_iface *out)
 {
         for (uint32_t i = 0; ip_addr_is_v4(addr) && i < MIN(d->nverbs, DIR_IFACES); i++) {
                 uint32_t prefix = MIN(d->verbs[i].prefix, 32u), mask = prefix != 0 ? ~0u << (32 - prefix) : 0;
                 *out = d->verbs[i];
                 if (((ip_addr_get_v4(addr) ^ out->addr) & mask) == 0)
-                        return true;
+                        return out->how[0] == '\0';
         }
         return false;
 }
@@ -295,6 +295,8 @@ uint32_t directory_add_iface(struct directory_owner *o, const struct dir_iface *
 /* Its place is free. */
 void directory_del_iface(struct directory_owner *o, uint32_t i);
 void directory_add_verbs(struct directory_owner *o, const struct dir_iface *f);
+/* The one with that `peer` works (""), or why it does not. */
+void directory_verbs_state(struct directory_owner *o, uint32_t peer, const char *why_not);
 /* Publishes what the network is to be, as the next generation of it. */
 void directory_set_net(struct directory_owner *o, const struct netconf *net);
 /* How many stacks use interface i, which has it to itself (0: none), and what it goes by. */

@@ -182,6 +182,7 @@ void klink_take(struct wire_in *in)
 
         if (!st || in->n != UNETD_LINK_FDS)
                 return;
+        kstack_due(st);
         LIST_FOREACH(l, &st->links, link)
                 if (l->iface == in->msg.link.iface)
                         return;

@@ -205,6 +205,8 @@ static void link_restore(struct stack *st, struct agent *a, struct wire_in *in)
                             .pinned_kb = b->pinned_kb, .instance = b->instance, .version = b->version};
         l->mem = wire_in_take(in, UNETD_FD_LINK_MEM);
         l->book_fd = wire_in_take(in, UNETD_FD_LINK_BOOK);
+        if (a->works)
+                b->away = false;        /* it came back while there was no unetd */
         LIST_INSERT_HEAD(&st->links, l, link);
         link_changed(l);                /* whatever it may send from now */
 }
@@ -391,10 +393,43 @@ static const char *agent_state(int r)
         }
 }
 
+/* Who has the device open is to close it, or may open it again: keepers see to that. */
+static void links_away(struct agent *a, bool away)
+{
+        struct stack *st;
+        struct rlink *l;
+
+        for (unsigned b = 0; b < STACK_BUCKETS; b++)
+                LIST_FOREACH(st, &unetd.stacks[b], link)
+                        LIST_FOREACH(l, &st->links, link) {
+                                if (l->agent != a || l->book->away == away)
+                                        continue;
+                                l->book->away = away;
+                                if (away)
+                                        l->book->qpn = l->qpn = 0;
+                                link_to_keeper(l);
+                        }
+}
+
+/* Channels wait for another device with the address as long as hosts may be silent (remotes.c). */
+static void agent_lost(struct cm *cm)
+{
+        struct agent *a = (struct agent *)cm;
+
+        log_line("interface %s: verbs: its RDMA device is being removed", a->cfg->name);
+        a->works = false;
+        a->failed = -ENODEV;
+        a->again = loop_clock() + AGENT_AGAIN;
+        directory_verbs_state(&unetd.dir, UNETD_IFACE | a->index, agent_state(a->failed));
+        links_away(a, true);
+        cm_close(cm);
+        memset(a->silent, 0, sizeof a->silent); /* it was not them */
+}
+
 /* Another unetd may have the place still, one that dies or is about to leave; or the device may come later. */
 static void agent_start(struct agent *a)
 {
-        static const struct cm_ops ops = {.asked = agent_asked};
+        static const struct cm_ops ops = {.asked = agent_asked, .gone = agent_lost};
         const struct unetd_iface_config *cfg = a->cfg;
         struct dir_iface d = {.peer = UNETD_IFACE | a->index, .addr = cfg->addr, .prefix = cfg->prefix};
         int r = cm_open(&a->cm, &unetd.loop, cfg->addr, &ops);
@@ -406,8 +441,13 @@ static void agent_start(struct agent *a)
         if (r < 0)
                 return;
         a->works = true;
+        links_away(a, false);
         memcpy(d.name, cfg->name, sizeof d.name);
-        directory_add_verbs(&unetd.dir, &d);
+        if (a->listed)
+                directory_verbs_state(&unetd.dir, d.peer, "");
+        else
+                directory_add_verbs(&unetd.dir, &d);
+        a->listed = true;
 }
 
 void links_init(void)

@@ -23,6 +23,7 @@ struct agent {
         const struct unetd_iface_config *cfg;
         uint32_t index;                 /* of the interface */
         bool works;
+        bool listed;                    /* in the directory */
         int failed;                     /* why not, as last tried */
         nstime again;                   /* ... and when to try next */
         struct {

@@ -97,7 +97,8 @@ enum unetd_type {
         UNETD_K_UNLISTEN,               /* a listener lost its last holder */
         UNETD_K_CHAN_FREE,              /* a number that was in use (struct unetd_stack) is no more */
         UNETD_K_LINK,                   /* this process of the stack, or the keeper, has the link's queue pair now */
-        UNETD_K_RLINK,                  /* what a stack has of an RDMA device: enum unetd_link_fd; both ways, not answered */
+        UNETD_K_RLINK,                  /* what a stack has of an RDMA device: enum unetd_link_fd; both ways, not answered;
+                                         * said again when the device goes or comes back */
         UNETD_TYPES
 };
 

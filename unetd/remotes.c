@@ -415,14 +415,19 @@ static void probe(struct chan *ch)
 /* Whose last word was lost, and what changed while nobody could be told, is found out so. */
 nstime remotes_tick(void)
 {
-        struct chan *ch;
+        struct chan *ch, *next;
 
         if (unetd.loop.now < next_probe)
                 return next_probe;
         next_probe = NSTIME_NEVER;
-        LIST_FOREACH(ch, &unetd.chans, link) {
+        for (ch = LIST_FIRST(&unetd.chans); ch; ch = next) {
+                next = LIST_NEXT(ch, link);
                 if (!ch->remote || ch->end[0].state != END_UP)
                         continue;
+                if (ch->remote->probe_at <= unetd.loop.now && !ch->remote->link->agent->works) {
+                        take_answer(ch, NULL);  /* without a device of ours: no better than a host that is silent */
+                        continue;
+                }
                 if (ch->remote->probe_at <= unetd.loop.now)
                         probe(ch);
                 next_probe = nstime_min(next_probe, ch->remote->probe_at);

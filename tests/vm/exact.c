@@ -264,6 +264,7 @@ static void *send_up(void *arg)
 static void *call_one(void *arg)
 {
         struct stream *s = arg;
+        ssize_t arrived_len;
         uint64_t arrived;
         pthread_t t;
         int64_t n;
@@ -275,9 +276,11 @@ static void *call_one(void *arg)
         if (n < 0)
                 fail("read");
         s->silent_ms = s->head.down > 0 ? s->silent_ms : 0;     /* no silence: nothing was to come */
+        arrived_len = get_all(s->fd, &arrived, sizeof arrived, &(int64_t){0});  /* asleep in read() meanwhile */
+        if (arrived_len < 0)
+                fail("read");
         pthread_join(t, NULL);
-        if ((uint64_t)n != s->head.down ||
-            get_all(s->fd, &arrived, sizeof arrived, &(int64_t){0}) != sizeof arrived)
+        if ((uint64_t)n != s->head.down || arrived_len != sizeof arrived)
                 wrong("the stream ended early");
         if (arrived != s->head.up)
                 wrong("the server has not got all");

@@ -198,7 +198,7 @@ def udp_b():
     assert c.line() == "echoed"
     pid = int(sh("pgrep", "-n", "-g", str(c.child.pid), "python3").split()[0])
     with open(shared(pid, "unet-book"), "rb") as f:
-        _, qpn, qkey = struct.unpack_from("<III", f.read(64), 20)
+        _, qpn, qkey = struct.unpack_from("<III", f.read(64), 24)
     stranger = os.path.join(BUILD, "tests", "vm", "stranger")
     sh(stranger, ADDR, PEER, str(qpn), str(qkey))               # nobody vouched for it: dropped by the stack
     sh(stranger, ADDR, PEER, str(qpn), str(qkey ^ 1))           # ... by the device
