@@ -166,7 +166,7 @@ struct tcp_conn {
         uint32_t cwnd, ssthresh;
         uint32_t snd_sml;               /* end of the last small segment sent (Minshall) */
         uint8_t nodelay, cork, cc;      /* of opts, near */
-        uint8_t quick;                  /* immediate ACKs left at the beginning */
+        uint8_t quick;                  /* ACKs at the beginning that wait for the end of the turn only */
         nstime rtx_at;
 
         /* -- line 3: buffers, counts -- */
@@ -622,6 +622,8 @@ void timer_keepalive(struct tcp_conn *tc, nstime now);
 void output_window_update(struct tcp *t, struct tcp_conn *tc);
 /* `len` bytes of the segment came in order, and are to be acknowledged at once or later: tcp_delack.c. */
 void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, nstime now);
+/* ... and the end of the stream. The state is still the one in which it came. */
+void delack_owe_end(struct tcp_conn *tc, nstime now);
 /* A RST for a segment that belongs nowhere (RFC 9293 §3.10.7.1), by t->reply. */
 void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg);
 /* RFC 5961 §7 */

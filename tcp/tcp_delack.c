@@ -1,8 +1,10 @@
 /*
  * When data that came in order is acknowledged: RFC 9293 §3.8.6.3, RFC 5681 §4.2. What is out of order, repeated,
- * fills a gap or ends the stream is acknowledged at once, by whoever finds it (tcp_input.c).
+ * fills a gap is acknowledged at once, by whoever finds it (tcp_input.c).
  *
- *      the first segments of a connection      at once, as Linux
+ *      the first segments of a connection      when the stack is about to wait, or after AT_ONCE: Linux's quick ACKs,
+ *                                              but an answer that the application has ready carries it
+ *      the end of the stream                   likewise: who is told of it closes, and the FIN carries it
  *      every second full-sized segment         at once: when the turn that took it off the queue is over
  *      what fills the window                   when it is read, or after READER
  *      less than that                          when the stack is about to wait, or after DELACK
@@ -24,6 +26,7 @@
 #include "tcp/tcp_conn.h"
 
 #define DELACK       (40 * NS_PER_MS)   /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
+#define AT_ONCE      NS_PER_MS          /* for an application that is at work; a segment of its own costs as much as one of data */
 #define READER       (2 * NS_PER_MS)    /* for a reader of what fills the window */
 #define TRAIN_BEGINS 128u               /* full-sized segments without a pause */
 #define TRAIN_MOST   65536u             /* bytes; as much as GRO merges */
@@ -90,10 +93,19 @@ void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, ns
                 tc->owed |= OWE_ACK;
         } else if (tc->quick != 0 && !tc->link.lossless) {
                 tc->quick--;
-                tc->owed |= OWE_ACK;
+                tc->delack_at = MIN(tc->delack_at, now + AT_ONCE);
         } else {
                 tc->delack_at = MIN(tc->delack_at, now + (waits_for_reader(tc) ? READER : DELACK));
         }
+}
+
+void delack_owe_end(struct tcp_conn *tc, nstime now)
+{
+        conn_unflag(tc, TCF_TRAIN);
+        if (tc->state == TCPS_ESTABLISHED && !tc->opts.quickack)
+                tc->delack_at = MIN(tc->delack_at, now + AT_ONCE);
+        else
+                tc->owed |= OWE_ACK;
 }
 
 bool tcp_ack_waits(const struct tcp_conn *tc)

@@ -400,7 +400,7 @@ static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now)
         store_order();
         WRITE_ONCE(tc->rcv_nxt, tc->fin_end);
         conn_shut(tc, SHUT_RCV);
-        tc->owed |= OWE_ACK;
+        delack_owe_end(tc, now);
         reass_purge(t, tc);
         close_fin_received(t, tc, now);
         conn_raise(t, tc, TCP_EV_READABLE);

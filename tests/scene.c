@@ -478,6 +478,7 @@ int close_wait(void **state)
         established(state);
         s = *state;
         peer_sends(s, .seq = 1, .ack = 1, .flags = TCP_FIN | TCP_ACK);
+        turn_ends(s);
         expect_sent(s, .seq = 1, .ack = 2);
         expect_state(s, TCPS_CLOSE_WAIT);
         return 0;

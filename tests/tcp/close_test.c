@@ -10,6 +10,7 @@ static void peer_closes_first(void **state)
         struct scene *s = *state;
 
         peer_sends(s, .seq = 1, .ack = 1, .len = 10, .flags = F);
+        turn_ends(s);
         expect_sent(s, .seq = 1, .ack = 12);
         expect_state(s, TCPS_CLOSE_WAIT);
         expect_poll(s, IN | POLLRDHUP | OUT);
@@ -279,6 +280,7 @@ static void data_after_shutdown_of_reading_is_still_read(void **state)
         app_writes(s, 3);
         expect_sent(s, .seq = 1, .len = 3);
         peer_sends(s, .seq = 101, .ack = 4, .flags = F);
+        turn_ends(s);
         expect_sent(s, .seq = 4, .ack = 102);
         expect_state(s, TCPS_CLOSE_WAIT);
 }

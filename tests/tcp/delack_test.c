@@ -25,19 +25,51 @@ static void acks_are_delayed_but_not_for_long(void **state)
         expect_sent(s, .seq = 1, .ack = 3001);
 }
 
-static void first_segments_are_acked_at_once(void **state)
+static void first_segments_are_acked_at_once_or_by_what_answers_them(void **state)
 {
         struct scene *s = *state;
 
-        s->tc->quick = 2;
+        s->tc->quick = 3;
         peer_sends(s, .seq = 1, .ack = 1, .len = 10);
+        turn_ends(s);
         expect_sent(s, .seq = 1, .ack = 11);
         peer_sends(s, .seq = 11, .ack = 1, .len = 10);
+        expect_silence(s);
+        advance_ms(s, 1);
         expect_sent(s, .seq = 1, .ack = 21);
         peer_sends(s, .seq = 21, .ack = 1, .len = 10);
+        app_writes(s, 5);
+        expect_sent(s, .seq = 1, .len = 5, .ack = 31);
+        peer_sends(s, .seq = 31, .ack = 6, .len = 10);
+        advance_ms(s, 39);
         expect_silence(s);
-        advance_ms(s, 40);
-        expect_sent(s, .seq = 1, .ack = 31);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 6, .ack = 41);
+}
+
+/* Who is told of the end most often closes, and then that is one segment, not two. */
+static void the_end_is_acked_at_once_or_by_what_answers_it(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .flags = F);
+        expect_silence(s);
+        app_closes(s);
+        expect_sent(s, .seq = 1, .ack = 2, .flags = F);
+        turn_ends(s);
+        advance_ms(s, 1);
+        expect_silence(s);
+        peer_sends(s, .seq = 2, .ack = 2);
+}
+
+static void the_end_is_acked_though_nobody_answers_it(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .flags = F);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .ack = 2);
 }
 
 static void lossless_link_acks_at_the_end_of_a_turn(void **state)
@@ -224,6 +256,7 @@ static void the_end_of_the_stream_is_acked_at_once(void **state)
         many_come(s, 20);
         at = next_byte(s);
         peer_sends(s, .seq = at, .ack = 1, .flags = F);
+        turn_ends(s);
         expect_sent(s, .seq = 1, .ack = at + 1);
 }
 
@@ -299,7 +332,9 @@ int main(void)
         static const struct scene_setup lossless = {.lossless = true};
         const struct CMUnitTest tests[] = {
                 scenario(acks_are_delayed_but_not_for_long, established, NULL),
-                scenario(first_segments_are_acked_at_once, established, NULL),
+                scenario(first_segments_are_acked_at_once_or_by_what_answers_them, established, NULL),
+                scenario(the_end_is_acked_at_once_or_by_what_answers_it, established, NULL),
+                scenario(the_end_is_acked_though_nobody_answers_it, established, NULL),
                 scenario(lossless_link_acks_at_the_end_of_a_turn, established, &lossless),
                 scenario(data_of_ours_carries_the_ack, established, NULL),
                 scenario(a_train_is_acked_by_64_kilobytes, established_8_ms, &scaled),

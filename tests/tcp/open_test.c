@@ -317,6 +317,7 @@ static void data_may_come_with_the_last_ack_of_the_handshake(void **state)
         struct scene *s = *state;
 
         peer_sends(s, .seq = 1, .ack = 1, .len = 300, .flags = F);
+        turn_ends(s);
         expect_sent(s, .seq = 1, .ack = 302);
         app_accepts(s);
         expect_state(s, TCPS_CLOSE_WAIT);
