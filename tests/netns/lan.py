@@ -161,13 +161,13 @@ class Host:
     def sysctl(self, name, value):
         self.sh("sysctl", "-qw", f"{name}={value}")
 
-    def run(self, *argv, shim=True, user=None, **more):
-        """`user`: a number; None: root."""
+    def run(self, *argv, shim=True, user=None, log=True, **more):
+        """`user`: a number; None: root. `log`: whether it says on standard error what it makes of each socket."""
         env = dict(self.env)
         if user:
             argv = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *argv)
         if self.ours and shim:
-            env.update(LD_PRELOAD=SHIM, UNET_LOG="1")
+            env.update(LD_PRELOAD=SHIM, UNET_LOG="1" if log else "0")
         p = Program(self, argv, env, **more)
         self.programs.append(p)
         return p
@@ -191,6 +191,11 @@ class Host:
             said.append(f"unetd:\n{self.logged()[-4000:]}")
         return "\n".join(said)
 
+    def listens(self, port):
+        """Whether a stack of ours does."""
+        return f":{port} " in sh("ip", "netns", "exec", self.name, "env", *(f"{k}={v}" for k, v in self.env.items() if "UNET" in k),
+                                 UNET, "ss")
+
     def serve(self, port, *argv, kind="t", **more):
         """Runs a server and waits until it listens, on our stack too if the host is ours."""
         p = self.run(*argv, **more)
@@ -198,8 +203,11 @@ class Host:
         def listening():
             if p.child.poll() is not None:
                 raise AssertionError(f"{argv}: ended\n{p.text()}{p.text(1)}")
-            there = f":{port} " in self.sh("ss", f"-Hn{kind}l")
-            return there and (not self.ours or more.get("shim") is False or "unet: pid" in p.text(1))
+            if f":{port} " not in self.sh("ss", f"-Hn{kind}l"):
+                return False
+            if not self.ours or more.get("shim") is False:
+                return True
+            return "unet: pid" in p.text(1) if more.get("log", True) else self.listens(port)
 
         self.until(listening, f"{argv[0]} on port {port}")
         return p
