@@ -38,14 +38,15 @@ static uint32_t take_free(struct frame_pool *p, enum frame_class c)
 
 static void put_free(struct frame_pool *p, enum frame_class c, uint32_t num)
 {
-        bool behind = by_turns(p, c) && p->free[c] != 0;
+        bool any = p->free[c] != 0, behind = by_turns(p, c) && any;
 
         frame_pool_rec(p, num)->next = behind ? 0 : p->free[c];
         if (behind)
                 frame_pool_rec(p, p->last_free[c])->next = num;
         else
                 p->free[c] = num;
-        p->last_free[c] = num;
+        if (behind || !any)
+                p->last_free[c] = num;
 }
 
 uint32_t frame_alloc(struct frames *f, uint32_t region, enum frame_class c, uint32_t owner)

@@ -110,7 +110,7 @@ struct frame_pool {
         uint32_t last_free[FRAME_CLASSES];
         uint32_t fresh[FRAME_CLASSES];  /* how many of the class were ever used */
         uint32_t used[FRAME_CLASSES];   /* not free now: queued or on loan */
-        uint32_t sent;                  /* 1: large frames take turns (frame_alloc) */
+        uint32_t sent;                  /* 1: frames are lent to a peer, and large ones take turns (frame_alloc) */
         uint32_t loans;                 /* sum over all frames */
         uint32_t bad_returns;           /* the other side returned what it had not */
 };
@@ -147,7 +147,7 @@ static inline struct frame_rec *frame_pool_rec(const struct frame_pool *p, uint3
 /*
  * A frame of the class with refs 1, charged to `owner`; 0 when there is none.
  *
- * It is the one that was freed last, and warm. Only of the large ones of a pool that is sent from it is the one that was
+ * It is the one that was freed last, and warm. Only of the large ones of a pool that is lent from it is the one that was
  * freed first, and no fewer than FRAME_ROUND take turns: the lines of one that the other side has just read are in the cache
  * of its processor, and to write them is slower than those that have left it (iperf3 --bidir: 83 and 103 Gb/s).
  */

@@ -1,7 +1,10 @@
 /* Acknowledgements (RFC 9293 §3.10.7.4 fifth, RFC 5681, 5961 §5): what they free, teach and permit. */
 #include "tcp/tcp_cc.h"
 
-#define SND_LIMIT_MAX (4u << 20)
+#define SND_LIMIT_MAX  (4u << 20)
+#define SND_LIMIT_NEAR (512u << 10)     /* while the way is shorter than SND_NEAR: 80 Gb/s of it */
+#define SND_NEAR       (50 * NS_PER_US)
+#define SND_NEAR_BUSY  (2 * NS_PER_MS)  /* a round trip may be longer all the same, by a receiver that is waited for */
 
 /* The segment at the head is acknowledged whole: its marks are uncounted. Only seldom has it any. */
 static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, nstime *rtt, nstime now)
@@ -55,10 +58,22 @@ static bool cwnd_was_used(struct tcp_conn *tc, uint32_t before, uint32_t acked)
         return tc->flight_peak + tc->snd_mss > tc->cwnd || (tc->cwnd < tc->ssthresh && 2 * tc->flight_peak > tc->cwnd);
 }
 
+/* What is written stays where it is until it is acknowledged, and over a link as short as a machine's own most of it would
+ * only wait at the receiver, while what is written next finds no room in the cache. */
+static uint32_t limit_most(const struct tcp_conn *tc)
+{
+        return tc->min_rtt < SND_NEAR && tc->srtt < SND_NEAR_BUSY ? SND_LIMIT_NEAR : SND_LIMIT_MAX;
+}
+
 static void autosize(struct tcp_conn *tc)
 {
-        if (tc->snd_limit < 2 * tc->cwnd && tc->opts.sndbuf == 0 && !tc->link.lossless)
-                WRITE_ONCE(tc->snd_limit, MIN(2 * tc->cwnd, SND_LIMIT_MAX));
+        uint32_t want = 2 * tc->cwnd;
+
+        if (tc->snd_limit >= want || tc->opts.sndbuf != 0 || tc->link.lossless)
+                return;
+        want = MIN(want, limit_most(tc));
+        if (tc->snd_limit < want)
+                WRITE_ONCE(tc->snd_limit, want);
 }
 
 static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)

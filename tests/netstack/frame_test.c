@@ -289,6 +289,22 @@ static void large_frames_take_turns(void **state)
                 assert_int_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), first[i]);
 }
 
+/* An interface goes by a gateway now, and what was freed for use while warm is freed for turns. */
+static void a_pool_that_begins_to_take_turns_loses_no_frame(void **state)
+{
+        struct fixture *x = *state;
+        uint32_t id[LARGE];
+
+        for (uint32_t i = 0; i < LARGE; i++)
+                id[i] = frame_alloc(&x->f, TX, FRAME_LARGE, 0);
+        for (uint32_t i = 0; i + 1 < LARGE; i++)
+                frame_drop(&x->f, id[i]);
+        x->pool->sent = 1;
+        frame_drop(&x->f, id[LARGE - 1]);
+        for (uint32_t i = 0; i < LARGE; i++)
+                assert_int_not_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -299,6 +315,7 @@ int main(void)
                 TEST(a_class_runs_out_alone),
                 TEST(a_frame_freed_is_the_next_one),
                 TEST(large_frames_take_turns),
+                TEST(a_pool_that_begins_to_take_turns_loses_no_frame),
                 TEST(free_when_the_last_record_lets_go),
                 TEST(free_when_loan_and_reference_have_both_ended),
                 TEST(returns_that_were_no_loans_are_counted),

@@ -23,6 +23,43 @@ static void data_is_cut_to_the_mss(void **state)
         assert_int_equal(s->tc->rtx_at, NSTIME_NEVER);
 }
 
+/* A congestion window of 250 segments is written and, after a round trip, acknowledged. */
+static void fills_the_window(struct scene *s, uint32_t round_trip_ms)
+{
+        uint32_t at = s->tc->snd_nxt - s->tc->iss;
+
+        s->tc->cwnd = 250 * 1000;
+        s->tc->snd_wnd = 1 << 20;
+        app_writes(s, 250 * 1000);
+        for (uint32_t i = 0; i < 250; i++)
+                expect_sent(s, .seq = at + 1000 * i, .len = 1000);
+        if (round_trip_ms != 0)
+                advance_ms(s, round_trip_ms);
+        peer_sends(s, .seq = 1, .ack = at + 250 * 1000);
+        assert_int_equal(s->tc->cwnd, 500 * 1000);
+}
+
+/* Twice the window finds room, where the way is long; where it is short, no more than fits into a cache. */
+static void send_buffer_grows_with_the_window(void **state)
+{
+        struct scene *s = *state;
+
+        fills_the_window(s, 0);
+        assert_int_equal(s->tc->snd_limit, 512 << 10);
+        s->tc->srtt = 2 * NS_PER_MS;
+        fills_the_window(s, 2);
+        assert_int_equal(s->tc->snd_limit, 1000 * 1000);
+}
+
+static void send_buffer_of_a_long_way_is_large(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->min_rtt = s->tc->srtt = NS_PER_MS;
+        fills_the_window(s, 1);
+        assert_int_equal(s->tc->snd_limit, 1000 * 1000);
+}
+
 /* RFC 6928: ten segments at first. */
 static void initial_window_is_ten_segments(void **state)
 {
@@ -814,6 +851,8 @@ int main(void)
                                         lossless = {.lossless = true, .sack = true};
         const struct CMUnitTest tests[] = {
                 scenario(data_is_cut_to_the_mss, established, NULL),
+                scenario(send_buffer_grows_with_the_window, established, NULL),
+                scenario(send_buffer_of_a_long_way_is_large, established, NULL),
                 scenario(initial_window_is_ten_segments, established, NULL),
                 scenario(peer_window_is_respected, established, &small_wnd),
                 scenario(small_window_is_used_in_pieces, established, &tiny_wnd),
