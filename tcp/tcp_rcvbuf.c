@@ -357,12 +357,13 @@ bool tcp_recv_give_back(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, ui
         return true;
 }
 
-/* The reader takes more than half a buffer in a round trip: the buffer, not the path, sets the pace. */
+/* The reader takes more than half a buffer in a round trip: the buffer, not the path, sets the pace. Who only receives has
+ * measured the way when the connection was opened and no queue was on it; the peer's data say how long it is now. */
 void rcvbuf_autosize(struct tcp_conn *tc, nstime now)
 {
         uint32_t read = copied_seq(tc) - tc->drs_seq;
 
-        if (tc->srtt == 0 || now - tc->drs_at < tc->srtt)
+        if (tc->srtt == 0 || now - tc->drs_at < MAX(tc->srtt, (nstime)tc->train_rtt << 10))
                 return;
         if (read >= tc->rcv_limit / 2 && tc->rcv_limit < RCV_LIMIT_MAX)
                 tc->rcv_limit = MIN(tc->rcv_limit * 2, RCV_LIMIT_MAX);

@@ -3,7 +3,7 @@
 
 #define TRAIN 128u                      /* full-sized segments without a pause make one */
 
-static const struct scene_setup scaled = {.wscale = 7, .rcvbuf = 300000},
+static const struct scene_setup growing = {.wscale = 7, .ts = true}, scaled = {.wscale = 7, .rcvbuf = 300000},
                                 stamped = {.wscale = 7, .rcvbuf = 300000, .ts = true}, narrow = {.rcvbuf = 20000};
 
 /* ---- the rule ---- */
@@ -188,6 +188,25 @@ static void a_train_through_a_narrow_window_is_acked_by_a_quarter_of_it(void **s
         assert_int_not_equal(acked, 0);
 }
 
+/* Opened over an empty way, and then a queue grew on it: a buffer of data arrives in a round trip, not in one of the handshake's.
+ * It was sized by the handshake's, and of what a peer could send a third went (bench/impair, clean). */
+static void the_receive_buffer_follows_the_round_trip_of_the_data(void **state)
+{
+        struct scene *s = *state;
+        uint32_t limit = s->tc->rcv_limit, ts = s->last.tsval;
+
+        s->tc->srtt = s->tc->min_rtt = 50 * NS_PER_US;
+        for (uint32_t ms = 0; ms < 12; ms++) {
+                for (uint32_t i = 0; i < 70; i++) {
+                        peer_sends(s, .seq = next_byte(s), .ack = 1, .len = 1000, .tsecr = ts + ms - 4);
+                        app_reads(s, 1000);
+                }
+                advance_ms(s, 1);
+                forget_sent(s);
+        }
+        assert_int_equal(s->tc->rcv_limit, 2 * limit);
+}
+
 /* A quarter of 8 ms is 2; nothing waits longer than 1. The end of a turn changes nothing. */
 static void what_is_left_of_a_train_is_acked_soon(void **state)
 {
@@ -339,6 +358,7 @@ int main(void)
                 scenario(data_of_ours_carries_the_ack, established, NULL),
                 scenario(a_train_is_acked_by_64_kilobytes, established_8_ms, &scaled),
                 scenario(a_train_through_a_narrow_window_is_acked_by_a_quarter_of_it, established_8_ms, &narrow),
+                scenario(the_receive_buffer_follows_the_round_trip_of_the_data, established_8_ms, &growing),
                 scenario(what_is_left_of_a_train_is_acked_soon, established_8_ms, &scaled),
                 scenario(a_push_ends_the_wait, established_8_ms, &scaled),
                 scenario(a_short_segment_ends_the_train, established_8_ms, &scaled),
