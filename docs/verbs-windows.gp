@@ -17,5 +17,5 @@ $data << END
 END
 plot $data using 1:2 with linespoints lw 2 title "TCP over verbs", \
      $data using 1:3 with linespoints lw 2 title "kernel TCP, same veth", \
-     0.498 with lines dashtype 2 title "raw endpoint, 4096 bytes", \
+     0.461 with lines dashtype 2 title "raw endpoint, 4096 bytes", \
      0.357 with lines dashtype 3 title "TCP over verbs, its own window"
