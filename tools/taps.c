@@ -13,6 +13,7 @@
 #define HOLD_FOR   (100 * NS_PER_MS)
 #define HOLD_BYTES (64u << 20)
 #define TAPS_MAX   1024
+#define DRAIN_MAX  100000               /* packets of a stack at once: what it says of its ring may be a lie without end */
 
 /* A packet that waits for its turn: a stack may be found a little after its first packet, so each waits HOLD_FOR, if there
  * is room. */
@@ -181,8 +182,8 @@ bool taps_drain(struct taps *t)
         for (uint32_t i = 0; i < t->n; i++) {
                 struct tap *p = &t->tap[i];
 
-                while (t->held_bytes < HOLD_BYTES &&
-                       capture_read(&p->reader, p->c, STACK_CAPTURE, &rec, bytes, sizeof bytes)) {
+                for (int n = 0; n < DRAIN_MAX && t->held_bytes < HOLD_BYTES &&
+                                capture_read(&p->reader, p->c, STACK_CAPTURE, &rec, bytes, sizeof bytes); n++) {
                         hold(t, p, &rec, bytes);
                         any = true;
                 }
