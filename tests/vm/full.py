@@ -37,8 +37,12 @@ def exact(name, *how, patience=PATIENCE):
         barrier(f"{name}-done", patience)
         return
     barrier(f"{name}-ready")
-    c = Caller(up, up, streams)
-    c.over_verbs(patience)
+    c = Caller(up, up, streams, how="part")
+    for _ in range(streams):
+        c.says("part")
+    c.over_verbs()
+    for _ in range(streams):
+        c.say()
     silent = c.all(patience)
     print(f"{name}: nothing waited for longer than {silent} ms", flush=True)
     assert silent < STALL, silent
@@ -72,14 +76,14 @@ def iperf_a():
             continue
         barrier(f"{name}-ready")
         before = counted("counters", "NI_TX_MSGS")
-        c = Program("iperf3", "-J", "-c", PEER, "-n", str(BYTES), *how)
+        c = Program("iperf3", "-J", "-c", PEER, "-t", "5", *how)
         until(lambda: counted("counters", "NI_TX_MSGS") > before + 50, "it goes over verbs")
         end = json.loads(c.end())["end"]
         if "-u" in how:
             print(f"UDP: {end['sum']['packets']} datagrams, {end['sum']['lost_packets']} lost", flush=True)
             assert end["sum"]["lost_packets"] < end["sum"]["packets"] / 2, end["sum"]
         else:
-            assert end["sum_sent"]["bytes"] >= BYTES and end["sum_received"]["bytes"] > 0, end
+            assert end["sum_received"]["bytes"] > 0, end
 
 
 def redis_a():

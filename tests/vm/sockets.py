@@ -127,8 +127,9 @@ def wire_a():
 def wire_b():
     bad_wire("delay", "2ms", "loss", "1%", "reorder", "25%")
     barrier("wire")
-    c = Caller(FEW, FEW)
-    c.over_verbs()
+    c = Caller(FEW, FEW, how="part")
+    c.part()
+    c.say()
     c.all()
     good_wire()
     barrier("wired")
@@ -230,10 +231,10 @@ def iperf_a():
 def iperf_b():
     barrier("iperf")
     barrier("iperf-ready")
-    c = Program("iperf3", "-J", "-c", PEER, "-n", str(BYTES))
+    c = Program("iperf3", "-J", "-c", PEER, "-t", "5")
     until(lambda: counted("counters", "NI_TX_MSGS") > 100, "it went over verbs")
     end = json.loads(c.end())["end"]
-    assert end["sum_sent"]["bytes"] >= BYTES and end["sum_received"]["bytes"] > 0, end
+    assert end["sum_received"]["bytes"] > 0, end
 
 
 def rounds(stays, play_some):
