@@ -46,18 +46,29 @@ static void fork_child(void)
         usock_leave();
 }
 
+void fork_begin(void)
+{
+        fork_prepare();
+}
+
+void fork_end(bool child)
+{
+        if (child)
+                fork_child();
+        else
+                fork_parent();
+}
+
 pid_t h__Fork(void)
 {
         bool ours = shim.size && !usock_tls.inside;
         pid_t pid;
 
         if (ours)
-                fork_prepare();
+                fork_begin();
         pid = REAL(_Fork)();
-        if (ours && pid == 0)
-                fork_child();
-        else if (ours)
-                fork_parent();
+        if (ours)
+                fork_end(pid == 0);
         return pid;
 }
 

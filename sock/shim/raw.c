@@ -4,6 +4,8 @@
  */
 #include "sock/shim/shim.h"
 
+#include <sched.h>
+
 typedef long word;
 
 struct raw {
@@ -159,6 +161,18 @@ static bool number_call(const struct raw *c, long *r)
         }
 }
 
+/* clone() without shared memory is a fork, which the handlers of pthread_atfork() do not hear of. On a stack of its own the child
+ * would not come back to us. */
+static bool cloning_call(const struct raw *c, long *r)
+{
+        if (c->nr != SYS_clone || c->a[0] & (CLONE_VM | CLONE_THREAD) || c->a[1] != 0 || !shim.size)
+                return false;
+        fork_begin();
+        *r = REAL(syscall)(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4]);
+        fork_end(*r == 0);
+        return true;
+}
+
 static bool waiting_call(const struct raw *c, long *r)
 {
         const word *a = c->a;
@@ -203,7 +217,8 @@ long h_syscall(long nr, ...)
                 c.a[i] = va_arg(ap, word);
         va_end(ap);
         if (!usock_tls.inside &&
-            (one_descriptor(&c, &r) || socket_call(&c, &r) || number_call(&c, &r) || waiting_call(&c, &r)))
+            (one_descriptor(&c, &r) || socket_call(&c, &r) || number_call(&c, &r) || cloning_call(&c, &r) ||
+             waiting_call(&c, &r)))
                 return r;
         return REAL(syscall)(nr, c.a[0], c.a[1], c.a[2], c.a[3], c.a[4], c.a[5]);
 }

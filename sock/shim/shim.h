@@ -376,6 +376,9 @@ void streams_start(void);
 /* ---- process.c ---- */
 
 void process_start(void);
+/* Around a fork of which pthread_atfork() does not hear. */
+void fork_begin(void);
+void fork_end(bool child);
 
 /* ---- log.c ---- */
 

@@ -147,6 +147,7 @@ static const struct {
         {"nonblock_shared", scene_nonblock_shared},
         {"exec", scene_exec},
         {"exec_busy", scene_exec_busy},
+        {"cloned", scene_cloned},
         {"exec_cleaned", scene_exec_cleaned},
         {"spawn_and_close", scene_spawn_and_close},
         {"exec_and_close", scene_exec_and_close},

@@ -153,6 +153,7 @@ void scene_connect_failed(void);
 void scene_nonblock_shared(void);
 void scene_exec(void);
 void scene_exec_busy(void);
+void scene_cloned(void);
 void scene_exec_cleaned(void);
 void scene_spawn_and_close(void);
 void scene_exec_and_close(void);

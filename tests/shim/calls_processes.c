@@ -191,6 +191,48 @@ void scene_exec(void)
         }
 }
 
+static void to_and_fro(int v[2])
+{
+        char b[64] = {0};
+
+        for (int i = 0; i < 20000; i++)
+                if (write(v[0], b, sizeof b) != sizeof b || read(v[1], b, sizeof b) != sizeof b)
+                        _exit(1);
+}
+
+/* clone() by its number is a fork of which libc does not hear (vsftpd makes its namespaces so): parent and child are busy at once. */
+void scene_cloned(void)
+{
+        int v[2], w[2], x[2], status;
+        long pid;
+
+        tcp_pair(v);
+        tcp_pair(w);
+        pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+        if (pid == 0) {
+                to_and_fro(w);
+                for (int i = 0; i < 2; i++) {
+                        close(v[i]);
+                        close(w[i]);
+                }
+                _exit(0);
+        }
+        to_and_fro(v);
+        waitpid((pid_t)pid, &status, 0);
+        SHOW(status);
+        to_and_fro(v);
+        tcp_pair(x);
+        to_and_fro(x);
+        to_and_fro(v);
+        close(x[0]);
+        close(x[1]);
+        close(w[0]);
+        SHOW(read(w[1], &status, 1));
+        close(w[1]);
+        close(v[0]);
+        close(v[1]);
+}
+
 /* A program that gives its children an environment of its own making, as inetd does. */
 void scene_exec_cleaned(void)
 {
