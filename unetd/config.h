@@ -49,8 +49,8 @@ struct unetd_iface_config {
         uint8_t provider;               /* enum unetd_iface_provider */
         uint8_t checksum;               /* verbs: 0: transports need not sum, where the other host agrees */
         uint32_t pinned_mb;             /* verbs: most memory registered by all its stacks */
-        int64_t silence_s;              /* verbs: how long another host's unetd may be silent, or our device away, before channels there end;
-                                         * 0: for ever */
+        int64_t silence_s;              /* verbs: how long another host's unetd may be silent, or our device away, before
+                                         * channels there end; 0: for ever */
 };
 
 struct unetd_config {
