@@ -7,6 +7,7 @@
  * bell, any word anywhere. What the victim is shown must be its to read, its calls return, and a second channel of it, with
  * an honest peer, goes on to the byte.
  */
+#include "tests/fuzz/choices.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -23,7 +24,7 @@
 #define BUFFER  2048u
 
 struct world {
-        const uint8_t *at, *end;
+        struct choices in;
         struct unet_ep *a, *b, *c;      /* hostile, victim, honest */
         uint32_t ca, cb, cc, bc;        /* channels a-b and c-b, as each end calls them */
         struct unet_segment sb;
@@ -37,20 +38,6 @@ struct world {
         uint32_t sent, seen;            /* numbers of the honest channel's messages */
         bool direct;
 };
-
-static unsigned byte(struct world *w)
-{
-        return w->at < w->end ? *w->at++ : 0;
-}
-
-static uint32_t number(struct world *w, unsigned bytes)
-{
-        uint32_t v = 0;
-
-        while (bytes-- > 0)
-                v = v << 8 | byte(w);
-        return v;
-}
 
 /* ---- the victim's steps ---- */
 
@@ -127,8 +114,8 @@ static void step_victim_sends(struct world *w, unsigned how)
                               .cookie = how & 128 ? 1 + how : 0};
 
         for (m.nfrags = 0; m.nfrags < how / 16 % 4; m.nfrags++)
-                m.frag[m.nfrags] = (struct unet_frag){number(w, 2) % (uint32_t)(w->sb.tx_bytes - 4096),
-                                                      1 + number(w, 2) % 4096};
+                m.frag[m.nfrags] = (struct unet_frag){number(&w->in, 2) % (uint32_t)(w->sb.tx_bytes - 4096),
+                                                      1 + number(&w->in, 2) % 4096};
         unet_ep_send(w->b, &m, 1);
 }
 
@@ -175,14 +162,15 @@ static void step_hostile_reads(struct world *w, unsigned how)
 static void step_slot(struct world *w, unsigned how)
 {
         struct shm_slot *s = &w->region->ring[w->pos % SHM_SLOTS];
-        struct shm_frame_ref ref = {how & 1 ? 1 + byte(w) : number(w, 4), number(w, how & 2 ? 2 : 4), number(w, how & 4 ? 2 : 4)};
+        struct shm_frame_ref ref = {how & 1 ? 1 + byte(&w->in) : number(&w->in, 4), number(&w->in, how & 2 ? 2 : 4),
+                                    number(&w->in, how & 4 ? 2 : 4)};
 
         for (unsigned i = 0; i < sizeof s->body; i += 16)
-                s->body[i] = (uint8_t)byte(w);
+                s->body[i] = (uint8_t)byte(&w->in);
         memcpy(s->body, &ref, sizeof ref);
-        s->flags = (uint8_t)(how & 8 ? byte(w) : byte(w) % 4);
-        s->inl_len = (uint8_t)(how & 16 ? byte(w) : byte(w) % 200);
-        s->nmore = (uint16_t)(how & 32 ? number(w, 2) : byte(w) % 4);
+        s->flags = (uint8_t)(how & 8 ? byte(&w->in) : byte(&w->in) % 4);
+        s->inl_len = (uint8_t)(how & 16 ? byte(&w->in) : byte(&w->in) % 200);
+        s->nmore = (uint16_t)(how & 32 ? number(&w->in, 2) : byte(&w->in) % 4);
         atomic_store_explicit(&s->seq, ++w->pos, memory_order_release);
 }
 
@@ -191,7 +179,7 @@ static void step_returns(struct world *w, unsigned how)
         uint32_t prod = atomic_load_explicit(&w->region->ctrl.ret_prod, memory_order_relaxed);
 
         for (unsigned n = how % 32; n > 0; n--)
-                w->region->ret[prod++ % SHM_RETS] = how & 128 ? number(w, 4) : byte(w);
+                w->region->ret[prod++ % SHM_RETS] = how & 128 ? number(&w->in, 4) : byte(&w->in);
         atomic_store_explicit(&w->region->ctrl.ret_prod, prod, memory_order_release);
 }
 
@@ -202,18 +190,18 @@ static void step_words(struct world *w, unsigned how)
         _Atomic uint32_t *at = word[how % 4];
         uint32_t now = atomic_load_explicit(at, memory_order_relaxed);
 
-        atomic_store_explicit(at, how & 128 ? number(w, 4) : now + byte(w) - 128, memory_order_release);
+        atomic_store_explicit(at, how & 128 ? number(&w->in, 4) : now + byte(&w->in) - 128, memory_order_release);
 }
 
 static void step_scribble(struct world *w, unsigned how)
 {
         uint8_t *to = how & 1 ? w->station : (uint8_t *)w->region;
-        size_t size = how & 1 ? w->station_bytes : w->region_bytes, at = number(w, 3);
+        size_t size = how & 1 ? w->station_bytes : w->region_bytes, at = number(&w->in, 3);
 
         if (!(how & 3)) /* near what is read next */
                 at = offsetof(struct shm_region, ring) + (w->pos + at % 4) % SHM_SLOTS * sizeof(struct shm_slot) + at % 300;
         for (unsigned n = 1 + how % 64; n > 0; n--)
-                to[at++ % size] = (uint8_t)byte(w);
+                to[at++ % size] = (uint8_t)byte(&w->in);
 }
 
 /* ---- a world ---- */
@@ -261,14 +249,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                 step_hostile_reads, step_receive, step_receive, step_receive, step_give_back, step_victim_sends,
                 step_victim_waits, step_honest, step_close,
         };
-        struct world w = {.at = data, .end = data + n};
+        struct world w = {.in = {data, data + n}};
 
-        w.direct = byte(&w) & 1;
+        w.direct = byte(&w.in) & 1;
         open_all(&w);
-        for (int i = 0; i < STEPS && w.at < w.end; i++) {
-                unsigned op = byte(&w);
+        for (int i = 0; i < STEPS && w.in.at < w.in.end; i++) {
+                unsigned op = byte(&w.in);
 
-                steps[op % ARRAY_LEN(steps)](&w, byte(&w));
+                steps[op % ARRAY_LEN(steps)](&w, byte(&w.in));
         }
         step_give_back(&w, KEPT);
         unet_ep_close(w.a);

@@ -8,6 +8,7 @@
  * anywhere, payload under the reader's eyes. The victim's asserts must hold, its turns end, and when the
  * channel goes down all it had is free again.
  */
+#include "tests/fuzz/choices.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>
@@ -34,22 +35,8 @@ struct world {
         uint32_t listener[2];
         uint32_t udp; /* the victim's */
         uint16_t port;
-        const uint8_t *at, *end;
+        struct choices in;
 };
-
-static unsigned byte(struct world *w)
-{
-        return w->at < w->end ? *w->at++ : 0;
-}
-
-static uint32_t number(struct world *w, unsigned bytes)
-{
-        uint32_t v = 0;
-
-        while (bytes-- > 0)
-                v = v << 8 | byte(w);
-        return v;
-}
 
 static struct stack *victim(struct world *w)
 {
@@ -126,7 +113,7 @@ static void step_write(struct world *w, unsigned how)
 {
         static const uint8_t data[70000];
         int side = how & 1;
-        size_t n = how & 2 ? 1 + number(w, 2) : 1 + number(w, 1);
+        size_t n = how & 2 ? 1 + number(&w->in, 2) : 1 + number(&w->in, 1);
 
         if (live(w, side) != NULL)
                 pair_write(w->p, side, w->conn[side], data, n);
@@ -140,7 +127,7 @@ static void step_read(struct world *w, unsigned how)
         int side = how & 1;
 
         if (live(w, side) != NULL)
-                pair_read(w->p, side, w->conn[side], data, how & 2 ? sizeof data : 1 + number(w, 1));
+                pair_read(w->p, side, w->conn[side], data, how & 2 ? sizeof data : 1 + number(&w->in, 1));
         run_both(w, 1 + how / 64);
 }
 
@@ -191,15 +178,15 @@ static unsigned tcp_header(struct world *w, uint8_t *at)
         struct tcp_conn *tc = live(w, 0);
         struct tcp_seg seg = {.sport = PORT,
                               .dport = (uint16_t)(w->port - 1),
-                              .flags = (uint8_t)byte(w),
+                              .flags = (uint8_t)byte(&w->in),
                               .wscale = TCP_NO_WSCALE,
                               .wnd = 5000};
 
         if (tc != NULL) {
                 seg.sport = tc->tuple.rport;
                 seg.dport = tc->tuple.lport;
-                seg.seq = tc->rcv_nxt + (byte(w) & 7 ? 0 : number(w, 4));
-                seg.ack = tc->snd_una + (byte(w) & 7 ? 0 : number(w, 4));
+                seg.seq = tc->rcv_nxt + (byte(&w->in) & 7 ? 0 : number(&w->in, 4));
+                seg.ack = tc->snd_una + (byte(&w->in) & 7 ? 0 : number(&w->in, 4));
         }
         return tcp_hdr_write(&seg, at);
 }
@@ -209,41 +196,41 @@ static unsigned transport_header(struct world *w, uint8_t proto, uint8_t *at)
         if (proto == IP_PROTO_TCP)
                 return tcp_header(w, at);
         if (proto == IP_PROTO_UDP)
-                udp_hdr_write(at, 4000, UDP_PORT, number(w, 2), (be16){0});
+                udp_hdr_write(at, 4000, UDP_PORT, number(&w->in, 2), (be16){0});
         else
-                at[0] = byte(w) & 1 ? ICMP_ECHO_REQUEST : (uint8_t)byte(w);
+                at[0] = byte(&w->in) & 1 ? ICMP_ECHO_REQUEST : (uint8_t)byte(&w->in);
         return 8;
 }
 
 /* A packet that is nearly right: IP header for `len` bytes, transport, then whatever comes. */
 static unsigned any_packet(struct world *w, uint8_t *at, uint32_t tail)
 {
-        unsigned how = byte(w), n;
+        unsigned how = byte(&w->in), n;
         uint8_t proto = any_proto(how);
         struct ip_tmpl ip;
 
         memset(at, 0, SHM_INLINE_MAX);
         ip_tmpl_init(&ip, pair_addr(1), pair_addr(0), proto, 0, 64, how & 32);
         n = IP_MIN_HDR + transport_header(w, proto, at + IP_MIN_HDR);
-        for (unsigned k = how & 64 ? byte(w) % 64 : 0; k > 0; k--)
-                at[n++] = (uint8_t)byte(w);
-        ip_hdr_write(&ip, at, (uint16_t)(n + tail + (how & 128 ? byte(w) : 0)), 0);
-        for (unsigned k = byte(w) % 4; k > 1; k--) /* and nearly wrong */
-                at[byte(w) % n] = (uint8_t)byte(w);
+        for (unsigned k = how & 64 ? byte(&w->in) % 64 : 0; k > 0; k--)
+                at[n++] = (uint8_t)byte(&w->in);
+        ip_hdr_write(&ip, at, (uint16_t)(n + tail + (how & 128 ? byte(&w->in) : 0)), 0);
+        for (unsigned k = byte(&w->in) % 4; k > 1; k--) /* and nearly wrong */
+                at[byte(&w->in) % n] = (uint8_t)byte(&w->in);
         return n;
 }
 
 static struct shm_frame_ref any_ref(struct world *w)
 {
-        unsigned how = byte(w);
-        struct shm_frame_ref r = {.frame = how % 30, .off = number(w, 1), .len = number(w, 2)};
+        unsigned how = byte(&w->in);
+        struct shm_frame_ref r = {.frame = how % 30, .off = number(&w->in, 1), .len = number(&w->in, 2)};
 
         if (how & 64)
-                r.off = number(w, 4);
+                r.off = number(&w->in, 4);
         if (how & 128)
-                r.len = number(w, 4);
+                r.len = number(&w->in, 4);
         if (how == 255)
-                r.frame = number(w, 4);
+                r.frame = number(&w->in, 4);
         return r;
 }
 
@@ -257,14 +244,14 @@ static void step_slot(struct world *w, unsigned how)
         unsigned n = any_packet(w, packet, how & 1 ? ref.len : 0);
 
         s->flags = how & 1 ? SHM_F_FRAME : 0;
-        s->inl_len = how & 2 ? (uint8_t)n : (uint8_t)(n + byte(w) % 8);
+        s->inl_len = how & 2 ? (uint8_t)n : (uint8_t)(n + byte(&w->in) % 8);
         if (how & 4) {
-                s->flags = (uint8_t)byte(w);
-                s->inl_len = (uint8_t)byte(w);
+                s->flags = (uint8_t)byte(&w->in);
+                s->inl_len = (uint8_t)byte(&w->in);
         }
         memcpy(s->body, &ref, how & 1 ? sizeof ref : 0);
         memcpy(s->body + (how & 1 ? sizeof ref : 0), packet, MIN(n, SHM_INLINE_MAX));
-        s->nmore = (uint16_t)(how & 8 ? number(w, 2) : 0);
+        s->nmore = (uint16_t)(how & 8 ? number(&w->in, 2) : 0);
         atomic_store_explicit(&s->seq, ++pos->tx_prod, memory_order_release);
         if (how & 16)
                 run_victim(w);
@@ -276,7 +263,7 @@ static void step_returns(struct world *w, unsigned how)
         uint32_t prod = atomic_load_explicit(&w->hostile->ctrl.ret_prod, memory_order_relaxed);
 
         for (unsigned n = how % 32; n > 0; n--)
-                w->hostile->ret[prod++ % SHM_RETS] = how & 128 ? number(w, 4) : byte(w) % 30;
+                w->hostile->ret[prod++ % SHM_RETS] = how & 128 ? number(&w->in, 4) : byte(&w->in) % 30;
         atomic_store_explicit(&w->hostile->ctrl.ret_prod, prod, memory_order_release);
         hostile_pos(w)->ret_prod = prod;
         run_victim(w);
@@ -288,7 +275,7 @@ static void step_words(struct world *w, unsigned how)
                                     &w->hostile->ctrl.want_room, &w->hostile->ctrl.closed};
         _Atomic uint32_t *at = word[how % 4];
         uint32_t v =
-                how & 128 ? number(w, 4) : atomic_load_explicit(at, memory_order_relaxed) + byte(w) - 128;
+                how & 128 ? number(&w->in, 4) : atomic_load_explicit(at, memory_order_relaxed) + byte(&w->in) - 128;
 
         atomic_store_explicit(at, v, memory_order_release);
         run_victim(w);
@@ -297,13 +284,13 @@ static void step_words(struct world *w, unsigned how)
 static void step_scribble(struct world *w, unsigned how)
 {
         uint8_t *region = (uint8_t *)w->hostile;
-        size_t bytes = SHM_REGION_BYTES(size.tx), at = number(w, 4);
+        size_t bytes = SHM_REGION_BYTES(size.tx), at = number(&w->in, 4);
 
         if (how & 1) /* near what will be read next */
                 at = offsetof(struct shm_region, ring) +
                      (hostile_pos(w)->tx_prod + at % 8 - 4) % SHM_SLOTS * 256 + at % 300;
         for (unsigned n = 1 + how % 64; n > 0; n--)
-                region[at++ % bytes] = (uint8_t)byte(w);
+                region[at++ % bytes] = (uint8_t)byte(&w->in);
         run_victim(w);
 }
 
@@ -319,7 +306,7 @@ static uint32_t listen_on(struct world *w, int side)
 
 static struct world world_new(const uint8_t *data, size_t n)
 {
-        struct world w = {.p = pair_new(1, NULL, &size), .at = data, .end = data + n, .port = 40000};
+        struct world w = {.p = pair_new(1, NULL, &size), .in = {data, data + n}, .port = 40000};
         struct udp_opts o;
 
         w.hostile = w.p->side[1].region;
@@ -365,9 +352,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         };
         struct world w = world_new(data, n);
 
-        for (int i = 0; i < STEPS && w.at < w.end; i++) {
-                unsigned op = byte(&w);
-                steps[op % ARRAY_LEN(steps)](&w, byte(&w));
+        for (int i = 0; i < STEPS && w.in.at < w.in.end; i++) {
+                unsigned op = byte(&w.in);
+                steps[op % ARRAY_LEN(steps)](&w, byte(&w.in));
         }
         wind_up(&w);
         return 0;

@@ -4,6 +4,7 @@
  * delayed returns of frames, time. After each step every invariant holds; at the end, when the peer has
  * fallen silent and the application has closed, everything is free again, after a bounded number of timers.
  */
+#include "tests/fuzz/choices.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@ static const struct rig_size size = {
 
 struct world {
         struct rig *r, *peer; /* the peer is only memory that its payload lies in */
-        const uint8_t *p, *end;
+        struct choices in;
         nstime now;
         struct tcp_link link;
         uint32_t listener;
@@ -36,20 +37,6 @@ struct world {
         uint32_t lent[LENT];    /* frames on loan to the peer */
         unsigned nlent;
 };
-
-static unsigned byte(struct world *w)
-{
-        return w->p < w->end ? *w->p++ : 0;
-}
-
-static uint32_t number(struct world *w, unsigned bytes)
-{
-        uint32_t v = 0;
-
-        while (bytes-- > 0)
-                v = v << 8 | byte(w);
-        return v;
-}
 
 static struct tcp_conn *conn(struct world *w, unsigned i)
 {
@@ -115,29 +102,29 @@ static uint32_t near(struct world *w, const uint32_t *edge, unsigned n)
 {
         static const int32_t by[] = {0,    0,     0,    1,     -1,     2,       100,     -100,
                                      1000, -1000, 1460, 65535, -65535, 1 << 20, 1 << 30, INT32_MIN};
-        unsigned b = byte(w);
+        unsigned b = byte(&w->in);
 
         if (b == 255)
-                return number(w, 4);
+                return number(&w->in, 4);
         return edge[b % n] + (uint32_t)by[b / 16];
 }
 
 static void any_options(struct world *w, const struct tcp_conn *tc, struct tcp_seg *seg)
 {
-        unsigned what = byte(w);
+        unsigned what = byte(&w->in);
         uint32_t edge[] = {tc->snd_una, tc->snd_nxt, tc->snd_una + tc->snd_mss};
 
         seg->has_ts = what & 1 ? !tc->ts_ok : tc->ts_ok;
         if (seg->has_ts) {
-                seg->tsval = tc->ts_recent + (what & 2 ? number(w, 4) : 1);
-                seg->tsecr = (uint32_t)(w->now / NS_PER_MS) + tc->ts_offset - (what & 4 ? number(w, 2) : 1);
+                seg->tsval = tc->ts_recent + (what & 2 ? number(&w->in, 4) : 1);
+                seg->tsecr = (uint32_t)(w->now / NS_PER_MS) + tc->ts_offset - (what & 4 ? number(&w->in, 2) : 1);
         }
         if (seg->flags & TCP_SYN) {
-                seg->mss = what & 8 ? (uint16_t)number(w, 2) : 1000;
+                seg->mss = what & 8 ? (uint16_t)number(&w->in, 2) : 1000;
                 seg->sack_ok = what & 16;
-                seg->wscale = what & 32 ? (uint8_t)(byte(w) % 15) : TCP_NO_WSCALE;
+                seg->wscale = what & 32 ? (uint8_t)(byte(&w->in) % 15) : TCP_NO_WSCALE;
         } else if (what & 64) {
-                seg->nsack = (uint8_t)(1 + byte(w) % (seg->has_ts ? 3 : 4));
+                seg->nsack = (uint8_t)(1 + byte(&w->in) % (seg->has_ts ? 3 : 4));
                 for (unsigned i = 0; i < seg->nsack; i++)
                         seg->sack[i] = (struct tcp_sack_block){near(w, edge, 3), near(w, edge, 3)};
         }
@@ -146,7 +133,7 @@ static void any_options(struct world *w, const struct tcp_conn *tc, struct tcp_s
 /* Payload in the descriptor, in a frame of ours, or in one of the peer's. */
 static bool any_payload(struct world *w, struct tcp_seg *seg, uint8_t *inl)
 {
-        unsigned how = byte(w);
+        unsigned how = byte(&w->in);
         struct rig *from = how & 1 ? w->peer : w->r;
         uint32_t region = how & 1 ? FRAME_REGION_TX(RIG_CHAN) : FRAME_REGION_PRIVATE, id;
 
@@ -196,20 +183,20 @@ static void step_segment(struct world *w, unsigned which)
         struct tcp_conn *tc = conn(w, which);
         struct tcp_tuple tuple;
         struct tcp_seg seg = {.wscale = TCP_NO_WSCALE};
-        unsigned b = byte(w);
+        unsigned b = byte(&w->in);
 
         if (tc == NULL)
                 return;
         tuple = tc->tuple;
         seg.sport = tuple.rport;
         seg.dport = tuple.lport;
-        seg.flags = b < 250 ? flags[b % ARRAY_LEN(flags)] : (uint8_t)number(w, 1);
+        seg.flags = b < 250 ? flags[b % ARRAY_LEN(flags)] : (uint8_t)number(&w->in, 1);
         seg.seq = near(w, (uint32_t[]){tc->rcv_nxt, tc->rcv_nxt, tc->rcv_adv, tc->irs}, 4);
         seg.ack = near(w, (uint32_t[]){tc->snd_una, tc->snd_nxt, tc->snd_nxt, tc->iss + 1}, 4);
-        b = byte(w);
+        b = byte(&w->in);
         seg.len = len[b % ARRAY_LEN(len)];
-        seg.wnd = b < 200 ? 60000 : b < 230 ? 0 : (uint16_t)number(w, 2);
-        seg.urg = seg.flags & TCP_URG ? (uint16_t)number(w, 2) : 0;
+        seg.wnd = b < 200 ? 60000 : b < 230 ? 0 : (uint16_t)number(&w->in, 2);
+        seg.urg = seg.flags & TCP_URG ? (uint16_t)number(&w->in, 2) : 0;
         any_options(w, tc, &seg);
         deliver(w, &tuple, &seg);
 }
@@ -220,7 +207,7 @@ static void step_syn(struct world *w, unsigned which)
                                   (uint16_t)(FIRST_PORT + which % 8), RIG_CHAN};
         struct tcp_seg seg = {.sport = tuple.rport,
                               .dport = PORT,
-                              .seq = number(w, 4),
+                              .seq = number(&w->in, 4),
                               .flags = TCP_SYN,
                               .wnd = 65535,
                               .wscale = which & 8 ? 3 : TCP_NO_WSCALE,
@@ -235,18 +222,18 @@ static void step_syn(struct world *w, unsigned which)
 static void step_icmp(struct world *w, unsigned which)
 {
         struct tcp_conn *tc = conn(w, which);
-        unsigned b = byte(w);
+        unsigned b = byte(&w->in);
 
         if (tc != NULL)
-                tcp_icmp(&w->r->t, &tc->tuple, tc->snd_una + (b & 8 ? number(w, 4) : 0), EHOSTUNREACH, b & 1,
-                         b & 2 ? number(w, 2) : 0, w->now);
+                tcp_icmp(&w->r->t, &tc->tuple, tc->snd_una + (b & 8 ? number(&w->in, 4) : 0), EHOSTUNREACH, b & 1,
+                         b & 2 ? number(&w->in, 2) : 0, w->now);
 }
 
 /* ---- the application ---- */
 
 static void any_opts(struct world *w, struct tcp_opts *o)
 {
-        unsigned a = byte(w), b = byte(w);
+        unsigned a = byte(&w->in), b = byte(&w->in);
 
         tcp_opts_default(o);
         o->nodelay = a & 1;
@@ -257,14 +244,14 @@ static void any_opts(struct world *w, struct tcp_opts *o)
         o->cc = a >> 5 & 1;
         o->no_sack = a >> 6 & 1;
         o->no_timestamps = a >> 7;
-        o->rcvbuf = b & 1 ? number(w, 2) : 0;
-        o->sndbuf = b & 2 ? number(w, 2) : 0;
-        o->maxseg = b & 4 ? (uint16_t)(88 + byte(w)) : 0;
+        o->rcvbuf = b & 1 ? number(&w->in, 2) : 0;
+        o->sndbuf = b & 2 ? number(&w->in, 2) : 0;
+        o->maxseg = b & 4 ? (uint16_t)(88 + byte(&w->in)) : 0;
         o->linger_s = b & 8 ? 0 : -1;
-        o->user_timeout_ms = b & 16 ? number(w, 2) : 0;
-        o->window_clamp = b & 32 ? 1 + number(w, 2) : 0;
+        o->user_timeout_ms = b & 16 ? number(&w->in, 2) : 0;
+        o->window_clamp = b & 32 ? 1 + number(&w->in, 2) : 0;
         o->no_wscale = b >> 6 & 1;
-        o->defer_accept_s = b & 128 ? byte(w) % 4 : 0;
+        o->defer_accept_s = b & 128 ? byte(&w->in) % 4 : 0;
         o->keepidle_s = 1 + b % 8;
         o->keepintvl_s = 1;
 }
@@ -298,8 +285,8 @@ static void step_accept(struct world *w, unsigned which)
 static void step_write(struct world *w, unsigned which)
 {
         struct tcp_conn *tc = held(w, which);
-        unsigned b = byte(w);
-        size_t want = b & 3 ? 1 + number(w, 1) : 1 + number(w, 2);
+        unsigned b = byte(&w->in);
+        size_t want = b & 3 ? 1 + number(&w->in, 1) : 1 + number(&w->in, 2);
         struct span span[4];
         static const uint8_t small[64];
         int got;
@@ -321,7 +308,7 @@ static void step_write(struct world *w, unsigned which)
 static void step_read(struct world *w, unsigned which)
 {
         struct tcp_conn *tc = held(w, which);
-        unsigned b = byte(w);
+        unsigned b = byte(&w->in);
         struct span span[4];
         int got;
 
@@ -339,7 +326,7 @@ static void step_read(struct world *w, unsigned which)
 static void step_end(struct world *w, unsigned which)
 {
         struct tcp_conn *tc = held(w, which);
-        unsigned how = byte(w) % 32;
+        unsigned how = byte(&w->in) % 32;
 
         if (tc == NULL)
                 return;
@@ -391,7 +378,7 @@ static void step_time(struct world *w, unsigned which)
         if (which & 1 && d != NSTIME_NEVER)
                 w->now = MAX(w->now, d);
         else
-                w->now += number(w, 2) * 100 * NS_PER_US;
+                w->now += number(&w->in, 2) * 100 * NS_PER_US;
         expire_all(w);
 }
 
@@ -426,10 +413,9 @@ static struct world world_new(const uint8_t *data, size_t n)
 {
         struct world w = {.r = rig_new(&size, 1),
                           .peer = rig_new(&size, 2),
-                          .p = data,
-                          .end = data + n,
+                          .in = {data, data + n},
                           .now = 1000 * NS_PER_S};
-        unsigned b = byte(&w);
+        unsigned b = byte(&w.in);
 
         rig_lend(w.peer, w.r);
         w.link = (struct tcp_link){.tx_region = FRAME_REGION_TX(RIG_CHAN),
@@ -475,9 +461,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         };
         struct world w = world_new(data, n);
 
-        for (int i = 0; i < STEPS && w.p < w.end; i++) {
-                unsigned op = byte(&w);
-                steps[op % ARRAY_LEN(steps)](&w, byte(&w));
+        for (int i = 0; i < STEPS && w.in.at < w.in.end; i++) {
+                unsigned op = byte(&w.in);
+                steps[op % ARRAY_LEN(steps)](&w, byte(&w.in));
                 if (op & 0x80)
                         output(&w, 1000);
                 rig_check(w.r);
