@@ -72,8 +72,10 @@ def dies(name, kill_here):
         barrier(f"{name}-part")
         kill_here()
         barrier(f"{name}-killed")
-        for _ in range(2):
-            s.says(f"{BYTES} bytes")
+        s.says(f"{BYTES} bytes")
+        until(lambda: any(p["port"] == PORT for p in status()["listeners"]), "a unetd that knows the port")
+        barrier(f"{name}-again")
+        s.says(f"{BYTES} bytes")
         s.end()
         barrier(f"{name}-done")
         return
@@ -85,6 +87,7 @@ def dies(name, kill_here):
     barrier(f"{name}-killed")
     c.say()
     c.all()
+    barrier(f"{name}-again")                    # until then it would be met by the kernel's sockets
     c = Caller(BYTES, how="part")
     c.part()
     c.say()

@@ -12,7 +12,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from scene import (ADDR, HOST, PATIENCE, PEER, PORT, Caller, Program, barrier, bad_wire, configure, counted, good_wire,  # noqa: E402
+from scene import (ADDR, HOST, PATIENCE, PEER, PORT, Caller, Program, barrier, bad_wire, configure, good_wire,  # noqa: E402
                    play, serve_exact, serve_iperf, until)
 
 MB = next((int(a[3:]) for a in sys.argv if a.startswith("mb=")), 1024)
@@ -40,7 +40,7 @@ def exact(name, *how, patience=PATIENCE):
     c = Caller(up, up, streams, how="part")
     for _ in range(streams):
         c.says("part")
-    c.over_verbs()
+    c.over_verbs(c.packets)
     for _ in range(streams):
         c.say()
     silent = c.all(patience)
@@ -75,9 +75,8 @@ def iperf_a():
             s.end()
             continue
         barrier(f"{name}-ready")
-        before = counted("counters", "NI_TX_MSGS")
         c = Program("iperf3", "-J", "-c", PEER, "-t", "5", *how)
-        until(lambda: counted("counters", "NI_TX_MSGS") > before + 50, "it goes over verbs")
+        c.over_verbs(50)
         end = json.loads(c.end())["end"]
         if "-u" in how:
             print(f"UDP: {end['sum']['packets']} datagrams, {end['sum']['lost_packets']} lost", flush=True)
@@ -97,9 +96,8 @@ def redis_a():
 
 def redis_b():
     barrier("redis")
-    before = counted("counters", "NI_TX_MSGS")
     c = Program("redis-benchmark", "-h", PEER, "-p", str(PORT), "-n", str(QUESTIONS), "-c", "8", "-t", "set,get,lrange_100", "--csv")
-    until(lambda: counted("counters", "NI_TX_MSGS") > before + QUESTIONS / 2, "it goes over verbs")
+    c.over_verbs(QUESTIONS / 2)
     rates = {line.split('"')[1]: float(line.split('"')[3]) for line in c.end().splitlines()[1:]}
     print(f"Redis: {rates}", flush=True)
     assert {"SET", "GET"} < set(rates) and min(rates.values()) > 0, rates

@@ -71,6 +71,13 @@ class Program:
         """Of the program itself, the first of its kind."""
         return int(sh("pgrep", "-o", "-g", str(self.child.pid), os.path.basename(self.argv[0])).split()[0])
 
+    def over_verbs(self, packets):
+        """Its own stack has sent more than that; to be asked while it runs: counters go with the stack."""
+        def sent():
+            mine = [str(s["stack"]) for s in status()["stacks"] if s["pid"] == self.pid()]
+            return counted("counters", "NI_TX_MSGS", "--stack", mine[0]) if mine else 0
+        until(lambda: sent() > packets, "it goes over verbs")
+
     def line(self):
         text = self.child.stdout.readline()
         if not text:
@@ -101,9 +108,9 @@ def python(text, *args):
     return Program(sys.executable, "-c", text, *(str(a) for a in args))
 
 
-def counted(kind, name):
-    """Of all stacks here, summed; kind: counters or drops."""
-    done = subprocess.run((UNET, "stat", "--json"), capture_output=True, text=True, timeout=PATIENCE, check=False)
+def counted(kind, name, *of):
+    """Of all stacks here, summed, or of one ("--stack", its number); kind: counters or drops."""
+    done = subprocess.run((UNET, "stat", "--json", *of), capture_output=True, text=True, timeout=PATIENCE, check=False)
     return json.loads(done.stdout)[kind][name] if done.returncode == 0 else 0
 
 
@@ -136,18 +143,14 @@ class Caller(Program):
     """Sends so many bytes and has so many sent back, in each of so many connections at once; all are compared."""
 
     def __init__(self, up, down=0, streams=1, how=None):
-        self.sends, self.before = f"{up} up, {down} down", counted("counters", "NI_TX_MSGS")
+        self.sends = f"{up} up, {down} down"
         self.packets = (up // 3 if how == "part" else up) * streams // 10000
         super().__init__(EXACT, "call", PEER, str(PORT), str(up), str(down), str(streams), *([how] if how else []))
-
-    def over_verbs(self):
-        """To be asked while it lasts: counters go with the stack."""
-        until(lambda: counted("counters", "NI_TX_MSGS") > self.before + self.packets, "it goes over verbs")
 
     def part(self):
         """A third has gone, over the queue pairs."""
         self.says("part")
-        self.over_verbs()
+        self.over_verbs(self.packets)
 
     def all(self, patience=PATIENCE):
         """Waits until all is there; how many milliseconds it waited at the most for the next bytes."""

@@ -232,7 +232,7 @@ def iperf_b():
     barrier("iperf")
     barrier("iperf-ready")
     c = Program("iperf3", "-J", "-c", PEER, "-t", "5")
-    until(lambda: counted("counters", "NI_TX_MSGS") > 100, "it went over verbs")
+    c.over_verbs(100)
     end = json.loads(c.end())["end"]
     assert end["sum_received"]["bytes"] > 0, end
 
