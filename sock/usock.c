@@ -488,23 +488,34 @@ int usock_getsockname(struct usock *s, struct sockaddr *sa, socklen_t *len)
 {
         struct sock_rec *rec = usock_rec(s);
 
+        ustack_lock(s->u);
         usock_addr_out(s->family, rec->laddr, rec->lport, sa, len);
+        ustack_leave(s->u);
         return 0;
+}
+
+static bool has_peer(struct usock *s)
+{
+        struct sock_rec *rec = usock_rec(s);
+        enum tcp_state state;
+
+        if (rec->rport == 0 || rec->role != SOCK_ROLE_CONN)
+                return rec->rport != 0;
+        state = usock_conn(s)->state;
+        return state != TCPS_CLOSED && state != TCPS_SYN_SENT;
 }
 
 int usock_getpeername(struct usock *s, struct sockaddr *sa, socklen_t *len)
 {
         struct sock_rec *rec = usock_rec(s);
+        bool known;
 
-        if (rec->rport == 0)
-                return -ENOTCONN;
-        if (rec->role == SOCK_ROLE_CONN) {
-                enum tcp_state state = usock_conn(s)->state;
-                if (state == TCPS_CLOSED || state == TCPS_SYN_SENT)
-                        return -ENOTCONN;
-        }
-        usock_addr_out(s->family, rec->raddr, rec->rport, sa, len);
-        return 0;
+        ustack_lock(s->u);
+        known = has_peer(s);
+        if (known)
+                usock_addr_out(s->family, rec->raddr, rec->rport, sa, len);
+        ustack_leave(s->u);
+        return known ? 0 : -ENOTCONN;
 }
 
 int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, const char **why)

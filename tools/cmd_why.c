@@ -96,7 +96,7 @@ static int ask_program(char **argv, bool json)
 
 static int ask_process(const struct command *cmd, const char *text, bool json)
 {
-        json_t *rows = json_array();
+        json_t *rows;
         char *end;
         long pid = strtol(text, &end, 10);
         char why[WHY_TEXT];
@@ -104,6 +104,7 @@ static int ask_process(const struct command *cmd, const char *text, bool json)
 
         if (end == text || *end || pid < 1 || pid > INT32_MAX)
                 return command_usage(cmd, "not a process: %s", text);
+        rows = json_array();
         whole = why_pid((int)pid, rows, why);
         ours = any_carried_by_us(rows);
         show_rows(rows, columns, ARRAY_LEN(columns), json);
