@@ -20,18 +20,15 @@
 #include "sock/ustack.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "netstack/sandbox.h"
 #include "netstack/sys.h"
 #include "sock/usock_pace.h"
-#include "unetd/wire.h"
+#include "sock/usock_wake.h"
 
 #define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
 #define SPIN_WIRE    (100 * NS_PER_US)  /* ... with an interface of our own: runs of segments come some 50 us apart */
@@ -43,247 +40,6 @@
 #define WAKE_FDS     (1 + NETIF_MAX + USTACK_LINK_FDS)  /* of one stack */
 #define PEERS        STACK_CHANS        /* whose ends a long sleep notices */
 #define BLIND        (20 * NS_PER_MS)   /* the longest sleep that a signal may not end */
-
-/* ---- places to sleep in ---- */
-
-/* Sockets that followers sleep on; a process keeps those it has made. Their names tell no secret: a stranger's datagram
- * is a wake-up for nothing. */
-static struct place {
-        struct place *next;             /* free ones */
-        struct place *all;              /* every one this process made */
-        int fd;
-        uint8_t name_len;
-        uint8_t name[26];
-} *free_places, *all_places;
-static int wake_fd = -1;                /* to wake others from */
-static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static int socket_high(void)
-{
-        int fd = (int)sys3(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-        return fd < 0 ? fd : fd_high(fd);
-}
-
-static struct place *place_make(void)
-{
-        struct place *p = malloc(sizeof *p);
-        struct sockaddr_un un = {.sun_family = AF_UNIX};
-        socklen_t len = sizeof(sa_family_t);
-
-        if (p == NULL)
-                return NULL;
-        p->fd = socket_high();
-        if (p->fd < 0 || sys3(SYS_bind, p->fd, &un, len) < 0) {
-                free(p);
-                return NULL;
-        }
-        len = sizeof un;
-        sys3(SYS_getsockname, p->fd, &un, &len);
-        p->name_len = (uint8_t)MIN(len - offsetof(struct sockaddr_un, sun_path), sizeof p->name);
-        memcpy(p->name, un.sun_path, p->name_len);
-        pthread_mutex_lock(&places_lock);
-        p->all = all_places;
-        all_places = p;
-        pthread_mutex_unlock(&places_lock);
-        return p;
-}
-
-static struct place *place_get(void)
-{
-        struct place *p;
-
-        pthread_mutex_lock(&places_lock);
-        p = free_places;
-        if (p != NULL)
-                free_places = p->next;
-        pthread_mutex_unlock(&places_lock);
-        return p != NULL ? p : sandbox_forbids(SANDBOX_PLACE) ? NULL : place_make();
-}
-
-/* `rung`: somebody has written to it. */
-static void place_put(struct place *p, bool rung)
-{
-        char junk[16];
-
-        while (rung && sys3(SYS_read, p->fd, junk, sizeof junk) >= 0)
-                ;
-        pthread_mutex_lock(&places_lock);
-        p->next = free_places;
-        free_places = p;
-        pthread_mutex_unlock(&places_lock);
-}
-
-static void wake_socket(void)
-{
-        if (wake_fd < 0)
-                wake_fd = socket_high();
-}
-
-/* What this thread will need and cannot make any more then. */
-void usock_before_sandbox(void)
-{
-        struct ustack *all[USTACKS_MAX];
-        struct place *p = place_get();
-
-        if (p != NULL)
-                place_put(p, false);
-        wake_socket();
-        for (uint32_t i = 0, n = ustack_all(all); i < n; i++) {
-                ustack_lock(all[i]);            /* maps the channels there are */
-                ustack_leave(all[i]);
-        }
-}
-
-/* The parent's sockets are the parent's. */
-void usock_wait_forked(void)
-{
-        pthread_mutex_init(&places_lock, NULL);
-        while (all_places != NULL) {
-                struct place *p = all_places;
-                all_places = p->all;
-                sys1(SYS_close, p->fd);
-                free(p);
-        }
-        free_places = NULL;
-}
-
-bool usock_wait_owns_fd(int fd)
-{
-        bool found = fd == wake_fd;
-
-        pthread_mutex_lock(&places_lock);
-        for (const struct place *p = all_places; p != NULL && !found; p = p->all)
-                found = p->fd == fd;
-        pthread_mutex_unlock(&places_lock);
-        return found;
-}
-
-/* ---- waking ---- */
-
-/* Under the stack's lock; the first to come makes the socket. */
-static void wake(struct ustack *u, const struct waiter_slot *w)
-{
-        struct sockaddr_un un = {.sun_family = AF_UNIX};
-
-        memcpy(un.sun_path, w->name, w->name_len);
-        if (sandbox_forbids(SANDBOX_WAKE)) {
-                u->s.st->wake_asked |= 1ull << (w - u->s.st->waiter);
-                sys3(SYS_write, u->fds.keeper_w, "", 1);
-                return;
-        }
-        wake_socket();
-        sys6(SYS_sendto, wake_fd, (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
-             (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
-}
-
-/* The keeper, for those who may not. */
-void ustack_wake_asked(struct ustack *u)
-{
-        struct stack_state *st = u->s.st;
-
-        while (unlikely(st->wake_asked != 0)) {
-                uint32_t i = (uint32_t)__builtin_ctzll(st->wake_asked);
-                st->wake_asked &= st->wake_asked - 1;
-                wake(u, &st->waiter[i]);
-        }
-}
-
-static void wake_armed(struct ustack *u, uint64_t who)
-{
-        struct stack_state *st = u->s.st;
-
-        while (who != 0) {
-                uint32_t i = (uint32_t)__builtin_ctzll(who);
-                who &= who - 1;
-                if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
-                        atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
-                        wake(u, &st->waiter[i]);
-                }
-        }
-}
-
-/* Of those of whom one is enough, one that sleeps. Who has been woken looks before he goes on. */
-static uint64_t one_of(const struct stack_state *st, uint64_t who)
-{
-        for (; who != 0; who &= who - 1) {
-                uint32_t i = (uint32_t)__builtin_ctzll(who);
-                if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
-                        return 1ull << i;
-        }
-        return 0;
-}
-
-bool usock_wake_process(struct ustack *u, uint32_t proc)
-{
-        struct stack_state *st = u->s.st;
-        uint64_t who = 0;
-
-        for (uint32_t i = 0; i < STACK_WAITERS; i++)
-                if (st->waiter[i].proc == proc && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
-                        who |= 1ull << i;
-        wake_armed(u, who);
-        return who != 0;
-}
-
-/* Under the lock; readers have none. The entry is there before the count says so. */
-static void news_add(struct stack_state *st, uint32_t sock)
-{
-        uint32_t count = atomic_load_explicit(&st->news_count, memory_order_relaxed);
-
-        atomic_store_explicit(&st->news[count % STACK_NEWS], sock, memory_order_relaxed);
-        atomic_store_explicit(&st->news_count, count + 1, memory_order_release);
-}
-
-void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
-{
-        struct sock_rec *rec;
-
-        news_add(s->st, sock);
-        if (sock == 0) {
-                trace(s->trace, s->now, TRACE_WAKE, 0, UINT64_MAX);
-                wake_armed(s->owner, UINT64_MAX);
-                return;
-        }
-        rec = stack_sock(s, sock);
-        if (events & (TCP_EV_READABLE | TCP_EV_CLOSED | TCP_EV_URGENT | TCP_EV_ACCEPT))
-                atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
-        if (events & (TCP_EV_WRITABLE | TCP_EV_CONNECTED | TCP_EV_CLOSED))
-                atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
-        if (unlikely((rec->waiters | s->st->news_waiters) != 0)) {
-                uint64_t who = rec->waiters | s->st->news_waiters;
-                who &= ~(rec->exclusive & ~s->st->news_waiters) | one_of(s->st, rec->exclusive & who);
-                trace(s->trace, s->now, TRACE_WAKE, sock, who);
-                wake_armed(s->owner, who);
-        }
-}
-
-void ustack_look_again(struct ustack *u)
-{
-        struct stack_state *st = u->s.st;
-        struct pool *p = &st->socks;
-
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                struct sock_rec *rec = pool_at(p, i);
-                if (rec->refs == 0)
-                        continue;
-                atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
-                atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
-        }
-        atomic_fetch_add_explicit(&st->news_count, STACK_NEWS, memory_order_release);
-        ustack_wake_all(u);
-}
-
-void ustack_wake_all(struct ustack *u)
-{
-        struct stack_state *st = u->s.st;
-
-        for (uint32_t i = 0; i < STACK_WAITERS; i++) {
-                atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
-                if (st->waiter[i].proc != 0)
-                        wake(u, &st->waiter[i]);
-        }
-}
 
 /* ---- looking ---- */
 
@@ -434,7 +190,7 @@ static int ready_items(const struct wait *w)
 static void hand_over(struct wait *w, struct ustack *u)
 {
         if (w->slept && u->s.st->leader == 0)
-                wake_armed(u, one_of(u->s.st, UINT64_MAX));
+                usock_wake_armed(u, usock_one_of(u->s.st, UINT64_MAX));
 }
 
 /*
@@ -597,7 +353,7 @@ static void wants_to_know(struct sock_rec *rec, uint32_t i, bool exclusive)
 }
 
 /* A place in a stack, its interest published. Under the lock. Returns slot + 1, 0: all places are taken. */
-static uint32_t enlist(struct ustack *u, const struct wait *w, const struct place *p)
+static uint32_t enlist(struct ustack *u, const struct wait *w, const struct usock_place *p)
 {
         struct stack_state *st = u->s.st;
 
@@ -664,7 +420,7 @@ static void replace_leaders(struct wait *w)
                 if (st->leader != 0 && st->waiter[st->leader - 1].proc != u->slot + 1 &&
                     (stack_pending(&u->s, 0) || stack_deadline(&u->s) < now - GUARD / 2)) {
                         atomic_store_explicit(&st->waiter[st->leader - 1].armed, 0, memory_order_relaxed);
-                        wake(u, &st->waiter[st->leader - 1]);
+                        usock_wake(u, &st->waiter[st->leader - 1]);
                         WRITE_ONCE(st->leader, 0);
                 }
                 ustack_links_doubt(u);
@@ -673,7 +429,7 @@ static void replace_leaders(struct wait *w)
 }
 
 /* Publishes interest everywhere and becomes leader where there is none. True: something came up; do not sleep. */
-static bool arm(struct wait *w, const struct place *p, uint32_t slot[], nstime *until)
+static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], nstime *until)
 {
         bool found = false;
 
@@ -726,7 +482,7 @@ static bool disarm(struct wait *w, const uint32_t slot[])
 /* Sleeps once. 0, or -EINTR. */
 static int doze(struct wait *w)
 {
-        struct place *p = place_get();
+        struct usock_place *p = usock_place_get();
         uint32_t slot[USTACKS_MAX] = {0};
         nstime until = w->until, now;
         bool rung = false;
@@ -772,7 +528,7 @@ static int doze(struct wait *w)
                 replace_leaders(w);
         w->inside = true;
         sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
-        place_put(p, rung);
+        usock_place_put(p, rung);
         return ret == -EINTR || usock_tls.pending ? -EINTR : 0;
 }
 

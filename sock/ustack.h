@@ -242,7 +242,7 @@ bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t d
 /* usock.c: the handles of `from` become those of fresh records of `to`. */
 void usock_move_handles(struct ustack *from, struct ustack *to);
 
-/* usock_wait.c: fork leaves the parent's sleeping places to the parent. */
+/* usock_wake.c: fork leaves the parent's sleeping places to the parent. */
 void usock_wait_forked(void);
 /* Wakes threads of a process slot (+ 1) that sleep; under the lock. False: none does. */
 bool usock_wake_process(struct ustack *u, uint32_t proc);
