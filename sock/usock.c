@@ -192,6 +192,13 @@ bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t d
         return false;
 }
 
+void usock_set_registered(struct usock *s, enum sock_registered to)
+{
+        ustack_lock(s->u);
+        usock_rec(s)->registered = to;
+        ustack_leave(s->u);
+}
+
 static bool other_handle(const struct usock *s)
 {
         for (const struct usock *h = s->u->handles; h != NULL; h = h->next)

@@ -136,7 +136,7 @@ static int register_sender(struct usock *s)
         if (!shared) {
                 err = unetd_listen_add(ustack_client(), u->id, IP_PROTO_TCP | DIR_HELD, rec->reg_addr, rec->lport, s->kfd);
                 ustack_client_done();
-                rec->registered = err == 0 ? SOCK_SENDS : SOCK_UNREGISTERED;
+                usock_set_registered(s, err == 0 ? SOCK_SENDS : SOCK_UNREGISTERED);
         }
         return err;
 }
@@ -323,7 +323,7 @@ int usock_listen(struct usock *s, int backlog)
         ustack_take_ifaces(u, ustack_listen_addr(rec));
         err = unetd_listen_add(ustack_client(), u->id, IP_PROTO_TCP, rec->reg_addr, rec->lport, s->kfd);
         ustack_client_done();
-        rec->registered = err == 0 ? SOCK_TAKES : SOCK_UNREGISTERED;
+        usock_set_registered(s, err == 0 ? SOCK_TAKES : SOCK_UNREGISTERED);
         return err;
 }
 

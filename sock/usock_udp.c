@@ -118,8 +118,8 @@ int usock_udp_register(struct usock *s)
                 return -EINVAL;
         if (rec->bound_many)
                 return 0;               /* nobody on the fabric sends there */
-        rec->reg_addr = rec->laddr;
         ustack_lock(s->u);
+        rec->reg_addr = rec->laddr;
         rec->registered = SOCK_TAKES;
         shared = ustack_shares_port(s->u, rec, 0);
         rec->registered = shared ? SOCK_TAKES : SOCK_UNREGISTERED;
@@ -129,7 +129,7 @@ int usock_udp_register(struct usock *s)
         ustack_take_ifaces(s->u, ustack_listen_addr(rec));
         err = unetd_listen_add(ustack_client(), s->u->id, IP_PROTO_UDP, rec->reg_addr, rec->lport, s->kfd);
         ustack_client_done();
-        rec->registered = err == 0 ? SOCK_TAKES : SOCK_UNREGISTERED;
+        usock_set_registered(s, err == 0 ? SOCK_TAKES : SOCK_UNREGISTERED);
         /* As in Linux with SO_REUSEADDR: what is sent to one host is another's, what is sent to many is ours too. */
         return err == -EADDRINUSE && rec->reuse != 0 && usock_has_ifaces() ? 0 : err;
 }

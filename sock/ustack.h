@@ -238,6 +238,8 @@ static inline uint8_t ustack_entry_proto(const struct sock_rec *rec)
 /* Has another socket the same entry in the directory? Those that only the process slots `dying` hold do not count. Under
  * the lock. */
 bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t dying);
+/* What the directory says of it from now on; takes the lock, under which other threads look at it. */
+void usock_set_registered(struct usock *s, enum sock_registered to);
 
 /* usock.c: the handles of `from` become those of fresh records of `to`. */
 void usock_move_handles(struct ustack *from, struct ustack *to);
