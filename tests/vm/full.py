@@ -70,7 +70,7 @@ def iperf_a():
         name = "".join(("iperf", *how))
         barrier(name)
         if HOST == "a":
-            s = serve_iperf()
+            s = serve_iperf("-1")
             barrier(f"{name}-ready")
             s.end()
             continue

@@ -73,10 +73,15 @@ class Program:
 
     def over_verbs(self, packets):
         """Its own stack has sent more than that; to be asked while it runs: counters go with the stack."""
-        def sent():
-            mine = [str(s["stack"]) for s in status()["stacks"] if s["pid"] == self.pid()]
-            return counted("counters", "NI_TX_MSGS", "--stack", mine[0]) if mine else 0
-        until(lambda: sent() > packets, "it goes over verbs")
+        until(lambda: self.sent() > packets, "it goes over verbs")
+
+    def sent(self):
+        """Packets by its own stack so far."""
+        mine = [str(s["stack"]) for s in status()["stacks"] if s["pid"] == self.pid()]
+        return counted("counters", "NI_TX_MSGS", "--stack", mine[0]) if mine else 0
+
+    def runs(self):
+        return self.child.poll() is None
 
     def line(self):
         text = self.child.stdout.readline()
@@ -133,8 +138,8 @@ def serve_exact(connections, port=PORT):
     return s
 
 
-def serve_iperf():
-    s = Program("iperf3", "-s", "-1", "--forceflush")
+def serve_iperf(*more):
+    s = Program("iperf3", "-s", "--forceflush", *more)
     until(lambda: "listening" in s.line(), "iperf3 listens")
     return s
 

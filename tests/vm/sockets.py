@@ -225,16 +225,29 @@ def iperf_a():
     barrier("iperf")
     s = serve_iperf()
     barrier("iperf-ready")
-    s.end()
+    barrier("iperf-done")
+    os.killpg(s.child.pid, signal.SIGTERM)
+    s.end(None)
 
 
 def iperf_b():
+    """For longer where the machines are so slow that it has ended before it was seen."""
     barrier("iperf")
     barrier("iperf-ready")
-    c = Program("iperf3", "-J", "-c", PEER, "-t", "5")
-    c.over_verbs(100)
-    end = json.loads(c.end())["end"]
-    assert end["sum_received"]["bytes"] > 0, end
+    seen = 0
+    for seconds in "5", "60":
+        c = Program("iperf3", "-J", "-c", PEER, "-t", seconds)
+        while seen <= 100 and c.runs():
+            try:
+                seen = c.sent()
+            except AssertionError:          # it ends just now
+                pass
+        end = json.loads(c.end())["end"]
+        assert end["sum_received"]["bytes"] > 0, end
+        if seen > 100:
+            break
+    barrier("iperf-done")
+    assert seen > 100, seen
 
 
 def rounds(stays, play_some):
