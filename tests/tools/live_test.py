@@ -193,6 +193,23 @@ class Live(unittest.TestCase):
                                 capture_output=True, timeout=LIMIT, check=True).stdout.split()
         self.assertEqual(len(frames), summary["packets"])
 
+    def test_pcap_ends_by_itself(self):
+        self.start_iperf3_server()
+        stack = str(self.listener()["stack"])
+        client = subprocess.Popen([UNET, "run", "iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "600", "-b", "20M"],
+                                  stdout=subprocess.DEVNULL)
+        self.children.append(client)
+        self.assertEqual(self.captured(stack, "--count", "25"), 25)
+        self.captured(stack, "--seconds", "1")
+        self.assertIsNone(client.poll(), "it ended before the captures did")
+
+    def captured(self, stack, *options):
+        done = subprocess.run([UNET, "pcap", *options, "--stack", stack, "--json", "--write", self.file("t.pcap")],
+                              stdout=subprocess.PIPE, timeout=LIMIT, check=False)
+        packets = json.loads(done.stdout)["packets"]
+        self.assertEqual(done.returncode, 0 if packets else 1)
+        return packets
+
     def trace(self, *options):
         child = subprocess.Popen([UNET, "trace", "--json", *options], stdout=subprocess.PIPE)
         self.children.append(child)
