@@ -92,6 +92,13 @@ static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime n
         return rtt;
 }
 
+/* MSG_MORE is about the write that it came with: what it holds goes by Nagle's rule when anything comes, as in Linux. */
+static void after_ack(struct tcp *t, struct tcp_conn *tc)
+{
+        conn_unflag(tc, TCF_MORE);
+        sndbuf_freed(t, tc);
+}
+
 void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
 {
         uint32_t before = flight(tc), acked = ack - tc->snd_una;
@@ -102,8 +109,8 @@ void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
                 autosize(tc);
         }
         timer_arm_rtx(tc, now);
-        if (unlikely(tc->flags & TCF_SND_FULL))
-                sndbuf_freed(t, tc);
+        if (unlikely(tc->flags & (TCF_SND_FULL | TCF_MORE)))
+                after_ack(t, tc);
 }
 
 /* RFC 9293 §3.10.7.4: SND.WND is taken from a segment that is not older than the one it was
@@ -148,20 +155,17 @@ static void count_duplicates(struct tcp_conn *tc, const struct tcp_seg *seg, uin
                 tc->dupacks -= MIN(tc->dupacks, acked / tc->snd_mss);
 }
 
-/* False: the segment is to be dropped. */
+/* RFC 5961 §5.2; and what was never sent nobody can have acknowledged, however large his window (as Linux). False: the segment
+ * is to be dropped. */
 static bool acceptable(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        if (seq_gt(seg->ack, tc->snd_nxt)) {
-                tc->owed |= OWE_ACK;
-                count_drop(t->cnt, DROP_TCP_BAD_ACK);
-                return false;
-        }
-        if (seq_lt(seg->ack, tc->snd_una - tc->max_wnd)) { /* RFC 5961 §5.2 */
-                output_challenge(t, tc, now);
-                count_drop(t->cnt, DROP_TCP_BAD_ACK);
-                return false;
-        }
-        return true;
+        uint32_t back = (uint32_t)MIN(tc->max_wnd, tc->bytes_acked);
+
+        if (seq_leq(seg->ack, tc->snd_nxt) && seq_geq(seg->ack, tc->snd_una - back))
+                return true;
+        output_challenge(t, tc, now);
+        count_drop(t->cnt, DROP_TCP_BAD_ACK);
+        return false;
 }
 
 /* The peer lives: what counted its silence starts again. */
@@ -206,7 +210,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         if (unlikely(tc->probe != 0))
                 path_ack(t, tc, now);
         recovery_set_slow(tc);
-        if (tc->flags & TCF_SND_FULL)
-                sndbuf_freed(t, tc);
+        if (tc->flags & (TCF_SND_FULL | TCF_MORE))
+                after_ack(t, tc);
         return true;
 }

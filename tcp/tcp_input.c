@@ -169,11 +169,16 @@ static int reset_error(const struct tcp_conn *tc)
         }
 }
 
-/* RFC 5961 §3.2: at the edge it counts, inside the window it is answered, outside it never came here. */
+/* RFC 5961 §3.2: at the edge it counts, inside the window it is answered, outside it never came here. In TIME-WAIT it is what the
+ * peer makes of our answer to an old segment (RFC 1337 §3); where nothing is old, it is meant. */
 static bool check_rst(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         if (!(seg->flags & TCP_RST))
                 return true;
+        if (tc->state == TCPS_TIME_WAIT && !tc->link.lossless) {
+                count_drop(t->cnt, DROP_TCP_BAD_RST);
+                return false;
+        }
         if (seg->seq != tc->rcv_nxt) {
                 count_drop(t->cnt, DROP_TCP_BAD_RST);
                 output_challenge(t, tc, now);

@@ -52,6 +52,14 @@ static nstime probe_time(const struct tcp_conn *tc, nstime now, nstime rto_at)
         return MIN(at, rto_at);
 }
 
+/* After a timeout: the user's comes at its time, however far the next has backed off. */
+static nstime no_later(const struct tcp_conn *tc, nstime at)
+{
+        if (tc->opts.user_timeout_ms == 0 || tc->stalled_at == 0)
+                return at;
+        return MIN(at, tc->stalled_at + tc->opts.user_timeout_ms * NS_PER_MS);
+}
+
 void timer_arm_rtx(struct tcp_conn *tc, nstime now)
 {
         nstime probe_at;
@@ -63,6 +71,8 @@ void timer_arm_rtx(struct tcp_conn *tc, nstime now)
         }
         tc->rtx_kind = RTX_RTO;
         tc->rtx_at = now + rtt_rto(tc);
+        if (unlikely(tc->backoff != 0))
+                tc->rtx_at = no_later(tc, tc->rtx_at);
         probe_at = probe_time(tc, now, tc->rtx_at);
         if (probe_at != NSTIME_NEVER) {
                 tc->rtx_kind = RTX_TLP;
@@ -155,7 +165,7 @@ static void expire_persist(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->backoff += tc->backoff < 20;
         tc->owed |= OWE_PROBE;
         tc->rtx_kind = RTX_PERSIST;
-        tc->rtx_at = now + rtt_rto(tc);
+        tc->rtx_at = no_later(tc, now + rtt_rto(tc));
         recovery_set_slow(tc);
 }
 

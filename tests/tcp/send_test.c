@@ -193,6 +193,37 @@ static void nodelay_pushes_what_msg_more_holds(void **state)
         peer_sends(s, .seq = 1, .ack = 101);
 }
 
+/* As Linux: it speaks of the write, not of the connection. With the next segment that comes, what was held goes by Nagle's rule. */
+static void what_arrives_releases_what_msg_more_holds(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.nodelay = 1;
+        app_sets(s);
+        app_writes_more(s, 3100);
+        for (uint32_t i = 0; i < 3; i++)
+                expect_sent(s, .seq = 1 + 1000 * i, .len = 1000);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        expect_sent(s, .seq = 3001, .len = 100);
+        peer_sends(s, .seq = 1, .ack = 3101);
+}
+
+static void what_arrives_does_not_uncork(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.nodelay = s->opts.cork = 1;
+        app_sets(s);
+        app_writes(s, 3100);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 3001);
+        expect_silence(s);
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 3001, .len = 100);
+        peer_sends(s, .seq = 1, .ack = 3101);
+}
+
 /* RFC 9293 §3.8.6.1: MUST-35, -36, SHLD-29, -30; MUST-37. */
 static void zero_window_is_probed_with_back_off(void **state)
 {
@@ -343,6 +374,35 @@ static void user_timeout_ends_it_sooner(void **state)
         forget_sent(s);
         expect_state(s, TCPS_CLOSED);
         assert_int_equal(tcp_take_error(s->tc), ETIMEDOUT);
+}
+
+/* At its time, not at the timeout that comes after it, which backs off. */
+static void user_timeout_is_kept_to(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 10);
+        advance_ms(s, 6999);
+        expect_state(s, TCPS_ESTABLISHED);
+        advance_ms(s, 1);
+        forget_sent(s);
+        expect_state(s, TCPS_CLOSED);
+        assert_int_equal(tcp_take_error(s->tc), ETIMEDOUT);
+}
+
+static void user_timeout_before_a_closed_window_is_kept_to(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        app_writes(s, 10);
+        advance_ms(s, 201);     /* the first probe begins what counts */
+        forget_sent(s);
+        advance_ms(s, 6998);
+        expect_state(s, TCPS_ESTABLISHED);
+        advance_ms(s, 2);
+        forget_sent(s);
+        expect_state(s, TCPS_CLOSED);
 }
 
 /* RFC 5681 §3.2: the third duplicate ACK retransmits at once, without waiting for the RTO. */
@@ -861,6 +921,8 @@ int main(void)
                 scenario(cork_holds_until_taken_off_or_200_ms, established, NULL),
                 scenario(msg_more_waits_for_the_rest, established, NULL),
                 scenario(nodelay_pushes_what_msg_more_holds, established, NULL),
+                scenario(what_arrives_releases_what_msg_more_holds, established, NULL),
+                scenario(what_arrives_does_not_uncork, established, NULL),
                 scenario(zero_window_is_probed_with_back_off, established, NULL),
                 scenario(opened_window_takes_the_probe_again, established, NULL),
                 scenario(shrunken_window_is_survived, established, NULL),
@@ -869,6 +931,8 @@ int main(void)
                 scenario(timeout_repeats_the_first_segment, established, &reno),
                 scenario(silence_ends_the_connection, established, NULL),
                 scenario(user_timeout_ends_it_sooner, established, &user_timeout),
+                scenario(user_timeout_is_kept_to, established, &user_timeout),
+                scenario(user_timeout_before_a_closed_window_is_kept_to, established, &user_timeout),
                 scenario(third_dupack_retransmits, established, &reno),
                 scenario(partial_ack_retransmits_the_next_hole, established, &reno),
                 scenario(duplicate_acks_let_new_segments_out, established, &reno),
