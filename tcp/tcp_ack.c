@@ -15,6 +15,8 @@ static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, nstime *r
                 rack_update(tc, s, now);
                 if (tc->sacked != 0 && !(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), tc->high_sacked))
                         conn_flag(tc, TCF_REORDER);
+                if (tc->flags & TCF_FRTO && !(s->marks & TXS_EVER_RETX) && seq_leq(txseg_end(s), tc->recover))
+                        conn_flag(tc, TCF_ORIG_ACKED);
         }
         if (s->marks & TXS_SACKED)
                 tc->sacked -= space;

@@ -126,6 +126,9 @@ enum {                                  /* tc->flags */
         TCF_UNDO_SENT = 65536,          /* something was sent again since that reduction */
         TCF_COOKIE = 262144,            /* opened by a SYN cookie: when its SYN-ACK left nobody knows */
         TCF_TRAIN = 524288,             /* the delayed ACK waits for its time, not for the end of a turn: tcp_delack.c */
+        TCF_FRTO = 1048576,             /* the timeout may turn out to be a mistake by what is acknowledged next: tcp_undo.c */
+        TCF_FRTO_NEW = 2097152,         /* new segments go instead of those marked lost, to find out */
+        TCF_ORIG_ACKED = 4194304,       /* with TCF_FRTO: this acknowledgement is of something sent once only */
         TCF_REPAIR_PROBED = 131072,     /* what recovery waits for was probed for, and nothing came yet */
 };
 
@@ -586,8 +589,10 @@ void rack_mark_lost(struct tcp_conn *tc, struct tcp_txseg *s);
 void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool dsack, nstime now);
 
 /* tcp_undo.c: the window was about to be reduced; nothing more can undo that; `seg` was sent again; the peer reports b as a
- * duplicate; an acknowledgement of `acked` bytes, before recovery sees it. */
+ * duplicate; an acknowledgement of `acked` bytes, before recovery sees it. undo_timeout(): by a timeout, `first` where nothing was
+ * being recovered. */
 void undo_begin(struct tcp_conn *tc);
+void undo_timeout(struct tcp_conn *tc, bool first);
 void undo_forget(struct tcp_conn *tc);
 void undo_resent(struct tcp_conn *tc, const struct tcp_seg *seg);
 void undo_duplicate(struct tcp_conn *tc, const struct tcp_sack_block *b);

@@ -295,8 +295,11 @@ static void resend(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, stru
 /* RFC 9293 SHLD-16: what is unacknowledged is sent again as far as the window goes. */
 static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
-        struct tcp_txseg *s = first_lost(t, tc);
+        struct tcp_txseg *s;
 
+        if (tc->flags & TCF_FRTO_NEW)
+                return false;
+        s = first_lost(t, tc);
         if (s == NULL)
                 return false;
         if (s->len > tc->snd_mss && !txseg_split(t, tc, s, tc->snd_mss))

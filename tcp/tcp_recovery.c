@@ -107,7 +107,7 @@ static void lossless_timeout(struct tcp *t, struct tcp_conn *tc)
 /* RFC 6298 §5.4-5.7, RFC 5681 §3.1: everything in flight counts as lost, the window is one segment. */
 void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        bool reneged = txseg_at(t, tc->snd_head)->marks & TXS_SACKED;
+        bool reneged = txseg_at(t, tc->snd_head)->marks & TXS_SACKED, first = tc->ca_state < CA_RECOVERY;
 
         count(t->cnt, COUNT_TCP_RTO);
         if (tc->link.lossless && !reneged) {
@@ -119,6 +119,7 @@ void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
                 tc->ssthresh = cc_of(tc)->on_loss(tc, true, now);
                 tc->recover = tc->snd_nxt;
         }
+        undo_timeout(tc, first && !reneged);
         for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {
                 struct tcp_txseg *s = txseg_at(t, i);
                 if (reneged && s->marks & TXS_SACKED) { /* RFC 2018 §8: the peer may have thrown it away */

@@ -6,15 +6,18 @@
  *
  *      - the acknowledgement of what was sent again echoes a time before that: the original had arrived (Eifel, RFC 3522);
  *      - the peer reports all that was sent again as duplicates (RFC 2883, 3708), perhaps long after;
- *      - all that was marked lost is acknowledged before any of it was sent again.
+ *      - all that was marked lost is acknowledged before any of it was sent again;
+ *      - after a timeout something is acknowledged that was sent once only (F-RTO, RFC 5682): see frto_ack().
  *
  * An episode begins when the window is reduced, and ends with the next, or with its undoing. One in which anything was lost for
  * good ends none of these ways.
  *
  *      recovery_enter(), recovery_timeout() -> undo_begin()        output_lost() -> undo_resent()
- *      sack_input() -> undo_duplicate()                            ack_input()   -> undo_ack()
+ *      sack_input() -> undo_duplicate()                            ack_input()   -> undo_ack() -> frto_ack()
  */
 #include "tcp/tcp_cc.h"
+
+#define FRTO (TCF_FRTO | TCF_FRTO_NEW | TCF_ORIG_ACKED)
 
 void undo_begin(struct tcp_conn *tc)
 {
@@ -22,12 +25,21 @@ void undo_begin(struct tcp_conn *tc)
         tc->undo_ssthresh = tc->ssthresh;
         tc->undo_una = tc->snd_una;
         tc->undo_retx = 0;
-        WRITE_ONCE(tc->flags, (tc->flags & ~(uint32_t)TCF_UNDO_SENT) | TCF_UNDO);
+        WRITE_ONCE(tc->flags, (tc->flags & ~(uint32_t)(TCF_UNDO_SENT | FRTO)) | TCF_UNDO);
 }
 
 void undo_forget(struct tcp_conn *tc)
 {
-        conn_unflag(tc, TCF_UNDO | TCF_UNDO_SENT);
+        conn_unflag(tc, TCF_UNDO | TCF_UNDO_SENT | FRTO);
+}
+
+/* A new timeout, or the same again: the way may have been away for several. A connection that tries a larger size knows another
+ * reason why nothing came. */
+void undo_timeout(struct tcp_conn *tc, bool first)
+{
+        conn_unflag(tc, TCF_FRTO_NEW);
+        if (first && tc->probe == 0)
+                conn_flag(tc, TCF_FRTO);
 }
 
 void undo_resent(struct tcp_conn *tc, const struct tcp_seg *seg)
@@ -61,6 +73,47 @@ static bool of_the_original(const struct tcp_conn *tc, const struct tcp_seg *seg
                (tc->retx == 0 || seq_geq(tc->snd_una, tc->recover));
 }
 
+/* A full segment that the window takes. */
+static bool has_new(const struct tcp *t, const struct tcp_conn *tc)
+{
+        uint32_t room = tc->snd_una + tc->snd_wnd - tc->snd_nxt;
+
+        if (tc->snd_next == 0 || (int32_t)room < (int32_t)tc->snd_mss)
+                return false;
+        return txseg_at(t, tc->snd_next)->len >= tc->snd_mss || txseg_at(t, tc->snd_next)->next != 0;
+}
+
+/*
+ * RFC 5682 §2.1 and §3.1, in short: after a timeout the first segment alone is sent again. Of its acknowledgement nobody knows
+ * which of the two it is for, so the next segments are new ones. If the peer misses any, it says so by duplicates, and what is
+ * lost goes again; if not, the next acknowledgement is of something that was sent once.
+ *
+ * With SACK the first that is of such a one is enough (as Linux): what the peer had before the timeout, it had reported. Without,
+ * it may have been there behind a gap. All at once says nothing either way (§2.1 step 2a).
+ */
+static bool frto_ack(const struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked)
+{
+        bool original = tc->flags & TCF_ORIG_ACKED, asked = tc->flags & TCF_FRTO_NEW;
+
+        if (!(tc->flags & TCF_FRTO))
+                return false;
+        conn_unflag(tc, TCF_ORIG_ACKED);
+        if (acked == 0) {
+                if (asked && (tc->sack_ok ? seg->nsack != 0 : seg->len == 0)) { /* step 3a */
+                        conn_unflag(tc, FRTO);
+                        tc->owed |= OWE_FORCE;
+                }
+                return false;
+        }
+        if (original && seq_lt(tc->snd_una, tc->recover) && (tc->sack_ok || asked))
+                return true; /* step 3b */
+        if (asked || !has_new(t, tc) || seq_geq(tc->snd_una, tc->recover))
+                conn_unflag(tc, FRTO);
+        else
+                conn_flag(tc, TCF_FRTO_NEW); /* step 2b */
+        return false;
+}
+
 static void nothing_is_lost(struct tcp *t, struct tcp_conn *tc)
 {
         for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next)
@@ -83,9 +136,9 @@ static void restore(struct tcp_conn *tc)
 
 void undo_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked)
 {
-        bool during = tc->ca_state >= CA_RECOVERY;
+        bool during = tc->ca_state >= CA_RECOVERY, early = frto_ack(t, tc, seg, acked);
 
-        if (!(tc->flags & TCF_UNDO) || !(all_duplicates(tc) || (during && acked != 0 && of_the_original(tc, seg))))
+        if (!(tc->flags & TCF_UNDO) || !(early || all_duplicates(tc) || (during && acked != 0 && of_the_original(tc, seg))))
                 return;
         count(t->cnt, COUNT_TCP_UNDO);
         if (tc->ca_state != CA_LOSS)

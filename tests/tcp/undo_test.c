@@ -3,7 +3,8 @@
 
 #include "tcp/tcp_cc.h"
 
-static const struct scene_setup plain = {.sack = true}, times = {.sack = true, .ts = true}, no_sack = {.ts = true};
+static const struct scene_setup plain = {.sack = true}, times = {.sack = true, .ts = true}, no_sack = {.ts = true},
+                                bare = {.nagle = false};
 
 /* Ten segments are out, the first is not there, three more are: it is sent again, and the window is smaller. */
 static uint32_t seems_lost(struct scene *s)
@@ -145,6 +146,146 @@ static void a_timeout_in_time_is_not(void **state)
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_UNDO], 0);
 }
 
+/* Six segments are out, more is written, and nothing came for so long that the first was sent again. */
+static uint32_t seems_silent(struct scene *s)
+{
+        uint32_t cwnd;
+
+        s->tc->cwnd = 6000;
+        app_writes(s, 12000);
+        for (uint32_t i = 0; i < 6; i++)
+                expect_sent(s, .seq = 1 + 1000 * i, .len = 1000);
+        cwnd = s->tc->cwnd;
+        s->tc->rtx_kind = RTX_RTO;
+        s->tc->rtx_at = s->now + 200 * NS_PER_MS;
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_silence(s);
+        assert_int_equal(s->tc->ca_state, CA_LOSS);
+        assert_int_equal(s->tc->cwnd, 1000);
+        return cwnd;
+}
+
+static void expect_timeout_undone(struct scene *s, uint32_t cwnd)
+{
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_UNDO], 1);
+        assert_true(s->tc->cwnd >= cwnd && s->tc->cwnd <= cwnd + 2000);
+        assert_true(s->tc->ssthresh >= cwnd);
+        assert_int_equal(s->tc->lost + s->tc->retx, 0);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = s->tc->snd_nxt - s->tc->iss);
+        forget_sent(s);
+        assert_int_equal(s->tc->retrans, 1);
+}
+
+/* RFC 5682 §3, as Linux: what was sent once only and was not reported before is acknowledged, so it was on its way. */
+static void an_acknowledged_original_undoes_a_timeout(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_silent(s);
+
+        peer_sends(s, .seq = 1, .ack = 2001);
+        expect_timeout_undone(s, cwnd);
+}
+
+/* RFC 5682 §2.1: of the first segment nobody knows; instead of the second again go two that are new. */
+static void new_segments_ask_whether_a_timeout_was_one(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_silent(s);
+
+        peer_sends(s, .seq = 1, .ack = 1001);
+        expect_sent(s, .seq = 6001, .len = 1000);
+        expect_sent(s, .seq = 7001, .len = 1000);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_UNDO], 0);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_UNDO], 1);
+        assert_true(s->tc->cwnd >= cwnd && s->tc->cwnd <= cwnd + 2000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = s->tc->snd_nxt - s->tc->iss);
+        forget_sent(s);
+        assert_int_equal(s->tc->retrans, 1);
+}
+
+/* §2.1 step 3a: they find the others missing. */
+static void duplicates_say_that_a_timeout_was_one(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_silent(s);
+
+        peer_sends(s, .seq = 1, .ack = 1001);
+        expect_sent(s, .seq = 6001, .len = 1000);
+        expect_sent(s, .seq = 7001, .len = 1000);
+        if (s->setup.sack)
+                peer_sends(s, .seq = 1, .ack = 1001, .nsack = 1, .sack = {{6001, 7001}});
+        else
+                peer_sends(s, .seq = 1, .ack = 1001);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        expect_not_undone(s, cwnd);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 8001);
+        expect_not_undone(s, cwnd);
+        forget_sent(s);
+}
+
+/* Without SACK the second may have been there before the timeout, and the third be missing. */
+static void without_sack_one_acknowledgement_is_not_enough(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_silent(s);
+
+        peer_sends(s, .seq = 1, .ack = 2001);
+        expect_sent(s, .seq = 6001, .len = 1000);
+        expect_not_undone(s, cwnd);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        expect_sent(s, .seq = 2001, .len = 1000);
+        expect_not_undone(s, cwnd);
+        forget_sent(s);
+}
+
+/* §2.1 step 2a: the first was the only one missing, or none was: nobody can tell. */
+static void all_at_once_tells_nothing(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_silent(s);
+
+        peer_sends(s, .seq = 1, .ack = 6001);
+        expect_not_undone(s, cwnd);
+        forget_sent(s);
+}
+
+/* §2.1 step 2b: nothing new may be sent, so what is old goes. */
+static void without_anything_new_the_old_goes_again(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_silent(s);
+
+        peer_sends(s, .seq = 1, .ack = 1001, .wnd = 5000);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        expect_not_undone(s, cwnd);
+        forget_sent(s);
+}
+
+/* A way that was away for several timeouts. */
+static void the_second_timeout_is_undone_with_the_first(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_silent(s);
+
+        advance_ms(s, 400);
+        expect_sent(s, .seq = 1, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 1001);
+        expect_sent(s, .seq = 6001, .len = 1000);
+        expect_sent(s, .seq = 7001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 3001);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_UNDO], 1);
+        assert_true(s->tc->cwnd >= cwnd && s->tc->cwnd <= cwnd + 2000);
+        forget_sent(s);
+        assert_int_equal(s->tc->retrans, 2);
+}
+
 /* RFC 8985 §7.4: the tail loss probe repaired a loss. Nothing else was sent again, and it was one all the same. */
 static void what_a_tail_loss_probe_repairs_was_lost(void **state)
 {
@@ -198,6 +339,17 @@ int main(void)
                 scenario(a_timeout_too_early_is_undone, established, &times),
                 scenario(a_timeout_too_early_is_undone, established, &no_sack),
                 scenario(a_timeout_in_time_is_not, established, &times),
+                scenario(an_acknowledged_original_undoes_a_timeout, established, &plain),
+                scenario(new_segments_ask_whether_a_timeout_was_one, established, &plain),
+                scenario(new_segments_ask_whether_a_timeout_was_one, established, &bare),
+                scenario(duplicates_say_that_a_timeout_was_one, established, &plain),
+                scenario(duplicates_say_that_a_timeout_was_one, established, &bare),
+                scenario(without_sack_one_acknowledgement_is_not_enough, established, &bare),
+                scenario(all_at_once_tells_nothing, established, &plain),
+                scenario(all_at_once_tells_nothing, established, &bare),
+                scenario(without_anything_new_the_old_goes_again, established, &plain),
+                scenario(the_second_timeout_is_undone_with_the_first, established, &plain),
+                scenario(the_second_timeout_is_undone_with_the_first, established, &bare),
                 scenario(what_a_tail_loss_probe_repairs_was_lost, established, &times),
                 cmocka_unit_test(cubic_goes_on_where_it_was),
         };
