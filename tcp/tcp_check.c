@@ -31,9 +31,25 @@ static void check_send_queue(const struct tcp *t, const struct tcp_conn *tc)
         assert(tc->snd_head == 0 || at == tc->snd_end + !!(txseg_at(t, tc->snd_tail)->ctl & TCP_FIN));
 }
 
+/* From its first record to its last there is no gap, behind it there is one. */
+static void check_run(const struct tcp *t, uint32_t first)
+{
+        uint32_t last = rxseg_at(t, first)->run, i = first;
+
+        assert(rxseg_at(t, last)->run == first);
+        for (;;) {
+                uint32_t next = rxseg_at(t, i)->next, end = rxseg_at(t, i)->seq + rxseg_at(t, i)->data.len;
+                assert(next != 0 || i == last);
+                assert(next == 0 || (rxseg_at(t, next)->seq == end) == (i != last));
+                if (i == last)
+                        return;
+                i = next;
+        }
+}
+
 static void check_receive_queue(const struct tcp *t, const struct tcp_conn *tc)
 {
-        uint32_t sum = 0, last = 0, prev = 0, end = tc->rcv_nxt;
+        uint32_t sum = 0, last = 0, prev = 0, end = tc->rcv_nxt, records = 0;
 
         for (uint32_t i = tc->rcv_head; i != 0; i = rxseg_at(t, i)->next) {
                 assert(rxseg_at(t, i)->data.len != 0 ||
@@ -48,7 +64,11 @@ static void check_receive_queue(const struct tcp *t, const struct tcp_conn *tc)
                 assert(prev == 0 ? seq_gt(s->seq, end) : seq_geq(s->seq, end));
                 end = s->seq + s->data.len;
                 prev = i;
+                records++;
         }
+        assert(records == tc->ooo_records);
+        for (uint32_t i = tc->ooo_head; i != 0; i = rxseg_at(t, rxseg_at(t, i)->run)->next)
+                check_run(t, i);
         assert(tc->ooo_tail == prev && !(tc->slow & SLOW_OOO) == (tc->ooo_head == 0));
 }
 

@@ -60,7 +60,8 @@ struct tcp_rxseg {
         uint32_t prev;
         uint32_t seq;
         struct buf data;
-        uint32_t fin;                   /* out of order: a FIN follows the data */
+        uint32_t fin : 1;               /* out of order: a FIN follows the data */
+        uint32_t run : 31;              /* and of records without a gap between, the first and the last name each other */
         uint32_t at;                    /* when its last bytes came, in units of 1,024 ns; see tcp_recv_stamp() */
 };
 static_assert(sizeof(struct tcp_rxseg) == 32, "two in a cache line");
@@ -221,7 +222,7 @@ struct tcp_conn {
         /* -- seldom -- */
         uint32_t rsv_head, rsv_tail, rsv_bytes; /* txsegs of the reservation */
         uint32_t ooo_head, ooo_tail;
-        uint32_t ooo_recent[TCP_MAX_SACK]; /* rxsegs, one of each block, what grew last first (RFC 2018 §4); 0: none */
+        uint32_t ooo_recent[TCP_MAX_SACK]; /* rxsegs, the first of each run, what grew last first (RFC 2018 §4); 0: none */
         uint32_t rcv_mem;               /* bytes of private frames */
         uint32_t iss, irs;
         uint32_t snd_up, rcv_up;        /* urgent: one past the last urgent byte */
@@ -256,6 +257,8 @@ struct tcp_conn {
         uint64_t path_acked;            /* bytes_acked when segments were last made smaller */
         nstime path_at;                 /* a larger size is tried */
         uint8_t path_wait;              /* how often that was put off */
+
+        uint16_t ooo_records;           /* beyond a gap */
 
         /* -- trains: tcp_delack.c; in units of 1,024 ns -- */
         uint16_t train_rtt;             /* the round trip that the last data in order told of; no more than fits */
@@ -571,6 +574,8 @@ static inline uint32_t copied_seq(const struct tcp_conn *tc)
 /* tcp_reass.c */
 bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq, uint32_t skip,
                   uint32_t len, bool fin, bool *took);
+/* What is derived of the queue, after a death: runs, counts. */
+void reass_remake(struct tcp *t, struct tcp_conn *tc);
 /* Moves what has become in order to the receive queue; true when a FIN came with it. */
 bool reass_drain(struct tcp *t, struct tcp_conn *tc);
 void reass_purge(struct tcp *t, struct tcp_conn *tc);

@@ -173,19 +173,19 @@ static uint32_t cut(const struct tcp *t, const struct tcp_conn *tc, uint32_t *he
 }
 
 /* False: bytes that were acknowledged are missing. */
-static bool mend_rcv(const struct tcp *t, struct tcp_conn *tc)
+static bool mend_rcv(struct tcp *t, struct tcp_conn *tc)
 {
         bool fin = tc->flags & TCF_FIN_RCVD;
         uint32_t end;
 
         tc->rcv_fill = 0;
-        memset(tc->ooo_recent, 0, sizeof tc->ooo_recent);
         if (fin)
                 WRITE_ONCE(tc->rcv_nxt, tc->fin_end);
         if (tc->rcv_head != 0 && tc->rcv_head < t->sh->rxsegs.fresh)
                 mend_rcv_head(t, tc);
         tc->rcv_tail = cut(t, tc, &tc->rcv_head, false);
         tc->ooo_tail = cut(t, tc, &tc->ooo_head, true);
+        reass_remake(t, tc);
         if (tc->rcv_tail == 0)
                 return tc->rcv_unread == 0 || tc->shut & SHUT_RCV;
         end = rxseg_at(t, tc->rcv_tail)->seq + rxseg_at(t, tc->rcv_tail)->data.len;

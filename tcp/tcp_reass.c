@@ -3,8 +3,18 @@
  *
  * A newcomer is cut down to what is missing: it may lose its head to a predecessor and its tail to a
  * successor, and fall to pieces over those between.
+ *
+ *        run             run           records that follow each other without a gap are a run, which is what SACK calls
+ *      +---+---+---+   +---+           a block. Its first and its last record name each other, so that runs are stepped
+ *      | a | b | c |   | d |           over and not walked through: what a segment costs does not grow with what is
+ *      +---+---+---+   +---+           queued, only with the number of gaps, and of those no more than RUNS_MOST are
+ *       a.run = c       d.run = d      looked at (CVE-2018-5390, "SegmentSmack").
+ *       c.run = a
  */
 #include "tcp/tcp_conn.h"
+
+#define RUNS_MOST    1024u      /* what lies before so many gaps is sent again when its time comes */
+#define RECORDS_MOST 16384u     /* of one connection: four times the largest window in full segments */
 
 struct piece { /* of a segment: what no record has */
         uint32_t seq, skip, len;
@@ -16,14 +26,22 @@ static uint32_t end_of(const struct tcp_rxseg *s)
         return s->seq + s->data.len;
 }
 
-/* The last record that begins at or before seq, 0: none. From the tail, where most arrivals belong. */
-static uint32_t before(const struct tcp *t, const struct tcp_conn *tc, uint32_t seq)
+/* The last record of the last run that begins at or before seq, 0: none. From the tail, where most arrivals belong. False: too far
+ * from there. */
+static bool before(const struct tcp *t, const struct tcp_conn *tc, uint32_t seq, uint32_t *last)
 {
         uint32_t i = tc->ooo_tail;
 
-        while (i != 0 && seq_gt(rxseg_at(t, i)->seq, seq))
-                i = rxseg_at(t, i)->prev;
-        return i;
+        for (unsigned steps = 0; i != 0; steps++) {
+                const struct tcp_rxseg *first = rxseg_at(t, rxseg_at(t, i)->run);
+                if (seq_leq(first->seq, seq))
+                        break;
+                if (steps == RUNS_MOST)
+                        return false;
+                i = first->prev;
+        }
+        *last = i;
+        return true;
 }
 
 static void link_after(struct tcp *t, struct tcp_conn *tc, uint32_t prev, uint32_t i)
@@ -35,32 +53,55 @@ static void link_after(struct tcp *t, struct tcp_conn *tc, uint32_t prev, uint32
         store_order();
         *(prev ? &rxseg_at(t, prev)->next : &tc->ooo_head) = i;
         *(s->next ? &rxseg_at(t, s->next)->prev : &tc->ooo_tail) = i;
+        tc->ooo_records++;
+}
+
+static void make_run(struct tcp *t, uint32_t first, uint32_t last)
+{
+        rxseg_at(t, first)->run = last & INT32_MAX;
+        rxseg_at(t, last)->run = first & INT32_MAX;
 }
 
 static void unlink_head(struct tcp *t, struct tcp_conn *tc)
 {
-        uint32_t i = tc->ooo_head;
+        uint32_t i = tc->ooo_head, last = rxseg_at(t, i)->run;
 
         tc->ooo_head = rxseg_at(t, i)->next;
         *(tc->ooo_head ? &rxseg_at(t, tc->ooo_head)->prev : &tc->ooo_tail) = 0;
+        if (last != i)
+                make_run(t, tc->ooo_head, last);
         for (unsigned k = 0; k < TCP_MAX_SACK; k++)
                 tc->ooo_recent[k] *= tc->ooo_recent[k] != i;
+        tc->ooo_records--;
 }
 
-static bool adjoin(const struct tcp *t, uint32_t i, uint32_t j)
-{
-        return i == j || end_of(rxseg_at(t, i)) == rxseg_at(t, j)->seq || end_of(rxseg_at(t, j)) == rxseg_at(t, i)->seq;
-}
-
-/* The block around record i has grown, or was sent again. */
-static void note_recent(const struct tcp *t, struct tcp_conn *tc, uint32_t i)
+/* The run that begins with record `first` has grown, or was sent again; `gone` begins none any more. */
+static void note_recent(struct tcp_conn *tc, uint32_t first, uint32_t gone)
 {
         uint32_t *recent = tc->ooo_recent, at = 0;
 
-        while (at < TCP_MAX_SACK - 1 && (recent[at] == 0 || !adjoin(t, recent[at], i)))
+        for (unsigned k = 0; k < TCP_MAX_SACK; k++)
+                recent[k] *= recent[k] != first && recent[k] != gone;
+        while (at < TCP_MAX_SACK - 1 && recent[at] != 0)
                 at++;
         memmove(recent + 1, recent, at * sizeof *recent);
-        recent[0] = i;
+        recent[0] = first;
+}
+
+/* A record that has just been linked: a run of its own, or part of those before and behind. */
+static void join(struct tcp *t, struct tcp_conn *tc, uint32_t i)
+{
+        const struct tcp_rxseg *s = rxseg_at(t, i);
+        uint32_t first = i, last = i, gone = 0;
+
+        if (s->prev != 0 && end_of(rxseg_at(t, s->prev)) == s->seq)
+                first = rxseg_at(t, s->prev)->run;
+        if (s->next != 0 && rxseg_at(t, s->next)->seq == end_of(s)) {
+                gone = s->next;
+                last = rxseg_at(t, gone)->run;
+        }
+        make_run(t, first, last);
+        note_recent(tc, first, gone);
 }
 
 /* What is missing between prev and the record after it. `more` of the segment follows beyond that one: then it is a copy, so
@@ -72,8 +113,8 @@ static bool insert_piece(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         bool ok = true;
         uint32_t i;
 
-        if (pool_room(&t->sh->rxsegs) < t->sh->rxsegs.cap / 4)
-                return false; /* the rest is for what comes in order */
+        if (pool_room(&t->sh->rxsegs) < t->sh->rxsegs.cap / 4 || tc->ooo_records >= RECORDS_MOST)
+                return false; /* the rest is for what comes in order, and for others */
         i = pool_alloc(&t->sh->rxsegs);
         s = rxseg_at(t, i);
         s->data = (struct buf){0, 0, 0};
@@ -88,57 +129,76 @@ static bool insert_piece(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         s->fin = p->fin && !more;
         s->at = rxseg_time(tc->last_received);
         link_after(t, tc, prev, i);
-        note_recent(t, tc, i);
+        join(t, tc, i);
         tc->slow |= SLOW_OOO;
         return true;
 }
 
-/* A FIN right behind a record is the record's; it may be there already. */
-static bool fin_joins(struct tcp *t, struct tcp_conn *tc, uint32_t prev, uint32_t seq, uint32_t len, bool fin)
+/* A FIN right behind a run is its last record's; it may be there already. */
+static bool fin_joins(struct tcp *t, struct tcp_conn *tc, uint32_t last, uint32_t seq, uint32_t len, bool fin)
 {
-        if (!fin || len != 0 || prev == 0 || end_of(rxseg_at(t, prev)) != seq)
+        if (!fin || len != 0 || last == 0 || end_of(rxseg_at(t, last)) != seq)
                 return false;
-        rxseg_at(t, prev)->fin = true;
-        note_recent(t, tc, prev);
+        rxseg_at(t, last)->fin = true;
+        note_recent(tc, rxseg_at(t, last)->run, 0);
         return true;
 }
 
 bool reass_insert(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t seq, uint32_t skip,
                   uint32_t len, bool fin, bool *took)
 {
-        uint32_t prev = before(t, tc, seq), end = seq + len;
+        uint32_t last, end = seq + len;
         struct piece p = {seq, skip, len, fin};
         bool known = false, more;
 
-        if (fin_joins(t, tc, prev, seq, len, fin))
+        if (!before(t, tc, seq, &last))
+                return false;
+        if (fin_joins(t, tc, last, seq, len, fin))
                 return true;
         do {
                 uint32_t next, stop = end;
-                if (prev != 0 && seq_gt(end_of(rxseg_at(t, prev)), p.seq)) {
-                        uint32_t to = seq_min(end_of(rxseg_at(t, prev)), end);
+                if (last != 0 && seq_gt(end_of(rxseg_at(t, last)), p.seq)) {
+                        uint32_t to = seq_min(end_of(rxseg_at(t, last)), end);
                         if (!known)
                                 sack_note_dup(tc, p.seq, to); /* the first of them: RFC 2883 §4 */
                         known = true;
-                        note_recent(t, tc, prev);
+                        note_recent(tc, rxseg_at(t, last)->run, 0);
                         if (to == end) {
-                                rxseg_at(t, prev)->fin |= fin && end_of(rxseg_at(t, prev)) == end;
+                                rxseg_at(t, last)->fin |= fin && end_of(rxseg_at(t, last)) == end;
                                 return true;
                         }
                         p.skip += to - p.seq;
                         p.seq = to;
                 }
-                next = prev ? rxseg_at(t, prev)->next : tc->ooo_head;
+                next = last ? rxseg_at(t, last)->next : tc->ooo_head;
                 more = next != 0 && seq_lt(rxseg_at(t, next)->seq, end);
                 if (more)
                         stop = rxseg_at(t, next)->seq;
                 p.len = stop - p.seq;
-                if ((p.len != 0 || (fin && !more)) && !insert_piece(t, tc, seg, prev, &p, more, took))
+                if (more)
+                        next = rxseg_at(t, next)->run; /* which the piece will join */
+                if ((p.len != 0 || (fin && !more)) && !insert_piece(t, tc, seg, last, &p, more, took))
                         return false;
                 p.skip += p.len;
                 p.seq = stop;
-                prev = next;
+                last = next;
         } while (more);
         return true;
+}
+
+void reass_remake(struct tcp *t, struct tcp_conn *tc)
+{
+        uint32_t first = tc->ooo_head;
+
+        memset(tc->ooo_recent, 0, sizeof tc->ooo_recent);
+        tc->ooo_records = 0;
+        for (uint32_t i = first; i != 0; i = rxseg_at(t, i)->next) {
+                uint32_t prev = rxseg_at(t, i)->prev;
+                if (prev != 0 && end_of(rxseg_at(t, prev)) != rxseg_at(t, i)->seq)
+                        first = i;
+                make_run(t, first, i);
+                tc->ooo_records++;
+        }
 }
 
 static void free_rxseg(struct tcp *t, struct tcp_conn *tc, uint32_t i)

@@ -11,22 +11,12 @@ void sack_note_dup(struct tcp_conn *tc, uint32_t left, uint32_t right)
         conn_flag(tc, TCF_DSACK);
 }
 
-static uint32_t end_of(const struct tcp_rxseg *s)
+/* The run that begins with record i; a FIN takes a number, too. */
+static struct tcp_sack_block block_from(const struct tcp *t, uint32_t i)
 {
-        return s->seq + s->data.len + s->fin;
-}
+        const struct tcp_rxseg *last = rxseg_at(t, rxseg_at(t, i)->run);
 
-/* The block of contiguous data around record i; a FIN takes a number, too. */
-static struct tcp_sack_block block_around(const struct tcp *t, uint32_t i)
-{
-        const struct tcp_rxseg *s = rxseg_at(t, i);
-        struct tcp_sack_block b = {s->seq, end_of(s)};
-
-        for (uint32_t j = s->prev; j != 0 && end_of(rxseg_at(t, j)) == b.left; j = rxseg_at(t, j)->prev)
-                b.left = rxseg_at(t, j)->seq;
-        for (uint32_t j = s->next; j != 0 && rxseg_at(t, j)->seq == b.right; j = rxseg_at(t, j)->next)
-                b.right = end_of(rxseg_at(t, j));
-        return b;
+        return (struct tcp_sack_block){rxseg_at(t, i)->seq, last->seq + last->data.len + last->fin};
 }
 
 static bool reported(const struct tcp_sack_block *b, unsigned n, unsigned from, uint32_t left)
@@ -37,25 +27,12 @@ static bool reported(const struct tcp_sack_block *b, unsigned n, unsigned from, 
         return false;
 }
 
-/* RFC 2018 §4: the block with what arrived last first (after a D-SACK), then those reported most recently. Records of
- * what has become one block are forgotten but for one. */
-static unsigned write_recent(const struct tcp *t, struct tcp_conn *tc, struct tcp_sack_block *out, unsigned from, unsigned room)
+/* RFC 2018 §4: the block with what arrived last first (after a D-SACK), then those reported most recently. */
+static unsigned write_recent(const struct tcp *t, const struct tcp_conn *tc, struct tcp_sack_block *out, unsigned n, unsigned room)
 {
-        unsigned n = from, kept = 0;
-
-        for (unsigned k = 0; k < TCP_MAX_SACK; k++) {
-                uint32_t i = tc->ooo_recent[k];
-                struct tcp_sack_block b;
-                if (i == 0)
-                        continue;
-                b = block_around(t, i);
-                if (reported(out, n, from, b.left))
-                        continue;
-                tc->ooo_recent[kept++] = i;
-                if (n < room)
-                        out[n++] = b;
-        }
-        memset(tc->ooo_recent + kept, 0, (TCP_MAX_SACK - kept) * sizeof tc->ooo_recent[0]);
+        for (unsigned k = 0; k < TCP_MAX_SACK && n < room; k++)
+                if (tc->ooo_recent[k] != 0)
+                        out[n++] = block_from(t, tc->ooo_recent[k]);
         return n;
 }
 
@@ -68,13 +45,9 @@ unsigned sack_write(const struct tcp *t, struct tcp_conn *tc, struct tcp_sack_bl
                 out[n++] = tc->dsack;
         from = n;
         n = write_recent(t, tc, out, from, room);
-        for (uint32_t i = tc->ooo_head; i != 0 && n < room; i = rxseg_at(t, i)->next) {
-                uint32_t prev = rxseg_at(t, i)->prev;
-                if (prev != 0 && end_of(rxseg_at(t, prev)) == rxseg_at(t, i)->seq)
-                        continue; /* not the first record of its block */
+        for (uint32_t i = tc->ooo_head; i != 0 && n < room; i = rxseg_at(t, rxseg_at(t, i)->run)->next)
                 if (!reported(out, n, from, rxseg_at(t, i)->seq))
-                        out[n++] = block_around(t, i);
-        }
+                        out[n++] = block_from(t, i);
         return n;
 }
 
