@@ -13,6 +13,7 @@
 #define CORK_FOR            (200 * NS_PER_MS) /* as Linux: a corked segment waits no longer */
 #define CHALLENGE_SPAN      (5 * NS_PER_S)    /* RFC 5961 §7: so many in so long */
 #define CHALLENGES_MOST     10u
+#define FLIGHT_MOST         4096u /* full segments: what an ACK in recovery costs grows with them (CVE-2019-11478) */
 
 /* ---- the window we offer ---- */
 
@@ -188,7 +189,7 @@ static bool cwnd_blocks(const struct tcp_conn *tc, const struct tcp_txseg *s)
 {
         uint32_t pipe = pipe_bytes(tc);
 
-        return pipe != 0 && pipe + s->len > tc->cwnd;
+        return pipe != 0 && (pipe + s->len > tc->cwnd || flight(tc) > FLIGHT_MOST * tc->snd_mss);
 }
 
 /* SO_MAX_PACING_RATE: the next segment's time is when the last has passed at that rate. */

@@ -66,8 +66,11 @@ void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now)
                 nstime left;
                 if (s->marks & TXS_SACKED || (s->marks & TXS_LOST && !(s->marks & TXS_RETX)))
                         continue;
-                if (!sent_before_rack(tc, s))
+                if (!sent_before_rack(tc, s)) {
+                        if (!(s->marks & TXS_EVER_RETX))
+                                break; /* and what is behind was sent later still */
                         continue;
+                }
                 left = s->sent + tc->rack_rtt + window - now;
                 if (left <= 0)
                         rack_mark_lost(tc, s);
