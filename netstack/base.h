@@ -100,6 +100,13 @@ static inline void prefetch_write(const void *p)
  */
 #define READ_ONCE(x)     __atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define WRITE_ONCE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELAXED)
+/* A record of such words, n bytes of them, aligned to four: copied, or zeroed (NULL), each of them whole. Where a record is used
+ * again, too: who came to it before may still be looking. */
+static inline void write_words(void *to, const void *from, size_t n)
+{
+        for (size_t i = 0; i < n / 4; i++)
+                WRITE_ONCE(((uint32_t *)to)[i], from != NULL ? ((const uint32_t *)from)[i] : 0);
+}
 
 /* Of a function that copies what may be changed meanwhile, and whose caller throws the copy away if it was: no order of atomic
  * words can say that to ThreadSanitizer, so it does not look at this one. The comment beside it says how the caller knows. */

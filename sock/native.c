@@ -63,7 +63,7 @@ static void slot_end(struct native_slot *n)
         struct ustack *u = us->u;
         bool release;
         uint8_t proto = proto_of(us);
-        uint16_t port = usock_rec(us)->lport;
+        uint16_t port = READ_ONCE(usock_rec(us)->lport);
 
         if (n->members != NULL)
                 native_set_forget(n);
@@ -97,8 +97,10 @@ static struct native_slot *chunk_at(uint32_t k)
         chunk = calloc(CHUNK, sizeof *chunk);
         if (chunk == NULL)
                 return NULL;
-        for (uint32_t i = 0; i < CHUNK; i++)
+        for (uint32_t i = 0; i < CHUNK; i++) {
                 chunk[i].number = (int)(k * CHUNK + i);
+                pthread_mutex_init(&chunk[i].setup, NULL);
+        }
         atomic_store_explicit(&chunks[k], chunk, memory_order_release);
         return chunk;
 }
@@ -161,8 +163,10 @@ static void fork_child(void)
         pthread_mutex_unlock(&table_lock);
         for (uint32_t k = 0; k < CHUNKS; k++) {
                 struct native_slot *chunk = chunks[k];
-                for (uint32_t i = 0; chunk != NULL && i < CHUNK; i++)
+                for (uint32_t i = 0; chunk != NULL && i < CHUNK; i++) {
                         chunk[i].use = chunk[i].use & SLOT_OPEN ? SLOT_OPEN + 1 : 0;
+                        pthread_mutex_init(&chunk[i].setup, NULL);
+                }
         }
 }
 
@@ -283,9 +287,10 @@ static int do_bind(struct native_slot *n, const struct sockaddr *sa, socklen_t l
                 return err;
         if (sa->sa_family != n->us->family)
                 return -EAFNOSUPPORT;
-        if (usock_rec(n->us)->lport != 0)
-                return -EINVAL;
-        return bind_to(n, addr, port);
+        pthread_mutex_lock(&n->setup);
+        err = usock_has_port(n->us) ? -EINVAL : bind_to(n, addr, port);
+        pthread_mutex_unlock(&n->setup);
+        return err;
 }
 
 int unet_bind(int sock, const struct sockaddr *addr, socklen_t len)
@@ -304,7 +309,7 @@ int native_autobind(struct native_slot *n)
 {
         static const ip_addr any6;
 
-        if (usock_rec(n->us)->lport != 0)
+        if (usock_has_port(n->us))
                 return 0;
         return bind_to(n, n->us->family == AF_INET ? ip_addr_v4(INADDR_ANY) : any6, 0);
 }

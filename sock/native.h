@@ -29,9 +29,10 @@ struct native_slot {
         _Atomic uint32_t use;           /* calls under way, +1 while open, and the two bits below */
         int number;
         struct usock *us;
+        _Atomic int late_err;           /* met after some bytes were moved: for the next call */
+        pthread_mutex_t setup;          /* of bind, listen and connect as far as they do not wait, and of these: */
         bool connecting;                /* its outcome has not been told yet */
         bool held;                      /* the port is held in the kernel by unetd */
-        int late_err;                   /* met after some bytes were moved: for the next call */
         ip_addr held_addr;              /* as bound; connect may choose a narrower one */
         struct native_member *members;  /* under the lock of memberships */
 };
@@ -47,7 +48,7 @@ struct native_slot *native_get(int sock);
 void native_put(struct native_slot *n);
 /* A slot for a new socket, which it takes; its number. -EMFILE; us is closed then. */
 int native_install(struct usock *us, bool nonblock);
-/* Binds to a free port unless it is bound. */
+/* Binds to a free port unless it is bound. Under setup, but for who finds that it is. */
 int native_autobind(struct native_slot *n);
 /* Nobody on the fabric has the address: -ECONNREFUSED when it is this host's, else -ENETUNREACH. */
 int native_nobody(const struct sockaddr *to, socklen_t len);

@@ -18,11 +18,14 @@ static int take_error(struct native_slot *n)
         return err;
 }
 
-/* The end of an attempt, told once. */
+/* The end of an attempt, told once: another thread that waited for it, too, is told what there is now. Under setup. */
 static int outcome(struct native_slot *n)
 {
-        int err = take_error(n);
+        int err;
 
+        if (!n->connecting)
+                return sock_role(usock_rec(n->us)) == SOCK_ROLE_CONN ? -EISCONN : -ECONNABORTED;
+        err = take_error(n);
         n->connecting = false;
         if (!usock_connect_failed(n->us))
                 return -err;
@@ -30,10 +33,15 @@ static int outcome(struct native_slot *n)
         return err != 0 ? -err : -ECONNABORTED;
 }
 
+/* Under setup, which is left meanwhile. */
 static int await(struct native_slot *n, int still)
 {
-        int err = usock_nonblock(n->us) ? usock_wait1(n->us, USOCK_POLL_MADE, 0)
-                              : native_wait(n, USOCK_POLL_MADE, native_deadline(usock_rec(n->us)->sndtimeo));
+        nstime until = native_deadline(READ_ONCE(usock_rec(n->us)->sndtimeo));
+        int err;
+
+        pthread_mutex_unlock(&n->setup);
+        err = usock_nonblock(n->us) ? usock_wait1(n->us, USOCK_POLL_MADE, 0) : native_wait(n, USOCK_POLL_MADE, until);
+        pthread_mutex_lock(&n->setup);
 
         return err == -EAGAIN ? still : err != 0 ? err : outcome(n);
 }
@@ -44,7 +52,7 @@ static int connect_tcp(struct native_slot *n, const struct sockaddr *sa, socklen
 
         if (n->connecting)
                 return await(n, -EALREADY);
-        if (usock_rec(n->us)->role != SOCK_ROLE_NONE)
+        if (sock_role(usock_rec(n->us)) != SOCK_ROLE_NONE)
                 return -EISCONN;
         err = usock_connect(n->us, sa, len, NULL);
         if (err == -ENOENT)
@@ -69,14 +77,14 @@ static int connect_absent(struct native_slot *n, const struct sockaddr *sa, sock
         usock_addr_in(sa, len, &addr, &port);
         if (ip_addr_is_any(addr))
                 addr = ip_addr_v4(INADDR_LOOPBACK);
-        laddr = ip_addr_is_any(rec->laddr) ? addr : rec->laddr;
         ustack_lock(u);
+        laddr = ip_addr_is_any(rec->laddr) ? addr : rec->laddr;
         err = udp_connect(&u->s.udp, rec->conn, laddr, addr, port);
         if (err == 0) {
                 rec->laddr = laddr;
                 rec->raddr = addr;
-                rec->rport = port;
-                rec->chan = 0;
+                WRITE_ONCE(rec->rport, port);
+                WRITE_ONCE(rec->chan, 0);
         }
         ustack_leave(u);
         return err;
@@ -98,8 +106,8 @@ static int disconnect_udp(struct native_slot *n)
 
         ustack_lock(u);
         udp_disconnect(&u->s.udp, rec->conn);
-        rec->rport = 0;
-        rec->chan = 0;
+        WRITE_ONCE(rec->rport, 0);
+        WRITE_ONCE(rec->chan, 0);
         if (n->held)
                 rec->laddr = n->held_addr;
         ustack_leave(u);
@@ -108,12 +116,15 @@ static int disconnect_udp(struct native_slot *n)
 
 int native_reconnect(struct native_slot *n)
 {
-        struct sock_rec *rec = usock_rec(n->us);
         struct sockaddr_storage to;
         socklen_t len = sizeof to;
+        ip_addr addr;
+        uint16_t port;
         int err;
 
-        usock_addr_out(n->us->family, rec->raddr, rec->rport, (struct sockaddr *)&to, &len);
+        if (!usock_peer(n->us, &addr, &port))
+                return -EDESTADDRREQ;
+        usock_addr_out(n->us->family, addr, port, (struct sockaddr *)&to, &len);
         err = usock_connect(n->us, (struct sockaddr *)&to, len, NULL);
         return err == -ENOENT ? native_nobody((struct sockaddr *)&to, len) : err;
 }
@@ -143,7 +154,9 @@ int unet_connect(int sock, const struct sockaddr *addr, socklen_t len)
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
+        pthread_mutex_lock(&n->setup);
         err = do_connect(n, addr, len);
+        pthread_mutex_unlock(&n->setup);
         native_put(n);
         return (int)native_result(err);
 }
@@ -157,16 +170,18 @@ int unet_listen(int sock, int backlog)
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
+        pthread_mutex_lock(&n->setup);
         err = n->us->kind == USOCK_TCP ? native_autobind(n) : -EOPNOTSUPP;
         if (err == 0)
                 err = usock_listen(n->us, backlog);
+        pthread_mutex_unlock(&n->setup);
         native_put(n);
         return (int)native_result(err);
 }
 
 static int next_connection(struct native_slot *n, struct usock **out)
 {
-        nstime deadline = native_deadline(usock_rec(n->us)->rcvtimeo);
+        nstime deadline = native_deadline(READ_ONCE(usock_rec(n->us)->rcvtimeo));
         int err;
 
         do {
@@ -183,10 +198,12 @@ static void inherit(const struct usock *from, struct usock *to)
 {
         struct sock_rec *l = usock_rec(from), *r = usock_rec(to);
 
+        ustack_lock(to->u);
         r->rcvtimeo = l->rcvtimeo;
         r->sndtimeo = l->sndtimeo;
         r->rcvlowat = l->rcvlowat;
-        r->waits_for_more = l->waits_for_more;
+        WRITE_ONCE(r->waits_for_more, l->waits_for_more);
+        ustack_leave(to->u);
 }
 
 static int do_accept(struct native_slot *n, struct sockaddr *addr, socklen_t *len, int flags)
@@ -240,23 +257,30 @@ int unet_shutdown(int sock, int how)
         return (int)native_result(err);
 }
 
-/* Closing with unread data resets (RFC 2525 §2.17), and there is nothing to wait for. */
-static bool worth_lingering(struct native_slot *n)
+/* Seconds; 0: closing with unread data resets (RFC 2525 §2.17), and there is nothing to wait for. */
+static int lingers(struct native_slot *n)
 {
         struct sock_rec *rec = usock_rec(n->us);
+        struct ustack *u = n->us->u;
+        int s = 0;
 
-        return rec->role == SOCK_ROLE_CONN && rec->opts.linger_s > 0 && rec->refs == 1ull << n->us->u->slot &&
-               tcp_recv_avail(usock_conn(n->us)) == 0;
+        if (sock_role(rec) != SOCK_ROLE_CONN)
+                return 0;
+        ustack_lock(u);
+        if (rec->role == SOCK_ROLE_CONN && rec->refs == 1ull << u->slot && tcp_recv_avail(usock_conn(n->us)) == 0)
+                s = MAX(rec->opts.linger_s, 0);
+        ustack_leave(u);
+        return s;
 }
 
 void native_linger(struct native_slot *n)
 {
+        int left = 1, s = lingers(n);
         nstime deadline;
-        int left = 1;
 
-        if (likely(!worth_lingering(n)))
+        if (likely(s == 0))
                 return;
-        deadline = ustack_now() + usock_rec(n->us)->opts.linger_s * NS_PER_S;
+        deadline = ustack_now() + s * NS_PER_S;
         usock_shutdown(n->us, SHUT_WR);
         while (usock_ioctl(n->us, SIOCOUTQ, &left) == 0 && left > 0 && ustack_now() < deadline)
                 if (usock_wait1(n->us, 0, LINGER_LOOK) == -EINTR)

@@ -19,10 +19,7 @@ static ssize_t partial(struct native_slot *n, size_t done, ssize_t err)
 
 static int late_error(struct native_slot *n)
 {
-        int err = n->late_err;
-
-        n->late_err = 0;
-        return err;
+        return atomic_exchange_explicit(&n->late_err, 0, memory_order_relaxed);
 }
 
 static size_t iov_bytes(const struct msghdr *m)
@@ -66,7 +63,7 @@ static void walk_on(struct walk *w, size_t bytes)
 
 static ssize_t send_rest(struct native_slot *n, const struct msghdr *m, size_t done, int flags)
 {
-        nstime deadline = native_deadline(usock_rec(n->us)->sndtimeo);
+        nstime deadline = native_deadline(READ_ONCE(usock_rec(n->us)->sndtimeo));
         struct walk w = walk_from(m, done);
 
         while (w.n > 0) {
@@ -86,7 +83,7 @@ static ssize_t send_tcp(struct native_slot *n, const struct msghdr *m, int flags
 {
         ssize_t r;
 
-        if (unlikely(n->late_err != 0))
+        if (unlikely(atomic_load_explicit(&n->late_err, memory_order_relaxed) != 0))
                 return late_error(n);
         r = usock_sendmsg(n->us, m, flags);
         if (r == -EAGAIN && !native_nowait(n, flags))
@@ -98,7 +95,7 @@ static ssize_t send_tcp(struct native_slot *n, const struct msghdr *m, int flags
 
 static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, size_t done, size_t target, int flags)
 {
-        nstime deadline = native_deadline(usock_rec(n->us)->rcvtimeo);
+        nstime deadline = native_deadline(READ_ONCE(usock_rec(n->us)->rcvtimeo));
         struct walk w = walk_from(m, done);
 
         m->msg_controllen = 0;
@@ -121,7 +118,7 @@ static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, size_t done, s
  * millisecond. */
 static ssize_t peek_all(struct native_slot *n, struct msghdr *m, size_t target, int flags)
 {
-        nstime deadline = native_deadline(usock_rec(n->us)->rcvtimeo);
+        nstime deadline = native_deadline(READ_ONCE(usock_rec(n->us)->rcvtimeo));
         ssize_t got;
         int err;
 
@@ -142,7 +139,7 @@ static size_t recv_target(const struct native_slot *n, const struct msghdr *m, i
 {
         size_t total = iov_bytes(m);
 
-        return flags & MSG_WAITALL ? total : MIN(total, (size_t)usock_rec(n->us)->rcvlowat);
+        return flags & MSG_WAITALL ? total : MIN(total, (size_t)READ_ONCE(usock_rec(n->us)->rcvlowat));
 }
 
 static ssize_t recv_tcp(struct native_slot *n, struct msghdr *m, int flags)
@@ -150,7 +147,7 @@ static ssize_t recv_tcp(struct native_slot *n, struct msghdr *m, int flags)
         size_t target;
         ssize_t r;
 
-        if (unlikely(n->late_err != 0))
+        if (unlikely(atomic_load_explicit(&n->late_err, memory_order_relaxed) != 0))
                 return late_error(n);
         m->msg_namelen = 0;             /* as Linux: a stream's bytes come from its peer */
         r = usock_recvmsg(n->us, m, flags);
@@ -169,15 +166,32 @@ static ssize_t recv_tcp(struct native_slot *n, struct msghdr *m, int flags)
 /* Nobody has the port: as the directory says now. 0: try again. */
 static int nobody(struct native_slot *n, const struct msghdr *m)
 {
-        if (m->msg_name == NULL || m->msg_namelen == 0)
-                return native_reconnect(n);
-        return native_nobody(m->msg_name, m->msg_namelen);
+        int err;
+
+        if (m->msg_name != NULL && m->msg_namelen != 0)
+                return native_nobody(m->msg_name, m->msg_namelen);
+        pthread_mutex_lock(&n->setup);
+        err = native_reconnect(n);
+        pthread_mutex_unlock(&n->setup);
+        return err;
+}
+
+static int autobind(struct native_slot *n)
+{
+        int err;
+
+        if (likely(usock_has_port(n->us)))
+                return 0;
+        pthread_mutex_lock(&n->setup);
+        err = native_autobind(n);
+        pthread_mutex_unlock(&n->setup);
+        return err;
 }
 
 static ssize_t send_udp(struct native_slot *n, const struct msghdr *m, int flags)
 {
         nstime deadline = NSTIME_NEVER;
-        ssize_t r = native_autobind(n);
+        ssize_t r = autobind(n);
 
         if (r < 0)
                 return r;
@@ -189,7 +203,7 @@ static ssize_t send_udp(struct native_slot *n, const struct msghdr *m, int flags
                         if (r != -EAGAIN || native_nowait(n, flags))
                                 return r;
                         if (deadline == NSTIME_NEVER)
-                                deadline = native_deadline(usock_rec(n->us)->sndtimeo);
+                                deadline = native_deadline(READ_ONCE(usock_rec(n->us)->sndtimeo));
                         r = native_wait(n, POLLOUT, deadline);
                 }
                 if (r < 0)
@@ -207,7 +221,7 @@ static ssize_t recv_udp(struct native_slot *n, struct msghdr *m, int flags)
                 if (r != -EAGAIN || native_nowait(n, flags))
                         return r;
                 if (deadline == NSTIME_NEVER)
-                        deadline = native_deadline(usock_rec(n->us)->rcvtimeo);
+                        deadline = native_deadline(READ_ONCE(usock_rec(n->us)->rcvtimeo));
                 r = native_wait(n, POLLIN, deadline);
                 if (r < 0)
                         return r;

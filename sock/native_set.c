@@ -57,7 +57,7 @@ struct unet_pollset {
         struct usock_news seen;
         int epfd;
         _Atomic bool kernel_half;       /* something was put there */
-        nstime kernel_asked;
+        _Atomic nstime kernel_asked;    /* threads that wait in the set forget it, without the lock */
 };
 
 static LIST_HEAD(, unet_pollset) sets = LIST_HEAD_INITIALIZER(sets);

@@ -169,36 +169,6 @@ struct usock *usock_dup(struct usock *s)
         return s;
 }
 
-/* Takes the listener out of the directory. No locks held. */
-static void unregister(struct ustack *u, uint8_t proto, ip_addr addr, uint16_t port)
-{
-        unetd_listen_del(ustack_client(), u->id, proto, addr, port);
-        ustack_client_done();
-}
-
-/* Sockets of one stack that share a port (SO_REUSEADDR: one connected, the next one waiting for strangers) share its
- * entry in the directory. */
-bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t dying)
-{
-        struct pool *p = &u->s.st->socks;
-
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                const struct sock_rec *r = pool_at(p, i);
-                if (r != rec && r->registered == rec->registered && (r->refs & ~dying) != 0 && r->kind == rec->kind &&
-                    r->lport == rec->lport &&
-                    ip_addr_eq(r->reg_addr, rec->reg_addr))
-                        return true;
-        }
-        return false;
-}
-
-void usock_set_registered(struct usock *s, enum sock_registered to)
-{
-        ustack_lock(s->u);
-        usock_rec(s)->registered = to;
-        ustack_leave(s->u);
-}
-
 static bool other_handle(const struct usock *s)
 {
         for (const struct usock *h = s->u->handles; h != NULL; h = h->next)
@@ -211,26 +181,27 @@ void usock_close(struct usock *s)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
-        bool registered;
-        uint8_t proto;
-        ip_addr addr;
-        uint16_t port;
+        struct sock_entry e = {.last = false};
+        bool entry;
 
         if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
                 return;
+        entry = READ_ONCE(rec->registered) != SOCK_UNREGISTERED;        /* if it gets one yet, others hold it, too */
+        if (entry)
+                ustack_client();
         ustack_lock(u);
         usock_tcp_settle(s);
-        proto = ustack_entry_proto(rec);
-        addr = rec->reg_addr;
-        port = rec->lport;
         unlink_handle(s);
-        registered = rec->registered && (rec->refs & ~(1ull << u->slot)) == 0 && !other_handle(s) &&
-                     !ustack_shares_port(u, rec, 0);
-        if (!other_handle(s))
+        if (!other_handle(s)) {
+                if (entry && (rec->refs & ~(1ull << u->slot)) == 0)
+                        e = ustack_entry_end(u, rec);
                 ustack_unref(u, s->idx, u->slot, ustack_now());
+        }
         ustack_leave(u);
-        if (registered)
-                unregister(u, proto, addr, port);
+        if (entry) {
+                ustack_entry_del(u, &e);
+                ustack_client_done();
+        }
         free(s);
 }
 
@@ -270,7 +241,7 @@ uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie)
 
 void usock_set_kfd(struct usock *s, int kfd)
 {
-        s->kfd = kfd;
+        WRITE_ONCE(s->kfd, kfd);
         if (kfd >= 0)   /* a last number here leaves it: a message or a child's new image may still be found by it */
                 WRITE_ONCE(usock_rec(s)->cookie, cookie_of(kfd));
 }
@@ -293,7 +264,7 @@ void usock_fly(struct usock *s)
         rec->flights++;
         rec->flyer = u->slot + 1;
         ustack_leave(u);
-        err = unetd_flight(ustack_client(), u->id, rec->cookie, s->kfd);
+        err = unetd_flight(ustack_client(), u->id, READ_ONCE(rec->cookie), usock_kfd(s));
         ustack_client_done();
         ustack_lock(u);
         rec->flyer = 0;
@@ -311,7 +282,7 @@ void usock_landed(struct usock *s)
 
 int usock_kfd(const struct usock *s)
 {
-        return s->kfd;
+        return READ_ONCE(s->kfd);
 }
 
 bool usock_nonblock(const struct usock *s)
@@ -476,7 +447,7 @@ int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len)
                 return err;
         ustack_lock(s->u);
         rec->laddr = addr;
-        rec->lport = port;
+        WRITE_ONCE(rec->lport, port);
         rec->bound_many = usock_addr_is_many(addr);
         rec->bound = 1;
         if (rec->role == SOCK_ROLE_UDP && port != 0)
@@ -488,7 +459,29 @@ int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len)
 
 bool usock_has_port(const struct usock *s)
 {
-        return usock_rec(s)->lport != 0;
+        return READ_ONCE(usock_rec(s)->lport) != 0;
+}
+
+struct usock_own usock_own(struct usock *s)
+{
+        const struct sock_rec *rec = usock_rec(s);
+        struct usock_own own;
+
+        ustack_lock(s->u);
+        own = (struct usock_own){rec->laddr, rec->lport, rec->oif, rec->bound_many, rec->opts.ip_opts};
+        ustack_leave(s->u);
+        return own;
+}
+
+bool usock_peer(struct usock *s, ip_addr *addr, uint16_t *port)
+{
+        const struct sock_rec *rec = usock_rec(s);
+
+        ustack_lock(s->u);
+        *addr = rec->raddr;
+        *port = rec->rport;
+        ustack_leave(s->u);
+        return *port != 0;
 }
 
 int usock_getsockname(struct usock *s, struct sockaddr *sa, socklen_t *len)
@@ -604,16 +597,18 @@ static void stop_listening(struct usock *s)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
-        bool registered;
+        struct sock_entry e = {.last = false};
 
+        ustack_client();
         ustack_lock(u);
-        registered = rec->registered && !ustack_shares_port(u, rec, 0);
-        close_role(u, rec, stack_time(&u->s, ustack_now()));
-        rec->registered = SOCK_UNREGISTERED;
-        stack_flush(&u->s, ustack_now());
+        if (rec->role == SOCK_ROLE_LISTENER) {
+                e = ustack_entry_end(u, rec);
+                close_role(u, rec, stack_time(&u->s, ustack_now()));
+                stack_flush(&u->s, ustack_now());
+        }
         ustack_leave(u);
-        if (registered)
-                unregister(u, IP_PROTO_TCP, rec->reg_addr, rec->lport);
+        ustack_entry_del(u, &e);
+        ustack_client_done();
 }
 
 int usock_shutdown(struct usock *s, int how)

@@ -180,7 +180,7 @@ static int bytes_left(struct usock *s)
 void usock_cmsg_put_stream(struct usock *s, nstime came, struct msghdr *m)
 {
         struct usock_room r = usock_cmsg_begin(m);
-        uint16_t told = usock_rec(s)->told;
+        uint16_t told = READ_ONCE(usock_rec(s)->told);
         int left;
 
         if (came != 0)
@@ -194,7 +194,7 @@ void usock_cmsg_put_stream(struct usock *s, nstime came, struct msghdr *m)
 
 void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, struct usock_room *r)
 {
-        uint16_t told = usock_rec(s)->told;
+        uint16_t told = READ_ONCE(usock_rec(s)->told);
         int ttl = msg->ttl;
 
         tell_times(told, msg->at, r);

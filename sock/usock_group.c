@@ -265,9 +265,10 @@ static int set_out(struct usock *s, const struct group_call *g)
 {
         int ifc = group_is_named(g) ? take_for(s, g) : 0;
 
-        if (ifc < 0 && s->kfd < 0)
+        if (ifc < 0 && usock_kfd(s) < 0)
                 return -EADDRNOTAVAIL;
-        usock_rec(s)->group_out = (uint8_t)(!group_is_named(g) ? SOCK_GROUP_ANY : ifc < 0 ? SOCK_GROUP_KERNEL : SOCK_GROUP_IF + ifc);
+        WRITE_ONCE(usock_rec(s)->group_out,
+                   (uint8_t)(!group_is_named(g) ? SOCK_GROUP_ANY : ifc < 0 ? SOCK_GROUP_KERNEL : SOCK_GROUP_IF + ifc));
         return 0;
 }
 
@@ -346,16 +347,16 @@ int usock_group_setsockopt(struct usock *s, int name, const void *val, socklen_t
 /* A filter; or IP_MULTICAST_IF: the address, if it was set to an interface of unetd's. */
 int usock_group_getsockopt(struct usock *s, int name, void *val, socklen_t *len)
 {
-        const struct sock_rec *rec = usock_rec(s);
+        uint8_t out = READ_ONCE(usock_rec(s)->group_out);
         struct in_addr a = {0};
         socklen_t room;
 
         if (s->kind == USOCK_UDP && filter_is_opt(name))
                 return filter_get(s, name, val, len);
-        if (name != IP_MULTICAST_IF || s->kind != USOCK_UDP || (rec->group_out < SOCK_GROUP_IF && s->kfd >= 0))
+        if (name != IP_MULTICAST_IF || s->kind != USOCK_UDP || (out < SOCK_GROUP_IF && usock_kfd(s) >= 0))
                 return -ENOPROTOOPT;
-        if (rec->group_out >= SOCK_GROUP_IF)
-                a.s_addr = htonl(stack_netif(s->u->s.st, rec->group_out - SOCK_GROUP_IF)->cfg.addr);
+        if (out >= SOCK_GROUP_IF)
+                a.s_addr = htonl(READ_ONCE(stack_netif(s->u->s.st, out - SOCK_GROUP_IF)->cfg.addr));
         room = MIN(*len, (socklen_t)sizeof a);
         return user_copy(val, &a, room) && user_put32(len, room) ? 0 : -EFAULT;
 }
@@ -364,26 +365,24 @@ int usock_group_getsockopt(struct usock *s, int name, void *val, socklen_t *len)
 
 bool usock_group_fallback(struct usock *s)
 {
-        struct sock_rec *rec = usock_rec(s);
+        uint8_t any = SOCK_GROUP_ANY;
 
-        if (rec->group_out != SOCK_GROUP_ANY)
-                return false;
-        rec->group_out = SOCK_GROUP_OURS;
-        return true;
+        return __atomic_compare_exchange_n(&usock_rec(s)->group_out, &any, SOCK_GROUP_OURS, false, __ATOMIC_RELAXED,
+                                           __ATOMIC_RELAXED);
 }
 
 bool usock_group_iface(const struct usock *s, ip_addr to, bool last, struct dir_iface *f)
 {
-        const struct sock_rec *rec = s != NULL ? usock_rec(s) : NULL;
+        uint8_t out = s != NULL ? READ_ONCE(usock_rec(s)->group_out) : SOCK_GROUP_ANY;
         struct group_call g = {.ifaddr = 0};
 
-        if (rec != NULL && rec->group_out == SOCK_GROUP_KERNEL)
+        if (out == SOCK_GROUP_KERNEL)
                 return false;
-        if (rec != NULL && rec->group_out >= SOCK_GROUP_IF) {
-                g.ifaddr = stack_netif(s->u->s.st, rec->group_out - SOCK_GROUP_IF)->cfg.addr;
+        if (out >= SOCK_GROUP_IF) {
+                g.ifaddr = READ_ONCE(stack_netif(s->u->s.st, out - SOCK_GROUP_IF)->cfg.addr);
                 return group_find_named(&g, f);
         }
-        last |= rec != NULL && (rec->group_out == SOCK_GROUP_OURS || s->kfd < 0);
+        last |= s != NULL && (out == SOCK_GROUP_OURS || usock_kfd(s) < 0);
         return find_default(ip_addr_get_v4(to), last, f);
 }
 
@@ -402,16 +401,17 @@ static int route_said(struct usock *s, const struct usock_sent *sent, ip_addr *s
 
 int usock_group_route(struct usock *s, ip_addr to, const struct usock_sent *sent, ip_addr *src, const char **why)
 {
-        const struct sock_rec *rec = usock_rec(s);
-        uint32_t chan, netif = (uint32_t)rec->group_out - SOCK_GROUP_IF;
+        uint8_t out = READ_ONCE(usock_rec(s)->group_out);
+        const struct netif *netif = out >= SOCK_GROUP_IF ? stack_netif(s->u->s.st, out - SOCK_GROUP_IF) : NULL;
+        uint32_t chan = netif != NULL ? READ_ONCE(netif->chan) : 0;
         struct dir_iface f;
 
-        if (sent != NULL && (sent->ifindex != 0 || (sent->src != 0 && rec->group_out == SOCK_GROUP_ANY)))
+        if (sent != NULL && (sent->ifindex != 0 || (sent->src != 0 && out == SOCK_GROUP_ANY)))
                 return route_said(s, sent, src);
         *why = "accelerated";
-        if (rec->group_out >= SOCK_GROUP_IF && stack_netif(s->u->s.st, netif)->chan != 0) {
-                *src = ip_addr_v4(stack_netif(s->u->s.st, netif)->cfg.addr);
-                return (int)stack_netif(s->u->s.st, netif)->chan - 1;
+        if (chan != 0) {
+                *src = ip_addr_v4(READ_ONCE(netif->cfg.addr));
+                return (int)chan - 1;
         }
         *why = "groups and broadcasts are the kernel's";
         if (!usock_group_iface(s, to, false, &f) || take(s, &f, &chan) < 0)
@@ -430,7 +430,7 @@ int usock_many(const struct usock *s, uint32_t chan, ip_addr to)
                 return 1;
         if (!ip_host_broadcast(&host, ip_addr_get_v4(to)))
                 return 0;
-        return usock_rec(s)->broadcast ? 1 : -EACCES;
+        return READ_ONCE(usock_rec(s)->broadcast) ? 1 : -EACCES;
 }
 
 bool usock_addr_is_many(ip_addr a)

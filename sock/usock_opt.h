@@ -60,7 +60,7 @@ extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
 /* Whether recvmsg() tells something besides (usock_cmsg.h): an option of the bits `tell`. */
 static inline int opt_set_told(struct opt_call *c, uint16_t tell, int v)
 {
-        c->rec->told = (uint16_t)((c->rec->told & ~tell) | (v != 0 ? tell : 0));
+        WRITE_ONCE(c->rec->told, (uint16_t)((c->rec->told & ~tell) | (v != 0 ? tell : 0)));
         return 0;
 }
 

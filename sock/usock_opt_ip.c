@@ -74,7 +74,7 @@ static int set_ip_options(struct opt_call *c, const void *val, socklen_t len)
         int err = ip_opts_set(val, len, usock_may_send_any_option(), &c->tcp.ip_opts);
 
         if (err == 0 && opt_is_udp(c))
-                c->rec->ip_opts = c->tcp.ip_opts.len != 0;
+                WRITE_ONCE(c->rec->ip_opts, c->tcp.ip_opts.len != 0);
         return err;
 }
 

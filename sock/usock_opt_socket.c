@@ -122,8 +122,8 @@ static int set_rcvlowat(struct opt_call *c, int v)
 {
         uint32_t most = c->tcp.rcvbuf != 0 && !opt_is_udp(c) ? c->tcp.rcvbuf : RCVLOWAT_MAX;
 
-        c->rec->rcvlowat = v < 0 ? most : v == 0 ? 1 : MIN((uint32_t)v, most);
-        c->rec->waits_for_more = c->rec->rcvlowat > 1;
+        WRITE_ONCE(c->rec->rcvlowat, v < 0 ? most : v == 0 ? 1 : MIN((uint32_t)v, most));
+        WRITE_ONCE(c->rec->waits_for_more, c->rec->rcvlowat > 1);
         return 0;
 }
 
@@ -138,7 +138,7 @@ enum { REUSE_ADDR = 1, REUSE_PORT = 2 };        /* rec->reuse */
 
 static void reuse(struct opt_call *c, uint8_t bit, int on)
 {
-        c->rec->reuse = (uint8_t)((c->rec->reuse & ~bit) | (on ? bit : 0));
+        WRITE_ONCE(c->rec->reuse, (uint8_t)((c->rec->reuse & ~bit) | (on ? bit : 0)));
         c->udp.reuseaddr = !!(c->rec->reuse & REUSE_ADDR);
         c->udp.reuseport = !!(c->rec->reuse & REUSE_PORT);
 }
@@ -180,7 +180,7 @@ static int get_no_check(const struct opt_call *c)
 
 static int set_broadcast(struct opt_call *c, int v)
 {
-        c->rec->broadcast = v != 0;
+        WRITE_ONCE(c->rec->broadcast, v != 0);
         return 0;
 }
 
@@ -274,16 +274,18 @@ static int get_overflow(const struct opt_call *c)
 static int set_timeo(nstime *timeo, const void *val)
 {
         struct timeval tv;
+        nstime t;
 
         memcpy(&tv, val, sizeof tv);
         if (tv.tv_usec < 0 || tv.tv_usec >= 1000000)
                 return -EDOM;
         if (tv.tv_sec < 0)
-                *timeo = 1;
+                t = 1;
         else if (tv.tv_sec >= NSTIME_NEVER / NS_PER_S)
-                *timeo = 0;
+                t = 0;
         else
-                *timeo = tv.tv_sec * NS_PER_S + tv.tv_usec * NS_PER_US;
+                t = tv.tv_sec * NS_PER_S + tv.tv_usec * NS_PER_US;
+        WRITE_ONCE(*timeo, t);
         return 0;
 }
 

@@ -13,7 +13,7 @@ static int set_segment(struct opt_call *c, int v)
 {
         if (v < 0 || v > UINT16_MAX)
                 return -EINVAL;
-        c->rec->segment = (uint16_t)v;
+        WRITE_ONCE(c->rec->segment, (uint16_t)v);
         return 0;
 }
 

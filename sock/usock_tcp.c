@@ -25,9 +25,9 @@ void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint3
 
         WRITE_ONCE(rec->conn, conn);
         rec->laddr = tc->tuple.laddr;
-        rec->lport = tc->tuple.lport;
+        WRITE_ONCE(rec->lport, tc->tuple.lport);
         rec->raddr = tc->tuple.raddr;
-        rec->rport = tc->tuple.rport;
+        WRITE_ONCE(rec->rport, tc->tuple.rport);
         tcp_set_sock(&u->s.tcp, conn, sock);
         sock_set_role(rec, SOCK_ROLE_CONN);
 }
@@ -118,37 +118,14 @@ static int connect_on(struct usock *s, struct tcp_tuple *t)
         return conn > 0 ? -EINPROGRESS : conn;
 }
 
-/* Puts the socket's entry as one that sends into the directory, unless another socket of the stack has it: the same then. */
-static int register_sender(struct usock *s)
-{
-        struct ustack *u = s->u;
-        struct sock_rec *rec = usock_rec(s);
-        bool shared;
-        int err = 0;
-
-        ustack_lock(u);
-        rec->reg_addr = rec->laddr;     /* as the kernel's socket has it, which unetd looks at */
-        rec->registered = SOCK_SENDS;
-        shared = ustack_shares_port(u, rec, 0);
-        if (!shared)
-                rec->registered = SOCK_UNREGISTERED;
-        ustack_leave(u);
-        if (!shared) {
-                err = unetd_listen_add(ustack_client(), u->id, IP_PROTO_TCP | DIR_HELD, rec->reg_addr, rec->lport, s->kfd);
-                ustack_client_done();
-                usock_set_registered(s, err == 0 ? SOCK_SENDS : SOCK_UNREGISTERED);
-        }
-        return err;
-}
-
 /* Who sends to other hosts from a port that it was bound to has it vouched for: where the interface is shared, now or later,
  * nothing else lets it through. Ports of the native API are unetd's own. */
 static int vouch_port(struct usock *s, const char **why)
 {
-        const struct sock_rec *rec = usock_rec(s);
+        int err = usock_has_port(s) && usock_kfd(s) >= 0 ? usock_register(s, SOCK_SENDS, SOCK_ROLE_NONE) : 0;
 
-        if (rec->lport == 0 || s->kfd < 0 || rec->registered != SOCK_UNREGISTERED || register_sender(s) == 0)
-                return 0;
+        if (err == 0 || err == -EALREADY)
+                return 0;               /* EALREADY: it is a connection, as will be said */
         *why = "bound to a port that unetd cannot vouch for";
         ustack_lock(s->u);
         count_drop(&s->u->s.st->cnt, DROP_TCP_UNVOUCHED);
@@ -157,37 +134,33 @@ static int vouch_port(struct usock *s, const char **why)
 }
 
 /* The channel to another host. */
-static int way_out(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
+static int way_out(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
 {
-        const struct sock_rec *rec = usock_rec(s);
-        int chan = ustack_way_out(s->u, IP_PROTO_TCP, addr, port, rec->laddr, rec->oif, src, why);
+        int chan = ustack_way_out(s->u, IP_PROTO_TCP, addr, port, own->addr, own->oif, src, why);
         int err = chan >= 0 ? vouch_port(s, why) : 0;
 
         return err != 0 ? err : chan;
 }
 
 /* Where the first packet goes: a source route (IP_OPTIONS) begins elsewhere. */
-static ip_addr first_hop(const struct sock_rec *rec, ip_addr addr)
+static ip_addr first_hop(const struct ip_optbuf *o, ip_addr addr)
 {
-        const struct ip_optbuf *o = &rec->opts.ip_opts;
-
         return likely(o->len == 0) || !ip_addr_is_v4(addr) ? addr : ip_addr_v4(ip_opts_first_hop(o, ip_addr_get_v4(addr)));
 }
 
 /* The channel to who listens there, and our address towards it. -ENOENT: the kernel's. */
-static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
+static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
 {
         const struct directory *dir = ustack_directory();
-        const struct sock_rec *rec = usock_rec(s);
         struct dir_hit hit = {0, 0, 0};
-        ip_addr hop = first_hop(rec, addr);
+        ip_addr hop = first_hop(&own->opts, addr);
         int chan;
 
         *why = "no unetd";
         if (dir == NULL || ip_addr_eq(addr, ip_addr_v4(LOOPBACK_BROADCAST)))
                 return -ENOENT;         /* the kernel says what is to be said */
         if (!directory_is_local(dir, hop))
-                return way_out(s, hop, port, src, why);
+                return way_out(s, own, hop, port, src, why);
         *why = "a source route that begins at this host";
         if (!ip_addr_eq(hop, addr))
                 return -ENOENT;
@@ -195,7 +168,7 @@ static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, co
         if (!ustack_lookup(IP_PROTO_TCP, addr, port, s->idx, &hit))
                 return -ENOENT;
         *why = "bound to a port that unetd cannot vouch for, and the listener is another user's";
-        if (rec->lport != 0 && s->kfd >= 0 && hit.uid != s->u->s.st->uid)
+        if (own->port != 0 && usock_kfd(s) >= 0 && hit.uid != s->u->s.st->uid)
                 return -ENOENT;
         *why = "no channel to the listener's stack";
         chan = ustack_chan_to(s->u, hit.stack);
@@ -208,21 +181,21 @@ static int way_to(struct usock *s, ip_addr addr, uint16_t port, ip_addr *src, co
 
 int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
 {
-        struct sock_rec *rec = usock_rec(s);
+        const struct usock_own own = usock_own(s);
         struct tcp_tuple t = {.raddr = addr, .rport = port};
-        int chan = way_to(s, addr, port, &t.laddr, why), err;
+        int chan = way_to(s, &own, addr, port, &t.laddr, why), err;
         bool kernels_too;               /* it could be reached by the kernel as well, which then says what is wrong */
 
         if (chan < 0)
                 return chan;
-        if (!ip_addr_is_any(rec->laddr))
-                t.laddr = rec->laddr;
+        if (!ip_addr_is_any(own.addr))
+                t.laddr = own.addr;
         t.chan = (uint16_t)chan;
         err = connect_on(s, &t);
         /* All leased ports are taken: lease more, as long as there are any. */
-        while (err == -EADDRINUSE && rec->lport == 0 && lease_ports(s->u) == 0)
+        while (err == -EADDRINUSE && own.port == 0 && lease_ports(s->u) == 0)
                 err = connect_on(s, &t);
-        kernels_too = rec->lport != 0 && directory_is_local(ustack_directory(), addr);
+        kernels_too = own.port != 0 && directory_is_local(ustack_directory(), addr);
         return err == -EADDRINUSE && !kernels_too ? -EADDRNOTAVAIL : err;
 }
 
@@ -248,10 +221,10 @@ void usock_connect_undo(struct usock *s, const ip_addr *bound)
                 stack_flush(&u->s, now);
         }
         rec->raddr = (ip_addr){{0, 0}};
-        rec->rport = 0;
+        WRITE_ONCE(rec->rport, 0);
         rec->laddr = bound != NULL ? *bound : (ip_addr){{0, 0}};
         if (bound == NULL)
-                rec->lport = 0;
+                WRITE_ONCE(rec->lport, 0);
         ustack_leave(u);
 }
 
@@ -274,33 +247,16 @@ void usock_disconnect(struct usock *s, const ip_addr *bound)
         usock_connect_undo(s, bound);
 }
 
-/* A connection that it tried to make failed, and it listens. */
-static void unregister_sender(struct usock *s)
-{
-        struct ustack *u = s->u;
-        struct sock_rec *rec = usock_rec(s);
-        bool last;
-
-        if (rec->registered != SOCK_SENDS)
-                return;
-        ustack_lock(u);
-        last = !ustack_shares_port(u, rec, 0);
-        rec->registered = SOCK_UNREGISTERED;
-        ustack_leave(u);
-        if (last) {
-                unetd_listen_del(ustack_client(), u->id, IP_PROTO_TCP | DIR_HELD, rec->reg_addr, rec->lport);
-                ustack_client_done();
-        }
-}
-
 int usock_listen(struct usock *s, int backlog)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
         uint32_t depth = MIN((uint32_t)backlog, 4096u);  /* as Linux: less than nothing is all */
+        ip_addr addr;
         int l = 0, err;
 
         ustack_lock(u);
+        addr = ustack_listen_addr(rec);
         if (rec->role == SOCK_ROLE_LISTENER) {
                 tcp_listen_backlog(&u->s.tcp, rec->conn, depth);
                 ustack_leave(u);
@@ -309,7 +265,7 @@ int usock_listen(struct usock *s, int backlog)
         if (rec->role != SOCK_ROLE_NONE || rec->lport == 0)
                 l = -EINVAL;
         else
-                l = tcp_listen(&u->s.tcp, ustack_listen_addr(rec), rec->lport, depth, &rec->opts);
+                l = tcp_listen(&u->s.tcp, addr, rec->lport, depth, &rec->opts);
         if (l > 0) {
                 WRITE_ONCE(rec->conn, (uint32_t)l);
                 tcp_listener_set_sock(&u->s.tcp, (uint32_t)l, s->idx);
@@ -318,13 +274,10 @@ int usock_listen(struct usock *s, int backlog)
         ustack_leave(u);
         if (l < 0)
                 return l;
-        unregister_sender(s);
-        rec->reg_addr = rec->laddr;     /* as the kernel's socket has it, which unetd looks at */
-        ustack_take_ifaces(u, ustack_listen_addr(rec));
-        err = unetd_listen_add(ustack_client(), u->id, IP_PROTO_TCP, rec->reg_addr, rec->lport, s->kfd);
-        ustack_client_done();
-        usock_set_registered(s, err == 0 ? SOCK_TAKES : SOCK_UNREGISTERED);
-        return err;
+        usock_unregister_sender(s);
+        ustack_take_ifaces(u, addr);
+        err = usock_register(s, SOCK_TAKES, SOCK_ROLE_LISTENER);
+        return err == -EALREADY ? 0 : err;      /* it listened for a moment */
 }
 
 /* libc copies more than this with one string instruction, where the processor says that it is fast. What goes over verbs is

@@ -28,8 +28,9 @@ static int way_out(struct usock *s, ip_addr addr, uint16_t port, const struct us
                    const char **why)
 {
         bool group = ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >= 0xe0000000;
-        ip_addr from = usock_rec(s)->bound_many ? (ip_addr){{0, 0}} : usock_rec(s)->laddr;
-        uint32_t oif = sent != NULL && sent->ifindex != 0 ? usock_device(sent->ifindex) : usock_rec(s)->oif;
+        const struct usock_own own = usock_own(s);
+        ip_addr from = own.bound_many ? (ip_addr){{0, 0}} : own.addr;
+        uint32_t oif = sent != NULL && sent->ifindex != 0 ? usock_device(sent->ifindex) : own.oif;
         int chan, cast;
 
         if (sent != NULL && sent->src != 0)
@@ -91,16 +92,16 @@ int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
 
         if (chan < 0)
                 return chan;
+        ustack_lock(s->u);
         if (!ip_addr_is_any(rec->laddr) && !rec->bound_many)
                 laddr = rec->laddr;
-        ustack_lock(s->u);
         err = udp_connect(&s->u->s.udp, rec->conn, laddr, addr, port);
         if (err == 0) {
                 rec->laddr = rec->bound_many ? rec->laddr : laddr;
                 rec->raddr = addr;
-                rec->rport = port;
-                rec->chan = (uint32_t)chan + 1;
-                rec->many = many;
+                WRITE_ONCE(rec->rport, port);
+                WRITE_ONCE(rec->chan, (uint32_t)chan + 1);
+                WRITE_ONCE(rec->many, many);
         }
         ustack_leave(s->u);
         return err;
@@ -109,29 +110,23 @@ int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
 int usock_udp_register(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
-        bool shared;
+        ip_addr addr;
+        bool many;
         int err;
 
-        if (rec->registered)
+        if (READ_ONCE(rec->registered) != SOCK_UNREGISTERED)
                 return 0;
-        if (rec->lport == 0)
-                return -EINVAL;
-        if (rec->bound_many)
-                return 0;               /* nobody on the fabric sends there */
         ustack_lock(s->u);
-        rec->reg_addr = rec->laddr;
-        rec->registered = SOCK_TAKES;
-        shared = ustack_shares_port(s->u, rec, 0);
-        rec->registered = shared ? SOCK_TAKES : SOCK_UNREGISTERED;
+        addr = ustack_listen_addr(rec);
+        many = rec->bound_many;
+        err = rec->lport != 0 ? 0 : -EINVAL;
         ustack_leave(s->u);
-        if (shared)
-                return 0;
-        ustack_take_ifaces(s->u, ustack_listen_addr(rec));
-        err = unetd_listen_add(ustack_client(), s->u->id, IP_PROTO_UDP, rec->reg_addr, rec->lport, s->kfd);
-        ustack_client_done();
-        usock_set_registered(s, err == 0 ? SOCK_TAKES : SOCK_UNREGISTERED);
+        if (err != 0 || many)
+                return err;             /* to many nobody on the fabric sends */
+        ustack_take_ifaces(s->u, addr);
+        err = usock_register(s, SOCK_TAKES, SOCK_ROLE_UDP);
         /* As in Linux with SO_REUSEADDR: what is sent to one host is another's, what is sent to many is ours too. */
-        return err == -EADDRINUSE && rec->reuse != 0 && usock_has_ifaces() ? 0 : err;
+        return err == -EADDRINUSE && READ_ONCE(rec->reuse) != 0 && usock_has_ifaces() ? 0 : err;
 }
 
 /* ---- sending ---- */
@@ -160,13 +155,18 @@ static int take_source(struct usock *s, const struct usock_sent *sent, struct de
         if (netif != 0 ? stack_netif(st, netif - 1)->cfg.addr != sent->src
                        : dir == NULL || !directory_is_local(dir, src))
                 return sent->src >= 0xe0000000 || sent->src >> 24 == 0 ? -EINVAL : -ENETUNREACH;
-        if (d->to.rport == 0) {
-                d->to.raddr = rec->raddr;
-                d->to.rport = rec->rport;
-        }
+        if (d->to.rport == 0 && !usock_peer(s, &d->to.raddr, &d->to.rport))
+                return -EDESTADDRREQ;
         d->to.laddr = src;
-        d->to.lport = rec->lport;
+        d->to.lport = READ_ONCE(rec->lport);
         return 0;
+}
+
+#define NO_CHAN (0u - 1)                /* no channel leads to the peer: nobody on the fabric had the port */
+
+static bool is_ready(const struct ustack *u, uint32_t chan)
+{
+        return atomic_load_explicit(&u->s.st->chan[chan].state, memory_order_relaxed) == CHAN_READY;
 }
 
 static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_sent *sent, struct dest *d)
@@ -175,17 +175,20 @@ static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_s
         const char *why;
         int err;
 
-        *d = (struct dest){.chan = rec->chan - 1, .many = rec->many};
+        *d = (struct dest){.chan = READ_ONCE(rec->chan) - 1, .many = READ_ONCE(rec->many)};
         if (m->msg_name == NULL || m->msg_namelen == 0) {
-                if (rec->rport == 0)
+                if (READ_ONCE(rec->rport) == 0)
                         return -EDESTADDRREQ;
-                if (rec->chan == 0)
+                if (d->chan == NO_CHAN)
                         return -ENOENT;
-                if (atomic_load_explicit(&s->u->s.st->chan[d->chan].state, memory_order_relaxed) == CHAN_READY &&
-                    (likely(sent == NULL) || ip_addr_eq(first_hop(sent, rec->raddr), rec->raddr)))
+                if (likely(is_ready(s->u, d->chan) && (sent == NULL || sent->opts.len == 0)))
                         return 0;
-                d->to.raddr = rec->raddr;
-                d->to.rport = rec->rport;
+                if (!usock_peer(s, &d->to.raddr, &d->to.rport))
+                        return -EDESTADDRREQ;
+                if (is_ready(s->u, d->chan) && ip_addr_eq(first_hop(sent, d->to.raddr), d->to.raddr)) {
+                        d->to = (struct udp_tuple){.rport = 0};
+                        return 0;
+                }
         } else {
                 err = usock_addr_in(m->msg_name, m->msg_namelen, &d->to.raddr, &d->to.rport);
                 if (err != 0)
@@ -239,6 +242,8 @@ static int post(struct usock *s, const struct dest *d, const struct stack_payloa
         struct udp_out out;
         int err;
 
+        if (d->to.rport == 0 && unlikely(rec->chan != d->chan + 1))
+                return -EAGAIN;         /* another thread has connected it elsewhere: once more */
         err = udp_output_prepare(&u->s.udp, rec->conn, d->to.rport != 0 ? &d->to : NULL, p->len, caps->csum, sum, &out);
         if (err != 0)
                 return err;
@@ -393,11 +398,8 @@ static bool batched(int flags)
 /* What the datagram has of the socket, if nothing else is said of it. */
 static void take_options(struct usock *s, struct usock_sent *sent)
 {
-        if (sent->opts_set || !usock_rec(s)->ip_opts)
-                return;
-        ustack_lock(s->u);
-        sent->opts = usock_rec(s)->opts.ip_opts;
-        ustack_leave(s->u);
+        if (!sent->opts_set && READ_ONCE(usock_rec(s)->ip_opts))
+                sent->opts = usock_own(s).opts;
 }
 
 /* With control messages, or with UDP_SEGMENT or IP options of the socket. */
@@ -433,8 +435,8 @@ static ssize_t send_flagged(struct usock *s, const struct msghdr *m, size_t tota
                 return -EOPNOTSUPP;     /* Linux: "mirror BSD error message compatibility" */
         if (!batched(flags))
                 return usock_udp_send(s, m, total, flags & ~USOCK_BATCH);
-        if (m->msg_controllen != 0 || usock_rec(s)->segment != 0 || usock_rec(s)->ip_opts)
-                return send_said(s, m, total, usock_rec(s)->segment);
+        if (m->msg_controllen != 0 || READ_ONCE(usock_rec(s)->segment) != 0 || READ_ONCE(usock_rec(s)->ip_opts))
+                return send_said(s, m, total, READ_ONCE(usock_rec(s)->segment));
         err = dest_of(s, m, NULL, &d);
         d.many |= MORE;
         return err != 0 ? err : send_one(s, &d, &c, total);
@@ -450,8 +452,8 @@ ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, in
                 return -EMSGSIZE;
         if (unlikely(flags & (MSG_OOB | USOCK_BATCH)))
                 return send_flagged(s, m, total, flags);
-        if (unlikely(m->msg_controllen != 0 || usock_rec(s)->segment != 0 || usock_rec(s)->ip_opts))
-                return send_said(s, m, total, usock_rec(s)->segment);
+        if (unlikely(m->msg_controllen != 0 || READ_ONCE(usock_rec(s)->segment) != 0 || READ_ONCE(usock_rec(s)->ip_opts)))
+                return send_said(s, m, total, READ_ONCE(usock_rec(s)->segment));
         err = dest_of(s, m, NULL, &d);
         return unlikely(err != 0) ? err : send_one(s, &d, &c, total);
 }
@@ -579,7 +581,7 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
                 if (m != NULL) {
                         good &= put_name(s, m, &first.msg);
                         m->msg_flags = (first.msg.len > total ? MSG_TRUNC : 0) | (flags & MSG_CMSG_CLOEXEC);
-                        if (unlikely(usock_rec(s)->told != 0))
+                        if (unlikely(READ_ONCE(usock_rec(s)->told) != 0))
                                 usock_cmsg_put(s, &first.msg, m);
                         else
                                 m->msg_controllen = 0;

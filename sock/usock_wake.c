@@ -14,7 +14,7 @@
 
 /* A process keeps those it has made. Their names tell no secret: a stranger's datagram is a wake-up for nothing. */
 static struct usock_place *free_places, *all_places;
-static int wake_fd = -1;                /* to wake others from */
+static _Atomic int wake_fd = -1;        /* to wake others from */
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int socket_high(void)
@@ -74,8 +74,13 @@ void usock_place_put(struct usock_place *p, bool rung)
 
 static void wake_socket(void)
 {
-        if (wake_fd < 0)
-                wake_fd = socket_high();
+        int none = -1, fd;
+
+        if (likely(atomic_load_explicit(&wake_fd, memory_order_relaxed) >= 0))
+                return;
+        fd = socket_high();
+        if (fd >= 0 && !atomic_compare_exchange_strong(&wake_fd, &none, fd))
+                sys1(SYS_close, fd);    /* another thread, in another stack, was quicker */
 }
 
 /* What this thread will need and cannot make any more then. */
@@ -108,7 +113,7 @@ void usock_wait_forked(void)
 
 bool usock_wait_owns_fd(int fd)
 {
-        bool found = fd == wake_fd;
+        bool found = fd == atomic_load_explicit(&wake_fd, memory_order_relaxed);
 
         pthread_mutex_lock(&places_lock);
         for (const struct usock_place *p = all_places; p != NULL && !found; p = p->all)
@@ -130,7 +135,7 @@ void usock_wake(struct ustack *u, const struct waiter_slot *w)
                 return;
         }
         wake_socket();
-        sys6(SYS_sendto, wake_fd, (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
+        sys6(SYS_sendto, atomic_load_explicit(&wake_fd, memory_order_relaxed), (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
              (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
 }
 

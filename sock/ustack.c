@@ -27,7 +27,7 @@ static struct {
         bool open;
         const struct ustack *held;      /* whose lock has whoever uses the client */
         uint32_t in_vain;               /* looks for another unetd */
-        const struct directory *dir;    /* the keeper's */
+        const struct directory *_Atomic dir;    /* the client's, which stays where it is, or the keeper's; read without the lock */
         struct ustack *stack[USTACKS_MAX];
         _Atomic uint32_t nstacks;
         _Atomic(struct ustack *) mine;
@@ -59,6 +59,8 @@ static int client_open(void)
                 return 0;
         err = unetd_open(&proc.client, 0);
         proc.open = err == 0;
+        if (proc.open)
+                atomic_store_explicit(&proc.dir, proc.client.dir, memory_order_release);
         return err;
 }
 
@@ -111,17 +113,20 @@ void ustack_client_forked(void)
 
 const struct directory *ustack_directory(void)
 {
-        return proc.open ? proc.client.dir : proc.dir;
+        return atomic_load_explicit(&proc.dir, memory_order_acquire);
 }
 
 const struct directory *ustack_directory_anyway(void)
 {
-        if (!proc.open) {
+        const struct directory *dir = ustack_directory();
+
+        if (dir == NULL) {
                 pthread_mutex_lock(&proc.lock);
                 client_open();
                 pthread_mutex_unlock(&proc.lock);
+                dir = ustack_directory();
         }
-        return ustack_directory();
+        return dir;
 }
 
 bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port)
@@ -153,10 +158,10 @@ static void register_again(struct unetd_client *c, struct ustack *u, const struc
         uint8_t proto = ustack_entry_proto(rec);
         uint16_t port = rec->lport;
 
-        if (h->kfd < 0 && rec->bound && port != 0)
+        if (usock_kfd(h) < 0 && rec->bound && port != 0)
                 unetd_port_hold(c, u->id, proto, rec->laddr, &port);
         if (rec->registered)
-                unetd_listen_add(c, u->id, proto, rec->reg_addr, rec->lport, h->kfd);
+                unetd_listen_add(c, u->id, proto, rec->reg_addr, rec->lport, usock_kfd(h));
 }
 
 /* Another unetd took over: the stacks of this process, their ports and names are made known to it as they were. */
@@ -238,8 +243,7 @@ void ustack_set_directory(int fd)
         const struct directory *dir = ustack_map(fd, sizeof *dir, PROT_READ);
 
         sys1(SYS_close, fd);
-        ustack_unmap(proc.dir, sizeof *dir);
-        proc.dir = dir;
+        ustack_unmap(atomic_exchange(&proc.dir, dir), sizeof *dir);
 }
 
 /* ---- the lock ---- */

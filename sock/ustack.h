@@ -238,8 +238,22 @@ static inline uint8_t ustack_entry_proto(const struct sock_rec *rec)
 /* Has another socket the same entry in the directory? Those that only the process slots `dying` hold do not count. Under
  * the lock. */
 bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t dying);
-/* What the directory says of it from now on; takes the lock, under which other threads look at it. */
-void usock_set_registered(struct usock *s, enum sock_registered to);
+/*
+ * usock_register.c. Puts the socket's entry into the directory, unless it or another socket of the stack has it; a listener's, each
+ * of which has a kernel socket of its own, in any case. -EALREADY: it is no `role` (any more). No lock is held.
+ */
+int usock_register(struct usock *s, enum sock_registered as, uint8_t role);
+/* A connection that it tried to make failed, and it listens. No lock is held. */
+void usock_unregister_sender(struct usock *s);
+/* The record has no entry any more, under both locks; what is then to be asked of unetd, under the client's alone. */
+struct sock_entry {
+        ip_addr addr;
+        uint16_t port;
+        uint8_t proto;
+        bool last;                      /* no other socket has it */
+};
+struct sock_entry ustack_entry_end(struct ustack *u, struct sock_rec *rec);
+void ustack_entry_del(struct ustack *u, const struct sock_entry *e);
 
 /* usock.c: the handles of `from` become those of fresh records of `to`. */
 void usock_move_handles(struct ustack *from, struct ustack *to);
@@ -261,8 +275,19 @@ static inline bool usock_alone(const struct sock_rec *rec)
 }
 static inline struct tcp_conn *usock_conn(const struct usock *s)
 {
-        return tcp_conn_at(&s->u->s.tcp, usock_rec(s)->conn);
+        return tcp_conn_at(&s->u->s.tcp, READ_ONCE(usock_rec(s)->conn));
 }
+
+/* What a socket is bound to and sends with, as it was at one moment; for who has no lock. */
+struct usock_own {
+        ip_addr addr;
+        uint16_t port;
+        uint8_t oif, bound_many;
+        struct ip_optbuf opts;
+};
+struct usock_own usock_own(struct usock *s);
+/* The same of its peer; false: it has none. */
+bool usock_peer(struct usock *s, ip_addr *addr, uint16_t *port);
 
 /* sockaddr <-> address and port; -EAFNOSUPPORT, -EINVAL. An IPv6 address that is not v4-mapped is -EADDRNOTAVAIL. */
 int usock_addr_in(const struct sockaddr *sa, socklen_t len, ip_addr *addr, uint16_t *port);

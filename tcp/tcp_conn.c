@@ -110,10 +110,10 @@ static void size_buffers(struct tcp_conn *tc)
 {
         const struct tcp_opts *o = &tc->opts;
 
-        tc->snd_limit = o->sndbuf           ? MAX(o->sndbuf, SND_LIMIT_LEAST)
-                        : tc->link.lossless ? SND_LIMIT_LOSSLESS
-                                            : SND_LIMIT_FIRST;
-        tc->rcv_limit = conn_rcv_limit(o, &tc->link);
+        WRITE_ONCE(tc->snd_limit, o->sndbuf           ? MAX(o->sndbuf, SND_LIMIT_LEAST)
+                                  : tc->link.lossless ? SND_LIMIT_LOSSLESS
+                                  : SND_LIMIT_FIRST);
+        WRITE_ONCE(tc->rcv_limit, conn_rcv_limit(o, &tc->link));
 }
 
 void conn_end_time_wait(struct tcp *t, struct tcp_conn *tc, enum count why)
@@ -148,12 +148,12 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         if (i == 0)
                 return NULL;
         tc = conn_at(t, i);
-        memset(tc, 0, sizeof *tc);
+        write_words(tc, NULL, sizeof *tc);
         tc->self = i;
         tc->gen = (uint16_t)(++t->sh->gen & 0xfff);
         tc->tuple = *tuple;
-        tc->link = *link;
-        tc->opts = *opts;
+        write_words(&tc->link, link, sizeof *link);
+        write_words(&tc->opts, opts, sizeof *opts);
         tc->nodelay = opts->nodelay;
         tc->cork = opts->cork;
         tc->cc = opts->cc;
@@ -187,7 +187,7 @@ void conn_size_mss(struct tcp_conn *tc)
                 mss = MIN(mss, tc->opts.maxseg);
         if (tc->path_mss != 0)
                 mss = MIN(mss, tc->path_mss);
-        tc->snd_mss = MAX(mss, 48u + tc->opts.ip_opts.len) - conn_options_len(tc);
+        WRITE_ONCE(tc->snd_mss, MAX(mss, 48u + tc->opts.ip_opts.len) - conn_options_len(tc));
 }
 
 static void tw_unlink(struct tcp *t, struct tcp_conn *tc)

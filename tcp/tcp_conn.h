@@ -557,14 +557,14 @@ void rcvbuf_autosize(struct tcp_conn *tc, nstime now);
 /* The largest window that can be offered: the buffer, as far as 16 bits and the scale can say it. */
 static inline uint32_t rcvbuf_limit(const struct tcp_conn *tc)
 {
-        return MIN(tc->rcv_limit, (uint32_t)UINT16_MAX << tc->rcv_wscale);
+        return MIN(READ_ONCE(tc->rcv_limit), (uint32_t)UINT16_MAX << READ_ONCE(tc->rcv_wscale));
 }
 /* What can be offered now. */
 static inline uint32_t rcvbuf_window(const struct tcp_conn *tc)
 {
-        uint32_t limit = rcvbuf_limit(tc);
+        uint32_t limit = rcvbuf_limit(tc), unread = READ_ONCE(tc->rcv_unread);
 
-        return limit > tc->rcv_unread ? limit - tc->rcv_unread : 0;
+        return limit > unread ? limit - unread : 0;
 }
 static inline uint32_t copied_seq(const struct tcp_conn *tc)
 {

@@ -13,7 +13,7 @@
 
 int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, const struct tcp_opts *opts)
 {
-        struct tcp_listener *l;
+        struct tcp_listener *l, made = {.port = port, .addr = addr, .backlog = backlog, .opts = *opts};
         uint32_t i;
 
         if (demux_listener_exact(t, addr, port) != NULL)
@@ -22,7 +22,8 @@ int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, con
         if (i == 0)
                 return -ENOBUFS;
         l = tcp_listener_at(t, i);
-        *l = (struct tcp_listener){.self = i, .port = port, .addr = addr, .backlog = backlog, .opts = *opts};
+        made.self = i;
+        write_words(l, &made, sizeof made);
         live_set(&l->live, 1);
         demux_add_listener(t, l);
         return (int)i;
@@ -172,10 +173,13 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
         tc->listener = l->self;
         tc->acc_state = ACC_HALF_OPEN;
         l->half_open++;
-        tc->iss = tc->snd_una = iss;
-        tc->snd_nxt = tc->snd_end = iss + 1;
+        tc->iss = iss;
+        WRITE_ONCE(tc->snd_una, iss);
+        WRITE_ONCE(tc->snd_nxt, iss + 1);
+        WRITE_ONCE(tc->snd_end, iss + 1);
         tc->irs = seg->seq;
-        tc->rcv_nxt = tc->last_ack_sent = seg->seq + 1;
+        tc->last_ack_sent = seg->seq + 1;
+        WRITE_ONCE(tc->rcv_nxt, seg->seq + 1);
         tc->rcv_adv = tc->rcv_nxt + MIN(rcvbuf_window(tc), UINT16_MAX);
         open_syn_options(tc, seg, now);
         tc->snd_wnd = tc->max_wnd = seg->wnd;
@@ -229,7 +233,7 @@ static bool take_ack(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
         tc = begin(t, l, tuple, link, &syn, seg->ack - 1, now);
         if (tc == NULL)
                 return false;
-        tc->flags |= TCF_COOKIE;
+        conn_flag(tc, TCF_COOKIE);
         count(t->cnt, COUNT_TCP_COOKIE_IN);
         return tcp_input(t, tc, seg, now);
 }

@@ -43,7 +43,7 @@ void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now
         if (seg->wscale != TCP_NO_WSCALE && !tc->opts.no_wscale) {
                 conn_flag(tc, TCF_WSCALE);
                 tc->snd_wscale = seg->wscale;
-                tc->rcv_wscale = open_wscale(&tc->opts);
+                WRITE_ONCE(tc->rcv_wscale, open_wscale(&tc->opts));
         }
         tc->ts_ok = seg->has_ts && !tc->opts.no_timestamps && !tc->link.lossless;
         if (tc->ts_ok) {
@@ -112,8 +112,10 @@ int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_l
                 return -ENOBUFS;
         count(t->cnt, COUNT_TCP_ACTIVE_OPEN);
         conn_flag(tc, TCF_ACTIVE);
-        tc->iss = tc->snd_una = iss;
-        tc->snd_nxt = tc->snd_end = iss + 1;
+        tc->iss = iss;
+        WRITE_ONCE(tc->snd_una, iss);
+        WRITE_ONCE(tc->snd_nxt, iss + 1);
+        WRITE_ONCE(tc->snd_end, iss + 1);
         tc->stalled_at = now;
         tcp_set_state(t, tc, TCPS_SYN_SENT);
         tc->owed |= OWE_SYN;

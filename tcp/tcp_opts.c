@@ -25,9 +25,9 @@ static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opt
         if (o->sndbuf != 0)
                 WRITE_ONCE(tc->snd_limit, MAX(o->sndbuf, SND_LIMIT_LEAST));
         if (o->rcvbuf != 0)
-                tc->rcv_limit = o->rcvbuf;
+                WRITE_ONCE(tc->rcv_limit, o->rcvbuf);
         if (o->window_clamp != 0)
-                tc->rcv_limit = MIN(tc->rcv_limit, o->window_clamp);
+                WRITE_ONCE(tc->rcv_limit, MIN(tc->rcv_limit, o->window_clamp));
         sndbuf_freed(t, tc);
 }
 
@@ -37,7 +37,7 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         bool keep = o->keepalive != tc->opts.keepalive || o->keepidle_s != tc->opts.keepidle_s;
         bool cc = o->cc != tc->opts.cc, mss = o->maxseg != tc->opts.maxseg || o->ip_opts.len != tc->opts.ip_opts.len;
 
-        tc->opts = *o;
+        write_words(&tc->opts, o, sizeof *o);
         tc->nodelay = o->nodelay;
         tc->cork = o->cork;
         tc->cc = o->cc;

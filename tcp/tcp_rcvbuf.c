@@ -366,7 +366,7 @@ void rcvbuf_autosize(struct tcp_conn *tc, nstime now)
         if (tc->srtt == 0 || now - tc->drs_at < MAX(tc->srtt, (nstime)tc->train_rtt << 10))
                 return;
         if (read >= tc->rcv_limit / 2 && tc->rcv_limit < RCV_LIMIT_MAX)
-                tc->rcv_limit = MIN(tc->rcv_limit * 2, RCV_LIMIT_MAX);
+                WRITE_ONCE(tc->rcv_limit, MIN(tc->rcv_limit * 2, RCV_LIMIT_MAX));
         tc->drs_seq = copied_seq(tc);
         tc->drs_at = now;
 }
@@ -403,7 +403,7 @@ bool tcp_at_mark(const struct tcp_conn *tc, size_t skip)
 
 bool tcp_recv_enough(const struct tcp_conn *tc, uint32_t lowat)
 {
-        return tcp_recv_avail(tc) >= lowat || rcvbuf_window(tc) < tc->snd_mss;
+        return tcp_recv_avail(tc) >= lowat || rcvbuf_window(tc) < READ_ONCE(tc->snd_mss);
 }
 
 uint32_t tcp_recv_inq(const struct tcp_conn *tc)

@@ -175,8 +175,8 @@ static uint32_t fill_room(const struct tcp *t, const struct tcp_conn *tc)
  * large frames are used all the same, three at most for what the limit lets be under way, and bytes count, not frames. */
 static bool counts_bytes(const struct tcp_conn *tc)
 {
-        return READ_ONCE(tc->snd_limit) < 2 * FRAME_LARGE_BYTES && !tc->link.lossless &&
-               tc->snd_mss > FRAME_SMALL_BYTES;
+        return READ_ONCE(tc->snd_limit) < 2 * FRAME_LARGE_BYTES && !READ_ONCE(tc->link.lossless) &&
+               READ_ONCE(tc->snd_mss) > FRAME_SMALL_BYTES;
 }
 
 /* A segment ends where its frame does. While the peer is behind, small writes get large frames: Nagle then holds them until

@@ -121,7 +121,7 @@ bool udp_recv_look(const struct udp *u, uint32_t pcb, struct udp_sight *s)
 
         if (unlikely(READ_ONCE(p->err) != 0) || !udp_queue_look(&p->q, u, s))
                 return false;
-        s->msg.dport = p->lport;
+        s->msg.dport = READ_ONCE(p->lport);
         return true;
 }
 

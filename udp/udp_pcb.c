@@ -168,7 +168,7 @@ static void set_ends(struct udp *u, uint32_t pcb, const struct udp_tuple *t)
                 chain_out(u, pcb);
         p->laddr = t->laddr;
         p->raddr = t->raddr;
-        p->lport = t->lport;
+        WRITE_ONCE(p->lport, t->lport); /* readers without the lock tell it */
         p->rport = t->rport;
         if (p->lport != 0)
                 chain_in(u, pcb);
