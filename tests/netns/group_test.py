@@ -3,8 +3,8 @@
 
 import os
 import shutil
+import subprocess
 import sys
-import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -12,7 +12,6 @@ sys.path.insert(0, HERE)
 import lan  # noqa: E402
 
 OURS, KERNELS, PORT, GROUP, OTHER = "10.78.0.1", "10.78.0.2", 5301, "239.1.2.3", "239.129.2.3"
-RESENT = 4      # reports are sent again, and queries answered, within a second: when a busy machine has let it happen
 PROGRAM = (sys.executable, os.path.join(HERE, "group.py"))
 
 
@@ -210,10 +209,21 @@ class Igmp(Group):
         super().setUp()
         self.watch()
 
+    def until_told(self, field, *values):
+        """Waits until there were reports of ours with these values of a field, each as often as it is named."""
+        argv = ("tshark", "-r", self.wire.file, "-Y", f"ip.src == {OURS} && igmp", "-T", "fields", "-e", field)
+
+        def told():     # of a capture that goes on: that it ends in the middle of a packet is no failure
+            rows = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+            seen = rows.stdout.split()
+            return all(seen.count(v) >= values.count(v) for v in values)
+
+        self.ours.until(told, f"reports with {field} {values}")
+
     def test_joining_and_leaving_are_told(self):
         p = self.hear(self.ours, GROUP, "--leave", "--count", "0")
         self.ours.until(lambda: "left" in p.text(), "it to leave")
-        time.sleep(RESENT)
+        self.until_told("igmp.record_type", "3", "3")
         rows = self.seen("igmp", "ip.dst", "ip.ttl", "ip.opt.ra", "igmp.type", "igmp.record_type", "igmp.maddr")
         self.assertEqual({row[0] for row in rows}, {"224.0.0.22"})
         self.assertEqual({row[1] for row in rows}, {"1"})
@@ -225,9 +235,10 @@ class Igmp(Group):
     def test_a_filter_is_told(self):
         """RFC 3376 5.1: the membership that it came from may be told first; then its sources to include, and its end."""
         p = self.hear(self.ours, GROUP, "--only", "10.78.0.3")
-        time.sleep(RESENT)
+        self.until_told("igmp.record_type", "3")
         p.child.kill()
         self.ours.until(lambda: not self.ours.program_on_link(), "its end")
+        self.until_told("igmp.record_type", "6")
         rows = [row for row in self.seen("igmp", "igmp.record_type", "igmp.num_src", "igmp.saddr") if row[0] != "4"]
         self.assertEqual(rows[0], ["3", "1", "10.78.0.3"])
         self.assertEqual(rows[-1][0], "6")
@@ -235,22 +246,23 @@ class Igmp(Group):
     def test_an_old_querier_is_answered_in_its_language(self):
         """RFC 3376 7.2.1: once a version 2 query was heard, version 2 reports and leaves."""
         p = self.hear(self.ours, GROUP, "--leave")
-        time.sleep(RESENT)
+        self.until_told("igmp.type", "0x22", "0x22")
         asked = self.kernels.run(*PROGRAM, "query", "-", KERNELS, "0", "--ttl", "1")
         self.assertEqual(asked.end(), "asked\n")
-        time.sleep(RESENT)
+        self.until_told("igmp.type", "0x16")
         self.say(self.kernels, "go").end()
         self.ours.until(lambda: "left" in p.text(), "it to leave")
-        time.sleep(RESENT)
+        self.until_told("igmp.type", "0x17")
         rows = self.seen("igmp", "igmp.type", "igmp.version", "ip.dst", "igmp.maddr")
         self.assertEqual(rows[:1], [["0x22", "3", "224.0.0.22", GROUP]])
         self.assertEqual(rows[-2:], [["0x16", "2", GROUP, GROUP], ["0x17", "2", "224.0.0.2", GROUP]])
 
     def test_a_program_that_is_killed_leaves(self):
         p = self.hear(self.ours)
-        time.sleep(RESENT)
+        self.until_told("igmp.record_type", "4", "4")
         p.child.kill()
         self.ours.until(lambda: not self.ours.program_on_link(), "its end")
+        self.until_told("igmp.record_type", "3")
         kinds = [row[0] for row in self.seen("igmp", "igmp.record_type")]
         self.assertEqual(kinds[:2], ["4", "4"])
         self.assertIn("3", kinds[2:])
