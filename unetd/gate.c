@@ -66,7 +66,8 @@ static int make_tables(struct gate *g, uint8_t prefix, nstime now)
         if (getrandom(seed, sizeof seed, 0) != sizeof seed)
                 return -EIO;
         gate_flows_init(g->flows, seed);
-        gate_answerer_init(&g->answerer, (struct ip_ifaddr){g->rules.addr, prefix}, g->dev.info.veth, seed + 16, &g->cnt);
+        gate_answerer_init(&g->answerer, (struct ip_ifaddr){g->rules.addr, prefix}, g->dev.info.veth,
+                           g->rules.ttl, seed + 16, &g->cnt);
         arp_config_default(&cfg, g->dev.info.mac);
         arp_format(g->cache, &cfg, seed + 48, now);
         arp = (struct arp){g->cache, &g->cnt};

@@ -5,10 +5,10 @@
 #include "netstack/checksum.h"
 #include "tcp/tcp.h"
 
-void gate_answerer_init(struct gate_answerer *a, struct ip_ifaddr addr, bool pseudo, const uint8_t seed[32],
-                        struct counters *cnt)
+void gate_answerer_init(struct gate_answerer *a, struct ip_ifaddr addr, bool pseudo, uint8_t ttl,
+                        const uint8_t seed[32], struct counters *cnt)
 {
-        *a = (struct gate_answerer){.addr = addr, .pseudo = pseudo, .cnt = cnt};
+        *a = (struct gate_answerer){.addr = addr, .pseudo = pseudo, .ttl = ttl, .cnt = cnt};
         prng_init(&a->prng, seed);
         icmp_rate_init(&a->rate, &a->prng);
         ip_ids_init(&a->ids, &a->prng);
@@ -26,7 +26,7 @@ static uint32_t put_header(struct gate_answerer *a, const struct ip_pkt *pkt, ui
         bool df = proto == IP_PROTO_TCP;
         struct ip_tmpl t;
 
-        ip_tmpl_init(&t, pkt->dst, pkt->src, proto, tos, 64, df);
+        ip_tmpl_init(&t, pkt->dst, pkt->src, proto, tos, a->ttl, df);
         ip_hdr_write(&t, out, (uint16_t)(IP_MIN_HDR + len),
                      df ? 0 : ip_id_next(&a->ids, &a->prng, ip_addr_get_v4(pkt->dst), ip_addr_get_v4(pkt->src), proto, now));
         return IP_MIN_HDR + len;

@@ -13,6 +13,7 @@
 struct gate_answerer {
         struct ip_ifaddr addr;
         bool pseudo;                    /* sums may be left to a device (unet_caps.csum_pseudo) */
+        uint8_t ttl;                    /* the host's: of what it sends */
         struct prng prng;
         struct icmp_rate rate;
         struct ip_ids ids;
@@ -20,8 +21,8 @@ struct gate_answerer {
 };
 
 /* `seed`: 32 random bytes. `cnt` must outlive it. */
-void gate_answerer_init(struct gate_answerer *a, struct ip_ifaddr addr, bool pseudo, const uint8_t seed[32],
-                        struct counters *cnt);
+void gate_answerer_init(struct gate_answerer *a, struct ip_ifaddr addr, bool pseudo, uint8_t ttl,
+                        const uint8_t seed[32], struct counters *cnt);
 
 #define GATE_ANSWER_MAX 65535u
 /* The answer to the IP packet `p` of `len` bytes, which was sent to us alone on the link: an IP packet of so many bytes in

@@ -24,6 +24,7 @@
 struct gate_rules {
         uint32_t addr;                  /* IPv4, host order */
         uint8_t mac[6];
+        uint8_t ttl;                    /* of what the gateway answers for the host */
         struct gate_flows *flows;
         /* Who takes what is sent to a port of ours; 0: nobody. `hint` chooses among several. */
         uint32_t (*owner)(void *arg, uint8_t proto, uint16_t port, uint32_t hint);

@@ -319,8 +319,8 @@ static int open_socket(struct iface *f, bool at_once, char line[XDP_LINE_MAX])
 
 static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
 {
-        struct gate_rules rules = {.addr = f->cfg->addr, .owner = port_owner, .may = may_use_port,
-                                   .foreign = is_leased_to_another, .arg = f};
+        struct gate_rules rules = {.addr = f->cfg->addr, .ttl = (uint8_t)unetd.cfg.ip_ttl, .owner = port_owner,
+                                   .may = may_use_port, .foreign = is_leased_to_another, .arg = f};
 
         return gate_open(&f->gate, &unetd.loop, f->cfg->name, &rules, f->cfg->prefix, line);
 }

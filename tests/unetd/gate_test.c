@@ -388,6 +388,8 @@ static void those_that_stand_stay(void **state)
 
 /* ---- answers ---- */
 
+#define TTL 33                          /* the host's, as it is configured */
+
 static struct gate_answerer answerer;
 static struct counters cnt;
 
@@ -396,7 +398,7 @@ static int setup_answers(void **state)
         static const uint8_t seed[32] = {7};
 
         cnt = (struct counters){{0}, {0}};
-        gate_answerer_init(&answerer, (struct ip_ifaddr){US, 24}, true, seed, &cnt);
+        gate_answerer_init(&answerer, (struct ip_ifaddr){US, 24}, true, TTL, seed, &cnt);
         return 0;
 }
 
@@ -428,6 +430,7 @@ static uint32_t get32(const uint8_t *p)
 static void check_answer(const uint8_t *p, uint32_t n, uint8_t proto)
 {
         assert_true(n >= 28 && p[0] == 0x45 && (uint32_t)(p[2] << 8 | p[3]) == n && p[9] == proto);
+        assert_int_equal(p[8], TTL);
         assert_int_equal(get32(p + 12), US);
         assert_int_equal(get32(p + 16), PEER);
         assert_int_equal(csum_finish(csum_partial(p, 20, 0)).raw, 0);
@@ -476,6 +479,22 @@ static void a_datagram_for_nobody_is_answered(void **state)
         f.p[26] = 127;                  /* from a loopback address */
         sum_ip(f);
         assert_int_equal(answered(f, out), 0);
+}
+
+/* By ip/'s limits, as a stack's are. */
+static void errors_are_limited(void **state)
+{
+        uint8_t out[GATE_ANSWER_MAX];
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < 1000; i++) {
+                struct frame f = ported(false, IP_PROTO_UDP, NOBODYS, 5, 600);
+                sum_l4(f, 6);
+                n += answered(f, out) != 0;
+        }
+        assert_true(n > 0 && n <= ICMP_PEER_BURST);
+        assert_int_equal(cnt.drop[DROP_ICMP_RATE], 1000 - n);
+        assert_int_equal(cnt.n[COUNT_ICMP_OUT], n);
 }
 
 static void echoes_come_back(void **state)
@@ -584,6 +603,7 @@ int main(void)
                 RULE(those_that_stand_stay),
                 cmocka_unit_test_setup(a_closed_port_resets, setup_answers),
                 cmocka_unit_test_setup(a_datagram_for_nobody_is_answered, setup_answers),
+                cmocka_unit_test_setup(errors_are_limited, setup_answers),
                 cmocka_unit_test_setup(echoes_come_back, setup_answers),
                 cmocka_unit_test(segments_become_one_frame),
                 cmocka_unit_test(a_run_ends),
