@@ -74,6 +74,7 @@
         X(UDP_FILTERED, "not from the address the UDP socket is connected to")                                       \
         X(UDP_ERROR_LOST, "error that a UDP socket wanted to keep, and that found no room")                          \
         X(UDP_UNREAD, "still unread when the UDP socket was closed")                                                 \
+        X(UDP_CORKED, "no room for a corked datagram when it was let go")                                            \
         X(TCP_SHORT, "TCP header or length wrong")                                                                   \
         X(TCP_CHECKSUM, "TCP checksum wrong")                                                                        \
         X(TCP_OPTIONS, "TCP options malformed")                                                                      \

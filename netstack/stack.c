@@ -5,7 +5,6 @@
 #include "netstack/stack_road.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #define ALIGN_UP(n, a) (((n) + (a) - 1) / (a) * (a))
@@ -58,11 +57,6 @@ static struct layout layout_of(const struct stack_limits *l)
 size_t stack_bytes(const struct stack_limits *l)
 {
         return layout_of(l).end;
-}
-
-static void *at_offset(const struct stack_state *st, uint64_t off)
-{
-        return (char *)(uintptr_t)st + off;
 }
 
 void stack_format(struct stack_state *st, const struct stack_limits *l, const uint8_t seed[32], nstime now)
@@ -449,150 +443,4 @@ struct tcp_link stack_tcp_link(struct stack *s, uint32_t k)
                 .lossless = caps->lossless,
                 .rto_min = caps->rto_min,
         };
-}
-
-/* ---- recovery ---- */
-
-/* Every pool of frames of ours, mapped here or not: records are in the state. */
-static void each_frame_pool(struct stack_state *st, void (*fn)(struct frame_pool *))
-{
-        fn(at_offset(st, st->rxpool_off));
-        for (uint32_t k = 0; k < atomic_load_explicit(&st->chans, memory_order_relaxed); k++)
-                if (atomic_load_explicit(&st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
-                        fn(at_offset(st, st->chan[k].pool_off));
-}
-
-/* Recounting references needs each region's pool; a region that this process never mapped still has its records. */
-static void name_pools(struct stack *s)
-{
-        for (uint32_t k = 0; k < STACK_CHANS; k++)
-                if (atomic_load_explicit(&s->st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
-                        s->frames->region[FRAME_REGION_TX(k)].pool = at_offset(s->st, s->st->chan[k].pool_off);
-}
-
-static void rebuild_socks(struct stack *s)
-{
-        struct pool *p = &s->st->socks;
-        uint64_t *live = calloc(p->fresh / 64 + 1, sizeof *live);
-
-        if (live == NULL)
-                return;                 /* the free list may be short a few records; nothing is wrong in it */
-        for (uint32_t i = 1; i < p->fresh; i++)
-                if (((struct sock_rec *)pool_at(p, i))->refs != 0)
-                        live[i / 64] |= 1ull << (i % 64);
-        pool_rebuild(p, live);
-        free(live);
-}
-
-/* Whether a live socket record says that it has this connection, listener or pcb. A number that no record ever had is
- * somebody else's than the socket layer's: a test's. */
-static bool has_socket(const struct stack *s, uint32_t sock, uint8_t role, uint32_t index)
-{
-        const struct pool *p = &s->st->socks;
-        const struct sock_rec *rec;
-
-        if (sock == 0 || sock >= p->fresh)
-                return sock != 0;
-        rec = pool_at(p, sock);
-        return rec->refs != 0 && rec->role == role && rec->conn == index;
-}
-
-/* A reservation is out while a process copies without the lock, which its socket says. Any other was made or committed
- * by the process that died. */
-static void end_reservations(struct stack *s)
-{
-        struct pool *conns = &s->tcp.sh->conns;
-
-        for (uint32_t i = 1; i < conns->fresh; i++) {
-                struct tcp_conn *tc = pool_at(conns, i);
-                if (tc->live && tc->flags & TCF_RSV &&
-                    !(has_socket(s, tc->sock, SOCK_ROLE_CONN, i) && stack_sock(s, tc->sock)->writer != 0)) {
-                        tc->rsv_head = tc->rsv_tail = tc->rsv_bytes = 0;
-                        conn_unflag(tc, TCF_RSV);
-                }
-        }
-}
-
-static void close_pcbs(struct stack *s)
-{
-        for (uint32_t i = 1; i < udp_pcb_cap(&s->udp); i++) {
-                struct udp_report r;
-                if (udp_get_report(&s->udp, i, &r) && !has_socket(s, r.sock, SOCK_ROLE_UDP, i))
-                        udp_close(&s->udp, i);
-        }
-}
-
-static void close_listeners(struct stack *s)
-{
-        for (uint32_t i = 1; i < s->tcp.sh->listeners.fresh; i++) {
-                const struct tcp_listener *l = tcp_listener_at(&s->tcp, i);
-                if (l->live && !has_socket(s, l->sock, SOCK_ROLE_LISTENER, i))
-                        tcp_unlisten(&s->tcp, i);
-        }
-}
-
-/* Nobody will close it: it is not closed, waits at no listener, and no socket has it. */
-static bool is_nobodys(const struct stack *s, const struct tcp_conn *tc)
-{
-        return tc->live && !(tc->flags & TCF_CLOSED_BY_APP) && tc->acc_state != ACC_HALF_OPEN &&
-               tc->acc_state != ACC_QUEUED && !has_socket(s, tc->sock, SOCK_ROLE_CONN, tc->self);
-}
-
-static void close_conns(struct stack *s, nstime now)
-{
-        struct pool *conns = &s->tcp.sh->conns;
-
-        for (uint32_t i = 1; i < conns->fresh; i++) {
-                struct tcp_conn *tc = pool_at(conns, i);
-                if (!is_nobodys(s, tc))
-                        continue;
-                stack_begin(s->st, i);
-                tcp_set_sock(&s->tcp, i, 0);
-                tcp_close(&s->tcp, tc, now);
-                stack_end(s->st);
-        }
-}
-
-void stack_close_nobodys(struct stack *s, nstime now)
-{
-        close_pcbs(s);
-        close_listeners(s);
-        close_conns(s, now);
-        stack_flush(s, now);
-}
-
-void stack_recover(struct stack *s, nstime now)
-{
-        struct stack_state *st = s->st;
-        uint32_t broken = st->gen & 1 ? st->busy : 0;
-
-        count(&st->cnt, COUNT_STACK_RECOVERIES);
-        now = stack_time(s, now);
-        trace(s->trace, now, TRACE_STACK_RECOVER, broken, broken);
-        stack_sync(s);
-        for (uint32_t k = 0; k < s->nchan; k++)
-                if (s->chan[k].ops != NULL && s->chan[k].ops->repair != NULL)
-                        s->chan[k].ops->repair(s->chan[k].ch);
-        for (uint32_t i = 0; i < st->netifs; i++) {
-                struct arp a = {&stack_netif(st, i)->arp, &st->cnt};
-                if (stack_netif(st, i)->chan != 0)
-                        arp_recover(&a, now);
-        }
-        route_recover(s->routes);
-        name_pools(s);
-        each_frame_pool(st, frame_pool_zero_refs);
-        st->out_head = st->out_tail = 0;
-        st->nacks = 0;
-        wheel_reset(&st->wheel, now);
-        stack_loop_forget(s);
-        end_reservations(s);
-        tcp_recover(&s->tcp, broken, now);
-        udp_recover(&s->udp);
-        rebuild_socks(s);
-        stack_ip_recover(s->ip, &st->prng);
-        stack_group_recover(s, now);
-        each_frame_pool(st, frame_pool_rebuild);
-        stack_loop_relink(s);
-        stack_end(st);
-        stack_close_nobodys(s, now);
 }

@@ -121,6 +121,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t many;                   /* UDP: the peer it is connected to is a group, or everybody */
         uint8_t ip_opts;                /* UDP: opts.ip_opts has some */
         uint8_t waits_for_more;         /* rcvlowat is above 1; here, where readiness is looked at */
+        uint8_t cork;                   /* UDP: SOCK_CORK_*; WRITE_ONCE() */
         uint32_t tx_frame;              /* UDP: the frame it copies into */
         uint32_t chan;                  /* UDP, connected: channel + 1 of the peer */
         uint32_t blocked;               /* UDP: channel + 1 that had no room for the last datagram; WRITE_ONCE() */
@@ -139,6 +140,12 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t member;                 /* it is or was a member of a group */
         uint8_t bound_many;             /* laddr is a group or a broadcast address */
         uint8_t oif;                    /* SO_BINDTODEVICE: number of an interface in the route table; 0: none */
+        uint32_t corked[2];             /* frames of a datagram that is begun (usock_cork.c); 0: there is none */
+};
+enum {
+        SOCK_CORK_ON = 1,               /* UDP_CORK is set */
+        SOCK_CORK_OURS = 2,             /* a datagram is begun */
+        SOCK_CORK_KERNEL = 4,           /* ... by the kernel's socket */
 };
 enum { SOCK_GROUP_ANY, SOCK_GROUP_KERNEL, SOCK_GROUP_OURS, SOCK_GROUP_IF };
 

@@ -80,4 +80,9 @@ bool stack_opts_output(struct stack *s, struct stack_chan *c, struct tcp_conn *t
 int stack_opts_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);
 void stack_opts_loop(const struct stack *s, const struct udp_out *o, struct ip_optbuf *out);
 
+static inline void *at_offset(const struct stack_state *st, uint64_t off)
+{
+        return (char *)(uintptr_t)st + off;
+}
+
 #endif

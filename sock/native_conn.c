@@ -101,16 +101,7 @@ static int connect_udp(struct native_slot *n, const struct sockaddr *sa, socklen
 
 static int disconnect_udp(struct native_slot *n)
 {
-        struct ustack *u = n->us->u;
-        struct sock_rec *rec = usock_rec(n->us);
-
-        ustack_lock(u);
-        udp_disconnect(&u->s.udp, rec->conn);
-        WRITE_ONCE(rec->rport, 0);
-        WRITE_ONCE(rec->chan, 0);
-        if (n->held)
-                rec->laddr = n->held_addr;
-        ustack_leave(u);
+        usock_udp_disconnect(n->us, n->held ? &n->held_addr : NULL);
         return 0;
 }
 

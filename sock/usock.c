@@ -1,6 +1,7 @@
 /* Sockets: life, names, readiness; what does not depend on the protocol. See usock.h. */
 #include "sock/ustack.h"
 #include "sock/usock_cmsg.h"
+#include "sock/usock_udp.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -327,6 +328,7 @@ static void close_role(struct ustack *u, struct sock_rec *rec, nstime now)
         case SOCK_ROLE_UDP:
                 if (unlikely(rec->member))
                         stack_group_leave_all(s, pool_index(&s->st->socks, rec));
+                usock_udp_cork_end(u, rec);
                 udp_close(&s->udp, rec->conn);
                 break;
         }

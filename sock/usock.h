@@ -81,6 +81,9 @@ bool usock_port_leased(uint16_t port);
 void usock_connect_undo(struct usock *s, const ip_addr *bound);
 /* connect() to AF_UNSPEC: the connection, however far it has come, is reset; then as that. */
 void usock_disconnect(struct usock *s, const ip_addr *bound);
+/* The same of a UDP socket: it has no peer, and the local address that it was bound to; NULL: the one that it can
+ * be reached by. */
+void usock_udp_disconnect(struct usock *s, const ip_addr *bound);
 /* Whether it did come to nothing, when usock_poll() says that the attempt is over. */
 bool usock_connect_failed(const struct usock *s);
 int usock_shutdown(struct usock *s, int how);
@@ -89,11 +92,14 @@ int usock_shutdown(struct usock *s, int how);
 
 /* As sendmsg/recvmsg without waiting; bytes moved or -errno. TCP may move fewer bytes than asked. Flags as in the
  * kernel (MSG_PEEK, MSG_TRUNC, MSG_OOB, MSG_MORE, MSG_NOSIGNAL is implied: EPIPE raises no signal here).
- * UDP send to an address nobody on the fabric has: -ENOENT (use the kernel). */
+ * UDP send to an address nobody on the fabric has, or to be part of a datagram that the kernel's socket has begun:
+ * -ENOENT (use the kernel). */
 ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags);
 ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags);
 /* The same for one buffer and a connected socket: the fast path. */
 ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags);
+/* The kernel's socket has not kept what usock_sendmsg() left to it with MSG_MORE or UDP_CORK. */
+void usock_udp_kernel_uncorked(struct usock *s);
 /* Between these two (sendmmsg) this thread's datagrams with USOCK_BATCH among their flags are told of, or given to a device,
  * with those that follow; the last one comes without it, or `cut` says that it did not come. Outside the flag says nothing. */
 #define USOCK_BATCH 0x40000             /* Linux's MSG_BATCH: kernel sockets take it, too */

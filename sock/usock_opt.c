@@ -11,7 +11,10 @@
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <sys/ioctl.h>
+
+#include "sock/usock_udp.h"
 
 #define SET_ROOM 44u                    /* IP_OPTIONS, 40 bytes: nothing that may be set is longer */
 
@@ -189,6 +192,8 @@ int usock_setsockopt(struct usock *s, int level, int name, const void *val, sock
         if (err == 0)
                 store(&c);
         ustack_leave(s->u);
+        if (err == 0 && level == IPPROTO_UDP && name == UDP_CORK)
+                usock_udp_uncorked(s);
         return err;
 }
 

@@ -14,10 +14,9 @@
 
 #include "sock/cursor.h"
 #include "sock/usock_cmsg.h"
+#include "sock/usock_udp.h"
 
 #define COPY_SHORT_MAX 256u
-#define SEGMENTS_MAX 128u               /* Linux: UDP_MAX_SEGMENTS, 64 before 6.9 */
-#define STAGED_MAX   (SHM_INLINE_MAX - ETHER_HDR - IP_MIN_HDR - UDP_HDR)        /* what fits a descriptor of any channel */
 #define SETTLE_EVERY 32u                /* datagrams read between two turns of the lock */
 #define BATCH        16u                /* datagrams of one call behind one bell */
 
@@ -102,9 +101,25 @@ int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
                 WRITE_ONCE(rec->rport, port);
                 WRITE_ONCE(rec->chan, (uint32_t)chan + 1);
                 WRITE_ONCE(rec->many, many);
+                usock_udp_cork_moved(s);
         }
         ustack_leave(s->u);
         return err;
+}
+
+void usock_udp_disconnect(struct usock *s, const ip_addr *bound)
+{
+        struct sock_rec *rec = usock_rec(s);
+
+        ustack_lock(s->u);
+        udp_disconnect(&s->u->s.udp, rec->conn);
+        WRITE_ONCE(rec->rport, 0);
+        WRITE_ONCE(rec->chan, 0);
+        if (bound != NULL)
+                rec->laddr = *bound;
+        else if (rec->registered)
+                rec->laddr = rec->reg_addr;
+        ustack_leave(s->u);
 }
 
 int usock_udp_register(struct usock *s)
@@ -133,15 +148,8 @@ int usock_udp_register(struct usock *s)
 
 #define MORE 2u                         /* another one follows in this call */
 
-struct dest {
-        struct udp_tuple to;            /* rport 0: the connected peer */
-        uint32_t chan;
-        uint8_t many;                   /* it is a group, or everybody; and MORE */
-        const struct usock_sent *sent;  /* what was said of this datagram; NULL: nothing */
-};
-
 /* The source that was asked for must be ours, and on an interface that interface's (ip(7), IP_PKTINFO). */
-static int take_source(struct usock *s, const struct usock_sent *sent, struct dest *d)
+static int take_source(struct usock *s, const struct usock_sent *sent, struct udp_dest *d)
 {
         const struct sock_rec *rec = usock_rec(s);
         const struct stack_state *st = s->u->s.st;
@@ -169,13 +177,13 @@ static bool is_ready(const struct ustack *u, uint32_t chan)
         return atomic_load_explicit(&u->s.st->chan[chan].state, memory_order_relaxed) == CHAN_READY;
 }
 
-static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_sent *sent, struct dest *d)
+static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_sent *sent, struct udp_dest *d)
 {
         struct sock_rec *rec = usock_rec(s);
         const char *why;
         int err;
 
-        *d = (struct dest){.chan = READ_ONCE(rec->chan) - 1, .many = READ_ONCE(rec->many)};
+        *d = (struct udp_dest){.chan = READ_ONCE(rec->chan) - 1, .many = READ_ONCE(rec->many)};
         if (m->msg_name == NULL || m->msg_namelen == 0) {
                 if (READ_ONCE(rec->rport) == 0)
                         return -EDESTADDRREQ;
@@ -203,7 +211,7 @@ static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_s
         return 0;
 }
 
-static inline int post_one(struct usock *s, const struct dest *d, struct udp_out *out, const struct stack_payload *p)
+static inline int post_one(struct usock *s, const struct udp_dest *d, struct udp_out *out, const struct stack_payload *p)
 {
         if (unlikely(d->many))
                 return d->many == MORE ? stack_send_udp_more(&s->u->s, d->chan, out, p) :
@@ -222,7 +230,7 @@ static void apply_sent(const struct usock_sent *sent, struct udp_out *out)
                 out->opts = &sent->opts;
 }
 
-static void too_long(struct usock *s, const struct dest *d, const struct udp_out *out)
+static void too_long(struct usock *s, const struct udp_dest *d, const struct udp_out *out)
 {
         struct stack *st = &s->u->s;
         struct udp_opts o;
@@ -233,7 +241,7 @@ static void too_long(struct usock *s, const struct dest *d, const struct udp_out
                                                             stack_path_mtu(st, out->tuple.raddr)));
 }
 
-static int post(struct usock *s, const struct dest *d, const struct stack_payload *p)
+int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack_payload *p)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -262,13 +270,13 @@ static int post(struct usock *s, const struct dest *d, const struct stack_payloa
         return err;
 }
 
-static ssize_t send_staged(struct usock *s, const struct dest *d, const uint8_t *p, size_t n)
+static ssize_t send_staged(struct usock *s, const struct udp_dest *d, const uint8_t *p, size_t n)
 {
         struct stack_payload pay = {.inl = p, .len = (uint32_t)n};
         int err;
 
         ustack_lock(s->u);
-        err = stack_chan_get(&s->u->s, d->chan) != NULL ? post(s, d, &pay) : -ENOENT;
+        err = stack_chan_get(&s->u->s, d->chan) != NULL ? usock_udp_post(s, d, &pay) : -ENOENT;
         ustack_leave(s->u);
         return err != 0 ? err : (ssize_t)n;
 }
@@ -280,7 +288,7 @@ static uint8_t *next_small(struct ustack *u, uint32_t chan, size_t n)
         return n <= FRAME_SMALL_BYTES ? frame_guess(u->s.frames, FRAME_REGION_TX(chan), FRAME_SMALL) : NULL;
 }
 
-static uint32_t frame_for(struct ustack *u, uint32_t chan, size_t n)
+uint32_t usock_udp_frame(struct ustack *u, uint32_t chan, size_t n)
 {
         enum frame_class c = n <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE;
         uint32_t id = frame_alloc(u->s.frames, FRAME_REGION_TX(chan), c, 0);
@@ -292,7 +300,7 @@ static uint32_t frame_for(struct ustack *u, uint32_t chan, size_t n)
         return id;
 }
 
-static ssize_t send_framed(struct usock *s, const struct dest *d, struct cursor *c, size_t n)
+static ssize_t send_framed(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -305,7 +313,7 @@ static ssize_t send_framed(struct usock *s, const struct dest *d, struct cursor 
         if (stack_chan_get(&u->s, d->chan) == NULL)
                 err = -ENOENT;
         else if (rec->writer == 0)
-                pay.data.id = frame_for(u, d->chan, n);
+                pay.data.id = usock_udp_frame(u, d->chan, n);
         if (pay.data.id == 0) {
                 WRITE_ONCE(rec->blocked, d->chan + 1);
                 ustack_leave(u);
@@ -321,7 +329,7 @@ static ssize_t send_framed(struct usock *s, const struct dest *d, struct cursor 
         ustack_lock(u);
         WRITE_ONCE(rec->writer, 0);
         rec->tx_frame = 0;
-        err = likely(good) ? post(s, d, &pay) : -EFAULT;
+        err = likely(good) ? usock_udp_post(s, d, &pay) : -EFAULT;
         if (err != 0)
                 frame_drop(u->s.frames, pay.data.id);
         ustack_turn_over(u, rec);
@@ -332,11 +340,11 @@ static ssize_t send_framed(struct usock *s, const struct dest *d, struct cursor 
 }
 
 /* One datagram, of the next bytes. */
-static inline ssize_t send_one(struct usock *s, const struct dest *d, struct cursor *c, size_t n)
+static inline ssize_t send_one(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)
 {
         uint8_t stage[UNET_INLINE_MAX];
 
-        if (n > STAGED_MAX)
+        if (n > UDP_STAGED_MAX)
                 return send_framed(s, d, c, n);
         if (unlikely(!copy_in(c, stage, n)))
                 return -EFAULT;
@@ -344,9 +352,9 @@ static inline ssize_t send_one(struct usock *s, const struct dest *d, struct cur
 }
 
 /* ... whose headers may be longer. */
-static ssize_t send_one_said(struct usock *s, const struct dest *d, struct cursor *c, size_t n)
+static ssize_t send_one_said(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)
 {
-        return d->sent->opts.len != 0 && n > STAGED_MAX - IP_OPTS_MAX ? send_framed(s, d, c, n) : send_one(s, d, c, n);
+        return d->sent->opts.len != 0 && n > UDP_STAGED_MAX - IP_OPTS_MAX ? send_framed(s, d, c, n) : send_one(s, d, c, n);
 }
 
 /* The bell for what was sent without. */
@@ -359,7 +367,7 @@ static void ring(struct usock *s)
 
 /* Datagrams of `segment` bytes each, and a last one (UDP_SEGMENT). Where the queue fills on the way the rest is lost, as
  * datagrams may be. */
-static ssize_t send_segments(struct usock *s, struct dest *d, struct cursor *c, size_t total, uint16_t segment)
+static ssize_t send_segments(struct usock *s, struct udp_dest *d, struct cursor *c, size_t total, uint16_t segment)
 {
         unsigned behind = 0;
         uint8_t many = d->many;
@@ -402,24 +410,29 @@ static void take_options(struct usock *s, struct usock_sent *sent)
                 sent->opts = usock_own(s).opts;
 }
 
+int usock_udp_said(struct usock *s, const struct msghdr *m, struct usock_sent *sent, struct udp_dest *d)
+{
+        int err = usock_cmsg_read(m, sent);
+
+        if (err != 0)
+                return err;
+        take_options(s, sent);
+        err = dest_of(s, m, sent, d);
+        return err != 0 ? err : take_source(s, sent, d);
+}
+
 /* With control messages, or with UDP_SEGMENT or IP options of the socket. */
 static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, uint16_t segment)
 {
         struct cursor c = {m->msg_iov, 0, 0};
         struct usock_sent sent;
-        struct dest d;
-        int err = usock_cmsg_read(m, &sent);
+        struct udp_dest d;
+        int err = usock_udp_said(s, m, &sent, &d);
 
-        if (err == 0) {
-                take_options(s, &sent);
-                err = dest_of(s, m, &sent, &d);
-        }
-        if (err == 0)
-                err = take_source(s, &sent, &d);
         if (err != 0)
                 return err;
         segment = sent.segment != 0 ? sent.segment : segment;
-        if (segment != 0 && total > (size_t)segment * SEGMENTS_MAX)
+        if (segment != 0 && total > (size_t)segment * UDP_SEGMENTS_MAX)
                 return -EINVAL;
         return segment != 0 && segment < total ? send_segments(s, &d, &c, total, segment) : send_one_said(s, &d, &c, total);
 }
@@ -428,13 +441,19 @@ static ssize_t send_said(struct usock *s, const struct msghdr *m, size_t total, 
 static ssize_t send_flagged(struct usock *s, const struct msghdr *m, size_t total, int flags)
 {
         struct cursor c = {m->msg_iov, 0, 0};
-        struct dest d;
+        struct udp_dest d;
         int err;
 
+        if (total > UINT16_MAX)
+                return -EMSGSIZE;
         if (flags & MSG_OOB)
                 return -EOPNOTSUPP;     /* Linux: "mirror BSD error message compatibility" */
+        if (flags & MSG_MORE || READ_ONCE(usock_rec(s)->cork))
+                return usock_udp_send_corked(s, m, total, flags);
         if (!batched(flags))
                 return usock_udp_send(s, m, total, flags & ~USOCK_BATCH);
+        if (total > UDP_MAX_PAYLOAD)
+                return -EMSGSIZE;
         if (m->msg_controllen != 0 || READ_ONCE(usock_rec(s)->segment) != 0 || READ_ONCE(usock_rec(s)->ip_opts))
                 return send_said(s, m, total, READ_ONCE(usock_rec(s)->segment));
         err = dest_of(s, m, NULL, &d);
@@ -445,13 +464,13 @@ static ssize_t send_flagged(struct usock *s, const struct msghdr *m, size_t tota
 ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, int flags)
 {
         struct cursor c = {m->msg_iov, 0, 0};
-        struct dest d;
+        struct udp_dest d;
         int err;
 
+        if (unlikely(flags & (MSG_OOB | USOCK_BATCH | MSG_MORE) || READ_ONCE(usock_rec(s)->cork)))
+                return send_flagged(s, m, total, flags);
         if (total > UDP_MAX_PAYLOAD)
                 return -EMSGSIZE;
-        if (unlikely(flags & (MSG_OOB | USOCK_BATCH)))
-                return send_flagged(s, m, total, flags);
         if (unlikely(m->msg_controllen != 0 || READ_ONCE(usock_rec(s)->segment) != 0 || READ_ONCE(usock_rec(s)->ip_opts)))
                 return send_said(s, m, total, READ_ONCE(usock_rec(s)->segment));
         err = dest_of(s, m, NULL, &d);

@@ -148,6 +148,8 @@ bool udp_connected(const struct udp *u, uint32_t pcb);
 int udp_shutdown(struct udp *u, uint32_t pcb, int how);
 /* Takes and clears the pending error (SO_ERROR), positive errno. */
 int udp_take_error(struct udp *u, uint32_t pcb);
+/* It was not told after all, and is pending again, unless another one is; 0: none was. */
+void udp_put_error(struct udp *u, uint32_t pcb, int err);
 /* poll(2)'s view: POLLIN, POLLOUT, POLLERR, POLLHUP, POLLRDHUP as Linux's udp_poll gives them. */
 short udp_poll_events(const struct udp *u, uint32_t pcb);
 /* Whether a read would not wait: a datagram, an error, the end. Cheaper. */

@@ -368,6 +368,12 @@ int udp_take_error(struct udp *u, uint32_t pcb)
         return err;
 }
 
+void udp_put_error(struct udp *u, uint32_t pcb, int err)
+{
+        if (err != 0 && pcb_at(u, pcb)->err == 0)
+                WRITE_ONCE(pcb_at(u, pcb)->err, err);
+}
+
 /* Linux's datagram_poll(). */
 short udp_poll_events(const struct udp *u, uint32_t pcb)
 {

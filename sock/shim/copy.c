@@ -1,6 +1,7 @@
 /*
- * sendfile and splice where one end is a connection of ours: the kernel cannot do it, so the bytes pass through a
+ * sendfile and splice where one end is a socket of ours: the kernel cannot do it, so the bytes pass through a
  * buffer here. The position of a file moves only by what was sent, and not at all when an offset is given.
+ * To a UDP socket all that one call moves is one datagram, or is added to the one that is begun (UDP_CORK).
  */
 #include "sock/shim/shim.h"
 
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #define CHUNK   (256u << 10)
+#define PIPE_ROOM 65536u        /* of a pipe as it is made */
+#define LONGEST_DATAGRAM 65507u
 #define AT_MOST 0x7ffff000u     /* Linux moves no more in one call */
 
 /* One buffer is kept; whoever finds it taken makes another for the call. */
@@ -56,6 +59,14 @@ static ssize_t send_file_at(struct file *f, int in, off_t at, size_t n, void *bu
         return done ? (ssize_t)done : r;
 }
 
+/* As Linux, where it is the error of what would be too long. */
+static ssize_t send_file_datagram(struct file *f, int in, off_t at, size_t n, void *buf)
+{
+        ssize_t got = sys4(SYS_pread64, in, buf, MIN(n, CHUNK), at);
+
+        return got <= 0 ? got : file_send_datagram(f, buf, (size_t)got, 0);
+}
+
 static ssize_t file_sendfile(struct file *f, int in, off_t *off, size_t n)
 {
         off_t at = off ? *off : sys3(SYS_lseek, in, 0, SEEK_CUR);
@@ -67,7 +78,10 @@ static ssize_t file_sendfile(struct file *f, int in, off_t *off, size_t n)
         buf = chunk_get();
         if (!buf)
                 return -ENOMEM;
-        r = send_file_at(f, in, at, MIN(n, AT_MOST), buf);
+        if (f->mode == MODE_UDP)
+                r = send_file_datagram(f, in, at, n, buf);
+        else
+                r = send_file_at(f, in, at, MIN(n, AT_MOST), buf);
         chunk_put(buf);
         if (r > 0 && off)
                 r = user_put64(off, (uint64_t)(at + r)) ? r : -EFAULT;
@@ -92,7 +106,8 @@ ssize_t h_sendfile(int out, int in, off_t *off, size_t n)
 
                 if (!f)
                         return REAL(sendfile)(out, in, off, n);
-                r = f->mode == MODE_TCP ? file_sendfile(f, in, off, n) : sys4(SYS_sendfile, f->kfd, in, off, n);
+                r = f->mode == MODE_TCP || f->mode == MODE_UDP ? file_sendfile(f, in, off, n) :
+                                                                 sys4(SYS_sendfile, f->kfd, in, off, n);
                 file_leave(f);
         } while (write_again(&r));
         return r;
@@ -116,9 +131,11 @@ static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags
                 return -EAGAIN;
         if (file_nonblock(f) && !(usock_poll(f->us) & POLLOUT))
                 return -EAGAIN;
-        got = sys3(SYS_read, pipe, buf, MIN(n, CHUNK));
+        got = sys3(SYS_read, pipe, buf, MIN(n, f->mode == MODE_UDP ? LONGEST_DATAGRAM : CHUNK));
         if (got <= 0)
                 return got;
+        if (f->mode == MODE_UDP)
+                return file_send_datagram(f, buf, (size_t)got, flags & SPLICE_F_MORE ? MSG_MORE : 0);
         for (ssize_t done = 0; done < got; done += r) {
                 r = file_send(f, (char *)buf + done, (size_t)(got - done), flags & SPLICE_F_MORE ? MSG_MORE : 0);
                 if (r == -EAGAIN) {
@@ -129,6 +146,14 @@ static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags
                         return done ? done : r;
         }
         return got;
+}
+
+/* A datagram that is longer is cut, as by any read. */
+static ssize_t datagram_to_pipe(struct file *f, int pipe, size_t n, void *buf)
+{
+        ssize_t got = file_recv_datagram(f, buf, MIN(n, PIPE_ROOM), 0);
+
+        return got <= 0 ? got : sys3(SYS_write, pipe, buf, (size_t)got);
 }
 
 /* Peeked first, taken when the pipe has it. */
@@ -150,12 +175,15 @@ static ssize_t file_splice(struct file *f, int pipe, bool to_socket, size_t n, u
         void *buf;
         ssize_t r;
 
-        if (f->mode != MODE_TCP)
+        if (f->mode != MODE_TCP && f->mode != MODE_UDP)
                 return -EINVAL;
         buf = chunk_get();
         if (!buf)
                 return -ENOMEM;
-        r = to_socket ? pipe_to_socket(f, pipe, n, flags, buf) : socket_to_pipe(f, pipe, n, buf);
+        if (to_socket)
+                r = pipe_to_socket(f, pipe, n, flags, buf);
+        else
+                r = f->mode == MODE_UDP ? datagram_to_pipe(f, pipe, n, buf) : socket_to_pipe(f, pipe, n, buf);
         chunk_put(buf);
         return r;
 }

@@ -224,6 +224,11 @@ static inline ssize_t udp_recv(struct file *f, void *p, size_t n, int flags)
         return likely(r != -EAGAIN) ? r : udp_recvmsg(f, &m, flags, kernel);
 }
 
+ssize_t file_recv_datagram(struct file *f, void *p, size_t n, int flags)
+{
+        return udp_recv(f, p, n, flags);
+}
+
 /* The whole of read() and recv(): the first lines are the fast path. */
 static inline ssize_t recv_buf(struct file *f, void *p, size_t n, int flags)
 {
@@ -561,6 +566,8 @@ static ssize_t kernel_sendmsg(struct file *f, const struct msghdr *m, int flags)
 {
         ssize_t r = sys3(SYS_sendmsg, f->kfd, m, flags | MSG_NOSIGNAL);
 
+        if (unlikely(r < 0))
+                usock_udp_kernel_uncorked(f->us);
         return unlikely(r == -ENETUNREACH) && way_by_ours(f, m) ? udp_sendmsg(f, m, flags) : r;
 }
 
@@ -609,6 +616,11 @@ static ssize_t file_sendto(struct file *f, const void *p, size_t n, int flags, c
                 m.msg_namelen = len;
         }
         return file_sendmsg(f, &m, flags);
+}
+
+ssize_t file_send_datagram(struct file *f, const void *p, size_t n, int flags)
+{
+        return file_sendto(f, p, n, flags, NULL, 0);
 }
 
 /* The whole of write() and send(). */

@@ -596,6 +596,22 @@ static int connect_below(struct file *f, const struct sockaddr *sa, socklen_t le
         return r;
 }
 
+/* connect() to AF_UNSPEC, which the kernel's socket has done: one that was bound to a port stays where it is.
+ * False: it had its port of the first connect, and has lost it. */
+static bool disconnect_udp(struct file *f)
+{
+        struct sockaddr_storage ss;
+        socklen_t len;
+
+        if (f->mode != MODE_UDP || kernel_name(f, &ss, &len) < 0)
+                return false;
+        if (((struct sockaddr_in *)&ss)->sin_port == 0)
+                return false;
+        usock_udp_disconnect(f->us, NULL);
+        f->out = false;
+        return true;
+}
+
 /* The kernel's socket is connected too: it chooses our address, and keeps strangers out. */
 static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
 {
@@ -610,6 +626,8 @@ static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
                 return r;
         }
         f->connected = sa->sa_family != AF_UNSPEC;
+        if (sa->sa_family == AF_UNSPEC && disconnect_udp(f))
+                return 0;
         f->bound = true;
         r = f->us && was_bound ? 0 : sock_engage(f);
         if (r == 0 && last)

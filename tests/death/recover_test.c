@@ -87,6 +87,42 @@ static void a_pcb_without_a_holder_is_closed(void **state)
         assert_false(pcb_lives(s, replaced));
 }
 
+static uint32_t refs_of(struct stack *s, uint32_t id)
+{
+        return frame_pool_rec(s->frames->region[FRAME_REGION_PRIVATE].pool, frame_id_num(id))->refs;
+}
+
+/* A frame that another process copies into without the lock, and those of a datagram that is begun, are in use;
+ * what the dead one had taken or let go of is not. */
+static void frames_of_sockets_stay(void **state)
+{
+        struct stack *s = &((struct scene *)*state)->s;
+        uint32_t id[6];
+        struct sock_rec *rec[3];
+
+        for (int i = 0; i < 6; i++)
+                id[i] = frame_alloc(s->frames, 0, i % 2 != 0 ? FRAME_LARGE : FRAME_SMALL, 0);
+        for (int i = 0; i < 3; i++)
+                rec[i] = stack_sock(s, udp_get_sock(&s->udp, udp_socket(s, 1)));
+        rec[0]->writer = 2;
+        rec[0]->tx_frame = id[0];
+        rec[1]->corked[0] = id[2];      /* and died before it said so in `cork` */
+        rec[1]->corked[1] = id[3];
+        rec[2]->corked[1] = id[5];      /* died between the two */
+        rec[2]->cork = SOCK_CORK_OURS | SOCK_CORK_ON;
+        stack_recover(s, 2 * NS_PER_S);
+        assert_int_equal(refs_of(s, id[0]), 1);
+        assert_int_equal(refs_of(s, id[1]), 0);
+        assert_int_equal(refs_of(s, id[2]), 1);
+        assert_int_equal(refs_of(s, id[3]), 1);
+        assert_int_equal(refs_of(s, id[4]), 0);
+        assert_int_equal(refs_of(s, id[5]), 0);
+        assert_int_equal(rec[1]->cork, SOCK_CORK_OURS);
+        assert_int_equal(rec[2]->cork, SOCK_CORK_ON);
+        assert_int_equal(rec[2]->corked[1], 0);
+        frame_drop(s->frames, id[0]);
+}
+
 static const struct tcp_link link = {.tx_region = FRAME_REGION_TX(0), .mss = 1000, .rto_min = NS_PER_S};
 
 static uint32_t connection(struct stack *s, uint16_t lport)
@@ -219,6 +255,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(a_connection_that_no_record_knows_is_closed, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_listener_without_a_holder_is_closed, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_pcb_without_a_holder_is_closed, setup, teardown),
+                cmocka_unit_test_setup_teardown(frames_of_sockets_stay, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_connection_without_a_holder_is_closed, setup, teardown),
         };
 

@@ -1,6 +1,7 @@
 /* Datagrams: whole or not at all, from one byte to 65507, to whoever has the port; and back-pressure. */
 #include "tests/sock/sides.h"
 
+#include <netinet/udp.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -379,6 +380,134 @@ static void ports_that_nobody_has_refuse(void **state)
         play_both(nobody_a, nobody_b, 0);
 }
 
+/* ---- datagrams that several calls make ---- */
+
+#define CORKED 40u                      /* all of them fit the receive buffer: none may be missing */
+
+static const size_t corked_parts[] = {1, 700, 20000, 30};
+
+static size_t corked_len(void)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < sizeof corked_parts / sizeof corked_parts[0]; i++)
+                n += corked_parts[i];
+        return n;
+}
+
+/* Each of four parts; every other one let go by the option, which waits as send() does. */
+static void corked_a(struct side *s)
+{
+        struct sockaddr_in to = loopback((uint16_t)hear(s));
+        int u = unet_socket(AF_INET, SOCK_DGRAM, 0);
+        static uint8_t buf[30000];
+
+        CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0);
+        for (unsigned i = 0; i < CORKED; i++) {
+                size_t n = 0;
+                int on = i % 2;
+                CHECK(unet_setsockopt(u, IPPROTO_UDP, UDP_CORK, &on, sizeof on) == 0);
+                for (unsigned k = 0; k < 4; k++) {
+                        size_t part = corked_parts[k];
+                        fill(buf, part, i, n);
+                        CHECK(unet_send(u, buf, part, !on && k < 3 ? MSG_MORE : 0) == (ssize_t)part);
+                        n += part;
+                }
+                on = 0;
+                CHECK(unet_setsockopt(u, IPPROTO_UDP, UDP_CORK, &on, sizeof on) == 0);
+        }
+        tell(s, 0);
+        hear(s);
+}
+
+static void corked_b(struct side *s)
+{
+        static uint8_t buf[65536];
+        int u = udp_any();
+
+        tell(s, port_of(u));
+        for (unsigned i = 0; i < CORKED; i++) {
+                CHECK(unet_recv(u, buf, sizeof buf, 0) == (ssize_t)corked_len());
+                CHECK(filled(buf, corked_len(), i, 0));
+        }
+        hear(s);
+        tell(s, 0);
+}
+
+static void corked_datagrams_arrive_whole(void **state)
+{
+        play_both(corked_a, corked_b, 0);
+}
+
+/* Where there is no room what is begun stays as it was, and the next attempt sends it whole. What is dropped at
+ * the other end, whose reader may be slow, is dropped whole. */
+#define PRESSED      (3000u / SLOWER)
+#define PRESSED_PART 15000u
+
+static void corked_pressure_a(struct side *s)
+{
+        struct sockaddr_in to = loopback((uint16_t)hear(s));
+        int u = unet_socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+        static uint8_t buf[2 * PRESSED_PART];
+
+        CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0);
+        for (uint64_t i = 0; i < PRESSED; i++) {
+                struct unet_pollfd p = {.sock = u, .fd = -1, .events = POLLOUT};
+                fill(buf, sizeof buf, i, 0);
+                memcpy(buf, &i, sizeof i);
+                CHECK(unet_send(u, buf, PRESSED_PART, MSG_MORE) == PRESSED_PART);
+                while (unet_send(u, buf + PRESSED_PART, PRESSED_PART, 0) != PRESSED_PART) {
+                        CHECK(errno == EAGAIN);
+                        CHECK(unet_poll(&p, 1, 60000) == 1);
+                }
+        }
+        tell(s, 0);
+        hear(s);
+}
+
+static void *tells_when_over(void *arg)
+{
+        struct sockaddr_in to = loopback(0);
+        struct {
+                struct side *s;
+                uint16_t port;
+        } *at = arg;
+        int u = unet_socket(AF_INET, SOCK_DGRAM, 0);
+
+        hear(at->s);
+        to.sin_port = htons(at->port);
+        CHECK(unet_sendto(u, "over", 4, 0, (struct sockaddr *)&to, sizeof to) == 4);
+        return NULL;
+}
+
+static void corked_pressure_b(struct side *s)
+{
+        static uint8_t buf[65536];
+        int u = udp_any();
+        uint64_t next = 0, i;
+        struct {
+                struct side *s;
+                uint16_t port;
+        } at = {s, port_of(u)};
+        pthread_t t;
+
+        tell(s, at.port);
+        CHECK(pthread_create(&t, NULL, tells_when_over, &at) == 0);
+        for (ssize_t n; (n = unet_recv(u, buf, sizeof buf, 0)) != 4; next = i + 1) {
+                CHECK(n == 2 * PRESSED_PART);
+                memcpy(&i, buf, sizeof i);
+                CHECK(i >= next && i < PRESSED);
+                CHECK(filled(buf + sizeof i, 2 * PRESSED_PART - sizeof i, i, sizeof i));
+        }
+        CHECK(next > 0 && pthread_join(t, NULL) == 0);
+        tell(s, 0);
+}
+
+static void corked_datagrams_feel_pressure(void **state)
+{
+        play(TWO_PROCESSES, corked_pressure_a, corked_pressure_b, 0);
+}
+
 /* ---- ports are given back whole ---- */
 
 static void again(struct side *s)
@@ -411,6 +540,8 @@ int main(void)
                 cmocka_unit_test(a_fast_sender_is_held_up_and_loses_nothing),
                 cmocka_unit_test(of_many_readers_one_gets_each_datagram),
                 cmocka_unit_test(nonblocking_senders_feel_pressure),
+                cmocka_unit_test(corked_datagrams_arrive_whole),
+                cmocka_unit_test(corked_datagrams_feel_pressure),
                 cmocka_unit_test(ports_that_nobody_has_refuse),
                 cmocka_unit_test(a_port_can_be_bound_again_after_connect_and_close),
         };

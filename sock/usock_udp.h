@@ -1,0 +1,43 @@
+/*
+ * Sending datagrams, from inside, for usock_udp.c, which sends one a call, and usock_cork.c, which makes one of
+ * several calls.
+ */
+#ifndef SOCK_USOCK_UDP_H
+#define SOCK_USOCK_UDP_H
+
+#include "sock/usock_cmsg.h"
+#include "sock/ustack.h"
+
+/* What fits a descriptor of any channel. */
+#define UDP_STAGED_MAX   (SHM_INLINE_MAX - ETHER_HDR - IP_MIN_HDR - UDP_HDR)
+#define UDP_SEGMENTS_MAX 128u           /* Linux: UDP_MAX_SEGMENTS, 64 before 6.9 */
+
+struct udp_dest {
+        struct udp_tuple to;            /* rport 0: the connected peer */
+        uint32_t chan;
+        uint8_t many;                   /* it is a group, or everybody; and MORE */
+        const struct usock_sent *sent;  /* what was said of this datagram; NULL: nothing */
+};
+
+/* What is said of a datagram beside it and by the socket, and where it goes. 0 or -errno; -ENOENT: the kernel's.
+ * The lock must not be held. */
+int usock_udp_said(struct usock *s, const struct msghdr *m, struct usock_sent *sent, struct udp_dest *d);
+/* Sends one. 0, then a frame of p's is the channel's; -EAGAIN: no room, and POLLOUT will say when; or -errno.
+ * Under the lock, with the channel mapped. */
+int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack_payload *p);
+/* A frame that n bytes for this channel fit into; 0: there is none now. Under the lock. */
+uint32_t usock_udp_frame(struct ustack *u, uint32_t chan, size_t n);
+
+/* ---- usock_cork.c ---- */
+
+/* With MSG_MORE, or with rec->cork not 0: adds to the datagram that is begun, or begins one. */
+ssize_t usock_udp_send_corked(struct usock *s, const struct msghdr *m, size_t total, int flags);
+/* UDP_CORK was set or cleared: if it is not set what is begun leaves. Waits for room a moment; where none comes
+ * the datagram is dropped, and counted. */
+void usock_udp_uncorked(struct usock *s);
+/* It was connected: what is begun goes there now. Under the lock. */
+void usock_udp_cork_moved(struct usock *s);
+/* The socket ends, and what is begun with it. Under the lock. */
+void usock_udp_cork_end(struct ustack *u, struct sock_rec *rec);
+
+#endif
