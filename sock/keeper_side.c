@@ -183,11 +183,24 @@ static bool resting(void *view)
         return ((struct keeper_view *)view)->resting;
 }
 
-static int in_flight(void *view, uint64_t cookie, bool over)
+static bool is_aloft(const struct sock_rec *rec, struct keeper_listener *at)
+{
+        if (rec->refs != 1ull << SOCK_REF_FLIGHT || !rec->registered || rec->flyer != 0)
+                return false;
+        *at = (struct keeper_listener){
+                .proto = ustack_entry_proto(rec),
+                .port = rec->lport,
+                .addr = rec->reg_addr,
+        };
+        return true;
+}
+
+static int in_flight(void *view, uint64_t cookie, bool over, struct keeper_listener *at)
 {
         struct keeper_view *v = view;
         struct ustack *u = &v->u;
         struct sock_rec *rec = NULL;
+        bool alone = false;
         uint32_t sock;
 
         if (!ustack_trylock(u))
@@ -197,8 +210,10 @@ static int in_flight(void *view, uint64_t cookie, bool over)
                 rec = stack_sock(&u->s, sock);
         if (rec != NULL && over)
                 end_flights(v, rec);
+        else if (rec != NULL)
+                alone = is_aloft(rec, at);
         ustack_unlock(u);
-        return rec != NULL && !over;
+        return alone ? KEEPER_ALOFT : rec != NULL && !over;
 }
 
 /* Nobody is left, and nothing goes out or comes in: the peer of what is not finished takes nothing any more, and whoever

@@ -206,10 +206,23 @@ void usock_close(struct usock *s)
         free(s);
 }
 
+/* While no process had it, unetd may have let go of its socket (UNETD_K_ALOFT). If not, the error does not matter. */
+static void known_again(const struct usock *s)
+{
+        const struct sock_rec *rec = usock_rec(s);
+
+        if (!rec->registered)
+                return;
+        unetd_listen_add(ustack_client(), s->u->id, ustack_entry_proto(rec), rec->reg_addr, rec->lport,
+                         s->kfd);
+        ustack_client_done();
+}
+
 int usock_adopt(uint64_t cookie, int kfd, struct usock **out)
 {
         struct ustack *all[USTACKS_MAX], *u = NULL;
         uint32_t n = ustack_all(all), idx = 0;
+        bool aloft = false;
         int err = -ENOENT;
 
         for (uint32_t tries = 0; tries < 2 && idx == 0; tries++) {
@@ -217,6 +230,7 @@ int usock_adopt(uint64_t cookie, int kfd, struct usock **out)
                         u = all[k];
                         ustack_lock(u);
                         idx = ustack_find_cookie(u, cookie);
+                        aloft = idx != 0 && stack_sock(&u->s, idx)->refs == 1ull << SOCK_REF_FLIGHT;
                         if (idx != 0)
                                 *out = handle(u, idx, kfd);
                         ustack_leave(u);
@@ -225,6 +239,8 @@ int usock_adopt(uint64_t cookie, int kfd, struct usock **out)
                         return err;
                 n = 1;
         }
+        if (aloft && *out != NULL)
+                known_again(*out);
         return idx == 0 ? -ENOENT : *out == NULL ? -ENOMEM : 0;
 }
 

@@ -206,6 +206,9 @@ int usock_wait1(struct usock *s, short events, nstime timeout);
 /* Whether an interface of unetd's has the name, which need not end with a zero, or there is none (SO_BINDTODEVICE). */
 bool usock_is_device(const char *name, socklen_t len);
 
+/* The kernel says that the name is taken: what dead processes left there ends. Whether it may be free now. */
+bool usock_port_settle(int kind, const struct sockaddr *sa, socklen_t len);
+
 /* Whether the address is that of an interface of unetd's, which the kernel does not know. */
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len);
 

@@ -85,6 +85,20 @@ bool usock_port_leased(uint16_t port)
         return dir != NULL && directory_lessee_of(dir, port) != 0;
 }
 
+bool usock_port_settle(int kind, const struct sockaddr *sa, socklen_t len)
+{
+        uint8_t proto = kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP;
+        uint16_t port;
+        ip_addr addr;
+        int err;
+
+        if (usock_addr_in(sa, len, &addr, &port) != 0 || port == 0 || ustack_directory_anyway() == NULL)
+                return false;
+        err = unetd_port_settle(ustack_client(), proto, addr, port);
+        ustack_client_done();
+        return err == 0 || err == -ENOENT;      /* nobody has it: not any more, maybe */
+}
+
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)
 {
         const struct directory *dir;

@@ -744,6 +744,13 @@ int unetd_listen_del(struct unetd_client *c, uint32_t stack_id, uint8_t proto, i
         return ask_plain(c, &msg, NULL, 0);
 }
 
+int unetd_port_settle(struct unetd_client *c, uint8_t proto, ip_addr addr, uint16_t port)
+{
+        struct unetd_msg msg = port_msg(UNETD_PORT_SETTLE, 0, proto, addr, port);
+
+        return ask_plain(c, &msg, NULL, 0);
+}
+
 int unetd_port_hold(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t *port)
 {
         struct unetd_msg msg = port_msg(UNETD_PORT_HOLD, stack_id, proto, addr, *port);

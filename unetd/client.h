@@ -219,6 +219,10 @@ int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, i
                      int fd);
 int unetd_listen_del(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port);
 
+/* For who finds the port taken: returns when nothing of processes that are dead by now stands there. 0: it may be
+ * free; -ENOENT: nobody has it here. */
+int unetd_port_settle(struct unetd_client *c, uint8_t proto, ip_addr addr, uint16_t port);
+
 /* Binds a kernel socket and keeps it for the stack, so that no ordinary program gets the port. *port 0: the
  * kernel chooses. Errors are bind(2)'s: -EADDRINUSE, -EADDRNOTAVAIL, -EACCES. */
 int unetd_port_hold(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t *port);

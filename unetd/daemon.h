@@ -336,6 +336,14 @@ int ports_init(void);
 bool ports_same_addr(ip_addr a, ip_addr b);
 int listen_add(struct client *cl, struct wire_in *in);
 int listen_del(struct user *u, const struct unetd_msg *msg);     /* a client's, or K_UNLISTEN */
+/* No process has the listener of K_ALOFT: nor have we. */
+void listen_aloft(struct user *u, const struct unetd_msg *msg);
+/*
+ * A port that the kernel refuses may be taken by our copy of a socket whose processes have just died: their keeper
+ * is asked to see to that now. -ENOENT when nobody has the port here.
+ */
+int port_settle(struct client *cl, const struct unetd_msg *msg);
+void port_settled(struct ask *a, int err);
 int port_hold(struct client *cl, struct unetd_msg *msg);
 int port_release(struct client *cl, const struct unetd_msg *msg);
 int port_lease(struct client *cl, struct unetd_msg *msg);

@@ -109,6 +109,7 @@ static nstime stacks_work(void)
 static nstime after_batch(struct loop *l)
 {
         nstime flights = kflights_work(), when = keeper.leaving ? NSTIME_NEVER : stacks_work(), look;
+        nstime settle = ksettle_work();
 
         if (keeper.daemon_died)
                 keeper_daemon_lost();
@@ -116,7 +117,7 @@ static nstime after_batch(struct loop *l)
         if (keeper.leaving && keeper.daemon.queued == 0)
                 keeper.loop.stop = true;
         kclients_bury();
-        when = nstime_min(nstime_min(when, flights), nstime_min(look, idle_deadline()));
+        when = nstime_min(nstime_min(nstime_min(when, flights), settle), nstime_min(look, idle_deadline()));
         return keeper.daemon_died ? keeper.loop.now : when;
 }
 

@@ -8,6 +8,7 @@
  *      keeper_procs.c    its processes: who died, who left by exec
  *      keeper_chans.c    its channels: attached, watched, taken down
  *      keeper_flights.c  sockets of its that are under way in messages
+ *      keeper_settle.c   what dead processes leave, when unetd asks that it be seen to now
  */
 #ifndef UNETD_KEEPER_H
 #define UNETD_KEEPER_H
@@ -18,6 +19,8 @@
 #include "unetd/log.h"
 
 #define KEEPER_DAEMON_QUEUE 65536u      /* bytes to unetd that may wait */
+
+#define KEEPER_SETTLES      64u         /* that wait at once; the others are answered without */
 
 enum proc_state { PROC_LIVE, PROC_DYING, PROC_DONE };
 
@@ -76,6 +79,7 @@ struct kflight {
         LIST_ENTRY(kflight) link;
         uint32_t stack;
         uint64_t cookie;
+        bool aloft;                     /* unetd was told that no process has it */
 };
 
 struct kclient {
@@ -96,10 +100,14 @@ extern struct keeper {
         LIST_HEAD(, kclient) clients, dead;
         LIST_HEAD(, kflight) flights;
         uint32_t nflights;
+        bool flights_missed;            /* one of them could not be looked at */
         int flights_ep;                 /* watches them, holding none */
         nstime flights_at, flights_gap; /* when they are looked at next; the gap doubles */
         uint32_t nclients;
         nstime idle_since;
+        struct unetd_msg settle[KEEPER_SETTLES];        /* K_SETTLE, to be answered */
+        uint32_t nsettles;
+        uint32_t settle_turns;          /* how often it was looked whether they can be */
 } keeper;
 
 /* ---- keeper.c ---- */
@@ -123,6 +131,8 @@ void kproc_release(struct kproc *p);
 void kproc_left(int32_t pid);
 /* Ends the references of what died; frees what is done with. */
 void kprocs_work(struct kstack *st);
+/* Marks those that died since the loop last looked. */
+void kprocs_look(struct kstack *st);
 /* Whether some are to be asked again soon. */
 bool kprocs_dying(const struct kstack *st);
 
@@ -157,8 +167,17 @@ void kstack_work(struct kstack *st);
 /* A kernel socket that left in a message. */
 void kflight_take(struct wire_in *in);
 bool kflights_of(const struct kstack *st);
+/* They are looked at in this batch. */
+void kflights_due(void);
 /* When to be called again. */
 nstime kflights_work(void);
+
+/* ---- keeper_settle.c ---- */
+
+/* K_SETTLE. 1: it will be answered; else the answer. */
+int ksettle_take(const struct wire_in *in);
+/* After the stacks' work: answers, or says when to be called again. */
+nstime ksettle_work(void);
 
 /* ---- keeper_clients.c ---- */
 

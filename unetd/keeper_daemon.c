@@ -83,6 +83,9 @@ void keeper_daemon_message(struct conn *c, struct wire_in *in)
         case UNETD_K_PROC_DEL:
                 r = drop_proc(in);
                 break;
+        case UNETD_K_SETTLE:
+                r = ksettle_take(in);
+                break;
         case UNETD_K_CHAN:
                 r = kchan_take(in);
                 break;

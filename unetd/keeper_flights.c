@@ -36,7 +36,7 @@ void kflight_take(struct wire_in *in)
         if (keeper.nflights < FLIGHTS_MAX && flight_watch(in->msg.stack.cookie, in->fds[0]))
                 f = calloc(1, sizeof *f);
         if (!f) {
-                keeper.ops->flight(st->view, in->msg.stack.cookie, true);
+                keeper.ops->flight(st->view, in->msg.stack.cookie, true, NULL);
                 return;
         }
         *f = (struct kflight){.stack = st->id, .cookie = in->msg.stack.cookie};
@@ -54,6 +54,11 @@ bool kflights_of(const struct kstack *st)
                 if (f->stack == st->id)
                         return true;
         return false;
+}
+
+void kflights_due(void)
+{
+        keeper.flights_at = keeper.loop.now;
 }
 
 /* Whether the epoll instance has it, in what /proc says of it. */
@@ -85,14 +90,34 @@ static char *flights_text(void)
         return text;
 }
 
+/* No process has it: if unetd has not either, only the message does, or somebody without the library. */
+static void aloft(struct kflight *f, const struct keeper_listener *at)
+{
+        struct unetd_msg msg = {
+                .type = UNETD_K_ALOFT,
+                .port = {.stack = f->stack, .proto = at->proto, .port = at->port, .addr = at->addr}};
+
+        if (f->aloft)
+                return;
+        f->aloft = true;
+        conn_send(&keeper.daemon, &msg, NULL, 0);
+        keeper.flights_gap = FLIGHTS_GAP;
+}
+
 static void flights_look(const char *text)
 {
         struct kflight *f = LIST_FIRST(&keeper.flights), *next;
 
+        keeper.flights_missed = false;
         for (; f; f = next) {
                 struct kstack *st = kstack_find(f->stack);
+                struct keeper_listener at;
+                int r = st ? keeper.ops->flight(st->view, f->cookie, !still_there(text, f->cookie), &at) : 0;
                 next = LIST_NEXT(f, link);
-                if (st && keeper.ops->flight(st->view, f->cookie, !still_there(text, f->cookie)) != 0)
+                keeper.flights_missed |= r == -EAGAIN;
+                if (r == KEEPER_ALOFT)
+                        aloft(f, &at);
+                if (r != 0)
                         continue;
                 if (st)
                         kstack_due(st);

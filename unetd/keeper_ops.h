@@ -18,6 +18,7 @@ struct keeper_listener {
         ip_addr addr;
 };
 
+#define KEEPER_ALOFT    2
 #define KEEPER_WAKE_FDS 32              /* most descriptors of one stack, besides those of its channels */
 
 struct keeper_stack_ops {
@@ -46,8 +47,9 @@ struct keeper_stack_ops {
          * it does; -EAGAIN: ask again. */
         int (*proc_execed)(void *view, uint32_t slot);
         /* The socket with this SO_COOKIE, of which descriptors are under way in messages; `over`: its kernel socket is no more, so
-         * none is. 1: they are; 0: they are not, or not any more; -EAGAIN: ask again. */
-        int (*flight)(void *view, uint64_t cookie, bool over);
+         * none is. 1: they are; 0: they are not, or not any more; -EAGAIN: ask again. KEEPER_ALOFT: they are, no
+         * process has it, and it is at a port that unetd knows, *at. */
+        int (*flight)(void *view, uint64_t cookie, bool over, struct keeper_listener *at);
         /* Nothing is left to finish, TIME-WAIT aside, or nothing of it can be. Asked when no process is left, every
          * second. */
         bool (*empty)(void *view);

@@ -5,6 +5,7 @@
 #include "unetd/keeper.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -53,6 +54,17 @@ int kproc_add(struct kstack *st, uint32_t slot, int32_t pid, int pidfd)
         }
         LIST_INSERT_HEAD(&st->procs, p, link);
         return 0;
+}
+
+void kprocs_look(struct kstack *st)
+{
+        struct kproc *p;
+
+        LIST_FOREACH(p, &st->procs, link) {
+                struct pollfd pfd = {.fd = p->pidfd.fd, .events = POLLIN};
+                if (p->state == PROC_LIVE && poll(&pfd, 1, 0) == 1)
+                        proc_died(&p->pidfd, EPOLLIN);
+        }
 }
 
 /* A process that closed its connection: after an exec it ends as one that died does, but for what survived. */

@@ -224,6 +224,78 @@ int listen_del(struct user *u, const struct unetd_msg *msg)
         return 0;
 }
 
+void listen_aloft(struct user *u, const struct unetd_msg *msg)
+{
+        struct stack *st;
+        struct listener *l;
+
+        if (stack_of(u, msg->port.stack, &st) < 0)
+                return;
+        l = find_in(LIST_FIRST(&st->listeners), &msg->port);
+        if (!l || l->fd < 0)
+                return;
+        discard(u, &l->fd, 1, false);
+        l->fd = -1;
+}
+
+/* ---- what dead processes leave at a port ---- */
+
+static bool has_at(struct listener *first, const struct unetd_port *p)
+{
+        for (struct listener *l = first; l; l = LIST_NEXT(l, link))
+                if (l->port == p->port && is_tcp(l->proto) == is_tcp(p->proto) && overlap(l->addr, p->addr))
+                        return true;
+        return false;
+}
+
+/* Somebody of whom a stack has a socket there; NULL: there is none. */
+static struct user *user_at(const struct unetd_port *p)
+{
+        struct stack *st;
+
+        for (unsigned b = 0; b < STACK_BUCKETS; b++)
+                LIST_FOREACH(st, &unetd.stacks[b], link)
+                        if (has_at(LIST_FIRST(&st->listeners), p) || has_at(LIST_FIRST(&st->holds), p))
+                                return st->user;
+        return NULL;
+}
+
+int port_settle(struct client *cl, const struct unetd_msg *msg)
+{
+        struct unetd_msg ask = {.type = UNETD_K_SETTLE};
+        struct user *u = valid(&msg->port, false) ? user_at(&msg->port) : NULL;
+        struct waiter *w;
+        int r;
+
+        if (!u || u->keeper_state != KEEPER_RUNS)
+                return -ENOENT;
+        r = waiter_new(cl, msg, &w);
+        if (r < 0)
+                return r;
+        w->ask = ask_send(u, &ask, NULL, 0);
+        if (w->ask)
+                w->ask->waiter = w;
+        else
+                waiter_end(w, -ENOMEM);
+        return REPLY_LATER;
+}
+
+/* What is being closed in a child is not closed yet. */
+void port_settled(struct ask *a, int err)
+{
+        struct waiter *w = a->waiter;
+
+        if (!w)
+                return;
+        w->discard = err == 0 && discard_busy(w->client->user);
+        if (!w->discard) {
+                waiter_end(w, err);
+                return;
+        }
+        w->ask = NULL;
+        a->waiter = NULL;
+}
+
 uint32_t port_listened(uint8_t proto, uint16_t port)
 {
         return listened[!is_tcp(proto)][port];

@@ -23,7 +23,7 @@
 #include "netstack/frame.h"
 #include "unetd/config.h"
 
-#define UNETD_ABI      7u
+#define UNETD_ABI      8u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
@@ -48,6 +48,7 @@ enum unetd_type {
         UNETD_PORT_RELEASE,
         UNETD_PORT_LEASE,
         UNETD_PORT_UNLEASE,
+        UNETD_PORT_SETTLE,              /* answered when nothing of dead processes stands at the port */
         UNETD_STATUS,
         UNETD_EMUL_ATTACH,              /* fds: see enum unetd_emul_fd; answered, the connection is the link to the
                                          * switch (unet/shm_link.h) and nothing else any more */
@@ -85,6 +86,7 @@ enum unetd_type {
         UNETD_K_LEFT,                   /* a client closed its connection: process `pid` may be another program by
                                          * now; not answered */
         UNETD_K_FLIGHT,                 /* the same, passed on; not answered */
+        UNETD_K_SETTLE,                 /* answered when processes that are dead by now have nothing left */
         /* keeper -> unetd; not answered, but for K_HELLO. A keeper that outlived its unetd offers itself with
          * K_HELLO, then all it holds, in the form of K_STACK, K_PROC, K_RLINK, LISTEN_ADD, PORT_HOLD,
          * PORT_LEASE and K_CHAN with seq 0. When K_HELLO is
@@ -95,6 +97,8 @@ enum unetd_type {
         UNETD_K_ORPHAN,                 /* no process of the stack is left: it accepts nothing new */
         UNETD_K_GONE,                   /* the stack is empty and detached */
         UNETD_K_UNLISTEN,               /* a listener lost its last holder */
+        UNETD_K_ALOFT,                  /* no process has the listener: unetd lets go of its socket, so that
+                                         * the keeper sees whether anybody else has it */
         UNETD_K_CHAN_FREE,              /* a number that was in use (struct unetd_stack) is no more */
         UNETD_K_LINK,                   /* this process of the stack, or the keeper, has the link's queue pair now */
         UNETD_K_RLINK,                  /* what a stack has of an RDMA device: enum unetd_link_fd; both ways, not answered;

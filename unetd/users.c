@@ -183,6 +183,8 @@ static void dispatch(struct user *u, struct ask *a, int err)
 {
         if (a->type == UNETD_K_CHAN || a->type == UNETD_K_CHAN_DOWN)
                 chan_answered(a, err);
+        else if (a->type == UNETD_K_SETTLE)
+                port_settled(a, err);
         else
                 stack_answered(u, a, err);
 }
@@ -216,6 +218,9 @@ void keeper_said(struct user *u, struct wire_in *in)
                 return;
         case UNETD_K_UNLISTEN:
                 listen_del(u, &in->msg);
+                return;
+        case UNETD_K_ALOFT:
+                listen_aloft(u, &in->msg);
                 return;
         case UNETD_K_LINK:
                 link_drive(u, u->keeper_pid, &in->msg);
@@ -284,7 +289,9 @@ static void asks_fail(struct user *u)
         struct ask *a;
 
         while ((a = TAILQ_FIRST(&u->asks))) {
-                if (a->type != UNETD_K_CHAN && a->type != UNETD_K_CHAN_DOWN)
+                if (a->type == UNETD_K_SETTLE)
+                        port_settled(a, -EAGAIN);
+                else if (a->type != UNETD_K_CHAN && a->type != UNETD_K_CHAN_DOWN)
                         stack_answered(u, a, -EAGAIN);
                 ask_free(u, a);
         }

@@ -85,7 +85,12 @@ static ssize_t bind_unleased(const struct file *f, const struct sockaddr *sa, so
 
 static ssize_t bind_somewhere(const struct file *f, const struct sockaddr *sa, socklen_t len)
 {
-        return is_ours_to_choose(f, sa, len) ? bind_unleased(f, sa, len) : bind_at(f, sa, len);
+        ssize_t r = is_ours_to_choose(f, sa, len) ? bind_unleased(f, sa, len) : bind_at(f, sa, len);
+
+        /* By processes that have just died, maybe: unetd has copies of what they listened with. */
+        if (unlikely(r == -EADDRINUSE) && usock_port_settle(f->kind, sa, len))
+                r = bind_at(f, sa, len);
+        return r;
 }
 
 int h_bind(int fd, const struct sockaddr *sa, socklen_t len)

@@ -143,6 +143,7 @@ static const struct {
         {"signals", scene_signals},
         {"signal_calls", scene_signal_calls},
         {"fork", scene_fork},
+        {"port_again", scene_port_again},
         {"connect_failed", scene_connect_failed},
         {"nonblock_shared", scene_nonblock_shared},
         {"exec", scene_exec},

@@ -149,6 +149,7 @@ void scene_epoll_before_connect(void);
 void scene_signals(void);
 void scene_signal_calls(void);
 void scene_fork(void);
+void scene_port_again(void);
 void scene_connect_failed(void);
 void scene_nonblock_shared(void);
 void scene_exec(void);

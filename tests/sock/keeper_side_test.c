@@ -10,6 +10,7 @@
 
 #include "netstack/stack.h"
 #include "sock/keeper_side.h"
+#include "sock/ustack.h"
 
 static const struct keeper_stack_ops *const keeper = &keeper_stack_ops;
 
@@ -75,7 +76,9 @@ static void fly(struct scene *sc, uint64_t cookie, uint32_t flyer)
 
 static bool in_flight(void *view, uint64_t cookie)
 {
-        return keeper->flight(view, cookie, false);
+        struct keeper_listener at;
+
+        return keeper->flight(view, cookie, false, &at) != 0;
 }
 
 /* On a busy machine a process has done all this before the keeper looks for the first time. */
@@ -89,8 +92,29 @@ static void a_socket_that_left_before_the_first_look_is_under_way(void **state)
         assert_true(in_flight(view, 77));
         look(view);
         assert_true(in_flight(view, 77));
-        assert_int_equal(keeper->flight(view, 77, true), 0);
+        assert_int_equal(keeper->flight(view, 77, true, NULL), 0);
         assert_false(in_flight(view, 77));
+        keeper->detach(view);
+}
+
+/* unetd, which has a copy of a listener, is to let go of one that only messages have. */
+static void a_listener_that_no_process_has_is_aloft(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        struct keeper_listener at;
+        struct sock_rec *rec;
+
+        fly(sc, 77, 0);
+        rec = stack_sock(&sc->s, 1);
+        rec->registered = SOCK_TAKES;
+        rec->kind = USOCK_TCP;
+        rec->lport = 80;
+        assert_int_equal(keeper->flight(view, 77, false, &at), KEEPER_ALOFT);
+        assert_int_equal(at.port, 80);
+        assert_int_equal(at.proto, IP_PROTO_TCP);
+        rec->refs |= 1;
+        assert_int_equal(keeper->flight(view, 77, false, &at), 1);
         keeper->detach(view);
 }
 
@@ -117,7 +141,9 @@ static void what_a_keeper_that_is_gone_watched_ends(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_listener_that_no_process_has_is_aloft, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_socket_that_left_before_the_first_look_is_under_way, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_listener_that_no_process_has_is_aloft, setup, teardown),
                 cmocka_unit_test_setup_teardown(what_a_keeper_that_is_gone_watched_ends, setup, teardown),
         };
 

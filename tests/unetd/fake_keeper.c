@@ -97,7 +97,7 @@ static int fake_proc_execed(void *view, uint32_t slot)
         return 1;
 }
 
-static int fake_flight(void *view, uint64_t cookie, bool over)
+static int fake_flight(void *view, uint64_t cookie, bool over, struct keeper_listener *at)
 {
         return 0;
 }

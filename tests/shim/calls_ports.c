@@ -1,0 +1,86 @@
+/*
+ * shim_calls, ports: who has had one, and when the next one gets it.
+ */
+#include "tests/shim/calls.h"
+
+enum how { EXITS, KILLED, SPAWNED, IN_MESSAGE, HOWS };
+
+/* A server at *sa, 0 or the error. */
+static int serve_at(int type, const struct sockaddr_in *sa, int *fd)
+{
+        *fd = socket(AF_INET, type, 0);
+        setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &(int){type == SOCK_STREAM}, sizeof(int));
+        if (bind(*fd, (const void *)sa, sizeof(*sa)) == 0 && (type == SOCK_DGRAM || listen(*fd, 5) == 0))
+                return 0;
+        return errno;
+}
+
+static void end_with_it(enum how how)
+{
+        if (how == KILLED)
+                raise(SIGKILL);
+        _exit(0);
+}
+
+static void send_it(int by, int fd)
+{
+        char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
+        struct iovec iov = {&byte, 1};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(fd));
+        memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+        if (sendmsg(by, &m, 0) < 0)
+                die("sendmsg");
+}
+
+/* Another one has it, beside this process, and is gone when this returns. */
+static void is_had(enum how how, int fd)
+{
+        char *argv[] = {(char *)"true", NULL};
+        pid_t pid = -1;
+        int v[2];
+
+        switch (how) {
+        case EXITS:
+        case KILLED:
+                fflush(stdout);
+                pid = fork();
+                if (pid == 0)
+                        end_with_it(how);
+                break;
+        case SPAWNED:
+                if (posix_spawnp(&pid, "true", NULL, NULL, argv, environ) != 0)
+                        die("posix_spawnp");
+                break;
+        default:
+                socketpair(AF_UNIX, SOCK_STREAM, 0, v);
+                send_it(v[0], fd);
+                close2(v);
+                return;
+        }
+        waitpid(pid, NULL, 0);
+}
+
+/* A port is free when its last holder is no more, at once: a server that is started again gets it. */
+void scene_port_again(void)
+{
+        static const char *const name[] = {"exits", "killed", "spawned", "in a message"};
+
+        for (int type = SOCK_STREAM; type <= SOCK_DGRAM; type++)
+                for (enum how how = 0; how < HOWS; how++) {
+                        struct sockaddr_in sa;
+                        int fd = type == SOCK_STREAM ? listener(&sa) : udp_socket(&sa), err = 0;
+
+                        for (int i = 0; i < 15 && err == 0; i++) {
+                                is_had(how, fd);
+                                close(fd);
+                                err = serve_at(type, &sa, &fd);
+                        }
+                        printf("  %s, %s: %s\n", type == SOCK_STREAM ? "TCP" : "UDP", name[how], strerror(err));
+                        close(fd);
+                }
+}
