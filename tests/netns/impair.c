@@ -4,8 +4,9 @@
  *
  *      impair A B [seed=N] [loss=P] [dup=P] [corrupt=P] [reorder=P] [delay=MS] [extra=MS] [rate=MBIT] [queue=FRAMES]
  *
- * P are parts of one; each is drawn for each frame, both directions alike and from one generator. delay is one way; a frame that
- * is reordered is later than that by up to `extra`, 2 ms if not said. rate is a direction's, and `queue` how many of its frames
+ * P are parts of one. What becomes of a direction's n-th frame is a matter of the seed, the direction and n, whatever went the other
+ * way: two TCPs that acknowledge more or less often lose the same segments. delay is one way; a frame that is reordered is later
+ * than that by up to `extra`, 2 ms if not said. rate is a direction's, and `queue` how many of its frames
  * wait for their turn before the next is lost, 1000 if not said. A corrupted frame has one bit turned behind its Ethernet
  * header, which every checksum of the Internet finds.
  *
@@ -74,13 +75,22 @@ static int64_t now_ns(void)
 }
 
 /* splitmix64 */
-static uint64_t draw(void)
+static uint64_t mix(uint64_t z)
 {
-        uint64_t z = state += 0x9e3779b97f4a7c15u;
-
         z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
         z = (z ^ z >> 27) * 0x94d049bb133111ebu;
         return z ^ z >> 31;
+}
+
+static uint64_t draw(void)
+{
+        return mix(state += 0x9e3779b97f4a7c15u);
+}
+
+/* What is drawn from now on is drawn for the n-th frame of a direction. */
+static void draw_for(unsigned to, unsigned long n)
+{
+        state = mix(mix(2 * seed + to) + n);
 }
 
 static double part(void)
@@ -175,7 +185,7 @@ static void decide(unsigned from, const uint8_t *bytes, unsigned len, int64_t no
 {
         struct side *s = &side[!from];
 
-        s->frames++;
+        draw_for(!from, s->frames++);
         if (happens(loss)) {
                 s->lost++;
                 return;
@@ -325,7 +335,6 @@ int main(int argc, char **argv)
         }
         for (int i = 3; i < argc; i++)
                 setting(argv[i]);
-        state = seed;
         for (unsigned i = 0; i < 2; i++)
                 side[i].fd = open_side(argv[1 + i]);
         sigaction(SIGTERM, &(struct sigaction){.sa_handler = stop}, NULL);
