@@ -205,6 +205,8 @@ int usock_wait1(struct usock *s, short events, nstime timeout);
 
 /* Whether an interface of unetd's has the name, which need not end with a zero, or there is none (SO_BINDTODEVICE). */
 bool usock_is_device(const char *name, socklen_t len);
+/* The same by its number in the kernel, 0: none (SO_BINDTOIFINDEX). */
+bool usock_is_device_number(int ifindex);
 
 /* The kernel says that the name is taken: what dead processes left there ends. Whether it may be free now. */
 bool usock_port_settle(int kind, const struct sockaddr *sa, socklen_t len);

@@ -387,6 +387,24 @@ static socklen_t get_device(const struct opt_call *c, void *val, socklen_t room)
         return (socklen_t)strnlen(f.name, sizeof f.name - 1) + 1;
 }
 
+/* The same by numbers of the kernel's. */
+static int set_device_number(struct opt_call *c, int v)
+{
+        uint32_t n = v > 0 ? usock_device((uint32_t)v) : 0;
+
+        if (v != 0 && n == 0)
+                return -ENOPROTOOPT;
+        WRITE_ONCE(c->rec->oif, (uint8_t)n);
+        return 0;
+}
+
+static int get_device_number(const struct opt_call *c)
+{
+        char name[IF_NAMESIZE];
+
+        return get_device(c, name, sizeof name) != 0 ? (int)if_nametoindex(name) : 0;
+}
+
 /* ---- the tables ---- */
 
 static const struct opt_int ints[] = {
@@ -402,6 +420,7 @@ static const struct opt_int ints[] = {
         OPT_CALLS(SO_REUSEADDR, OPT_ANY, set_reuseaddr, get_reuseaddr),
         OPT_CALLS(SO_REUSEPORT, OPT_ANY, set_reuseport, get_reuseport),
         OPT_CALLS(SO_RCVLOWAT, OPT_ANY, set_rcvlowat, get_rcvlowat),
+        OPT_CALLS(SO_BINDTOIFINDEX, OPT_ANY, set_device_number, get_device_number),
         OPT_CALLS(SO_INCOMING_CPU, OPT_ANY, NULL, get_incoming_cpu),
         OPT_CALLS(SO_TIMESTAMP, OPT_ANY, set_timestamp, get_timestamp),
         OPT_CALLS(SO_TIMESTAMPNS, OPT_ANY, set_timestampns, get_timestampns),

@@ -78,6 +78,11 @@ bool usock_is_device(const char *name, socklen_t len)
         return *copy == '\0' || ustack_iface_number(copy) != 0;
 }
 
+bool usock_is_device_number(int ifindex)
+{
+        return ifindex == 0 || usock_device((uint32_t)ifindex) != 0;
+}
+
 bool usock_port_leased(uint16_t port)
 {
         const struct directory *dir = ustack_directory_anyway();

@@ -27,7 +27,8 @@
                                                          prints the port, or why not; waits for its standard input to end
     chosen COUNT                                         binds so many sockets, one after another; prints the ports that were
                                                          chosen for them
-    by TO,PORT,DEVICE...                                 the same, by a device (SO_BINDTODEVICE); then asks it by UDP, which
+    by TO,PORT,DEVICE...                                 the same, by a device (SO_BINDTODEVICE, or SO_BINDTOIFINDEX of one that
+                                                         is written #DEVICE); then asks it by UDP, which
                                                          `echo` is to answer: so bound, and by IP_PKTINFO
     sources ADDRESS PORT COUNT                           UDP: so many datagrams back; prints where each is from
     by-listen DEVICE PORT COUNT                          accepts so many by a device; prints our addresses
@@ -45,6 +46,7 @@ import threading
 import time
 
 BLOCK = 1 << 20
+SO_BINDTOIFINDEX = 62
 PATIENCE = 60
 
 
@@ -327,17 +329,26 @@ def pktinfo(device):
     return [(socket.IPPROTO_IP, 8, info)]
 
 
+def bind_to(s, device):
+    if not device.startswith("#"):
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+        return
+    number = socket.if_nametoindex(device[1:])
+    s.setsockopt(socket.SOL_SOCKET, SO_BINDTOIFINDEX, number)
+    assert s.getsockopt(socket.SOL_SOCKET, SO_BINDTOIFINDEX) == number
+
+
 def by(*ways):
     for to, port, device in (w.split(",") for w in ways):
         with socket.socket() as s, socket.socket(type=socket.SOCK_DGRAM) as u, socket.socket(type=socket.SOCK_DGRAM) as v:
             for each in (s, u):
-                each.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+                bind_to(each, device)
                 each.settimeout(PATIENCE)
             s.connect((to, int(port)))
             assert s.recv(1) == b""
             v.settimeout(PATIENCE)
             u.sendto(b"by a device", (to, int(port)))
-            v.sendmsg([b"by packet information"], pktinfo(device), 0, (to, int(port)))
+            v.sendmsg([b"by packet information"], pktinfo(device.lstrip("#")), 0, (to, int(port)))
             for each in (u, v):
                 assert each.recvfrom(100)[1][0] == to
 

@@ -173,7 +173,7 @@ class Routes(lan.Scene):
         self.ours.own(TWO + f"gateway = {R2B}\nmetric = 5\n")
         there = self.far.serve(PORT, *PEER, "names", FAR, str(PORT), "2")
         self.far.serve(PORT, *PEER, "sources", FAR, str(PORT), "4", kind="u")
-        asked = self.ours.run(*PEER, "by", f"{FAR},{PORT},lan1", f"{FAR},{PORT},lan0")
+        asked = self.ours.run(*PEER, "by", f"{FAR},{PORT},lan1", f"{FAR},{PORT},#lan0")
         asked.end()
         self.assertRegex(asked.text(1), "tcp: ours")
         self.assertEqual(there.end().split(), [LAN1, LAN0])

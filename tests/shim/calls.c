@@ -188,6 +188,8 @@ static const struct {
         {"cork_many", scene_cork_many},
         {"cork_files", scene_cork_files},
         {"cork_kernels", scene_cork_kernels},
+        {"peek_offset", scene_peek_offset},
+        {"bound_to_device", scene_bound_to_device},
         {"groups", scene_groups},
         {"errors_kept", scene_errors_kept},
         {"stream_flags", scene_stream_flags},

@@ -194,6 +194,8 @@ void scene_cork_shared(void);
 void scene_cork_many(void);
 void scene_cork_files(void);
 void scene_cork_kernels(void);
+void scene_peek_offset(void);
+void scene_bound_to_device(void);
 void scene_groups(void);
 void scene_errors_kept(void);
 void scene_stream_flags(void);

@@ -256,3 +256,74 @@ void scene_many_messages(void)
         send_many(v[0], 2, MSG_NOSIGNAL);
         close2(v);
 }
+
+/* The same three bytes at a time, each time further on; and when some are taken, so much less far. */
+static void peek_on(int s)
+{
+        char b[8];
+
+        for (int i = 0; i < 2; i++)
+                show_bytes("peek", b, recv(s, b, 3, MSG_PEEK | MSG_DONTWAIT));
+}
+
+static void show_offset(int s)
+{
+        int at = 77;
+        socklen_t len = sizeof(at);
+
+        SHOW(getsockopt(s, SOL_SOCKET, SO_PEEK_OFF, &at, &len));
+        printf("  at %d\n", at);
+}
+
+void scene_peek_offset(void)
+{
+        struct sockaddr_in a, b;
+        int other = udp_socket(&b), s = socket(AF_INET, SOCK_DGRAM, 0), at = 0;
+        socklen_t len = sizeof(a);
+        char got[16];
+
+        a = loopback();
+        show_offset(s);
+        SHOW(setsockopt(s, SOL_SOCKET, SO_PEEK_OFF, &at, sizeof(at)));
+        SHOW(bind(s, (void *)&a, sizeof(a)));
+        getsockname(s, (void *)&a, &len);
+        SHOW(sendto(other, "abcdef", 6, 0, (void *)&a, sizeof(a)));
+        SHOW(sendto(other, "ghijkl", 6, 0, (void *)&a, sizeof(a)));
+        wait_readable(s);
+        peek_on(s);
+        peek_on(s);
+        show_offset(s);
+        show_bytes("recv", got, recv(s, got, sizeof(got), 0));
+        show_offset(s);
+        peek_on(s);
+        close(s);
+        close(other);
+}
+
+/* By its name and by its number; who is not on it does not reach it. */
+void scene_bound_to_device(void)
+{
+        static const int name[] = {SO_BINDTODEVICE, SO_BINDTOIFINDEX};
+        struct sockaddr_in a, b;
+        int other = udp_socket(&b), lo = 1, none = -1;
+        char got[16];
+
+        for (size_t i = 0; i < ARRAY_LEN(name); i++) {
+                int s = socket(AF_INET, SOCK_DGRAM, 0), number = 77;
+                socklen_t len = sizeof(number);
+
+                SHOW(setsockopt(s, SOL_SOCKET, name[i], i == 0 ? (void *)"lo" : &lo, i == 0 ? 3 : sizeof(lo)));
+                SHOW(getsockopt(s, SOL_SOCKET, SO_BINDTOIFINDEX, &number, &len));
+                printf("  number %d\n", number);
+                a = loopback();
+                SHOW(bind(s, (void *)&a, sizeof(a)));
+                len = sizeof(a);
+                getsockname(s, (void *)&a, &len);
+                SHOW(sendto(other, "by lo", 5, 0, (void *)&a, sizeof(a)));
+                wait_readable(s);
+                show_bytes("recv", got, recv(s, got, sizeof(got), MSG_DONTWAIT));
+                close(s);
+        }
+        SHOW(setsockopt(other, SOL_SOCKET, SO_BINDTOIFINDEX, &none, sizeof(none)));
+        close(other);
+}

@@ -100,13 +100,13 @@ void scene_options_swept(void)
 }
 
 /* What takes the socket away from us, or makes it another one; times of sending, which are not ours to give to a connection
- * (scene_stream_times()); and what says that a filter is not there which could not be there. */
+ * (scene_stream_times()), and offsets to peek at (scene_peek_offset()); and what says that a filter is not there which could not be there. */
 static bool is_drastic(int level, int name)
 {
         switch (level) {
         case SOL_SOCKET:
                 return name == SO_ZEROCOPY || name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF ||
-                       name == SO_BINDTODEVICE || name == SO_TIMESTAMPING || name == SO_DETACH_REUSEPORT_BPF;
+                       name == SO_BINDTODEVICE || name == SO_PEEK_OFF || name == SO_TIMESTAMPING || name == SO_DETACH_REUSEPORT_BPF;
         case IPPROTO_TCP:
                 return name == TCP_MD5SIG || (name >= TCP_REPAIR && name <= TCP_TIMESTAMP) || name >= TCP_REPAIR_WINDOW;
         case IPPROTO_IP:
