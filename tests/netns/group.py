@@ -5,7 +5,8 @@
     group.py errors HOST - PORT                           what the error queue says of a closed port, and of too much
     group.py filters GROUP IFADDR 0 --index NAME         what is said to whole source filters, set and asked for
     group.py query - IFADDR 0 --ttl SECONDS               asks who is a member, as an IGMPv2 querier
-    group.py say DEST IFADDR PORT TEXT ... [options]     sends each text to a group or a broadcast address
+    group.py say DEST IFADDR PORT TEXT ... [options]     sends each text to a group or a broadcast address; --joined: all
+                                                         of them as one datagram (MSG_MORE)
 """
 
 import argparse
@@ -16,6 +17,7 @@ import struct
 import sys
 import time
 
+MSG_MORE = 0x8000
 SECONDS, IP_PKTINFO, IP_MTU_DISCOVER, IP_RECVERR, IP_RECVTTL = 120, 8, 10, 11, 12
 
 
@@ -177,10 +179,10 @@ def say(a):
         s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
     if a.ttl is not None:
         s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, a.ttl)
-    for text in a.text:
+    for i, text in enumerate(a.text):
         data = text.encode() if not text.isdigit() else b"x" * int(text)
         try:
-            s.sendto(data, (a.group, a.port))
+            s.sendto(data, MSG_MORE if a.joined and i + 1 < len(a.text) else 0, (a.group, a.port))
         except OSError as e:
             print(socket.errno.errorcode[e.errno])
             return
@@ -246,6 +248,7 @@ def main():
     p.add_argument("--same-port", action="store_true")
     p.add_argument("--quiet", action="store_true")
     p.add_argument("--leave", action="store_true")
+    p.add_argument("--joined", action="store_true")
     p.add_argument("--broadcast", action="store_true")
     p.add_argument("--ttl", type=int)
     a = p.parse_args()

@@ -71,6 +71,16 @@ class Udp(Group):
         self.assertEqual(p.end(), f"joined\n{OURS} hello\n")
         self.assert_ours(s)
 
+    def test_a_datagram_in_parts(self):
+        """To a group, to a host, and longer than the link carries."""
+        p = self.hear(self.kernels, GROUP, "--count", "3")
+        parts = ((GROUP, ("one, ", "two, ", "three")), (KERNELS, ("four, ", "five")), (KERNELS, ("2000", "3000")))
+        for to, text in parts:
+            s = self.say(self.ours, *text, to=to, options=["--joined"])
+            self.assertEqual(s.end(), "sent\n")
+            self.assert_ours(s)
+        self.assertEqual(p.end(), f"joined\n{OURS} one, two, three\n{OURS} four, five\n{OURS} 5000\n")
+
     def test_each_socket_has_a_copy_and_so_have_those_of_this_host(self):
         theirs, mine = self.hear(self.kernels), self.hear(self.ours, GROUP, "--sockets", "3")
         self.say(self.kernels, "hello").end()
