@@ -11,6 +11,9 @@
 #ifndef IP_BIND_ADDRESS_NO_PORT
 #define IP_BIND_ADDRESS_NO_PORT 24
 #endif
+#ifndef IP_LOCAL_PORT_RANGE
+#define IP_LOCAL_PORT_RANGE 51          /* Linux 6.3 */
+#endif
 
 enum { TRIES = 16 };                    /* that the kernel is asked for a port */
 
@@ -50,7 +53,20 @@ static bool is_ours_to_choose(const struct file *f, const struct sockaddr *sa, s
         if (f->kind != USOCK_TCP || f->mode != MODE_NEW || f->bound || len < need || !sockaddr_readable(sa, len))
                 return false;
         memcpy(&port, (const char *)sa + offsetof(struct sockaddr_in, sin_port), sizeof port);  /* in both families */
-        return port == 0 && usock_has_ifaces() && !int_opt(f, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT);
+        return port == 0 && usock_has_ifaces() && !int_opt(f, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT) &&
+               !opts_has(f, IPPROTO_IP, IP_LOCAL_PORT_RANGE);
+}
+
+/* The kernel knows the range, and our leased ports are outside of it. */
+void bind_in_range(struct file *f)
+{
+        struct sockaddr_in6 any = {.sin6_family = (sa_family_t)f->family};     /* of either family: all zero */
+        socklen_t len = f->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof any;
+
+        if (likely(f->bound || !opts_has(f, IPPROTO_IP, IP_LOCAL_PORT_RANGE)))
+                return;
+        if (int_opt(f, IPPROTO_IP, IP_LOCAL_PORT_RANGE) != 0)
+                f->bound = sys3(SYS_bind, f->kfd, &any, len) == 0;
 }
 
 /* A port that nothing is bound to at this moment; 0: there is none. */

@@ -87,6 +87,14 @@ static void opts_remember(struct file *f, int level, int name, const void *val, 
                 l->n++;
 }
 
+bool opts_has(const struct file *f, int level, int name)
+{
+        for (unsigned i = 0; f->opts && i < f->opts->n; i++)
+                if (f->opts->opt[i].level == level && f->opts->opt[i].name == name)
+                        return true;
+        return false;
+}
+
 void opts_replay(struct file *f)
 {
         struct opt_log *l = f->opts;

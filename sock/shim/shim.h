@@ -306,6 +306,8 @@ void sleepers_fork_child(void);
 
 /* Ours from now on: makes f->us with the options and the name it has; shim.lock held. -errno. */
 int sock_engage(struct file *f);
+/* Before the first connect() of a TCP socket that has a range of ports of its own: a port of that range (bind.c). */
+void bind_in_range(struct file *f);
 void sock_decide(struct file *f, enum file_mode mode, const char *why);
 /* A datagram is about to leave a socket that is still undecided. */
 void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len);
@@ -323,6 +325,8 @@ static inline bool sockaddr_readable(const struct sockaddr *sa, socklen_t len)
 /* ---- opt.c ---- */
 
 void opts_replay(struct file *f);
+/* Whether the option was set before the decision. */
+bool opts_has(const struct file *f, int level, int name);
 void opts_free(struct file *f);
 int file_fcntl_dup(int fd, int cmd, int low);
 

@@ -525,6 +525,7 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
                 }
                 return 1;
         }
+        bind_in_range(f);
         r = sock_engage(f);
         if (r == 0)
                 r = usock_connect(f->us, sa, len, &why);

@@ -190,6 +190,7 @@ static const struct {
         {"cork_kernels", scene_cork_kernels},
         {"peek_offset", scene_peek_offset},
         {"bound_to_device", scene_bound_to_device},
+        {"port_range", scene_port_range},
         {"groups", scene_groups},
         {"errors_kept", scene_errors_kept},
         {"stream_flags", scene_stream_flags},

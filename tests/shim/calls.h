@@ -196,6 +196,7 @@ void scene_cork_files(void);
 void scene_cork_kernels(void);
 void scene_peek_offset(void);
 void scene_bound_to_device(void);
+void scene_port_range(void);
 void scene_groups(void);
 void scene_errors_kept(void);
 void scene_stream_flags(void);

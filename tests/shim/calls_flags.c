@@ -327,3 +327,42 @@ void scene_bound_to_device(void)
         SHOW(setsockopt(other, SOL_SOCKET, SO_BINDTOIFINDEX, &none, sizeof(none)));
         close(other);
 }
+
+#define IP_LOCAL_PORT_RANGE_ 51
+#define RANGE_FIRST          41500u /* within net.ipv4.ip_local_port_range, or it is as if nothing had been said */
+#define RANGE_LAST           41999u
+
+static void show_port(int s)
+{
+        struct sockaddr_in a;
+        socklen_t len = sizeof(a);
+
+        SHOW(getsockname(s, (void *)&a, &len));
+        printf("  %s\n", ntohs(a.sin_port) >= RANGE_FIRST && ntohs(a.sin_port) <= RANGE_LAST ? "of the range" : "another port");
+}
+
+/* Ports that are chosen for a socket: by connect(), by bind(), by sending. */
+void scene_port_range(void)
+{
+        unsigned range = RANGE_LAST << 16 | RANGE_FIRST, wrong = RANGE_FIRST << 16 | RANGE_LAST;
+        struct sockaddr_in to, any = loopback(), at;
+        int l = listener(&to), u = udp_socket(&at);
+
+        for (int how = 0; how < 4; how++) {
+                int s = socket(AF_INET, how == 3 ? SOCK_DGRAM : SOCK_STREAM, 0);
+
+                SHOW(setsockopt(s, IPPROTO_IP, IP_LOCAL_PORT_RANGE_, &wrong, sizeof(wrong)));
+                if (how > 0)
+                        SHOW(setsockopt(s, IPPROTO_IP, IP_LOCAL_PORT_RANGE_, &range, sizeof(range)));
+                if (how == 2)
+                        SHOW(bind(s, (void *)&any, sizeof(any)));
+                if (how < 3)
+                        SHOW(connect(s, (void *)&to, sizeof(to)));
+                else
+                        SHOW(sendto(s, "x", 1, 0, (void *)&at, sizeof(at)));
+                show_port(s);
+                close(s);
+        }
+        close(l);
+        close(u);
+}
