@@ -73,7 +73,7 @@ static void autosize(struct tcp_conn *tc)
 
         if (tc->snd_limit >= want || tc->opts.sndbuf != 0 || tc->link.lossless)
                 return;
-        want = MIN(want, limit_most(tc));
+        want = snd_limit_of(tc, MIN(want, limit_most(tc)));
         if (tc->snd_limit < want)
                 WRITE_ONCE(tc->snd_limit, want);
 }

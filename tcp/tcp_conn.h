@@ -72,6 +72,7 @@ static inline uint32_t rxseg_time(nstime at)
 static_assert(offsetof(struct tcp_txseg, off) % 8 == 0 && offsetof(struct tcp_txseg, len) == offsetof(struct tcp_txseg, off) + 4 &&
               offsetof(struct tcp_rxseg, data.off) % 8 == 0, "range_skip()");
 
+#define SND_SEGS_LOG 12                 /* 4,096 full segments in the send queue: a SACK walks through them (CVE-2019-11478) */
 #define SND_LIMIT_LEAST 4608u           /* bytes; Linux's SOCK_MIN_SNDBUF: two small frames */
 
 enum {                                  /* tc->owed: what tcp_output() must still send */
@@ -288,6 +289,12 @@ static inline void conn_unflag(struct tcp_conn *tc, uint32_t flags)
 static inline void conn_shut(struct tcp_conn *tc, uint8_t how)
 {
         WRITE_ONCE(tc->shut, tc->shut | how);
+}
+
+/* A send buffer of that size is not of more segments than it should be, however small the peer wants them. */
+static inline uint32_t snd_limit_of(const struct tcp_conn *tc, uint32_t bytes)
+{
+        return MIN(bytes, tc->snd_mss << SND_SEGS_LOG);
 }
 
 /* Our clock of RFC 7323 §5.4, as this connection shows it. */

@@ -23,7 +23,7 @@ void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o)
 static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o)
 {
         if (o->sndbuf != 0)
-                WRITE_ONCE(tc->snd_limit, MAX(o->sndbuf, SND_LIMIT_LEAST));
+                WRITE_ONCE(tc->snd_limit, snd_limit_of(tc, MAX(o->sndbuf, SND_LIMIT_LEAST)));
         if (o->rcvbuf != 0)
                 WRITE_ONCE(tc->rcv_limit, o->rcvbuf);
         if (o->window_clamp != 0)

@@ -13,7 +13,6 @@
 #define CORK_FOR            (200 * NS_PER_MS) /* as Linux: a corked segment waits no longer */
 #define CHALLENGE_SPAN      (5 * NS_PER_S)    /* RFC 5961 §7: so many in so long */
 #define CHALLENGES_MOST     10u
-#define FLIGHT_MOST         4096u /* full segments: what an ACK in recovery costs grows with them (CVE-2019-11478) */
 
 /* ---- the window we offer ---- */
 
@@ -189,7 +188,7 @@ static bool cwnd_blocks(const struct tcp_conn *tc, const struct tcp_txseg *s)
 {
         uint32_t pipe = pipe_bytes(tc);
 
-        return pipe != 0 && (pipe + s->len > tc->cwnd || flight(tc) > FLIGHT_MOST * tc->snd_mss);
+        return pipe != 0 && pipe + s->len > tc->cwnd;
 }
 
 /* SO_MAX_PACING_RATE: the next segment's time is when the last has passed at that rate. */
@@ -293,7 +292,16 @@ static void resend(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, stru
                 timer_arm_rtx(tc, now);
 }
 
-/* RFC 9293 SHLD-16: what is unacknowledged is sent again as far as the window goes. */
+/* RFC 9293 SHLD-16: what is unacknowledged is sent again as far as the window goes, which may have shrunk. */
+static bool cut_to_window(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s)
+{
+        uint32_t room = tc->snd_una + tc->snd_wnd - s->seq;
+
+        if (room >= s->len || (int32_t)room <= 0)
+                return (int32_t)room > 0;
+        return txseg_split(t, tc, s, room);
+}
+
 static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
         struct tcp_txseg *s;
@@ -309,8 +317,8 @@ static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg,
                 return false;
         if (s->seq != tc->snd_una && seq_gt(txseg_end(s), tc->snd_una + tc->snd_wnd))
                 return false;
-        if (tc->snd_wnd == 0)
-                return false; /* the timer probes */
+        if (!cut_to_window(t, tc, s))
+                return false; /* closed: the timer probes */
         tc->owed &= (uint8_t)~OWE_FORCE;
         resend(t, tc, s, seg, now);
         undo_resent(tc, seg);

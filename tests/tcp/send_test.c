@@ -284,6 +284,22 @@ static void shrunken_window_is_survived(void **state)
         peer_sends(s, .seq = 1, .ack = 3001, .wnd = 5000);
 }
 
+/* SHLD-16: what the window still takes of the first is what goes again. */
+static void what_is_lost_is_cut_to_a_shrunken_window(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 3000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1001, .wnd = 100);
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 1001, .len = 100);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 1101, .wnd = 5000);
+        expect_sent(s, .seq = 1101, .len = 900);
+        peer_sends(s, .seq = 1, .ack = 3001, .wnd = 5000);
+}
+
 static void window_opens_again_when_the_reader_reads(void **state)
 {
         struct scene *s = *state;
@@ -926,6 +942,7 @@ int main(void)
                 scenario(zero_window_is_probed_with_back_off, established, NULL),
                 scenario(opened_window_takes_the_probe_again, established, NULL),
                 scenario(shrunken_window_is_survived, established, NULL),
+                scenario(what_is_lost_is_cut_to_a_shrunken_window, established, NULL),
                 scenario(window_opens_again_when_the_reader_reads, established, &rcvbuf),
                 scenario(what_fills_the_window_is_acknowledged_by_the_reader, established, &rcvbuf),
                 scenario(timeout_repeats_the_first_segment, established, &reno),
