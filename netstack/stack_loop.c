@@ -323,8 +323,9 @@ bool stack_pending(struct stack *s, nstime now)
                 return true;
         for (uint32_t k = 0; k < READ_ONCE(s->nchan); k++) {
                 struct unet_chan *ch = stack_chan_peek(s, k);
-                if (ch != NULL && (ch->ops->pending(ch) ||
-                                   (unlikely(READ_ONCE(s->chan[k].starved)) && ch->ops->room(ch) >= ROOM_ENOUGH)))
+                const struct unet_ni_ops *ops = ch != NULL ? READ_ONCE(ch->ops) : NULL;
+                if (ops != NULL && (ops->pending(ch) ||
+                                    (unlikely(READ_ONCE(s->chan[k].starved)) && ops->room(ch) >= ROOM_ENOUGH)))
                         return true;
         }
         return now != 0 && stack_deadline(s) <= now;

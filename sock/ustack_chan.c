@@ -112,7 +112,7 @@ static bool chan_map_regions(struct shm_chan *c, const struct unetd_chan *fds)
         size_t peer = SHM_REGION_BYTES(fds->rx_geom);
         bool mine = map_mine(c, fds);
 
-        c->peer = map_over(c->peer, c->peer_bytes, fds->rx, peer, PROT_READ);
+        WRITE_ONCE(c->peer, map_over(c->peer, c->peer_bytes, fds->rx, peer, PROT_READ));
         /* Spinners look whether there is one, without the lock: it is there before the word says so. */
         __atomic_store_n(&c->bell, map_over(c->bell, BELL_BYTES, fds->peer_bell, BELL_BYTES, PROT_READ), __ATOMIC_RELEASE);
         c->peer_bytes = peer;

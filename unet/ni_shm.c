@@ -24,7 +24,7 @@ static uint32_t shm_room(struct unet_chan *ch)
 {
         struct shm_chan *c = shm(ch);
 
-        return shm_tx_room(&c->sh->pos, c->peer);
+        return shm_tx_room(&READ_ONCE(c->sh)->pos, READ_ONCE(c->peer));
 }
 
 static int shm_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
@@ -112,8 +112,10 @@ static int shm_reap(struct unet_chan *ch, uint32_t *frame, int n)
 static bool shm_pending(struct unet_chan *ch)
 {
         struct shm_chan *c = shm(ch);
+        struct shm_shared *sh = READ_ONCE(c->sh);       /* another channel may just be taking the place of this one */
+        const struct shm_region *peer = READ_ONCE(c->peer);
 
-        return shm_rx_ready(&c->sh->pos, c->peer) || shm_ret_ready(&c->sh->pos, c->peer);
+        return shm_rx_ready(&sh->pos, peer) || shm_ret_ready(&sh->pos, peer);
 }
 
 static bool has_no_reader(int fd)
@@ -220,7 +222,7 @@ const struct unet_ni_ops shm_ni_ops = {
 
 void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt)
 {
-        c->base.ops = &shm_ni_ops;
+        WRITE_ONCE(c->base.ops, &shm_ni_ops);
         c->base.caps = (struct unet_caps){
                 .mtu = SHM_MTU,
                 .inline_max = SHM_INLINE_MAX,
@@ -228,7 +230,7 @@ void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *c
                 .inside = true,
                 .rto_min = 200 * NS_PER_MS,
         };
-        c->sh = sh;
+        WRITE_ONCE(c->sh, sh);
         c->cnt = cnt;
         c->sent = c->gave = false;
 }
