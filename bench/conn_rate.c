@@ -1,10 +1,10 @@
 /*
  * Connections a second: connect, one byte each way, close; in sequence, from one client to one server.
  *
- *      conn_rate server PORT [ADDRESS]             serves until a client sends 'q'
- *      conn_rate client PORT SECONDS [ADDRESS]     prints one line of JSON, then stops the server
+ *      conn_rate server PORT [ADDRESS]                     serves until a client sends 'q'
+ *      conn_rate client PORT SECONDS [ADDRESS [FROM]]      prints one line of JSON, then stops the server
  *
- * ADDRESS is the server's, 127.0.0.1 if not said.
+ * ADDRESS is the server's, 127.0.0.1 if not said; FROM is one of the client's own.
  */
 #include "bench/plain.h"
 
@@ -27,9 +27,11 @@ static void serve(const char *address, int port)
         close(listener);
 }
 
+static const char *own;                 /* NULL: whichever */
+
 static void one_connection(const char *address, int port, char byte)
 {
-        int fd = connect_to(address, port);
+        int fd = connect_from(own, address, port);
         char back;
 
         if (write(fd, &byte, 1) != 1 || read(fd, &back, 1) != 1 || back != byte)
@@ -58,10 +60,11 @@ int main(int argc, char **argv)
 {
         if ((argc == 3 || argc == 4) && strcmp(argv[1], "server") == 0) {
                 serve(argc == 4 ? argv[3] : LOOPBACK, (int)number_arg(argv[2], 1, 65535));
-        } else if ((argc == 4 || argc == 5) && strcmp(argv[1], "client") == 0) {
-                drive(argc == 5 ? argv[4] : LOOPBACK, (int)number_arg(argv[2], 1, 65535), (double)number_arg(argv[3], 1, 3600));
+        } else if (argc >= 4 && argc <= 6 && strcmp(argv[1], "client") == 0) {
+                own = argc == 6 ? argv[5] : NULL;
+                drive(argc >= 5 ? argv[4] : LOOPBACK, (int)number_arg(argv[2], 1, 65535), (double)number_arg(argv[3], 1, 3600));
         } else {
-                fprintf(stderr, "usage: conn_rate server PORT [ADDRESS] | client PORT SECONDS [ADDRESS]\n");
+                fprintf(stderr, "usage: conn_rate server PORT [ADDRESS] | client PORT SECONDS [ADDRESS [FROM]]\n");
                 return 2;
         }
         return 0;

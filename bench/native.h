@@ -1,4 +1,4 @@
-/* What the programs of the native API share: loopback sockets of <unet/sock.h>, and bench/plain.h's clock. */
+/* What the programs of the native API share: sockets of <unet/sock.h>, and bench/plain.h's clock. */
 #ifndef BENCH_NATIVE_H
 #define BENCH_NATIVE_H
 
@@ -6,14 +6,19 @@
 
 #include "bench/plain.h"
 
-static inline int native_listen(int port)
+static inline int native_listen_on(const char *address, int port)
 {
-        struct sockaddr_in sa = end_of(LOOPBACK, port);
+        struct sockaddr_in sa = end_of(address, port);
         int s = unet_socket(AF_INET, SOCK_STREAM, 0);
 
         if (s < 0 || unet_bind(s, (struct sockaddr *)&sa, sizeof sa) != 0 || unet_listen(s, 128) != 0)
                 die("listen");
         return s;
+}
+
+static inline int native_listen(int port)
+{
+        return native_listen_on(LOOPBACK, port);
 }
 
 static inline int native_accept(int listener)
@@ -25,14 +30,19 @@ static inline int native_accept(int listener)
         return s;
 }
 
-static inline int native_connect(int port)
+static inline int native_connect_to(const char *address, int port)
 {
-        struct sockaddr_in sa = end_of(LOOPBACK, port);
+        struct sockaddr_in sa = end_of(address, port);
         int s = unet_socket(AF_INET, SOCK_STREAM, 0);
 
         if (s < 0 || unet_connect(s, (struct sockaddr *)&sa, sizeof sa) != 0)
                 die("connect");
         return s;
+}
+
+static inline int native_connect(int port)
+{
+        return native_connect_to(LOOPBACK, port);
 }
 
 static inline void native_no_delay(int s)

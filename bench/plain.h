@@ -70,14 +70,21 @@ static inline int listen_on(const char *address, int port, int backlog)
         return fd;
 }
 
-static inline int connect_to(const char *address, int port)
+/* From that one of our addresses; NULL: whichever. */
+static inline int connect_from(const char *own, const char *address, int port)
 {
-        struct sockaddr_in sa = end_of(address, port);
+        struct sockaddr_in sa = end_of(address, port), from = end_of(own != NULL ? own : "0.0.0.0", 0);
         int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-        if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof sa) != 0)
+        if (fd < 0 || (own != NULL && bind(fd, (struct sockaddr *)&from, sizeof from) != 0) ||
+            connect(fd, (struct sockaddr *)&sa, sizeof sa) != 0)
                 die("connect");
         return fd;
+}
+
+static inline int connect_to(const char *address, int port)
+{
+        return connect_from(NULL, address, port);
 }
 
 #endif

@@ -1,32 +1,40 @@
 /*
- * Round trip over TCP through the native API: 14 bytes there and back, one after the other.
+ * Round trip over TCP through the native API: messages there and back, one after the other.
  *
- *      rtt_native server PORT              serves one connection
- *      rtt_native client PORT SECONDS      prints one line of JSON
+ *      rtt_native server PORT [ADDRESS BYTES]              serves one connection; with ADDRESS one after the other
+ *      rtt_native client PORT SECONDS [ADDRESS BYTES]      prints one line of JSON
+ *
+ * ADDRESS is the server's; 127.0.0.1 and 14 bytes if not said.
  */
 #include "bench/native.h"
 
-#define MESSAGE 14
-#define SAMPLES (1u << 20)
+#define MESSAGE_MAX 4096
+#define SAMPLES     (1u << 20)
+#define WARM_UP_MAX 10000               /* round trips, and no more than WARM_UP_S of them */
+#define WARM_UP_S   0.5
 
-static void serve(int port)
+static char message[MESSAGE_MAX];
+static ssize_t bytes = 14;
+
+static void serve(const char *address, int port, bool once)
 {
-        int listener = native_listen(port), s = native_accept(listener);
-        char message[MESSAGE];
+        int listener = native_listen_on(address, port);
 
-        native_no_delay(s);
-        while (native_recv_all(s, message, sizeof message))
-                if (unet_send(s, message, sizeof message, 0) != sizeof message)
-                        die("send");
-        unet_close(s);
+        do {
+                int s = native_accept(listener);
+
+                native_no_delay(s);
+                while (native_recv_all(s, message, (size_t)bytes))
+                        if (unet_send(s, message, (size_t)bytes, 0) != bytes)
+                                die("send");
+                unet_close(s);
+        } while (!once);
         unet_close(listener);
 }
 
 static void exchange(int s)
 {
-        char message[MESSAGE] = "thirteen char";
-
-        if (unet_send(s, message, sizeof message, 0) != sizeof message || !native_recv_all(s, message, sizeof message))
+        if (unet_send(s, message, (size_t)bytes, 0) != bytes || !native_recv_all(s, message, (size_t)bytes))
                 die("exchange");
 }
 
@@ -37,15 +45,15 @@ static int by_value(const void *a, const void *b)
         return (x > y) - (x < y);
 }
 
-static void drive(int port, double seconds)
+static void drive(const char *address, int port, double seconds)
 {
         static float sample[SAMPLES];
-        int s = native_connect(port);
-        double start, last, now;
+        int s = native_connect_to(address, port);
+        double start = now_s(), last, now;
         unsigned long n = 0;
 
         native_no_delay(s);
-        for (int i = 0; i < 10000; i++)                 /* caches, windows, and both sides awake */
+        for (int i = 0; i < WARM_UP_MAX && now_s() < start + WARM_UP_S; i++)    /* caches, windows, and both sides awake */
                 exchange(s);
         start = last = now_s();
         do {
@@ -64,13 +72,21 @@ static void drive(int port, double seconds)
 
 int main(int argc, char **argv)
 {
-        if (argc == 3 && strcmp(argv[1], "server") == 0) {
-                serve((int)number_arg(argv[2], 1, 65535));
-        } else if (argc == 4 && strcmp(argv[1], "client") == 0) {
-                drive((int)number_arg(argv[2], 1, 65535), (double)number_arg(argv[3], 1, 3600));
-        } else {
-                fprintf(stderr, "usage: rtt_native server PORT | client PORT SECONDS\n");
+        bool server = (argc == 3 || argc == 5) && strcmp(argv[1], "server") == 0;
+        bool client = (argc == 4 || argc == 6) && strcmp(argv[1], "client") == 0;
+        const char *address = argc > 4 ? argv[argc - 2] : LOOPBACK;
+        int port;
+
+        if (!server && !client) {
+                fprintf(stderr, "usage: rtt_native server PORT [ADDRESS BYTES] | client PORT SECONDS [ADDRESS BYTES]\n");
                 return 2;
         }
+        port = (int)number_arg(argv[2], 1, 65535);
+        if (argc > 4)
+                bytes = number_arg(argv[argc - 1], 1, MESSAGE_MAX);
+        if (server)
+                serve(address, port, argc == 3);
+        else
+                drive(address, port, (double)number_arg(argv[3], 1, 3600));
         return 0;
 }
