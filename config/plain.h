@@ -5,7 +5,8 @@
 
 #define CONFIG_SIZE_MAX (1 << 20)       /* bytes of a file */
 
-/* 0; -errno: it cannot be read; -EINVAL: *why says what is wrong with line *line. */
+/* 0; -errno: it cannot be read; -EINVAL: *why says what is wrong with line *line, or with the whole (0). Never
+ * waits: a pipe is refused. */
 int config_plain(const char *path, int *line, const char **why);
 
 #endif

@@ -171,6 +171,24 @@ static void says_when_a_file_is_not_there(void **state)
         assert_string_equal(s->err.text, "Is a directory");
 }
 
+/* Nobody may ever write into a pipe: it is not waited for. */
+static void refuses_what_is_no_file(void **state)
+{
+        struct scratch *s = *state;
+        char path[] = "/tmp/unet-config-XXXXXX", fifo[64];
+
+        assert_non_null(mkdtemp(path));
+        snprintf(fifo, sizeof fifo, "%s/fifo", path);
+        assert_int_equal(mkfifo(fifo, 0600), 0);
+        assert_int_equal(config_read(fifo, &s->c, &s->err), -EINVAL);
+        assert_int_equal(s->err.line, 0);
+        assert_string_equal(s->err.text, "this is no file, but a pipe or a device");
+        unlink(fifo);
+        rmdir(path);
+        assert_int_equal(config_read("/dev/zero", &s->c, &s->err), -EINVAL);
+        assert_int_equal(config_read("/dev/null", &s->c, &s->err), 0);
+}
+
 static void looks_in_its_places_in_order(void **state)
 {
         struct scratch *s = *state;
@@ -398,7 +416,8 @@ int main(void)
                 TEST(only_lines_of_text_are_read),
                 TEST(sets_what_the_file_says),       TEST(refuses_what_it_does_not_know),
                 TEST(refuses_values_out_of_range),   TEST(reports_the_first_of_several),
-                TEST(says_when_a_file_is_not_there), TEST(looks_in_its_places_in_order),
+                TEST(says_when_a_file_is_not_there), TEST(refuses_what_is_no_file),
+                TEST(looks_in_its_places_in_order),
                 TEST(what_it_shows_it_reads),        TEST(knows_interfaces),
                 TEST(refuses_wrong_interfaces),      TEST(knows_routes_and_neighbours),
                 TEST(refuses_wrong_routes),          TEST(refuses_wrong_neighbours),
