@@ -57,6 +57,9 @@ int usock_kind(const struct usock *s);
 
 /* Remembers the local name, as the kernel reports it after its own bind (the shim) or held by unetd (native). */
 int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len);
+/* For UDP: the peer is reached by the kernel alone, where nobody has its port on the fabric (-ENOENT: it is not of this
+ * host); from our side datagrams of its and of no other are taken. */
+int usock_udp_hear(struct usock *s, const struct sockaddr *sa, socklen_t len);
 /* For UDP: makes the socket reachable over the fabric (registers the port); idempotent. */
 int usock_udp_register(struct usock *s);
 int usock_getsockname(struct usock *s, struct sockaddr *sa, socklen_t *len);

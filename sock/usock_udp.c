@@ -107,6 +107,29 @@ int usock_udp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         return err;
 }
 
+int usock_udp_hear(struct usock *s, const struct sockaddr *sa, socklen_t len)
+{
+        const struct directory *dir = ustack_directory();
+        struct sock_rec *rec = usock_rec(s);
+        ip_addr addr, laddr;
+        uint16_t port;
+        int err = usock_addr_in(sa, len, &addr, &port);
+
+        if (err == 0 && (dir == NULL || !directory_is_local(dir, addr)))
+                err = -ENOENT;
+        if (err != 0)
+                return err;
+        laddr = ip_addr_is_any(rec->laddr) ? ustack_source_to(addr) : rec->laddr;
+        ustack_lock(s->u);
+        err = udp_connect(&s->u->s.udp, rec->conn, laddr, addr, port);
+        if (err == 0) {
+                WRITE_ONCE(rec->rport, 0);
+                WRITE_ONCE(rec->chan, 0);
+        }
+        ustack_leave(s->u);
+        return err;
+}
+
 void usock_udp_disconnect(struct usock *s, const ip_addr *bound)
 {
         struct sock_rec *rec = usock_rec(s);

@@ -636,8 +636,12 @@ static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
         if (r == 0)
                 r = usock_connect(f->us, sa, len, &why);
         if (r == 0)
+                why = "the peer is on the fabric";
+        else if (was_bound && f->mode == MODE_UDP && usock_udp_hear(f->us, sa, len) == 0)
+                r = 0;
+        if (r == 0)
                 r = usock_udp_register(f->us);
-        sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, r == 0 ? "the peer is on the fabric" : why);
+        sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, why);
         return 0;
 }
 

@@ -144,6 +144,7 @@ static const struct {
         {"signal_calls", scene_signal_calls},
         {"fork", scene_fork},
         {"port_again", scene_port_again},
+        {"udp_answered", scene_udp_answered},
         {"connect_failed", scene_connect_failed},
         {"nonblock_shared", scene_nonblock_shared},
         {"exec", scene_exec},

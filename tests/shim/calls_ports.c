@@ -1,5 +1,5 @@
 /*
- * shim_calls, ports: who has had one, and when the next one gets it.
+ * shim_calls, ports: who has had one, when the next one gets it, and who answers whom.
  */
 #include "tests/shim/calls.h"
 
@@ -83,4 +83,42 @@ void scene_port_again(void)
                         printf("  %s, %s: %s\n", type == SOCK_STREAM ? "TCP" : "UDP", name[how], strerror(err));
                         close(fd);
                 }
+}
+
+/* A server that looks at the first datagram, connects to whoever sent it, and reads it then: it is still there, and so
+ * is what comes after it, from that peer alone. The peer is bound, or connected, or neither, or has left. */
+void scene_udp_answered(void)
+{
+        for (int how = 0; how < 4; how++) {
+                struct sockaddr_in sa, at = loopback(), peer;
+                int fd = udp_socket(&sa), other = socket(AF_INET, SOCK_DGRAM, 0);
+                int by = socket(AF_INET, SOCK_DGRAM, 0);
+                socklen_t len = sizeof(peer);
+                char b[16];
+
+                if (how == 0)
+                        SHOW(bind(by, (void *)&at, sizeof(at)));
+                if (how == 1)
+                        SHOW(connect(by, (void *)&sa, sizeof(sa)));
+                SHOW(sendto(by, "first", 5, 0, how == 1 ? NULL : (void *)&sa, how == 1 ? 0 : sizeof(sa)));
+                if (how == 3)
+                        close(by);
+                SHOW(recvfrom(fd, b, sizeof(b), MSG_PEEK, (void *)&peer, &len));
+                SHOW(connect(fd, (void *)&peer, len));
+                show_bytes("read", b, recv(fd, b, sizeof(b), MSG_DONTWAIT));
+                if (how == 3) {
+                        close2((int[]){fd, other});
+                        break;
+                }
+                SHOW_OK(sendto(other, "stranger", 8, 0, (void *)&sa, sizeof(sa)));
+                SHOW(sendto(by, "second", 6, 0, how == 1 ? NULL : (void *)&sa, how == 1 ? 0 : sizeof(sa)));
+                wait_readable(fd);
+                show_bytes("read", b, read(fd, b, sizeof(b)));
+                SHOW(write(fd, "back", 4));
+                wait_readable(by);
+                show_bytes("read", b, read(by, b, sizeof(b)));
+                close(fd);
+                close(other);
+                close(by);
+        }
 }
