@@ -73,7 +73,6 @@ static bool start_locked(void)
                         return false;
                 }
         }
-        log_start();
         signals_start();
         process_start();
         streams_start();

@@ -2,13 +2,56 @@
 #include "sock/shim/shim.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-void log_start(void)
+/*
+ * What is standard error: as it was when the program began, or what the program has put there by dup2() since. Another
+ * file that only got the number, standard error being closed, is none; and a connection at it is somebody's, who has
+ * asked for no log.
+ */
+static struct {
+        dev_t dev;
+        ino_t ino;
+        bool none;
+} standard_error;
+
+static bool is_inet(int fd)
+{
+        int domain = 0;
+        socklen_t len = sizeof(domain);
+
+        return sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain != AF_UNIX;
+}
+
+void log_to(void)
+{
+        struct stat sb;
+
+        if (shim.log < 1)
+                return;
+        standard_error.none = fstat(STDERR_FILENO, &sb) < 0 || is_inet(STDERR_FILENO);
+        if (standard_error.none)
+                return;
+        standard_error.dev = sb.st_dev;
+        standard_error.ino = sb.st_ino;
+}
+
+static bool is_standard_error(void)
+{
+        struct stat sb;
+
+        return !standard_error.none && fstat(STDERR_FILENO, &sb) == 0 && sb.st_dev == standard_error.dev &&
+               sb.st_ino == standard_error.ino;
+}
+
+/* Before the program opens anything. */
+__attribute__((constructor)) static void log_begin(void)
 {
         const char *level = getenv("UNET_LOG");
 
         shim.log = level ? atoi(level) : 0;
+        log_to();
 }
 
 static const char *mode_name(const struct file *f)
@@ -31,7 +74,7 @@ void log_decision(const struct file *f)
         char line[256];
         int n;
 
-        if (likely(shim.log < 1))
+        if (likely(shim.log < 1) || !is_standard_error())
                 return;
         n = snprintf(line, sizeof(line), "unet: pid %d fd %d %s: %s: %s\n", (int)getpid(), f->kfd,
                      f->kind == USOCK_UDP ? "udp" : "tcp", mode_name(f), f->why ? f->why : "-");

@@ -195,6 +195,8 @@ static int replace(int fd, int to, int flags, bool dup2_itself)
         r = dup2_itself ? REAL(dup2)(fd, to) : REAL(dup3)(fd, to, flags);
         if (r >= 0 && fd != to)
                 copied(fd, to);
+        if (unlikely(r == STDERR_FILENO))
+                log_to();
         return r;
 }
 

@@ -389,7 +389,8 @@ void fork_end(bool child);
 
 /* ---- log.c ---- */
 
-void log_start(void);
+/* Standard error is another file now, by the program's will. */
+void log_to(void);
 void log_decision(const struct file *f);
 
 #endif

@@ -150,16 +150,24 @@ static void stream_ends(FILE *fp)
         file_void(fd);
 }
 
+static FILE *stream_replaced(FILE *fp)
+{
+        fp = stream_returned(fp);
+        if (fp && fileno(fp) == STDERR_FILENO)
+                log_to();
+        return fp;
+}
+
 FILE *h_freopen(const char *path, const char *mode, FILE *fp)
 {
         stream_ends(fp);
-        return stream_returned(REAL(freopen)(path, mode, fp));
+        return stream_replaced(REAL(freopen)(path, mode, fp));
 }
 
 FILE *h_freopen64(const char *path, const char *mode, FILE *fp)
 {
         stream_ends(fp);
-        return stream_returned(REAL(freopen64)(path, mode, fp));
+        return stream_replaced(REAL(freopen64)(path, mode, fp));
 }
 
 /* ---- dprintf ---- */

@@ -34,6 +34,7 @@
 #include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
@@ -138,6 +139,7 @@ void scene_stdio(void);
 void scene_standard_streams(void);
 void scene_streams_before(void);
 void scene_streams_reopened(void);
+void scene_log_nowhere(void);
 void scene_streams_inherited(void);
 void scene_vdprintf(void);
 void scene_sendfile(void);

@@ -157,3 +157,37 @@ void scene_streams_inherited(void)
                 close(v[0]);
         }
 }
+
+static off_t size_of(int fd)
+{
+        struct stat sb;
+
+        return fstat(fd, &sb) == 0 ? sb.st_size : -1;
+}
+
+/* A program has closed its standard error, and what it opens next has the number: the library's log is not for that. */
+void scene_log_nowhere(void)
+{
+        char name[] = "/tmp/unet-calls-XXXXXX", b[512];
+        struct sockaddr_in sa;
+        int l = listener(&sa), kept = dup(2), c, v[2];
+
+        close(2);
+        c = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(c);
+        SHOW(connect(c, (void *)&sa, sizeof(sa)));
+        v[0] = accept(l, NULL, NULL);
+        SHOW(write(c, "mine", 4));
+        show_bytes("read", b, read(v[0], b, sizeof(b)));
+        close(v[0]);
+        close(c);
+        c = mkstemp(name);
+        SHOW(c);
+        tcp_pair(v);
+        close2(v);
+        SHOW(size_of(c));
+        dup2(kept, 2);
+        unlink(name);
+        close(kept);
+        close(l);
+}
