@@ -360,7 +360,8 @@ void scene_port_range(void)
                         SHOW(connect(s, (void *)&to, sizeof(to)));
                 else
                         SHOW(sendto(s, "x", 1, 0, (void *)&at, sizeof(at)));
-                show_port(s);
+                if (how > 0)    /* without a range it may be of that one by chance */
+                        show_port(s);
                 close(s);
         }
         close(l);

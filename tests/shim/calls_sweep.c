@@ -100,7 +100,8 @@ void scene_options_swept(void)
 }
 
 /* What takes the socket away from us, or makes it another one; times of sending, which are not ours to give to a connection
- * (scene_stream_times()), and offsets to peek at (scene_peek_offset()); and what says that a filter is not there which could not be there. */
+ * (scene_stream_times()), and offsets to peek at (scene_peek_offset()); and what says that a filter is not there which could not be
+ * there. */
 static bool is_drastic(int level, int name)
 {
         switch (level) {
