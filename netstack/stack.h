@@ -258,7 +258,7 @@ struct stack {
         uint32_t shut_window;                   /* connection whose peer's window was last traced as closed */
         struct stack_chan chan[STACK_CHANS];
         uint32_t nchan;                         /* slots below this may be mapped; WRITE_ONCE() */
-        uint32_t chan_gen;                      /* of the state when the channels were last looked through; WRITE_ONCE() */
+        uint32_t chan_gen;                      /* of the state when all channels were last mapped; store-release */
         struct bell *bell;
         struct stack_tmpl tmpl[STACK_TMPLS];
         /* Maps channel k, which appeared in the state. False: cannot be now. Set by sock/ and the keeper. */

@@ -204,22 +204,22 @@ void stack_want_returns(struct stack *s, bool on)
 
 void stack_sync_chans(struct stack *s)
 {
-        uint32_t gen = atomic_load_explicit(&s->st->chan_gen, memory_order_acquire);
+        uint32_t gen = atomic_load_explicit(&s->st->chan_gen, memory_order_acquire), seen = gen;
 
-        WRITE_ONCE(s->chan_gen, gen);
         for (uint32_t k = 0; k < atomic_load_explicit(&s->st->chans, memory_order_relaxed); k++) {
                 uint32_t state = atomic_load_explicit(&s->st->chan[k].state, memory_order_acquire);
                 if (s->chan[k].ops != NULL && s->chan[k].generation != s->st->chan[k].generation)
                         stack_chan_unmapped(s, k);      /* it goes by something else now */
                 /* One that is down may have brought what is unread. */
                 if (state != CHAN_FREE && !stack_chan_map(s, k) && state == CHAN_READY && s->map_chan != NULL)
-                        WRITE_ONCE(s->chan_gen, gen - 1);       /* cannot be mapped now: again next time */
+                        seen = gen - 1;         /* cannot be mapped now: again next time */
                 if (state != CHAN_FREE || s->chan[k].ops == NULL)
                         continue;
                 stack_chan_unmapped(s, k);
                 if (s->unmap_chan != NULL)
                         s->unmap_chan(s, k);
         }
+        __atomic_store_n(&s->chan_gen, seen, __ATOMIC_RELEASE);         /* who has no lock finds them mapped */
         stack_route_arrivals(s);
         stack_route_views(s);
 }

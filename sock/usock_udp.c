@@ -515,14 +515,28 @@ static bool put_name(const struct usock *s, struct msghdr *m, const struct udp_m
         return m->msg_name == NULL || usock_addr_out(s->family, msg->src, msg->sport, m->msg_name, &m->msg_namelen);
 }
 
-/* Whether the datagram's bytes can be looked at: the channel that it came by is mapped here as it is now. */
-static bool at_hand(struct ustack *u, const struct udp_msg *msg)
+/* udp_recv_look(), where the bytes of a datagram may lie in the frames of a channel that this process has not mapped yet: all
+ * that there were before were mapped, and none has come since; or else nobody maps any meanwhile. */
+static inline bool look_mapped(struct ustack *u, uint32_t pcb, struct udp_sight *first)
 {
-        if (likely(atomic_load_explicit(&u->s.st->chan_gen, memory_order_relaxed) == READ_ONCE(u->s.chan_gen)))
-                return true;
-        ustack_lock(u);                 /* maps it */
+        _Atomic uint32_t *there = &u->s.st->chan_gen;
+        bool seen;
+
+        for (int tries = 0; tries < 2; tries++) {
+                uint32_t gen = atomic_load_explicit(there, memory_order_acquire);
+                if (likely(gen == __atomic_load_n(&u->s.chan_gen, __ATOMIC_ACQUIRE))) {
+                        if (!udp_recv_look(&u->s.udp, pcb, first))
+                                return false;
+                        if (likely(gen == atomic_load_explicit(there, memory_order_relaxed)))
+                                return true;
+                }
+                ustack_lock(u);         /* maps them */
+                ustack_leave(u);
+        }
+        ustack_lock(u);
+        seen = udp_recv_look(&u->s.udp, pcb, first) && stack_chan_peek(&u->s, first->msg.chan) != NULL;
         ustack_leave(u);
-        return stack_chan_peek(&u->s, msg->chan) != NULL;
+        return seen;
 }
 
 /* The memory of what was read goes back, and what came meanwhile is let in, in one turn of the lock. */
@@ -603,13 +617,11 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
         uint8_t opts[IP_OPTS_MAX];
         struct udp_sight first;
 
-        while (udp_recv_look(&u->s.udp, pcb, &first)) {
+        while (look_mapped(u, pcb, &first)) {
                 struct cursor c = {iov, 0, 0};
                 size_t n = MIN(total, first.msg.len);
                 bool good;
 
-                if (unlikely(!at_hand(u, &first.msg)))
-                        break;
                 fetch_part(&first.ahead);
                 good = copy_msg(&c, &first.msg, n);
                 if (unlikely(first.msg.nopts != 0))

@@ -145,6 +145,7 @@ static const struct {
         {"fork", scene_fork},
         {"port_again", scene_port_again},
         {"udp_answered", scene_udp_answered},
+        {"udp_later", scene_udp_later},
         {"log_nowhere", scene_log_nowhere},
         {"connect_failed", scene_connect_failed},
         {"nonblock_shared", scene_nonblock_shared},

@@ -153,6 +153,7 @@ void scene_signal_calls(void);
 void scene_fork(void);
 void scene_port_again(void);
 void scene_udp_answered(void);
+void scene_udp_later(void);
 void scene_connect_failed(void);
 void scene_nonblock_shared(void);
 void scene_exec(void);

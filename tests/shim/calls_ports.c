@@ -122,3 +122,36 @@ void scene_udp_answered(void)
                 close(by);
         }
 }
+
+/* A child reads what came by a way that there was not when it was forked. */
+void scene_udp_later(void)
+{
+        struct sockaddr_in sa;
+        int fd = udp_socket(&sa), by = socket(AF_INET, SOCK_DGRAM, 0), go[2], got[2];
+        static char b[1400];
+        ssize_t n;
+
+        if (pipe(go) != 0 || pipe(got) != 0)
+                return;
+        if (fork() == 0) {
+                (void)!read(go[0], b, 1);
+                n = recv(fd, b, sizeof(b), 0);
+                for (size_t i = 0; i < sizeof(b); i++)
+                        n -= b[i] != 'b';
+                (void)!write(got[1], &n, sizeof(n));
+                _exit(0);
+        }
+        memset(b, 'b', sizeof(b));
+        for (int i = 0; i < 2; i++)
+                SHOW(sendto(by, b, sizeof(b), 0, (void *)&sa, sizeof(sa)));
+        wait_readable(fd);
+        SHOW(recv(fd, b, sizeof(b), 0));
+        wait_readable(fd);              /* the second one lies in the queue */
+        (void)!write(go[1], "", 1);
+        if (read(got[0], &n, sizeof(n)) == sizeof(n))
+                printf("  the child has %zd bytes as they were sent\n", n);
+        wait(NULL);
+        close2(go);
+        close2(got);
+        close2((int[]){fd, by});
+}
