@@ -22,7 +22,7 @@ void stack_limits_default(struct stack_limits *l)
 
 /* Offsets of everything behind struct stack_state; one place says the order. */
 struct layout {
-        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, igmp, routes, end;
+        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, igmp, routes, crowd, wants, end;
 };
 
 static size_t take(size_t *at, size_t bytes, size_t align)
@@ -50,6 +50,8 @@ static struct layout layout_of(const struct stack_limits *l)
         o.netifs = take(&at, NETIF_MAX * ALIGN_UP(sizeof(struct netif), 4096), 4096);
         o.igmp = take(&at, sizeof(struct igmp), 4096);
         o.routes = take(&at, sizeof(struct route_table), 4096);
+        o.crowd = take(&at, pool_bytes(sizeof(struct crowd_waiter), STACK_CROWD), 4096);
+        o.wants = take(&at, pool_bytes(sizeof(struct crowd_want), STACK_WANTS), 4096);
         o.end = at;
         return o;
 }
@@ -78,6 +80,8 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->igmp_off = o.igmp;
         igmp_init(at_offset(st, o.igmp));
         st->route_off = o.routes;
+        st->crowd_off = o.crowd;
+        st->wants_off = o.wants;
         st->limits = *l;
         prng_init(&st->prng, seed);
         icmp_rate_init(&st->icmp, &st->prng);
@@ -86,6 +90,8 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         for (uint32_t k = 0; k < STACK_CHANS; k++)
                 st->chan[k].pool_off = o.chan_pool + k * ALIGN_UP(frame_pool_bytes(l->tx), 4096);
         pool_init(&st->socks, at_offset(st, o.socks), sizeof(struct sock_rec), l->socks);
+        pool_init(&st->sleepers, at_offset(st, o.crowd), sizeof(struct crowd_waiter), STACK_CROWD);
+        pool_init(&st->wants, at_offset(st, o.wants), sizeof(struct crowd_want), STACK_WANTS);
         frame_pool_init(at_offset(st, o.rxpool), l->rx);
         capture_init(at_offset(st, o.capture), STACK_CAPTURE);
         trace_init(at_offset(st, o.trace), STACK_TRACE);
@@ -122,7 +128,10 @@ static bool laid_out(const struct stack_state *st, const struct stack_limits *l,
         return st->tcp_off == o->tcp && st->udp_off == o->udp && st->sock_off == o->socks && st->rxpool_off == o->rxpool &&
                st->rxframes_off == o->rxframes && st->capture_off == o->capture && st->ip_off == o->ip &&
                st->trace_off == o->trace && st->netif_off == o->netifs && st->igmp_off == o->igmp &&
-               st->route_off == o->routes && pool_is(&st->socks, at_offset(st, o->socks), sizeof(struct sock_rec), l->socks) &&
+               st->route_off == o->routes && st->crowd_off == o->crowd && st->wants_off == o->wants &&
+               pool_is(&st->sleepers, at_offset(st, o->crowd), sizeof(struct crowd_waiter), STACK_CROWD) &&
+               pool_is(&st->wants, at_offset(st, o->wants), sizeof(struct crowd_want), STACK_WANTS) &&
+               pool_is(&st->socks, at_offset(st, o->socks), sizeof(struct sock_rec), l->socks) &&
                tcp_shared_is(at_offset(st, o->tcp), &l->tcp) && udp_shared_is(at_offset(st, o->udp), &l->udp);
 }
 

@@ -43,7 +43,9 @@
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
-#define STACK_WAITERS 64u               /* threads asleep in it at once */
+#define STACK_WAITERS 63u               /* threads asleep in it at once that have a bit each; who comes then is of the crowd */
+#define STACK_CROWD   16384u            /* threads in that */
+#define STACK_WANTS   65536u            /* sockets that they wait for */
 #define STACK_CAPTURE (8u << 20)        /* bytes of the capture ring; untouched until somebody captures */
 #define STACK_TRACE   16384u            /* events of the trace; untouched until somebody traces */
 #define STACK_ADDRS   256u              /* addresses of this host */
@@ -80,6 +82,24 @@ struct waiter_slot {
         uint8_t name[26];               /* abstract AF_UNIX name, without the leading zero byte */
 };
 
+/*
+ * The crowd: threads that sleep while STACK_WAITERS others do. Each has a list of the sockets that it wants to hear of, and each
+ * socket one of those who want to hear of it; that there is such a list says a bit among the socket's waiters, so that who wakes
+ * looks for it only then. The lists are derived state: a recovery ends them, and all that sleep look and begin anew.
+ */
+#define WAITERS_CROWD (1ull << STACK_WAITERS)
+struct crowd_waiter {
+        uint32_t wants;                 /* its list, by crowd_want.of; or the pool's free list */
+        struct waiter_slot slot;
+};
+struct crowd_want {
+        uint32_t of;                    /* the next of the same waiter; or the pool's free list */
+        uint32_t next, prev;            /* of the same socket */
+        uint32_t sock;                  /* 0: any news */
+        uint32_t waiter;                /* in the pool `sleepers` */
+        uint32_t exclusive;             /* of those who say so one is enough */
+};
+
 enum chan_state { CHAN_FREE, CHAN_READY, CHAN_DOWN };
 
 struct chan_slot {
@@ -108,8 +128,8 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t outside;                /* another process may have come to know it, or will: its number left this one */
         uint16_t told;                  /* UDP: what recvmsg() says of a datagram besides, USOCK_TELL_* of sock/usock_cmsg.h */
         _Atomic uint32_t edge_in, edge_out;
-        _Atomic uint64_t waiters;       /* waiter slots that want to know */
-        uint64_t exclusive;             /* those of them of which one is enough */
+        _Atomic uint64_t waiters;       /* waiter slots that want to know; WAITERS_CROWD */
+        uint64_t exclusive;             /* those of them of which one is enough; the crowd's say so themselves */
         uint64_t refs;                  /* process slots that hold it */
         uint64_t kept;                  /* those that will hold it after an exec as well */
         uint64_t cookie;                /* SO_COOKIE of the kernel socket beside it, 0: none */
@@ -141,6 +161,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t bound_many;             /* laddr is a group or a broadcast address */
         uint8_t oif;                    /* SO_BINDTODEVICE: number of an interface in the route table; 0: none */
         uint32_t corked[2];             /* frames of a datagram that is begun (usock_cork.c); 0: there is none */
+        uint32_t crowd;                 /* first of the crowd_wants for it */
 };
 enum {
         SOCK_CORK_ON = 1,               /* UDP_CORK is set */
@@ -168,7 +189,7 @@ struct stack_state {
         uint32_t uid, pad;              /* whose it is */
         uint64_t bytes;                 /* of the segment */
         uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, trace_off, ip_off, netif_off,
-                igmp_off, route_off;
+                igmp_off, route_off, crowd_off, wants_off;
         struct stack_limits limits;
 
         _Alignas(CACHE_LINE) struct rlock lock;
@@ -215,10 +236,20 @@ struct stack_state {
         _Atomic uint32_t news_count;
         _Atomic uint32_t news[STACK_NEWS];
         uint64_t news_waiters;
+        uint32_t crowd_news;            /* first of the crowd_wants for any news */
         uint64_t wake_asked;            /* waiters whom a process may not wake that has locked itself in: the keeper does */
         struct chan_slot chan[STACK_CHANS];
         struct pool socks;              /* struct sock_rec, at sock_off */
+        struct pool sleepers, wants;       /* struct crowd_waiter and crowd_want */
 };
+
+/* The place of waiter `slot`: of those that have a bit, and from STACK_WAITERS on of the crowd. */
+static inline struct waiter_slot *stack_waiter(struct stack_state *st, uint32_t slot)
+{
+        if (likely(slot < STACK_WAITERS))
+                return &st->waiter[slot];
+        return &((struct crowd_waiter *)pool_at(&st->sleepers, slot - STACK_WAITERS))->slot;
+}
 
 /* ---- one process's view ---- */
 

@@ -34,6 +34,31 @@ static void rebuild_socks(struct stack *s)
         free(live);
 }
 
+/* Who sleeps keeps his place. The lists end: all that sleep are woken (ustack_look_again()). */
+static void rebuild_crowd(struct stack_state *st)
+{
+        static_assert(STACK_CROWD % 64 == 0, "whole words");
+        uint64_t live[STACK_CROWD / 64] = {0};
+
+        for (uint32_t i = 1; i < st->sleepers.fresh; i++) {
+                struct crowd_waiter *cw = pool_at(&st->sleepers, i);
+                if (cw->slot.proc == 0)
+                        continue;
+                cw->wants = 0;
+                live[i / 64] |= 1ull << (i % 64);
+        }
+        pool_rebuild(&st->sleepers, live);
+        for (uint32_t i = 1; i < st->socks.fresh; i++) {
+                struct sock_rec *rec = pool_at(&st->socks, i);
+                rec->waiters &= ~WAITERS_CROWD;
+                rec->crowd = 0;
+        }
+        st->news_waiters &= ~WAITERS_CROWD;
+        st->crowd_news = 0;
+        st->wants.free = st->wants.used = 0;
+        st->wants.fresh = 1;
+}
+
 static void hold(struct stack *s, uint32_t id)
 {
         struct frame_pool *p = id != 0 ? s->frames->region[frame_id_region(id)].pool : NULL;
@@ -166,6 +191,7 @@ void stack_recover(struct stack *s, nstime now)
         tcp_recover(&s->tcp, broken, now);
         udp_recover(&s->udp);
         rebuild_socks(s);
+        rebuild_crowd(st);
         hold_frames(s);
         stack_ip_recover(s->ip, &st->prng);
         stack_group_recover(s, now);

@@ -1,6 +1,7 @@
 /* Sockets: life, names, readiness; what does not depend on the protocol. See usock.h. */
 #include "sock/ustack.h"
 #include "sock/usock_cmsg.h"
+#include "sock/usock_crowd.h"
 #include "sock/usock_udp.h"
 
 #include <errno.h>
@@ -405,6 +406,7 @@ static void end_waiters(struct stack_state *st, uint32_t slot)
                         WRITE_ONCE(st->leader, 0);
                 st->waiter[w].proc = 0;
         }
+        crowd_end(st, slot + 1);
 }
 
 /* What the slot holds ends, but for sockets that are kept over an exec where `keep` says so. True: there are such. */

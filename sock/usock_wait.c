@@ -190,7 +190,7 @@ static int ready_items(const struct wait *w)
 static void hand_over(struct wait *w, struct ustack *u)
 {
         if (w->slept && u->s.st->leader == 0)
-                usock_wake_armed(u, usock_one_of(u->s.st, UINT64_MAX));
+                usock_wake_one(u);
 }
 
 /*
@@ -343,38 +343,6 @@ static bool spin(struct wait *w, nstime now)
         return false;
 }
 
-static void wants_to_know(struct sock_rec *rec, uint32_t i, bool exclusive)
-{
-        if (exclusive && !(rec->waiters >> i & 1))
-                rec->exclusive |= 1ull << i;
-        else
-                rec->exclusive &= ~(1ull << i);
-        rec->waiters |= 1ull << i;
-}
-
-/* A place in a stack, its interest published. Under the lock. Returns slot + 1, 0: all places are taken. */
-static uint32_t enlist(struct ustack *u, const struct wait *w, const struct usock_place *p)
-{
-        struct stack_state *st = u->s.st;
-
-        for (uint32_t i = 0; i < STACK_WAITERS; i++) {
-                struct waiter_slot *ws = &st->waiter[i];
-                if (ws->proc != 0)
-                        continue;
-                ws->proc = u->slot + 1;
-                ws->name_len = p->name_len;
-                memcpy(ws->name, p->name, p->name_len);
-                for (int k = 0; k < w->n; k++)
-                        if (w->v[k].s != NULL && w->v[k].s->u == u)
-                                wants_to_know(usock_rec(w->v[k].s), i, w->v[k].exclusive);
-                if (w->news != NULL)
-                        st->news_waiters |= 1ull << i;
-                atomic_store_explicit(&ws->armed, 1, memory_order_relaxed);
-                return i + 1;
-        }
-        return 0;
-}
-
 /* True: its place was rung. */
 static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
 {
@@ -383,12 +351,7 @@ static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
 
         if (slot == 0)
                 return false;
-        for (int k = 0; k < w->n; k++)
-                if (w->v[k].s != NULL && w->v[k].s->u == u)
-                        usock_rec(w->v[k].s)->waiters &= ~(1ull << (slot - 1));
-        st->news_waiters &= ~(1ull << (slot - 1));
-        rung = atomic_exchange_explicit(&st->waiter[slot - 1].armed, 0, memory_order_relaxed) == 0;
-        st->waiter[slot - 1].proc = 0;
+        rung = usock_delist(u, w->v, w->n, slot);
         if (st->leader == slot) {
                 char junk[64];
                 WRITE_ONCE(st->leader, 0);
@@ -417,10 +380,10 @@ static void replace_leaders(struct wait *w)
                 struct ustack *u = w->all[i];
                 struct stack_state *st = u->s.st;
                 ustack_lock(u);
-                if (st->leader != 0 && st->waiter[st->leader - 1].proc != u->slot + 1 &&
+                if (st->leader != 0 && stack_waiter(st, st->leader - 1)->proc != u->slot + 1 &&
                     (stack_pending(&u->s, 0) || stack_deadline(&u->s) < now - GUARD / 2)) {
-                        atomic_store_explicit(&st->waiter[st->leader - 1].armed, 0, memory_order_relaxed);
-                        usock_wake(u, &st->waiter[st->leader - 1]);
+                        atomic_store_explicit(&stack_waiter(st, st->leader - 1)->armed, 0, memory_order_relaxed);
+                        usock_wake(u, st->leader - 1);
                         WRITE_ONCE(st->leader, 0);
                 }
                 ustack_links_doubt(u);
@@ -436,7 +399,7 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
         for (uint32_t i = 0; i < w->nall; i++) {
                 struct ustack *u = w->all[i];
                 ustack_lock(u);
-                slot[i] = enlist(u, w, p);
+                slot[i] = usock_enlist(u, w->v, w->n, w->news != NULL, p);
                 if (slot[i] == 0 && *until > ustack_now() + NS_PER_MS)
                         *until = ustack_now() + NS_PER_MS;      /* no place: look again soon */
                 if (slot[i] != 0 && u->s.st->leader == 0 && !sandbox_forbids(SANDBOX_UNETD)) {

@@ -8,6 +8,7 @@
 
 #include "netstack/sandbox.h"
 #include "netstack/sys.h"
+#include "sock/usock_crowd.h"
 #include "unetd/wire.h"
 
 /* ---- places to sleep in ---- */
@@ -122,15 +123,104 @@ bool usock_wait_owns_fd(int fd)
         return found;
 }
 
+/* ---- who wants to hear of what ---- */
+
+static void wants_to_know(struct sock_rec *rec, uint32_t i, bool exclusive)
+{
+        if (exclusive && !(rec->waiters >> i & 1))
+                rec->exclusive |= 1ull << i;
+        else
+                rec->exclusive &= ~(1ull << i);
+        rec->waiters |= 1ull << i;
+}
+
+/* One that has a bit, or else in the crowd. Returns slot + 1, 0: all are taken. */
+static uint32_t free_place(struct stack_state *st)
+{
+        uint32_t slot;
+
+        for (uint32_t i = 0; i < STACK_WAITERS; i++)
+                if (st->waiter[i].proc == 0)
+                        return i + 1;
+        slot = crowd_join(st);
+        return slot != 0 ? slot + 1 : 0;
+}
+
+static void publish(struct ustack *u, const struct usock_item *v, int n, bool news, uint32_t slot)
+{
+        for (int k = 0; k < n; k++)
+                if (v[k].s != NULL && v[k].s->u == u)
+                        wants_to_know(usock_rec(v[k].s), slot, v[k].exclusive);
+        if (news)
+                u->s.st->news_waiters |= 1ull << slot;
+}
+
+static void unpublish(struct ustack *u, const struct usock_item *v, int n, uint32_t slot)
+{
+        for (int k = 0; k < n; k++)
+                if (v[k].s != NULL && v[k].s->u == u)
+                        usock_rec(v[k].s)->waiters &= ~(1ull << slot);
+        u->s.st->news_waiters &= ~(1ull << slot);
+}
+
+static bool publish_in_crowd(struct ustack *u, const struct usock_item *v, int n, bool news, uint32_t slot)
+{
+        bool fits = true;
+
+        for (int k = 0; k < n && fits; k++)
+                if (v[k].s != NULL && v[k].s->u == u)
+                        fits = crowd_want(u->s.st, slot, v[k].s->idx, v[k].exclusive);
+        if (news && fits)
+                fits = crowd_want(u->s.st, slot, 0, false);
+        return fits;
+}
+
+uint32_t usock_enlist(struct ustack *u, const struct usock_item *v, int n, bool news, const struct usock_place *p)
+{
+        struct stack_state *st = u->s.st;
+        uint32_t slot = free_place(st);
+        struct waiter_slot *ws;
+
+        if (slot == 0)
+                return 0;
+        ws = stack_waiter(st, slot - 1);
+        ws->proc = u->slot + 1;
+        ws->name_len = p->name_len;
+        memcpy(ws->name, p->name, p->name_len);
+        if (slot <= STACK_WAITERS) {
+                publish(u, v, n, news, slot - 1);
+        } else if (!publish_in_crowd(u, v, n, news, slot - 1)) {
+                crowd_leave(st, slot - 1);
+                return 0;
+        }
+        atomic_store_explicit(&ws->armed, 1, memory_order_relaxed);
+        return slot;
+}
+
+bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t slot)
+{
+        struct stack_state *st = u->s.st;
+        bool rung = atomic_exchange_explicit(&stack_waiter(st, slot - 1)->armed, 0, memory_order_relaxed) == 0;
+
+        if (slot <= STACK_WAITERS) {
+                unpublish(u, v, n, slot - 1);
+                st->waiter[slot - 1].proc = 0;
+        } else {
+                crowd_leave(st, slot - 1);
+        }
+        return rung;
+}
+
 /* ---- waking ---- */
 
-void usock_wake(struct ustack *u, const struct waiter_slot *w)
+void usock_wake(struct ustack *u, uint32_t slot)
 {
         struct sockaddr_un un = {.sun_family = AF_UNIX};
+        const struct waiter_slot *w = stack_waiter(u->s.st, slot);
 
         memcpy(un.sun_path, w->name, w->name_len);
         if (sandbox_forbids(SANDBOX_WAKE)) {
-                u->s.st->wake_asked |= 1ull << (w - u->s.st->waiter);
+                u->s.st->wake_asked |= 1ull << MIN(slot, STACK_WAITERS);
                 sys3(SYS_write, u->fds.keeper_w, "", 1);
                 return;
         }
@@ -139,15 +229,32 @@ void usock_wake(struct ustack *u, const struct waiter_slot *w)
              (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
 }
 
+/* Of the crowd, who among it is not said. */
+static void wake_crowd_asked(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+
+        for (uint32_t i = STACK_WAITERS + 1; i < STACK_WAITERS + st->sleepers.fresh; i++) {
+                const struct waiter_slot *w = stack_waiter(st, i);
+                if (w->proc != 0 && !atomic_load_explicit(&w->armed, memory_order_relaxed))
+                        usock_wake(u, i);
+        }
+}
+
 /* The keeper, for those who may not. */
 void ustack_wake_asked(struct ustack *u)
 {
         struct stack_state *st = u->s.st;
 
-        while (unlikely(st->wake_asked != 0)) {
+        if (likely(st->wake_asked == 0))
+                return;
+        if (st->wake_asked & WAITERS_CROWD)
+                wake_crowd_asked(u);
+        st->wake_asked &= ~WAITERS_CROWD;
+        while (st->wake_asked != 0) {
                 uint32_t i = (uint32_t)__builtin_ctzll(st->wake_asked);
                 st->wake_asked &= st->wake_asked - 1;
-                usock_wake(u, &st->waiter[i]);
+                usock_wake(u, i);
         }
 }
 
@@ -155,19 +262,18 @@ void usock_wake_armed(struct ustack *u, uint64_t who)
 {
         struct stack_state *st = u->s.st;
 
-        while (who != 0) {
+        for (who &= ~WAITERS_CROWD; who != 0; who &= who - 1) {
                 uint32_t i = (uint32_t)__builtin_ctzll(who);
-                who &= who - 1;
                 if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
                         atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
-                        usock_wake(u, &st->waiter[i]);
+                        usock_wake(u, i);
                 }
         }
 }
 
 uint64_t usock_one_of(const struct stack_state *st, uint64_t who)
 {
-        for (; who != 0; who &= who - 1) {
+        for (who &= ~WAITERS_CROWD; who != 0; who &= who - 1) {
                 uint32_t i = (uint32_t)__builtin_ctzll(who);
                 if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
                         return 1ull << i;
@@ -184,7 +290,38 @@ bool usock_wake_process(struct ustack *u, uint32_t proc)
                 if (st->waiter[i].proc == proc && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
                         who |= 1ull << i;
         usock_wake_armed(u, who);
-        return who != 0;
+        return crowd_wake_all(u, proc) || who != 0;
+}
+
+void usock_wake_one(struct ustack *u)
+{
+        uint64_t who = usock_one_of(u->s.st, UINT64_MAX);
+
+        if (who != 0)
+                usock_wake_armed(u, who);
+        else
+                crowd_wake_one(u);
+}
+
+static void wake_all_armed(struct ustack *u)
+{
+        usock_wake_armed(u, UINT64_MAX);
+        crowd_wake_all(u, 0);
+}
+
+/* `who` wait for the socket, or for any news. */
+static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t sock, uint64_t who)
+{
+        const struct stack_state *st = u->s.st;
+        uint64_t one = usock_one_of(st, rec->exclusive & who);
+
+        who &= ~(rec->exclusive & ~st->news_waiters) | one;
+        trace(u->s.trace, u->s.now, TRACE_WAKE, sock, who);
+        usock_wake_armed(u, who);
+        if (likely(!(who & WAITERS_CROWD)))
+                return;
+        crowd_wake(u, sock, one == 0);
+        crowd_wake(u, 0, false);
 }
 
 /* Under the lock; readers have none. The entry is there before the count says so. */
@@ -203,7 +340,7 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
         news_add(s->st, sock);
         if (sock == 0) {
                 trace(s->trace, s->now, TRACE_WAKE, 0, UINT64_MAX);
-                usock_wake_armed(s->owner, UINT64_MAX);
+                wake_all_armed(s->owner);
                 return;
         }
         rec = stack_sock(s, sock);
@@ -211,12 +348,8 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
                 atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
         if (events & (TCP_EV_WRITABLE | TCP_EV_CONNECTED | TCP_EV_CLOSED))
                 atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
-        if (unlikely((rec->waiters | s->st->news_waiters) != 0)) {
-                uint64_t who = rec->waiters | s->st->news_waiters;
-                who &= ~(rec->exclusive & ~s->st->news_waiters) | usock_one_of(s->st, rec->exclusive & who);
-                trace(s->trace, s->now, TRACE_WAKE, sock, who);
-                usock_wake_armed(s->owner, who);
-        }
+        if (unlikely((rec->waiters | s->st->news_waiters) != 0))
+                wake_waiters(s->owner, rec, sock, rec->waiters | s->st->news_waiters);
 }
 
 void ustack_look_again(struct ustack *u)
@@ -242,6 +375,7 @@ void ustack_wake_all(struct ustack *u)
         for (uint32_t i = 0; i < STACK_WAITERS; i++) {
                 atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
                 if (st->waiter[i].proc != 0)
-                        usock_wake(u, &st->waiter[i]);
+                        usock_wake(u, i);
         }
+        crowd_wake_all(u, 0);
 }

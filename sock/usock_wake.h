@@ -18,10 +18,17 @@ struct usock_place *usock_place_get(void);
 /* `rung`: somebody has written to it. */
 void usock_place_put(struct usock_place *p, bool rung);
 
-/* Wakes a waiter. Under the stack's lock; the first to come makes the socket that it is done from. */
-void usock_wake(struct ustack *u, const struct waiter_slot *w);
-/* Wakes those of the waiters in `who` that sleep. Under the lock. */
+/* A place in the stack for a thread that is to sleep: it wants to hear of its sockets among v, and, if `news`, of any. Under the
+ * lock. Slot + 1, 0: all are taken. */
+uint32_t usock_enlist(struct ustack *u, const struct usock_item *v, int n, bool news, const struct usock_place *p);
+/* Gives it up. True: the place was rung. */
+bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t slot);
+/* Wakes a waiter by its slot. Under the stack's lock; the first to come makes the socket that it is done from. */
+void usock_wake(struct ustack *u, uint32_t slot);
+/* Wakes those of the waiters in `who` that sleep; not of the crowd. Under the lock. */
 void usock_wake_armed(struct ustack *u, uint64_t who);
+/* Wakes one who sleeps, if anybody does. Under the lock. */
+void usock_wake_one(struct ustack *u);
 /* Of those of whom one is enough, one that sleeps; 0: none. Who has been woken looks before he goes on. */
 uint64_t usock_one_of(const struct stack_state *st, uint64_t who);
 

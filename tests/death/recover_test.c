@@ -123,6 +123,36 @@ static void frames_of_sockets_stay(void **state)
         frame_drop(s->frames, id[0]);
 }
 
+/* Of those who sleep and have no bit of their own: the lists end, whoever still has a place keeps it until he gives it up. */
+static void the_crowds_lists_end(void **state)
+{
+        struct stack *s = &((struct scene *)*state)->s;
+        struct stack_state *st = s->st;
+        uint32_t sock = udp_get_sock(&s->udp, udp_socket(s, 1)), slot[3];
+
+        for (int i = 0; i < 3; i++) {
+                struct crowd_waiter *cw;
+                slot[i] = pool_alloc(&st->sleepers);
+                cw = pool_at(&st->sleepers, slot[i]);
+                *cw = (struct crowd_waiter){.wants = pool_alloc(&st->wants), .slot.proc = i != 1};      /* the second died joining */
+                *(struct crowd_want *)pool_at(&st->wants, cw->wants) = (struct crowd_want){.sock = sock, .waiter = slot[i]};
+        }
+        stack_sock(s, sock)->crowd = 2;
+        stack_sock(s, sock)->waiters = WAITERS_CROWD | 1;
+        st->crowd_news = 3;
+        st->news_waiters = WAITERS_CROWD | 2;
+        stack_recover(s, 2 * NS_PER_S);
+        assert_int_equal(stack_sock(s, sock)->waiters, 1);
+        assert_int_equal(stack_sock(s, sock)->crowd, 0);
+        assert_int_equal(st->news_waiters, 2);
+        assert_int_equal(st->crowd_news, 0);
+        assert_int_equal(st->sleepers.used, 2);
+        assert_int_equal(pool_alloc(&st->sleepers), slot[1]);
+        assert_int_equal(st->wants.used, 0);
+        for (int i = 0; i < 3; i += 2)
+                assert_int_equal(((struct crowd_waiter *)pool_at(&st->sleepers, slot[i]))->wants, 0);
+}
+
 static const struct tcp_link link = {.tx_region = FRAME_REGION_TX(0), .mss = 1000, .rto_min = NS_PER_S};
 
 static uint32_t connection(struct stack *s, uint16_t lport)
@@ -256,6 +286,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(a_listener_without_a_holder_is_closed, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_pcb_without_a_holder_is_closed, setup, teardown),
                 cmocka_unit_test_setup_teardown(frames_of_sockets_stay, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_crowds_lists_end, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_connection_without_a_holder_is_closed, setup, teardown),
         };
 

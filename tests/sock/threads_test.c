@@ -1,0 +1,300 @@
+/*
+ * More threads asleep in one stack than there are bits for them (STACK_WAITERS): they sleep, and are woken by what they wait for
+ * and by nothing else. How often threads were woken is told by how often they gave up the processor.
+ */
+#include "tests/sock/sides.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sock/ustack.h"
+
+#define THREADS (STACK_WAITERS + 140u)
+#define FEW     (THREADS / 4)           /* times that threads which sleep may wake meanwhile, all together */
+
+static struct one {
+        pthread_t thread;
+        int sock;
+} one[THREADS];
+static int listener;
+static struct unet_pollset *set;
+
+static long switches(void)
+{
+        struct rusage ru;
+
+        CHECK(getrusage(RUSAGE_SELF, &ru) == 0);
+        return ru.ru_nvcsw;
+}
+
+static bool nothing_moves(void)
+{
+        long before = switches();
+
+        sleep_ms(200);
+        return switches() - before < (long)FEW;
+}
+
+static uint32_t asleep(void)
+{
+        int err;
+        struct ustack *u = ustack_mine(&err);
+        struct stack_state *st = u->s.st;
+        uint32_t n = 0;
+
+        ustack_lock(u);
+        for (uint32_t i = 0; i < STACK_WAITERS; i++)
+                n += st->waiter[i].proc != 0;
+        n += st->sleepers.used;
+        ustack_leave(u);
+        return n;
+}
+
+static void start(void *(*fn)(void *))
+{
+        for (uint32_t i = 0; i < THREADS; i++)
+                CHECK(pthread_create(&one[i].thread, NULL, fn, &one[i]) == 0);
+}
+
+static void all_asleep(void)
+{
+        EVENTUALLY(asleep() == THREADS);
+        EVENTUALLY(nothing_moves());
+}
+
+static void join_all(void)
+{
+        for (uint32_t i = 0; i < THREADS; i++)
+                CHECK(pthread_join(one[i].thread, NULL) == 0);
+        CHECK(asleep() == 0);
+}
+
+static void connect_all(struct side *s)
+{
+        uint16_t port = (uint16_t)hear(s);
+
+        for (uint32_t i = 0; i < THREADS; i++)
+                one[i].sock = tcp_connect_to(port);
+}
+
+static void accept_all(struct side *s)
+{
+        int l = tcp_listen_any();
+
+        tell(s, port_of(l));
+        for (uint32_t i = 0; i < THREADS; i++) {
+                one[i].sock = unet_accept(l, NULL, NULL);
+                CHECK(one[i].sock >= 0);
+        }
+        CHECK(unet_close(l) == 0);
+}
+
+static void close_all(void)
+{
+        for (uint32_t i = 0; i < THREADS; i++)
+                CHECK(unet_close(one[i].sock) == 0);
+}
+
+/* ---- each in recv() on its own connection ---- */
+
+static void *echo(void *arg)
+{
+        struct one *o = arg;
+        char byte;
+
+        while (unet_recv(o->sock, &byte, 1, 0) == 1)
+                CHECK(unet_send(o->sock, &byte, 1, 0) == 1);
+        return NULL;
+}
+
+static void echoes(struct side *s)
+{
+        connect_all(s);
+        start(echo);
+        all_asleep();
+        tell(s, 0);
+        join_all();
+        close_all();
+}
+
+static void asks(struct side *s)
+{
+        accept_all(s);
+        hear(s);
+        for (int round = 0; round < 2; round++) {
+                for (uint32_t i = 0; i < THREADS; i++)
+                        CHECK(unet_send(one[i].sock, "?", 1, 0) == 1);
+                for (uint32_t i = THREADS; i-- > 0;) {
+                        char byte;
+                        CHECK(unet_recv(one[i].sock, &byte, 1, 0) == 1 && byte == '?');
+                }
+        }
+        for (uint32_t i = 0; i < THREADS; i++)
+                CHECK(unet_shutdown(one[i].sock, SHUT_WR) == 0);
+        for (uint32_t i = 0; i < THREADS; i++) {
+                char byte;
+                CHECK(unet_recv(one[i].sock, &byte, 1, 0) == 0);
+        }
+        close_all();
+}
+
+static void many_threads_sleep_in_recv(void **state)
+{
+        play(TWO_PROCESSES, echoes, asks, 0);
+}
+
+/* ---- all in accept() on one listener: a connection wakes one ---- */
+
+static void *accept_one(void *arg)
+{
+        struct one *o = arg;
+
+        o->sock = unet_accept(listener, NULL, NULL);
+        CHECK(o->sock >= 0);
+        CHECK(unet_send(o->sock, "!", 1, 0) == 1);
+        return NULL;
+}
+
+static void accepts(struct side *s)
+{
+        long before;
+
+        listener = tcp_listen_any();
+        start(accept_one);
+        all_asleep();
+        before = switches();
+        tell(s, port_of(listener));
+        join_all();
+        CHECK(switches() - before < (long)(THREADS * THREADS / 8));     /* of THREADS * THREADS / 2, if all were woken */
+        tell(s, 0);
+        close_all();
+}
+
+static void connects(struct side *s)
+{
+        uint16_t port = (uint16_t)hear(s);
+
+        for (uint32_t i = 0; i < THREADS; i++) {
+                one[i].sock = tcp_connect_to(port);
+                CHECK(unet_recv(one[i].sock, &(char){0}, 1, 0) == 1);
+        }
+        hear(s);
+        close_all();
+}
+
+static void a_connection_wakes_one_of_many(void **state)
+{
+        play(TWO_PROCESSES, accepts, connects, 0);
+}
+
+/* ---- in poll() on two connections, in a poll set, and until a time ---- */
+
+static void *poll_two(void *arg)
+{
+        struct one *o = arg;
+        struct unet_pollfd v[2] = {{.sock = listener, .fd = -1, .events = POLLIN}, {.sock = o->sock, .fd = -1, .events = POLLIN}};
+
+        CHECK(unet_poll(v, 2, -1) == 1 && v[0].revents == 0 && v[1].revents == POLLIN);
+        CHECK(unet_recv(o->sock, &(char){0}, 1, 0) == 1);
+        return NULL;
+}
+
+static void *wait_in_set(void *arg)
+{
+        struct unet_event ev;
+
+        CHECK(unet_pollset_wait(set, &ev, 1, -1) == 1);
+        return NULL;
+}
+
+static void *recv_in_vain(void *arg)
+{
+        struct timeval tv = {.tv_usec = 50000};
+        struct one *o = arg;
+
+        CHECK(unet_setsockopt(o->sock, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv) == 0);
+        CHECK_ERR(unet_recv(o->sock, &(char){0}, 1, 0), EAGAIN);
+        return NULL;
+}
+
+static void polls(struct side *s)
+{
+        connect_all(s);
+        start(recv_in_vain);
+        join_all();
+        listener = tcp_listen_any();            /* nobody comes */
+        start(poll_two);
+        all_asleep();
+        tell(s, 0);
+        join_all();
+        CHECK((set = unet_pollset_create()) != NULL);
+        CHECK(unet_pollset_add(set, one[0].sock, POLLIN, 0) == 0);
+        start(wait_in_set);
+        all_asleep();
+        tell(s, 0);
+        join_all();
+        unet_pollset_destroy(set);
+        tell(s, 0);
+        close_all();
+}
+
+static void speaks(struct side *s)
+{
+        accept_all(s);
+        hear(s);
+        for (uint32_t i = 0; i < THREADS; i++)
+                CHECK(unet_send(one[i].sock, "!", 1, 0) == 1);
+        hear(s);
+        CHECK(unet_send(one[0].sock, "!", 1, 0) == 1);
+        hear(s);
+        close_all();
+}
+
+static void they_wait_for_anything(void **state)
+{
+        play(TWO_PROCESSES, polls, speaks, 0);
+}
+
+/* ---- a process that dies with all its threads asleep ---- */
+
+static void dies(struct side *s)
+{
+        pid_t pid;
+
+        connect_all(s);
+        pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+                start(echo);
+                EVENTUALLY(asleep() == THREADS);
+                _exit(kill(getpid(), SIGKILL));
+        }
+        CHECK(waitpid(pid, NULL, 0) == pid);
+        EVENTUALLY(asleep() == 0);
+        start(echo);
+        EVENTUALLY(asleep() == THREADS);
+        tell(s, 0);
+        join_all();
+        close_all();
+}
+
+static void a_death_leaves_nobody_asleep(void **state)
+{
+        play(TWO_PROCESSES, dies, asks, 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(many_threads_sleep_in_recv),
+                cmocka_unit_test(a_connection_wakes_one_of_many),
+                cmocka_unit_test(they_wait_for_anything),
+                cmocka_unit_test(a_death_leaves_nobody_asleep),
+        };
+
+        return run_sides(tests);
+}
