@@ -13,7 +13,7 @@
 #define QUIET       (64 * NS_PER_MS)    /* without anything going on before the keeper goes back to sleep */
 #define LOOK_EVERY  (4 * NS_PER_MS)
 #define STUCK       (150 * NS_PER_S)    /* longer than any timer of TCP lets a connection be silent */
-#define CAPTURE_WAIT NS_PER_S           /* an empty stack stays this long for `unet pcap` to read the rest */
+#define CAPTURE_WAIT (60 * NS_PER_S)    /* an empty stack stays this long for `unet pcap` to read the rest: it may get no processor */
 
 static void no_event(struct stack *s, uint32_t sock, uint32_t events)
 {

@@ -86,10 +86,10 @@ static int watch(struct session *s, nstime until, pid_t pid)
                 if (clock_ns(CLOCK_MONOTONIC) >= next_scan) {
                         if (ended && !any)
                                 break;
-                        taps_scan(s->taps);
-                        next_scan = clock_ns(CLOCK_MONOTONIC) + SCAN_EVERY;
                         if (pid != 0 && !ended && waitpid(pid, &status, WNOHANG) == pid)
                                 ended = true;
+                        taps_scan(s->taps);     /* after that: all stacks of a program that has ended */
+                        next_scan = clock_ns(CLOCK_MONOTONIC) + SCAN_EVERY;
                 }
                 if (!any)
                         usleep(1000);
@@ -211,6 +211,7 @@ static int run(const struct command *cmd, int argc, char **argv)
         s.max_packets = set.max_packets;
         s.to_wall = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
         set.want.arg = &s;
+        set.want.tell = optind == argc;
         s.taps = taps_new(&set.want);
         if (!s.taps)
                 return command_fail("no memory");

@@ -180,9 +180,11 @@ static void hear_until(struct pinging *p, nstime until, bool last)
         nstime left;
 
         for (;;) {
+                bool all = last && all_answered(p);     /* asked first: what is answered now is heard below */
+
                 hear(p);
                 left = until - ustack_now();
-                if (left <= 0 || interrupted || (last && all_answered(p)))
+                if (left <= 0 || interrupted || all)
                         return;
                 usock_wait1(p->us, POLLIN, nstime_min(left, LOOK_EVERY));
         }

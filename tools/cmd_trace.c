@@ -95,6 +95,7 @@ static bool note_stack(void *arg, const struct unetd_status_item *item)
         w->next = atomic_load(&w->trace->count);
         trace_enable(w->trace, s->events);
         s->n++;
+        fprintf(stderr, "unet: stack %u is watched\n", w->id);
         return true;
 }
 
@@ -132,11 +133,12 @@ static void show_object(const struct watched *w, const struct trace_rec *rec)
         json_decref(o);
 }
 
-static bool is_done(const struct session *s)
+static bool is_enough(const struct session *s)
 {
-        return stop || (s->most != 0 && s->shown >= s->most) || clock_now() >= s->until;
+        return s->most != 0 && s->shown >= s->most;
 }
 
+/* At most as many of each stack as its ring holds: what it says of that may be a lie without end. */
 static bool drain(struct session *s)
 {
         bool any = false;
@@ -146,7 +148,7 @@ static bool drain(struct session *s)
                 struct trace_rec rec;
                 uint64_t first;
 
-                while (!is_done(s)) {
+                for (uint32_t n = 0; n < STACK_TRACE && !is_enough(s); n++) {
                         if (trace_read(w->trace, STACK_TRACE, w->next, &rec, &first)) {
                                 (s->json ? show_object : show_line)(w, &rec);
                                 s->shown++;
@@ -168,7 +170,7 @@ static void watch(struct session *s)
 {
         nstime next_scan = 0;
 
-        while (!is_done(s)) {
+        while (!stop && !is_enough(s) && clock_now() < s->until) {
                 if (clock_now() >= next_scan) {
                         look_for_stacks(s);
                         next_scan = clock_now() + SCAN_EVERY;
@@ -178,12 +180,15 @@ static void watch(struct session *s)
         }
 }
 
+/* Nothing more is recorded; what was is shown to its end. */
 static int leave(struct session *s)
 {
         uint64_t missed = 0;
 
-        for (uint32_t i = 0; i < s->n; i++) {
+        for (uint32_t i = 0; i < s->n; i++)
                 trace_enable(s->stack[i].trace, 0);
+        drain(s);
+        for (uint32_t i = 0; i < s->n; i++) {
                 missed += s->stack[i].missed;
                 munmap(s->stack[i].st, s->stack[i].bytes);
         }

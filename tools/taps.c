@@ -1,6 +1,7 @@
 /* Capture rings of live stacks, merged by time. */
 #include "tools/taps.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -91,6 +92,8 @@ static void add(struct taps *t, uint32_t id)
                 p->reader.started = true;
         atomic_store(&p->c->snap, t->want.snap);
         t->n++;
+        if (t->want.tell)
+                fprintf(stderr, "unet: stack %u is watched\n", id);
 }
 
 static bool note_stack(void *arg, const struct unetd_status_item *item)

@@ -13,6 +13,7 @@ struct taps_want {
         uint32_t stack;                 /* 0: all of this user */
         uint32_t snap;                  /* bytes kept of a packet */
         bool in, out;                   /* directions */
+        bool tell;                      /* standard error is told of each stack, from when its packets are all seen */
         /* Takes a packet; false: no more are wanted. The clock is CLOCK_MONOTONIC. */
         bool (*packet)(void *arg, const struct capture_rec *rec, const uint8_t *bytes);
         void *arg;
