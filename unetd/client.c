@@ -14,6 +14,7 @@
 #include "unetd/fdcheck.h"
 #include "unetd/name.h"
 #include "unetd/start.h"
+#include "unetd/stopped.h"
 #include "unetd/sys.h"
 #include "unetd/wire.h"
 
@@ -39,8 +40,8 @@ static void conn_drop(struct unetd_conn *conn)
         *conn = (struct unetd_conn){.fd = -1};
 }
 
-/* Takes a socket, non-blocking from now on. */
-static int conn_take(struct unetd_conn *conn, int fd)
+/* Takes a socket, non-blocking from now on, to process `pid`. */
+static int conn_take(struct unetd_conn *conn, int fd, int32_t pid)
 {
         struct statx st;
         int r;
@@ -55,31 +56,39 @@ static int conn_take(struct unetd_conn *conn, int fd)
                 sys_close(fd);
                 return r;
         }
-        *conn = (struct unetd_conn){.fd = fd, .ino = st.stx_ino};
+        *conn = (struct unetd_conn){.fd = fd, .pid = pid, .ino = st.stx_ino};
         return 0;
 }
 
-/* Waits for `events` until the time `until`. */
-static int conn_wait(const struct unetd_conn *conn, short events, int64_t until)
+/* An answer is waited for until `end`, or until `look` and the one who is to give it is stopped. */
+struct patience {
+        int64_t look, end;
+};
+
+/* Waits for `events` so long. */
+static int conn_wait(const struct unetd_conn *conn, short events, struct patience *p)
 {
         for (;;) {
-                int64_t left = until - sys_now_ms();
+                int64_t left = MIN(p->look, p->end) - sys_now_ms();
                 int r = left > 0 ? sys_poll1(conn->fd, events, (int)MIN(left, INT32_MAX)) : 0;
 
                 if (r > 0 || (r < 0 && r != -EINTR))
                         return r > 0 ? 0 : r;
-                if (left <= 0)
+                if (left > 0)
+                        continue;
+                if (p->look >= p->end || process_is_stopped(conn->pid))
                         return -ETIMEDOUT;
+                p->look += UNETD_TIMEOUT_MS;
         }
 }
 
 static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds, unsigned n,
-                     int64_t until)
+                     struct patience *p)
 {
         int r;
 
         while ((r = wire_send(conn->fd, msg, fds, n, 0)) == -EAGAIN)
-                if ((r = conn_wait(conn, POLLOUT, until)) < 0)
+                if ((r = conn_wait(conn, POLLOUT, p)) < 0)
                         return r;
         return r == -EPIPE || r == -ENOTCONN ? -ECONNRESET : r;
 }
@@ -87,17 +96,17 @@ static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const
 /* Sends a request and receives its reply; replies to earlier requests, given up on, are thrown away. The
  * reply's own error is returned; `in` then holds nothing. */
 static int exchange_until(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg,
-                          const int *fds, unsigned n, struct wire_in *in, int64_t until)
+                          const int *fds, unsigned n, struct wire_in *in, struct patience p)
 {
         int r;
 
         msg->seq = ++c->seq;
         msg->err = 0;
-        r = conn_send(conn, msg, fds, n, until);
+        r = conn_send(conn, msg, fds, n, &p);
         while (r == 0) {
                 r = wire_recv(conn->fd, in, 0);
                 if (r == -EAGAIN)
-                        r = conn_wait(conn, POLLIN, until);
+                        r = conn_wait(conn, POLLIN, &p);
                 else if (r == 0 && in->msg.seq == msg->seq)
                         break;
                 else if (r == 0 || r == -EBADMSG)
@@ -118,12 +127,15 @@ static int exchange_until(struct unetd_client *c, const struct unetd_conn *conn,
 static int exchange(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg,
                     const int *fds, unsigned n, struct wire_in *in)
 {
-        return exchange_until(c, conn, msg, fds, n, in, sys_now_ms() + UNETD_TIMEOUT_MS);
+        int64_t now = sys_now_ms();
+
+        return exchange_until(c, conn, msg, fds, n, in,
+                              (struct patience){.look = now + UNETD_TIMEOUT_MS, .end = now + UNETD_PATIENCE_MS});
 }
 
 /* ---- finding unetd ---- */
 
-/* The system-wide names must be root's, the user's own names the user's or root's. */
+/* The system-wide names must be root's, the user's own names the user's or root's. Its pid, or a negative errno. */
 static int check_holder(int fd, uint32_t name_uid)
 {
         struct ucred cred;
@@ -132,11 +144,11 @@ static int check_holder(int fd, uint32_t name_uid)
 
         if (r < 0)
                 return r;
-        return cred.uid == 0 || cred.uid == name_uid ? 0 : -EPERM;
+        return cred.uid == 0 || cred.uid == name_uid ? MAX((int)cred.pid, 0) : -EPERM;
 }
 
-/* A connected socket, or a negative errno: -ECONNREFUSED when nobody has the name. */
-static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t until)
+/* A connected socket and to whom, or a negative errno: -ECONNREFUSED when nobody has the name. */
+static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t until, int32_t *pid)
 {
         struct sockaddr_un sun;
         socklen_t len = unetd_name(&sun, uid, domain, i);
@@ -152,8 +164,10 @@ static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t un
         }
         if (r == 0)
                 r = check_holder(fd, uid);
-        if (r >= 0)
+        if (r >= 0) {
+                *pid = r;
                 return fd;
+        }
         sys_close(fd);
         return r;
 }
@@ -209,11 +223,12 @@ static int hello(struct unetd_client *c, struct unetd_conn *conn)
 static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, unsigned i, int64_t until)
 {
         struct unetd_conn conn;
-        int fd = connect_name(uid, domain, i, until), r;
+        int32_t pid = 0;
+        int fd = connect_name(uid, domain, i, until, &pid), r;
 
         if (fd < 0)
                 return fd;
-        r = conn_take(&conn, fd);
+        r = conn_take(&conn, fd, pid);
         if (r < 0)
                 return r;
         r = hello(c, &conn);
@@ -342,7 +357,7 @@ static int keeper_ready(struct unetd_client *c)
         r = ask_daemon(c, &msg, NULL, 0, &in);
         if (r < 0)
                 return r;
-        r = in.n == 1 ? conn_take(&c->keeper, wire_in_take(&in, 0)) : -EPROTO;
+        r = in.n == 1 ? conn_take(&c->keeper, wire_in_take(&in, 0), in.msg.stack.pid) : -EPROTO;
         wire_in_close(&in);
         return r;
 }
@@ -865,7 +880,7 @@ int unetd_emul_connect(struct unetd_client *c, uint32_t port, uint32_t uid, cons
 {
         struct unetd_msg msg = {.type = UNETD_EMUL_CONNECT, .emul = {.port = port, .uid = uid}};
         struct unetd_msg thanks = {.type = UNETD_EMUL_CONNECTED};
-        int64_t now = sys_now_ms();
+        int64_t now = sys_now_ms(), end = timeout_ms < 0 || timeout_ms > INT64_MAX - now ? INT64_MAX : now + timeout_ms;
         struct wire_in in;
         int r = put_name(&msg.emul, name);
 
@@ -873,8 +888,7 @@ int unetd_emul_connect(struct unetd_client *c, uint32_t port, uint32_t uid, cons
                 r = daemon_ready(c);
         if (r < 0)
                 return r;
-        r = exchange_until(c, &c->daemon, &msg, NULL, 0, &in,
-                           timeout_ms < 0 || timeout_ms > INT64_MAX - now ? INT64_MAX : now + timeout_ms);
+        r = exchange_until(c, &c->daemon, &msg, NULL, 0, &in, (struct patience){.look = end, .end = end});
         if (r == -ETIMEDOUT || r == -EPROTO || r == -ECONNRESET)
                 conn_drop(&c->daemon);
         if (r < 0)

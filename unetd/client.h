@@ -2,7 +2,7 @@
  * The calls that the rest of the library makes to unetd and unet-keeper.
  *
  * A process has one struct unetd_client, zeroed at first. Calls are synchronous, take at most
- * UNETD_TIMEOUT_MS (10 times that in unetd_open() when a daemon has to be started), and return 0 or a
+ * UNETD_PATIENCE_MS (10 times that in unetd_open() when a daemon has to be started), and return 0 or a
  * negative errno; output parameters are touched on success only. They are made under one lock of the
  * caller's. They use raw system calls only: no errno, no hooked libc function, no heap, no signal state is
  * touched, and no application descriptor number below the high ones is used for longer than a moment.
@@ -34,7 +34,10 @@
 #include "unetd/directory.h"
 #include "unetd/proto.h"
 
-#define UNETD_TIMEOUT_MS 5000           /* more than unetd waits for a keeper (unetd/config.h) */
+/* How long an answer is waited for: from who is stopped (unetd/stopped.h), and from who is slow, on a machine that is busy. Both
+ * are more than unetd waits for a keeper (unetd/config.h). */
+#define UNETD_TIMEOUT_MS  5000
+#define UNETD_PATIENCE_MS 60000
 
 enum {
         UNETD_NO_START = 1,             /* do not start a unetd when there is none: -ECONNREFUSED */
@@ -44,6 +47,7 @@ enum {
 /* A connection, known by number and by what the number must still refer to. */
 struct unetd_conn {
         int fd;                         /* -1 or 0: none */
+        int32_t pid;                    /* who answers; 0: not known */
         uint64_t ino;
 };
 

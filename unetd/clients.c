@@ -212,6 +212,7 @@ int waiter_new(struct client *cl, const struct unetd_msg *request, struct waiter
         w->client = cl;
         w->request = *request;
         w->deadline = unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS;
+        w->end = unetd.loop.now + unetd.cfg.slow_ms * NS_PER_MS;
         cl->waiting++;
         TAILQ_INSERT_TAIL(&unetd.waiters, w, link);
         *out = w;
@@ -239,13 +240,22 @@ void waiter_end(struct waiter *w, int err)
         waiter_free(w);
 }
 
+/* For a keeper that is slow, of a machine that is busy; other waits have limits of their own. */
+static bool waits_on(struct waiter *w)
+{
+        if ((!w->ask && !w->chan) || w->end <= unetd.loop.now || users_keeper_stopped())
+                return false;
+        w->deadline = nstime_min(w->end, unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS);
+        return true;
+}
+
 void waiters_expire(void)
 {
         struct waiter *w = TAILQ_FIRST(&unetd.waiters), *next;
 
         for (; w; w = next) {
                 next = TAILQ_NEXT(w, link);
-                if (w->deadline <= unetd.loop.now)
+                if (w->deadline <= unetd.loop.now && !waits_on(w))
                         waiter_end(w, -ETIMEDOUT);
         }
 }

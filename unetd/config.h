@@ -64,7 +64,8 @@ struct unetd_config {
         struct frame_geom geom;         /* of transmit regions */
         uint32_t lease_ports;           /* ports in a block */
         uint32_t queue_max;             /* replies kept for a client that does not read */
-        int reply_ms;                   /* how long a keeper may take to answer: on a busy machine it is started late */
+        int reply_ms;                   /* how long a client waits for a keeper that is stopped (unetd/stopped.h), ... */
+        int slow_ms;                    /* ... and for one that is slow, or not there yet: on a busy machine it is started late */
         int adopt_ms;                   /* how long a new unetd waits for a keeper of the last one */
         struct unetd_iface_config iface[UNETD_IFACES];
         uint32_t nifaces;
@@ -84,7 +85,7 @@ struct unetd_config {
                             .emul_endpoints = 256, .emul_names = 256, .emul_chans = 1024,                    \
                             .emul_kb = 32768, .emul_msgs = 8192},                                            \
                 .geom = {.count = {[FRAME_LARGE] = 512, [FRAME_SMALL] = 16384}}, .lease_ports = 64,          \
-                .queue_max = 64, .reply_ms = 4000, .adopt_ms = 1000,                                         \
+                .queue_max = 64, .reply_ms = 4000, .slow_ms = 50000, .adopt_ms = 1000,                                        \
                 .ip_ttl = IP_TTL_USUAL, .arp_reachable_s = 30,                                               \
         }
 

@@ -17,7 +17,7 @@
  *
  * What a client asks and a keeper must do first is an *ask* (a request to a keeper, by number) with a
  * *waiter* (the client's request). A waiter that waits too long gets -ETIMEDOUT; the ask goes on. A keeper
- * that leaves an ask unanswered for ASK_PATIENCE is replaced.
+ * that is stopped and leaves an ask unanswered for ASK_PATIENCE is replaced, any other after ASK_END.
  */
 #ifndef UNETD_DAEMON_H
 #define UNETD_DAEMON_H
@@ -32,7 +32,8 @@
 #include "unetd/log.h"
 
 #define STACK_BUCKETS 1024u
-#define ASK_PATIENCE  (10 * NS_PER_S)
+#define ASK_PATIENCE  (10 * NS_PER_S)  /* with a keeper that is stopped, ... */
+#define ASK_END       (60 * NS_PER_S)  /* ... and with any */
 #define AGENT_NS      (1500 * NS_PER_MS) /* how long another host's agent may take to answer */
 #define REPLY_LATER   1
 
@@ -63,7 +64,7 @@ struct waiter {
         TAILQ_ENTRY(waiter) link;       /* all, oldest first */
         struct client *client;
         struct unetd_msg request;
-        nstime deadline;
+        nstime deadline, end;           /* of a keeper that is stopped, and of any */
         struct ask *ask;                /* what it waits for: one of these */
         struct chan *chan;
         LIST_ENTRY(waiter) of_chan;
@@ -100,6 +101,7 @@ struct user {
         uint32_t uid, gid;
         enum keeper_state keeper_state;
         int32_t keeper_pid;
+        nstime keeper_look;             /* not before is it looked at whether it is stopped */
         nstime adopt_until;             /* KEEPER_AWAITED: then start one */
         uint32_t deaths;                /* of keepers, within DEATHS_WINDOW of the first */
         nstime first_death;
@@ -269,6 +271,8 @@ struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsi
 /* Nobody waits for the channel's asks any more. */
 void asks_forget_chan(struct chan *ch);
 void users_tick(void);
+/* Whether a keeper that has not answered yet is stopped. */
+bool users_keeper_stopped(void);
 nstime users_deadline(void);
 
 /* ---- stacks.c ---- */

@@ -18,7 +18,7 @@
 #define UNET_LIBEXECDIR "/usr/local/libexec/unet"
 #endif
 
-#define READY_MS  10000
+#define READY_MS  60000                 /* its end is seen at once; slow it may be */
 #define READY_FD  3
 #define PATH_MAX_ 4096
 #define ENV_MAX   64

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "unetd/daemon.h"
+#include "unetd/stopped.h"
 
 #define KEEPER_QUEUE  16384u            /* messages for a keeper that is being started, or slow */
 #define DEATHS_MAX    5u
@@ -108,6 +109,7 @@ int user_keeper_get(struct client *cl, struct unetd_msg *msg)
                 return -errno;
         conn_send(&cl->user->keeper, &hand, &fd[0], 1);
         msg->err = 0;
+        msg->stack.pid = cl->user->keeper_state == KEEPER_RUNS ? cl->user->keeper_pid : 0;
         conn_send(&cl->conn, msg, &fd[1], 1);
         close(fd[0]);
         close(fd[1]);
@@ -313,12 +315,25 @@ static void keeper_bury(struct user *u)
         stacks_replay(u, false);
 }
 
-/* A keeper that does not answer for so long is stopped or broken. */
-static bool lost_patience(const struct user *u)
+bool users_keeper_stopped(void)
+{
+        struct user *u;
+
+        LIST_FOREACH(u, &unetd.users, link)
+                if (u->keeper_state == KEEPER_RUNS && !TAILQ_EMPTY(&u->asks) && process_is_stopped(u->keeper_pid))
+                        return true;
+        return false;
+}
+
+/* A keeper that does not answer is stopped, or broken, or slow: the last is waited for longer. */
+static bool lost_patience(struct user *u)
 {
         struct ask *a = TAILQ_FIRST(&u->asks);
 
-        return u->keeper_state == KEEPER_RUNS && a && unetd.loop.now - a->sent > ASK_PATIENCE;
+        if (u->keeper_state != KEEPER_RUNS || !a || unetd.loop.now - a->sent <= ASK_PATIENCE || unetd.loop.now < u->keeper_look)
+                return false;
+        u->keeper_look = unetd.loop.now + ASK_PATIENCE;
+        return unetd.loop.now - a->sent > ASK_END || process_is_stopped(u->keeper_pid);
 }
 
 void users_tick(void)
@@ -351,7 +366,7 @@ nstime users_deadline(void)
                 if (u->keeper_state == KEEPER_AWAITED)
                         when = nstime_min(when, u->adopt_until);
                 else if (a)
-                        when = nstime_min(when, a->sent + ASK_PATIENCE + NS_PER_MS);
+                        when = nstime_min(when, MAX(a->sent + ASK_PATIENCE + NS_PER_MS, u->keeper_look));
         }
         return when;
 }

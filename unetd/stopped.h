@@ -1,0 +1,15 @@
+/*
+ * Who does not answer: slow, or stopped? A machine that is busy leaves a process without a processor for seconds, and that is
+ * no reason to fail; one that is stopped is not worth the wait.
+ */
+#ifndef UNETD_STOPPED_H
+#define UNETD_STOPPED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whether a process is stopped (SIGSTOP, a debugger) or dead, by /proc/PID/stat (proc_pid_stat(5)). What cannot be read, and
+ * pid 0, is not. */
+bool process_is_stopped(int32_t pid);
+
+#endif
