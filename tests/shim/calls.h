@@ -74,7 +74,7 @@ void tcp_pair(int v[2]);
 int udp_socket(struct sockaddr_in *sa);
 void close2(int v[2]);
 /* How long, in ms, what must come is waited for. */
-#define LONG 30000
+#define LONG 120000
 void wait_readable(int fd);
 
 #define MUCH 3000

@@ -134,7 +134,7 @@ void scene_beside_times(void)
 /* Linux begins to take times a moment after it was asked to. */
 static void until_stamped(int s, int t)
 {
-        for (int i = 0; i < 5000; i++) {
+        for (int i = 0; i < LONG; i++) {
                 _Alignas(struct cmsghdr) char beside[256];
                 char b[100];
                 struct iovec iov = {b, sizeof(b)};

@@ -337,20 +337,23 @@ void scene_backlog(void)
                 int l = listener(&sa), c[6], n = 0;
 
                 listen(l, backlog);
-                for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+                for (int i = 0; i < (int)ARRAY_LEN(c); i++) {
                         c[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
                         connect(c[i], (void *)&sa, sizeof(sa));
+                        if (i <= backlog)       /* one after the other, or the kernel, when it is busy, lets in more */
+                                wait_events(c[i], POLLOUT);
                 }
-                for (int i = 0; i <= backlog; i++)
-                        wait_events(c[i], POLLOUT);
                 for (size_t i = 0; i < ARRAY_LEN(c); i++)
-                        n += events_of(c[i]) == POLLOUT;
+                        if (events_of(c[i]) == POLLOUT)
+                                n++;
+                        else
+                                close(c[i]);    /* or it asks again while the others are accepted */
                 printf("  backlog %d: %d connected\n", backlog, n);
                 fcntl(l, F_SETFL, O_NONBLOCK);
                 for (n = 0; accept(l, NULL, NULL) >= 0; n++)
                         ;
                 printf("  %d accepted\n", n);
-                for (size_t i = 0; i < ARRAY_LEN(c); i++)
+                for (int i = 0; i <= backlog; i++)
                         close(c[i]);
                 close(l);
         }

@@ -64,9 +64,11 @@ void scene_epoll_duplicates(void)
         READY(ep);
         read(d, &c, 1);
         QUIET(ep);
-        tcp_pair(w);                    /* one of its numbers was a member's */
-        SHOW(w[0] == v[1] || w[1] == v[1]);
-        put(w[1] == v[1] ? w : (int[]){w[1], w[0]});
+        tcp_pair(w);
+        SHOW(dup2(w[1], v[1]) == v[1]); /* a number that was a member's */
+        close(w[1]);
+        w[1] = v[1];
+        put(w);
         SHOW(ADD(ep, v[1], EPOLLIN, 7));
         READY(ep);
         close2(w);

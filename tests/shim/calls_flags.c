@@ -40,7 +40,7 @@ static void count(int s, const char *what)
 /* Until what was sent has been acknowledged. */
 static void settle(int s)
 {
-        for (int i = 0, n = 1; i < 30000 && n != 0; i++) {
+        for (int i = 0, n = 1; i < LONG && n != 0; i++) {
                 if (ioctl(s, SIOCOUTQ, &n) != 0)
                         return;
                 usleep(1000);
@@ -57,7 +57,7 @@ static void put(int s, const char *text, int flags)
 /* Until so many bytes are there. */
 static void until(int s, int n)
 {
-        for (int i = 0, there = 0; i < 30000 && there < n; i++) {
+        for (int i = 0, there = 0; i < LONG && there < n; i++) {
                 ioctl(s, SIOCINQ, &there);
                 usleep(1000);
         }
@@ -208,7 +208,7 @@ static void all_there(int s, int n)
 {
         char b[64];
 
-        for (int i = 0; i < 30000 && recv(s, b, sizeof(b), MSG_PEEK | MSG_DONTWAIT) < 0; i++)
+        for (int i = 0; i < LONG && recv(s, b, sizeof(b), MSG_PEEK | MSG_DONTWAIT) < 0; i++)
                 usleep(1000);
         (void)n;
 }

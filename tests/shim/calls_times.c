@@ -47,7 +47,7 @@ static bool before(struct timespec a, struct timespec b)
 /* Linux begins to take times a moment after it was asked to. */
 static void until_stamped(int s, int t)
 {
-        for (int i = 0; i < 5000; i++) {
+        for (int i = 0; i < LONG; i++) {
                 send(t, "yet", 3, 0);
                 wait_readable(s);
                 if (receive(s, 3, 256, 0, false).beside != 0)

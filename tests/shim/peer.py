@@ -265,12 +265,13 @@ def server_event_loop(port, n):
                 writer.write(data)
                 await writer.drain()
             writer.close()
+            await writer.wait_closed()
             count += 1
             if count == int(n):
                 done.set()
 
         server = await asyncio.start_server(serve, HOST, port)
-        await asyncio.wait_for(done.wait(), 250)
+        await done.wait()
         server.close()
 
     asyncio.run(main())
@@ -288,7 +289,7 @@ def client_event_loop(port, n):
         writer.close()
 
     async def main():
-        await asyncio.wait_for(asyncio.gather(*(one(i) for i in range(int(n)))), 250)
+        await asyncio.gather(*(one(i) for i in range(int(n))))
 
     asyncio.run(main())
 

@@ -9,7 +9,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,25 +16,24 @@ import time
 import unittest
 
 BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(SOURCE, "tests"))
+from ports import free_port  # noqa: E402
+
 SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
 UNET = os.path.join(BUILD, "tools", "unet")
 CALLS = os.path.join(BUILD, "tests", "shim", "shim_calls")
 WHOLE, PART = 10 << 30, 2 << 30           # of a large transfer, with UNET_WHOLE=1 and without; each way
 SEED = int(os.environ.get("UNET_SEED", random.randrange(1 << 31)))
-LIMIT = 300                       # for what must end; on a busy machine it may take long
+LIMIT = 300                       # for what must come, and for what must end and gets no processor time any more
+LIVELY = 900                      # for what must end and is at work; on a busy machine it may take long
 
 os.environ.setdefault("UNET_LIBEXEC", os.path.join(BUILD, "unetd"))
 os.environ["UNET_DOMAIN"] = f"shim-{os.getpid()}"
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def wait_until(what, condition, seconds=120):
-    deadline = time.monotonic() + seconds
+def wait_until(what, condition):
+    deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
         result = condition()
         if result:
@@ -78,12 +76,29 @@ class Running:
         """The ends of what it wrote, fit for a log."""
         return "\n".join(re.sub(r"[^\t\n -~]", ".", self.text(which)[-3000:]) for which in range(2))
 
-    def end(self, ok=(0,), seconds=LIMIT):
-        try:
-            status = self.child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.stop()
-            raise AssertionError(f"{' '.join(self.argv)}: did not end\n{self.shown()}") from None
+    def used(self):
+        """Nanoseconds of processor time so far, of its first thread."""
+        with open(f"/proc/{self.child.pid}/schedstat", encoding="ascii") as f:
+            return int(f.read().split()[0])
+
+    def ticks(self):
+        """Its processor time, of all threads, and of children that have ended."""
+        with open(f"/proc/{self.child.pid}/stat", encoding="ascii", errors="replace") as f:
+            return sum(int(n) for n in f.read().rsplit(")", 1)[1].split()[11:15])
+
+    def end(self, ok=(0,)):
+        began = last = time.monotonic()
+        ticks = 0
+        while (status := self.child.poll()) is None:
+            now = time.monotonic()
+            if self.ticks() != ticks:
+                ticks, last = self.ticks(), now
+            if now - last > LIMIT or now - began > LIVELY:
+                raise AssertionError(f"did not end in {now - began:.0f} s, for {now - last:.0f} of them idle: {self}")
+            try:
+                self.child.wait(0.5)
+            except subprocess.TimeoutExpired:
+                pass
         if ok is not None and status not in ok:
             raise AssertionError(f"{' '.join(self.argv)}: status {status}\n{self.shown()}")
         return self.text()
@@ -143,6 +158,7 @@ class Case(unittest.TestCase):
         p = self.run_it(*argv, **more)
         wait_until(f"{argv[0]} listens", lambda: p.child.poll() is not None or (
             listens(self.port, kind) and (not p.shim or p.said("(both|kernel)"))))
+        self.assertIsNone(p.child.poll(), p)
         return p
 
 
@@ -210,6 +226,20 @@ class Inert(Case):
         self.assertEqual(p.said(".*"), 0)
 
 
+class Slow(Case):
+    """A machine on which daemons take long to start: programs wait for them, and do not go by the kernel."""
+
+    def test_unetd_and_the_keeper_start_late(self):
+        with tempfile.TemporaryDirectory() as libexec:
+            for name, seconds in (("unetd", 11), ("unet-keeper", 7)):
+                with open(os.path.join(libexec, name), "w", encoding="ascii") as f:
+                    f.write(f"#!/bin/sh\n/bin/sleep {seconds}\nexec {os.environ['UNET_LIBEXEC']}/{name} \"$@\"\n")
+                os.chmod(os.path.join(libexec, name), 0o755)
+            p = self.run_it(CALLS, "read_write", env={"UNET_DOMAIN": os.environ["UNET_DOMAIN"] + "-slow", "UNET_LIBEXEC": libexec})
+            p.end()
+            self.assertGreater(p.said("(ours|both)"), 0, p)
+
+
 class Iperf(Case):
     """The contract of iperf3: every option people use, and ^C at any moment."""
 
@@ -223,17 +253,22 @@ class Iperf(Case):
     def client(self, *args, shim=True):
         return self.run_it("iperf3", "-c", "127.0.0.1", "-p", str(self.port), *args, shim=shim)
 
-    def measure(self, *args):
-        server, client = self.start(), self.client("-t", "1", "-J", *args)
-        report = json.loads(client.end())
-        self.assertNotIn("error", report)
-        server.end()
-        self.assertGreater(client.said("(ours|both)"), 1)
+    def measure(self, *args, so_much=lambda end: 1, least=0):
+        """What it reports at the end; for longer where the machine has no time for `least` in a second."""
+        for seconds in ("1", "10", "60"):
+            server, client = self.start(), self.client("-t", seconds, "-J", *args)
+            report = json.loads(client.end())
+            self.assertNotIn("error", report)
+            server.end()
+            self.assertGreater(client.said("(ours|both)"), 1, client)
+            if so_much(report["end"]) > least:
+                break
+            self.port = free_port()
+        self.assertGreater(so_much(report["end"]), least, report["end"])
         return report
 
     def test_one_stream(self):
-        end = self.measure()["end"]
-        self.assertGreater(end["sum_received"]["bytes"], 0)
+        end = self.measure(so_much=lambda end: end["sum_received"]["bytes"])["end"]
         self.assertIn("max_snd_cwnd", end["streams"][0]["sender"])
         self.assertIn("retransmits", end["sum_sent"])
 
@@ -241,10 +276,10 @@ class Iperf(Case):
         self.assertEqual(len(self.measure("-P", "4")["end"]["streams"]), 4)
 
     def test_reverse(self):
-        self.assertGreater(self.measure("-R")["end"]["sum_received"]["bytes"], 0)
+        self.measure("-R", so_much=lambda end: end["sum_received"]["bytes"])
 
     def test_both_directions(self):
-        self.assertGreater(self.measure("--bidir")["end"]["sum_received_bidir_reverse"]["bytes"], 0)
+        self.measure("--bidir", so_much=lambda end: end["sum_received_bidir_reverse"]["bytes"])
 
     def test_sendfile(self):
         self.measure("-Z")
@@ -258,12 +293,11 @@ class Iperf(Case):
     def test_bytes(self):
         server, client = self.start(), self.client("-n", "20M", "-J")
         sent = json.loads(client.end())["end"]["sum_sent"]["bytes"]
-        self.assertIn(sent, (20 << 20, (20 << 20) + (128 << 10)))   # one block more where a send had to wait: iperf_send()
+        self.assertTrue(20 << 20 <= sent <= (20 << 20) + (128 << 10), sent)     # up to a block more where a send had to wait
         server.end()
 
     def test_udp(self):
-        end = self.measure("-u", "-b", "100M", "-l", "1400")["end"]
-        self.assertGreater(end["sum"]["packets"], 100)
+        self.measure("-u", "-b", "100M", "-l", "1400", so_much=lambda end: end["sum"]["packets"], least=100)
 
     def test_udp_both_directions(self):
         self.measure("-u", "-b", "50M", "-l", "1000", "--bidir")
@@ -274,7 +308,7 @@ class Iperf(Case):
         client = self.run_it("iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-n", "200M", "-J", env=fault)
         report = json.loads(client.end())
         server.end()
-        self.assertGreater(report["end"]["sum_sent"]["retransmits"], 0)
+        self.assertGreater(report["end"]["sum_sent"]["retransmits"], 0)     # of 3,000 segments none lost: 1e-13
 
     def test_an_ordinary_client(self):
         server = self.start()
@@ -289,14 +323,15 @@ class Iperf(Case):
         self.assertGreater(client.said("kernel"), 0)
 
     def interrupt(self, who, rnd):
-        server, client = self.start(), self.client("-t", "10", "-i", "0.1")
-        wait_until("a connection", lambda: server.said("ours"))
+        server, client = self.start(), self.client("-t", "600", "-i", "0.1")
+        wait_until("a connection", lambda: server.said("ours") or client.child.poll() is not None)
+        self.assertIsNone(client.child.poll(), client)
         time.sleep(rnd.choice((0, rnd.uniform(0, 0.02), rnd.uniform(0, 0.6))))
         victim = client if who == "client" else server
         victim.child.send_signal(signal.SIGINT)
         victim.end(ok=None)
-        self.assertGreaterEqual(victim.child.returncode, 0, "ended by a signal")
-        self.assertIn("interrupt", victim.text() + victim.text(1))
+        self.assertGreaterEqual(victim.child.returncode, 0, victim)
+        self.assertIn("interrupt", victim.text() + victim.text(1), victim)
         other = server if who == "client" else client
         other.end(ok=None)
         self.port = free_port()
@@ -353,11 +388,12 @@ class Programs(Case):
                 self.assertEqual(client.said("ours"), 1 if shim else 0)
 
     def sockperf_client(self, *argv):
-        """sockperf counts nothing of the beginning and the end: on a machine that has no time for it, of all."""
-        for seconds in ("1", "3", "10"):
-            client = self.run_it("sockperf", "pp", "-t", seconds, *argv)
+        """sockperf counts nothing of the beginning and the end: on a machine that has no time for it, of all. What it still waits
+        for when its time is over it calls dropped: one, where the server had no processor just then."""
+        for seconds in (1, 3, 10) * 7:
+            client = self.run_it("sockperf", "pp", "-t", str(seconds), *argv)
             out = client.end()
-            if "No valid observations" not in out:
+            if "No valid observations" not in out and "# dropped messages = 1;" not in out:
                 break
         return client, out
 
@@ -466,20 +502,15 @@ class Peers(Case):
 
     def test_idle_costs_nothing(self):
         s, c = self.peer("server", "idle"), self.peer("client", "idle")
-        wait_until("both are blocked", lambda: s.said("ours") and c.said("ours"))
+        wait_until("both are connected", lambda: s.said("ours") and c.said("ours"))
         costs = []
-        while not costs or (costs[-1] >= 2e6 and len(costs) < 10):      # the first may be of the start
-            before = self.cpu(s) + self.cpu(c)
+        while not costs or (costs[-1] >= 2e6 and len(costs) < 20):      # the first may be of the start
+            before = s.used() + c.used()
             time.sleep(3)
-            costs.append(self.cpu(s) + self.cpu(c) - before)
+            costs.append(s.used() + c.used() - before)
         self.assertLess(costs[-1], 2e6, f"ns in 3 s, again and again: {costs}")
         c.child.kill()
         s.end()
-
-    @staticmethod
-    def cpu(p):
-        with open(f"/proc/{p.child.pid}/schedstat", encoding="ascii") as f:
-            return int(f.read().split()[0])
 
     def test_writes_of_all_sizes_without_waiting(self):
         self.both("odd_sizes", str(SEED))
@@ -490,13 +521,13 @@ class Peers(Case):
         total = str(WHOLE if os.environ.get("UNET_WHOLE") else PART)
         s = self.peer("server", "half_close_of", str(SEED), total, **ends)
         c = self.peer("client", "half_close_of", str(SEED), total, **ends)
-        sent, got = c.end(seconds=600).split()
-        self.assertEqual(s.end(seconds=600).split(), [got, sent])
+        sent, got = c.end().split()
+        self.assertEqual(s.end().split(), [got, sent])
         self.port = free_port()
         s = self.peer("server", "odd_sizes", str(SEED), total, **ends)
         c = self.peer("client", "odd_sizes", str(SEED), total, **ends)
-        c.end(seconds=600)
-        s.end(seconds=600)
+        c.end()
+        s.end()
 
     def test_transfers(self):
         self.transfers()

@@ -29,7 +29,7 @@ class Tally(unittest.TestCase):
                     f.write(text)
             done = subprocess.run(
                 [sys.executable, os.path.join(SOURCE, "scripts", "tally.py"), "--skips", paths["skips.txt"],
-                 paths["dev.xml"], paths["checks.tsv"]], capture_output=True, text=True, timeout=30, check=False)
+                 paths["dev.xml"], paths["checks.tsv"]], capture_output=True, text=True, timeout=300, check=False)
         return done.returncode, done.stdout.strip().splitlines()[-1], done.stdout
 
     def test_counts_what_cmocka_programs_hold(self):

@@ -68,15 +68,20 @@ for name in pingpong stream; do
         check "$name is too" example "$name" "$p/share/doc/unet/examples/example.c"
 done
 echoes() {
-        local server
+        local server port said
         export LD_LIBRARY_PATH=$p/lib
-        "$scratch/echo_sock" -s -p 7717 &
+        port=$("$UNET_SOURCE/tests/ports.py")
+        "$scratch/echo_sock" -s -p "$port" &
         server=$!
-        for _ in $(seq 600); do
-                [ "$("$scratch/echo_sock" -p 7717 hello 2>/dev/null)" != hello ] || break
+        children+=("$server")
+        until said=$("$scratch/echo_sock" -p "$port" hello 2>"$scratch/echo.err") && [ "$said" = hello ]; do
+                if [ "$SECONDS" -gt 500 ] || ! kill -0 "$server"; then
+                        echo "no echo: $said, $(cat "$scratch/echo.err")"
+                        return 1
+                fi
                 sleep 0.1
         done
-        "$p/bin/unet" status --json >"$scratch/status"
+        "$p/bin/unet" status --json | tee "$scratch/status"
         kill "$server"
         readlink "/proc/$(python3 -c 'import json, sys; print(json.load(sys.stdin)["daemon"][0]["pid"])' <"$scratch/status")/exe" |
                 grep -F "$p/libexec/unet/unetd"
