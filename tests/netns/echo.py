@@ -20,7 +20,7 @@ payload = os.urandom(size)
 body = struct.pack("!HH", os.getpid() & 0xFFFF, 1) + payload
 request = struct.pack("!BBH", 8, 0, checksum(b"\x08\0\0\0" + body)) + body
 with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as s:
-    s.settimeout(5)
+    s.settimeout(120)
     s.sendto(request, (address, 0))
     while True:
         packet, source = s.recvfrom(65535)

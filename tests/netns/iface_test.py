@@ -67,15 +67,15 @@ class Ifaces(Lan):
     def test_connections_end_when_it_goes(self):
         for users in ((None,), (ALICE, BOB)):
             self.add()
-            pairs = [self.both_ways(self.other, self.ours, 100, 0.1, PORT + 3 + i, user) for i, user in enumerate(users)]
-            before = self.other.received()
-            self.other.until(lambda n=before + (4 << 20): self.other.received() > n, "a part of it")
+            pairs = [self.both_ways(self.other, self.ours, 1, 0.1, PORT + 3 + i, user=user, goes_on=True)
+                     for i, user in enumerate(users)]
+            self.has_come(4)
             for _, client in pairs:
                 self.ours.until(lambda c=client: "unet: pid" in c.text(1) or c.child.poll() is not None, "a connection")
                 self.assert_ours(client)
             self.remove()
             for server, client in pairs:
-                client.end(20, ok=(0, 1))
+                client.end(120, ok=(0, 1))
                 self.assertRegex(client.text(1), r"OSError: \[Errno 100\]|BrokenPipeError", client.text(1))
                 server.stop()
             self.ours.until(lambda: not self.ours.program_on_link(), "the interface without a program")

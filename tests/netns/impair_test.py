@@ -31,7 +31,7 @@ class Impaired(lan_test.Lan):
             self.ours.until(lambda: not self.ours.program_on_link() or server is self.other, "the interface free again")
             for side in self.cable.stop():
                 for what in expected:
-                    self.assertGreater(side[what], 3, f"{what}: {side}")
+                    self.assertGreater(side[what], 0, f"{what}: {side}")
 
     def test_loss(self):
         self.through(("lost",), 20, loss=0.01)

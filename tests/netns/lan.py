@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -20,6 +21,8 @@ SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
 UNET = os.path.join(BUILD, "tools", "unet")
 UNETD = os.path.join(BUILD, "unetd", "unetd")
 IFACE = "cable0"
+TRANSFER = 900 if os.environ.get("UNET_WHOLE") else 300         # seconds, at most
+PEER = (sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"))
 
 
 def why_not():
@@ -113,6 +116,10 @@ class Host:
     def sh(self, *argv):
         return sh("ip", "netns", "exec", self.name, *argv)
 
+    def comes_up(self, name):
+        """Waits for the link: until then the kernel drops what it is given to send."""
+        self.until(lambda: "state UP" in self.ip("link", "show", name), f"{self.name}: {name} up")
+
     def become_ours(self, gateway=None, mode="auto", link="auto"):
         self.own(f"[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\nlink = {link}\n" +
                  (f"gateway = {gateway}\n" if gateway else ""))
@@ -178,18 +185,23 @@ class Host:
             if condition():
                 return
             time.sleep(0.02)
-        raise AssertionError(f"did not come: {what}\n{self.report()}")
+        raise AssertionError(f"did not come in {seconds} s: {what}")
 
     def report(self):
         """What is needed to understand a failure where nobody can look: its programs, and what unetd says."""
         said = [f"--- {self.name}, {self.address}, load {os.getloadavg()}", *map(str, self.programs)]
         if self.ours:
-            for verb in ("status", "ss", "if"):
-                done = subprocess.run(["ip", "netns", "exec", self.name, UNET, verb], capture_output=True, text=True,
-                                      env=self.env, timeout=120, check=False)
-                said.append(f"unet {verb}:\n{done.stdout}{done.stderr}")
+            said += [f"unet {verb}:\n{self.told(verb)}" for verb in ("status", "ss", "if")]
             said.append(f"unetd:\n{self.logged()[-4000:]}")
         return "\n".join(said)
+
+    def told(self, verb):
+        try:
+            done = subprocess.run(["ip", "netns", "exec", self.name, UNET, verb], capture_output=True, text=True,
+                                  env=self.env, timeout=60, check=False)
+        except subprocess.TimeoutExpired:
+            return "says nothing"
+        return done.stdout + done.stderr
 
     def listens(self, port):
         """Whether a stack of ours does."""
@@ -223,19 +235,53 @@ class Host:
 
 
 class Scene(unittest.TestCase):
-    """Hosts that end with the test. If it failed, what was on `ours` is shown."""
+    """Hosts that end with the test. If it failed, what was on each is shown, before the first of them goes."""
 
     def host(self, letter, address):
         h = Host(f"unet-{os.getpid()}-{letter}", address)
-        self.addCleanup(h.close)
+        self.hosts = getattr(self, "hosts", []) + [h]
+        self.addCleanup(self.let_go, h)
         return h
 
-    def tearDown(self):
+    def let_go(self, host):
+        hosts, self.hosts = self.hosts, []
         if has_failed(self):
-            print(self.ours.report())
+            print("\n".join(h.report() for h in hosts), flush=True)
+        host.close()
 
     def assert_ours(self, p):
         self.assertRegex(p.text(1), r"unet: pid \d+ fd \d+ \w+: (ours|both)")
+
+    # Two programs that send to each other at once. Those that go on do it until exchanged(), so that whatever is done before is
+    # done in the middle of it, however fast or slow this machine is; `megabytes` are what each sends after that.
+
+    def both(self, server, client, address, port, megabytes, pause=0, goes_on=False, user=None, mine=None):
+        """`user`: of the one that is ours; `mine`: the client's port."""
+        enough = [self.enough()] if goes_on else []
+        rest = [str(port), str(megabytes), str(pause), *enough]
+        by = [user if h is self.ours else None for h in (server, client)]
+        s = server.serve(port, *PEER, "both", "listen", address, *rest, user=by[0])
+        c = client.run(*PEER, "both", "connect", f"{address}@{mine}" if mine else address, *rest, user=by[1])
+        return s, c
+
+    def enough(self):
+        """The file whose coming tells those that go on."""
+        path = os.path.join(self.ours.dir, "enough")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        return path
+
+    def exchanged(self, pair, megabytes, seconds=TRANSFER):
+        """All that was sent arrived, as it was sent; at least so many megabytes each way."""
+        with open(os.path.join(self.ours.dir, "enough"), "w", encoding="ascii"):
+            pass
+        (sent, received), there = (p.end(seconds).splitlines() for p in pair)
+        self.assertEqual([received, sent], there)
+        self.assertGreaterEqual(min(int(line.split()[1]) for line in there), megabytes << 20)
+        self.assertEqual(sum("unet: pid" in p.text(1) for p in pair), 1)
+        for p in pair:
+            if "unet: pid" in p.text(1):
+                self.assert_ours(p)
 
 
 # For tshark: checksums are looked at (they are not by default), and from what is carried, which is random, no protocol is guessed.
@@ -244,30 +290,45 @@ CHECKS += [word for proto in ("tcp", "udp") for word in ("-d", f"{proto}.port==1
 
 
 class Wire:
-    """What goes over the cable, by tshark at a host's end."""
+    """What goes over the cable, by tshark's dumpcap at a host's end."""
+
+    LAST = """
+import socket, sys
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
+    s.bind((sys.argv[1], 0))
+    s.send(bytes.fromhex("020000000001" "020000000002" "88b5") + sys.argv[2].encode().ljust(60))
+"""
 
     def __init__(self, host):
         self.host, self.file = host, os.path.join(host.dir, "wire.pcap")
-        self.shark = host.run("tshark", "-i", IFACE, "-B", "64", "-w", self.file)
-        host.until(lambda: re.search("Capturing on|Capture started", self.shark.text(1)) and os.path.exists(self.file),
-                   "tshark")
+        self.shark = host.run("dumpcap", "-q", "-i", IFACE, "-B", "64", "-w", self.file)
+        host.until(lambda: "File: " in self.shark.text(1) or self.shark.child.poll() is not None, "dumpcap")
+        if self.shark.child.poll() is not None:
+            raise AssertionError(str(self.shark))
 
     def close(self):
-        """What a capture that is told to end has not read yet it never writes: it ends when the file grows no more."""
+        """What a capture that is told to end has not read yet it never writes: it ends when it has the last frame, which is ours."""
         if self.shark.child.poll() is not None:
             return
-        size, quiet = -1, time.monotonic()
-        while time.monotonic() - quiet < 1.5:
-            now = os.path.getsize(self.file)
-            if now != size:
-                size, quiet = now, time.monotonic()
-            time.sleep(0.02)
+        word, start = f"the last of {os.getpid()} {time.monotonic_ns()}", os.path.getsize(self.file)
+        self.host.sh(sys.executable, "-c", self.LAST, IFACE, word)
+        self.host.until(lambda: self.holds(word.encode(), start), "the last frame in the capture")
         self.shark.child.send_signal(signal.SIGINT)
         self.shark.end(ok=None)
+
+    def holds(self, word, start):
+        with open(self.file, "rb") as f:
+            f.seek(start)
+            return word in f.read()
 
     def seen(self, which, *more):
         self.close()
         return sh("tshark", "-r", self.file, *more, "-Y", which).splitlines()
+
+    def so_far(self, which, *more):
+        """... while it goes on: that it ends in the middle of a packet is no failure."""
+        argv = ("tshark", "-r", self.file, *more, "-Y", which)
+        return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout.splitlines()
 
 
 def cable(a, b, mtu=1500, offload=False, names=(IFACE, IFACE)):
@@ -279,6 +340,8 @@ def cable(a, b, mtu=1500, offload=False, names=(IFACE, IFACE)):
             for feature in ("tso", "gso", "gro", "tx", "rx"):
                 subprocess.run(["ip", "netns", "exec", h.name, "ethtool", "-K", name, feature, "off"],
                                capture_output=True)
+    for h, name in zip((a, b), names):
+        h.comes_up(name)
 
 
 def routers(r, t, near, far, mtu):

@@ -35,7 +35,7 @@ class Native(hostile_test.Hostile):
         self.assertNotIn("Sanitizer", self.ours.logged())
 
     def test_ten_thousand_connections(self):
-        self.assertEqual(self.peer(self.other, "many", lan_test.OURS, lan_test.CLOSED, MANY).end(lan_test.TRANSFER), "all\n")
+        self.assertEqual(self.peer(self.other, "many", lan_test.OURS, lan_test.CLOSED, MANY).end(lan.TRANSFER), "all\n")
         self.still_serves()
 
 

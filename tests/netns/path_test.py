@@ -5,7 +5,6 @@ UNET_WHOLE=1: a gigabyte each way instead of some megabytes."""
 
 import os
 import sys
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import lan  # noqa: E402
@@ -42,7 +41,7 @@ class Path(lan_test.Lan):
         """So much from a client to a server."""
         s = receiver.serve(lan_test.PORT, *lan_test.PEER, "sink", receiver.address, str(lan_test.PORT))
         c = self.peer(sender, "source", receiver.address, lan_test.PORT, megabytes)
-        self.assertEqual(c.end(lan_test.TRANSFER), s.end(lan_test.TRANSFER))
+        self.assertEqual(c.end(lan.TRANSFER), s.end(lan.TRANSFER))
         self.assert_ours(c if sender is self.ours else s)
         return c
 

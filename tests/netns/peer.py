@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Ordinary programs for lan_test.py, which run over a shim or without one:
 
-    both listen|connect ADDRESS PORT MEGABYTES [PAUSE]   as much each way at once; prints SHA-256 of sent and received; who
-                                                         connects to ADDRESS@MINE does it from that port
+    both listen|connect ADDRESS PORT MEGABYTES [PAUSE [FILE]]   as much each way at once; prints SHA-256 and bytes of sent, then of
+                                                         received; who connects to ADDRESS@MINE does it from that port. PAUSE:
+                                                         seconds after each megabyte; with FILE so much is sent after that is
+                                                         there, and without end before
     source ADDRESS PORT MEGABYTES                        so much to one of these:
     sink ADDRESS PORT                                    both print SHA-256 and count of what went over
     mirror ADDRESS PORT                                  all that comes back to whom it came from, until it is stopped
     reflect ADDRESS PORT MEGABYTES                       so much to a mirror and back, byte-exact
     echo ADDRESS PORT                                    UDP: every datagram back, until it is stopped
-    shout ADDRESS PORT TEXT                              UDP: one datagram, and ends at once
+    shout ADDRESS PORT TEXT                              UDP: one datagram, and ends at once; prints the time (CLOCK_MONOTONIC)
     burst ADDRESS PORT SIZE BYTES                        UDP: so many in one call, cut into datagrams of SIZE (UDP_SEGMENT)
     sizes ADDRESS PORT SIZE BYTES                        UDP: takes so many, which have to be those of `burst`; prints the size
                                                          of each datagram
@@ -47,7 +49,7 @@ import time
 
 BLOCK = 1 << 20
 SO_BINDTOIFINDEX = 62
-PATIENCE = 60
+PATIENCE = 240
 
 
 def listener(address, port, backlog=1):
@@ -58,31 +60,41 @@ def listener(address, port, backlog=1):
     return s
 
 
-def both(role, address, port, megabytes, pause="0"):
+def megabytes_of(megabytes, pause, told, source):
+    """... with pauses between them, counted from when the file `told` is there; None: at once."""
+    left = int(megabytes)
+    while left > 0:
+        left -= told is None or os.path.exists(told)
+        yield source.randbytes(BLOCK)
+        time.sleep(float(pause))
+
+
+def both(role, address, port, megabytes, pause="0", told=None):
     if role == "listen":
         s = listener(address, port).accept()[0]
     else:
         address, _, mine = address.partition("@")
         s = socket.create_connection((address, int(port)), PATIENCE, ("", int(mine)) if mine else None)
     s.settimeout(PATIENCE)
-    sent, received, source = hashlib.sha256(), hashlib.sha256(), random.Random(os.getpid())
+    sums, counts = [hashlib.sha256(), hashlib.sha256()], [0, 0]     # sent, received
+
+    def add(which, data):
+        sums[which].update(data)
+        counts[which] += len(data)
 
     def send():
-        for _ in range(int(megabytes)):
-            data = source.randbytes(BLOCK)
-            sent.update(data)
+        for data in megabytes_of(megabytes, pause, told, random.Random(os.getpid())):
+            add(0, data)
             s.sendall(data)
-            time.sleep(float(pause))
         s.shutdown(socket.SHUT_WR)
 
     sender = threading.Thread(target=send)
     sender.start()
-    count = 0
     while data := s.recv(BLOCK):
-        received.update(data)
-        count += len(data)
+        add(1, data)
     sender.join()
-    print(sent.hexdigest(), received.hexdigest(), count)
+    for digest, count in zip(sums, counts):
+        print(digest.hexdigest(), count)
 
 
 def source(address, port, megabytes):
@@ -151,24 +163,33 @@ def echo(address, port):
 
 def ask(address, port, *sizes):
     with socket.socket(type=socket.SOCK_DGRAM) as s:
-        s.settimeout(2)
+        s.settimeout(5)
         s.connect((address, int(port)))
+        before = set()
         for size in map(int, sizes):
             data = os.urandom(size)
-            for _ in range(5):          # a datagram may be lost
+            for _ in range(PATIENCE // 5):      # a datagram may be lost, and an answer late
                 s.send(data)
-                try:
-                    back = s.recv(65535)
-                except TimeoutError:
-                    print(size, "did not come back")
-                    continue
-                assert back == data, f"{size} bytes came back as {len(back)}, or other ones"
-                break
+                if comes_back(s, data, before):
+                    break
+                print(size, "did not come back")
             else:
                 sys.exit(f"{size} bytes: nothing came back")
+            before.add(data)
+
+
+def comes_back(s, data, before):
+    """Whether it does before the time is over; what was asked before may be answered once more."""
+    try:
+        while (back := s.recv(65535)) != data:
+            assert back in before, f"{len(data)} bytes came back as {len(back)}, or other ones"
+    except TimeoutError:
+        return False
+    return True
 
 
 def shout(address, port, text):
+    print(time.monotonic(), flush=True)
     socket.socket(type=socket.SOCK_DGRAM).sendto(text.encode(), (address, int(port)))
     os._exit(0)
 
@@ -200,15 +221,23 @@ def hear(address, port):
             print(s.recv(100).decode(), flush=True)
 
 
+def answered(s):
+    for _ in range(PATIENCE // 5):      # what is said, and its error, may be lost
+        s.send(b"anybody?")
+        try:
+            return s.recv(100)
+        except TimeoutError:
+            pass
+    raise TimeoutError
+
+
 def error(kind, address, port):
     with socket.socket(type=socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM) as s:
-        s.settimeout(10)
+        s.settimeout(PATIENCE if kind == "tcp" else 5)
         try:
             s.connect((address, int(port)))
-            for _ in range(3):
-                if kind == "udp":
-                    s.send(b"anybody?")
-                    s.recv(100)
+            if kind == "udp":
+                answered(s)
             print("none")
         except TimeoutError:
             print("timeout")

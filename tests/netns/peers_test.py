@@ -20,24 +20,24 @@ events {{ worker_connections 512; }}
 http {{ access_log off; client_body_temp_path {dir}/b; proxy_temp_path {dir}/p; fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u;
        scgi_temp_path {dir}/s; sendfile {sendfile}; server {{ listen {address}:{port}; root {dir}; }} }}
 """
-BUSY = {"TCP Zero Window segment", "TCP window specified by the receiver is now completely full"}      # either side's slow reader
+BUSY = {"TCP Zero Window segment", "TCP window specified by the receiver is now completely full",       # either side's slow reader
+        "D-SACK Sequence", "This frame is a (suspected) out-of-order segment"}  # who waited for the processor, and was waited for
 WARNING = 0x600000                      # tshark's severity, of which each is 0x200000 more than the one below
 
 
 class Peers(lan_test.Lan):
     def test_ten_thousand_connections(self):
         s = self.serve_peer(self.ours, "many-listen", lan_test.PORT, MANY)
-        self.assertEqual(self.peer(self.other, "many", lan_test.OURS, lan_test.PORT, MANY).end(lan_test.TRANSFER), "all\n")
-        self.assertEqual(s.end(lan_test.TRANSFER), "all\n")
+        self.assertEqual(self.peer(self.other, "many", lan_test.OURS, lan_test.PORT, MANY).end(lan.TRANSFER), "all\n")
+        self.assertEqual(s.end(lan.TRANSFER), "all\n")
         self.assert_ours(s)
 
     def goes_on(self, server, client, what):
         """Bytes each way, and `what` in the middle of it."""
-        pair = self.both_ways(server, client, 40, 0.05)
-        start = self.other.received()
-        self.other.until(lambda: self.other.received() > start + (5 << 20), "a part of it")
+        pair = self.both_ways(server, client, 10, 0.05, goes_on=True)
+        self.has_come(5)
         what()
-        self.exchanged(pair, 40)
+        self.exchanged(pair, 10)
 
     def other_mac(self):
         mac = f"02:00:00:00:{os.getpid() >> 8 & 255:02x}:{int(time.monotonic() * 10) & 255:02x}"
@@ -68,14 +68,14 @@ class Peers(lan_test.Lan):
         got = [os.path.join(client.dir, f"got{i}") for i in range(8)]
         url = f"http://{server.address}:{lan_test.PORT}/file"
         words = [w for name in got for w in ("-o", name, url)]
-        c = client.run("curl", "-sS", "-f", "--max-time", "60", "--parallel", "--parallel-max", "4", *words)
-        c.end(90)
+        c = client.run("curl", "-sS", "-f", "--max-time", "240", "--parallel", "--parallel-max", "4", *words)
+        c.end()
         for name in got:
             with open(name, "rb") as f:
                 self.assertTrue(f.read() == data, name)
         self.assert_ours(s if server is self.ours else c)
         s.child.send_signal(signal.SIGTERM)
-        s.end(20, ok=None)
+        s.end(ok=None)
 
     def test_our_curl_from_the_kernels_nginx(self):
         self.curl(self.other, self.ours, "on")
@@ -89,7 +89,7 @@ class Peers(lan_test.Lan):
     def test_eight_streams_both_ways(self):
         for server, client in ((self.ours, self.other), (self.other, self.ours)):
             for more in ((), ("-R",)):
-                self.assertGreater(self.iperf3(server, client, "-P", "8", *more), 0)    # it stops counting when it is done
+                self.iperf3(server, client, "-P", "8", *more)
 
 
 class Lwip(lan_test.Lan):
@@ -111,13 +111,13 @@ class Lwip(lan_test.Lan):
         self.other.until(lambda: "listens" in mirror.text(), "lwIP")
         for _ in range(3):
             c = self.peer(self.ours, "reflect", lan_test.KERNELS, lan_test.PORT, 10)
-            self.assertEqual(c.end(lan_test.TRANSFER), "all\n")
+            self.assertEqual(c.end(lan.TRANSFER), "all\n")
             self.assert_ours(c)
 
     def test_bytes_there_and_back_by_its_own_client(self):
         s = self.serve_peer(self.ours, "mirror", lan_test.PORT)
         for _ in range(3):
-            self.assertEqual(self.lwip("reflect", lan_test.OURS, lan_test.PORT, 5).end(lan_test.TRANSFER), "all\n")
+            self.assertEqual(self.lwip("reflect", lan_test.OURS, lan_test.PORT, 5).end(lan.TRANSFER), "all\n")
         self.assert_ours(s)
 
 
@@ -138,9 +138,7 @@ class Wire(lan_test.Lan):
         else:
             self.ours.become_kernels()
         self.other.become_kernels()
-        capture = os.path.join(self.other.dir, "wire.pcap")
-        shark = self.other.run("dumpcap", "-q", "-i", lan.IFACE, "-B", "64", "-w", capture)
-        self.other.until(lambda: "Capturing on" in shark.text(1) and os.path.exists(capture), "dumpcap")
+        wire = lan.Wire(self.other)
         for server, client in ((self.ours, self.other), (self.other, self.ours)):
             s = server.serve(lan_test.PORT, *lan_test.PEER, "sink", server.address, str(lan_test.PORT))
             self.assertEqual(self.peer(client, "source", server.address, lan_test.PORT, 3).end(), s.end())
@@ -152,12 +150,11 @@ class Wire(lan_test.Lan):
             for kind in ("tcp", "udp"):
                 self.peer(client, "error", kind, server.address, lan_test.CLOSED).end()
             s.stop()
-        shark.child.send_signal(signal.SIGINT)
-        shark.end(ok=None)
+        wire.close()
         source = f"(ip.src == {lan_test.OURS} || arp.src.proto_ipv4 == {lan_test.OURS})"
 
         def shown(which, *more):
-            return subprocess.run(["tshark", "-r", capture, *lan.CHECKS, "-Y", f"{source} && ({which})", *more], text=True,
+            return subprocess.run(["tshark", "-r", wire.file, *lan.CHECKS, "-Y", f"{source} && ({which})", *more], text=True,
                                   capture_output=True, check=True).stdout
 
         self.assertGreater(len(shown("tcp.len > 0").splitlines()), 2000)

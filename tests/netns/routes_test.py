@@ -9,7 +9,6 @@
 
 import json
 import os
-import shutil
 import sys
 import time
 import unittest
@@ -21,7 +20,7 @@ import lan  # noqa: E402
 PORT = 5201
 FAR, FAR2 = "10.88.0.2", "10.88.9.2"
 LAN0, LAN1, R1, R2, R2B = "10.77.1.1", "10.77.2.1", "10.77.1.254", "10.77.1.253", "10.77.2.254"
-PEER = (sys.executable, os.path.join(HERE, "peer.py"))
+PEER = lan.PEER
 TWO = f"[interface lan0]\naddress = {LAN0}/24\ngateway = {R1}\n[interface lan1]\naddress = {LAN1}/24\n"
 
 
@@ -37,6 +36,7 @@ class Routes(lan.Scene):
         for name in ("ours", "other"):
             self.r1.ip("link", "set", name, "master", "br0")
         self.r1.ip("link", "set", "br0", "up")
+        self.r1.comes_up("br0")
         for h, name, address in ((self.r1, "br0", f"{R1}/24"), (self.r1, "far", "10.88.1.254/24"),
                                  (self.r2, "other", f"{R2}/24"), (self.r2, "ours", f"{R2B}/24"),
                                  (self.r2, "far", "10.88.2.254/24"), (self.far, "r1", "10.88.1.2/24"),
@@ -69,13 +69,15 @@ class Routes(lan.Scene):
         return c
 
     def went_by(self, address, port, count=20):
-        """Connects to the far host, and names the router that it went by."""
+        """Connects to the far host, and names the router that it went by. Each connection is three packets of ours at least; of those
+        before, the last acknowledgements may come as late as now, and neighbours are discovered meanwhile."""
         before = self.passed(self.r1), self.passed(self.r2)
         s = self.serve_far(address, port, count)
         self.many(address, port, count)
         s.end()
         r1, r2 = self.passed(self.r1) - before[0], self.passed(self.r2) - before[1]
-        self.assertTrue(min(r1, r2) < count <= max(r1, r2), (r1, r2))
+        self.assertGreaterEqual(max(r1, r2), 3 * count, (r1, r2))
+        self.assertLess(min(r1, r2), 2 * count, (r1, r2))
         return "r1" if r1 > r2 else "r2"
 
     def tool(self, *argv, ok=(0,), **more):
@@ -134,7 +136,7 @@ class Routes(lan.Scene):
         s = self.far.run(*PEER, "many", LAN0, str(PORT + 9), "1")        # its answers take the new way
         self.assertEqual(s.end(), "all\n")
         self.assertEqual(keep.end(), "all\n")
-        self.assertGreater(self.passed(self.r2) - before, 2)
+        self.far.until(lambda: self.passed(self.r2) - before > 2, "its answers, by the second router")
         self.assertEqual(self.went_by(FAR, PORT + 1), "r2")
         self.tool("route", "remove", "10.88.0.0/16")
         self.assertEqual(self.went_by(FAR, PORT + 2), "r1")
@@ -187,58 +189,52 @@ class Routes(lan.Scene):
     def test_a_gateway_that_dies_gives_way_to_another(self):
         """In the middle of a transfer, and for what begins then."""
         self.ours.own(TWO + f"[interface lan0]\nroute = default via {R2} metric 9\n")
-        s = self.far.serve(PORT, *PEER, "both", "listen", FAR, str(PORT), "30", "0.05")
-        c = self.ours.run(*PEER, "both", "connect", FAR, str(PORT), "30", "0.05")
+        pair = self.both(self.far, self.ours, FAR, PORT, 4, 0.05, goes_on=True)
         self.far.until(lambda: self.passed(self.r1) > 2000, "a part of it")
         self.r1.sh("sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_forward; ip addr flush dev br0")
         before = self.passed(self.r2)
-        there, here = s.end().split(), c.end().split()
-        self.assertEqual((there[0], there[1]), (here[1], here[0]))
+        self.exchanged(pair, 4)
         self.assertGreater(self.passed(self.r2) - before, 1000)
         started = time.monotonic()
-        self.assertEqual(self.went_by(FAR, PORT + 1), "r2")
-        self.assertLess(time.monotonic() - started, 60)
+        self.assertEqual(self.went_by(FAR, PORT + 1, 60), "r2")
+        self.assertLess(time.monotonic() - started, 150)        # each by itself would find out in three seconds
 
-    def largest(self, what):
-        """The longest TCP payload of ours that came to the first router while something was done."""
-        p = self.r1.run("tshark", "-l", "-i", "far", "-f", f"tcp and src host {LAN0}", "-T", "fields", "-e", "tcp.len")
-        self.r1.until(lambda: "Capturing on" in p.text(1), "tshark")
-        time.sleep(0.5)
-        what()
-        self.r1.until(lambda: len(p.text().split()) > 500, "what was captured")
-        p.stop()
-        return max(int(n) for n in p.text().split()[:-1])
+    def lengths(self, mtu, port):
+        """How many packets of an exchange the first router has forwarded that are as long as that, and how many longer ones."""
+        self.r1.sh("nft", "add table ip seen; add chain ip seen on { type filter hook forward priority 0; };" +
+                   "".join(f"add rule ip seen on ip saddr {LAN0} ip length {which} counter;" for which in (f"{mtu}", f"> {mtu}")))
+        self.exchanged(self.both(self.far, self.ours, FAR, port, 3), 3)
+        said = json.loads(self.r1.sh("nft", "-j", "list", "table", "ip", "seen"))["nftables"]
+        self.r1.sh("nft", "delete table ip seen")
+        return [e["counter"]["packets"] for row in said if "rule" in row for e in row["rule"]["expr"] if "counter" in e]
 
-    def both(self, port):
-        s = self.far.serve(port, *PEER, "both", "listen", FAR, str(port), "3", "0.02")
-        c = self.ours.run(*PEER, "both", "connect", FAR, str(port), "3", "0.02")
-        there, here = s.end().split(), c.end().split()
-        self.assertEqual((there[0], there[1]), (here[1], here[0]))
-
-    @unittest.skipUnless(shutil.which("tshark"), "no tshark here")
     def test_what_a_route_carries_is_heeded(self):
         self.ours.own(TWO)
         self.tool("route", "add", "10.88.0.0/16", "via", R1, "mtu", "1000")
-        self.assertEqual(self.largest(lambda: self.both(PORT)), 1000 - 40 - 12)
-        self.tool("route", "remove", "10.88.0.0/16")
-        self.assertEqual(self.largest(lambda: self.both(PORT + 1)), 1500 - 40 - 12)
+        for port, mtu in ((PORT, 1000), (PORT + 1, 1500)):
+            whole, longer = self.lengths(mtu, port)
+            self.assertGreater(whole, 500)
+            self.assertEqual(longer, 0)
+            if mtu == 1000:
+                self.tool("route", "remove", "10.88.0.0/16")
 
     def test_an_mtu_that_changes_in_the_middle(self):
         """Smaller than what is under way, then larger: the bytes arrive, and none has to wait for a timeout of minutes."""
         self.ours.own(TWO)
-        s = self.far.serve(PORT, *PEER, "both", "listen", FAR, str(PORT), "20", "0.05")
-        c = self.ours.run(*PEER, "both", "connect", FAR, str(PORT), "20", "0.05")
+        pair = self.both(self.far, self.ours, FAR, PORT, 4, 0.05, goes_on=True)
         self.far.until(lambda: self.passed(self.r1) > 2000, "a part of it")
         for mtu in (1000, 1500):
             for h, name in ((self.ours, "lan0"), (self.r1, "ours")):
                 h.ip("link", "set", name, "mtu", str(mtu))
             self.ours.until(lambda: self.seen("if")[0]["mtu"] == mtu, "the MTU is seen")
             time.sleep(0.4)
-        there, here = s.end().split(), c.end().split()
-        self.assertEqual((there[0], there[1]), (here[1], here[0]))
+        self.exchanged(pair, 4)
 
     def ping(self, *argv, ok=(0,)):
-        return json.loads(self.tool("ping", "--timeout", "30", "--interval", "0.05", "--json", *argv, ok=ok).text())
+        """What it says; its packets in the order in which they were sent."""
+        said = json.loads(self.tool("ping", "--timeout", "120", "--interval", "0.05", "--json", *argv, ok=ok).text())
+        said["packets"].sort(key=lambda r: r["seq"])
+        return said
 
     def test_ping(self):
         self.ours.own(TWO)
@@ -247,22 +243,24 @@ class Routes(lan.Scene):
         self.assertEqual([(r["what"], r["seq"], r["from"], r["bytes"], r["ttl"]) for r in p["packets"]],
                          [("reply", n, FAR, 64, 63) for n in range(5)])
         self.assertLessEqual(p["rtt_ns"]["min"], p["rtt_ns"]["avg"])
-        for size in ("0", "1472", "1473", "20000", "65507"):
-            self.assertEqual(self.ping("--count", "2", "--size", size, FAR)["received"], 2, size)
+        for size in ("0", "1472", "1473", "20000", "65507"):    # one: two of the longest are more than may wait for a neighbour
+            self.assertEqual(self.ping("--count", "1", "--size", size, FAR)["received"], 1, size)
         self.assertEqual(self.ping("--count", "2", "--source", LAN1, R2B)["source"], LAN1)
-        text = self.tool("ping", "--count", "2", "--interval", "0.1", FAR).text()
-        self.assertRegex(text, f"64 bytes from {FAR}: seq=1 ttl=63 time=[0-9.]+ ms\n\n{FAR}: 2 sent, 2 received, 0% lost\nround")
+        text = self.tool("ping", "--timeout", "120", "--count", "2", "--interval", "0.1", FAR).text()
+        for seq in range(2):
+            self.assertRegex(text, f"64 bytes from {FAR}: seq={seq} ttl=63 time=[0-9.]+ ms\n")
+        self.assertRegex(text, f"ms\n\n{FAR}: 2 sent, 2 received, 0% lost\nround")
 
     def test_ping_beside_other_stacks(self):
         """Each hears its own answers and errors, while a server has the same interface."""
         self.ours.own(TWO)
         self.ours.serve(PORT, *PEER, "many-listen", "0.0.0.0", str(PORT), "1")
-        pings = [self.ours.run(lan.UNET, "ping", "--timeout", "30", "--json", "--count", "20", "--interval", "0.05", *argv, shim=False)
+        pings = [self.ours.run(lan.UNET, "ping", "--timeout", "120", "--json", "--count", "20", "--interval", "0.05", *argv, shim=False)
                  for argv in ((FAR,), (FAR, "--size", "3000"), (R2B,))]
         for p in pings:
             p.end()
             said = json.loads(p.text())
-            self.assertEqual((said["sent"], said["received"], said["duplicates"]), (20, 20, 0))
+            self.assertEqual((said["sent"], said["received"], said["duplicates"]), (20, 20, 0), said)
         self.assertEqual(self.ping("--count", "1", "--ttl", "1", FAR, ok=(1,))["packets"][0]["error"], "time to live exceeded")
 
     def test_ping_tells_of_errors(self):
@@ -270,15 +268,15 @@ class Routes(lan.Scene):
         p = self.ping("--count", "2", "--ttl", "1", FAR, ok=(1,))
         self.assertEqual([(r["what"], r["from"], r["error"]) for r in p["packets"]],
                          [("error", R1, "time to live exceeded")] * 2)
-        p = self.ping("--count", "1", "--timeout", "6", "10.77.1.77", ok=(1,))
+        p = self.ping("--count", "1", "10.77.1.77", ok=(1,))
         self.assertEqual([(r["from"], r["error"]) for r in p["packets"]], [(LAN0, "host unreachable")])
         p = self.ping("--count", "1", "--dont-fragment", "--size", "1473", FAR, ok=(1,))
         self.assertEqual((p["sent"], p["refused"]), (0, 1))
         self.r1.ip("link", "set", "far", "mtu", "1000")
-        p = self.ping("--count", "2", "--interval", "1", "--dont-fragment", "--size", "1400", FAR, ok=(1,))
+        p = self.ping("--count", "2", "--interval", "4", "--dont-fragment", "--size", "1400", FAR, ok=(1,))
         self.assertEqual([r["error"] for r in p["packets"]], ["too long, 1000 bytes get through"])
         self.assertEqual((p["sent"], p["refused"]), (1, 1))              # the second one is known not to get through
-        self.assertEqual(self.ping("--count", "2", "--size", "1400", FAR)["received"], 2)       # in pieces it does
+        self.assertEqual(self.ping("--count", "1", "--size", "1400", FAR)["received"], 1)       # in pieces it does
         for argv in (("no.such.host.invalid",), ("10.99.9.9", "--source", "10.99.9.1")):
             self.tool("ping", "--count", "1", *argv, ok=(2,))
 
@@ -287,8 +285,8 @@ class Routes(lan.Scene):
         mac = json.loads(self.r2.ip("-j", "link", "show", "other"))[0]["address"]
         self.tool("arp", "add", R2, mac)
         self.r2.ip("link", "set", "other", "arp", "off")
-        self.assertEqual({(n["address"], n["mac"], n["state"]) for n in self.seen("arp")},
-                         {(R2, mac, "STATIC"), (R2B, "02:00:00:00:00:99", "STATIC")})
+        self.assertEqual({(n["address"], n["mac"]) for n in self.seen("arp") if n["state"] == "STATIC"},
+                         {(R2, mac), (R2B, "02:00:00:00:00:99")})
         s = self.r2.serve(PORT, *PEER, "many-listen", R2, str(PORT), "1")
         self.r2.ip("neigh", "replace", LAN0, "lladdr", json.loads(self.ours.ip("-j", "link", "show", "lan0"))[0]["address"],
                    "dev", "other")
