@@ -6,7 +6,8 @@
     group.py filters GROUP IFADDR 0 --index NAME         what is said to whole source filters, set and asked for
     group.py query - IFADDR 0 --ttl SECONDS               asks who is a member, as an IGMPv2 querier
     group.py say DEST IFADDR PORT TEXT ... [options]     sends each text to a group or a broadcast address; --joined: all
-                                                         of them as one datagram (MSG_MORE)
+                                                         of them as one datagram (MSG_MORE); --stay: does not end
+                                                         before its standard input does
 """
 
 import argparse
@@ -15,7 +16,6 @@ import select
 import socket
 import struct
 import sys
-import time
 
 MSG_MORE = 0x8000
 SECONDS, IP_PKTINFO, IP_MTU_DISCOVER, IP_RECVERR, IP_RECVTTL = 120, 8, 10, 11, 12
@@ -187,7 +187,8 @@ def say(a):
             print(socket.errno.errorcode[e.errno])
             return
     print("sent", flush=True)
-    time.sleep(0.5)     # a gateway asks whose the port is when it looks at what it sent
+    if a.stay:
+        sys.stdin.read()        # a gateway asks whose the port is when it looks at what it sent
 
 
 def kept(s):
@@ -248,6 +249,7 @@ def main():
     p.add_argument("--same-port", action="store_true")
     p.add_argument("--quiet", action="store_true")
     p.add_argument("--leave", action="store_true")
+    p.add_argument("--stay", action="store_true")
     p.add_argument("--joined", action="store_true")
     p.add_argument("--broadcast", action="store_true")
     p.add_argument("--ttl", type=int)

@@ -28,8 +28,8 @@ class Group(lan.Scene):
         self.assertIn("joined", p.text(), p.text(1))
         return p
 
-    def say(self, host, *text, to=GROUP, where=None, options=()):
-        return host.run(*PROGRAM, "say", to, where or host.address, str(PORT), *text, *options)
+    def say(self, host, *text, to=GROUP, where=None, options=(), **more):
+        return host.run(*PROGRAM, "say", to, where or host.address, str(PORT), *text, *options, **more)
 
     def watch(self):
         if not shutil.which("tshark"):
@@ -173,6 +173,7 @@ class Shared(Group):
         theirs = self.hear(self.kernels, GROUP, "--count", "2")
         self.ours.until(lambda: not self.ours.program_on_link(), "the gateway")
         self.say(self.kernels, "theirs").end()
+        self.ours.until(lambda: all("theirs" in p.text() for p in (*mine, theirs)), "all to hear the first")
         self.assertEqual(self.say(self.ours, "ours").end(), "sent\n")
         for p in mine:
             self.assertEqual(p.end(), f"joined\n{KERNELS} theirs\n{OURS} ours\n")
@@ -181,9 +182,11 @@ class Shared(Group):
 
     def test_two_programs_have_the_port_and_both_speak(self):
         mine, theirs = self.hear(self.ours), self.hear(self.kernels)
-        self.assertEqual(self.say(self.ours, "both", options=["--same-port"]).end(), "sent\n")
+        s = self.say(self.ours, "both", options=["--same-port", "--stay"], stdin=subprocess.PIPE)
         for p in (mine, theirs):
             self.assertEqual(p.end(), f"joined\n{OURS} both\n")
+        s.child.stdin.close()
+        self.assertEqual(s.end(), "sent\n")
 
     def test_a_broadcast_and_what_is_long(self):
         mine = [self.hear(self.ours, "none", "--count", "2") for _ in range(2)]
@@ -221,11 +224,8 @@ class Igmp(Group):
 
     def until_told(self, field, *values):
         """Waits until there were reports of ours with these values of a field, each as often as it is named."""
-        argv = ("tshark", "-r", self.wire.file, "-Y", f"ip.src == {OURS} && igmp", "-T", "fields", "-e", field)
-
-        def told():     # of a capture that goes on: that it ends in the middle of a packet is no failure
-            rows = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-            seen = rows.stdout.split()
+        def told():
+            seen = self.wire.so_far(f"ip.src == {OURS} && igmp", "-T", "fields", "-e", field)
             return all(seen.count(v) >= values.count(v) for v in values)
 
         self.ours.until(told, f"reports with {field} {values}")
@@ -238,8 +238,7 @@ class Igmp(Group):
         self.assertEqual({row[0] for row in rows}, {"224.0.0.22"})
         self.assertEqual({row[1] for row in rows}, {"1"})
         self.assertEqual({row[3] for row in rows}, {"0x22"})
-        self.assertEqual([row[4] for row in rows], ["4", "4", "3", "3"][:len(rows)] if len(rows) == 4 else
-                         ["4"] + ["3"] * (len(rows) - 1))
+        self.assertRegex("".join(row[4] for row in rows), "^44?33?$")
         self.assertEqual({row[5] for row in rows}, {GROUP})
 
     def test_a_filter_is_told(self):

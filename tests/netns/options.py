@@ -19,7 +19,7 @@ import threading
 
 IP_OPTIONS, IP_RECVOPTS, IP_RETOPTS = 4, 6, 7
 IP = socket.IPPROTO_IP
-PATIENCE = 60
+PATIENCE = 240
 
 
 def options(text):
@@ -54,22 +54,33 @@ def echo(address, port):
 
 def ask(address, port, opts, *sizes):
     with datagrams() as s:
+        before = set()
         s.settimeout(5)
         s.setsockopt(IP, IP_OPTIONS, options(opts))
         s.setsockopt(IP, IP_RECVOPTS, 1)
         for size in map(int, sizes):
             sent = os.urandom(size)
-            for _ in range(10):         # a datagram may be lost
+            for _ in range(40):         # a datagram may be lost, and an answer late
                 s.sendto(sent, (address, int(port)))
-                try:
-                    data, ancillary, _, _ = s.recvmsg(65535, 512)
-                except TimeoutError:
-                    continue
-                assert data == sent, f"{size} bytes came back as {len(data)}, or other ones"
-                print(size, shown(beside(ancillary, IP_RECVOPTS)), flush=True)
-                break
+                opts = comes_back(s, sent, before)
+                if opts is not None:
+                    break
             else:
                 sys.exit(f"{size} bytes: nothing came back")
+            print(size, opts, flush=True)
+            before.add(sent)
+
+
+def comes_back(s, sent, before):
+    """The options that it came with; None: not in time. What was asked before may be answered once more."""
+    try:
+        while True:
+            data, ancillary, _, _ = s.recvmsg(65535, 512)
+            if data == sent:
+                return shown(beside(ancillary, IP_RECVOPTS))
+            assert data in before, f"{len(sent)} bytes came back as {len(data)}, or other ones"
+    except TimeoutError:
+        return None
 
 
 def take(s, count):

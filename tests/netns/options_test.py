@@ -166,7 +166,7 @@ class Settings(lan.Scene):
         self.far.run(*PROGRAM, "ask", "10.78.0.254", str(PORT), self.by("10.79.0.254", OURS), "10")
         self.ours.until(lambda: self.dropped("IP_SOURCE_ROUTE") > 0, "what is not for us")
         self.assert_ours(p)
-        self.assertTrue(wire.seen(f"ip.src == {OURS} && icmp.type == 3 && icmp.code == 5"))
+        self.ours.until(lambda: wire.so_far(f"ip.src == {OURS} && icmp.type == 3 && icmp.code == 5"), "an error that says so")
 
     def test_connections_by_a_source_route(self):
         """RFC 1122 4.2.3.8."""
