@@ -11,22 +11,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SOON_MS 1000                    /* the end is seen before */
-
-/* Becomes a program that knows nothing of us, and stays. */
+/* Becomes a program that knows nothing of us, and stays: much longer than it takes until the end is seen, whatever else runs. Who
+ * waited for its exit would see the end too late (ends_the_sleeper()). */
 static void become_sleeper(void)
 {
-        execl("/bin/sleep", "sleep", "30", NULL);
+        execl("/bin/sleep", "sleep", "3000", NULL);
 }
 
-/* What was sent arrives, and soon after it the end. */
+/* What was sent arrives, and after it the end. */
 static void ends_soon(int c)
 {
         struct unet_pollfd v = {.sock = c, .fd = -1, .events = POLLIN};
         char buf[8];
 
         CHECK(unet_recv(c, buf, 3, MSG_WAITALL) == 3 && memcmp(buf, "bye", 3) == 0);
-        CHECK(unet_poll(&v, 1, SOON_MS) == 1);
+        CHECK(unet_poll(&v, 1, PATIENCE_MS) == 1);
         CHECK(unet_recv(c, buf, 1, 0) == 0);
 }
 
@@ -119,7 +118,7 @@ enum how { FORK, SPAWN, VFORK, POPEN };
 
 static pid_t child_sleeper(enum how how)
 {
-        char *const argv[] = {"sleep", "30", NULL}, *const env[] = {NULL};
+        char *const argv[] = {"sleep", "3000", NULL}, *const env[] = {NULL};
         pid_t pid = 0;
 
         switch (how) {
@@ -210,9 +209,9 @@ static void finds_no_listener(struct side *s)
         c = tcp_connect_to(ntohs(to.sin_port));
         CHECK(unet_close(c) == 0);
         tell(s, 0);
-        until = now_ms() + SOON_MS;
+        until = now_ms() + PATIENCE_MS;
         do {
-                sleep_ms(20);
+                sleep_ms(5);
                 c = unet_socket(AF_INET, SOCK_STREAM, 0);
                 r = unet_connect(c, (struct sockaddr *)&to, sizeof to);
                 CHECK(unet_close(c) == 0);

@@ -331,7 +331,7 @@ static void nothing_is_left_after_random_kills(bool daemons_too)
         for (int i = 0; i < n; i++)
                 one_group(&rng, daemons_too && rnd(&rng) % 8 == 0);
         print_message("%d groups in %lld ms\n", n, (long long)(now_ms() - begin));
-        ok = within(10000, nothing_known) && within(10000, nothing_held);
+        ok = within(PATIENCE_MS, nothing_known) && within(PATIENCE_MS, nothing_held);
         if (!ok) {
                 print_message("%u known, %u descriptors held\n", known(), held());
                 print_known();
@@ -339,7 +339,7 @@ static void nothing_is_left_after_random_kills(bool daemons_too)
                         pause();
         }
         assert_true(ok);
-        assert_true(within(10000, nobody_there));
+        assert_true(within(PATIENCE_MS, nobody_there));
         print_message("all gone after %lld ms\n", (long long)(now_ms() - begin));
 }
 
@@ -380,7 +380,7 @@ static void a_stack_ends_with(pid_t pid, uint64_t start)
         if (child == 0)
                 in_whose_books(pid, start);
         assert_int_equal(waitpid(child, NULL, 0), child);
-        assert_true(within(10000, nothing_known));
+        assert_true(within(PATIENCE_MS, nothing_known));
 }
 
 /* The number of a process that died unknown is another process's by now: ours, which began later. */

@@ -21,8 +21,8 @@
 #define CHILDS  4                       /* connections from here on are the child's while it lives */
 #define PASSING 255u                    /* the number of connections that come and go */
 #define CHUNK   20000u
-#define ROUNDS  1000
-#define DEATHS  200                     /* of a process that has its stack to itself */
+#define ROUNDS  (1000 / SLOWER)
+#define DEATHS  (200 / SLOWER)          /* of a process that has its stack to itself */
 #define RESET   UINT64_MAX
 
 struct hello {
@@ -351,11 +351,11 @@ static void parent_side(struct side *s)
         sh->seeds = rng + 2;
         for (uint64_t i = 0; i < CONNS; i++)
                 CHECK(line_open(&sh->line[i], i));
-        for (int i = 0; i < ROUNDS; i++)
+        for (uint32_t i = 0; i < ROUNDS; i++)
                 one_death(s, &rng);
         for (struct line *l = sh->line; l < sh->line + CONNS; l++)
                 CHECK(settle_written(s, l) && line_read(l, &rng));
-        fprintf(stderr, "%d deaths amid %llu calls, %llu resets\n", ROUNDS, (unsigned long long)sh->ops,
+        fprintf(stderr, "%u deaths amid %llu calls, %llu resets\n", ROUNDS, (unsigned long long)sh->ops,
                 (unsigned long long)resets);
         tell(s, RESET);
 }

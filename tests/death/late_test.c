@@ -4,7 +4,7 @@
 
 #include "tests/sock/sides.h"
 
-#define PATIENCE_S 60
+#define PATIENCE_S (PATIENCE_MS / 1000)
 
 static int patient(int c)
 {

@@ -15,7 +15,7 @@
 
 #include "sock/ustack.h"
 
-#define REPORTS 1000000u
+#define REPORTS (1000000u / SLOWER)
 #define LASTING 6                       /* connections; others come and go */
 #define MOST    ((1u << 30) + 1)        /* bytes that no queue has; a difference taken the wrong way round has more */
 
@@ -185,7 +185,7 @@ static void serve_and_read(struct side *s)
 
         CHECK(pid >= 0);
         if (pid == 0) {
-                alarm(100);
+                alarm(PATIENCE_MS / 1000);
                 tell(s, port_of(l));
                 echoes(l);
         }

@@ -11,7 +11,7 @@
 
 #include "tests/sock/sides.h"
 
-#define PATIENCE_S 30                   /* it takes two seconds, and longer on a busy machine */
+#define PATIENCE_S (PATIENCE_MS / 1000) /* it takes two seconds, and longer on a busy machine */
 
 /* The side that dies: a child of its own process, which stays to say that it was killed. */
 static void dies(struct side *s)

@@ -61,7 +61,7 @@ static pid_t fork_child(void)
         assert_true(pid >= 0);
         if (pid == 0) {
                 rlock_forked();
-                alarm(60);
+                alarm(500);
         }
         return pid;
 }

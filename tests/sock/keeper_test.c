@@ -1,13 +1,14 @@
 /*
  * What dead processes leave is finished: everything that send() took arrives, whether the process exited or
- * was killed, and the peer sees the end. A thousand rounds of each leave nothing behind in unetd and in the
- * keeper.
+ * was killed, and the peer sees the end. A thousand rounds of each (fewer under sanitizers, which cost ten times as much) leave
+ * nothing behind in unetd and in the keeper.
  */
 #include "tests/sock/sides.h"
 
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,12 +103,9 @@ static void killer_b(struct side *s)
         int c = side_accept(s);
         pid_t other = (pid_t)hear(s);
         uint64_t want = hear(s);
-        int64_t begin;
 
         kill(other, SIGKILL);
-        begin = now_ms();
         expect_bytes(c, s->arg, want);
-        CHECK(now_ms() - begin < 60000);
 }
 
 /* A side that is started, and whose death is what it is for. */
@@ -170,7 +168,7 @@ static void listener_dies(struct side *s)
         CHECK(pipe(pipes) == 0);
         pid = fork();
         if (pid == 0) {
-                port = port_of(tcp_listen_any());
+                port = port_of(tcp_listen_at(own_port()));
                 CHECK(write(pipes[1], &port, sizeof port) == sizeof port);
                 pause();
         }
@@ -346,7 +344,7 @@ static void server(void)
                 if (c < 0 && errno == EAGAIN)
                         continue;
                 CHECK(c >= 0);
-                tv.tv_sec = 60;
+                tv.tv_sec = PATIENCE_MS / 1000;
                 CHECK(unet_setsockopt(c, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv) == 0);
                 got = 0;
                 while ((n = unet_recv(c, data, BYTES, 0)) > 0)
@@ -377,8 +375,7 @@ static void one_round(bool die)
         assert_int_equal(got, ROUND_BYTES);
 }
 
-/* Descriptors exactly, memory but for what an allocator may keep: at round 100 and at round 1000 of each,
- * when they have not changed for a while. */
+/* When they have not changed for a while. */
 static void settle(struct size *daemon, struct size *keeper)
 {
         for (int i = 0, same = 0; i < 400 && same < 30; i++) {
@@ -388,6 +385,36 @@ static void settle(struct size *daemon, struct size *keeper)
                 *keeper = k;
                 sleep_ms(50);
         }
+}
+
+/* However busy the machine: what is still to be given back will be. */
+static void settle_to(int daemon_fds, int keeper_fds, struct size *daemon, struct size *keeper)
+{
+        int64_t until = now_ms() + PATIENCE_MS;
+
+        do
+                settle(daemon, keeper);
+        while ((daemon->fds > daemon_fds || keeper->fds > keeper_fds) && now_ms() < until);
+}
+
+/* A log tells by this what was not given back. */
+static void print_descriptors(const char *who, pid_t pid)
+{
+        char path[64], link[320], to[256];
+        struct dirent *e;
+        DIR *d;
+
+        snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+        d = opendir(path);
+        while (d != NULL && (e = readdir(d)) != NULL) {
+                snprintf(link, sizeof link, "%s/%s", path, e->d_name);
+                ssize_t n = readlink(link, to, sizeof to - 1);
+                to[n < 0 ? 0 : n] = 0;
+                if (n > 0)
+                        print_message("%s: %s %s\n", who, e->d_name, to);
+        }
+        if (d != NULL)
+                closedir(d);
 }
 
 static void rounds(int from, int to)
@@ -404,6 +431,11 @@ static void print_sizes(const char *who, const struct size *a, const struct size
                       b->rss_kb);
 }
 
+/* Of each kind; a leak of one descriptor a round is seen after a few. */
+#define FIRST_ROUNDS (HOARDS ? 50 : 100)
+#define ALL_ROUNDS   (HOARDS ? 250 : 1000)
+
+/* Descriptors exactly, memory but for what an allocator may keep: after the first rounds and after all of them. */
 static void a_thousand_rounds_leave_nothing_behind(void **state)
 {
         struct size d1 = {0, 0}, k1 = d1, d2 = d1, k2 = d1;
@@ -413,22 +445,26 @@ static void a_thousand_rounds_leave_nothing_behind(void **state)
         assert_int_equal(pipe(server_pipe), 0);
         pid = fork();
         if (pid == 0) {
-                alarm(600);
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
                 server();
         }
         assert_int_equal(read(server_pipe[0], &port, sizeof port), sizeof port);
         server_port = (uint16_t)port;
         assert_true(world_keeper() > 0);
-        rounds(0, 100);
+        rounds(0, FIRST_ROUNDS);
         settle(&d1, &k1);
-        rounds(100, 1000);
-        settle(&d2, &k2);
+        rounds(FIRST_ROUNDS, ALL_ROUNDS);
+        settle_to(d1.fds, k1.fds, &d2, &k2);
         print_sizes("unetd", &d1, &d2);
         print_sizes("keeper", &k1, &k2);
+        if (d2.fds > d1.fds)
+                print_descriptors("unetd", world_unetd());
+        if (k2.fds > k1.fds)
+                print_descriptors("keeper", world_keeper());
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        assert_int_equal(d2.fds, d1.fds);
-        assert_int_equal(k2.fds, k1.fds);
+        assert_in_range(d2.fds, 1, d1.fds);
+        assert_in_range(k2.fds, 1, k1.fds);
         assert_true(HOARDS || d2.rss_kb < d1.rss_kb + 1024);
         assert_true(HOARDS || k2.rss_kb < k1.rss_kb + 1024);
 }

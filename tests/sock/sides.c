@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_S 300                  /* a side that takes longer is stuck; ctest's own limit comes later */
+#define PATIENCE_S 500                  /* a side that takes longer is stuck; ctest's own limit comes later */
 
 static struct {
         char domain[32];
@@ -316,15 +316,20 @@ uint16_t port_of(int sock)
         return ntohs(a.sin_port);
 }
 
-int tcp_listen_any(void)
+int tcp_listen_at(uint16_t port)
 {
-        struct sockaddr_in a = loopback(0);
+        struct sockaddr_in a = loopback(port);
         int s = unet_socket(AF_INET, SOCK_STREAM, 0);
 
         CHECK(s >= 0);
         CHECK(unet_bind(s, (struct sockaddr *)&a, sizeof a) == 0);
         CHECK(unet_listen(s, 128) == 0);
         return s;
+}
+
+int tcp_listen_any(void)
+{
+        return tcp_listen_at(0);
 }
 
 int tcp_connect_to(uint16_t port)

@@ -28,7 +28,7 @@ static void send_stream(int c, uint64_t seed, uint64_t bytes, bool nonblock)
                         ssize_t k = unet_send(c, buf + at, n - at, 0);
                         if (nonblock && k < 0 && errno == EAGAIN) {
                                 struct unet_pollfd p = {.sock = c, .fd = -1, .events = POLLOUT};
-                                CHECK(unet_poll(&p, 1, 60000) == 1);
+                                CHECK(unet_poll(&p, 1, PATIENCE_MS) == 1);
                                 continue;
                         }
                         CHECK(k > 0 && (nonblock || (size_t)k == n - at));
@@ -48,7 +48,7 @@ static void recv_stream(int c, uint64_t seed, uint64_t bytes, bool nonblock)
                 n = unet_recv(c, buf, some_size(&r, BUF), 0);
                 if (nonblock && n < 0 && errno == EAGAIN) {
                         struct unet_pollfd p = {.sock = c, .fd = -1, .events = POLLIN};
-                        CHECK(unet_poll(&p, 1, 60000) == 1);
+                        CHECK(unet_poll(&p, 1, PATIENCE_MS) == 1);
                         continue;
                 }
                 CHECK(n >= 0);

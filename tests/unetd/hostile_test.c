@@ -66,8 +66,8 @@ static void bystander_check(struct bystander *b)
         assert_int_equal((b->st[0].s->died[0] | b->st[1].s->died[0]) & 1, 0);
         eventually(world_count(&b->c).n[UNETD_S_STACK] == BYSTANDERS);
         eventually(world_count(&b->c).n[UNETD_S_CHAN] == 1);
-        eventually(world_fds(b->daemon) == b->daemon_fds);
-        eventually(world_fds(b->keeper) == b->keeper_fds);
+        world_fds_back_to("unetd", b->daemon, b->daemon_fds);
+        world_fds_back_to("keeper", b->keeper, b->keeper_fds);
 }
 
 static void bystander_stop(struct bystander *b)
@@ -102,10 +102,11 @@ static long send_raw(int fd, const void *bytes, size_t len, const int *fds, size
 /* The reply's error; 1 when none came, 2 when the connection ended. */
 static int reply_error(int fd, unsigned ms)
 {
+        int64_t until = world_now_ms() + ms;
         struct wire_in in;
         int r;
 
-        for (unsigned i = 0; (r = wire_recv(fd, &in, MSG_DONTWAIT)) == -EAGAIN && i < ms; i++)
+        while ((r = wire_recv(fd, &in, MSG_DONTWAIT)) == -EAGAIN && world_now_ms() < until)
                 world_sleep_ms(1);
         if (r == -EAGAIN)
                 return 1;
@@ -142,29 +143,29 @@ static void say_nonsense(int fd, uint16_t good_type)
         memcpy(big, &m, sizeof m);
         for (size_t len = 1; len < sizeof m; len += 9) {                /* truncated */
                 assert_int_equal(send_raw(fd, &m, len, NULL, 0), (long)len);
-                assert_int_equal(reply_error(fd, 2000), -EBADMSG);
+                assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         }
         assert_true(send_raw(fd, big, sizeof big, NULL, 0) > 0);        /* oversize */
-        assert_int_equal(reply_error(fd, 2000), -EBADMSG);
+        assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         m.magic = 0;
         send_raw(fd, &m, sizeof m, NULL, 0);
-        assert_int_equal(reply_error(fd, 2000), -EBADMSG);
+        assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         m = plain(UNETD_TYPES);
         send_raw(fd, &m, sizeof m, NULL, 0);
-        assert_int_equal(reply_error(fd, 2000), -EBADMSG);
+        assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         m = plain(good_type);
         m.nfds = 3;                                                     /* fewer came */
         send_raw(fd, &m, sizeof m, fds, 1);
-        assert_int_equal(reply_error(fd, 2000), -EBADMSG);
+        assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         m.nfds = 0;                                                     /* more came */
         send_raw(fd, &m, sizeof m, fds, 1);
-        assert_int_equal(reply_error(fd, 2000), -EBADMSG);
+        assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         m.nfds = 30;
         send_raw(fd, &m, sizeof m, fds, 30);
-        assert_int_equal(reply_error(fd, 2000), -EBADMSG);
+        assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         m.nfds = 1;                                                     /* a type that has none */
         send_raw(fd, &m, sizeof m, fds, 1);
-        assert_int_equal(reply_error(fd, 2000), -EBADMSG);
+        assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
 }
 
 static void malformed_messages_get_an_error(void **state)
@@ -192,13 +193,13 @@ static void nothing_is_served_before_hello(void **state)
         bystander_start(&b);
         assert_int_equal(connect(fd, (struct sockaddr *)&sun, len), 0);
         send_raw(fd, &m, sizeof m, NULL, 0);
-        assert_int_equal(reply_error(fd, 2000), -EBADMSG);
+        assert_int_equal(reply_error(fd, PATIENCE_MS), -EBADMSG);
         m = plain(UNETD_HELLO);
         m.hello.abi = UNETD_ABI + 1;
         send_raw(fd, &m, sizeof m, NULL, 0);
-        assert_int_equal(reply_error(fd, 2000), -EPROTONOSUPPORT);
+        assert_int_equal(reply_error(fd, PATIENCE_MS), -EPROTONOSUPPORT);
         send_raw(fd, NULL, 0, NULL, 0);                         /* an empty packet counts as the end */
-        assert_int_equal(reply_error(fd, 2000), 2);
+        assert_int_equal(reply_error(fd, PATIENCE_MS), 2);
         close(fd);
         bystander_check(&b);
         bystander_stop(&b);
@@ -312,18 +313,13 @@ static void out_of_descriptors_it_goes_on(void **state)
         struct unetd_client c = {.pid = 0};
         pid_t pid = fork();
         int fd[100];
-        bool up = false;
 
         if (pid == 0) {
                 setrlimit(RLIMIT_NOFILE, &rl);
                 execl(TEST_LIBEXEC "/unetd", "unetd", "--foreground", "--log", "/dev/null", NULL);
                 _exit(127);
         }
-        for (int i = 0; i < 5000 && !up; i++) {
-                world_sleep_ms(1);
-                up = unetd_open(&c, UNETD_NO_START) == 0;
-        }
-        assert_true(up);
+        eventually(unetd_open(&c, UNETD_NO_START) == 0);
         for (size_t i = 0; i < ARRAY_LEN(fd); i++)
                 fd[i] = connect_raw();
         assert_int_equal(world_daemon_pid(&c), pid);

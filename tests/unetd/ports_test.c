@@ -82,8 +82,8 @@ static int used_socket(uint16_t to)
 static void a_bound_socket_vouches_for_its_port(void **state)
 {
         struct scene *s = *state;
-        int fd = bound_socket(INADDR_ANY, 0);
-        uint16_t port = port_of(fd);
+        uint16_t port = own_port();
+        int fd = bound_socket(INADDR_ANY, port);
         struct world_count n;
         struct dir_hit hit;
 

@@ -51,6 +51,14 @@ void world_sleep_ms(int ms)
         nanosleep(&ts, NULL);
 }
 
+int64_t world_now_ms(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
 void fake_stack_make(struct fake_stack *st)
 {
         assert_int_equal(unetd_stack_fds_make(&st->fds, FAKE_BYTES), 0);
@@ -148,6 +156,65 @@ int world_fds(pid_t pid)
                 n += e->d_name[0] != '.';
         closedir(d);
         return n;
+}
+
+void world_print_fds(const char *who, pid_t pid)
+{
+        char path[64], link[320], to[256];
+        DIR *d;
+
+        snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+        d = opendir(path);
+        for (struct dirent *e; d && (e = readdir(d));) {
+                ssize_t n;
+                snprintf(link, sizeof link, "%s/%s", path, e->d_name);
+                n = readlink(link, to, sizeof to - 1);
+                if (n > 0)
+                        print_message("%s: %s %.*s\n", who, e->d_name, (int)n, to);
+        }
+        if (d)
+                closedir(d);
+}
+
+void world_fds_back_to(const char *who, pid_t pid, int fds)
+{
+        int64_t until = world_now_ms() + PATIENCE_MS;
+
+        while (world_fds(pid) > fds && world_now_ms() < until)
+                world_sleep_ms(1);
+        if (world_fds(pid) > fds)
+                world_print_fds(who, pid);
+        assert_in_range(world_fds(pid), 1, fds);
+}
+
+static unsigned long long switches(pid_t pid)
+{
+        char path[64], line[256];
+        unsigned long long n = 0;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+        f = fopen(path, "re");
+        assert_non_null(f);
+        while (fgets(line, sizeof line, f))
+                sscanf(line, "voluntary_ctxt_switches: %llu", &n);
+        fclose(f);
+        return n;
+}
+
+bool world_rests(pid_t pid, int ms)
+{
+        unsigned long long before, after = switches(pid);
+
+        for (int tries = 0; tries < 30; tries++) {
+                before = after;
+                world_sleep_ms(ms);
+                after = switches(pid);
+                if (after == before)
+                        return true;
+                print_message("process %d woke %llu times in %d ms\n", (int)pid, after - before, ms);
+        }
+        return false;
 }
 
 long world_rss_kb(pid_t pid)
