@@ -356,7 +356,7 @@ int stack_new(struct client *cl, struct wire_in *in)
 
         if (in->n != UNETD_STACK_FDS)
                 return -EBADMSG;
-        if (in->msg.stack.slot >= UNETD_SLOTS_MAX)
+        if (in->msg.stack.slot >= UNETD_SLOTS_MAX || in->msg.stack.stack > UNETD_STACK_ID_MAX)
                 return -EINVAL;
         r = check_fds(in);
         if (r < 0)
@@ -445,7 +445,7 @@ void stack_offered(struct user *u, struct wire_in *in)
 {
         struct stack *st = stack_find(in->msg.stack.stack);
 
-        if (in->n != UNETD_STACK_FDS || in->msg.stack.stack == 0 || check_fds(in) < 0)
+        if (in->n != UNETD_STACK_FDS || in->msg.stack.stack == 0 || in->msg.stack.stack > UNETD_STACK_ID_MAX || check_fds(in) < 0)
                 return;
         if (!st && u->used.stacks < unetd.cfg.per_uid.stacks) {
                 st = stack_alloc(u, in->msg.stack.stack, in->msg.stack.pid, in);
