@@ -34,8 +34,13 @@ struct ustack {
         bool unknown;                   /* unetd could not be told of this process yet */
         struct shm_chan chan[STACK_CHANS];
         struct xdp_view *xdp[STACK_CHANS];      /* of those that are, or were, interfaces of our own; kept for the next one */
-        struct ni_verbs remote[STACK_CHANS];    /* of those to other hosts; link NULL: none */
-        struct vlink *link[DIR_IFACES];         /* over which they go, by the interface's number */
+        struct ni_verbs remote[STACK_CHANS];    /* of those to other hosts */
+        struct remote_tx {
+                struct shm_region *mem;         /* what their frames lie in; kept for the next one */
+                size_t bytes;
+                bool mapped;                    /* the channel is one of these */
+        } remote_tx[STACK_CHANS];
+        struct vlink *link[DIR_IFACES];         /* over which they go, by the interface's number: link_at() */
         int link_mem[DIR_IFACES], link_book[DIR_IFACES];        /* their descriptors, for the next unetd; 0: none */
         uint32_t turns[DIR_IFACES];             /* their drivers', when last looked at */
         nstime turned_at[DIR_IFACES], drive_again[DIR_IFACES];  /* the keeper's */
@@ -150,7 +155,9 @@ int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip
 void ustack_link_take(struct ustack *u, const struct dir_iface *f);
 /* Maps a channel to another host, as ustack_map_chan_fds() does. */
 bool ustack_map_remote_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);
-void ustack_remote_unmap(struct ustack *u, uint32_t k);
+/* It is none any more: what is behind its addresses goes back. */
+void ustack_remote_end(struct ustack *u, uint32_t k);
+void ustack_remote_unmap(struct ustack *u, uint32_t k);         /* for good, as ustack_chan_unmap() */
 /* Maps link i, unless it is; the descriptors are borrowed. */
 int ustack_link_map(struct ustack *u, uint32_t i, int mem, int book);
 /* Becomes the driver of link i, as vlink_drive(). Under the lock. */
@@ -179,6 +186,12 @@ nstime ustack_links_again(const struct ustack *u, nstime now);
 void ustack_links_repair(struct ustack *u);
 void ustack_links_forked(struct ustack *u);
 void ustack_links_unmap(struct ustack *u);
+/* Memory goes back, and the addresses stay readable, and empty. */
+void ustack_empty(const volatile void *p, size_t bytes);
+/* A shared mapping in the place of an older one of `*room` bytes when that is large enough. Else elsewhere, and the old place stays:
+ * a thread may be looking there without the lock. Sizes are few, and the largest that there was is kept, so that little stays.
+ * NULL: there is no memory, and the old one is as it was. */
+void *ustack_map_over(const volatile void *old, size_t *room, int fd, size_t bytes, int prot);
 /* A shared mapping, NULL when it fails; prot as mmap()'s. */
 void *ustack_map(int fd, size_t bytes, int prot);
 void ustack_unmap(const volatile void *p, size_t bytes);

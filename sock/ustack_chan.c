@@ -13,11 +13,22 @@
 #include "netstack/sys.h"
 #include "unet/ni_fault.h"
 
-/* Memory goes back, and the addresses stay readable. */
-static void empty(const volatile void *p, size_t bytes)
+void ustack_empty(const volatile void *p, size_t bytes)
 {
         sys6(SYS_mmap, (long)p, (long)bytes, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+void *ustack_map_over(const volatile void *old, size_t *room, int fd, size_t bytes, int prot)
+{
+        bool fits = old != NULL && bytes <= *room;
+        long p = sys6(SYS_mmap, fits ? (long)old : 0, (long)bytes, prot, MAP_SHARED | (fits ? MAP_FIXED : 0), fd, 0);
+
+        if (p < 0 && p > -4096)
+                return NULL;
+        if (!fits)
+                *room = bytes;
+        return (void *)p;
 }
 
 bool ustack_chan_is_xdp(const struct ustack *u, uint32_t k)
@@ -28,9 +39,16 @@ bool ustack_chan_is_xdp(const struct ustack *u, uint32_t k)
 static void empty_peer(const struct shm_chan *c)
 {
         if (c->peer != NULL)
-                empty(c->peer, c->peer_bytes);
+                ustack_empty(c->peer, c->peer_bytes);
         if (c->bell != NULL)
-                empty(c->bell, BELL_BYTES);
+                ustack_empty(c->bell, BELL_BYTES);
+}
+
+static void empty_regions(const struct shm_chan *c)
+{
+        empty_peer(c);
+        if (c->mine != NULL)
+                ustack_empty(c->mine, c->mine_bytes);
 }
 
 /* Whatever it went by: nothing comes by that any more, and what it took goes back. Threads of ours look at queues without the lock
@@ -51,11 +69,8 @@ static void way_end(struct ustack *u, uint32_t k)
 /* A channel that is no more. */
 static void chan_empty(struct ustack *u, uint32_t k)
 {
-        const struct shm_chan *c = &u->chan[k];
-
         way_end(u, k);
-        if (c->mine != NULL)
-                empty(c->mine, c->mine_bytes);
+        empty_regions(&u->chan[k]);
 }
 
 static void iface_unmap(struct ustack *u, uint32_t k)
@@ -84,41 +99,36 @@ void ustack_chan_unmap(struct ustack *u, uint32_t k)
         ustack_remote_unmap(u, k);
 }
 
-/* In the place of what was there, when it had the same size. */
-static void *map_over(const volatile void *old, size_t old_bytes, int fd, size_t bytes, int prot)
-{
-        long p;
-
-        if (old != NULL && old_bytes != bytes) {
-                ustack_unmap(old, old_bytes);
-                old = NULL;
-        }
-        p = sys6(SYS_mmap, (long)old, (long)bytes, prot, MAP_SHARED | (old != NULL ? MAP_FIXED : 0), fd, 0);
-        return p < 0 && p > -4096 ? NULL : (void *)p;
-}
-
 /* Over the same region as before, if it is the same channel that goes by something else now. */
 static bool map_mine(struct shm_chan *c, const struct unetd_chan *fds)
 {
-        size_t bytes = SHM_REGION_BYTES(fds->tx_geom);
+        void *mine = ustack_map_over(c->mine, &c->mine_bytes, fds->tx, SHM_REGION_BYTES(fds->tx_geom), PROT_READ | PROT_WRITE);
 
-        c->mine = map_over(c->mine, c->mine_bytes, fds->tx, bytes, PROT_READ | PROT_WRITE);
-        c->mine_bytes = bytes;
-        return c->mine != NULL;
+        if (mine != NULL)
+                c->mine = mine;
+        return mine != NULL;
+}
+
+/* Spinners look at both without the lock: what the words say is there, at any moment. */
+static bool map_peer(struct shm_chan *c, const struct unetd_chan *fds)
+{
+        void *peer = ustack_map_over(c->peer, &c->peer_bytes, fds->rx, SHM_REGION_BYTES(fds->rx_geom), PROT_READ);
+        void *bell = ustack_map_over(c->bell, &(size_t){BELL_BYTES}, fds->peer_bell, BELL_BYTES, PROT_READ);
+
+        if (peer != NULL)
+                __atomic_store_n(&c->peer, peer, __ATOMIC_RELEASE);
+        if (bell != NULL)
+                __atomic_store_n(&c->bell, bell, __ATOMIC_RELEASE);
+        return peer != NULL && bell != NULL;
 }
 
 static bool chan_map_regions(struct shm_chan *c, const struct unetd_chan *fds)
 {
-        size_t peer = SHM_REGION_BYTES(fds->rx_geom);
-        bool mine = map_mine(c, fds);
+        bool mine = map_mine(c, fds), peer = map_peer(c, fds);
 
-        WRITE_ONCE(c->peer, map_over(c->peer, c->peer_bytes, fds->rx, peer, PROT_READ));
-        /* Spinners look whether there is one, without the lock: it is there before the word says so. */
-        __atomic_store_n(&c->bell, map_over(c->bell, BELL_BYTES, fds->peer_bell, BELL_BYTES, PROT_READ), __ATOMIC_RELEASE);
-        c->peer_bytes = peer;
         c->leader_fd = fds->peer_leader;
         c->keeper_fd = fds->peer_keeper;
-        return mine && c->peer != NULL && c->bell != NULL;
+        return mine && peer;
 }
 
 /* UNET_FAULT (unet run --fault): what this process sends on the channel meets a bad link first. */
@@ -161,7 +171,7 @@ bool ustack_map_iface_fds(struct ustack *u, uint32_t k, const struct unetd_chan 
 {
         struct shm_chan *c = &u->chan[k];
 
-        ustack_remote_unmap(u, k);
+        ustack_remote_end(u, k);
         way_end(u, k);
         if (!map_mine(c, fds) || xdp_attach(u, k, fds, unet_mem_frames(c->mine->frames, fds->tx_geom)) != 0)
                 return false;
@@ -201,13 +211,10 @@ bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *
         }
         if (unetd_chan_is_remote(fds))
                 return ustack_map_remote_fds(u, k, fds);
-        ustack_remote_unmap(u, k);
+        ustack_remote_end(u, k);
         way_end(u, k);
         if (!chan_map_regions(c, fds)) {
-                ustack_unmap(c->mine, c->mine_bytes);
-                ustack_unmap(c->peer, c->peer_bytes);
-                ustack_unmap(c->bell, BELL_BYTES);
-                *c = (struct shm_chan){0};
+                empty_regions(c);
                 return false;
         }
         u->chan_fds[k] = *fds;

@@ -22,6 +22,12 @@ static uint32_t index_of(uint32_t iface)
         return (iface & ~UNETD_IFACE) % DIR_IFACES;
 }
 
+/* Asked for without the lock, too: once it is there it stays, and is whole. */
+static struct vlink *link_at(const struct ustack *u, uint32_t i)
+{
+        return __atomic_load_n(&u->link[i], __ATOMIC_ACQUIRE);
+}
+
 /* ---- waking the driver ---- */
 
 /* Under the lock: something is in the ring that is another process's to post; or nobody drives any more. */
@@ -30,7 +36,7 @@ static void ring(void *arg)
         struct ustack *u = arg;
 
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink *v = u->link[i];
+                struct vlink *v = link_at(u, i);
                 uint32_t driver;
 
                 if (v == NULL || vlink_drives(v))
@@ -65,60 +71,73 @@ static bool wants_us(const struct ustack *u, struct vlink *v)
 
 int ustack_drive(struct ustack *u, uint32_t i, uint32_t as, struct vlink_qp *qp)
 {
-        struct vlink *v = u->link[i];
+        struct vlink *v = link_at(u, i);
         int err = vlink_drive(v, as, qp);
 
         for (uint32_t k = 0; err == 0 && k < STACK_CHANS; k++)
-                if (u->remote[k].link == v)
+                if (u->remote_tx[k].mapped && u->remote[k].link == v)
                         u->s.frames->region[FRAME_REGION_RX(k)].base = vlink_rx_frames(v);
         return err;
 }
 
 int ustack_link_map(struct ustack *u, uint32_t i, int mem, int book)
 {
-        return u->link[i] != NULL ? 0 : vlink_map(mem, book, &u->s.st->cnt, ring, u, &u->link[i]);
+        struct vlink *v;
+        int err;
+
+        if (u->link[i] != NULL)
+                return 0;
+        err = vlink_map(mem, book, &u->s.st->cnt, ring, u, &v);
+        if (err == 0)
+                __atomic_store_n(&u->link[i], v, __ATOMIC_RELEASE);
+        return err;
 }
 
 static void close_fds(struct ustack *u, uint32_t i)
 {
-        if (u->link_mem[i] != 0) {
-                sys1(SYS_close, u->link_mem[i]);
-                sys1(SYS_close, u->link_book[i]);
+        int mem = u->link_mem[i], book = u->link_book[i];
+
+        WRITE_ONCE(u->link_mem[i], 0);          /* read without the lock: ustack_links_own() */
+        WRITE_ONCE(u->link_book[i], 0);
+        if (mem != 0) {
+                sys1(SYS_close, mem);
+                sys1(SYS_close, book);
         }
-        u->link_mem[i] = u->link_book[i] = 0;
 }
 
 /* For a unetd that knows nothing of the link. */
 static void keep_fds(struct ustack *u, uint32_t i, int mem, int book)
 {
         close_fds(u, i);
-        u->link_mem[i] = mem;
-        u->link_book[i] = book;
+        WRITE_ONCE(u->link_mem[i], mem);
+        WRITE_ONCE(u->link_book[i], book);
 }
 
 /* The link to the interface, and somebody who drives it. */
 static int link_ready(struct ustack *u, const struct dir_iface *f)
 {
         uint32_t i = index_of(f->peer);
+        struct vlink *v = link_at(u, i);
         struct unetd_client *c;
         struct vlink_qp qp = {0, 0, 0};
         int mem = -1, book = -1, err = 0;
 
-        if (u->link[i] != NULL && !wants_us(u, u->link[i]))
+        if (v != NULL && !wants_us(u, v))
                 return 0;
         c = ustack_client();
-        if (u->link[i] == NULL)
+        if (link_at(u, i) == NULL)
                 err = unetd_link_open(c, u->id, f->peer, &mem, &book);
         ustack_lock(u);
         if (err == 0)
                 err = ustack_link_map(u, i, mem, book);
         if (mem >= 0)
                 keep_fds(u, i, mem, book);
-        if (err == 0 && wants_us(u, u->link[i]))
+        v = link_at(u, i);
+        if (err == 0 && wants_us(u, v))
                 err = ustack_drive(u, i, u->slot + 1, &qp);
         ustack_leave(u);
         if (err == 0 && qp.qpn != 0)
-                err = unetd_link_drive(c, u->id, f->peer, qp.qpn, qp.qkey, qp.mtu, vlink_shared(u->link[i])->pinned_kb);
+                err = unetd_link_drive(c, u->id, f->peer, qp.qpn, qp.qkey, qp.mtu, vlink_shared(v)->pinned_kb);
         ustack_client_done();
         return err;
 }
@@ -134,7 +153,7 @@ void ustack_link_take(struct ustack *u, const struct dir_iface *f)
 static int chan_there(const struct ustack *u, const struct dir_iface *f, uint8_t proto, uint32_t to, uint16_t port)
 {
         const struct stack_state *st = u->s.st;
-        const struct vlink *v = u->link[index_of(f->peer)];
+        const struct vlink *v = link_at(u, index_of(f->peer));
 
         for (uint32_t k = 0; k < atomic_load_explicit(&st->chans, memory_order_acquire); k++)
                 if (atomic_load_explicit(&st->chan[k].state, memory_order_acquire) == CHAN_READY && st->chan[k].remote == to &&
@@ -183,27 +202,36 @@ int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip
 bool ustack_map_remote_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds)
 {
         uint32_t i = fds->peer_chan % DIR_IFACES;
-        struct shm_region *tx = ustack_map(fds->tx, SHM_REGION_BYTES(fds->tx_geom), PROT_READ | PROT_WRITE);
+        struct remote_tx *t = &u->remote_tx[k];
         struct ni_verbs *n = &u->remote[k];
+        void *tx = ustack_map_over(t->mem, &t->bytes, fds->tx, SHM_REGION_BYTES(fds->tx_geom), PROT_READ | PROT_WRITE);
 
-        ustack_remote_unmap(u, k);
+        if (tx != NULL)
+                t->mem = tx;
         if (tx == NULL || ustack_link_map(u, i, fds->mem, fds->book) != 0) {
-                ustack_unmap(tx, SHM_REGION_BYTES(fds->tx_geom));
+                ustack_remote_end(u, k);
                 return false;
         }
-        ni_verbs_init(n, u->link[i], k, fds->mtu, !fds->no_csum, unet_mem_frames(tx->frames, fds->tx_geom));
+        ni_verbs_init(n, link_at(u, i), k, fds->mtu, !fds->no_csum, unet_mem_frames(t->mem->frames, fds->tx_geom));
+        t->mapped = true;
         u->chan_fds[k] = *fds;
-        stack_chan_mapped(&u->s, k, &n->base, n->tx.base, vlink_rx_frames(u->link[i]));
+        stack_chan_mapped(&u->s, k, &n->base, n->tx.base, vlink_rx_frames(n->link));
         return true;
+}
+
+void ustack_remote_end(struct ustack *u, uint32_t k)
+{
+        struct remote_tx *t = &u->remote_tx[k];
+
+        if (t->mem != NULL)
+                ustack_empty(t->mem, t->bytes);
+        t->mapped = false;
 }
 
 void ustack_remote_unmap(struct ustack *u, uint32_t k)
 {
-        struct ni_verbs *n = &u->remote[k];
-
-        if (n->link != NULL)
-                ustack_unmap((char *)n->tx.base - offsetof(struct shm_region, frames), SHM_REGION_BYTES(n->tx.geom));
-        n->link = NULL;
+        ustack_unmap(u->remote_tx[k].mem, u->remote_tx[k].bytes);
+        u->remote_tx[k] = (struct remote_tx){NULL};
 }
 
 /* ---- another unetd, whom no keeper may have told ---- */
@@ -214,7 +242,7 @@ static bool link_fds(const struct ustack *u, uint32_t i, int *mem, int *book)
         *mem = u->link_mem[i];
         *book = u->link_book[i];
         for (uint32_t k = 0; k < u->s.nchan && *mem <= 0; k++)
-                if (u->remote[k].link == u->link[i] && u->chan_fds[k].mem > 0) {
+                if (u->remote_tx[k].mapped && u->remote[k].link == u->link[i] && u->chan_fds[k].mem > 0) {
                         *mem = u->chan_fds[k].mem;
                         *book = u->chan_fds[k].book;
                 }
@@ -224,7 +252,8 @@ static bool link_fds(const struct ustack *u, uint32_t i, int *mem, int *book)
 void ustack_links_back(struct ustack *u, struct unetd_client *c)
 {
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink_shared *sh = u->link[i] != NULL ? vlink_shared(u->link[i]) : NULL;
+                struct vlink *v = link_at(u, i);
+                struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
                 int mem, book;
 
                 if (sh == NULL || !link_fds(u, i, &mem, &book) || unetd_link_back(c, u->id, UNETD_IFACE | i, mem, book) != 0)
@@ -237,7 +266,7 @@ void ustack_links_back(struct ustack *u, struct unetd_client *c)
 void ustack_remotes_back(struct ustack *u, struct unetd_client *c)
 {
         for (uint32_t k = 0; k < u->s.nchan; k++)
-                if (u->remote[k].link != NULL && u->chan_fds[k].mem > 0 &&
+                if (u->remote_tx[k].mapped && u->chan_fds[k].mem > 0 &&
                     atomic_load_explicit(&u->s.st->chan[k].state, memory_order_relaxed) == CHAN_READY)
                         unetd_chan_back(c, u->id, k, &u->chan_fds[k]);
 }
@@ -246,7 +275,7 @@ void ustack_remotes_back(struct ustack *u, struct unetd_client *c)
 void ustack_links_repair(struct ustack *u)
 {
         for (uint32_t k = 0; k < u->s.nchan; k++)
-                if (unlikely(u->remote[k].link != NULL && u->s.chan[k].ops == &ni_verbs_ops))
+                if (unlikely(u->remote_tx[k].mapped && u->s.chan[k].ops == &ni_verbs_ops))
                         frame_unlend_all(u->s.frames, FRAME_REGION_TX(k));
 }
 
@@ -254,7 +283,7 @@ bool ustack_remote_vouches(const struct stack *s, uint32_t k, uint8_t proto, uin
 {
         const struct ustack *u = s->owner;
 
-        return u->remote[k].link != NULL && vlink_vouches(vlink_book(u->remote[k].link), k, proto, port);
+        return u->remote_tx[k].mapped && vlink_vouches(vlink_book(u->remote[k].link), k, proto, port);
 }
 
 /* ---- drivers that do not come ---- */
@@ -267,7 +296,8 @@ static bool is_process(uint32_t driver)
 void ustack_links_left(struct ustack *u, uint32_t slot)
 {
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink_shared *sh = u->link[i] != NULL ? vlink_shared(u->link[i]) : NULL;
+                struct vlink *v = link_at(u, i);
+                struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
                 if (sh != NULL && atomic_load_explicit(&sh->driver, memory_order_relaxed) == slot + 1)
                         atomic_store_explicit(&sh->driver, 0, memory_order_relaxed);
         }
@@ -276,8 +306,9 @@ void ustack_links_left(struct ustack *u, uint32_t slot)
 bool ustack_links_elsewhere(const struct ustack *u)
 {
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                uint32_t driver = unlikely(u->link[i] != NULL) ?
-                                          atomic_load_explicit(&vlink_shared(u->link[i])->driver, memory_order_relaxed) : 0;
+                struct vlink *v = link_at(u, i);
+                uint32_t driver = unlikely(v != NULL) ? atomic_load_explicit(&vlink_shared(v)->driver, memory_order_relaxed) : 0;
+
                 if (is_process(driver) && driver != u->slot + 1)
                         return true;
         }
@@ -287,7 +318,8 @@ bool ustack_links_elsewhere(const struct ustack *u)
 void ustack_links_doubt(struct ustack *u)
 {
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink_shared *sh = u->link[i] != NULL ? vlink_shared(u->link[i]) : NULL;
+                struct vlink *v = link_at(u, i);
+                struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
                 uint32_t driver = sh != NULL ? atomic_load_explicit(&sh->driver, memory_order_relaxed) : 0;
                 uint32_t turns = sh != NULL ? atomic_load_explicit(&sh->turns, memory_order_relaxed) : 0;
 
@@ -349,7 +381,7 @@ nstime ustack_links_again(const struct ustack *u, nstime now)
 bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved)
 {
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                struct vlink *v = u->link[i];
+                struct vlink *v = link_at(u, i);
                 struct vlink_shared *sh = v != NULL ? vlink_shared(v) : NULL;
                 uint32_t driver = sh != NULL ? atomic_load_explicit(&sh->driver, memory_order_relaxed) : 0;
                 struct vlink_qp qp;
@@ -382,7 +414,7 @@ bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved)
 bool ustack_links_any(const struct ustack *u)
 {
         for (uint32_t i = 0; i < DIR_IFACES; i++)
-                if (unlikely(u->link[i] != NULL))
+                if (unlikely(link_at(u, i) != NULL))
                         return true;
         return false;
 }
@@ -399,7 +431,9 @@ int ustack_links_fds(const struct ustack *u, struct pollfd *pfd)
         int n = 0, fd[VERBS_WAKE_FDS];
 
         for (uint32_t i = 0; i < DIR_IFACES; i++) {
-                int have = unlikely(u->link[i] != NULL) ? vlink_wake_fds(u->link[i], fd) : 0;
+                const struct vlink *v = link_at(u, i);
+                int have = unlikely(v != NULL) ? vlink_wake_fds(v, fd) : 0;
+
                 for (int k = 0; k < have; k++)
                         pfd[n++] = (struct pollfd){.fd = fd[k], .events = POLLIN};
         }
@@ -408,10 +442,13 @@ int ustack_links_fds(const struct ustack *u, struct pollfd *pfd)
 
 bool ustack_links_own(const struct ustack *u, int fd)
 {
-        for (uint32_t i = 0; i < DIR_IFACES; i++)
-                if (unlikely(u->link[i] != NULL) &&
-                    (vlink_owns_fd(u->link[i], fd) || (fd > 0 && (fd == u->link_mem[i] || fd == u->link_book[i]))))
+        for (uint32_t i = 0; i < DIR_IFACES; i++) {
+                const struct vlink *v = link_at(u, i);
+
+                if (unlikely(v != NULL) &&
+                    (vlink_owns_fd(v, fd) || (fd > 0 && (fd == READ_ONCE(u->link_mem[i]) || fd == READ_ONCE(u->link_book[i])))))
                         return true;
+        }
         return false;
 }
 

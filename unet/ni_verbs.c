@@ -18,6 +18,7 @@
 /* What the driver has and nobody else. */
 struct driver {
         struct verbs_port *port;
+        int wake_fd[VERBS_WAKE_FDS], cmd_fd;    /* the port's: asked for without the stack's lock, when it may be gone */
         uint32_t posted;                /* place in the ring */
         uint32_t done_at[VLINK_SLOTS];  /* by place: the port's count of posts behind it */
         uint32_t seen;                  /* the book's seq that peers are of */
@@ -175,7 +176,7 @@ static bool goes_on(struct vlink *v)
 
 static uint32_t ring_room(const struct ni_verbs *n)
 {
-        const struct vlink_shared *sh = n->link->sh;
+        const struct vlink_shared *sh = READ_ONCE(n->link)->sh;
         const struct vlink_chan_shared *c = &sh->chan[n->chan];
         uint32_t used = atomic_load_explicit(&sh->tx_prod, memory_order_relaxed) -
                         atomic_load_explicit(&sh->tx_cons, memory_order_relaxed);
@@ -269,8 +270,8 @@ static void release(struct unet_chan *ch, const uint32_t *frame, int n)
 static bool pending(struct unet_chan *ch)
 {
         struct ni_verbs *c = nv(ch);
-        struct vlink *v = c->link;
-        struct driver *d = __atomic_load_n(&v->d, __ATOMIC_RELAXED);
+        struct vlink *v = READ_ONCE(c->link);   /* another channel may just be taking the place of this one */
+        struct driver *d = __atomic_load_n(&v->d, __ATOMIC_ACQUIRE);
         bool any;
 
         if (d == NULL || atomic_flag_test_and_set_explicit(&d->polling, memory_order_acquire))
@@ -331,17 +332,15 @@ void ni_verbs_repair(struct ni_verbs *n)
 
 void ni_verbs_init(struct ni_verbs *n, struct vlink *v, uint32_t chan, uint32_t mtu, bool csum, struct unet_mem tx)
 {
-        *n = (struct ni_verbs){
-                .base = {.ops = &ni_verbs_ops,
-                         .caps = {.mtu = MIN(mtu, VLINK_SLOT_BYTES),
-                                  .inline_max = UNET_INLINE_MAX,
-                                  .csum = csum,
-                                  .whole = true,
-                                  .rto_min = 10 * NS_PER_MS}},
-                .link = v,
-                .chan = chan,
-                .tx = tx,
-        };
+        n->base.caps = (struct unet_caps){.mtu = MIN(mtu, VLINK_SLOT_BYTES),
+                                          .inline_max = UNET_INLINE_MAX,
+                                          .csum = csum,
+                                          .whole = true,
+                                          .rto_min = 10 * NS_PER_MS};
+        n->chan = chan;
+        n->tx = tx;
+        WRITE_ONCE(n->link, v);         /* who looks without the lock finds the last one or this one */
+        WRITE_ONCE(n->base.ops, &ni_verbs_ops);
 }
 
 /* ---- links ---- */
@@ -454,6 +453,9 @@ int vlink_drive(struct vlink *v, uint32_t slot, struct vlink_qp *out)
                 return err;
         }
         atomic_flag_clear(&d->polling);
+        d->wake_fd[0] = d->port->events->fd;
+        d->wake_fd[1] = d->port->dev.ctx->async_fd;
+        d->cmd_fd = d->port->dev.ctx->cmd_fd;
         d->seen = 1;                    /* never the book's: odd */
         /* What the last driver had posted and not heard of again may be lost: as any packet may. */
         d->posted = atomic_load_explicit(&sh->tx_prod, memory_order_relaxed);
@@ -487,16 +489,17 @@ void vlink_arm(struct vlink *v)
 
 int vlink_wake_fds(const struct vlink *v, int fd[VERBS_WAKE_FDS])
 {
-        if (v->d == NULL)
+        const struct driver *d = __atomic_load_n(&v->d, __ATOMIC_ACQUIRE);
+
+        if (d == NULL)
                 return 0;
-        fd[0] = v->d->port->events->fd;
-        fd[1] = v->d->port->dev.ctx->async_fd;
-        return 2;
+        memcpy(fd, d->wake_fd, sizeof d->wake_fd);
+        return VERBS_WAKE_FDS;
 }
 
 bool vlink_owns_fd(const struct vlink *v, int fd)
 {
-        const struct driver *d = v->d;
+        const struct driver *d = __atomic_load_n(&v->d, __ATOMIC_ACQUIRE);
 
-        return d != NULL && (fd == d->port->events->fd || fd == d->port->dev.ctx->async_fd || fd == d->port->dev.ctx->cmd_fd);
+        return d != NULL && (fd == d->wake_fd[0] || fd == d->wake_fd[1] || fd == d->cmd_fd);
 }
