@@ -20,5 +20,5 @@ eventually() {
 barrier() {
         [ "$VM_HOSTS" = 2 ] || return 0
         touch "$VM_OUT/barrier-$1.$VM_HOST"
-        eventually 120 test -e "$VM_OUT/barrier-$1.$(tr ab ba <<<"$VM_HOST")"
+        eventually 400 test -e "$VM_OUT/barrier-$1.$(tr ab ba <<<"$VM_HOST")"
 }

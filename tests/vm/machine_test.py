@@ -11,12 +11,12 @@ VM = os.path.join(os.path.dirname(os.path.realpath(__file__)), "vm")
 
 
 def vm(*args):
-    return subprocess.run((VM, *args), capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run((VM, *args), capture_output=True, text=True, timeout=580, check=False)
 
 
 # Every machine takes its time to start: one is asked for all that it can show.
 ORDER = """echo "$1"; echo kept >$VM_OUT/file; touch /new
-nc -l -p 1 & sleep 1; echo sent | nc -q 1 -s $VM_ADDR $VM_PEER 1; wait
+nc -l -p 1 & until echo sent | nc -q 1 -s $VM_ADDR $VM_PEER 1; do sleep 0.2; done; wait
 cat /sys/class/net/veth0/statistics/tx_packets; exit 7"""
 
 

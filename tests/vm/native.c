@@ -1,6 +1,7 @@
 /*
  * native serve PORT NAME ROUNDS | native call ADDR PORT NAME ROUNDS: by <unet/sock.h>, over TCP and UDP at once. Each message says
- * who sends it, how many there were before, and over what; whoever gets one that is not his partner's fails. Servers serve one.
+ * who sends it, how many there were before, and over what; whoever gets one that is not his partner's fails. Servers serve one;
+ * who has called ends when he is told so by a line or the end of his input.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -126,6 +127,9 @@ static void call(const char *addr, const char *port, unsigned rounds)
                         fail("no answer");
                 get(t, i);
         }
+        printf("done\n");
+        fflush(stdout);
+        getchar();                      /* what its stack has counted may be looked at */
         unet_close(t);
 }
 
@@ -177,12 +181,12 @@ int main(int argc, char **argv)
         if (argc == 5 && strcmp(argv[1], "serve") == 0) {
                 me = argv[3];
                 serve(argv[2], (unsigned)atoi(argv[4]));
+                printf("done\n");
         } else if (argc == 6 && strcmp(argv[1], "call") == 0) {
                 me = argv[4];
                 call(argv[2], argv[3], (unsigned)atoi(argv[5]));
         } else {
                 return 2;
         }
-        printf("done\n");
         return 0;
 }

@@ -15,7 +15,7 @@ BUILD = sys.argv[1]
 OUT, HOST, ADDR, PEER = (os.environ[k] for k in ("VM_OUT", "VM_HOST", "VM_ADDR", "VM_PEER"))
 UNET = os.path.join(BUILD, "tools", "unet")
 PORT = 7000
-PATIENCE = 150                                  # seconds; the machines are slow, and so may be the one that they are on
+PATIENCE = 600                                  # seconds; the machines are slow, and so may be the one that they are on
 EXACT = os.path.join(BUILD, "tests", "vm", "exact")
 STILL = 0.4                                     # seconds that a sleep may be late
 
@@ -26,11 +26,12 @@ def sh(*argv, ok=True):
     return done.stdout
 
 
-def until(true_of, what, patience=PATIENCE):
+def until(true_of, what, patience=PATIENCE, instead=lambda: ""):
+    """`instead` says what there is instead when it never becomes true."""
     end = time.monotonic() + patience
     while not true_of():
         if time.monotonic() > end:
-            raise AssertionError(f"never: {what}")
+            raise AssertionError(f"never: {what} {instead()}")
         time.sleep(0.05)
 
 

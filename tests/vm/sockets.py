@@ -12,7 +12,6 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
@@ -77,16 +76,19 @@ import socket, sys
 s = socket.socket()
 print(s.connect_ex((sys.argv[1], int(sys.argv[2]))))
 """
-# How long the quickest took.
+# How long the quickest took, of as many as it takes: on a machine that is slow it is not soon the first one.
 SOON_REFUSED = """
 import socket, sys, time
 took = []
-for host in sys.argv[2:]:
+for host in sys.argv[3:]:
     s = socket.socket(); began = time.monotonic()
     assert s.connect_ex((host, int(sys.argv[1]))) == 111
     took.append(time.monotonic() - began)
-print(min(took))
+    if took[-1] < float(sys.argv[2]):
+        break
+print(min(took), took)
 """
+MISSED = [8, 3]                                 # of what strangers send: without a channel, from a wrong source
 CM_PATIENCE = 1.25                              # seconds for a question that nobody answers (unetd/cm.h)
 
 
@@ -153,7 +155,9 @@ def udp_a():
     s = serve(UDP_SERVER)
     barrier("udp")
     barrier("strangers")
-    write("missed", (counted("drops", "NI_NO_CHANNEL"), counted("drops", "NI_BAD_SOURCE")))
+    missed = lambda: [counted("drops", "NI_NO_CHANNEL"), counted("drops", "NI_BAD_SOURCE")]
+    until(lambda: all(is_ >= all_ for is_, all_ in zip(missed(), MISSED)), f"{MISSED} missed", instead=missed)
+    write("missed", missed())
     barrier("counted")
     s.end()
 
@@ -212,13 +216,12 @@ def udp_b():
     put_packet(link, packet(ADDR, 999, 17))                     # a port that is not the stack's
     put_packet(link, packet("10.77.0.77", 999, 17))             # an address that is not the host's
     put_packet(link, packet(ADDR, 999, 6))
-    time.sleep(1)
     barrier("strangers")
     barrier("counted")
     c.say()
     c.end()
     missed = read("missed")
-    assert missed == [8, 3], missed
+    assert missed == MISSED, missed
 
 
 def iperf_a():
@@ -264,10 +267,14 @@ def rounds(stays, play_some):
     play_some(ROUNDS - SETTLED)
     barrier("rounds-done", PATIENCE + 3 * ROUNDS)
     until(stays, "nothing is left to finish")
-    until(lambda: devices() == before[0], "the device has what it had")
-    after = devices(), handles(), descriptors()
-    print(f"round {ROUNDS}: {after}", flush=True)
-    assert after[1] <= before[1] + 1 and after[2] <= before[2] + DRIVER_FDS, (before, after)
+    now = lambda: (devices(), handles(), descriptors())
+
+    def is_left():
+        after = now()
+        return after[0] == before[0] and after[1] <= before[1] + 1 and after[2] <= before[2] + DRIVER_FDS
+
+    until(is_left, f"what there was after round {SETTLED}: {before}", instead=now)
+    print(f"round {ROUNDS}: {now()}", flush=True)
     barrier("rounds-left")
 
 
@@ -303,7 +310,7 @@ def refused_b():
     barrier("refused")
 
 
-HOSTS = [f"10.77.0.{n}" for n in range(11, 16)]
+HOSTS = [f"10.77.0.{n}" for n in range(11, 51)]
 
 
 def alone_a():
@@ -320,8 +327,8 @@ def alone_b():
         sh("ip", "-n", "alone", "addr", "add", f"{host}/32", "dev", "ve1")
         sh("ip", "route", "add", f"{host}/32", "dev", "ve0", "src", ADDR)
     sh("ip", "-n", "alone", "route", "add", f"{ADDR}/32", "dev", "ve1")
-    quickest = float(python(SOON_REFUSED, PORT, *HOSTS).end())
-    assert quickest < CM_PATIENCE, quickest
+    quickest = python(SOON_REFUSED, PORT, CM_PATIENCE, *HOSTS).end()
+    assert float(quickest.split()[0]) < CM_PATIENCE, quickest
     sh("ip", "netns", "del", "alone")
     barrier("alone")
 
