@@ -2,9 +2,10 @@
  * A process's stacks: making one, mapping somebody else's, and the way in and out. Channels: ustack_chan.c; interfaces and
  * addresses: ustack_iface.c.
  *
- * Going out matters as much as going in. Inside, the queues are polled and the bell says so. Whoever leaves last says
- * UNATTENDED, so that a message that comes now wakes the keeper; unless the keeper looks in every few milliseconds
- * anyway (st->ticking), which it does for a while after it was woken: a stream costs no system call either way.
+ * Going out matters as much as going in. Where no thread leads, whoever leaves sees that the bell says UNATTENDED, so that a
+ * message that comes now wakes the keeper; unless the keeper looks in every few milliseconds anyway (st->ticking), which it
+ * does for a while after it was woken: a stream costs no system call either way. The bell stays so while processes come and
+ * go: a message that comes while one is inside may wake the keeper in vain, once for each time that it went to rest.
  */
 #include "sock/ustack.h"
 
@@ -250,8 +251,6 @@ void ustack_set_directory(int fd)
 
 static void entered(struct ustack *u)
 {
-        if (u->s.st->leader == 0)
-                bell_disarm(u->s.bell);
         stack_sync(&u->s);
         ustack_follow(u);
 }
@@ -275,6 +274,8 @@ static void repair_ifaces(struct ustack *u)
 
 static void repair(struct ustack *u)
 {
+        if (u->s.st->leader == 0)
+                bell_disarm(u->s.bell);         /* whoever armed it may not have lived to look at the queues */
         stack_recover(&u->s, ustack_now());
         repair_ifaces(u);
         ustack_links_repair(u);
@@ -311,8 +312,11 @@ void ustack_leave(struct ustack *u)
         bool ring = false;
 
         if (st->leader == 0 && u->s.nchan != 0 && !atomic_load_explicit(&st->ticking, memory_order_relaxed)) {
-                bell_arm_count(u->s.bell, BELL_UNATTENDED, st->rests);
-                ring = st->rung != st->rests && (stack_pending(&u->s, 0) || stack_deadline(&u->s) < st->keeper_at);
+                bool looked = bell_is_armed(u->s.bell, BELL_UNATTENDED, st->rests);
+                if (!looked)
+                        bell_arm_count(u->s.bell, BELL_UNATTENDED, st->rests);
+                ring = st->rung != st->rests &&
+                       ((!looked && stack_pending(&u->s, 0)) || stack_deadline(&u->s) < st->keeper_at);
                 if (ring)
                         st->rung = st->rests;
         }

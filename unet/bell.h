@@ -50,6 +50,13 @@ static inline void bell_arm(struct bell *b, enum bell_mode m)
         bell_arm_count(b, m, (atomic_load_explicit(&b->word, memory_order_relaxed) >> 2) + 1);
 }
 
+/* Owner, under its lock: whether the bell has been armed so since whoever armed it looked at the queues. A message that came
+ * later than that look was or will be rung for: there is nothing to store, no fence, nothing to look at. */
+static inline bool bell_is_armed(const struct bell *b, enum bell_mode m, uint32_t count)
+{
+        return atomic_load_explicit(&b->word, memory_order_relaxed) == (count << 2 | m);
+}
+
 /* Owner, under its lock: somebody polls from now on. No fence needed: a late ring is a spurious wake-up. */
 static inline void bell_disarm(struct bell *b)
 {
