@@ -1,7 +1,10 @@
 """What scenes between two machines share (tests/vm/vm --hosts 2 PROGRAM BUILD [SCENE...]): unmodified programs under `unet run` on
 both, machine a serves, b calls. A scene is two functions, NAME_a and NAME_b.
+
+BUILD may be one with sanitizers (build/asan): what they find in any program, daemons too, fails the scene.
 """
 
+import glob
 import json
 import os
 import re
@@ -16,8 +19,52 @@ OUT, HOST, ADDR, PEER = (os.environ[k] for k in ("VM_OUT", "VM_HOST", "VM_ADDR",
 UNET = os.path.join(BUILD, "tools", "unet")
 PORT = 7000
 PATIENCE = 600                                  # seconds; the machines are slow, and so may be the one that they are on
-EXACT = os.path.join(BUILD, "tests", "vm", "exact")
+EXACT, STARTER = (os.path.join(BUILD, "tests", "vm", name) for name in ("exact", "rounds"))
 STILL = 0.4                                     # seconds that a sleep may be late
+FINDINGS = os.path.join(OUT, f"sanitizer.{HOST}")
+
+# ---- builds with sanitizers ----
+
+def sanitizer():
+    """The library that has to be in a program before our shim, or nothing."""
+    done = subprocess.run(("ldd", os.path.join(BUILD, "sock", "shim", "libunet_preload.so")), capture_output=True, text=True, check=False)
+    found = re.search(r"lib[at]san\.so\S* => (\S+)", done.stdout)
+    return found[1] if found else None
+
+
+def daemons_sanitized(env):
+    """Where the daemons are to be started from: they begin with an empty environment."""
+    path = "/tmp/libexec"
+    os.makedirs(path, exist_ok=True)
+    for name in ("unetd", "unet-keeper"):
+        with open(os.path.join(path, name), "w", encoding="ascii") as f:
+            f.write("#!/bin/sh\n" + "".join(f"export {k}='{v}'\n" for k, v in env.items()) + f'exec {BUILD}/unetd/{name} "$@"\n')
+        os.chmod(f.name, 0o755)
+    return path
+
+
+def sanitized():
+    """Environment for what has our shim (`unet run`, `unet why`); and where daemons are. Unmodified programs leak, and end with it."""
+    library = sanitizer()
+    if library is None:
+        return {}, os.path.join(BUILD, "unetd")
+    env = {f"{kind}SAN_OPTIONS": f"log_path={FINDINGS}:verify_asan_link_order=0:detect_leaks=0" for kind in ("A", "UB", "T")}
+    os.environ.update(env)
+    return {"LD_PRELOAD": library}, daemons_sanitized(env)
+
+
+def findings():
+    """Whether a sanitizer has found something, which is shown."""
+    paths = glob.glob(FINDINGS + "*")
+    for path in paths:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            print(f.read(), flush=True)
+    return paths != []
+
+
+SHIMMED, LIBEXEC = sanitized()
+
+# ---- programs ----
 
 def sh(*argv, ok=True):
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -49,7 +96,7 @@ def configure(domain, **more):
     path = f"/tmp/{domain}.conf"
     with open(path, "w", encoding="ascii") as f:
         f.writelines(lines)
-    os.environ.update(UNET_CONFIG=path, UNET_DOMAIN=domain, UNET_LIBEXEC=os.path.join(BUILD, "unetd"))
+    os.environ.update(UNET_CONFIG=path, UNET_DOMAIN=domain, UNET_LIBEXEC=LIBEXEC)
 
 
 def settle(domain, **more):
@@ -66,7 +113,7 @@ class Program:
     def __init__(self, *argv):
         self.argv = argv
         self.child = subprocess.Popen((UNET, "run", *argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True, start_new_session=True)
+                                      stderr=subprocess.STDOUT, text=True, start_new_session=True, env=dict(os.environ, **SHIMMED))
 
     def pid(self):
         """Of the program itself, the first of its kind."""
@@ -250,7 +297,9 @@ def play(scenes, names):
         barrier(f"before-{name}")
         try:
             scenes[f"{name}_{HOST}"]()
+            assert not findings(), "a sanitizer has found something"
         except BaseException:
+            findings()
             open(os.path.join(OUT, f"failed.{HOST}"), "w", encoding="ascii").close()
             raise
         stood = still.seconds - stood

@@ -9,7 +9,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from scene import (BUILD, EXACT, HOST, PATIENCE, PEER, PORT, UNET, Caller, Program, barrier, counted, play,  # noqa: E402
+from scene import (BUILD, EXACT, HOST, PATIENCE, PEER, PORT, SHIMMED, UNET, Caller, Program, barrier, counted, play,  # noqa: E402
                    serve_exact, settle, status, until)
 
 BYTES = 1 << 20
@@ -88,7 +88,8 @@ def native_b():
 
 def why(argv, *more):
     """What carries the program's sockets, and why."""
-    done = subprocess.run((*more, UNET, "why", "--json", *argv), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run((*more, UNET, "why", "--json", *argv), capture_output=True, text=True, timeout=PATIENCE, check=False,
+                          env=dict(os.environ, **SHIMMED))
     return [(r["carried"], r["why"]) for r in json.loads(done.stdout[done.stdout.index("["):])], done.stderr
 
 

@@ -15,7 +15,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from scene import (ADDR, BUILD, PATIENCE, PEER, PORT, UNET, Caller, Program, bad_wire, barrier, configure,  # noqa: E402
+from scene import (ADDR, BUILD, PATIENCE, PEER, PORT, SHIMMED, STARTER, UNET, Caller, Program, bad_wire, barrier, configure,  # noqa: E402
                    count_handles, counted, descriptors, devices, good_wire, handles, play, python, read, serve, serve_exact,
                    serve_iperf, sh, status, until, write)
 
@@ -25,7 +25,6 @@ EACH = 64 << 10                                 # bytes, of a start
 ROUNDS = next((int(a[7:]) for a in sys.argv if a.startswith("rounds=")), 50)
 SETTLED = 50 if ROUNDS > 50 else 10              # rounds, after which nothing more is to be left behind
 DRIVER_FDS = 6                                  # more of them, where the keeper has come to drive
-STARTER = os.path.join(BUILD, "tests", "vm", "rounds")
 # The parent listens and never looks again; its children accept.
 PREFORK = """
 import os, socket, sys, signal
@@ -292,7 +291,7 @@ def rounds_b():
 
     def starts(n):
         done = subprocess.run((UNET, "run", STARTER, "start", str(n), "2", STARTER, "call", PEER, str(PORT), str(EACH)),
-                              capture_output=True, text=True, timeout=PATIENCE + 3 * n, check=False)
+                              capture_output=True, text=True, timeout=PATIENCE + 3 * n, check=False, env=dict(os.environ, **SHIMMED))
         assert done.returncode == 0, done.stdout + done.stderr
         print(done.stdout, end="", flush=True)
 
