@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Daemons that die while sockets over verbs are at work between two machines (tests/vm/vm --hosts 2): deaths.py BUILD [SCENE...]"""
+"""Daemons and servers that die while sockets over verbs are at work between two machines (tests/vm/vm --hosts 2):
+deaths.py BUILD [SCENE...] [restarts=N]"""
 
 import os
 import signal
@@ -7,10 +8,13 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from scene import (HOST, PATIENCE, PEER, PORT, Caller, barrier, configure, daemon, keeper, play, python,  # noqa: E402
-                   serve, serve_exact, settle, status, until)
+from scene import (HOST, PATIENCE, PEER, PORT, STARTER, UNET, Caller, Program, barrier, configure, daemon, keeper, play,  # noqa: E402
+                   python, serve, serve_exact, settle, sh, status, until)
 
 BYTES = 3 << 20
+RESTARTS = next((int(a[9:]) for a in sys.argv if a.startswith("restarts=")), 50)
+EACH = 256 << 10                                # bytes, of a call to a server that is killed
+EACH_LIFE = 10                                  # seconds, in which one is killed and the next one listens, on a slow machine
 
 # The parent makes the queue pair and never looks again: the keeper drives for the child, who accepts.
 PREFORK = """
@@ -199,13 +203,45 @@ def both_die_a():
     dies("both", kill_both)
 
 
+def restarts_a():
+    """A server is killed and started again on its port, at any moment of somebody's calls."""
+    settle("restarts")
+    barrier("restarts")
+    s = Program(STARTER, "restart", str(RESTARTS), str(PORT))
+    s.says(f"{RESTARTS} killed")
+    barrier("restarted", PATIENCE + EACH_LIFE * RESTARTS)
+    barrier("restarts-done")
+    os.killpg(s.child.pid, signal.SIGKILL)
+    s.end(None)
+
+
+def restarts_b():
+    """No call waits for what has gone: it ends well, or is refused or reset. The last server is found."""
+    settle("restarts")
+    barrier("restarts")
+    c = Program(STARTER, "chase", PEER, str(PORT), str(EACH))
+    c.over_verbs(1)
+    barrier("restarted", PATIENCE + EACH_LIFE * RESTARTS)
+    if not c.runs():
+        c.end()
+    c.say()
+    text = c.line()
+    print(text, flush=True)
+    if "stuck" in text:
+        print(sh(UNET, "ss"), sh(UNET, "status"), sh(UNET, "stat"), flush=True)
+        raise AssertionError(text)
+    c.end()
+    barrier("restarts-done")
+
+
 unetd_dies_b, keeper_dies_b, both_die_b = unetd_dies_a, keeper_dies_a, both_die_a
 SCENES = ("unetd_dies", "keeper_dies", "both_die", "moves", "lost_close", "silent")
+LONG = ("restarts",)                            # bench/vm --long
 
 
 def main():
     configure("deaths")
-    play(globals(), SCENES)
+    play(globals(), LONG if "restarts" in sys.argv else SCENES)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,15 @@
  *      rounds serve PORT                       says of each connection how many bytes came
  *      rounds call ADDR PORT BYTES             one connection to it
  *      rounds start N AT_ONCE PROGRAM [ARG...] starts a program N times, and says how long the slowest took; all must do well
+ *      rounds restart N PORT                   "serve" N times, killed after a moment and started again at once; then one that stays
+ *      rounds chase ADDR PORT BYTES            "call" again and again, whatever becomes of it, until it is told something; and then
+ *                                              until one has done well. None may take longer than STUCK
  */
 #include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +23,8 @@
 #include <unistd.h>
 
 #define AT_ONCE_MAX 64
+#define STUCK       100                 /* seconds that a call may take, whatever happens to its server */
+#define LIFE_MS     250                 /* longest life of a server that is killed */
 
 static _Noreturn void fail(const char *what)
 {
@@ -61,26 +70,43 @@ static void serve(const char *port)
         fail("accept");
 }
 
-static void call(const char *addr, const char *port, uint64_t bytes)
+static const char *step;                /* of a call: where it broke off */
+
+/* 0, or what broke it off. */
+static int try_call(const char *addr, const char *port, uint64_t bytes)
 {
         static const char zeros[65536];
         struct sockaddr_in to = at(addr, port);
-        int s = socket(AF_INET, SOCK_STREAM, 0);
-        uint64_t done, got;
+        int s = socket(AF_INET, SOCK_STREAM, 0), err = 0;
+        uint64_t done, got = 0;
         ssize_t n;
 
+        step = "connect";
         if (connect(s, (struct sockaddr *)&to, sizeof to) != 0)
-                fail("connect");
-        for (done = 0; done < bytes; done += (uint64_t)n) {
+                err = errno;
+        for (done = 0; err == 0 && done < bytes; done += (uint64_t)n) {
+                step = "write";
                 n = write(s, zeros, bytes - done < sizeof zeros ? bytes - done : sizeof zeros);
                 if (n <= 0)
-                        fail("write");
+                        err = errno;
         }
-        shutdown(s, SHUT_WR);
-        if (recv(s, &got, sizeof got, MSG_WAITALL) != sizeof got)
-                fail("recv");
-        if (got != bytes)
-                exit(1);
+        if (err == 0) {
+                shutdown(s, SHUT_WR);
+                step = "recv";
+                errno = EPIPE;          /* it ended early */
+                if (recv(s, &got, sizeof got, MSG_WAITALL) != sizeof got)
+                        err = errno;
+        }
+        close(s);
+        step = err == 0 && got != bytes ? "sum" : step;
+        return err == 0 && got != bytes ? EBADMSG : err;
+}
+
+static void call(const char *addr, const char *port, uint64_t bytes)
+{
+        errno = try_call(addr, port, bytes);
+        if (errno != 0)
+                fail(step);
 }
 
 static int64_t now_ms(void)
@@ -146,12 +172,100 @@ static void start(int n, int at_once, char **argv)
         printf("%d starts, the slowest took %lld ms\n", n, (long long)slowest);
 }
 
+/* ---- servers that are killed, and who calls them ---- */
+
+/* Its process, once it listens; 0: it could not. */
+static pid_t serve_in_child(char *self, char *port)
+{
+        char *argv[] = {self, "serve", port, NULL}, c;
+        int out[2];
+        pid_t pid;
+
+        if (pipe(out) != 0)
+                fail("pipe");
+        pid = fork();
+        if (pid < 0)
+                fail("fork");
+        if (pid == 0) {
+                dup2(out[1], 1);
+                close(out[0]);
+                close(out[1]);
+                execv(self, argv);
+                _exit(127);
+        }
+        close(out[1]);
+        if (read(out[0], &c, 1) != 1) {
+                waitpid(pid, NULL, 0);
+                pid = 0;
+        }
+        close(out[0]);
+        return pid;
+}
+
+static void restart(char *self, int n, char *port)
+{
+        int in_vain = 0;
+
+        for (int i = 0; i <= n;) {
+                pid_t pid = serve_in_child(self, port);
+                if (pid == 0 && ++in_vain > 1000)
+                        fail("a server that listens");
+                if (pid == 0 || i++ == n)
+                        continue;
+                usleep((useconds_t)(i * 7919 % LIFE_MS) * 1000);
+                kill(pid, SIGKILL);
+                waitpid(pid, NULL, 0);
+        }
+        printf("%d killed\n", n);
+        fflush(stdout);
+        pause();
+}
+
+static void alarmed(int sig)
+{
+        (void)sig;
+}
+
+static void chase(const char *addr, const char *port, uint64_t bytes)
+{
+        const struct sigaction act = {.sa_handler = alarmed};
+        struct pollfd told = {0, POLLIN, 0};
+        int well = 0, broken = 0, odd = 0, err = 0;
+        bool last = false;
+
+        sigaction(SIGALRM, &act, NULL);
+        signal(SIGPIPE, SIG_IGN);
+        while (!last || err != 0) {
+                last = last || poll(&told, 1, 0) != 0;
+                alarm(STUCK);
+                err = try_call(addr, port, bytes);
+                if (alarm(0) == 0) {
+                        printf("stuck in %s\n", step);
+                        fflush(stdout);
+                        pause();        /* for who wants to look */
+                }
+                well += err == 0;
+                broken += err != 0;
+                if (err != 0 && err != ECONNREFUSED && err != ECONNRESET && err != EPIPE) {
+                        odd++;
+                        printf("%s: %s; ", step, strerror(err));
+                }
+        }
+        printf("%d did well, %d did not, %d of them oddly\n", well, broken, odd);
+        if (odd != 0)
+                exit(1);
+}
+
 int main(int argc, char **argv)
 {
         if (argc == 3 && strcmp(argv[1], "serve") == 0)
                 serve(argv[2]);
         else if (argc == 5 && strcmp(argv[1], "call") == 0)
                 call(argv[2], argv[3], strtoull(argv[4], NULL, 10));
+        else if (argc == 4 && strcmp(argv[1], "restart") == 0)
+                restart(argv[0], atoi(argv[2]), argv[3]);
+        else if (argc == 5 && strcmp(argv[1], "chase") == 0)
+                chase(argv[2], argv[3], strtoull(argv[4], NULL, 10));
         else if (argc >= 5 && strcmp(argv[1], "start") == 0 && atoi(argv[3]) > 0 && atoi(argv[3]) <= AT_ONCE_MAX)
                 start(atoi(argv[2]), atoi(argv[3]), argv + 4);
         else
