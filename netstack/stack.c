@@ -83,6 +83,7 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->crowd_off = o.crowd;
         st->wants_off = o.wants;
         st->limits = *l;
+        st->chan_room = STACK_CHANS;
         prng_init(&st->prng, seed);
         icmp_rate_init(&st->icmp, &st->prng);
         stack_ip_format(at_offset(st, o.ip), &st->prng);

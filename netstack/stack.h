@@ -204,6 +204,7 @@ struct stack_state {
         _Atomic uint32_t chans;         /* slots ever used: 0 .. chans-1 */
         _Atomic uint32_t chan_gen;      /* grows when a channel comes or goes */
         uint32_t netifs;                /* interfaces ever used: 0 .. netifs-1 */
+        uint32_t chan_room;             /* slots that are used at most: its processes have no address space for more */
 
         /* Connections with something to send or to tell, oldest first; linked by tc->out_next. */
         uint32_t out_head, out_tail;

@@ -107,7 +107,7 @@ int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
         struct unetd_chan mine;
         int err;
 
-        if (slot >= STACK_CHANS)
+        if (slot >= STACK_CHANS || slot >= READ_ONCE(u->s.st->chan_room))
                 return -ENOSPC;
         if (unetd_chan_is_iface(chan))
                 return iface_attach_locked(u, slot, chan);

@@ -216,6 +216,8 @@ static int do_socket(int domain, int type, int protocol)
         if (err != 0)
                 return err;
         err = usock_open(kind, domain, -1, &us);
+        if (err == -EOVERFLOW)
+                err = -ENOMEM;          /* RLIMIT_AS */
         return err != 0 ? err : native_install(us, type & SOCK_NONBLOCK);
 }
 

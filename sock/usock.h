@@ -182,6 +182,9 @@ struct usock_item {
  * With our items ready the kernel's are looked at only now and then; before sleeping always.
  */
 int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask);
+/* Bytes of address space that the library has in this process, with room for a few more channels; `keep_to`: more do not come about
+ * from now on. 0: it has no stack. */
+uint64_t usock_address_space(bool keep_to);
 /*
  * Poll sets: which sockets had events since one looked last, so that the others need not be looked at. `fn` is called
  * for each (again for each event) of the stack; sock 0: for all that wait for room to send. False: too many events

@@ -380,8 +380,8 @@ static void capture_if_asked(struct ustack *u)
                 atomic_store(&u->s.capture->snap, (uint32_t)strtoul(snap, NULL, 10));
 }
 
-/* A stack of this process, with a bell, a process slot, and nobody who knows it. */
-static struct ustack *make(int *err)
+/* A stack of this process with so many channels at most, with a bell, a process slot, and nobody who knows it. */
+static struct ustack *make(uint32_t room, int *err)
 {
         struct ustack *u = calloc(1, sizeof *u);
         struct stack_limits l;
@@ -403,6 +403,7 @@ static struct ustack *make(int *err)
         if (*err == 0) {
                 stack_format(u->s.st, &l, seed, ustack_now());
                 u->s.st->uid = geteuid();
+                u->s.st->chan_room = room;
                 *err = view(u);
         }
         if (*err == 0)
@@ -417,8 +418,14 @@ static struct ustack *make(int *err)
 
 static struct ustack *make_registered(int *err)
 {
-        struct ustack *u = make(err);
+        uint32_t room = ustack_room();
+        struct ustack *u;
 
+        *err = room == 0 ? -EOVERFLOW : client_open();
+        if (*err != 0)
+                return NULL;
+        proc.client.renewed = renewed;
+        u = make(room, err);
         if (u == NULL)
                 return NULL;
         *err = unetd_stack_new(&proc.client, &u->fds, u->slot, &u->id);
@@ -445,8 +452,8 @@ struct ustack *ustack_mine(int *err)
                 return u;
         pthread_mutex_lock(&proc.lock);
         u = proc.mine;
-        if (u == NULL && (*err = client_open()) == 0 && proc.nstacks < USTACKS_MAX) {
-                proc.client.renewed = renewed;
+        *err = -ENOSPC;
+        if (u == NULL && proc.nstacks < USTACKS_MAX) {
                 u = make_registered(err);
                 if (u != NULL) {
                         remember(u);
@@ -460,7 +467,7 @@ struct ustack *ustack_mine(int *err)
 void ustack_lose(struct ustack *u)
 {
         int err;
-        struct ustack *mine = make(&err);
+        struct ustack *mine = make(STACK_CHANS, &err);
 
         if (mine == NULL)
                 abort();                /* two processes would be one in the books of the stack */

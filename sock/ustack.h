@@ -71,6 +71,8 @@ struct usock {
 
 /* The process's own stack, made if need be. NULL and -errno in *err when it cannot be. */
 struct ustack *ustack_mine(int *err);
+/* For how many channels a new stack has address space; 0: it is too little for one. */
+uint32_t ustack_room(void);
 /* All stacks that are mapped. */
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX]);
 /* Maps another process's stack by its socket's cookie. */

@@ -226,13 +226,25 @@ static char *const *env_adopting(char *const env[], char **room, char text[PRELO
 #define ENV_ADOPTING(env) \
         env_adopting(env, alloca((count(env) + count(environ) + 3) * sizeof(char *)), alloca(PRELOAD_MAX))
 
+/* The process goes on as it was. */
+static int not_become(int r)
+{
+        int saved = errno;
+
+        limits_go_on();
+        errno = saved;
+        return r;
+}
+
 int h_execve(const char *path, char *const argv[], char *const env[])
 {
         struct survivors s;
 
         if (something_survives(&s, true))
                 env = ENV_ADOPTING(env);
-        return REAL(execve)(path, argv, env);
+        else
+                limits_for_image();
+        return not_become(REAL(execve)(path, argv, env));
 }
 
 int h_execvpe(const char *file, char *const argv[], char *const env[])
@@ -241,7 +253,9 @@ int h_execvpe(const char *file, char *const argv[], char *const env[])
 
         if (something_survives(&s, true))
                 env = ENV_ADOPTING(env);
-        return REAL(execvpe)(file, argv, env);
+        else
+                limits_for_image();
+        return not_become(REAL(execvpe)(file, argv, env));
 }
 
 int h_execv(const char *path, char *const argv[])
@@ -260,7 +274,9 @@ int h_fexecve(int fd, char *const argv[], char *const env[])
 
         if (something_survives(&s, true))
                 env = ENV_ADOPTING(env);
-        return REAL(fexecve)(fd, argv, env);
+        else
+                limits_for_image();
+        return not_become(REAL(fexecve)(fd, argv, env));
 }
 
 int h_execveat(int dir, const char *path, char *const argv[], char *const env[], int flags)
@@ -269,7 +285,9 @@ int h_execveat(int dir, const char *path, char *const argv[], char *const env[],
 
         if (something_survives(&s, true))
                 env = ENV_ADOPTING(env);
-        return REAL(execveat)(dir, path, argv, env, flags);
+        else
+                limits_for_image();
+        return not_become(REAL(execveat)(dir, path, argv, env, flags));
 }
 
 /* The arguments of execl and its like, as a vector; `end` is left at what follows the NULL. */

@@ -375,6 +375,12 @@ void raise_sigpipe(void);
 /* seccomp(2), which libc has no function for. */
 long sandbox_seccomp(unsigned op, unsigned flags, void *args);
 
+/* ---- limits.c ---- */
+
+/* Around the exec of an image with which no socket of ours survives: it begins with the limits that the program has set. */
+void limits_for_image(void);
+void limits_go_on(void);
+
 /* ---- stdio.c ---- */
 
 /* From now on libc's streams read, write and close by our calls. */

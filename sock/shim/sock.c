@@ -113,6 +113,8 @@ static const char *refused(int err)
         case -EMFILE:
         case -ENFILE:
                 return "a limit of the stack or of unetd";
+        case -EOVERFLOW:
+                return "too little address space is allowed (RLIMIT_AS)";
         default:
                 return strerrordesc_np(-err);
         }
@@ -529,6 +531,8 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
         r = sock_engage(f);
         if (r == 0)
                 r = usock_connect(f->us, sa, len, &why);
+        else
+                why = refused(r);
         if (r == 0 || r == -EINPROGRESS) {
                 f->connecting = true;
                 sock_decide(f, MODE_TCP, "the peer is on the fabric");
@@ -631,6 +635,8 @@ static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
                 return 0;
         f->bound = true;
         r = f->us && was_bound ? 0 : sock_engage(f);
+        if (r < 0)
+                why = refused(r);
         if (r == 0 && last)
                 usock_group_fallback(f->us);
         if (r == 0)

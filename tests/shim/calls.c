@@ -220,6 +220,8 @@ static const struct {
         {"numbers_limited", scene_numbers_limited},
         {"files_limited", scene_files_limited},
         {"numbers_lowered", scene_numbers_lowered},
+        {"space_limited", scene_space_limited},
+        {"space_limited_later", scene_space_limited_later},
         {"epoll_duplicates", scene_epoll_duplicates},
         {"epoll_edges", scene_epoll_edges},
         {"epoll_nested", scene_epoll_nested},

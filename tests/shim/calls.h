@@ -227,6 +227,8 @@ void scene_sandbox(void);
 void scene_numbers_limited(void);
 void scene_files_limited(void);
 void scene_numbers_lowered(void);
+void scene_space_limited(void);
+void scene_space_limited_later(void);
 void scene_epoll_duplicates(void);
 void scene_epoll_edges(void);
 void scene_epoll_nested(void);

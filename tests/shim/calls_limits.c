@@ -100,3 +100,119 @@ void scene_numbers_lowered(void)
         SHOW(connect(s, (void *)&sa, sizeof(sa)));
         SHOW(accept(l, NULL, NULL) >= 0);
 }
+
+/* ---- address space ---- */
+
+#define MB (1ul << 20)
+#define BULK 1000000
+
+/* Much in one direction, by a process of its own, and a datagram. */
+static void talk(void)
+{
+        static char b[65536];
+        struct sockaddr_in sa;
+        int v[2], u, w;
+        long got = 0, n;
+
+        tcp_pair(v);
+        fflush(stdout);
+        if (fork() == 0) {
+                close(v[1]);
+                for (n = 0; n < BULK; n += 10000)
+                        write(v[0], b, 10000);
+                _exit(0);
+        }
+        close(v[0]);
+        while ((n = read(v[1], b, sizeof(b))) > 0)
+                got += n;
+        SHOW(got);
+        SHOW(n);
+        wait(NULL);
+        close(v[1]);
+        u = udp_socket(&sa);
+        w = socket(AF_INET, SOCK_DGRAM, 0);
+        SHOW(connect(w, (void *)&sa, sizeof(sa)));
+        SHOW(write(w, "some", 4));
+        show_bytes("datagram", b, read(u, b, sizeof(b)));
+        close(u);
+        close(w);
+}
+
+static bool can_have(size_t n)
+{
+        char *p = malloc(n);
+        bool had = p != NULL;
+
+        if (had)
+                p[n - 1] = p[0] = 1;
+        free(p);
+        return had;
+}
+
+/* A limit from before the first socket: what there is room for it is for, and the rest the kernel does. */
+void scene_space_limited(void)
+{
+        static const unsigned mb[] = {100, 200, 400, 500, 700, 1000, 2000, 4000, 16000};
+        int status;
+
+        for (size_t i = 0; i < ARRAY_LEN(mb); i++) {
+                printf("  %u MB\n", mb[i]);
+                fflush(stdout);
+                if (fork() == 0) {
+                        limit_softly(RLIMIT_AS, mb[i] * MB);
+                        talk();
+                        SHOW(can_have(40 * MB));
+                        talk();
+                        exit(0);
+                }
+                wait(&status);
+                SHOW(status);
+        }
+}
+
+/* A limit that comes when there are connections: it is about what the program has itself. */
+void scene_space_limited_later(void)
+{
+        struct rlimit rl, none;
+        int v[2], status;
+        char b[16];
+
+        tcp_pair(v);
+        getrlimit(RLIMIT_AS, &none);
+        for (unsigned mb = 100; mb <= 400; mb *= 2) {
+                rl = (struct rlimit){mb * MB, none.rlim_max};
+                SHOW(setrlimit(RLIMIT_AS, &rl));
+                SHOW(getrlimit(RLIMIT_AS, &rl));
+                SHOW(rl.rlim_cur / MB);
+                SHOW(rl.rlim_max == none.rlim_max);
+                SHOW(can_have(40 * MB));
+                SHOW(can_have(3000 * MB));
+                write(v[0], "some", 4);
+                show_bytes("read", b, read(v[1], b, sizeof(b)));
+                talk();
+        }
+        rl = (struct rlimit){300 * MB, 200 * MB};
+        SHOW(setrlimit(RLIMIT_AS, &rl));
+        SHOW(prlimit(0, RLIMIT_AS, NULL, &rl));
+        SHOW(rl.rlim_cur / MB);
+        close2(v);
+        rl.rlim_cur = 50 * MB;
+        SHOW(prlimit(getpid(), RLIMIT_AS, &rl, &none));
+        SHOW(none.rlim_cur / MB);
+        fflush(stdout);
+        if (fork() == 0)
+                _exit(execl("/bin/sh", "sh", "-c", "ulimit -v", NULL));
+        wait(&status);
+        SHOW(status);
+        rl.rlim_cur = rl.rlim_max = 400 * MB;
+        SHOW(setrlimit(RLIMIT_AS, &rl));
+        rl.rlim_max = 500 * MB;
+        if (geteuid() != 0)
+                SHOW(setrlimit(RLIMIT_AS, &rl));
+        SHOW(getrlimit(RLIMIT_AS, &rl));
+        SHOW(rl.rlim_max / MB);
+        talk();
+        SHOW(execl("/does/not/exist", "x", NULL));
+        SHOW(can_have(100 * MB));
+        SHOW(setrlimit(RLIMIT_AS, (void *)8) == 0 || errno == EFAULT);
+}

@@ -358,6 +358,26 @@ def client_threads(port, n):
     in_threads(int(n), port=port, size=2000000)
 
 
+def client_staying(port):
+    """Says when it was answered, and leaves when its standard input ends."""
+    s = socket.create_connection((HOST, port))
+    s.sendall(bytes(50000))
+    n = 0
+    while n < 50000:
+        n += len(s.recv(65536))
+    print("echoed", flush=True)
+    sys.stdin.read()
+
+
+def client_of_itself(port):
+    listener = listen(port)
+    c = socket.create_connection((HOST, port))
+    s, _ = listener.accept()
+    c.sendall(bytes(50000))
+    c.close()
+    assert read_all(s)[1] == 50000
+
+
 def server_forking(port, n):
     listener = listen(port)
     for _ in range(int(n)):

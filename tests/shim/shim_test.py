@@ -435,6 +435,40 @@ class Programs(Case):
         self.assertEqual(self.sockperf("--tcp", server=False).said("ours"), 0)
 
 
+class Limited(Case):
+    """Programs whose address space is limited (RLIMIT_AS): shim_calls has the rest."""
+
+    KB = 2200 << 10                   # room for a stack and a few channels
+    CLIENTS = 9
+
+    def peer(self, kb, *args, **more):
+        return self.run_it("sh", "-c", f'ulimit -S -v {kb}; exec "$@"', "sh", "/usr/bin/python3",
+                           os.path.join(SOURCE, "tests", "shim", "peer.py"), *args, **more)
+
+    def test_who_comes_when_there_is_no_room_goes_by_the_kernel(self):
+        server = self.peer(self.KB, "server", "threads", str(self.port), str(self.CLIENTS))
+        wait_until("the listener", lambda: listens(self.port))
+        clients = [self.peer("unlimited", "client", "staying", str(self.port), stdin=subprocess.PIPE)
+                   for _ in range(self.CLIENTS)]
+        for c in clients:
+            wait_until("an echo", lambda c=c: c.text() == "echoed\n" or c.child.poll() is not None)
+        for c in clients:
+            c.child.stdin.close()
+            c.end()
+        server.end()
+        self.assertGreater(server.said("ours: came over the fabric"), 2)
+        self.assertGreater(server.said("kernel: came by the kernel"), 0)
+        self.assertEqual(sum(c.said("ours") for c in clients), server.said("ours: came over the fabric"))
+
+    def test_too_little_room_is_the_reason(self):
+        for mb in (100, 200, 400):
+            with self.subTest(mb=mb):
+                p = self.peer(mb << 10, "client", "of_itself", str(self.port))
+                p.end()
+                self.assertGreater(p.said(r"kernel: too little address space is allowed \(RLIMIT_AS\)"), 1)
+                self.assertEqual(p.said("(ours|both)"), 0)
+
+
 class Sandboxed(Case):
     """sshd: a program of its own for each connection, which locks itself in (seccomp) before it reads a byte of it."""
 
