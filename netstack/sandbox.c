@@ -50,6 +50,9 @@ static const struct {
         {SANDBOX_EPOLL2, SYS_epoll_pwait2, {0}},
         {SANDBOX_EPOLL, SYS_epoll_pwait, {0}},
         {SANDBOX_LIMITS, SYS_prlimit64, {0}},
+        {SANDBOX_KILL, SYS_kill, {0}},
+        {SANDBOX_KILL, SYS_tkill, {0}},
+        {SANDBOX_KILL, SYS_newfstatat, {0}},
 };
 
 struct machine {

@@ -27,6 +27,7 @@ enum sandbox_need {
         SANDBOX_EPOLL2,
         SANDBOX_EPOLL,
         SANDBOX_LIMITS,
+        SANDBOX_KILL,           /* signals of readiness */
 };
 
 extern _Atomic uint32_t sandbox_forbidden;      /* bit n: enum sandbox_need n */

@@ -43,7 +43,7 @@
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
-#define STACK_WAITERS 63u               /* threads asleep in it at once that have a bit each; who comes then is of the crowd */
+#define STACK_WAITERS 62u               /* threads asleep in it at once that have a bit each; who comes then is of the crowd */
 #define STACK_CROWD   16384u            /* threads in that */
 #define STACK_WANTS   65536u            /* sockets that they wait for */
 #define STACK_CAPTURE (8u << 20)        /* bytes of the capture ring; untouched until somebody captures */
@@ -88,6 +88,8 @@ struct waiter_slot {
  * looks for it only then. The lists are derived state: a recovery ends them, and all that sleep look and begin anew.
  */
 #define WAITERS_CROWD (1ull << STACK_WAITERS)
+#define WAITERS_SIGNAL (1ull << 63)     /* its owner gets signals: SIGURG, and SIGIO with O_ASYNC */
+static_assert(STACK_WAITERS + 2 == 64, "a bit each");
 struct crowd_waiter {
         uint32_t wants;                 /* its list, by crowd_want.of; or the pool's free list */
         struct waiter_slot slot;
@@ -128,7 +130,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t outside;                /* another process may have come to know it, or will: its number left this one */
         uint16_t told;                  /* UDP: what recvmsg() says of a datagram besides, USOCK_TELL_* of sock/usock_cmsg.h */
         _Atomic uint32_t edge_in, edge_out;
-        _Atomic uint64_t waiters;       /* waiter slots that want to know; WAITERS_CROWD */
+        _Atomic uint64_t waiters;       /* waiter slots that want to know; WAITERS_CROWD, WAITERS_SIGNAL */
         uint64_t exclusive;             /* those of them of which one is enough; the crowd's say so themselves */
         uint64_t refs;                  /* process slots that hold it */
         uint64_t kept;                  /* those that will hold it after an exec as well */
@@ -162,6 +164,11 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t oif;                    /* SO_BINDTODEVICE: number of an interface in the route table; 0: none */
         uint32_t corked[2];             /* frames of a datagram that is begun (usock_cork.c); 0: there is none */
         uint32_t crowd;                 /* first of the crowd_wants for it */
+        int32_t owner;                  /* who gets signals: a process of the stack's, or less than 0: a group */
+        uint32_t owner_tid;             /* ... one thread of it; 0: any */
+        uint64_t owner_ns;              /* the PID namespace in which that is said; 0: unknown */
+        uint8_t async;                  /* O_ASYNC */
+        uint8_t ack_delayed;            /* TCP_QUICKACK was switched off: it is said so */
 };
 enum {
         SOCK_CORK_ON = 1,               /* UDP_CORK is set */

@@ -182,6 +182,9 @@ struct usock_item {
  * With our items ready the kernel's are looked at only now and then; before sleeping always.
  */
 int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask);
+/* Who gets signals of the socket (fcntl(2), F_SETOWN_EX): a process, or one thread of it, or less than 0: a group; 0: nobody. SIGURG
+ * always, SIGIO with `async`. */
+void usock_set_owner(struct usock *s, int32_t owner, uint32_t tid, bool async);
 /* Bytes of address space that the library has in this process, with room for a few more channels; `keep_to`: more do not come about
  * from now on. 0: it has no stack. */
 uint64_t usock_address_space(bool keep_to);

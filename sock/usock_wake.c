@@ -9,6 +9,7 @@
 #include "netstack/sandbox.h"
 #include "netstack/sys.h"
 #include "sock/usock_crowd.h"
+#include "sock/usock_owner.h"
 #include "unetd/wire.h"
 
 /* ---- places to sleep in ---- */
@@ -262,7 +263,7 @@ void usock_wake_armed(struct ustack *u, uint64_t who)
 {
         struct stack_state *st = u->s.st;
 
-        for (who &= ~WAITERS_CROWD; who != 0; who &= who - 1) {
+        for (who &= WAITERS_CROWD - 1; who != 0; who &= who - 1) {
                 uint32_t i = (uint32_t)__builtin_ctzll(who);
                 if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
                         atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
@@ -273,7 +274,7 @@ void usock_wake_armed(struct ustack *u, uint64_t who)
 
 uint64_t usock_one_of(const struct stack_state *st, uint64_t who)
 {
-        for (who &= ~WAITERS_CROWD; who != 0; who &= who - 1) {
+        for (who &= WAITERS_CROWD - 1; who != 0; who &= who - 1) {
                 uint32_t i = (uint32_t)__builtin_ctzll(who);
                 if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
                         return 1ull << i;
@@ -310,7 +311,7 @@ static void wake_all_armed(struct ustack *u)
 }
 
 /* `who` wait for the socket, or for any news. */
-static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t sock, uint64_t who)
+static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t sock, uint64_t who, uint32_t events)
 {
         const struct stack_state *st = u->s.st;
         uint64_t one = usock_one_of(st, rec->exclusive & who);
@@ -318,10 +319,12 @@ static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t 
         who &= ~(rec->exclusive & ~st->news_waiters) | one;
         trace(u->s.trace, u->s.now, TRACE_WAKE, sock, who);
         usock_wake_armed(u, who);
-        if (likely(!(who & WAITERS_CROWD)))
-                return;
-        crowd_wake(u, sock, one == 0);
-        crowd_wake(u, 0, false);
+        if (unlikely(who & WAITERS_CROWD)) {
+                crowd_wake(u, sock, one == 0);
+                crowd_wake(u, 0, false);
+        }
+        if (unlikely(who & WAITERS_SIGNAL))
+                usock_signal_owner(u, rec, events);
 }
 
 /* Under the lock; readers have none. The entry is there before the count says so. */
@@ -349,7 +352,7 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
         if (events & (TCP_EV_WRITABLE | TCP_EV_CONNECTED | TCP_EV_CLOSED))
                 atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
         if (unlikely((rec->waiters | s->st->news_waiters) != 0))
-                wake_waiters(s->owner, rec, sock, rec->waiters | s->st->news_waiters);
+                wake_waiters(s->owner, rec, sock, rec->waiters | s->st->news_waiters, events);
 }
 
 void ustack_look_again(struct ustack *u)

@@ -383,6 +383,7 @@ static bool adopt(int fd, int domain, uint64_t cookie)
         f->kind = (uint8_t)usock_kind(s);
         f->rcvtimeo = kernel_timeo(fd, SO_RCVTIMEO);
         f->sndtimeo = kernel_timeo(fd, SO_SNDTIMEO);
+        f->signals = true;              /* it may */
         f->why = "adopted from another process";
         log_decision(f);
         return true;

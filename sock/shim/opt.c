@@ -371,16 +371,15 @@ int h_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 /* The kernel's copy of the flag is the program's, but for listeners, whose kernel side never blocks. */
 static int set_flags(struct file *f, long flags)
 {
-        int r = 0;
+        int r = async_flags(f, flags);
 
-        if (f->mode == MODE_LISTEN)
-                r = (int)sys3(SYS_fcntl, f->kfd, F_SETFL, flags | O_NONBLOCK);
-        else if (!f->placeholder)
-                r = (int)sys3(SYS_fcntl, f->kfd, F_SETFL, flags);
-        if (r == 0 && f->us)
+        if (r < 0)
+                return r;
+        if (f->us)
                 usock_set_nonblock(f->us, flags & O_NONBLOCK);
-        else if (r == 0)
+        else
                 f->nonblock = flags & O_NONBLOCK;
+        async_changed(f, flags);
         return r;
 }
 
@@ -400,12 +399,15 @@ static int do_fcntl(int fd, int cmd, void *arg)
 
         if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
                 return file_fcntl_dup(fd, cmd, (int)(long)arg);
-        if (cmd != F_SETFL && cmd != F_GETFL)
+        if (cmd != F_SETFL && cmd != F_GETFL && !async_fcntl(cmd))
                 return REAL(fcntl)(fd, cmd, arg);
-        f = file_enter(fd, MODE_KERNEL);
+        f = file_enter(fd, async_fcntl(cmd) ? MODE_NEW : MODE_KERNEL);
         if (!f)
                 return REAL(fcntl)(fd, cmd, arg);
-        r = cmd == F_SETFL ? set_flags(f, (long)arg) : get_flags(f);
+        if (async_fcntl(cmd))
+                r = async_do_fcntl(f, cmd, (long)arg);
+        else
+                r = cmd == F_SETFL ? set_flags(f, (long)arg) : get_flags(f);
         file_leave(f);
         result_again(&r);
         return (int)r;
@@ -459,6 +461,8 @@ static int do_ioctl(struct file *f, unsigned long req, void *arg)
 
         if (req == FIONBIO)
                 return user_read_range(arg, sizeof(int)) ? set_nonblock(f, arg) : -EFAULT;
+        if (async_ioctl(req) && f->mode >= MODE_NEW)
+                return async_do_ioctl(f, req, arg);
         if (f->mode < MODE_TCP || f->mode == MODE_LISTEN)
                 return (int)sys3(SYS_ioctl, f->kfd, req, arg);
         r = usock_ioctl(f->us, req, arg);

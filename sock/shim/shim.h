@@ -60,6 +60,7 @@ struct file {
         bool connected;                 /* UDP: has a peer */
         bool out;                       /* UDP: ... by an interface of unetd's, so that the kernel knows no peer */
         bool spawned;                   /* a child of posix_spawn() may have it, and adopt it when it likes */
+        bool signals;                   /* it has or had an owner or O_ASYNC */
         bool retry;                     /* the kernel's for want of a peer; asked again at the next connect() */
         uint8_t tick;                   /* calls since the kernel's side was thought of */
         _Atomic int nfds;               /* numbers that name this file */
@@ -374,6 +375,19 @@ void raise_sigpipe(void);
 
 /* seccomp(2), which libc has no function for. */
 long sandbox_seccomp(unsigned op, unsigned flags, void *args);
+
+/* ---- async.c ---- */
+
+/* Our side begins: it sends the signals that the kernel's was asked for. */
+void async_engage(struct file *f);
+/* F_SETFL: the kernel's side is told, where there is one of the file's own; then, when ours knows the flags, it follows. */
+int async_flags(struct file *f, long flags);
+void async_changed(struct file *f, long flags);
+/* Calls about signals. */
+bool async_fcntl(int cmd);
+int async_do_fcntl(struct file *f, int cmd, long arg);
+bool async_ioctl(unsigned long req);
+int async_do_ioctl(struct file *f, unsigned long req, void *arg);
 
 /* ---- limits.c ---- */
 

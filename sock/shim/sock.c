@@ -91,6 +91,7 @@ int sock_engage(struct file *f)
                 }
                 usock_set_nonblock(f->us, f->nonblock);
                 opts_replay(f);
+                async_engage(f);
         }
         if (!f->bound || kernel_name(f, &ss, &len) < 0)
                 return 0;
