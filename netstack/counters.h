@@ -77,7 +77,6 @@
         X(UDP_CORKED, "no room for a corked datagram when it was let go")                                            \
         X(TCP_SHORT, "TCP header or length wrong")                                                                   \
         X(TCP_CHECKSUM, "TCP checksum wrong")                                                                        \
-        X(TCP_OPTIONS, "TCP options malformed")                                                                      \
         X(TCP_BAD_ADDRESS, "TCP segment from or to an address that cannot take part")                                \
         X(TCP_NO_LISTENER, "no TCP socket on this port")                                                             \
         X(TCP_UNVOUCHED, "not connected: its socket's port is not known to be its own")                               \

@@ -1,8 +1,8 @@
 /*
  * The header on the wire <-> struct tcp_seg (RFC 9293 §3.1, 3.2; 7323; 2018).
  *
- * Options are read one by one whatever their alignment; an unknown one is skipped by its length (MUST-6), a
- * length that cannot be makes the segment malformed (MUST-7).
+ * Options are read one by one whatever their alignment; an unknown one is skipped by its length (MUST-6). At a length that cannot
+ * be they end (MUST-7): what was read until there counts, and so does the segment, as with Linux and lwIP.
  */
 #include "netstack/planted.h"
 #include "tcp/tcp.h"
@@ -79,7 +79,7 @@ static void parse_option(const uint8_t *p, unsigned len, struct tcp_seg *seg)
         }
 }
 
-static bool parse_options(const uint8_t *p, const uint8_t *end, struct tcp_seg *seg)
+static void parse_options(const uint8_t *p, const uint8_t *end, struct tcp_seg *seg)
 {
         while (p < end && *p != OPT_END) {
                 if (*p == OPT_NOP) {
@@ -87,11 +87,10 @@ static bool parse_options(const uint8_t *p, const uint8_t *end, struct tcp_seg *
                         continue;
                 }
                 if (end - p < 2 || p[1] < 2 || p[1] > end - p)
-                        return false;
+                        return;
                 parse_option(p, p[1], seg);
                 p += p[1];
         }
-        return true;
 }
 
 /* RFC 7323 appendix A: NOP NOP TS, what nearly every segment carries; read without the loop. */
@@ -127,9 +126,8 @@ int tcp_hdr_parse(const uint8_t *p, size_t n, struct tcp_seg *seg)
         seg->has_ts = false;
         seg->nsack = 0;
         seg->tsval = seg->tsecr = 0;
-        if (hlen != TCP_MIN_HDR && !parse_aligned_ts(p + TCP_MIN_HDR, hlen - TCP_MIN_HDR, seg) &&
-            !parse_options(p + TCP_MIN_HDR, p + hlen, seg))
-                return -DROP_TCP_OPTIONS;
+        if (hlen != TCP_MIN_HDR && !parse_aligned_ts(p + TCP_MIN_HDR, hlen - TCP_MIN_HDR, seg))
+                parse_options(p + TCP_MIN_HDR, p + hlen, seg);
         return (int)hlen;
 }
 

@@ -74,12 +74,24 @@ static uint32_t seg_space(const struct tcp_seg *seg)
         return seg->len + !!(seg->flags & TCP_SYN) + !!(seg->flags & TCP_FIN);
 }
 
-/* RFC 7323 §5.3 R1: older than what was seen, and not because the clock wrapped in an idle time. */
+/* Older than what was seen, and not because the clock wrapped in an idle time. */
+static bool is_older(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        return (int32_t)(seg->tsval - tc->ts_recent) < 0 && (uint32_t)(now / NS_PER_S) - tc->ts_recent_s < PAWS_IDLE_S;
+}
+
+/* A duplicate acknowledgement that others have overtaken, within a retransmission timeout of the peer's clock, taken for one of
+ * milliseconds: it says nothing that could do harm, and its SACK blocks what has arrived (Linux's tcp_disordered_ack()). */
+static bool is_overtaken_ack(const struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        return seg->flags & TCP_ACK && seg_space(seg) == 0 && seg->seq == tc->rcv_nxt && seg->ack == tc->snd_una &&
+               (uint32_t)seg->wnd << tc->snd_wscale == tc->snd_wnd && tc->ts_recent - seg->tsval <= tc->rto / NS_PER_MS;
+}
+
+/* RFC 7323 §5.3 R1. */
 static bool paws_rejects(const struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
-        return tc->ts_ok && seg->has_ts && !(seg->flags & TCP_RST) &&
-               (int32_t)(seg->tsval - tc->ts_recent) < 0 &&
-               (uint32_t)(now / NS_PER_S) - tc->ts_recent_s < PAWS_IDLE_S;
+        return tc->ts_ok && seg->has_ts && !(seg->flags & TCP_RST) && is_older(tc, seg, now) && !is_overtaken_ack(tc, seg);
 }
 
 /* Table 6 of RFC 9293. */
@@ -241,7 +253,7 @@ static bool process_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
                 return false;
         if (tc->state != TCPS_TIME_WAIT && !ack_input(t, tc, seg, now))
                 return false;
-        if (tc->ts_ok && seg->has_ts)
+        if (tc->ts_ok && seg->has_ts && !is_older(tc, seg, now))
                 note_timestamp(tc, seg, now); /* not before: who cannot guess the ACK must not set the clock (as Linux) */
         return tc->state == TCPS_TIME_WAIT || close_fin_acked(t, tc, now);
 }

@@ -8,26 +8,28 @@
 
 #include "tcp/tcp.h"
 
-/* Options again, as plainly as can be: kind, length, next; END ends. */
 static bool well_formed(const uint8_t *p, size_t n)
 {
-        size_t hlen, at;
+        size_t hlen = n < TCP_MIN_HDR ? 0 : (p[12] >> 4) * 4u;
 
-        if (n < TCP_MIN_HDR)
-                return false;
-        hlen = (p[12] >> 4) * 4u;
-        if (hlen < TCP_MIN_HDR || hlen > n)
-                return false;
-        for (at = TCP_MIN_HDR; at < hlen && p[at] != 0;) {
-                if (p[at] == 1) {
-                        at++;
-                        continue;
-                }
-                if (at + 1 >= hlen || p[at + 1] < 2 || at + p[at + 1] > hlen)
+        return hlen >= TCP_MIN_HDR && hlen <= n;
+}
+
+/* Whether options of this kind that are in form can be read, as plainly as can be: kind, length, next; END ends, and so does a
+ * length that cannot be. */
+static bool has_option(const uint8_t *p, unsigned kind, unsigned len)
+{
+        size_t hlen = (p[12] >> 4) * 4u, at = TCP_MIN_HDR;
+
+        while (at < hlen && p[at] != 0) {
+                size_t n = p[at] == 1 ? 1 : at + 1 < hlen ? p[at + 1] : 0;
+                if (n == 0 || (n < 2 && p[at] != 1) || at + n > hlen)
                         return false;
-                at += p[at + 1];
+                if (p[at] == kind && n == len)
+                        return true;
+                at += n;
         }
-        return true;
+        return false;
 }
 
 static void check_same(const struct tcp_seg *a, const struct tcp_seg *b)
@@ -61,9 +63,11 @@ static void fuzz_bytes(const uint8_t *data, size_t size)
 
         assert((len > 0) == well_formed(data, size));
         if (len < 0) {
-                assert(-len == DROP_TCP_SHORT || -len == DROP_TCP_OPTIONS);
+                assert(-len == DROP_TCP_SHORT);
                 return;
         }
+        assert(seg.has_ts == has_option(data, 8, 10));
+        assert(seg.sack_ok == (seg.flags & TCP_SYN && has_option(data, 4, 2)));
         assert((size_t)len <= size && seg.nsack <= TCP_MAX_SACK &&
                (seg.wscale <= 14 || seg.wscale == TCP_NO_WSCALE));
         write_and_parse(&seg);

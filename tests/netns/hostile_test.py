@@ -137,7 +137,7 @@ class Hostile(lan_test.Lan):
         self.evil("fragments", "IP_FRAG_OVERLAP", "IP_FRAG_TINY", "IP_FRAG_BAD")
 
     def test_bad_options(self):
-        self.evil("options", "IP_OPTIONS", "TCP_OPTIONS")
+        self.evil("options", "IP_OPTIONS", "TCP_SHORT")
 
     def test_bad_checksums(self):
         self.evil("checksums", "IP_CHECKSUM", "TCP_CHECKSUM", "UDP_CHECKSUM", "ICMP_CHECKSUM")

@@ -66,7 +66,7 @@ static void talk_end(struct talk *t, bool clean)
 {
         if (clean)
                 assert_int_equal(t->m->p->side[0].st->cnt.n[COUNT_TCP_RETRANS], 0);
-        for (int k = DROP_IP_SHORT; k <= DROP_TCP_OPTIONS; k++)
+        for (int k = DROP_IP_SHORT; k <= DROP_TCP_CHECKSUM; k++)
                 if (k != DROP_UDP_NO_PORT && k != DROP_ICMP_IGNORED)
                         assert_int_equal(t->m->p->side[0].st->cnt.drop[k], 0);
         meet_pass(t->m, 400 * NS_PER_S);

@@ -2,7 +2,8 @@
  * SACK. */
 #include "tests/tcp/scenarios.h"
 
-static const struct scene_setup sack = {.sack = true}, ts = {.ts = true}, small = {.rcvbuf = 3000};
+static const struct scene_setup sack = {.sack = true}, ts = {.ts = true}, sack_ts = {.sack = true, .ts = true},
+                                small = {.rcvbuf = 3000};
 
 static void data_in_order_is_read(void **state)
 {
@@ -334,6 +335,39 @@ static void old_timestamp_is_refused(void **state)
         expect_sent(s, .seq = 1, .ack = 21);
 }
 
+/* It is no danger, and what it says is missing is sent again. */
+static void overtaken_duplicate_ack_is_heard(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 4000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1, .len = 10, .tsval = 9000);
+        forget_sent(s);
+        peer_sends(s, .seq = 11, .ack = 1, .tsval = 8990, .nsack = 1, .sack = {{1001, 4001}});
+        expect_sent(s, .seq = 1, .len = 1000, .ack = 11);
+        assert_int_equal(s->last.tsecr, 9000);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_PAWS], 0);
+}
+
+/* With data, of another window, beyond what is acknowledged, or too old, it is refused as ever. */
+static void other_overtaken_segments_are_refused(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 1000);
+        peer_sends(s, .seq = 1, .ack = 1, .len = 10, .tsval = 900000);
+        forget_sent(s);
+        peer_sends(s, .seq = 11, .ack = 1, .len = 1, .tsval = 899999);
+        peer_sends(s, .seq = 11, .ack = 1, .wnd = 77, .tsval = 899999);
+        peer_sends(s, .seq = 11, .ack = 1001, .tsval = 899999);
+        peer_sends(s, .seq = 10, .ack = 1, .tsval = 899999);
+        peer_sends(s, .seq = 11, .ack = 1, .tsval = 900000 - 120001);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_PAWS], 5);
+        assert_int_equal(s->tc->rcv_nxt - s->tc->irs, 11);
+        forget_sent(s);
+}
+
 /* RFC 7323 §3.2: what was agreed upon is in every segment but a RST. A SYN is challenged all the same. */
 static void segment_without_timestamp_is_dropped(void **state)
 {
@@ -466,6 +500,8 @@ int main(void)
                 scenario(overlapping_pieces_make_one_stream, accepted, NULL),
                 scenario(fin_beyond_a_gap_waits, established, NULL),
                 scenario(old_timestamp_is_refused, established, &ts),
+                scenario(overtaken_duplicate_ack_is_heard, established, &sack_ts),
+                scenario(other_overtaken_segments_are_refused, established, &sack_ts),
                 scenario(segment_without_timestamp_is_dropped, established, &ts),
                 scenario(timestamp_with_a_wrong_ack_is_not_believed, established, &ts),
                 scenario(first_unacknowledged_timestamp_is_echoed, established, &ts),
