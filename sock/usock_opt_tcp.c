@@ -234,12 +234,28 @@ static int get_inq(const struct opt_call *c)
         return !!(c->rec->told & USOCK_TELL_INQ);
 }
 
+/* What Linux says before it has seen how a connection is used: that who connected acknowledges at once, and who accepted does
+ * not. */
+static int set_quickack(struct opt_call *c, int v)
+{
+        c->tcp.quickack = v != 0;
+        c->rec->ack_delayed = v == 0;
+        return 0;
+}
+
+static int get_quickack(const struct opt_call *c)
+{
+        if (opt_conn(c) != NULL && !(opt_conn(c)->flags & TCF_ACTIVE))
+                return c->tcp.quickack;
+        return !c->rec->ack_delayed;
+}
+
 /* ---- the tables ---- */
 
 static const struct opt_int ints[] = {
         OPT_BOOL(TCP_NODELAY, nodelay),
         OPT_BOOL(TCP_CORK, cork),
-        OPT_BOOL(TCP_QUICKACK, quickack),
+        OPT_CALLS(TCP_QUICKACK, OPT_TCP, set_quickack, get_quickack),
         OPT_RANGE(TCP_KEEPIDLE, keepidle_s, 1, 32767),
         OPT_RANGE(TCP_KEEPINTVL, keepintvl_s, 1, 32767),
         OPT_RANGE(TCP_KEEPCNT, keepcnt, 1, 127),

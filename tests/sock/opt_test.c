@@ -113,6 +113,7 @@ static const struct int_case int_cases[] = {
         {T, SOL_SOCKET, SO_RCVLOWAT, true, {-5, 2000000000, END}},
         {T, IPPROTO_TCP, TCP_NODELAY, false, {1, 0, 3, END}},
         {T, IPPROTO_TCP, TCP_CORK, false, {1, 0, END}},
+        {T, IPPROTO_TCP, TCP_QUICKACK, false, {1, 0, 3, END}},
         {T, IPPROTO_TCP, TCP_KEEPIDLE, false, {10, 0, 32767, 32768, -1, END}},
         {T, IPPROTO_TCP, TCP_KEEPINTVL, false, {10, 0, 32767, 32768, END}},
         {T, IPPROTO_TCP, TCP_KEEPCNT, false, {3, 0, 127, 128, END}},
