@@ -110,6 +110,7 @@ bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_
 /* ---- runs ---- */
 
 #define RUN_BYTES (65535u - 120u)       /* the IP length field, and headers of any size */
+#define RUN_SEGS  128u                  /* once cut they stand in a queue of the kernel's for 1,000 (netdev_max_backlog) */
 
 /* Segments gathered so far: the first one with its headers, and the payload of all. */
 struct run {
@@ -117,7 +118,7 @@ struct run {
         struct netif_hdr hdr;
         unsigned tcp_len;               /* bytes of the TCP header */
         struct unet_piece piece[UNET_PIECES_MAX];
-        uint32_t segs, len, next_seq;
+        uint32_t segs, npieces, len, next_seq;
         uint8_t flags;                  /* of all of them */
 };
 
@@ -131,10 +132,17 @@ bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct 
                arp_ref_good(&c->netif.arp, c->netif.near[at].ref);
 }
 
+/* Segments lie one behind the other in a large frame, and the kernel takes a piece in far less time than 45. */
 static void run_add(struct stack *s, struct run *r, const struct tcp_seg *seg)
 {
-        r->piece[r->segs++] = (struct unet_piece){
-                seg->len != 0 ? frame_addr(s->frames, seg->data.id) + seg->data.off : NULL, seg->len};
+        const uint8_t *p = seg->len != 0 ? frame_addr(s->frames, seg->data.id) + seg->data.off : NULL;
+        struct unet_piece *last = r->npieces != 0 ? &r->piece[r->npieces - 1] : NULL;
+
+        if (last != NULL && last->p + last->len == p)
+                last->len += seg->len;
+        else
+                r->piece[r->npieces++] = (struct unet_piece){p, seg->len};
+        r->segs++;
         r->len += seg->len;
         r->next_seq = seg->seq + seg->len;
         r->flags |= seg->flags;
@@ -144,7 +152,7 @@ static void run_begin(struct stack *s, struct run *r, const struct tcp_seg *seg)
 {
         r->first = *seg;
         r->tcp_len = tcp_hdr_write(seg, r->hdr.ip + IP_MIN_HDR);
-        r->segs = r->len = r->flags = 0;
+        r->segs = r->npieces = r->len = r->flags = 0;
         run_add(s, r, seg);
 }
 
@@ -154,8 +162,9 @@ static bool run_takes(const struct run *r, const struct tcp_seg *seg)
         const uint8_t *first = r->hdr.ip + IP_MIN_HDR;
         uint8_t h[TCP_MAX_HDR];
 
-        if (r->segs == 0 || r->segs == UNET_PIECES_MAX || seg->len == 0 || seg->seq != r->next_seq ||
-            r->len != r->segs * r->first.len || seg->len > r->first.len || r->len + seg->len > RUN_BYTES ||
+        if (r->segs == 0 || r->segs == RUN_SEGS || r->npieces == UNET_PIECES_MAX || seg->len == 0 ||
+            seg->seq != r->next_seq || r->len != r->segs * r->first.len || seg->len > r->first.len ||
+            r->len + seg->len > RUN_BYTES ||
             ((r->flags | seg->flags) & ~(TCP_ACK | TCP_PSH)) != 0 || tcp_hdr_write(seg, h) != r->tcp_len)
                 return false;
         return memcmp(h + AT_ACK, first + AT_ACK, AT_FLAGS - AT_ACK) == 0 &&
@@ -173,7 +182,7 @@ static void run_send(struct stack *s, struct stack_chan *c, struct run *r, const
                                .hdr_len = (uint16_t)(ETHER_HDR + IP_MIN_HDR + r->tcp_len),
                                .l4 = ETHER_HDR + IP_MIN_HDR,
                                .mss = (uint16_t)r->first.len,
-                               .npieces = (uint16_t)r->segs,
+                               .npieces = (uint16_t)r->npieces,
                                .piece = r->piece};
         be16 sum = csum_finish(csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, r->tcp_len + r->len));
 
