@@ -17,6 +17,7 @@ import lan_test  # noqa: E402
 
 PYTHON = "/usr/bin/python3"             # Debian's, which python3-scapy is for
 EVIL = (PYTHON, os.path.join(HERE, "evil.py"))
+FLOOD = (sys.executable, os.path.join(os.path.dirname(os.path.dirname(HERE)), "bench", "frame_flood"))
 FLOODED = 5203
 SPREAD = re.compile(r"Difficulty=(\d+)")
 
@@ -93,6 +94,23 @@ class Hostile(lan_test.Lan):
         """Of the listener itself, whose half-open connections last longer than the flood: cookies let others in (RFC 4987)."""
         after = self.flood("-S", "-p", str(lan_test.CLOSED), "--rand-source", name="TCP_COOKIE_OUT")
         self.assertGreater(after["TCP_COOKIE_IN"], 0)
+
+    def test_syn_flood_that_is_answered(self):
+        """As on any network, what goes back to forged addresses goes to a gateway: every SYN costs an answer, and none is lost for
+        want of a route."""
+        self.other.sysctl("net.ipv4.ip_forward", 0)
+        self.ours.run(lan.UNET, "route", "add", "default", "via", lan_test.KERNELS, shim=False).end()
+        self.still_serves()             # neighbours know one another
+        before, after = self.under(*FLOOD, "syn", lan.IFACE, lan_test.OURS, str(lan_test.CLOSED), "20000", "3")
+        self.assertGreater(after["TCP_COOKIE_OUT"], before["TCP_COOKIE_OUT"] + 200)
+        self.assertGreater(after["TCP_COOKIE_IN"], before["TCP_COOKIE_IN"])
+        self.assertEqual(after["IP_NO_ROUTE"], before["IP_NO_ROUTE"])
+        self.assertGreater(self.not_for_us(), 200)
+
+    def not_for_us(self):
+        """Datagrams to addresses that are not the other host's, which it threw away."""
+        names, values = [line.split() for line in self.other.sh("cat", "/proc/net/snmp").splitlines() if line.startswith("Ip:")]
+        return int(values[names.index("InAddrErrors")])
 
     def test_syn_flood_of_closed_ports(self):
         self.flood("-S", "-p", "++1", name="TCP_NO_LISTENER")
