@@ -231,7 +231,7 @@ void ustack_remote_end(struct ustack *u, uint32_t k)
 void ustack_remote_unmap(struct ustack *u, uint32_t k)
 {
         ustack_unmap(u->remote_tx[k].mem, u->remote_tx[k].bytes);
-        u->remote_tx[k] = (struct remote_tx){NULL};
+        u->remote_tx[k] = (struct remote_tx){.mem = NULL};
 }
 
 /* ---- another unetd, whom no keeper may have told ---- */
