@@ -378,12 +378,22 @@ uint32_t chan_alone(const struct iface *f)
         return e ? e->stack->id : 0;
 }
 
+/* The gateway's pipe keeps a reader until two more came: who has not heard yet that its stack has moved, since the keeper is late,
+ * would take the gateway for dead, and unetd with it (sock/ustack_peers.c). */
+static void keep_ring(struct chan *ch)
+{
+        close_all(ch->pipes, 1);
+        ch->pipes[0] = ch->pipes[1];
+        ch->pipes[1] = fcntl(ch->port->gate->rings.fd, F_DUPFD_CLOEXEC, 3);
+}
+
 /* What it has sent goes out before; frames that it sends meanwhile may be others by the time anybody looks: they are lost. */
 void chan_unshare(const struct iface *f)
 {
         struct end *e = only_end(f);
         int r;
 
+        keep_ring(e->chan);
         gate_leave(e->chan->port);
         e->chan->port = NULL;
         e->chan->serial = ++unetd.next_serial;

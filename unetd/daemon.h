@@ -181,7 +181,8 @@ struct chan {
         uint32_t serial;                /* of the way to the interface (struct unetd_iface) */
         struct remote *remote;          /* ... or this stack of another host; or NULL */
         struct end end[2];
-        int pipes[2];                   /* of the end that went first, for reading: nobody's ring is a SIGPIPE; or -1 */
+        int pipes[2];                   /* of the end that went first, or of gateways left, for reading: nobody's ring is a SIGPIPE,
+                                         * and who is not dead is not taken for it; or -1 */
         LIST_HEAD(, waiter) waiters;
 };
 

@@ -95,6 +95,19 @@ class Share(Sharing):
         self.reached(PORT + 11)
         self.assertIsNone(second.child.poll())
 
+    def test_a_keeper_that_is_late_costs_no_connection(self):
+        """The gateway is gone before the stack hears of it, and its processes look whether their peers live."""
+        pair = self.both_ways(self.ours, self.other, 5, 0.1, user=ALICE, goes_on=True)
+        self.has_come(2)
+        second = self.second()
+        [keeper] = [row["pid"] for row in self.seen("status")["keepers"] if row["uid"] == ALICE]
+        os.kill(keeper, signal.SIGSTOP)
+        second.stop()
+        self.alone_again(1)
+        time.sleep(4.5)                 # they look every two seconds (USTACK_PEERS_EVERY)
+        os.kill(keeper, signal.SIGCONT)
+        self.exchanged(pair, 5)
+
     def test_who_does_not_let_go_of_the_queue_is_waited_for(self):
         """A stopped process of the first stack has the socket still; the gateway goes on until it has let go."""
         first = self.serve_peer(self.ours, "workers", PORT + 10, 3, user=ALICE)
