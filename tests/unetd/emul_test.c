@@ -544,7 +544,7 @@ static void attack(uint64_t seed)
 static uint64_t seed(void)
 {
         const char *env = getenv("UNET_SEED");
-        uint64_t s = env ? strtoull(env, NULL, 0) : (uint64_t)time(NULL) << 16 ^ (uint64_t)getpid();
+        uint64_t s = env ? strtoull(env, NULL, 0) : 1;
 
         print_message("UNET_SEED=%llu\n", (unsigned long long)s);
         return s;
