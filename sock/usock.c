@@ -1,13 +1,17 @@
 /* Sockets: life, names, readiness; what does not depend on the protocol. See usock.h. */
 #include "sock/ustack.h"
-#include "sock/usock_cmsg.h"
-#include "sock/usock_crowd.h"
-#include "sock/usock_udp.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "netstack/sandbox.h"
+#include "netstack/sys.h"
+#include "sock/usock_cmsg.h"
+#include "sock/usock_crowd.h"
+#include "sock/usock_udp.h"
 
 __thread struct usock_tls usock_tls;
 void (*usock_run_deferred)(void);
@@ -555,21 +559,42 @@ int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, con
         return s->kind == USOCK_UDP ? usock_udp_connect(s, addr, port, why) : usock_tcp_connect(s, addr, port, why);
 }
 
+#define FETCH_TRIES 3                           /* at once; then one a millisecond */
+#define FETCH_WAIT  (5 * NS_PER_S)
+
+/* After a while, for what unetd and the keeper have to settle between them first. False: that was long enough. */
+static bool wait_a_little(struct ustack *u, nstime *until)
+{
+        const struct timespec ms = {.tv_nsec = NS_PER_MS};
+        nstime now = ustack_now();
+
+        if (*until == 0)
+                *until = now + FETCH_WAIT;
+        if (now >= *until || sandbox_forbidden != 0)
+                return false;
+        ustack_leave(u);
+        sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ms, NULL);
+        ustack_lock(u);
+        return true;
+}
+
 /*
  * The oldest connection's channel, where this process has not mapped it yet: while another thread talked to unetd nobody could
- * ask for it. Then it is waited for, since the first thing done with the connection may be to send. Under the lock, which is left
- * meanwhile. -ENOBUFS: it is not to be had; the connection stays where it is.
+ * ask for it, or the keeper could not be asked while another unetd began. Then it is waited for, since the first thing done with
+ * the connection may be to send. Under the lock, which is left meanwhile. -ENOBUFS: it is not to be had; the connection stays
+ * where it is.
  */
-#define FETCH_TRIES 3
 static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
 {
+        nstime until = 0;
+
         for (int i = 0; rec->role == SOCK_ROLE_LISTENER && tcp_acceptable(&u->s.tcp, rec->conn); i++) {
                 uint32_t k = tcp_conn_at(&u->s.tcp, tcp_accept_next(&u->s.tcp, rec->conn))->tuple.chan;
 
                 if (atomic_load_explicit(&u->s.st->chan[k].state, memory_order_acquire) != CHAN_READY ||
                     stack_chan_get(&u->s, k) != NULL)
                         return 0;
-                if (i == FETCH_TRIES)
+                if (i >= FETCH_TRIES && !wait_a_little(u, &until))
                         return -ENOBUFS;
                 ustack_unlock(u);
                 ustack_client();

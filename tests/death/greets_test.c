@@ -1,4 +1,5 @@
-/* A server that greets first, whose other thread talks to unetd when it meets its first peer. */
+/* A server that greets first, which cannot have the channel of its first peer at once: its other thread talks to unetd; or its
+ * keeper has nobody to vouch for it, while another unetd begins. */
 #include <pthread.h>
 
 #include "sock/ustack.h"
@@ -44,9 +45,35 @@ static void who_greets_first_has_the_channel(void **state)
         play(TWO_PROCESSES, calls, greets, 0);
 }
 
+static nstime refused_until;
+
+static bool refused_for_a_while(struct stack *st, uint32_t k)
+{
+        if (refused_until == 0)
+                refused_until = ustack_now() + 300 * NS_PER_MS;
+        return ustack_now() > refused_until && ustack_chan_fetch(st, k);
+}
+
+static void greets_late(struct side *s)
+{
+        int l = tcp_listen_any(), c, err;
+
+        ustack_mine(&err)->s.map_chan = refused_for_a_while;
+        tell(s, port_of(l));
+        hear(s);
+        c = unet_accept(l, NULL, NULL);
+        CHECK(c >= 0 && refused_until != 0 && unet_send(c, "h", 1, 0) == 1);
+}
+
+static void who_is_refused_the_channel_has_it_later(void **state)
+{
+        play(TWO_PROCESSES, calls, greets_late, 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(who_is_refused_the_channel_has_it_later),
                 cmocka_unit_test(who_greets_first_has_the_channel),
         };
 
