@@ -551,6 +551,25 @@ static int fuzzer(void *arg)
         return 0;
 }
 
+/* The switch of emulated endpoints stays, once somebody wanted it: a random message may be the first that does. */
+static void start_switch(void)
+{
+        struct unetd_msg m = plain(UNETD_EMUL_ATTACH);
+        struct unetd_client c = {.pid = 0};
+        struct fake_stack st;
+        int fd;
+
+        assert_int_equal(unetd_open(&c, 0), 0);
+        fake_stack_make(&st);
+        fd = fd_reopen(st.fds.state, O_RDONLY);
+        m.nfds = UNETD_EMUL_FDS;
+        assert_true(send_raw(c.daemon.fd, &m, sizeof m, (const int[]){fd, fd}, UNETD_EMUL_FDS) > 0);
+        assert_true(reply_error(c.daemon.fd, PATIENCE_MS) < 0);
+        close(fd);
+        fake_stack_forget(&st);
+        unetd_close(&c);
+}
+
 static void random_messages_harm_nobody(void **state)
 {
         struct bystander b;
@@ -558,6 +577,7 @@ static void random_messages_harm_nobody(void **state)
 
         seed = env ? (unsigned)strtoul(env, NULL, 10) : 1;
         print_message("UNET_SEED=%u\n", seed);
+        start_switch();
         bystander_start(&b);
         assert_int_equal(world_child(fuzzer, &b.st[0].id), 0);
         bystander_check(&b);
