@@ -70,16 +70,17 @@ static int shm_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
         struct shm_pos *pos = &c->sh->pos;
         uint32_t start = pos->rx_cons;
         uint64_t bytes = 0;
+        bool more = n >= 4 && shm_rx_backlog(pos, c->peer, 2 * (uint32_t)n);    /* the next batch is there too */
         int got = 0;
 
         while (got < n && pos->rx_cons - start < SHM_SLOTS && shm_rx_ready(pos, c->peer)) {
+                if (more)
+                        shm_prefetch_ahead(pos, c->peer, (uint32_t)n);
                 if (!shm_pull_checked(c, &rx[got]))
                         continue;
                 bytes += rx[got].inl_len + rx[got].len;
                 got++;
         }
-        if (got == n && n >= 4)
-                shm_prefetch_next(pos, c->peer, n);
         if (pos->rx_cons != start) {
                 if (shm_rx_unpublished(pos, c->mine) >= SHM_PUBLISH_EVERY)
                         shm_rx_publish(pos, c->mine);

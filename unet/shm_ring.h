@@ -214,16 +214,14 @@ static inline bool shm_rx_backlog(const struct shm_pos *p, const struct shm_regi
         return atomic_load_explicit(&peer->ring[(last - 1) % SHM_SLOTS].seq, memory_order_relaxed) == last;
 }
 
-/* The next batch of n is there too: its lines come while this one is worked on. Lines still to be written are left alone: their
- * writer has claimed them. */
-static inline void shm_prefetch_next(const struct shm_pos *p, const struct shm_region *peer, int n)
+/* The lines of the message that is n further: asked for one by one, between copies, or they would wait for each other. For who knows
+ * that it is there: lines still to be written are left alone, their writer has claimed them. */
+static inline void shm_prefetch_ahead(const struct shm_pos *p, const struct shm_region *peer, uint32_t n)
 {
-        if (!shm_rx_backlog(p, peer, (uint32_t)n))
-                return;
-        for (uint32_t i = p->rx_cons; i != p->rx_cons + (uint32_t)n; i++) {
-                __builtin_prefetch(&peer->ring[i % SHM_SLOTS]);
-                __builtin_prefetch((const char *)&peer->ring[i % SHM_SLOTS] + CACHE_LINE);
-        }
+        const char *at = (const char *)&peer->ring[(p->rx_cons + n) % SHM_SLOTS];
+
+        __builtin_prefetch(at);
+        __builtin_prefetch(at + CACHE_LINE);
 }
 
 /* Lets the producer write over what was pulled. */
