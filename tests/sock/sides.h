@@ -24,6 +24,7 @@
 #include <netinet/in.h>
 
 #include "tests/own_port.h"
+#include "tests/slower.h"
 #include "unet/sock.h"
 
 struct side {
@@ -59,14 +60,6 @@ uint64_t hear(struct side *s);
                 if (!(cond))                                                                        \
                         check_failed(__FILE__, __LINE__, #cond);                                    \
         } while (0)
-/* Built with a sanitizer a program does a tenth in the same time: what is only a matter of quantity is divided by this. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOWER 8u
-#elif defined(__has_feature)
-#define SLOWER (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ? 8u : 1u)
-#else
-#define SLOWER 1u
-#endif
 
 /* The call fails with this errno. */
 #define CHECK_ERR(call, err)                                                                        \

@@ -19,19 +19,12 @@
 
 #include "netstack/prng.h"
 #include "pair.h"
+#include "tests/slower.h"
 #include "unet/switch.h"
 
 #define WATCHDOG 500             /* a stream of 3 million turns that all have to wait for the processor took longer than 110 s */
 
-/* With a sanitizer, or where each turn waits for a processor, the same number takes ten times as long. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOWER 8u
-#elif defined(__has_feature)
-#define SLOWER (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ? 8u : 1u)
-#else
-#define SLOWER 1u
-#endif
-
+/* Where each turn waits for a processor, the same number takes ten times as long. */
 static uint32_t rounds(uint32_t n)
 {
         const char *times = getenv("UNET_STRESS");
