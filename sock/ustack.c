@@ -305,7 +305,8 @@ void ustack_unlock(struct ustack *u)
         rlock_unlock(&u->s.st->lock);
 }
 
-/* Nobody is inside from here on. Messages that came meanwhile would be noticed by nobody: they ring the keeper. */
+/* Nobody is inside from here on. Where the bell was not armed all the time, messages that came meanwhile would be noticed by nobody:
+ * they ring the keeper. */
 void ustack_leave(struct ustack *u)
 {
         struct stack_state *st = u->s.st;
