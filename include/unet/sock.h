@@ -63,7 +63,8 @@ struct mmsghdr;
 
 /* domain AF_INET or AF_INET6 (which carries v4-mapped addresses only); type SOCK_STREAM or SOCK_DGRAM, with
  * SOCK_NONBLOCK, SOCK_CLOEXEC (no effect); protocol 0, or the one of the type. EAFNOSUPPORT,
- * EPROTONOSUPPORT, EMFILE; ECONNREFUSED: there is no unetd, and none could be started. */
+ * EPROTONOSUPPORT, EMFILE; ECONNREFUSED: there is no unetd, and none could be started; ENOMEM: there is no memory, or RLIMIT_AS
+ * leaves too little address space. */
 UNET_API int unet_socket(int domain, int type, int protocol);
 UNET_API int unet_close(int sock);
 UNET_API int unet_shutdown(int sock, int how);
@@ -75,6 +76,7 @@ UNET_API int unet_getpeername(int sock, struct sockaddr *addr, socklen_t *len);
 
 /* A socket that is not bound gets a port, as on Linux. EADDRINUSE. */
 UNET_API int unet_listen(int sock, int backlog);
+/* ENOBUFS: the connection's channel could not be had within 5 s; the connection stays where it is. */
 UNET_API int unet_accept(int sock, struct sockaddr *addr, socklen_t *len);
 /* flags: SOCK_NONBLOCK, SOCK_CLOEXEC (no effect). */
 UNET_API int unet_accept4(int sock, struct sockaddr *addr, socklen_t *len, int flags);
