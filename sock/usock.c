@@ -650,6 +650,7 @@ static void stop_listening(struct usock *s)
                 e = ustack_entry_end(u, rec);
                 close_role(u, rec, stack_time(&u->s, ustack_now()));
                 stack_flush(&u->s, ustack_now());
+                ustack_event(&u->s, s->idx, TCP_EV_READABLE | TCP_EV_CLOSED);
         }
         ustack_leave(u);
         ustack_entry_del(u, &e);

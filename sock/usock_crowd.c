@@ -120,7 +120,7 @@ static bool wake(struct ustack *u, uint32_t i)
         return true;
 }
 
-void crowd_wake(struct ustack *u, uint32_t sock, bool one)
+void crowd_wake(struct ustack *u, uint32_t sock, uint32_t exclusive)
 {
         struct stack_state *st = u->s.st;
 
@@ -128,8 +128,8 @@ void crowd_wake(struct ustack *u, uint32_t sock, bool one)
                 const struct crowd_want *w = want_at(st, i);
                 if (!w->exclusive)
                         wake(u, w->waiter);
-                else if (one && wake(u, w->waiter))
-                        one = false;
+                else if (exclusive != 0 && wake(u, w->waiter))
+                        exclusive--;
         }
 }
 

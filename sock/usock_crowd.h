@@ -13,8 +13,8 @@ uint32_t crowd_join(struct stack_state *st);
 bool crowd_want(struct stack_state *st, uint32_t slot, uint32_t sock, bool exclusive);
 /* Gives the place up, and wants nothing any more. */
 void crowd_leave(struct stack_state *st, uint32_t slot);
-/* Wakes those who sleep for a socket (0: for any news), and of the exclusive ones the first, if `one`. */
-void crowd_wake(struct ustack *u, uint32_t sock, bool one);
+/* Wakes those who sleep for a socket (0: for any news), and of the exclusive ones as many as `exclusive`. */
+void crowd_wake(struct ustack *u, uint32_t sock, uint32_t exclusive);
 /* Wakes one who sleeps, or all; of one process (its slot + 1; 0: of any). False: nobody did. */
 bool crowd_wake_one(struct ustack *u);
 bool crowd_wake_all(struct ustack *u, uint32_t proc);

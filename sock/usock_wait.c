@@ -602,7 +602,8 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
 
 int usock_wait1(struct usock *s, short events, nstime timeout)
 {
-        struct usock_item it = {.s = s, .fd = -1, .events = events};
+        /* Who waits for a listener does so in accept(). */
+        struct usock_item it = {.s = s, .fd = -1, .events = events, .exclusive = sock_role(usock_rec(s)) == SOCK_ROLE_LISTENER};
         int n = usock_wait(&it, 1, timeout, NULL);
 
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;

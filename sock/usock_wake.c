@@ -310,18 +310,18 @@ static void wake_all_armed(struct ustack *u)
         crowd_wake_all(u, 0);
 }
 
-/* `who` wait for the socket, or for any news. */
+/* `who` wait for the socket, or for any news. Its end is for all of them, whatever they said. */
 static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t sock, uint64_t who, uint32_t events)
 {
         const struct stack_state *st = u->s.st;
-        uint64_t one = usock_one_of(st, rec->exclusive & who);
+        uint64_t one = events & TCP_EV_CLOSED ? rec->exclusive & who : usock_one_of(st, rec->exclusive & who);
 
         who &= ~(rec->exclusive & ~st->news_waiters) | one;
         trace(u->s.trace, u->s.now, TRACE_WAKE, sock, who);
         usock_wake_armed(u, who);
         if (unlikely(who & WAITERS_CROWD)) {
-                crowd_wake(u, sock, one == 0);
-                crowd_wake(u, 0, false);
+                crowd_wake(u, sock, events & TCP_EV_CLOSED ? UINT32_MAX : one == 0);
+                crowd_wake(u, 0, 0);
         }
         if (unlikely(who & WAITERS_SIGNAL))
                 usock_signal_owner(u, rec, events);

@@ -1,21 +1,18 @@
 /*
  * More threads asleep in one stack than there are bits for them (STACK_WAITERS): they sleep, and are woken by what they wait for
- * and by nothing else. How often threads were woken is told by how often they gave up the processor.
+ * and by nothing else. Who is armed sleeps or is about to, and whoever wakes him disarms him: that is counted under the lock.
  */
 #include "tests/sock/sides.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "sock/ustack.h"
 
 #define THREADS (STACK_WAITERS + (SLOWER > 1 ? 60u : 140u))
-#define FEW     (THREADS / 4)           /* times that threads which sleep may wake meanwhile, all together */
 
 static struct one {
         pthread_t thread;
@@ -24,33 +21,26 @@ static struct one {
 static int listener;
 static struct unet_pollset *set;
 
-static long switches(void)
+/* Those that have a place, or of these the armed ones. Under the lock. */
+static uint32_t places(struct stack_state *st, bool only_armed)
 {
-        struct rusage ru;
+        uint32_t n = 0;
 
-        CHECK(getrusage(RUSAGE_SELF, &ru) == 0);
-        return ru.ru_nvcsw;
+        for (uint32_t i = 0; i < STACK_WAITERS + st->sleepers.fresh; i++) {
+                const struct waiter_slot *ws = i == STACK_WAITERS ? NULL : stack_waiter(st, i);  /* 0 of a pool is nothing */
+                n += ws != NULL && ws->proc != 0 && (!only_armed || atomic_load(&ws->armed));
+        }
+        return n;
 }
 
-static bool nothing_moves(void)
-{
-        long before = switches();
-
-        sleep_ms(200);
-        return switches() - before < (long)FEW;
-}
-
-static uint32_t asleep(void)
+static uint32_t counted(bool only_armed)
 {
         int err;
         struct ustack *u = ustack_mine(&err);
-        struct stack_state *st = u->s.st;
-        uint32_t n = 0;
+        uint32_t n;
 
         ustack_lock(u);
-        for (uint32_t i = 0; i < STACK_WAITERS; i++)
-                n += st->waiter[i].proc != 0;
-        n += st->sleepers.used;
+        n = places(u->s.st, only_armed);
         ustack_leave(u);
         return n;
 }
@@ -63,15 +53,14 @@ static void start(void *(*fn)(void *))
 
 static void all_asleep(void)
 {
-        EVENTUALLY(asleep() == THREADS);
-        EVENTUALLY(nothing_moves());
+        EVENTUALLY(counted(true) == THREADS);
 }
 
 static void join_all(void)
 {
         for (uint32_t i = 0; i < THREADS; i++)
                 CHECK(pthread_join(one[i].thread, NULL) == 0);
-        CHECK(asleep() == 0);
+        CHECK(counted(false) == 0);
 }
 
 static void connect_all(struct side *s)
@@ -150,8 +139,6 @@ static void many_threads_sleep_in_recv(void **state)
 
 /* ---- all in accept() on one listener: a connection wakes one ---- */
 
-static long *gave_up;                   /* the processor, all together: shared by the processes */
-
 static void *accept_one(void *arg)
 {
         struct one *o = arg;
@@ -162,17 +149,49 @@ static void *accept_one(void *arg)
         return NULL;
 }
 
+static bool all_armed(struct ustack *u)
+{
+        ustack_lock(u);
+        if (places(u->s.st, true) == THREADS)
+                return true;
+        ustack_leave(u);
+        return false;
+}
+
+static uint32_t waited_for(struct stack *s)
+{
+        for (uint32_t i = 1; i < s->st->socks.fresh; i++)
+                if (stack_sock(s, i)->refs != 0 && stack_sock(s, i)->waiters != 0)
+                        return i;
+        return 0;
+}
+
+/* As many events as threads, while none of those that were woken can look: each wakes one that sleeps, or nobody. */
+static void one_for_each_event(void)
+{
+        int err;
+        struct ustack *u = ustack_mine(&err);
+        uint32_t sock;
+
+        EVENTUALLY(all_armed(u));
+        sock = waited_for(&u->s);
+        CHECK(sock != 0);
+        for (uint32_t asleep = THREADS; asleep-- > 0;) {
+                ustack_event(&u->s, sock, TCP_EV_ACCEPT);
+                CHECK(places(u->s.st, true) == asleep);
+        }
+        ustack_event(&u->s, sock, TCP_EV_ACCEPT);
+        ustack_leave(u);
+}
+
 static void accepts(struct side *s)
 {
-        long before;
-
         listener = tcp_listen_any();
         start(accept_one);
-        all_asleep();
-        before = switches();
+        one_for_each_event();
+        all_asleep();                           /* there was nothing for them */
         tell(s, port_of(listener));
         join_all();
-        *gave_up = switches() - before;
         tell(s, 0);
         close_all();
 }
@@ -189,19 +208,32 @@ static void connects(struct side *s)
         close_all();
 }
 
-/* If all were woken each time it would be THREADS * THREADS / 2 times at the least, however often it is tried. Who is woken alone
- * waits for locks besides, on a busy machine and under sanitizers more than once. */
 static void a_connection_wakes_one_of_many(void **state)
 {
-        gave_up = mmap(NULL, sizeof *gave_up, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        assert_ptr_not_equal(gave_up, MAP_FAILED);
-        for (int tries = 0; tries < 8; tries++) {
-                play(TWO_PROCESSES, accepts, connects, 0);
-                print_message("%u connections: the processor was given up %ld times\n", THREADS, *gave_up);
-                if (*gave_up < (long)(THREADS * THREADS / 3))
-                        return;
-        }
-        fail_msg("too often each time");
+        play(TWO_PROCESSES, accepts, connects, 0);
+}
+
+/* ---- and when it stops listening, everybody ---- */
+
+static void *accept_none(void *arg)
+{
+        CHECK_ERR(unet_accept(listener, NULL, NULL), EINVAL);
+        return NULL;
+}
+
+static void stops_listening(struct side *s)
+{
+        listener = tcp_listen_any();
+        start(accept_none);
+        all_asleep();
+        CHECK(unet_shutdown(listener, SHUT_RD) == 0);
+        join_all();
+        CHECK(unet_close(listener) == 0);
+}
+
+static void a_shutdown_wakes_all(void **state)
+{
+        assert_int_equal(play_alone(stops_listening, 0), 0);
 }
 
 /* ---- in poll() on two connections, in a poll set, and until a time ---- */
@@ -283,13 +315,13 @@ static void dies(struct side *s)
         CHECK(pid >= 0);
         if (pid == 0) {
                 start(echo);
-                EVENTUALLY(asleep() == THREADS);
+                EVENTUALLY(counted(true) == THREADS);
                 _exit(kill(getpid(), SIGKILL));
         }
         CHECK(waitpid(pid, NULL, 0) == pid);
-        EVENTUALLY(asleep() == 0);
+        EVENTUALLY(counted(false) == 0);
         start(echo);
-        EVENTUALLY(asleep() == THREADS);
+        EVENTUALLY(counted(true) == THREADS);
         tell(s, 0);
         join_all();
         close_all();
@@ -305,6 +337,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(many_threads_sleep_in_recv),
                 cmocka_unit_test(a_connection_wakes_one_of_many),
+                cmocka_unit_test(a_shutdown_wakes_all),
                 cmocka_unit_test(they_wait_for_anything),
                 cmocka_unit_test(a_death_leaves_nobody_asleep),
         };
