@@ -109,6 +109,10 @@ void usock_udp_kernel_uncorked(struct usock *s);
 void usock_batch_begin(void);
 void usock_batch_end(struct usock *s, bool cut);
 ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags);
+/* The shortest way of a read of at most USOCK_SHORT_MAX bytes: a short datagram, or what was taken ahead of a stream. -EAGAIN:
+ * usock_recv() says what there is. */
+#define USOCK_SHORT_MAX 256u
+ssize_t usock_read_short(struct usock *s, void *p, size_t n);
 
 /* ---- groups: which of them are ours (usock_group.c) ---- */
 

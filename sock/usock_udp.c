@@ -16,7 +16,7 @@
 #include "sock/usock_cmsg.h"
 #include "sock/usock_udp.h"
 
-#define COPY_SHORT_MAX 256u
+#define COPY_SHORT_MAX USOCK_SHORT_MAX
 #define SETTLE_EVERY 32u                /* datagrams read between two turns of the lock */
 #define BATCH        16u                /* datagrams of one call behind one bell */
 
@@ -540,7 +540,7 @@ static inline bool look_mapped(struct ustack *u, uint32_t pcb, struct udp_sight 
 }
 
 /* The memory of what was read goes back, and what came meanwhile is let in, in one turn of the lock. */
-static void settle(struct ustack *u, uint32_t pcb)
+static __attribute__((noinline)) void settle(struct ustack *u, uint32_t pcb)
 {
         ustack_lock(u);
         udp_settle(&u->s.udp, pcb);
@@ -650,7 +650,7 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
 }
 
 /* A short datagram and nothing but its bytes, by the shortest way. -EAGAIN: the first one is not for this way. */
-static inline ssize_t read_short(struct usock *s, void *p, size_t n)
+ssize_t usock_udp_read_short(struct usock *s, void *p, size_t n)
 {
         struct udp_pcb *pcb = atomic_load_explicit(&s->pcb, memory_order_relaxed);
         struct udp_sight first;
@@ -706,7 +706,7 @@ ssize_t usock_udp_read(struct usock *s, void *p, size_t n, int flags)
 {
         struct iovec iov = {p, n};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-        ssize_t r = flags == 0 ? read_short(s, p, n) : -EAGAIN;
+        ssize_t r = flags == 0 ? usock_udp_read_short(s, p, n) : -EAGAIN;
 
         if (likely(r != -EAGAIN))
                 return r;

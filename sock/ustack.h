@@ -323,6 +323,7 @@ void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint3
 int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why);
 ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, int flags);
 ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flags);
+ssize_t usock_udp_read_short(struct usock *s, void *p, size_t n);     /* see usock_read_short() */
 ssize_t usock_udp_read(struct usock *s, void *p, size_t n, int flags);  /* the same for one buffer and no name */
 bool usock_udp_room(struct usock *s);   /* no channel is full that it would send by. Needs no lock */
 /* Asks for what is left of the lines that the next read will want. */

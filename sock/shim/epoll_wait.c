@@ -98,7 +98,7 @@ static enum kernels_turn kernels_turn(struct epoll_set *set)
 {
         if (!set->kernel_half)
                 return KERNEL_IF_NOTHING;
-        if (kernel_turn_by_clock(&set->watch.asked))
+        if (kernel_turn_by_clock(&set->watch.pace))
                 return KERNEL_FIRST;
         return kernel_is_due(&set->watch) ? KERNEL_TOO : KERNEL_IF_NOTHING;
 }

@@ -173,12 +173,11 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         f->kind = 0;
         f->family = 0;
         f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->retry = false;
-        f->tick = 0;
         f->kfd = fd;
         f->linger_s = -1;
         f->us = NULL;
         f->rcvtimeo = f->sndtimeo = 0;
-        f->kernel_asked = 0;
+        f->pace = (struct kernel_pace){.left = KERNEL_STEP / 4, .step = KERNEL_STEP / 4};
         f->items = NULL;
         f->set = NULL;
         atomic_store(&f->kernel_sleepers, 0);

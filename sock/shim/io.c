@@ -111,7 +111,7 @@ static ssize_t udp_recvmsg(struct file *f, struct msghdr *m, int flags, bool ker
 {
         struct until u = until_timeo(f->rcvtimeo);
 
-        for (;; kernel = kernel_turn(&f->tick, &f->kernel_asked)) {
+        for (;; kernel = kernel_turn(&f->pace)) {
                 ssize_t r = udp_once(f, m, flags, kernel);
 
                 if (r != -EAGAIN || !may_wait(f, flags) || (flags & MSG_ERRQUEUE))
@@ -187,7 +187,7 @@ static ssize_t file_recvmsg(struct file *f, struct msghdr *m, int flags)
 {
         if (f->mode == MODE_TCP)
                 return tcp_recvmsg(f, m, flags);
-        return f->mode == MODE_UDP ? udp_recvmsg(f, m, flags, kernel_turn(&f->tick, &f->kernel_asked)) : -ENOTCONN;
+        return f->mode == MODE_UDP ? udp_recvmsg(f, m, flags, kernel_turn(&f->pace)) : -ENOTCONN;
 }
 
 /* One buffer, perhaps with a name, whose place is looked at when there is something for it, as in Linux. The buffers of names
@@ -218,7 +218,7 @@ static inline ssize_t udp_recv(struct file *f, void *p, size_t n, int flags)
 {
         struct iovec iov = {p, n};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-        bool kernel = kernel_turn(&f->tick, &f->kernel_asked);
+        bool kernel = kernel_turn(&f->pace);
         ssize_t r = unlikely(kernel || (flags & MSG_ERRQUEUE)) ? -EAGAIN : usock_recv(f->us, p, n, flags);
 
         return likely(r != -EAGAIN) ? r : udp_recvmsg(f, &m, flags, kernel);
@@ -259,7 +259,7 @@ ssize_t h_recv(int fd, void *p, size_t n, int flags)
         return r;
 }
 
-ssize_t h_read(int fd, void *p, size_t n)
+static __attribute__((noinline)) ssize_t read_any(int fd, void *p, size_t n)
 {
         ssize_t r;
 
@@ -274,6 +274,38 @@ ssize_t h_read(int fd, void *p, size_t n)
                 file_leave(f);
         } while (result_again(&r));
         return r;
+}
+
+/* The few bytes that a program of one thread finds at once, as most reads of so few do; -EAGAIN: none of these, and nothing
+ * was done. */
+static inline ssize_t read_few(int fd, void *p, size_t n)
+{
+        struct file *f;
+        ssize_t r;
+
+        if ((unsigned)fd >= shim.size || n - 1 >= USOCK_SHORT_MAX)
+                return -EAGAIN;
+        f = atomic_load_explicit(&shim.tab[fd], memory_order_acquire);
+        if (!f || (f->mode != MODE_UDP && f->mode != MODE_TCP) || usock_tls.inside || !__libc_single_threaded ||
+            f->pace.left == 0)
+                return -EAGAIN;
+        usock_enter();
+        r = usock_read_short(f->us, p, n);
+        f->pace.left -= f->mode == MODE_UDP && r != -EAGAIN;
+        usock_leave();
+        return r;
+}
+
+ssize_t h_read(int fd, void *p, size_t n)
+{
+        ssize_t r = read_few(fd, p, n);
+
+        if (likely(r >= 0))
+                return r;
+        if (likely(r == -EAGAIN))
+                return read_any(fd, p, n);
+        errno = (int)-r;
+        return -1;
 }
 
 ssize_t h___read(int fd, void *p, size_t n)

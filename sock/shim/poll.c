@@ -10,7 +10,6 @@
 #include <limits.h>
 #include <sys/mman.h>
 
-#define PROGRESS_TICKS 8        /* selects that find something ready between looks at what else has come */
 #define ON_STACK 128            /* wait items that need no memory */
 
 /* One thing to wait for, whoever asked. */
@@ -239,7 +238,7 @@ static bool kernels_turn(const struct want *w, int n)
                 shim_tls.kernel_due = false;
                 return true;
         }
-        return alone ? kernel_is_due(&shim_tls.watch) : kernel_turn(&shim_tls.tick, &shim_tls.watch.asked);
+        return alone ? kernel_is_due(&shim_tls.watch) : kernel_turn(&shim_tls.watch.pace);
 }
 
 static int wait_mixed(struct want *w, int n, struct until *u, const sigset_t *mask)
@@ -507,6 +506,48 @@ static bool kernel_is_asked(void)
         return shim_tls.kernel_due;
 }
 
+/* Whether the shorter ways may be tried: no other thread can close one of them meanwhile, and nobody asked for urgent data. */
+static inline bool may_look_first(int n, const fd_set *x)
+{
+        return shim.size && !usock_tls.inside && __libc_single_threaded && n > 0 && n <= FD_SETSIZE && !x;
+}
+
+static void remember(struct select_memo *m, int n, unsigned long asked, unsigned long in)
+{
+        m->n = n;
+        m->asked = asked;
+        m->fd = __builtin_ctzl(in);
+}
+
+static inline bool memo_holds(const struct select_memo *m)
+{
+        return m->news && m->changes == atomic_load_explicit(&shim.changes, memory_order_acquire) &&
+               m->seen == atomic_load_explicit(m->news, memory_order_acquire);
+}
+
+/* The same as last time, to the letter: one socket that has something to read, and idle ones. False: not so, and nothing was
+ * changed. */
+static inline bool select_again(int n, fd_set *r, fd_set *w, const fd_set *x)
+{
+        const struct select_memo *m = &shim_tls.select;
+        const struct file *f;
+        bool can;
+
+        if (n != m->n || !may_look_first(n, x) || !memo_holds(m) || shim_tls.watch.pace.left == 0 || shim_tls.kernel_due ||
+            shim_tls.watch.seen != atomic_load_explicit(&shim.kernel_calls, memory_order_acquire))
+                return false;
+        if (!r || !user_read(r) || word_of(r, 0) != m->asked || (w && (!user_read(w) || word_of(w, 0))))
+                return false;
+        f = file_peek(m->fd);
+        usock_enter();
+        can = f->mode >= MODE_TCP && usock_readable(f->us);
+        usock_leave();
+        if (!can)
+                return false;
+        shim_tls.watch.pace.left--;
+        return put_word(r, 0, 1UL << m->fd);    /* what is not to be written to is found out once more */
+}
+
 /*
  * The usual case by the shortest way: some socket of ours is ready, and it is not the kernel's turn. The sets then hold
  * those and nothing else. 0: none is, nothing was changed. Small numbers first: most programs have no others.
@@ -524,6 +565,9 @@ static inline int select_few(int n, fd_set *r, fd_set *w)
         can = look_at_word(rd & ~(known_idle(m) & ~wr), wr, 0, m);
         if (!(can.in | can.out) || (can.others && kernel_is_asked()))
                 return 0;
+        m->n = 0;
+        if (!can.others && !(w && word_of(w, 0)) && ones(can.in) == 1 && rd == (can.in | (rd & m->idle)))
+                remember(m, n, word_of(r, 0), can.in);
         return likely(put_word(r, 0, can.in) && put_word(w, 0, can.out)) ? ones(can.in) + ones(can.out) : -EFAULT;
 }
 
@@ -549,20 +593,16 @@ static __attribute__((noinline)) int select_many(int n, fd_set *r, fd_set *w)
         return likely(good) ? bits : -EFAULT;
 }
 
-/* Whether that may be tried: no other thread can close one of them meanwhile, and nobody asked for urgent data. */
-static inline bool may_look_first(int n, const fd_set *x)
-{
-        return shim.size && !usock_tls.inside && __libc_single_threaded && n > 0 && n <= FD_SETSIZE && !x;
-}
-
 static inline bool look_is_ours(void)
 {
-        if (unlikely(kernel_turn(&shim_tls.tick, &shim_tls.watch.asked) || kernel_news(&shim_tls.watch))) {
+        bool by_clock = shim_tls.watch.pace.left == 0;
+
+        if (unlikely(kernel_turn(&shim_tls.watch.pace) || kernel_news(&shim_tls.watch))) {
                 shim_tls.kernel_due = true;
                 return false;
         }
-        if (shim_tls.tick % PROGRESS_TICKS == 0)
-                usock_progress_if_due();        /* even the processor's own clock costs as much as a look */
+        if (by_clock)
+                usock_progress_if_due();
         return true;
 }
 
@@ -703,7 +743,7 @@ static __attribute__((noinline)) int select_waiting(int n, fd_set *r, fd_set *w,
         return ret;
 }
 
-int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
+static __attribute__((noinline)) int select_any(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 {
         int ret = select_fast(n, r, w, x);
 
@@ -713,6 +753,11 @@ int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
                 return select_waiting(n, r, w, x, timeout);
         errno = -ret;
         return -1;
+}
+
+int h_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
+{
+        return select_again(n, r, w, x) ? 1 : select_any(n, r, w, x, timeout);
 }
 
 int h___select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)

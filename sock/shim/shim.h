@@ -48,6 +48,12 @@ struct opt_log;
 /* In this order: a call that is about ours asks for MODE_TCP and above. */
 enum file_mode { MODE_EPOLL, MODE_KERNEL, MODE_NEW, MODE_TCP, MODE_LISTEN, MODE_UDP };
 
+/* When the kernel's side is thought of: kernel_turn(). */
+struct kernel_pace {
+        uint64_t asked;                 /* ticks, when it was its turn */
+        uint8_t left, step;             /* calls until the clock is looked at, now and after that */
+};
+
 struct file {
         _Atomic uint32_t refs;
         uint8_t mode;                   /* enum file_mode */
@@ -62,13 +68,12 @@ struct file {
         bool spawned;                   /* a child of posix_spawn() may have it, and adopt it when it likes */
         bool signals;                   /* it has or had an owner or O_ASYNC */
         bool retry;                     /* the kernel's for want of a peer; asked again at the next connect() */
-        uint8_t tick;                   /* calls since the kernel's side was thought of */
         _Atomic int nfds;               /* numbers that name this file */
         int kfd;                        /* one of them */
         int linger_s;                   /* SO_LINGER, -1 off */
         struct usock *us;               /* NULL in MODE_NEW and MODE_KERNEL */
         nstime rcvtimeo, sndtimeo;      /* 0: none */
-        uint64_t kernel_asked;          /* ticks, as that */
+        struct kernel_pace pace;        /* of what has two sides */
         struct epoll_item *items;       /* memberships; shim.lock */
         struct epoll_set *set;          /* MODE_EPOLL, NULL until it holds one of ours */
         _Atomic int kernel_sleepers;    /* MODE_EPOLL: threads in libc's epoll_wait() */
@@ -104,6 +109,8 @@ struct select_memo {
         unsigned long idle;             /* TCP sockets of one stack that had nothing to read, a bit a number */
         const _Atomic uint32_t *news;   /* that stack's; NULL: none yet */
         uint32_t seen, changes;         /* *news and shim.changes before they were looked at */
+        unsigned long asked;            /* what was asked of the first n numbers last, if all but `fd` was idle; n 0: nothing */
+        int n, fd;
 };
 
 /*
@@ -111,7 +118,7 @@ struct select_memo {
  * in a busy loop that has found nothing there KERNEL_FRUITLESS times, by the clock.
  */
 struct kernel_watch {
-        uint64_t asked;                 /* ticks, when it was its turn by the clock */
+        struct kernel_pace pace;
         uint32_t seen;                  /* what shim.kernel_calls was */
         uint8_t fruitless;              /* how often in a row nothing was found */
 };
@@ -122,7 +129,6 @@ struct shim_tls {
         bool handled;                   /* a handler ran since wait_prepare() */
         bool restart;                   /* ... and the first one had SA_RESTART */
         struct kernel_watch watch;      /* poll() and select() */
-        uint8_t tick;
         bool kernel_due;                /* it is their turn, and they have not been looked at yet */
         struct select_memo select;
 };
@@ -236,21 +242,33 @@ static inline bool result_again(ssize_t *r)
 /* ---- wait.c ---- */
 
 nstime clock_now(void);
-/* Is it the kernel's turn? At most once in some 100 us, asked for nearly free: its two calls take a microsecond. */
+/*
+ * Is it the kernel's turn? At most once in some 100 us: its two calls take a microsecond. To look at the clock takes longer than
+ * a short call, so it is done so seldom that nearly nothing of it is left, and often enough that the turn is not missed by much:
+ * up to KERNEL_STEP calls in a row do not look, fewer where calls take longer.
+ */
 #define KERNEL_EVERY (4 * USOCK_TICKS_EVERY)
-#define KERNEL_TICKS 16         /* calls between looks at the clock */
-static inline bool kernel_turn_by_clock(uint64_t *asked)
+#define KERNEL_STEP 63
+static inline bool kernel_turn_by_clock(struct kernel_pace *k)
 {
-        uint64_t now = usock_ticks();
+        uint64_t now = usock_ticks(), passed = now - k->asked;
+        bool due = passed >= KERNEL_EVERY;
 
-        if (now - *asked < KERNEL_EVERY)
-                return false;
-        *asked = now;
-        return true;
+        if (passed < KERNEL_EVERY / 2)
+                k->step = (uint8_t)MIN(2 * k->step + 1, KERNEL_STEP);
+        else if (passed >= 2 * (uint64_t)KERNEL_EVERY)
+                k->step /= 2;
+        if (due)
+                k->asked = now;
+        k->left = k->step;
+        return due;
 }
-static inline bool kernel_turn(uint8_t *tick, uint64_t *asked)
+static inline bool kernel_turn(struct kernel_pace *k)
 {
-        return unlikely(++*tick % KERNEL_TICKS == 0) && kernel_turn_by_clock(asked);
+        if (unlikely(k->left == 0))
+                return kernel_turn_by_clock(k);
+        k->left--;
+        return false;
 }
 /*
  * What the program itself does to a descriptor of the kernel's ends the fruitless time: a program that writes to a pipe finds
@@ -274,7 +292,7 @@ static inline bool kernel_news(struct kernel_watch *k)
 }
 static inline bool kernel_is_due(struct kernel_watch *k)
 {
-        return kernel_news(k) || k->fruitless < KERNEL_FRUITLESS || kernel_turn_by_clock(&k->asked);
+        return kernel_news(k) || k->fruitless < KERNEL_FRUITLESS || kernel_turn_by_clock(&k->pace);
 }
 static inline void kernel_answered(struct kernel_watch *k, bool something)
 {

@@ -350,7 +350,7 @@ static int accept_once(struct file *l, struct sockaddr *sa, socklen_t *len, int 
         struct usock *s;
         int fd;
 
-        if (kernel_turn(&l->tick, &l->kernel_asked)) {
+        if (kernel_turn(&l->pace)) {
                 fd = accept_kernel(l, sa, len, flags);
                 if (fd != -EAGAIN)
                         return fd;

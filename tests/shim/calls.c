@@ -138,6 +138,7 @@ static const struct {
         {"poll", scene_poll},
         {"select", scene_select},
         {"select_idle", scene_select_idle},
+        {"select_again", scene_select_again},
         {"epoll", scene_epoll},
         {"epoll_before_connect", scene_epoll_before_connect},
         {"signals", scene_signals},

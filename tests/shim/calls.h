@@ -146,6 +146,7 @@ void scene_sendfile(void);
 void scene_poll(void);
 void scene_select(void);
 void scene_select_idle(void);
+void scene_select_again(void);
 void scene_epoll(void);
 void scene_epoll_before_connect(void);
 void scene_signals(void);

@@ -132,6 +132,63 @@ static int select_until(const int *fd, int n, int count)
         return ready;
 }
 
+/* What select() says of two to read from and perhaps one to write to. */
+static void select_now(const char *what, int top, int in, int idle, int out)
+{
+        struct timeval none = {0, 0};
+        fd_set r, w;
+        int n;
+
+        FD_ZERO(&r);
+        FD_ZERO(&w);
+        FD_SET(in, &r);
+        FD_SET(idle, &r);
+        if (out >= 0)
+                FD_SET(out, &w);
+        n = select(top + 1, &r, &w, NULL, &none);
+        printf("  %s: %d, %d %d %d\n", what, n, FD_ISSET(in, &r) != 0, FD_ISSET(idle, &r) != 0, out >= 0 && FD_ISSET(out, &w));
+}
+
+/* The same question again and again, and each thing that may be different the next time. */
+void scene_select_again(void)
+{
+        struct sockaddr_in to, at;
+        int u = udp_socket(&to), from = udp_socket(&at), v[2], top;
+        char b[8];
+
+        tcp_pair(v);
+        top = v[0] > v[1] ? v[0] : v[1];
+        for (int i = 0; i < 3; i++)
+                sendto(from, "abc", 3, 0, (void *)&to, sizeof(to));
+        wait_readable(u);
+        for (int round = 0; round < 3; round++) {
+                for (int i = 0; i < 3; i++)
+                        select_now("again", top, u, v[1], -1);
+                select_now("with one to write to", top, u, v[1], v[0]);
+                select_now("without", top, u, v[1], -1);
+                select_now("fewer", u, u, v[1], -1);
+                select_now("others", top, v[1], u, -1);
+                select_now("not that", top, from, v[1], -1);
+                select_now("again", top, u, v[1], -1);
+                select_now("again", top, u, v[1], -1);
+                show_bytes("read", b, read(u, b, round == 1 ? 2 : sizeof(b)));
+        }
+        select_now("all read", top, u, v[1], -1);
+        sendto(from, "", 0, 0, (void *)&to, sizeof(to));
+        wait_readable(u);
+        select_now("an empty one", top, u, v[1], -1);
+        select_now("an empty one", top, u, v[1], -1);
+        show_bytes("read", b, read(u, b, sizeof(b)));
+        write(v[0], "x", 1);
+        wait_readable(v[1]);
+        select_now("the stream", top, u, v[1], -1);
+        select_now("the stream", top, u, v[1], -1);
+        close(u);
+        SHOW(read(u, b, 1));
+        close(from);
+        close2(v);
+}
+
 /* Beside one that is always ready the others are idle, look after look, and then are not: by what comes, by a call of the
  * process itself, and because the number is another socket's. */
 void scene_select_idle(void)
