@@ -3,6 +3,7 @@
 #include "config/plain.h"
 #include "config/route_text.h"
 #include "config/sections.h"
+#include "tcp/tcp.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum kind { NUMBER, SIGNED, TEXT, YES_NO };
+enum kind { NUMBER, SIGNED, TEXT, YES_NO, ECN };
 
 struct key {
         const char *section, *name, *text;
@@ -29,6 +30,7 @@ struct key {
         {section, name, text, YES_NO, offsetof(struct unetd_config, field), 0, 1}
 
 static const char *const yes_no[] = {"no", "yes"};
+static const char *const ecn[] = {[TCP_ECN_ACCEPT] = "accept", [TCP_ECN_NO] = "no", [TCP_ECN_ASK] = "ask"};
 
 static const struct key keys[] = {
         {"daemon", "idle", "seconds without clients and stacks after which unetd leaves; -1: never", SIGNED,
@@ -55,6 +57,8 @@ static const struct key keys[] = {
         YES("ip", "source_routes", source_routes, "whether packets that came by a source route are taken, and answered along it"),
         YES("ip", "redirects", redirects, "whether gateways on interfaces may name better ones (ICMP redirects)"),
         COUNT("ip", "arp_reachable", arp_reachable_s, 1, 86400, "seconds that a neighbour is good without a sign of life"),
+        {"tcp", "ecn", "marks of congestion instead of losses (RFC 3168): accept where peers ask for them, no, or ask", ECN,
+         offsetof(struct unetd_config, tcp_ecn), 0, 0},
         COUNT("memory", "large_frames", geom.count[FRAME_LARGE], 16, 65536,
               "64 KB frames that a channel can send from, each way"),
         COUNT("memory", "small_frames", geom.count[FRAME_SMALL], 64, 1048576,
@@ -130,6 +134,17 @@ static int set_yes_no(struct reading *r, const struct key *k, const char *value)
                 return complain(r, "\"%s\" is yes or no%s", k->name, "");
         *(uint32_t *)((char *)r->c + k->off) = yes;
         return 1;
+}
+
+static int set_ecn(struct reading *r, const struct key *k, const char *value)
+{
+        for (uint32_t i = 0; i < ARRAY_LEN(ecn); i++) {
+                if (strcmp(value, ecn[i]) == 0) {
+                        *(uint32_t *)((char *)r->c + k->off) = i;
+                        return 1;
+                }
+        }
+        return complain(r, "\"%s\" is accept, no or ask%s", k->name, "");
 }
 
 /* ---- [interface NAME] ---- */
@@ -545,6 +560,8 @@ static int one_line(void *arg, const char *section, const char *name, const char
         r->seen |= (uint64_t)1 << (k - keys);
         if (k->kind == YES_NO)
                 return set_yes_no(r, k, value);
+        if (k->kind == ECN)
+                return set_ecn(r, k, value);
         return k->kind == TEXT ? set_text(r, k, value) : set_number(r, k, value);
 }
 
@@ -724,6 +741,8 @@ void config_each(const struct unetd_config *c,
                 snprintf(number, sizeof number, "%d", keys[i].kind == TEXT ? 0 : *(const int32_t *)at);
                 if (keys[i].kind == YES_NO)
                         row(arg, keys[i].section, keys[i].name, yes_no[*(const uint32_t *)at], keys[i].text);
+                else if (keys[i].kind == ECN)
+                        row(arg, keys[i].section, keys[i].name, ecn[*(const uint32_t *)at], keys[i].text);
                 else
                         row(arg, keys[i].section, keys[i].name, keys[i].kind == TEXT ? at : number, keys[i].text);
         }

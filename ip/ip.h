@@ -148,4 +148,21 @@ static inline void ip_hdr_write(const struct ip_tmpl *t, uint8_t p[IP_MIN_HDR], 
         memcpy(p + 16, &t->dst, 4);
 }
 
+/* The two bits of ECN in a header that is whole, and its checksum (RFC 1624). */
+static inline void ip_hdr_set_ecn(uint8_t p[IP_MIN_HDR], uint8_t ecn)
+{
+        uint16_t word, sum;
+        uint32_t s;
+
+        memcpy(&word, p, 2);
+        memcpy(&sum, p + 10, 2);
+        s = (uint16_t)~sum + (uint32_t)(uint16_t)~word;
+        p[1] = (uint8_t)((p[1] & ~IP_ECN_MASK) | ecn);
+        memcpy(&word, p, 2);
+        s += word;
+        s = (s & 0xffff) + (s >> 16);
+        sum = (uint16_t) ~(s + (s >> 16));
+        memcpy(p + 10, &sum, 2);
+}
+
 #endif

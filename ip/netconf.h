@@ -34,11 +34,12 @@ struct netconf_neigh {                  /* its link address is what it is, whate
         uint8_t mac[6];
 };
 
-/* What the host's IP does, whatever the interface: [ip] of unet.conf(5). All zeros is the usual. */
+/* What the host's IP and TCP do, whatever the interface: [ip] and [tcp] of unet.conf(5). All zeros is the usual. */
 struct netconf_ip {
         uint8_t ttl;                    /* of what no socket has another for; 0: IP_TTL_USUAL */
         uint8_t source_routes;          /* 1: what came by one to its end is taken, and answered along it */
         uint8_t redirects;              /* 1: gateways may name better ones */
+        uint8_t ecn;                    /* enum tcp_ecn of tcp/tcp.h, for all TCP sockets */
         uint32_t arp_reachable_s;       /* a neighbour is good without proof for so long; 0: the cache's own time */
 };
 #define IP_TTL_USUAL 64u                /* RFC 1700; the current Assigned Numbers */

@@ -141,6 +141,8 @@ enum drop {
         X(TCP_RTO, "retransmission timeouts")                                                                        \
         X(TCP_SPURIOUS, "retransmissions found unnecessary by D-SACK")                                               \
         X(TCP_UNDO, "reductions of the window undone: nothing was lost")                                             \
+        X(TCP_ECN_MARKED, "TCP segments that a router marked (RFC 3168)")                                            \
+        X(TCP_ECN_CUT, "reductions of the window because the peer had marked ones")                                  \
         X(TCP_RST_IN, "resets received")                                                                             \
         X(TCP_RST_OUT, "resets sent")                                                                                \
         X(TCP_ACTIVE_OPEN, "connections opened")                                                                     \

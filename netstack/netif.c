@@ -163,7 +163,7 @@ static bool run_takes(const struct run *r, const struct tcp_seg *seg)
         uint8_t h[TCP_MAX_HDR];
 
         if (r->segs == 0 || r->segs == RUN_SEGS || r->npieces == UNET_PIECES_MAX || seg->len == 0 ||
-            seg->seq != r->next_seq || r->len != r->segs * r->first.len || seg->len > r->first.len ||
+            seg->seq != r->next_seq || seg->ecn != r->first.ecn || r->len != r->segs * r->first.len || seg->len > r->first.len ||
             r->len + seg->len > RUN_BYTES ||
             ((r->flags | seg->flags) & ~(TCP_ACK | TCP_PSH)) != 0 || tcp_hdr_write(seg, h) != r->tcp_len)
                 return false;
@@ -190,6 +190,8 @@ static void run_send(struct stack *s, struct stack_chan *c, struct run *r, const
         sum.raw = (uint16_t)~sum.raw;
         memcpy(tcp + AT_SUM, &sum, sizeof sum);
         ip_hdr_write(ip, r->hdr.ip, (uint16_t)(IP_MIN_HDR + r->tcp_len + r->len), 0);
+        if (unlikely(r->first.ecn != 0))
+                ip_hdr_set_ecn(r->hdr.ip, r->first.ecn);
         count_add(&s->st->cnt, COUNT_TCP_OUT, r->segs);
         if (!netif_link(s, c, r->hdr.ip, IP_MIN_HDR + r->tcp_len, &none) || !c->ops->send_run(c->ch, &run))
                 count_drop(&s->st->cnt, DROP_NI_TX_FULL);

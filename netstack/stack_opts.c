@@ -76,7 +76,7 @@ static uint32_t write_header(const struct stack *s, const struct leaving *p, uin
 static void emit(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         const struct leaving p = {.opts = &tc->opts.ip_opts, .src = tc->tuple.laddr, .dst = tc->tuple.raddr,
-                                  .proto = IP_PROTO_TCP, .tos = tc->opts.tos, .ttl = tc->opts.ttl, .dont_frag = true};
+                                  .proto = IP_PROTO_TCP, .tos = tc->opts.tos | seg->ecn, .ttl = tc->opts.ttl, .dont_frag = true};
         struct buf data = seg->len != 0 ? seg->data : (struct buf){0, 0, 0};
         uint8_t tcp[TCP_MAX_HDR];
         unsigned thl = tcp_hdr_write(seg, tcp);

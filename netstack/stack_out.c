@@ -132,6 +132,8 @@ void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl 
 
         data.len = seg->len;
         ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + thl + seg->len), 0);
+        if (unlikely(seg->ecn != 0))
+                ip_hdr_set_ecn(hdr, seg->ecn);
         if (unlikely(c->caps.csum))
                 stack_sum_tcp(s, to, hdr + IP_MIN_HDR, thl, &data);
         count(&s->st->cnt, COUNT_TCP_OUT);

@@ -92,6 +92,7 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 return false;
         }
         seg.len = ip_payload_len(pkt) - (uint32_t)thl;
+        seg.ecn = pkt->tos & IP_ECN_MASK;
         seg.inl = NULL;
         seg.data = pkt->data;
         if (pkt->data.id == 0) {

@@ -102,6 +102,7 @@ static uint32_t rec_new(struct ustack *u, int kind, int family)
         *rec = (struct sock_rec){.kind = (uint8_t)kind, .family = (uint8_t)family, .rcvlowat = 1, .edge_out = 1};
         tcp_opts_default(&rec->opts);
         rec->opts.ttl = stack_ttl(u->s.st);
+        rec->opts.ecn = u->s.st->ip_conf.ecn;
         return idx;
 }
 

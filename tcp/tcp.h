@@ -16,7 +16,7 @@
  * hash chains, free lists, wheel links and frame reference counts are derived, see tcp_recover().
  *
  * Read first: RFC 9293 §3.3, §3.10; 7323 (options), 5681 and 6582 (NewReno), 9438 (CUBIC), 6298 (RTO), 2018 and 2883
- * (SACK, D-SACK), 8985 (RACK-TLP), 6937 (PRR), 5961 (blind attacks), 6191 (TIME-WAIT), 6528 (ISS), 1122 §4.2.
+ * (SACK, D-SACK), 8985 (RACK-TLP), 6937 (PRR), 3168 (ECN), 5961 (blind attacks), 6191 (TIME-WAIT), 6528 (ISS), 1122 §4.2.
  */
 #ifndef TCP_TCP_H
 #define TCP_TCP_H
@@ -59,6 +59,7 @@ struct tcp_seg {
         uint16_t mss;                   /* option on a SYN, 0: absent */
         bool sack_ok, has_ts;
         uint8_t nsack;
+        uint8_t ecn;                    /* IP's bits, enum of ip/ip.h: what came, or what is to leave (RFC 3168 §5) */
         uint32_t tsval, tsecr;
         struct tcp_sack_block sack[TCP_MAX_SACK];
         /* Payload: bytes at `inl` when it came in the descriptor (valid for the call), else the range `data`. */
@@ -67,7 +68,8 @@ struct tcp_seg {
 };
 
 /* Parses a header and its options; `p` has n bytes, header first. Returns the header's length, or -DROP_* (counters.h)
- * when it is malformed. Checksums are verified by the caller, who has the pseudo-header. seg->len is left alone. */
+ * when it is malformed. Checksums are verified by the caller, who has the pseudo-header. seg->len is left alone, and
+ * seg->ecn is none. */
 int tcp_hdr_parse(const uint8_t *p, size_t n, struct tcp_seg *seg);
 /* Writes the header with options, checksum field zero; returns its length, <= TCP_MAX_HDR. What it writes parses back. */
 unsigned tcp_hdr_write(const struct tcp_seg *seg, uint8_t *p);
@@ -94,6 +96,8 @@ struct tcp_limits {
         uint32_t time_wait_max;         /* more than this and the oldest in TIME-WAIT goes */
 };
 
+enum tcp_ecn { TCP_ECN_ACCEPT, TCP_ECN_NO, TCP_ECN_ASK };       /* when asked; never; always, and asks (Linux's tcp_ecn 2, 0, 1) */
+
 struct tcp_opts {                       /* of one connection; a listener's are inherited */
         uint32_t rcvbuf, sndbuf;        /* bytes; 0: sizes itself */
         uint16_t maxseg;                /* TCP_MAXSEG, 0: the link's */
@@ -102,6 +106,7 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint8_t syncnt, keepcnt;
         uint8_t tos, ttl;
         uint8_t no_timestamps, no_sack, no_wscale;
+        uint8_t ecn;                    /* enum tcp_ecn */
         struct ip_optbuf ip_opts;       /* IP options of all that is sent; segments are so much shorter. Not inherited: a
                                          * connection that was opened from outside has what answers its SYN's */
         int32_t linger_s;               /* -1 off; 0 reset on close; else seconds (the socket layer waits) */
@@ -298,7 +303,8 @@ struct tcp_report {
         uint64_t segs_out, segs_in, retrans;            /* segments */
         uint32_t reordering, dsack_dups;
         uint8_t snd_wscale, rcv_wscale, sack_ok, ts_ok;
-        uint8_t ca_state;                               /* 0 open, 1 disorder, 3 recovery, 4 loss, as Linux's TCP_CA_* */
+        uint8_t ecn_ok, ecn_seen;                       /* agreed upon; and something came that could be marked */
+        uint8_t ca_state;                               /* 0 open, 1 disorder, 2 cut by ECN, 3 recovery, 4 loss, as Linux's TCP_CA_* */
         uint8_t backoff, probes, cc;
         uint32_t memory;                                /* bytes of frames charged */
         uint32_t sndbuf, rcvbuf;

@@ -185,7 +185,7 @@ static void note_alive(struct tcp_conn *tc, uint32_t acked)
 bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         uint32_t before = flight(tc), una = tc->snd_una, sacked = tc->sacked, acked, ack = seg->ack;
-        bool dsack = false, wnd_changed, repairing = tc->ca_state == CA_RECOVERY;
+        bool dsack = false, wnd_changed, repairing = tc->ca_state == CA_RECOVERY, marked = false;
         nstime rtt = -1;
 
         if (!acceptable(t, tc, seg, now))
@@ -203,9 +203,11 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         tlp_input(t, tc, seg, dsack, now);
         undo_ack(t, tc, seg, acked);
         recovery_ack(t, tc, acked, acked + tc->sacked - sacked, now); /* RFC 6937: DeliveredData */
+        if (unlikely(tc->flags & TCF_ECN))
+                marked = ecn_ack(t, tc, seg, now);
         if ((acked != 0 && tc->rtx_kind != RTX_REO) || tc->rtx_kind == RTX_NONE)
                 timer_arm_rtx(tc, now);
-        if (acked != 0 && !repairing && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before, acked)) {
+        if (acked != 0 && !marked && !repairing && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before, acked)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
                 autosize(tc);
         }

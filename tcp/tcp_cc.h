@@ -3,8 +3,7 @@
  *
  * Windows are bytes. An algorithm keeps its state in tc->cc_priv and changes tc->cwnd in on_ack() alone; recovery
  * (PRR) sets cwnd between on_loss() and the end of recovery. A new algorithm is a file with one table, and a line in
- * TCP_CC_LIST. ECN and DCTCP will come by on_ecn(), a table entry that is not there yet: RFC 3168 §6.1.2 makes it
- * another congestion event.
+ * TCP_CC_LIST. A mark (tcp_ecn.c) is asked for like a loss (RFC 3168 §6.1.2).
  */
 #ifndef TCP_TCP_CC_H
 #define TCP_TCP_CC_H

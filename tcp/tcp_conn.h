@@ -98,7 +98,7 @@ enum {                                  /* tc->slow: why header prediction does 
 
 enum { SHUT_RCV = 1, SHUT_SND = 2, SHUT_BOTH = 3 };
 
-enum { CA_OPEN = 0, CA_DISORDER = 1, CA_RECOVERY = 3, CA_LOSS = 4 };
+enum { CA_OPEN = 0, CA_DISORDER = 1, CA_RECOVERY = 3, CA_LOSS = 4 };    /* 2, Linux's TCP_CA_CWR, is TCF_ECN_CUT here */
 
 enum rtx_kind { RTX_NONE, RTX_RTO, RTX_TLP, RTX_REO, RTX_PERSIST };
 
@@ -131,6 +131,12 @@ enum {                                  /* tc->flags */
         TCF_FRTO = 1048576,             /* the timeout may turn out to be a mistake by what is acknowledged next: tcp_undo.c */
         TCF_FRTO_NEW = 2097152,         /* new segments go instead of those marked lost, to find out */
         TCF_ORIG_ACKED = 4194304,       /* with TCF_FRTO: this acknowledgement is of something sent once only */
+        TCF_ECN_ASKED = 8388608,        /* the last SYN of ours was an ECN-setup one: tcp_ecn.c */
+        TCF_ECN = 16777216,             /* both sides do (RFC 3168) */
+        TCF_ECN_SEEN = 33554432,        /* data came that a router may mark */
+        TCF_ECN_ECHO = 67108864,        /* what is sent says that some was marked, until CWR comes */
+        TCF_ECN_CWR = 134217728,        /* the next new data says that the window was reduced */
+        TCF_ECN_CUT = 268435456,        /* it was, by ECE, and until snd_una is beyond ecn_end it is not again */
         TCF_REPAIR_PROBED = 131072,     /* what recovery waits for was probed for, and nothing came yet */
 };
 
@@ -242,6 +248,7 @@ struct tcp_conn {
         uint16_t mss_clamp;             /* the peer's MSS option */
         uint16_t challenge_span;        /* RFC 5961 §7: the time being counted */
         uint8_t challenges;             /* ACKs in it */
+        uint32_t ecn_end;               /* with TCF_ECN_CUT: snd_nxt when it was cut */
         uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
         nstime limited[TCP_LIM_PACING + 1];
@@ -482,6 +489,25 @@ bool listen_room(const struct tcp *t, const struct tcp_conn *tc);
 void listen_established(struct tcp *t, struct tcp_conn *tc);
 void listen_forget(struct tcp *t, struct tcp_conn *tc);
 void listen_requeue(struct tcp *t, struct tcp_conn *tc);
+
+/* tcp_ecn.c */
+/* Whether a SYN's sender can do it, and we want to. */
+bool ecn_agrees(const struct tcp_opts *o, const struct tcp_link *link, const struct tcp_seg *syn);
+/* The peer's SYN or SYN-ACK; its SYN once more. */
+void ecn_syn(struct tcp_conn *tc, const struct tcp_seg *seg);
+void ecn_syn_again(struct tcp_conn *tc, const struct tcp_seg *seg);
+/* What ours says, and that it was refused: true, when it is to be sent again without. */
+uint8_t ecn_syn_flags(struct tcp_conn *tc);
+bool ecn_syn_refused(struct tcp_conn *tc);
+/* A segment with new data leaves. */
+void ecn_mark(struct tcp_conn *tc, struct tcp_seg *seg);
+/* An acceptable segment of a connection with TCF_ECN. */
+void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg);
+/* ... acknowledges, and says ECE or not. True: the window is not to grow by it. */
+bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
+/* The window was reduced for another reason; and that was a mistake. */
+void ecn_reduced(struct tcp_conn *tc);
+void ecn_restored(struct tcp_conn *tc);
 
 /* tcp_open.c */
 /* Whether an address can be an end of a connection: not multicast, not broadcast, not unspecified. */

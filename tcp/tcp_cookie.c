@@ -3,11 +3,11 @@
  * that needs no record. What must be known when it is acknowledged stands in the numbers that the peer sends back:
  *
  *      ISN    = F(tuple) + the peer's ISN + (minute << 24) + (G(tuple, minute) + MSS index) mod 2^24
- *      TSval  = our clock, its last 6 bits replaced:   | sack | window scale (15: none) |      when the SYN had timestamps
- *                                                        bit 4    bits 3 .. 0
+ *      TSval  = our clock, its last 6 bits replaced:   | ECN | sack | window scale (15: none) |      when the SYN had timestamps
+ *                                                        bit 5   bit 4   bits 3 .. 0
  *
  * F and G are keyed with the stack's secret. The layout is Linux's, and so is what is lost by it: without timestamps there is
- * neither window scale nor SACK, of the MSS only the next smaller one in a table is kept, and the answer is sent once.
+ * neither window scale nor SACK nor ECN, of the MSS only the next smaller one in a table is kept, and the answer is sent once.
  */
 #include "netstack/siphash.h"
 #include "tcp/tcp_conn.h"
@@ -18,6 +18,7 @@
 #define DATA_MASK  ((1u << DATA_BITS) - 1)
 #define TS_BITS    63u          /* of the timestamp: options */
 #define TS_SACK    16u
+#define TS_ECN     32u
 #define TS_SCALE   15u
 
 enum { FOR_COOKIE = 2, FOR_COOKIE_DATA };       /* see tcp_iss.c */
@@ -55,9 +56,9 @@ static uint32_t mss_index(uint16_t mss)
 }
 
 /* Our clock, not in the future, that says the options. */
-static uint32_t timestamp(const struct tcp_seg *syn, const struct tcp_opts *o, nstime now)
+static uint32_t timestamp(const struct tcp_seg *syn, const struct tcp_opts *o, bool ecn, nstime now)
 {
-        uint32_t says = (syn->sack_ok && !o->no_sack ? TS_SACK : 0) |
+        uint32_t says = (ecn ? TS_ECN : 0) | (syn->sack_ok && !o->no_sack ? TS_SACK : 0) |
                         (syn->wscale != TCP_NO_WSCALE && !o->no_wscale ? syn->wscale : TS_SCALE);
         uint32_t ts = (clock_of(now) & ~TS_BITS) | says;
 
@@ -83,7 +84,8 @@ void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple
 
         if (syn->has_ts && !o->no_timestamps) {
                 out.has_ts = true;
-                out.tsval = timestamp(syn, o, now) + ts_offset_new(t, tuple);
+                out.flags |= ecn_agrees(o, link, syn) ? TCP_ECE : 0;
+                out.tsval = timestamp(syn, o, out.flags & TCP_ECE, now) + ts_offset_new(t, tuple);
                 out.tsecr = syn->tsval;
                 out.sack_ok = syn->sack_ok && !o->no_sack;
                 if (syn->wscale != TCP_NO_WSCALE && !o->no_wscale)
@@ -112,6 +114,7 @@ bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct
                 syn->has_ts = true;
                 syn->tsval = seg->tsval;
                 syn->sack_ok = says & TS_SACK;
+                syn->flags |= says & TS_ECN ? TCP_ECE | TCP_CWR : 0;
                 if ((says & TS_SCALE) < TS_SCALE)
                         syn->wscale = (uint8_t)(says & TS_SCALE);
         }

@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 
+#include "ip/ip.h"
 #include "netstack/planted.h"
 #include "tcp/tcp_conn.h"
 
@@ -24,7 +25,7 @@
 static inline bool predicted(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         return tc->slow == 0 && (seg->flags & ~TCP_PSH) == TCP_ACK && seg->seq == tc->rcv_nxt &&
-               seg->nsack == 0 && seg->ack - tc->snd_una <= tc->snd_nxt - tc->snd_una &&
+               seg->nsack == 0 && seg->ecn != IP_ECN_CE && seg->ack - tc->snd_una <= tc->snd_nxt - tc->snd_una &&
                seg->len <= tc->rcv_adv - tc->rcv_nxt && seg->has_ts == tc->ts_ok &&
                (!seg->has_ts || (int32_t)(seg->tsval - tc->ts_recent) >= 0);
 }
@@ -45,6 +46,8 @@ static bool input_predicted(struct tcp *t, struct tcp_conn *tc, const struct tcp
 
         if (seg->has_ts)
                 note_timestamp(tc, seg, now);
+        if (unlikely(seg->ecn != 0) && tc->flags & TCF_ECN)
+                ecn_input(t, tc, seg);
         if (seg->len != 0) {
                 if (unlikely(!rcvbuf_append(t, tc, seg, 0, seg->len, &took))) {
                         count_drop(t->cnt, DROP_TCP_NO_MEMORY);
@@ -130,8 +133,10 @@ static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
                 sack_note_dup(tc, seg->seq, seg->seq + seg->len); /* RFC 2883 §4.1 */
         if (!answers_too_often(tc, seg, now))
                 tc->owed |= OWE_ACK;
-        if (tc->state == TCPS_SYN_RECEIVED && seg->flags & TCP_SYN && seg->seq == tc->irs)
+        if (tc->state == TCPS_SYN_RECEIVED && seg->flags & TCP_SYN && seg->seq == tc->irs) {
+                ecn_syn_again(tc, seg);
                 tc->owed |= OWE_SYN; /* our SYN-ACK was lost */
+        }
         if (tc->state == TCPS_TIME_WAIT && seg->flags & TCP_FIN)
                 conn_enter_time_wait(t, tc, now); /* our last ACK was lost: 2 MSL from now */
 }
@@ -430,6 +435,8 @@ static bool input_synchronized(struct tcp *t, struct tcp_conn *tc, const struct 
             !check_syn(t, tc, seg, now) || /* fourth */
             !process_ack(t, tc, seg, now)) /* fifth  */
                 return false;
+        if (unlikely(tc->flags & TCF_ECN))
+                ecn_input(t, tc, seg);
         process_urg(t, tc, seg);              /* sixth  */
         return process_text(t, tc, seg, now); /* seventh, eighth */
 }
@@ -463,7 +470,7 @@ static struct tcp_seg without_syn(const struct tcp_seg *seg)
 {
         struct tcp_seg s = *seg;
 
-        s.flags &= (uint8_t)~TCP_SYN;
+        s.flags &= (uint8_t)~(TCP_SYN | TCP_ECE | TCP_CWR);
         s.seq++;
         return s;
 }
@@ -490,7 +497,8 @@ static bool input_syn_sent(struct tcp *t, struct tcp_conn *tc, const struct tcp_
                         return false;
                 }
                 count(t->cnt, COUNT_TCP_RST_IN);
-                conn_done(t, tc, ECONNREFUSED);
+                if (!ecn_syn_refused(tc))
+                        conn_done(t, tc, ECONNREFUSED);
                 return false;
         }
         if (!(seg->flags & TCP_SYN))

@@ -236,7 +236,7 @@ static void forget_losses(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->recover = tc->high_sacked = tc->rack_end = tc->snd_una;
         tc->tlp_out = tc->probes = tc->dups = tc->backoff = 0;
         path_forget_probe(tc, now);
-        conn_unflag(tc, TCF_DSACK | TCF_TLP_RETX | TCF_CWND_LIMITED);
+        conn_unflag(tc, TCF_DSACK | TCF_TLP_RETX | TCF_CWND_LIMITED | TCF_ECN_CUT);
         undo_forget(tc);
         tc->cwnd = MAX(tc->cwnd, tc->snd_mss);
         cc_of(tc)->init(tc, now);

@@ -50,6 +50,7 @@ void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now
                 tc->ts_recent = seg->tsval;
                 tc->ts_recent_s = (uint32_t)(now / NS_PER_S);
         }
+        ecn_syn(tc, seg);
         tc->sack_ok = seg->sack_ok && !tc->opts.no_sack;
         if (!tc->sack_ok)
                 tc->slow |= SLOW_NOSACK;

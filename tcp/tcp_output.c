@@ -97,17 +97,20 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
         seg->sack_ok = false;
         seg->has_ts = tc->ts_ok;
         seg->nsack = 0;
+        seg->ecn = 0;
         seg->inl = NULL;
         seg->data.id = 0;
         if (tc->ts_ok) {
                 seg->tsval = conn_ts(tc, now);
                 seg->tsecr = tc->ts_recent;
         }
-        if (unlikely((tc->slow & SLOW_OOO) | (tc->flags & (TCF_DSACK | TCF_URG_OUT)))) {
+        if (unlikely((tc->slow & SLOW_OOO) | (tc->flags & (TCF_DSACK | TCF_URG_OUT | TCF_ECN_ECHO)))) {
                 if (tc->sack_ok)
                         add_sack(t, tc, seg);
                 if (tc->flags & TCF_URG_OUT)
                         add_urgent(tc, seg);
+                if (tc->flags & TCF_ECN_ECHO && !(flags & TCP_RST))
+                        seg->flags |= TCP_ECE;
         }
         tc->last_ack_sent = tc->rcv_nxt;
         tc->owed &= (uint8_t)~OWE_ACK;
@@ -209,7 +212,7 @@ static void pace(struct tcp_conn *tc, uint32_t len, nstime now)
 }
 
 /* The first unsent segment leaves: SND.NXT moves. */
-static bool send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, struct tcp_seg *seg,
+static void send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, struct tcp_seg *seg,
                       nstime now)
 {
         bool first = flight(tc) == 0;
@@ -235,7 +238,6 @@ static bool send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, s
                 timer_arm_rtx(tc, now);
         else if (!tc->link.lossless)
                 timer_arm_probe(tc, now);
-        return true;
 }
 
 /* Larger than SND.MSS: a probe of the path, which waits until it can go whole; all else is cut. */
@@ -265,7 +267,10 @@ static bool output_new(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         if (unlikely(pace_blocks(tc, now)))
                 return false;
         pace(tc, s->len, now);
-        return send_next(t, tc, s, seg, now);
+        send_next(t, tc, s, seg, now);
+        if (unlikely(tc->flags & TCF_ECN))
+                ecn_mark(tc, seg);
+        return true;
 }
 
 /* ---- retransmissions ---- */
@@ -334,7 +339,7 @@ static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
 {
         bool answer = tc->state == TCPS_SYN_RECEIVED;
 
-        begin(t, tc, seg, tc->iss, 0, TCP_SYN | (answer ? TCP_ACK : 0), now);
+        begin(t, tc, seg, tc->iss, 0, TCP_SYN | (answer ? TCP_ACK : 0) | ecn_syn_flags(tc), now);
         seg->ack = answer ? tc->rcv_nxt : 0;
         seg->wnd = (uint16_t)MIN(rcvbuf_window(tc), UINT16_MAX); /* never scaled: RFC 7323 §2.2 */
         seg->mss = tc->opts.maxseg ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss;
@@ -391,6 +396,8 @@ static bool output_tlp(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         if (tc->snd_next != 0 &&
             fits_window(tc, txseg_at(t, tc->snd_next)) >= txseg_space(txseg_at(t, tc->snd_next))) {
                 send_next(t, tc, txseg_at(t, tc->snd_next), seg, now);
+                if (tc->flags & TCF_ECN)
+                        ecn_mark(tc, seg);
                 seg->flags |= TCP_PSH; /* alone and in order: some peers delay the ACK that we wait for, unless pushed */
         } else {
                 if (last == 0)

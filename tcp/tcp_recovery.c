@@ -12,7 +12,7 @@
 void recovery_set_slow(struct tcp_conn *tc)
 {
         if (tc->ca_state != CA_OPEN || tc->sacked != 0 || tc->lost != 0 || tc->tlp_out || tc->probes != 0 ||
-            tc->backoff != 0 || tc->probe != 0)
+            tc->backoff != 0 || tc->probe != 0 || tc->flags & TCF_ECN_CUT)
                 tc->slow |= SLOW_LOSS;
         else
                 tc->slow &= (uint8_t)~SLOW_LOSS;
@@ -23,8 +23,13 @@ void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now)
         if (tc->ca_state >= CA_RECOVERY)
                 return;
         count(t->cnt, COUNT_TCP_FAST_RECOVERY);
-        undo_begin(tc);
-        tc->ssthresh = cc_of(tc)->on_loss(tc, false, now);
+        if (tc->flags & TCF_ECN_CUT) {          /* for one round trip, once */
+                undo_forget(tc);
+        } else {
+                undo_begin(tc);
+                tc->ssthresh = cc_of(tc)->on_loss(tc, false, now);
+        }
+        ecn_reduced(tc);
         tc->ca_state = CA_RECOVERY;
         tc->recover = tc->snd_nxt;
         prr_init(tc);
@@ -118,6 +123,7 @@ void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
                 undo_begin(tc);
                 tc->ssthresh = cc_of(tc)->on_loss(tc, true, now);
                 tc->recover = tc->snd_nxt;
+                ecn_reduced(tc);
         }
         undo_timeout(tc, first && !reneged);
         for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {

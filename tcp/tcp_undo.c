@@ -130,6 +130,7 @@ static void restore(struct tcp_conn *tc)
                 most = flight(tc) + cc_initial_window(tc);
         tc->cwnd = MAX(tc->cwnd, MIN(tc->undo_cwnd, most));
         tc->ssthresh = MAX(tc->ssthresh, tc->undo_ssthresh);
+        ecn_restored(tc);
         if (cc_of(tc)->undo != NULL)
                 cc_of(tc)->undo(tc);
 }

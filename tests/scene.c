@@ -54,11 +54,11 @@ static void run_output(struct scene *s)
 
 static void describe(const struct scene *s, const struct tcp_seg *g, const char *what)
 {
-        print_error("%s seq %u ack %u len %u flags %s%s%s%s%s wnd %u mss %u urg %u nsack %u", what,
+        print_error("%s seq %u ack %u len %u flags %s%s%s%s%s%s%s wnd %u mss %u urg %u nsack %u ecn %u", what,
                     g->seq - SCENE_ISS, g->ack - SCENE_IRS, g->len, g->flags & TCP_SYN ? "S" : "",
                     g->flags & TCP_FIN ? "F" : "", g->flags & TCP_RST ? "R" : "",
-                    g->flags & TCP_ACK ? "A" : "", g->flags & TCP_URG ? "U" : "", g->wnd, g->mss, g->urg,
-                    g->nsack);
+                    g->flags & TCP_ACK ? "A" : "", g->flags & TCP_URG ? "U" : "",
+                    g->flags & TCP_ECE ? "E" : "", g->flags & TCP_CWR ? "W" : "", g->wnd, g->mss, g->urg, g->nsack, g->ecn);
         for (unsigned i = 0; i < g->nsack; i++)
                 print_error(" %u:%u", g->sack[i].left - SCENE_IRS, g->sack[i].right - SCENE_IRS);
         print_error("  (at %.3f ms)\n", (double)(s->now - START) / 1e6);
@@ -73,6 +73,8 @@ static bool matches(const struct scene_out *o, const struct scene_packet *p)
             g->len != o->len)
                 return false;
         if ((g->flags & ~TCP_PSH) != flags || (o->wnd && g->wnd != o->wnd) || (o->zero_wnd && g->wnd != 0))
+                return false;
+        if (g->ecn != o->ecn)
                 return false;
         if ((o->mss && g->mss != o->mss) || (o->urg && g->urg != o->urg) || g->nsack != o->nsack)
                 return false;
@@ -99,6 +101,7 @@ void scene_expect_sent(struct scene *s, const struct scene_out *o, const char *f
                                .mss = o->mss,
                                .flags = o->flags ? o->flags : TCP_ACK,
                                .wnd = (uint16_t)o->wnd,
+                               .ecn = o->ecn,
                                .urg = o->urg};
 
         if (s->head == s->tail) {
@@ -183,6 +186,7 @@ void scene_peer_sends(struct scene *s, const struct scene_in *in)
                          : in->no_ack ? 0
                                       : TCP_ACK,
                 .wscale = TCP_NO_WSCALE,
+                .ecn = in->ecn,
         };
 
         options(s, in, &g);
@@ -338,6 +342,7 @@ static void set_options(struct scene *s)
         s->opts.sndbuf = u->sndbuf;
         s->opts.user_timeout_ms = u->user_timeout_ms;
         s->opts.keepalive = u->keepalive;
+        s->opts.ecn = u->ecn;
 }
 
 int scene_blank(void **state)
@@ -381,6 +386,12 @@ int listening(void **state)
         return 0;
 }
 
+/* What a SYN says, where the scene is about that. */
+static int ecn_of(const struct scene *s, int flags)
+{
+        return s->setup.ecn != 0 ? flags : 0;
+}
+
 int syn_sent(void **state)
 {
         struct scene *s;
@@ -395,13 +406,13 @@ int syn_sent(void **state)
         tcp_set_sock(&s->rig->t, s->conn, 1);
         rebase(s->tc);
         run_output(s);
-        expect_sent(s, .flags = TCP_SYN, .mss = s->link.mss);
+        expect_sent(s, .flags = (uint8_t)(TCP_SYN | ecn_of(s, TCP_ECE | TCP_CWR)), .mss = s->link.mss);
         return 0;
 }
 
-static void send_syn(struct scene *s, uint8_t flags, uint32_t ack)
+static void send_syn(struct scene *s, int flags, uint32_t ack)
 {
-        peer_sends(s, .seq = 0, .ack = ack, .flags = flags, .mss = (uint16_t)s->link.mss);
+        peer_sends(s, .seq = 0, .ack = ack, .flags = (uint8_t)flags, .mss = (uint16_t)s->link.mss);
 }
 
 int established(void **state)
@@ -410,7 +421,7 @@ int established(void **state)
 
         syn_sent(state);
         s = *state;
-        send_syn(s, TCP_SYN | TCP_ACK, 1);
+        send_syn(s, TCP_SYN | TCP_ACK | ecn_of(s, TCP_ECE), 1);
         expect_sent(s, .seq = 1, .ack = 1);
         if (s->setup.wscale)
                 peer_sends(s, .seq = 1, .ack = 1); /* the first window that is scaled */
@@ -426,7 +437,7 @@ int syn_received(void **state)
         listening(state);
         s = *state;
         s->rig->t.sh->conns.fresh = 1;
-        send_syn(s, TCP_SYN, 0);
+        send_syn(s, TCP_SYN | ecn_of(s, TCP_ECE | TCP_CWR), 0);
         forget_sent(s);
         s->conn = 1;
         s->tc = tcp_conn_at(&s->rig->t, s->conn);

@@ -11,7 +11,7 @@
  * is 0, its first byte 1; absolute ones start shortly below 2^32, so that every scenario wraps around.
  *
  * What leaves stands in a line until a scenario expects it, in order. In expect_sent() a field that is not given is not
- * looked at, but for these: len and nsack are 0, flags are ACK (PSH is never looked at). In peer_sends() flags are ACK,
+ * looked at, but for these: len, nsack and ecn are 0, flags are ACK (PSH is never looked at). In peer_sends() flags are ACK,
  * wnd is the window of the scene, and bytes of payload are what their sequence number says (scene_byte()).
  *
  * A setup function for CMocka puts a connection into each state; struct scene_setup says how.
@@ -33,6 +33,7 @@ struct scene_setup {
         uint32_t rcvbuf, sndbuf;
         uint32_t user_timeout_ms;
         bool keepalive;
+        uint8_t ecn;                    /* enum tcp_ecn; not 0: by the setups it is agreed upon */
 };
 
 struct scene_packet {
@@ -72,6 +73,7 @@ struct scene_in {
         bool has_ts;
         uint32_t tsval, tsecr;
         bool no_ack, no_ts;
+        uint8_t ecn;                    /* IP's bits */
 };
 
 /* What should leave. */
@@ -83,6 +85,7 @@ struct scene_out {
         uint16_t mss, urg;
         uint8_t nsack;
         struct tcp_sack_block sack[TCP_MAX_SACK];
+        uint8_t ecn;
 };
 
 #define peer_sends(s, ...)  scene_peer_sends((s), &(struct scene_in){__VA_ARGS__})

@@ -289,6 +289,11 @@ static void what_we_write_we_can_read(void **state)
                 assert_int_equal(pkt.dont_frag, df);
                 assert_int_equal(pkt.frag_off, 0);
                 assert_false(pkt.more_frags);
+                for (uint8_t ecn = 0; ecn <= IP_ECN_CE; ecn++) {
+                        ip_hdr_set_ecn(hdr, ecn);
+                        assert_int_equal(ip_hdr_parse(hdr, sizeof hdr, true, &pkt), 0);
+                        assert_int_equal(pkt.tos, (i & ~(uint32_t)IP_ECN_MASK & 0xff) | ecn);
+                }
         }
 }
 

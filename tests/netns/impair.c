@@ -2,13 +2,13 @@
  * A bad piece of cable: frames go from one interface to the other, and some of them are lost, late, out of order, twice or
  * changed, as a seed says.
  *
- *      impair A B [seed=N] [loss=P] [dup=P] [corrupt=P] [reorder=P] [delay=MS] [extra=MS] [rate=MBIT] [queue=FRAMES]
+ *      impair A B [seed=N] [loss=P] [dup=P] [corrupt=P] [reorder=P] [mark=P] [delay=MS] [extra=MS] [rate=MBIT] [queue=FRAMES]
  *
  * P are parts of one. What becomes of a direction's n-th frame is a matter of the seed, the direction and n, whatever went the other
  * way: two TCPs that acknowledge more or less often lose the same segments. delay is one way; a frame that is reordered is later
  * than that by up to `extra`, 2 ms if not said. rate is a direction's, and `queue` how many of its frames
  * wait for their turn before the next is lost, 1000 if not said. A corrupted frame has one bit turned behind its Ethernet
- * header, which every checksum of the Internet finds.
+ * header, which every checksum of the Internet finds. What may be marked (IPv4, ECT) is, as by a router that is busy (RFC 3168 §5).
  *
  * Prints the seed when it begins, and what it did, as JSON, when SIGTERM or SIGINT ends it.
  */
@@ -44,14 +44,14 @@ struct frame {
 struct side {
         int fd;
         int64_t free_at;        /* when the frame before is through, at `rate` */
-        unsigned long frames, lost, duplicated, corrupted, reordered, overflowed, unsent;
+        unsigned long frames, lost, duplicated, corrupted, reordered, marked, overflowed, unsent;
 };
 
 static struct side side[2];
 static struct frame heap[HELD_MAX];     /* by due, then order */
 static unsigned held;
 static uint64_t seed = 1, state, orders;
-static double loss, twice, corrupt, reorder, delay_ms, extra_ms = 2, rate_mbit;
+static double loss, twice, corrupt, reorder, mark, delay_ms, extra_ms = 2, rate_mbit;
 static unsigned queue_max = 1000;
 static volatile sig_atomic_t over;
 
@@ -158,6 +158,24 @@ static int64_t when(struct side *to, unsigned len, int64_t now)
         return at;
 }
 
+/* CE into an IPv4 header that says ECT, and its checksum (RFC 1624). False: another kind of frame. */
+static bool mark_ce(uint8_t *bytes, unsigned len)
+{
+        uint8_t *ip = bytes + ETH_HLEN;
+        uint32_t sum;
+        unsigned more;
+
+        if (len < ETH_HLEN + 20 || bytes[12] != 8 || bytes[13] != 0 || (ip[1] & 3) == 0)
+                return false;
+        more = 3u - (ip[1] & 3u);
+        ip[1] |= 3;
+        sum = (uint16_t)~(ip[10] << 8 | ip[11]) + more;
+        sum = ~((sum & 0xffff) + (sum >> 16));
+        ip[10] = (uint8_t)(sum >> 8);
+        ip[11] = (uint8_t)sum;
+        return true;
+}
+
 static void take(unsigned from, const uint8_t *bytes, unsigned len, int64_t now)
 {
         struct side *s = &side[!from];
@@ -176,6 +194,8 @@ static void take(unsigned from, const uint8_t *bytes, unsigned len, int64_t now)
                 f.bytes[ETH_HLEN + bit / 8] ^= (uint8_t)(1u << bit % 8);
                 s->corrupted++;
         }
+        if (mark != 0 && happens(mark))
+                s->marked += mark_ce(f.bytes, len);
         f.due = when(s, len, now);
         f.order = orders++;
         push(f);
@@ -295,8 +315,8 @@ static void report(void)
                 socklen_t len = sizeof st;
                 getsockopt(side[!i].fd, SOL_PACKET, PACKET_STATISTICS, &st, &len);
                 printf("%s{\"frames\": %lu, \"lost\": %lu, \"duplicated\": %lu, \"corrupted\": %lu, \"reordered\": %lu, "
-                       "\"overflowed\": %lu, \"unsent\": %lu, \"missed\": %u}",
-                       i ? ", " : "", s->frames, s->lost, s->duplicated, s->corrupted, s->reordered, s->overflowed,
+                       "\"marked\": %lu, \"overflowed\": %lu, \"unsent\": %lu, \"missed\": %u}",
+                       i ? ", " : "", s->frames, s->lost, s->duplicated, s->corrupted, s->reordered, s->marked, s->overflowed,
                        s->unsent, st.tp_drops);
         }
         printf("]\n");
@@ -308,7 +328,8 @@ static void setting(const char *arg)
                 const char *name;
                 double *value;
         } reals[] = {{"loss", &loss},         {"dup", &twice},      {"corrupt", &corrupt}, {"reorder", &reorder},
-                     {"delay", &delay_ms},    {"extra", &extra_ms}, {"rate", &rate_mbit}};
+                     {"delay", &delay_ms},    {"extra", &extra_ms}, {"rate", &rate_mbit},
+                     {"mark", &mark}};
         const char *eq = strchr(arg, '=');
         size_t len = eq != NULL ? (size_t)(eq - arg) : 0;
 

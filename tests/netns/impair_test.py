@@ -12,14 +12,15 @@ import lan_test  # noqa: E402
 SEED = os.environ.get("UNET_SEED", str(int.from_bytes(os.urandom(4), "little")))
 
 
-class Impaired(lan_test.Lan):
+class Cable(lan_test.Lan):
     """Both directions at once, through one cable after the other; what was done to them is no accident."""
+    config = ""
 
     def setUp(self):
         print("seed", SEED, end=" ", flush=True)
         self.ours, self.other = self.host("a", lan_test.OURS), self.host("b", lan_test.KERNELS)
         self.cable = lan.Bad(self.host("m", None), self.ours, self.other, seed=SEED)
-        self.ours.become_ours()
+        self.ours.become_ours(more=self.config)
         self.other.become_kernels()
 
     def through(self, expected, megabytes, **settings):
@@ -33,6 +34,8 @@ class Impaired(lan_test.Lan):
                 for what in expected:
                     self.assertGreater(side[what], 0, f"{what}: {side}")
 
+
+class Impaired(Cable):
     def test_loss(self):
         self.through(("lost",), 20, loss=0.01)
 
@@ -58,6 +61,17 @@ class Impaired(lan_test.Lan):
     def test_a_short_queue(self):
         """A narrow path whose queue is short, as most of those of the Internet."""
         self.through((), 10, delay=2, rate=100, queue=30)
+
+
+class Marked(Cable):
+    """Congestion is told by marks (RFC 3168), where both ask for that."""
+    config = "[tcp]\necn = ask\n"
+
+    def test_marks(self):
+        self.other.sysctl("net.ipv4.tcp_ecn", 1)
+        self.through(("marked",), 10, delay=1, mark=0.01)
+        for what in ("InCEPkts", "TCPDeliveredCE"):     # on what we sent; and on what it sent, as our echo said
+            self.assertGreater(self.other.counted(what), 0, what)
 
 
 if __name__ == "__main__":

@@ -120,8 +120,8 @@ class Host:
         """Waits for the link: until then the kernel drops what it is given to send."""
         self.until(lambda: "state UP" in self.ip("link", "show", name), f"{self.name}: {name} up")
 
-    def become_ours(self, gateway=None, mode="auto", link="auto"):
-        self.own(f"[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\nlink = {link}\n" +
+    def become_ours(self, gateway=None, mode="auto", link="auto", more=""):
+        self.own(f"{more}[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\nlink = {link}\n" +
                  (f"gateway = {gateway}\n" if gateway else ""))
 
     def own(self, text):
@@ -159,6 +159,11 @@ class Host:
     def received(self):
         """Bytes, by the interface."""
         return json.loads(self.ip("-j", "-s", "link", "show", IFACE))[0]["stats64"]["rx"]["bytes"]
+
+    def counted(self, name):
+        """What the kernel has counted in here, as /proc/net/netstat calls it."""
+        lines = [line.split() for line in self.sh("cat", "/proc/net/netstat").splitlines()]
+        return {k: int(v) for names, values in zip(lines[::2], lines[1::2]) for k, v in zip(names[1:], values[1:])}[name]
 
     def become_kernels(self, gateway=None):
         self.ip("addr", "add", f"{self.address}/24", "dev", IFACE)

@@ -1,6 +1,8 @@
 /* See pair.h. */
 #include "tests/tcp/pair.h"
 
+#include "ip/ip.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +88,7 @@ static void serialise(struct pair *p, int from, const struct tcp_seg *seg, struc
         k->bytes = malloc(TCP_MAX_HDR + seg->len);
         k->hlen = tcp_hdr_write(seg, k->bytes);
         k->len = seg->len;
+        k->ecn = seg->ecn != 0 && p->net.mark != 0 && pair_chance(p) < p->net.mark ? IP_ECN_CE : seg->ecn;
         assert(k->hlen - TCP_MIN_HDR + k->len <= p->net.mss + (seg->flags & TCP_SYN ? 40u : 0u));
         if (seg->len != 0)
                 memcpy(k->bytes + k->hlen, rig_payload(p->rig[from], seg), seg->len);
@@ -158,6 +161,7 @@ static bool unpack(struct pair *p, struct packet *k, struct tcp_seg *seg)
         int hlen = tcp_hdr_parse(k->bytes, k->hlen, seg);
 
         assert(hlen == (int)k->hlen);
+        seg->ecn = k->ecn;
         seg->len = k->len;
         seg->inl = k->bytes + k->hlen;
         seg->data = (struct buf){0, 0, 0};

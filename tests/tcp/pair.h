@@ -12,6 +12,7 @@
 
 struct pair_link {
         double drop, dup, reorder;      /* probabilities */
+        double mark;                    /* ... that what is ECT becomes CE (RFC 3168 §5) */
         nstime delay, jitter;
         double death;                   /* probability a step that a process dies inside, nothing half done */
         bool lossless;                  /* lent frames, in order */
@@ -38,6 +39,7 @@ struct packet {
         uint32_t frame;                 /* lent: its number */
         uint8_t *bytes;                 /* else header and payload */
         uint32_t hlen, len;
+        uint8_t ecn;
         uint32_t mtu, icmp_seq;         /* mtu not 0: an ICMP error about a segment of `to` */
         int to;
 };

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "tcp/tcp_cc.h"
 #include "tests/tcp/pair.h"
 
 static void check_nothing_left(const struct pair *p)
@@ -49,6 +50,30 @@ static void clean_link_moves_data_both_ways(void **state)
         p->app[1].to_write = 300000;
         check_run(p, 1, "clean", 60 * NS_PER_S);
         pair_free(p);
+}
+
+/* Routers that mark instead of losing: who sends slows down, and nothing is sent twice. Then both. */
+static void a_link_that_marks(void **state)
+{
+        struct pair_link net = {.delay = 5 * NS_PER_MS, .mss = 1460, .mark = 0.01};
+
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+                struct pair *p = pair_new(&net, &rig_size_default, seed);
+                p->net.drop = seed % 2 == 0 ? 0.01 : 0;
+                p->opts[0].ecn = TCP_ECN_ASK;
+                p->opts[seed / 2 % 2].cc = TCP_CC_RENO;
+                p->app[0].to_write = 600000;
+                p->app[1].to_write = 400000;
+                check_run(p, seed, "marks", 200 * NS_PER_S);
+                for (int s = 0; s < 2; s++) {
+                        const uint64_t *n = p->rig[s]->cnt.n;
+                        if (p->net.drop != 0)
+                                continue;
+                        assert_in_range(n[COUNT_TCP_ECN_CUT], 1, p->rig[!s]->cnt.n[COUNT_TCP_ECN_MARKED]);
+                        assert_int_equal(n[COUNT_TCP_RETRANS] + n[COUNT_TCP_RTO], 0);
+                }
+                pair_free(p);
+        }
 }
 
 static void lossless_link_lends_frames(void **state)
@@ -248,6 +273,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(clean_link_moves_data_both_ways),
+                cmocka_unit_test(a_link_that_marks),
                 cmocka_unit_test(lossless_link_lends_frames),
                 cmocka_unit_test(bad_links_deliver_every_byte),
                 cmocka_unit_test(unread_connection_does_not_starve_others),

@@ -1,0 +1,120 @@
+/*
+ * Explicit congestion notification (RFC 3168): a router marks what it would have to drop, and who sent it slows down.
+ *
+ *      SYN with ECE and CWR, SYN-ACK with ECE alone            both can do it: ecn_syn()
+ *      new data leaves as ECT(0), a router makes it CE         ecn_mark()
+ *      all that its receiver sends says ECE                    ecn_input(), begin() in tcp_output.c
+ *      its sender makes the window smaller, as by a loss,      ecn_ack()
+ *      once a round trip, and says CWR in the next new data    ecn_mark()
+ *      with which the echo ends                                ecn_input()
+ *
+ * As Linux: by default it is agreed to and not asked for; what is sent again, pure ACKs and window probes are never ECT; a SYN
+ * that is repeated, or refused, asks no more (§6.1.1.1), and neither does one over a link that loses nothing.
+ */
+#include "ip/ip.h"
+#include "tcp/tcp_cc.h"
+
+#define SETUP (TCP_ECE | TCP_CWR)
+
+/* One that is marked itself came by a path that does not leave these bits alone. */
+bool ecn_agrees(const struct tcp_opts *o, const struct tcp_link *link, const struct tcp_seg *syn)
+{
+        return (syn->flags & SETUP) == SETUP && syn->ecn == 0 && o->ecn != TCP_ECN_NO && !link->lossless;
+}
+
+void ecn_syn(struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        bool asked = tc->flags & TCF_ECN_ASKED;
+
+        if (seg->flags & TCP_ACK ? asked && (seg->flags & SETUP) == TCP_ECE
+                                 : ecn_agrees(&tc->opts, &tc->link, seg) && (asked || !(tc->flags & TCF_ACTIVE)))
+                conn_flag(tc, TCF_ECN);
+}
+
+/* Who sends one that does not ask means it, whatever the first one said (§6.1.1). */
+void ecn_syn_again(struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        if ((seg->flags & SETUP) != SETUP)
+                conn_unflag(tc, TCF_ECN);
+}
+
+uint8_t ecn_syn_flags(struct tcp_conn *tc)
+{
+        if (tc->state == TCPS_SYN_RECEIVED)
+                return tc->flags & TCF_ECN ? TCP_ECE : 0;
+        if (tc->flags & TCF_ECN_ASKED || tc->dups != 0 || tc->opts.ecn != TCP_ECN_ASK || tc->link.lossless) {
+                tc->opts.ecn = tc->opts.ecn == TCP_ECN_ASK ? TCP_ECN_NO : tc->opts.ecn;
+                conn_unflag(tc, TCF_ECN_ASKED);
+                return 0;
+        }
+        conn_flag(tc, TCF_ECN_ASKED);
+        return SETUP;
+}
+
+bool ecn_syn_refused(struct tcp_conn *tc)
+{
+        if (!(tc->flags & TCF_ECN_ASKED))
+                return false;
+        tc->owed |= OWE_SYN;
+        return true;
+}
+
+void ecn_mark(struct tcp_conn *tc, struct tcp_seg *seg)
+{
+        if (seg->len == 0)
+                return;
+        seg->ecn = IP_ECN_ECT0;
+        if (unlikely(tc->flags & TCF_ECN_CWR)) {
+                seg->flags |= TCP_CWR;
+                conn_unflag(tc, TCF_ECN_CWR);
+        }
+}
+
+/* §6.1.3. The first that is marked is acknowledged at once, and so is CWR: who has just slowed down may wait for it. */
+void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        if (seg->len == 0)
+                return;
+        if (seg->flags & TCP_CWR) {
+                conn_unflag(tc, TCF_ECN_ECHO);
+                tc->owed |= OWE_ACK;
+        }
+        if (seg->ecn != 0)
+                conn_flag(tc, TCF_ECN_SEEN);
+        if (seg->ecn != IP_ECN_CE)
+                return;
+        count(t->cnt, COUNT_TCP_ECN_MARKED);
+        if (!(tc->flags & TCF_ECN_ECHO))
+                tc->owed |= OWE_ACK;
+        conn_flag(tc, TCF_ECN_ECHO);
+}
+
+/* §6.1.2. What was reduced for a loss in this round trip is not reduced again; the echo ends by the CWR that is due for that. CWR
+ * goes with what begins at ecn_end or later: until some of that is acknowledged the echo is of the same mark (as Linux). */
+bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (tc->flags & TCF_ECN_CUT && seq_gt(tc->snd_una, tc->ecn_end))
+                conn_unflag(tc, TCF_ECN_CUT);
+        if (!(seg->flags & TCP_ECE))
+                return false;
+        if (tc->ca_state >= CA_RECOVERY || tc->flags & TCF_ECN_CUT)
+                return true;
+        count(t->cnt, COUNT_TCP_ECN_CUT);
+        undo_forget(tc);
+        tc->ssthresh = cc_of(tc)->on_loss(tc, false, now);
+        tc->cwnd = MIN(tc->cwnd, tc->ssthresh);
+        tc->ecn_end = tc->snd_nxt;
+        conn_flag(tc, TCF_ECN_CUT | TCF_ECN_CWR);
+        return true;
+}
+
+void ecn_reduced(struct tcp_conn *tc)
+{
+        if (tc->flags & TCF_ECN)
+                conn_flag(tc, TCF_ECN_CWR);
+}
+
+void ecn_restored(struct tcp_conn *tc)
+{
+        conn_unflag(tc, TCF_ECN_CWR);
+}
