@@ -580,13 +580,16 @@ static void ask_for_event(struct ibv_cq *cq, bool *armed)
 }
 
 /* Whoever polls after this misses nothing: what came before is found by the poll, what comes later makes an event. A queue that
- * was asked and made none still will. */
+ * was asked and made none still will. That there is no event the device says by errno, which is the program's. */
 void verbs_port_arm(struct verbs_port *p)
 {
+        int saved = errno;
+
         if (p->dead)
                 return;
         if (!take_event(p) || ++p->arms % LOOK_AT_DEVICE == 0)
                 verbs_port_events(p);
+        errno = saved;
         if (p->dead)
                 return;
         ask_for_event(p->rcq, &p->rcq_armed);

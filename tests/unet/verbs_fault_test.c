@@ -253,6 +253,21 @@ static void events_that_say_nothing_change_nothing(void **state)
 }
 
 /* Its channels close, what is under way comes back, and all of it can be let go. */
+/* Whoever sleeps asks the device whether there is something, which it says is not so by errno: nobody's but the program's, whose
+ * call did not fail (a recv() that returns 0, say). */
+static void errno_stays_the_programs(void **state)
+{
+        struct pair *p = new_pair();
+
+        for (int i = 0; i < 3; i++) {
+                errno = 0;
+                assert_int_equal(unet_ep_wait(p->b, UNET_READABLE, NS_PER_MS), -ETIMEDOUT);
+                assert_int_equal(errno, 0);
+                works(p, (uint32_t)i);
+        }
+        end_pair(p);
+}
+
 static void a_device_that_fails_closes_its_channels(void **state)
 {
         static const enum ibv_event_type types[] = {IBV_EVENT_DEVICE_FATAL, IBV_EVENT_CQ_ERR};
@@ -372,6 +387,7 @@ int main(void)
                 cmocka_unit_test(an_address_that_moves_is_followed_and_one_that_goes_is_waited_for),
                 cmocka_unit_test(events_of_a_queue_pair_set_it_up_anew),
                 cmocka_unit_test(events_that_say_nothing_change_nothing),
+                cmocka_unit_test(errno_stays_the_programs),
                 cmocka_unit_test(a_device_that_fails_closes_its_channels),
                 cmocka_unit_test(a_device_that_fails_with_messages_under_way),
                 cmocka_unit_test(a_repair_that_fails_at_any_step_loses_the_device),
