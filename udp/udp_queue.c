@@ -284,6 +284,15 @@ static bool over(struct udp_queue *q, struct udp *u, uint32_t rcvbuf, uint32_t m
         return q->count != 0 && more > rcvbuf - MIN(rcvbuf, q->charged);
 }
 
+/* A descriptor's bytes are few. A packet that lies in one piece is shown as if all of it was in the descriptor. */
+static void copy_shown(void *to, const struct udp_dgram *d)
+{
+        if (likely(d->inl_len <= UNET_INLINE_MAX))
+                copy_short(to, d->inl, d->inl_len);
+        else
+                memcpy(to, d->inl, d->inl_len);
+}
+
 /* The descriptor's bytes into the block; the frame stays where it is and is kept. */
 static enum udp_put put_lent(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,
                              nstime now)
@@ -295,7 +304,7 @@ static enum udp_put put_lent(struct udp_queue *q, struct udp *u, const struct ud
         r = reserve(q, u, d->inl_len + opts_len(d));
         if (r == NULL)
                 return UDP_PUT_NO_MEMORY;
-        copy_short(r + 1, d->inl, d->inl_len);
+        copy_shown(r + 1, d);
         commit(q, u, r, d, d->inl_len, d->data, now);
         return d->data.id != 0 ? UDP_PUT_TOOK : UDP_PUT_COPIED;
 }
@@ -312,7 +321,7 @@ static enum udp_put put_flat(struct udp_queue *q, struct udp *u, const struct ud
         r = reserve(q, u, len + opts_len(d));
         if (r == NULL)
                 return UDP_PUT_NO_MEMORY;
-        copy_short(r + 1, d->inl, d->inl_len);
+        copy_shown(r + 1, d);
         memcpy((uint8_t *)(r + 1) + d->inl_len, frame_addr(u->frames, d->data.id) + d->data.off, d->data.len);
         commit(q, u, r, d, len, (struct buf){0}, now);
         return UDP_PUT_COPIED;
@@ -336,7 +345,7 @@ static enum udp_put put_own(struct udp_queue *q, struct udp *u, const struct udp
                 return UDP_PUT_NO_MEMORY;
         }
         memcpy(frame_addr(u->frames, own.id), frame_addr(u->frames, d->data.id) + d->data.off, d->data.len);
-        copy_short(r + 1, d->inl, d->inl_len);
+        copy_shown(r + 1, d);
         commit(q, u, r, d, d->inl_len, own, now);
         return UDP_PUT_COPIED;
 }
