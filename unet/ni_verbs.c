@@ -147,6 +147,17 @@ static void turn(struct vlink *v)
         poll_end(v->d);
 }
 
+/* A turn would find nothing to do: most come after calls that sent nothing. */
+static bool is_idle(const struct vlink *v)
+{
+        const struct driver *d = v->d;
+
+        return d->posted == atomic_load_explicit(&v->sh->tx_prod, memory_order_relaxed) &&
+               atomic_load_explicit(&v->sh->rung, memory_order_relaxed) == 0 &&
+               d->seen == atomic_load_explicit(&v->book->seq, memory_order_relaxed) && !d->port->down &&
+               !verbs_sends_due(d->port) && !verbs_repost_due(d->port);
+}
+
 /* Under the lock. Somebody else may have taken over, which the shared part says. */
 static bool drives(struct vlink *v)
 {
@@ -295,6 +306,8 @@ static void flush(struct unet_chan *ch)
         struct vlink *v = nv(ch)->link;
 
         if (drives(v)) {
+                if (is_idle(v))
+                        return;
                 turn(v);
                 poll_begin(v->d);
                 verbs_repost(v->d->port);

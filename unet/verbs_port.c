@@ -231,12 +231,6 @@ static void finish_chain(struct verbs_port *p)
         p->awaited = false;
 }
 
-/* A completion of a send will come, or is there. */
-static bool completion_due(const struct verbs_port *p)
-{
-        return (int32_t)(p->signalled - p->retired) > 0;
-}
-
 /* What the device copied is injected. */
 static void note_copied(struct verbs_port *p, const struct ibv_send_wr *wr)
 {
@@ -301,7 +295,7 @@ bool verbs_port_peek(struct verbs_port *p)
                 return false;
         if (p->ncame == 0)
                 peek(p->rcq, p->came, &p->ncame);
-        if (p->nwent == 0 && completion_due(p))
+        if (p->nwent == 0 && verbs_sends_due(p))
                 peek(p->scq, p->went, &p->nwent);
         return p->ncame + p->nwent > 0;
 }
@@ -312,7 +306,7 @@ void verbs_poll_sends(struct verbs_port *p)
         struct ibv_wc wc[POLL_BATCH];
         int n = POLL_BATCH;
 
-        while (completion_due(p) && n == POLL_BATCH && !p->dead) {
+        while (verbs_sends_due(p) && n == POLL_BATCH && !p->dead) {
                 n = fetch(p->scq, p->went, &p->nwent, wc);
                 for (int i = 0; i < n; i++) {
                         if (unlikely(wc[i].status != IBV_WC_SUCCESS))

@@ -34,7 +34,7 @@
 
 #define VERBS_SEND_DEPTH   256u         /* places of the send queue */
 #define VERBS_SIGNAL_EVERY 64u          /* of which this many may be without a completion */
-#define VERBS_CHAIN        16           /* most work requests behind one doorbell */
+#define VERBS_CHAIN        32           /* most work requests behind one doorbell: a write of 128 KB */
 #define VERBS_STAGE        256u         /* bytes of a staging place; >= UNET_INLINE_MAX */
 #define VERBS_SGES         (1 + UNET_RANGES_MAX)
 #define VERBS_BUFFERS_MIN  256u
@@ -197,6 +197,18 @@ void verbs_port_arm(struct verbs_port *p);
 void verbs_port_events(struct verbs_port *p);
 /* After an error: the queue pair anew, everything under way counts as sent. */
 void verbs_port_repair(struct verbs_port *p);
+
+/* A completion of a send will come, or is there. */
+static inline bool verbs_sends_due(const struct verbs_port *p)
+{
+        return (int32_t)(p->signalled - p->retired) > 0;
+}
+
+/* verbs_repost() would hand some over, or something is to be repaired. */
+static inline bool verbs_repost_due(const struct verbs_port *p)
+{
+        return p->nidle >= p->repost_at || p->broken;
+}
 
 /* The large frame that a buffer lies in. */
 static inline uint32_t verbs_frame_of(const struct verbs_port *p, uint32_t number)
