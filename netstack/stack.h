@@ -392,7 +392,9 @@ bool stack_run(struct stack *s, nstime now);
 void stack_flush(struct stack *s, nstime now);
 /* Only the bells: after sends that touched no connection. */
 void stack_flush_bells(struct stack *s);
-/* The turn ends: acknowledgements that were put off are sent. */
+/* Whether acknowledgements that were put off are still to be sent. */
+bool stack_owes_acks(struct stack *s);
+/* The turn ends: those are sent. */
 void stack_flush_acks(struct stack *s, nstime now);
 /* Before the owner sleeps (on): peers that hold frames of ours ring when they give them back; senders may wait for them. */
 void stack_want_returns(struct stack *s, bool on);

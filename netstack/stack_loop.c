@@ -148,17 +148,32 @@ void stack_flush(struct stack *s, nstime now)
         stack_flush_bells(s);
 }
 
+/* One that was put off may have gone with data meanwhile. */
+static bool owes_ack(struct stack *s, uint32_t i)
+{
+        struct tcp_conn *tc = tcp_conn_at(&s->tcp, s->st->acks[i]);
+
+        return tc->live && tcp_ack_waits(tc);
+}
+
+bool stack_owes_acks(struct stack *s)
+{
+        for (uint32_t i = 0; i < s->st->nacks; i++)
+                if (owes_ack(s, i))
+                        return true;
+        s->st->nacks = 0;
+        return false;
+}
+
 void stack_flush_acks(struct stack *s, nstime now)
 {
         struct stack_state *st = s->st;
 
-        if (st->nacks == 0)
+        if (st->nacks == 0 || !stack_owes_acks(s))
                 return;
-        for (uint32_t i = 0; i < st->nacks; i++) {
-                struct tcp_conn *tc = tcp_conn_at(&s->tcp, st->acks[i]);
-                if (tc->live)
-                        tcp_flush_ack(&s->tcp, tc);
-        }
+        for (uint32_t i = 0; i < st->nacks; i++)
+                if (owes_ack(s, i))
+                        tcp_flush_ack(&s->tcp, tcp_conn_at(&s->tcp, st->acks[i]));
         st->nacks = 0;
         stack_flush(s, now);
 }

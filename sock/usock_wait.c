@@ -213,7 +213,7 @@ static int progress(struct wait *w, nstime now)
                 }
                 if (i + 1 == w->nall)
                         ready = look(w);
-                if (ready == 0 && u->s.st->nacks != 0 && !w->gave_way && ustack_links_any(u))
+                if (ready == 0 && u->s.st->nacks != 0 && !w->gave_way && ustack_links_any(u) && stack_owes_acks(&u->s))
                         w->owes = true;
                 else if (ready == 0)
                         stack_flush_acks(&u->s, now);

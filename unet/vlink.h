@@ -114,16 +114,29 @@ static inline bool vlink_read(const struct vlink_book *b, uint32_t chan, struct 
         return false;
 }
 
-/* Whether the peer's agent has vouched that the peer may send from a port. */
+static inline bool vlink_has_port(const struct vlink_peer *p, uint8_t proto, uint16_t port)
+{
+        uint32_t n = MIN(p->nranges, VLINK_RANGES);
+
+        for (uint32_t i = 0; i < n; i++)
+                if (p->range[i].proto == proto && (uint16_t)(port - p->range[i].first) < p->range[i].count)
+                        return true;
+        return false;
+}
+
+/* Whether the peer's agent has vouched that the peer may send from a port. Asked of every datagram: read where it is. */
 static inline bool vlink_vouches(const struct vlink_book *b, uint32_t chan, uint8_t proto, uint16_t port)
 {
-        struct vlink_peer p;
+        const struct vlink_peer *p = &b->peer[chan % VLINK_CHANS];
 
-        if (!vlink_read(b, chan, &p))
-                return false;
-        for (uint32_t i = 0; i < MIN(p.nranges, VLINK_RANGES); i++)
-                if (p.range[i].proto == proto && (uint16_t)(port - p.range[i].first) < p.range[i].count)
-                        return true;
+        for (int tries = 0; tries < 64; tries++) {
+                uint32_t seq = atomic_load_explicit(&b->seq, memory_order_acquire);
+                bool has = p->addr != 0 && vlink_has_port(p, proto, port);
+
+                atomic_thread_fence(memory_order_acquire);
+                if ((seq & 1) == 0 && atomic_load_explicit(&b->seq, memory_order_relaxed) == seq)
+                        return has;
+        }
         return false;
 }
 
