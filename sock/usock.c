@@ -11,6 +11,7 @@
 #include "netstack/sys.h"
 #include "sock/usock_cmsg.h"
 #include "sock/usock_crowd.h"
+#include "sock/usock_turns.h"
 #include "sock/usock_udp.h"
 
 __thread struct usock_tls usock_tls;
@@ -706,13 +707,27 @@ static size_t iov_total(const struct iovec *iov, size_t n)
         return total;
 }
 
+static inline ssize_t sent(ssize_t n)
+{
+        if (unlikely(usock_tls.turns != USOCK_TURNS_NONE) && n > 0)
+                usock_turns_sent();
+        return n;
+}
+
+static inline ssize_t heard(ssize_t n)
+{
+        if (unlikely(usock_tls.turns != USOCK_TURNS_NONE) && n > 0)
+                usock_turns_heard();
+        return n;
+}
+
 ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags)
 {
         size_t total = iov_total(m->msg_iov, m->msg_iovlen);
 
         if (s->kind == USOCK_UDP)
-                return usock_udp_send(s, m, total, flags);
-        return usock_tcp_send(s, m->msg_iov, (int)m->msg_iovlen, total, flags);
+                return sent(usock_udp_send(s, m, total, flags));
+        return sent(usock_tcp_send(s, m->msg_iov, (int)m->msg_iovlen, total, flags));
 }
 
 ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags)
@@ -723,10 +738,11 @@ ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags)
         ssize_t n;
 
         if (s->kind == USOCK_UDP)
-                return usock_udp_recv(s, m, total, flags);
+                return heard(usock_udp_recv(s, m, total, flags));
         told = READ_ONCE(usock_rec(s)->told);
         n = usock_tcp_recv(s, m->msg_iov, (int)m->msg_iovlen, total, flags,
                            unlikely(told & USOCK_TELL_TIMES) ? &came : NULL);
+        heard(n);
         if (n >= 0) {
                 m->msg_flags = flags & (MSG_OOB | MSG_CMSG_CLOEXEC);
                 if (unlikely(flags & MSG_OOB && total == 0))
@@ -746,8 +762,8 @@ ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags)
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
 
         if (likely(s->kind == USOCK_TCP))
-                return usock_tcp_send(s, &iov, 1, n, flags);
-        return usock_udp_send(s, &m, n, flags);
+                return sent(usock_tcp_send(s, &iov, 1, n, flags));
+        return sent(usock_udp_send(s, &m, n, flags));
 }
 
 ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
@@ -757,8 +773,8 @@ ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
         if (n < READ_ONCE(s->ahead.left) && !(flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB)) && usock_tcp_read_ahead(s, p, n))
                 return (ssize_t)n;
         if (likely(s->kind == USOCK_TCP))
-                return usock_tcp_recv(s, &iov, 1, n, flags, NULL);
-        return usock_udp_read(s, p, n, flags);
+                return heard(usock_tcp_recv(s, &iov, 1, n, flags, NULL));
+        return heard(usock_udp_read(s, p, n, flags));
 }
 
 ssize_t usock_read_short(struct usock *s, void *p, size_t n)

@@ -239,6 +239,7 @@ struct usock_tls {
         int inside;                     /* depth of library calls of this thread */
         volatile sig_atomic_t pending;  /* a signal was deferred; its handler runs at the outermost leave */
         unsigned batch;                 /* 1 + datagrams since usock_batch_begin(); 0: none was begun */
+        int turns;                      /* of USOCK_TURNS_* (usock_turns.h) */
 };
 extern __thread struct usock_tls usock_tls __attribute__((tls_model("initial-exec")));
 /* Set by the shim: runs deferred handlers; called with inside == 0 and may not return (longjmp). */

@@ -28,13 +28,13 @@
 #include "netstack/sandbox.h"
 #include "netstack/sys.h"
 #include "sock/usock_pace.h"
+#include "sock/usock_turns.h"
 #include "sock/usock_wake.h"
 
 #define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
 #define SPIN_WIRE    (100 * NS_PER_US)  /* ... with an interface of our own: runs of segments come some 50 us apart */
 #define SPIN_MIN     (2 * NS_PER_US)
 #define SPIN_LOOKS   32                 /* between two looks at the clock */
-#define LENT_SHARED  (10 * NS_PER_US)   /* others had so much of a spin: the processor is shared, it was no better than a sleep */
 #define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
 #define STACK_ITEMS  64
 #define WAKE_FDS     (1 + NETIF_MAX + USTACK_LINK_FDS)  /* of one stack */
@@ -311,17 +311,20 @@ static bool spin(struct wait *w, nstime now)
 {
         bool yield;
         nstime most = spin_most(w, &yield), end = now + MIN(spin_budget, most), due = NSTIME_NEVER, began = now, lent = 0;
-        int looks = yield ? 1 : SPIN_LOOKS;
+        int looks = yield ? 1 : SPIN_LOOKS, offers = 0;
 
         if (most == 0)
                 return false;
+        usock_turns_waits();
         for (uint32_t i = 0; i < w->nall; i++)
                 due = MIN(due, stack_deadline(&w->all[i]->s));
         do {
                 for (int i = 0; i < looks; i++) {
                         if (pending(w, 0)) {
                                 spin_budget = MIN(spin_budget * 2, most);
-                                if (lent > LENT_SHARED)
+                                if (unlikely(yield))
+                                        usock_turns_spun(offers, lent);
+                                if (lent > USOCK_LENT_SHARED)           /* it was no better than a sleep */
                                         usock_slept(w->all, w->nall, began);
                                 return true;
                         }
@@ -330,6 +333,7 @@ static bool spin(struct wait *w, nstime now)
                 now = ustack_now();
                 if (yield) {
                         sched_yield();
+                        offers++;
                         lent -= now;
                         end -= now;
                         now = ustack_now();
