@@ -7,11 +7,10 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "netstack/sys.h"
 #include "sock/user.h"
 
 #ifndef UDP_SEGMENT
@@ -241,7 +240,7 @@ bool usock_may_send_any_option(void)
         struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
         struct __user_cap_data_struct d[_LINUX_CAPABILITY_U32S_3];
 
-        return syscall(SYS_capget, &h, d) == 0 && d[CAP_TO_INDEX(CAP_NET_RAW)].effective & CAP_TO_MASK(CAP_NET_RAW);
+        return sys2(SYS_capget, &h, d) == 0 && d[CAP_TO_INDEX(CAP_NET_RAW)].effective & CAP_TO_MASK(CAP_NET_RAW);
 }
 
 static int read_retopts(const uint8_t *val, size_t n, struct usock_sent *out)

@@ -65,9 +65,10 @@ static int set(int fd, int level, int what, int value)
 /* A group of its own, since only groups put fragments together. */
 static int put_together(int fd)
 {
-        return set(fd, SOL_PACKET, PACKET_FANOUT,
-                   (PACKET_FANOUT_LB | PACKET_FANOUT_FLAG_DEFRAG | PACKET_FANOUT_FLAG_UNIQUEID |
-                    PACKET_FANOUT_FLAG_IGNORE_OUTGOING) << 16);
+        uint32_t how = PACKET_FANOUT_LB | PACKET_FANOUT_FLAG_DEFRAG | PACKET_FANOUT_FLAG_UNIQUEID |
+                       PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+
+        return set(fd, SOL_PACKET, PACKET_FANOUT, (int)(how << 16));
 }
 
 /* Groups' addresses are as many as stacks like: all are received. */
