@@ -5,6 +5,7 @@ the namespace, and the cable with it.
 """
 
 import contextlib
+import glob
 import json
 import os
 import re
@@ -23,6 +24,16 @@ UNETD = os.path.join(BUILD, "unetd", "unetd")
 IFACE = "cable0"
 TRANSFER = 900 if os.environ.get("UNET_WHOLE") else 300         # seconds, at most
 PEER = (sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"))
+
+
+def sanitizer():
+    """The library that has to be in a program before the shim of a build with sanitizers; or None."""
+    done = subprocess.run(("ldd", SHIM), capture_output=True, text=True, check=False)
+    found = re.search(r"lib[at]san\.so\S* => (\S+)", done.stdout)
+    return found[1] if found else None
+
+
+SANITIZER = sanitizer()
 
 
 def why_not():
@@ -107,6 +118,7 @@ class Host:
         self.programs, self.dir, self.ours, self.log = [], tempfile.mkdtemp(), False, ""
         self.daemon = self.libexec = None
         self.env = dict(os.environ)
+        self.sanitized = {}             # what sanitizers are told in programs of ours
         sh("ip", "netns", "add", name)
         self.ip("link", "set", "lo", "up")
 
@@ -132,16 +144,46 @@ class Host:
         self.log = os.path.join(self.dir, "unetd.log")
         self.ours = True
         self.libexec = tempfile.mkdtemp(dir=self.dir)
+        if SANITIZER:
+            self.watch()
         for program in ("unetd", "unet-keeper"):
-            os.symlink(os.path.join(BUILD, "unetd", program), os.path.join(self.libexec, program))
+            self.install(program)
         for path in (self.dir, self.libexec):
             os.chmod(path, 0o755)       # keepers run as their users
         self.env.update(UNET_CONFIG=config, UNET_DOMAIN=self.name[-30:], UNET_LIBEXEC=self.libexec)
         self.start_daemon()
 
+    def watch(self):
+        """What sanitizers find is written to a folder. Unmodified programs leak, and end with it; ASan would limit core dumps
+        before its memory is there, by our setrlimit()."""
+        where = os.path.join(self.dir, "found")
+        os.makedirs(where, exist_ok=True)
+        os.chmod(where, 0o777)          # by keepers and programs of any user
+        told = f"log_path={where}/by:verify_asan_link_order=0:detect_leaks=0:disable_coredump=0"
+        self.sanitized = {f"{kind}SAN_OPTIONS": told for kind in ("A", "UB", "T")}
+
+    def found(self):
+        """What they found."""
+        said = []
+        for path in sorted(glob.glob(os.path.join(self.dir, "found", "*"))):
+            with open(path, encoding="utf-8", errors="replace") as f:
+                said.append(f.read())
+        return "\n".join(said)
+
+    def install(self, program):
+        """Where unetd is started from, and starts keepers from; they begin with an empty environment."""
+        path, built = os.path.join(self.libexec, program), os.path.join(BUILD, "unetd", program)
+        if not self.sanitized:
+            os.symlink(built, path)
+            return
+        with open(path, "w", encoding="ascii") as f:
+            f.write("#!/bin/sh\n" + "".join(f"export {k}='{v}'\n" for k, v in self.sanitized.items()) + f'exec {built} "$@"\n')
+        os.chmod(path, 0o755)
+
     def start_daemon(self):
         before = self.logged().count("ready")
-        daemon = self.daemon = self.run(UNETD, "--foreground", "--system", "--log", self.log, shim=False)
+        told = [f"{k}={v}" for k, v in self.sanitized.items()]
+        daemon = self.daemon = self.run("env", *told, UNETD, "--foreground", "--system", "--log", self.log, shim=False)
         self.until(lambda: self.logged().count("ready") > before or daemon.child.poll() is not None, "unetd")
         if daemon.child.poll() is not None:
             raise AssertionError(daemon.text(1) + self.logged())
@@ -179,7 +221,7 @@ class Host:
         if user:
             argv = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *argv)
         if self.ours and shim:
-            env.update(LD_PRELOAD=SHIM, UNET_LOG="1" if log else "0")
+            env.update(LD_PRELOAD=f"{SANITIZER} {SHIM}" if SANITIZER else SHIM, UNET_LOG="1" if log else "0", **self.sanitized)
         p = Program(self, argv, env, **more)
         self.programs.append(p)
         return p
@@ -252,7 +294,10 @@ class Scene(unittest.TestCase):
         hosts, self.hosts = self.hosts, []
         if has_failed(self):
             print("\n".join(h.report() for h in hosts), flush=True)
+        found = host.found()
         host.close()
+        if found:
+            self.fail(found)
 
     def assert_ours(self, p):
         self.assertRegex(p.text(1), r"unet: pid \d+ fd \d+ \w+: (ours|both)")

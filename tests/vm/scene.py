@@ -44,11 +44,13 @@ def daemons_sanitized(env):
 
 
 def sanitized():
-    """Environment for what has our shim (`unet run`, `unet why`); and where daemons are. Unmodified programs leak, and end with it."""
+    """Environment for what has our shim (`unet run`, `unet why`); and where daemons are. Unmodified programs leak, and end with it;
+    ASan would limit core dumps before its memory is there, by our setrlimit()."""
     library = sanitizer()
     if library is None:
         return {}, os.path.join(BUILD, "unetd")
-    env = {f"{kind}SAN_OPTIONS": f"log_path={FINDINGS}:verify_asan_link_order=0:detect_leaks=0" for kind in ("A", "UB", "T")}
+    told = f"log_path={FINDINGS}:verify_asan_link_order=0:detect_leaks=0:disable_coredump=0"
+    env = {f"{kind}SAN_OPTIONS": told for kind in ("A", "UB", "T")}
     os.environ.update(env)
     return {"LD_PRELOAD": library}, daemons_sanitized(env)
 
