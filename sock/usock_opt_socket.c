@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/sock_diag.h>
 #include <net/if.h>
 #include <sys/time.h>
 
@@ -268,6 +269,33 @@ static int get_overflow(const struct opt_call *c)
         return !!(c->rec->told & USOCK_TELL_OVERFLOW);
 }
 
+/* ---- memory (SO_MEMINFO) ---- */
+
+static void udp_memory(const struct opt_call *c, uint32_t m[SK_MEMINFO_VARS])
+{
+        struct udp_report r;
+
+        if (!udp_get_report(&c->s->u->s.udp, c->rec->conn, &r))
+                return;
+        m[SK_MEMINFO_RMEM_ALLOC] = r.memory;
+        m[SK_MEMINFO_DROPS] = (uint32_t)r.dropped;
+}
+
+/* What Linux counts apart, of ours it is nothing: no other memory, no segments that wait for the socket's lock. */
+static socklen_t get_memory(const struct opt_call *c, void *val, socklen_t room)
+{
+        uint32_t m[SK_MEMINFO_VARS] = {[SK_MEMINFO_RCVBUF] = (uint32_t)get_rcvbuf(c), [SK_MEMINFO_SNDBUF] = (uint32_t)get_sndbuf(c)};
+
+        if (opt_is_udp(c))
+                udp_memory(c, m);
+        if (opt_conn(c) != NULL) {
+                m[SK_MEMINFO_RMEM_ALLOC] = opt_conn(c)->rcv_mem;
+                m[SK_MEMINFO_WMEM_QUEUED] = opt_conn(c)->snd_mem;
+        }
+        memcpy(val, m, sizeof m);
+        return sizeof m;
+}
+
 /* ---- times to wait ---- */
 
 /* 0 is for ever. A negative time does not wait at all, which a nanosecond does too. */
@@ -440,6 +468,7 @@ static const struct opt_blob blobs[] = {
         OPT_FORM(SO_MAX_PACING_RATE, OPT_TCP, sizeof(int), set_pacing, get_pacing),
         OPT_FORM(SO_TIMESTAMPING, OPT_ANY, sizeof(int), set_stamps, get_stamps),
         OPT_FORM(SO_BINDTODEVICE, OPT_ANY, 0, set_device, get_device),
+        OPT_FORM(SO_MEMINFO, OPT_ANY, 0, NULL, get_memory),
         {.name = SO_PEERNAME, .kinds = OPT_ANY, .get = get_peername, .may_get = may_get_peername},
 };
 static_assert(sizeof(struct timeval) == 16, "SO_RCVTIMEO and SO_RCVTIMEO_NEW have one form");

@@ -7,6 +7,7 @@
  */
 #include "sock/shim/shim.h"
 
+#include <linux/sock_diag.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -336,6 +337,23 @@ static int get_both_error(struct file *f, void *val, socklen_t *len)
         return (int)sys5(SYS_getsockopt, f->kfd, SOL_SOCKET, SO_ERROR, val, len);
 }
 
+/* What either side holds, and has dropped; the limits are the kernel's, as SO_SNDBUF and SO_RCVBUF tell them. */
+static int get_both_memory(struct file *f, void *val, socklen_t *len)
+{
+        static const uint8_t sums[] = {SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_WMEM_ALLOC, SK_MEMINFO_WMEM_QUEUED, SK_MEMINFO_DROPS};
+        uint32_t ours[SK_MEMINFO_VARS], all[SK_MEMINFO_VARS];
+        socklen_t n = sizeof(ours), nall = sizeof(all);
+        int r = usock_getsockopt(f->us, SOL_SOCKET, SO_MEMINFO, ours, &n);
+
+        if (r == 0)
+                r = (int)sys5(SYS_getsockopt, f->kfd, SOL_SOCKET, SO_MEMINFO, all, &nall);
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < ARRAY_LEN(sums); i++)
+                all[sums[i]] += ours[sums[i]];
+        return give(val, len, all, nall);
+}
+
 static int do_getsockopt(struct file *f, int level, int name, void *val, socklen_t *len)
 {
         nstime *timeo = timeo_of(f, level, name);
@@ -350,6 +368,8 @@ static int do_getsockopt(struct file *f, int level, int name, void *val, socklen
                 return get_tcp(f, level, name, val, len);
         if (level == SOL_SOCKET && name == SO_ERROR && f->us)
                 return get_both_error(f, val, len);
+        if (level == SOL_SOCKET && name == SO_MEMINFO && f->us)
+                return get_both_memory(f, val, len);
         return (int)sys5(SYS_getsockopt, f->kfd, level, name, val, len);
 }
 

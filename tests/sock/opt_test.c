@@ -6,6 +6,7 @@
 #include "tests/sock/sides.h"
 
 #include <linux/net_tstamp.h>
+#include <linux/sock_diag.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <sys/ioctl.h>
@@ -194,6 +195,17 @@ static void congestion(struct pair p)
         same_set(p, IPPROTO_TCP, TCP_CONGESTION, "", 0);
 }
 
+static void memory(struct pair p)
+{
+        static const int bytes = 50000;
+
+        same_set(p, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+        same_set(p, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+        for (socklen_t len = 0; len <= 40; len += 5)
+                same_answer(p, SOL_SOCKET, SO_MEMINFO, len, "memory");
+        same_set(p, SOL_SOCKET, SO_MEMINFO, &bytes, sizeof bytes);
+}
+
 static void other_forms(struct side *s)
 {
         static const struct linger lingers[] = {{0, 0}, {1, 0}, {1, 5}};
@@ -218,6 +230,7 @@ static void other_forms(struct side *s)
                 same_set(p, SOL_SOCKET, SO_MAX_PACING_RATE, &rates[i], 4);
                 same_answer(p, SOL_SOCKET, SO_MAX_PACING_RATE, 8, "pacing");
         }
+        memory(p);
         same_set(p, IPPROTO_TCP, TCP_INFO, &lingers[0], 4);
         CHECK_ERR(unet_getsockopt(p.ours, SOL_SOCKET, SO_TYPE, &p, &(socklen_t){(socklen_t)-1}), EINVAL);
         pair_end(p);
@@ -317,6 +330,39 @@ static void options_of_live_connections(void **state)
         play_both(live_a, live_b, 0);
 }
 
+/* What waits and what is dropped (sock_diag(7)). */
+static bool has_dropped(int u, uint32_t m[SK_MEMINFO_VARS])
+{
+        socklen_t len = SK_MEMINFO_VARS * sizeof *m;
+
+        CHECK(unet_getsockopt(u, SOL_SOCKET, SO_MEMINFO, m, &len) == 0 && len == SK_MEMINFO_VARS * sizeof *m);
+        return m[SK_MEMINFO_DROPS] != 0;
+}
+
+static void memory_of_datagrams(struct side *s)
+{
+        int u = unet_socket(AF_INET, SOCK_DGRAM, 0), small = 4000;
+        struct sockaddr_in a = loopback(0);
+        uint32_t m[SK_MEMINFO_VARS];
+        socklen_t len = sizeof a;
+        char buf[1000] = "";
+
+        CHECK(unet_setsockopt(u, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
+        CHECK(unet_bind(u, (struct sockaddr *)&a, sizeof a) == 0);
+        CHECK(unet_getsockname(u, (struct sockaddr *)&a, &len) == 0);
+        CHECK(!has_dropped(u, m) && m[SK_MEMINFO_RMEM_ALLOC] == 0 && m[SK_MEMINFO_RCVBUF] == 8000);
+        EVENTUALLY(unet_sendto(u, buf, sizeof buf, 0, (struct sockaddr *)&a, sizeof a) == sizeof buf && has_dropped(u, m));
+        CHECK(m[SK_MEMINFO_RMEM_ALLOC] >= sizeof buf);
+        while (unet_recv(u, buf, sizeof buf, MSG_DONTWAIT) > 0)
+                ;
+        EVENTUALLY(has_dropped(u, m) && m[SK_MEMINFO_RMEM_ALLOC] == 0);
+}
+
+static void datagrams_that_wait_and_are_dropped(void **state)
+{
+        assert_int_equal(play_alone(memory_of_datagrams, 0), 0);
+}
+
 /* As with the kernel, where what has arrived has been processed: nobody has to read or to wait first. */
 static void news(struct side *s)
 {
@@ -348,6 +394,7 @@ int main(void)
                 cmocka_unit_test(ints_as_the_kernels),
                 cmocka_unit_test(other_forms_as_the_kernels),
                 cmocka_unit_test(options_of_live_connections),
+                cmocka_unit_test(datagrams_that_wait_and_are_dropped),
                 cmocka_unit_test(what_has_arrived_is_told),
         };
 
