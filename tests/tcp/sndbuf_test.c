@@ -1,0 +1,143 @@
+/* The send buffer: what it takes, how writes become segments, and when there is room again. */
+#include "tests/tcp/scenarios.h"
+
+static void full_buffer_refuses_and_tells_when_there_is_room(void **state)
+{
+        struct scene *s = *state;
+        struct span span[8];
+        int got, total = 0;
+
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        while ((got = tcp_send_reserve(&s->rig->t, s->tc, 500, span, 8)) > 0) {
+                tcp_send_commit(&s->rig->t, s->tc, (size_t)got, false, false, s->now);
+                total += got;
+        }
+        assert_int_equal(got, 0);
+        assert_true(total >= 6000 && total <= 8192); /* frames count whole */
+        assert_int_equal(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT, 0);
+        s->tc->events = 0;
+        peer_sends(s, .seq = 1, .ack = 1, .wnd = 60000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1 + (uint32_t)total, .wnd = 60000);
+        assert_true(s->tc->events & TCP_EV_WRITABLE);
+        assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
+        forget_sent(s);
+}
+
+/* Segments longer than a small frame leave whole however small the buffer is; its limit is one of bytes, round after
+ * round. */
+static void small_buffer_sends_long_segments(void **state)
+{
+        struct scene *s = *state;
+        struct span span[8];
+
+        for (uint32_t at = 1; at < 200000; at += 8000) {
+                app_writes(s, 8000);
+                expect_sent(s, .seq = at, .len = 4000);
+                expect_sent(s, .seq = at + 4000, .len = 4000);
+                assert_int_equal(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT, 0);
+                assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 4000, span, 8), 0);
+                s->tc->events = 0;
+                peer_sends(s, .seq = 1, .ack = at + 8000, .wnd = 60000);
+                assert_true(s->tc->events & TCP_EV_WRITABLE);
+                assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
+        }
+}
+
+static void reservation_can_be_cut_or_cancelled(void **state)
+{
+        struct scene *s = *state;
+        struct span span[4], again[4];
+        int got = tcp_send_reserve(&s->rig->t, s->tc, 3000, span, 4);
+
+        assert_int_equal(got, 3000);
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 1, again, 4), -EBUSY);
+        tcp_send_commit(&s->rig->t, s->tc, 0, false, false, s->now);
+        got = tcp_send_reserve(&s->rig->t, s->tc, 3000, span, 4);
+        assert_int_equal(got, 3000);
+        for (uint32_t i = 0; i < 1200; i++)
+                span[0].ptr[i] = scene_byte(1 + i);
+        tcp_send_commit(&s->rig->t, s->tc, 1200, false, false, s->now);
+        s->written = 1200;
+        app_writes(s, 100);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_sent(s, .seq = 1001, .len = 300);
+        peer_sends(s, .seq = 1, .ack = 1301);
+}
+
+/* Another thread closes while a writer copies: the record waits for the writer. */
+static void closing_waits_for_a_writer(void **state)
+{
+        struct scene *s = *state;
+        struct span span[4];
+
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 0, span, 4), 0);
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 3000, span, 4), 3000);
+        s->opts.linger_s = 0;
+        app_sets(s);
+        app_closes(s);
+        expect_sent(s, .seq = 1, .ack = 1, .flags = RA);
+        advance_ms(s, 1);
+        assert_int_equal(s->rig->t.sh->conns.used, 1);
+        tcp_send_commit(&s->rig->t, s->tc, 3000, false, false, s->now);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+}
+
+static void many_small_writes_become_full_segments(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        for (int i = 0; i < 100; i++)
+                app_writes(s, 64);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 1, .wnd = 60000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        assert_true(s->tail - s->head <= 7);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 6401);
+}
+
+/* What is not acknowledged yet collects, beyond the ends of small frames: a few segments, then one. */
+static void small_writes_collect_while_the_peer_is_behind(void **state)
+{
+        struct scene *s = *state;
+
+        for (int i = 0; i < 40; i++)
+                app_writes(s, 1400);
+        expect_sent(s, .seq = 1, .len = 1400);
+        assert_true(s->tail - s->head <= 8);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1401);
+        peer_sends(s, .seq = 1, .ack = 40 * 1400 + 1);
+        assert_true(s->tail - s->head <= 2);
+        forget_sent(s);
+}
+
+static void reset_ends_writing_with_the_right_errors(void **state)
+{
+        struct scene *s = *state;
+        struct span span[1];
+
+        peer_sends(s, .seq = 1, .ack = 1, .flags = RA);
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 10, span, 1), -ECONNRESET);
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 10, span, 1), -EPIPE);
+        assert_int_equal(tcp_recv_peek(&s->rig->t, s->tc, 0, 10, span, 1), 0);
+}
+
+int main(void)
+{
+        static const struct scene_setup sndbuf = {.sndbuf = 8192}, long_mss = {.sndbuf = 8000, .mss = 4000, .wnd = 60000},
+                                        longest_mss = {.mss = 60000, .wnd = 65535, .sndbuf = 1 << 20, .nagle = true};
+        const struct CMUnitTest tests[] = {
+                scenario(full_buffer_refuses_and_tells_when_there_is_room, established, &sndbuf),
+                scenario(small_buffer_sends_long_segments, established, &long_mss),
+                scenario(small_writes_collect_while_the_peer_is_behind, established, &longest_mss),
+                scenario(reservation_can_be_cut_or_cancelled, established, NULL),
+                scenario(closing_waits_for_a_writer, established, NULL),
+                scenario(many_small_writes_become_full_segments, established, NULL),
+                scenario(reset_ends_writing_with_the_right_errors, established, NULL),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
