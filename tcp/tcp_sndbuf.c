@@ -355,11 +355,20 @@ static int send_error(struct tcp_conn *tc)
         return 0;
 }
 
+/* TCP_NOTSENT_LOWAT: no more is taken while so much has not been sent. As Linux, which asks for each new buffer and not for
+ * each byte, it goes beyond by less than a segment. */
+static bool at_unsent_mark(const struct tcp_conn *tc)
+{
+        uint32_t lowat = tc->opts.notsent_lowat;
+
+        return unlikely(lowat != 0) && tc->snd_end - tc->snd_nxt + tc->rsv_bytes >= lowat;
+}
+
 /* A small write that goes whole behind what is in the fill frame: nearly every write of a conversation. */
 static bool fits_fill(const struct tcp *t, const struct tcp_conn *tc, size_t want)
 {
         if (want > tc->snd_mss || want > fill_room(t, tc) || tc->snd_end - tc->snd_una >= tc->snd_limit ||
-            pool_room(&t->sh->txsegs) <= TXSEG_SPARE(&t->sh->txsegs))
+            pool_room(&t->sh->txsegs) <= TXSEG_SPARE(&t->sh->txsegs) || at_unsent_mark(tc))
                 return false;
         return tc->snd_next == 0 || !extends_tail(t, tc, tc->snd_fill, tc->snd_fill_off) ||
                txseg_at(t, tc->snd_tail)->len + want <= tc->snd_mss;
@@ -374,6 +383,8 @@ static bool reserve_more(struct tcp *t, struct tcp_conn *tc, size_t want, struct
                 wait_for_frames(t, tc);
                 return false;
         }
+        if (at_unsent_mark(tc))
+                return false;
         if (fill_is_used_up(t, tc, want) && !new_fill(t, tc, want))
                 return false;
         if (tc->snd_end - tc->snd_una + tc->rsv_bytes >= tc->snd_limit)
@@ -490,7 +501,7 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
                 tc->owed |= OWE_PUSH;
         }
         txseg_at(t, tc->snd_tail)->ctl |= TCP_PSH;
-        if (more)
+        if (more && !at_unsent_mark(tc)) /* what follows would have to wait for this to go */
                 conn_flag(tc, TCF_MORE);
         else
                 conn_unflag(tc, TCF_MORE);
@@ -508,13 +519,13 @@ uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc)
         return room != 0 ? room : fill_room(t, tc);
 }
 
-/* As Linux's sk_stream_is_writeable(): a third of the buffer free, and less unsent than TCP_NOTSENT_LOWAT. */
+/* As Linux's sk_stream_is_writeable(): a third of the buffer free, and less than half of TCP_NOTSENT_LOWAT unsent. */
 bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc)
 {
         uint32_t end = READ_ONCE(tc->snd_end), data = end - READ_ONCE(tc->snd_una), mem = READ_ONCE(tc->snd_mem);
         uint32_t lowat = READ_ONCE(tc->opts.notsent_lowat);
 
-        if (READ_ONCE(tc->flags) & TCF_WAITS || (lowat != 0 && end - READ_ONCE(tc->snd_nxt) >= lowat))
+        if (READ_ONCE(tc->flags) & TCF_WAITS || (lowat != 0 && 2 * (uint64_t)(end - READ_ONCE(tc->snd_nxt)) >= lowat))
                 return false;
         if (counts_bytes(tc))
                 mem = data;

@@ -192,6 +192,7 @@ static const struct {
         {"cork_many", scene_cork_many},
         {"cork_files", scene_cork_files},
         {"cork_kernels", scene_cork_kernels},
+        {"unsent_mark", scene_unsent_mark},
         {"peek_offset", scene_peek_offset},
         {"bound_to_device", scene_bound_to_device},
         {"port_range", scene_port_range},

@@ -199,6 +199,7 @@ void scene_cork_shared(void);
 void scene_cork_many(void);
 void scene_cork_files(void);
 void scene_cork_kernels(void);
+void scene_unsent_mark(void);
 void scene_peek_offset(void);
 void scene_bound_to_device(void);
 void scene_port_range(void);

@@ -257,6 +257,58 @@ void scene_many_messages(void)
         close2(v);
 }
 
+static bool can_write(int s)
+{
+        struct pollfd p = {.fd = s, .events = POLLOUT};
+
+        return poll(&p, 1, 0) == 1 && p.revents & POLLOUT;
+}
+
+/* A child that reads to the end; its status is 7 if there were a million bytes. */
+static int reading_child(int s, int other)
+{
+        static char b[1 << 16];
+        long sum = 0;
+        ssize_t r;
+        pid_t pid = fork();
+
+        if (pid != 0)
+                return pid;
+        close(other);
+        while ((r = read(s, b, sizeof(b))) > 0)
+                sum += r;
+        _exit(sum == 1000000 ? 7 : 8);
+}
+
+/* TCP_NOTSENT_LOWAT: a write is cut where so much has not been sent, and goes on when the peer reads. */
+void scene_unsent_mark(void)
+{
+        static char much[1000000];
+        int v[2], low = 16384, unsent = 0, status = 0, all = 0, got = 0;
+        ssize_t r;
+        pid_t pid;
+
+        tcp_pair(v);
+        SHOW(setsockopt(v[0], IPPROTO_TCP, TCP_NOTSENT_LOWAT, &low, sizeof(low)));
+        while ((r = send(v[0], much, 200000, MSG_DONTWAIT)) > 0)
+                all += (int)r;
+        SHOW(r);
+        ioctl(v[0], SIOCOUTQNSD, &unsent);
+        printf("  unsent: %s\n", unsent < low ? "too little" : unsent > low + 131072 ? "too much" : "about that");
+        SHOW(can_write(v[0]));
+        while (got < all && (r = read(v[1], much, sizeof(much))) > 0)
+                got += (int)r;
+        SHOW(got == all);
+        while (!can_write(v[0]))
+                usleep(1000);
+        pid = reading_child(v[1], v[0]);
+        close(v[1]);
+        SHOW(send(v[0], much, sizeof(much), 0));
+        close(v[0]);
+        waitpid(pid, &status, 0);
+        SHOW(WEXITSTATUS(status));
+}
+
 /* The same three bytes at a time, each time further on; and when some are taken, so much less far. */
 static void peek_on(int s)
 {

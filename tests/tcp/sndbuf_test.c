@@ -44,6 +44,69 @@ static void small_buffer_sends_long_segments(void **state)
         }
 }
 
+static int writes_what_is_taken(struct scene *s, size_t want, bool more)
+{
+        struct span span[8];
+        int got = tcp_send_reserve(&s->rig->t, s->tc, want, span, 8);
+
+        if (got <= 0)
+                return got;
+        for (int i = 0, done = 0; done < got; done += (int)span[i++].len)
+                for (uint32_t j = 0; j < span[i].len; j++)
+                        span[i].ptr[j] = scene_byte((uint32_t)(1 + s->written) + (uint32_t)done + j);
+        tcp_send_commit(&s->rig->t, s->tc, (size_t)got, more, false, s->now);
+        s->written += (uint64_t)got;
+        return got;
+}
+
+/* TCP_NOTSENT_LOWAT, as Linux has it: a write is cut where so much has not been sent, and there is room again when less than
+ * half of it has not. */
+static void unsent_mark_cuts_a_write(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.notsent_lowat = 2000;
+        app_sets(s);
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        assert_int_equal(writes_what_is_taken(s, 10000, false), 2000);
+        assert_int_equal(writes_what_is_taken(s, 10, false), 0);
+        assert_int_equal(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT, 0);
+        s->tc->events = 0;
+        peer_sends(s, .seq = 1, .ack = 1, .wnd = 60000);
+        forget_sent(s);
+        assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
+        peer_sends(s, .seq = 1, .ack = 2001, .zero_wnd = true);
+        assert_true(s->tc->events & TCP_EV_WRITABLE);
+        assert_int_equal(writes_what_is_taken(s, 900, false), 900);
+        assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
+        assert_int_equal(writes_what_is_taken(s, 100, false), 100);
+        assert_int_equal(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT, 0);
+        assert_int_equal(writes_what_is_taken(s, 10000, false), 1000); /* poll says no, and a write still has its segment */
+        assert_int_equal(writes_what_is_taken(s, 10000, false), 0);
+        s->opts.notsent_lowat = 0;
+        app_sets(s);
+        assert_true(s->tc->events & TCP_EV_WRITABLE);
+        assert_int_equal(writes_what_is_taken(s, 10000, false), 10000);
+        app_aborts(s);
+        forget_sent(s);
+}
+
+/* Who has to wait for the mark has no more to give meanwhile. */
+static void unsent_mark_holds_nothing_back(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.notsent_lowat = 500;
+        app_sets(s);
+        assert_int_equal(writes_what_is_taken(s, 400, true), 400);
+        advance_ms(s, 1);
+        expect_silence(s);
+        assert_int_equal(writes_what_is_taken(s, 200, true), 200);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .len = 600);
+        peer_sends(s, .seq = 1, .ack = 601);
+}
+
 static void reservation_can_be_cut_or_cancelled(void **state)
 {
         struct scene *s = *state;
@@ -132,6 +195,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 scenario(full_buffer_refuses_and_tells_when_there_is_room, established, &sndbuf),
                 scenario(small_buffer_sends_long_segments, established, &long_mss),
+                scenario(unsent_mark_cuts_a_write, established, NULL),
+                scenario(unsent_mark_holds_nothing_back, established, NULL),
                 scenario(small_writes_collect_while_the_peer_is_behind, established, &longest_mss),
                 scenario(reservation_can_be_cut_or_cancelled, established, NULL),
                 scenario(closing_waits_for_a_writer, established, NULL),
