@@ -128,6 +128,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t v6only, reuse;
         uint8_t registered;             /* in unetd's directory: enum sock_registered of sock/ustack.h */
         uint8_t outside;                /* another process may have come to know it, or will: its number left this one */
+        uint8_t peeks_on;               /* SO_PEEK_OFF: peek_off is 0 or more; WRITE_ONCE() */
         uint16_t told;                  /* UDP: what recvmsg() says of a datagram besides, USOCK_TELL_* of sock/usock_cmsg.h */
         _Atomic uint32_t edge_in, edge_out;
         _Atomic uint64_t waiters;       /* waiter slots that want to know; WAITERS_CROWD, WAITERS_SIGNAL */
@@ -169,6 +170,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint64_t owner_ns;              /* the PID namespace in which that is said; 0: unknown */
         uint8_t async;                  /* O_ASYNC */
         uint8_t ack_delayed;            /* TCP_QUICKACK was switched off: it is said so */
+        int32_t not_peek_off;           /* the complement of SO_PEEK_OFF, which is -1 at first */
 };
 enum {
         SOCK_CORK_ON = 1,               /* UDP_CORK is set */

@@ -128,7 +128,7 @@ static ssize_t peek_all(struct native_slot *n, struct msghdr *m, size_t target, 
                         return got;
                 if (got > 0 && usock_poll(n->us) & (POLLRDHUP | POLLHUP | POLLERR))
                         return got;
-                err = got > 0 ? usock_wait1(n->us, 0, NS_PER_MS) : native_wait(n, USOCK_POLL_SOME, deadline);
+                err = got > 0 || usock_peeks_on(n->us) ? usock_wait1(n->us, 0, NS_PER_MS) : native_wait(n, USOCK_POLL_SOME, deadline);
                 if (err == -EINTR || (err == -EAGAIN && ustack_now() >= deadline))
                         return got > 0 ? got : err;
         }
@@ -223,6 +223,8 @@ static ssize_t recv_udp(struct native_slot *n, struct msghdr *m, int flags)
                 if (deadline == NSTIME_NEVER)
                         deadline = native_deadline(READ_ONCE(usock_rec(n->us)->rcvtimeo));
                 r = native_wait(n, POLLIN, deadline);
+                if (r >= 0 && flags & MSG_PEEK && usock_peeks_on(n->us) && usock_wait1(n->us, 0, NS_PER_MS) == -EINTR)
+                        r = -EINTR;
                 if (r < 0)
                         return r;
         }

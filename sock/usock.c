@@ -784,6 +784,11 @@ ssize_t usock_read_short(struct usock *s, void *p, size_t n)
         return n < READ_ONCE(s->ahead.left) && usock_tcp_read_ahead(s, p, n) ? (ssize_t)n : -EAGAIN;
 }
 
+bool usock_peeks_on(const struct usock *s)
+{
+        return READ_ONCE(usock_rec(s)->peeks_on);
+}
+
 /* ---- readiness ---- */
 
 /* While somebody copies without the lock nobody else may: it is as if there was nothing. Whoever is about to sleep looks

@@ -113,6 +113,8 @@ ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags);
  * usock_recv() says what there is. */
 #define USOCK_SHORT_MAX 256u
 ssize_t usock_read_short(struct usock *s, void *p, size_t n);
+/* SO_PEEK_OFF is set: a peek goes on where the last one ended, and may find nothing while the socket is readable. */
+bool usock_peeks_on(const struct usock *s);
 
 /* ---- groups: which of them are ours (usock_group.c) ---- */
 

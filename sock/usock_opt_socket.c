@@ -133,6 +133,18 @@ static int get_rcvlowat(const struct opt_call *c)
         return (int)c->rec->rcvlowat;
 }
 
+static int set_peek_off(struct opt_call *c, int v)
+{
+        c->rec->not_peek_off = ~v;
+        WRITE_ONCE(c->rec->peeks_on, v >= 0);
+        return 0;
+}
+
+static int get_peek_off(const struct opt_call *c)
+{
+        return ~c->rec->not_peek_off;
+}
+
 /* ---- sharing of ports ---- */
 
 enum { REUSE_ADDR = 1, REUSE_PORT = 2 };        /* rec->reuse */
@@ -448,6 +460,7 @@ static const struct opt_int ints[] = {
         OPT_CALLS(SO_REUSEADDR, OPT_ANY, set_reuseaddr, get_reuseaddr),
         OPT_CALLS(SO_REUSEPORT, OPT_ANY, set_reuseport, get_reuseport),
         OPT_CALLS(SO_RCVLOWAT, OPT_ANY, set_rcvlowat, get_rcvlowat),
+        OPT_CALLS(SO_PEEK_OFF, OPT_ANY, set_peek_off, get_peek_off),
         OPT_CALLS(SO_BINDTOIFINDEX, OPT_ANY, set_device_number, get_device_number),
         OPT_CALLS(SO_INCOMING_CPU, OPT_ANY, NULL, get_incoming_cpu),
         OPT_CALLS(SO_TIMESTAMP, OPT_ANY, set_timestamp, get_timestamp),

@@ -473,7 +473,7 @@ static void take_ahead(struct usock *s, struct sock_rec *rec, const struct tcp_c
         const uint8_t *p;
         uint32_t left;
 
-        if (!usock_alone(rec))
+        if (!usock_alone(rec) || rec->peeks_on)
                 return;
         left = tcp_recv_ahead(&s->u->s.tcp, tc, &p);
         if (left <= AHEAD_READS * n)
@@ -647,7 +647,7 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         struct sock_rec *rec = usock_rec(s);
         struct cursor c = {iov, 0, 0};
         struct span any[SPANS];
-        size_t done = 0;
+        size_t done = 0, from;
         ssize_t got = -ENOTCONN;
 
         if (flags & MSG_OOB)
@@ -655,10 +655,11 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         total = MIN(total, (size_t)INT32_MAX);
         ustack_lock(u);
         usock_tcp_settle(s);
+        from = usock_peek_from(rec, flags);
         if (likely(rec->role == SOCK_ROLE_CONN && rec->reader == 0)) {
                 if ((tcp_recv_avail(usock_conn(s)) == 0 || unlikely(came != NULL)) && stack_pending(&u->s, 0))
                         stack_run(&u->s, ustack_now());
-                got = likely(came == NULL) ? recv_staged(s, &c, total, flags) : -EAGAIN;
+                got = likely(came == NULL && !rec->peeks_on) ? recv_staged(s, &c, total, flags) : -EAGAIN;
                 if (got != -EAGAIN)
                         return got;
         }
@@ -673,11 +674,13 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
                         got = MIN(peek(u, usock_conn(s), 0, 1, any), 0);
                         break;
                 }
-                got = recv_once(s, &c, flags & MSG_PEEK ? done : 0, total - done, flags, came);
+                got = recv_once(s, &c, flags & MSG_PEEK ? from + done : 0, total - done, flags, came);
                 if (got <= 0)
                         break;
                 done += (size_t)got;
-        } while (done < total && more_to_take(usock_conn(s), flags & MSG_PEEK ? done : 0));
+        } while (done < total && more_to_take(usock_conn(s), flags & MSG_PEEK ? from + done : 0));
+        if (unlikely(rec->peeks_on))
+                usock_peek_moves(rec, flags, done);
         if (got == -EAGAIN && u->s.st->nacks != 0)
                 stack_flush_acks(&u->s, ustack_now());  /* the turn is over: no answer will carry them */
         ustack_leave(u);

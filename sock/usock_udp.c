@@ -617,6 +617,8 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
         uint8_t opts[IP_OPTS_MAX];
         struct udp_sight first;
 
+        if (unlikely(flags & MSG_PEEK && READ_ONCE(usock_rec(s)->peeks_on)))
+                return usock_udp_peek_on(s, iov, total, flags, m);
         while (look_mapped(u, pcb, &first)) {
                 struct cursor c = {iov, 0, 0};
                 size_t n = MIN(total, first.msg.len);
@@ -642,6 +644,8 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
                 }
                 if (unlikely(settle_is_due(s) || first.last))
                         settle(u, pcb);
+                if (unlikely(READ_ONCE(usock_rec(s)->peeks_on)))
+                        usock_udp_read_before(s, flags & MSG_TRUNC ? first.msg.len : n);
                 if (unlikely(!good))
                         return -EFAULT;         /* as Linux: the datagram is gone */
                 return (ssize_t)(flags & MSG_TRUNC ? first.msg.len : n);
@@ -660,6 +664,8 @@ ssize_t usock_udp_read_short(struct usock *s, void *p, size_t n)
                 pcb = udp_pcb_at(&s->u->s.udp, usock_rec(s)->conn);
                 atomic_store_explicit(&s->pcb, pcb, memory_order_relaxed);
         }
+        if (unlikely(READ_ONCE(usock_rec(s)->peeks_on)))
+                return -EAGAIN;
         if (!udp_recv_look_short(&s->u->s.udp, pcb, &first) || first.msg.len > MIN(n, COPY_SHORT_MAX))
                 return -EAGAIN;
         good = user_copy_short(p, first.msg.span[0].ptr, first.msg.len);

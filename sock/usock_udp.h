@@ -40,4 +40,11 @@ void usock_udp_cork_moved(struct usock *s);
 /* The socket ends, and what is begun with it. Under the lock. */
 void usock_udp_cork_end(struct ustack *u, struct sock_rec *rec);
 
+/* ---- usock_udp_peek.c ---- */
+
+/* MSG_PEEK where SO_PEEK_OFF is set, as usock_udp_recv() otherwise. m: NULL, or where name, flags and the rest go. */
+ssize_t usock_udp_peek_on(struct usock *s, const struct iovec *iov, size_t total, int flags, struct msghdr *m);
+/* n bytes were read: so much is the next peek's offset less. */
+void usock_udp_read_before(struct usock *s, size_t n);
+
 #endif

@@ -293,6 +293,19 @@ static inline struct tcp_conn *usock_conn(const struct usock *s)
         return tcp_conn_at(&s->u->s.tcp, READ_ONCE(usock_rec(s)->conn));
 }
 
+/* SO_PEEK_OFF: where the next peek begins; and what is read or peeked at moves it. Under the lock. */
+static inline size_t usock_peek_from(const struct sock_rec *rec, int flags)
+{
+        return unlikely(rec->peeks_on) && flags & MSG_PEEK ? (size_t)~rec->not_peek_off : 0;
+}
+static inline void usock_peek_moves(struct sock_rec *rec, int flags, size_t n)
+{
+        int64_t at = ~rec->not_peek_off;
+
+        at = flags & MSG_PEEK ? at + (int64_t)n : at - (int64_t)n;
+        rec->not_peek_off = ~(int32_t)MIN(MAX(at, 0), INT32_MAX);
+}
+
 /* What a socket is bound to and sends with, as it was at one moment; for who has no lock. */
 struct usock_own {
         ip_addr addr;

@@ -31,20 +31,23 @@ static bool io_again(ssize_t *r, int flags)
 
 /* ---- receiving ---- */
 
-/* MSG_PEEK with MSG_WAITALL: the bytes are looked at until they are all there; nothing else tells. */
-static int wait_for_more(struct file *f, int flags, struct until *u)
+/* Where nothing tells that there is more than there was. */
+static int pause_a_little(struct until *u)
 {
         struct timespec pause = {0, 200 * NS_PER_US};
+
+        sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+        if (usock_tls.pending)
+                return -ERR_RESTART;
+        return until_over(u) ? -EAGAIN : 0;
+}
+
+/* MSG_PEEK with MSG_WAITALL: the bytes are looked at until they are all there. And a peek that goes on (SO_PEEK_OFF). */
+static int wait_for_more(struct file *f, int flags, struct until *u)
+{
         int r = file_wait(f, USOCK_POLL_SOME, u);
 
-        if (r == 0 && (flags & MSG_PEEK)) {
-                sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
-                if (usock_tls.pending)
-                        return -ERR_RESTART;
-                if (until_over(u))
-                        return -EAGAIN;
-        }
-        return r;
+        return r == 0 && (flags & MSG_PEEK) ? pause_a_little(u) : r;
 }
 
 static bool stream_ended(struct file *f)
@@ -68,6 +71,8 @@ ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
         size_t done = 0;
         struct until u = until_timeo(f->rcvtimeo);
 
+        if (unlikely(flags & MSG_PEEK && usock_peeks_on(f->us)))
+                flags &= ~MSG_WAITALL;
         for (;;) {
                 size_t from = flags & MSG_PEEK ? 0 : done;
                 ssize_t r = recv_now(f, (char *)p + from, n - from, flags & ~MSG_WAITALL);
@@ -85,7 +90,7 @@ ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
                         return done ? (ssize_t)done : r;
                 }
                 if (r <= 0 || (flags & MSG_PEEK))
-                        r = wait_for_more(f, r > 0 ? flags : 0, &u);
+                        r = wait_for_more(f, r > 0 || usock_peeks_on(f->us) ? flags : 0, &u);
                 if (r < 0)
                         return done ? (ssize_t)done : r;
         }
@@ -117,6 +122,8 @@ static ssize_t udp_recvmsg(struct file *f, struct msghdr *m, int flags, bool ker
                 if (r != -EAGAIN || !may_wait(f, flags) || (flags & MSG_ERRQUEUE))
                         return r;
                 r = file_wait(f, POLLIN, &u);
+                if (r == 0 && unlikely(flags & MSG_PEEK && usock_peeks_on(f->us)))
+                        r = pause_a_little(&u);
                 if (r < 0)
                         return r;
         }
@@ -177,7 +184,7 @@ static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
 
                 if (r != -EAGAIN || !may_wait(f, flags))
                         return r;
-                r = file_wait(f, USOCK_POLL_SOME, &u);
+                r = wait_for_more(f, usock_peeks_on(f->us) ? flags : 0, &u);
                 if (r < 0)
                         return r;
         }

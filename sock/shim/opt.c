@@ -184,16 +184,6 @@ static void remember_linger(struct file *f, int level, int name, const void *val
 
 /* ---- setsockopt ---- */
 
-static bool peeks_at_an_offset(int level, int name, const void *val, socklen_t len)
-{
-        int at = -1;
-
-        if (level != SOL_SOCKET || name != SO_PEEK_OFF || len < sizeof(at))
-                return false;
-        memcpy(&at, val, sizeof(at));
-        return at >= 0;
-}
-
 /* Options that only the kernel can honour: the socket stays with it. */
 static const char *kernel_only(int level, int name, const void *val, socklen_t len)
 {
@@ -201,8 +191,6 @@ static const char *kernel_only(int level, int name, const void *val, socklen_t l
                 return usock_is_device(val, len) ? NULL : "bound to a device of the kernel's";
         if (level == SOL_SOCKET && name == SO_BINDTOIFINDEX)
                 return usock_is_device_number(*(const int *)val) ? NULL : "bound to a device of the kernel's";
-        if (peeks_at_an_offset(level, name, val, len))
-                return "peeks at an offset";
         if (level == SOL_SOCKET && ( name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF))
                 return "filtered";
         if (level == IPPROTO_IP && name == IP_TRANSPARENT)
@@ -251,7 +239,7 @@ static int set_tcp(struct file *f, int level, int name, const void *val, socklen
 
         if (r != -ENOPROTOOPT)
                 return r;
-        if (is_void(level, name) || peeks_at_an_offset(level, name, val, len))
+        if (is_void(level, name))
                 return -EOPNOTSUPP;
         r = file_materialise(f);
         return r < 0 ? r : (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
@@ -259,10 +247,8 @@ static int set_tcp(struct file *f, int level, int name, const void *val, socklen
 
 static int set_both(struct file *f, int level, int name, const void *val, socklen_t len)
 {
-        int r = -EOPNOTSUPP;
+        int r = (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
 
-        if (!peeks_at_an_offset(level, name, val, len))
-                r = (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
         if (r == 0)
                 usock_setsockopt(f->us, level, name, val, len);
         return r;
@@ -370,6 +356,8 @@ static int do_getsockopt(struct file *f, int level, int name, void *val, socklen
                 return get_both_error(f, val, len);
         if (level == SOL_SOCKET && name == SO_MEMINFO && f->us)
                 return get_both_memory(f, val, len);
+        if (level == SOL_SOCKET && name == SO_PEEK_OFF && f->mode == MODE_UDP)
+                return usock_getsockopt(f->us, level, name, val, len);
         return (int)sys5(SYS_getsockopt, f->kfd, level, name, val, len);
 }
 

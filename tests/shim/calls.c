@@ -194,6 +194,8 @@ static const struct {
         {"cork_kernels", scene_cork_kernels},
         {"unsent_mark", scene_unsent_mark},
         {"peek_offset", scene_peek_offset},
+        {"peek_offset_datagrams", scene_peek_offset_datagrams},
+        {"peek_offset_streams", scene_peek_offset_streams},
         {"bound_to_device", scene_bound_to_device},
         {"port_range", scene_port_range},
         {"groups", scene_groups},

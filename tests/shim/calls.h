@@ -201,6 +201,8 @@ void scene_cork_files(void);
 void scene_cork_kernels(void);
 void scene_unsent_mark(void);
 void scene_peek_offset(void);
+void scene_peek_offset_datagrams(void);
+void scene_peek_offset_streams(void);
 void scene_bound_to_device(void);
 void scene_port_range(void);
 void scene_groups(void);

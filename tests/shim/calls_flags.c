@@ -352,6 +352,117 @@ void scene_peek_offset(void)
         close(other);
 }
 
+static void peek_some(const char *what, int s, int n, int flags)
+{
+        char b[16] = "", c[8] = "";
+        struct sockaddr_in from;
+        struct iovec iov[2] = {{b, (size_t)n / 2}, {c, (size_t)(n - n / 2)}};
+        struct msghdr m = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = iov, .msg_iovlen = 2};
+        ssize_t r = recvmsg(s, &m, flags | MSG_DONTWAIT);
+
+        if (r > n / 2)
+                memcpy(b + n / 2, c, (size_t)((r < n ? r : n) - n / 2));
+        show_bytes(what, b, r < n ? r : n);
+        printf("  %zd %s flags %x name %u\n", r, name_of(r), r < 0 ? 0 : m.msg_flags, r < 0 ? 0 : m.msg_namelen);
+        show_offset(s);
+}
+
+static void write_late(int s)
+{
+        usleep(50000);
+        write(s, "late", 4);
+        _exit(0);
+}
+
+/* Datagrams: a peek shows of one at most, and goes over to the next; reading moves it back, by what was read. */
+void scene_peek_offset_datagrams(void)
+{
+        struct sockaddr_in to, at;
+        int s = udp_socket(&to), other = udp_socket(&at), off = 0;
+        char b[16];
+        ssize_t r;
+
+        connect(other, (void *)&to, sizeof(to));
+        for (int i = 0; i < 3; i++)
+                write(other, "0123456789" + i, (size_t)(4 + i));
+        while (recv(s, b, sizeof(b), MSG_PEEK | MSG_TRUNC) != 4)
+                ;
+        SHOW(setsockopt(s, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
+        for (int i = 0; i < 7; i++)
+                peek_some("three", s, 3, MSG_PEEK);
+        off = 2;
+        SHOW(setsockopt(s, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
+        peek_some("long", s, 10, MSG_PEEK | MSG_TRUNC);
+        peek_some("cut", s, 2, MSG_PEEK | MSG_TRUNC);
+        r = recv(s, b, 3, 0);
+        show_bytes("recv", b, r);
+        show_offset(s);
+        peek_some("next", s, 3, MSG_PEEK);
+        r = read(s, b, sizeof(b));
+        show_bytes("read", b, r);
+        show_offset(s);
+        off = -1;
+        SHOW(setsockopt(s, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
+        peek_some("without", s, 3, MSG_PEEK);
+        off = 6;
+        SHOW(setsockopt(s, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
+        if (fork() == 0)
+                write_late(other);
+        r = recv(s, b, sizeof(b), MSG_PEEK);
+        show_bytes("waited for", b, r);
+        wait(NULL);
+        close(s);
+        close(other);
+}
+
+/* Streams, where the kernel has it. */
+void scene_peek_offset_streams(void)
+{
+        int v[2], off = 0;
+        char b[16];
+        ssize_t r;
+
+        v[0] = socket(AF_INET, SOCK_STREAM, 0);
+        r = setsockopt(v[0], SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off));
+        close(v[0]);
+        if (r < 0) {
+                printf("  the kernel has none\n");
+                return;
+        }
+        tcp_pair(v);
+        write(v[0], "0123456789", 10);
+        SHOW(recv(v[1], b, 10, MSG_PEEK | MSG_WAITALL));
+        show_offset(v[1]);
+        SHOW(setsockopt(v[1], SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
+        for (int i = 0; i < 4; i++)
+                peek_some("three", v[1], 3, MSG_PEEK);
+        show_bytes("recv", b, recv(v[1], b, 4, 0));
+        show_offset(v[1]);
+        peek_some("all seen", v[1], 3, MSG_PEEK);
+        show_bytes("recv", b, recv(v[1], b, 1, 0));
+        off = 1;
+        SHOW(setsockopt(v[1], SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
+        peek_some("trunc", v[1], 2, MSG_PEEK | MSG_TRUNC);
+        peek_some("more than there is", v[1], 8, MSG_PEEK);
+        if (fork() == 0)
+                write_late(v[0]);
+        r = recv(v[1], b, sizeof(b), MSG_PEEK);
+        show_bytes("waited for", b, r);
+        wait(NULL);
+        show_offset(v[1]);
+        show_bytes("read", b, read(v[1], b, 9));
+        show_offset(v[1]);
+        close(v[0]);
+        wait_readable(v[1]);
+        off = 3;
+        SHOW(setsockopt(v[1], SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
+        SHOW(recv(v[1], b, 4, MSG_PEEK));
+        off = -5;
+        SHOW(setsockopt(v[1], SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
+        show_offset(v[1]);
+        close(v[1]);
+}
+
 /* By its name and by its number; who is not on it does not reach it. */
 void scene_bound_to_device(void)
 {
