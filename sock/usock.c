@@ -780,7 +780,7 @@ ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
 ssize_t usock_read_short(struct usock *s, void *p, size_t n)
 {
         if (s->kind == USOCK_UDP)
-                return usock_udp_read_short(s, p, n);
+                return heard(usock_udp_read_short(s, p, n));
         return n < READ_ONCE(s->ahead.left) && usock_tcp_read_ahead(s, p, n) ? (ssize_t)n : -EAGAIN;
 }
 
