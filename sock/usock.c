@@ -1,4 +1,4 @@
-/* Sockets: life, names, readiness; what does not depend on the protocol. See usock.h. */
+/* Sockets: life, names, data; what does not depend on the protocol. See usock.h. */
 #include "sock/ustack.h"
 
 #include <errno.h>
@@ -270,40 +270,6 @@ void usock_set_kfd(struct usock *s, int kfd)
                 WRITE_ONCE(usock_rec(s)->cookie, cookie_of(kfd));
 }
 
-/* Under the lock. */
-static void end_flight(struct ustack *u, struct sock_rec *rec, nstime now)
-{
-        if (rec->flights != 0 && --rec->flights == 0)
-                ustack_unref(u, pool_index(&u->s.st->socks, rec), SOCK_REF_FLIGHT, now);
-}
-
-void usock_fly(struct usock *s)
-{
-        struct ustack *u = s->u;
-        struct sock_rec *rec = usock_rec(s);
-        int err;
-
-        ustack_lock(u);
-        rec->refs |= 1ull << SOCK_REF_FLIGHT;
-        rec->flights++;
-        rec->flyer = u->slot + 1;
-        ustack_leave(u);
-        err = unetd_flight(ustack_client(), u->id, READ_ONCE(rec->cookie), usock_kfd(s));
-        ustack_client_done();
-        ustack_lock(u);
-        rec->flyer = 0;
-        if (err != 0)
-                end_flight(u, rec, ustack_now());
-        ustack_leave(u);
-}
-
-void usock_landed(struct usock *s)
-{
-        ustack_lock(s->u);
-        end_flight(s->u, usock_rec(s), ustack_now());
-        ustack_leave(s->u);
-}
-
 int usock_kfd(const struct usock *s)
 {
         return READ_ONCE(s->kfd);
@@ -330,134 +296,6 @@ void usock_goes_outside(struct usock *s)
 int usock_kind(const struct usock *s)
 {
         return s->kind;
-}
-
-/* ---- references ---- */
-
-static void close_role(struct ustack *u, struct sock_rec *rec, nstime now)
-{
-        struct stack *s = &u->s;
-
-        switch (rec->role) {
-        case SOCK_ROLE_CONN:
-                stack_begin(s->st, rec->conn);
-                tcp_set_sock(&s->tcp, rec->conn, 0);
-                tcp_close(&s->tcp, tcp_conn_at(&s->tcp, rec->conn), now);
-                stack_end(s->st);
-                break;
-        case SOCK_ROLE_LISTENER:
-                tcp_unlisten(&s->tcp, rec->conn);
-                break;
-        case SOCK_ROLE_UDP:
-                if (unlikely(rec->member))
-                        stack_group_leave_all(s, pool_index(&s->st->socks, rec));
-                usock_udp_cork_end(u, rec);
-                udp_close(&s->udp, rec->conn);
-                break;
-        }
-        sock_set_role(rec, SOCK_ROLE_NONE);
-}
-
-void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
-{
-        struct sock_rec *rec = stack_sock(&u->s, sock);
-
-        rec->refs &= ~(1ull << slot);
-        rec->kept &= ~(1ull << slot);
-        if (rec->refs != 0)
-                return;
-        now = stack_time(&u->s, now);
-        close_role(u, rec, now);
-        pool_free(&u->s.st->socks, sock);
-        stack_flush(&u->s, now);
-}
-
-void ustack_turn_over(struct ustack *u, struct sock_rec *rec)
-{
-        if (likely(!atomic_load_explicit(&rec->awaited, memory_order_relaxed)))
-                return;
-        atomic_store_explicit(&rec->awaited, 0, memory_order_relaxed);
-        ustack_event(&u->s, pool_index(&u->s.st->socks, rec), TCP_EV_READABLE | TCP_EV_WRITABLE);
-}
-
-/* A copy that the dead process had under way is undone: what it had not committed was never sent or read. */
-static void end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, nstime now)
-{
-        if (rec->writer == slot + 1) {
-                WRITE_ONCE(rec->writer, 0);
-                ustack_turn_over(u, rec);
-                if (rec->role == SOCK_ROLE_CONN)
-                        tcp_send_commit(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), 0, false, false, now);
-                if (rec->tx_frame != 0)
-                        frame_drop(u->s.frames, rec->tx_frame);
-                rec->tx_frame = 0;
-        }
-        if (rec->reader == slot + 1) {
-                WRITE_ONCE(rec->reader, 0);
-                ustack_turn_over(u, rec);
-        }
-        if (rec->flyer == slot + 1) {
-                rec->flyer = 0;
-                end_flight(u, rec, now);
-        }
-}
-
-/* The threads of a process slot are no more. */
-static void end_waiters(struct stack_state *st, uint32_t slot)
-{
-        for (uint32_t w = 0; w < STACK_WAITERS; w++) {
-                if (st->waiter[w].proc != slot + 1)
-                        continue;
-                if (st->leader == w + 1)
-                        WRITE_ONCE(st->leader, 0);
-                st->waiter[w].proc = 0;
-        }
-        crowd_end(st, slot + 1);
-}
-
-/* What the slot holds ends, but for sockets that are kept over an exec where `keep` says so. True: there are such. */
-static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
-{
-        struct pool *p = &u->s.st->socks;
-        bool any = false;
-
-        now = stack_time(&u->s, now);
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                struct sock_rec *rec = pool_at(p, i);
-                if (!(rec->refs >> slot & 1))
-                        continue;
-                end_copies(u, rec, slot, now);
-                if (keep && rec->kept >> slot & 1)
-                        any = true;
-                else
-                        ustack_unref(u, i, slot, now);
-        }
-        end_waiters(u->s.st, slot);
-        return any;
-}
-
-void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now)
-{
-        end_refs(u, slot, false, now);
-        atomic_store(&u->s.st->proc[slot].pid, 0);
-}
-
-bool ustack_proc_execed(struct ustack *u, uint32_t slot, nstime now)
-{
-        return end_refs(u, slot, true, now);
-}
-
-void ustack_nobody_left(struct ustack *u, nstime now)
-{
-        struct pool *p = &u->s.st->socks;
-
-        for (uint32_t i = 1; i < p->fresh; i++) {
-                uint64_t refs = ((const struct sock_rec *)pool_at(p, i))->refs & ~(1ull << SOCK_REF_FLIGHT);
-                for (uint32_t slot = 0; refs != 0; slot++, refs >>= 1)
-                        if (refs & 1)
-                                ustack_unref(u, i, slot, now);
-        }
-        stack_close_nobodys(&u->s, now);
 }
 
 /* ---- names ---- */
@@ -650,7 +488,7 @@ static void stop_listening(struct usock *s)
         ustack_lock(u);
         if (rec->role == SOCK_ROLE_LISTENER) {
                 e = ustack_entry_end(u, rec);
-                close_role(u, rec, stack_time(&u->s, ustack_now()));
+                ustack_end_role(u, rec, stack_time(&u->s, ustack_now()));
                 stack_flush(&u->s, ustack_now());
                 ustack_event(&u->s, s->idx, TCP_EV_READABLE | TCP_EV_CLOSED);
         }
@@ -787,98 +625,4 @@ ssize_t usock_read_short(struct usock *s, void *p, size_t n)
 bool usock_peeks_on(const struct usock *s)
 {
         return READ_ONCE(usock_rec(s)->peeks_on);
-}
-
-/* ---- readiness ---- */
-
-/* While somebody copies without the lock nobody else may: it is as if there was nothing. Whoever is about to sleep looks
- * under the lock (usock_wait.c), so that the end of the copy, under the lock too, sees this. */
-static bool await_turn(struct sock_rec *rec)
-{
-        atomic_store_explicit(&rec->awaited, 1, memory_order_relaxed);
-        return true;
-}
-
-/* SO_RCVLOWAT: less than that is nothing to read, unless no more will come. */
-static bool too_little(struct usock *s, const struct sock_rec *rec, const struct tcp_conn *tc)
-{
-        return !tcp_recv_enough(tc, READ_ONCE(rec->rcvlowat)) &&
-               !(tcp_poll_events(&s->u->s.tcp, tc) & (POLLRDHUP | POLLHUP | POLLERR));
-}
-
-static bool connecting(const struct tcp_conn *tc)
-{
-        uint8_t state = READ_ONCE(tc->state);
-
-        return state == TCPS_SYN_SENT || state == TCPS_SYN_RECEIVED;
-}
-
-short usock_poll(struct usock *s)
-{
-        struct sock_rec *rec = usock_rec(s);
-        struct stack *st = &s->u->s;
-        short ev;
-
-        switch (sock_role(rec)) {
-        case SOCK_ROLE_CONN:
-                ev = tcp_poll_events(&st->tcp, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn)));
-                if (!connecting(tcp_conn_at(&st->tcp, READ_ONCE(rec->conn))))
-                        ev |= USOCK_POLL_MADE;
-                if (unlikely(READ_ONCE(rec->reader) != 0) && READ_ONCE(s->ahead.left) == 0 && await_turn(rec))
-                        ev &= (short)~(POLLIN | POLLRDNORM);
-                if (unlikely(READ_ONCE(rec->writer) != 0) && await_turn(rec))
-                        ev &= (short)~(POLLOUT | POLLWRNORM);
-                if (ev & POLLIN)
-                        ev |= USOCK_POLL_SOME;
-                if (unlikely(READ_ONCE(rec->waits_for_more)) && too_little(s, rec, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn))))
-                        ev &= (short)~(POLLIN | POLLRDNORM);
-                return ev;
-        case SOCK_ROLE_LISTENER:
-                return tcp_acceptable(&st->tcp, READ_ONCE(rec->conn)) ? POLLIN | POLLRDNORM : 0;
-        case SOCK_ROLE_UDP:
-                usock_udp_fetch(s);
-                ev = udp_poll_events(&st->udp, READ_ONCE(rec->conn));
-                if (!usock_udp_room(s) || (unlikely(READ_ONCE(rec->writer) != 0) && await_turn(rec)))
-                        ev &= (short)~(POLLOUT | POLLWRNORM);
-                return ev;
-        default:
-                return POLLOUT | POLLWRNORM | POLLHUP;          /* as Linux: a TCP socket never connected */
-        }
-}
-
-bool usock_readable(struct usock *s)
-{
-        const struct udp_pcb *pcb = atomic_load_explicit(&s->pcb, memory_order_relaxed);
-        struct sock_rec *rec = usock_rec(s);
-        struct stack *st = &s->u->s;
-
-        if (pcb != NULL) {
-                usock_udp_fetch(s);
-                return udp_pcb_readable(pcb);
-        }
-        if (READ_ONCE(s->ahead.left) != 0)
-                return true;
-        if (unlikely(READ_ONCE(rec->waits_for_more)))
-                return usock_poll(s) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);
-        if (sock_role(rec) == SOCK_ROLE_CONN)
-                return !(unlikely(READ_ONCE(rec->reader) != 0) && await_turn(rec)) &&
-                       tcp_readable(&st->tcp, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn)));
-        if (sock_role(rec) == SOCK_ROLE_UDP) {
-                usock_udp_fetch(s);
-                return udp_readable(&st->udp, READ_ONCE(rec->conn));
-        }
-        return usock_poll(s) & (POLLIN | POLLRDNORM | POLLHUP | POLLERR);
-}
-
-const _Atomic uint32_t *usock_told_by(const struct usock *s)
-{
-        return s->kind == USOCK_TCP ? &s->u->s.st->news_count : NULL;
-}
-
-void usock_edges(struct usock *s, uint32_t *in, uint32_t *out)
-{
-        struct sock_rec *rec = usock_rec(s);
-
-        *in = atomic_load_explicit(&rec->edge_in, memory_order_acquire);
-        *out = atomic_load_explicit(&rec->edge_out, memory_order_acquire);
 }

@@ -220,6 +220,8 @@ void ustack_look_again(struct ustack *u);
 void ustack_wake_all(struct ustack *u);
 /* Those whom a process that has locked itself in could not wake (netstack/sandbox.h); the keeper, under the lock. */
 void ustack_wake_asked(struct ustack *u);
+/* What a socket is ends: connection, listener, pcb. Under the lock. */
+void ustack_end_role(struct ustack *u, struct sock_rec *rec, nstime now);
 /* Ends references of a process slot to a socket; the last one closes it. Under the lock. */
 void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now);
 /* Gives up what a process slot held, copies under way included. Under the lock. */
