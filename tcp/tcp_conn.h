@@ -252,7 +252,7 @@ struct tcp_conn {
         uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
         nstime limited[TCP_LIM_PACING + 1];
-        uint64_t cc_priv[9];            /* the congestion control's own */
+        uint64_t cc_priv[10];            /* the congestion control's own */
         struct tcp_opts opts;
         nstime pace_at;                 /* SO_MAX_PACING_RATE: nothing new before this */
 

@@ -9,8 +9,9 @@
 
 struct cubic {
         uint32_t w_max;      /* bytes, window before the last reduction (§4.1.2) */
-        uint32_t cwnd_epoch; /* window when this stage of congestion avoidance began */
-        nstime epoch;        /* when, 0: not begun */
+        uint32_t cwnd_prior; /* that window itself, where w_max gives way (§4.3, §4.7) */
+        nstime epoch;        /* when congestion avoidance began, 0: not yet; idle time moves it on */
+        nstime last;         /* when the window was last allowed to grow in it */
         uint32_t k_ms;
         uint32_t acked; /* bytes counted towards the next increase */
         uint32_t w_est; /* Reno's window (§4.3) */
@@ -18,7 +19,7 @@ struct cubic {
         uint32_t hs_round_end;          /* HyStart++ (RFC 9406): snd_nxt that ends the round */
         uint32_t hs_last_us, hs_now_us; /* minimal RTT of the last round and of this one */
         uint16_t hs_samples, hs_css;    /* samples this round; rounds left of conservative slow start */
-        uint32_t prior_w_max, prior_cwnd_epoch; /* before the last loss (§4.9) */
+        uint32_t prior_w_max, prior_cwnd_prior; /* before the last loss (§4.9) */
         nstime prior_epoch;
         uint32_t prior_k_ms, prior_w_est;
 };
@@ -54,8 +55,8 @@ static void begin_epoch(struct tcp_conn *tc, struct cubic *c, nstime now)
 {
         uint64_t gap;
 
-        c->epoch = now;
-        c->cwnd_epoch = c->w_est = tc->cwnd;
+        c->epoch = c->last = now;
+        c->w_est = tc->cwnd;
         c->acked = c->est_acked = 0;
         if (c->w_max < tc->cwnd)
                 c->w_max = tc->cwnd;
@@ -82,7 +83,18 @@ static void grow_estimate(struct tcp_conn *tc, struct cubic *c, uint32_t acked)
         if (c->est_acked < tc->cwnd)
                 return;
         c->est_acked -= tc->cwnd;
-        c->w_est += c->w_est >= c->w_max ? tc->snd_mss : tc->snd_mss * 9 / 17;
+        c->w_est += c->w_est >= c->cwnd_prior ? tc->snd_mss : tc->snd_mss * 9 / 17;
+}
+
+/* §4.2: the time in which the application or the peer's window was the limit does not count, nor does slow start
+ * after it. Where the congestion window is the limit every round trip has an ACK that lets it grow. */
+static void skip_idle(const struct tcp_conn *tc, struct cubic *c, nstime now)
+{
+        nstime gap = now - c->last;
+
+        if (unlikely(gap > tc->srtt + 4 * tc->rttvar))
+                c->epoch += gap - tc->srtt;
+        c->last = now;
 }
 
 static void avoid_congestion(struct tcp_conn *tc, struct cubic *c, uint32_t acked, nstime now)
@@ -91,6 +103,7 @@ static void avoid_congestion(struct tcp_conn *tc, struct cubic *c, uint32_t acke
 
         if (c->epoch == 0)
                 begin_epoch(tc, c, now);
+        skip_idle(tc, c, now);
         grow_estimate(tc, c, acked);
         target = window_at(tc, c, (now - c->epoch + tc->srtt) / NS_PER_MS);
         target = MIN(MAX(target, tc->cwnd), tc->cwnd + tc->cwnd / 2); /* §4.4, §4.5 */
@@ -147,7 +160,7 @@ static uint32_t on_loss(struct tcp_conn *tc, bool timeout, nstime now)
         uint32_t reduced = (uint32_t)((uint64_t)tc->cwnd * BETA_NUM / BETA_DEN);
 
         c->prior_w_max = c->w_max;
-        c->prior_cwnd_epoch = c->cwnd_epoch;
+        c->prior_cwnd_prior = c->cwnd_prior;
         c->prior_epoch = c->epoch;
         c->prior_k_ms = c->k_ms;
         c->prior_w_est = c->w_est;
@@ -155,6 +168,7 @@ static uint32_t on_loss(struct tcp_conn *tc, bool timeout, nstime now)
         c->w_max = tc->cwnd < c->w_max
                            ? (uint32_t)((uint64_t)tc->cwnd * (BETA_DEN + BETA_NUM) / (2 * BETA_DEN))
                            : tc->cwnd;
+        c->cwnd_prior = tc->cwnd;
         c->epoch = 0;
         c->hs_css = 0;
         return MAX(reduced, 2 * tc->snd_mss);
@@ -166,7 +180,7 @@ static void undo(struct tcp_conn *tc)
         struct cubic *c = state(tc);
 
         c->w_max = c->prior_w_max;
-        c->cwnd_epoch = c->prior_cwnd_epoch;
+        c->cwnd_prior = c->prior_cwnd_prior;
         c->epoch = c->prior_epoch;
         c->k_ms = c->prior_k_ms;
         c->w_est = c->prior_w_est;

@@ -88,19 +88,77 @@ static void cubic_converges_fast(void **state)
         assert_true(tc.cwnd > 595 * MSS);
 }
 
-/* §4.3: with small windows and short round trips it is no slower than Reno. */
+/* §4.3: with small windows and short round trips it grows as Reno with its factor would: 9/17 of a segment a round
+ * trip up to the window before the loss, then one. */
 static void cubic_is_not_slower_than_reno(void **state)
 {
-        struct tcp_conn c = conn(TCP_CC_CUBIC, 20), r = conn(TCP_CC_RENO, 20);
-        nstime a = NS_PER_S, b = NS_PER_S;
+        struct tcp_conn tc = conn(TCP_CC_CUBIC, 20);
+        nstime now = NS_PER_S;
 
-        c.srtt = r.srtt = c.min_rtt = r.min_rtt = 5 * NS_PER_MS;
-        loses(&c, a);
-        loses(&r, b);
-        r.cwnd = r.ssthresh = c.cwnd;
-        runs(&c, &a, NS_PER_S);
-        runs(&r, &b, NS_PER_S);
-        assert_true(c.cwnd >= r.cwnd / 2);
+        tc.srtt = tc.min_rtt = 5 * NS_PER_MS;
+        loses(&tc, now);
+        assert_int_equal(tc.cwnd, 14 * MSS);
+        runs(&tc, &now, 11 * tc.srtt);
+        assert_in_range(tc.cwnd, 18 * MSS, 20 * MSS);
+        runs(&tc, &now, 100 * tc.srtt);
+        assert_in_range(tc.cwnd, 115 * MSS, 121 * MSS);
+}
+
+/* §4.3: that is the window itself, not the lower peak of fast convergence. */
+static void cubic_is_patient_up_to_the_window_before_the_loss(void **state)
+{
+        struct tcp_conn tc = conn(TCP_CC_CUBIC, 20);
+        nstime now = NS_PER_S;
+
+        tc.srtt = tc.min_rtt = 5 * NS_PER_MS;
+        loses(&tc, now);
+        loses(&tc, now);
+        assert_int_equal(tc.cwnd, 9800);
+        runs(&tc, &now, 8 * tc.srtt);
+        assert_in_range(tc.cwnd, 12 * MSS, 14 * MSS);
+}
+
+/* §4.2: half more in a round trip at the most, however far below the curve. */
+static void cubic_grows_by_half_a_window_at_most(void **state)
+{
+        struct tcp_conn tc = conn(TCP_CC_CUBIC, 1000);
+        nstime now = NS_PER_S;
+
+        loses(&tc, now);
+        tc.cwnd = tc.ssthresh = 10 * MSS; /* the curve begins with 22 segments a round trip */
+        runs(&tc, &now, tc.srtt);
+        assert_in_range(tc.cwnd, 14 * MSS, 15 * MSS);
+}
+
+/* §4.2: t is not the time in which something else than the window limited; the curve goes on where it was. */
+static void cubic_does_not_count_idle_time(void **state)
+{
+        struct tcp_conn tc = conn(TCP_CC_CUBIC, 1000);
+        double want = 0.4 * pow(3 - cbrt(1000 * 0.3 / 0.4), 3) + 1000;
+        nstime now = NS_PER_S;
+
+        loses(&tc, now);
+        runs(&tc, &now, 2 * NS_PER_S);
+        now += 60 * NS_PER_S;
+        runs(&tc, &now, NS_PER_S);
+        assert_in_range(tc.cwnd, (uint32_t)(want * 0.97) * MSS, (uint32_t)(want * 1.03) * MSS);
+}
+
+/* §4.10: where slow start ended without a loss, the curve begins at its plateau: K = 0. */
+static void cubic_without_a_loss_begins_at_the_plateau(void **state)
+{
+        struct tcp_conn tc = conn(TCP_CC_CUBIC, 100);
+        nstime now = NS_PER_S;
+
+        tc.srtt = tc.min_rtt = 500 * NS_PER_MS;
+        tc.ssthresh = tc.cwnd;
+        for (int i = 0; i < 5; i++) {
+                double t;
+                runs(&tc, &now, NS_PER_S);
+                t = (double)(now - NS_PER_S) / NS_PER_S; /* aimed at is the window of a round trip later */
+                assert_in_range(tc.cwnd, (uint32_t)(0.4 * pow(t, 3) + 99) * MSS,
+                                (uint32_t)(0.4 * pow(t + 0.5, 3) + 106) * MSS);
+        }
 }
 
 /* RFC 9406: slow start ends some rounds after the round trip began to grow, before anything is lost. */
@@ -155,6 +213,10 @@ int main(void)
                 cmocka_unit_test(cubic_follows_its_curve),
                 cmocka_unit_test(cubic_converges_fast),
                 cmocka_unit_test(cubic_is_not_slower_than_reno),
+                cmocka_unit_test(cubic_is_patient_up_to_the_window_before_the_loss),
+                cmocka_unit_test(cubic_grows_by_half_a_window_at_most),
+                cmocka_unit_test(cubic_does_not_count_idle_time),
+                cmocka_unit_test(cubic_without_a_loss_begins_at_the_plateau),
                 cmocka_unit_test(hystart_ends_slow_start_when_delay_grows),
                 cmocka_unit_test(names_are_found),
                 cmocka_unit_test(rto_follows_rfc_6298),
