@@ -3,6 +3,9 @@
 
 #include "tcp/tcp_cc.h"
 
+#define IW_SEGMENTS 10u         /* RFC 6928 §2: ten segments, */
+#define IW_BYTES    14600u      /* and of long ones no more than this, but two */
+
 static const struct tcp_cc *const table[] = {
 #define X(name, cc) [TCP_CC_##name] = &cc,
         TCP_CC_LIST(X)
@@ -29,5 +32,7 @@ const char *tcp_cc_name(int cc)
 
 uint32_t cc_initial_window(const struct tcp_conn *tc)
 {
-        return 10 * tc->snd_mss;
+        uint32_t most = IW_SEGMENTS * tc->snd_mss;
+
+        return tc->link.lossless ? most : MIN(most, MAX(2 * tc->snd_mss, IW_BYTES));
 }

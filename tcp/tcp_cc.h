@@ -36,7 +36,7 @@ struct tcp_cc {
 
 extern const struct tcp_cc tcp_newreno, tcp_cubic;
 const struct tcp_cc *cc_of(const struct tcp_conn *tc);
-/* RFC 5681 §3.1, RFC 6928: the initial window. */
+/* RFC 5681 §3.1, RFC 6928: the initial window. Where nothing is lost, ten segments of whatever size. */
 uint32_t cc_initial_window(const struct tcp_conn *tc);
 
 #endif
