@@ -110,7 +110,8 @@ void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
 }
 
 /* RFC 5927 §4.1: an ICMP error counts only when it quotes a byte that is in flight. RFC 9293 §3.9.2.2: hard
- * errors abort while the connection is being opened, and are advice after that. */
+ * errors abort while the connection is being opened, and are advice after that. A parameter problem is none to TCP
+ * (MUST-56). */
 void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool hard, uint32_t mtu,
               nstime now)
 {
@@ -122,7 +123,7 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
                 path_claim(t, tc, seq, mtu, now);
         } else if (err == EMSGSIZE || err == 0) {
                 return; /* too long, and nothing said that helps; or source quench (RFC 6633) */
-        } else if (hard && tc->state <= TCPS_SYN_RECEIVED) {
+        } else if (hard && err != EPROTO && tc->state <= TCPS_SYN_RECEIVED) {
                 conn_done(t, tc, err);
                 return;
         } else {
