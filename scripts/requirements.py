@@ -15,7 +15,7 @@ import sys
 
 COLUMNS = ["id", "level", "source", "requirement", "status", "tests", "remark"]
 LEVEL = re.compile(r"(MUST|SHOULD|MAY|RECOMMENDED|policy|robust|9293)\b|\(8899\)")
-STATUSES = ["done", "partial", "no", "n/a", "unscored"]
+STATUSES = ["done", "partial", "no", "n/a"]
 
 # Each table, and the lines it must have: a letter and the number of the last.
 TABLES = {
@@ -27,8 +27,6 @@ TABLES = {
     "udp": {"U": 16, "V": 8},
     "tcp": {"P": 108, "B": 7, "T": 9, "G": 12, "K": 12, "W": 10, "Q": 8, "E": 6, "N": 8},
 }
-# Tables that nobody has gone through yet.
-UNSCORED = {"tcp"}
 
 
 def read(path):
@@ -52,7 +50,7 @@ def test_exists(root, name):
     return re.search(define, text, re.MULTILINE) is not None
 
 
-def row_problems(root, table, row):
+def row_problems(root, row):
     """What is wrong with one line, as sentences."""
     if len(row) != len(COLUMNS):
         return [f"{len(row)} columns and not {len(COLUMNS)}"]
@@ -65,8 +63,6 @@ def row_problems(root, table, row):
         bad.append("no text")
     if line["status"] not in STATUSES:
         return bad + [f"status {line['status']!r} is none of {', '.join(STATUSES)}"]
-    if line["status"] == "unscored" and table not in UNSCORED:
-        bad.append("unscored")
     if line["status"] == "done" and not tests:
         bad.append("done, and no test says so")
     if line["status"] in ("partial", "no", "n/a") and not line["remark"].strip():
@@ -84,7 +80,7 @@ def table_problems(root, table, rows):
     bad += [f"{table}: {i} does not belong here" for i in ids if i not in expected]
     bad += [f"{table}: {i} is there twice" for i in sorted(set(ids)) if ids.count(i) > 1]
     for row in rows[1:]:
-        bad += [f"{table}: {row[0] if row else '?'}: {text}" for text in row_problems(root, table, row)]
+        bad += [f"{table}: {row[0] if row else '?'}: {text}" for text in row_problems(root, row)]
     return bad
 
 

@@ -22,11 +22,11 @@ class Tables(unittest.TestCase):
 
 
 class Checker(unittest.TestCase):
-    def problems(self, *changed, table="link"):
+    def problems(self, *changed):
         row = ["L1", "MUST", "RFC", "text", "done", THIS, ""]
         for at, value in changed:
             row[req.COLUMNS.index(at)] = value
-        return req.row_problems(SOURCE, table, row)
+        return req.row_problems(SOURCE, row)
 
     def test_a_claim_needs_a_test_that_exists(self):
         self.assertEqual(self.problems(), [])
@@ -44,10 +44,9 @@ class Checker(unittest.TestCase):
             self.assertNotEqual(self.problems(("status", status)), [])
             self.assertEqual(self.problems(("status", status), ("remark", "why")), [])
 
-    def test_a_status_is_one_of_the_list_and_unscored_is_for_tables_to_come(self):
+    def test_a_status_is_one_of_the_list(self):
         self.assertNotEqual(self.problems(("status", "yes")), [])
-        self.assertNotEqual(self.problems(("status", "unscored"), table="scored by somebody"), [])
-        self.assertEqual(self.problems(("status", "unscored"), table="tcp"), [])
+        self.assertNotEqual(self.problems(("status", "unscored")), [])
 
     def test_levels_and_texts_are_needed(self):
         self.assertNotEqual(self.problems(("level", "COULD")), [])
