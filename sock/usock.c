@@ -545,27 +545,47 @@ static size_t iov_total(const struct iovec *iov, size_t n)
         return total;
 }
 
-static inline ssize_t sent(ssize_t n)
+/* Turns are seldom taken: who does not goes on into the transport without coming back here. */
+static inline bool in_turns(void)
 {
-        if (unlikely(usock_tls.turns != USOCK_TURNS_NONE) && n > 0)
+        return unlikely(usock_tls.turns != USOCK_TURNS_NONE);
+}
+
+static ssize_t sent(ssize_t n)
+{
+        if (in_turns() && n > 0)
                 usock_turns_sent();
         return n;
 }
 
-static inline ssize_t heard(ssize_t n)
+static ssize_t heard(ssize_t n)
 {
-        if (unlikely(usock_tls.turns != USOCK_TURNS_NONE) && n > 0)
+        if (in_turns() && n > 0)
                 usock_turns_heard();
         return n;
 }
 
-ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags)
+static inline ssize_t get(struct usock *s, void *p, size_t n, int flags)
+{
+        struct iovec iov = {p, n};
+
+        if (likely(s->kind == USOCK_TCP))
+                return usock_tcp_recv(s, &iov, 1, n, flags, NULL);
+        return usock_udp_read(s, p, n, flags);
+}
+
+static inline ssize_t put(struct usock *s, const struct msghdr *m, int flags)
 {
         size_t total = iov_total(m->msg_iov, m->msg_iovlen);
 
         if (s->kind == USOCK_UDP)
-                return sent(usock_udp_send(s, m, total, flags));
-        return sent(usock_tcp_send(s, m->msg_iov, (int)m->msg_iovlen, total, flags));
+                return usock_udp_send(s, m, total, flags);
+        return usock_tcp_send(s, m->msg_iov, (int)m->msg_iovlen, total, flags);
+}
+
+ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags)
+{
+        return in_turns() ? sent(put(s, m, flags)) : put(s, m, flags);
 }
 
 ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags)
@@ -576,11 +596,12 @@ ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags)
         ssize_t n;
 
         if (s->kind == USOCK_UDP)
-                return heard(usock_udp_recv(s, m, total, flags));
+                return in_turns() ? heard(usock_udp_recv(s, m, total, flags)) : usock_udp_recv(s, m, total, flags);
         told = READ_ONCE(usock_rec(s)->told);
         n = usock_tcp_recv(s, m->msg_iov, (int)m->msg_iovlen, total, flags,
                            unlikely(told & USOCK_TELL_TIMES) ? &came : NULL);
-        heard(n);
+        if (in_turns())
+                heard(n);
         if (n >= 0) {
                 m->msg_flags = flags & (MSG_OOB | MSG_CMSG_CLOEXEC);
                 if (unlikely(flags & MSG_OOB && total == 0))
@@ -599,26 +620,24 @@ ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags)
         struct iovec iov = {(void *)(uintptr_t)p, n};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
 
+        if (in_turns())
+                return sent(put(s, &m, flags));
         if (likely(s->kind == USOCK_TCP))
-                return sent(usock_tcp_send(s, &iov, 1, n, flags));
-        return sent(usock_udp_send(s, &m, n, flags));
+                return usock_tcp_send(s, &iov, 1, n, flags);
+        return usock_udp_send(s, &m, n, flags);
 }
 
 ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags)
 {
-        struct iovec iov = {p, n};
-
         if (n < READ_ONCE(s->ahead.left) && !(flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB)) && usock_tcp_read_ahead(s, p, n))
                 return (ssize_t)n;
-        if (likely(s->kind == USOCK_TCP))
-                return heard(usock_tcp_recv(s, &iov, 1, n, flags, NULL));
-        return heard(usock_udp_read(s, p, n, flags));
+        return in_turns() ? heard(get(s, p, n, flags)) : get(s, p, n, flags);
 }
 
 ssize_t usock_read_short(struct usock *s, void *p, size_t n)
 {
         if (s->kind == USOCK_UDP)
-                return heard(usock_udp_read_short(s, p, n));
+                return in_turns() ? heard(usock_udp_read_short(s, p, n)) : usock_udp_read_short(s, p, n);
         return n < READ_ONCE(s->ahead.left) && usock_tcp_read_ahead(s, p, n) ? (ssize_t)n : -EAGAIN;
 }
 
