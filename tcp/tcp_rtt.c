@@ -2,8 +2,7 @@
 #include "tcp/tcp_conn.h"
 
 #define RTO_FIRST NS_PER_S           /* RFC 6298 §2.1 */
-#define RTO_FLOOR (200 * NS_PER_MS)  /* §2.4 asks for 1 s; Linux and BSD use 200 ms, links may justify less \
-                                      */
+#define RTO_FLOOR (200 * NS_PER_MS)  /* §2.4 asks for 1 s; Linux and BSD use 200 ms, links may justify less */
 #define RTO_MAX     (120 * NS_PER_S) /* §2.5: at least 60 s */
 #define GRANULARITY NS_PER_MS
 
@@ -13,7 +12,11 @@ void rtt_init(struct tcp_conn *tc)
         tc->rto = RTO_FIRST;
 }
 
-/* §2.2 for the first sample, §2.3 for the others: alpha 1/8, beta 1/4. */
+/*
+ * §2.2 for the first sample, §2.3 for the others: alpha 1/8, beta 1/4. The floor is of what is added to SRTT, as Linux has it: over
+ * a long way that never varies the timeout would be that way and no more, and a peer that delays an acknowledgement for once would
+ * be taken for lost.
+ */
 void rtt_sample(struct tcp_conn *tc, nstime rtt)
 {
         nstime floor = tc->link.rto_min ? tc->link.rto_min : RTO_FLOOR;
@@ -29,7 +32,7 @@ void rtt_sample(struct tcp_conn *tc, nstime rtt)
         }
         if (rtt < tc->min_rtt)
                 tc->min_rtt = rtt;
-        tc->rto = MIN(MAX(tc->srtt + MAX(GRANULARITY, 4 * tc->rttvar), floor), RTO_MAX);
+        tc->rto = MIN((tc->srtt < GRANULARITY ? 0 : tc->srtt) + MAX(MAX(GRANULARITY, floor), 4 * tc->rttvar), RTO_MAX);
 }
 
 nstime rtt_rto(const struct tcp_conn *tc)

@@ -95,7 +95,7 @@ static void the_timer_begins_anew_with_each_acknowledgement(void **state)
         forget_sent(s);
         advance_ms(s, 150);
         peer_sends(s, .seq = 1, .ack = 1001);
-        advance_ms(s, s->tc->rto / NS_PER_MS - 1);
+        advance_ms(s, (uint32_t)((s->tc->rto - 1) / NS_PER_MS));
         expect_silence(s);
         advance_ms(s, 1);
         expect_sent(s, .seq = 1001, .len = 1000);
