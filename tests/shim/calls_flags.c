@@ -384,7 +384,7 @@ void scene_peek_offset_datagrams(void)
 
         connect(other, (void *)&to, sizeof(to));
         for (int i = 0; i < 3; i++)
-                write(other, "0123456789" + i, (size_t)(4 + i));
+                write(other, &"0123456789"[i], (size_t)(4 + i));
         while (recv(s, b, sizeof(b), MSG_PEEK | MSG_TRUNC) != 4)
                 ;
         SHOW(setsockopt(s, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
