@@ -136,17 +136,6 @@ static int set_yes_no(struct reading *r, const struct key *k, const char *value)
         return 1;
 }
 
-static int set_ecn(struct reading *r, const struct key *k, const char *value)
-{
-        for (uint32_t i = 0; i < ARRAY_LEN(ecn); i++) {
-                if (strcmp(value, ecn[i]) == 0) {
-                        *(uint32_t *)((char *)r->c + k->off) = i;
-                        return 1;
-                }
-        }
-        return complain(r, "\"%s\" is accept, no or ask%s", k->name, "");
-}
-
 /* ---- [interface NAME] ---- */
 
 #define IFACE_SECTION "interface "
@@ -561,7 +550,7 @@ static int one_line(void *arg, const char *section, const char *name, const char
         if (k->kind == YES_NO)
                 return set_yes_no(r, k, value);
         if (k->kind == ECN)
-                return set_ecn(r, k, value);
+                return set_word(r, (uint8_t *)r->c + k->off, name, value, ecn, ARRAY_LEN(ecn), "accept, no or ask");
         return k->kind == TEXT ? set_text(r, k, value) : set_number(r, k, value);
 }
 
@@ -738,11 +727,11 @@ void config_each(const struct unetd_config *c,
                 const char *at = (const char *)c + keys[i].off;
                 char number[16];
 
-                snprintf(number, sizeof number, "%d", keys[i].kind == TEXT ? 0 : *(const int32_t *)at);
+                snprintf(number, sizeof number, "%d", keys[i].kind == TEXT || keys[i].kind == ECN ? 0 : *(const int32_t *)at);
                 if (keys[i].kind == YES_NO)
                         row(arg, keys[i].section, keys[i].name, yes_no[*(const uint32_t *)at], keys[i].text);
                 else if (keys[i].kind == ECN)
-                        row(arg, keys[i].section, keys[i].name, ecn[*(const uint32_t *)at], keys[i].text);
+                        row(arg, keys[i].section, keys[i].name, ecn[*(const uint8_t *)at], keys[i].text);
                 else
                         row(arg, keys[i].section, keys[i].name, keys[i].kind == TEXT ? at : number, keys[i].text);
         }

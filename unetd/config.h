@@ -74,7 +74,7 @@ struct unetd_config {
         struct netconf_neigh neigh[NETCONF_NEIGHS];
         uint32_t nneighs;
         uint32_t ip_ttl, source_routes, redirects;
-        uint32_t tcp_ecn;               /* enum tcp_ecn of tcp/tcp.h */
+        uint8_t tcp_ecn;                /* enum tcp_ecn of tcp/tcp.h */
         uint32_t arp_reachable_s;
 };
 

@@ -120,7 +120,7 @@ void routes_init(void)
                 .ttl = unetd.cfg.ip_ttl != IP_TTL_USUAL ? (uint8_t)unetd.cfg.ip_ttl : 0,
                 .source_routes = unetd.cfg.source_routes != 0,
                 .redirects = unetd.cfg.redirects != 0,
-                .ecn = (uint8_t)unetd.cfg.tcp_ecn,
+                .ecn = unetd.cfg.tcp_ecn,
                 .arp_reachable_s = unetd.cfg.arp_reachable_s != ARP_REACHABLE_S ? unetd.cfg.arp_reachable_s : 0,
         };
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)

@@ -148,7 +148,7 @@ static void refuses_values_out_of_range(void **state)
         refuses(s, "[daemon]\nidle =\n", 2, "\"idle\" wants a number from -1 to 86400");
         refuses(s, "[ip]\nttl = 256\n", 2, "\"ttl\" wants a number from 1 to 255");
         refuses(s, "[ip]\nredirects = 1\n", 2, "\"redirects\" is yes or no");
-        refuses(s, "[tcp]\necn = yes\n", 2, "\"ecn\" is accept, no or ask");
+        refuses(s, "[tcp]\necn = yes\n", 2, "\"ecn\" wants accept, no or ask");
         refuses(s, "[limits]\nclients = 0\n", 2, "\"clients\" wants a number from 1 to 1048576");
         refuses(s, "[limits]\nclients = 99999999999999999999\n", 2, "\"clients\" wants a number from 1 to 1048576");
         snprintf(line, sizeof line, "[daemon]\nlog = /%0150d\n", 0);
