@@ -321,7 +321,7 @@ int file_wait(struct file *f, short events, struct until *u);
 int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mask, const struct usock_news *seen);
 void sleepers_fork_child(void);
 
-/* ---- sock.c ---- */
+/* ---- decide.c, sock.c ---- */
 
 /* Ours from now on: makes f->us with the options and the name it has; shim.lock held. -errno. */
 int sock_engage(struct file *f);
@@ -335,6 +335,16 @@ void tcp_kernel_connects(struct file *f);
 /* A UDP socket with a local name: reachable over the fabric too. Under shim.lock. */
 void udp_engage(struct file *f);
 bool sockaddr_v4(const struct sockaddr *sa, socklen_t len);
+/* NULL: this local address speaks IPv4, as both wildcards do unless IPV6_V6ONLY forbids it; otherwise why not. */
+const char *sock_not_v4(const struct file *f, const struct sockaddr_storage *ss, socklen_t len);
+bool sock_v6only(const struct file *f);
+/* The kernel's name of the socket; *len is written only. 0 or -errno. */
+int sock_kernel_name(const struct file *f, struct sockaddr_storage *ss, socklen_t *len);
+/* Whether our side can reach it. Groups and everybody are the kernel's, unless unetd has an interface. */
+bool sock_may_be_ours(const struct sockaddr *sa, socklen_t len);
+/* In words, why our side did not come about. */
+const char *sock_refused(int err);
+int sock_shutdown(struct file *f, int how);
 /* Whether a name that the program passes can be read; if not, the kernel says what it has to say about it. */
 static inline bool sockaddr_readable(const struct sockaddr *sa, socklen_t len)
 {
@@ -364,7 +374,7 @@ ssize_t file_recv(struct file *f, void *p, size_t n, int flags);
 ssize_t file_send_datagram(struct file *f, const void *p, size_t n, int flags);
 ssize_t file_recv_datagram(struct file *f, void *p, size_t n, int flags);
 
-/* ---- poll.c ---- */
+/* ---- want.c ---- */
 
 /* Events of our side of a file, without waiting. */
 short file_poll_ours(struct file *f);

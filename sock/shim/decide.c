@@ -1,0 +1,172 @@
+/*
+ * Which sides a socket has. The kernel's socket gets every call that makes its state what the program believes
+ * (bind, listen, options); ours joins when the decision is taken: at listen, at connect, at the bind or the first
+ * datagram of a UDP socket. When the fabric has nobody at the address the kernel's socket goes on alone.
+ */
+#include "sock/shim/shim.h"
+
+#include <netinet/in.h>
+
+static bool sockaddr_any(const struct sockaddr_storage *ss)
+{
+        const struct sockaddr_in6 *in6 = (const void *)ss;
+
+        if (ss->ss_family == AF_INET)
+                return ((const struct sockaddr_in *)ss)->sin_addr.s_addr == 0;
+        return ss->ss_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
+}
+
+bool sockaddr_v4(const struct sockaddr *sa, socklen_t len)
+{
+        struct sockaddr_in6 in6;
+
+        if (len >= sizeof(struct sockaddr_in) && sa->sa_family == AF_INET)
+                return true;
+        if (len < sizeof(in6) || sa->sa_family != AF_INET6)
+                return false;
+        memcpy(&in6, sa, sizeof(in6));
+        return IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr);
+}
+
+int sock_kernel_name(const struct file *f, struct sockaddr_storage *ss, socklen_t *len)
+{
+        *len = sizeof(*ss);
+        return (int)sys3(SYS_getsockname, f->kfd, ss, len);
+}
+
+bool sock_v6only(const struct file *f)
+{
+        int on = 0;
+        socklen_t len = sizeof(on);
+
+        if (f->family != AF_INET6)
+                return false;
+        sys5(SYS_getsockopt, f->kfd, IPPROTO_IPV6, IPV6_V6ONLY, &on, &len);
+        return on;
+}
+
+const char *sock_not_v4(const struct file *f, const struct sockaddr_storage *ss, socklen_t len)
+{
+        if (sockaddr_v4((const void *)ss, len))
+                return NULL;
+        if (!sockaddr_any(ss))
+                return "an IPv6 address";
+        return sock_v6only(f) ? "IPv6 only" : NULL;
+}
+
+void sock_decide(struct file *f, enum file_mode mode, const char *why)
+{
+        struct usock *gone = NULL;
+
+        f->why = why;
+        if (mode <= MODE_NEW && f->us && __libc_single_threaded) {
+                gone = f->us;           /* a threaded program's last reference ends it */
+                f->nonblock = usock_nonblock(gone);
+                f->us = NULL;
+        }
+        atomic_signal_fence(memory_order_seq_cst);
+        __atomic_store_n(&f->mode, (uint8_t)mode, __ATOMIC_RELEASE);
+        if (f->items)
+                epoll_file_moved(f);
+        if (gone)
+                usock_close(gone);
+        log_decision(f);
+}
+
+int sock_engage(struct file *f)
+{
+        struct sockaddr_storage ss;
+        socklen_t len;
+        int r;
+
+        if (!f->us) {
+                r = usock_open(f->kind, f->family, f->kfd, &f->us);
+                if (r < 0) {
+                        f->us = NULL;
+                        return r;
+                }
+                usock_set_nonblock(f->us, f->nonblock);
+                opts_replay(f);
+                async_engage(f);
+        }
+        if (!f->bound || sock_kernel_name(f, &ss, &len) < 0)
+                return 0;
+        return usock_bind(f->us, (void *)&ss, len);
+}
+
+const char *sock_refused(int err)
+{
+        switch (err) {
+        case -EADDRINUSE:
+                return "the port is taken on the fabric";
+        case -ENOENT:
+        case -ECONNREFUSED:
+        case -ETIMEDOUT:
+                return "no unetd";
+        case -ENOSPC:
+        case -ENOBUFS:
+        case -ENOMEM:
+        case -EMFILE:
+        case -ENFILE:
+                return "a limit of the stack or of unetd";
+        case -EOVERFLOW:
+                return "too little address space is allowed (RLIMIT_AS)";
+        default:
+                return strerrordesc_np(-err);
+        }
+}
+
+void udp_engage(struct file *f)
+{
+        struct sockaddr_storage ss;
+        socklen_t len;
+        const char *why;
+        int r;
+
+        if (sock_kernel_name(f, &ss, &len) < 0)
+                return;
+        why = sock_not_v4(f, &ss, len);
+        if (why) {
+                sock_decide(f, MODE_KERNEL, why);
+                return;
+        }
+        f->bound = true;
+        r = sock_engage(f);
+        if (r == 0)
+                r = usock_udp_register(f->us);
+        sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, r == 0 ? "bound, on the fabric too" : sock_refused(r));
+}
+
+bool sock_may_be_ours(const struct sockaddr *sa, socklen_t len)
+{
+        uint32_t host;
+
+        if (!sockaddr_v4(sa, len))
+                return false;
+        memcpy(&host, sa->sa_family == AF_INET ? (const char *)sa + 4 : (const char *)sa + 8 + 12, 4);
+        host = be32_get((be32){host});
+        return host < 0xe0000000u || usock_has_ifaces();
+}
+
+void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len)
+{
+        struct sockaddr_storage any = {.ss_family = f->family};
+        socklen_t any_len = f->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+
+        if (f->kind != USOCK_UDP || !sa || !sock_may_be_ours(sa, len))
+                return;
+        pthread_mutex_lock(&shim.lock);
+        if (f->mode == MODE_NEW && !f->bound)
+                sys3(SYS_bind, f->kfd, &any, any_len);
+        if (f->mode == MODE_NEW)
+                udp_engage(f);
+        pthread_mutex_unlock(&shim.lock);
+}
+
+void tcp_kernel_connects(struct file *f)
+{
+        pthread_mutex_lock(&shim.lock);
+        if (f->kind == USOCK_TCP && f->mode == MODE_NEW)
+                sock_decide(f, MODE_KERNEL, "connected by sending");
+        pthread_mutex_unlock(&shim.lock);
+}
