@@ -78,6 +78,7 @@ static uint32_t copy_portable(void *dst, const void *src, size_t n, uint32_t sum
 #define AVX2 __attribute__((target("avx2")))
 
 #define BLOCK ((size_t)1 << 20)         /* bytes at a time: the 32-bit lanes stay within +-2^30 */
+#define STEP  256u                      /* bytes a turn of the loop, which costs as much as one vector */
 
 /*
  * 32 bytes: their 16-bit words in pairs, three instructions. The pairs are summed as signed words, so each has 2^15 taken off
@@ -90,7 +91,12 @@ AVX2 static inline __m256i add_vector(__m256i sum, __m256i v)
         return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_xor_si256(v, half), one));
 }
 
-AVX2 static uint64_t add_lanes(__m256i a, __m256i b, size_t bytes)
+AVX2 static inline __m256i load(const uint8_t *p)
+{
+        return _mm256_loadu_si256((const __m256i *)p);
+}
+
+AVX2 static inline uint64_t add_lanes(__m256i a, __m256i b, size_t bytes)
 {
         __m256i ab = _mm256_add_epi32(a, b);
         int64_t lane[4], back = (int64_t)(bytes / 2) << 15;
@@ -103,12 +109,17 @@ AVX2 static uint64_t add_lanes(__m256i a, __m256i b, size_t bytes)
 
 AVX2 static uint64_t block_avx2(const uint8_t *p, size_t n)
 {
+        const uint8_t *end = p + n;
         __m256i a = _mm256_setzero_si256(), b = a;
 
-        for (size_t i = 0; i < n; i += 64) {
-                a = add_vector(a, _mm256_loadu_si256((const __m256i *)(p + i)));
-                b = add_vector(b, _mm256_loadu_si256((const __m256i *)(p + i + 32)));
+        for (; (size_t)(end - p) >= STEP; p += STEP) {
+                a = add_vector(add_vector(a, load(p)), load(p + 64));
+                b = add_vector(add_vector(b, load(p + 32)), load(p + 96));
+                a = add_vector(add_vector(a, load(p + 128)), load(p + 192));
+                b = add_vector(add_vector(b, load(p + 160)), load(p + 224));
         }
+        for (; p != end; p += 32)
+                a = add_vector(a, load(p));
         return add_lanes(a, b, n);
 }
 
@@ -117,8 +128,8 @@ AVX2 static uint32_t partial_avx2(const void *p, size_t n, uint32_t sum)
         const uint8_t *q = p;
         uint64_t s = sum;
 
-        for (size_t k; n >= 64; n -= k, q += k) {
-                k = MIN(n, BLOCK) & ~(size_t)63;
+        for (size_t k; n >= 32; n -= k, q += k) {
+                k = MIN(n, BLOCK) & ~(size_t)31;
                 s += block_avx2(q, k);
         }
         return fold64(sum_words(q, n, s));
