@@ -403,19 +403,22 @@ void stack_want_returns(struct stack *s, bool on);
 /* When to call stack_run() at the latest. */
 nstime stack_deadline(const struct stack *s);
 
+#define STACK_UDP_ROOM 32u              /* for an IP header without options and that of UDP; a multiple of 16 */
+
 /* Payload of a datagram: bytes that fit a descriptor, or a range of a transmit frame with one reference, which the call
- * takes when it succeeds. */
+ * takes when it succeeds. On a channel that copies (unet_caps.copied) also bytes that fit its mtu, behind room for the headers. */
 struct stack_payload {
         const uint8_t *inl;
         uint32_t len;
         struct buf data;                /* id 0: at inl */
+        uint8_t *room;                  /* STACK_UDP_ROOM bytes before inl; NULL: inl fits a descriptor */
 };
 /* csum_partial() of it, for a channel that needs checksums. */
 uint32_t stack_payload_sum(const struct stack *s, const struct stack_payload *p);
 /* Most payload bytes a UDP datagram on the channel can carry inline. */
 uint32_t stack_udp_inline(struct stack *s, uint32_t k);
 /* Sends one UDP datagram prepared by udp_output_prepare() on channel k, bell included. 0; -EAGAIN: queue full, nothing was taken;
- * -ENETUNREACH: no such channel. */
+ * -ENETUNREACH: no such channel; -E2BIG: it is to go in pieces, and does not lie in a frame. */
 int stack_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);
 /* The same without the bell: another one follows at once, or stack_flush_bells(). */
 int stack_send_udp_more(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);

@@ -220,6 +220,13 @@ static inline int send_plain(struct stack *s, struct stack_chan *c, uint32_t k, 
         ip_tmpl_init(&ip, o->tuple.laddr, o->tuple.raddr, IP_PROTO_UDP, o->tos, o->ttl, plan.dont_frag);
         ip_hdr_write(&ip, hdr, (uint16_t)(len + p->len), id);
         memcpy(hdr + IP_MIN_HDR, o->hdr, UDP_HDR);
+        if (p->room != NULL) {
+                if (unlikely(plan.mtu != 0))
+                        return -E2BIG;
+                memcpy(p->room + STACK_UDP_ROOM - len, hdr, len);
+                stack_post_raw(s, c, p->room + STACK_UDP_ROOM - len, len + p->len, &p->data);
+                return 0;
+        }
         if (p->data.id == 0) {
                 copy_short(hdr + len, p->inl, p->len);
                 len += p->len;

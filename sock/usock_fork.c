@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "netstack/sys.h"
+#include "sock/usock_udp.h"
 
 #define PATIENCE_MS 1000                /* a parent waits no longer for its child to begin */
 #define TRIES       100                 /* 1 ms apart: slots of dead processes come back that soon */
@@ -142,6 +143,7 @@ void usock_fork_child(void)
         rlock_forked();
         ustack_client_forked();
         usock_wait_forked();
+        usock_udp_forked();
         for (uint32_t i = 0; i < forking.n; i++) {
                 ustack_links_forked(forking.all[i]);
                 if (forking.slot[i] >= 0)

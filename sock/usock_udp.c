@@ -357,13 +357,74 @@ static ssize_t send_framed(struct usock *s, const struct udp_dest *d, struct cur
         return err != 0 ? err : (ssize_t)n;
 }
 
+/* Where a channel copies what is sent, no frame is needed between: what one thread sends is put together here, what others send
+ * meanwhile in frames. */
+static struct {
+        atomic_flag taken;
+        uint8_t room[STACK_UDP_ROOM], bytes[VLINK_SLOT_BYTES];
+} bench = {.taken = ATOMIC_FLAG_INIT};
+
+static_assert(offsetof(typeof(bench), bytes) == offsetof(typeof(bench), room) + STACK_UDP_ROOM, "in one piece");
+
+void usock_udp_forked(void)
+{
+        atomic_flag_clear(&bench.taken);
+}
+
+/* Without the lock: the channel may be another one by the time it is taken. */
+static inline bool copies(const struct ustack *u, const struct udp_dest *d)
+{
+        return unlikely(READ_ONCE(u->s.chan[d->chan].caps.copied));
+}
+
+static bool is_copied(const struct ustack *u, const struct udp_dest *d, size_t n)
+{
+        const struct unet_caps *caps = &u->s.chan[d->chan].caps;
+
+        return copies(u, d) && n + IP_MIN_HDR + UDP_HDR <= MIN(READ_ONCE(caps->mtu), sizeof bench.bytes) &&
+               (d->many | MORE) == MORE && (d->sent == NULL || d->sent->opts.len == 0);
+}
+
+/* False: it is to go in a frame; nothing was sent. */
+static __attribute__((noinline)) bool send_copied(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n,
+                                                  ssize_t *ret)
+{
+        struct stack_payload pay = {.inl = bench.bytes, .len = (uint32_t)n, .room = bench.room};
+        struct cursor from = *c;
+        struct ustack *u = s->u;
+        int err = -E2BIG;
+
+        if (!is_copied(u, d, n) || atomic_flag_test_and_set_explicit(&bench.taken, memory_order_acquire))
+                return false;
+        if (unlikely(!copy_in(&from, bench.bytes, n))) {
+                err = -EFAULT;
+        } else {
+                ustack_lock(u);
+                if (unlikely(stack_chan_get(&u->s, d->chan) == NULL))
+                        err = -ENOENT;
+                else if (likely(is_copied(u, d, n)))
+                        err = usock_udp_post(s, d, &pay);
+                ustack_leave(u);
+        }
+        atomic_flag_clear_explicit(&bench.taken, memory_order_release);
+        if (unlikely(err == -E2BIG))
+                return false;
+        *c = from;
+        *ret = err != 0 ? err : (ssize_t)n;
+        return true;
+}
+
 /* One datagram, of the next bytes. */
 static inline ssize_t send_one(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)
 {
         uint8_t stage[UNET_INLINE_MAX];
+        ssize_t ret;
 
-        if (n > UDP_STAGED_MAX)
+        if (n > UDP_STAGED_MAX) {
+                if (copies(s->u, d) && send_copied(s, d, c, n, &ret))
+                        return ret;
                 return send_framed(s, d, c, n);
+        }
         if (unlikely(!copy_in(c, stage, n)))
                 return -EFAULT;
         return send_staged(s, d, stage, n);

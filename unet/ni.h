@@ -27,7 +27,7 @@ struct unet_range {                     /* bytes of a region */
 /* A message to send. `inl` and the frame are borrowed until send returns, the frame's bytes until it is reaped. */
 struct unet_tx {
         const uint8_t *inl;             /* headers, and the payload too when it is small */
-        uint16_t inl_len;               /* <= caps.inline_max */
+        uint16_t inl_len;               /* <= caps.inline_max; where caps.copied, <= caps.mtu */
         uint16_t nmore;                 /* entries of `more`; < UNET_RANGES_MAX */
         uint32_t frame;                 /* frame number in the channel's transmit region, 0: no frame */
         uint32_t off, len;              /* the range of it to send */
@@ -53,6 +53,7 @@ struct unet_caps {
         bool inside;                    /* the other end is a stack of this host */
         bool whole;                     /* what is received lies in its frame in one piece: before the range given, in
                                          * the same memory, are the inline bytes */
+        bool copied;                    /* send copies before it ends, and a message may be inline whole, beyond inline_max */
         bool runs;                      /* send_run is there */
         bool shared;                    /* an interface that other stacks of this host have too, with our address: what is sent
                                          * to our own link address comes to them */

@@ -231,6 +231,7 @@ struct unet_chan *ni_fault_new(struct unet_chan *inner, const struct fault_param
                 return NULL;
         f->w = (struct wrap){.base = {.ops = &fault_ops, .caps = inner->caps}, .inner = inner};
         f->w.base.caps.csum |= p->corrupt > 0;
+        f->w.base.caps.copied = false;
         f->w.base.caps.lossless &= p->loss + p->duplicate + p->reorder + p->delay + p->corrupt <= 0;
         f->p = *p;
         f->p.delay_by = p->delay_by != 0 ? p->delay_by : DELAY_DEFAULT;

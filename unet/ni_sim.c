@@ -301,13 +301,13 @@ static struct packet *gather(struct end *e, const struct unet_tx *tx)
         size_t len = unet_tx_bytes(tx);
         struct packet *p;
 
-        if (len == 0 || len > e->p.mtu || tx->inl_len > UNET_INLINE_MAX || tx->nmore >= UNET_RANGES_MAX)
+        if (len == 0 || len > e->p.mtu || tx->nmore >= UNET_RANGES_MAX)
                 return NULL;
         p = calloc(1, sizeof *p + len);
         if (p == NULL)
                 abort();
         p->to = !e->side;
-        p->inl_len = tx->inl_len;
+        p->inl_len = (uint16_t)MIN(tx->inl_len, UNET_INLINE_MAX);
         p->len = (uint32_t)len;
         if (unet_mem_gather(&e->tx_mem, tx, p->bytes))
                 return p;
@@ -553,6 +553,7 @@ static struct unet_caps caps_of(const struct sim_params *p)
                 .mtu = p->mtu,
                 .inline_max = UNET_INLINE_MAX,
                 .csum = p->csum || p->corrupt > 0,
+                .copied = true,
                 .rto_min = p->rto_min,
         };
 }

@@ -349,6 +349,7 @@ void ni_verbs_init(struct ni_verbs *n, struct vlink *v, uint32_t chan, uint32_t 
                                           .inline_max = UNET_INLINE_MAX,
                                           .csum = csum,
                                           .whole = true,
+                                          .copied = true,
                                           .rto_min = 10 * NS_PER_MS};
         n->chan = chan;
         n->tx = tx;

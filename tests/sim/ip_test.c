@@ -114,6 +114,46 @@ static void long_datagrams_arrive_whole(void **state)
         assert_int_equal(counted(s, 0, IP_FRAGS_OUT), counted(s, 1, IP_FRAGS_IN));
 }
 
+/* As sends(), of bytes that lie in no frame. */
+static int sends_copied(struct scene *s, uint32_t len, enum pmtu_mode mode)
+{
+        static uint8_t at[STACK_UDP_ROOM + 2000];
+        struct stack *st = &s->p->side[0].s;
+        struct udp_tuple to = {.laddr = pair_addr(0), .raddr = pair_addr(1), .rport = PORT};
+        struct stack_payload pay = {.inl = at + STACK_UDP_ROOM, .len = len, .room = at};
+        struct udp_out out;
+        struct udp_opts o;
+        int err;
+
+        udp_get_opts(&st->udp, s->pcb[0], &o);
+        o.pmtu_mode = (uint8_t)mode;
+        udp_set_opts(&st->udp, s->pcb[0], &o);
+        memcpy(at + STACK_UDP_ROOM, s->data, len);
+        st->now = s->p->now;
+        assert_int_equal(udp_output_prepare(&st->udp, s->pcb[0], &to, len, true, stack_payload_sum(st, &pay), &out), 0);
+        err = stack_send_udp(st, PAIR_CHAN, &out, &pay);
+        memset(at, 0xee, sizeof at);    /* it is the sender's again */
+        while (pair_step(s->p, s->p->now + 50 * NS_PER_MS))
+                ;
+        return err;
+}
+
+/* Where a channel copies, a datagram needs no frame, and its headers go in front of it; unless it has to be cut. */
+static void what_is_copied_needs_no_frame(void **state)
+{
+        static const uint32_t len[] = {0, 1, 300, 1471, 1472};
+        struct scene *s = *state;
+        struct udp_msg m;
+
+        for (size_t i = 0; i < ARRAY_LEN(len); i++) {
+                assert_int_equal(sends_copied(s, len[i], PMTU_WANT), 0);
+                arrived(s, len[i]);
+        }
+        assert_int_equal(sends_copied(s, 1473, PMTU_WANT), -E2BIG);
+        assert_int_equal(sends_copied(s, 1473, PMTU_DO), -EMSGSIZE);
+        assert_int_equal(udp_recv_peek(&s->p->side[1].s.udp, s->pcb[1], 0, &m, 1), -EAGAIN);
+}
+
 static void what_must_not_be_cut_is_refused(void **state)
 {
         struct scene *s = *state;
@@ -280,6 +320,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 TEST(long_datagrams_arrive_whole),
+                TEST(what_is_copied_needs_no_frame),
                 TEST(what_must_not_be_cut_is_refused),
                 TEST(what_never_became_whole_is_told),
                 TEST(a_path_that_was_learnt_holds_for_udp),

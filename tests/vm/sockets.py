@@ -53,18 +53,43 @@ while True:
         break
 """
 UDP_CLIENT = """
-import select, socket, sys
+import select, socket, sys, threading
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect((sys.argv[1], int(sys.argv[2]))); s.settimeout(2)
-for d in [b"x" * n for n in (0, 1, 100, 1472, 4000, 9000)] + [b"%d" % i for i in range(50)]:
+some = bytes(range(251)) * 40
+def echoed(send, *wanted):
     for attempt in range(5):
-        s.send(d)
+        left = list(wanted)
+        send()
         try:
-            if s.recv(65536) == d:
-                break
+            while left:
+                d = s.recv(65536)
+                if d in left:
+                    left.remove(d)
+            return
         except TimeoutError:
             pass
-    else:
-        sys.exit("no answer")
+    sys.exit("no answer")
+for d in [some[n % 99:n % 99 + n] for n in (0, 1, 100, 1472, 4000, 4067, 4068, 4069, 9000)] + [b"%d" % i for i in range(50)]:
+    echoed(lambda: s.send(d), d)
+s.setsockopt(17, 103, 1400)                     # UDP_SEGMENT
+echoed(lambda: s.send(some[:3000]), some[:1400], some[1400:2800], some[2800:3000])
+s.setsockopt(17, 103, 0)
+def many(letter):
+    for n in range(50):
+        s.send(letter * (3000 + n))
+threads = [threading.Thread(target=many, args=(bytes([65 + i]),)) for i in range(3)]
+for t in threads:
+    t.start()
+come = 0
+try:
+    while come < 150:
+        d = s.recv(65536)
+        assert 3000 <= len(d) < 3050 and d == d[:1] * len(d), d
+        come += 1
+except TimeoutError:
+    assert come > 0
+for t in threads:
+    t.join()
 print("echoed", flush=True)
 while sys.stdin not in select.select([s, sys.stdin], [], [], 0.1)[0]:
     pass
