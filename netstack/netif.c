@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "netstack/checksum.h"
+#include "netstack/sandbox.h"
 #include "netstack/stack_road.h"
 #include "netstack/stack_trace.h"
 
@@ -128,8 +129,8 @@ bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct 
 {
         uint32_t dst = ip_addr_get_v4(tc->tuple.raddr), at = (dst ^ dst >> 8) % NETIF_NEAR;
 
-        return c->caps.runs && !capture_on(s->capture) && c->netif.near[at].dst == dst &&
-               arp_ref_good(&c->netif.arp, c->netif.near[at].ref);
+        return c->caps.runs && !capture_on(s->capture) && !sandbox_forbids(SANDBOX_UNETD) &&
+               c->netif.near[at].dst == dst && arp_ref_good(&c->netif.arp, c->netif.near[at].ref);
 }
 
 /* Segments lie one behind the other in a large frame, and the kernel takes a piece in far less time than 45. */

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Unmodified programs that have ways of their own, over AF_XDP; the kernel is on the other end of the cable."""
+
+import hashlib
+import os
+import pwd
+import random
+import shutil
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import lan  # noqa: E402
+import lan_test  # noqa: E402
+
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
+
+
+class Locked(lan_test.Lan):
+    """sshd's child for each connection forbids itself most system calls, and those that make AF_XDP send."""
+
+    def setUp(self):
+        reason = lan.missing("ssh", "ssh-keygen") or (None if SSHD else "no sshd here")
+        if reason:
+            self.skipTest(reason)
+        super().setUp()
+        os.makedirs("/run/sshd", exist_ok=True)
+        for key in ("host", "user"):
+            lan.sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.path(key))
+        with open(self.path("config"), "w", encoding="ascii") as f:
+            f.write(f"""ListenAddress {lan_test.OURS}:{lan_test.PORT}
+                        HostKey {self.path("host")}
+                        AuthorizedKeysFile {self.path("user.pub")}
+                        PidFile none
+                        StrictModes no
+                        UsePAM no
+                        PermitRootLogin yes
+                        LoginGraceTime 0""")
+
+    def path(self, name):
+        return os.path.join(self.ours.dir, name)
+
+    def gets(self, data):
+        with open(self.path("file"), "wb") as f:
+            f.write(data)
+        who = f"{pwd.getpwuid(os.getuid()).pw_name}@{lan_test.OURS}"
+        c = self.other.run("ssh", "-F", "none", "-i", self.path("user"), "-p", str(lan_test.PORT),
+                           "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+                           "-o", "UserKnownHostsFile=/dev/null", who,
+                           f"cat {self.path('file')}; sha256sum {self.path('file')} >&2")
+        c.end()
+        c.files[0].seek(0)
+        self.assertTrue(c.files[0].read() == data)
+        self.assertIn(hashlib.sha256(data).hexdigest(), c.text(1))
+
+    def test_sshd(self):
+        """By a socket of its own, and when another program shares the interface."""
+        data = random.Random(4).randbytes(3 << 20)
+        s = self.ours.serve(lan_test.PORT, SSHD, "-D", "-e", "-f", self.path("config"))
+        self.gets(data)
+        self.serve_peer(self.ours, "many-listen", lan_test.CLOSED, 1)
+        self.gets(data)
+        self.assert_ours(s)
+
+
+if __name__ == "__main__":
+    lan_test.main()
