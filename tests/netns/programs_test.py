@@ -62,5 +62,21 @@ class Locked(lan_test.Lan):
         self.assert_ours(s)
 
 
+RESOLVES = """
+import ctypes, socket
+for family in (socket.AF_UNSPEC, socket.AF_INET):
+    print(socket.getaddrinfo("%s", 80, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)[0][4][0])
+found = ctypes.c_void_p()
+print(ctypes.CDLL(None).getaddrinfo(b"%s", b"80", None, ctypes.byref(found)))
+""" % (lan_test.KERNELS, lan_test.KERNELS)
+
+
+class Addresses(lan_test.Lan):
+    def test_a_host_whose_only_ipv4_address_is_ours_resolves(self):
+        """AI_ADDRCONFIG, meant without hints, too: libc asks the kernel, which has only loopback."""
+        p = self.ours.run(sys.executable, "-c", RESOLVES)
+        self.assertEqual(p.end(), f"{lan_test.KERNELS}\n{lan_test.KERNELS}\n0\n")
+
+
 if __name__ == "__main__":
     lan_test.main()
