@@ -26,6 +26,7 @@ struct netconf_if {
         uint32_t mtu;                   /* bytes of an IP packet; 0: not known */
         uint8_t prefix;                 /* of addr's network; the route there comes with it */
         uint8_t flags;                  /* NETCONF_IF_* */
+        uint8_t mac[6];                 /* its link address; all zero: not known */
 };
 
 struct netconf_neigh {                  /* its link address is what it is, whatever ARP says */

@@ -316,8 +316,11 @@ bool stack_netif_move(struct stack *s, uint32_t k, const struct netif_config *cf
         s->frames->region[FRAME_REGION_TX(k)].pool = at_offset(s->st, slot->pool_off);
         frame_unlend_all(s->frames, FRAME_REGION_TX(k));
         slot->shm = (struct shm_shared){.tx_geom = slot->shm.tx_geom, .rx_geom = rx};
+        if (memcmp(n->cfg.mac, cfg->mac, ETHER_MAC) != 0)
+                stack_route_mac(s, n, cfg->mac, stack_time(s, s->now));
         n->cfg = *cfg;
         n->cfg.mtu_max = MAX(cfg->mtu_max, cfg->mtu);
+        s->st->net_gen = 0;             /* the link may have changed since it was asked what it is */
         slot->generation++;
         atomic_fetch_add_explicit(&s->st->chan_gen, 1, memory_order_release);
         tcp_frames_back(&s->tcp, FRAME_REGION_TX(k));

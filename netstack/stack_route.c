@@ -82,7 +82,42 @@ static void follow_neighs(struct stack *s, struct netif *n, const struct netconf
                         arp_set(&a, conf->neigh[i].addr, conf->neigh[i].mac, true, now);
 }
 
-/* ---- what links carry ---- */
+/* ---- what links are ---- */
+
+/* The link address comes last: who ends in between leaves a change that is still to be made. */
+void stack_route_mac(struct stack *s, struct netif *n, const uint8_t mac[ETHER_MAC], nstime now)
+{
+        struct arp a = {&n->arp, &s->st->cnt};
+
+        memcpy(n->arp.cfg.ll_addr, mac, ETHER_MAC);
+        arp_link_up(&a, now);
+        memcpy(n->cfg.mac, mac, ETHER_MAC);
+}
+
+static bool is_up(const struct netconf *conf, uint32_t ifindex)
+{
+        return if_flags(&conf->ifs[(ifindex - 1) % NETCONF_IFS]) & ROUTE_IF_UP;
+}
+
+/* Before what is published of links is taken over: others may have taken our address, or moved, while one was down. */
+static void follow_ups(struct stack *s, const struct netconf *conf, nstime now)
+{
+        for (uint32_t i = 0; i < s->st->netifs; i++) {
+                struct netif *n = stack_netif(s->st, i);
+                struct arp a = {&n->arp, &s->st->cnt};
+
+                if (n->chan != 0 && n->routed && !(s->routes->ifs[n->cfg.ifindex].flags & ROUTE_IF_UP) &&
+                    is_up(conf, n->cfg.ifindex))
+                        arp_link_up(&a, now);
+        }
+}
+
+static bool mac_changed(const struct netif *n, const uint8_t *mac)
+{
+        static const uint8_t unknown[ETHER_MAC];
+
+        return memcmp(mac, unknown, ETHER_MAC) != 0 && memcmp(mac, n->cfg.mac, ETHER_MAC) != 0;
+}
 
 static uint32_t mtu_of(const struct netif *n, const struct netconf *conf)
 {
@@ -143,10 +178,14 @@ static void follow_links(struct stack *s, const struct netconf *conf, nstime now
         mtus |= s->st->route_mtus;
         for (uint32_t i = 0; i < s->st->netifs; i++) {
                 struct netif *n = stack_netif(s->st, i);
+                const uint8_t *mac;
 
                 if (n->chan == 0)
                         continue;
                 follow_neighs(s, n, conf, now);
+                mac = conf->ifs[(n->cfg.ifindex - 1) % NETCONF_IFS].mac;
+                if (mac_changed(n, mac))
+                        stack_route_mac(s, n, mac, now);
                 n->arp.cfg.reachable_time = reachable_time(conf);
                 if (mtu_of(n, conf) != n->cfg.mtu) {
                         set_mtu(s, n, mtu_of(n, conf));
@@ -161,6 +200,7 @@ void stack_route_follow(struct stack *s, const struct netconf *conf, nstime now)
 {
         if (conf->gen == s->st->net_gen)
                 return;
+        follow_ups(s, conf, now);
         follow_ifs(s->routes, conf);
         follow_addrs(s->routes, conf);
         follow_routes(s->routes, conf);

@@ -21,10 +21,13 @@ struct stack_state;
 /* Interfaces that have come with channels of this stack: their addresses and gateways are known, whatever else is. */
 void stack_route_arrivals(struct stack *s);
 
-/* Takes over what is published, if it is news: interfaces, addresses, routes, static neighbours, MTUs. Connections on interfaces
+/* Takes over what is published, if it is news: interfaces, addresses, routes, static neighbours, MTUs, link addresses. Connections on interfaces
  * whose MTU changed, or their route's, go on with the new one; stack_flush() then. What is as it was stays
  * untouched, with all that was learnt of it. */
 void stack_route_follow(struct stack *s, const struct netconf *conf, nstime now);
+
+/* Interface n has another link address: neighbours are told. */
+void stack_route_mac(struct stack *s, struct netif *n, const uint8_t mac[6], nstime now);
 
 /* The caller's view of interfaces' MTUs, after another process took over a change. */
 void stack_route_views(struct stack *s);

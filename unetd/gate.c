@@ -10,6 +10,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "arp/ether.h"
 #include "unet/memfd.h"
 #include "unetd/wire.h"
 
@@ -237,6 +238,21 @@ int gate_describe(const struct gate_port *p, struct unetd_chan_info *info, int f
 }
 
 /* ---- running ---- */
+
+void gate_follow(struct gate *g, const struct netconf_if *link, nstime now)
+{
+        static const uint8_t unknown[ETHER_MAC];
+        struct arp arp = {g->cache, &g->cnt};
+
+        if (link->mtu != 0)
+                g->dev.info.mtu = link->mtu;
+        if (memcmp(link->mac, unknown, ETHER_MAC) == 0 || memcmp(link->mac, g->rules.mac, ETHER_MAC) == 0)
+                return;
+        memcpy(g->dev.info.mac, link->mac, ETHER_MAC);
+        memcpy(g->rules.mac, link->mac, ETHER_MAC);
+        memcpy(g->cache->cfg.ll_addr, link->mac, ETHER_MAC);
+        arp_link_up(&arp, now);
+}
 
 /* False: something came just now. What comes by the wire wakes the loop. */
 static bool rest(struct gate *g)

@@ -22,6 +22,7 @@
 #define UNETD_GATE_H
 
 #include "arp/arp.h"
+#include "ip/netconf.h"
 #include "unet/ni_shm.h"
 #include "unet/pkt_open.h"
 #include "unetd/gate_answer.h"
@@ -96,6 +97,9 @@ int gate_describe(const struct gate_port *p, struct unetd_chan_info *info, int f
 
 /* A bounded piece of work. Returns when there is more. */
 nstime gate_turn(struct gate *g, nstime now);
+
+/* What its link has become: MTU and link address, where they are known. */
+void gate_follow(struct gate *g, const struct netconf_if *link, nstime now);
 
 /* gate_io.c, for gate.c. False: there was nothing to do. */
 bool gate_move(struct gate *g, nstime now);

@@ -467,7 +467,7 @@ nstime ifaces_turn(void)
 
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
                 struct gate *g = ifaces[i].gate;
-                uint32_t mtu = unetd.dir.d->net.ifs[i].mtu;
+                const struct netconf_if *link = &unetd.dir.d->net.ifs[i];
 
                 if (!g)
                         continue;
@@ -477,8 +477,7 @@ nstime ifaces_turn(void)
                                 continue;
                 }
                 when = nstime_min(when, ifaces[i].back_at);
-                if (mtu != 0)
-                        g->dev.info.mtu = mtu;          /* it may change */
+                gate_follow(g, link, unetd.loop.now);
                 when = nstime_min(when, gate_turn(g, unetd.loop.now));
         }
         return when;

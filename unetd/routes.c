@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -48,6 +49,8 @@ static void look_at_link(int fd, uint32_t i)
         f->flags = NETCONF_IF_THERE | (up && !routes.down[i] ? NETCONF_IF_UP : 0);
         if (ask_link(fd, name, SIOCGIFMTU, &r))
                 f->mtu = (uint32_t)r.ifr_mtu;
+        if (ask_link(fd, name, SIOCGIFHWADDR, &r) && r.ifr_hwaddr.sa_family == ARPHRD_ETHER)
+                memcpy(f->mac, r.ifr_hwaddr.sa_data, sizeof f->mac);
         route_if_set(&routes.table, i + 1, ROUTE_IF_BROADCAST | (f->flags & NETCONF_IF_UP ? ROUTE_IF_UP : 0),
                      MAX(f->mtu, 68u));
 }

@@ -92,6 +92,34 @@ class Ifaces(Lan):
         self.add()
         self.assertNotIn("default", self.ours.run(lan.UNET, "route", shim=False).end())
 
+    def test_its_link_address_changes(self):
+        """While one program has it to itself, while two share it, and what one has then that is alone again."""
+        self.add()
+        self.serve_peer(self.ours, "mirror", PORT + 1)
+        self.is_at("02:00:00:00:77:01")
+        second = self.serve_peer(self.ours, "many-listen", PORT + 2, 1)
+        self.is_at("02:00:00:00:77:02")
+        second.stop()
+        self.ours.until(self.ours.program_on_link, "a socket of its own again")
+        self.other.ip("neigh", "flush", "dev", lan.IFACE)
+        self.assertEqual(self.peer(self.other, "reflect", OURS, PORT + 1, 1).end(), "all\n")
+
+    def test_it_says_where_it_is_when_its_link_comes_up(self):
+        self.add()
+        self.serve_peer(self.ours, "mirror", PORT + 1)
+        self.is_at("02:00:00:00:77:01")
+        self.ours.ip("link", "set", lan.IFACE, "down")
+        self.other.ip("neigh", "replace", OURS, "lladdr", "02:00:00:00:77:99", "nud", "stale", "dev", lan.IFACE)
+        self.ours.ip("link", "set", lan.IFACE, "up")
+        self.other.until(lambda: "02:00:00:00:77:01" in self.other.ip("neigh"), "the right address")
+
+    def is_at(self, mac):
+        """Neighbours that know the interface hear of it."""
+        self.assertEqual(self.peer(self.other, "reflect", OURS, PORT + 1, 1).end(), "all\n")
+        self.ours.ip("link", "set", lan.IFACE, "address", mac)
+        self.other.until(lambda: mac in self.other.ip("neigh"), "the new address")
+        self.assertEqual(self.peer(self.other, "reflect", OURS, PORT + 1, 1).end(), "all\n")
+
     def test_what_is_refused(self):
         for says, status, argv in (("no such device", 1, ("add", "nothing0", f"{OURS}/24")),
                                    ("has that address", 1, ("add", lan.IFACE, f"{KERNELS}/24")),
