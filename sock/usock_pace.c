@@ -7,7 +7,8 @@
 #include "netstack/sys.h"
 
 #define PAUSE_MIN (20 * NS_PER_US)
-#define WANTED    8                     /* datagrams in a pause: after fewer the next is longer, after twice as many it is shorter */
+#define WANTED    16                    /* datagrams in a pause: after fewer the next is longer, after twice as many it is shorter */
+#define FEW       4                     /* before the longest pause: fewer are too far apart to wait for each other */
 #define STREAM    4                     /* short sleeps in a row */
 
 static __thread struct {
@@ -44,7 +45,7 @@ void usock_slept(struct ustack *const *all, uint32_t n, nstime since)
         slept = ustack_now() - since;
         in = count_of(all, n, COUNT_UDP_IN);
         out = count_of(all, n, COUNT_UDP_OUT);
-        pace.run = slept < USOCK_PAUSE_MAX && in != pace.in && out == pace.out ? pace.run + 1 : 0;
+        pace.run = slept < USOCK_PAUSE_MAX / FEW && in != pace.in && out == pace.out ? pace.run + 1 : 0;
         pace.length = MIN(MAX(slept, PAUSE_MIN), USOCK_PAUSE_MAX);
         pace.in = in;
         pace.out = out;
@@ -83,7 +84,8 @@ int usock_pause(struct ustack *const *all, uint32_t n, nstime now, nstime until,
 
         for (uint32_t i = 0; i < n; i++)
                 until = nstime_min(until, stack_deadline(&all[i]->s));
-        if (in == pace.in || count_of(all, n, COUNT_UDP_OUT) != pace.out || !over_devices(all, n) || until - now <= length) {
+        if (in - pace.in < (length == USOCK_PAUSE_MAX ? FEW : 1) || count_of(all, n, COUNT_UDP_OUT) != pace.out ||
+            !over_devices(all, n) || until - now <= length) {
                 pace.run = 0;
                 return 0;
         }

@@ -3,9 +3,9 @@
  *
  * Where each datagram that a device brings ends a sleep, and sender and receiver share a processor, waking and sleeping is most of
  * what it costs. So after some sleeps that ended soon, with datagrams that nobody answered, their reader does not ask the device
- * for an event: it pauses and then looks, as NICs put off interrupts while many packets come. A pause is as long as some eight
- * datagrams take, and no longer than USOCK_PAUSE_MAX. The first in which nothing came, or after which something was answered, is the
- * last. Of the calling thread; nothing of this where stacks have no RDMA device.
+ * for an event: it pauses and then looks, as NICs put off interrupts while many packets come. A pause is as long as some
+ * sixteen datagrams take, and no longer than USOCK_PAUSE_MAX. The first in which nothing came, or too little for
+ * the longest, or after which something was answered, is the last. Of the calling thread; nothing of this where stacks have no RDMA device.
  */
 #ifndef SOCK_USOCK_PACE_H
 #define SOCK_USOCK_PACE_H
@@ -14,7 +14,7 @@
 
 #include "sock/ustack.h"
 
-#define USOCK_PAUSE_MAX (500 * NS_PER_US)
+#define USOCK_PAUSE_MAX (1000 * NS_PER_US)
 
 /* A sleep that began at `since`, until something was to be looked at, is over. */
 void usock_slept(struct ustack *const *all, uint32_t n, nstime since);
