@@ -9,6 +9,7 @@
  */
 #include "unet/ni_xdp.h"
 
+#include <linux/net_tstamp.h>
 #include <linux/virtio_net.h>
 #include <errno.h>
 #include <poll.h>
@@ -140,6 +141,29 @@ static void kick(struct ni_xdp *x)
                               memory_order_relaxed);
 }
 
+/*
+ * The kernel copies a run into pages, and whoever lets go of them last gets them back: over a veth that is the reader, on
+ * another core, and each run goes to pages that nobody has had for long. So a run is asked a time of sending for
+ * (SOF_TIMESTAMPING_TX_SCHED), and its copy, which comes with the answer and shares the pages, stays in the socket's error
+ * queue until some more runs have gone and the reader has done. Then it is let go of, unread, and the next run's pages are
+ * those, still in this core's cache. Without room for it in the queue the kernel keeps none.
+ */
+#define HELD 3u
+
+static void hold(struct ni_xdp *x, struct msghdr *m)
+{
+        const uint32_t when = SOF_TIMESTAMPING_TX_SCHED;
+        struct cmsghdr *c = CMSG_FIRSTHDR(m);
+        struct msghdr unread = {.msg_iovlen = 0};
+
+        *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof when), .cmsg_level = SOL_SOCKET, .cmsg_type = SO_TIMESTAMPING};
+        memcpy(CMSG_DATA(c), &when, sizeof when);
+        if (x->hold_more != 0)
+                x->hold_more--;
+        else if (sys3(SYS_recvmsg, x->packet, &unread, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+                x->hold_more = HELD - 1;                /* there was none */
+}
+
 /* The kernel sums and cuts (packet(7), PACKET_VNET_HDR), so that its cost of a packet is paid once a run. */
 static bool xdp_send_run(struct unet_chan *ch, const struct unet_run *r)
 {
@@ -153,7 +177,8 @@ static bool xdp_send_run(struct unet_chan *ch, const struct unet_run *r)
                 .csum_offset = 16,
         };
         struct iovec iov[2 + UNET_PIECES_MAX] = {{&how, sizeof how}, {(void *)(uintptr_t)r->hdr, r->hdr_len}};
-        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2u + r->npieces};
+        _Alignas(struct cmsghdr) uint8_t stamp[CMSG_SPACE(sizeof(uint32_t))];
+        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2u + r->npieces, .msg_control = stamp, .msg_controllen = sizeof stamp};
         uint32_t len = 0;
 
         for (uint32_t i = 0; i < r->npieces; i++) {
@@ -161,6 +186,7 @@ static bool xdp_send_run(struct unet_chan *ch, const struct unet_run *r)
                 len += r->piece[i].len;
         }
         kick(x);
+        hold(x, &m);
         if (sys3(SYS_sendmsg, x->packet, &m, MSG_DONTWAIT) < 0)
                 return false;
         count_add(x->cnt, COUNT_NI_TX_MSGS, 1);

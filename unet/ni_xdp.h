@@ -69,6 +69,7 @@ struct ni_xdp {
         int xsk;
         uint32_t inline_most;           /* bytes of a received packet that are inline: UNET_INLINE_MAX, or fewer */
         int packet;                     /* for runs; -1: none */
+        uint32_t hold_more;             /* runs that may go before one that is in its error queue is let go of */
 };
 
 /*

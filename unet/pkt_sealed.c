@@ -17,6 +17,7 @@
 
 #define DEVICE "by"                     /* its name, where nothing else has one */
 #define SNDBUF (4 << 20)                /* bytes of frames that the device has not sent yet */
+#define RCVBUF (512 << 10)              /* ... and of runs that were sent and are held (ni_xdp.c); the kernel doubles it */
 #define NO_IP6 "/proc/sys/net/ipv6/conf/default/disable_ipv6"
 
 /* ---- rtnetlink(7) ---- */
@@ -146,12 +147,12 @@ static int deafen(int fd)
 }
 
 /* As long as it is there the interface lets all groups through, whose frames its filter may keep back otherwise (RFC 1112 §7.3);
- * which of them are wanted is IP's to know. */
+ * which of them are wanted is IP's to know. The macvlan has no queue that could be passed by; the interface's is not. */
 static int set_up(int fd)
 {
         struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex(DEVICE)};
         struct packet_mreq groups = {.mr_ifindex = ll.sll_ifindex, .mr_type = PACKET_MR_ALLMULTI};
-        int on = 1, bytes = SNDBUF, err = deafen(fd);
+        int on = 1, sndbuf = SNDBUF, rcvbuf = RCVBUF, err = deafen(fd);
 
         if (err == 0)
                 err = bring_up(fd);
@@ -160,7 +161,11 @@ static int set_up(int fd)
         if (err == 0)
                 err = set(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on);
         if (err == 0)
-                err = set(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes);
+                err = set(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &on, sizeof on);
+        if (err == 0)
+                err = set(fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof sndbuf);
+        if (err == 0)
+                err = set(fd, SOL_SOCKET, SO_RCVBUFFORCE, &rcvbuf, sizeof rcvbuf);
         if (err == 0 && bind(fd, (struct sockaddr *)&ll, sizeof ll) != 0)
                 err = -errno;
         return err;

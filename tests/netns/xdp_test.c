@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -350,6 +351,58 @@ static void frames_of_others_are_no_messages(void **state)
         pair_end(&p);
 }
 
+/* ---- runs ---- */
+
+#define RUN_HDR (14 + 20 + 20)
+
+/* Of `len` bytes of payload, cut where the kernel likes to. */
+static void kernel_gets_run(int fd, int byte, uint32_t len)
+{
+        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+        uint8_t p[65536];
+        uint32_t got = 0;
+
+        while (got < len) {
+                ssize_t n;
+                assert_int_equal(poll(&poll_fd, 1, PATIENCE), 1);
+                n = recv(fd, p, sizeof p, MSG_DONTWAIT);
+                if (n <= RUN_HDR || p[23] != IPPROTO_TCP)
+                        continue;
+                for (ssize_t i = RUN_HDR; i < n; i++)
+                        assert_int_equal(p[i], byte);
+                got += (uint32_t)(n - RUN_HDR);
+        }
+        assert_int_equal(got, len);
+}
+
+/* Its payload is the caller's again when the call is over; the kernel's copies of the last few runs stay for a while, and those
+ * of others are given back. */
+static void runs_are_held_until_others_have_gone(void **state)
+{
+        uint8_t hdr[RUN_HDR] = {[0] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, [6] = 2, [12] = 8, [14] = 0x45, [20] = 0x40, [22] = 64,
+                                [23] = IPPROTO_TCP, [26] = 10, 0, 0, 1, 10, 0, 0, 2, [46] = 0x50, 0x10, 0xff, 0xff};
+        uint8_t payload[3500];
+        struct unet_piece piece = {payload, sizeof payload};
+        struct unet_run run = {.hdr = hdr, .hdr_len = RUN_HDR, .l4 = 34, .mss = 1000, .npieces = 1, .piece = &piece};
+        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
+        uint16_t len = htons(20 + 20 + sizeof payload);
+        int held = 0;
+
+        if (p.e->sock.packet.sock < 0)
+                fail_msg("no packet socket: %s", strerror(-p.e->sock.no_packet));
+        memcpy(hdr + 16, &len, sizeof len);
+        for (int i = 0; i < 100; i++) {
+                memset(payload, i, sizeof payload);
+                assert_true(p.e->ni.base.ops->send_run(&p.e->ni.base, &run));
+                memset(payload, 0xee, sizeof payload);
+                kernel_gets_run(p.peer, i, sizeof payload);
+        }
+        while (recv(p.e->sock.packet.sock, payload, 1, MSG_ERRQUEUE | MSG_DONTWAIT) >= 0)
+                held++;
+        assert_int_equal(held, 3);
+        pair_end(&p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -365,6 +418,7 @@ int main(void)
                 cmocka_unit_test(an_interface_goes_down_and_comes_up),
                 cmocka_unit_test(two_queues_are_two_sockets),
                 cmocka_unit_test(frames_of_others_are_no_messages),
+                cmocka_unit_test(runs_are_held_until_others_have_gone),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
