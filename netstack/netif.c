@@ -119,7 +119,7 @@ struct run {
         struct netif_hdr hdr;
         unsigned tcp_len;               /* bytes of the TCP header */
         struct unet_piece piece[UNET_PIECES_MAX];
-        uint32_t segs, npieces, len, next_seq;
+        uint32_t segs, npieces, len;
         uint8_t flags;                  /* of all of them */
 };
 
@@ -134,19 +134,23 @@ bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct 
 }
 
 /* Segments lie one behind the other in a large frame, and the kernel takes a piece in far less time than 45. */
-static void run_add(struct stack *s, struct run *r, const struct tcp_seg *seg)
+static void run_add(struct stack *s, struct run *r, const struct buf *data, uint8_t flags)
 {
-        const uint8_t *p = seg->len != 0 ? frame_addr(s->frames, seg->data.id) + seg->data.off : NULL;
+        const uint8_t *p = data->len != 0 ? frame_addr(s->frames, data->id) + data->off : NULL;
         struct unet_piece *last = r->npieces != 0 ? &r->piece[r->npieces - 1] : NULL;
 
         if (last != NULL && last->p + last->len == p)
-                last->len += seg->len;
+                last->len += data->len;
         else
-                r->piece[r->npieces++] = (struct unet_piece){p, seg->len};
+                r->piece[r->npieces++] = (struct unet_piece){p, data->len};
         r->segs++;
-        r->len += seg->len;
-        r->next_seq = seg->seq + seg->len;
-        r->flags |= seg->flags;
+        r->len += data->len;
+        r->flags |= flags;
+}
+
+static void run_add_seg(struct stack *s, struct run *r, const struct tcp_seg *seg)
+{
+        run_add(s, r, &(struct buf){seg->data.id, seg->data.off, seg->len}, seg->flags);
 }
 
 static void run_begin(struct stack *s, struct run *r, const struct tcp_seg *seg)
@@ -154,7 +158,12 @@ static void run_begin(struct stack *s, struct run *r, const struct tcp_seg *seg)
         r->first = *seg;
         r->tcp_len = tcp_hdr_write(seg, r->hdr.ip + IP_MIN_HDR);
         r->segs = r->npieces = r->len = r->flags = 0;
-        run_add(s, r, seg);
+        run_add_seg(s, r, seg);
+}
+
+static bool run_has_room(const struct run *r, uint32_t len)
+{
+        return r->segs < RUN_SEGS && r->npieces < UNET_PIECES_MAX && r->len + len <= RUN_BYTES;
 }
 
 /* The segment goes on where the run ends, and says the same in all else; the run's segments are of one length. */
@@ -163,9 +172,8 @@ static bool run_takes(const struct run *r, const struct tcp_seg *seg)
         const uint8_t *first = r->hdr.ip + IP_MIN_HDR;
         uint8_t h[TCP_MAX_HDR];
 
-        if (r->segs == 0 || r->segs == RUN_SEGS || r->npieces == UNET_PIECES_MAX || seg->len == 0 ||
-            seg->seq != r->next_seq || seg->ecn != r->first.ecn || r->len != r->segs * r->first.len || seg->len > r->first.len ||
-            r->len + seg->len > RUN_BYTES ||
+        if (r->segs == 0 || !run_has_room(r, seg->len) || seg->len == 0 || seg->seq != r->first.seq + r->len ||
+            seg->ecn != r->first.ecn || r->len != r->segs * r->first.len || seg->len > r->first.len ||
             ((r->flags | seg->flags) & ~(TCP_ACK | TCP_PSH)) != 0 || tcp_hdr_write(seg, h) != r->tcp_len)
                 return false;
         return memcmp(h + AT_ACK, first + AT_ACK, AT_FLAGS - AT_ACK) == 0 &&
@@ -208,6 +216,23 @@ static void run_end(struct stack *s, struct stack_chan *c, struct run *r, const 
         r->segs = 0;
 }
 
+/* What has just been added is new data, and what comes next may say nothing else. */
+static bool run_goes_on(const struct run *r, const struct tcp_conn *tc)
+{
+        return r->first.len == tc->snd_mss && r->len == r->segs * r->first.len && r->first.seq + r->len == tc->snd_nxt &&
+               r->first.nsack == 0 && r->first.ecn == 0 && (r->flags & ~(TCP_ACK | TCP_PSH)) == 0;
+}
+
+static void run_go_on(struct stack *s, struct run *r, struct tcp_conn *tc)
+{
+        struct buf data;
+        uint8_t flags;
+
+        if (run_goes_on(r, tc))
+                while (run_has_room(r, tc->snd_mss) && tcp_output_next(&s->tcp, tc, &data, &flags, s->now))
+                        run_add(s, r, &data, flags);
+}
+
 bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, const struct ip_tmpl *ip)
 {
         struct tcp_seg seg;
@@ -216,14 +241,16 @@ bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, co
 
         r.segs = 0;
         while ((room = stack_chan_room(s, tc->tuple.chan)) && tcp_output(&s->tcp, tc, &seg, s->now)) {
-                if (stack_traced(s))
-                        stack_trace_out(s, tc, &seg, &s->st->cnt);
                 if (!run_takes(&r, &seg)) {
                         run_end(s, c, &r, &tc->tuple, ip);
                         run_begin(s, &r, &seg);
                 } else {
-                        run_add(s, &r, &seg);
+                        run_add_seg(s, &r, &seg);
                 }
+                if (stack_traced(s))
+                        stack_trace_out(s, tc, &seg, &s->st->cnt);
+                else
+                        run_go_on(s, &r, tc);
         }
         run_end(s, c, &r, &tc->tuple, ip);
         return room;

@@ -194,6 +194,10 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
 bool tcp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 /* The next segment, if one is due. Its payload is in a frame of link.tx_region; the stack lends it when it posts it. */
 bool tcp_output(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now);
+/* After tcp_output() has given a segment of new data, with nothing in between: the next one, when it is due too and differs in
+ * nothing but its place, right behind it, and PSH (`flags`: 0 or TCP_PSH). As tcp_output() then gives it, for much less; false:
+ * ask that. Only full segments, and never the last of what is queued. */
+bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8_t *flags, nstime now);
 /* An acknowledgement that was being delayed is due now; called at the end of a turn, before the stack waits. One that covers a
  * train (tcp_delack.c) waits for its time all the same; tcp_ack_waits(): there is one of the other kind. */
 void tcp_flush_ack(struct tcp *t, struct tcp_conn *tc);

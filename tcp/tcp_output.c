@@ -5,6 +5,7 @@
  *                   -> output_lost()        retransmissions
  *                   -> output_new()         new data, FIN
  *                   -> output_ack()         nothing else would carry the ACK
+ *      tcp_output_next()                    the same of new data again, for who sends runs
  */
 #include <errno.h>
 
@@ -475,6 +476,40 @@ bool tcp_output(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime 
         if (tc->owed & OWE_ACK)
                 return output_ack(t, tc, seg, now);
         return false;
+}
+
+/* Nothing is owed that would come first, or go along in a header. */
+static bool says_the_same(const struct tcp_conn *tc)
+{
+        return tc->state >= TCPS_ESTABLISHED && tc->ca_state == CA_OPEN && tc->lost == 0 && !(tc->owed & OWE_SPECIAL) &&
+               !(tc->slow & SLOW_OOO) && !(tc->flags & (TCF_DSACK | TCF_URG_OUT | TCF_ECN_ECHO | TCF_ECN)) &&
+               tc->opts.max_pacing_rate == 0;
+}
+
+/* A full segment that is not the first in flight, has others behind it, and fits both windows. */
+static bool goes_at_once(const struct tcp_conn *tc, const struct tcp_txseg *s)
+{
+        return s->next != 0 && s->len == tc->snd_mss && flight(tc) != 0 && seq_leq(txseg_end(s), tc->snd_una + tc->snd_wnd) &&
+               !cwnd_blocks(tc, s);
+}
+
+/* As output_new() and send_next() for such a one. */
+bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8_t *flags, nstime now)
+{
+        struct tcp_txseg *s;
+
+        if (tc->snd_next == 0 || !says_the_same(tc) || !goes_at_once(tc, s = txseg_at(t, tc->snd_next)))
+                return false;
+        note_sent(tc, s, now);
+        WRITE_ONCE(tc->snd_nxt, txseg_end(s));
+        tc->snd_next = s->next;
+        if (!tc->link.lossless)
+                timer_arm_probe(tc, now);
+        tc->segs_out++;
+        tc->bytes_sent += s->len;
+        *data = (struct buf){s->frame, s->off, s->len};
+        *flags = s->ctl;
+        return true;
 }
 
 /* ---- for nobody's connection ---- */

@@ -112,11 +112,32 @@ static bool too_big(struct pair *p, int from, const struct tcp_seg *seg)
         return true;
 }
 
+/* FNV-1a. */
+static void digest(struct pair *p, const void *what, size_t n)
+{
+        const uint8_t *byte = what;
+
+        for (size_t i = 0; i < n; i++)
+                p->digest = (p->digest ^ byte[i]) * 0x100000001b3;
+}
+
+static void note(struct pair *p, int from, const struct tcp_seg *seg)
+{
+        uint8_t hdr[TCP_MAX_HDR];
+
+        digest(p, hdr, tcp_hdr_write(seg, hdr));
+        digest(p, &seg->len, sizeof seg->len);
+        digest(p, &seg->ecn, sizeof seg->ecn);
+        digest(p, &from, sizeof from);
+        digest(p, &p->now, sizeof p->now);
+        p->sent_pkts++;
+}
+
 static void send_packet(struct pair *p, int from, const struct tcp_seg *seg)
 {
         int copies = p->net.lossless ? 1 : pair_chance(p) < p->net.dup ? 2 : 1;
 
-        p->sent_pkts++;
+        note(p, from, seg);
         if (getenv("PAIR_TRACE"))
                 fprintf(stderr, "%.6f %s %s%s%s%s seq %u len %u ack %u wnd %u sack %u\n",
                         (double)p->now / 1e9, from ? "S" : "C", seg->flags & TCP_SYN ? "S" : "",
@@ -208,6 +229,25 @@ static void deliver(struct pair *p, struct packet k)
 
 /* ---- the loop ---- */
 
+/* As netif_output(): what goes on where a segment of new data ends, and says nothing else. */
+static void go_on(struct pair *p, int s, struct tcp_conn *tc, struct tcp_seg *seg)
+{
+        struct rig *r = p->rig[s];
+        uint8_t flags;
+
+        if (!p->net.runs || seg->len != tc->snd_mss || seg->seq + seg->len != tc->snd_nxt || seg->nsack != 0 || seg->ecn != 0 ||
+            (seg->flags & ~(TCP_ACK | TCP_PSH)) != 0)
+                return;
+        while (tcp_output_next(&r->t, tc, &seg->data, &flags, p->now)) {
+                rig_check(r);
+                seg->seq += seg->len;
+                seg->flags = TCP_ACK | flags;
+                assert(seg->data.len == seg->len);
+                send_packet(p, s, seg);
+                p->next_pkts++;
+        }
+}
+
 static void run_output(struct pair *p, int s)
 {
         struct rig *r = p->rig[s];
@@ -220,6 +260,7 @@ static void run_output(struct pair *p, int s)
                 while (tcp_output(&r->t, tcp_conn_at(&r->t, i), &seg, p->now)) {
                         rig_check(r);
                         send_packet(p, s, &seg);
+                        go_on(p, s, tcp_conn_at(&r->t, i), &seg);
                 }
                 if (p->net.lossless && tcp_conn_at(&r->t, i)->live) {
                         tcp_flush_ack(&r->t, tcp_conn_at(&r->t, i));

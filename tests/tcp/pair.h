@@ -16,6 +16,7 @@ struct pair_link {
         nstime delay, jitter;
         double death;                   /* probability a step that a process dies inside, nothing half done */
         bool lossless;                  /* lent frames, in order */
+        bool runs;                      /* segments are asked for as for a link that takes runs: tcp_output_next() */
         uint16_t mss;
         /* Before `mtu_from` everything passes; then, and before `mtu_until` if that is not 0, a packet of more than `mtu` bytes
          * does not; with `tells` its sender hears of it by ICMP. mtu 0: no such limit. */
@@ -56,6 +57,8 @@ struct pair {
         bool beyond_mending;            /* and leaves numbers that make no sense */
         nstime now;
         uint64_t seed, order, sent_pkts;
+        uint64_t next_pkts;             /* of them, those that tcp_output_next() gave */
+        uint64_t digest;                /* of all of them, and when */
         uint32_t largest;               /* packet that got through, with IP's header */
         struct packet *queue;
         unsigned queued, room;
