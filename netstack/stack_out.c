@@ -132,6 +132,11 @@ void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl 
 
         data.len = seg->len;
         ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + thl + seg->len), 0);
+        if (seg->len != 0 && IP_MIN_HDR + thl + seg->len <= c->caps.inline_max) {       /* summed in one piece */
+                memcpy(hdr + IP_MIN_HDR + thl, frame_addr(s->frames, data.id) + data.off, data.len);
+                thl += data.len;
+                data = (struct buf){0, 0, 0};
+        }
         if (unlikely(seg->ecn != 0))
                 ip_hdr_set_ecn(hdr, seg->ecn);
         if (unlikely(c->caps.csum))
@@ -168,9 +173,12 @@ static bool output_traced(struct stack *s, struct stack_chan *c, struct tcp_conn
 
 bool stack_output_conn(struct stack *s, struct tcp_conn *tc)
 {
-        struct stack_chan *c = stack_chan_get(s, tc->tuple.chan);
+        struct stack_chan *c;
         struct tcp_seg seg;
 
+        if (!tcp_output_due(tc))
+                return true;
+        c = stack_chan_get(s, tc->tuple.chan);
         if (c == NULL)
                 return atomic_load_explicit(&s->st->chan[tc->tuple.chan].state, memory_order_relaxed) != CHAN_READY;
         if (unlikely(tc->opts.ip_opts.len != 0))
@@ -179,12 +187,14 @@ bool stack_output_conn(struct stack *s, struct tcp_conn *tc)
                 return netif_output(s, c, tc, template_of(s, tc));
         if (stack_traced(s))
                 return output_traced(s, c, tc);
-        while (chan_has_room(s, c, tc->tuple.chan)) {
+        do {
+                if (!chan_has_room(s, c, tc->tuple.chan))
+                        return false;
                 if (!tcp_output(&s->tcp, tc, &seg, s->now))
                         return true;
                 stack_emit_tcp(s, c, template_of(s, tc), &tc->tuple, &seg);
-        }
-        return false;
+        } while (tcp_output_due(tc));
+        return true;
 }
 
 /* ---- UDP ---- */

@@ -672,4 +672,11 @@ void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tc
 /* RFC 5961 §7 */
 void output_challenge(struct tcp *t, struct tcp_conn *tc, nstime now);
 
+/* Whether tcp_output() may have something to do: asked before room is. */
+static inline bool tcp_output_due(const struct tcp_conn *tc)
+{
+        return tc->snd_next != 0 || tc->owed != 0 || unlikely(tc->state < TCPS_ESTABLISHED) || unlikely(tc->lost > tc->retx) ||
+               unlikely(tc->flags & TCF_FIN_QUEUED);
+}
+
 #endif

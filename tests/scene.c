@@ -30,7 +30,6 @@ static void keep(struct scene *s, const struct tcp_seg *seg, bool reply)
 /* As the stack: everything touched is asked for output; what was built can be parsed back. */
 static void run_output(struct scene *s)
 {
-        struct tcp *t = &s->rig->t;
         struct tcp_seg seg, back;
         uint8_t hdr[TCP_MAX_HDR];
 
@@ -38,7 +37,7 @@ static void run_output(struct scene *s)
                 if (!s->rig->touched[i])
                         continue;
                 s->rig->touched[i] = false;
-                while (tcp_output(t, tcp_conn_at(t, i), &seg, s->now)) {
+                while (rig_output(s->rig, i, &seg, s->now)) {
                         unsigned n = tcp_hdr_write(&seg, hdr);
                         assert_int_equal(tcp_hdr_parse(hdr, n, &back), n);
                         assert_int_equal(back.seq, seg.seq);

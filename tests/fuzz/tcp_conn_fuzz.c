@@ -85,7 +85,7 @@ static void output(struct world *w, unsigned room)
                         continue;
                 w->r->touched[i] = false;
                 while (room > 0 && tcp_conn_at(&w->r->t, i)->live &&
-                       tcp_output(&w->r->t, tcp_conn_at(&w->r->t, i), &seg, w->now)) {
+                       rig_output(w->r, i, &seg, w->now)) {
                         posted(w, &seg);
                         room--;
                 }

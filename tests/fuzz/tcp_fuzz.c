@@ -71,7 +71,7 @@ static void output(struct world *w)
                 if (!w->r->touched[i])
                         continue;
                 w->r->touched[i] = false;
-                while (tcp_output(&w->r->t, tcp_conn_at(&w->r->t, i), &seg, w->now))
+                while (rig_output(w->r, i, &seg, w->now))
                         assert(seg.len == 0 || seg.data.len == seg.len);
         }
         w->r->replies = 0;

@@ -257,14 +257,14 @@ static void run_output(struct pair *p, int s)
                 if (!r->touched[i])
                         continue;
                 r->touched[i] = false;
-                while (tcp_output(&r->t, tcp_conn_at(&r->t, i), &seg, p->now)) {
+                while (rig_output(r, i, &seg, p->now)) {
                         rig_check(r);
                         send_packet(p, s, &seg);
                         go_on(p, s, tcp_conn_at(&r->t, i), &seg);
                 }
                 if (p->net.lossless && tcp_conn_at(&r->t, i)->live) {
                         tcp_flush_ack(&r->t, tcp_conn_at(&r->t, i));
-                        if (tcp_output(&r->t, tcp_conn_at(&r->t, i), &seg, p->now))
+                        if (rig_output(r, i, &seg, p->now))
                                 send_packet(p, s, &seg);
                 }
         }

@@ -108,6 +108,15 @@ const uint8_t *rig_payload(const struct rig *r, const struct tcp_seg *seg)
         return seg->inl ? seg->inl : frame_addr(&r->frames, seg->data.id) + seg->data.off;
 }
 
+bool rig_output(struct rig *r, uint32_t conn, struct tcp_seg *seg, nstime now)
+{
+        struct tcp_conn *tc = tcp_conn_at(&r->t, conn);
+        bool due = tcp_output_due(tc), got = tcp_output(&r->t, tc, seg, now);
+
+        assert(due || !got);
+        return got;
+}
+
 void rig_check(const struct rig *r)
 {
         for (uint32_t i = 1; i < r->t.sh->conns.fresh; i++)

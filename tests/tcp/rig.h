@@ -38,6 +38,8 @@ void rig_free(struct rig *r);
 void rig_lend(struct rig *from, struct rig *to);
 /* Payload of a segment that came out of tcp_output(). */
 const uint8_t *rig_payload(const struct rig *r, const struct tcp_seg *seg);
+/* tcp_output(), and that it had been said before that there is something. */
+bool rig_output(struct rig *r, uint32_t conn, struct tcp_seg *seg, nstime now);
 /* Asserts the invariants of every connection, and that frames and records are accounted for. */
 void rig_check(const struct rig *r);
 /* What the stack does after a process died inside connection `broken` (0: none): references counted anew. */
