@@ -139,7 +139,7 @@ int ip_hdr_parse(const uint8_t *p, size_t n, bool csum, struct ip_pkt *pkt)
                 return -DROP_IP_HEADER;
         if (pkt->hdr_len > n || be16_get(h.total_len) < pkt->hdr_len)
                 return -DROP_IP_SHORT;
-        if (csum && csum_finish(csum_partial(p, pkt->hdr_len, 0)).raw != 0)
+        if (csum && csum_finish(likely(pkt->hdr_len == IP_MIN_HDR) ? csum_partial20(p) : csum_partial(p, pkt->hdr_len, 0)).raw != 0)
                 return -DROP_IP_CHECKSUM;
         fill(&h, p, pkt);
         return 0;

@@ -27,7 +27,8 @@ static uint64_t tail_word(const uint8_t *p, size_t n)
 
 static uint64_t add_word(uint64_t sum, uint64_t w)
 {
-        return sum + (uint32_t)w + (w >> 32);
+        sum += w;
+        return sum + (sum < w);         /* what is carried out at the top comes in at the bottom (RFC 1071 §2) */
 }
 
 static uint64_t sum_words(const uint8_t *p, size_t n, uint64_t sum)
@@ -42,7 +43,7 @@ static uint64_t sum_words(const uint8_t *p, size_t n, uint64_t sum)
                 memcpy(w, p, 8);
                 sum = add_word(sum, w[0]);
         }
-        return add_word(sum, tail_word(p, n));
+        return n == 0 ? sum : add_word(sum, tail_word(p, n));
 }
 
 static uint64_t copy_words(uint8_t *dst, const uint8_t *src, size_t n, uint64_t sum)
@@ -199,12 +200,14 @@ static const struct csum_impl *best(void)
         return impl;
 }
 
+#define FEW 128u                        /* bytes, for which words are quicker than vectors */
+
 uint32_t csum_partial(const void *p, size_t n, uint32_t sum)
 {
-        return n < 64 ? partial_portable(p, n, sum) : best()->partial(p, n, sum);
+        return n < FEW ? partial_portable(p, n, sum) : best()->partial(p, n, sum);
 }
 
 uint32_t csum_copy(void *dst, const void *src, size_t n, uint32_t sum)
 {
-        return n < 64 ? copy_portable(dst, src, n, sum) : best()->copy(dst, src, n, sum);
+        return n < FEW ? copy_portable(dst, src, n, sum) : best()->copy(dst, src, n, sum);
 }

@@ -40,6 +40,17 @@ static inline be16 csum_finish(uint32_t sum)
         return (be16){(uint16_t)~csum_fold(sum)};
 }
 
+/* csum_partial() of the 20 bytes that most IPv4 headers are. */
+static inline uint32_t csum_partial20(const uint8_t *p)
+{
+        uint32_t w[5];
+        uint64_t s;
+
+        memcpy(w, p, sizeof w);
+        s = (uint64_t)w[0] + w[1] + w[2] + w[3] + w[4];
+        return csum_add((uint32_t)s, (uint32_t)(s >> 32));
+}
+
 /* The sum of the pseudo header: of RFC 793 (now RFC 9293 §3.1) between two v4 addresses, else of RFC 8200
  * §8.1. */
 static inline uint32_t csum_pseudo(ip_addr src, ip_addr dst, uint8_t proto, uint32_t len)
