@@ -390,6 +390,8 @@ static inline nstime stack_time(struct stack *s, nstime now)
 bool stack_pending(struct stack *s, nstime now);
 /* One turn: input, timers, output, bells. Returns whether anything was done. */
 bool stack_run(struct stack *s, nstime now);
+/* The first half of one: input and timers. stack_flush() is to follow before the lock is left. */
+bool stack_take(struct stack *s, nstime now);
 /* After the application's calls on connections: output, deadlines and events of those touched; bells. */
 void stack_flush(struct stack *s, nstime now);
 /* Only the bells: after sends that touched no connection. */

@@ -1,8 +1,8 @@
 /*
  * The loop that joins channels and protocols. stack_rx.c, stack_out.c and stack_icmp.c are the roads it takes.
  *
- *      stack_run() -> for each channel: frames returned; stack_run_rx(); room
- *                  -> wheel_pop() -> tcp_expire()
+ *      stack_run() -> stack_take() -> for each channel: frames returned; stack_run_rx(); room
+ *                                  -> wheel_pop() -> tcp_expire()
  *                  -> drain(): for each connection touched: stack_output_conn(); deadline; events
  *                  -> ops->flush()
  */
@@ -144,7 +144,8 @@ void stack_flush_bells(struct stack *s)
 void stack_flush(struct stack *s, nstime now)
 {
         stack_time(s, now);
-        drain(s);
+        if (s->st->out_head != 0)
+                drain(s);
         stack_flush_bells(s);
 }
 
@@ -309,7 +310,7 @@ nstime stack_deadline(const struct stack *s)
 
 /* ---- a turn ---- */
 
-bool stack_run(struct stack *s, nstime now)
+bool stack_take(struct stack *s, nstime now)
 {
         bool any = false;
 
@@ -326,6 +327,13 @@ bool stack_run(struct stack *s, nstime now)
                         netif_run(s, k);
         }
         any |= run_timers(s);
+        return any;
+}
+
+bool stack_run(struct stack *s, nstime now)
+{
+        bool any = stack_take(s, now);
+
         if (s->st->out_head != 0)
                 drain(s);
         stack_flush_bells(s);

@@ -312,15 +312,19 @@ static void commit(struct ustack *u, struct tcp_conn *tc, size_t n, int flags, n
         stack_flush(&u->s, now);
 }
 
-/* The bytes only make the last unsent segment longer. Under the lock. */
+/* The bytes only make the last unsent segment longer, if there is one. Under the lock. */
 static bool send_appended(struct ustack *u, struct sock_rec *rec, const uint8_t *p, size_t n, int flags)
 {
+        struct tcp_conn *tc;
         bool done;
 
-        if (rec->role != SOCK_ROLE_CONN || rec->writer != 0 || flags & (MSG_MORE | MSG_OOB) || stack_pending(&u->s, 0))
+        if (rec->role != SOCK_ROLE_CONN || rec->writer != 0 || flags & (MSG_MORE | MSG_OOB))
+                return false;
+        tc = tcp_conn_at(&u->s.tcp, rec->conn);
+        if (tc->snd_next == 0 || stack_pending(&u->s, 0))
                 return false;
         stack_begin(u->s.st, rec->conn);
-        done = tcp_send_append(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), p, (uint32_t)n);
+        done = tcp_send_append(&u->s.tcp, tc, p, (uint32_t)n);
         stack_end(u->s.st);
         return done;
 }
@@ -440,10 +444,10 @@ static int peek(struct ustack *u, struct tcp_conn *tc, size_t skip, size_t want,
         return got;
 }
 
-static void consume(struct ustack *u, struct tcp_conn *tc, size_t n)
+/* `now`: as it was read in this turn of the lock; 0: it was not. */
+static void consume(struct ustack *u, struct tcp_conn *tc, size_t n, nstime now)
 {
-        nstime now = stack_time(&u->s, ustack_now());
-
+        now = stack_time(&u->s, now != 0 ? now : ustack_now());
         stack_begin(u->s.st, tc->self);
         tcp_recv_consume(&u->s.tcp, tc, n, now);
         stack_end(u->s.st);
@@ -509,7 +513,7 @@ void usock_tcp_settle(struct usock *s)
         s->ahead.used = 0;
         WRITE_ONCE(rec->reader, 0);
         if (used != 0 && rec->role == SOCK_ROLE_CONN)
-                consume(s->u, usock_conn(s), used);
+                consume(s->u, usock_conn(s), used, 0);
         ustack_turn_over(s->u, rec);
 }
 
@@ -543,9 +547,16 @@ static ssize_t give_back(struct usock *s, const uint8_t *p, size_t n, uint32_t s
         return -EFAULT;
 }
 
+/* stack_take() was called with `now`, unless that is 0: here is the flush that it wants. */
+static void took(struct ustack *u, nstime now)
+{
+        if (now != 0)
+                stack_flush(&u->s, now);
+}
+
 /* All there is, when it is little: one turn of the lock, then the copy to the application. -EAGAIN here means: take the
- * long way. The lock is left in any other case. */
-static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int flags)
+ * long way. The lock is left in any other case. `now`: as in took(); what is acknowledged is, by then, read as well. */
+static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int flags, nstime now)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -564,6 +575,7 @@ static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int 
                 if (taken) {
                         seq = copied_seq(tc);
                         take_ahead(s, rec, tc, total);
+                        took(u, now);
                         ustack_leave(u);
                         return likely(copy_out(c, stage, total)) ? (ssize_t)total : give_back(s, stage, total, seq);
                 }
@@ -576,7 +588,9 @@ static ssize_t recv_staged(struct usock *s, struct cursor *c, size_t total, int 
         for (int i = 0, at = 0; at < got; at += (int)span[i++].len)
                 memcpy(stage + at, span[i].ptr, span[i].len);
         if (!(flags & MSG_PEEK))
-                consume(u, tc, (size_t)got);
+                consume(u, tc, (size_t)got, now);
+        else
+                took(u, now);
         seq = copied_seq(tc);
         ustack_leave(u);
         if (likely(copy_out(c, stage, (size_t)got)))
@@ -610,7 +624,7 @@ static ssize_t recv_once(struct usock *s, struct cursor *c, size_t skip, size_t 
         if (unlikely(!good))
                 got = -EFAULT;
         else if (!(flags & MSG_PEEK))
-                consume(u, tc, (size_t)got);
+                consume(u, tc, (size_t)got, 0);
         ustack_turn_over(u, rec);
         return got;
 }
@@ -649,6 +663,7 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         struct span any[SPANS];
         size_t done = 0, from;
         ssize_t got = -ENOTCONN;
+        nstime now = 0;
 
         if (flags & MSG_OOB)
                 return recv_urgent(s, &c, total, flags);
@@ -658,10 +673,11 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         from = usock_peek_from(rec, flags);
         if (likely(rec->role == SOCK_ROLE_CONN && rec->reader == 0)) {
                 if ((tcp_recv_avail(usock_conn(s)) == 0 || unlikely(came != NULL)) && stack_pending(&u->s, 0))
-                        stack_run(&u->s, ustack_now());
-                got = likely(came == NULL && !rec->peeks_on) ? recv_staged(s, &c, total, flags) : -EAGAIN;
+                        stack_take(&u->s, now = ustack_now());
+                got = likely(came == NULL && !rec->peeks_on) ? recv_staged(s, &c, total, flags, now) : -EAGAIN;
                 if (got != -EAGAIN)
                         return got;
+                took(u, now);
         }
         do {
                 if (unlikely(rec->role != SOCK_ROLE_CONN))
