@@ -259,7 +259,8 @@ static int recv(struct unet_chan *ch, struct unet_rx *rx, int n)
 
         if (!goes_on(v))
                 return 0;
-        turn(v);
+        if (!is_idle(v))
+                turn(v);
         from = v->d->peer[c->chan];
         if (from == NULL)
                 return 0;

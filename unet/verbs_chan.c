@@ -40,59 +40,64 @@ static struct ibv_sge piece(const struct verbs_port *p, uint32_t frame, uint32_t
                                 .lkey = p->tx_mr->lkey};
 }
 
-/* What all work requests of a channel have in common. */
-static struct ibv_send_wr work_request(const struct verbs_chan *c, uint32_t imm)
+/* The next work request of the chain, with what all of a channel have in common; in place, and the rest of it is never set. `sge`
+ * is the list of its pieces, and num_sge 0. */
+static struct ibv_send_wr *work_request(const struct verbs_chan *c, uint32_t imm)
 {
-        return (struct ibv_send_wr){
-                .wr_id = c->port->posted + 1,
-                .opcode = IBV_WR_SEND_WITH_IMM,
-                .imm_data = be32_of(imm).raw,
-                .wr.ud = {.ah = c->host->ah, .remote_qpn = c->peer.qpn, .remote_qkey = c->peer.qkey},
-        };
+        struct verbs_chain *k = &c->port->chain;
+        struct ibv_send_wr *wr = &k->wr[k->n];
+
+        wr->wr_id = c->port->posted + 1;
+        wr->next = wr + 1;
+        wr->sg_list = k->sge[k->n];
+        wr->num_sge = 0;
+        wr->opcode = IBV_WR_SEND_WITH_IMM;
+        wr->send_flags = 0;
+        wr->imm_data = be32_of(imm).raw;
+        wr->wr.ud.ah = c->host->ah;
+        wr->wr.ud.remote_qpn = c->peer.qpn;
+        wr->wr.ud.remote_qkey = c->peer.qkey;
+        return wr;
 }
 
-/* Adds a work request to the chain, which the next doorbell hands over. */
-static void chain(struct verbs_chan *c, struct ibv_send_wr wr, uint32_t frame)
+/* It is whole: the next doorbell hands it over. */
+static void chain(struct verbs_chan *c, uint32_t frame)
 {
         struct verbs_port *p = c->port;
-        struct verbs_chain *k = &p->chain;
 
-        wr.sg_list = k->sge[k->n];
-        k->wr[k->n] = wr;
-        k->wr[k->n].next = &k->wr[k->n + 1];
-        k->n++;
+        p->chain.n++;
         p->slot[p->posted++ % VERBS_SEND_DEPTH] = (struct verbs_slot){c, frame};
         c->named += frame != 0;
         c->tx_seq = (c->tx_seq + 1) & VERBS_SEQ_MASK;
-        if (k->n == VERBS_CHAIN)
+        if (p->chain.n == VERBS_CHAIN)
                 verbs_ring(p);
 }
 
 static void send_one(struct verbs_chan *c, const struct unet_tx *tx)
 {
         struct verbs_port *p = c->port;
-        struct ibv_sge *sge = p->chain.sge[p->chain.n];
-        struct ibv_send_wr wr = work_request(c, (uint32_t)tx->inl_len << VERBS_IMM_INLINE | c->tx_seq);
+        struct ibv_send_wr *wr = work_request(c, (uint32_t)tx->inl_len << VERBS_IMM_INLINE | c->tx_seq);
+        struct ibv_sge *sge = wr->sg_list;
 
         if (tx->inl_len != 0)
-                sge[wr.num_sge++] = stage(p, tx);
+                sge[wr->num_sge++] = stage(p, tx);
         if (tx->frame != 0)
-                sge[wr.num_sge++] = piece(p, tx->frame, tx->off, tx->len);
+                sge[wr->num_sge++] = piece(p, tx->frame, tx->off, tx->len);
         for (int i = 0; i < tx->nmore && tx->frame != 0; i++)
-                sge[wr.num_sge++] = piece(p, tx->frame, tx->more[i].off, tx->more[i].len);
-        wr.send_flags = unet_tx_bytes(tx) <= p->max_inline ? IBV_SEND_INLINE : 0;
-        chain(c, wr, tx->frame);
+                sge[wr->num_sge++] = piece(p, tx->frame, tx->more[i].off, tx->more[i].len);
+        wr->send_flags = unet_tx_bytes(tx) <= p->max_inline ? IBV_SEND_INLINE : 0;
+        chain(c, tx->frame);
 }
 
 void verbs_chan_post(struct verbs_chan *c, uint32_t off, uint32_t len, uint32_t inl)
 {
         struct verbs_port *p = c->port;
-        struct ibv_send_wr wr = work_request(c, inl << VERBS_IMM_INLINE | c->tx_seq);
+        struct ibv_send_wr *wr = work_request(c, inl << VERBS_IMM_INLINE | c->tx_seq);
 
-        p->chain.sge[p->chain.n][0] = piece(p, 0, off, len);
-        wr.num_sge = 1;
-        wr.send_flags = len <= p->max_inline ? IBV_SEND_INLINE : 0;
-        chain(c, wr, 0);
+        wr->sg_list[0] = piece(p, 0, off, len);
+        wr->num_sge = 1;
+        wr->send_flags = len <= p->max_inline ? IBV_SEND_INLINE : 0;
+        chain(c, 0);
 }
 
 /* Places in the send queue, at most n. */
@@ -194,7 +199,7 @@ static int verbs_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
         int got = 0;
 
         if (c->first == 0)
-                verbs_poll_receives(c->port);
+                verbs_take_receives(c->port);
         for (; got < n && c->first != 0; got++) {
                 give(c, take_first(c), &rx[got]);
                 bytes += rx[got].inl_len + rx[got].len;
@@ -305,14 +310,13 @@ static bool is_retired(const struct verbs_port *p, uint32_t upto)
 static void say_goodbye(struct verbs_chan *c)
 {
         struct verbs_port *p = c->port;
-        struct ibv_send_wr wr = work_request(c, VERBS_IMM_END | c->tx_seq);
 
         verbs_ring(p);
         wait_for(p, has_room, 0);
         if (p->dead || p->down || !has_room(p, 0))
                 return;
-        wr.wr_id = p->posted + 1;
-        chain(c, wr, 0);
+        work_request(c, VERBS_IMM_END | c->tx_seq);
+        chain(c, 0);
         p->awaited = true;
         verbs_ring(p);
         wait_for(p, is_retired, p->posted);

@@ -394,12 +394,9 @@ static enum drop sort(struct verbs_port *p, const struct ibv_wc *wc, uint32_t nu
         return DROP_NONE;
 }
 
-/* One batch; returns how many completions there were. */
-static int poll_batch(struct verbs_port *p)
+/* A batch of completions. */
+static void sort_batch(struct verbs_port *p, const struct ibv_wc *wc, int n)
 {
-        struct ibv_wc wc[POLL_BATCH];
-        int n = fetch(p->rcq, p->came, &p->ncame, wc);
-
         for (int i = 0; i < n; i++) {
                 uint32_t number = (uint32_t)wc[i].wr_id;
                 enum drop why;
@@ -414,21 +411,41 @@ static int poll_batch(struct verbs_port *p)
                         verbs_buf_free(p, number);
                 }
         }
-        return n;
+}
+
+static void after_receives(struct verbs_port *p, uint32_t seen)
+{
+        if (unlikely(p->broken))
+                verbs_port_repair(p);
+        if (seen > 0)
+                verbs_repost(p);
 }
 
 /* As many as there can be, so that after arming none is left that made no event. */
 void verbs_poll_receives(struct verbs_port *p)
 {
+        struct ibv_wc wc[POLL_BATCH];
         uint32_t seen = 0;
         int n = POLL_BATCH;
 
-        for (; n == POLL_BATCH && seen < p->nbufs && !p->dead; seen += (uint32_t)MAX(n, 0))
-                n = poll_batch(p);
-        if (unlikely(p->broken))
-                verbs_port_repair(p);
-        if (seen > 0)
-                verbs_repost(p);
+        for (; n == POLL_BATCH && seen < p->nbufs && !p->dead; seen += (uint32_t)MAX(n, 0)) {
+                n = fetch(p->rcq, p->came, &p->ncame, wc);
+                sort_batch(p, wc, n);
+        }
+        after_receives(p, seen);
+}
+
+void verbs_take_receives(struct verbs_port *p)
+{
+        int n = p->ncame;
+
+        if (n == 0 || p->dead) {
+                verbs_poll_receives(p);
+                return;
+        }
+        p->ncame = 0;
+        sort_batch(p, p->came, n);
+        after_receives(p, (uint32_t)n);
 }
 
 /* ---- the queue pair ---- */

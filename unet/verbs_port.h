@@ -179,6 +179,8 @@ void verbs_source_remove(struct verbs_port *p, struct verbs_chan *c);
 /* Takes completions: sends are retired, messages go to their channels. */
 void verbs_poll_sends(struct verbs_port *p);
 void verbs_poll_receives(struct verbs_port *p);
+/* As the last, but of the queue itself nothing is asked where a peek has found some: not before sleeping. */
+void verbs_take_receives(struct verbs_port *p);
 /* Only whether there are any; changes nothing that the others look at, but for what they take next. */
 bool verbs_port_peek(struct verbs_port *p);
 /* Releases n messages under the numbers that they came with. */
