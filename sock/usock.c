@@ -551,10 +551,10 @@ static inline bool in_turns(void)
         return unlikely(usock_tls.turns != USOCK_TURNS_NONE);
 }
 
-static ssize_t sent(ssize_t n)
+static ssize_t sent(struct usock *s, ssize_t n)
 {
         if (in_turns() && n > 0)
-                usock_turns_sent();
+                usock_turns_sent(&s->u->s);
         return n;
 }
 
@@ -585,7 +585,7 @@ static inline ssize_t put(struct usock *s, const struct msghdr *m, int flags)
 
 ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags)
 {
-        return in_turns() ? sent(put(s, m, flags)) : put(s, m, flags);
+        return in_turns() ? sent(s, put(s, m, flags)) : put(s, m, flags);
 }
 
 ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags)
@@ -621,7 +621,7 @@ ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags)
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
 
         if (in_turns())
-                return sent(put(s, &m, flags));
+                return sent(s, put(s, &m, flags));
         if (likely(s->kind == USOCK_TCP))
                 return usock_tcp_send(s, &iov, 1, n, flags);
         return usock_udp_send(s, &m, n, flags);

@@ -34,6 +34,7 @@
 #define SPIN_MAX     (50 * NS_PER_US)   /* longest spin before sleeping */
 #define SPIN_WIRE    (100 * NS_PER_US)  /* ... with an interface of our own: runs of segments come some 50 us apart */
 #define SPIN_MIN     (2 * NS_PER_US)
+#define SPIN_QUIET   (25 * NS_PER_US)   /* half of what an answer takes: as little as possible, but as much as evens out */
 #define SPIN_LOOKS   32                 /* between two looks at the clock */
 #define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
 #define STACK_ITEMS  64
@@ -156,6 +157,7 @@ struct wait {
         nstime began;
         int npeers;                     /* of peers[], whose ends a long sleep notices; -1: it has not waited for long yet */
         struct pollfd *peers;
+        bool napped;                    /* once is enough (nap()) */
         bool look_daemon;               /* it is time to look whether unetd is the same */
 };
 
@@ -305,17 +307,38 @@ static void judge_sleep(const struct wait *w, nstime slept)
                 spin_budget = SPIN_WIRE;
 }
 
+/* Turns are left to the kernel, and it was not the other end's: a sleep that makes it so, and is as short as there are. False: it
+ * was no use, and who waits sleeps until he is woken. */
+static bool nap(struct wait *w)
+{
+        const struct timespec least = {.tv_nsec = 1};
+
+        if (w->napped || sandbox_forbidden != 0)
+                return false;
+        w->napped = true;
+        sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &least, NULL);
+        return true;
+}
+
 /* Polls until something is pending or the budget is spent. True: something came. What others had of the time, when they were
  * offered the processor, is not of the budget: it is theirs that what comes next comes from. */
 static bool spin(struct wait *w, nstime now)
 {
+        enum usock_turns_wait how;
         bool yield;
         nstime most = spin_most(w, &yield), end = now + MIN(spin_budget, most), due = NSTIME_NEVER, began = now, lent = 0;
-        int looks = yield ? 1 : SPIN_LOOKS, offers = 0;
+        int looks, offers = 0;
 
         if (most == 0)
                 return false;
-        usock_turns_waits();
+        how = usock_turns_waits();
+        if (unlikely(how == USOCK_TURNS_NAP) && !w->napped)
+                return nap(w);
+        if (unlikely(how == USOCK_TURNS_SPIN)) {
+                end = now + SPIN_QUIET;
+                yield = false;
+        }
+        looks = yield ? 1 : SPIN_LOOKS;
         for (uint32_t i = 0; i < w->nall; i++)
                 due = MIN(due, stack_deadline(&w->all[i]->s));
         do {
@@ -343,6 +366,8 @@ static bool spin(struct wait *w, nstime now)
                 if (usock_tls.pending || now >= due || now >= w->until)
                         return true;
         } while (now < end);
+        if (unlikely(how == USOCK_TURNS_SPIN))
+                return nap(w);
         spin_budget = MAX(spin_budget / 2, SPIN_MIN);
         return false;
 }
