@@ -7,6 +7,19 @@
 
 #include "tools/show.h"
 
+/* No word of these tables is "--json": it is an option wherever it stands. */
+static void json_first(int argc, char **argv)
+{
+        for (int i = optind; i < argc; i++) {
+                char *word = argv[i];
+
+                if (strcmp(word, "--json") != 0)
+                        continue;
+                memmove(&argv[optind + 1], &argv[optind], (size_t)(i - optind) * sizeof *argv);
+                argv[optind] = word;
+        }
+}
+
 const char *net_verb(const struct command *cmd, int argc, char **argv, bool *json)
 {
         const char *verb = "show";
@@ -15,6 +28,7 @@ const char *net_verb(const struct command *cmd, int argc, char **argv, bool *jso
                 continue;
         if (optind < argc)
                 verb = argv[optind++];
+        json_first(argc, argv);
         while (command_option(cmd, argc, argv, NULL, json) != -1)
                 continue;
         return verb;

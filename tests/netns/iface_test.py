@@ -131,9 +131,10 @@ class Ifaces(Lan):
                                    ("AF_XDP", 1, ("add", lan.IFACE, f"{OURS}/24", "provider", "verbs")),
                                    ("no such interface", 1, ("remove", lan.IFACE))):
             self.assertIn(says, self.tool(*argv, ok=(status,)).text(1), argv)
-        denied = json.loads(self.tool("add", "--json", lan.IFACE, f"{OURS}/24", ok=(1,), user=ALICE).text())
-        self.assertFalse(denied["done"])
-        self.assertIn("only root", denied["error"])
+        for argv in (("--json", lan.IFACE, f"{OURS}/24"), (lan.IFACE, f"{OURS}/24", "--json")):
+            denied = json.loads(self.tool("add", *argv, ok=(1,), user=ALICE).text())
+            self.assertFalse(denied["done"])
+            self.assertIn("only root", denied["error"])
         self.add()
         self.assertIn("there already", self.tool("add", lan.IFACE, "10.77.0.5/24", ok=(1,)).text(1))
         self.assertIn("only root", self.tool("remove", lan.IFACE, ok=(1,), user=BOB).text(1))
