@@ -52,7 +52,7 @@ static int lease_ports(struct ustack *u)
         return 0;
 }
 
-/* The k-th of the leased client ports, counted on from where the last connection left off; 0: there are no more. */
+/* The k-th of the leased client ports; 0: there are no more. */
 static uint16_t client_port(const struct stack_state *st, uint32_t k)
 {
         for (uint32_t b = 0; b < st->nblocks; b++) {
@@ -72,21 +72,25 @@ static uint32_t client_ports(const struct stack_state *st)
         return n;
 }
 
-/* Opens with one of the leased ports, or with the port the socket is bound to. Under the lock. -EADDRINUSE: all taken. */
+/*
+ * Opens with one of the leased ports, or with the port the socket is bound to. Under the lock. -EADDRINUSE: all taken. Which of
+ * the leased ones: RFC 6056 §3.3.3, algorithm 3, counted by all destinations from a place that is each one's own.
+ */
 static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t, nstime now)
 {
         struct stack_state *st = u->s.st;
         struct tcp_link link = stack_tcp_link(&u->s, t->chan);
-        uint32_t n = client_ports(st);
+        uint32_t n = client_ports(st), offset;
 
         if (rec->lport != 0) {
                 t->lport = rec->lport;
                 return tcp_connect(&u->s.tcp, t, &link, &rec->opts, now);
         }
+        offset = tcp_port_offset(&u->s.tcp, t);
         for (uint32_t tries = 0; tries < n; tries++) {
                 int conn;
-                st->port_next = (st->port_next + 1) % n;
-                t->lport = client_port(st, st->port_next);
+                st->port_next++;
+                t->lport = client_port(st, (offset + st->port_next) % n);
                 conn = tcp_connect(&u->s.tcp, t, &link, &rec->opts, now);
                 if (conn != -EADDRINUSE)
                         return conn;

@@ -170,6 +170,9 @@ enum {
  * (one in TIME-WAIT that RFC 6191 lets go is reused), -ENOBUFS, -ENETUNREACH for an address that cannot take part. */
 int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
                 const struct tcp_opts *opts, nstime now);
+/* Where the search for a client port begins, from one to another address and port: told by nothing that strangers see of other
+ * connections (RFC 6056 §3.3.3, F). `to->lport` is not looked at. */
+uint32_t tcp_port_offset(const struct tcp *t, const struct tcp_tuple *to);
 /* Passive open. addr may be any. Index of the listener, -EADDRINUSE or -ENOBUFS. `link` gives the link of a channel. */
 int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, const struct tcp_opts *opts);
 void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog);

@@ -6,7 +6,7 @@
 #include "netstack/siphash.h"
 #include "tcp/tcp_conn.h"
 
-enum { FOR_ISS, FOR_TS }; /* tcp_cookie.c has more */
+enum { FOR_ISS, FOR_TS, FOR_PORT = 4 }; /* tcp_cookie.c has more */
 
 uint32_t iss_function(const struct tcp *t, const struct tcp_tuple *tuple, uint64_t purpose)
 {
@@ -24,6 +24,14 @@ uint32_t iss_function(const struct tcp *t, const struct tcp_tuple *tuple, uint64
 uint32_t iss_new(const struct tcp *t, const struct tcp_tuple *tuple, nstime now)
 {
         return (uint32_t)(now / (4 * NS_PER_US)) + iss_function(t, tuple, FOR_ISS);
+}
+
+uint32_t tcp_port_offset(const struct tcp *t, const struct tcp_tuple *to)
+{
+        struct tcp_tuple ends = *to;
+
+        ends.lport = 0;
+        return iss_function(t, &ends, FOR_PORT);
 }
 
 uint32_t ts_offset_new(const struct tcp *t, const struct tcp_tuple *tuple)

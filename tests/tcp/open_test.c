@@ -361,6 +361,20 @@ static void initial_sequence_numbers_move_with_the_clock(void **state)
         assert_int_not_equal(iss_new(&s->rig->t, &other, s->now), a);
 }
 
+static void each_destination_has_client_ports_of_its_own(void **state)
+{
+        struct scene *s = *state;
+        struct tcp_tuple other = s->tuple;
+        uint32_t offset = tcp_port_offset(&s->rig->t, &s->tuple);
+
+        other.lport++;
+        assert_int_equal(tcp_port_offset(&s->rig->t, &other), offset);
+        other.rport++;
+        assert_int_not_equal(tcp_port_offset(&s->rig->t, &other), offset);
+        s->rig->t.sh->secret[0]++;
+        assert_int_not_equal(tcp_port_offset(&s->rig->t, &s->tuple), offset);
+}
+
 int main(void)
 {
         static const struct scene_setup lossless = {.lossless = true, .sack = true};
@@ -392,6 +406,7 @@ int main(void)
                 scenario(closing_before_the_handshake_is_over_leaves_nothing, syn_sent, NULL),
                 scenario(multicast_and_broadcast_take_no_part, listening, NULL),
                 scenario(initial_sequence_numbers_move_with_the_clock, scene_blank, NULL),
+                scenario(each_destination_has_client_ports_of_its_own, scene_blank, NULL),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
