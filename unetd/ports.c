@@ -365,7 +365,7 @@ static int bind_kernel(const struct unetd_port *p)
 /* A TCP port that the kernel chooses is one that nobody else has leased. */
 static int bind_unleased(const struct stack *st, const struct unetd_port *p)
 {
-        int fd[16], n = 0, r;
+        int fd[64], n = 0, r;           /* half of all may be leased: 16 fail once in 65,536 times */
         uint32_t lessee;
         uint16_t port;
         ip_addr addr;

@@ -15,7 +15,7 @@
 #define IP_LOCAL_PORT_RANGE 51          /* Linux 6.3 */
 #endif
 
-enum { TRIES = 16 };                    /* that the kernel is asked for a port */
+enum { TRIES = 64 };                    /* that the kernel is asked for a port; of all, half may be leased */
 
 /* An interface of unetd's has the address, so the kernel does not: it holds the port all the same (ip(7), IP_FREEBIND). */
 static ssize_t bind_foreign(const struct file *f, const struct sockaddr *sa, socklen_t len)
