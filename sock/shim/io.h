@@ -1,0 +1,39 @@
+/*
+ * Bytes in and out, for recv.c and send.c; nobody else includes it. A connection of ours in the common case is one usock call
+ * between enter and leave; what has to wait, and sockets with two sides, take a longer road.
+ */
+#ifndef SOCK_SHIM_IO_H
+#define SOCK_SHIM_IO_H
+
+#include "sock/shim/shim.h"
+
+#include <limits.h>
+
+static inline bool io_may_wait(const struct file *f, int flags)
+{
+        return !file_nonblock(f) && !(flags & MSG_DONTWAIT);
+}
+
+/* SIGPIPE before the call returns, as the kernel has it, with nothing of ours held. */
+static inline bool io_again(ssize_t *r, int flags)
+{
+        if (likely(*r >= 0))
+                return false;
+        if (*r == -EPIPE && !(flags & MSG_NOSIGNAL))
+                raise_sigpipe();
+        return result_failed(r);
+}
+
+/* The program's vector. If it cannot be read, or is longer than any may be, the kernel says so. */
+static inline bool io_vector_readable(const struct iovec *iov, size_t n)
+{
+        return n <= IOV_MAX && user_read_range(iov, n * sizeof(*iov));
+}
+
+/* The program's header of a message, with what it points to. If it cannot be read the kernel says so. */
+static inline bool io_take_header(struct msghdr *to, const struct msghdr *from)
+{
+        return user_copy(to, from, sizeof(*to)) && io_vector_readable(to->msg_iov, to->msg_iovlen);
+}
+
+#endif

@@ -1,0 +1,351 @@
+/* Bytes out: send, sendto, sendmsg, sendmmsg, write, writev. */
+#include "sock/shim/io.h"
+
+/* All of it, unless the socket may not wait. */
+ssize_t file_send(struct file *f, const void *p, size_t n, int flags)
+{
+        size_t done = 0;
+        struct until u = until_timeo(f->sndtimeo);
+
+        for (;;) {
+                ssize_t r = usock_send(f->us, (const char *)p + done, n - done, flags);
+
+                if (likely(r >= 0)) {
+                        done += (size_t)r;
+                        if (likely(done == n))
+                                return (ssize_t)done;
+                        if (r > 0)
+                                continue;
+                        r = -EAGAIN;
+                }
+                if (r != -EAGAIN || !io_may_wait(f, flags))
+                        return done ? (ssize_t)done : r;
+                r = file_wait(f, POLLOUT, &u);
+                if (r < 0)
+                        return done ? (ssize_t)done : r;
+        }
+}
+
+/* The rest of a message of several buffers, `done` bytes in; each buffer but the last with more to come. */
+static ssize_t send_rest(struct file *f, const struct msghdr *m, size_t done, int flags)
+{
+        size_t skip = done;
+
+        for (size_t i = 0; i < m->msg_iovlen; i++) {
+                const struct iovec *v = &m->msg_iov[i];
+                bool last = i + 1 == m->msg_iovlen;
+                ssize_t r;
+
+                if (skip >= v->iov_len) {
+                        skip -= v->iov_len;
+                        continue;
+                }
+                r = file_send(f, (const char *)v->iov_base + skip, v->iov_len - skip, flags | (last ? 0 : MSG_MORE));
+                if (r < 0)
+                        return done ? (ssize_t)done : r;
+                done += (size_t)r;
+                if ((size_t)r < v->iov_len - skip)
+                        break;
+                skip = 0;
+        }
+        return (ssize_t)done;
+}
+
+static size_t bytes_of(const struct msghdr *m)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < m->msg_iovlen; i++)
+                n += m->msg_iov[i].iov_len;
+        return n;
+}
+
+static ssize_t tcp_sendmsg(struct file *f, const struct msghdr *m, int flags)
+{
+        struct msghdr plain = {.msg_iov = m->msg_iov, .msg_iovlen = m->msg_iovlen};
+        ssize_t r = usock_sendmsg(f->us, &plain, flags);
+
+        if (r == -EAGAIN)
+                r = 0;
+        else if (r < 0 || (size_t)r == bytes_of(m))
+                return r;
+        if (!io_may_wait(f, flags))
+                return r ? r : -EAGAIN;
+        return send_rest(f, m, (size_t)r, flags);
+}
+
+/* The kernel knows no way to it. A group or a broadcast may have one by an interface of unetd's: once more? */
+static bool way_by_ours(struct file *f, const struct msghdr *m)
+{
+        struct sockaddr_storage from;
+        socklen_t from_len = sizeof from;
+        const char *why;
+
+        if (!m->msg_name || !usock_way_out(f->us, m->msg_name, m->msg_namelen, true, f->family, (struct sockaddr *)&from,
+                                           &from_len, &why))
+                return false;
+        return usock_group_fallback(f->us);
+}
+
+static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags);
+
+/* By the kernel, and if it has no way by ours after all. */
+static ssize_t kernel_sendmsg(struct file *f, const struct msghdr *m, int flags)
+{
+        ssize_t r = sys3(SYS_sendmsg, f->kfd, m, flags | MSG_NOSIGNAL);
+
+        if (unlikely(r < 0))
+                usock_udp_kernel_uncorked(f->us);
+        return unlikely(r == -ENETUNREACH) && way_by_ours(f, m) ? udp_sendmsg(f, m, flags) : r;
+}
+
+/* A name that speaks IPv4, and that a socket of this family takes. */
+static bool name_of_ours(const struct file *f, const struct sockaddr *sa, socklen_t len)
+{
+        return sockaddr_v4(sa, len) && (f->family == AF_INET6 || sa->sa_family == AF_INET);
+}
+
+static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
+{
+        bool fabric = !m->msg_name || name_of_ours(f, m->msg_name, m->msg_namelen);
+        struct until u = until_timeo(f->sndtimeo);
+        ssize_t r = -ENOENT;
+
+        while (fabric) {
+                r = usock_sendmsg(f->us, m, flags);
+                if (r != -EAGAIN || !io_may_wait(f, flags))
+                        break;
+                r = file_wait(f, POLLOUT, &u);
+                if (r < 0)
+                        return r;
+        }
+        if (r != -ENOENT && r != -EDESTADDRREQ)
+                return r;
+        return kernel_sendmsg(f, m, flags);
+}
+
+static ssize_t file_sendmsg(struct file *f, const struct msghdr *m, int flags)
+{
+        if (f->mode == MODE_TCP)
+                return tcp_sendmsg(f, m, flags);
+        return f->mode == MODE_UDP ? udp_sendmsg(f, m, flags) : -EPIPE;
+}
+
+static ssize_t file_sendto(struct file *f, const void *p, size_t n, int flags, const struct sockaddr *sa,
+                           socklen_t len)
+{
+        struct iovec iov = {(void *)p, n};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+
+        if (f->mode == MODE_TCP)
+                return file_send(f, p, n, flags);
+        if (sa && len) {
+                m.msg_name = (void *)sa;
+                m.msg_namelen = len;
+        }
+        return file_sendmsg(f, &m, flags);
+}
+
+ssize_t file_send_datagram(struct file *f, const void *p, size_t n, int flags)
+{
+        return file_sendto(f, p, n, flags, NULL, 0);
+}
+
+/* The whole of write() and send(). */
+static inline ssize_t send_buf(struct file *f, const void *p, size_t n, int flags)
+{
+        ssize_t r;
+
+        if (likely(f->mode == MODE_TCP))
+                return file_send(f, p, n, flags);
+        if (f->mode == MODE_UDP && f->connected) {
+                r = usock_send(f->us, p, n, flags);
+                if (likely(r != -EAGAIN && r != -ENOENT && r != -EDESTADDRREQ))
+                        return r;
+        }
+        return file_sendto(f, p, n, flags, NULL, 0);
+}
+
+ssize_t h_send(int fd, const void *p, size_t n, int flags)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(fd, MODE_TCP);
+
+                if (!f) {
+                        kernel_touched();
+                        return REAL(send)(fd, p, n, flags);
+                }
+                r = send_buf(f, p, n, flags);
+                file_leave(f);
+        } while (io_again(&r, flags));
+        return r;
+}
+
+ssize_t h___send(int fd, const void *p, size_t n, int flags)
+{
+        return h_send(fd, p, n, flags);
+}
+
+ssize_t h_write(int fd, const void *p, size_t n)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = file_enter(fd, MODE_TCP);
+
+                if (!f) {
+                        kernel_touched();
+                        return REAL(write)(fd, p, n);
+                }
+                r = send_buf(f, p, n, 0);
+                file_leave(f);
+        } while (io_again(&r, 0));
+        return r;
+}
+
+ssize_t h___write(int fd, const void *p, size_t n)
+{
+        return h_write(fd, p, n);
+}
+
+ssize_t h_writev(int fd, const struct iovec *iov, int n)
+{
+        struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
+        ssize_t r;
+
+        do {
+                struct file *f = io_vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
+
+                if (!f) {
+                        kernel_touched();
+                        return REAL(writev)(fd, iov, n);
+                }
+                r = file_sendmsg(f, &m, 0);
+                file_leave(f);
+        } while (io_again(&r, 0));
+        return r;
+}
+
+/* An undecided UDP socket decides when it is given an address to send to; a TCP socket that connects by sending is the
+ * kernel's. */
+static struct file *enter_sending(int fd, const struct sockaddr *sa, socklen_t len, int flags)
+{
+        struct file *f = !sa || sockaddr_readable(sa, len) ? file_enter(fd, MODE_NEW) : NULL;
+
+        if (!f || f->mode >= MODE_TCP)
+                return f;
+        if (flags & MSG_FASTOPEN)
+                tcp_kernel_connects(f);
+        else
+                udp_first_datagram(f, sa, len);
+        if (f->mode >= MODE_TCP)
+                return f;
+        file_leave(f);
+        return NULL;
+}
+
+ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *sa, socklen_t len)
+{
+        ssize_t r;
+
+        do {
+                struct file *f = enter_sending(fd, sa, len, flags);
+
+                if (!f) {
+                        kernel_touched();
+                        return REAL(sendto)(fd, p, n, flags, sa, len);
+                }
+                r = file_sendto(f, p, n, flags, sa, len);
+                file_leave(f);
+        } while (io_again(&r, flags));
+        return r;
+}
+
+/* Numbers that leave with a message must be real sockets, known by their cookie to whoever receives them. */
+static void look_at_leaving(struct msghdr *m)
+{
+        if (!shim.size || usock_tls.inside || !m->msg_controllen || !user_read_range(m->msg_control, m->msg_controllen))
+                return;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+                        continue;
+                for (size_t i = 0; i < n; i++) {
+                        struct file *f;
+                        int fd;
+
+                        memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+                        f = file_enter(fd, MODE_TCP);
+                        if (f) {
+                                file_known_outside(f);
+                                usock_fly(f->us);
+                                file_leave(f);
+                        }
+                }
+        }
+}
+
+ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+        struct msghdr own;
+        ssize_t r;
+
+        do {
+                bool good = io_take_header(&own, m);
+                struct file *f = good ? enter_sending(fd, own.msg_name, own.msg_namelen, flags) : NULL;
+
+                if (!f) {
+                        if (good)
+                                look_at_leaving(&own);
+                        kernel_touched();
+                        return REAL(sendmsg)(fd, m, flags);
+                }
+                r = file_sendmsg(f, &own, flags);
+                file_leave(f);
+        } while (io_again(&r, flags));
+        return r;
+}
+
+static ssize_t file_sendmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags)
+{
+        struct msghdr own;
+        unsigned i = 0;
+        ssize_t r = 0;
+
+        usock_batch_begin();
+        for (; i < n; i++) {
+                bool good = io_take_header(&own, &v[i].msg_hdr) &&
+                            (!own.msg_name || sockaddr_readable(own.msg_name, own.msg_namelen));
+
+                r = good ? file_sendmsg(f, &own, i + 1 < n ? flags | USOCK_BATCH : flags) : -EFAULT;
+                if (r >= 0 && !user_put32(&v[i].msg_len, (uint32_t)r))
+                        r = -EFAULT;
+                if (r < 0)
+                        break;
+        }
+        usock_batch_end(f->us, r < 0);
+        return i ? (ssize_t)i : r;
+}
+
+int h_sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
+{
+        struct msghdr first;
+        ssize_t r;
+
+        do {
+                bool good = n && io_take_header(&first, &v->msg_hdr);
+                struct file *f = good ? enter_sending(fd, first.msg_name, first.msg_namelen, flags) : NULL;
+
+                if (!f) {
+                        for (unsigned i = 0; shim.size && i < MIN(n, IOV_MAX) && io_take_header(&first, &v[i].msg_hdr); i++)
+                                look_at_leaving(&first);
+                        return REAL(sendmmsg)(fd, v, n, flags);
+                }
+                r = file_sendmmsg(f, v, n, flags);
+                file_leave(f);
+        } while (io_again(&r, flags));
+        return (int)r;
+}
