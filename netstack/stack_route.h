@@ -21,8 +21,8 @@ struct stack_state;
 /* Interfaces that have come with channels of this stack: their addresses and gateways are known, whatever else is. */
 void stack_route_arrivals(struct stack *s);
 
-/* Takes over what is published, if it is news: interfaces, addresses, routes, static neighbours, MTUs, link addresses. Connections on interfaces
- * whose MTU changed, or their route's, go on with the new one; stack_flush() then. What is as it was stays
+/* Takes over what is published, if it is news: interfaces, addresses, routes, static neighbours, MTUs, link addresses. Connections
+ * on interfaces whose MTU changed, or their route's, go on with the new one; stack_flush() then. What is as it was stays
  * untouched, with all that was learnt of it. */
 void stack_route_follow(struct stack *s, const struct netconf *conf, nstime now);
 

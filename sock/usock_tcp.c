@@ -9,13 +9,17 @@
 
 #include <errno.h>
 #include <sys/single_threaded.h>
+#include <time.h>
 
+#include "netstack/sandbox.h"
+#include "netstack/sys.h"
 #include "sock/cursor.h"
 
 #define STAGE_BYTES 2048u               /* copied through our own stack */
 #define SPANS       8
 #define LOOPBACK_BROADCAST 0x7fffffffu
 #define SEND_CHUNK  131072u             /* most that is reserved before some of it is on its way */
+#define CHAN_TRIES  500                 /* for a channel that connect() cannot have at once, a millisecond apart */
 
 /* ---- connecting ---- */
 
@@ -98,6 +102,7 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
         return -EADDRINUSE;
 }
 
+/* -EAGAIN: the channel could not be had. */
 static int connect_on(struct usock *s, struct tcp_tuple *t)
 {
         struct ustack *u = s->u;
@@ -108,7 +113,7 @@ static int connect_on(struct usock *s, struct tcp_tuple *t)
         ustack_lock(u);
         if (stack_chan_get(&u->s, t->chan) == NULL) {
                 ustack_leave(u);
-                return -ENOENT;
+                return -EAGAIN;
         }
         now = stack_time(&u->s, now);
         stack_begin(u->s.st, 0);
@@ -183,22 +188,40 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
         return chan;
 }
 
-int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
+static int connect_by(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, const char **why)
 {
-        const struct usock_own own = usock_own(s);
         struct tcp_tuple t = {.raddr = addr, .rport = port};
-        int chan = way_to(s, &own, addr, port, &t.laddr, why), err;
-        bool kernels_too;               /* it could be reached by the kernel as well, which then says what is wrong */
+        int chan = way_to(s, own, addr, port, &t.laddr, why), err;
 
         if (chan < 0)
                 return chan;
-        if (!ip_addr_is_any(own.addr))
-                t.laddr = own.addr;
+        if (!ip_addr_is_any(own->addr))
+                t.laddr = own->addr;
         t.chan = (uint16_t)chan;
         err = connect_on(s, &t);
         /* All leased ports are taken: lease more, as long as there are any. */
-        while (err == -EADDRINUSE && own.port == 0 && lease_ports(s->u) == 0)
+        while (err == -EADDRINUSE && own->port == 0 && lease_ports(s->u) == 0)
                 err = connect_on(s, &t);
+        return err;
+}
+
+/* The channel that is the way may not be mapped in this process yet, while another thread talks to unetd, or may just be exchanged
+ * for another one: it is asked for again, a millisecond later. */
+int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why)
+{
+        const struct timespec ms = {.tv_nsec = NS_PER_MS};
+        const struct usock_own own = usock_own(s);
+        int err = connect_by(s, &own, addr, port, why);
+        bool kernels_too;               /* it could be reached by the kernel as well, which then says what is wrong */
+
+        for (int tries = 0; unlikely(err == -EAGAIN) && tries < CHAN_TRIES && sandbox_forbidden == 0; tries++) {
+                sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ms, NULL);
+                err = connect_by(s, &own, addr, port, why);
+        }
+        if (unlikely(err == -EAGAIN)) {
+                *why = "no channel to the listener's stack";
+                return -ENOENT;
+        }
         kernels_too = own.port != 0 && directory_is_local(ustack_directory(), addr);
         return err == -EADDRINUSE && !kernels_too ? -EADDRNOTAVAIL : err;
 }

@@ -1,5 +1,5 @@
 /* A server that greets first, which cannot have the channel of its first peer at once: its other thread talks to unetd; or its
- * keeper has nobody to vouch for it, while another unetd begins. */
+ * keeper has nobody to vouch for it, while another unetd begins. And a client that cannot. */
 #include <pthread.h>
 
 #include "sock/ustack.h"
@@ -50,7 +50,7 @@ static nstime refused_until;
 static bool refused_for_a_while(struct stack *st, uint32_t k)
 {
         if (refused_until == 0)
-                refused_until = ustack_now() + 300 * NS_PER_MS;
+                refused_until = ustack_now() + 100 * NS_PER_MS;
         return ustack_now() > refused_until && ustack_chan_fetch(st, k);
 }
 
@@ -70,10 +70,39 @@ static void who_is_refused_the_channel_has_it_later(void **state)
         play(TWO_PROCESSES, calls, greets_late, 0);
 }
 
+static void connects_late(struct side *s)
+{
+        int c, err;
+        char byte;
+
+        ustack_mine(&err)->s.map_chan = refused_for_a_while;
+        c = tcp_connect_to((uint16_t)hear(s));
+        CHECK(refused_until != 0);
+        tell(s, 0);
+        CHECK(unet_recv(c, &byte, 1, 0) == 1 && byte == 'h');
+}
+
+static void greets_at_once(struct side *s)
+{
+        int l = tcp_listen_any(), c;
+
+        tell(s, port_of(l));
+        c = unet_accept(l, NULL, NULL);
+        CHECK(c >= 0 && unet_send(c, "h", 1, 0) == 1);
+        hear(s);
+}
+
+/* No other way leads to who listens: it is waited for. */
+static void who_is_refused_the_channel_connects_later(void **state)
+{
+        play(TWO_PROCESSES, connects_late, greets_at_once, 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(who_is_refused_the_channel_has_it_later),
+                cmocka_unit_test(who_is_refused_the_channel_connects_later),
                 cmocka_unit_test(who_greets_first_has_the_channel),
         };
 
