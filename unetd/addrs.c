@@ -47,6 +47,7 @@ static void routes_ready(struct loop_source *s, uint32_t events)
         for (int i = 0; i < 64 && recv(s->fd, buf, sizeof buf, MSG_DONTWAIT) > 0; i++)
                 ;
         routes_look();
+        ifaces_look();
         addrs_look();
 }
 

@@ -335,9 +335,8 @@ static bool other_up(const struct end *e)
         return e->chan->iface || e->chan->remote || other_end(e)->state == END_UP;
 }
 
-/* The interface got a gateway: the channel that had the socket goes by it from now on. The stack keeps what it sends from,
- * and its keeper says to its processes what changed. */
-static void share(const struct iface *f)
+/* The stack keeps what it sends from, and its keeper says to its processes what changed. */
+void chans_share(const struct iface *f)
 {
         struct chan *ch;
 
@@ -422,7 +421,7 @@ static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *
         if (r < 0)
                 return r;
         if (iface_is_shared(f))
-                share(f);
+                chans_share(f);
         r = chan_new(mine, NULL, f, &e);
         return r < 0 ? r : chan_start(cl, e, &in->msg);
 }
@@ -439,7 +438,7 @@ void chan_offer_iface(struct stack *st, struct iface *f)
         if (r < 0)
                 return;
         if (iface_is_shared(f))
-                share(f);
+                chans_share(f);
         if (chan_new(st, NULL, f, &e) < 0)
                 return;
         r = end_attach(e);

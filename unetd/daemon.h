@@ -304,6 +304,8 @@ void chan_answered(struct ask *a, int err);
 void chan_offer_iface(struct stack *st, struct iface *f);
 /* The one stack whose channel to the interface is up, and that has no other beside; 0: there is none. */
 uint32_t chan_alone(const struct iface *f);
+/* The interface got a gateway: the channel that had the socket goes by it from now on. */
+void chans_share(const struct iface *f);
 /* It leaves the gateway: its channel goes by the interface's socket from now on. */
 void chan_unshare(const struct iface *f);
 /* All channels to the interface close. */
@@ -405,6 +407,8 @@ int iface_describe(const struct iface *f, const struct gate_port *port, struct u
 struct unetd_emul_counts iface_counts(const struct gate_port *port);
 /* The gateways' work; when there is more. */
 nstime ifaces_turn(void);
+/* Links have changed. */
+void ifaces_look(void);
 /* Whether one of them has it; the kernel then does not. */
 bool iface_has_addr(ip_addr addr);
 /* Whether the kernel's number of a device is one of theirs. */

@@ -111,6 +111,19 @@ int gate_open(struct gate **out, struct loop *loop, const char *ifname, const st
         return 0;
 }
 
+int gate_reopen(struct gate *g, const char *ifname, char line[XDP_LINE_MAX])
+{
+        int r;
+
+        loop_del(g->loop, &g->wire);
+        pkt_dev_close(&g->dev);
+        r = pkt_dev_open(&g->dev, ifname, true, line);
+        if (r < 0)
+                return r;
+        g->wire.fd = g->dev.sock;
+        return loop_add(g->loop, &g->wire, EPOLLIN);
+}
+
 void gate_close(struct gate *g)
 {
         int rings = g->rings.fd;

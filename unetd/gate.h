@@ -85,6 +85,8 @@ struct gate_peer {
  * pkt_dev_open(); `line` as there. */
 int gate_open(struct gate **out, struct loop *loop, const char *ifname, const struct gate_rules *rules, uint8_t prefix,
               char line[XDP_LINE_MAX]);
+/* Its name is another device's now, which it takes, with all who are there. 0 or as gate_open(): it has none. */
+int gate_reopen(struct gate *g, const char *ifname, char line[XDP_LINE_MAX]);
 /* All have left. */
 void gate_close(struct gate *g);
 

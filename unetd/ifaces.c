@@ -28,7 +28,8 @@ struct iface {
         bool works;
         bool removed;                   /* its place may be another's once nobody uses it */
         bool gate_only;                 /* no AF_XDP socket for a first stack: none was wanted, or it cannot be */
-        uint32_t users;                 /* stacks that have channels to it */
+        uint32_t users;                 /* stacks that have channels to it; ... */
+        unsigned ifindex;               /* ... the device that it was for the first of them */
         uint32_t alone;                 /* the stack that has the socket; 0: there is none */
         struct xdp_dev dev;
         struct xdp_sock sock;
@@ -385,6 +386,39 @@ static void go_back(struct iface *f)
         publish_use(f);
 }
 
+/* Its device was deleted and made again: who had the old one's socket goes by a gateway on the new one, and has a socket of its own
+ * again in a while. */
+static void take_anew(struct iface *f)
+{
+        bool shared = f->gate != NULL;
+        char line[XDP_LINE_MAX];
+        int r = 0;
+
+        if (shared)
+                r = gate_reopen(f->gate, f->cfg->name, line);
+        else
+                r = enter_gate(f, f->alone);
+        if (shared || r < 0)
+                log_line("interface %s, another device than before: %s", f->cfg->name, r < 0 ? strerror(-r) : line);
+        if (r == 0 && !shared)
+                chans_share(f);
+        plan_back(f);
+        publish_use(f);
+}
+
+void ifaces_look(void)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                struct iface *f = &ifaces[i];
+                unsigned now = f->works && f->users != 0 ? if_nametoindex(f->cfg->name) : 0;
+
+                if (now != 0 && now != f->ifindex) {
+                        f->ifindex = now;
+                        take_anew(f);
+                }
+        }
+}
+
 /* An AF_XDP socket of a stack that is gone may be held by its processes still, and with it the queue: then the gateway takes
  * the interface, unless only AF_XDP is wanted. */
 int iface_enter(struct iface *f, uint32_t stack)
@@ -395,7 +429,8 @@ int iface_enter(struct iface *f, uint32_t stack)
                 r = 0;
         else if (r < 0 && (f->users != 0 || f->cfg->link != IFACE_LINK_XDP))
                 r = enter_gate(f, stack);
-        f->users += r == 0;
+        if (r == 0 && f->users++ == 0)
+                f->ifindex = if_nametoindex(f->cfg->name);
         plan_back(f);
         publish_use(f);
         return r;

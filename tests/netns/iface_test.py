@@ -113,6 +113,22 @@ class Ifaces(Lan):
         self.ours.ip("link", "set", lan.IFACE, "up")
         self.other.until(lambda: "02:00:00:00:77:01" in self.other.ip("neigh"), "the right address")
 
+    def test_its_device_is_made_again(self):
+        """Under its name, while one program has it, and while two share it."""
+        for more in ((), ("link", "packet")):
+            self.add(*more)
+            programs = [self.serve_peer(self.ours, "mirror", PORT + 1)]
+            for _ in range(2):
+                self.ours.ip("link", "del", lan.IFACE)
+                lan.cable(self.ours, self.other)
+                self.other.ip("addr", "replace", f"{KERNELS}/24", "dev", lan.IFACE)
+                self.assertEqual(self.peer(self.other, "reflect", OURS, PORT + 1, 1).end(), "all\n")
+                self.goes_over()
+                programs.append(self.serve_peer(self.ours, "many-listen", PORT + 1 + len(programs), 1))
+            for p in programs:
+                p.stop()
+            self.remove()
+
     def is_at(self, mac):
         """Neighbours that know the interface hear of it."""
         self.assertEqual(self.peer(self.other, "reflect", OURS, PORT + 1, 1).end(), "all\n")
