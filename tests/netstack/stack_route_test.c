@@ -43,8 +43,8 @@ static int setup(void **state)
         assert_int_equal(stack_netif_add(sc.st, 0, UINT32_MAX, &cfg, l.tx, l.tx, seed, NOW), 0);
         sc.conf = (struct netconf){
                 .gen = 1, .nroutes = 2,
-                .ifs = {{IP(10, 0, 0, 1), 1500, 24, NETCONF_IF_THERE | NETCONF_IF_UP},
-                        {IP(10, 0, 1, 1), 1400, 24, NETCONF_IF_THERE | NETCONF_IF_UP}},
+                .ifs = {{.addr = IP(10, 0, 0, 1), .mtu = 1500, .prefix = 24, .flags = NETCONF_IF_THERE | NETCONF_IF_UP},
+                        {.addr = IP(10, 0, 1, 1), .mtu = 1400, .prefix = 24, .flags = NETCONF_IF_THERE | NETCONF_IF_UP}},
                 .route = {by(1, IP(10, 0, 0, 254), 0), by(2, IP(10, 0, 1, 254), 5)},
                 .nneighs = 1, .neigh = {{IP(10, 0, 1, 7), 2, {2, 0, 0, 0, 0, 7}}}};
         stack_route_follow(&sc.s, &sc.conf, NOW);
