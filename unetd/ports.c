@@ -267,8 +267,10 @@ int port_settle(struct client *cl, const struct unetd_msg *msg)
         struct waiter *w;
         int r;
 
-        if (!u || u->keeper_state != KEEPER_RUNS)
-                return -ENOENT;
+        if (!u || u->keeper_state != KEEPER_RUNS) {
+                r = discarded(cl, msg);         /* nobody has it any more, but for a child that is closing it */
+                return r == 0 ? -ENOENT : r;
+        }
         r = waiter_new(cl, msg, &w);
         if (r < 0)
                 return r;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -490,12 +491,12 @@ static void a_claim_that_does_not_hold_any_more_gives_way(void **state)
 
 /* ---- one user cannot stop the service for the other ---- */
 
-/* A connected socket with data that its peer does not read, which its last close waits for: an hour. */
-static int lingering_socket(void)
+/* A connected socket with data that its peer does not read, which its last close waits for: an hour, or until *listening is closed. */
+static int lingering_socket(int *listening)
 {
         struct linger hour = {1, 3600};
         uint16_t port;
-        int listening = tcp_listener(&port), fd = socket(AF_INET, SOCK_STREAM, 0);
+        int l = *listening = tcp_listener(&port), fd = socket(AF_INET, SOCK_STREAM, 0);
         struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         static char data[65536];
@@ -504,7 +505,7 @@ static int lingering_socket(void)
         while (send(fd, data, sizeof data, MSG_DONTWAIT) > 0)
                 ;
         must(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof hour) == 0);
-        must(fcntl(listening, F_SETFD, 0) == 0);                /* stays, and does not read */
+        must(fcntl(l, F_SETFD, 0) == 0);                /* stays, and does not read */
         return fd;
 }
 
@@ -514,11 +515,11 @@ static void alice_obstructs(int ready)
         struct unetd_msg m = {.type = UNETD_STATUS, .seq = 1};
         struct unetd_client c = {.pid = 0};
         struct fake_stack st;
-        int fd;
+        int fd, listening;
 
         become(ALICE);
         must_stack(&c, &st);
-        fd = lingering_socket();
+        fd = lingering_socket(&listening);
         must(unetd_listen_add(&c, st.id, IPPROTO_TCP, ip_addr_v4(INADDR_LOOPBACK), 4242, fd) == -EINVAL);
         for (int i = 0; i < 100; i++)
                 wire_send(c.daemon.fd, &m, &fd, 1, MSG_DONTWAIT);
@@ -561,6 +562,46 @@ static void a_user_cannot_hold_up_the_other(void **state)
         eventually(world_count(&c).n[UNETD_S_STACK] == 0);
         unetd_close(&c);
         close(ready[0]), close(ready[1]);
+}
+
+/* The port may be what a child of unetd still closes: its user is told when all is closed. */
+static void alice_asks_what_stands_at_a_port(void)
+{
+        struct unetd_msg m = {.type = UNETD_PORT_SETTLE, .seq = 1000000,
+                              .port = {.proto = IPPROTO_TCP, .port = 4242, .addr = ip_addr_v4(INADDR_LOOPBACK)}};
+        struct unetd_client c = {.pid = 0}, other = {.pid = 0};
+        struct pollfd answer;
+        struct fake_stack st;
+        struct wire_in in;
+        int fd, listening;
+
+        become(ALICE);
+        must_stack(&c, &st);
+        must(unetd_open(&other, UNETD_NO_START) == 0);
+        fd = lingering_socket(&listening);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, ip_addr_v4(INADDR_LOOPBACK), 4242, fd) == -EINVAL);
+        close(fd);
+        must(wire_send(c.daemon.fd, &m, NULL, 0, 0) == 0);
+        for (int i = 0; i < 3; i++)
+                world_count(&other);                            /* it has heard of it by then */
+        answer = (struct pollfd){.fd = c.daemon.fd, .events = POLLIN};
+        must(poll(&answer, 1, 0) == 0);
+        close(listening);
+        must(poll(&answer, 1, 60000) == 1 && wire_recv(c.daemon.fd, &in, 0) == 0);
+        must(in.msg.type == UNETD_PORT_SETTLE && in.msg.seq == 1000000 && in.msg.err == 0);
+        _exit(0);
+}
+
+static void what_a_child_closes_is_waited_for(void **state)
+{
+        pid_t alice;
+
+        if (cannot_run())
+                skip();
+        alice = fork();
+        if (alice == 0)
+                alice_asks_what_stands_at_a_port();
+        must_child(alice);
 }
 
 /* ---- private ones ---- */
@@ -702,6 +743,7 @@ int main(void)
                 t(a_port_is_free_when_its_listener_is_gone),
                 t(a_claim_that_does_not_hold_any_more_gives_way),
                 t(a_user_cannot_hold_up_the_other),
+                t(what_a_child_closes_is_waited_for),
                 t(a_private_unetd_serves_its_user_only),
                 t(emulated_endpoints_meet_where_both_want),
         };
