@@ -218,6 +218,17 @@ int usock_wait1(struct usock *s, short events, nstime timeout);
 #define USOCK_STAMPS_OF_SENDING                                                                             \
         (SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_TX_SCHED | SOF_TIMESTAMPING_TX_ACK)
 
+/* unetd's interfaces, as programs that list addresses see them. */
+struct usock_iface {
+        char name[16];                  /* as the kernel calls it */
+        uint32_t addr;                  /* ours there, which the kernel does not know; IPv4, host order */
+        uint8_t prefix;                 /* of addr's network */
+        bool down;                      /* by `unet if down` */
+};
+#define USOCK_IFACES 8u
+/* How many there are. No unetd is started for it. */
+unsigned usock_ifaces(struct usock_iface v[USOCK_IFACES]);
+
 /* Whether an interface of unetd's has the name, which need not end with a zero, or there is none (SO_BINDTODEVICE). */
 bool usock_is_device(const char *name, socklen_t len);
 /* The same by its number in the kernel, 0: none (SO_BINDTOIFINDEX). */

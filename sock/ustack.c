@@ -52,13 +52,14 @@ uint64_t ustack_boot_ms(void)
 
 /* ---- unetd ---- */
 
-static int client_open(void)
+static int client_open(unsigned flags)
 {
         int err;
 
         if (proc.open)
                 return 0;
-        err = unetd_open(&proc.client, 0);
+        err = unetd_open(&proc.client, flags);
+        proc.client.flags = 0;
         proc.open = err == 0;
         if (proc.open)
                 atomic_store_explicit(&proc.dir, proc.client.dir, memory_order_release);
@@ -117,17 +118,27 @@ const struct directory *ustack_directory(void)
         return atomic_load_explicit(&proc.dir, memory_order_acquire);
 }
 
-const struct directory *ustack_directory_anyway(void)
+static const struct directory *directory_by(unsigned flags)
 {
         const struct directory *dir = ustack_directory();
 
         if (dir == NULL) {
                 pthread_mutex_lock(&proc.lock);
-                client_open();
+                client_open(flags);
                 pthread_mutex_unlock(&proc.lock);
                 dir = ustack_directory();
         }
         return dir;
+}
+
+const struct directory *ustack_directory_anyway(void)
+{
+        return directory_by(0);
+}
+
+const struct directory *ustack_directory_if_any(void)
+{
+        return directory_by(UNETD_NO_START);
 }
 
 bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port)
@@ -422,7 +433,7 @@ static struct ustack *make_registered(int *err)
         uint32_t room = ustack_room();
         struct ustack *u;
 
-        *err = room == 0 ? -EOVERFLOW : client_open();
+        *err = room == 0 ? -EOVERFLOW : client_open(0);
         if (*err != 0)
                 return NULL;
         proc.client.renewed = renewed;
@@ -552,7 +563,7 @@ struct ustack *ustack_adopt(uint64_t cookie, int *err)
         uint32_t id;
 
         pthread_mutex_lock(&proc.lock);
-        if ((*err = client_open()) == 0 && proc.nstacks < USTACKS_MAX) {
+        if ((*err = client_open(0)) == 0 && proc.nstacks < USTACKS_MAX) {
                 proc.client.renewed = renewed;
                 *err = unetd_stack_by_cookie(&proc.client, cookie, &id, &fds);
                 if (*err == 0)

@@ -110,6 +110,8 @@ const struct directory *ustack_directory(void);
 
 /* The same, whether this process has a stack already or not. */
 const struct directory *ustack_directory_anyway(void);
+/* The same, without starting a unetd where there is none. */
+const struct directory *ustack_directory_if_any(void);
 
 /* Who has a port, by the directory; patient with a unetd that is writing. */
 bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit);

@@ -49,6 +49,23 @@ int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, i
         return chan;
 }
 
+unsigned usock_ifaces(struct usock_iface v[USOCK_IFACES])
+{
+        const struct directory *dir = ustack_directory_if_any();
+        struct dir_iface f;
+        unsigned n = 0;
+
+        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++)
+                if (directory_iface_at(dir, i, &f)) {
+                        const struct netconf_if *state = &dir->net.ifs[(f.peer & ~UNETD_IFACE) % NETCONF_IFS];
+                        v[n] = (struct usock_iface){.addr = f.addr, .prefix = (uint8_t)MIN(f.prefix, 32u)};
+                        memcpy(v[n].name, f.name, sizeof v[n].name - 1);
+                        v[n++].down = !(READ_ONCE(state->flags) & NETCONF_IF_UP);
+                }
+        return n;
+}
+static_assert(USOCK_IFACES == DIR_IFACES, "room for all");
+
 uint32_t ustack_iface_number(const char *name)
 {
         const struct directory *dir = ustack_directory_anyway();

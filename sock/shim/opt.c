@@ -489,11 +489,15 @@ int h_ioctl(int fd, unsigned long req, ...)
         va_start(ap, req);
         arg = va_arg(ap, void *);
         va_end(ap);
-        f = file_enter(fd, MODE_KERNEL);
-        if (!f)
-                return REAL(ioctl)(fd, req, arg);
-        r = do_ioctl(f, req, arg);
-        file_leave(f);
+        if (unlikely(addrs_ioctl(req))) {
+                r = addrs_do_ioctl(fd, req, arg);
+        } else {
+                f = file_enter(fd, MODE_KERNEL);
+                if (!f)
+                        return REAL(ioctl)(fd, req, arg);
+                r = do_ioctl(f, req, arg);
+                file_leave(f);
+        }
         result_again(&r);
         return (int)r;
 }

@@ -4,7 +4,6 @@
  */
 #include "sock/shim/shim.h"
 
-#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 
@@ -19,24 +18,19 @@ static bool kernel_has_ipv4(void)
 {
         struct ifaddrs *all, *a;
 
-        if (getifaddrs(&all) != 0)
+        if (REAL(getifaddrs)(&all) != 0)
                 return true;            /* as libc takes it */
         for (a = all; a != NULL && !is_ipv4(a);)
                 a = a->ifa_next;
-        freeifaddrs(all);
+        REAL(freeifaddrs)(all);
         return a != NULL;
 }
 
 static bool only_we_have_ipv4(void)
 {
-        bool ours;
+        struct usock_iface v[USOCK_IFACES];
 
-        if (kernel_has_ipv4() || !shim_start())
-                return false;
-        usock_enter();
-        ours = usock_has_ifaces();
-        usock_leave();
-        return ours;
+        return !kernel_has_ipv4() && shim_ifaces(v) != 0;
 }
 
 int h_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **res)

@@ -359,6 +359,14 @@ bool opts_has(const struct file *f, int level, int name);
 void opts_free(struct file *f);
 int file_fcntl_dup(int fd, int cmd, int low);
 
+/* ---- addrs.c: unetd's interfaces where programs look for the kernel's ---- */
+
+/* usock_ifaces(), for a call that may be the program's first. */
+unsigned shim_ifaces(struct usock_iface v[USOCK_IFACES]);
+/* ioctls that tell of interfaces. */
+bool addrs_ioctl(unsigned long req);
+int addrs_do_ioctl(int fd, unsigned long req, void *arg);
+
 /* ---- group.c: groups on interfaces of unetd's ---- */
 
 /* Whether an option of the file's is one of these: group_setsockopt() decides whose it is. */

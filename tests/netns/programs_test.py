@@ -5,6 +5,7 @@ import hashlib
 import os
 import pwd
 import random
+import re
 import shutil
 import sys
 
@@ -100,6 +101,24 @@ class Addresses(lan_test.Lan):
         """AI_ADDRCONFIG, meant without hints, too: libc asks the kernel, which has only loopback."""
         p = self.ours.run(sys.executable, "-c", RESOLVES)
         self.assertEqual(p.end(), f"{lan_test.KERNELS}\n{lan_test.KERNELS}\n0\n")
+
+    def listed(self, host, **more):
+        p = host.run(sys.executable, os.path.join(lan_test.HERE, "addrs.py"), **more)
+        return re.sub(rf"\b{re.escape(host.address)}\b", "ITSELF", p.end())
+
+    def test_addresses_are_listed_as_the_kernel_lists_its_own(self):
+        self.other.ip("addr", "flush", "dev", lan.IFACE, "scope", "global")
+        self.other.ip("addr", "add", f"{self.other.address}/24", "brd", "+", "dev", lan.IFACE)
+        kernels = self.listed(self.other)
+        self.assertIn("ITSELF", kernels)
+        self.assertEqual(self.listed(self.ours), kernels)
+        self.assertNotIn("ITSELF", self.listed(self.ours, shim=False))
+
+    def test_an_interface_that_is_taken_down_shows_as_down(self):
+        flags = [f"ioctl {lan.IFACE} 0x{n}\n" for n in ("1043", "1002")]
+        self.assertIn(flags[0], self.listed(self.ours))
+        self.ours.run(lan.UNET, "if", "down", lan.IFACE, shim=False).end()
+        self.assertIn(flags[1], self.listed(self.ours))
 
 
 if __name__ == "__main__":

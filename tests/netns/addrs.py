@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""An ordinary program that lists the host's IPv4 addresses in each way that the kernel and libc have; for programs_test.py, which
+runs it where the kernel has the addresses, and where unetd has them."""
+
+import ctypes
+import ctypes.util
+import fcntl
+import socket
+import struct
+
+IFREQ, NAME = 40, 16
+SIOCGIFNAME, SIOCGIFCONF, SIOCGIFFLAGS = 0x8910, 0x8912, 0x8913
+ABOUT = {"address": 0x8915, "peer": 0x8917, "broadcast": 0x8919, "mask": 0x891b}
+UP = 1
+RTM_NEWADDR, RTM_GETADDR, NLMSG_DONE, DUMP = 20, 22, 3, 0x301
+LOOPBACK = "127.0.0.1"
+
+
+class Sockaddr(ctypes.Structure):
+    _fields_ = [("family", ctypes.c_ushort), ("port", ctypes.c_ushort), ("addr", ctypes.c_ubyte * 4)]
+
+
+class Ifaddrs(ctypes.Structure):
+    pass
+
+
+Ifaddrs._fields_ = [("next", ctypes.POINTER(Ifaddrs)), ("name", ctypes.c_char_p), ("flags", ctypes.c_uint),
+                    ("addr", ctypes.POINTER(Sockaddr)), ("mask", ctypes.POINTER(Sockaddr)),
+                    ("broadcast", ctypes.POINTER(Sockaddr)), ("data", ctypes.c_void_p)]
+
+
+def shown(p):
+    return socket.inet_ntoa(bytes(p.contents.addr)) if p and p.contents.family == socket.AF_INET else None
+
+
+def by_libc():
+    libc, first = ctypes.CDLL(None), ctypes.POINTER(Ifaddrs)()
+    assert libc.getifaddrs(ctypes.byref(first)) == 0
+    at, families = first, []
+    while at:
+        a = at.contents
+        families.append(a.addr.contents.family if a.addr else 0)
+        if families[-1] == socket.AF_INET:
+            print("libc", a.name.decode(), hex(a.flags), shown(a.addr), shown(a.mask), shown(a.broadcast), a.data)
+        at = a.next
+    order = [socket.AF_PACKET, socket.AF_INET, socket.AF_INET6]
+    print("in order", families == sorted(families, key=order.index))
+    libc.freeifaddrs(first)
+
+
+def ask(s, what, name):
+    """What an ioctl says of an interface."""
+    return fcntl.ioctl(s, what, struct.pack(f"{NAME}s{IFREQ - NAME}x", name.encode()))[NAME:]
+
+
+def listed(s, room):
+    """The entries that SIOCGIFCONF gives with room for so many, and a little; room 0: how long they are, of all."""
+    buffer = ctypes.create_string_buffer(room * IFREQ + 5) if room else None
+    conf = struct.pack("iP", room * IFREQ + 5 if room else 0, ctypes.addressof(buffer) if room else 0)
+    length = struct.unpack("iP", fcntl.ioctl(s, SIOCGIFCONF, conf))[0]
+    if not room:
+        return length
+    entries = [buffer.raw[at:at + IFREQ] for at in range(0, length, IFREQ)]
+    return [(e[:NAME].rstrip(b"\0").decode(), socket.inet_ntoa(e[NAME + 4:NAME + 8])) for e in entries]
+
+
+def by_ioctl(s):
+    print("ioctl", listed(s, 0), listed(s, 9), listed(s, 1))
+    for _, name in socket.if_nameindex():
+        print("ioctl", name, hex(struct.unpack("H", ask(s, SIOCGIFFLAGS, name)[:2])[0]))
+        for what, number in ABOUT.items():
+            try:
+                print("ioctl", name, what, socket.inet_ntoa(ask(s, number, name)[4:8]))
+            except OSError as e:
+                print("ioctl", name, what, e.strerror)
+    try:
+        ask(s, ABOUT["address"], "nothing0")
+    except OSError as e:
+        print("ioctl", e.strerror)
+
+
+if __name__ == "__main__":
+    by_libc()
+    with socket.socket(type=socket.SOCK_DGRAM) as s:
+        by_ioctl(s)
