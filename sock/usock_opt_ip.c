@@ -270,6 +270,7 @@ static const struct opt_int ints6[] = {
         OPT_CALLS(IPV6_V6ONLY, OPT_ANY, set_v6only, get_v6only),
         OPT_CALLS(IPV6_TCLASS, OPT_ANY, set_tclass, get_tos),
         OPT_CALLS(IPV6_RECVPKTINFO, USOCK_UDP, set_pktinfo6, get_pktinfo6),
+        OPT_CALLS(IPV6_MTU, OPT_TCP, NULL, get_mtu),
         OPT_CALLS(IPV6_UNICAST_HOPS, OPT_ANY, set_hops, get_ttl),
 };
 

@@ -79,6 +79,7 @@ void listen_established(struct tcp *t, struct tcp_conn *tc)
         l = tcp_listener_at(t, tc->listener);
         tc->acc_order = l->order++;
         tc->acc_state = ACC_QUEUED;
+        tc->opts.defer_accept_s = 0;    /* was for this; as Linux says of a connection */
         l->half_open--;
         listen_requeue(t, tc);
         l->events |= TCP_EV_ACCEPT;

@@ -322,6 +322,7 @@ int file_materialise(struct file *f)
         r.with = (int)sys3(SYS_socket, f->family, SOCK_STREAM | SOCK_CLOEXEC | (file_nonblock(f) ? SOCK_NONBLOCK : 0), 0);
         if (r.with < 0)
                 return r.with;
+        opts_replay_kernel(f, r.with);
         if (f->nfds == 1)
                 replace_number(f->kfd, f, &r);
         else

@@ -3,7 +3,7 @@
  *
  * Before the decision an option goes to the kernel's socket, whose answer counts, and is remembered for ours. After
  * it, a connection's options are ours first and the kernel's when we do not know them; sockets with two sides get them
- * on both. What we do not know is never an error of ours.
+ * on both. A connection has its listener's. What we do not know is never an error of ours.
  */
 #include "sock/shim/shim.h"
 
@@ -12,97 +12,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 
 #ifndef SO_RCVTIMEO_NEW
 #define SO_RCVTIMEO_NEW 66
 #define SO_SNDTIMEO_NEW 67
 #endif
-
-/* ---- options set before the decision ---- */
-
-#define LOGGED     32
-#define LOGGED_VAL 40                   /* IP_OPTIONS */
-
-struct opt_log {
-        unsigned n;
-        struct {
-                int level, name;
-                socklen_t len;
-                char val[LOGGED_VAL];
-        } opt[LOGGED];
-        struct opt_log *free_next;
-};
-
-static struct opt_log *logs_free;
-static pthread_mutex_t logs_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static struct opt_log *log_alloc(void)
-{
-        struct opt_log *l;
-
-        pthread_mutex_lock(&logs_lock);
-        l = logs_free;
-        if (l)
-                logs_free = l->free_next;
-        pthread_mutex_unlock(&logs_lock);
-        if (!l) {
-                l = mmap(NULL, sizeof(*l), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-                if (l == MAP_FAILED)
-                        return NULL;
-        }
-        l->n = 0;
-        return l;
-}
-
-void opts_free(struct file *f)
-{
-        if (!f->opts)
-                return;
-        pthread_mutex_lock(&logs_lock);
-        f->opts->free_next = logs_free;
-        logs_free = f->opts;
-        pthread_mutex_unlock(&logs_lock);
-        f->opts = NULL;
-}
-
-/* The latest value of each; what does not fit has only the kernel's side. */
-static void opts_remember(struct file *f, int level, int name, const void *val, socklen_t len)
-{
-        struct opt_log *l = f->opts;
-        unsigned i = 0;
-
-        if (!l)
-                l = f->opts = log_alloc();
-        if (!l || len > LOGGED_VAL)
-                return;
-        while (i < l->n && (l->opt[i].level != level || l->opt[i].name != name))
-                i++;
-        if (i == LOGGED)
-                return;
-        l->opt[i].level = level;
-        l->opt[i].name = name;
-        l->opt[i].len = len;
-        memcpy(l->opt[i].val, val, len);
-        if (i == l->n)
-                l->n++;
-}
-
-bool opts_has(const struct file *f, int level, int name)
-{
-        for (unsigned i = 0; f->opts && i < f->opts->n; i++)
-                if (f->opts->opt[i].level == level && f->opts->opt[i].name == name)
-                        return true;
-        return false;
-}
-
-void opts_replay(struct file *f)
-{
-        struct opt_log *l = f->opts;
-
-        for (unsigned i = 0; l && i < l->n; i++)
-                usock_setsockopt(f->us, l->opt[i].level, l->opt[i].name, l->opt[i].val, l->opt[i].len);
-}
 
 /* ---- options that are the shim's own: they say how calls wait, or what the number is ---- */
 
@@ -191,9 +105,9 @@ static const char *kernel_only(int level, int name, const void *val, socklen_t l
                 return usock_is_device(val, len) ? NULL : "bound to a device of the kernel's";
         if (level == SOL_SOCKET && name == SO_BINDTOIFINDEX)
                 return usock_is_device_number(*(const int *)val) ? NULL : "bound to a device of the kernel's";
-        if (level == SOL_SOCKET && ( name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF))
+        if (level == SOL_SOCKET && (name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF))
                 return "filtered";
-        if (level == IPPROTO_IP && name == IP_TRANSPARENT)
+        if ((level == IPPROTO_IP && name == IP_TRANSPARENT) || (level == IPPROTO_IPV6 && name == IPV6_TRANSPARENT))
                 return "transparent";
         if (level == IPPROTO_TCP && (name == TCP_REPAIR || name == TCP_MD5SIG || name == TCP_ULP))
                 return "a TCP option of the kernel's";
@@ -249,6 +163,8 @@ static int set_both(struct file *f, int level, int name, const void *val, sockle
 {
         int r = (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
 
+        if (r == 0 && f->mode == MODE_LISTEN)
+                opts_remember(f, level, name, val, len);
         if (r == 0)
                 usock_setsockopt(f->us, level, name, val, len);
         return r;

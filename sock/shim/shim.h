@@ -351,12 +351,20 @@ static inline bool sockaddr_readable(const struct sockaddr *sa, socklen_t len)
         return user_read_range(sa, MIN(len, (socklen_t)sizeof(struct sockaddr_storage)));
 }
 
+/* ---- opt_log.c: what the program has set ---- */
+
+/* Before the decision, or on a listener. */
+void opts_remember(struct file *f, int level, int name, const void *val, socklen_t len);
+bool opts_has(const struct file *f, int level, int name);
+/* A connection has what its listener has. */
+void opts_share(struct file *f, const struct file *listener);
+/* All of it is set on our side; on another kernel socket. */
+void opts_replay(struct file *f);
+void opts_replay_kernel(const struct file *f, int fd);
+void opts_free(struct file *f);
+
 /* ---- opt.c ---- */
 
-void opts_replay(struct file *f);
-/* Whether the option was set before the decision. */
-bool opts_has(const struct file *f, int level, int name);
-void opts_free(struct file *f);
 int file_fcntl_dup(int fd, int cmd, int low);
 
 /* ---- addrs.c: unetd's interfaces where programs look for the kernel's ---- */

@@ -149,6 +149,7 @@ static int accepted(const struct file *l, struct usock *s, int flags)
         f->rcvtimeo = l->rcvtimeo;
         f->sndtimeo = l->sndtimeo;
         f->linger_s = l->linger_s;
+        opts_share(f, l);
         f->us = s;
         f->why = "came over the fabric";
         __atomic_store_n(&f->mode, MODE_TCP, __ATOMIC_RELEASE);

@@ -205,6 +205,7 @@ static const struct {
         {"many_messages", scene_many_messages},
         {"options_swept", scene_options_swept},
         {"options_set_swept", scene_options_set_swept},
+        {"options_inherited", scene_options_inherited},
         {"stream_times", scene_stream_times},
         {"ip_options", scene_ip_options},
         {"ip_options_datagrams", scene_ip_options_datagrams},

@@ -27,10 +27,12 @@ static bool varies(int level, int name)
                 return name == SO_SNDBUF || name == SO_RCVBUF || name == SO_PEERNAME || name == SO_INCOMING_CPU ||
                        name == SO_MEMINFO || name == SO_COOKIE;
         case IPPROTO_IP:
-                return name == IP_MULTICAST_TTL;
+                return name == IP_MULTICAST_TTL || name == IP_PKTOPTIONS;
         case IPPROTO_TCP:
                 return name == TCP_MAXSEG || name == TCP_WINDOW_CLAMP || name == TCP_CONGESTION || name == TCP_TIMESTAMP ||
                        name == TCP_SYNCNT || name == TCP_QUICKACK || name == TCP_INFO;
+        case IPPROTO_IPV6:
+                return name == IPV6_MULTICAST_HOPS || name == IPV6_MULTICAST_IF;
         default:
                 return false;
         }
@@ -40,7 +42,7 @@ static bool varies(int level, int name)
  * not for us at all. */
 static bool is_left_out(int level, int name)
 {
-        if (level == IPPROTO_IP && name == IP_PROTOCOL_)
+        if ((level == IPPROTO_IP && name == IP_PROTOCOL_) || (level == IPPROTO_IPV6 && name == IPV6_ADDRFORM))
                 return true;
         return level == IPPROTO_TCP && (name == TCP_CC_INFO || name == TCP_INFO || name == TCP_ZEROCOPY_RECEIVE);
 }
@@ -145,4 +147,75 @@ void scene_options_set_swept(void)
                                                 put(s[i].fd, (int)l, name, value[k / ARRAY_LEN(len)], len[k % ARRAY_LEN(len)]);
                 close(s[i].fd);
         }
+}
+
+/* ---- what a connection has of its listener ---- */
+
+/* Set on a listener they make it, or its connections, another thing, or none: a time after which one is given up, who is waited
+ * for, and what the kernel alone knows the length of. */
+static bool spoils_a_listener(int level, int name)
+{
+        if (is_drastic(level, name))
+                return true;
+        if (level == IPPROTO_TCP)
+                return name == TCP_USER_TIMEOUT || name == TCP_ULP || name == TCP_FASTOPEN_KEY || name == TCP_SAVE_SYN;
+        if (level == IPPROTO_IP)
+                return name == IP_MINTTL;
+        if (level == IPPROTO_IPV6)
+                return name == IPV6_ADDRFORM || name == IPV6_V6ONLY || name == IPV6_TRANSPARENT;
+        return level == SOL_SOCKET && (name == SO_INCOMING_CPU || name == SO_BINDTOIFINDEX ||
+                                       (name >= SO_TIMESTAMP_NEW && name <= SO_TIMESTAMPING_NEW));
+}
+
+static void set_all(int fd, size_t l, int v)
+{
+        _Alignas(8) char b[16] = {0};
+
+        memcpy(b, &v, sizeof(v));
+        for (int name = 0; name <= levels[l].last; name++)
+                if (!spoils_a_listener(levels[l].level, name) && setsockopt(fd, levels[l].level, name, b, sizeof(b)) < 0)
+                        setsockopt(fd, levels[l].level, name, b, sizeof(v));
+}
+
+static void show_inherited(const struct sockaddr_in *sa, int l, size_t level)
+{
+        int c = socket(AF_INET, SOCK_STREAM, 0), s;
+
+        if (connect(c, (const void *)sa, sizeof(*sa)) < 0 || write(c, "x", 1) != 1)
+                die("connect");
+        s = accept(l, NULL, NULL);
+        for (int name = 0; name <= levels[level].last; name++)
+                if (!is_left_out(levels[level].level, name))
+                        ask(s, (int)level, name, 24);
+        close(s);
+        close(c);
+}
+
+/* All options of a level, set before the socket listens or when it does. */
+static void inherit(int family, size_t level, int v, bool before)
+{
+        struct sockaddr_in sa = loopback();
+        struct sockaddr_in6 mapped = {.sin6_family = AF_INET6, .sin6_addr.s6_addr = {[10] = 255, 255, 127, 0, 0, 1}}, name;
+        const void *at = family == AF_INET ? (void *)&sa : (void *)&mapped;
+        int l = socket(family, SOCK_STREAM, 0);
+        socklen_t len = sizeof(name);
+
+        printf(" of family %d, %s %d, %s\n", family, levels[level].what, v, before ? "set before" : "set while it listens");
+        if (before)
+                set_all(l, level, v);
+        if (bind(l, at, family == AF_INET ? sizeof(sa) : sizeof(mapped)) < 0 || listen(l, 16) < 0 ||
+            getsockname(l, (void *)&name, &len) < 0)
+                die("listen");
+        if (!before)
+                set_all(l, level, v);
+        sa.sin_port = name.sin6_port;
+        show_inherited(&sa, l, level);
+        close(l);
+}
+
+void scene_options_inherited(void)
+{
+        for (size_t level = 0; level < ARRAY_LEN(levels); level++)
+                for (unsigned i = 0; i < 8; i++)
+                        inherit(i & 1 ? AF_INET : AF_INET6, level, i & 2 ? 1 : 77, i & 4);
 }
