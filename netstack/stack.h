@@ -39,7 +39,7 @@
 #include "unet/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   11u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   12u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
@@ -209,6 +209,7 @@ struct stack_state {
         uint32_t rung;                  /* `rests` when a process of ours last rang the keeper itself */
         nstime keeper_at;               /* when the keeper will look in by itself */
         uint32_t leader;                /* waiter slot + 1 that sleeps on the leader pipe, 0: none; WRITE_ONCE() */
+        nstime leader_at;               /* when it will look in by itself */
         _Atomic uint32_t ticking;       /* the keeper looks in every millisecond: no need to arm when leaving */
         _Atomic uint32_t chans;         /* slots ever used: 0 .. chans-1 */
         _Atomic uint32_t chan_gen;      /* grows when a channel comes or goes */

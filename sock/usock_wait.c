@@ -433,7 +433,8 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
                         *until = ustack_now() + NS_PER_MS;      /* no place: look again soon */
                 if (slot[i] != 0 && u->s.st->leader == 0 && !sandbox_forbids(SANDBOX_UNETD)) {
                         WRITE_ONCE(u->s.st->leader, slot[i]);
-                        *until = nstime_min(*until, stack_deadline(&u->s));
+                        u->s.st->leader_at = stack_deadline(&u->s);
+                        *until = nstime_min(*until, u->s.st->leader_at);
                         if (w->npeers >= 0 && (uint32_t)w->npeers + u->s.nchan <= PEERS)
                                 w->npeers += ustack_peers_fds(u, w->peers + w->npeers);
                         else if (u->s.nchan != 0)
@@ -442,8 +443,11 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
                         bell_arm_count(u->s.bell, BELL_ASLEEP, ++u->s.st->sleeps);
                         if (ustack_links_elsewhere(u))
                                 *until = nstime_min(*until, ustack_now() + GUARD);
-                } else if (has_other_processes(u)) {
-                        *until = nstime_min(*until, ustack_now() + GUARD);
+                } else {
+                        if (stack_deadline(&u->s) < u->s.st->leader_at)         /* what it fell asleep without */
+                                *until = nstime_min(*until, stack_deadline(&u->s));
+                        if (has_other_processes(u))
+                                *until = nstime_min(*until, ustack_now() + GUARD);
                 }
                 ustack_links_arm(u);
                 found |= stack_pending(&u->s, 0);

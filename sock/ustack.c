@@ -316,19 +316,27 @@ void ustack_unlock(struct ustack *u)
         rlock_unlock(&u->s.st->lock);
 }
 
-/* Nobody is inside from here on. Where the bell was not armed all the time, messages that came meanwhile would be noticed by nobody:
- * they ring the keeper. */
+/* Whether a timer is due before anybody looks in who sleeps. */
+static bool oversleeps(struct ustack *u)
+{
+        const struct stack_state *st = u->s.st;
+        nstime due = stack_deadline(&u->s);
+
+        return due < st->keeper_at && (st->leader == 0 || due < st->leader_at);
+}
+
+/* Nobody is inside from here on. Where nobody leads and the bell was not armed all the time, messages that came meanwhile would be
+ * noticed by nobody; and timers, where who leads fell asleep before there were any. So the keeper is rung. */
 void ustack_leave(struct ustack *u)
 {
         struct stack_state *st = u->s.st;
         bool ring = false;
 
-        if (st->leader == 0 && u->s.nchan != 0 && !atomic_load_explicit(&st->ticking, memory_order_relaxed)) {
-                bool looked = bell_is_armed(u->s.bell, BELL_UNATTENDED, st->rests);
+        if (u->s.nchan != 0 && !atomic_load_explicit(&st->ticking, memory_order_relaxed)) {
+                bool looked = st->leader != 0 || bell_is_armed(u->s.bell, BELL_UNATTENDED, st->rests);
                 if (!looked)
                         bell_arm_count(u->s.bell, BELL_UNATTENDED, st->rests);
-                ring = st->rung != st->rests &&
-                       ((!looked && stack_pending(&u->s, 0)) || stack_deadline(&u->s) < st->keeper_at);
+                ring = st->rung != st->rests && ((!looked && stack_pending(&u->s, 0)) || oversleeps(u));
                 if (ring)
                         st->rung = st->rests;
         }
