@@ -17,13 +17,13 @@
 
 /* ---- the window we offer ---- */
 
-/* RFC 9293 §3.8.6.2.2: the right edge moves when it can move by a segment or half the buffer,
- * and never back. */
+/* RFC 9293 §3.8.6.2.2: the right edge moves when it can move by a segment, as long as the peer's are in fact, or half the
+ * buffer, and never back. */
 static uint16_t offer_window(struct tcp_conn *tc)
 {
         uint32_t cur = tc->rcv_adv - tc->rcv_nxt, free = rcvbuf_window(tc), wnd;
 
-        if (free > cur && free - cur >= MIN(rcvbuf_limit(tc) / 2, (uint32_t)tc->link.mss)) {
+        if (free > cur && free - cur >= MIN(rcvbuf_limit(tc) / 2, tc->rcv_full)) {
                 wnd = MIN(free >> tc->rcv_wscale, UINT16_MAX);
                 if (wnd << tc->rcv_wscale > cur) {
                         cur = wnd << tc->rcv_wscale;

@@ -304,15 +304,21 @@ unsigned pair_leaks(struct pair *p)
 
 void pair_connect(struct pair *p, uint16_t port, uint32_t *client, uint32_t *server)
 {
+        struct tcp_opts o;
+
+        tcp_opts_default(&o);
+        pair_connect_opts(p, port, &o, client, server);
+}
+
+void pair_connect_opts(struct pair *p, uint16_t port, const struct tcp_opts *o, uint32_t *client, uint32_t *server)
+{
         ip_addr a = ip_addr_v4(addr[0]), b = ip_addr_v4(addr[1]);
         struct tcp_tuple t = {.laddr = a, .raddr = b, .lport = 40000, .rport = port, .chan = PAIR_CHAN};
         struct tcp_link link = stack_tcp_link(&p->side[0].s, PAIR_CHAN);
-        struct tcp_opts o;
         int l, c;
 
-        tcp_opts_default(&o);
-        l = tcp_listen(&p->side[1].s.tcp, b, port, 8, &o);
-        c = tcp_connect(&p->side[0].s.tcp, &t, &link, &o, p->now);
+        l = tcp_listen(&p->side[1].s.tcp, b, port, 8, o);
+        c = tcp_connect(&p->side[0].s.tcp, &t, &link, o, p->now);
         if (l <= 0 || c <= 0)
                 abort();
         tcp_set_sock(&p->side[0].s.tcp, (uint32_t)c, 1);

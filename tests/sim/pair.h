@@ -69,6 +69,7 @@ void pair_check(struct pair *p);
 
 /* A connection from side 0 to a listener on side 1: indices on both sides. */
 void pair_connect(struct pair *p, uint16_t port, uint32_t *client, uint32_t *server);
+void pair_connect_opts(struct pair *p, uint16_t port, const struct tcp_opts *opts, uint32_t *client, uint32_t *server);
 
 static inline struct tcp_conn *pair_conn(struct pair *p, int side, uint32_t conn)
 {

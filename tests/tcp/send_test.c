@@ -332,9 +332,23 @@ static void what_fills_the_window_is_acknowledged_by_the_reader(void **state)
         expect_sent(s, .seq = 1, .ack = 5901, .wnd = 100);
 }
 
+/* Eff.snd.MSS of RFC 9293 §3.8.6.2.2 is what a segment carries besides its options. A window of little more than two such: were
+ * one that was read not worth a new right edge, the sender could send only two and wait. */
+static void one_segment_of_two_that_is_read_moves_the_window(void **state)
+{
+        struct scene *s = *state;
+
+        for (uint32_t seq = 1; seq < 1 + 4 * 988; seq += 988) {
+                peer_sends(s, .seq = seq, .ack = 1, .len = 988);
+                app_reads(s, 988);
+                turn_ends(s);
+                expect_sent(s, .seq = 1, .ack = seq + 988, .wnd = 2050);
+        }
+}
+
 int main(void)
 {
-        static const struct scene_setup rcvbuf = {.rcvbuf = 4000};
+        static const struct scene_setup rcvbuf = {.rcvbuf = 4000}, two_segments = {.rcvbuf = 2050, .ts = true};
         const struct CMUnitTest tests[] = {
                 scenario(data_is_cut_to_the_mss, established, NULL),
                 scenario(send_buffer_grows_with_the_window, established, NULL),
@@ -355,6 +369,7 @@ int main(void)
                 scenario(what_is_lost_is_cut_to_a_shrunken_window, established, NULL),
                 scenario(window_opens_again_when_the_reader_reads, established, &rcvbuf),
                 scenario(what_fills_the_window_is_acknowledged_by_the_reader, established, &rcvbuf),
+                scenario(one_segment_of_two_that_is_read_moves_the_window, established, &two_segments),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
