@@ -30,7 +30,7 @@ int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, i
         struct dir_iface f;
         int chan;
 
-        *why = "address of another host";
+        *why = "another host's address, and unetd has no interface of its own";
         if (dir != NULL && dir->nverbs != 0 && directory_verbs(dir, to, &f)) {
                 chan = ustack_remote(u, &f, proto, to, port, why);
                 if (chan < 0)
@@ -39,7 +39,10 @@ int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, i
                 *src = ip_addr_v4(f.addr);
                 return chan;
         }
-        if (dir == NULL || dir->nifaces == 0 || !ip_addr_is_v4(to) || !way_out(u, to, from, oif, src, &f))
+        if (dir == NULL || dir->nifaces == 0 || !ip_addr_is_v4(to))
+                return -ENOENT;
+        *why = "another host's address, to which no route of unetd's leads (unet route)";
+        if (!way_out(u, to, from, oif, src, &f))
                 return -ENOENT;
         *why = "the interface to that host cannot be had";
         chan = ustack_chan_to(u, f.peer);

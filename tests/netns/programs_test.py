@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Unmodified programs that have ways of their own, over AF_XDP; the kernel is on the other end of the cable."""
 
+import errno
 import hashlib
 import os
 import pwd
@@ -94,6 +95,13 @@ class Ports(lan_test.Lan):
         self.assert_ours(p)
         self.assertEqual(len(ports), len(PLACES))
         self.assertNotIn({b - a for a, b in zip(ports, ports[1:])}, ({1}, {0}))
+
+
+class NoRoute(lan_test.Lan):
+    def test_why_the_kernel_is_asked_is_said(self):
+        p = self.ours.run(sys.executable, "-c", "import socket; print(socket.socket().connect_ex(('10.99.0.1', 1)))")
+        self.assertEqual(p.end(), f"{errno.ENETUNREACH}\n")
+        self.assertIn("another host's address, to which no route of unetd's leads", p.text(1))
 
 
 class Addresses(lan_test.Lan):
