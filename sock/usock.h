@@ -211,6 +211,8 @@ void *usock_stack(const struct usock *s);
 uint32_t usock_number(const struct usock *s);
 /* News about the socket though nothing happened to it: whoever waits for news looks. */
 void usock_nudge(struct usock *s);
+/* A call that waits so, in accept() or for a datagram, takes what it is woken for: for each that comes one is enough. */
+bool usock_is_taken_by_one(struct usock *s, short events);
 /* One socket: 0 when an event of `events` (or error, hang-up) is there, -EAGAIN after the timeout, -EINTR. */
 int usock_wait1(struct usock *s, short events, nstime timeout);
 

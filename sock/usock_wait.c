@@ -191,7 +191,7 @@ static int ready_items(const struct wait *w)
 /* Who has slept and does not sleep again: another is to be the leader. Under the lock. */
 static void hand_over(struct wait *w, struct ustack *u)
 {
-        if (w->slept && u->s.st->leader == 0)
+        if (w->slept && u->s.st->leader == 0 && !u->woke)
                 usock_wake_one(u);
 }
 
@@ -381,6 +381,7 @@ static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
         if (slot == 0)
                 return false;
         rung = usock_delist(u, w->v, w->n, slot);
+        u->woke = false;
         if (st->leader == slot) {
                 char junk[64];
                 WRITE_ONCE(st->leader, 0);
@@ -633,10 +634,16 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
         return ready;
 }
 
+bool usock_is_taken_by_one(struct usock *s, short events)
+{
+        uint8_t role = sock_role(usock_rec(s));
+
+        return role == SOCK_ROLE_LISTENER || (role == SOCK_ROLE_UDP && events == POLLIN);
+}
+
 int usock_wait1(struct usock *s, short events, nstime timeout)
 {
-        /* Who waits for a listener does so in accept(). */
-        struct usock_item it = {.s = s, .fd = -1, .events = events, .exclusive = sock_role(usock_rec(s)) == SOCK_ROLE_LISTENER};
+        struct usock_item it = {.s = s, .fd = -1, .events = events, .exclusive = usock_is_taken_by_one(s, events)};
         int n = usock_wait(&it, 1, timeout, NULL);
 
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;

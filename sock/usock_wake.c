@@ -225,6 +225,7 @@ void usock_wake(struct ustack *u, uint32_t slot)
                 sys3(SYS_write, u->fds.keeper_w, "", 1);
                 return;
         }
+        u->woke = true;
         wake_socket();
         sys6(SYS_sendto, atomic_load_explicit(&wake_fd, memory_order_relaxed), (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
              (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
@@ -272,14 +273,24 @@ void usock_wake_armed(struct ustack *u, uint64_t who)
         }
 }
 
+/* Up to n of them that sleep. */
+static uint64_t some_of(const struct stack_state *st, uint64_t who, uint32_t n)
+{
+        uint64_t found = 0;
+
+        for (who &= WAITERS_CROWD - 1; who != 0 && n > 0; who &= who - 1) {
+                uint32_t i = (uint32_t)__builtin_ctzll(who);
+                if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
+                        found |= 1ull << i;
+                        n--;
+                }
+        }
+        return found;
+}
+
 uint64_t usock_one_of(const struct stack_state *st, uint64_t who)
 {
-        for (who &= WAITERS_CROWD - 1; who != 0; who &= who - 1) {
-                uint32_t i = (uint32_t)__builtin_ctzll(who);
-                if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
-                        return 1ull << i;
-        }
-        return 0;
+        return some_of(st, who, 1);
 }
 
 bool usock_wake_process(struct ustack *u, uint32_t proc)
@@ -310,17 +321,44 @@ static void wake_all_armed(struct ustack *u)
         crowd_wake_all(u, 0);
 }
 
-/* `who` wait for the socket, or for any news. Its end is for all of them, whatever they said. */
+/* Datagrams or connections that nobody has taken yet. */
+static uint32_t waiting_for_takers(struct ustack *u, const struct sock_rec *rec)
+{
+        if (rec->role == SOCK_ROLE_UDP)
+                return udp_count_unread(&u->s.udp, rec->conn);
+        return rec->role == SOCK_ROLE_LISTENER ? tcp_listener_at(&u->s.tcp, rec->conn)->queued : 1;
+}
+
+/* How many of those of whom one is enough for each are to be woken: an event tells of all that came in a turn, and some are on
+ * their way already. The end is for all of them. */
+static uint32_t takers(struct ustack *u, const struct sock_rec *rec, uint64_t exclusive, uint32_t events)
+{
+        uint32_t waiting, coming;
+
+        if (events & TCP_EV_CLOSED)
+                return UINT32_MAX;
+        waiting = waiting_for_takers(u, rec);
+        coming = (uint32_t)__builtin_popcountll(exclusive & ~some_of(u->s.st, exclusive, UINT32_MAX));
+        return waiting > coming ? waiting - coming : 1;
+}
+
+/* `who` wait for the socket, or for any news. */
 static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t sock, uint64_t who, uint32_t events)
 {
         const struct stack_state *st = u->s.st;
-        uint64_t one = events & TCP_EV_CLOSED ? rec->exclusive & who : usock_one_of(st, rec->exclusive & who);
+        uint64_t exclusive = rec->exclusive & who & (WAITERS_CROWD - 1), some = 0;
+        uint32_t n = 0;
 
-        who &= ~(rec->exclusive & ~st->news_waiters) | one;
+        if (exclusive != 0 || who & WAITERS_CROWD) {
+                n = takers(u, rec, exclusive, events);
+                some = some_of(st, exclusive, n);
+                n -= (uint32_t)__builtin_popcountll(some);
+        }
+        who &= ~(rec->exclusive & ~st->news_waiters) | some;
         trace(u->s.trace, u->s.now, TRACE_WAKE, sock, who);
         usock_wake_armed(u, who);
         if (unlikely(who & WAITERS_CROWD)) {
-                crowd_wake(u, sock, events & TCP_EV_CLOSED ? UINT32_MAX : one == 0);
+                crowd_wake(u, sock, n);
                 crowd_wake(u, 0, 0);
         }
         if (unlikely(who & WAITERS_SIGNAL))

@@ -122,6 +122,8 @@ uint32_t udp_get_sock(const struct udp *u, uint32_t pcb);
 uint32_t udp_take_events(struct udp *u, uint32_t pcb);
 /* Whether so much is queued that the stack had better leave the rest where it is for a moment, if the reader is at it. */
 bool udp_crowded(struct udp *u, uint32_t pcb);
+/* Datagrams that nobody has read. */
+uint32_t udp_count_unread(struct udp *u, uint32_t pcb);
 /* Datagrams read so far, as far as they are settled. */
 uint64_t udp_consumed(const struct udp *u, uint32_t pcb);
 

@@ -589,6 +589,14 @@ bool udp_crowded(struct udp *u, uint32_t pcb)
         return p->q.charged > crowd;
 }
 
+uint32_t udp_count_unread(struct udp *u, uint32_t pcb)
+{
+        struct udp_pcb *p = pcb_at(u, pcb);
+
+        udp_queue_settle(&p->q, u);
+        return p->q.count;
+}
+
 uint64_t udp_consumed(const struct udp *u, uint32_t pcb)
 {
         const struct udp_pcb *p = pcb_at(u, pcb);

@@ -213,6 +213,64 @@ static void a_connection_wakes_one_of_many(void **state)
         play(TWO_PROCESSES, accepts, connects, 0);
 }
 
+/* ---- all in recv() on one port: each datagram wakes one, also of those that come at once ---- */
+
+#define AT_ONCE 20u
+
+static void *take_one(void *arg)
+{
+        char byte;
+
+        CHECK(unet_recv(listener, &byte, 1, 0) == 1 && byte == '!');
+        return NULL;
+}
+
+static void takes(struct side *s)
+{
+        int err;
+        struct ustack *u = ustack_mine(&err);
+        struct sockaddr_in sa = loopback(0);
+
+        listener = unet_socket(AF_INET, SOCK_DGRAM, 0);
+        CHECK(unet_bind(listener, (struct sockaddr *)&sa, sizeof sa) == 0);
+        tell(s, port_of(listener));
+        take_one(NULL);                         /* there is a channel now */
+        start(take_one);
+        EVENTUALLY(all_armed(u));
+        tell(s, 0);
+        hear(s);
+        stack_run(&u->s, ustack_now());
+        CHECK(places(u->s.st, true) == THREADS - AT_ONCE);
+        ustack_leave(u);
+        EVENTUALLY(counted(true) == THREADS - AT_ONCE);
+        tell(s, 0);
+        join_all();
+        CHECK(unet_close(listener) == 0);
+}
+
+static void gives(struct side *s)
+{
+        struct sockaddr_in sa = loopback((uint16_t)hear(s));
+        int sock = unet_socket(AF_INET, SOCK_DGRAM, 0);
+
+        CHECK(unet_connect(sock, (struct sockaddr *)&sa, sizeof sa) == 0);
+        CHECK(unet_send(sock, "!", 1, 0) == 1);
+        hear(s);
+        for (uint32_t i = 0; i < THREADS; i++) {
+                CHECK(unet_send(sock, "!", 1, 0) == 1);
+                if (i + 1 == AT_ONCE) {
+                        tell(s, 0);
+                        hear(s);
+                }
+        }
+        CHECK(unet_close(sock) == 0);
+}
+
+static void a_datagram_wakes_one_of_many(void **state)
+{
+        play(TWO_PROCESSES, takes, gives, 0);
+}
+
 /* ---- and when it stops listening, everybody ---- */
 
 static void *accept_none(void *arg)
@@ -337,6 +395,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(many_threads_sleep_in_recv),
                 cmocka_unit_test(a_connection_wakes_one_of_many),
+                cmocka_unit_test(a_datagram_wakes_one_of_many),
                 cmocka_unit_test(a_shutdown_wakes_all),
                 cmocka_unit_test(they_wait_for_anything),
                 cmocka_unit_test(a_death_leaves_nobody_asleep),
