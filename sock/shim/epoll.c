@@ -129,14 +129,20 @@ int h_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
         return (int)r;
 }
 
-/* A set that holds some of ours, entered; NULL: the kernel's call is the right one. */
+/* A set that has or had some of ours, entered; or NULL. */
+static struct file *enter_any_set(int epfd)
+{
+        struct file *f = file_peek(epfd);
+
+        return likely(!f) || f->mode != MODE_EPOLL || !f->set ? NULL : file_enter(epfd, MODE_EPOLL);
+}
+
+/* One that has some; NULL: the kernel's call is the right one. */
 static struct file *enter_set(int epfd)
 {
         struct file *f = file_peek(epfd);
 
-        if (likely(!f) || f->mode != MODE_EPOLL || !f->set || !f->set->count)
-                return NULL;
-        return file_enter(epfd, MODE_EPOLL);
+        return likely(!f) || f->mode != MODE_EPOLL || !f->set || !f->set->count ? NULL : file_enter(epfd, MODE_EPOLL);
 }
 
 static int wait_entered(struct file *f, struct epoll_event *ev, int max, struct until *u, const sigset_t *mask)
@@ -147,10 +153,10 @@ static int wait_entered(struct file *f, struct epoll_event *ev, int max, struct 
         return r;
 }
 
-/* Members came while we slept in the kernel alone: its answer is in their terms. */
+/* Members came while we slept in the kernel alone: its answer is in their terms, also when they have left again. */
 static int translate(int epfd, struct epoll_event *ev, int n)
 {
-        struct file *f = enter_set(epfd);
+        struct file *f = enter_any_set(epfd);
         struct harvest h = {.ev = ev, .max = n};
 
         if (!f)

@@ -143,6 +143,40 @@ void scene_epoll_nested(void)
         close2(v);
 }
 
+/* ---- members that come and leave while a thread sleeps on others ---- */
+
+static void *sleep_on(void *arg)
+{
+        struct epoll_event ev[4] = {{.events = 0}};
+        int n = epoll_wait(*(int *)arg, ev, 4, -1);
+
+        printf("  woken: %d, events %x, data %lx\n", n, ev[0].events, (unsigned long)ev[0].data.u64);
+        return NULL;
+}
+
+void scene_epoll_come_and_gone(void)
+{
+        for (int i = 0; i < 8; i++) {
+                int ep = epoll_create1(0), v[2], u;
+                struct sockaddr_in sa;
+                pthread_t t;
+
+                u = udp_socket(&sa);
+                pipe(v);
+                ADD(ep, v[0], EPOLLIN, 7);
+                pthread_create(&t, NULL, sleep_on, &ep);
+                usleep(20000);
+                ADD(ep, u, EPOLLIN, 8);
+                epoll_ctl(ep, EPOLL_CTL_DEL, u, NULL);
+                usleep(i % 2 * 5000);
+                write(v[1], "x", 1);
+                pthread_join(t, NULL);
+                close2(v);
+                close(u);
+                close(ep);
+        }
+}
+
 void scene_epoll_exclusive(void)
 {
         int ep = epoll_create1(0), inner = epoll_create1(0), v[2];
