@@ -27,7 +27,7 @@ static uint32_t mask_of(const struct usock_iface *f)
         return f->prefix != 0 ? ~0u << (32 - f->prefix) : 0;
 }
 
-static uint32_t broadcast_of(const struct usock_iface *f)
+uint32_t shim_iface_broadcast(const struct usock_iface *f)
 {
         return f->prefix < 31 ? f->addr | ~mask_of(f) : 0;
 }
@@ -60,8 +60,8 @@ static void fill(struct entry *e, const struct usock_iface *f, const struct ifad
         e->a.ifa_name = e->name;
         e->a.ifa_addr = put(&e->addr, f->addr);
         e->a.ifa_netmask = put(&e->mask, mask_of(f));
-        if (broadcast_of(f) != 0)
-                e->a.ifa_broadaddr = put(&e->broadcast, broadcast_of(f));
+        if (shim_iface_broadcast(f) != 0)
+                e->a.ifa_broadaddr = put(&e->broadcast, shim_iface_broadcast(f));
 }
 
 /* libc lists links, then IPv4 addresses, then IPv6. */
@@ -165,7 +165,7 @@ static uint32_t asked(unsigned long req, const struct usock_iface *f)
         case SIOCGIFNETMASK:
                 return mask_of(f);
         case SIOCGIFBRDADDR:
-                return broadcast_of(f);
+                return shim_iface_broadcast(f);
         default:
                 return f->addr;
         }

@@ -229,6 +229,28 @@ static inline ssize_t recv_buf(struct file *f, void *p, size_t n, int flags)
         return file_recvfrom(f, p, n, flags, NULL, NULL);
 }
 
+/* An answer of ours to what a netlink socket was asked, for recvfrom(). */
+static ssize_t recv_answer(int fd, void *p, size_t n, int flags, struct sockaddr *sa, socklen_t *len)
+{
+        struct iovec iov = {p, n};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_name = sa, .msg_namelen = sa && len ? *len : 0};
+        ssize_t r;
+
+        if (!netlink_answers(fd, &m, flags, &r))
+                return REAL(recvfrom)(fd, p, n, flags, sa, len);
+        if (r >= 0 && sa && len)
+                *len = m.msg_namelen;
+        result_again(&r);
+        return r;
+}
+
+static ssize_t kernel_only_recv(int fd, void *p, size_t n, int flags, struct sockaddr *sa, socklen_t *len)
+{
+        if (unlikely(netlink_dumps != 0) && user_read(len))
+                return recv_answer(fd, p, n, flags, sa, len);
+        return sa ? REAL(recvfrom)(fd, p, n, flags, sa, len) : REAL(recv)(fd, p, n, flags);
+}
+
 ssize_t h_recv(int fd, void *p, size_t n, int flags)
 {
         ssize_t r;
@@ -237,7 +259,7 @@ ssize_t h_recv(int fd, void *p, size_t n, int flags)
                 struct file *f = file_enter(fd, MODE_TCP);
 
                 if (!f)
-                        return REAL(recv)(fd, p, n, flags);
+                        return kernel_only_recv(fd, p, n, flags, NULL, NULL);
                 r = recv_buf(f, p, n, flags);
                 file_leave(f);
         } while (result_again(&r));
@@ -317,7 +339,7 @@ ssize_t h_recvfrom(int fd, void *p, size_t n, int flags, struct sockaddr *sa, so
                 struct file *f = file_enter(fd, MODE_TCP);
 
                 if (!f)
-                        return REAL(recvfrom)(fd, p, n, flags, sa, len);
+                        return kernel_only_recv(fd, p, n, flags, sa, len);
                 r = file_recvfrom(f, p, n, flags, sa, len);
                 file_leave(f);
         } while (result_again(&r));
@@ -385,10 +407,24 @@ static void look_at_rights(struct msghdr *m)
         }
 }
 
+static bool put_header(struct msghdr *to, const struct msghdr *from)
+{
+        return user_put32(&to->msg_namelen, from->msg_namelen) && user_put32(&to->msg_flags, (uint32_t)from->msg_flags) &&
+               user_put64(&to->msg_controllen, from->msg_controllen);
+}
+
 static ssize_t kernel_only_recvmsg(int fd, struct msghdr *m, int flags)
 {
-        ssize_t r = REAL(recvmsg)(fd, m, flags);
+        struct msghdr own;
+        ssize_t r;
 
+        if (unlikely(netlink_dumps != 0) && io_take_header(&own, m) && netlink_answers(fd, &own, flags, &r)) {
+                if (r >= 0 && !put_header(m, &own))
+                        r = -EFAULT;
+                result_again(&r);
+                return r;
+        }
+        r = REAL(recvmsg)(fd, m, flags);
         if (r >= 0 && m->msg_controllen && !usock_tls.inside && !shim.disabled)
                 look_at_rights(m);
         return r;
@@ -402,12 +438,6 @@ static int kernel_only_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags
                 if (v[i].msg_hdr.msg_controllen)
                         look_at_rights(&v[i].msg_hdr);
         return r;
-}
-
-static bool put_header(struct msghdr *to, const struct msghdr *from)
-{
-        return user_put32(&to->msg_namelen, from->msg_namelen) && user_put32(&to->msg_flags, (uint32_t)from->msg_flags) &&
-               user_put64(&to->msg_controllen, from->msg_controllen);
 }
 
 ssize_t h_recvmsg(int fd, struct msghdr *m, int flags)

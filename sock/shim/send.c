@@ -175,7 +175,10 @@ ssize_t h_send(int fd, const void *p, size_t n, int flags)
 
                 if (!f) {
                         kernel_touched();
-                        return REAL(send)(fd, p, n, flags);
+                        r = REAL(send)(fd, p, n, flags);
+                        if (netlink_may_ask(r))
+                                netlink_asked(fd, &(struct iovec){(void *)p, n}, 1, r);
+                        return r;
                 }
                 r = send_buf(f, p, n, flags);
                 file_leave(f);
@@ -255,7 +258,10 @@ ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockad
 
                 if (!f) {
                         kernel_touched();
-                        return REAL(sendto)(fd, p, n, flags, sa, len);
+                        r = REAL(sendto)(fd, p, n, flags, sa, len);
+                        if (netlink_may_ask(r))
+                                netlink_asked(fd, &(struct iovec){(void *)p, n}, 1, r);
+                        return r;
                 }
                 r = file_sendto(f, p, n, flags, sa, len);
                 file_leave(f);
@@ -301,7 +307,10 @@ ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
                         if (good)
                                 look_at_leaving(&own);
                         kernel_touched();
-                        return REAL(sendmsg)(fd, m, flags);
+                        r = REAL(sendmsg)(fd, m, flags);
+                        if (netlink_may_ask(r) && good)
+                                netlink_asked(fd, own.msg_iov, own.msg_iovlen, r);
+                        return r;
                 }
                 r = file_sendmsg(f, &own, flags);
                 file_leave(f);

@@ -371,9 +371,23 @@ int file_fcntl_dup(int fd, int cmd, int low);
 
 /* usock_ifaces(), for a call that may be the program's first. */
 unsigned shim_ifaces(struct usock_iface v[USOCK_IFACES]);
+uint32_t shim_iface_broadcast(const struct usock_iface *f);     /* 0: it has none */
 /* ioctls that tell of interfaces. */
 bool addrs_ioctl(unsigned long req);
 int addrs_do_ioctl(int fd, unsigned long req, void *arg);
+
+/* ---- netlink.c: the same for rtnetlink(7) ---- */
+
+extern _Atomic unsigned netlink_dumps;  /* answers of ours that have not been read */
+/* What a program asks with has at least a header, and is short. */
+static inline bool netlink_may_ask(ssize_t n)
+{
+        return unlikely(n > 16 && n <= 512);
+}
+/* A descriptor of the kernel's was given n bytes of that, which may ask for addresses. */
+void netlink_asked(int fd, const struct iovec *iov, size_t pieces, ssize_t n);
+/* Whether there is an answer to read. m is one's own; the result, bytes or -errno, is *r. */
+bool netlink_answers(int fd, struct msghdr *m, int flags, ssize_t *r);
 
 /* ---- group.c: groups on interfaces of unetd's ---- */
 

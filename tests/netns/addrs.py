@@ -13,7 +13,8 @@ SIOCGIFNAME, SIOCGIFCONF, SIOCGIFFLAGS = 0x8910, 0x8912, 0x8913
 ABOUT = {"address": 0x8915, "peer": 0x8917, "broadcast": 0x8919, "mask": 0x891b}
 UP = 1
 RTM_NEWADDR, RTM_GETADDR, NLMSG_DONE, DUMP = 20, 22, 3, 0x301
-LOOPBACK = "127.0.0.1"
+SOL_NETLINK, NETLINK_GET_STRICT_CHK = 270, 12
+ADDRESSES, IFA_CACHEINFO = (1, 2, 4), 6
 
 
 class Sockaddr(ctypes.Structure):
@@ -79,7 +80,48 @@ def by_ioctl(s):
         print("ioctl", e.strerror)
 
 
+def asked(s, family, strict=0):
+    """The parts of what rtnetlink answers, each a datagram, read as `ip` reads: its length first."""
+    s.send(struct.pack("IHHIIBBBBI", 24, RTM_GETADDR, DUMP, 7, 0, family, 0, 0, 0, strict).ljust(152, b"\0"))
+    while True:
+        length, _, _, _ = s.recvmsg_into([], 0, socket.MSG_PEEK | socket.MSG_TRUNC)
+        part, _, flags, who = s.recvmsg(length)
+        assert len(part) == length and flags == 0 and who == (0, 0)
+        at = 0
+        while at < length:
+            size, kind, flags, seq, pid = struct.unpack_from("IHHII", part, at)
+            assert seq == 7 and pid == s.getsockname()[0]
+            if kind == NLMSG_DONE:
+                return
+            yield flags, part[at + 16:at + size]
+            at += (size + 3) & ~3
+
+
+def by_netlink():
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as s:
+        s.bind((0, 0))
+        print("netlink", sum(1 for _ in asked(s, socket.AF_INET6)) > 0)
+        for strict in 0, socket.if_nametoindex("lo"), socket.if_nametoindex("cable0"):
+            if strict:
+                s.setsockopt(SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1)
+            for line in sorted(described(*a) for a in asked(s, socket.AF_INET, strict)):
+                print("netlink", strict and "of one", line)
+
+
+def described(flags, message):
+    family, prefix, bits, scope, index = struct.unpack_from("BBBBI", message)
+    found, at = {}, 8
+    while at < len(message):
+        size, kind = struct.unpack_from("HH", message, at)
+        found[kind] = message[at + 4:at + size]
+        at += (size + 3) & ~3
+    found[IFA_CACHEINFO] = found[IFA_CACHEINFO][:8]         # for how long; and not, when it was made
+    return f"{flags:x} {family} {prefix} {bits:x} {scope} {socket.if_indextoname(index)} " + " ".join(
+        f"{kind}: {socket.inet_ntoa(v) if kind in ADDRESSES else v.hex()}" for kind, v in sorted(found.items()))
+
+
 if __name__ == "__main__":
     by_libc()
+    by_netlink()
     with socket.socket(type=socket.SOCK_DGRAM) as s:
         by_ioctl(s)
