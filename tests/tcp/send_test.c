@@ -56,6 +56,24 @@ static void send_buffer_of_a_long_way_is_large(void **state)
         assert_int_equal(s->tc->snd_limit, 1000 * 1000);
 }
 
+/* 10 ms at 2 Gb/s, and 2 ms more for what is late: but no more than that. */
+static void send_buffer_has_room_for_what_is_late(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->min_rtt = s->tc->srtt = 10 * NS_PER_MS;
+        s->tc->snd_wnd = 4 << 20;
+        for (uint32_t bytes = 200 * 1000, at = 1; s->tc->cwnd < 3200 * 1000; at += bytes, bytes *= 2) {
+                s->tc->cwnd = bytes;
+                app_writes(s, (int)bytes);
+                advance_ms(s, 10);
+                peer_sends(s, .seq = 1, .ack = at + bytes);
+                s->tc->snd_wnd = 4 << 20;
+                forget_sent(s);
+        }
+        assert_int_equal(s->tc->snd_limit, 6 << 20);
+}
+
 /* RFC 6928: ten segments at first. */
 static void initial_window_is_ten_segments(void **state)
 {
@@ -348,11 +366,13 @@ static void one_segment_of_two_that_is_read_moves_the_window(void **state)
 
 int main(void)
 {
-        static const struct scene_setup rcvbuf = {.rcvbuf = 4000}, two_segments = {.rcvbuf = 2050, .ts = true};
+        static const struct scene_setup rcvbuf = {.rcvbuf = 4000}, two_segments = {.rcvbuf = 2050, .ts = true},
+                                        longest_mss = {.mss = 60000, .wnd = 65535};
         const struct CMUnitTest tests[] = {
                 scenario(data_is_cut_to_the_mss, established, NULL),
                 scenario(send_buffer_grows_with_the_window, established, NULL),
                 scenario(send_buffer_of_a_long_way_is_large, established, NULL),
+                scenario(send_buffer_has_room_for_what_is_late, established, &longest_mss),
                 scenario(initial_window_is_ten_segments, established, NULL),
                 scenario(peer_window_is_respected, established, &small_wnd),
                 scenario(small_window_is_used_in_pieces, established, &tiny_wnd),
