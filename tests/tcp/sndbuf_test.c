@@ -59,6 +59,27 @@ static int writes_what_is_taken(struct scene *s, size_t want, bool more)
         return got;
 }
 
+/* Of a large buffer it is not a third that has to be free: what is written then leaves as one burst. */
+static void large_buffer_is_refilled_in_small_parts(void **state)
+{
+        struct scene *s = *state;
+        int got, total = 0;
+
+        s->tc->cwnd = s->tc->snd_wnd = 2 << 20;
+        while ((got = writes_what_is_taken(s, 8000, false)) > 0)
+                total += got;
+        assert_true(total >= 1000 * 1000 && total <= 1 << 20);
+        forget_sent(s);
+        assert_int_equal(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT, 0);
+        s->tc->events = 0;
+        peer_sends(s, .seq = 1, .ack = 200001, .wnd = 60000);
+        assert_int_equal(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT, 0);
+        peer_sends(s, .seq = 1, .ack = 320001, .wnd = 60000);
+        assert_true(s->tc->events & TCP_EV_WRITABLE);
+        assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
+        forget_sent(s);
+}
+
 /* TCP_NOTSENT_LOWAT, as Linux has it: a write is cut where so much has not been sent, and there is room again when less than
  * half of it has not. */
 static void unsent_mark_cuts_a_write(void **state)
@@ -191,10 +212,12 @@ static void reset_ends_writing_with_the_right_errors(void **state)
 int main(void)
 {
         static const struct scene_setup sndbuf = {.sndbuf = 8192}, long_mss = {.sndbuf = 8000, .mss = 4000, .wnd = 60000},
-                                        longest_mss = {.mss = 60000, .wnd = 65535, .sndbuf = 1 << 20, .nagle = true};
+                                        longest_mss = {.mss = 60000, .wnd = 65535, .sndbuf = 1 << 20, .nagle = true},
+                                        large = {.mss = 4000, .wnd = 60000, .sndbuf = 1 << 20};
         const struct CMUnitTest tests[] = {
                 scenario(full_buffer_refuses_and_tells_when_there_is_room, established, &sndbuf),
                 scenario(small_buffer_sends_long_segments, established, &long_mss),
+                scenario(large_buffer_is_refilled_in_small_parts, established, &large),
                 scenario(unsent_mark_cuts_a_write, established, NULL),
                 scenario(unsent_mark_holds_nothing_back, established, NULL),
                 scenario(small_writes_collect_while_the_peer_is_behind, established, &longest_mss),
