@@ -55,6 +55,8 @@ static struct file *epoll_file(int epfd)
                     sys2(SYS_fcntl, epfd, F_GETFD) < 0)
                         return NULL;
                 f = file_new(epfd, MODE_EPOLL);
+                if (f)
+                        f->kernel_members = true;
         }
         return f && f->mode == MODE_EPOLL ? f : NULL;
 }
@@ -92,6 +94,16 @@ static int ctl_known(struct file *ef, int epfd, int op, struct file *f, int fd, 
         return 0;
 }
 
+/* Something of the kernel's is in it from now on, also when what is ours comes later. */
+static void kernel_joins(struct file *ef)
+{
+        ef->kernel_members = true;
+        if (!ef->set)
+                return;
+        ef->set->kernel_half = true;
+        epoll_kick(ef->set);
+}
+
 static int do_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
         struct file *f = file_peek(fd), *ef;
@@ -102,16 +114,14 @@ static int do_ctl(int epfd, int op, int fd, struct epoll_event *ev)
         ef = f ? epoll_file(epfd) : file_peek(epfd);
         if (!f || !ef || ef->mode != MODE_EPOLL) {
                 r = (int)sys4(SYS_epoll_ctl, epfd, op, fd, ev);
-                if (r == 0 && op == EPOLL_CTL_ADD && ef && ef->set) {
-                        ef->set->kernel_half = true;
-                        epoll_kick(ef->set);
-                }
+                if (r == 0 && op == EPOLL_CTL_ADD && ef)
+                        kernel_joins(ef);
                 return r;
         }
         pthread_mutex_lock(&shim.lock);
         r = ctl_known(ef, epfd, op, f, fd, ev);
-        if (r == 0 && ef->set && f->mode == MODE_KERNEL)
-                ef->set->kernel_half = true;
+        if (r == 0 && op == EPOLL_CTL_ADD && f->mode == MODE_KERNEL)
+                kernel_joins(ef);
         pthread_mutex_unlock(&shim.lock);
         return r;
 }

@@ -74,7 +74,7 @@ struct epoll_set *epoll_set_new(int epfd, struct file *owner)
         s->count = s->nested = s->queued = 0;
         s->seen = (struct usock_news){0};
         s->stirred = 0;
-        s->kernel_half = false;
+        s->kernel_half = owner->kernel_members;
         s->round = 1;
         s->kick = -1;
         s->live = true;

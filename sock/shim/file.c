@@ -181,6 +181,7 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         f->items = NULL;
         f->set = NULL;
         atomic_store(&f->kernel_sleepers, 0);
+        f->kernel_members = false;
         f->opts = NULL;
         f->why = NULL;
         atomic_store(&f->nfds, 1);

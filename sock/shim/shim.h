@@ -77,6 +77,7 @@ struct file {
         struct epoll_item *items;       /* memberships; shim.lock */
         struct epoll_set *set;          /* MODE_EPOLL, NULL until it holds one of ours */
         _Atomic int kernel_sleepers;    /* MODE_EPOLL: threads in libc's epoll_wait() */
+        bool kernel_members;            /* MODE_EPOLL: it holds, or may hold, something of the kernel's */
         struct opt_log *opts;           /* set before the decision */
         const char *why;                /* the decision's reason, for unet why */
         struct file *free_next;

@@ -143,6 +143,26 @@ void scene_epoll_nested(void)
         close2(v);
 }
 
+/* ---- what the kernel has was there first ---- */
+
+void scene_epoll_kernel_first(void)
+{
+        struct epoll_event ev = {.events = 0};
+        int ep = epoll_create1(0), v[2], c[2];
+
+        pipe(v);
+        ADD(ep, v[0], EPOLLIN, 7);
+        tcp_pair(c);
+        ADD(ep, c[1], EPOLLIN, 8);
+        SHOW(epoll_wait(ep, &ev, 1, 0));
+        write(v[1], "x", 1);
+        SHOW(epoll_wait(ep, &ev, 1, LONG));
+        printf("  data %lx\n", (unsigned long)ev.data.u64);
+        close2(v);
+        close2(c);
+        close(ep);
+}
+
 /* ---- members that come and leave while a thread sleeps on others ---- */
 
 static void *sleep_on(void *arg)
