@@ -96,11 +96,14 @@ static bool cut_to_block(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s
         return txseg_split(t, tc, s, b->right - s->seq);
 }
 
-static void mark_block(struct tcp *t, struct tcp_conn *tc, const struct tcp_sack_block *b, nstime now)
+/* In their order: one walk for all. */
+static void mark_blocks(struct tcp *t, struct tcp_conn *tc, const struct tcp_sack_block *b, unsigned n, nstime now)
 {
         for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {
                 struct tcp_txseg *s = txseg_at(t, i);
-                if (seq_geq(s->seq, b->right))
+                for (; n != 0 && seq_geq(s->seq, b->right); n--)
+                        b++;
+                if (n == 0)
                         break;
                 if (seq_leq(txseg_end(s), b->left))
                         continue;
@@ -111,9 +114,19 @@ static void mark_block(struct tcp *t, struct tcp_conn *tc, const struct tcp_sack
         }
 }
 
+static void insert_block(struct tcp_sack_block *sorted, unsigned n, struct tcp_sack_block b)
+{
+        for (; n != 0 && seq_lt(b.left, sorted[n - 1].left); n--)
+                sorted[n] = sorted[n - 1];
+        sorted[n] = b;
+}
+
+/* The block with what arrived last comes first (RFC 2018 §4). Those that the last ACK did not tell of, since it was lost, would look
+ * late in that order. */
 void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool *dsack, nstime now)
 {
-        unsigned i = 0;
+        struct tcp_sack_block sorted[TCP_MAX_SACK];
+        unsigned i = 0, n = 0;
 
         if (seg->nsack == 0)
                 return;
@@ -129,5 +142,7 @@ void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, b
         }
         for (; i < seg->nsack; i++)
                 if (block_valid(tc, &seg->sack[i], seg->ack))
-                        mark_block(t, tc, &seg->sack[i], now);
+                        insert_block(sorted, n++, seg->sack[i]);
+        if (n != 0)
+                mark_blocks(t, tc, sorted, n, now);
 }

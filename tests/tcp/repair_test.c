@@ -180,6 +180,26 @@ static void reordering_is_given_time(void **state)
         peer_sends(s, .seq = 1, .ack = 3001);
 }
 
+/* An ACK was lost, and the next one tells of two blocks, what arrived last first (RFC 2018 §4): none of it came late. */
+static void blocks_told_of_at_once_are_in_order(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->min_rtt = s->tc->srtt = 100 * NS_PER_MS;
+        app_writes(s, 7000);
+        forget_sent(s);
+        advance_ms(s, 100);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 3, .sack = {{5001, 6001}, {1001, 2001}, {3001, 4001}});
+        assert_int_equal(s->tc->sacked, 3000);
+        assert_false(s->tc->flags & TCF_REORDER);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 3, .sack = {{2001, 4001}, {1001, 4001}, {5001, 6001}});
+        assert_int_equal(s->tc->sacked, 4000);
+        assert_true(s->tc->flags & TCF_REORDER);
+        peer_sends(s, .seq = 1, .ack = 7001);
+        forget_sent(s);
+}
+
 /* RFC 8985 §7: the tail is probed after two round trips, and the probe's ACK repairs the rest. */
 static void tail_loss_is_probed(void **state)
 {
@@ -472,6 +492,7 @@ int main(void)
                 scenario(duplicate_acks_let_new_segments_out, established, &reno),
                 scenario(sacked_segments_are_not_repeated, established, &sack),
                 scenario(reordering_is_given_time, established, &sack),
+                scenario(blocks_told_of_at_once_are_in_order, established, &sack),
                 scenario(tail_that_grew_is_probed, established, &sack),
                 scenario(probe_takes_the_place_of_the_timeout, established, &sack),
                 scenario(probe_in_place_of_the_timeout_stays, established, &sack),
