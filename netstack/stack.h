@@ -169,6 +169,8 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint32_t owner_tid;             /* ... one thread of it; 0: any */
         uint64_t owner_ns;              /* the PID namespace in which that is said; 0: unknown */
         uint8_t async;                  /* O_ASYNC */
+        uint8_t zerocopy;               /* SO_ZEROCOPY */
+        uint32_t zc_sent, zc_told;      /* sends with MSG_ZEROCOPY; and of them those that the error queue has told of */
         uint8_t ack_delayed;            /* TCP_QUICKACK was switched off: it is said so */
         int32_t not_peek_off;           /* the complement of SO_PEEK_OFF, which is -1 at first */
 };

@@ -88,9 +88,13 @@ static ssize_t send_tcp(struct native_slot *n, const struct msghdr *m, int flags
         r = usock_sendmsg(n->us, m, flags);
         if (r == -EAGAIN && !native_nowait(n, flags))
                 r = 0;
-        else if (r < 0 || native_nowait(n, flags))
+        else if (r < 0)
                 return r;
-        return (size_t)r == iov_bytes(m) ? r : send_rest(n, m, (size_t)r, flags);
+        if (!native_nowait(n, flags) && (size_t)r != iov_bytes(m))
+                r = send_rest(n, m, (size_t)r, flags);
+        if (unlikely(flags & MSG_ZEROCOPY) && r > 0)
+                usock_zerocopy_sent(n->us);
+        return r;
 }
 
 static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, size_t done, size_t target, int flags)

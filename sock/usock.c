@@ -469,6 +469,7 @@ int usock_accept(struct usock *s, struct usock **out)
                 r->stamps = rec->stamps;
                 r->rcvlowat = rec->rcvlowat;
                 r->reuse = rec->reuse;
+                r->zerocopy = rec->zerocopy;
                 tcp_get_opts(tcp_conn_at(&u->s.tcp, conn), &r->opts);
                 *out = handle(u, idx, -1);
                 err = *out == NULL ? -ENOMEM : 0;
@@ -597,6 +598,8 @@ ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags)
 
         if (s->kind == USOCK_UDP)
                 return in_turns() ? heard(usock_udp_recv(s, m, total, flags)) : usock_udp_recv(s, m, total, flags);
+        if (unlikely(flags & MSG_ERRQUEUE))
+                return usock_tcp_recv_note(s, m);
         told = READ_ONCE(usock_rec(s)->told);
         n = usock_tcp_recv(s, m->msg_iov, (int)m->msg_iovlen, total, flags,
                            unlikely(told & USOCK_TELL_TIMES) ? &came : NULL);

@@ -103,6 +103,8 @@ ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags);
 ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags);
 /* The kernel's socket has not kept what usock_sendmsg() left to it with MSG_MORE or UDP_CORK. */
 void usock_udp_kernel_uncorked(struct usock *s);
+/* A call with MSG_ZEROCOPY took bytes: copied they are, and the error queue will tell so, where SO_ZEROCOPY is set. */
+void usock_zerocopy_sent(struct usock *s);
 /* Between these two (sendmmsg) this thread's datagrams with USOCK_BATCH among their flags are told of, or given to a device,
  * with those that follow; the last one comes without it, or `cut` says that it did not come. Outside the flag says nothing. */
 #define USOCK_BATCH 0x40000             /* Linux's MSG_BATCH: kernel sockets take it, too */
@@ -143,6 +145,8 @@ int usock_ioctl(struct usock *s, unsigned long req, int *arg);
  * connecting is over; there may be no room to write already, when another thread was quick. */
 #define USOCK_POLL_SOME 0x0800
 #define USOCK_POLL_MADE 0x1000
+/* ... and USOCK_POLL_KEPT beside POLLERR: only the error queue has something, which no call that reads or writes fails of. */
+#define USOCK_POLL_KEPT 0x2000
 short usock_poll(struct usock *s);
 /* The same, asked only whether a read would not wait (data, end, error, a connection to accept). Cheaper. */
 bool usock_readable(struct usock *s);
@@ -180,6 +184,7 @@ struct usock_item {
         short events;                   /* asked, as poll(2); POLLERR and POLLHUP always */
         short revents;                  /* of our side; of the kernel's side for items with only fd */
         short krevents;                 /* kernel's side, when both are set */
+        bool call;                      /* a call that reads or writes waits, not a poll */
         bool exclusive;                 /* it is enough when one of those who wait so is woken */
 };
 /*

@@ -31,6 +31,8 @@ struct usock_room {
         size_t left;
         int flags;                      /* MSG_CTRUNC */
 };
+/* recvmsg(MSG_ERRQUEUE) of a stream: sends with MSG_ZEROCOPY are over (usock_zerocopy.c). */
+ssize_t usock_tcp_recv_note(struct usock *s, struct msghdr *m);
 struct usock_room usock_cmsg_begin(const struct msghdr *m);
 void usock_cmsg_add(struct usock_room *r, int level, int type, const void *val, size_t n);
 void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, struct usock_room *r);

@@ -445,6 +445,19 @@ static int get_device_number(const struct opt_call *c)
         return get_device(c, name, sizeof name) != 0 ? (int)if_nametoindex(name) : 0;
 }
 
+static int set_zerocopy(struct opt_call *c, int v)
+{
+        if (v != 0 && v != 1)
+                return -EINVAL;
+        WRITE_ONCE(c->rec->zerocopy, (uint8_t)v);
+        return 0;
+}
+
+static int get_zerocopy(const struct opt_call *c)
+{
+        return c->rec->zerocopy;
+}
+
 /* ---- the tables ---- */
 
 static const struct opt_int ints[] = {
@@ -467,6 +480,7 @@ static const struct opt_int ints[] = {
         OPT_CALLS(SO_TIMESTAMPNS, OPT_ANY, set_timestampns, get_timestampns),
         OPT_CALLS(SO_RXQ_OVFL, USOCK_UDP, set_overflow, get_overflow),
         OPT_CALLS(SO_NO_CHECK, USOCK_UDP, set_no_check, get_no_check),
+        OPT_CALLS(SO_ZEROCOPY, USOCK_TCP, set_zerocopy, get_zerocopy),
         OPT_BOOL(SO_KEEPALIVE, keepalive),
         OPT_BOOL(SO_OOBINLINE, oobinline),
         OPT_CALLS(SO_BROADCAST, USOCK_UDP, set_broadcast, get_broadcast),

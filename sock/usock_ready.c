@@ -42,6 +42,8 @@ short usock_poll(struct usock *s)
                         ev &= (short)~(POLLOUT | POLLWRNORM);
                 if (ev & POLLIN)
                         ev |= USOCK_POLL_SOME;
+                if (unlikely(READ_ONCE(rec->zc_told) != READ_ONCE(rec->zc_sent)) && !(ev & POLLERR))
+                        ev |= POLLERR | USOCK_POLL_KEPT;
                 if (unlikely(READ_ONCE(rec->waits_for_more)) && too_little(s, rec, tcp_conn_at(&st->tcp, READ_ONCE(rec->conn))))
                         ev &= (short)~(POLLIN | POLLRDNORM);
                 return ev;

@@ -47,11 +47,15 @@
 static int look_ours(struct usock_item *v, int n)
 {
         int ready = 0;
+        short ev;
 
         for (int i = 0; i < n; i++) {
                 if (v[i].s == NULL)
                         continue;
-                v[i].revents = usock_poll(v[i].s) & (v[i].events | POLLERR | POLLHUP);
+                ev = usock_poll(v[i].s);
+                if (unlikely(ev & USOCK_POLL_KEPT) && v[i].call)
+                        ev &= (short)~POLLERR;
+                v[i].revents = ev & (v[i].events | POLLERR | POLLHUP);
                 if (v[i].revents != 0 || (v[i].fd >= 0 && v[i].krevents != 0))
                         ready++;
         }
@@ -643,7 +647,7 @@ bool usock_is_taken_by_one(struct usock *s, short events)
 
 int usock_wait1(struct usock *s, short events, nstime timeout)
 {
-        struct usock_item it = {.s = s, .fd = -1, .events = events, .exclusive = usock_is_taken_by_one(s, events)};
+        struct usock_item it = {.s = s, .fd = -1, .events = events, .call = true, .exclusive = usock_is_taken_by_one(s, events)};
         int n = usock_wait(&it, 1, timeout, NULL);
 
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;

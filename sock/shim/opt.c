@@ -99,7 +99,7 @@ static void remember_linger(struct file *f, int level, int name, const void *val
 /* ---- setsockopt ---- */
 
 /* Options that only the kernel can honour: the socket stays with it. */
-static const char *kernel_only(int level, int name, const void *val, socklen_t len)
+static const char *kernel_only(const struct file *f, int level, int name, const void *val, socklen_t len)
 {
         if (level == SOL_SOCKET && name == SO_BINDTODEVICE)
                 return usock_is_device(val, len) ? NULL : "bound to a device of the kernel's";
@@ -111,7 +111,7 @@ static const char *kernel_only(int level, int name, const void *val, socklen_t l
                 return "transparent";
         if (level == IPPROTO_TCP && (name == TCP_REPAIR || name == TCP_MD5SIG || name == TCP_ULP))
                 return "a TCP option of the kernel's";
-        if (level == SOL_SOCKET && name == SO_ZEROCOPY)
+        if (level == SOL_SOCKET && name == SO_ZEROCOPY && f->kind == USOCK_UDP)
                 return "zero copy by the kernel's interface";
         if (level == SOL_SOCKET && name == SO_TIMESTAMPING && *(const uint32_t *)val & USOCK_STAMPS_OF_SENDING)
                 return "times of sending";
@@ -121,7 +121,7 @@ static const char *kernel_only(int level, int name, const void *val, socklen_t l
 static int set_new(struct file *f, int level, int name, const void *val, socklen_t len)
 {
         int r = (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
-        const char *why = r == 0 ? kernel_only(level, name, val, len) : NULL;
+        const char *why = r == 0 ? kernel_only(f, level, name, val, len) : NULL;
 
         if (r < 0)
                 return r;
@@ -137,12 +137,11 @@ static int set_new(struct file *f, int level, int name, const void *val, socklen
         return r;
 }
 
-/* The kernel's socket below a connection of ours, which is not connected, would take it, and nothing would come of it: no
- * completions of zero copy, no filter. */
+/* The kernel's socket below a connection of ours, which is not connected, would take it, and nothing would come of it: no filter. */
 static bool is_void(int level, int name)
 {
         if (level == SOL_SOCKET)
-                return name == SO_ZEROCOPY || name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF;
+                return name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF;
         return level == IPPROTO_TCP && (name == TCP_ULP || name == TCP_REPAIR || name == TCP_MD5SIG ||
                                         name == TCP_ZEROCOPY_RECEIVE);
 }

@@ -150,7 +150,7 @@ static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
         struct until u = until_timeo(f->rcvtimeo);
 
         if (flags & MSG_ERRQUEUE)
-                return -EAGAIN;
+                return usock_recvmsg(f->us, m, flags);
         if ((flags & MSG_WAITALL) && io_may_wait(f, flags) && !(flags & (MSG_PEEK | MSG_OOB)) && !all_there(f, m)) {
                 m->msg_namelen = 0;
                 m->msg_controllen = 0;

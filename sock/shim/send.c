@@ -124,10 +124,18 @@ static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
         return kernel_sendmsg(f, m, flags);
 }
 
+/* The result of a whole call on a stream. */
+static inline ssize_t stream_sent(struct file *f, ssize_t r, int flags)
+{
+        if (unlikely(flags & MSG_ZEROCOPY) && r > 0)
+                usock_zerocopy_sent(f->us);
+        return r;
+}
+
 static ssize_t file_sendmsg(struct file *f, const struct msghdr *m, int flags)
 {
         if (f->mode == MODE_TCP)
-                return tcp_sendmsg(f, m, flags);
+                return stream_sent(f, tcp_sendmsg(f, m, flags), flags);
         return f->mode == MODE_UDP ? udp_sendmsg(f, m, flags) : -EPIPE;
 }
 
@@ -138,7 +146,7 @@ static ssize_t file_sendto(struct file *f, const void *p, size_t n, int flags, c
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
 
         if (f->mode == MODE_TCP)
-                return file_send(f, p, n, flags);
+                return stream_sent(f, file_send(f, p, n, flags), flags);
         if (sa && len) {
                 m.msg_name = (void *)sa;
                 m.msg_namelen = len;
@@ -157,7 +165,7 @@ static inline ssize_t send_buf(struct file *f, const void *p, size_t n, int flag
         ssize_t r;
 
         if (likely(f->mode == MODE_TCP))
-                return file_send(f, p, n, flags);
+                return stream_sent(f, file_send(f, p, n, flags), flags);
         if (f->mode == MODE_UDP && f->connected) {
                 r = usock_send(f->us, p, n, flags);
                 if (likely(r != -EAGAIN && r != -ENOENT && r != -EDESTADDRREQ))

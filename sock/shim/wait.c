@@ -121,7 +121,8 @@ int h_pthread_cancel(pthread_t thread)
 
 static int wait_both_sides(struct file *f, short events, nstime left)
 {
-        struct usock_item it = {.s = f->us, .fd = f->kfd, .events = events, .exclusive = usock_is_taken_by_one(f->us, events)};
+        struct usock_item it = {.s = f->us, .fd = f->kfd, .events = events, .call = true,
+                                .exclusive = usock_is_taken_by_one(f->us, events)};
         int n = usock_wait(&it, 1, left, NULL);
 
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;

@@ -233,6 +233,7 @@ static const struct {
         {"epoll_duplicates", scene_epoll_duplicates},
         {"epoll_edges", scene_epoll_edges},
         {"epoll_nested", scene_epoll_nested},
+        {"zerocopy", scene_zerocopy},
         {"epoll_kernel_first", scene_epoll_kernel_first},
         {"epoll_come_and_gone", scene_epoll_come_and_gone},
         {"epoll_exclusive", scene_epoll_exclusive},

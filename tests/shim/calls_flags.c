@@ -1,6 +1,7 @@
 /* Flags of sending and receiving, ioctls, and calls for several messages: streams and datagrams. */
 #include "tests/shim/calls.h"
 
+#include <linux/errqueue.h>
 #include <linux/sockios.h>
 
 static void name_flags(int flags, char *out)
@@ -529,4 +530,69 @@ void scene_port_range(void)
         }
         close(l);
         close(u);
+}
+
+/* ---- MSG_ZEROCOPY: over loopback bytes are copied, and the error queue tells so ---- */
+
+static void drain_much(int fd, int calls)
+{
+        char b[MUCH];
+
+        for (int i = 0; i < calls; i++)
+                recv(fd, b, MUCH, MSG_WAITALL);
+}
+
+/* Until all `calls` have been told of, in one piece or several. */
+static void show_notes(int fd, unsigned calls)
+{
+        struct pollfd p = {.fd = fd};
+        _Alignas(8) char control[128];
+        struct sock_extended_err e = {.ee_data = 0};
+
+        for (unsigned told = 0; told < calls; told = e.ee_data + 1) {
+                struct msghdr m = {.msg_control = control, .msg_controllen = sizeof(control)};
+                struct cmsghdr *c;
+
+                if (poll(&p, 1, LONG) != 1 || p.revents != POLLERR || recvmsg(fd, &m, MSG_ERRQUEUE) != 0)
+                        die("note");
+                c = CMSG_FIRSTHDR(&m);
+                if (!c)
+                        die("nothing beside");
+                memcpy(&e, CMSG_DATA(c), sizeof(e));
+                if (e.ee_info != told || m.msg_flags != MSG_ERRQUEUE || m.msg_namelen != 0)
+                        printf("  %u and not %u, flags %x\n", e.ee_info, told, m.msg_flags);
+                if (e.ee_data + 1 == calls)
+                        printf("  %u calls told of: level %d, type %d, %zu bytes, errno %u, origin %d, code %d\n", calls, c->cmsg_level,
+                               c->cmsg_type, (size_t)c->cmsg_len, e.ee_errno, e.ee_origin, e.ee_code);
+        }
+}
+
+void scene_zerocopy(void)
+{
+        static char b[MUCH];
+        struct iovec iov[2] = {{b, MUCH / 2}, {b, MUCH / 2}};
+        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+        int v[2], on = 1, bad = 2;
+        struct pollfd p;
+
+        tcp_pair(v);
+        SHOW(send(v[0], b, MUCH, MSG_ZEROCOPY));        /* not asked for: as any other */
+        drain_much(v[1], 1);
+        SHOW(setsockopt(v[0], SOL_SOCKET, SO_ZEROCOPY, &bad, sizeof(bad)));
+        SHOW(setsockopt(v[0], SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)));
+        SHOW(recvmsg(v[0], &m, MSG_ERRQUEUE | MSG_DONTWAIT));
+        SHOW(send(v[0], b, MUCH, MSG_ZEROCOPY));
+        SHOW(send(v[0], b, MUCH, 0));
+        SHOW(sendmsg(v[0], &m, MSG_ZEROCOPY));
+        SHOW(sendto(v[0], b, MUCH, MSG_ZEROCOPY, NULL, 0));
+        drain_much(v[1], 4);
+        show_notes(v[0], 3);
+        SHOW(recvmsg(v[0], &m, MSG_ERRQUEUE));
+        p = (struct pollfd){.fd = v[0], .events = POLLIN};
+        SHOW(poll(&p, 1, 0));
+        SHOW(send(v[0], b, MUCH, MSG_ZEROCOPY));
+        drain_much(v[1], 1);
+        wait_readable(v[0]);                            /* for the note, which no read fails of */
+        SHOW(recv(v[0], b, 1, MSG_DONTWAIT));
+        close2(v);
 }
