@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-BUILD = sys.argv[1]
+BUILD = os.path.realpath(sys.argv[1])          # daemons are started from elsewhere
 OUT, HOST, ADDR, PEER = (os.environ[k] for k in ("VM_OUT", "VM_HOST", "VM_ADDR", "VM_PEER"))
 UNET = os.path.join(BUILD, "tools", "unet")
 PORT = 7000
