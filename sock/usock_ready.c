@@ -52,6 +52,8 @@ short usock_poll(struct usock *s)
         case SOCK_ROLE_UDP:
                 usock_udp_fetch(s);
                 ev = udp_poll_events(&st->udp, READ_ONCE(rec->conn));
+                if (unlikely(ev & POLLERR) && !udp_readable(&st->udp, READ_ONCE(rec->conn)))
+                        ev |= USOCK_POLL_KEPT;
                 if (!usock_udp_room(s) || (unlikely(READ_ONCE(rec->writer) != 0) && await_turn(rec)))
                         ev &= (short)~(POLLOUT | POLLWRNORM);
                 return ev;

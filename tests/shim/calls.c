@@ -234,6 +234,7 @@ static const struct {
         {"epoll_edges", scene_epoll_edges},
         {"epoll_nested", scene_epoll_nested},
         {"zerocopy", scene_zerocopy},
+        {"kept_errors", scene_kept_errors},
         {"epoll_kernel_first", scene_epoll_kernel_first},
         {"epoll_come_and_gone", scene_epoll_come_and_gone},
         {"epoll_exclusive", scene_epoll_exclusive},

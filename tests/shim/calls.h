@@ -241,6 +241,7 @@ void scene_epoll_duplicates(void);
 void scene_epoll_edges(void);
 void scene_epoll_nested(void);
 void scene_zerocopy(void);
+void scene_kept_errors(void);
 void scene_epoll_kernel_first(void);
 void scene_epoll_come_and_gone(void);
 void scene_epoll_exclusive(void);

@@ -596,3 +596,22 @@ void scene_zerocopy(void)
         SHOW(recv(v[0], b, 1, MSG_DONTWAIT));
         close2(v);
 }
+
+/* ---- errors that are kept (IP_RECVERR) end no read that waits, but the one that they are told by ---- */
+
+void scene_kept_errors(void)
+{
+        struct timeval tv = {.tv_usec = 50000};
+        struct sockaddr_in sa;
+        int gone = udp_socket(&sa), s = socket(AF_INET, SOCK_DGRAM, 0), on = 1;
+        char b[8];
+
+        setsockopt(s, IPPROTO_IP, IP_RECVERR, &on, sizeof(on));
+        setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+        connect(s, (void *)&sa, sizeof(sa));
+        close(gone);
+        SHOW(send(s, "x", 1, 0));
+        SHOW(recv(s, b, sizeof(b), 0));
+        SHOW(recv(s, b, sizeof(b), 0));
+        close(s);
+}
