@@ -146,4 +146,14 @@ static inline void copy_short(void *to, const void *from, uint32_t n)
         }
 }
 
+/* Between two looks at a word that another processor will write. */
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#else
+        __asm__ volatile("yield");
+#endif
+}
+
 #endif

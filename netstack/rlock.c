@@ -58,22 +58,13 @@ void rlock_forked(void)
         rlock_know_self();
 }
 
-static inline void relax(void)
-{
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#else
-        __asm__ volatile("yield");
-#endif
-}
-
 /* Until it looks free, for a while. */
 static void spin(const struct rlock *l)
 {
         for (int i = 0; i < SPINS; i++) {
                 if ((atomic_load_explicit(&l->word, memory_order_relaxed) & FUTEX_TID_MASK) == 0)
                         return;
-                relax();
+                cpu_relax();
         }
 }
 
