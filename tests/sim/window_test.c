@@ -52,8 +52,10 @@ static void turns(struct flow *f)
         bool any;
 
         do {
-                any = stack_run(a, f->p->now) | write_all(f);
-                any |= stack_run(b, f->p->now) | read_all(f);
+                any = stack_run(a, f->p->now);
+                any |= write_all(f);
+                any |= stack_run(b, f->p->now);
+                any |= read_all(f);
                 stack_flush_acks(a, f->p->now);
                 stack_flush_acks(b, f->p->now);
                 sim_advance(f->p->sim, f->p->now);
