@@ -7,14 +7,14 @@
 #include "netstack/sys.h"
 
 #define PAUSE_MIN (20 * NS_PER_US)
-#define WANTED    16                    /* datagrams in a pause: after fewer the next is longer, after twice as many it is shorter */
-#define FEW       4                     /* before the longest pause: fewer are too far apart to wait for each other */
-#define STREAM    4                     /* short sleeps in a row */
+#define WANTED    32                    /* datagrams in a pause: after fewer the next is longer, after twice as many it is shorter */
+#define APART     (250 * NS_PER_US)     /* those of a stream, at most: who are further apart do not wait for each other */
+#define STREAM    4                     /* sleeps in a row that brought as many as that */
 
 static __thread struct {
-        uint64_t in, out;               /* datagrams of all stacks, when they were counted last */
+        uint64_t in, other;             /* datagrams of all stacks, when they were counted last; what is not to wait for them */
         nstime length;                  /* of the next pause */
-        uint32_t run;                   /* short sleeps in a row; in a stream it stays */
+        uint32_t run;                   /* sleeps of a stream in a row; in one it stays */
 } pace __attribute__((tls_model("initial-exec")));
 
 static uint64_t count_of(struct ustack *const *all, uint32_t n, int which)
@@ -26,6 +26,12 @@ static uint64_t count_of(struct ustack *const *all, uint32_t n, int which)
         return sum;
 }
 
+/* Answers, and what comes by connections. */
+static uint64_t count_other(struct ustack *const *all, uint32_t n)
+{
+        return count_of(all, n, COUNT_UDP_OUT) + count_of(all, n, COUNT_TCP_IN);
+}
+
 static bool over_devices(struct ustack *const *all, uint32_t n)
 {
         for (uint32_t i = 0; i < n; i++)
@@ -34,21 +40,25 @@ static bool over_devices(struct ustack *const *all, uint32_t n)
         return n > 0;
 }
 
-/* What ended a sleep is counted by the end of the next one. */
-void usock_slept(struct ustack *const *all, uint32_t n, nstime since)
+/* Batches of datagrams come further apart. */
+static bool close_enough(uint64_t came, nstime in)
 {
-        nstime slept;
-        uint64_t in, out;
+        return came != 0 && (nstime)MIN(came, (uint64_t)(USOCK_PAUSE_MAX / APART)) * APART >= in;
+}
+
+/* What ended a sleep is counted by the end of the next one. */
+void usock_slept(struct ustack *const *all, uint32_t n, nstime slept)
+{
+        uint64_t in, other;
 
         if (likely(!over_devices(all, n)))
                 return;
-        slept = ustack_now() - since;
         in = count_of(all, n, COUNT_UDP_IN);
-        out = count_of(all, n, COUNT_UDP_OUT);
-        pace.run = slept < USOCK_PAUSE_MAX / FEW && in != pace.in && out == pace.out ? pace.run + 1 : 0;
+        other = count_other(all, n);
+        pace.run = slept < USOCK_PAUSE_MAX && close_enough(in - pace.in, slept) && other == pace.other ? pace.run + 1 : 0;
         pace.length = MIN(MAX(slept, PAUSE_MIN), USOCK_PAUSE_MAX);
         pace.in = in;
-        pace.out = out;
+        pace.other = other;
 }
 
 bool usock_in_stream(void)
@@ -84,8 +94,8 @@ int usock_pause(struct ustack *const *all, uint32_t n, nstime now, nstime until,
 
         for (uint32_t i = 0; i < n; i++)
                 until = nstime_min(until, stack_deadline(&all[i]->s));
-        if (in - pace.in < (length == USOCK_PAUSE_MAX ? FEW : 1) || count_of(all, n, COUNT_UDP_OUT) != pace.out ||
-            !over_devices(all, n) || until - now <= length) {
+        if (in == pace.in || (length == USOCK_PAUSE_MAX && !close_enough(in - pace.in, length)) ||
+            count_other(all, n) != pace.other || !over_devices(all, n) || until - now <= length) {
                 pace.run = 0;
                 return 0;
         }

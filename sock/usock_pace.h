@@ -1,11 +1,12 @@
 /*
  * Pauses in a stream of datagrams.
  *
- * Where each datagram that a device brings ends a sleep, and sender and receiver share a processor, waking and sleeping is most of
- * what it costs. So after some sleeps that ended soon, with datagrams that nobody answered, their reader does not ask the device
- * for an event: it pauses and then looks, as NICs put off interrupts while many packets come. A pause is as long as some
- * sixteen datagrams take, and no longer than USOCK_PAUSE_MAX. The first in which nothing came, or too little for
- * the longest, or after which something was answered, is the last. Of the calling thread; nothing of this where stacks have no RDMA device.
+ * Where each datagram that a device brings, or each batch of them, ends a sleep, and sender and receiver share a processor, waking
+ * and sleeping is most of what it costs. So after some sleeps that brought many for their length, which nobody answered, their
+ * reader does not ask the device for an event: it pauses and then looks, as NICs put off interrupts while many packets come. A
+ * pause is as long as some thirty-two datagrams take, and no longer than USOCK_PAUSE_MAX. The first in which nothing came, or too
+ * little for the longest, or after which something was answered or came by a connection, is the last. Of the calling thread;
+ * nothing of this where stacks have no RDMA device.
  */
 #ifndef SOCK_USOCK_PACE_H
 #define SOCK_USOCK_PACE_H
@@ -14,10 +15,10 @@
 
 #include "sock/ustack.h"
 
-#define USOCK_PAUSE_MAX (1000 * NS_PER_US)
+#define USOCK_PAUSE_MAX (4 * NS_PER_MS)
 
-/* A sleep that began at `since`, until something was to be looked at, is over. */
-void usock_slept(struct ustack *const *all, uint32_t n, nstime since);
+/* A sleep until something was to be looked at is over, and was so long. */
+void usock_slept(struct ustack *const *all, uint32_t n, nstime slept);
 /* Whether to pause before the next sleep. */
 bool usock_in_stream(void);
 /* 1: paused; 0: this is no stream any more, or something is due before the pause would end; -EINTR. mask: as ppoll's. */

@@ -94,7 +94,7 @@ bool wait_spin(struct wait *w, nstime now)
                                 if (unlikely(yield))
                                         usock_turns_spun(offers, lent);
                                 if (lent > USOCK_LENT_SHARED)           /* it was no better than a sleep */
-                                        usock_slept(w->all, w->nall, began);
+                                        usock_slept(w->all, w->nall, ustack_now() - began);
                                 return true;
                         }
                         cpu_relax();

@@ -165,12 +165,14 @@ static int ask_kernel(struct wait *w)
 static int pause_or_doze(struct wait *w, nstime now)
 {
         int err = unlikely(usock_in_stream()) ? usock_pause(w->all, w->nall, now, w->until, w->mask) : 0;
+        nstime slept;
 
         if (err != 0 && (err < 0 || wait_pending(w, 0)))
                 return err;
         err = wait_doze(w);
-        wait_judge_sleep(w, ustack_now() - now);
-        usock_slept(w->all, w->nall, now);
+        slept = ustack_now() - now;
+        wait_judge_sleep(w, slept);
+        usock_slept(w->all, w->nall, slept);
         return err;
 }
 
