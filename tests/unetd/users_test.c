@@ -34,6 +34,7 @@ static pid_t system_unetd;
 struct table {
         _Atomic uint32_t alice_stack, bob_stack;
         _Atomic uint32_t bob_saw, done, port, reused;
+        _Atomic uint32_t ready, stopped, sent;
         _Atomic int32_t bob_keeper;
 };
 static struct table *table;
@@ -564,11 +565,22 @@ static void a_user_cannot_hold_up_the_other(void **state)
         close(ready[0]), close(ready[1]);
 }
 
+/* What is in a message to unetd, and nowhere else, unetd closes; and with SO_LINGER for long. */
+static void alice_passes(struct unetd_client *c, struct unetd_msg *m, int fd)
+{
+        table->ready = 1;
+        must_eventually(table->stopped);
+        must(wire_send(c->daemon.fd, m, &fd, 1, 0) == 0);
+        close(fd);
+        table->sent = 1;
+}
+
 /* The port may be what a child of unetd still closes: its user is told when all is closed. */
 static void alice_asks_what_stands_at_a_port(void)
 {
-        struct unetd_msg m = {.type = UNETD_PORT_SETTLE, .seq = 1000000,
-                              .port = {.proto = IPPROTO_TCP, .port = 4242, .addr = ip_addr_v4(INADDR_LOOPBACK)}};
+        struct unetd_msg add = {.type = UNETD_LISTEN_ADD, .seq = 1000000,
+                                .port = {.proto = IPPROTO_TCP, .port = 4242, .addr = ip_addr_v4(INADDR_LOOPBACK)}};
+        struct unetd_msg settle = {.type = UNETD_PORT_SETTLE, .seq = 1000001, .port = add.port};
         struct unetd_client c = {.pid = 0}, other = {.pid = 0};
         struct pollfd answer;
         struct fake_stack st;
@@ -579,28 +591,37 @@ static void alice_asks_what_stands_at_a_port(void)
         must_stack(&c, &st);
         must(unetd_open(&other, UNETD_NO_START) == 0);
         fd = lingering_socket(&listening);
-        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, ip_addr_v4(INADDR_LOOPBACK), 4242, fd) == -EINVAL);
-        close(fd);
-        must(wire_send(c.daemon.fd, &m, NULL, 0, 0) == 0);
+        add.port.stack = st.id;
+        alice_passes(&c, &add, fd);
+        answer = (struct pollfd){.fd = c.daemon.fd, .events = POLLIN};
+        must(poll(&answer, 1, 60000) == 1 && wire_recv(c.daemon.fd, &in, 0) == 0);
+        must(in.msg.seq == 1000000 && in.msg.err == -EINVAL);
+        must(wire_send(c.daemon.fd, &settle, NULL, 0, 0) == 0);
         for (int i = 0; i < 3; i++)
                 world_count(&other);                            /* it has heard of it by then */
-        answer = (struct pollfd){.fd = c.daemon.fd, .events = POLLIN};
         must(poll(&answer, 1, 0) == 0);
         close(listening);
         must(poll(&answer, 1, 60000) == 1 && wire_recv(c.daemon.fd, &in, 0) == 0);
-        must(in.msg.type == UNETD_PORT_SETTLE && in.msg.seq == 1000000 && in.msg.err == 0);
+        must(in.msg.type == UNETD_PORT_SETTLE && in.msg.seq == 1000001 && in.msg.err == 0);
         _exit(0);
 }
 
 static void what_a_child_closes_is_waited_for(void **state)
 {
         pid_t alice;
+        int status;
 
         if (cannot_run())
                 skip();
         alice = fork();
         if (alice == 0)
                 alice_asks_what_stands_at_a_port();
+        eventually(table->ready);
+        kill(system_unetd, SIGSTOP);
+        assert_int_equal(waitpid(system_unetd, &status, WUNTRACED), system_unetd);
+        table->stopped = 1;
+        eventually(table->sent);
+        kill(system_unetd, SIGCONT);
         must_child(alice);
 }
 
