@@ -232,12 +232,13 @@ static bool kernels_turn(const struct want *w, int n)
         return alone ? kernel_is_due(&shim_tls.watch) : kernel_turn(&shim_tls.watch.pace);
 }
 
+/* What was ready may be so no more when the kernel has answered: another thread has taken the datagram, or just writes one. */
 static int wait_mixed(struct want *w, int n, struct until *u, const sigset_t *mask)
 {
         int r = look_at_ours(w, n);
 
         if (r && kernels_turn(w, n))
-                return sleep_for(w, n, u, NULL, true);
+                r = sleep_for(w, n, u, NULL, true);
         while (!r) {
                 r = sleep_for(w, n, u, mask, false);
                 if (r || until_over(u))

@@ -140,6 +140,7 @@ static const struct {
         {"select_idle", scene_select_idle},
         {"select_again", scene_select_again},
         {"epoll", scene_epoll},
+        {"poll_beside_writers", scene_poll_beside_writers},
         {"epoll_before_connect", scene_epoll_before_connect},
         {"signals", scene_signals},
         {"signal_calls", scene_signal_calls},

@@ -144,6 +144,7 @@ void scene_streams_inherited(void);
 void scene_vdprintf(void);
 void scene_sendfile(void);
 void scene_poll(void);
+void scene_poll_beside_writers(void);
 void scene_select(void);
 void scene_select_idle(void);
 void scene_select_again(void);

@@ -389,6 +389,59 @@ void scene_threads(void)
         close2(v);
 }
 
+/* Two threads write datagrams and another reads them, until nobody polls any more. */
+static struct {
+        _Atomic bool over, written;
+        struct sockaddr_in to;
+        int from, at;
+} traffic;
+
+static void *writes_datagrams(void *arg)
+{
+        static const char much[MUCH];
+
+        while (!traffic.over)
+                send(traffic.from, much, sizeof much, 0);
+        return NULL;
+}
+
+static void *reads_datagrams(void *arg)
+{
+        char b[MUCH];
+
+        while (!traffic.written)
+                recv(traffic.at, b, sizeof b, 0);
+        return NULL;
+}
+
+/* Who polls for room has it sooner or later: nothing else ends a poll, and certainly not at once. */
+void scene_poll_beside_writers(void)
+{
+        struct timeval pause = {0, 10000};
+        pthread_t writer[2], reader;
+        struct pollfd f;
+        int other = 0;
+
+        traffic.at = udp_socket(&traffic.to);
+        setsockopt(traffic.at, SOL_SOCKET, SO_RCVTIMEO, &pause, sizeof pause);
+        traffic.from = socket(AF_INET, SOCK_DGRAM, 0);
+        SHOW(connect(traffic.from, (struct sockaddr *)&traffic.to, sizeof traffic.to));
+        pthread_create(&reader, NULL, reads_datagrams, NULL);
+        for (int i = 0; i < 2; i++)
+                pthread_create(&writer[i], NULL, writes_datagrams, NULL);
+        f = (struct pollfd){.fd = traffic.from, .events = POLLOUT};
+        for (int i = 0; i < 2000000; i++)
+                other += poll(&f, 1, LONG) != 1;
+        SHOW(other);
+        traffic.over = true;
+        for (int i = 0; i < 2; i++)
+                pthread_join(writer[i], NULL);
+        traffic.written = true;
+        pthread_join(reader, NULL);
+        close(traffic.at);
+        close(traffic.from);
+}
+
 /* Four threads serve one epoll set, one event each time; four others come and go. */
 #define CHURN 200
 
