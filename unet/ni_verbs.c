@@ -68,36 +68,53 @@ static void drop_peer(struct driver *d, uint32_t k)
         d->peer[k] = NULL;
 }
 
-/* One that moved to another queue pair is another peer to the device. */
-static void follow_peer(struct vlink *v, uint32_t k)
+static bool is_peer(const struct verbs_chan *c, const struct vlink_peer *p)
 {
-        struct driver *d = v->d;
-        struct vlink_peer p;
-        struct verbs_peer to;
+        return c != NULL && c->peer.qpn == p->qpn && ip_addr_eq(c->peer.addr, ip_addr_v4(p->addr));
+}
 
-        if (!vlink_read(v->book, k, &p)) {
+/* One that moved to another queue pair is another peer to the device. */
+static void part_from(struct driver *d, uint32_t k, const struct vlink_peer *p)
+{
+        if (!is_peer(d->peer[k], p))
                 drop_peer(d, k);
+}
+
+static void meet(struct driver *d, uint32_t k, const struct vlink_peer *p)
+{
+        struct verbs_peer to = {.addr = ip_addr_v4(p->addr), .qpn = p->qpn, .qkey = p->qkey};
+
+        if (p->addr == 0 || p->qpn == 0)
                 return;
-        }
-        to = (struct verbs_peer){.addr = ip_addr_v4(p.addr), .qpn = p.qpn, .qkey = p.qkey};
-        if (d->peer[k] != NULL && d->peer[k]->peer.qpn == to.qpn && ip_addr_eq(d->peer[k]->peer.addr, to.addr)) {
+        if (d->peer[k] != NULL)
                 d->peer[k]->peer.qkey = to.qkey;
-                return;
-        }
-        drop_peer(d, k);
-        if (p.qpn != 0 && verbs_chan_open(d->port, &to, d->port->dev.mtu, &d->peer[k]) == 0)
+        else if (verbs_chan_open(d->port, &to, d->port->dev.mtu, &d->peer[k]) == 0)
                 d->peer[k]->unordered = true;
 }
 
+/* All peers of the book as it was at `seq`. False: it is being written. */
+static bool follow_peers(struct vlink *v, uint32_t seq, void (*follow)(struct driver *d, uint32_t k, const struct vlink_peer *p))
+{
+        for (uint32_t k = 0; k < VLINK_CHANS; k++) {
+                struct vlink_peer p;
+                if (!vlink_read(v->book, k, &p))
+                        p = (struct vlink_peer){.addr = 0};
+                if (atomic_load_explicit(&v->book->seq, memory_order_relaxed) != seq)
+                        return false;
+                follow(v->d, k, &p);
+        }
+        return true;
+}
+
+/* Those that are gone first: another channel may have got their queue pair. What changes meanwhile the next turn sees. */
 static void follow_book(struct vlink *v)
 {
         uint32_t seq = atomic_load_explicit(&v->book->seq, memory_order_acquire);
 
         if (likely(seq == v->d->seen) || (seq & 1))
                 return;
-        for (uint32_t k = 0; k < VLINK_CHANS; k++)
-                follow_peer(v, k);
-        v->d->seen = seq;
+        if (follow_peers(v, seq, part_from) && follow_peers(v, seq, meet))
+                v->d->seen = seq;
 }
 
 static void retire(struct vlink *v)
@@ -419,8 +436,7 @@ static void stop(struct vlink *v, bool forget)
         __atomic_store_n(&v->d, NULL, __ATOMIC_RELEASE);
         poll_begin(d);                  /* and never ends: who still looks without the lock sees it taken */
         for (uint32_t k = 0; k < VLINK_CHANS; k++)
-                if (d->peer[k] != NULL)
-                        verbs_chan_forget(d->peer[k], forget);
+                drop_peer(d, k);
         verbs_port_close(d->port, forget);
         d->port = NULL;
 }

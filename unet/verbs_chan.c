@@ -322,22 +322,12 @@ static void say_goodbye(struct verbs_chan *c)
         wait_for(p, is_retired, p->posted);
 }
 
-static void free_chan(struct verbs_chan *c, bool forget)
+void verbs_chan_abort(struct verbs_chan *c)
 {
         verbs_want_room(&c->base, false);
         verbs_source_remove(c->port, c);
-        verbs_host_put(c->port, c->host, forget);
+        verbs_host_put(c->port, c->host);
         free(c);
-}
-
-void verbs_chan_forget(struct verbs_chan *c, bool forget)
-{
-        free_chan(c, forget);
-}
-
-void verbs_chan_abort(struct verbs_chan *c)
-{
-        free_chan(c, false);
 }
 
 static void close_link(struct unet_chan *ch, bool forget)
@@ -351,7 +341,7 @@ static void close_link(struct unet_chan *ch, bool forget)
                 shutdown(c->sock, SHUT_RDWR);
         }
         close(c->sock);
-        free_chan(c, forget);
+        verbs_chan_abort(c);
         if (p->nchans == 0)
                 verbs_port_close(p, forget);
 }
@@ -388,7 +378,7 @@ int verbs_chan_open(struct verbs_port *p, const struct verbs_peer *peer, uint32_
                 return 0;
         }
         if (c->host != NULL)
-                verbs_host_put(p, c->host, false);
+                verbs_host_put(p, c->host);
         free(c);
         return err;
 }

@@ -10,8 +10,6 @@
 int verbs_chan_open(struct verbs_port *p, const struct verbs_peer *peer, uint32_t mtu, struct verbs_chan **out);
 /* Undoes it, without a word to the peer. */
 void verbs_chan_abort(struct verbs_chan *c);
-/* The same; `forget`: another process goes on with the queue pair (after fork). */
-void verbs_chan_forget(struct verbs_chan *c, bool forget);
 
 /* Sends `len` bytes at `off` of the port's flat memory as one message, of which `inl` are to be in the descriptor. There is room
  * (verbs_port_room()). Nobody is told that it was sent, but port->retired passes what port->posted is afterwards. */

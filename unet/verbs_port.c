@@ -157,51 +157,88 @@ static struct ibv_ah *make_handle(struct verbs_port *p, ip_addr addr)
         return ibv_create_ah(p->pd, &attr);
 }
 
+static struct verbs_host *new_host(struct verbs_port *p, ip_addr addr, struct ibv_ah *ah)
+{
+        struct verbs_host *h = ah != NULL ? calloc(1, sizeof *h) : NULL;
+
+        if (h != NULL) {
+                *h = (struct verbs_host){.next = p->hosts, .addr = addr, .ah = ah};
+                p->hosts = h;
+        }
+        return h;
+}
+
 struct verbs_host *verbs_host_get(struct verbs_port *p, ip_addr addr)
 {
         struct verbs_host *h = p->hosts;
 
-        while (h != NULL && !ip_addr_eq(h->addr, addr))
+        while (h != NULL && (h->stale || !ip_addr_eq(h->addr, addr)))
                 h = h->next;
         if (h == NULL) {
                 struct ibv_ah *ah = make_handle(p, addr);
-                if (ah == NULL)
-                        return NULL;
-                h = calloc(1, sizeof *h);
-                if (h == NULL) {
+                h = new_host(p, addr, ah);
+                if (h == NULL && ah != NULL)
                         ibv_destroy_ah(ah);
+                if (h == NULL)
                         return NULL;
-                }
-                *h = (struct verbs_host){.next = p->hosts, .addr = addr, .ah = ah};
-                p->hosts = h;
         }
         h->users++;
         return h;
 }
 
-void verbs_host_put(struct verbs_port *p, struct verbs_host *h, bool forget)
+static void free_host(struct verbs_host **at, bool forget)
 {
-        struct verbs_host **at = &p->hosts;
+        struct verbs_host *h = *at;
 
-        if (--h->users != 0)
-                return;
-        while (*at != h)
-                at = &(*at)->next;
         *at = h->next;
         if (!forget)
                 ibv_destroy_ah(h->ah);
         free(h);
 }
 
+/* The device looks a handle up when it comes to a message, which may be long after it was posted: without it the queue pair fails. */
+static void end_handles(struct verbs_port *p)
+{
+        p->leaving = false;
+        for (struct verbs_host **at = &p->hosts; *at != NULL;) {
+                bool left = (*at)->users == 0;
+                if (left && (int32_t)(p->retired - (*at)->upto) >= 0) {
+                        free_host(at, false);
+                        continue;
+                }
+                p->leaving |= left;
+                at = &(*at)->next;
+        }
+}
+
+void verbs_host_put(struct verbs_port *p, struct verbs_host *h)
+{
+        if (--h->users != 0)
+                return;
+        h->upto = p->posted;
+        p->leaving = true;
+}
+
 /* Our own index among the port's addresses is in the handles. */
 static void remake_handles(struct verbs_port *p)
 {
-        for (struct verbs_host *h = p->hosts; h != NULL; h = h->next) {
-                struct ibv_ah *ah = make_handle(p, h->addr);
-                if (ah == NULL)
+        for (struct verbs_host *h = p->hosts, *old; h != NULL; h = h->next) {
+                struct ibv_ah *ah;
+                if (h->users == 0) {
+                        h->stale = true;
                         continue;
-                ibv_destroy_ah(h->ah);
+                }
+                ah = make_handle(p, h->addr);
+                old = new_host(p, h->addr, ah);
+                if (old == NULL && ah != NULL)
+                        ibv_destroy_ah(ah);
+                if (old == NULL)
+                        continue;
+                old->ah = h->ah;
+                old->stale = true;
+                old->upto = p->posted;
                 h->ah = ah;
+                p->leaving = true;
         }
 }
 
@@ -317,6 +354,8 @@ void verbs_poll_sends(struct verbs_port *p)
         }
         if (unlikely(p->broken))
                 verbs_port_repair(p);
+        if (unlikely(p->leaving))
+                end_handles(p);
 }
 
 uint32_t verbs_port_room(struct verbs_port *p)
@@ -773,6 +812,8 @@ static void free_objects(struct verbs_port *p)
 {
         if (p->qp != NULL)
                 ibv_destroy_qp(p->qp);
+        while (p->hosts != NULL)
+                free_host(&p->hosts, false);
         if (p->scq != NULL)
                 ibv_destroy_cq(p->scq);
         if (p->rcq != NULL)
@@ -794,6 +835,8 @@ void verbs_port_close(struct verbs_port *p, bool forget)
         if (forget) {
                 if (p->events != NULL)
                         close(p->events->fd);
+                while (p->hosts != NULL)
+                        free_host(&p->hosts, true);
         } else {
                 if (p->st != NULL && p->events != NULL)
                         station_unwatch(p->st, p->events->fd);

@@ -61,12 +61,14 @@ struct verbs_peer {
         uint32_t qpn, qkey;
 };
 
-/* A host we have an address handle for; peers on it share it. */
+/* A host we have an address handle for; peers on it share it. Without one it stays until what was posted before has been sent. */
 struct verbs_host {
         struct verbs_host *next;
         ip_addr addr;
         struct ibv_ah *ah;
         uint32_t users;
+        uint32_t upto;                  /* without users: the port's count of posts */
+        bool stale;                     /* made for another place of ours among the port's addresses */
 };
 
 struct verbs_chan {
@@ -140,6 +142,7 @@ struct verbs_port {
 
         struct verbs_chan *source[VERBS_SOURCES];
         struct verbs_host *hosts;
+        bool leaving;                   /* some of them have no users */
         uint32_t nchans, nwant_room;
 
         bool down;                      /* port down or address gone: nothing is sent until it is back */
@@ -170,7 +173,7 @@ void verbs_port_close(struct verbs_port *p, bool forget);
 
 /* The handle of a host, made or shared. NULL: errno says why. */
 struct verbs_host *verbs_host_get(struct verbs_port *p, ip_addr addr);
-void verbs_host_put(struct verbs_port *p, struct verbs_host *h, bool forget);
+void verbs_host_put(struct verbs_port *p, struct verbs_host *h);
 
 /* From now on messages of the peer are the channel's. -EEXIST: another channel has this peer. */
 int verbs_source_add(struct verbs_port *p, struct verbs_chan *c);

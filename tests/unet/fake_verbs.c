@@ -15,7 +15,10 @@
 #undef ibv_reg_mr
 
 #define QPS   64
+#define AHS   64
 #define DEPTH 8192
+#define HELD  64
+#define SGES  8
 
 struct fake_cq {
         struct ibv_cq cq;
@@ -65,7 +68,17 @@ static struct fake_device {
         int send_limit, recv_limit;
 } devices[FAKE_DEVICES];
 
+/* What is posted while the device stands still. */
+static struct {
+        struct fake_qp *qp;
+        struct ibv_send_wr wr;
+        struct ibv_sge sge[SGES];
+} held[HELD];
+static uint32_t nheld;
+static bool holds;
+
 static struct fake_qp *qps[QPS];
+static struct fake_ah *ahs[AHS];
 static struct ibv_device *list[FAKE_DEVICES + 1];
 static _Atomic int live;
 static int fail_at;
@@ -81,6 +94,7 @@ void fake_reset(uint32_t a, uint32_t b)
                                                   .send_limit = -1, .recv_limit = -1};
         fail_at = 0;
         failed = false;
+        holds = false;
 }
 
 int fake_live(void)
@@ -132,6 +146,18 @@ void fake_lose_gid(int device)
 {
         devices[device].has_gid = false;
         fake_event(device, IBV_EVENT_GID_CHANGE);
+}
+
+static void send_one(struct fake_qp *q, const struct ibv_send_wr *wr);
+
+void fake_hold(bool on)
+{
+        pthread_mutex_lock(&lock);
+        holds = on;
+        for (uint32_t i = 0; i < nheld && !on; i++)
+                send_one(held[i].qp, &held[i].wr);
+        nheld = on ? nheld : 0;
+        pthread_mutex_unlock(&lock);
 }
 
 void fake_send_status(int device, enum ibv_wc_status status)
@@ -402,11 +428,29 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
                 return NULL;
         ah->ah.pd = pd;
         ah->attr = *a;
-        return &ah->ah;
+        for (int i = 0; i < AHS; i++)
+                if (ahs[i] == NULL) {
+                        ahs[i] = ah;
+                        return &ah->ah;
+                }
+        abort();
+}
+
+static bool is_handle(const struct ibv_ah *ah)
+{
+        for (int i = 0; i < AHS; i++)
+                if (ahs[i] != NULL && &ahs[i]->ah == ah)
+                        return true;
+        return false;
 }
 
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
+        pthread_mutex_lock(&lock);
+        for (int i = 0; i < AHS; i++)
+                if (ahs[i] != NULL && &ahs[i]->ah == ah)
+                        ahs[i] = NULL;
+        pthread_mutex_unlock(&lock);
         return end(ah);
 }
 
@@ -427,9 +471,23 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
         return NULL;
 }
 
+static void forget_held(const struct fake_qp *q)
+{
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < nheld; i++)
+                if (held[i].qp != q) {
+                        held[n] = held[i];
+                        held[n].wr.sg_list = held[n].sge;
+                        n++;
+                }
+        nheld = n;
+}
+
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
         pthread_mutex_lock(&lock);
+        forget_held((struct fake_qp *)qp);
         qps[qp->qp_num] = NULL;
         pthread_mutex_unlock(&lock);
         return end(qp);
@@ -484,8 +542,10 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
         if (fails(EIO))
                 return EIO;
         pthread_mutex_lock(&lock);
-        if (a->qp_state == IBV_QPS_RESET)
+        if (a->qp_state == IBV_QPS_RESET) {
                 q->head = q->tail;
+                forget_held(q);
+        }
         if (mask & IBV_QP_QKEY)
                 q->qkey = a->qkey;
         q->state = a->qp_state;
@@ -558,15 +618,30 @@ static void send_one(struct fake_qp *q, const struct ibv_send_wr *wr)
         struct fake_device *d = &devices[q->device];
         enum ibv_wc_status status = q->state == IBV_QPS_ERR ? IBV_WC_WR_FLUSH_ERR : d->send_status;
         const struct fake_ah *ah = (const struct fake_ah *)wr->wr.ud.ah;
-        struct fake_qp *to = find(wr);
+        struct fake_qp *to = NULL;
 
         d->send_status = IBV_WC_SUCCESS;
+        if (!is_handle(&ah->ah))
+                status = IBV_WC_LOC_QP_OP_ERR;
+        else
+                to = find(wr);
         if (status == IBV_WC_SUCCESS && to != NULL && ah->attr.grh.sgid_index == d->index && d->up)
                 deliver(q, to, wr);
         if (wr->send_flags & IBV_SEND_SIGNALED || status != IBV_WC_SUCCESS)     /* errors are told of in any case */
                 complete(q->qp.send_cq, (struct ibv_wc){.wr_id = wr->wr_id, .status = status});
         if (status != IBV_WC_SUCCESS && q->state != IBV_QPS_ERR)
                 flush(q);
+}
+
+static void hold(struct fake_qp *q, const struct ibv_send_wr *wr)
+{
+        if (nheld == HELD || wr->num_sge > SGES)
+                abort();
+        held[nheld].qp = q;
+        held[nheld].wr = *wr;
+        memcpy(held[nheld].sge, wr->sg_list, (size_t)wr->num_sge * sizeof *wr->sg_list);
+        held[nheld].wr.sg_list = held[nheld].sge;
+        nheld++;
 }
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -584,7 +659,10 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
                         continue;
                 }
                 d->send_limit -= d->send_limit > 0;
-                send_one(q, wr);
+                if (holds)
+                        hold(q, wr);
+                else
+                        send_one(q, wr);
         }
         pthread_mutex_unlock(&lock);
         return err;

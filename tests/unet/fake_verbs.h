@@ -28,6 +28,9 @@ void fake_move_gid(int device);
 /* The device has the address no more. */
 void fake_lose_gid(int device);
 
+/* Devices stand still: what is posted they look at when they go on, handles included. */
+void fake_hold(bool on);
+
 /* The next datagram that is sent by the device ends so, and its queue pair is in the error state. */
 void fake_send_status(int device, enum ibv_wc_status status);
 /* The next one that it receives: as above. */

@@ -5,9 +5,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "fake_verbs.h"
 #include "pair_verbs.h"
+#include "unet/ni_verbs.h"
 #include "unet/verbs_chan.h"
 
 #define A 0
@@ -304,6 +307,232 @@ static void a_device_that_fails_with_messages_under_way(void **state)
         end_pair(p);
 }
 
+/* ---- peers that go ---- */
+
+/* Two queue pairs that know each other. */
+struct two {
+        struct counters cnt;
+        uint8_t *memory;
+        struct verbs_port *port[2];
+        struct verbs_chan *chan[2];
+};
+
+static struct verbs_peer peer_of(const struct verbs_port *p)
+{
+        return (struct verbs_peer){.addr = p->dev.addr, .qpn = p->qp->qp_num, .qkey = p->qkey};
+}
+
+static void meet(struct two *t, int side)
+{
+        struct verbs_peer other = peer_of(t->port[1 - side]);
+
+        assert_int_equal(verbs_chan_open(t->port[side], &other, 4096, &t->chan[side]), 0);
+        t->chan[side]->unordered = true;
+}
+
+static struct two *new_two(void)
+{
+        struct two *t = calloc(1, sizeof *t);
+
+        fake_reset(0x7f000001, 0x7f000002);
+        t->memory = calloc(1, 65536);
+        for (uint32_t i = 0; i < 2; i++) {
+                const struct verbs_setup s = {.tx = unet_mem_flat(t->memory, 65536), .buffers = 256, .frames = true, .cnt = &t->cnt};
+                assert_int_equal(verbs_port_open(ip_addr_v4(0x7f000001 + i), &s, &t->port[i]), 0);
+        }
+        meet(t, A);
+        meet(t, B);
+        return t;
+}
+
+static void end_two(struct two *t)
+{
+        for (int i = 0; i < 2; i++) {
+                verbs_chan_abort(t->chan[i]);
+                verbs_port_close(t->port[i], false);
+        }
+        assert_int_equal(fake_live(), 0);
+        free(t->memory);
+        free(t);
+}
+
+static void a_posts(struct two *t, int n)
+{
+        for (int i = 0; i < n; i++)
+                verbs_chan_post(t->chan[A], 0, 1000, 0);
+        verbs_ring(t->port[A]);
+        verbs_poll_sends(t->port[A]);
+}
+
+static void b_has(struct two *t, int n)
+{
+        struct unet_rx rx[64];
+
+        assert_int_equal(verbs_ni_ops.recv(&t->chan[B]->base, rx, 64), n);
+        for (int i = 0; i < n; i++)
+                verbs_ni_ops.release(&t->chan[B]->base, &rx[i].frame, 1);
+}
+
+/* The device looks at a work request when it comes to it, and only then for its handle. */
+static void what_was_posted_to_a_peer_that_went_is_sent(void **state)
+{
+        struct two *t = new_two();
+
+        for (int i = 0; i < 3; i++) {
+                int objects = fake_live();
+                fake_hold(true);
+                a_posts(t, 3);
+                verbs_chan_abort(t->chan[A]);
+                verbs_poll_sends(t->port[A]);
+                fake_hold(false);
+                b_has(t, 3);
+                meet(t, A);             /* the handle has a user again */
+                a_posts(t, 2);
+                b_has(t, 2);
+                assert_int_equal(t->cnt.n[COUNT_NI_REPAIRS], 0);
+                assert_int_equal(fake_live(), objects);
+        }
+        end_two(t);
+}
+
+static void a_handle_nobody_uses_goes_when_all_is_sent(void **state)
+{
+        struct two *t = new_two();
+        struct verbs_chan *other;
+        int objects = fake_live();
+
+        assert_int_equal(verbs_chan_open(t->port[A], &(struct verbs_peer){.addr = ip_addr_v4(0x7f000003), .qpn = 9}, 4096, &other), 0);
+        a_posts(t, 1);
+        verbs_chan_abort(other);
+        assert_int_equal(fake_live(), objects + 1);
+        for (int i = 0; i < 4; i++) {
+                a_posts(t, 16);
+                b_has(t, i == 0 ? 17 : 16);
+        }
+        assert_int_equal(fake_live(), objects);
+        end_two(t);
+}
+
+static void what_was_posted_before_an_address_moved_is_no_error(void **state)
+{
+        struct two *t = new_two();
+
+        fake_hold(true);
+        a_posts(t, 3);
+        fake_move_gid(A);
+        verbs_port_events(t->port[A]);
+        verbs_poll_sends(t->port[A]);
+        fake_hold(false);               /* from an address that it has no more: lost */
+        for (int i = 0; i < 4; i++) {
+                a_posts(t, 16);
+                b_has(t, 16);
+        }
+        assert_int_equal(t->cnt.n[COUNT_NI_REPAIRS], 0);
+        end_two(t);
+}
+
+/* ---- peers of a stack ---- */
+
+/* A stack's link, which this process drives, with a channel to slot 0 of its book. */
+struct stack_link {
+        struct counters cnt;
+        struct vlink_book *book;
+        struct vlink *v;
+        uint8_t bytes[1000];
+        struct ni_verbs ni;
+};
+
+static void no_ring(void *arg)
+{
+}
+
+static struct stack_link *new_link(uint32_t addr)
+{
+        const uint64_t magic = VLINK_MAGIC;
+        struct stack_link *l = calloc(1, sizeof *l);
+        int mem = memfd_create("link", MFD_CLOEXEC), book = memfd_create("book", MFD_CLOEXEC);
+        struct vlink_qp qp;
+
+        assert_int_equal(ftruncate(mem, (off_t)vlink_bytes()), 0);
+        assert_int_equal(pwrite(mem, &magic, sizeof magic, 0), sizeof magic);
+        assert_int_equal(ftruncate(book, sizeof *l->book), 0);
+        l->book = mmap(NULL, sizeof *l->book, PROT_READ | PROT_WRITE, MAP_SHARED, book, 0);
+        l->book->magic = VLINK_MAGIC;
+        l->book->addr = addr;
+        assert_int_equal(vlink_map(mem, book, &l->cnt, no_ring, NULL, &l->v), 0);
+        close(mem);
+        close(book);
+        assert_int_equal(vlink_drive(l->v, 1, &qp), 0);
+        ni_verbs_init(&l->ni, l->v, 0, 4096, true, unet_mem_flat(l->bytes, sizeof l->bytes));
+        return l;
+}
+
+static void end_link(struct stack_link *l)
+{
+        vlink_unmap(l->v);
+        munmap(l->book, sizeof *l->book);
+        free(l);
+}
+
+static void link_sends(struct stack_link *l, struct two *t)
+{
+        struct unet_tx tx = {.inl = l->bytes, .inl_len = 100};
+
+        assert_int_equal(l->ni.base.ops->send(&l->ni.base, &tx, 1), 1);
+        l->ni.base.ops->flush(&l->ni.base);
+        b_has(t, 1);
+}
+
+static void tell_book(struct stack_link *l, uint32_t slot, const struct verbs_port *p)
+{
+        vlink_put(l->book, slot, &(struct vlink_peer){.addr = p != NULL ? ip_addr_get_v4(p->dev.addr) : 0,
+                                                      .qpn = p != NULL ? p->qp->qp_num : 0, .qkey = p != NULL ? p->qkey : 0});
+}
+
+/* The other stack knows the link's queue pair, and nobody else. */
+static struct stack_link *new_link_to(struct two *t)
+{
+        struct stack_link *l = new_link(0x7f000001);
+        struct vlink_shared *sh = vlink_shared(l->v);
+        struct verbs_peer us = {.addr = ip_addr_v4(0x7f000001), .qpn = sh->qpn, .qkey = sh->qkey};
+
+        verbs_chan_abort(t->chan[B]);
+        assert_int_equal(verbs_chan_open(t->port[B], &us, 4096, &t->chan[B]), 0);
+        t->chan[B]->unordered = true;
+        return l;
+}
+
+/* unetd has closed a channel and given its peer another, before the driver has looked. */
+static void a_peer_whose_channel_is_another_now_is_still_met(void **state)
+{
+        struct two *t = new_two();
+        struct stack_link *l = new_link_to(t);
+
+        tell_book(l, 1, t->port[B]);
+        l->ni.base.ops->flush(&l->ni.base);
+        tell_book(l, 1, NULL);
+        tell_book(l, 0, t->port[B]);
+        link_sends(l, t);
+        end_link(l);
+        end_two(t);
+}
+
+/* unetd has no processor while it writes: who sends does not wait for it, and forgets nobody. */
+static void peers_stay_while_the_book_is_written(void **state)
+{
+        struct two *t = new_two();
+        struct stack_link *l = new_link_to(t);
+
+        tell_book(l, 0, t->port[B]);
+        link_sends(l, t);
+        l->book->seq++;
+        link_sends(l, t);
+        l->book->seq++;
+        link_sends(l, t);
+        end_link(l);
+        end_two(t);
+}
+
 /* ---- calls that fail ---- */
 
 /* The queue pair cannot be set up anew: the device counts as lost. */
@@ -390,6 +619,11 @@ int main(void)
                 cmocka_unit_test(errno_stays_the_programs),
                 cmocka_unit_test(a_device_that_fails_closes_its_channels),
                 cmocka_unit_test(a_device_that_fails_with_messages_under_way),
+                cmocka_unit_test(what_was_posted_to_a_peer_that_went_is_sent),
+                cmocka_unit_test(a_handle_nobody_uses_goes_when_all_is_sent),
+                cmocka_unit_test(what_was_posted_before_an_address_moved_is_no_error),
+                cmocka_unit_test(a_peer_whose_channel_is_another_now_is_still_met),
+                cmocka_unit_test(peers_stay_while_the_book_is_written),
                 cmocka_unit_test(a_repair_that_fails_at_any_step_loses_the_device),
                 cmocka_unit_test(opening_that_fails_at_any_step_leaves_nothing_behind),
                 cmocka_unit_test(an_address_that_no_device_has),
