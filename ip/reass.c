@@ -26,6 +26,7 @@ void reass_reset(struct reass_shared *sh, const uint8_t secret[16])
         sh->bytes = sh->count = sh->large = 0;
         sh->oldest = sh->newest = sh->free = sh->lingering = 0;
         sh->fresh = 1;
+        memset(sh->sources, 0, sizeof sh->sources);
         memset(sh->head, 0, sizeof sh->head);
         memset(sh->dgram, 0, sizeof sh->dgram);
 }
@@ -65,12 +66,35 @@ static uint32_t charge(const struct reass *r, const struct reass_dgram *d)
         return is_large(r, d) ? (uint32_t)__builtin_popcount(d->pages) * PAGE : FRAME_SMALL_BYTES;
 }
 
+static uint8_t bucket(const struct reass *r, uint32_t src)
+{
+        return (uint8_t)(siphash13(&r->sh->key, &src, sizeof src) % REASS_BUCKETS);
+}
+
+static struct reass_sources *sources(const struct reass *r, const struct reass_dgram *d)
+{
+        return &r->sh->sources[d->bucket];
+}
+
+/* What a datagram holds is about to change (minus), or has changed. */
+static void uncharge(struct reass *r, const struct reass_dgram *d)
+{
+        r->sh->bytes -= charge(r, d);
+        sources(r, d)->bytes -= charge(r, d);
+}
+
+static void recharge(struct reass *r, const struct reass_dgram *d)
+{
+        r->sh->bytes += charge(r, d);
+        sources(r, d)->bytes += charge(r, d);
+}
+
 /* The frame is no longer the datagram's: the caller has it. */
 static uint32_t take_frame(struct reass *r, struct reass_dgram *d)
 {
         uint32_t frame = d->frame;
 
-        r->sh->bytes -= charge(r, d);
+        uncharge(r, d);
         r->sh->large -= is_large(r, d);
         d->frame = 0;
         d->pages = 0;
@@ -102,6 +126,7 @@ static void detach(struct reass *r, uint32_t i)
         *link = d->next;
         age_unlink(r, d);
         r->sh->count--;
+        sources(r, d)->count--;
 }
 
 static void free_record(struct reass *r, uint32_t i)
@@ -166,12 +191,12 @@ static uint32_t oldest_but(const struct reass *r, uint32_t i, bool large)
         return k;
 }
 
-static uint32_t new_record(struct reass *r, uint32_t src)
+static uint32_t new_record(struct reass *r, uint32_t src, uint8_t bucket)
 {
         struct reass_shared *sh = r->sh;
         uint32_t bytes, oldest, i;
 
-        if (share_of(r, src, &bytes, &oldest) >= REASS_PER_SOURCE)
+        if (sh->sources[bucket].count >= REASS_PER_SOURCE && share_of(r, src, &bytes, &oldest) >= REASS_PER_SOURCE)
                 give_up(r, oldest, DROP_IP_FRAG_EVICTED);
         else if (sh->free == 0 && sh->fresh > REASS_DGRAMS)
                 give_up(r, sh->oldest, DROP_IP_FRAG_EVICTED);
@@ -184,11 +209,13 @@ static uint32_t new_record(struct reass *r, uint32_t src)
 
 static uint32_t begin(struct reass *r, const struct reass_dgram *key, nstime now)
 {
-        uint32_t i = new_record(r, key->src);
+        uint8_t b = bucket(r, key->src);
+        uint32_t i = new_record(r, key->src, b);
         struct reass_dgram *d = at(r, i);
         uint16_t *head;
 
         *d = *key;
+        d->bucket = b;
         d->state = GATHERING;
         d->at = now + REASS_TIMEOUT;
         memset(r->sh->units[i], 0, sizeof r->sh->units[i]);
@@ -199,6 +226,7 @@ static uint32_t begin(struct reass *r, const struct reass_dgram *key, nstime now
         *(d->older ? &at(r, d->older)->newer : &r->sh->oldest) = (uint16_t)i;
         r->sh->newest = (uint16_t)i;
         r->sh->count++;
+        sources(r, d)->count++;
         return i;
 }
 
@@ -207,9 +235,8 @@ static void evict_for(struct reass *r, uint32_t i)
 {
         uint32_t bytes, oldest;
 
-        if (r->sh->bytes <= REASS_BYTES / 4)
-                return;
-        while (share_of(r, at(r, i)->src, &bytes, &oldest) > 1 && bytes > REASS_BYTES / 4 && oldest != i)
+        while (sources(r, at(r, i))->bytes > REASS_BYTES / 4 &&
+               share_of(r, at(r, i)->src, &bytes, &oldest) > 1 && bytes > REASS_BYTES / 4 && oldest != i)
                 give_up(r, oldest, DROP_IP_FRAG_EVICTED);
         while (r->sh->bytes > REASS_BYTES && (oldest = oldest_but(r, i, false)) != 0)
                 give_up(r, oldest, DROP_IP_FRAG_EVICTED);
@@ -230,15 +257,15 @@ static void set_frame(struct reass *r, struct reass_dgram *d, uint32_t frame)
 {
         d->frame = frame;
         r->sh->large += is_large(r, d);
-        r->sh->bytes += charge(r, d);
+        recharge(r, d);
 }
 
 static void note_pages(struct reass *r, struct reass_dgram *d, uint32_t off, uint32_t end)
 {
-        r->sh->bytes -= charge(r, d);
+        uncharge(r, d);
         for (uint32_t p = off / PAGE; p <= (end - 1) / PAGE; p++)
                 d->pages |= (uint16_t)(1u << p);
-        r->sh->bytes += charge(r, d);
+        recharge(r, d);
 }
 
 /* A frame that holds bytes up to `end`; what came into a small one moves to a large one. */
@@ -546,7 +573,7 @@ static void check_dgram(const struct reass *r, uint32_t i)
 void reass_check(const struct reass *r)
 {
         const struct reass_shared *sh = r->sh;
-        uint32_t bytes = 0, n = 0, large = 0, prev = 0;
+        uint32_t bytes = 0, n = 0, large = 0, prev = 0, in_buckets = 0, bytes_in_buckets = 0;
 
         for (uint32_t i = sh->oldest; i != 0; prev = i, i = at(r, i)->newer) {
                 check_dgram(r, i);
@@ -557,6 +584,11 @@ void reass_check(const struct reass *r)
         }
         assert(prev == sh->newest && n == sh->count && bytes == sh->bytes && large == sh->large);
         assert(bytes <= REASS_BYTES);
+        for (uint32_t b = 0; b < REASS_BUCKETS; b++) {
+                in_buckets += sh->sources[b].count;
+                bytes_in_buckets += sh->sources[b].bytes;
+        }
+        assert(in_buckets == n && bytes_in_buckets == bytes);
         if (sh->lingering != 0)
                 assert(at(r, sh->lingering)->state == LINGERING);
 }

@@ -100,9 +100,16 @@ struct reass_dgram {
         uint16_t pages;   /* of 4 KB, of a large frame, that were written */
         uint16_t next;    /* hash chain, free list */
         uint16_t older, newer; /* by age */
+        uint8_t bucket;        /* of its source */
         nstime at;             /* it times out */
 };
 static_assert(sizeof(struct reass_dgram) <= CACHE_LINE, "all are looked through for a source's share");
+
+/* Sources whose hash is the same: as long as they are within a limit together, each is, and nobody has to be looked through. */
+#define REASS_BUCKETS 64u
+struct reass_sources {
+        uint32_t count, bytes;
+};
 
 struct reass_shared {
         struct sip_key key;
@@ -112,6 +119,7 @@ struct reass_shared {
         uint16_t free, fresh; /* dgram[fresh ..] were never used */
         uint16_t lingering;   /* done, and its bytes still to be looked at: freed by the next call; 0: none */
         uint16_t head[REASS_DGRAMS];
+        struct reass_sources sources[REASS_BUCKETS];
         struct reass_dgram dgram[REASS_DGRAMS + 1]; /* index 0 is none */
         uint8_t hdr[REASS_DGRAMS + 1][IP_MAX_HDR];  /* fragment zero's */
         uint64_t units[REASS_DGRAMS + 1][REASS_UNITS / 64];
