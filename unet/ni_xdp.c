@@ -329,19 +329,6 @@ static void xdp_flush(struct unet_chan *ch)
                 sys6(SYS_recvfrom, x->xsk, 0, 0, MSG_DONTWAIT, 0, 0);
 }
 
-void ni_xdp_count_drops(struct ni_xdp *x)
-{
-        struct xdp_statistics st = {0};
-        socklen_t len = sizeof st;
-
-        if (sys5(SYS_getsockopt, x->xsk, SOL_XDP, XDP_STATISTICS, &st, &len) != 0)
-                return;
-        x->cnt->drop[DROP_NI_NO_BUFFER] += st.rx_dropped - x->sh->no_chunk;
-        x->cnt->drop[DROP_NI_QUEUE_FULL] += st.rx_ring_full - x->sh->no_place;
-        x->sh->no_chunk = st.rx_dropped;
-        x->sh->no_place = st.rx_ring_full;
-}
-
 /* ---- after a death ---- */
 
 /* What is in RX was taken, if at all, by a turn that did not end: it is taken again. */

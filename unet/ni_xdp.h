@@ -45,7 +45,6 @@ struct ni_xdp_shared {
         uint32_t loans;                 /* chunks marked XDP_LENT */
         _Atomic bool tx_stuck;          /* the kernel had no room: TX is to be offered again */
         _Atomic uint32_t reap_head, reap_tail;
-        uint64_t no_chunk, no_place;    /* what the kernel had dropped when last asked */
         uint32_t reap[XDP_RING_MAX];    /* frames of accepted sends, by position */
         uint8_t owner[XDP_CHUNKS_MAX];  /* enum xdp_owner, by receive chunk */
 };
@@ -102,8 +101,6 @@ static inline uint32_t ni_xdp_loans_max(const struct ni_xdp *x)
 {
         return x->geom.rx_chunks / 2;
 }
-/* Counts what the kernel dropped since this was last called: no chunk in FILL, no place in RX. One system call. */
-void ni_xdp_count_drops(struct ni_xdp *x);
 /*
  * After repair(): gives back what was lent to the dead process and is in no record. `held` says of a frame number
  * whether a record names it. No send is outstanding after repair() either: loans of transmit frames have ended.

@@ -114,12 +114,19 @@ static int choose_mode(struct xdp_dev *d, int prog, const char *ifname, enum xdp
         return err;
 }
 
+/* The object is closed; a map of it goes on. */
+static int keep(const struct bpf_object *obj, const char *map, int *fd)
+{
+        *fd = fcntl(bpf_object__find_map_fd_by_name(obj, map), F_DUPFD_CLOEXEC, 3);
+        return *fd < 0 ? -errno : 0;
+}
+
 int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX])
 {
         struct bpf_object *obj = NULL;
         int err;
 
-        *d = (struct xdp_dev){.link = -1, .map = -1};
+        *d = (struct xdp_dev){.link = -1, .map = -1, .shed = -1};
         line[0] = 0;
         err = look_at(d, ifname, line);
         if (err == 0)
@@ -127,10 +134,10 @@ int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char
         if (err != 0)
                 return err;
         err = choose_mode(d, bpf_program__fd(bpf_object__next_program(obj, NULL)), ifname, want, line);
-        if (err == 0) {
-                d->map = fcntl(bpf_object__find_map_fd_by_name(obj, "sockets"), F_DUPFD_CLOEXEC, 3);
-                err = d->map < 0 ? -errno : 0;
-        }
+        if (err == 0)
+                err = keep(obj, "sockets", &d->map);
+        if (err == 0)
+                err = keep(obj, "shed", &d->shed);
         bpf_object__close(obj);
         if (err != 0)
                 xdp_dev_close(d);
@@ -143,5 +150,7 @@ void xdp_dev_close(struct xdp_dev *d)
                 close(d->link);
         if (d->map >= 0)
                 close(d->map);
-        d->link = d->map = -1;
+        if (d->shed >= 0)
+                close(d->shed);
+        d->link = d->map = d->shed = -1;
 }

@@ -16,7 +16,7 @@
 
 /* A program on an interface. */
 struct xdp_dev {
-        int link, map;                  /* descriptors: of the bpf link, of the map from queue to socket */
+        int link, map, shed;            /* descriptors: of the bpf link, of the map from queue to socket, of the count of xdp_shed() */
         uint32_t ifindex, mtu;
         uint32_t queues;                /* receive queues of the interface */
         uint8_t mac[6];
@@ -38,6 +38,13 @@ enum xdp_want { XDP_WANT_BEST, XDP_WANT_NATIVE, XDP_WANT_GENERIC };
 int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX]);
 /* The interface is as before, unless somebody else holds the link too. */
 void xdp_dev_close(struct xdp_dev *d);
+
+/* What was dropped before a stack saw it, since the socket and the program were made. One system call each. */
+struct xdp_drops {
+        uint64_t no_buffer;             /* no chunk in FILL: the stack holds them all */
+        uint64_t queue_full;            /* no place in RX */
+        uint64_t fragments;             /* of a flood that no reassembly can bring to an end: xdp_prog.bpf.c */
+};
 
 /* Sizes asked for; 0 chooses. Rounded up to what rings can be. `at_once`: a queue that was let go of just now is not waited for
  * (up to a second). */
@@ -65,5 +72,7 @@ struct xdp_sock {
 int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, struct xdp_sizes sizes,
                   char line[XDP_LINE_MAX]);
 void xdp_sock_close(struct xdp_sock *s);
+
+void xdp_drops(const struct xdp_sock *s, const struct xdp_dev *d, struct xdp_drops *n);
 
 #endif

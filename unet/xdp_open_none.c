@@ -29,6 +29,11 @@ void xdp_sock_close(struct xdp_sock *s)
 {
 }
 
+void xdp_drops(const struct xdp_sock *s, const struct xdp_dev *d, struct xdp_drops *n)
+{
+        *n = (struct xdp_drops){0};
+}
+
 int pkt_dev_open(struct pkt_dev *d, const char *ifname, bool whole, char line[XDP_LINE_MAX])
 {
         return not_here(line);

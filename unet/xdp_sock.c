@@ -236,3 +236,17 @@ void xdp_sock_close(struct xdp_sock *s)
         pkt_sealed_close(&s->packet);
         s->xsk = s->mem = -1;
 }
+
+void xdp_drops(const struct xdp_sock *s, const struct xdp_dev *d, struct xdp_drops *n)
+{
+        struct xdp_statistics st = {0};
+        socklen_t len = sizeof st;
+        uint32_t key = 0;
+
+        *n = (struct xdp_drops){0};
+        if (getsockopt(s->xsk, SOL_XDP, XDP_STATISTICS, &st, &len) == 0) {
+                n->no_buffer = st.rx_dropped;
+                n->queue_full = st.rx_ring_full;
+        }
+        bpf_map_lookup_elem(d->shed, &key, &n->fragments);
+}

@@ -496,6 +496,26 @@ struct unetd_emul_counts iface_counts(const struct gate_port *port)
         };
 }
 
+bool iface_sockets(const struct stack *st, uint32_t *skip, struct unetd_status_item *item)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                const struct iface *f = &ifaces[i];
+                struct xdp_drops n;
+
+                if (f->alone != st->id || (*skip)-- != 0)
+                        continue;
+                xdp_drops(&f->sock, &f->dev, &n);
+                item->uid = st->user->uid;
+                item->stack = st->id;
+                memcpy(item->xsk.iface, f->cfg->name, sizeof item->xsk.iface);
+                item->xsk.no_buffer = n.no_buffer;
+                item->xsk.queue_full = n.queue_full;
+                item->xsk.fragments = n.fragments;
+                return true;
+        }
+        return false;
+}
+
 nstime ifaces_turn(void)
 {
         nstime when = NSTIME_NEVER;

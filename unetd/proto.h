@@ -23,7 +23,7 @@
 #include "netstack/frame.h"
 #include "unetd/config.h"
 
-#define UNETD_ABI      12u
+#define UNETD_ABI      13u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
@@ -172,6 +172,7 @@ enum unetd_status_kind {
         UNETD_S_LINK,
         UNETD_S_REMOTE,
         UNETD_S_GATE,
+        UNETD_S_SOCKET,
         UNETD_S_KINDS
 };
 
@@ -327,6 +328,10 @@ struct unetd_status_item {
                         uint32_t no_csum;
                         uint32_t refused;       /* LINK: queue pairs of others that the stack's processes named */
                 } qp;
+                struct {                        /* SOCKET: of a stack that has an interface to itself; struct xdp_drops */
+                        char iface[16];         /* ends with a zero */
+                        uint64_t no_buffer, queue_full, fragments;
+                } xsk;
         };
 };
 #define UNETD_ORPHAN 1u                 /* its processes are gone, the keeper finishes */

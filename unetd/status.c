@@ -155,6 +155,8 @@ static bool put_stack(struct walk *w, const struct stack *st)
                         if (put_gate(w, st, e))
                                 return true;
                 return false;
+        case UNETD_S_SOCKET:
+                return iface_sockets(st, &w->skip, w->item);
         default:
                 return false;
         }

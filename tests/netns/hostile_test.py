@@ -120,7 +120,11 @@ class Hostile(lan_test.Lan):
         self.assertLess(after["ICMP_OUT"], after["UDP_NO_PORT"] / 10)       # RFC 1812 §4.3.2.8
 
     def test_fragment_flood(self):
+        """Of which nothing could come: most of it ends before the stack."""
         self.flood("--udp", "-p", "9", "-x", "-d", "1000", "--rand-source", name="IP_FRAGS_IN")
+        rows = json.loads(self.ours.run(lan.UNET, "status", "--json", shim=False).end())["sockets"]
+        self.assertEqual([row["interface"] for row in rows], [lan.IFACE])
+        self.assertGreater(rows[0]["hopeless_fragments"], 1000)
 
     def test_icmp_flood(self):
         self.flood("-1", name="ICMP_IN")

@@ -194,6 +194,7 @@ static void loans_without_end_stop_reception_and_no_more(void **state)
 {
         struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
         struct unet_rx rx[128], more;
+        struct xdp_drops drops;
         uint32_t n = 0;
 
         for (uint32_t i = 0; i < few.rx_chunks; i++) {
@@ -205,9 +206,9 @@ static void loans_without_end_stop_reception_and_no_more(void **state)
         for (uint32_t i = 0; i < 10; i++)
                 kernel_sends(p.peer, i, 1000);
         assert_false(take(p.e, &more));
-        ni_xdp_count_drops(&p.e->ni);
-        ni_xdp_count_drops(&p.e->ni);
-        assert_int_equal(p.e->cnt.drop[DROP_NI_NO_BUFFER], 10);
+        xdp_drops(&p.e->sock, &p.e->dev, &drops);
+        assert_int_equal(drops.no_buffer, 10);
+        assert_int_equal(drops.queue_full, 0);
         for (uint32_t i = 0; i < n; i++) {
                 uint8_t bytes[FRAME_MAX];
                 check_packet(bytes, whole(p.e, &rx[i], bytes), i, 1000);        /* nobody wrote over it */
