@@ -92,13 +92,17 @@ static bool child_is_dead(void)
         return sys5(SYS_ppoll, &p, 1, &ts, NULL, 0) > 0 && sys3(SYS_read, forking.begun[0], &byte, 1) == 0;
 }
 
-/* The references of a child that is no more, or of a former image. If unetd knows it already, the keeper ends them. */
-static void forget_slot(struct ustack *u, uint32_t slot)
+/* The references of a child that is no more, or of a former image. If unetd knows it, the keeper ends them; it may have done so by
+ * itself, and the slot is somebody else's. */
+static void forget_slot(struct ustack *u, uint32_t slot, uint32_t pid, uint32_t parent)
 {
+        const struct proc_slot *p = &u->s.st->proc[slot];
+
         if (unetd_proc_del(ustack_client_held(), u->id, slot) == 0)
                 return;
         ustack_lock(u);
-        ustack_proc_gone(u, slot, ustack_now());
+        if (atomic_load(&p->pid) == pid && (pid != STACK_FORKING || p->parent == parent))
+                ustack_proc_gone(u, slot, ustack_now());
         ustack_leave(u);
 }
 
@@ -114,7 +118,7 @@ void usock_fork_parent(void)
                 bool dead = child_is_dead();
                 for (uint32_t i = 0; dead && i < forking.n; i++)
                         if (forking.slot[i] >= 0)
-                                forget_slot(forking.all[i], (uint32_t)forking.slot[i]);
+                                forget_slot(forking.all[i], (uint32_t)forking.slot[i], STACK_FORKING, forking.all[i]->slot);
                 sys1(SYS_close, forking.begun[0]);
         }
         ustack_client_done();
@@ -216,7 +220,7 @@ void usock_adopted(void)
                         if (!is_former(all[i], slot))
                                 continue;
                         ustack_client();
-                        forget_slot(all[i], slot);
+                        forget_slot(all[i], slot, (uint32_t)getpid(), 0);
                         ustack_client_done();
                 }
 }

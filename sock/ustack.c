@@ -21,6 +21,7 @@
 #include "netstack/sys.h"
 
 #define DAEMON_EVERY NS_PER_S           /* a sleeper without a unetd looks for one so often */
+#define SLOT_TRIES   100                /* as many as a child of fork() makes */
 
 static struct {
         pthread_mutex_t lock;           /* of this struct and the client */
@@ -538,6 +539,27 @@ void ustack_detach(struct ustack *u)
         ustack_unmap(u->s.bell, BELL_BYTES);
 }
 
+/* One that unetd knows to be ours. It may know the last process that had it for a moment longer, and the keeper may not have seen
+ * yet that others are dead: so it is asked again, a millisecond later. */
+static int take_known_slot(struct ustack *u)
+{
+        const struct timespec ms = {.tv_nsec = NS_PER_MS};
+        int err = 0;
+
+        for (int tries = 0; tries < SLOT_TRIES; tries++) {
+                int slot = take_slot(u);
+                err = slot < 0 ? slot : unetd_proc_add(&proc.client, u->id, (uint32_t)slot, 0);
+                if (err == 0)
+                        u->slot = (uint32_t)slot;
+                else if (slot >= 0)
+                        atomic_store(&u->s.st->proc[slot].pid, 0);
+                if (err != -EBUSY && err != -ENOSPC)
+                        break;
+                sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ms, NULL);
+        }
+        return err;
+}
+
 /* Maps a stack whose descriptors the keeper gave; takes them. */
 static struct ustack *map_given(const struct unetd_stack_fds *fds, uint32_t id, int *err)
 {
@@ -553,14 +575,34 @@ static struct ustack *map_given(const struct unetd_stack_fds *fds, uint32_t id, 
         *err = map_state(u);
         if (*err == 0)
                 *err = view(u);
-        if (*err == 0) {
-                int slot = take_slot(u);
-                *err = slot < 0 ? slot : unetd_proc_add(&proc.client, id, (uint32_t)slot, 0);
-                u->slot = (uint32_t)slot;
-        }
+        if (*err == 0)
+                *err = take_known_slot(u);
         if (*err == 0)
                 return u;
         ustack_free(u);
+        return NULL;
+}
+
+static struct ustack *map_another(struct unetd_stack_fds *fds, uint32_t id, int *err)
+{
+        struct ustack *u = NULL;
+
+        *err = -ENOSPC;
+        if (proc.nstacks < USTACKS_MAX)
+                u = map_given(fds, id, err);
+        else
+                unetd_stack_fds_close(fds);
+        if (u != NULL)
+                remember(u);
+        return u;
+}
+
+/* One that is mapped. It may not have known the socket when it was asked: in the process that shares it, it has just been given one. */
+static struct ustack *with_id(uint32_t id)
+{
+        for (uint32_t i = 0; i < proc.nstacks; i++)
+                if (proc.stack[i]->id == id)
+                        return proc.stack[i];
         return NULL;
 }
 
@@ -571,14 +613,15 @@ struct ustack *ustack_adopt(uint64_t cookie, int *err)
         uint32_t id;
 
         pthread_mutex_lock(&proc.lock);
-        if ((*err = client_open(0)) == 0 && proc.nstacks < USTACKS_MAX) {
+        *err = client_open(0);
+        if (*err == 0) {
                 proc.client.renewed = renewed;
                 *err = unetd_stack_by_cookie(&proc.client, cookie, &id, &fds);
-                if (*err == 0)
-                        u = map_given(&fds, id, err);
-                if (u != NULL)
-                        remember(u);
         }
+        if (*err == 0 && (u = with_id(id)) != NULL)
+                unetd_stack_fds_close(&fds);
+        else if (*err == 0)
+                u = map_another(&fds, id, err);
         pthread_mutex_unlock(&proc.lock);
         return u;
 }

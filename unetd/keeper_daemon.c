@@ -43,7 +43,7 @@ static int drop_proc(const struct wire_in *in)
         struct kstack *st = kstack_find(in->msg.stack.stack);
         struct kproc *p = st ? kproc_find(st, in->msg.stack.slot) : NULL;
 
-        if (!p)
+        if (!p || p->pid != in->msg.stack.pid)
                 return -ENOENT;
         kproc_release(p);
         p->state = keeper.ops->proc_died(st->view, p->slot) == -EAGAIN ? PROC_DYING : PROC_DONE;

@@ -202,6 +202,7 @@ int stack_proc_add(struct client *cl, struct wire_in *in)
         return st->state == STACK_UP ? proc_register(cl, st, &in->msg) : -ENOENT;
 }
 
+/* The client's own, as a former image had it, or a dead child's: it may have been given to another process since it was asked for. */
 int stack_proc_del(struct client *cl, struct wire_in *in)
 {
         struct stack *st;
@@ -211,7 +212,9 @@ int stack_proc_del(struct client *cl, struct wire_in *in)
         if (r < 0)
                 return r;
         p = proc_find(st, in->msg.stack.slot);
-        return p ? wait_proc(cl, st, UNETD_K_PROC_DEL, p, &in->msg) : -ENOENT;
+        if (!p || (p->pid != cl->pid && !pidfd_dead(p->pidfd)))
+                return -ENOENT;
+        return wait_proc(cl, st, UNETD_K_PROC_DEL, p, &in->msg);
 }
 
 /* The kernel socket goes on to the keeper, if it is what it is said to be. */

@@ -170,6 +170,7 @@ static const struct {
         {"dual_udp", scene_dual_udp},
         {"reuse_same_port", scene_reuse_same_port},
         {"rights", scene_rights},
+        {"rights_strangers", scene_rights_strangers},
         {"rights_in_flight", scene_rights_in_flight},
         {"rights_many", scene_rights_many},
         {"rights_outlive", scene_rights_outlive},

@@ -177,6 +177,7 @@ void scene_dual(void);
 void scene_dual_udp(void);
 void scene_reuse_same_port(void);
 void scene_rights(void);
+void scene_rights_strangers(void);
 void scene_rights_in_flight(void);
 void scene_rights_many(void);
 void scene_rights_outlive(void);

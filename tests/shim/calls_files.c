@@ -287,6 +287,39 @@ static int passed(const struct passing *p)
         return fd;
 }
 
+/* From more programs than a process has room for stacks: with those that come too late it can do nothing. */
+void scene_rights_strangers(void)
+{
+        struct passing p;
+        struct msghdr m;
+        int u[2], v[2], fd[20], right = 0;
+        pid_t pid[ARRAY_LEN(fd)];
+        char b;
+
+        socketpair(AF_UNIX, SOCK_STREAM, 0, u);
+        for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+                pid[i] = fork();
+                if (pid[i] == 0) {
+                        tcp_pair(v);
+                        write(v[0], "x", 1);
+                        m = message(&p, v[1]);
+                        sendmsg(u[0], &m, 0);
+                        pause();
+                }
+                m = message(&p, -1);
+                recvmsg(u[1], &m, 0);
+                fd[i] = passed(&p);
+                right += read(fd[i], &b, 1) == 1;
+        }
+        SHOW(right >= 16);
+        for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+                kill(pid[i], SIGKILL);
+                waitpid(pid[i], NULL, 0);
+                close(fd[i]);
+        }
+        close2(u);
+}
+
 /* A descriptor sent to ourselves is another number of the same connection. */
 void scene_rights(void)
 {
