@@ -150,11 +150,37 @@ static bool is_inherited(int level, int name)
                (name != SO_PRIORITY && name != SO_ATTACH_REUSEPORT_CBPF && name != SO_ATTACH_FILTER);
 }
 
+static void limit_kernel(int fd, int name, nstime timeo)
+{
+        struct timeval tv = {timeo / NS_PER_S, timeo % NS_PER_S / NS_PER_US};
+
+        if (timeo == 0)
+                return;
+        if (timeo < NS_PER_US)
+                tv.tv_usec = 1;         /* it never waits */
+        sys5(SYS_setsockopt, fd, SOL_SOCKET, name, &tv, sizeof(tv));
+}
+
 void opts_replay_kernel(const struct file *f, int fd)
 {
         const struct opt_log *l = f->opts;
 
+        limit_kernel(fd, SO_RCVTIMEO, f->rcvtimeo);
+        limit_kernel(fd, SO_SNDTIMEO, f->sndtimeo);
+
         for (unsigned i = 0; l && i < l->n; i++)
                 if (is_inherited(l->opt[i].level, l->opt[i].name))
                         sys5(SYS_setsockopt, fd, l->opt[i].level, l->opt[i].name, l->opt[i].val, l->opt[i].len);
+}
+
+/* ---- fork ---- */
+
+void opts_fork_lock(void)
+{
+        pthread_mutex_lock(&logs_lock);
+}
+
+void opts_fork_unlock(void)
+{
+        pthread_mutex_unlock(&logs_lock);
 }

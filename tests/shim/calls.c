@@ -159,6 +159,7 @@ static const struct {
         {"exec_and_close", scene_exec_and_close},
         {"exec_ends", scene_exec_ends},
         {"exec_listener", scene_exec_listener},
+        {"exec_timeout", scene_exec_timeout},
         {"daemon", scene_daemon},
         {"quick_exit", scene_quick_exit},
         {"atexit", scene_atexit},

@@ -166,6 +166,7 @@ void scene_spawn_and_close(void);
 void scene_exec_and_close(void);
 void scene_exec_ends(void);
 void scene_exec_listener(void);
+void scene_exec_timeout(void);
 void scene_daemon(void);
 void scene_quick_exit(void);
 void scene_atexit(void);

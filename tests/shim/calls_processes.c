@@ -371,6 +371,28 @@ void scene_exec_and_close(void)
         close(begun[0]);
 }
 
+/* The time that a connection's reader waits at most is its new image's, too, which gives up here. */
+void scene_exec_timeout(void)
+{
+        struct timeval tv = {.tv_usec = 100000};
+        struct pollfd p = {.events = POLLIN};
+        char num[16];
+        int v[2];
+
+        tcp_pair(v);
+        p.fd = v[0];
+        fcntl(v[0], F_SETFD, FD_CLOEXEC);
+        SHOW(setsockopt(v[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+        snprintf(num, sizeof(num), "%d", v[1]);
+        fflush(stdout);
+        if (fork() == 0)
+                exec_as(0, num);
+        close(v[1]);
+        SHOW(poll(&p, 1, LONG));
+        close(v[0]);
+        wait(NULL);
+}
+
 /* When the peer of a socket sees the end, after the process that has it became another program: at once when it was
  * close-on-exec, or when the new image closes it; with the process when it does neither. */
 void scene_exec_ends(void)
