@@ -6,6 +6,7 @@
  */
 #include "sock/shim/shim.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -172,7 +173,7 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         f->mode = (uint8_t)mode;
         f->kind = 0;
         f->family = 0;
-        f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->retry = false;
+        f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->retry = f->told = false;
         f->kfd = fd;
         f->linger_s = -1;
         f->us = NULL;
@@ -255,6 +256,8 @@ void file_void(int fd)
         f = atomic_exchange(&shim.tab[fd], NULL);
         if (!f)
                 return;
+        while (unlikely(atomic_load(&f->pins) != 0))
+                sched_yield();
         atomic_fetch_add_explicit(&shim.changes, 1, memory_order_release);
         usock_enter();
         file_lost_number(f, fd);
@@ -262,29 +265,35 @@ void file_void(int fd)
         usock_leave();
 }
 
+/* The file of a number, which is not given up before number_unpin(): who closes it waits. */
+static struct file *number_pin(int fd)
+{
+        struct file *f = atomic_load(&shim.tab[fd]);
+
+        if (!f)
+                return NULL;
+        atomic_fetch_add(&f->pins, 1);
+        if (atomic_load(&shim.tab[fd]) == f)
+                return f;
+        atomic_fetch_sub(&f->pins, 1);
+        return NULL;
+}
+
+static void number_unpin(struct file *f)
+{
+        atomic_fetch_sub(&f->pins, 1);
+}
+
 void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg)
 {
         for (unsigned fd = 0; fd < shim.top; fd++) {
-                struct file *f = shim.tab[fd];
+                struct file *f = number_pin((int)fd);
 
-                if (f)
+                if (f) {
                         fn((int)fd, f, arg);
+                        number_unpin(f);
+                }
         }
-}
-
-static void count_number(int fd, struct file *f, void *arg)
-{
-        atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
-}
-
-/* References of threads that do not exist here are forgotten. Files that only they held stay lost. */
-void file_fork_child(void)
-{
-        for (unsigned i = 0; i < files_used; i++)
-                if (atomic_load_explicit(&files[i].nfds, memory_order_relaxed) > 0)
-                        atomic_store_explicit(&files[i].refs, 0, memory_order_relaxed);
-        file_each(count_number, NULL);
-        shim_tls.held = false;
 }
 
 /* ---- kernel descriptors of our own ---- */
@@ -306,12 +315,27 @@ struct replace {
         int with;
 };
 
+static bool number_closes_on_exec(int fd)
+{
+        return sys2(SYS_fcntl, fd, F_GETFD) & FD_CLOEXEC;
+}
+
 static void replace_number(int fd, struct file *f, void *arg)
 {
         struct replace *r = arg;
 
         if (f == r->f)
-                sys3(SYS_dup3, r->with, fd, sys2(SYS_fcntl, fd, F_GETFD) & FD_CLOEXEC ? O_CLOEXEC : 0);
+                sys3(SYS_dup3, r->with, fd, number_closes_on_exec(fd) ? O_CLOEXEC : 0);
+}
+
+static void replace_one(int fd, struct replace *r)
+{
+        struct file *f = fd < 0 ? NULL : number_pin(fd);
+
+        if (!f)
+                return;
+        replace_number(fd, f, r);
+        number_unpin(f);
 }
 
 int file_materialise(struct file *f)
@@ -325,7 +349,7 @@ int file_materialise(struct file *f)
                 return r.with;
         opts_replay_kernel(f, r.with);
         if (f->nfds == 1)
-                replace_number(f->kfd, f, &r);
+                replace_one(f->kfd, &r);
         else
                 file_each(replace_number, &r);
         sys1(SYS_close, r.with);
@@ -343,6 +367,46 @@ void file_known_outside(struct file *f)
                 file_materialise(f);
         else if (f->us)
                 usock_set_kfd(f->us, f->kfd);
+}
+
+/* ---- fork ---- */
+
+/*
+ * Children that become other programs must not each make a kernel socket for the same connection: their images would look for it by
+ * different cookies. So the parent makes it. One that is close-on-exec is, at most, the matter of the child that it is for.
+ */
+static void share_kernel_socket(int fd, struct file *f, void *arg)
+{
+        if (__atomic_load_n(&f->mode, __ATOMIC_ACQUIRE) != MODE_TCP || !f->placeholder || number_closes_on_exec(fd))
+                return;
+        f->told = true;
+        file_materialise(f);
+}
+
+void file_fork_prepare(void)
+{
+        file_each(share_kernel_socket, NULL);
+}
+
+/* References of threads that do not exist here are forgotten. Files that only they held stay lost, and so does what one of them was
+ * just about to return from accept(): nobody here has been told of it. */
+void file_fork_child(void)
+{
+        for (unsigned i = 0; i < files_used; i++)
+                if (atomic_load_explicit(&files[i].nfds, memory_order_relaxed) > 0) {
+                        atomic_store_explicit(&files[i].refs, 0, memory_order_relaxed);
+                        atomic_store_explicit(&files[i].pins, 0, memory_order_relaxed);
+                }
+        for (unsigned fd = 0; fd < shim.top; fd++) {
+                struct file *f = shim.tab[fd];
+
+                if (!f)
+                        continue;
+                atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+                if (f->mode == MODE_TCP && f->placeholder && !f->told && !number_closes_on_exec((int)fd))
+                        f->mode = MODE_KERNEL;
+        }
+        shim_tls.held = false;
 }
 
 /* ---- adoption: sockets that another image or process made ---- */

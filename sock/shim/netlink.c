@@ -224,3 +224,15 @@ bool netlink_answers(int fd, struct msghdr *m, int flags, ssize_t *r)
         pthread_mutex_unlock(&dumps_lock);
         return d != NULL;
 }
+
+/* ---- fork ---- */
+
+void netlink_fork_lock(void)
+{
+        pthread_mutex_lock(&dumps_lock);
+}
+
+void netlink_fork_unlock(void)
+{
+        pthread_mutex_unlock(&dumps_lock);
+}

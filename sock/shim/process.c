@@ -23,13 +23,18 @@ static void fork_prepare(void)
 {
         usock_enter();
         pthread_mutex_lock(&shim.lock);
+        file_fork_prepare();
         epoll_fork_lock();
+        opts_fork_lock();
+        netlink_fork_lock();
         usock_fork_prepare();
 }
 
 static void fork_parent(void)
 {
         usock_fork_parent();
+        netlink_fork_unlock();
+        opts_fork_unlock();
         epoll_fork_unlock(false);
         pthread_mutex_unlock(&shim.lock);
         usock_leave();
@@ -38,6 +43,8 @@ static void fork_parent(void)
 static void fork_child(void)
 {
         usock_fork_child();
+        netlink_fork_unlock();
+        opts_fork_unlock();
         epoll_fork_unlock(true);
         pthread_mutex_unlock(&shim.lock);
         signals_fork_child();

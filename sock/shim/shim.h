@@ -67,8 +67,10 @@ struct file {
         bool out;                       /* UDP: ... by an interface of unetd's, so that the kernel knows no peer */
         bool spawned;                   /* a child of posix_spawn() may have it, and adopt it when it likes */
         bool signals;                   /* it has or had an owner or O_ASYNC */
+        bool told;                      /* a placeholder that the program knew of at the last fork */
         bool retry;                     /* the kernel's for want of a peer; asked again at the next connect() */
         _Atomic int nfds;               /* numbers that name this file */
+        _Atomic int pins;               /* threads that are at these numbers: none is given up */
         int kfd;                        /* one of them */
         int linger_s;                   /* SO_LINGER, -1 off */
         struct usock *us;               /* NULL in MODE_NEW and MODE_KERNEL */
@@ -157,11 +159,12 @@ void file_unref(struct file *f);
 struct file *file_ref_threaded(int fd);
 /* Another of its numbers, kfd being closed; -1: none. */
 int file_other_number(const struct file *f, int but);
-/* After fork, in the child: only this thread lives. */
+/* Before fork, and after it in the child, where only this thread lives. */
+void file_fork_prepare(void);
 void file_fork_child(void);
 /* Its last number goes: if a child that was spawned may have the socket, it lives on as if in a message. */
 void file_left_to_spawned(struct file *f);
-/* Calls fn for every number that has an entry. */
+/* Calls fn for every number that has an entry, which it keeps meanwhile. */
 void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg);
 /* The kernel socket under it is made a real one, for what we cannot answer; -errno. */
 int file_materialise(struct file *f);
@@ -363,6 +366,8 @@ void opts_share(struct file *f, const struct file *listener);
 void opts_replay(struct file *f);
 void opts_replay_kernel(const struct file *f, int fd);
 void opts_free(struct file *f);
+void opts_fork_lock(void);
+void opts_fork_unlock(void);
 
 /* ---- opt.c ---- */
 
@@ -389,6 +394,8 @@ static inline bool netlink_may_ask(ssize_t n)
 void netlink_asked(int fd, const struct iovec *iov, size_t pieces, ssize_t n);
 /* Whether there is an answer to read. m is one's own; the result, bytes or -errno, is *r. */
 bool netlink_answers(int fd, struct msghdr *m, int flags, ssize_t *r);
+void netlink_fork_lock(void);
+void netlink_fork_unlock(void);
 
 /* ---- group.c: groups on interfaces of unetd's ---- */
 

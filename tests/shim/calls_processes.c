@@ -38,6 +38,45 @@ void scene_fork(void)
         close(v[1]);
 }
 
+/* Children that are born while other threads are in the middle of calls: what these had locked is free in the child. */
+static _Atomic bool forks_over;
+
+static void *sets_options(void *arg)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa), size = 100000;
+
+        while (!forks_over)
+                setsockopt(l, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+        close(l);
+        return NULL;
+}
+
+void scene_fork_beside_options(void)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa), well = 0, status;
+        pthread_t t[2];
+
+        for (int i = 0; i < 2; i++)
+                pthread_create(&t[i], NULL, sets_options, NULL);
+        for (int i = 0; i < 200; i++) {
+                pid_t pid = fork();
+                if (pid == 0) {
+                        alarm(LONG / 1000);
+                        close(l);
+                        _exit(0);
+                }
+                waitpid(pid, &status, 0);
+                well += status == 0;
+        }
+        forks_over = true;
+        for (int i = 0; i < 2; i++)
+                pthread_join(t[i], NULL);
+        SHOW(well);
+        close(l);
+}
+
 /* An attempt that came to nothing is told once; then the socket may try again. */
 void scene_connect_failed(void)
 {
@@ -305,6 +344,51 @@ void scene_exec_busy(void)
         }
 }
 
+/* Servers of one stack that give each connection to another program, all at once: process slots change hands all the time. */
+static int echo_by_exec(int times)
+{
+        char b[16], num[16];
+        int v[2], right = 0;
+
+        for (int i = 0; i < times; i++) {
+                pid_t child;
+
+                tcp_pair(v);
+                fcntl(v[0], F_SETFD, FD_CLOEXEC);
+                snprintf(num, sizeof(num), "%d", v[1]);
+                if ((child = fork()) == 0)
+                        exec_as(0, num);
+                close(v[1]);
+                write(v[0], "echo", 4);
+                right += read(v[0], b, sizeof(b)) == 4;
+                waitpid(child, NULL, 0);
+                close(v[0]);
+        }
+        return right;
+}
+
+static void *echoes_by_exec(void *arg)
+{
+        return (void *)(intptr_t)echo_by_exec(*(int *)arg);
+}
+
+void scene_exec_many(void)
+{
+        int times = 40, v[2], right = 0;
+        pthread_t t[8];
+        void *r;
+
+        tcp_pair(v);
+        for (int i = 0; i < 8; i++)
+                pthread_create(&t[i], NULL, echoes_by_exec, &times);
+        for (int i = 0; i < 8; i++) {
+                pthread_join(t[i], &r);
+                right += (int)(intptr_t)r;
+        }
+        SHOW(right);
+        close2(v);
+}
+
 /* The spawned program looks at what it has when its parent has closed it, or has ended. */
 void late_child_of_exec(int fd)
 {
@@ -368,6 +452,40 @@ void scene_exec_and_close(void)
         SHOW(read(v[0], b, sizeof(b)));
         waitpid(pid, NULL, 0);
         close(v[0]);
+        close(begun[0]);
+}
+
+/* Two children at once that become other programs, each with what is the other's, too; the first looks at it after the second. */
+void scene_exec_twice(void)
+{
+        char b[16], num[2][16];
+        int v[2][2], begun[2];
+        pid_t pid[2];
+
+        pipe2(begun, O_CLOEXEC);
+        for (int i = 0; i < 2; i++) {
+                tcp_pair(v[i]);
+                fcntl(v[i][0], F_SETFD, FD_CLOEXEC);
+                snprintf(num[i], sizeof(num[i]), "%d", v[i][1]);
+        }
+        fflush(stdout);
+        for (int i = 0; i < 2; i++) {
+                pid[i] = fork();
+                if (pid[i] == 0) {
+                        execl(self, self, i ? "--child" : "--late", num[i], (char *)NULL);
+                        _exit(127);
+                }
+                if (i == 0)
+                        close(begun[1]);
+                SHOW(read(begun[0], b, 1));
+        }
+        for (int i = 0; i < 2; i++) {
+                close(v[i][1]);
+                SHOW(write(v[i][0], "echo", 4));
+                show_bytes("came back", b, read(v[i][0], b, sizeof(b)));
+                waitpid(pid[i], NULL, 0);
+                close(v[i][0]);
+        }
         close(begun[0]);
 }
 
