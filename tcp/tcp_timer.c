@@ -16,7 +16,8 @@
         (100 * NS_PER_S) /* of an orphan without answers where nothing is lost; Linux: tcp_orphan_retries, 8 */
 #define MAX_ACK_DELAY (200 * NS_PER_MS) /* RFC 8985 §7.2, TLP.max_ack_delay */
 #define PTO_FIRST     NS_PER_S
-#define REPAIR_SLACK  (10 * NS_PER_MS) /* beyond two round trips, in recovery: a busy peer's turn, a virtual machine's pause */
+#define PROBE_SLACK   (2 * NS_PER_MS)   /* beyond two round trips; as Linux (TCP_TIMEOUT_MIN) */
+#define REPAIR_SLACK  (10 * NS_PER_MS)  /* ... in recovery: a busy peer's turn, a virtual machine's pause */
 
 /* RFC 8985 §7.2: one probe a tail, in the open state, for peers with SACK; of no use where nothing is lost.
  *
@@ -32,13 +33,23 @@ static bool may_probe_tail(const struct tcp_conn *tc)
         return tc->ca_state <= CA_DISORDER && !tc->tlp_out && tc->sacked == 0;
 }
 
+/* On a link whose timeouts come early so do probes: in recovery one that waited as long would never come before the timeout, which
+ * costs the window, when all that was lost is an acknowledgement. In the open state a tenth of the least timeout, 1 ms over verbs, is
+ * what RFC 9002 §6.1.2 has as granularity. */
+static nstime slack(const struct tcp_conn *tc)
+{
+        nstime least = tc->link.rto_min != 0 ? tc->link.rto_min : NSTIME_NEVER;
+
+        return tc->ca_state == CA_RECOVERY ? MIN(REPAIR_SLACK, least / 4) : MIN(PROBE_SLACK, least / 10);
+}
+
 static nstime probe_timeout(const struct tcp_conn *tc)
 {
         nstime pto = tc->srtt ? 2 * tc->srtt : PTO_FIRST;
 
-        if (tc->ca_state == CA_RECOVERY)
-                return pto + REPAIR_SLACK;
-        return flight(tc) <= tc->snd_mss ? pto + MAX_ACK_DELAY : pto + 2 * NS_PER_MS;
+        if (tc->ca_state != CA_RECOVERY && flight(tc) <= tc->snd_mss)
+                return pto + MAX_ACK_DELAY;
+        return pto + slack(tc);
 }
 
 /* When the probe is sent that comes before the timeout at rto_at. Where the timeout would be first the probe takes its place

@@ -385,6 +385,43 @@ static void silence_in_recovery_is_probed_once(void **state)
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 0);
 }
 
+/* Where the link lets timeouts come early so do probes: the acknowledgement of all that was sent again and behind it is lost, and
+ * the timeout, which would cost the window, does not come first. */
+static void silence_in_recovery_is_probed_before_an_early_timeout(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->link.rto_min = 10 * NS_PER_MS;
+        s->tc->srtt = s->tc->min_rtt = NS_PER_MS;
+        s->tc->rto = 11 * NS_PER_MS;
+        app_writes(s, 5000);
+        forget_sent(s);
+        advance_ms(s, 1);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 5001}});
+        expect_sent(s, .seq = 1, .len = 1000);
+        advance_ms(s, 4);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 5001);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 0);
+}
+
+static void tail_is_probed_early_where_timeouts_are(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->link.rto_min = 10 * NS_PER_MS;
+        s->tc->srtt = s->tc->min_rtt = NS_PER_MS;
+        s->tc->rto = 11 * NS_PER_MS;
+        app_writes(s, 2000);
+        forget_sent(s);
+        advance_ms(s, 2);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1001, .len = 1000);
+}
+
 /* RFC 6937: as much goes out as came in, down to ssthresh. */
 static void recovery_is_paced_by_what_arrives(void **state)
 {
@@ -500,6 +537,8 @@ int main(void)
                 scenario(recovery_sends_more_only_when_repairs_arrive, established, &sack),
                 scenario(sending_more_postpones_no_repair, established, &sack),
                 scenario(silence_in_recovery_is_probed_once, established, &sack),
+                scenario(silence_in_recovery_is_probed_before_an_early_timeout, established, &sack),
+                scenario(tail_is_probed_early_where_timeouts_are, established, &sack),
                 scenario(tail_loss_is_probed, established, &sack),
                 scenario(recovery_is_paced_by_what_arrives, established, &sack),
                 scenario(reneging_is_survived, established, &sack),
