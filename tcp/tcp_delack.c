@@ -31,7 +31,7 @@
 #define TRAIN_BEGINS 128u               /* full-sized segments without a pause */
 #define TRAIN_MOST   65536u             /* bytes; as much as GRO merges */
 #define TRAIN_RTT    (40 * NS_PER_US)   /* a quarter of less is no time that a timer could measure */
-#define TRAIN_HOLD   NS_PER_MS          /* longest; as Linux holds back SACKs (tcp_comp_sack_delay_ns) */
+#define TRAIN_HOLD   (2 * NS_PER_MS)    /* longest: TRAIN_MOST at a quarter of a gigabit per second */
 
 /* At least how long the way to the sender and back is now, queues included: the segment echoes the newest of our
  * timestamps that its sender had seen, and a clock of milliseconds may be one ahead. 0: nobody knows. */

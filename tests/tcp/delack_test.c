@@ -151,7 +151,7 @@ static void train_begins(struct scene *s)
         expect_every_second(s, TRAIN - 2);
         many_come(s, 2);
         expect_silence(s);
-        advance_ms(s, 1);
+        advance_ms(s, 2);
         expect_sent(s, .seq = 1, .ack = TRAIN * 1000 + 1);
 }
 
@@ -207,7 +207,7 @@ static void the_receive_buffer_follows_the_round_trip_of_the_data(void **state)
         assert_int_equal(s->tc->rcv_limit, 2 * limit);
 }
 
-/* A quarter of 8 ms is 2; nothing waits longer than 1. The end of a turn changes nothing. */
+/* A quarter of 8 ms is 2, and nothing waits longer. The end of a turn changes nothing. */
 static void what_is_left_of_a_train_is_acked_soon(void **state)
 {
         struct scene *s = *state;
@@ -215,6 +215,7 @@ static void what_is_left_of_a_train_is_acked_soon(void **state)
         train_begins(s);
         many_come(s, 20);
         turn_ends(s);
+        advance_ms(s, 1);
         expect_silence(s);
         advance_ms(s, 1);
         expect_sent(s, .seq = 1, .ack = next_byte(s));
@@ -288,9 +289,9 @@ static void a_pause_ends_the_train(void **state)
         advance_ms(s, 5);
         many_come(s, 20);
         expect_silence(s);
-        advance_ms(s, 1);
+        advance_ms(s, 2);
         expect_sent(s, .seq = 1, .ack = next_byte(s));
-        advance_ms(s, 7);
+        advance_ms(s, 6);
         expect_every_second(s, 20);
 }
 
