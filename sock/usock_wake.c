@@ -374,12 +374,13 @@ static void news_add(struct stack_state *st, uint32_t sock)
         atomic_store_explicit(&st->news_count, count + 1, memory_order_release);
 }
 
+/* The edges move before there are news of them: who has heard the news looks at the edges, and then sleeps. */
 void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
 {
         struct sock_rec *rec;
 
-        news_add(s->st, sock);
         if (sock == 0) {
+                news_add(s->st, sock);
                 trace(s->trace, s->now, TRACE_WAKE, 0, UINT64_MAX);
                 wake_all_armed(s->owner);
                 return;
@@ -389,6 +390,7 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
                 atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
         if (events & (TCP_EV_WRITABLE | TCP_EV_CONNECTED | TCP_EV_CLOSED))
                 atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
+        news_add(s->st, sock);
         if (unlikely((rec->waiters | s->st->news_waiters) != 0))
                 wake_waiters(s->owner, rec, sock, rec->waiters | s->st->news_waiters, events);
 }

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sock/ustack.h"
+
 static void set_timeo(int c, int name, int ms)
 {
         struct timeval tv = {ms / 1000, ms % 1000 * 1000};
@@ -545,6 +547,54 @@ static void closing_while_another_thread_waits(void **state)
         play_both(close_a, close_b, 0);
 }
 
+/* ---- news ---- */
+
+#define EVENTS 500000u
+
+static struct sock_rec *first_socket(struct ustack *u, uint32_t *idx)
+{
+        for (*idx = 1; stack_sock(&u->s, *idx)->refs == 0; ++*idx)
+                ;
+        return stack_sock(&u->s, *idx);
+}
+
+static void *raises_events(void *arg)
+{
+        struct ustack *u = arg;
+        uint32_t idx;
+
+        first_socket(u, &idx);
+        for (uint32_t i = 0; i < EVENTS; i++) {
+                ustack_lock(u);
+                ustack_event(&u->s, idx, TCP_EV_READABLE);
+                ustack_leave(u);
+        }
+        return NULL;
+}
+
+/* Who has heard news of a socket looks whether its edge has moved, and not again before there are more news. */
+static void an_edge_has_moved_when_there_are_news_of_it(void **state)
+{
+        int c = unet_socket(AF_INET, SOCK_DGRAM, 0), err;
+        struct sockaddr_in a = loopback(0);
+        struct ustack *u = ustack_mine(&err);
+        struct sock_rec *rec;
+        uint32_t idx, news, edges, n = 0;
+        pthread_t t;
+
+        CHECK(unet_bind(c, (struct sockaddr *)&a, sizeof a) == 0);
+        rec = first_socket(u, &idx);
+        news = atomic_load(&u->s.st->news_count);
+        edges = atomic_load(&rec->edge_in);
+        CHECK(pthread_create(&t, NULL, raises_events, u) == 0);
+        while (n < EVENTS) {
+                n = atomic_load_explicit(&u->s.st->news_count, memory_order_acquire) - news;
+                CHECK(atomic_load_explicit(&rec->edge_in, memory_order_acquire) - edges >= n);
+        }
+        CHECK(pthread_join(t, NULL) == 0);
+        CHECK(unet_close(c) == 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -560,6 +610,7 @@ int main(void)
                 cmocka_unit_test(a_set_changes_while_somebody_sleeps_in_it),
                 cmocka_unit_test(a_set_is_not_shared_by_fork),
                 cmocka_unit_test(closing_while_another_thread_waits),
+                cmocka_unit_test(an_edge_has_moved_when_there_are_news_of_it),
         };
 
         return run_sides(tests);
