@@ -408,10 +408,11 @@ void stack_want_returns(struct stack *s, bool on);
 /* When to call stack_run() at the latest. */
 nstime stack_deadline(const struct stack *s);
 
-#define STACK_UDP_ROOM 32u              /* for an IP header without options and that of UDP; a multiple of 16 */
+#define STACK_UDP_ROOM (IP_MIN_HDR + UDP_HDR)  /* for an IP header without options */
 
 /* Payload of a datagram: bytes that fit a descriptor, or a range of a transmit frame with one reference, which the call
- * takes when it succeeds. On a channel that copies (unet_caps.copied) also bytes that fit its mtu, behind room for the headers. */
+ * takes when it succeeds. On a channel that copies (unet_caps.copied) also bytes that fit its mtu, behind room for the headers: that
+ * may be the channel's place for its next message (unet_ni_ops.place), if nothing else is sent before. */
 struct stack_payload {
         const uint8_t *inl;
         uint32_t len;

@@ -233,8 +233,8 @@ static inline int send_plain(struct stack *s, struct stack_chan *c, uint32_t k, 
         if (p->room != NULL) {
                 if (unlikely(plan.mtu != 0))
                         return -E2BIG;
-                memcpy(p->room + STACK_UDP_ROOM - len, hdr, len);
-                stack_post_raw(s, c, p->room + STACK_UDP_ROOM - len, len + p->len, &p->data);
+                memcpy(p->room, hdr, STACK_UDP_ROOM);
+                stack_post_raw(s, c, p->room, STACK_UDP_ROOM + p->len, &p->data);
                 return 0;
         }
         if (p->data.id == 0) {

@@ -1,5 +1,5 @@
-/* A position in the application's vector of buffers, and copying from and to it. The lock is not held. False: a buffer is
- * not there (EFAULT); some bytes may have been copied. */
+/* A position in the application's vector of buffers, and copying from and to it. The lock is not held (but in usock_udp.c, where
+ * all was touched before). False: a buffer is not there (EFAULT); some bytes may have been copied. */
 #ifndef SOCK_CURSOR_H
 #define SOCK_CURSOR_H
 
@@ -33,6 +33,21 @@ static inline bool copy_in(struct cursor *c, uint8_t *dst, size_t n)
                 c->off += k;
                 if (c->off == c->iov->iov_len && n > 0)
                         c->iov++, c->off = 0;
+        }
+        return true;
+}
+
+/* As copy_in(), and all that is done is that the bytes are there. */
+static inline bool touch_in(struct cursor c, size_t n)
+{
+        while (n > 0) {
+                size_t k = cursor_step(&c, n);
+                if (unlikely(!user_read_range((const char *)c.iov->iov_base + c.off, k)))
+                        return false;
+                n -= k;
+                c.off += k;
+                if (c.off == c.iov->iov_len && n > 0)
+                        c.iov++, c.off = 0;
         }
         return true;
 }

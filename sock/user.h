@@ -7,7 +7,8 @@
  * has (sock/shim/signal.c); where nobody asks, as in the native API, a bad pointer is a signal as ever. Large copies are
  * libc's, and are known by their return address.
  *
- * No lock may be held and nothing half done where one of these is called, but what the caller undoes when told.
+ * No lock may be held and nothing half done where one of these is called, but what the caller undoes when told; a lock's holder has
+ * read all of it just before.
  *
  * user_copy...   true: all of it was copied. False: some of it may have been.
  * user_put..     true: stored.

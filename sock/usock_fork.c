@@ -147,7 +147,6 @@ void usock_fork_child(void)
         rlock_forked();
         ustack_client_forked();
         usock_wait_forked();
-        usock_udp_forked();
         for (uint32_t i = 0; i < forking.n; i++) {
                 ustack_links_forked(forking.all[i]);
                 if (forking.slot[i] >= 0)

@@ -276,7 +276,7 @@ int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack
         if (unlikely(d->sent != NULL))
                 apply_sent(d->sent, &out);
         err = post_one(s, d, &out, p);
-        if (err == -EAGAIN && stack_pending(&u->s, 0)) {
+        if (err == -EAGAIN && p->room == NULL && stack_pending(&u->s, 0)) {
                 stack_run(&u->s, ustack_now());
                 err = post_one(s, d, &out, p);
         }
@@ -357,56 +357,54 @@ static ssize_t send_framed(struct usock *s, const struct udp_dest *d, struct cur
         return err != 0 ? err : (ssize_t)n;
 }
 
-/* Where a channel copies what is sent, no frame is needed between: what one thread sends is put together here, what others send
- * meanwhile in frames. */
-static struct {
-        atomic_flag taken;
-        uint8_t room[STACK_UDP_ROOM], bytes[VLINK_SLOT_BYTES];
-} bench = {.taken = ATOMIC_FLAG_INIT};
-
-static_assert(offsetof(typeof(bench), bytes) == offsetof(typeof(bench), room) + STACK_UDP_ROOM, "in one piece");
-
-void usock_udp_forked(void)
-{
-        atomic_flag_clear(&bench.taken);
-}
-
 /* Without the lock: the channel may be another one by the time it is taken. */
-static inline bool copies(const struct ustack *u, const struct udp_dest *d)
+static inline bool has_place(const struct ustack *u, const struct udp_dest *d)
 {
         return unlikely(READ_ONCE(u->s.chan[d->chan].caps.copied));
 }
 
-static bool is_copied(const struct ustack *u, const struct udp_dest *d, size_t n)
+/* Plain, and in one packet. */
+static bool fits_place(const struct ustack *u, const struct udp_dest *d, size_t n)
 {
-        const struct unet_caps *caps = &u->s.chan[d->chan].caps;
-
-        return copies(u, d) && n + IP_MIN_HDR + UDP_HDR <= MIN(READ_ONCE(caps->mtu), sizeof bench.bytes) &&
+        return has_place(u, d) && n + STACK_UDP_ROOM <= READ_ONCE(u->s.chan[d->chan].caps.mtu) &&
                (d->many | MORE) == MORE && (d->sent == NULL || d->sent->opts.len == 0);
 }
 
-/* False: it is to go in a frame; nothing was sent. */
-static __attribute__((noinline)) bool send_copied(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n,
+static int place_one(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)
+{
+        struct stack_payload pay = {.len = (uint32_t)n};
+        struct unet_chan *ch;
+
+        if (unlikely(stack_chan_get(&s->u->s, d->chan) == NULL))
+                return -ENOENT;
+        ch = s->u->s.chan[d->chan].ch;
+        if (unlikely(!fits_place(s->u, d, n) || ch->ops->place == NULL || ch->ops->room(ch) == 0))
+                return -E2BIG;
+        pay.room = ch->ops->place(ch);
+        pay.inl = pay.room + STACK_UDP_ROOM;
+        return likely(copy_in(c, pay.room + STACK_UDP_ROOM, n)) ? usock_udp_post(s, d, &pay) : -EFAULT;
+}
+
+/*
+ * Where a channel copies what is sent, it is put together where the channel copies it to, with the headers in front. That is done
+ * under the lock, so what is not there is waited for before: bytes whose pages are taken away again at this very moment hold up the
+ * stack as others that swap do. False: it is to go in a frame (and to wait there, if there is no room); nothing was sent.
+ */
+static __attribute__((noinline)) bool send_placed(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n,
                                                   ssize_t *ret)
 {
-        struct stack_payload pay = {.inl = bench.bytes, .len = (uint32_t)n, .room = bench.room};
         struct cursor from = *c;
-        struct ustack *u = s->u;
-        int err = -E2BIG;
+        int err;
 
-        if (!is_copied(u, d, n) || atomic_flag_test_and_set_explicit(&bench.taken, memory_order_acquire))
+        if (!fits_place(s->u, d, n))
                 return false;
-        if (unlikely(!copy_in(&from, bench.bytes, n))) {
-                err = -EFAULT;
-        } else {
-                ustack_lock(u);
-                if (unlikely(stack_chan_get(&u->s, d->chan) == NULL))
-                        err = -ENOENT;
-                else if (likely(is_copied(u, d, n)))
-                        err = usock_udp_post(s, d, &pay);
-                ustack_leave(u);
+        if (unlikely(!touch_in(*c, n))) {
+                *ret = -EFAULT;
+                return true;
         }
-        atomic_flag_clear_explicit(&bench.taken, memory_order_release);
+        ustack_lock(s->u);
+        err = place_one(s, d, &from, n);
+        ustack_leave(s->u);
         if (unlikely(err == -E2BIG))
                 return false;
         *c = from;
@@ -421,7 +419,7 @@ static inline ssize_t send_one(struct usock *s, const struct udp_dest *d, struct
         ssize_t ret;
 
         if (n > UDP_STAGED_MAX) {
-                if (copies(s->u, d) && send_copied(s, d, c, n, &ret))
+                if (has_place(s->u, d) && send_placed(s, d, c, n, &ret))
                         return ret;
                 return send_framed(s, d, c, n);
         }

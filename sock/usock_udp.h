@@ -28,9 +28,6 @@ int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack
 /* A frame that n bytes for this channel fit into; 0: there is none now. Under the lock. */
 uint32_t usock_udp_frame(struct ustack *u, uint32_t chan, size_t n);
 
-/* In a child, after a fork: what another thread of the parent was about to send is the parent's. */
-void usock_udp_forked(void);
-
 /* ---- usock_cork.c ---- */
 
 /* With MSG_MORE, or with rec->cork not 0: adds to the datagram that is begun, or begins one. */

@@ -91,6 +91,9 @@ struct unet_ni_ops {
         int (*reap)(struct unet_chan *ch, uint32_t *frame, int n);
         /* Slots free in the send queue now. */
         uint32_t (*room)(struct unet_chan *ch);
+        /* Where the next message will lie, of at most caps.mtu bytes, while there is room: one that is inline whole and was put together
+         * there is not copied any more. NULL without caps.copied. */
+        uint8_t *(*place)(struct unet_chan *ch);
         /* Whether recv or reap would return something; may be asked without the stack's lock. */
         bool (*pending)(struct unet_chan *ch);
         /* Asks the other side to wake us when it makes room (on), or no longer. May be NULL: room comes by itself. */

@@ -217,11 +217,19 @@ static uint32_t room(struct unet_chan *ch)
         return ring_room(nv(ch));
 }
 
+static uint8_t *place_of_next(struct unet_chan *ch)
+{
+        const struct vlink *v = nv(ch)->link;
+
+        return slot_at(v, atomic_load_explicit(&v->sh->tx_prod, memory_order_relaxed));
+}
+
 static void put(struct ni_verbs *n, const struct unet_tx *tx, uint32_t place, size_t len)
 {
         struct vlink_shared *sh = n->link->sh;
         struct vlink_chan_shared *c = &sh->chan[n->chan];
-        bool ours = unet_mem_gather(&n->tx, tx, slot_at(n->link, place));
+        uint8_t *to = slot_at(n->link, place);
+        bool ours = tx->inl == to || unet_mem_gather(&n->tx, tx, to);
 
         assert(ours);
         sh->slot[place % VLINK_SLOTS] = (struct vlink_slot){n->chan, (uint32_t)len, (uint32_t)MIN(len, UNET_INLINE_MAX)};
@@ -347,6 +355,7 @@ const struct unet_ni_ops ni_verbs_ops = {
         .release = release,
         .reap = reap,
         .room = room,
+        .place = place_of_next,
         .pending = pending,
         .want_room = want_room,
         .flush = flush,

@@ -533,6 +533,33 @@ static void peers_stay_while_the_book_is_written(void **state)
         end_two(t);
 }
 
+/* The ring goes round; what lies elsewhere is copied, as ever. */
+static void what_was_put_together_in_its_place_is_sent_from_there(void **state)
+{
+        struct two *t = new_two();
+        struct stack_link *l = new_link_to(t);
+        const struct unet_ni_ops *ops = l->ni.base.ops;
+        struct unet_rx rx;
+
+        tell_book(l, 0, t->port[B]);
+        for (uint32_t i = 0; i < 2 * VLINK_SLOTS + 10; i++) {
+                uint8_t *at = i % 3 != 0 ? ops->place(&l->ni.base) : l->bytes;
+                struct unet_tx tx = {.inl = at, .inl_len = (uint16_t)(900 + i % 100)};
+
+                memset(at, (int)i, tx.inl_len);
+                assert_true(ops->room(&l->ni.base) > 0);
+                assert_int_equal(ops->send(&l->ni.base, &tx, 1), 1);
+                assert_true(ops->place(&l->ni.base) != at);
+                ops->flush(&l->ni.base);
+                assert_int_equal(verbs_ni_ops.recv(&t->chan[B]->base, &rx, 1), 1);
+                assert_int_equal(rx.inl_len + rx.len, tx.inl_len);
+                assert_int_equal(rx.inl[0], (uint8_t)i);
+                verbs_ni_ops.release(&t->chan[B]->base, &rx.frame, 1);
+        }
+        end_link(l);
+        end_two(t);
+}
+
 /* ---- calls that fail ---- */
 
 /* The queue pair cannot be set up anew: the device counts as lost. */
@@ -624,6 +651,7 @@ int main(void)
                 cmocka_unit_test(what_was_posted_before_an_address_moved_is_no_error),
                 cmocka_unit_test(a_peer_whose_channel_is_another_now_is_still_met),
                 cmocka_unit_test(peers_stay_while_the_book_is_written),
+                cmocka_unit_test(what_was_put_together_in_its_place_is_sent_from_there),
                 cmocka_unit_test(a_repair_that_fails_at_any_step_loses_the_device),
                 cmocka_unit_test(opening_that_fails_at_any_step_leaves_nothing_behind),
                 cmocka_unit_test(an_address_that_no_device_has),
