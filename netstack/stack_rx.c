@@ -93,6 +93,7 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         }
         seg.len = ip_payload_len(pkt) - (uint32_t)thl;
         seg.ecn = pkt->tos & IP_ECN_MASK;
+        seg.ttl = pkt->ttl;
         seg.inl = NULL;
         seg.data = pkt->data;
         if (pkt->data.id == 0) {

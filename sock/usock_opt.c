@@ -91,7 +91,7 @@ static int int_arg(int level, const struct opt_int *o, const void *val, socklen_
         *v = 0;
         if (len >= sizeof *v)
                 memcpy(v, val, sizeof *v);
-        else if (level != IPPROTO_IP || (len == 0 && o->name == IP_TTL))
+        else if (level != IPPROTO_IP || (len == 0 && (o->name == IP_TTL || o->name == IP_MINTTL)))
                 return -EINVAL;
         else if (len > 0)
                 *v = *(const uint8_t *)val;

@@ -54,6 +54,19 @@ static int get_ttl(const struct opt_call *c)
         return opt_is_udp(c) ? c->udp.ttl : c->tcp.ttl;
 }
 
+static int set_min_ttl(struct opt_call *c, int v)
+{
+        if (v < 0 || v > 255)
+                return -EINVAL;
+        c->tcp.min_ttl = (uint8_t)v;
+        return 0;
+}
+
+static int get_min_ttl(const struct opt_call *c)
+{
+        return c->tcp.min_ttl;
+}
+
 static int set_v6only(struct opt_call *c, int v)
 {
         if (c->rec->lport != 0)
@@ -245,6 +258,7 @@ static int get_number(const struct opt_call *c)
 static const struct opt_int ints[] = {
         OPT_CALLS(IP_TOS, OPT_ANY, set_tos, get_tos),
         OPT_CALLS(IP_TTL, OPT_ANY, set_ttl, get_ttl),
+        OPT_CALLS(IP_MINTTL, OPT_TCP, set_min_ttl, get_min_ttl),
         OPT_CALLS(IP_MULTICAST_TTL, USOCK_UDP, set_group_ttl, get_group_ttl),
         OPT_CALLS(IP_MULTICAST_LOOP, USOCK_UDP, set_group_loop, get_group_loop),
         OPT_CALLS(IP_MULTICAST_ALL, USOCK_UDP, set_group_all, get_group_all),

@@ -60,6 +60,7 @@ struct tcp_seg {
         bool sack_ok, has_ts;
         uint8_t nsack;
         uint8_t ecn;                    /* IP's bits, enum of ip/ip.h: what came, or what is to leave (RFC 3168 §5) */
+        uint8_t ttl;                    /* what came, for opts.min_ttl */
         uint32_t tsval, tsecr;
         struct tcp_sack_block sack[TCP_MAX_SACK];
         /* Payload: bytes at `inl` when it came in the descriptor (valid for the call), else the range `data`. */
@@ -105,6 +106,7 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint8_t cc;                     /* enum of tcp_cc.h; see tcp_cc_lookup() */
         uint8_t syncnt, keepcnt;
         uint8_t tos, ttl;
+        uint8_t min_ttl;                /* what comes with less is no peer's, but from farther away (RFC 5082); 0: all is taken */
         uint8_t no_timestamps, no_sack, no_wscale;
         uint8_t ecn;                    /* enum tcp_ecn */
         struct ip_optbuf ip_opts;       /* IP options of all that is sent; segments are so much shorter. Not inherited: a

@@ -137,6 +137,7 @@ enum {                                  /* tc->flags */
         TCF_ECN_ECHO = 67108864,        /* what is sent says that some was marked, until CWR comes */
         TCF_ECN_CWR = 134217728,        /* the next new data says that the window was reduced */
         TCF_ECN_CUT = 268435456,        /* it was, by ECE, and until snd_una is beyond ecn_end it is not again */
+        TCF_MIN_TTL = 536870912,        /* opts.min_ttl is to be looked at */
         TCF_REPAIR_PROBED = 131072,     /* what recovery waits for was probed for, and nothing came yet */
 };
 
@@ -292,6 +293,14 @@ static inline void conn_flag(struct tcp_conn *tc, uint32_t flags)
 static inline void conn_unflag(struct tcp_conn *tc, uint32_t flags)
 {
         WRITE_ONCE(tc->flags, tc->flags & ~flags);
+}
+/* After opts.min_ttl: whether a segment has to be asked is known from a line that is looked at anyway. */
+static inline void conn_heed_ttl(struct tcp_conn *tc)
+{
+        if (tc->opts.min_ttl != 0)
+                conn_flag(tc, TCF_MIN_TTL);
+        else
+                conn_unflag(tc, TCF_MIN_TTL);
 }
 static inline void conn_shut(struct tcp_conn *tc, uint8_t how)
 {

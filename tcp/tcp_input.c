@@ -556,6 +556,15 @@ static bool reuses_time_wait(const struct tcp_conn *tc, const struct tcp_seg *se
         return seq_gt(seg->seq, tc->rcv_nxt);
 }
 
+/* RFC 5082: nobody who is farther away can send it with a larger TTL. Silently, as if there were no such port or connection. */
+static bool came_too_far(struct tcp *t, const struct tcp_seg *seg, const struct tcp_opts *o)
+{
+        if (likely(seg->ttl >= o->min_ttl))
+                return false;
+        count_drop(t->cnt, DROP_TCP_MIN_TTL);
+        return true;
+}
+
 bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
             const struct tcp_seg *seg, nstime now)
 {
@@ -566,6 +575,8 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
         if (likely(tc != NULL)) {
                 if (t->busy != NULL)
                         *t->busy = tc->self;
+                if (unlikely(tc->flags & TCF_MIN_TTL) && came_too_far(t, seg, &tc->opts))
+                        return false;
                 if (likely(!reuses_time_wait(tc, seg)))
                         return tcp_input(t, tc, seg, now);
                 min_iss = tc->snd_nxt + UINT16_MAX;
@@ -576,6 +587,8 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
                 return false;
         }
         l = demux_listener(t, tuple->laddr, tuple->lport);
+        if (unlikely(l != NULL && came_too_far(t, seg, &l->opts)))
+                return false;
         if (l != NULL)
                 return listen_input(t, l, tuple, link, seg, min_iss, now);
         count_drop(t->cnt, DROP_TCP_NO_LISTENER);

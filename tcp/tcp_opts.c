@@ -41,6 +41,7 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         tc->nodelay = o->nodelay;
         tc->cork = o->cork;
         tc->cc = o->cc;
+        conn_heed_ttl(tc);
         set_buffers(t, tc, o);
         if (push) {
                 conn_unflag(tc, TCF_MORE);

@@ -123,6 +123,7 @@ static const struct {
         {"connect_again", scene_connect_again},
         {"accept_flags", scene_accept_flags},
         {"options", scene_options},
+        {"min_ttl", scene_min_ttl},
         {"ioctl", scene_ioctl},
         {"timeouts", scene_timeouts},
         {"dup", scene_dup},

@@ -119,6 +119,39 @@ static void set_int(int s, int level, int name, int v, const char *what)
 }
 #define SET_OPT(s, level, name, v) set_int(s, level, name, v, #name)
 
+/* IP_MINTTL (RFC 5082): what comes with less is as if it had not come, also the SYN. */
+void scene_min_ttl(void)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa), c = socket(AF_INET, SOCK_STREAM, 0), s;
+        struct pollfd p = {.events = POLLIN};
+        char got[8] = "";
+
+        SET_OPT(l, IPPROTO_IP, IP_MINTTL, -1);
+        SET_OPT(l, IPPROTO_IP, IP_MINTTL, 256);
+        SET_OPT(l, IPPROTO_IP, IP_MINTTL, 200);
+        SHOW_OPT(l, IPPROTO_IP, IP_MINTTL);
+        SET_OPT(c, IPPROTO_IP, IP_TTL, 199);
+        fcntl(c, F_SETFL, O_NONBLOCK);
+        SHOW(connect(c, (void *)&sa, sizeof(sa)));
+        p.fd = l;
+        SHOW(poll(&p, 1, 200));
+        SET_OPT(c, IPPROTO_IP, IP_TTL, 200);
+        SHOW(poll(&p, 1, LONG));        /* the SYN once more */
+        s = accept(l, NULL, NULL);
+        SHOW_OPT(s, IPPROTO_IP, IP_MINTTL);
+        SET_OPT(c, IPPROTO_IP, IP_TTL, 100);
+        SHOW(send(c, "a", 1, 0));
+        p.fd = s;
+        SHOW(poll(&p, 1, 200));
+        SET_OPT(s, IPPROTO_IP, IP_MINTTL, 0);
+        SHOW(poll(&p, 1, LONG));
+        SHOW(recv(s, got, sizeof(got), 0));
+        close(c);
+        close(s);
+        close(l);
+}
+
 void scene_options(void)
 {
         struct timeval tv = {1, 500000};

@@ -128,6 +128,7 @@ static const struct int_case int_cases[] = {
         {T, IPPROTO_IP, IP_TOS, false, {0x10, 0x13, 0xff, 0x100, 0, END}},
         {U, IPPROTO_IP, IP_TOS, false, {0x10, 0x13, 0xff, 0, END}},
         {T, IPPROTO_IP, IP_TTL, false, {1, 255, 0, 256, -1, END}},
+        {T, IPPROTO_IP, IP_MINTTL, false, {1, 255, 0, 256, -1, END}},
         {U, IPPROTO_IP, IP_MTU_DISCOVER, false, {0, 1, 2, 3, 4, 5, 6, -1, END}},
         {U, IPPROTO_IP, IP_MTU, false, {1500, END}},
         {T6, IPPROTO_IPV6, IPV6_V6ONLY, false, {1, 0, 5, END}},
