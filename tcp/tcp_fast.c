@@ -23,6 +23,12 @@ static void claim_ahead(uint8_t *p, uint32_t n, uint32_t room)
                 prefetch_write(p + at);
 }
 
+/* Who makes it full has to say so (TCF_SND_FULL), as tcp_send_commit() does. At two thirds it may be, at the earliest. */
+static bool stays_writable(const struct tcp_conn *tc, uint32_t n)
+{
+        return (tc->snd_end - tc->snd_una + n) * 3ull <= tc->snd_limit * 2ull && tc->opts.notsent_lowat == 0;
+}
+
 bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint32_t n)
 {
         struct tcp_txseg *tail;
@@ -36,7 +42,7 @@ bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint3
         room = frame_size(t->frames, tail->frame) - tc->snd_fill_off;
         if (tail->frame != tc->snd_fill || tail->off + tail->len != tc->snd_fill_off || n > room)
                 return false;
-        if (len >= tc->snd_mss || len >= tc->max_wnd / 2 || tc->snd_end - tc->snd_una + n > tc->snd_limit)
+        if (len >= tc->snd_mss || len >= tc->max_wnd / 2 || !stays_writable(tc, n))
                 return false;
         to = frame_addr(t->frames, tail->frame) + tc->snd_fill_off;
         memcpy(to, p, n);

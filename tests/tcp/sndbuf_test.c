@@ -59,6 +59,38 @@ static int writes_what_is_taken(struct scene *s, size_t want, bool more)
         return got;
 }
 
+static bool appends(struct scene *s, uint32_t n)
+{
+        uint8_t b[1000];
+
+        for (uint32_t i = 0; i < n; i++)
+                b[i] = scene_byte((uint32_t)(1 + s->written) + i);
+        if (!tcp_send_append(&s->rig->t, s->tc, b, n))
+                return false;
+        s->written += n;
+        return true;
+}
+
+/* Whoever polls now sleeps, though no write was refused. */
+static void bytes_that_lengthen_the_last_segment_fill_it_too(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 1000);
+        forget_sent(s);
+        assert_int_equal(writes_what_is_taken(s, 100, false), 100);      /* Nagle holds it back */
+        while (tcp_poll_events(&s->rig->t, s->tc) & POLLOUT)
+                if (!appends(s, 400))
+                        assert_int_equal(writes_what_is_taken(s, 400, false), 400);
+        s->tc->events = 0;
+        peer_sends(s, .seq = 1, .ack = 1001, .wnd = 65535);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1 + (uint32_t)s->written, .wnd = 65535);
+        assert_true(s->tc->events & TCP_EV_WRITABLE);
+        assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
+        forget_sent(s);
+}
+
 /* Of a large buffer it is not a third that has to be free: what is written then leaves as one burst. */
 static void large_buffer_is_refilled_in_small_parts(void **state)
 {
@@ -213,10 +245,12 @@ int main(void)
 {
         static const struct scene_setup sndbuf = {.sndbuf = 8192}, long_mss = {.sndbuf = 8000, .mss = 4000, .wnd = 60000},
                                         longest_mss = {.mss = 60000, .wnd = 65535, .sndbuf = 1 << 20, .nagle = true},
+                                        held_back = {.mss = 60000, .wnd = 65535, .sndbuf = 32000, .nagle = true},
                                         large = {.mss = 4000, .wnd = 60000, .sndbuf = 1 << 20};
         const struct CMUnitTest tests[] = {
                 scenario(full_buffer_refuses_and_tells_when_there_is_room, established, &sndbuf),
                 scenario(small_buffer_sends_long_segments, established, &long_mss),
+                scenario(bytes_that_lengthen_the_last_segment_fill_it_too, established, &held_back),
                 scenario(large_buffer_is_refilled_in_small_parts, established, &large),
                 scenario(unsent_mark_cuts_a_write, established, NULL),
                 scenario(unsent_mark_holds_nothing_back, established, NULL),
