@@ -28,6 +28,8 @@ static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opt
                 WRITE_ONCE(tc->rcv_limit, o->rcvbuf);
         if (o->window_clamp != 0)
                 WRITE_ONCE(tc->rcv_limit, MIN(tc->rcv_limit, o->window_clamp));
+        if (!sndbuf_writable(t, tc))
+                conn_flag(tc, TCF_SND_FULL);
         sndbuf_freed(t, tc);
 }
 

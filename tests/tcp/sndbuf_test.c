@@ -91,6 +91,22 @@ static void bytes_that_lengthen_the_last_segment_fill_it_too(void **state)
         forget_sent(s);
 }
 
+static void a_buffer_made_smaller_tells_when_there_is_room(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 4000);
+        assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
+        s->opts.sndbuf = 4800;
+        app_sets(s);
+        assert_int_equal(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT, 0);
+        forget_sent(s);
+        s->tc->events = 0;
+        peer_sends(s, .seq = 1, .ack = 4001, .wnd = 65535);
+        assert_true(s->tc->events & TCP_EV_WRITABLE);
+        forget_sent(s);
+}
+
 /* Of a large buffer it is not a third that has to be free: what is written then leaves as one burst. */
 static void large_buffer_is_refilled_in_small_parts(void **state)
 {
@@ -251,6 +267,7 @@ int main(void)
                 scenario(full_buffer_refuses_and_tells_when_there_is_room, established, &sndbuf),
                 scenario(small_buffer_sends_long_segments, established, &long_mss),
                 scenario(bytes_that_lengthen_the_last_segment_fill_it_too, established, &held_back),
+                scenario(a_buffer_made_smaller_tells_when_there_is_room, established, &held_back),
                 scenario(large_buffer_is_refilled_in_small_parts, established, &large),
                 scenario(unsent_mark_cuts_a_write, established, NULL),
                 scenario(unsent_mark_holds_nothing_back, established, NULL),
