@@ -57,8 +57,10 @@ static uint64_t shed(const struct pair *p)
 /* Beginnings, each from somebody else. Returns how many came. */
 static uint32_t burst_of_strangers(const struct pair *p, uint32_t k)
 {
-        for (uint32_t i = 0; i < BURST; i++)
-                put(p->peer, (struct piece){.source = 0x0b000000 + (k * BURST + i) * 2654435761u % 0x1000000u, .id = (uint16_t)i, .more = true});
+        for (uint32_t i = 0; i < BURST; i++) {
+                uint32_t source = 0x0b000000 + (k * BURST + i) * 2654435761u % 0x1000000u;
+                put(p->peer, (struct piece){.source = source, .id = (uint16_t)i, .more = true});
+        }
         return arrived(p->e);
 }
 
