@@ -24,6 +24,7 @@ struct driver {
         uint32_t seen;                  /* the book's seq that peers are of */
         struct verbs_chan *peer[VLINK_CHANS];
         atomic_flag polling;            /* completion queues are looked at without the stack's lock, too */
+        struct driver *past;            /* the one before it, which somebody may still look at */
 };
 
 struct vlink {
@@ -34,6 +35,7 @@ struct vlink {
         void *arg;
         uint32_t as;                    /* who we are in the shared part, when we drive */
         struct driver *d;               /* NULL: another process drives */
+        struct driver *past;            /* what it was before */
 };
 
 static struct ni_verbs *nv(struct unet_chan *ch)
@@ -448,6 +450,8 @@ static void stop(struct vlink *v, bool forget)
                 drop_peer(d, k);
         verbs_port_close(d->port, forget);
         d->port = NULL;
+        d->past = v->past;
+        v->past = d;
 }
 
 void vlink_yield(struct vlink *v)
@@ -463,6 +467,11 @@ void vlink_forked(struct vlink *v)
 void vlink_unmap(struct vlink *v)
 {
         stop(v, false);
+        while (v->past != NULL) {
+                struct driver *d = v->past;
+                v->past = d->past;
+                free(d);
+        }
         if (v->sh != NULL)
                 munmap(v->sh, vlink_bytes());
         if (v->book != NULL)
