@@ -435,6 +435,17 @@ bool udp_queue_unread(const struct udp_queue *q)
         }
 }
 
+/* Of a block that may be another queue's by now: what it says is believed when the head has not moved. */
+static inline READS_TORN uint32_t used_of(const uint8_t *base)
+{
+        return ((const volatile struct block *)base)->used;
+}
+
+static inline READS_TORN uint32_t next_of(const uint8_t *base)
+{
+        return ((const volatile struct block *)base)->next;
+}
+
 /* The first unread record as of `head`. False: none, or head has moved meanwhile, and nothing that was read is to be
  * believed. What is read before that is checked may be anything, so no address is made of it. */
 static inline bool find_first(const struct udp_queue *q, const struct udp *u, uint64_t head, struct cursor *c, uint64_t *gen)
@@ -447,9 +458,9 @@ static inline bool find_first(const struct udp_queue *q, const struct udp *u, ui
                 return false;
         if (likely(c->at.block == tail.block))
                 return true;
-        if (likely(c->at.off != ((const volatile struct block *)c->base)->used))
+        if (likely(c->at.off != used_of(c->base)))
                 return true;
-        next = (struct udp_place){((const volatile struct block *)c->base)->next, sizeof(struct block)};
+        next = (struct udp_place){next_of(c->base), sizeof(struct block)};
         atomic_thread_fence(memory_order_acquire);
         if (load_head(q) != head)
                 return false;
@@ -514,7 +525,7 @@ bool udp_queue_look_short(const struct udp_queue *q, const struct udp *u, struct
         if (block == 0 || place_word(block, off) == tail)
                 return false;
         base = frame_addr(u->frames, block);
-        if (place_word(block, 0) != (tail & place_word(~0u, 0)) && off == ((const volatile struct block *)base)->used)
+        if (place_word(block, 0) != (tail & place_word(~0u, 0)) && off == used_of(base))
                 return false;
         len = ((const struct rec *)(base + off))->inl_len;
         frame = ((const struct rec *)(base + off))->data.id | ((const struct rec *)(base + off))->nopts;
