@@ -211,6 +211,9 @@ struct usock_news {
 bool usock_news(struct usock_news *at, void (*fn)(void *arg, void *stack, uint32_t sock), void *arg);
 /* As usock_wait, and returns when there is news since `at`, counted as one more item. */
 int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout, const sigset_t *mask);
+/* A datagram socket that could not send, and now can: an edge that no event tells of, if it was for want of a frame, or there was
+ * room before anybody waited. True once. */
+bool usock_unblocked(struct usock *s);
 /* What usock_news() calls a socket. */
 void *usock_stack(const struct usock *s);
 uint32_t usock_number(const struct usock *s);

@@ -554,6 +554,18 @@ ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, in
         return unlikely(err != 0) ? err : send_one(s, &d, &c, total);
 }
 
+/* Taken back first: who finds it full again after that is told again, and who did before has the edge. */
+bool usock_unblocked(struct usock *s)
+{
+        struct sock_rec *rec = usock_rec(s);
+
+        if (likely(READ_ONCE(rec->blocked) == 0) || !usock_udp_room(s))
+                return false;
+        WRITE_ONCE(rec->blocked, 0);
+        atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
+        return true;
+}
+
 bool usock_udp_room(struct usock *s)
 {
         uint32_t k = READ_ONCE(usock_rec(s)->blocked);

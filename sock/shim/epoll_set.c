@@ -70,7 +70,7 @@ struct epoll_set *epoll_set_new(int epfd, struct file *owner)
         s->owner = owner;
         s->sleepers = 0;
         s->kick_once = true;
-        s->members = s->head = s->tail = NULL;          /* and so the buckets are empty */
+        s->members = s->dgrams = s->head = s->tail = NULL;      /* and so the buckets are empty */
         s->count = s->nested = s->queued = 0;
         s->seen = (struct usock_news){0};
         s->stirred = 0;
@@ -147,6 +147,10 @@ static void bucket_leave(struct epoll_set *set, struct epoll_item *it)
         if (p)
                 *p = it->bucket_next;
         it->us = NULL;
+        for (p = &set->dgrams; *p && *p != it;)
+                p = &(*p)->dgram_next;
+        if (*p)
+                *p = it->dgram_next;
 }
 
 /* News of its socket, if it has one of ours now, will find it. */
@@ -161,6 +165,10 @@ static void bucket_join(struct epoll_set *set, struct epoll_item *it)
         p = bucket_of(set, it->us);
         it->bucket_next = *p;
         *p = it;
+        if (it->f->mode == MODE_UDP) {
+                it->dgram_next = set->dgrams;
+                set->dgrams = it;
+        }
 }
 
 static void link_item(struct epoll_set *set, struct epoll_item *it)
@@ -215,8 +223,21 @@ static void on_news(void *arg, void *stack, uint32_t sock)
                 }
 }
 
+bool epoll_hear_senders(struct epoll_set *set)
+{
+        bool any = false;
+
+        for (struct epoll_item *it = set->dgrams; it; it = it->dgram_next)
+                if (it->events & EPOLLET && it->events & OUT_BITS && usock_unblocked(it->us)) {
+                        epoll_queue_item(set, it);
+                        any = true;
+                }
+        return any;
+}
+
 void epoll_hear_news(struct epoll_set *set)
 {
+        epoll_hear_senders(set);
         if (!usock_news(&set->seen, on_news, set))
                 queue_all(set, ~0u);
 }

@@ -21,6 +21,7 @@ struct epoll_item {
         struct epoll_item *next, *prev; /* in its set; ring without a head */
         struct epoll_item *after;       /* on the queue */
         struct epoll_item *bucket_next; /* of the set's, by the number of its socket */
+        struct epoll_item *dgram_next;  /* of the set's datagram sockets */
         struct epoll_item *same_file;
         struct epoll_set *set;          /* NULL: free */
         struct file *f;
@@ -44,6 +45,7 @@ struct epoll_set {
         _Atomic int sleepers;           /* threads in set_wait() */
         _Atomic bool kick_once;         /* somebody may sleep in the kernel whom nobody has counted */
         struct epoll_item *members;
+        struct epoll_item *dgrams;      /* of them, datagram sockets of ours */
         int count;
         int nested;                     /* of them, epoll descriptors */
         struct epoll_item *head, *tail; /* the queue */
@@ -97,8 +99,9 @@ void epoll_kicked(struct epoll_set *set);
 /* The queue, under the set's lock. */
 void epoll_queue_item(struct epoll_set *set, struct epoll_item *it);
 struct epoll_item *epoll_queue_take(struct epoll_set *set);
-/* Puts those on the queue that have news. */
+/* Puts those on the queue that have news; of these alone, the datagram sockets that can send again. */
 void epoll_hear_news(struct epoll_set *set);
+bool epoll_hear_senders(struct epoll_set *set);
 
 /* ---- epoll_ready.c ---- */
 

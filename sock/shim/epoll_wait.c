@@ -77,10 +77,10 @@ static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct
         few_items(set, &l);
         if (l.n >= 0)
                 epoll_hear_news(set);
-        news = set->queued;
+        news = l.n >= 0 ? set->queued : epoll_hear_senders(set);
         set->sleepers++;
         pthread_mutex_unlock(&set->lock);
-        if (l.n < 0) {
+        if (l.n < 0 && !news) {
                 let_go(&l);
                 l.v[0] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
                 r = wait_items(l.v, set->kernel_half, u, mask, seen);

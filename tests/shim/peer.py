@@ -1,6 +1,7 @@
 """Servers and clients for shim_test.py. Each pair is one name; the client checks and the exit status tells."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import random
@@ -10,8 +11,10 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 HOST = "127.0.0.1"
+PATIENCE = 60
 
 
 def listen(port, family=socket.AF_INET, host=HOST):
@@ -426,6 +429,49 @@ def client_dual(port, n):
         host = ("127.0.0.1", "::ffff:127.0.0.1", "::1", "localhost")[i % 4]
         family = socket.AF_INET if i % 4 in (0, 3) else socket.AF_INET6
         ask(family, host, port)
+
+
+def server_slow(port):
+    """Reads all there is twenty times a second, and sends questions back, until it is stopped."""
+    s = socket.socket(type=socket.SOCK_DGRAM)
+    s.bind((HOST, port))
+    s.setblocking(False)
+    while True:
+        time.sleep(0.05)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                data, peer = s.recvfrom(65536)
+                if len(data) == 1:
+                    s.sendto(data, peer)
+
+
+def ask_datagram(s, what):
+    answer = b""
+    while answer != what:
+        with contextlib.suppress(ConnectionRefusedError):       # it is not there yet
+            s.send(what)
+            if select.select([s], [], [], 0.1)[0]:
+                answer = s.recv(10)
+
+
+def client_slow(port):
+    """A datagram socket that could not send has an edge when it can, as event loops rely on."""
+    s = socket.socket(type=socket.SOCK_DGRAM)
+    s.connect((HOST, port))
+    ask_datagram(s, b"?")
+    s.setblocking(False)
+    edges = select.epoll()
+    edges.register(s, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+    assert edges.poll(PATIENCE)
+    for _ in range(30000):
+        while True:
+            try:
+                s.send(bytes(32768))
+                break
+            except BlockingIOError:
+                assert edges.poll(PATIENCE), "no edge"
+    s.setblocking(True)
+    ask_datagram(s, b"!")
 
 
 if __name__ == "__main__":

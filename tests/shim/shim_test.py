@@ -603,6 +603,11 @@ class Peers(Case):
     def test_dual_stack(self):
         self.both("dual", "4")
 
+    def test_a_datagram_socket_that_was_full_has_an_edge(self):
+        for role in ("server", "client"):
+            self.run_it("/usr/bin/python3", os.path.join(SOURCE, "tests", "shim", "peer.py"), role, "slow", str(self.port))
+        self.programs[1].end()
+
     def test_both_kinds_of_clients_are_served(self):
         s = self.peer("server", "event_loop", "20")
         clients = [self.peer("client", "event_loop", "10", shim=shim) for shim in (True, False)]
