@@ -312,39 +312,7 @@ static void keep_busy(void)
                         _exit(1);
 }
 
-void scene_exec_busy(void)
-{
-        char b[16], num[16];
-        pid_t busy[2];
-        int v[2], right = 0;
-
-        tcp_pair(v);                    /* the stack is there before the processes that share it */
-        close2(v);
-        for (int i = 0; i < 2; i++)
-                if ((busy[i] = fork()) == 0)
-                        keep_busy();
-        for (int i = 0; i < 30; i++) {
-                pid_t child;
-
-                tcp_pair(v);
-                fcntl(v[0], F_SETFD, FD_CLOEXEC);
-                snprintf(num, sizeof(num), "%d", v[1]);
-                if ((child = fork()) == 0)
-                        exec_as(0, num);
-                close(v[1]);
-                write(v[0], "echo", 4);
-                right += read(v[0], b, sizeof(b)) == 4;
-                waitpid(child, NULL, 0);
-                close(v[0]);
-        }
-        SHOW(right);
-        for (int i = 0; i < 2; i++) {
-                kill(busy[i], SIGKILL);
-                waitpid(busy[i], NULL, 0);
-        }
-}
-
-/* Servers of one stack that give each connection to another program, all at once: process slots change hands all the time. */
+/* Connections of which one end is given to another program, one after the other. How many came back right. */
 static int echo_by_exec(int times)
 {
         char b[16], num[16];
@@ -367,6 +335,25 @@ static int echo_by_exec(int times)
         return right;
 }
 
+void scene_exec_busy(void)
+{
+        pid_t busy[2];
+        int v[2], right;
+
+        tcp_pair(v);                    /* the stack is there before the processes that share it */
+        close2(v);
+        for (int i = 0; i < 2; i++)
+                if ((busy[i] = fork()) == 0)
+                        keep_busy();
+        right = echo_by_exec(30);
+        SHOW(right);
+        for (int i = 0; i < 2; i++) {
+                kill(busy[i], SIGKILL);
+                waitpid(busy[i], NULL, 0);
+        }
+}
+
+/* Many at once: process slots change hands all the time. */
 static void *echoes_by_exec(void *arg)
 {
         return (void *)(intptr_t)echo_by_exec(*(int *)arg);
