@@ -233,7 +233,7 @@ int unet_close(int sock)
 
         if (n == NULL)
                 return (int)native_result(-EBADF);
-        native_linger(n);
+        usock_linger(n->us);
         use = atomic_load(&n->use);
         while (use & SLOT_OPEN &&
                !atomic_compare_exchange_weak(&n->use, &use, (use & ~SLOT_OPEN) | SLOT_CLOSING))

@@ -98,8 +98,6 @@ static inline bool native_nowait(const struct native_slot *n, int flags)
 
 /* A connected UDP socket whose peer nobody was: looks again. 0, or as native_nobody(). */
 int native_reconnect(struct native_slot *n);
-/* What SO_LINGER asks of a close: waits until everything is acknowledged, or the time is over. */
-void native_linger(struct native_slot *n);
 
 /* ---- native_set.c ---- */
 

@@ -1,11 +1,7 @@
-/* The native API: connecting, listening, accepting, closing with SO_LINGER. */
+/* The native API: connecting, listening, accepting, shutting down. */
 #include "sock/native.h"
 
-#include <linux/sockios.h>
 #include <netinet/in.h>
-#include <sys/ioctl.h>
-
-#define LINGER_LOOK NS_PER_MS           /* nothing wakes a close that waits for acknowledgements */
 
 /* ---- connect ---- */
 
@@ -234,7 +230,7 @@ int unet_accept(int sock, struct sockaddr *addr, socklen_t *len)
         return unet_accept4(sock, addr, len, 0);
 }
 
-/* ---- shutdown, linger ---- */
+/* ---- shutdown ---- */
 
 int unet_shutdown(int sock, int how)
 {
@@ -246,34 +242,4 @@ int unet_shutdown(int sock, int how)
         err = usock_shutdown(n->us, how);
         native_put(n);
         return (int)native_result(err);
-}
-
-/* Seconds; 0: closing with unread data resets (RFC 2525 §2.17), and there is nothing to wait for. */
-static int lingers(struct native_slot *n)
-{
-        struct sock_rec *rec = usock_rec(n->us);
-        struct ustack *u = n->us->u;
-        int s = 0;
-
-        if (sock_role(rec) != SOCK_ROLE_CONN)
-                return 0;
-        ustack_lock(u);
-        if (rec->role == SOCK_ROLE_CONN && rec->refs == 1ull << u->slot && tcp_recv_avail(usock_conn(n->us)) == 0)
-                s = MAX(rec->opts.linger_s, 0);
-        ustack_leave(u);
-        return s;
-}
-
-void native_linger(struct native_slot *n)
-{
-        int left = 1, s = lingers(n);
-        nstime deadline;
-
-        if (likely(s == 0))
-                return;
-        deadline = ustack_now() + s * NS_PER_S;
-        usock_shutdown(n->us, SHUT_WR);
-        while (usock_ioctl(n->us, SIOCOUTQ, &left) == 0 && left > 0 && ustack_now() < deadline)
-                if (usock_wait1(n->us, 0, LINGER_LOOK) == -EINTR)
-                        break;
 }

@@ -90,6 +90,8 @@ void usock_udp_disconnect(struct usock *s, const ip_addr *bound);
 /* Whether it did come to nothing, when usock_poll() says that the attempt is over. */
 bool usock_connect_failed(const struct usock *s);
 int usock_shutdown(struct usock *s, int how);
+/* Before the last close of a process: waits as SO_LINGER asks, if it is the last one of all. */
+void usock_linger(struct usock *s);
 
 /* ---- data ---- */
 

@@ -175,7 +175,6 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         f->family = 0;
         f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->retry = f->told = false;
         f->kfd = fd;
-        f->linger_s = -1;
         f->us = NULL;
         f->rcvtimeo = f->sndtimeo = 0;
         f->pace = (struct kernel_pace){.left = KERNEL_STEP / 4, .step = KERNEL_STEP / 4};

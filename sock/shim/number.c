@@ -26,25 +26,6 @@
 
 /* ---- the end ---- */
 
-/* SO_LINGER with a time: close() waits until what was sent has arrived. */
-static void linger(struct file *f)
-{
-        nstime end = clock_now() + f->linger_s * NS_PER_S;
-        struct timespec pause = {0, NS_PER_MS};
-        int left = 0;
-
-        usock_shutdown(f->us, SHUT_WR);
-        while (usock_ioctl(f->us, TIOCOUTQ, &left) == 0 && left > 0 && clock_now() < end && !usock_tls.pending) {
-                usock_progress();
-                sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
-        }
-}
-
-static bool lingers(const struct file *f)
-{
-        return f->mode == MODE_TCP && f->linger_s > 0 && !file_nonblock(f) && f->nfds == 1;
-}
-
 /* Our end of it before the kernel's, which gives the number to the next who asks. */
 static int close_ours(int fd)
 {
@@ -53,8 +34,8 @@ static int close_ours(int fd)
 
         if (!f)
                 return REAL(close)(fd);
-        if (unlikely(lingers(f)))
-                linger(f);
+        if (f->mode == MODE_TCP && f->nfds == 1)
+                usock_linger(f->us);
         file_void(fd);
         r = sys1(SYS_close, fd);
         file_leave(f);

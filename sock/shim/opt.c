@@ -86,16 +86,6 @@ static int identity(const struct file *f, int level, int name, void *val, sockle
         }
 }
 
-static void remember_linger(struct file *f, int level, int name, const void *val, socklen_t len)
-{
-        struct linger lg;
-
-        if (level != SOL_SOCKET || name != SO_LINGER || len < sizeof(lg))
-                return;
-        memcpy(&lg, val, sizeof(lg));
-        f->linger_s = lg.l_onoff ? lg.l_linger : -1;
-}
-
 /* ---- setsockopt ---- */
 
 /* Options that only the kernel can honour: the socket stays with it. */
@@ -183,14 +173,8 @@ static int do_setsockopt(struct file *f, int level, int name, const void *val, s
         if (group_opt(f, level, name))
                 return group_setsockopt(f, name, val, len);
         if (f->mode == MODE_NEW)
-                r = set_new(f, level, name, val, len);
-        else if (f->mode == MODE_TCP)
-                r = set_tcp(f, level, name, val, len);
-        else
-                r = set_both(f, level, name, val, len);
-        if (r == 0)
-                remember_linger(f, level, name, val, len);
-        return r;
+                return set_new(f, level, name, val, len);
+        return f->mode == MODE_TCP ? set_tcp(f, level, name, val, len) : set_both(f, level, name, val, len);
 }
 
 /* What the kernel would read of a value of ours; if that cannot be read, it says so itself. */

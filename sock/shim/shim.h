@@ -72,7 +72,6 @@ struct file {
         _Atomic int nfds;               /* numbers that name this file */
         _Atomic int pins;               /* threads that are at these numbers: none is given up */
         int kfd;                        /* one of them */
-        int linger_s;                   /* SO_LINGER, -1 off */
         struct usock *us;               /* NULL in MODE_NEW and MODE_KERNEL */
         nstime rcvtimeo, sndtimeo;      /* 0: none */
         struct kernel_pace pace;        /* of what has two sides */

@@ -148,7 +148,6 @@ static int accepted(const struct file *l, struct usock *s, int flags)
         f->bound = true;
         f->rcvtimeo = l->rcvtimeo;
         f->sndtimeo = l->sndtimeo;
-        f->linger_s = l->linger_s;
         opts_share(f, l);
         f->us = s;
         f->why = "came over the fabric";

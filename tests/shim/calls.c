@@ -42,11 +42,13 @@ int listener(struct sockaddr_in *sa)
         return l;
 }
 
-void tcp_pair(int v[2])
+void tcp_pair_of(int v[2], const struct linger *linger)
 {
         struct sockaddr_in sa;
         int l = listener(&sa);
 
+        if (linger && setsockopt(l, SOL_SOCKET, SO_LINGER, linger, sizeof(*linger)) < 0)
+                die("SO_LINGER");
         v[0] = socket(AF_INET, SOCK_STREAM, 0);
         if (connect(v[0], (void *)&sa, sizeof(sa)) < 0)
                 die("connect");
@@ -54,6 +56,11 @@ void tcp_pair(int v[2])
         if (v[1] < 0)
                 die("accept");
         close(l);
+}
+
+void tcp_pair(int v[2])
+{
+        tcp_pair_of(v, NULL);
 }
 
 int udp_socket(struct sockaddr_in *sa)
@@ -163,6 +170,7 @@ static const struct {
         {"exec_listener", scene_exec_listener},
         {"exec_many", scene_exec_many},
         {"exec_timeout", scene_exec_timeout},
+        {"linger", scene_linger},
         {"exec_twice", scene_exec_twice},
         {"daemon", scene_daemon},
         {"quick_exit", scene_quick_exit},
@@ -266,6 +274,8 @@ int main(int argc, char **argv)
                 child_of_exec(atoi(argv[2]));
         if (argc == 3 && !strcmp(argv[1], "--closer"))
                 closer_of_exec(atoi(argv[2]));
+        if (argc == 3 && !strcmp(argv[1], "--close"))
+                close_of_exec(atoi(argv[2]));
         if (argc == 3 && !strcmp(argv[1], "--late"))
                 late_child_of_exec(atoi(argv[2]));
         self = argv[0];

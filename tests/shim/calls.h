@@ -71,6 +71,8 @@ struct sockaddr_in loopback(void);
 int listener(struct sockaddr_in *sa);
 /* Two ends of a TCP connection. */
 void tcp_pair(int v[2]);
+/* ... of a listener that was told to linger. */
+void tcp_pair_of(int v[2], const struct linger *linger);
 int udp_socket(struct sockaddr_in *sa);
 void close2(int v[2]);
 /* How long, in ms, what must come is waited for. */
@@ -112,10 +114,11 @@ int __sigaction(int, const struct sigaction *, struct sigaction *);
 pid_t _Fork(void);
 sighandler_t bsd_signal(int, sighandler_t);
 
-/* Parts of scenes that run in programs of their own (`calls --child FD`, `--closer FD`, `--late FD`). */
+/* Parts of scenes that run in programs of their own (`calls --child FD`, `--closer FD`, `--close FD`, `--late FD`). */
 extern const char *self;
 void child_of_exec(int fd);
 void closer_of_exec(int fd);
+void close_of_exec(int fd);
 void late_child_of_exec(int fd);
 
 void scene_small_reads(void);
@@ -169,6 +172,7 @@ void scene_exec_ends(void);
 void scene_exec_listener(void);
 void scene_exec_many(void);
 void scene_exec_timeout(void);
+void scene_linger(void);
 void scene_exec_twice(void);
 void scene_daemon(void);
 void scene_quick_exit(void);

@@ -498,6 +498,80 @@ void scene_exec_timeout(void)
         wait(NULL);
 }
 
+void close_of_exec(int fd)
+{
+        _exit(close(fd));
+}
+
+/* More than the peer's buffer takes. */
+static void fill(int fd)
+{
+        static char big[65536];
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+        do
+                while (send(fd, big, sizeof(big), MSG_DONTWAIT) > 0)
+                        ;
+        while (poll(&p, 1, 200) > 0);
+}
+
+static void drain(int fd)
+{
+        static char big[65536];
+        ssize_t n;
+
+        while ((n = read(fd, big, sizeof(big))) > 0)
+                ;
+        SHOW(n);
+}
+
+/* What its last close waits for is a matter of the socket, whoever said so: until its peer has read what is on the way. */
+void scene_linger(void)
+{
+        static const char *const who[] = {"who has set it", "a child whose parent has", "another image", "a non-blocking one",
+                                          "who has accepted it"};
+        struct linger l = {1, LONG / 1000};
+        char num[16];
+        int v[2], go[2];
+        pid_t pid;
+
+        for (int i = 0; i < 5; i++) {
+                printf("  %s\n", who[i]);
+                if (i == 4)
+                        tcp_pair_of(v, &l);
+                else
+                        tcp_pair(v);
+                fcntl(v[0], F_SETFD, FD_CLOEXEC);
+                snprintf(num, sizeof(num), "%d", v[1]);
+                if (pipe(go) < 0)
+                        die("pipe");
+                fill(v[1]);
+                fflush(stdout);
+                pid = fork();
+                if (pid == 0) {
+                        close(v[0]);
+                        if (i != 1 && i != 4)
+                                setsockopt(v[1], SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+                        if (i == 3)
+                                fcntl(v[1], F_SETFL, O_NONBLOCK);
+                        read(go[0], num, 1);
+                        if (i == 2)
+                                execl(self, self, "--close", num, (char *)NULL);
+                        close_of_exec(v[1]);
+                }
+                if (i == 1)
+                        SHOW(setsockopt(v[1], SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
+                SHOW(close(v[1]));      /* not the last */
+                write(go[1], num, 1);
+                usleep(200000);
+                SHOW(waitpid(pid, NULL, WNOHANG));
+                drain(v[0]);
+                wait(NULL);
+                close2(go);
+                close(v[0]);
+        }
+}
+
 /* When the peer of a socket sees the end, after the process that has it became another program: at once when it was
  * close-on-exec, or when the new image closes it; with the process when it does neither. */
 void scene_exec_ends(void)
