@@ -75,7 +75,7 @@ uint32_t frame_avail(const struct frames *f, uint32_t region, enum frame_class c
         return p->geom.count[c] - p->used[c];
 }
 
-static void free_if_idle(struct frames *f, struct frame_pool *p, uint32_t num)
+static void free_if_idle(struct frames *f, uint32_t region, struct frame_pool *p, uint32_t num)
 {
         struct frame_rec *r = frame_pool_rec(p, num);
         enum frame_class c = frame_geom_class(p->geom, num);
@@ -88,6 +88,10 @@ static void free_if_idle(struct frames *f, struct frame_pool *p, uint32_t num)
         p->used[c]--;
         if (owner != 0 && f->uncharge != NULL)
                 f->uncharge(f->arg, owner, frame_class_bytes(c));
+        if (unlikely(p->starved & 1u << c)) {
+                WRITE_ONCE(p->starved, p->starved & ~(1u << c));
+                f->fed(f->arg, region);
+        }
 }
 
 void frame_hold(struct frames *f, uint32_t id)
@@ -110,7 +114,7 @@ void frame_drop(struct frames *f, uint32_t id)
         r = frame_pool_rec(p, frame_id_num(id));
         assert(r->refs != 0);
         r->refs--;
-        free_if_idle(f, p, frame_id_num(id));
+        free_if_idle(f, frame_id_region(id), p, frame_id_num(id));
 }
 
 void frame_lend(struct frames *f, uint32_t id)
@@ -135,7 +139,7 @@ bool frame_unlend(struct frames *f, uint32_t region, uint32_t num)
         r = frame_pool_rec(p, num);
         r->loans--;
         p->loans--;
-        free_if_idle(f, p, num);
+        free_if_idle(f, region, p, num);
         return true;
 }
 
@@ -152,7 +156,7 @@ void frame_unlend_all(struct frames *f, uint32_t region)
                 struct frame_rec *r = frame_pool_rec(p, num);
                 if (r->loans != 0) {
                         r->loans = 0;
-                        free_if_idle(f, p, num);
+                        free_if_idle(f, region, p, num);
                 }
         }
         p->loans = 0;
@@ -167,6 +171,7 @@ void frame_pool_zero_refs(struct frame_pool *p)
 void frame_pool_rebuild(struct frame_pool *p)
 {
         p->loans = 0;
+        p->starved = 0;                 /* all who wait are woken after a death */
         memset(p->free, 0, sizeof p->free);
         memset(p->used, 0, sizeof p->used);
         for_each_touched(p, c, num) {

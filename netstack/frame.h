@@ -113,6 +113,7 @@ struct frame_pool {
         uint32_t sent;                  /* 1: frames are lent to a peer, and large ones take turns (frame_alloc) */
         uint32_t loans;                 /* sum over all frames */
         uint32_t bad_returns;           /* the other side returned what it had not */
+        uint32_t starved;               /* 1 << class: somebody waits for a frame of it; WRITE_ONCE() */
 };
 
 /* A process's view of all regions. `base` of a region that this process has not mapped is NULL. */
@@ -127,6 +128,8 @@ struct frames {
         void (*give_back)(void *arg, uint32_t chan, uint32_t num);
         /* A frame of ours became free; `owner` was charged frame bytes for it. May be NULL. */
         void (*uncharge)(void *arg, uint32_t owner, uint32_t bytes);
+        /* A frame that somebody waited for (pool->starved) became free; nobody is said to wait any more. */
+        void (*fed)(void *arg, uint32_t region);
         void *arg;
 };
 

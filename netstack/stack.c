@@ -167,6 +167,13 @@ static void uncharge(void *arg, uint32_t owner, uint32_t bytes)
         tcp_uncharge(&s->tcp, owner, bytes);
 }
 
+static void fed(void *arg, uint32_t region)
+{
+        struct stack *s = arg;
+
+        stack_frame_came(s, (region - 1) / 2);
+}
+
 int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struct bell *bell)
 {
         struct frames *f;
@@ -181,6 +188,7 @@ int stack_view_init(struct stack *s, struct stack_state *st, size_t bytes, struc
                             .igmp = at_offset(st, st->igmp_off), .routes = at_offset(st, st->route_off)};
         f->give_back = give_back;
         f->uncharge = uncharge;
+        f->fed = fed;
         f->arg = s;
         f->region[FRAME_REGION_PRIVATE] = (struct frame_region){
                 .base = at_offset(st, st->rxframes_off), .pool = at_offset(st, st->rxpool_off), .geom = st->limits.rx};
@@ -215,6 +223,7 @@ static int chan_claim(struct stack_state *st, uint32_t k, uint32_t peer, struct 
         c->peer = peer;
         c->netif = 0;
         c->remote = 0;
+        c->starved = 0;
         c->generation++;
         c->shm = (struct shm_shared){.tx_geom = tx, .rx_geom = rx};
         frame_pool_init(at_offset(st, c->pool_off), tx);
@@ -337,7 +346,6 @@ static void set_view(struct stack_chan *c, const struct stack_chan *to)
         WRITE_ONCE(c->remote, to->remote);
         c->stranger = to->stranger;
         c->netif = to->netif;
-        WRITE_ONCE(c->starved, to->starved);
         WRITE_ONCE(c->outside, to->outside);
         WRITE_ONCE(c->wire, to->wire);
         __atomic_store_n(&c->ch, to->ch, __ATOMIC_RELEASE);     /* what it points to is ready: stack_chan_peek() */

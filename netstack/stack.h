@@ -39,7 +39,7 @@
 #include "unet/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   13u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   14u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
@@ -114,6 +114,7 @@ struct chan_slot {
         uint32_t netif;                 /* number + 1 when it is an interface; 0: a stack's */
         uint32_t remote;                /* address of the host that stack is on, IPv4 in host order; 0: this one */
         struct ip_ifaddr own;           /* remote: what we are there */
+        uint32_t starved;               /* somebody waits for room in its send queue; WRITE_ONCE() */
 };
 
 enum { SOCK_REF_FLIGHT = STACK_PROCS }; /* as if a process slot: descriptors of it are under way in messages */
@@ -147,7 +148,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint8_t cork;                   /* UDP: SOCK_CORK_*; WRITE_ONCE() */
         uint32_t tx_frame;              /* UDP: the frame it copies into */
         uint32_t chan;                  /* UDP, connected: channel + 1 of the peer */
-        uint32_t blocked;               /* UDP: channel + 1 that had no room for the last datagram; WRITE_ONCE() */
+        uint32_t blocked;               /* UDP: what had no room for the last datagram, see usock_udp_room(); WRITE_ONCE() */
         int32_t err;
         uint16_t lport, rport;
         ip_addr laddr, raddr;
@@ -271,7 +272,6 @@ struct stack_chan {
         struct unet_chan *ch;                   /* and who has no lock, by stack_chan_peek() */
         struct unet_caps caps;
         uint32_t generation;                    /* of the slot when it was mapped */
-        bool starved;                           /* somebody waits for room in its send queue; WRITE_ONCE() */
         bool stranger;                          /* the peer is another user's: see vouch */
         bool remote;                            /* ... or another host's */
         bool outside;                           /* its peer does not run on this host: an interface, or remote; WRITE_ONCE() */
@@ -405,6 +405,8 @@ bool stack_owes_acks(struct stack *s);
 void stack_flush_acks(struct stack *s, nstime now);
 /* Before the owner sleeps (on): peers that hold frames of ours ring when they give them back; senders may wait for them. */
 void stack_want_returns(struct stack *s, bool on);
+/* Somebody waits for a frame of the class to send on channel k: as soon as there is one s->event() says so. */
+void stack_wait_frame(struct stack *s, uint32_t k, enum frame_class c);
 /* When to call stack_run() at the latest. */
 nstime stack_deadline(const struct stack *s);
 

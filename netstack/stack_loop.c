@@ -199,23 +199,46 @@ static bool run_reap(struct stack *s, uint32_t k, struct stack_chan *c)
         return any;
 }
 
+/* The peer is to say when it has consumed or returned something: whoever asks, or waits. */
+static void want_room(struct stack *s, uint32_t k, bool on)
+{
+        struct stack_chan *c = &s->chan[k];
+
+        if (c->ops->want_room != NULL)
+                c->ops->want_room(c->ch, on || s->st->chan[k].starved || s->frames->region[FRAME_REGION_TX(k)].pool->starved);
+}
+
 static void run_room(struct stack *s, uint32_t k, struct stack_chan *c)
 {
-        if (c->starved && c->ops->room(c->ch) >= ROOM_ENOUGH) {
-                WRITE_ONCE(c->starved, false);
-                if (c->ops->want_room != NULL)
-                        c->ops->want_room(c->ch, false);
+        struct chan_slot *slot = &s->st->chan[k];
+
+        if (unlikely(slot->starved) && c->ops->room(c->ch) >= ROOM_ENOUGH) {
+                WRITE_ONCE(slot->starved, 0);
+                want_room(s, k, false);
                 s->event(s, 0, TCP_EV_WRITABLE);
         }
 }
 
+void stack_wait_frame(struct stack *s, uint32_t k, enum frame_class c)
+{
+        struct frame_pool *p = s->frames->region[FRAME_REGION_TX(k)].pool;
+
+        WRITE_ONCE(p->starved, p->starved | 1u << c);
+        want_room(s, k, true);
+}
+
+void stack_frame_came(struct stack *s, uint32_t k)
+{
+        if (s->chan[k].ops != NULL)
+                want_room(s, k, false);
+        s->event(s, 0, TCP_EV_WRITABLE);
+}
+
 void stack_want_returns(struct stack *s, bool on)
 {
-        for (uint32_t k = 0; k < s->nchan; k++) {
-                struct stack_chan *c = &s->chan[k];
-                if (c->ops != NULL && c->ops->want_room != NULL)
-                        c->ops->want_room(c->ch, c->starved || (on && s->frames->region[FRAME_REGION_TX(k)].pool->loans));
-        }
+        for (uint32_t k = 0; k < s->nchan; k++)
+                if (s->chan[k].ops != NULL)
+                        want_room(s, k, on && s->frames->region[FRAME_REGION_TX(k)].pool->loans);
 }
 
 void stack_sync_chans(struct stack *s)
@@ -348,7 +371,7 @@ bool stack_pending(struct stack *s, nstime now)
                 struct unet_chan *ch = stack_chan_peek(s, k);
                 const struct unet_ni_ops *ops = ch != NULL ? READ_ONCE(ch->ops) : NULL;
                 if (ops != NULL && (ops->pending(ch) ||
-                                    (unlikely(READ_ONCE(s->chan[k].starved)) && ops->room(ch) >= ROOM_ENOUGH)))
+                                    (unlikely(READ_ONCE(s->st->chan[k].starved)) && ops->room(ch) >= ROOM_ENOUGH)))
                         return true;
         }
         return now != 0 && stack_deadline(s) <= now;

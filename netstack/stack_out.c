@@ -27,6 +27,14 @@ static const struct ip_tmpl *template_of(struct stack *s, const struct tcp_conn 
         return &t->ip;
 }
 
+static __attribute__((noinline)) bool starves(struct stack *s, struct stack_chan *c, uint32_t k)
+{
+        if (c->ops->want_room != NULL)
+                c->ops->want_room(c->ch, true);
+        WRITE_ONCE(s->st->chan[k].starved, 1);
+        return false;
+}
+
 /* Whether the channel takes one more message, frame included. If not, the peer is asked to say when it does. */
 static bool chan_has_room(struct stack *s, struct stack_chan *c, uint32_t k)
 {
@@ -34,10 +42,7 @@ static bool chan_has_room(struct stack *s, struct stack_chan *c, uint32_t k)
 
         if (likely(p->loans < STACK_LOANS_MAX && c->ops->room(c->ch) > 0))
                 return true;
-        if (!c->starved && c->ops->want_room != NULL)
-                c->ops->want_room(c->ch, true);
-        WRITE_ONCE(c->starved, true);
-        return false;
+        return starves(s, c, k);
 }
 
 bool stack_chan_room(struct stack *s, uint32_t k)
@@ -93,7 +98,7 @@ bool stack_post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, con
         struct frag g;
 
         if (s->frames->region[FRAME_REGION_TX(k)].pool->loans + n > STACK_LOANS_MAX || c->ops->room(c->ch) < n)
-                return false;
+                return starves(s, c, k);
         frag_begin(&g, hdr, ihl, len, mtu, id);
         while (frag_next(&g, out.ip, &p)) {
                 uint32_t inl = p.off < l4_len ? MIN(l4_len - p.off, p.len) : 0;

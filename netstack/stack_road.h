@@ -47,6 +47,8 @@ void stack_undelivered(struct stack *s, uint32_t k, const struct ip_pkt *pkt, co
 
 /* Whether the channel takes one more message, frame included. If not, its users are told when it does. */
 bool stack_chan_room(struct stack *s, uint32_t k);
+/* Channel k has a frame again that somebody waited for. */
+void stack_frame_came(struct stack *s, uint32_t k);
 /* True when everything that the connection owes went out; false when its channel has no room, or is not mapped here yet. */
 bool stack_output_conn(struct stack *s, struct tcp_conn *tc);
 /* One segment of a connection, or of none. There is room. */

@@ -154,11 +154,9 @@ static int post_bytes(struct usock *s, const struct udp_dest *d, const uint8_t *
                 pay.inl = bytes;
                 return usock_udp_post(s, d, &pay);
         }
-        pay.data = (struct buf){.id = usock_udp_frame(s->u, d->chan, n), .len = n};
-        if (pay.data.id == 0) {
-                WRITE_ONCE(usock_rec(s)->blocked, d->chan + 1);
+        pay.data = (struct buf){.id = usock_udp_frame(s, d->chan, n), .len = n};
+        if (pay.data.id == 0)
                 return -EAGAIN;
-        }
         memcpy(frame_addr(s->u->s.frames, pay.data.id), bytes, n);
         err = usock_udp_post(s, d, &pay);
         if (err != 0)

@@ -15,6 +15,10 @@
 
 #define BATCH        16u                /* datagrams of one call behind one bell */
 
+/* What a socket waits for (sock_rec.blocked): a place in the channel's queue, or a frame of one of the classes, a bit each. */
+#define BLOCKED_CHAN 0xffffu            /* channel + 1 */
+#define BLOCKED(chan, classes) ((classes) * (BLOCKED_CHAN + 1) + (chan) + 1)
+
 /* ---- where to ---- */
 
 /* By an interface. */
@@ -280,7 +284,7 @@ int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack
                 stack_run(&u->s, ustack_now());
                 err = post_one(s, d, &out, p);
         }
-        WRITE_ONCE(rec->blocked, err == -EAGAIN ? d->chan + 1 : 0);
+        WRITE_ONCE(rec->blocked, err == -EAGAIN ? BLOCKED(d->chan, 0) : 0);
         if (err != 0)
                 udp_output_cancel(&u->s.udp, rec->conn);
         if (unlikely(err == -EMSGSIZE))
@@ -306,14 +310,19 @@ static uint8_t *next_small(struct ustack *u, uint32_t chan, size_t n)
         return n <= FRAME_SMALL_BYTES ? frame_guess(u->s.frames, FRAME_REGION_TX(chan), FRAME_SMALL) : NULL;
 }
 
-uint32_t usock_udp_frame(struct ustack *u, uint32_t chan, size_t n)
+uint32_t usock_udp_frame(struct usock *s, uint32_t chan, size_t n)
 {
+        struct ustack *u = s->u;
         enum frame_class c = n <= FRAME_SMALL_BYTES ? FRAME_SMALL : FRAME_LARGE;
         uint32_t id = frame_alloc(u->s.frames, FRAME_REGION_TX(chan), c, 0);
 
         if (id == 0 && stack_pending(&u->s, 0)) {
                 stack_run(&u->s, ustack_now());
                 id = frame_alloc(u->s.frames, FRAME_REGION_TX(chan), c, 0);
+        }
+        if (unlikely(id == 0)) {
+                stack_wait_frame(&u->s, chan, c);
+                WRITE_ONCE(usock_rec(s)->blocked, BLOCKED(chan, 1u << c));
         }
         return id;
 }
@@ -331,9 +340,10 @@ static ssize_t send_framed(struct usock *s, const struct udp_dest *d, struct cur
         if (stack_chan_get(&u->s, d->chan) == NULL)
                 err = -ENOENT;
         else if (rec->writer == 0)
-                pay.data.id = usock_udp_frame(u, d->chan, n);
+                pay.data.id = usock_udp_frame(s, d->chan, n);
+        else
+                WRITE_ONCE(rec->blocked, BLOCKED(d->chan, 0));
         if (pay.data.id == 0) {
-                WRITE_ONCE(rec->blocked, d->chan + 1);
                 ustack_leave(u);
                 return err;
         }
@@ -568,8 +578,13 @@ bool usock_unblocked(struct usock *s)
 
 bool usock_udp_room(struct usock *s)
 {
-        uint32_t k = READ_ONCE(usock_rec(s)->blocked);
-        struct unet_chan *ch = k != 0 ? stack_chan_peek(&s->u->s, k - 1) : NULL;
+        uint32_t b = READ_ONCE(usock_rec(s)->blocked), k = (b & BLOCKED_CHAN) - 1, classes = b / (BLOCKED_CHAN + 1);
+        struct stack *st = &s->u->s;
+        struct unet_chan *ch = b != 0 ? stack_chan_peek(st, k) : NULL;
 
-        return ch == NULL || (!READ_ONCE(s->u->s.chan[k - 1].starved) && ch->ops->room(ch) > 0) || ch->ops->pending(ch);
+        if (likely(ch == NULL) || ch->ops->pending(ch))
+                return true;
+        if (classes != 0)
+                return !(READ_ONCE(st->frames->region[FRAME_REGION_TX(k)].pool->starved) & classes);
+        return !READ_ONCE(st->st->chan[k].starved) && ch->ops->room(ch) > 0;
 }

@@ -26,7 +26,7 @@ int usock_udp_said(struct usock *s, const struct msghdr *m, struct usock_sent *s
  * Under the lock, with the channel mapped. */
 int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack_payload *p);
 /* A frame that n bytes for this channel fit into; 0: there is none now. Under the lock. */
-uint32_t usock_udp_frame(struct ustack *u, uint32_t chan, size_t n);
+uint32_t usock_udp_frame(struct usock *s, uint32_t chan, size_t n);
 
 /* ---- usock_cork.c ---- */
 

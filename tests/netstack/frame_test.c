@@ -22,6 +22,8 @@ struct fixture {
         uint32_t back_chan, back_num; /* the last frame given back */
         unsigned backs;
         uint32_t uncharged_owner, uncharged;
+        uint32_t fed_region;
+        unsigned fed;
 };
 
 static void give_back(void *arg, uint32_t chan, uint32_t num)
@@ -41,6 +43,14 @@ static void uncharge(void *arg, uint32_t owner, uint32_t bytes)
         x->uncharged += bytes;
 }
 
+static void fed(void *arg, uint32_t region)
+{
+        struct fixture *x = arg;
+
+        x->fed_region = region;
+        x->fed++;
+}
+
 static int setup(void **state)
 {
         struct fixture *x = calloc(1, sizeof *x);
@@ -51,6 +61,7 @@ static int setup(void **state)
         x->f.region[RX] = (struct frame_region){malloc(frame_geom_bytes(geom)), NULL, geom};
         x->f.give_back = give_back;
         x->f.uncharge = uncharge;
+        x->f.fed = fed;
         x->f.arg = x;
         *state = x;
         return 0;
@@ -305,6 +316,26 @@ static void a_pool_that_begins_to_take_turns_loses_no_frame(void **state)
                 assert_int_not_equal(frame_alloc(&x->f, TX, FRAME_LARGE, 0), 0);
 }
 
+static void who_waits_for_a_frame_is_told_once(void **state)
+{
+        struct fixture *x = *state;
+        uint32_t small = frame_alloc(&x->f, TX, FRAME_SMALL, 0), large[2];
+
+        for (int i = 0; i < 2; i++)
+                large[i] = frame_alloc(&x->f, TX, FRAME_LARGE, 0);
+        x->pool->starved = 1u << FRAME_LARGE;
+        frame_drop(&x->f, small);
+        assert_int_equal(x->fed, 0);
+        frame_lend(&x->f, large[0]);
+        frame_drop(&x->f, large[0]);
+        assert_int_equal(x->fed, 0);
+        assert_true(frame_unlend(&x->f, TX, frame_id_num(large[0])));
+        assert_int_equal(x->fed, 1);
+        assert_int_equal(x->fed_region, TX);
+        frame_drop(&x->f, large[1]);
+        assert_int_equal(x->fed, 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -322,6 +353,7 @@ int main(void)
                 TEST(a_lent_frame_goes_back_to_its_channel),
                 TEST(when_the_channel_dies_its_loans_end),
                 TEST(free_lists_are_made_anew),
+                TEST(who_waits_for_a_frame_is_told_once),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

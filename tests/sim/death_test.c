@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "netstack/stack.h"
+#include "netstack/stack_road.h"
 
 #define CHAN  0u
 #define CONNS 2                         /* open before the child begins; the first is the one that it works on */
@@ -749,6 +749,62 @@ static void a_turn_of_timers_may_end_anywhere(void **state)
         dies_everywhere(prepare_timers, runs_with_input, GOES_ON);
 }
 
+/* ---- who waits to send hears of it from whichever process looks ---- */
+
+static unsigned told;
+
+static void tells(struct stack *s, uint32_t sock, uint32_t events)
+{
+        told += sock == 0 && events == TCP_EV_WRITABLE;
+}
+
+static void room_for_one_process_is_seen_by_another(void **state)
+{
+        static const struct buf none = {0, 0, 0};
+        static const uint8_t bytes[28];
+        struct world *w = world_make();
+        struct view *waits = view_of(w), *looks = view_of(w);
+        struct stack *s = &waits->s[0];
+
+        told = 0;
+        looks->s[0].event = tells;
+        while (stack_chan_room(s, CHAN))
+                stack_post_raw(s, &s->chan[CHAN], bytes, sizeof bytes, &none);
+        stack_run(&looks->s[0], w->now);
+        assert_int_equal(told, 0);
+        stack_run(&looks->s[1], w->now);
+        assert_true(stack_pending(&looks->s[0], 0));
+        stack_run(&looks->s[0], w->now);
+        assert_int_equal(told, 1);
+        stack_run(&looks->s[0], w->now);
+        assert_int_equal(told, 1);
+        view_free(waits);
+        view_free(looks);
+        munmap(w, w->bytes);
+}
+
+static void a_frame_for_one_process_is_freed_by_another(void **state)
+{
+        struct world *w = world_make();
+        struct view *waits = view_of(w), *looks = view_of(w);
+        uint32_t id, last = 0;
+
+        told = 0;
+        looks->s[0].event = tells;
+        while ((id = frame_alloc(waits->s[0].frames, FRAME_REGION_TX(CHAN), FRAME_LARGE, 0)) != 0)
+                last = id;
+        stack_wait_frame(&waits->s[0], CHAN, FRAME_LARGE);
+        assert_true(atomic_load(&waits->chan[0].mine->ctrl.want_room));
+        stack_want_returns(&looks->s[0], false);        /* a leader that wakes */
+        assert_true(atomic_load(&waits->chan[0].mine->ctrl.want_room));
+        frame_drop(looks->s[0].frames, last);
+        assert_int_equal(told, 1);
+        assert_false(atomic_load(&waits->chan[0].mine->ctrl.want_room));
+        view_free(waits);
+        view_free(looks);
+        munmap(w, w->bytes);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -771,6 +827,8 @@ int main(void)
                 cmocka_unit_test(a_connect_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_a_syn_may_end_anywhere),
                 cmocka_unit_test(a_turn_of_timers_may_end_anywhere),
+                cmocka_unit_test(room_for_one_process_is_seen_by_another),
+                cmocka_unit_test(a_frame_for_one_process_is_freed_by_another),
         };
 
         make_streams();

@@ -547,6 +547,51 @@ static void closing_while_another_thread_waits(void **state)
         play_both(close_a, close_b, 0);
 }
 
+/* ---- a datagram socket that could not send ---- */
+
+#define DATAGRAMS 5000
+
+static const size_t full_sizes[] = {32768, 1000, 10};
+
+static void full_a(struct side *s)
+{
+        struct unet_pollset *set = unet_pollset_create();
+        int c = unet_socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+        struct sockaddr_in a = loopback((uint16_t)hear(s));
+        static char big[32768];
+        struct unet_event ev;
+
+        CHECK(unet_connect(c, (struct sockaddr *)&a, sizeof a) == 0);
+        CHECK(unet_pollset_add(set, c, POLLOUT | UNET_EDGE, 1) == 0);
+        CHECK(unet_pollset_wait(set, &ev, 1, PATIENCE_MS) == 1);
+        for (size_t k = 0; k < sizeof full_sizes / sizeof *full_sizes; k++)
+                for (int i = 0; i < DATAGRAMS; i++)
+                        while (unet_send(c, big, full_sizes[k], 0) < 0)
+                                CHECK(errno == EAGAIN && unet_pollset_wait(set, &ev, 1, PATIENCE_MS) == 1);
+        tell(s, 0);
+        unet_pollset_destroy(set);
+}
+
+static void full_b(struct side *s)
+{
+        int c = unet_socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+        struct sockaddr_in a = loopback(0);
+        struct pollfd end = {.fd = s->in, .events = POLLIN};
+        socklen_t len = sizeof a;
+        static char big[32768];
+
+        CHECK(unet_bind(c, (struct sockaddr *)&a, sizeof a) == 0 && unet_getsockname(c, (struct sockaddr *)&a, &len) == 0);
+        tell(s, ntohs(a.sin_port));
+        while (poll(&end, 1, 5) == 0)
+                while (unet_recv(c, big, sizeof big, 0) > 0)
+                        ;
+}
+
+static void a_datagram_socket_that_was_full_has_an_edge(void **state)
+{
+        play_both(full_a, full_b, 0);
+}
+
 /* ---- news ---- */
 
 #define EVENTS 500000u
@@ -610,6 +655,7 @@ int main(void)
                 cmocka_unit_test(a_set_changes_while_somebody_sleeps_in_it),
                 cmocka_unit_test(a_set_is_not_shared_by_fork),
                 cmocka_unit_test(closing_while_another_thread_waits),
+                cmocka_unit_test(a_datagram_socket_that_was_full_has_an_edge),
                 cmocka_unit_test(an_edge_has_moved_when_there_are_news_of_it),
         };
 
