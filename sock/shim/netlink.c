@@ -117,10 +117,19 @@ static bool is_for_addresses(const struct request *q)
                (q->a.ifa_family == AF_UNSPEC || q->a.ifa_family == AF_INET);
 }
 
-static struct dump *find_dump(uint64_t cookie)
+static bool forgotten(struct dump *d)
+{
+        if (d->cookie == 0 || d->cookie == cookie_of(d->fd))
+                return false;
+        d->cookie = 0;                  /* it was closed */
+        netlink_dumps--;
+        return true;
+}
+
+static struct dump *free_dump(void)
 {
         for (int i = 0; i < DUMPS; i++)
-                if (dumps[i].cookie == cookie)
+                if (dumps[i].cookie == 0 || forgotten(&dumps[i]))
                         return &dumps[i];
         return NULL;
 }
@@ -150,7 +159,7 @@ void netlink_asked(int fd, const struct iovec *iov, size_t pieces, ssize_t n)
                 return;
         strict = n >= (ssize_t)sizeof q && option(fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK) > 0;
         pthread_mutex_lock(&dumps_lock);
-        d = find_dump(0);
+        d = free_dump();
         if (d != NULL) {
                 d->fd = fd;
                 answer(d, &q, strict ? q.a.ifa_index : 0);
@@ -196,12 +205,8 @@ static struct dump *find_answer(int fd)
 {
         for (int i = 0; i < DUMPS; i++) {
                 struct dump *d = &dumps[i];
-                if (d->cookie == 0 || d->fd != fd)
-                        continue;
-                if (d->cookie == cookie_of(fd))
+                if (d->cookie != 0 && d->fd == fd && !forgotten(d))
                         return d;
-                d->cookie = 0;          /* it was closed */
-                netlink_dumps--;
         }
         return NULL;
 }

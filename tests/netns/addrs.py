@@ -5,6 +5,7 @@ runs it where the kernel has the addresses, and where unetd has them."""
 import ctypes
 import ctypes.util
 import fcntl
+import os
 import socket
 import struct
 
@@ -80,9 +81,13 @@ def by_ioctl(s):
         print("ioctl", e.strerror)
 
 
+def question(family, strict=0):
+    return struct.pack("IHHIIBBBBI", 24, RTM_GETADDR, DUMP, 7, 0, family, 0, 0, 0, strict).ljust(152, b"\0")
+
+
 def asked(s, family, strict=0):
     """The parts of what rtnetlink answers, each a datagram, read as `ip` reads: its length first."""
-    s.send(struct.pack("IHHIIBBBBI", 24, RTM_GETADDR, DUMP, 7, 0, family, 0, 0, 0, strict).ljust(152, b"\0"))
+    s.send(question(family, strict))
     while True:
         length, _, _, _ = s.recvmsg_into([], 0, socket.MSG_PEEK | socket.MSG_TRUNC)
         part, _, flags, who = s.recvmsg(length)
@@ -95,6 +100,16 @@ def asked(s, family, strict=0):
                 return
             yield flags, part[at + 16:at + size]
             at += (size + 3) & ~3
+
+
+def without_reading():
+    """More than are kept at once, of sockets that are closed before their answer is read; their numbers are taken by others."""
+    for _ in range(10):
+        s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+        s.send(question(socket.AF_INET))
+        number = s.detach()
+        with open("/dev/null", "rb") as nothing:
+            os.dup2(nothing.fileno(), number)
 
 
 def by_netlink():
@@ -121,6 +136,7 @@ def described(flags, message):
 
 
 if __name__ == "__main__":
+    without_reading()
     by_libc()
     by_netlink()
     with socket.socket(type=socket.SOCK_DGRAM) as s:
