@@ -9,6 +9,7 @@
 #define PAUSE_MIN (20 * NS_PER_US)
 #define WANTED    32                    /* datagrams in a pause: after fewer the next is longer, after twice as many it is shorter */
 #define APART     (250 * NS_PER_US)     /* those of a stream, at most: who are further apart do not wait for each other */
+#define IN_TRAIN  8                     /* segments of a train are at least as many as that for each that is sent */
 #define STREAM    4                     /* sleeps in a row that brought as many as that */
 
 static __thread struct {
@@ -16,6 +17,12 @@ static __thread struct {
         nstime length;                  /* of the next pause */
         uint32_t run;                   /* sleeps of a stream in a row; in one it stays */
 } pace __attribute__((tls_model("initial-exec")));
+
+static __thread struct {
+        uint64_t in, out;               /* segments of all stacks, when they were counted last */
+        nstime length;                  /* of the next pause */
+        bool paused;                    /* since then */
+} train __attribute__((tls_model("initial-exec")));
 
 static uint64_t count_of(struct ustack *const *all, uint32_t n, int which)
 {
@@ -102,4 +109,32 @@ int usock_pause(struct ustack *const *all, uint32_t n, nstime now, nstime until,
         pace.length = next_length(in - pace.in);
         pace.in = in;
         return sleep_for(length, mask);
+}
+
+/* True: of what came since the last time nothing was answered, but trains acknowledged. */
+static bool only_trains(struct ustack *const *all, uint32_t n)
+{
+        uint64_t in = count_of(all, n, COUNT_TCP_IN), out = count_of(all, n, COUNT_TCP_OUT);
+        uint64_t came = in - train.in, sent = out - train.out;
+
+        if (train.paused)
+                train.length = came == 0 ? 0 : came < WANTED ? train.length * 2 : came < 2 * WANTED ? train.length : train.length / 2;
+        train.length = MIN(MAX(train.length, PAUSE_MIN), USOCK_PAUSE_MAX);
+        train.in = in;
+        train.out = out;
+        return came != 0 && sent <= came / IN_TRAIN + 1;
+}
+
+int usock_pause_train(struct ustack *const *all, uint32_t n, nstime now, nstime held, const sigset_t *mask)
+{
+        bool trains = over_devices(all, n) && only_trains(all, n);
+        nstime until = held;
+
+        train.paused = false;
+        for (uint32_t i = 0; i < n; i++)
+                until = nstime_min(until, stack_deadline(&all[i]->s));
+        if (!trains || until - now < PAUSE_MIN)
+                return 0;
+        train.paused = true;
+        return sleep_for(MIN(train.length, until - now), mask);
 }

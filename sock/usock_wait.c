@@ -27,6 +27,7 @@
 #include "sock/usock_wake.h"
 
 #define STACK_ITEMS 64
+#define READERS     8                   /* who waits for more is a server of many, and does not pause for one */
 
 /* ---- looking ---- */
 
@@ -161,10 +162,31 @@ static int ask_kernel(struct wait *w)
         return ready_items(w);
 }
 
+/* Until when the ACK of a train that one of few reads is held; NSTIME_NEVER: nobody's is. */
+static nstime train_until(const struct wait *w)
+{
+        nstime at = NSTIME_NEVER;
+
+        for (int i = 0; i < w->n && w->n <= READERS; i++)
+                if (w->v[i].s != NULL && w->v[i].events & POLLIN && sock_role(usock_rec(w->v[i].s)) == SOCK_ROLE_CONN)
+                        at = nstime_min(at, tcp_train_until(usock_conn(w->v[i].s)));
+        return at;
+}
+
+static int pause_if_streamed(struct wait *w, nstime now)
+{
+        nstime held;
+
+        if (unlikely(usock_in_stream()))
+                return usock_pause(w->all, w->nall, now, w->until, w->mask);
+        held = train_until(w);
+        return unlikely(held != NSTIME_NEVER) ? usock_pause_train(w->all, w->nall, now, nstime_min(held, w->until), w->mask) : 0;
+}
+
 /* Sleeps. 1: there is something; 0: look; -EINTR. */
 static int pause_or_doze(struct wait *w, nstime now)
 {
-        int err = unlikely(usock_in_stream()) ? usock_pause(w->all, w->nall, now, w->until, w->mask) : 0;
+        int err = pause_if_streamed(w, now);
         nstime slept;
 
         if (err != 0 && (err < 0 || wait_pending(w, 0)))

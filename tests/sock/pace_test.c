@@ -1,4 +1,4 @@
-/* When the reader of a stream of datagrams pauses (sock/usock_pace.h), and what ends it. */
+/* When the reader of a stream of datagrams or of a train of segments pauses (sock/usock_pace.h), and what ends it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,6 +143,54 @@ static void a_segment_ends_the_pauses(void **state)
         assert_false(usock_in_stream());
 }
 
+/* ---- trains ---- */
+
+/* So many segments came and left since the last time; the ACK of the last is held for so long. */
+static int train_pauses(uint64_t in, uint64_t out, nstime held)
+{
+        came(COUNT_TCP_IN, in);
+        came(COUNT_TCP_OUT, out);
+        return usock_pause_train(all, 1, 0, held, NULL);
+}
+
+static void a_train_whose_ack_is_held_is_paused_for(void **state)
+{
+        (void)state;
+        for (int i = 0; i < ENOUGH; i++)
+                assert_int_equal(train_pauses(BATCH, 1, SOON), 1);
+}
+
+static void a_held_ack_that_is_due_is_not_paused_for(void **state)
+{
+        (void)state;
+        assert_int_equal(train_pauses(BATCH, 1, 10 * NS_PER_US), 0);
+}
+
+static void a_train_that_has_stopped_is_not_paused_for(void **state)
+{
+        (void)state;
+        assert_int_equal(train_pauses(BATCH, 1, SOON), 1);
+        assert_int_equal(train_pauses(0, 0, SOON), 0);
+}
+
+/* Somebody waits for what this thread answers. */
+static void a_train_beside_which_others_are_answered_is_not_paused_for(void **state)
+{
+        (void)state;
+        assert_int_equal(train_pauses(BATCH, BATCH / 2, SOON), 0);
+        assert_int_equal(train_pauses(2, 2, SOON), 0);
+}
+
+static void without_a_device_no_train_is_paused_for(void **state)
+{
+        struct vlink *link = stack.link[0];
+
+        (void)state;
+        stack.link[0] = NULL;
+        assert_int_equal(train_pauses(BATCH, 1, SOON), 0);
+        stack.link[0] = link;
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -156,6 +204,11 @@ int main(void)
                 cmocka_unit_test_setup(a_longest_pause_that_brought_few_is_the_last, idle),
                 cmocka_unit_test_setup(an_answer_ends_the_pauses, idle),
                 cmocka_unit_test_setup(a_segment_ends_the_pauses, idle),
+                cmocka_unit_test(a_train_whose_ack_is_held_is_paused_for),
+                cmocka_unit_test(a_held_ack_that_is_due_is_not_paused_for),
+                cmocka_unit_test(a_train_that_has_stopped_is_not_paused_for),
+                cmocka_unit_test(a_train_beside_which_others_are_answered_is_not_paused_for),
+                cmocka_unit_test(without_a_device_no_train_is_paused_for),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
