@@ -420,6 +420,8 @@ struct stack_payload {
         uint32_t len;
         struct buf data;                /* id 0: at inl */
         uint8_t *room;                  /* STACK_UDP_ROOM bytes before inl; NULL: inl fits a descriptor */
+        bool summed;                    /* `sum` is its csum_partial() */
+        uint32_t sum;
 };
 /* csum_partial() of it, for a channel that needs checksums. */
 uint32_t stack_payload_sum(const struct stack *s, const struct stack_payload *p);

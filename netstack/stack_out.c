@@ -208,7 +208,7 @@ uint32_t stack_payload_sum(const struct stack *s, const struct stack_payload *p)
 {
         const uint8_t *at = p->data.id != 0 ? frame_addr(s->frames, p->data.id) + p->data.off : p->inl;
 
-        return csum_partial(at, p->len, 0);
+        return p->summed ? p->sum : csum_partial(at, p->len, 0);
 }
 
 uint32_t stack_udp_inline(struct stack *s, uint32_t k)

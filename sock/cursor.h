@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include "netstack/base.h"
+#include "netstack/checksum.h"
 #include "netstack/sockbuf.h"
 #include "sock/user.h"
 
@@ -32,6 +33,23 @@ static inline bool copy_in(struct cursor *c, uint8_t *dst, size_t n)
                 n -= k;
                 c->off += k;
                 if (c->off == c->iov->iov_len && n > 0)
+                        c->iov++, c->off = 0;
+        }
+        return true;
+}
+
+/* As copy_in(), and adds the sum of the bytes, as they lie at dst. */
+static inline bool copy_in_sum(struct cursor *c, uint8_t *dst, size_t n, uint32_t *sum)
+{
+        for (size_t at = 0; at < n;) {
+                size_t k = cursor_step(c, n - at);
+                uint32_t piece = 0;
+                if (unlikely(!user_copy_in_sum(dst + at, (const char *)c->iov->iov_base + c->off, k, &piece)))
+                        return false;
+                *sum = csum_append(*sum, at, piece);
+                at += k;
+                c->off += k;
+                if (c->off == c->iov->iov_len && at < n)
                         c->iov++, c->off = 0;
         }
         return true;

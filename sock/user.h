@@ -39,6 +39,15 @@ fault:
         return false;
 }
 
+/* As user_read(), and that it can be written; what other threads write there stays. */
+static inline bool user_touch(void *p)
+{
+        __asm__ goto("1: lock orb $0, (%0)\n" USER_EX("1b", "%l[fault]") : : "r"(p) : "cc", "memory" : fault);
+        return true;
+fault:
+        return false;
+}
+
 #define USER_PUT(bits, insn)                                                                                        \
         static inline bool user_put##bits(void *p, uint##bits##_t v)                                                \
         {                                                                                                           \
@@ -63,6 +72,7 @@ USER_PUT(64, "movq")
                 return false;                                                                                       \
         }
 USER_MOVE(1, "movb", "al")
+USER_MOVE(4, "movl", "eax")
 USER_MOVE(8, "movq", "rax")
 USER_MOVE(16, "movups", "xmm0")
 #undef USER_MOVE
@@ -74,6 +84,11 @@ bool user_copy_libc(void *to, const void *from, size_t n);
 
 /* No table for this machine yet: a bad pointer is a signal. */
 static inline bool user_read(const void *p)
+{
+        return true;
+}
+
+static inline bool user_touch(void *p)
 {
         return true;
 }
@@ -96,6 +111,7 @@ USER_PUT(64)
                 return true;                                                  \
         }
 USER_MOVE(1)
+USER_MOVE(4)
 USER_MOVE(8)
 USER_MOVE(16)
 #undef USER_MOVE
@@ -122,6 +138,8 @@ static inline bool user_copy_short(void *to, const void *from, uint32_t n)
         }
         if (n >= 8)
                 return user_move8(d, s) && user_move8(d + n - 8, s + n - 8);
+        if (n >= 4)
+                return user_move4(d, s) && user_move4(d + n - 4, s + n - 4);
         for (uint32_t i = 0; ok && i < n; i++)
                 ok = user_move1(d + i, s + i);
         return ok;
@@ -131,6 +149,11 @@ static inline bool user_copy(void *to, const void *from, size_t n)
 {
         return n <= 64 ? user_copy_short(to, from, (uint32_t)n) : user_copy_libc(to, from, n);
 }
+
+/* As user_copy(), and adds the sum (netstack/checksum.h) of the bytes that were copied: from the application to our memory, and the
+ * other way. */
+bool user_copy_in_sum(void *to, const void *from, size_t n, uint32_t *sum);
+bool user_copy_out_sum(void *to, const void *from, size_t n, uint32_t *sum);
 
 #define USER_PAGE 4096u
 
@@ -143,6 +166,17 @@ static inline bool user_read_range(const void *p, size_t n)
                 if (!user_read(c + at))
                         return false;
         return n == 0 || (user_read(c) && user_read(c + n - 1));
+}
+
+/* ... that can be written. */
+static inline bool user_touch_range(void *p, size_t n)
+{
+        char *c = (char *)p;
+
+        for (size_t at = 0; at + USER_PAGE < n; at += USER_PAGE)
+                if (!user_touch(c + at))
+                        return false;
+        return n == 0 || (user_touch(c) && user_touch(c + n - 1));
 }
 
 #endif

@@ -392,7 +392,10 @@ static int place_one(struct usock *s, const struct udp_dest *d, struct cursor *c
                 return -E2BIG;
         pay.room = ch->ops->place(ch);
         pay.inl = pay.room + STACK_UDP_ROOM;
-        return likely(copy_in(c, pay.room + STACK_UDP_ROOM, n)) ? usock_udp_post(s, d, &pay) : -EFAULT;
+        pay.summed = ch->caps.csum;
+        if (unlikely(!(pay.summed ? copy_in_sum(c, pay.room + STACK_UDP_ROOM, n, &pay.sum) : copy_in(c, pay.room + STACK_UDP_ROOM, n))))
+                return -EFAULT;
+        return usock_udp_post(s, d, &pay);
 }
 
 /*
@@ -414,7 +417,10 @@ static __attribute__((noinline)) bool send_placed(struct usock *s, const struct 
         }
         ustack_lock(s->u);
         err = place_one(s, d, &from, n);
-        ustack_leave(s->u);
+        if (d->many == MORE)            /* ... or ring() */
+                ustack_unlock(s->u);
+        else
+                ustack_leave(s->u);
         if (unlikely(err == -E2BIG))
                 return false;
         *c = from;
