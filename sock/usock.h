@@ -101,6 +101,13 @@ void usock_linger(struct usock *s);
  * -ENOENT (use the kernel). */
 ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags);
 ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags);
+/*
+ * recvmmsg() of a UDP socket, where it is quicker: what a device has brought for it goes to the program at once. Who asks so reads
+ * what is queued with USOCK_BATCH among the flags, so that no more is queued meanwhile. v is the program's:
+ * up to n messages, from which everything is read and to which everything is written here. How many came; 0: usock_recvmsg() says what
+ * there is; -EFAULT.
+ */
+ssize_t usock_recv_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags);
 /* The same for one buffer and a connected socket: the fast path. */
 ssize_t usock_send(struct usock *s, const void *p, size_t n, int flags);
 /* The kernel's socket has not kept what usock_sendmsg() left to it with MSG_MORE or UDP_CORK. */
@@ -188,6 +195,7 @@ struct usock_item {
         short krevents;                 /* kernel's side, when both are set */
         bool call;                      /* a call that reads or writes waits, not a poll */
         bool exclusive;                 /* it is enough when one of those who wait so is woken */
+        bool device;                    /* the only one, of a call that takes from devices itself: what is there it finds */
 };
 /*
  * Progress, then returns how many items have events; sleeps until there is one, the timeout (relative; <0 for ever;

@@ -28,6 +28,11 @@ int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack
 /* A frame that n bytes for this channel fit into; 0: there is none now. Under the lock. */
 uint32_t usock_udp_frame(struct usock *s, uint32_t chan, size_t n);
 
+/* ---- usock_udp_straight.c ---- */
+
+/* As usock_recv_straight(). */
+ssize_t usock_udp_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags);
+
 /* ---- usock_cork.c ---- */
 
 /* With MSG_MORE, or with rec->cork not 0: adds to the datagram that is begun, or begins one. */

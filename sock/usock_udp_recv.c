@@ -42,12 +42,15 @@ static inline bool look_mapped(struct ustack *u, uint32_t pcb, struct udp_sight 
         return seen;
 }
 
-/* The memory of what was read goes back, and what came meanwhile is let in, in one turn of the lock. */
-static __attribute__((noinline)) void settle(struct ustack *u, uint32_t pcb)
+/* The memory of what was read goes back, and what came meanwhile is let in, in one turn of the lock; unless it is to go straight to
+ * the reader. */
+static __attribute__((noinline)) void settle(struct ustack *u, uint32_t pcb, int flags)
 {
+        bool later = flags & USOCK_BATCH && ustack_drives(u);
+
         ustack_lock(u);
         udp_settle(&u->s.udp, pcb);
-        if (stack_pending(&u->s, 0))
+        if (!later && stack_pending(&u->s, 0))
                 stack_run(&u->s, ustack_now());
         else
                 stack_flush_bells(&u->s);
@@ -146,7 +149,7 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
                                 m->msg_controllen = 0;
                 }
                 if (unlikely(settle_is_due(s) || first.last))
-                        settle(u, pcb);
+                        settle(u, pcb, flags);
                 if (unlikely(READ_ONCE(usock_rec(s)->peeks_on)))
                         usock_udp_read_before(s, flags & MSG_TRUNC ? first.msg.len : n);
                 if (unlikely(!good))
@@ -175,7 +178,7 @@ ssize_t usock_udp_read_short(struct usock *s, void *p, size_t n)
         if (unlikely(!udp_recv_take_short(pcb, &first, usock_alone(usock_rec(s)))))
                 return -EAGAIN;
         if (unlikely(settle_is_due(s) || first.last))
-                settle(s->u, usock_rec(s)->conn);
+                settle(s->u, usock_rec(s)->conn, 0);
         return likely(good) ? (ssize_t)first.msg.len : -EFAULT;
 }
 

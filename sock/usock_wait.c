@@ -198,6 +198,15 @@ static int pause_or_doze(struct wait *w, nstime now)
         return err;
 }
 
+/* Something came that the caller will take itself. */
+static bool left_to_caller(struct wait *w, nstime now)
+{
+        if (likely(!w->v[0].device) || w->nall != 1 || now >= w->all[0]->peers_at || !wait_pending(w, 0))
+                return false;
+        w->v[0].revents = POLLIN;
+        return true;
+}
+
 static int wait_loop(struct wait *w, nstime timeout)
 {
         int ready = wait_look(w), err;
@@ -211,6 +220,8 @@ static int wait_loop(struct wait *w, nstime timeout)
         w->gave_way = timeout == 0;
         for (;; now = ustack_now()) {
                 bool due = usock_ticks() - rest_seen > USOCK_TICKS_EVERY;
+                if (ready == 0 && w->n != 0 && left_to_caller(w, now))
+                        return 1;
                 if (ready == 0 || wait_pending(w, now) || (due && others_inside(w)))
                         ready = progress(w, now);
                 if (w->nk > 0 && (ready == 0 || due))

@@ -4,9 +4,9 @@
 #include <sys/ioctl.h>
 
 /* The kernel's side of a UDP socket goes by these; MSG_ZEROCOPY and the like are its own. */
-static ssize_t kernel_recvmsg(const struct file *f, struct msghdr *m, int flags)
+static ssize_t kernel_recvmsg(struct file *f, struct msghdr *m, int flags)
 {
-        return sys3(SYS_recvmsg, f->kfd, m, flags | MSG_DONTWAIT);
+        return sys3(SYS_recvmsg, f->kfd, m, (flags & ~USOCK_BATCH) | MSG_DONTWAIT);
 }
 
 /* Where nothing tells that there is more than there was. */
@@ -458,11 +458,47 @@ ssize_t h_recvmsg(int fd, struct msghdr *m, int flags)
         return r;
 }
 
+static ssize_t recv_one_of(struct file *f, struct mmsghdr *v, int flags, ssize_t (*recv)(struct file *, struct msghdr *, int))
+{
+        struct msghdr own;
+        ssize_t r = io_take_header(&own, &v->msg_hdr) ? recv(f, &own, flags) : -EFAULT;
+
+        return r >= 0 && (!put_header(&v->msg_hdr, &own) || !user_put32(&v->msg_len, (uint32_t)r)) ? -EFAULT : r;
+}
+
+static ssize_t udp_once_ours(struct file *f, struct msghdr *m, int flags)
+{
+        return udp_once(f, m, flags, false);
+}
+
+/* Some of n datagrams, of which those that a device has brought take the shortest way. How many. `kernel`: it may be the kernel's
+ * turn, which comes once a call of the program's. */
+static ssize_t udp_recv_some(struct file *f, struct mmsghdr *v, unsigned n, int flags, bool kernel)
+{
+        struct until u = until_timeo(f->rcvtimeo);
+        ssize_t r;
+
+        for (;; kernel = true) {
+                r = kernel && kernel_turn(&f->pace) ? recv_one_of(f, v, flags, kernel_recvmsg) : -EAGAIN;
+                if (r != -EAGAIN)
+                        return r < 0 ? r : 1;
+                r = usock_recv_straight(f->us, v, n, flags);
+                if (r != 0)
+                        return r;
+                r = recv_one_of(f, v, flags | USOCK_BATCH, udp_once_ours);
+                if (r != -EAGAIN || !io_may_wait(f, flags))
+                        return r < 0 ? r : 1;
+                r = file_wait_device(f, &u);
+                if (r < 0)
+                        return r;
+        }
+}
+
 /* As Linux: the time-out is looked at between datagrams, and an error after the first waits for the next call. */
 static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
 {
+        bool some = f->mode == MODE_UDP && !timeout && !(flags & (MSG_ERRQUEUE | MSG_PEEK));
         struct until u = until_ts(timeout);
-        struct msghdr own;
         unsigned i = 0;
         ssize_t r = 0;
 
@@ -472,12 +508,10 @@ static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int 
 
                 if (i && (flags & MSG_WAITFORONE))
                         once |= MSG_DONTWAIT;
-                r = io_take_header(&own, &v[i].msg_hdr) ? file_recvmsg(f, &own, once) : -EFAULT;
-                if (r >= 0 && (!put_header(&v[i].msg_hdr, &own) || !user_put32(&v[i].msg_len, (uint32_t)r)))
-                        r = -EFAULT;
+                r = some ? udp_recv_some(f, &v[i], n - i, once, i == 0) : recv_one_of(f, &v[i], once, file_recvmsg);
                 if (r < 0)
                         break;
-                i++;
+                i += some ? (unsigned)r : 1;
                 if (timeout && until_over(&u))
                         break;
         }

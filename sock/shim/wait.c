@@ -119,16 +119,16 @@ int h_pthread_cancel(pthread_t thread)
 
 /* ---- sleeping ---- */
 
-static int wait_both_sides(struct file *f, short events, nstime left)
+static int wait_both_sides(struct file *f, short events, nstime left, bool device)
 {
-        struct usock_item it = {.s = f->us, .fd = f->kfd, .events = events, .call = true,
+        struct usock_item it = {.s = f->us, .fd = f->kfd, .events = events, .call = true, .device = device,
                                 .exclusive = usock_is_taken_by_one(f->us, events)};
         int n = usock_wait(&it, 1, left, NULL);
 
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;
 }
 
-int file_wait(struct file *f, short events, struct until *u)
+static int wait_for(struct file *f, short events, struct until *u, bool device)
 {
         nstime left = until_left(u);
         struct sleeper *sl;
@@ -137,7 +137,7 @@ int file_wait(struct file *f, short events, struct until *u)
         shim_tls.handled = false;
         sl = sleeper_enter();
         if (file_both_sides(f) && !(events & (POLLOUT | USOCK_POLL_MADE)))      /* the kernel's has room */
-                r = wait_both_sides(f, events, left);
+                r = wait_both_sides(f, events, left, device);
         else
                 r = usock_wait1(f->us, events, left);
         sleeper_leave(sl);
@@ -145,6 +145,16 @@ int file_wait(struct file *f, short events, struct until *u)
                 return r;
         r = interrupted();
         return r == -EINTR && u->left < 0 ? -ERR_RESTART : r;   /* man 7 signal: never restarted with a timeout */
+}
+
+int file_wait(struct file *f, short events, struct until *u)
+{
+        return wait_for(f, events, u, false);
+}
+
+int file_wait_device(struct file *f, struct until *u)
+{
+        return wait_for(f, POLLIN, u, true);
 }
 
 int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mask, const struct usock_news *seen)

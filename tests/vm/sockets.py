@@ -19,6 +19,7 @@ from scene import (ADDR, BUILD, PATIENCE, PEER, PORT, SHIMMED, STARTER, UNET, Ca
                    count_handles, counted, descriptors, devices, good_wire, handles, play, python, read, serve, serve_exact,
                    serve_iperf, sh, status, until, write)
 
+DATAGRAMS = os.path.join(BUILD, "tests", "vm", "datagrams")
 BYTES = 4 << 20
 FEW = 1 << 20
 EACH = 64 << 10                                 # bytes, of a start
@@ -248,6 +249,35 @@ def udp_b():
     assert missed == MISSED, missed
 
 
+def datagrams_a():
+    s = Program(DATAGRAMS, "serve", str(PORT))
+    s.says("ready")
+    barrier("datagrams")
+    until(lambda: counted("counters", "UDP_IN") > 0, "datagrams")
+    os.killpg(s.child.pid, signal.SIGKILL)                       # with some on their way
+    s.end(None)
+    barrier("datagrams-killed")
+    s = Program(DATAGRAMS, "serve", str(PORT))
+    s.says("ready")
+    barrier("datagrams-again")
+    s.says("done")
+    s.end()
+    barrier("datagrams-done")
+
+
+def datagrams_b():
+    barrier("datagrams")
+    c = Program(DATAGRAMS, "call", PEER, str(PORT))
+    barrier("datagrams-killed")
+    os.killpg(c.child.pid, signal.SIGKILL)
+    c.end(None)
+    barrier("datagrams-again")
+    c = Program(DATAGRAMS, "call", PEER, str(PORT))
+    c.says("done")
+    c.end()
+    barrier("datagrams-done")
+
+
 def iperf_a():
     barrier("iperf")
     s = serve_iperf()
@@ -357,7 +387,7 @@ def alone_b():
     barrier("alone")
 
 
-SCENES = ("transfer", "wire", "prefork", "udp", "iperf", "rounds", "refused", "alone")
+SCENES = ("transfer", "wire", "prefork", "udp", "datagrams", "iperf", "rounds", "refused", "alone")
 
 
 def main():
