@@ -117,6 +117,8 @@ struct chan_slot {
         uint32_t starved;               /* somebody waits for room in its send queue; WRITE_ONCE() */
 };
 
+/* Of a UDP socket's peer: it is a group, or everybody; it has left the stack that was found when they were connected. */
+enum { SOCK_MANY_PEERS = 1, SOCK_MANY_PLACES = 0x80 };
 enum { SOCK_REF_FLIGHT = STACK_PROCS }; /* as if a process slot: descriptors of it are under way in messages */
 
 struct sock_rec {                       /* sock/ owns the meaning; see sock/usock_rec.h */
@@ -142,7 +144,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint32_t reader, writer;        /* process slot + 1 that copies without the lock; WRITE_ONCE() */
         _Atomic uint8_t awaited;        /* somebody looked meanwhile, and could not have his turn */
         uint16_t segment;               /* UDP_SEGMENT: datagrams of so much are made of what is sent; 0: one */
-        uint8_t many;                   /* UDP: the peer it is connected to is a group, or everybody */
+        uint8_t many;                   /* UDP: SOCK_MANY_*; WRITE_ONCE() */
         uint8_t ip_opts;                /* UDP: opts.ip_opts has some */
         uint8_t waits_for_more;         /* rcvlowat is above 1; here, where readiness is looked at */
         uint8_t cork;                   /* UDP: SOCK_CORK_*; WRITE_ONCE() */
@@ -330,6 +332,8 @@ struct stack {
          * connection that comes from strangers; what is not vouched for is dropped as NI_BAD_SOURCE. NULL: nobody is
          * asked. */
         bool (*vouch)(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port);
+        /* Whether another stack than that of channel k takes what is sent to a UDP port; may be NULL. */
+        bool (*elsewhere)(struct stack *s, uint32_t k, ip_addr addr, uint16_t port);
         void *owner;                    /* of those who set the ones above */
         nstime now;                     /* of the call in progress */
         uint32_t rx_chan;               /* whose messages are being taken */

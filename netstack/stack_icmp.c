@@ -163,6 +163,23 @@ static bool rx_udp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, 
         return udp_icmp(&s->udp, e);
 }
 
+/* Of several sockets on a port (SO_REUSEPORT) the one that was found has gone: what it was sent is lost, as what it had not read
+ * is, and the others go on. From now on whoever has the port is looked for each time. */
+static bool is_elsewhere(struct stack *s, uint32_t k, const struct icmp_err *e)
+{
+        struct udp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport};
+        uint32_t pcb, sock;
+
+        if (e->type != ICMP_UNREACHABLE || e->code != ICMP_PORT_UNREACHABLE || s->chan[k].outside || s->elsewhere == NULL ||
+            !s->elsewhere(s, k, e->raddr, e->rport))
+                return false;
+        pcb = udp_lookup(&s->udp, &t);
+        sock = pcb != 0 ? udp_get_sock(&s->udp, pcb) : 0;
+        if (sock != 0 && stack_sock(s, sock)->chan == k + 1)
+                WRITE_ONCE(stack_sock(s, sock)->many, stack_sock(s, sock)->many | SOCK_MANY_PLACES);
+        return true;
+}
+
 static void rx_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, const struct icmp_err *e)
 {
         struct tcp_tuple t = {.laddr = e->laddr, .raddr = e->raddr, .lport = e->lport, .rport = e->rport,
@@ -175,8 +192,8 @@ static void rx_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
                 ours = stack_ping_error(s, e);
         else if (unlikely(s->chan[k].stranger) && udp_error_forged(s, k, e))
                 count_drop(&s->st->cnt, DROP_NI_BAD_SOURCE);
-        else
-                ours = e->proto == IP_PROTO_UDP && rx_udp_error(s, k, pkt, e);
+        else if (e->proto == IP_PROTO_UDP && !is_elsewhere(s, k, e))
+                ours = rx_udp_error(s, k, pkt, e);
         if (ours && pmtu_claim(e) != 0)
                 stack_path_learnt(s, k, e->raddr, pmtu_claim(e));
 }

@@ -138,7 +138,7 @@ void usock_udp_cork_moved(struct usock *s)
         udp_output_cancel(&s->u->s.udp, rec->conn);
         p->to = out.tuple;
         p->chan = rec->chan - 1;
-        p->many = rec->many;
+        p->many = rec->many & SOCK_MANY_PEERS;
 }
 
 /* ---- its end ---- */

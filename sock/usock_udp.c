@@ -211,11 +211,11 @@ static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_s
                         return -EDESTADDRREQ;
                 if (d->chan == NO_CHAN)
                         return -ENOENT;
-                if (likely(is_ready(s->u, d->chan) && (sent == NULL || sent->opts.len == 0)))
+                if (likely(is_ready(s->u, d->chan) && d->many < SOCK_MANY_PLACES && (sent == NULL || sent->opts.len == 0)))
                         return 0;
                 if (!usock_peer(s, &d->to.raddr, &d->to.rport))
                         return -EDESTADDRREQ;
-                if (is_ready(s->u, d->chan) && ip_addr_eq(first_hop(sent, d->to.raddr), d->to.raddr)) {
+                if (is_ready(s->u, d->chan) && d->many < SOCK_MANY_PLACES && ip_addr_eq(first_hop(sent, d->to.raddr), d->to.raddr)) {
                         d->to = (struct udp_tuple){.rport = 0};
                         return 0;
                 }

@@ -151,6 +151,20 @@ bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint
         return dir != NULL && directory_vouches(dir, proto, addr, port, s->st->chan[k].peer);
 }
 
+#define PLACES 16u                      /* of several that have a port, as many are looked at */
+
+bool ustack_elsewhere(struct stack *s, uint32_t k, ip_addr addr, uint16_t port)
+{
+        struct dir_hit hit;
+
+        for (uint32_t i = 0; i < PLACES; i++)
+                if (!ustack_lookup(IP_PROTO_UDP, addr, port, i, &hit))
+                        return false;
+                else if (hit.stack != s->st->chan[k].peer)
+                        return true;
+        return false;
+}
+
 bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit)
 {
         const struct directory *dir = ustack_directory();
@@ -389,6 +403,7 @@ static int view(struct ustack *u)
         u->s.unmap_chan = ustack_chan_over;
         u->s.event = ustack_event;
         u->s.vouch = ustack_vouch;
+        u->s.elsewhere = ustack_elsewhere;
         return err;
 }
 

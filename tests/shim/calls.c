@@ -171,6 +171,7 @@ static const struct {
         {"exec_many", scene_exec_many},
         {"exec_timeout", scene_exec_timeout},
         {"linger", scene_linger},
+        {"reuseport_leaves", scene_reuseport_leaves},
         {"exec_twice", scene_exec_twice},
         {"daemon", scene_daemon},
         {"quick_exit", scene_quick_exit},

@@ -173,6 +173,7 @@ void scene_exec_listener(void);
 void scene_exec_many(void);
 void scene_exec_timeout(void);
 void scene_linger(void);
+void scene_reuseport_leaves(void);
 void scene_exec_twice(void);
 void scene_daemon(void);
 void scene_quick_exit(void);

@@ -168,3 +168,60 @@ void scene_udp_later(void)
         close2(got);
         close2((int[]){fd, by});
 }
+
+/* ---- one of several that have a port ---- */
+
+/* Answers with its number, until it is asked to leave; then it closes, and stays. */
+static void answers(struct sockaddr_in at, char number, int ready)
+{
+        int fd = socket(AF_INET, SOCK_DGRAM, 0);
+        struct sockaddr_in from;
+        socklen_t len = sizeof(at);
+        char b = 0;
+
+        setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &(int){1}, sizeof(int));
+        if (bind(fd, (void *)&at, sizeof(at)) < 0 || getsockname(fd, (void *)&at, &len) < 0)
+                die("bind");
+        write(ready, &at, sizeof(at));
+        while (b != 'q' && recvfrom(fd, &b, 1, 0, (void *)&from, &len) == 1)
+                sendto(fd, &number, 1, 0, (void *)&from, len);
+        close(fd);
+        pause();
+}
+
+/* A client that is connected to one of them hears from the others when it leaves: of a port that is closed it is not told. */
+void scene_reuseport_leaves(void)
+{
+        struct timeval tv = {.tv_usec = 20000};
+        int c, begun[2], refused = 0;
+        struct sockaddr_in sa = loopback();
+        char first = 0, now = 0;
+        pid_t pid[2];
+
+        if (pipe(begun) < 0)
+                die("pipe");
+        fflush(stdout);
+        for (int i = 0; i < 2; i++) {           /* before there is a socket here: each has a stack of its own */
+                pid[i] = fork();
+                if (pid[i] == 0)
+                        answers(sa, (char)('0' + i), begun[1]);
+                read(begun[0], &sa, sizeof(sa));
+        }
+        c = socket(AF_INET, SOCK_DGRAM, 0);
+        SHOW(connect(c, (void *)&sa, sizeof(sa)));
+        SHOW(setsockopt(c, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+        SHOW(send(c, "q", 1, 0));
+        while (recv(c, &first, 1, 0) < 0)
+                ;
+        for (now = first; now == first;) {
+                refused += send(c, "?", 1, 0) < 0 && errno == ECONNREFUSED;
+                refused += recv(c, &now, 1, 0) < 0 && errno == ECONNREFUSED;
+        }
+        SHOW(refused);
+        for (int i = 0; i < 2; i++) {
+                kill(pid[i], SIGKILL);
+                waitpid(pid[i], NULL, 0);
+        }
+        close2(begun);
+        close(c);
+}
