@@ -6,14 +6,16 @@
 #define SND_NEAR       (50 * NS_PER_US)
 #define SND_NEAR_BUSY  (2 * NS_PER_MS)  /* a round trip may be longer all the same, by a receiver that is waited for */
 
-/* The segment at the head is acknowledged whole: its marks are uncounted. Only seldom has it any. */
-static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, nstime *rtt, nstime now)
+/* The segment at the head is acknowledged whole: its marks are uncounted. Only seldom has it any. What it came after is fack, the
+ * highest that the peer was known to have before this ACK (RACK.fack, Linux's prior_fack): in ascending order (RFC 8985 §6.2 step 3)
+ * what an ACK moves over comes before what it tells of above. */
+static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, uint32_t fack, nstime *rtt, nstime now)
 {
         uint32_t space = txseg_space(s);
 
         if (!(s->marks & TXS_SACKED)) {
                 rack_update(tc, s, now);
-                if (tc->sacked != 0 && !(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), tc->high_sacked))
+                if (!(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), fack))
                         conn_flag(tc, TCF_REORDER);
                 if (tc->flags & TCF_FRTO && !(s->marks & TXS_EVER_RETX) && seq_leq(txseg_end(s), tc->recover))
                         conn_flag(tc, TCF_ORIG_ACKED);
@@ -29,7 +31,7 @@ static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, nstime *r
 
 /* Frees what lies below ack. The RTT sample is that of the last segment freed: of those acknowledged it left
  * last. */
-static nstime clean_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
+static nstime clean_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, uint32_t fack, nstime now)
 {
         nstime rtt = -1;
 
@@ -41,7 +43,7 @@ static nstime clean_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nsti
                         break;
                 }
                 if (unlikely(tc->slow & (SLOW_LOSS | SLOW_NOSACK) || s->marks))
-                        note_acked(tc, s, &rtt, now);
+                        note_acked(tc, s, fack, &rtt, now);
                 else
                         rtt = now - s->sent;
                 txseg_free_head(t, tc);
@@ -78,10 +80,10 @@ static void autosize(struct tcp_conn *tc)
                 WRITE_ONCE(tc->snd_limit, want);
 }
 
-static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
+static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, uint32_t fack, nstime now)
 {
         uint32_t acked = ack - tc->snd_una;
-        nstime rtt = clean_acked(t, tc, ack, now);
+        nstime rtt = clean_acked(t, tc, ack, fack, now);
 
         WRITE_ONCE(tc->snd_una, ack);
         tc->bytes_acked += acked;
@@ -104,7 +106,7 @@ static void after_ack(struct tcp *t, struct tcp_conn *tc)
 void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
 {
         uint32_t before = flight(tc), acked = ack - tc->snd_una;
-        nstime rtt = advance(t, tc, ack, now);
+        nstime rtt = advance(t, tc, ack, tc->snd_una, now);
 
         if (cwnd_was_used(tc, before, acked)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
@@ -185,6 +187,7 @@ static void note_alive(struct tcp_conn *tc, uint32_t acked)
 bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         uint32_t before = flight(tc), una = tc->snd_una, sacked = tc->sacked, acked, ack = seg->ack;
+        uint32_t fack = sacked != 0 ? tc->high_sacked : una;
         bool dsack = false, wnd_changed, repairing = tc->ca_state == CA_RECOVERY, marked = false;
         nstime rtt = -1;
 
@@ -196,7 +199,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
                 return true; /* old: nothing more to learn from it */
         acked = ack - una;
         if (acked != 0)
-                rtt = advance(t, tc, ack, now);
+                rtt = advance(t, tc, ack, fack, now);
         note_alive(tc, acked);
         wnd_changed = update_window(t, tc, seg);
         count_duplicates(tc, seg, acked, wnd_changed);

@@ -200,6 +200,42 @@ static void blocks_told_of_at_once_are_in_order(void **state)
         forget_sent(s);
 }
 
+/* An ACK was lost, and the next one moves SND.UNA and tells of more above: what it moved over was not late. Reordered is what comes
+ * below the highest that was SACKed before it (RFC 8985 §6.2 step 3: in ascending order). */
+static void what_an_ack_moves_over_came_before_what_it_tells_of(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->min_rtt = s->tc->srtt = 100 * NS_PER_MS;
+        app_writes(s, 9000);
+        forget_sent(s);
+        advance_ms(s, 100);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 4001}});
+        expect_sent(s, .seq = 1, .len = 1000);
+        advance_ms(s, 100);
+        peer_sends(s, .seq = 1, .ack = 6001, .nsack = 1, .sack = {{7001, 8001}}); /* 6001 is lost as well */
+        assert_false(s->tc->flags & TCF_REORDER);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 9001);
+        forget_sent(s);
+}
+
+/* ... and what is below that was late, when the same ACK acknowledges all there is as well. */
+static void what_fills_a_hole_all_at_once_was_late(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->min_rtt = s->tc->srtt = 100 * NS_PER_MS;
+        app_writes(s, 5000);
+        forget_sent(s);
+        advance_ms(s, 100);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 2001}});
+        peer_sends(s, .seq = 1, .ack = 3001, .nsack = 1, .sack = {{4001, 5001}});
+        assert_true(s->tc->flags & TCF_REORDER);
+        peer_sends(s, .seq = 1, .ack = 5001);
+        forget_sent(s);
+}
+
 /* RFC 8985 §7: the tail is probed after two round trips, and the probe's ACK repairs the rest. */
 static void tail_loss_is_probed(void **state)
 {
@@ -530,6 +566,8 @@ int main(void)
                 scenario(sacked_segments_are_not_repeated, established, &sack),
                 scenario(reordering_is_given_time, established, &sack),
                 scenario(blocks_told_of_at_once_are_in_order, established, &sack),
+                scenario(what_an_ack_moves_over_came_before_what_it_tells_of, established, &sack),
+                scenario(what_fills_a_hole_all_at_once_was_late, established, &sack),
                 scenario(tail_that_grew_is_probed, established, &sack),
                 scenario(probe_takes_the_place_of_the_timeout, established, &sack),
                 scenario(probe_in_place_of_the_timeout_stays, established, &sack),
