@@ -188,13 +188,13 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
 {
         uint32_t before = flight(tc), una = tc->snd_una, sacked = tc->sacked, acked, ack = seg->ack;
         uint32_t fack = sacked != 0 ? tc->high_sacked : una;
-        bool dsack = false, wnd_changed, repairing = tc->ca_state == CA_RECOVERY, marked = false;
+        bool wnd_changed, repairing = tc->ca_state == CA_RECOVERY, marked = false;
         nstime rtt = -1;
 
         if (!acceptable(t, tc, seg, now))
                 return false;
         if (tc->sack_ok)
-                sack_input(t, tc, seg, &dsack, now);
+                sack_input(t, tc, seg, now);
         if (seq_lt(ack, una))
                 return true; /* old: nothing more to learn from it */
         acked = ack - una;
@@ -203,7 +203,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         note_alive(tc, acked);
         wnd_changed = update_window(t, tc, seg);
         count_duplicates(tc, seg, acked, wnd_changed);
-        tlp_input(t, tc, seg, dsack, now);
+        tlp_input(t, tc, seg, acked, wnd_changed, now);
         undo_ack(t, tc, seg, acked);
         recovery_ack(t, tc, acked, acked + tc->sacked - sacked, now); /* RFC 6937: DeliveredData */
         if (unlikely(tc->flags & TCF_ECN))

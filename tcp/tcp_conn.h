@@ -100,6 +100,8 @@ enum { SHUT_RCV = 1, SHUT_SND = 2, SHUT_BOTH = 3 };
 
 enum { CA_OPEN = 0, CA_DISORDER = 1, CA_RECOVERY = 3, CA_LOSS = 4 };    /* 2, Linux's TCP_CA_CWR, is TCF_ECN_CUT here */
 
+enum { TLP_NONE, TLP_OUT, TLP_NEEDLESS };       /* the last: what it was to stand for has arrived */
+
 enum rtx_kind { RTX_NONE, RTX_RTO, RTX_TLP, RTX_REO, RTX_PERSIST };
 
 enum { URG_NONE, URG_ANNOUNCED, URG_HERE, URG_TAKEN };
@@ -213,7 +215,7 @@ struct tcp_conn {
         uint8_t rack_mult, rack_persist;
         uint8_t dups;                   /* timeouts in a row without progress */
         uint8_t probes;                 /* unanswered window or keepalive probes */
-        uint8_t tlp_out;                /* a tail loss probe is out, and tlp_end was snd_nxt when it left */
+        uint8_t tlp_out;                /* TLP_*: a tail loss probe is out, and tlp_end was snd_nxt when it left, at tlp_sent */
         uint8_t train;                  /* full-sized segments received without a pause, as far as that matters */
         uint16_t gen;                   /* of this index: see tcp_uncharge() */
         uint32_t tlp_end;
@@ -256,6 +258,7 @@ struct tcp_conn {
         uint64_t cc_priv[10];            /* the congestion control's own */
         struct tcp_opts opts;
         nstime pace_at;                 /* SO_MAX_PACING_RATE: nothing new before this */
+        nstime tlp_sent;
 
         /* -- the path: tcp_path.c; sizes are payload with TCP's options and IP's -- */
         uint16_t path_mss;              /* what it carries, 0: what the link does */
@@ -625,15 +628,20 @@ void reass_purge(struct tcp *t, struct tcp_conn *tc);
 /* tcp_sack.c */
 unsigned sack_write(const struct tcp *t, struct tcp_conn *tc, struct tcp_sack_block *out, unsigned room);
 void sack_note_dup(struct tcp_conn *tc, uint32_t left, uint32_t right);
-/* Marks what the peer reports. *dsack: it reported a duplicate. */
-void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool *dsack, nstime now);
+/* Marks what the peer reports. */
+void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 
 /* tcp_rack.c */
 void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now);
 void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now);
 void rack_dsack(struct tcp_conn *tc);
 void rack_mark_lost(struct tcp_conn *tc, struct tcp_txseg *s);
-void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool dsack, nstime now);
+void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool moved, nstime now);
+/* The peer reports the last probe as a duplicate: a timer sent it, not a judgement about what is lost (as Linux). */
+static inline bool tlp_dup(const struct tcp_conn *tc, const struct tcp_sack_block *b)
+{
+        return tc->flags & TCF_TLP_RETX && b->right == tc->tlp_end;
+}
 
 /* tcp_undo.c: the window was about to be reduced; nothing more can undo that; `seg` was sent again; the peer reports b as a
  * duplicate; an acknowledgement of `acked` bytes, before recovery sees it. undo_timeout(): by a timeout, `first` where nothing was

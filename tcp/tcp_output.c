@@ -392,7 +392,8 @@ static bool output_tlp(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         if (flight(tc) == 0 || tc->ca_state >= CA_RECOVERY)
                 return false;
         count(t->cnt, COUNT_TCP_TLP);
-        tc->tlp_out = 1;
+        tc->tlp_out = TLP_OUT;
+        tc->tlp_sent = now;
         conn_unflag(tc, TCF_TLP_RETX);
         if (tc->snd_next != 0 &&
             fits_window(tc, txseg_at(t, tc->snd_next)) >= txseg_space(txseg_at(t, tc->snd_next))) {

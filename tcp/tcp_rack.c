@@ -85,15 +85,40 @@ void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now)
         }
 }
 
-/* §7.4: was the probe, or what it stood for, lost? */
-void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool dsack, nstime now)
+/* Of the probe no acknowledgement comes sooner than the shortest round trip: it is of what the probe stood for, and that was all
+ * there was to lose. The duplicate's acknowledgement is still to come. (An old timestamp would not say so: one whose acknowledgement
+ * was delayed is what the peer echoes when the probe comes, RFC 7323 §4.3.) */
+static bool too_soon(const struct tcp_conn *tc, nstime now)
 {
-        if (!tc->tlp_out || seq_lt(seg->ack, tc->tlp_end))
+        return tc->min_rtt != NSTIME_NEVER && now - tc->tlp_sent < tc->min_rtt;
+}
+
+static bool says_duplicate(const struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool moved)
+{
+        if (seg->nsack != 0)
+                return tlp_dup(tc, &seg->sack[0]);
+        return acked == 0 && seg->len == 0 && !moved && !(seg->flags & TCP_FIN);
+}
+
+/* §7.4.2: was what the probe stood for lost? That all that was in flight is acknowledged does not say: the acknowledgement may be late.
+ * A duplicate, of the data by D-SACK or of the acknowledgement, says that both arrived; more that is acknowledged without such,
+ * that only the probe did. `acked` bytes are new, and the peer's window moved or not. */
+void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool moved, nstime now)
+{
+        bool open;
+
+        if (tc->tlp_out == 0 || seq_lt(seg->ack, tc->tlp_end))
                 return;
+        open = tc->flags & TCF_TLP_RETX && !says_duplicate(tc, seg, acked, moved);
+        if (open && seg->ack == tc->tlp_end) {
+                if (acked != 0 && too_soon(tc, now))
+                        tc->tlp_out = TLP_NEEDLESS;
+                return;
+        }
+        if (open && tc->tlp_out != TLP_NEEDLESS) {
+                recovery_enter(t, tc, now); /* the probe repaired a loss: the window pays for it once */
+                undo_forget(tc);
+        }
         tc->tlp_out = 0;
-        if (!(tc->flags & TCF_TLP_RETX) || dsack)
-                return;
-        recovery_enter(t, tc, now); /* the probe repaired a loss: the window pays for it once */
-        undo_forget(tc);
         recovery_set_slow(tc);
 }

@@ -31,6 +31,7 @@ void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now)
         }
         ecn_reduced(tc);
         tc->ca_state = CA_RECOVERY;
+        tc->tlp_out = TLP_NONE;                 /* RFC 8985 §7.4.1: the window pays by this */
         tc->recover = tc->snd_nxt;
         prr_init(tc);
         conn_unflag(tc, TCF_REPAIR_PROBED);

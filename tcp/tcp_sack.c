@@ -123,7 +123,7 @@ static void insert_block(struct tcp_sack_block *sorted, unsigned n, struct tcp_s
 
 /* The block with what arrived last comes first (RFC 2018 §4). Those that the last ACK did not tell of, since it was lost, would look
  * late in that order. */
-void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, bool *dsack, nstime now)
+void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         struct tcp_sack_block sorted[TCP_MAX_SACK];
         unsigned i = 0, n = 0;
@@ -133,12 +133,13 @@ void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, b
         if (tc->sacked == 0)
                 tc->high_sacked = tc->snd_una;
         if (is_dsack(seg)) {
-                *dsack = true;
                 i = 1;
                 tc->dsack_dups++;
                 count(t->cnt, COUNT_TCP_SPURIOUS);
-                rack_dsack(tc);
-                undo_duplicate(tc, &seg->sack[0]);
+                if (!tlp_dup(tc, &seg->sack[0])) {
+                        rack_dsack(tc);
+                        undo_duplicate(tc, &seg->sack[0]);
+                }
         }
         for (; i < seg->nsack; i++)
                 if (block_valid(tc, &seg->sack[i], seg->ack))

@@ -54,7 +54,7 @@ void undo_resent(struct tcp_conn *tc, const struct tcp_seg *seg)
 
 void undo_duplicate(struct tcp_conn *tc, const struct tcp_sack_block *b)
 {
-        if (tc->flags & TCF_UNDO && seq_gt(b->right, tc->undo_una) && seq_leq(b->right, tc->snd_nxt) && !tc->tlp_out)
+        if (tc->flags & TCF_UNDO && seq_gt(b->right, tc->undo_una) && seq_leq(b->right, tc->snd_nxt))
                 tc->undo_retx -= MIN(tc->undo_retx, b->right - b->left);
 }
 

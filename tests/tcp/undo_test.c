@@ -306,6 +306,134 @@ static void what_a_tail_loss_probe_repairs_was_lost(void **state)
         expect_not_undone(s, cwnd);
 }
 
+/* Four segments, of which nothing comes back: the last is sent again as a probe. */
+static uint32_t is_probed(struct scene *s)
+{
+        s->tc->srtt = s->tc->min_rtt = 20 * NS_PER_MS;
+        s->tc->rto = 400 * NS_PER_MS;
+        app_writes(s, 4000);
+        forget_sent(s);
+        advance_ms(s, 43);
+        expect_sent(s, .seq = 3001, .len = 1000);
+        return s->tc->ssthresh;
+}
+
+static void goes_on(struct scene *s)
+{
+        app_writes(s, 1000);
+        forget_sent(s);
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 5001);
+}
+
+/* RFC 8985 §7.4.2: the ACK of all that was in flight may be of the original, late; case 1, the D-SACK says that it was. */
+static void a_late_ack_and_a_duplicate_probe_are_no_loss(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ssthresh = is_probed(s);
+
+        advance_ms(s, 21);
+        peer_sends(s, .seq = 1, .ack = 4001);
+        assert_int_equal(s->tc->ssthresh, ssthresh);
+        assert_true(s->tc->tlp_out);
+        peer_sends(s, .seq = 1, .ack = 4001, .nsack = 1, .sack = {{3001, 4001}});
+        assert_false(s->tc->tlp_out);
+        goes_on(s);
+        assert_int_equal(s->tc->ssthresh, ssthresh);
+        assert_int_equal(s->tc->slow, 0);
+        assert_int_equal(s->tc->rack_mult, 0); /* a timer sent it, no judgement about what was reordered */
+}
+
+/* Case 2: a peer that knows no D-SACK answers the second of two with a duplicate ACK. */
+static void a_late_ack_and_a_duplicate_ack_are_no_loss(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ssthresh = is_probed(s);
+
+        advance_ms(s, 21);
+        peer_sends(s, .seq = 1, .ack = 4001);
+        peer_sends(s, .seq = 1, .ack = 4001);
+        assert_false(s->tc->tlp_out);
+        goes_on(s);
+        assert_int_equal(s->tc->ssthresh, ssthresh);
+}
+
+/* What comes sooner after the probe than any round trip took is not of the probe (§6.2 step 2 has the same): nothing was lost, whether
+ * the duplicate is told of or its ACK is lost. */
+static void an_ack_too_soon_after_the_probe_is_of_the_original(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ssthresh = is_probed(s);
+
+        advance_ms(s, 10);
+        peer_sends(s, .seq = 1, .ack = 4001);
+        goes_on(s);
+        assert_int_equal(s->tc->ssthresh, ssthresh);
+        assert_false(s->tc->tlp_out);
+}
+
+/* No duplicate is told of, or another: the probe repaired a loss, and the window pays once, when more is acknowledged. */
+static void a_probe_that_was_needed_costs_the_window_once(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ssthresh = is_probed(s), cut;
+
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 4001, .nsack = 1, .sack = {{2001, 3001}});
+        assert_int_equal(s->tc->ssthresh, ssthresh);
+        goes_on(s);
+        cut = s->tc->ssthresh;
+        assert_true(cut < ssthresh);
+        app_writes(s, 1000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 6001);
+        assert_int_equal(s->tc->ssthresh, cut);
+        assert_int_equal(s->tc->ca_state, CA_OPEN);
+}
+
+/* What of the four was lost was not the last alone: recovery pays, and the probe does not a second time. */
+static void recovery_ends_what_the_probe_began(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ssthresh = is_probed(s), cut;
+
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{3001, 4001}});
+        forget_sent(s);
+        assert_int_equal(s->tc->ca_state, CA_RECOVERY);
+        assert_false(s->tc->tlp_out);
+        cut = s->tc->ssthresh;
+        assert_true(cut < ssthresh);
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 4001);
+        goes_on(s);
+        assert_int_equal(s->tc->ssthresh, cut);
+}
+
+/* The D-SACK of a probe says nothing of what recovery sent again. */
+static void the_duplicate_of_a_probe_undoes_nothing(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cut;
+
+        is_probed(s);
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 3001);
+        peer_sends(s, .seq = 1, .ack = 3001);
+        app_writes(s, 4000);
+        forget_sent(s);
+        advance_ms(s, 20);
+        peer_sends(s, .seq = 1, .ack = 4001, .nsack = 1, .sack = {{5001, 8001}});
+        expect_sent(s, .seq = 4001, .len = 1000);
+        cut = s->tc->ssthresh;
+        assert_int_equal(s->tc->ca_state, CA_RECOVERY);
+        peer_sends(s, .seq = 1, .ack = 4001, .nsack = 2, .sack = {{3001, 4001}, {5001, 8001}});
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_UNDO], 0);
+        assert_int_equal(s->tc->ssthresh, cut);
+        peer_sends(s, .seq = 1, .ack = 8001);
+        forget_sent(s);
+}
+
 /* RFC 9438 §4.9: CUBIC goes on from where it was. */
 static void cubic_goes_on_where_it_was(void **state)
 {
@@ -351,6 +479,12 @@ int main(void)
                 scenario(the_second_timeout_is_undone_with_the_first, established, &plain),
                 scenario(the_second_timeout_is_undone_with_the_first, established, &bare),
                 scenario(what_a_tail_loss_probe_repairs_was_lost, established, &times),
+                scenario(a_late_ack_and_a_duplicate_probe_are_no_loss, established, &plain),
+                scenario(a_late_ack_and_a_duplicate_ack_are_no_loss, established, &plain),
+                scenario(an_ack_too_soon_after_the_probe_is_of_the_original, established, &plain),
+                scenario(a_probe_that_was_needed_costs_the_window_once, established, &plain),
+                scenario(recovery_ends_what_the_probe_began, established, &plain),
+                scenario(the_duplicate_of_a_probe_undoes_nothing, established, &plain),
                 cmocka_unit_test(cubic_goes_on_where_it_was),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
