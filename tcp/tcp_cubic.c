@@ -6,6 +6,7 @@
 
 #define BETA_NUM 7 /* beta_cubic = 0.7 (§4.6) */
 #define BETA_DEN 10
+#define EST_STEP 64 /* bytes */
 
 struct cubic {
         uint32_t w_max;      /* bytes, window before the last reduction (§4.1.2) */
@@ -76,14 +77,17 @@ static uint32_t window_at(const struct tcp_conn *tc, const struct cubic *c, int6
 }
 
 /* §4.3: what Reno with the same loss rate would have; alpha = 3 (1 - beta) / (1 + beta) = 9/17 segments a
- * window. */
+ * window, with each ACK its part of it; what is less than a few bytes waits for the next. */
 static void grow_estimate(struct tcp_conn *tc, struct cubic *c, uint32_t acked)
 {
+        uint64_t alpha = c->w_est >= c->cwnd_prior ? tc->snd_mss : tc->snd_mss * 9 / 17, more;
+
         c->est_acked += acked;
-        if (c->est_acked < tc->cwnd)
+        more = c->est_acked * alpha / tc->cwnd;
+        if (more < EST_STEP)
                 return;
-        c->est_acked -= tc->cwnd;
-        c->w_est += c->w_est >= c->cwnd_prior ? tc->snd_mss : tc->snd_mss * 9 / 17;
+        c->est_acked = 0;
+        c->w_est += (uint32_t)more;
 }
 
 /* §4.2: the time in which the application or the peer's window was the limit does not count, nor does slow start
@@ -106,8 +110,11 @@ static void avoid_congestion(struct tcp_conn *tc, struct cubic *c, uint32_t acke
         skip_idle(tc, c, now);
         grow_estimate(tc, c, acked);
         target = window_at(tc, c, (now - c->epoch + tc->srtt) / NS_PER_MS);
+        if (target < c->w_est) { /* §4.3: the Reno-friendly region; after a pause not in one burst */
+                tc->cwnd = MAX(tc->cwnd, MIN(c->w_est, tc->cwnd + acked));
+                return;
+        }
         target = MIN(MAX(target, tc->cwnd), tc->cwnd + tc->cwnd / 2); /* §4.4, §4.5 */
-        target = MAX(target, c->w_est);
         if (target <= tc->cwnd)
                 return;
         /* (target - cwnd) / cwnd a byte acknowledged, paid out in whole segments */

@@ -98,8 +98,8 @@ static void cubic_is_not_slower_than_reno(void **state)
         tc.srtt = tc.min_rtt = 5 * NS_PER_MS;
         loses(&tc, now);
         assert_int_equal(tc.cwnd, 14 * MSS);
-        runs(&tc, &now, 11 * tc.srtt);
-        assert_in_range(tc.cwnd, 18 * MSS, 20 * MSS);
+        runs(&tc, &now, 21 * tc.srtt / 2);      /* eleven times a window; the window is W_est with each ACK, not later */
+        assert_in_range(tc.cwnd, 14 * MSS + 11 * MSS * 9 / 17 * 95 / 100, 14 * MSS + 11 * MSS * 9 / 17);
         runs(&tc, &now, 100 * tc.srtt);
         assert_in_range(tc.cwnd, 115 * MSS, 121 * MSS);
 }
@@ -114,8 +114,25 @@ static void cubic_is_patient_up_to_the_window_before_the_loss(void **state)
         loses(&tc, now);
         loses(&tc, now);
         assert_int_equal(tc.cwnd, 9800);
-        runs(&tc, &now, 8 * tc.srtt);
-        assert_in_range(tc.cwnd, 12 * MSS, 14 * MSS);
+        runs(&tc, &now, 15 * tc.srtt / 2);
+        assert_in_range(tc.cwnd, 9800 + 8 * MSS * 9 / 17 * 9 / 10, 9800 + 8 * MSS * 9 / 17);
+}
+
+/* After a pause (RFC 5681 §4.1) or an undone timeout the window is below W_est: it comes back as in slow start, not in one burst. */
+static void cubic_comes_back_to_renos_window_without_a_burst(void **state)
+{
+        struct tcp_conn tc = conn(TCP_CC_CUBIC, 40);
+        nstime now = NS_PER_S;
+
+        tc.srtt = tc.min_rtt = 5 * NS_PER_MS;
+        loses(&tc, now);
+        runs(&tc, &now, 50 * tc.srtt);
+        assert_true(tc.cwnd > 50 * MSS);
+        tc.cwnd = tc.ssthresh;
+        cc_of(&tc)->on_ack(&tc, MSS, tc.srtt, now);
+        assert_int_equal(tc.cwnd, 29 * MSS);
+        runs(&tc, &now, tc.srtt);
+        assert_true(tc.cwnd > 50 * MSS);
 }
 
 /* §4.2: half more in a round trip at the most, however far below the curve. */
@@ -217,6 +234,7 @@ int main(void)
                 cmocka_unit_test(cubic_converges_fast),
                 cmocka_unit_test(cubic_is_not_slower_than_reno),
                 cmocka_unit_test(cubic_is_patient_up_to_the_window_before_the_loss),
+                cmocka_unit_test(cubic_comes_back_to_renos_window_without_a_burst),
                 cmocka_unit_test(cubic_grows_by_half_a_window_at_most),
                 cmocka_unit_test(cubic_does_not_count_idle_time),
                 cmocka_unit_test(cubic_without_a_loss_begins_at_the_plateau),
