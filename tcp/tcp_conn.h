@@ -654,7 +654,8 @@ void undo_duplicate(struct tcp_conn *tc, const struct tcp_sack_block *b);
 void undo_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked);
 
 /* tcp_recovery.c */
-void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* By an ACK that delivers so many bytes, or by none. */
+void recovery_enter(struct tcp *t, struct tcp_conn *tc, uint32_t delivered, nstime now);
 void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t delivered, nstime now);
 /* Nothing comes: the first segment once more, whatever became of it. */
 void recovery_probe(struct tcp *t, struct tcp_conn *tc);
@@ -662,7 +663,8 @@ void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now);
 void recovery_set_slow(struct tcp_conn *tc);
 
 /* tcp_prr.c */
-void prr_init(struct tcp_conn *tc);
+/* Recovery begins by an ACK that delivers so many bytes. */
+void prr_init(struct tcp_conn *tc, uint32_t delivered);
 /* On each ACK in recovery: `delivered` bytes are newly acknowledged or SACKed. safe: it moved SND.UNA, and nothing more is lost. */
 void prr_ack(struct tcp_conn *tc, uint32_t delivered, bool safe);
 

@@ -333,6 +333,6 @@ void path_probe_lost(struct tcp *t, struct tcp_conn *tc, nstime now)
                 return;
         alone = tc->lost == len;
         if (!alone && tc->ca_state < CA_RECOVERY)
-                recovery_enter(t, tc, now); /* others are lost with it: that is congestion */
+                recovery_enter(t, tc, 0, now); /* others are lost with it: that is congestion */
         probe_failed(t, tc, size - 1, now);
 }

@@ -1,15 +1,16 @@
 /*
- * Proportional Rate Reduction (RFC 6937): cwnd falls to ssthresh over the round trip of recovery, not at once.
+ * Proportional Rate Reduction (RFC 9937): cwnd falls to ssthresh over the round trip of recovery, not at once.
  *
  * Below ssthresh as much is sent as arrived, and one segment more (the slow start bound) only when the ACK shows that repairs
  * arrive: it moves SND.UNA, and tells of no new loss (RFC 9937 §6, Linux). Without SACK every ACK counts so.
  */
 #include "tcp/tcp_conn.h"
 
-void prr_init(struct tcp_conn *tc)
+/* What was SACKed before will not be counted as delivered in recovery, what this ACK delivers is (§6.1, RecoverFS). */
+void prr_init(struct tcp_conn *tc, uint32_t delivered)
 {
         tc->prr_delivered = tc->prr_out = 0;
-        tc->prr_fs = flight(tc);
+        tc->prr_fs = flight(tc) - tc->sacked + delivered;
 }
 
 void prr_ack(struct tcp_conn *tc, uint32_t delivered, bool safe)

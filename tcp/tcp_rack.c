@@ -116,7 +116,7 @@ void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ui
                 return;
         }
         if (open && tc->tlp_out != TLP_NEEDLESS) {
-                recovery_enter(t, tc, now); /* the probe repaired a loss: the window pays for it once */
+                recovery_enter(t, tc, acked, now); /* the probe repaired a loss: the window pays for it once */
                 undo_forget(tc);
         }
         tc->tlp_out = 0;

@@ -18,7 +18,7 @@ void recovery_set_slow(struct tcp_conn *tc)
                 tc->slow &= (uint8_t)~SLOW_LOSS;
 }
 
-void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now)
+void recovery_enter(struct tcp *t, struct tcp_conn *tc, uint32_t delivered, nstime now)
 {
         if (tc->ca_state >= CA_RECOVERY)
                 return;
@@ -33,7 +33,7 @@ void recovery_enter(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->ca_state = CA_RECOVERY;
         tc->tlp_out = TLP_NONE;                 /* RFC 8985 §7.4.1: the window pays by this */
         tc->recover = tc->snd_nxt;
-        prr_init(tc);
+        prr_init(tc, delivered);
         conn_unflag(tc, TCF_REPAIR_PROBED);
         tc->owed |= tc->lost != 0 ? OWE_FORCE : 0;
 }
@@ -84,7 +84,7 @@ void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t d
         if (unlikely(tc->probe != 0) && tc->lost != 0)
                 path_probe_lost(t, tc, now);
         if (tc->lost != 0 && tc->ca_state < CA_RECOVERY)
-                recovery_enter(t, tc, now);
+                recovery_enter(t, tc, delivered, now);
         if (tc->ca_state < CA_RECOVERY)
                 tc->ca_state = tc->sacked != 0 || tc->dupacks != 0 ? CA_DISORDER : CA_OPEN;
         if (tc->ca_state == CA_RECOVERY)

@@ -475,6 +475,7 @@ static void recovery_is_paced_by_what_arrives(void **state)
                 sent += s->tail - s->head;
                 forget_sent(s);
         }
+        assert_int_equal(s->tc->prr_fs, 10000); /* at the third SACK 12 were out, two of them SACKed before (RFC 9937 §6.1) */
         assert_int_equal(s->tc->ssthresh, 6000); /* limited transmit made the flight 12 segments */
         assert_true(sent >= 5 && sent <= 8);
         app_aborts(s);
