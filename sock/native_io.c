@@ -22,6 +22,11 @@ static int late_error(struct native_slot *n)
         return atomic_exchange_explicit(&n->late_err, 0, memory_order_relaxed);
 }
 
+static inline bool has_late_error(const struct native_slot *n)
+{
+        return atomic_load_explicit(&n->late_err, memory_order_relaxed) != 0;
+}
+
 static size_t iov_bytes(const struct msghdr *m)
 {
         size_t total = 0;
@@ -79,13 +84,9 @@ static ssize_t send_rest(struct native_slot *n, const struct msghdr *m, size_t d
         return (ssize_t)done;
 }
 
-static ssize_t send_tcp(struct native_slot *n, const struct msghdr *m, int flags)
+/* After the first of it, of which `r` came. */
+static ssize_t send_on(struct native_slot *n, const struct msghdr *m, ssize_t r, int flags)
 {
-        ssize_t r;
-
-        if (unlikely(atomic_load_explicit(&n->late_err, memory_order_relaxed) != 0))
-                return late_error(n);
-        r = usock_sendmsg(n->us, m, flags);
         if (r == -EAGAIN && !native_nowait(n, flags))
                 r = 0;
         else if (r < 0)
@@ -95,6 +96,13 @@ static ssize_t send_tcp(struct native_slot *n, const struct msghdr *m, int flags
         if (unlikely(flags & MSG_ZEROCOPY) && r > 0)
                 usock_zerocopy_sent(n->us);
         return r;
+}
+
+static ssize_t send_tcp(struct native_slot *n, const struct msghdr *m, int flags)
+{
+        if (unlikely(has_late_error(n)))
+                return late_error(n);
+        return send_on(n, m, usock_sendmsg(n->us, m, flags), flags);
 }
 
 static ssize_t recv_rest(struct native_slot *n, struct msghdr *m, size_t done, size_t target, int flags)
@@ -146,15 +154,11 @@ static size_t recv_target(const struct native_slot *n, const struct msghdr *m, i
         return flags & MSG_WAITALL ? total : MIN(total, (size_t)READ_ONCE(usock_rec(n->us)->rcvlowat));
 }
 
-static ssize_t recv_tcp(struct native_slot *n, struct msghdr *m, int flags)
+/* After the first look, of which `r` came. */
+static ssize_t recv_on(struct native_slot *n, struct msghdr *m, ssize_t r, int flags)
 {
         size_t target;
-        ssize_t r;
 
-        if (unlikely(atomic_load_explicit(&n->late_err, memory_order_relaxed) != 0))
-                return late_error(n);
-        m->msg_namelen = 0;             /* as Linux: a stream's bytes come from its peer */
-        r = usock_recvmsg(n->us, m, flags);
         if (native_nowait(n, flags) || flags & MSG_OOB || r == 0 || (r < 0 && r != -EAGAIN))
                 return r;
         target = recv_target(n, m, flags);
@@ -163,6 +167,14 @@ static ssize_t recv_tcp(struct native_slot *n, struct msghdr *m, int flags)
         if (flags & MSG_PEEK)
                 return peek_all(n, m, target, flags);
         return recv_rest(n, m, r < 0 ? 0 : (size_t)r, target, flags);
+}
+
+static ssize_t recv_tcp(struct native_slot *n, struct msghdr *m, int flags)
+{
+        if (unlikely(has_late_error(n)))
+                return late_error(n);
+        m->msg_namelen = 0;             /* as Linux: a stream's bytes come from its peer */
+        return recv_on(n, m, usock_recvmsg(n->us, m, flags), flags);
 }
 
 /* ---- UDP: a datagram moves whole ---- */
@@ -327,14 +339,64 @@ ssize_t unet_recvfrom(int sock, void *buf, size_t n, int flags, struct sockaddr 
         return r;
 }
 
-ssize_t unet_send(int sock, const void *buf, size_t n, int flags)
+/* ---- one buffer of a stream ---- */
+
+/* Nothing to be told but the bytes: what moves whole at the first look needs no message around it. */
+static inline bool is_plain(const struct native_slot *n, const void *buf, size_t bytes)
 {
-        return unet_sendto(sock, buf, n, flags, NULL, 0);
+        return n->us->kind == USOCK_TCP && buf != NULL && bytes <= SSIZE_MAX && !has_late_error(n);
 }
 
-ssize_t unet_recv(int sock, void *buf, size_t n, int flags)
+static __attribute__((noinline)) ssize_t send_plain_on(struct native_slot *n, const void *buf, size_t bytes, ssize_t r, int flags)
 {
-        return unet_recvfrom(sock, buf, n, flags, NULL, NULL);
+        struct iovec iov = {(void *)(uintptr_t)buf, bytes};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+
+        return send_on(n, &m, r, flags);
+}
+
+static __attribute__((noinline)) ssize_t recv_plain_on(struct native_slot *n, void *buf, size_t bytes, ssize_t r, int flags)
+{
+        struct iovec iov = {buf, bytes};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+
+        return recv_on(n, &m, r, flags);
+}
+
+ssize_t unet_send(int sock, const void *buf, size_t bytes, int flags)
+{
+        struct native_slot *n = native_get(sock);
+        ssize_t r;
+
+        if (unlikely(n == NULL))
+                return native_result(-EBADF);
+        if (unlikely(!is_plain(n, buf, bytes))) {
+                native_put(n);
+                return unet_sendto(sock, buf, bytes, flags, NULL, 0);
+        }
+        r = usock_send(n->us, buf, bytes, flags);
+        if (unlikely(r != (ssize_t)bytes || flags & MSG_ZEROCOPY))
+                r = send_plain_on(n, buf, bytes, r, flags);
+        native_put(n);
+        return native_result(r);
+}
+
+ssize_t unet_recv(int sock, void *buf, size_t bytes, int flags)
+{
+        struct native_slot *n = native_get(sock);
+        ssize_t r;
+
+        if (unlikely(n == NULL))
+                return native_result(-EBADF);
+        if (unlikely(!is_plain(n, buf, bytes) || flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB | MSG_ERRQUEUE))) {
+                native_put(n);
+                return unet_recvfrom(sock, buf, bytes, flags, NULL, NULL);
+        }
+        r = usock_recv(n->us, buf, bytes, flags);
+        if (r != (ssize_t)bytes || bytes == 0)
+                r = recv_plain_on(n, buf, bytes, r, flags);
+        native_put(n);
+        return native_result(r);
 }
 
 ssize_t unet_readv(int sock, const struct iovec *iov, int n)

@@ -106,6 +106,76 @@ static void the_same_without_blocking(void **state)
         play_both(nonblocking_sender, nonblocking_receiver, test_seed());
 }
 
+/* ---- the calls beside each other ---- */
+
+#define MIXED 200000u
+
+/* What unet_recv() took ahead is neither lost nor read twice by the calls that say more. */
+static ssize_t some_read(int c, uint8_t *buf, size_t n, uint64_t *r)
+{
+        struct iovec iov[2] = {{buf, n / 2}, {buf + n / 2, n - n / 2}};
+        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+        uint8_t seen[64];
+        ssize_t k;
+
+        switch (rnd(r) % 8) {
+        case 0:
+                return unet_recvmsg(c, &m, 0);
+        case 1:
+                return unet_readv(c, iov, 2);
+        case 2:
+                return unet_recvfrom(c, buf, n, MSG_WAITALL, NULL, NULL);
+        case 3:
+                return unet_recv(c, buf, n, MSG_WAITALL);
+        case 4:
+                k = unet_recv(c, seen, n, MSG_PEEK);
+                CHECK(k >= 0);
+                CHECK(unet_recv(c, buf, (size_t)k, 0) == k && memcmp(buf, seen, (size_t)k) == 0);
+                return k;
+        default:
+                return unet_recv(c, buf, n, 0);
+        }
+}
+
+static void mixed_sender(struct side *s)
+{
+        int c = side_connect(s);
+
+        send_stream(c, s->arg, MIXED, false);
+        CHECK_ERR(unet_send(c, NULL, 1, 0), EFAULT);
+        CHECK_ERR(unet_send(c, "", (size_t)-1, 0), EINVAL);
+        CHECK(unet_send(c, NULL, 0, 0) == 0 && unet_send(c, "", 0, 0) == 0);
+        CHECK(unet_shutdown(c, SHUT_WR) == 0);
+        CHECK_ERR(unet_send(c, "x", 1, 0), EPIPE);
+        CHECK(unet_recv(c, &(char){0}, 1, 0) == 0);
+        CHECK(unet_close(c) == 0);
+        CHECK_ERR(unet_send(c, "x", 1, 0), EBADF);
+        CHECK_ERR(unet_recv(c, &(char){0}, 1, 0), EBADF);
+}
+
+static void mixed_receiver(struct side *s)
+{
+        int c = side_accept(s), lowat = 32;
+        uint64_t r = ~s->arg, pos = 0;
+        uint8_t buf[64];
+        ssize_t n = 1;
+
+        CHECK_ERR(unet_recv(c, NULL, 1, 0), EFAULT);
+        while (pos < MIXED && n > 0) {
+                n = some_read(c, buf, 1 + rnd(&r) % sizeof buf, &r);
+                CHECK(n > 0 && filled(buf, (size_t)n, s->arg, pos));
+                pos += (uint64_t)n;
+        }
+        CHECK(unet_setsockopt(c, SOL_SOCKET, SO_RCVLOWAT, &lowat, sizeof lowat) == 0);
+        CHECK(unet_recv(c, buf, sizeof buf, 0) == 0);
+        CHECK(unet_close(c) == 0);
+}
+
+static void calls_of_all_kinds_read_one_stream(void **state)
+{
+        play_both(mixed_sender, mixed_receiver, test_seed());
+}
+
 /* ---- both ways, with half closes ---- */
 
 static void ask_and_shut(struct side *s)
@@ -290,6 +360,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_hundred_megabytes_in_random_sizes),
                 cmocka_unit_test(the_same_without_blocking),
+                cmocka_unit_test(calls_of_all_kinds_read_one_stream),
                 cmocka_unit_test(the_client_closes_its_half_first),
                 cmocka_unit_test(the_server_closes_its_half_first),
                 cmocka_unit_test(both_talk_at_once),
