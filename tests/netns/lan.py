@@ -209,6 +209,7 @@ class Host:
 
     def become_kernels(self, gateway=None):
         self.ip("addr", "add", f"{self.address}/24", "dev", IFACE)
+        self.sysctl(f"net.ipv4.neigh.{IFACE}.mcast_solicit", 60)    # not 3: a unetd that answers may get no processor for seconds
         if gateway:
             self.ip("route", "add", "default", "via", gateway)
 
