@@ -23,6 +23,9 @@
 #define DAEMON_EVERY NS_PER_S           /* a sleeper without a unetd looks for one so often */
 #define SLOT_TRIES   100                /* as many as a child of fork() makes */
 
+/* unetd hands stacks from one process to another, so that its name has to differ where their layout does. */
+static_assert(UNETD_ABI == STACK_ABI, "a new layout of stacks is a new name of unetd's");
+
 static struct {
         pthread_mutex_t lock;           /* of this struct and the client */
         struct unetd_client client;
