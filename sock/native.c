@@ -324,7 +324,7 @@ int native_nobody(const struct sockaddr *to, socklen_t len)
 
         if (usock_addr_in(to, len, &addr, &port) != 0)
                 return -ENETUNREACH;
-        if (dir == NULL || ip_addr_is_any(addr) || directory_is_local(dir, addr))
+        if (dir == NULL || ip_addr_is_any(addr) || ustack_is_local(dir, addr) == 1)
                 return -ECONNREFUSED;
         return -ENETUNREACH;
 }

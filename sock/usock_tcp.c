@@ -163,12 +163,16 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
         const struct directory *dir = ustack_directory();
         struct dir_hit hit = {0, 0, 0};
         ip_addr hop = first_hop(&own->opts, addr);
-        int chan;
+        int chan, local;
 
         *why = "no unetd";
         if (dir == NULL || ip_addr_eq(addr, ip_addr_v4(LOOPBACK_BROADCAST)))
                 return -ENOENT;         /* the kernel says what is to be said */
-        if (!directory_is_local(dir, hop))
+        *why = "unetd is in mid-write of its directory, and does not get on";
+        local = ustack_is_local(dir, hop);
+        if (unlikely(local < 0))
+                return -ENOENT;
+        if (!local)
                 return way_out(s, own, hop, port, src, why);
         *why = "a source route that begins at this host";
         if (!ip_addr_eq(hop, addr))
@@ -222,8 +226,10 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
                 *why = "no channel to the listener's stack";
                 return -ENOENT;
         }
-        kernels_too = own.port != 0 && directory_is_local(ustack_directory(), addr);
-        return err == -EADDRINUSE && !kernels_too ? -EADDRNOTAVAIL : err;
+        if (err != -EADDRINUSE)
+                return err;
+        kernels_too = own.port != 0 && ustack_is_local(ustack_directory(), addr) == 1;
+        return kernels_too ? err : -EADDRNOTAVAIL;
 }
 
 bool usock_connect_failed(const struct usock *s)

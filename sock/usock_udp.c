@@ -58,13 +58,17 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usoc
         ip_addr hop = unlikely(sent != NULL) ? first_hop(sent, addr) : addr;
         const struct directory *dir = ustack_directory();
         struct dir_hit hit = {0, 0, 0};
-        int chan;
+        int chan, local;
 
         *why = "no unetd";
         if (dir == NULL)
                 return -ENOENT;
         *many = 0;
-        if (!directory_is_local(dir, hop))
+        *why = "unetd is in mid-write of its directory, and does not get on";
+        local = ustack_is_local(dir, hop);
+        if (unlikely(local < 0))
+                return -ENOENT;
+        if (!local)
                 return way_out(s, hop, port, sent, src, many, why);
         *why = "a source route that begins at this host";
         if (unlikely(!ip_addr_eq(hop, addr)))
@@ -114,7 +118,7 @@ int usock_udp_hear(struct usock *s, const struct sockaddr *sa, socklen_t len)
         uint16_t port;
         int err = usock_addr_in(sa, len, &addr, &port);
 
-        if (err == 0 && (dir == NULL || !directory_is_local(dir, addr)))
+        if (err == 0 && (dir == NULL || ustack_is_local(dir, addr) != 1))
                 err = -ENOENT;
         if (err != 0)
                 return err;

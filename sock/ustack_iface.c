@@ -152,7 +152,7 @@ static bool leads_out(const struct usock *s, ip_addr addr, bool last, ip_addr *s
                 *src = ip_addr_v4(f->addr);
                 return found;
         }
-        if (!ip_addr_is_v4(addr) || directory_is_local(ustack_directory(), addr) != 0)
+        if (!ip_addr_is_v4(addr) || ustack_is_local(ustack_directory(), addr) != 0)
                 return false;
         mine = ustack_mine(&err);
         return mine != NULL && way_out(mine, addr, (ip_addr){{0, 0}}, 0, src, f);
