@@ -375,11 +375,22 @@ int usock_getpeername(struct usock *s, struct sockaddr *sa, socklen_t *len)
         bool known;
 
         ustack_lock(s->u);
+        if (s->kind == USOCK_TCP && has_peer(s) && stack_pending(&s->u->s, 0))
+                stack_run(&s->u->s, ustack_now());      /* a reset may be among it */
         known = has_peer(s);
         if (known)
                 usock_addr_out(s->family, rec->raddr, rec->rport, sa, len);
         ustack_leave(s->u);
         return known ? 0 : -ENOTCONN;
+}
+
+void usock_accepted_from(struct usock *s, struct sockaddr *sa, socklen_t *len)
+{
+        const struct sock_rec *rec = usock_rec(s);
+
+        ustack_lock(s->u);
+        usock_addr_out(s->family, rec->raddr, rec->rport, sa, len);
+        ustack_leave(s->u);
 }
 
 int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, const char **why)

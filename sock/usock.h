@@ -70,6 +70,8 @@ int usock_getpeername(struct usock *s, struct sockaddr *sa, socklen_t *len);
 int usock_listen(struct usock *s, int backlog);
 /* -EAGAIN: nobody waits on our side (the kernel's side is the caller's business). The new socket has kfd -1. */
 int usock_accept(struct usock *s, struct usock **out);
+/* Who it was that a connection just accepted came from, and be he gone. */
+void usock_accepted_from(struct usock *s, struct sockaddr *sa, socklen_t *len);
 /*
  * 0 (a connected UDP socket), -EINPROGRESS: handshake under way; poll for POLLOUT, then SO_ERROR.
  * -ENOENT: nobody on the fabric has this address and port: use the kernel. why: for `unet why`, may be NULL.

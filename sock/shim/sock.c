@@ -125,6 +125,16 @@ static int give_peer_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
         return r < 0 ? r : give_name(&name, n, sa, len);
 }
 
+/* As Linux: also of one that was reset since. */
+static int give_accepted_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
+{
+        struct sockaddr_storage name;
+        socklen_t n = sizeof name;
+
+        usock_accepted_from(s, (void *)&name, &n);
+        return give_name(&name, n, sa, len);
+}
+
 /* A connection of ours gets a number and a file. */
 static int accepted(const struct file *l, struct usock *s, int flags)
 {
@@ -185,7 +195,7 @@ static int accept_once(struct file *l, struct sockaddr *sa, socklen_t *len, int 
                         return fd;
         }
         fd = usock_accept(l->us, &s);
-        if (fd == 0 && sa && give_peer_name(s, sa, len) == -EFAULT) {
+        if (fd == 0 && sa && give_accepted_name(s, sa, len) == -EFAULT) {
                 usock_close(s);         /* as Linux: it is gone */
                 return -EFAULT;
         }

@@ -182,6 +182,7 @@ static const struct {
         {"syscall", scene_syscall},
         {"dual", scene_dual},
         {"dual_udp", scene_dual_udp},
+        {"peer_gone", scene_peer_gone},
         {"reuse_same_port", scene_reuse_same_port},
         {"rights", scene_rights},
         {"rights_strangers", scene_rights_strangers},

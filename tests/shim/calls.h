@@ -184,6 +184,7 @@ void scene_cancel(void);
 void scene_syscall(void);
 void scene_dual(void);
 void scene_dual_udp(void);
+void scene_peer_gone(void);
 void scene_reuse_same_port(void);
 void scene_rights(void);
 void scene_rights_strangers(void);

@@ -316,6 +316,36 @@ void scene_dual_udp(void)
         close(u);
 }
 
+/* Reset by its peer, a connection has no peer; accept() still says who it was. */
+void scene_peer_gone(void)
+{
+        struct sockaddr_in sa, me, peer;
+        struct linger now = {1, 0};
+        socklen_t len = sizeof(me);
+        int l = listener(&sa), v[2], s, c;
+
+        tcp_pair(v);
+        SHOW(getpeername(v[0], (void *)&me, &len));
+        setsockopt(v[1], SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+        close(v[1]);
+        SHOW(getpeername(v[0], (void *)&me, &len));
+        close(v[0]);
+
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        SHOW(getsockname(s, (void *)&me, &len));
+        setsockopt(s, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+        close(s);
+        SHOW_OPT(l, SOL_SOCKET, SO_ERROR);      /* by now the reset has been seen */
+        peer = (struct sockaddr_in){.sin_family = 0};
+        len = sizeof(peer);
+        c = accept(l, (void *)&peer, &len);
+        SHOW(c >= 0 && len == sizeof(peer) && peer.sin_family == AF_INET && peer.sin_port == me.sin_port);
+        SHOW(getpeername(c, (void *)&peer, &len));
+        close(c);
+        close(l);
+}
+
 void scene_reuse_same_port(void)
 {
         struct sockaddr_in sa;
