@@ -20,8 +20,6 @@
 
 #include "netstack/sys.h"
 
-static_assert(STACK_ABI == UNETD_ABI, "a stack is found by unetd's name, which says only unetd's number");
-
 #define DAEMON_EVERY NS_PER_S           /* a sleeper without a unetd looks for one so often */
 #define SLOT_TRIES   100                /* as many as a child of fork() makes */
 
