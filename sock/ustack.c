@@ -21,6 +21,7 @@
 #include "netstack/sys.h"
 
 #define DAEMON_EVERY NS_PER_S           /* a sleeper without a unetd looks for one so often */
+#define YIELDS       8                  /* to a unetd that is writing its directory */
 #define SLOT_TRIES   100                /* as many as a child of fork() makes */
 
 /* unetd hands stacks from one process to another, so that its name has to differ where their layout does. */
@@ -148,10 +149,16 @@ const struct directory *ustack_directory_if_any(void)
 bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port)
 {
         const struct directory *dir = ustack_directory();
+        int vouches = -EAGAIN;
 
         if (s->st->chan[k].remote != 0)
                 return ustack_remote_vouches(s, k, proto, port);
-        return dir != NULL && directory_vouches(dir, proto, addr, port, s->st->chan[k].peer);
+        for (int tries = 0; dir != NULL && tries < YIELDS && vouches == -EAGAIN; tries++) {
+                vouches = directory_vouches(dir, proto, addr, port, s->st->chan[k].peer);
+                if (unlikely(vouches == -EAGAIN))
+                        sched_yield();          /* no longer than so: the stack's lock is held */
+        }
+        return vouches == 1;
 }
 
 #define PLACES 16u                      /* of several that have a port, as many are looked at */
@@ -173,7 +180,7 @@ bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, st
         const struct directory *dir = ustack_directory();
         int found = -EAGAIN;
 
-        for (int tries = 0; dir != NULL && tries < 8 && found == -EAGAIN; tries++) {
+        for (int tries = 0; dir != NULL && tries < YIELDS && found == -EAGAIN; tries++) {
                 found = directory_lookup(dir, proto, addr, port, hint, hit);
                 if (found == -EAGAIN)
                         sched_yield();

@@ -121,6 +121,7 @@ bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, st
 /* directory_is_local(), which waits for unetd in mid-write of it, a second at most: not with a stack's lock. -EAGAIN: it is still
  * being written, and nobody knows. (ustack_directory.c) */
 int ustack_is_local(const struct directory *dir, ip_addr addr);
+int ustack_verbs_to(const struct directory *dir, ip_addr addr, struct dir_iface *f);    /* as that, directory_verbs() */
 /* ustack_chan.c, for struct stack: map_chan and unmap_chan; and for good, when nobody looks any more. */
 bool ustack_chan_fetch(struct stack *s, uint32_t k);
 void ustack_chan_over(struct stack *s, uint32_t k);

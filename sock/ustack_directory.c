@@ -34,3 +34,12 @@ int ustack_is_local(const struct directory *dir, ip_addr addr)
                 local = directory_is_local(dir, addr);
         return local;
 }
+
+int ustack_verbs_to(const struct directory *dir, ip_addr addr, struct dir_iface *f)
+{
+        int found = directory_verbs(dir, addr, f);
+
+        for (uint32_t look = 0; unlikely(found == -EAGAIN) && wait_for_writer(look); look++)
+                found = directory_verbs(dir, addr, f);
+        return found;
+}

@@ -31,7 +31,7 @@ int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, i
         int chan;
 
         *why = "another host's address, and unetd has no interface of its own";
-        if (dir != NULL && dir->nverbs != 0 && directory_verbs(dir, to, &f)) {
+        if (dir != NULL && dir->nverbs != 0 && ustack_verbs_to(dir, to, &f) == 1) {
                 chan = ustack_remote(u, &f, proto, to, port, why);
                 if (chan < 0)
                         return chan;

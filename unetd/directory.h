@@ -156,9 +156,9 @@ static inline uint32_t directory_lessee_of(const struct directory *d, uint16_t p
         return block < DIR_BLOCKS ? atomic_load_explicit(&d->lease[block], memory_order_relaxed) : 0;
 }
 
-/* Whether a stack may send from there: it takes what is sent to the port, or holds it, or has leased it (TCP). False also
- * when no consistent view was had. */
-static inline bool directory_vouches(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+/* Whether a stack may send from there: it takes what is sent to the port, or holds it, or has leased it (TCP). 1, 0 or
+ * -EAGAIN. */
+static inline int directory_vouches(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
 {
         const ip_addr any = {{0, 0}};
 
@@ -176,7 +176,7 @@ static inline bool directory_vouches(const struct directory *d, uint8_t proto, i
                 if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
                         return found;
         }
-        return false;
+        return -EAGAIN;
 }
 
 /* Whether an address is local to this network namespace: 127/8, ::1, and those of its interfaces. 1, 0 or
@@ -244,8 +244,8 @@ static inline bool directory_iface(const struct directory *d, uint32_t peer, str
         return false;
 }
 
-/* The interface over RDMA on whose network `addr` is (v4, host order). False: none, or its device is gone. */
-static inline bool directory_verbs(const struct directory *d, ip_addr addr, struct dir_iface *out)
+/* One attempt; the caller checks `seq`. */
+static inline bool dir_verbs(const struct directory *d, ip_addr addr, struct dir_iface *out)
 {
         for (uint32_t i = 0; ip_addr_is_v4(addr) && i < MIN(d->nverbs, DIR_IFACES); i++) {
                 uint32_t prefix = MIN(d->verbs[i].prefix, 32u), mask = prefix != 0 ? ~0u << (32 - prefix) : 0;
@@ -254,6 +254,23 @@ static inline bool directory_verbs(const struct directory *d, ip_addr addr, stru
                         return out->how[0] == '\0';
         }
         return false;
+}
+
+/* The interface over RDMA on whose network `addr` is (v4, host order). 1; 0: none, or its device is gone; -EAGAIN. */
+static inline int directory_verbs(const struct directory *d, ip_addr addr, struct dir_iface *out)
+{
+        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+                bool found;
+
+                if (unlikely(seq & 1))
+                        continue;
+                found = dir_verbs(d, addr, out);
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
+                        return found;
+        }
+        return -EAGAIN;
 }
 
 /* One more with each change. */

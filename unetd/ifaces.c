@@ -281,7 +281,7 @@ static bool may_use_port(void *arg, uint8_t proto, uint16_t port, uint32_t stack
 {
         const struct iface *f = arg;
 
-        return directory_vouches(unetd.dir.d, proto, ip_addr_v4(f->cfg->addr), port, stack) ||
+        return directory_vouches(unetd.dir.d, proto, ip_addr_v4(f->cfg->addr), port, stack) == 1 ||
                (port_listened(proto, port) == stack && port_owner(arg, proto, port, 0) == stack);
 }
 

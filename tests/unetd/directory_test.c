@@ -146,11 +146,14 @@ static void a_reader_always_comes_back(void **state)
 {
         struct directory *d = malloc(sizeof *d);
         struct dir_hit hit;
+        struct dir_iface f;
         unsigned seed = 1;
 
         memset(d, 0xff, sizeof *d);
         assert_int_equal(directory_lookup(d, TCP, host(1), 80, 0, &hit), -EAGAIN);
         assert_int_equal(directory_is_local(d, host(1)), -EAGAIN);
+        assert_int_equal(directory_vouches(d, UDP, host(1), 80, 1), -EAGAIN);
+        assert_int_equal(directory_verbs(d, host(1), &f), -EAGAIN);
         atomic_store(&d->seq, 2);
         directory_lookup(d, TCP, host(1), 80, 0, &hit);         /* no empty slot anywhere */
         assert_int_equal(directory_is_local(d, host(1)), 0);

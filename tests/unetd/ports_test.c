@@ -45,7 +45,7 @@ static int teardown(void **state)
 
 static bool may_send(const struct scene *s, const struct fake_stack *st, uint16_t port)
 {
-        return directory_vouches(s->c.dir, IPPROTO_TCP, localhost(), port, st->id);
+        return directory_vouches(s->c.dir, IPPROTO_TCP, localhost(), port, st->id) == 1;
 }
 
 static uint16_t port_of(int fd)

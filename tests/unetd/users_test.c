@@ -457,7 +457,7 @@ static void bob_has_the_port(void)
         /* The kernel lets both of them connect from there, and unetd the first. */
         fd = bound_to((uint16_t)table->reused, 1);
         must(unetd_listen_add(&c, st.id, SENDS, lo, (uint16_t)table->reused, fd) == -EADDRINUSE);
-        must(directory_vouches(c.dir, IPPROTO_TCP, lo, (uint16_t)table->reused, table->alice_stack));
+        must(directory_vouches(c.dir, IPPROTO_TCP, lo, (uint16_t)table->reused, table->alice_stack) == 1);
         _exit(0);
 }
 
