@@ -124,7 +124,7 @@ void frame_lend(struct frames *f, uint32_t id)
 
         assert(r->loans != UINT16_MAX);
         r->loans++;
-        p->loans++;
+        WRITE_ONCE(p->loans, p->loans + 1);
 }
 
 bool frame_unlend(struct frames *f, uint32_t region, uint32_t num)
@@ -138,7 +138,7 @@ bool frame_unlend(struct frames *f, uint32_t region, uint32_t num)
         }
         r = frame_pool_rec(p, num);
         r->loans--;
-        p->loans--;
+        WRITE_ONCE(p->loans, p->loans - 1);
         free_if_idle(f, region, p, num);
         return true;
 }
@@ -159,7 +159,7 @@ void frame_unlend_all(struct frames *f, uint32_t region)
                         free_if_idle(f, region, p, num);
                 }
         }
-        p->loans = 0;
+        WRITE_ONCE(p->loans, 0);
 }
 
 void frame_pool_zero_refs(struct frame_pool *p)
@@ -170,13 +170,13 @@ void frame_pool_zero_refs(struct frame_pool *p)
 
 void frame_pool_rebuild(struct frame_pool *p)
 {
-        p->loans = 0;
+        WRITE_ONCE(p->loans, 0);
         p->starved = 0;                 /* all who wait are woken after a death */
         memset(p->free, 0, sizeof p->free);
         memset(p->used, 0, sizeof p->used);
         for_each_touched(p, c, num) {
                 struct frame_rec *r = frame_pool_rec(p, num);
-                p->loans += r->loans;
+                WRITE_ONCE(p->loans, p->loans + r->loans);
                 if (r->refs == 0 && r->loans == 0) {
                         put_free(p, c, num);
                 } else {

@@ -111,7 +111,7 @@ struct frame_pool {
         uint32_t fresh[FRAME_CLASSES];  /* how many of the class were ever used */
         uint32_t used[FRAME_CLASSES];   /* not free now: queued or on loan */
         uint32_t sent;                  /* 1: frames are lent to a peer, and large ones take turns (frame_alloc) */
-        uint32_t loans;                 /* sum over all frames */
+        uint32_t loans;                 /* sum over all frames; WRITE_ONCE() */
         uint32_t bad_returns;           /* the other side returned what it had not */
         uint32_t starved;               /* 1 << class: somebody waits for a frame of it; WRITE_ONCE() */
 };

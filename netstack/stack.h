@@ -114,7 +114,7 @@ struct chan_slot {
         uint32_t netif;                 /* number + 1 when it is an interface; 0: a stack's */
         uint32_t remote;                /* address of the host that stack is on, IPv4 in host order; 0: this one */
         struct ip_ifaddr own;           /* remote: what we are there */
-        uint32_t starved;               /* somebody waits for room in its send queue; WRITE_ONCE() */
+        uint32_t starved;               /* somebody waits for room for so many messages; WRITE_ONCE() */
 };
 
 /* Of a UDP socket's peer: it is a group, or everybody; it has left the stack that was found when they were connected. */

@@ -208,11 +208,21 @@ static void want_room(struct stack *s, uint32_t k, bool on)
                 c->ops->want_room(c->ch, on || s->st->chan[k].starved || s->frames->region[FRAME_REGION_TX(k)].pool->starved);
 }
 
+/* For those who wait: a part of the queue, and no more frames with the peer than may be. No lock needed. */
+static __attribute__((noinline)) bool has_room_enough(const struct stack *s, uint32_t k, const struct unet_ni_ops *ops,
+                                                      struct unet_chan *ch)
+{
+        uint32_t n = READ_ONCE(s->st->chan[k].starved);
+
+        return ops->room(ch) >= MAX(n, ROOM_ENOUGH) &&
+               READ_ONCE(s->frames->region[FRAME_REGION_TX(k)].pool->loans) + n <= STACK_LOANS_MAX;
+}
+
 static void run_room(struct stack *s, uint32_t k, struct stack_chan *c)
 {
         struct chan_slot *slot = &s->st->chan[k];
 
-        if (unlikely(slot->starved) && c->ops->room(c->ch) >= ROOM_ENOUGH) {
+        if (unlikely(slot->starved) && has_room_enough(s, k, c->ops, c->ch)) {
                 WRITE_ONCE(slot->starved, 0);
                 want_room(s, k, false);
                 s->event(s, 0, TCP_EV_WRITABLE);
@@ -381,7 +391,7 @@ bool stack_pending(struct stack *s, nstime now)
                 struct unet_chan *ch = stack_chan_peek(s, k);
                 const struct unet_ni_ops *ops = ch != NULL ? READ_ONCE(ch->ops) : NULL;
                 if (ops != NULL && (ops->pending(ch) ||
-                                    (unlikely(READ_ONCE(s->st->chan[k].starved)) && ops->room(ch) >= ROOM_ENOUGH)))
+                                    (unlikely(READ_ONCE(s->st->chan[k].starved)) && has_room_enough(s, k, ops, ch))))
                         return true;
         }
         return now != 0 && stack_deadline(s) <= now;

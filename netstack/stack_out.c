@@ -27,11 +27,14 @@ static const struct ip_tmpl *template_of(struct stack *s, const struct tcp_conn 
         return &t->ip;
 }
 
-static __attribute__((noinline)) bool starves(struct stack *s, struct stack_chan *c, uint32_t k)
+/* Somebody waits for room for n messages. Of several the one that asks for least: the others ask again when it goes on. */
+static __attribute__((noinline)) bool starves(struct stack *s, struct stack_chan *c, uint32_t k, uint32_t n)
 {
+        uint32_t least = s->st->chan[k].starved;
+
         if (c->ops->want_room != NULL)
                 c->ops->want_room(c->ch, true);
-        WRITE_ONCE(s->st->chan[k].starved, 1);
+        WRITE_ONCE(s->st->chan[k].starved, least != 0 ? MIN(least, n) : n);
         return false;
 }
 
@@ -42,7 +45,7 @@ static bool chan_has_room(struct stack *s, struct stack_chan *c, uint32_t k)
 
         if (likely(p->loans < STACK_LOANS_MAX && c->ops->room(c->ch) > 0))
                 return true;
-        return starves(s, c, k);
+        return starves(s, c, k, 1);
 }
 
 bool stack_chan_room(struct stack *s, uint32_t k)
@@ -98,7 +101,7 @@ bool stack_post_fragments(struct stack *s, struct stack_chan *c, uint32_t k, con
         struct frag g;
 
         if (s->frames->region[FRAME_REGION_TX(k)].pool->loans + n > STACK_LOANS_MAX || c->ops->room(c->ch) < n)
-                return starves(s, c, k);
+                return starves(s, c, k, n);
         frag_begin(&g, hdr, ihl, len, mtu, id);
         while (frag_next(&g, out.ip, &p)) {
                 uint32_t inl = p.off < l4_len ? MIN(l4_len - p.off, p.len) : 0;

@@ -783,6 +783,33 @@ static void room_for_one_process_is_seen_by_another(void **state)
         munmap(w, w->bytes);
 }
 
+/* The peer has as many frames as it may, with the queue empty: whoever waits sleeps until one comes back. */
+static void who_has_lent_all_it_may_sleeps_until_a_frame_returns(void **state)
+{
+        struct world *w = world_make();
+        struct view *v = view_of(w);
+        struct stack *s = &v->s[0];
+        uint32_t id = frame_alloc(s->frames, FRAME_REGION_TX(CHAN), FRAME_SMALL, 0), num = frame_id_num(id);
+
+        told = 0;
+        s->event = tells;
+        stack_run(s, w->now);
+        for (unsigned i = 0; i < STACK_LOANS_MAX; i++)
+                frame_lend(s->frames, id);
+        assert_false(stack_chan_room(s, CHAN));
+        assert_false(stack_pending(s, 0));
+        stack_run(s, w->now);
+        assert_int_equal(told, 0);
+        assert_true(atomic_load(&v->chan[0].mine->ctrl.want_room));
+        v->s[1].chan[CHAN].ops->release(v->s[1].chan[CHAN].ch, &num, 1);
+        assert_true(stack_pending(s, 0));
+        stack_run(s, w->now);
+        assert_int_equal(told, 1);
+        assert_true(stack_chan_room(s, CHAN));
+        view_free(v);
+        munmap(w, w->bytes);
+}
+
 static void a_frame_for_one_process_is_freed_by_another(void **state)
 {
         struct world *w = world_make();
@@ -828,6 +855,7 @@ int main(void)
                 cmocka_unit_test(a_turn_with_a_syn_may_end_anywhere),
                 cmocka_unit_test(a_turn_of_timers_may_end_anywhere),
                 cmocka_unit_test(room_for_one_process_is_seen_by_another),
+                cmocka_unit_test(who_has_lent_all_it_may_sleeps_until_a_frame_returns),
                 cmocka_unit_test(a_frame_for_one_process_is_freed_by_another),
         };
 
