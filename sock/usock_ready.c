@@ -55,7 +55,7 @@ short usock_poll(struct usock *s)
                 if (unlikely(ev & POLLERR) && !udp_readable(&st->udp, READ_ONCE(rec->conn)))
                         ev |= USOCK_POLL_KEPT;
                 if (!usock_udp_room(s) || (unlikely(READ_ONCE(rec->writer) != 0) && await_turn(rec)))
-                        ev &= (short)~(POLLOUT | POLLWRNORM);
+                        ev &= (short)~(POLLOUT | POLLWRNORM | POLLWRBAND);
                 return ev;
         default:
                 return POLLOUT | POLLWRNORM | POLLHUP;          /* as Linux: a TCP socket never connected */

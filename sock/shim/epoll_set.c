@@ -88,6 +88,12 @@ bool epoll_is_member(uint64_t data)
         return items && data >= first && data < first + items_max * sizeof(*items);
 }
 
+/* What the kernel is asked of a member: whether a datagram socket has room our side knows; the kernel's always has. */
+static uint32_t asked_of_kernel(const struct epoll_item *it)
+{
+        return it->f->mode == MODE_UDP ? it->events & ~(uint32_t)OUT_BITS : it->events;
+}
+
 int epoll_kernel_ctl(struct epoll_item *it, int op, uint32_t events)
 {
         struct epoll_event ev = {.events = events, .data.u64 = (uintptr_t)it};
@@ -303,7 +309,8 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
         *it = (struct epoll_item){.set = set, .f = f, .fd = fd, .events = ev->events, .data = ev->data.u64,
                                   .fresh = true};
         if (has_kernel_side(f)) {
-                r = epoll_kernel_ctl(it, EPOLL_CTL_ADD, ev->events);
+                it->asked = asked_of_kernel(it);
+                r = epoll_kernel_ctl(it, EPOLL_CTL_ADD, it->asked);
                 it->in_kernel = r == 0;
                 set->kernel_half |= r == 0;
         }
@@ -322,15 +329,20 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
 
 int epoll_item_mod(struct epoll_set *set, struct epoll_item *it, const struct epoll_event *ev)
 {
+        uint32_t before = it->events;
         int r = 0;
 
         if ((it->events | ev->events) & EPOLLEXCLUSIVE)
                 return -EINVAL;
         pthread_mutex_lock(&set->lock);
-        if (it->in_kernel)
-                r = epoll_kernel_ctl(it, EPOLL_CTL_MOD, ev->events);
-        if (r == 0) {
-                it->events = ev->events;
+        it->events = ev->events;
+        if (it->in_kernel) {
+                it->asked = asked_of_kernel(it);
+                r = epoll_kernel_ctl(it, EPOLL_CTL_MOD, it->asked);
+        }
+        if (r != 0) {
+                it->events = before;
+        } else {
                 it->data = ev->data.u64;
                 it->off = false;
                 it->fresh = true;
@@ -358,14 +370,29 @@ void epoll_item_remove(struct epoll_item *it, bool in_kernel_too)
         item_free(it);
 }
 
+/* Its file has changed sides. A shared one (EPOLLEXCLUSIVE) cannot be changed, but put there anew. */
+static void kernel_follows(struct epoll_item *it)
+{
+        uint32_t ask = asked_of_kernel(it);
+
+        if (!it->in_kernel)
+                return;
+        if (!has_kernel_side(it->f)) {
+                epoll_kernel_ctl(it, EPOLL_CTL_DEL, 0);
+                it->in_kernel = false;
+        } else if (ask != it->asked && !it->off) {
+                it->asked = ask;
+                if (ask & EPOLLEXCLUSIVE)
+                        epoll_kernel_ctl(it, EPOLL_CTL_DEL, 0);
+                epoll_kernel_ctl(it, ask & EPOLLEXCLUSIVE ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, ask);
+        }
+}
+
 void epoll_file_moved(struct file *f)
 {
         for (struct epoll_item *it = f->items; it; it = it->same_file) {
                 pthread_mutex_lock(&it->set->lock);
-                if (it->in_kernel && !has_kernel_side(f)) {
-                        epoll_kernel_ctl(it, EPOLL_CTL_DEL, 0);
-                        it->in_kernel = false;
-                }
+                kernel_follows(it);
                 it->fresh = true;
                 bucket_join(it->set, it);
                 epoll_queue_item(it->set, it);

@@ -33,6 +33,7 @@ struct epoll_item {
         bool fresh;                     /* new or re-armed: an edge in itself */
         bool in_kernel;
         bool queued;
+        uint32_t asked;                 /* of the kernel, if it is there */
         struct usock *us;               /* that it is in a bucket for */
         unsigned round;                 /* the round of its set that reported it, */
         int slot;                       /* and where */

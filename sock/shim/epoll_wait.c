@@ -118,7 +118,7 @@ int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struc
                 r = set_wait(set, &h.seen, u, mask);
                 if (r < 0)
                         return r;
-                if (r == 0)
+                if (r == 0 || until_over(u))
                         u->left = 0;    /* the last look */
         }
 }

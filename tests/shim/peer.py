@@ -474,6 +474,67 @@ def client_slow(port):
     ask_datagram(s, b"!")
 
 
+def keepers():
+    """Those of this domain: one that is stopped reads nothing for its stacks."""
+    mine = f"UNET_DOMAIN={os.environ['UNET_DOMAIN']}".encode()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/comm", encoding="ascii") as comm, open(f"/proc/{pid}/environ", "rb") as environ:
+                if comm.read().strip() == "unet-keeper" and mine in environ.read().split(b"\0"):
+                    yield int(pid)
+
+
+def server_stops(port):
+    """Says who it is, and reads what else comes, until it is stopped."""
+    s = socket.socket(type=socket.SOCK_DGRAM)
+    s.bind((HOST, port))
+    while True:
+        data, peer = s.recvfrom(65536)
+        if len(data) == 1:
+            s.sendto(str(os.getpid()).encode(), peer)
+
+
+def until_full(s):
+    with contextlib.suppress(BlockingIOError):
+        for _ in range(100000):
+            s.send(bytes(1000))
+        raise AssertionError("it is never full")
+
+
+def waits_for_room(s):
+    """The ways to wait until a socket can send again, each with a name: what they say after so many seconds."""
+    level, polled = select.epoll(), select.poll()
+    level.register(s, select.EPOLLOUT)
+    polled.register(s, select.POLLOUT)
+    yield "epoll_wait", level.poll
+    yield "poll", lambda seconds: polled.poll(1000 * seconds)
+    yield "select", lambda seconds: select.select([], [s], [], seconds)[1]
+
+
+def client_stops(port):
+    """Who waits for room to send a datagram sleeps while there is none, as long as it said; and is woken when there is."""
+    s = socket.socket(type=socket.SOCK_DGRAM)
+    s.connect((HOST, port))
+    s.send(b"?")
+    pids = [int(s.recv(10)), *keepers()]
+    assert len(pids) > 1, "no keeper"
+    s.setblocking(False)
+    for name, wait in waits_for_room(s):
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            until_full(s)
+            began, worked = time.monotonic(), time.thread_time()
+            assert not wait(0.3), f"{name}: room"
+            worked, took = time.thread_time() - worked, time.monotonic() - began
+            assert worked <= took / 3, f"{name}: {took:.3f} s, {worked:.3f} s of a processor"
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        assert wait(PATIENCE), f"{name}: no room"
+        s.send(b"!")
+
+
 if __name__ == "__main__":
     role, what, number = sys.argv[1:4]
     globals()[f"{role}_{what}"](int(number), *sys.argv[4:])

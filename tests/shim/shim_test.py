@@ -604,9 +604,15 @@ class Peers(Case):
         self.both("dual", "4")
 
     def test_a_datagram_socket_that_was_full_has_an_edge(self):
-        for role in ("server", "client"):
-            self.run_it("/usr/bin/python3", os.path.join(SOURCE, "tests", "shim", "peer.py"), role, "slow", str(self.port))
-        self.programs[1].end()
+        self.against("slow")
+
+    def test_who_waits_for_room_for_a_datagram_sleeps(self):
+        self.against("stops")
+
+    def against(self, what):
+        """A client against a server of datagrams that does not end by itself."""
+        self.peer("server", what, kind="udp")
+        self.peer("client", what).end()
 
     def test_both_kinds_of_clients_are_served(self):
         s = self.peer("server", "event_loop", "20")
