@@ -226,6 +226,8 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
 /* A datagram socket that could not send, and now can: an edge that no event tells of, if it was for want of a frame, or there was
  * room before anybody waited. True once. */
 bool usock_unblocked(struct usock *s);
+/* It could not send, and has not since. That it became so is news. */
+bool usock_blocked(const struct usock *s);
 /* What usock_news() calls a socket. */
 void *usock_stack(const struct usock *s);
 uint32_t usock_number(const struct usock *s);

@@ -19,6 +19,13 @@
 #define BLOCKED_CHAN 0xffffu            /* channel + 1 */
 #define BLOCKED(chan, classes) ((classes) * (BLOCKED_CHAN + 1) + (chan) + 1)
 
+/* It waits from now on. Who has it in a set hears of it, to look at it when there is room; usock_unblocked() has no lock. */
+static void blocks(struct usock *s, uint32_t on)
+{
+        if (__atomic_exchange_n(&usock_rec(s)->blocked, on, __ATOMIC_RELAXED) == 0)
+                ustack_news(s->u, s->idx);
+}
+
 /* ---- where to ---- */
 
 /* By an interface. */
@@ -288,7 +295,10 @@ int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack
                 stack_run(&u->s, ustack_now());
                 err = post_one(s, d, &out, p);
         }
-        WRITE_ONCE(rec->blocked, err == -EAGAIN ? BLOCKED(d->chan, 0) : 0);
+        if (unlikely(err == -EAGAIN))
+                blocks(s, BLOCKED(d->chan, 0));
+        else
+                WRITE_ONCE(rec->blocked, 0);
         if (err != 0)
                 udp_output_cancel(&u->s.udp, rec->conn);
         if (unlikely(err == -EMSGSIZE))
@@ -326,7 +336,7 @@ uint32_t usock_udp_frame(struct usock *s, uint32_t chan, size_t n)
         }
         if (unlikely(id == 0)) {
                 stack_wait_frame(&u->s, chan, c);
-                WRITE_ONCE(usock_rec(s)->blocked, BLOCKED(chan, 1u << c));
+                blocks(s, BLOCKED(chan, 1u << c));
         }
         return id;
 }
@@ -346,7 +356,7 @@ static ssize_t send_framed(struct usock *s, const struct udp_dest *d, struct cur
         else if (rec->writer == 0)
                 pay.data.id = usock_udp_frame(s, d->chan, n);
         else
-                WRITE_ONCE(rec->blocked, BLOCKED(d->chan, 0));
+                blocks(s, BLOCKED(d->chan, 0));
         if (pay.data.id == 0) {
                 ustack_leave(u);
                 return err;
@@ -584,6 +594,11 @@ bool usock_unblocked(struct usock *s)
         WRITE_ONCE(rec->blocked, 0);
         atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
         return true;
+}
+
+bool usock_blocked(const struct usock *s)
+{
+        return READ_ONCE(usock_rec(s)->blocked) != 0;
 }
 
 bool usock_udp_room(struct usock *s)

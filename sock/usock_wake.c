@@ -374,6 +374,11 @@ static void news_add(struct stack_state *st, uint32_t sock)
         atomic_store_explicit(&st->news_count, count + 1, memory_order_release);
 }
 
+void ustack_news(struct ustack *u, uint32_t sock)
+{
+        news_add(u->s.st, sock);
+}
+
 /* The edges move before there are news of them: who has heard the news looks at the edges, and then sleeps. */
 void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
 {

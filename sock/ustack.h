@@ -221,6 +221,8 @@ void ustack_leave(struct ustack *u);
 
 /* Called by the stack when a socket has events: edges grow, sleepers wake. */
 void ustack_event(struct stack *s, uint32_t sock, uint32_t events);
+/* News of a socket that wakes nobody. (usock_wake.c) */
+void ustack_news(struct ustack *u, uint32_t sock);
 /* A copy without the lock is over: who waits for a turn of his own looks again. Under the lock. */
 void ustack_turn_over(struct ustack *u, struct sock_rec *rec);
 /* After a repair: an event may have been taken from its connection and told to nobody. Everybody looks at everything. Under

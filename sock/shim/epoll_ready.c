@@ -39,6 +39,7 @@ static uint32_t item_ready(struct epoll_item *it, bool consume)
 
         if (it->off || !has_our_side(it->f))
                 return 0;
+        epoll_note_room(it);
         if (it->events & EPOLLET)
                 news = edge(it, (uint16_t)file_poll_ours(it->f));
         if (!news)

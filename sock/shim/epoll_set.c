@@ -70,7 +70,7 @@ struct epoll_set *epoll_set_new(int epfd, struct file *owner)
         s->owner = owner;
         s->sleepers = 0;
         s->kick_once = true;
-        s->members = s->dgrams = s->head = s->tail = NULL;      /* and so the buckets are empty */
+        s->members = s->full = s->head = s->tail = NULL;      /* and so the buckets are empty */
         s->count = s->nested = s->queued = 0;
         s->seen = (struct usock_news){0};
         s->stirred = 0;
@@ -109,6 +109,7 @@ void epoll_queue_item(struct epoll_set *set, struct epoll_item *it)
                 return;
         it->queued = true;
         it->after = NULL;
+        it->before = set->tail;
         if (set->tail)
                 set->tail->after = it;
         else
@@ -117,26 +118,41 @@ void epoll_queue_item(struct epoll_set *set, struct epoll_item *it)
         set->queued++;
 }
 
+static void queue_drop(struct epoll_set *set, struct epoll_item *it)
+{
+        *(it->before ? &it->before->after : &set->head) = it->after;
+        *(it->after ? &it->after->before : &set->tail) = it->before;
+        it->queued = false;
+        set->queued--;
+}
+
 struct epoll_item *epoll_queue_take(struct epoll_set *set)
 {
         struct epoll_item *it = set->head;
 
-        set->head = it->after;
-        if (!set->head)
-                set->tail = NULL;
-        it->queued = false;
-        set->queued--;
+        queue_drop(set, it);
         return it;
 }
 
-static void queue_drop(struct epoll_set *set, const struct epoll_item *gone)
+static void full_join(struct epoll_set *set, struct epoll_item *it)
 {
-        for (int n = set->queued; n > 0; n--) {
-                struct epoll_item *it = epoll_queue_take(set);
+        if (it->full_at)
+                return;
+        it->full_next = set->full;
+        it->full_at = &set->full;
+        if (set->full)
+                set->full->full_at = &it->full_next;
+        set->full = it;
+}
 
-                if (it != gone)
-                        epoll_queue_item(set, it);
-        }
+static void full_leave(struct epoll_item *it)
+{
+        if (!it->full_at)
+                return;
+        *it->full_at = it->full_next;
+        if (it->full_next)
+                it->full_next->full_at = it->full_at;
+        it->full_at = NULL;
 }
 
 static struct epoll_item **bucket_of(struct epoll_set *set, const struct usock *us)
@@ -144,19 +160,15 @@ static struct epoll_item **bucket_of(struct epoll_set *set, const struct usock *
         return &set->bucket[usock_number(us) % BUCKETS];
 }
 
-static void bucket_leave(struct epoll_set *set, struct epoll_item *it)
+static void bucket_leave(struct epoll_item *it)
 {
-        struct epoll_item **p = it->us ? bucket_of(set, it->us) : NULL;
-
-        while (p && *p != it)
-                p = &(*p)->bucket_next;
-        if (p)
-                *p = it->bucket_next;
+        full_leave(it);
+        if (!it->us)
+                return;
+        *it->bucket_at = it->bucket_next;
+        if (it->bucket_next)
+                it->bucket_next->bucket_at = it->bucket_at;
         it->us = NULL;
-        for (p = &set->dgrams; *p && *p != it;)
-                p = &(*p)->dgram_next;
-        if (*p)
-                *p = it->dgram_next;
 }
 
 /* News of its socket, if it has one of ours now, will find it. */
@@ -164,17 +176,16 @@ static void bucket_join(struct epoll_set *set, struct epoll_item *it)
 {
         struct epoll_item **p;
 
-        bucket_leave(set, it);
+        bucket_leave(it);
         if (!it->f->us)
                 return;
         it->us = it->f->us;
         p = bucket_of(set, it->us);
         it->bucket_next = *p;
+        it->bucket_at = p;
+        if (*p)
+                (*p)->bucket_at = &it->bucket_next;
         *p = it;
-        if (it->f->mode == MODE_UDP) {
-                it->dgram_next = set->dgrams;
-                set->dgrams = it;
-        }
 }
 
 static void link_item(struct epoll_set *set, struct epoll_item *it)
@@ -196,7 +207,7 @@ static void unlink_item(struct epoll_set *set, struct epoll_item *it)
 {
         if (it->queued)
                 queue_drop(set, it);
-        bucket_leave(set, it);
+        bucket_leave(it);
         it->next->prev = it->prev;
         it->prev->next = it->next;
         if (set->members == it)
@@ -205,13 +216,12 @@ static void unlink_item(struct epoll_set *set, struct epoll_item *it)
         set->nested -= it->f->mode == MODE_EPOLL;
 }
 
-static void queue_all(struct epoll_set *set, uint32_t events)
+static void queue_all(struct epoll_set *set)
 {
         struct epoll_item *it = set->members;
 
         for (int i = 0; i < set->count; i++, it = it->next)
-                if (it->events & events)
-                        epoll_queue_item(set, it);
+                epoll_queue_item(set, it);
 }
 
 static void on_news(void *arg, void *stack, uint32_t sock)
@@ -219,7 +229,8 @@ static void on_news(void *arg, void *stack, uint32_t sock)
         struct epoll_set *set = arg;
 
         if (sock == 0) {                /* room to send, for whoever waits for it */
-                queue_all(set, OUT_BITS);
+                for (struct epoll_item *it = set->full; it; it = it->full_next)
+                        epoll_queue_item(set, it);
                 return;
         }
         for (struct epoll_item *it = set->bucket[sock % BUCKETS]; it; it = it->bucket_next)
@@ -233,19 +244,32 @@ bool epoll_hear_senders(struct epoll_set *set)
 {
         bool any = false;
 
-        for (struct epoll_item *it = set->dgrams; it; it = it->dgram_next)
-                if (it->events & EPOLLET && it->events & OUT_BITS && usock_unblocked(it->us)) {
-                        epoll_queue_item(set, it);
-                        any = true;
-                }
+        for (struct epoll_item *it = set->full, *next; it; it = next) {
+                next = it->full_next;
+                if (!usock_unblocked(it->us) && usock_blocked(it->us))
+                        continue;
+                full_leave(it);
+                epoll_queue_item(set, it);
+                any = true;
+        }
         return any;
+}
+
+void epoll_note_room(struct epoll_item *it)
+{
+        if (it->f->mode != MODE_UDP || !(it->events & OUT_BITS) || !it->us)
+                return;
+        if (usock_unblocked(it->us) || !usock_blocked(it->us))
+                full_leave(it);
+        else
+                full_join(it->set, it);
 }
 
 void epoll_hear_news(struct epoll_set *set)
 {
         epoll_hear_senders(set);
         if (!usock_news(&set->seen, on_news, set))
-                queue_all(set, ~0u);
+                queue_all(set);
 }
 
 /* ---- members coming and going ---- */

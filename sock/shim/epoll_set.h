@@ -19,9 +19,9 @@
 
 struct epoll_item {
         struct epoll_item *next, *prev; /* in its set; ring without a head */
-        struct epoll_item *after;       /* on the queue */
-        struct epoll_item *bucket_next; /* of the set's, by the number of its socket */
-        struct epoll_item *dgram_next;  /* of the set's datagram sockets */
+        struct epoll_item *after, *before;      /* on the queue */
+        struct epoll_item *bucket_next, **bucket_at;    /* of the set's, by the number of its socket */
+        struct epoll_item *full_next, **full_at;        /* of the set's that are full; full_at NULL: it is not among them */
         struct epoll_item *same_file;
         struct epoll_set *set;          /* NULL: free */
         struct file *f;
@@ -46,7 +46,7 @@ struct epoll_set {
         _Atomic int sleepers;           /* threads in set_wait() */
         _Atomic bool kick_once;         /* somebody may sleep in the kernel whom nobody has counted */
         struct epoll_item *members;
-        struct epoll_item *dgrams;      /* of them, datagram sockets of ours */
+        struct epoll_item *full;        /* of them, datagram sockets of ours that had no room when they were looked at */
         int count;
         int nested;                     /* of them, epoll descriptors */
         struct epoll_item *head, *tail; /* the queue */
@@ -103,6 +103,8 @@ struct epoll_item *epoll_queue_take(struct epoll_set *set);
 /* Puts those on the queue that have news; of these alone, the datagram sockets that can send again. */
 void epoll_hear_news(struct epoll_set *set);
 bool epoll_hear_senders(struct epoll_set *set);
+/* One that is to be sent from was looked at: a datagram socket that has room again has an edge; one that has none is remembered. */
+void epoll_note_room(struct epoll_item *it);
 
 /* ---- epoll_ready.c ---- */
 
