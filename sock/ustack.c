@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "netstack/sys.h"
+#include "unet/clock.h"
 
 #define DAEMON_EVERY NS_PER_S           /* a sleeper without a unetd looks for one so often */
 #define YIELDS       8                  /* to a unetd that is writing its directory */
@@ -41,10 +42,7 @@ static struct {
 
 nstime ustack_now(void)
 {
-        struct timespec ts;
-
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
+        return clock_now();
 }
 
 uint64_t ustack_boot_ms(void)

@@ -11,6 +11,7 @@
 #include "netstack/stack.h"
 #include "tools/command.h"
 #include "tools/show.h"
+#include "unet/clock.h"
 #include "unetd/client.h"
 
 #define STACKS_MAX 1024
@@ -41,14 +42,6 @@ static volatile sig_atomic_t stop;
 static void on_signal(int sig)
 {
         stop = 1;
-}
-
-static nstime clock_now(void)
-{
-        struct timespec ts;
-
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
 }
 
 /* ---- stacks come ---- */

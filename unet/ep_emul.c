@@ -15,20 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "unet/clock.h"
 #include "unet/ep.h"
 #include "unet/shm_link.h"
 #include "unetd/client.h"
 #include "unetd/wire.h"
 
 /* ---- time ---- */
-
-static int64_t clock_now(void)
-{
-        struct timespec ts;
-
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
-}
 
 static int64_t deadline_of(int64_t timeout)
 {

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "unet/clock.h"
 #include "unet/ep.h"
 #include "unet/verbs_chan.h"
 
@@ -28,14 +29,6 @@ struct hello {
 static_assert(sizeof(struct hello) == 40, "the same in every build");
 
 /* ---- the socket ---- */
-
-static nstime clock_now(void)
-{
-        struct timespec ts;
-
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
-}
 
 static int wait_readable(int sock, nstime deadline)
 {

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "unet/clock.h"
 #include "unet/ep.h"
 
 #define SPIN_LOOKS 32                   /* looks between two readings of the clock */
@@ -113,23 +114,6 @@ static void want_room(struct unet_ep *ep, int what)
         }
 }
 
-static int64_t clock_now(void)
-{
-        struct timespec ts;
-
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
-}
-
-static void pause_cpu(void)
-{
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#elif defined(__aarch64__)
-        __asm__ volatile("isb");
-#endif
-}
-
 static int spin(struct unet_ep *ep, int what, int64_t until)
 {
         int is;
@@ -140,7 +124,7 @@ static int spin(struct unet_ep *ep, int what, int64_t until)
                         if (is != 0)
                                 return is;
                 }
-                pause_cpu();
+                cpu_relax();
         } while (clock_now() < until);
         return 0;
 }

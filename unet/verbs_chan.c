@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "unet/clock.h"
+
 #define GOODBYE_NS  (1 * NS_PER_S)      /* most that closing waits for what is still to be sent */
 #define GOODBYE_NAP (50 * NS_PER_US)
 
@@ -273,14 +275,6 @@ static uint32_t peer_cpu(struct unet_chan *ch)
 {
         (void)ch;
         return UINT32_MAX;
-}
-
-static nstime clock_now(void)
-{
-        struct timespec ts;
-
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
 }
 
 static void wait_for(struct verbs_port *p, bool (*true_of)(const struct verbs_port *, uint32_t), uint32_t arg)

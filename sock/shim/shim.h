@@ -244,7 +244,6 @@ static inline bool result_again(ssize_t *r)
 
 /* ---- wait.c ---- */
 
-nstime clock_now(void);
 /*
  * Is it the kernel's turn? At most once in some 100 us: its two calls take a microsecond. To look at the clock takes longer than
  * a short call, so it is done so seldom that nearly nothing of it is left, and often enough that the turn is not missed by much:

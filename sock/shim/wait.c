@@ -1,14 +1,7 @@
 /* Waiting, and the results of calls that waited. Everything that sleeps ends up in usock_wait(). */
 #include "sock/shim/shim.h"
 
-
-nstime clock_now(void)
-{
-        struct timespec ts;
-
-        clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
-}
+#include "unet/clock.h"
 
 struct until until_ms(int timeout)
 {
