@@ -135,21 +135,20 @@ static void end_unwatched(struct keeper_view *v)
 
 /*
  * Once rung, the keeper keeps looking in until it has been quiet for QUIET: seldom while processes see to the queues
- * themselves, every millisecond while it is the keeper who finds the work. Processes that come and go meanwhile need not
- * arm the bell, and their peers not ring it.
+ * themselves, every millisecond while it is the keeper who finds the work: what it comes upon between two turns of theirs does not
+ * count. Processes that come and go meanwhile need not arm the bell, and their peers not ring it.
  */
 static nstime tick(void *view, nstime now, bool *active)
 {
         struct keeper_view *v = view;
         struct ustack *u = &v->u;
         struct stack_state *st = u->s.st;
-        bool found, rested;
+        bool found, rested, others;
         nstime again;
 
-        *active = true;
-        v->resting = false;
+        *active = v->resting = false;
         if (!ustack_trylock(u))
-                return now + NS_PER_MS;
+                return now + LOOK_EVERY;
         stack_sync(&u->s);
         ustack_follow(u);
         atomic_store_explicit(&st->ticking, 1, memory_order_relaxed);
@@ -157,6 +156,7 @@ static nstime tick(void *view, nstime now, bool *active)
                 bell_disarm(u->s.bell);
         end_unwatched(v);
         ustack_wake_asked(u);
+        others = st->cnt.n[COUNT_NI_RX_MSGS] != v->seen;
         found = stack_run(&u->s, now);
         while (v->ntaken < ARRAY_LEN(v->taken) && ustack_links_keep(u, now, &v->taken[v->ntaken]))
                 v->ntaken++;
@@ -169,7 +169,7 @@ static nstime tick(void *view, nstime now, bool *active)
         rested = now - v->busy_at >= QUIET && rest(v);
         v->resting = rested;
         ustack_unlock(u);
-        *active = !rested && found;
+        *active = !rested && found && !others;
         if (!rested)
                 return now + LOOK_EVERY;
         if (capture_awaited(v, now))
