@@ -115,5 +115,8 @@ bool wait_spin(struct wait *w, nstime now)
         if (unlikely(how == USOCK_TURNS_SPIN))
                 return nap(w);
         spin_budget = MAX(spin_budget / 2, SPIN_MIN);
-        return false;
+        if (lent <= USOCK_LENT_SHARED || !wait_pending(w, 0))
+                return false;
+        usock_slept(w->all, w->nall, now - began);      /* as good as a sleep */
+        return true;
 }
