@@ -33,23 +33,26 @@ static bool may_probe_tail(const struct tcp_conn *tc)
         return tc->ca_state <= CA_DISORDER && !tc->tlp_out && tc->sacked == 0;
 }
 
-/* On a link whose timeouts come early so do probes: in recovery one that waited as long would never come before the timeout, which
- * costs the window, when all that was lost is an acknowledgement. In the open state a tenth of the least timeout, 1 ms over verbs, is
- * what RFC 9002 §6.1.2 has as granularity. */
-static nstime slack(const struct tcp_conn *tc)
+/* On a link whose timeouts come early so do probes: in recovery one that waited as long as on others would never come before the
+ * timeout, which costs the window, when all that was lost is an acknowledgement. And what makes up a window of few segments is
+ * acknowledged by one packet or two there, so that the loss of one, or of the last segment, stops everything. So it is RFC 9002 §6.2.1:
+ * a round trip, and what it varies by but for its granularity, 1 ms over verbs. */
+static bool is_early(const struct tcp_conn *tc)
 {
-        nstime least = tc->link.rto_min != 0 ? tc->link.rto_min : NSTIME_NEVER;
-
-        return tc->ca_state == CA_RECOVERY ? MIN(REPAIR_SLACK, least / 4) : MIN(PROBE_SLACK, least / 10);
+        return tc->link.rto_min != 0 && tc->link.rto_min < 10 * PROBE_SLACK;
 }
 
 static nstime probe_timeout(const struct tcp_conn *tc)
 {
-        nstime pto = tc->srtt ? 2 * tc->srtt : PTO_FIRST;
+        nstime pto = tc->srtt ? 2 * tc->srtt : PTO_FIRST, slack = tc->ca_state == CA_RECOVERY ? REPAIR_SLACK : PROBE_SLACK;
 
+        if (is_early(tc) && tc->srtt) {
+                pto = tc->srtt;
+                slack = MAX(4 * tc->rttvar, tc->link.rto_min / 10);
+        }
         if (tc->ca_state != CA_RECOVERY && flight(tc) <= tc->snd_mss)
                 return pto + MAX_ACK_DELAY;
-        return pto + slack(tc);
+        return pto + slack;
 }
 
 /* When the probe is sent that comes before the timeout at rto_at. Where the timeout would be first the probe takes its place

@@ -435,7 +435,7 @@ static void silence_in_recovery_is_probed_before_an_early_timeout(void **state)
         advance_ms(s, 1);
         peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 5001}});
         expect_sent(s, .seq = 1, .len = 1000);
-        advance_ms(s, 4);
+        advance_ms(s, 1);
         expect_silence(s);
         advance_ms(s, 1);
         expect_sent(s, .seq = 1, .len = 1000);
@@ -443,16 +443,34 @@ static void silence_in_recovery_is_probed_before_an_early_timeout(void **state)
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_RTO], 0);
 }
 
+/* RFC 9002 §6.2.1: a round trip, and the larger of a millisecond and what it varies by. */
 static void tail_is_probed_early_where_timeouts_are(void **state)
 {
         struct scene *s = *state;
 
         s->tc->link.rto_min = 10 * NS_PER_MS;
-        s->tc->srtt = s->tc->min_rtt = NS_PER_MS;
-        s->tc->rto = 11 * NS_PER_MS;
+        s->tc->srtt = s->tc->min_rtt = 3 * NS_PER_MS;
+        s->tc->rttvar = 0;
+        s->tc->rto = 13 * NS_PER_MS;
         app_writes(s, 2000);
         forget_sent(s);
-        advance_ms(s, 2);
+        advance_ms(s, 3);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1001, .len = 1000);
+}
+
+static void early_probe_waits_for_what_round_trips_vary_by(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->link.rto_min = 10 * NS_PER_MS;
+        s->tc->srtt = s->tc->min_rtt = 3 * NS_PER_MS;
+        s->tc->rttvar = NS_PER_MS;
+        s->tc->rto = 13 * NS_PER_MS;
+        app_writes(s, 2000);
+        forget_sent(s);
+        advance_ms(s, 6);
         expect_silence(s);
         advance_ms(s, 1);
         expect_sent(s, .seq = 1001, .len = 1000);
@@ -578,6 +596,7 @@ int main(void)
                 scenario(silence_in_recovery_is_probed_once, established, &sack),
                 scenario(silence_in_recovery_is_probed_before_an_early_timeout, established, &sack),
                 scenario(tail_is_probed_early_where_timeouts_are, established, &sack),
+                scenario(early_probe_waits_for_what_round_trips_vary_by, established, &sack),
                 scenario(tail_loss_is_probed, established, &sack),
                 scenario(recovery_is_paced_by_what_arrives, established, &sack),
                 scenario(reneging_is_survived, established, &sack),
