@@ -286,6 +286,19 @@ static struct tcp_txseg *first_lost(const struct tcp *t, const struct tcp_conn *
         return NULL;
 }
 
+/* What was lost goes again in as few segments as it fits in (RFC 9293 §3.8.1): a window, in bytes, of segments of a few bytes each
+ * would be hundreds of packets at once, of which each queue on the way drops the most, timeout after timeout. */
+static void gather_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s)
+{
+        while (s->next != 0 && s->next != tc->snd_next) {
+                const struct tcp_txseg *n = txseg_at(t, s->next);
+                uint8_t marks = s->marks | n->marks;
+                if ((n->marks & (TXS_LOST | TXS_RETX | TXS_SACKED)) != TXS_LOST || !txseg_merge(t, tc, s, tc->snd_mss))
+                        return;
+                s->marks = marks;
+        }
+}
+
 static void resend(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, struct tcp_seg *seg, nstime now)
 {
         build_data(t, tc, s, seg, now);
@@ -319,6 +332,7 @@ static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg,
                 return false;
         if (s->len > tc->snd_mss && !txseg_split(t, tc, s, tc->snd_mss))
                 return false;
+        gather_lost(t, tc, s);
         if (!(tc->owed & OWE_FORCE) && pipe_bytes(tc) != 0 && pipe_bytes(tc) + s->len > tc->cwnd)
                 return false;
         if (s->seq != tc->snd_una && seq_gt(txseg_end(s), tc->snd_una + tc->snd_wnd))

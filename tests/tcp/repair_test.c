@@ -86,6 +86,48 @@ static void user_timeout_before_a_closed_window_is_kept_to(void **state)
         expect_state(s, TCPS_CLOSED);
 }
 
+/* RFC 9293 §3.8.1: a window of bytes is not hundreds of packets. */
+static void small_segments_lost_go_again_as_one(void **state)
+{
+        struct scene *s = *state;
+
+        for (int i = 0; i < 8; i++) {
+                app_writes(s, 150);
+                expect_sent(s, .seq = 1 + 150 * (uint32_t)i, .len = 150);
+        }
+        advance_ms(s, 190);
+        forget_sent(s); /* a probe of the tail, with SACK */
+        advance_ms(s, 800);
+        forget_sent(s);
+        advance_ms(s, 900);
+        expect_sent(s, .seq = 1, .len = 900);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 901);
+        expect_sent(s, .seq = 901, .len = 300);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 1201);
+        assert_int_equal(s->tc->ca_state, CA_OPEN);
+}
+
+/* Not beyond what the receiver has. */
+static void what_was_lost_is_gathered_up_to_what_arrived(void **state)
+{
+        struct scene *s = *state;
+
+        for (int i = 0; i < 10; i++)
+                app_writes(s, 50);
+        forget_sent(s);
+        advance_ms(s, 10);
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{201, 251}});
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{201, 301}});
+        peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{201, 351}});
+        expect_sent(s, .seq = 1, .len = 200);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 351);
+        peer_sends(s, .seq = 1, .ack = 501);
+        assert_int_equal(s->tc->ca_state, CA_OPEN);
+}
+
 /* RFC 5681 §3.2: the third duplicate ACK retransmits at once, without waiting for the RTO. */
 static void third_dupack_retransmits(void **state)
 {
@@ -575,6 +617,9 @@ int main(void)
         static const struct scene_setup user_timeout = {.user_timeout_ms = 7000}, lossless = {.lossless = true, .sack = true};
         const struct CMUnitTest tests[] = {
                 scenario(timeout_repeats_the_first_segment, established, &reno),
+                scenario(small_segments_lost_go_again_as_one, established, &reno),
+                scenario(small_segments_lost_go_again_as_one, established, &sack),
+                scenario(what_was_lost_is_gathered_up_to_what_arrived, established, &sack),
                 scenario(silence_ends_the_connection, established, NULL),
                 scenario(user_timeout_ends_it_sooner, established, &user_timeout),
                 scenario(user_timeout_is_kept_to, established, &user_timeout),
