@@ -157,7 +157,7 @@ int usock_ioctl(struct usock *s, unsigned long req, int *arg);
 #define USOCK_POLL_SOME 0x0800
 #define USOCK_POLL_MADE 0x1000
 /* ... and USOCK_POLL_KEPT beside POLLERR: only the error queue has something, which no call that reads or writes fails of. */
-#define USOCK_POLL_KEPT 0x2000
+#define USOCK_POLL_KEPT 0x4000
 short usock_poll(struct usock *s);
 /* The same, asked only whether a read would not wait (data, end, error, a connection to accept). Cheaper. */
 bool usock_readable(struct usock *s);

@@ -3,6 +3,11 @@
 
 #include "sock/usock_udp.h"
 
+static_assert(((USOCK_POLL_SOME | USOCK_POLL_MADE | USOCK_POLL_KEPT) &
+               (POLLIN | POLLPRI | POLLOUT | POLLERR | POLLHUP | POLLNVAL | POLLRDNORM | POLLRDBAND | POLLWRNORM | POLLWRBAND | POLLMSG |
+                POLLRDHUP)) == 0,
+              "none is an event that a program may ask for");
+
 /* While somebody copies without the lock nobody else may: it is as if there was nothing. Whoever is about to sleep looks
  * under the lock (usock_wait.c), so that the end of the copy, under the lock too, sees this. */
 static bool await_turn(struct sock_rec *rec)

@@ -545,7 +545,7 @@ static void drain_much(int fd, int calls)
 /* Until all `calls` have been told of, in one piece or several. */
 static void show_notes(int fd, unsigned calls)
 {
-        struct pollfd p = {.fd = fd};
+        struct pollfd p = {.fd = fd, .events = POLLRDHUP};      /* an event of its own, which this is not */
         _Alignas(8) char control[128];
         struct sock_extended_err e = {.ee_data = 0};
 
