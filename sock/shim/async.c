@@ -14,7 +14,9 @@ static void follow(struct file *f)
         long flags = sys2(SYS_fcntl, f->kfd, F_GETFL);
 
         sys3(SYS_fcntl, f->kfd, F_GETOWN_EX, &o);
-        if (o.type == F_OWNER_TID)
+        if (o.pid == 0)
+                usock_set_owner(f->us, 0, 0, flags & O_ASYNC);
+        else if (o.type == F_OWNER_TID)
                 usock_set_owner(f->us, getpid(), (uint32_t)o.pid, flags & O_ASYNC);
         else
                 usock_set_owner(f->us, o.type == F_OWNER_PGRP ? -o.pid : o.pid, 0, flags & O_ASYNC);

@@ -55,6 +55,11 @@ void scene_async_connections(void)
         count_signals();
         tcp_pair(v);
         tcp_pair(w);
+        SHOW(fcntl(w[0], F_SETFL, fcntl(w[0], F_GETFL) | O_ASYNC));     /* and nobody owns it: nobody is told */
+        write(w[1], "some", 4);
+        wait_readable(w[0]);
+        usleep(10000);
+        SHOW(ios);
         for (int side = 0; side < 2; side++) {
                 int me = v[side], peer = v[!side];
                 own(me);
