@@ -306,13 +306,15 @@ int usock_bind(struct usock *s, const struct sockaddr *sa, socklen_t len)
         ip_addr addr;
         uint16_t port;
         int err = usock_addr_in(sa, len, &addr, &port);
+        bool many;
 
         if (err != 0)
                 return err;
+        many = usock_addr_is_many(addr);
         ustack_lock(s->u);
         rec->laddr = addr;
         WRITE_ONCE(rec->lport, port);
-        rec->bound_many = usock_addr_is_many(addr);
+        rec->bound_many = many;
         rec->bound = 1;
         if (rec->role == SOCK_ROLE_UDP && port != 0)
                 err = rec->bound_many ? udp_bind_many(&s->u->s.udp, rec->conn, addr, port)

@@ -153,11 +153,15 @@ static bool names(const struct group_call *g, const struct dir_iface *f)
 
 bool group_find_named(const struct group_call *g, struct dir_iface *f)
 {
-        const struct directory *dir = ustack_directory_anyway();
+        struct dir_iface all[DIR_IFACES];
+        bool any = ustack_ifaces(ustack_directory_anyway(), all);
 
-        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++)
-                if (directory_iface_at(dir, i, f) && names(g, f))
-                        return true;
+        for (uint32_t i = 0; any && i < DIR_IFACES; i++) {
+                if (all[i].peer == 0 || !names(g, &all[i]))
+                        continue;
+                *f = all[i];
+                return true;
+        }
         return false;
 }
 
@@ -183,21 +187,32 @@ static int route_bits(const struct directory *dir, const struct dir_iface *f, ui
         return bits;
 }
 
+/* The interface with the best route, in one round of a reading; that route has more than `best` bits. */
+static bool find_best(const struct directory *dir, uint32_t group, int best, struct dir_iface *f)
+{
+        bool found = false;
+
+        for (uint32_t i = 0; i < DIR_IFACES; i++) {
+                int bits = dir->iface[i].peer != 0 ? route_bits(dir, &dir->iface[i], group) : -2;
+                if (bits <= best)
+                        continue;
+                best = bits;
+                *f = dir->iface[i];
+                found = true;
+        }
+        return found;
+}
+
 /* Where groups go that nobody said anything of: by a route, and be it the default; `last`: by any interface. */
 static bool find_default(uint32_t group, bool last, struct dir_iface *f)
 {
         const struct directory *dir = ustack_directory_anyway();
-        struct dir_iface at;
-        int best = last ? -2 : -1;
+        struct ustack_reading r = {0};
+        bool found = false;
 
-        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++) {
-                int bits = directory_iface_at(dir, i, &at) ? route_bits(dir, &at, group) : -2;
-                if (bits <= best)
-                        continue;
-                best = bits;
-                *f = at;
-        }
-        return best > (last ? -2 : -1);
+        while (dir != NULL && ustack_read(dir, &r))
+                found = find_best(dir, group, last ? -2 : -1, f);
+        return r.whole && found;
 }
 
 bool usock_has_ifaces(void)
@@ -435,17 +450,21 @@ int usock_many(const struct usock *s, uint32_t chan, ip_addr to)
 
 bool usock_addr_is_many(ip_addr a)
 {
-        const struct directory *dir = ustack_directory();
+        struct dir_iface all[DIR_IFACES];
 
         if (!ip_addr_is_v4(a))
                 return false;
-        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nifaces, DIR_IFACES); i++) {
-                const struct ip_ifaddr ours = {dir->iface[i].addr, (uint8_t)dir->iface[i].prefix};
+        if (ip_v4_multicast(ip_addr_get_v4(a)) || ip_addr_get_v4(a) == INADDR_BROADCAST)
+                return true;
+        if (!ustack_ifaces(ustack_directory(), all))
+                return false;
+        for (uint32_t i = 0; i < DIR_IFACES; i++) {
+                const struct ip_ifaddr ours = {all[i].addr, (uint8_t)all[i].prefix};
                 const struct ip_host host = {.addr = &ours, .naddr = 1};
-                if (dir->iface[i].peer != 0 && ip_host_broadcast(&host, ip_addr_get_v4(a)))
+                if (all[i].peer != 0 && ip_host_broadcast(&host, ip_addr_get_v4(a)))
                         return true;
         }
-        return ip_v4_multicast(ip_addr_get_v4(a)) || ip_addr_get_v4(a) == INADDR_BROADCAST;
+        return false;
 }
 
 int usock_group_post(struct usock *s, uint32_t chan, struct udp_out *o, bool ttl_set, const struct stack_payload *p)

@@ -185,6 +185,7 @@ int usock_setsockopt(struct usock *s, int level, int name, const void *val, sock
         len = MIN(len, SET_ROOM);
         if (!user_copy(v.bytes, val, len))
                 return -EFAULT;
+        c.device = opt_device(level, name, v.bytes, len);
         ustack_lock(s->u);
         usock_tcp_settle(s);
         load(&c);

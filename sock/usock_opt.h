@@ -17,6 +17,7 @@ struct opt_call {
         struct sock_rec *rec;
         struct tcp_opts tcp;
         struct udp_opts udp;
+        uint32_t device;                /* SO_BINDTODEVICE, SO_BINDTOIFINDEX: which of unetd's; 0: none */
 };
 
 /* An option that is an int to the application, most of them a field of struct tcp_opts with a range. */
@@ -63,6 +64,9 @@ static inline int opt_set_told(struct opt_call *c, uint16_t tell, int v)
         WRITE_ONCE(c->rec->told, (uint16_t)((c->rec->told & ~tell) | (v != 0 ? tell : 0)));
         return 0;
 }
+
+/* The device that an option names, which may take a while to find: not with the lock. (usock_opt_socket.c) */
+uint32_t opt_device(int level, int name, const void *val, socklen_t len);
 
 #define OPT_RCVBUF_MIN 2304u            /* Linux: SOCK_MIN_RCVBUF */
 

@@ -404,16 +404,29 @@ static socklen_t get_peername(const struct opt_call *c, void *val, socklen_t roo
         return n;
 }
 
+uint32_t opt_device(int level, int name, const void *val, socklen_t len)
+{
+        char copy[IF_NAMESIZE] = "";
+        int n;
+
+        if (level != SOL_SOCKET || (name != SO_BINDTODEVICE && name != SO_BINDTOIFINDEX))
+                return 0;
+        if (name == SO_BINDTODEVICE) {
+                memcpy(copy, val, MIN(len, (socklen_t)sizeof copy - 1));
+                return *copy != '\0' ? ustack_iface_number(copy) : 0;
+        }
+        if (len < sizeof n)
+                return 0;
+        memcpy(&n, val, sizeof n);
+        return n > 0 ? usock_device((uint32_t)n) : 0;
+}
+
 /* Interfaces of unetd's only; any other is the kernel's business, and then so is the socket. */
 static int set_device(struct opt_call *c, const void *val, socklen_t len)
 {
-        char name[IF_NAMESIZE] = "";
-        uint32_t n = 0;
-
-        memcpy(name, val, MIN(len, (socklen_t)sizeof name - 1));
-        if (*name != '\0' && (n = ustack_iface_number(name)) == 0)
+        if (len != 0 && *(const char *)val != '\0' && c->device == 0)
                 return -ENOPROTOOPT;
-        c->rec->oif = (uint8_t)n;
+        WRITE_ONCE(c->rec->oif, (uint8_t)c->device);
         return 0;
 }
 
@@ -430,11 +443,9 @@ static socklen_t get_device(const struct opt_call *c, void *val, socklen_t room)
 /* The same by numbers of the kernel's. */
 static int set_device_number(struct opt_call *c, int v)
 {
-        uint32_t n = v > 0 ? usock_device((uint32_t)v) : 0;
-
-        if (v != 0 && n == 0)
+        if (v != 0 && c->device == 0)
                 return -ENOPROTOOPT;
-        WRITE_ONCE(c->rec->oif, (uint8_t)n);
+        WRITE_ONCE(c->rec->oif, (uint8_t)c->device);
         return 0;
 }
 

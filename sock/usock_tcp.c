@@ -285,11 +285,10 @@ int usock_listen(struct usock *s, int backlog)
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
         uint32_t depth = MIN((uint32_t)backlog, 4096u);  /* as Linux: less than nothing is all */
-        ip_addr addr;
+        ip_addr addr = ustack_listen_addr(rec);
         int l = 0, err;
 
         ustack_lock(u);
-        addr = ustack_listen_addr(rec);
         if (rec->role == SOCK_ROLE_LISTENER) {
                 tcp_listen_backlog(&u->s.tcp, rec->conn, depth);
                 ustack_leave(u);

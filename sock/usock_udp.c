@@ -164,8 +164,8 @@ int usock_udp_register(struct usock *s)
 
         if (READ_ONCE(rec->registered) != SOCK_UNREGISTERED)
                 return 0;
-        ustack_lock(s->u);
         addr = ustack_listen_addr(rec);
+        ustack_lock(s->u);
         many = rec->bound_many;
         err = rec->lport != 0 ? 0 : -EINVAL;
         ustack_leave(s->u);
@@ -194,7 +194,7 @@ static int take_source(struct usock *s, const struct usock_sent *sent, struct ud
         if (sent->src == 0)
                 return 0;
         if (netif != 0 ? stack_netif(st, netif - 1)->cfg.addr != sent->src
-                       : dir == NULL || !directory_is_local(dir, src))
+                       : dir == NULL || ustack_is_local(dir, src) != 1)
                 return sent->src >= 0xe0000000 || sent->src >> 24 == 0 ? -EINVAL : -ENETUNREACH;
         if (d->to.rport == 0 && !usock_peer(s, &d->to.raddr, &d->to.rport))
                 return -EDESTADDRREQ;

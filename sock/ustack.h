@@ -122,6 +122,25 @@ bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, st
  * being written, and nobody knows. (ustack_directory.c) */
 int ustack_is_local(const struct directory *dir, ip_addr addr);
 int ustack_verbs_to(const struct directory *dir, ip_addr addr, struct dir_iface *f);    /* as that, directory_verbs() */
+/*
+ * Any part of the directory, as it was at one moment; it waits as those do:
+ *
+ *      struct ustack_reading r = {0};
+ *      while (ustack_read(dir, &r))
+ *              ...                     what was read in the round before, if any, was torn
+ *      if (r.whole)
+ *
+ * A number that was read is bounded before it is used, at all times.
+ */
+struct ustack_reading {
+        uint32_t seq, look;
+        bool begun, whole;
+};
+bool ustack_read(const struct directory *dir, struct ustack_reading *r);
+/* All interfaces; a place whose `peer` is 0 has none. False: there never were any, or nobody knows. `dir` may be NULL. */
+bool ustack_ifaces(const struct directory *dir, struct dir_iface all[DIR_IFACES]);
+/* The one with that `peer`. */
+bool ustack_iface(const struct directory *dir, uint32_t peer, struct dir_iface *f);
 /* ustack_chan.c, for struct stack: map_chan and unmap_chan; and for good, when nobody looks any more. */
 bool ustack_chan_fetch(struct stack *s, uint32_t k);
 void ustack_chan_over(struct stack *s, uint32_t k);

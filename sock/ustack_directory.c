@@ -26,6 +26,53 @@ static bool wait_for_writer(uint32_t look)
         return look < LOOKS_MAX;
 }
 
+bool ustack_read(const struct directory *dir, struct ustack_reading *r)
+{
+        if (r->begun) {
+                atomic_thread_fence(memory_order_acquire);      /* what was read, before `seq` is read again */
+                r->whole = atomic_load_explicit(&dir->seq, memory_order_relaxed) == r->seq;
+                if (likely(r->whole))
+                        return false;
+        }
+        for (; r->look <= LOOKS_MAX; r->look++) {
+                r->seq = atomic_load_explicit(&dir->seq, memory_order_acquire);
+                r->begun = !(r->seq & 1);
+                if (likely(r->begun)) {
+                        r->look++;
+                        return true;
+                }
+                wait_for_writer(r->look);
+        }
+        return false;
+}
+
+bool ustack_ifaces(const struct directory *dir, struct dir_iface all[DIR_IFACES])
+{
+        struct ustack_reading r = {0};
+
+        if (dir == NULL || READ_ONCE(dir->nifaces) == 0)
+                return false;
+        while (ustack_read(dir, &r))
+                memcpy(all, dir->iface, sizeof dir->iface);
+        return r.whole;
+}
+
+bool ustack_iface(const struct directory *dir, uint32_t peer, struct dir_iface *f)
+{
+        struct ustack_reading r = {0};
+        bool found = false;
+
+        while (dir != NULL && ustack_read(dir, &r)) {
+                found = false;
+                for (uint32_t i = 0; i < DIR_IFACES && !found; i++) {
+                        found = dir->iface[i].peer == peer;
+                        if (found)
+                                *f = dir->iface[i];
+                }
+        }
+        return r.whole && found;
+}
+
 int ustack_is_local(const struct directory *dir, ip_addr addr)
 {
         int local = directory_is_local(dir, addr);

@@ -17,7 +17,7 @@ static bool way_out(struct ustack *u, ip_addr to, ip_addr from, uint32_t oif, ip
         ustack_lock(u);
         err = stack_route(&u->s, ip_addr_get_v4(to), bound, oif, ustack_now(), &r);
         ustack_leave(u);
-        if (err != 0 || r.src == 0 || !directory_iface(ustack_directory(), UNETD_IFACE | (r.ifindex - 1u), f))
+        if (err != 0 || r.src == 0 || !ustack_iface(ustack_directory(), UNETD_IFACE | (r.ifindex - 1u), f))
                 return false;
         *src = ip_addr_v4(r.src);
         return true;
@@ -52,31 +52,39 @@ int ustack_way_out(struct ustack *u, uint8_t proto, ip_addr to, uint16_t port, i
         return chan;
 }
 
+static struct usock_iface describe(const struct dir_iface *f, const struct directory *dir)
+{
+        const struct netconf_if *state = &dir->net.ifs[(f->peer & ~UNETD_IFACE) % NETCONF_IFS];
+        struct usock_iface v = {.addr = f->addr, .prefix = (uint8_t)MIN(f->prefix, 32u), .down = !(state->flags & NETCONF_IF_UP)};
+
+        memcpy(v.name, f->name, sizeof v.name - 1);
+        return v;
+}
+
 unsigned usock_ifaces(struct usock_iface v[USOCK_IFACES])
 {
         const struct directory *dir = ustack_directory_if_any();
-        struct dir_iface f;
+        struct ustack_reading r = {0};
         unsigned n = 0;
 
-        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++)
-                if (directory_iface_at(dir, i, &f)) {
-                        const struct netconf_if *state = &dir->net.ifs[(f.peer & ~UNETD_IFACE) % NETCONF_IFS];
-                        v[n] = (struct usock_iface){.addr = f.addr, .prefix = (uint8_t)MIN(f.prefix, 32u)};
-                        memcpy(v[n].name, f.name, sizeof v[n].name - 1);
-                        v[n++].down = !(READ_ONCE(state->flags) & NETCONF_IF_UP);
-                }
-        return n;
+        while (dir != NULL && ustack_read(dir, &r)) {
+                n = 0;
+                for (uint32_t i = 0; i < DIR_IFACES; i++)
+                        if (dir->iface[i].peer != 0)
+                                v[n++] = describe(&dir->iface[i], dir);
+        }
+        return r.whole ? n : 0;
 }
 static_assert(USOCK_IFACES == DIR_IFACES, "room for all");
 
 uint32_t ustack_iface_number(const char *name)
 {
-        const struct directory *dir = ustack_directory_anyway();
-        struct dir_iface f;
+        struct dir_iface all[DIR_IFACES];
+        bool any = ustack_ifaces(ustack_directory_anyway(), all);
 
-        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++)
-                if (directory_iface_at(dir, i, &f) && strncmp(f.name, name, sizeof f.name) == 0)
-                        return (f.peer & ~UNETD_IFACE) + 1;
+        for (uint32_t i = 0; any && i < DIR_IFACES; i++)
+                if (all[i].peer != 0 && strncmp(all[i].name, name, sizeof all[i].name) == 0)
+                        return (all[i].peer & ~UNETD_IFACE) + 1;
         return 0;
 }
 
@@ -85,7 +93,7 @@ ip_addr ustack_listen_addr(const struct sock_rec *rec)
         struct dir_iface f;
 
         if (rec->oif == 0 || !ip_addr_is_any(rec->laddr) ||
-            !directory_iface(ustack_directory(), UNETD_IFACE | (rec->oif - 1u), &f))
+            !ustack_iface(ustack_directory(), UNETD_IFACE | (rec->oif - 1u), &f))
                 return rec->laddr;
         return ip_addr_v4(f.addr);
 }
@@ -126,16 +134,14 @@ bool usock_port_settle(int kind, const struct sockaddr *sa, socklen_t len)
 
 bool usock_is_iface_addr(const struct sockaddr *sa, socklen_t len)
 {
-        const struct directory *dir;
-        struct dir_iface f;
+        struct dir_iface all[DIR_IFACES];
         uint16_t port;
         ip_addr addr;
 
-        if (usock_addr_in(sa, len, &addr, &port) != 0)
+        if (usock_addr_in(sa, len, &addr, &port) != 0 || !ustack_ifaces(ustack_directory_anyway(), all))
                 return false;
-        dir = ustack_directory_anyway();
-        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++)
-                if (directory_iface_at(dir, i, &f) && ip_addr_eq(addr, ip_addr_v4(f.addr)))
+        for (uint32_t i = 0; i < DIR_IFACES; i++)
+                if (all[i].peer != 0 && ip_addr_eq(addr, ip_addr_v4(all[i].addr)))
                         return true;
         return false;
 }
@@ -173,18 +179,29 @@ bool usock_way_out(const struct usock *s, const struct sockaddr *to, socklen_t l
         return true;
 }
 
+static bool is_at(ip_addr laddr, const struct dir_iface *f)
+{
+        return ip_addr_is_any(laddr) || ip_addr_eq(laddr, ip_addr_v4(f->addr));
+}
+
 void ustack_take_ifaces(struct ustack *u, ip_addr laddr)
 {
         const struct directory *dir = ustack_directory();
+        struct dir_iface own[DIR_IFACES], verbs[DIR_IFACES];
+        struct ustack_reading r = {0};
+        uint32_t nverbs = 0;
 
-        for (uint32_t i = 0; dir != NULL && i < DIR_IFACES; i++) {
-                struct dir_iface f;
-                if (directory_iface_at(dir, i, &f) && (ip_addr_is_any(laddr) || ip_addr_eq(laddr, ip_addr_v4(f.addr))))
-                        ustack_chan_to(u, f.peer);
+        while (dir != NULL && READ_ONCE(dir->nifaces) + READ_ONCE(dir->nverbs) != 0 && ustack_read(dir, &r)) {
+                memcpy(own, dir->iface, sizeof own);
+                memcpy(verbs, dir->verbs, sizeof verbs);
+                nverbs = MIN(dir->nverbs, DIR_IFACES);
         }
-        for (uint32_t i = 0; dir != NULL && i < MIN(dir->nverbs, DIR_IFACES); i++)
-                if (ip_addr_is_any(laddr) || ip_addr_eq(laddr, ip_addr_v4(dir->verbs[i].addr)))
-                        ustack_link_take(u, &dir->verbs[i]);
+        for (uint32_t i = 0; r.whole && i < DIR_IFACES; i++)
+                if (own[i].peer != 0 && is_at(laddr, &own[i]))
+                        ustack_chan_to(u, own[i].peer);
+        for (uint32_t i = 0; r.whole && i < nverbs; i++)
+                if (is_at(laddr, &verbs[i]))
+                        ustack_link_take(u, &verbs[i]);
 }
 
 int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd)
