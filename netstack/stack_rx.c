@@ -452,6 +452,8 @@ bool stack_run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
                 total += n;
         } while (n == most && total < RX_TURN && (to == NULL || to->room != 0));
         s->rx_batch = false;
+        if (total < RX_TURN && !c->caps.lossless)
+                tcp_caught_up(&s->tcp, s->now);
         return total > 0;
 }
 

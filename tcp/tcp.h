@@ -195,6 +195,9 @@ void tcp_listener_set_sock(struct tcp *t, uint32_t listener, uint32_t sock);
  * tcp_input(). True when seg->data was taken (a lent frame now belongs to a queue), false: the caller releases it. */
 bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link, const struct tcp_seg *seg,
             nstime now);
+/* A turn has taken all there was off a channel that is not lossless. Where none does in a whole round trip, whoever reads is what
+ * is slow, and no window is (rcvbuf_autosize()). */
+void tcp_caught_up(struct tcp *t, nstime now);
 /* RFC 9293 §3.10.7, in its order; for a connection found. As tcp_rx for the return value. */
 bool tcp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 /* The next segment, if one is due. Its payload is in a frame of link.tx_region; the stack lends it when it posts it. */

@@ -349,6 +349,7 @@ struct tcp_shared {
         uint32_t tw_head, tw_tail, tw_count;
         uint32_t wait_head;
         uint32_t gen;                   /* last generation given */
+        nstime caught_up_at;            /* tcp_caught_up() */
         uint32_t cache[TCP_CACHE];      /* derived */
         uint32_t lent[TCP_CACHE][FRAME_CLASSES];        /* derived: frames of peers that stand in our queues, by channel */
         struct pool conns, listeners, txsegs, rxsegs;
@@ -598,7 +599,7 @@ void rcvbuf_purge(struct tcp *t, struct tcp_conn *tc);
 /* Records at the head with nothing left in them go. */
 void rcvbuf_drop_empty(struct tcp *t, struct tcp_conn *tc);
 void rcvbuf_free_buf(struct tcp *t, struct tcp_conn *tc, uint32_t frame);
-void rcvbuf_autosize(struct tcp_conn *tc, nstime now);
+void rcvbuf_autosize(const struct tcp *t, struct tcp_conn *tc, nstime now);
 /* The largest window that can be offered: the buffer, as far as 16 bits and the scale can say it. */
 static inline uint32_t rcvbuf_limit(const struct tcp_conn *tc)
 {

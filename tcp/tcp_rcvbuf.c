@@ -12,6 +12,7 @@
 
 #define TINY          512u /* a lent frame with this little in it is copied out and given back */
 #define RCV_LIMIT_MAX (6u << 20)
+#define RCV_LIMIT_NEAR (512u << 10) /* as far as a buffer grows for a reader that is behind: what a cache holds */
 
 static struct frame_rec *private_rec(const struct tcp *t, uint32_t frame)
 {
@@ -312,7 +313,7 @@ void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime n
         if (unlikely(tc->urg_state != URG_NONE) && (int32_t)(copied_seq(tc) - tc->rcv_up) >= 0)
                 WRITE_ONCE(tc->urg_state, URG_NONE);    /* as Linux: read past it, it is gone */
         if (!(tc->opts.rcvbuf | tc->opts.window_clamp) && !tc->link.lossless)
-                rcvbuf_autosize(tc, now);
+                rcvbuf_autosize(t, tc, now);
         output_window_update(t, tc);
 }
 
@@ -357,16 +358,28 @@ bool tcp_recv_give_back(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, ui
         return true;
 }
 
+void tcp_caught_up(struct tcp *t, nstime now)
+{
+        t->sh->caught_up_at = now;
+}
+
+/* What waits at the interface is part of the round trip that the peer's data tell of, and where that is most of it a larger
+ * window only makes it longer. */
+static uint32_t limit_most(const struct tcp *t, const struct tcp_conn *tc)
+{
+        return t->sh->caught_up_at < tc->drs_at ? RCV_LIMIT_NEAR : RCV_LIMIT_MAX;
+}
+
 /* The reader takes more than half a buffer in a round trip: the buffer, not the path, sets the pace. Who only receives has
  * measured the way when the connection was opened and no queue was on it; the peer's data say how long it is now. */
-void rcvbuf_autosize(struct tcp_conn *tc, nstime now)
+void rcvbuf_autosize(const struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        uint32_t read = copied_seq(tc) - tc->drs_seq;
+        uint32_t read = copied_seq(tc) - tc->drs_seq, limit = tc->rcv_limit;
 
         if (tc->srtt == 0 || now - tc->drs_at < MAX(tc->srtt, (nstime)tc->train_rtt << 10))
                 return;
-        if (read >= tc->rcv_limit / 2 && tc->rcv_limit < RCV_LIMIT_MAX)
-                WRITE_ONCE(tc->rcv_limit, MIN(tc->rcv_limit * 2, RCV_LIMIT_MAX));
+        if (read >= limit / 2 && limit < limit_most(t, tc))
+                WRITE_ONCE(tc->rcv_limit, MIN(limit * 2, RCV_LIMIT_MAX));
         tc->drs_seq = copied_seq(tc);
         tc->drs_at = now;
 }

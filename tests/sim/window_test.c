@@ -111,10 +111,28 @@ static void eight_kilobytes_are_enough(void **state)
                 assert_in_range(rate_with(kb << 10) * 10, 9 * best, 10 * best + 10);
 }
 
+/* A reader that takes what comes has a window for all that is under way, here 2.5 MB: both stacks find their rings empty again. */
+static void a_long_way_has_a_large_window(void **state)
+{
+        static const struct sim_params way[2] = {
+                {.mtu = 1500, .rate = 500000000, .delay = 20 * NS_PER_MS, .csum = true},
+                {.mtu = 1500, .rate = 500000000, .delay = 20 * NS_PER_MS, .csum = true},
+        };
+        struct flow f = {.p = pair_sim(1, way)};
+
+        (void)state;
+        pair_connect(f.p, 80, &f.conn[0], &f.conn[1]);
+        turns(&f);
+        runs_until(&f, f.p->now + 2 * NS_PER_S);
+        assert_in_range(pair_conn(f.p, 1, f.conn[1])->rcv_limit, 2500000, 8 << 20);
+        pair_free(f.p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(eight_kilobytes_are_enough),
+                cmocka_unit_test(a_long_way_has_a_large_window),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -188,23 +188,48 @@ static void a_train_through_a_narrow_window_is_acked_by_a_quarter_of_it(void **s
         assert_int_not_equal(acked, 0);
 }
 
+/* 140,000 bytes a millisecond, read as they come, of a peer that hears of them four milliseconds later. */
+static void a_way_of_four_ms(struct scene *s, uint32_t ms, bool caught_up)
+{
+        while (ms-- != 0) {
+                for (uint32_t i = 0; i < 140; i++) {
+                        peer_sends(s, .seq = next_byte(s), .ack = 1, .len = 1000, .tsecr = conn_ts(s->tc, s->now) - 4);
+                        app_reads(s, 1000);
+                }
+                if (caught_up)
+                        tcp_caught_up(&s->rig->t, s->now);
+                advance_ms(s, 1);
+                forget_sent(s);
+        }
+}
+
 /* Opened over an empty way, and then a queue grew on it: a buffer of data arrives in a round trip, not in one of the handshake's.
  * It was sized by the handshake's, and of what a peer could send a third went (bench/impair, clean). */
 static void the_receive_buffer_follows_the_round_trip_of_the_data(void **state)
 {
         struct scene *s = *state;
-        uint32_t limit = s->tc->rcv_limit, ts = s->last.tsval;
+        uint32_t limit = s->tc->rcv_limit;
 
         s->tc->srtt = s->tc->min_rtt = 50 * NS_PER_US;
-        for (uint32_t ms = 0; ms < 12; ms++) {
-                for (uint32_t i = 0; i < 70; i++) {
-                        peer_sends(s, .seq = next_byte(s), .ack = 1, .len = 1000, .tsecr = ts + ms - 4);
-                        app_reads(s, 1000);
-                }
-                advance_ms(s, 1);
-                forget_sent(s);
-        }
-        assert_int_equal(s->tc->rcv_limit, 2 * limit);
+        a_way_of_four_ms(s, 12, true);
+        assert_int_equal(s->tc->rcv_limit, 4 * limit);
+}
+
+/* The queue may be our own, at the interface of a host that is slower than its peer: eight connections had 6 MB each then, all of
+ * it unread, and a round trip of 18 ms. */
+static void the_receive_buffer_does_not_grow_for_a_reader_that_is_behind(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->srtt = s->tc->min_rtt = 50 * NS_PER_US;
+        s->tc->rcv_limit = 500000;
+        a_way_of_four_ms(s, 40, false);
+        assert_int_equal(s->tc->rcv_limit, 1000000);
+        s->tc->rcv_limit = 550000;
+        a_way_of_four_ms(s, 40, false);
+        assert_int_equal(s->tc->rcv_limit, 550000);
+        a_way_of_four_ms(s, 12, true);
+        assert_int_equal(s->tc->rcv_limit, 1100000);
 }
 
 /* A quarter of 8 ms is 2, and nothing waits longer. The end of a turn changes nothing. */
@@ -363,6 +388,7 @@ int main(void)
                 scenario(a_train_is_acked_by_64_kilobytes, established_8_ms, &scaled),
                 scenario(a_train_through_a_narrow_window_is_acked_by_a_quarter_of_it, established_8_ms, &narrow),
                 scenario(the_receive_buffer_follows_the_round_trip_of_the_data, established_8_ms, &growing),
+                scenario(the_receive_buffer_does_not_grow_for_a_reader_that_is_behind, established_8_ms, &growing),
                 scenario(what_is_left_of_a_train_is_acked_soon, established_8_ms, &scaled),
                 scenario(a_push_ends_the_wait, established_8_ms, &scaled),
                 scenario(a_short_segment_ends_the_train, established_8_ms, &scaled),
