@@ -270,6 +270,7 @@ struct tcp_conn {
         nstime path_at;                 /* a larger size is tried */
         uint8_t path_wait;              /* how often that was put off */
 
+        uint8_t gap_acks;               /* duplicate ACKs since what is expected last moved: delack_owe_gap() */
         uint16_t ooo_records;           /* beyond a gap */
 
         /* -- trains: tcp_delack.c; in units of 1,024 ns -- */
@@ -687,6 +688,8 @@ void output_window_update(struct tcp *t, struct tcp_conn *tc);
 void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, nstime now);
 /* ... and the end of the stream. The state is still the one in which it came. */
 void delack_owe_end(struct tcp_conn *tc, nstime now);
+/* ... and for a segment beyond a gap. */
+void delack_owe_gap(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 /* A RST for a segment that belongs nowhere (RFC 9293 §3.10.7.1), by t->reply. */
 void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg);
 /* RFC 5961 §7 */

@@ -9,6 +9,7 @@
  *      what fills the window                   when it is read, or after READER
  *      less than that                          when the stack is about to wait, or after DELACK
  *      a segment of a train                    with others: see below
+ *      a segment beyond a gap                  at once, three times; then with others: delack_owe_gap()
  *
  * A sender that fills the path sends a train: full-sized segments with no pause as long as a round trip. They come
  * off the queue a few at a time, the fewer the faster we look, and an acknowledgement for each few of them is a
@@ -32,6 +33,10 @@
 #define TRAIN_MOST   65536u             /* bytes; as much as GRO merges */
 #define TRAIN_RTT    (40 * NS_PER_US)   /* a quarter of less is no time that a timer could measure */
 #define TRAIN_HOLD   (2 * NS_PER_MS)    /* longest: TRAIN_MOST at a quarter of a gigabit per second */
+
+#define GAP_AT_ONCE  3                  /* duplicate ACKs: what fast retransmit counts (RFC 5681 §3.2) */
+#define GAP_TOGETHER 44                 /* segments, and NS_PER_MS: Linux's tcp_comp_sack_nr and _delay_ns */
+#define GAP_LEAST    (20 * NS_PER_US)   /* less is no time that a timer could measure */
 
 /* At least how long the way to the sender and back is now, queues included: the segment echoes the newest of our
  * timestamps that its sender had seen, and a clock of milliseconds may be one ahead. 0: nobody knows. */
@@ -106,6 +111,30 @@ void delack_owe_end(struct tcp_conn *tc, nstime now)
                 tc->delack_at = MIN(tc->delack_at, now + AT_ONCE);
         else
                 tc->owed |= OWE_ACK;
+}
+
+/*
+ * RFC 5681 §4.2: a duplicate ACK at once for each segment beyond a gap. Three of them make a sender repair what is missing; what
+ * comes behind until that has come, or what was late, is told in blocks of SACK, which one ACK may do for many: for GAP_TOGETHER
+ * segments, or a twentieth of a round trip of them, a millisecond at most, as Linux does. An ACK for each is a packet that
+ * everything on the way back has to carry.
+ */
+void delack_owe_gap(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        nstime hold = MIN(round_trip(tc, seg, now) / 20, NS_PER_MS);
+
+        if (tc->ooo_head == 0)
+                tc->gap_acks = 0;
+        if (tc->gap_acks < GAP_AT_ONCE || !tc->sack_ok || tc->opts.quickack || tc->link.lossless || hold < GAP_LEAST) {
+                tc->gap_acks += tc->gap_acks < GAP_AT_ONCE;
+                tc->owed |= OWE_ACK;
+        } else if (++tc->gap_acks == GAP_AT_ONCE + GAP_TOGETHER) {
+                tc->gap_acks = GAP_AT_ONCE;
+                tc->owed |= OWE_ACK;
+        } else {
+                conn_flag(tc, TCF_TRAIN);
+                tc->delack_at = MIN(tc->delack_at, now + hold);
+        }
 }
 
 bool tcp_ack_waits(const struct tcp_conn *tc)

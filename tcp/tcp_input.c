@@ -364,17 +364,18 @@ static bool take_in_order(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
         WRITE_ONCE(tc->rcv_nxt, tc->rcv_nxt + x->len);
         tc->bytes_received += x->len;
         tc->events |= TCP_EV_READABLE;
-        if (filled)
+        if (filled) {
                 tc->owed |= OWE_ACK; /* RFC 5681 §4.2: when a gap is filled, at once */
+                tc->gap_acks = 0;
+        }
         delack_owe(tc, seg, x->len, now);
         return true;
 }
 
-/* Out of order: a duplicate ACK at once (RFC 5681 §4.2). */
 static void take_beyond_gap(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg,
-                            const struct text *x, bool *took)
+                            const struct text *x, bool *took, nstime now)
 {
-        tc->owed |= OWE_ACK;
+        delack_owe_gap(tc, seg, now);
         if (!reass_insert(t, tc, seg, x->seq, x->skip, x->len, x->fin, took))
                 count_drop(t->cnt, DROP_TCP_NO_MEMORY);
 }
@@ -398,7 +399,7 @@ static bool process_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
         }
         if (x.seq != tc->rcv_nxt) {
                 catch_urgent(t, tc, seg);
-                take_beyond_gap(t, tc, seg, &x, &took);
+                take_beyond_gap(t, tc, seg, &x, &took, now);
                 return took;
         }
         if (x.len != 0) {

@@ -4,7 +4,8 @@
 #define TRAIN 128u                      /* full-sized segments without a pause make one */
 
 static const struct scene_setup growing = {.wscale = 7, .ts = true}, scaled = {.wscale = 7, .rcvbuf = 300000},
-                                stamped = {.wscale = 7, .rcvbuf = 300000, .ts = true}, narrow = {.rcvbuf = 20000};
+                                stamped = {.wscale = 7, .rcvbuf = 300000, .ts = true}, narrow = {.rcvbuf = 20000},
+                                sacked = {.wscale = 7, .sack = true, .ts = true};
 
 /* ---- the rule ---- */
 
@@ -232,6 +233,33 @@ static void the_receive_buffer_does_not_grow_for_a_reader_that_is_behind(void **
         assert_int_equal(s->tc->rcv_limit, 1100000);
 }
 
+/* What comes behind a gap is told at once three times, so that it is repaired; then for a twentieth of the round trip, here
+ * the millisecond that is the most, or 44 segments; and at once when what was missing has come. As Linux since 4.18; RFC 5681 §4.2 has one for each. */
+static void duplicates_beyond_the_third_share_an_ack(void **state)
+{
+        struct scene *s = *state;
+        uint32_t gap = next_byte(s), at = gap + 1000, ts = s->last.tsval;
+
+        s->tc->min_rtt = 40 * NS_PER_MS;
+        for (int i = 0; i < 3; i++, at += 1000) {
+                peer_sends(s, .seq = at, .ack = 1, .len = 1000, .tsecr = ts);
+                expect_sent(s, .seq = 1, .ack = gap, .nsack = 1, .sack = {{gap + 1000, at + 1000}});
+        }
+        peer_sends(s, .seq = at, .ack = 1, .len = 1000, .tsecr = ts);
+        peer_sends(s, .seq = at + 1000, .ack = 1, .len = 1000, .tsecr = ts);
+        turn_ends(s);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .ack = gap, .nsack = 1, .sack = {{gap + 1000, at + 2000}});
+        for (int i = 2; i < 2 + 43; i++)
+                peer_sends(s, .seq = at + i * 1000, .ack = 1, .len = 1000, .tsecr = ts);
+        expect_sent(s, .seq = 1, .ack = gap, .nsack = 1, .sack = {{gap + 1000, at + 44000}});
+        peer_sends(s, .seq = gap, .ack = 1, .len = 1000, .tsecr = ts);
+        expect_sent(s, .seq = 1, .ack = at + 45000);
+        advance_ms(s, 10);
+        expect_silence(s);
+}
+
 /* A quarter of 8 ms is 2, and nothing waits longer. The end of a turn changes nothing. */
 static void what_is_left_of_a_train_is_acked_soon(void **state)
 {
@@ -388,6 +416,7 @@ int main(void)
                 scenario(a_train_is_acked_by_64_kilobytes, established_8_ms, &scaled),
                 scenario(a_train_through_a_narrow_window_is_acked_by_a_quarter_of_it, established_8_ms, &narrow),
                 scenario(the_receive_buffer_follows_the_round_trip_of_the_data, established_8_ms, &growing),
+                scenario(duplicates_beyond_the_third_share_an_ack, established_8_ms, &sacked),
                 scenario(the_receive_buffer_does_not_grow_for_a_reader_that_is_behind, established_8_ms, &growing),
                 scenario(what_is_left_of_a_train_is_acked_soon, established_8_ms, &scaled),
                 scenario(a_push_ends_the_wait, established_8_ms, &scaled),
