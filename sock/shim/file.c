@@ -84,6 +84,7 @@ static bool start_locked(void)
 
 bool shim_start(void)
 {
+        int err = errno;
         bool ok;
 
         if (likely(shim.size))
@@ -95,6 +96,7 @@ bool shim_start(void)
         ok = start_locked();
         pthread_mutex_unlock(&shim.lock);
         usock_leave();
+        errno = err;                    /* of a call that succeeds it says nothing */
         return ok;
 }
 

@@ -179,6 +179,7 @@ static const struct {
         {"threads", scene_threads},
         {"epoll_threads", scene_epoll_threads},
         {"cancel", scene_cancel},
+        {"errno_left", scene_errno_left},
         {"syscall", scene_syscall},
         {"dual", scene_dual},
         {"dual_udp", scene_dual_udp},

@@ -265,6 +265,27 @@ void scene_small_reads(void)
         small_reads_of_several();
 }
 
+/* Of a call that succeeds errno says nothing: some programs look there first. */
+void scene_errno_left(void)
+{
+        struct sockaddr_in sa = loopback();
+        socklen_t len = sizeof(sa);
+        int s, l, c;
+
+        errno = 0;
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(errno);
+        l = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(bind(l, (void *)&sa, sizeof(sa)) + listen(l, 1) + getsockname(l, (void *)&sa, &len));
+        SHOW(errno);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        SHOW(errno);
+        c = accept(l, NULL, NULL);
+        SHOW(errno);
+        SHOW(close(c) + close(s) + close(l));
+        SHOW(errno);
+}
+
 /* ---- by number ---- */
 
 void scene_syscall(void)
