@@ -30,10 +30,19 @@ static inline bool io_vector_readable(const struct iovec *iov, size_t n)
         return n <= IOV_MAX && user_read_range(iov, n * sizeof(*iov));
 }
 
-/* The program's header of a message, with what it points to. If it cannot be read the kernel says so. */
+/* A place for a name may be longer than any name, and not of less than nothing. */
+static inline bool io_take_namelen(struct msghdr *m)
+{
+        if (m->msg_name && (int)m->msg_namelen < 0)
+                return false;
+        m->msg_namelen = MIN(m->msg_namelen, (socklen_t)sizeof(struct sockaddr_storage));
+        return true;
+}
+
+/* The program's header of a message, with what it points to. If it cannot be read, or is wrong, the kernel says so. */
 static inline bool io_take_header(struct msghdr *to, const struct msghdr *from)
 {
-        return user_copy(to, from, sizeof(*to)) && io_vector_readable(to->msg_iov, to->msg_iovlen);
+        return user_copy(to, from, sizeof(*to)) && io_take_namelen(to) && io_vector_readable(to->msg_iov, to->msg_iovlen);
 }
 
 #endif

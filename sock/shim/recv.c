@@ -181,7 +181,7 @@ static ssize_t file_recvfrom(struct file *f, void *p, size_t n, int flags, struc
 {
         struct iovec iov = {p, n};
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-        bool named = sa && user_read(len);
+        bool named = sa && user_read(len) && (int)*len >= 0;
         ssize_t r;
 
         if (f->mode == MODE_TCP && !(flags & MSG_ERRQUEUE)) {
@@ -193,9 +193,11 @@ static ssize_t file_recvfrom(struct file *f, void *p, size_t n, int flags, struc
                 }
                 r = file_recvmsg(f, &m, flags);
         }
-        if (r >= 0 && sa && (!named || !user_put32(len, m.msg_namelen)))
-                return -EFAULT;
-        return r;
+        if (r < 0 || !sa)
+                return r;
+        if (!named)
+                return user_read(len) ? -EINVAL : -EFAULT;
+        return user_put32(len, m.msg_namelen) ? r : -EFAULT;
 }
 
 /* A datagram for one buffer; most are there already, on our side. */

@@ -349,10 +349,11 @@ bool sock_may_be_ours(const struct sockaddr *sa, socklen_t len);
 /* In words, why our side did not come about. */
 const char *sock_refused(int err);
 int sock_shutdown(struct file *f, int how);
-/* Whether a name that the program passes can be read; if not, the kernel says what it has to say about it. */
+/* Whether a name that the program passes can be read, and is no longer than any; if not, the kernel says what it has to say
+ * about it. */
 static inline bool sockaddr_readable(const struct sockaddr *sa, socklen_t len)
 {
-        return user_read_range(sa, MIN(len, (socklen_t)sizeof(struct sockaddr_storage)));
+        return len <= sizeof(struct sockaddr_storage) && user_read_range(sa, len);
 }
 
 /* ---- opt_log.c: what the program has set ---- */

@@ -236,6 +236,7 @@ static const struct {
         {"peek_all_late", scene_peek_all_late},
         {"disconnect", scene_disconnect},
         {"names_refused", scene_names_refused},
+        {"names_of_no_length", scene_names_of_no_length},
         {"sources", scene_sources},
         {"backlog", scene_backlog},
         {"mixed_ready", scene_mixed_ready},

@@ -239,6 +239,7 @@ void scene_low_water(void);
 void scene_peek_all_late(void);
 void scene_disconnect(void);
 void scene_names_refused(void);
+void scene_names_of_no_length(void);
 void scene_sources(void);
 void scene_backlog(void);
 void scene_mixed_ready(void);

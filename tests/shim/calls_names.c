@@ -374,3 +374,38 @@ void scene_reuse_same_port(void)
         close(s);
         close(l);
 }
+
+/* Places for names, and names, of impossible lengths. What was received is lost where the name was to come after it. */
+void scene_names_of_no_length(void)
+{
+        struct sockaddr_in sa, other;
+        int v[2], u = udp_socket(&sa), s = udp_socket(&other);
+        char b[16];
+        struct iovec iov = {b, sizeof(b)};
+        struct msghdr m = {.msg_name = &other, .msg_iov = &iov, .msg_iovlen = 1};
+        socklen_t len = (socklen_t)-1;
+
+        tcp_pair(v);
+        write(v[0], "stream", 6);
+        wait_readable(v[1]);
+        SHOW(recvfrom(v[1], b, 3, 0, (void *)&other, &len));
+        m.msg_namelen = (socklen_t)-1;
+        SHOW(recvmsg(v[1], &m, 0));
+        SHOW(sendmsg(v[0], &m, 0));
+        SHOW(sendto(v[0], "x", 1, 0, (void *)&sa, (socklen_t)-1));
+        SHOW(sendto(v[0], "x", 1, 0, (void *)&sa, 129));
+        show_bytes("recv", b, recv(v[1], b, sizeof(b), 0));
+        sendto(s, "one", 3, 0, (void *)&sa, sizeof(sa));
+        sendto(s, "two", 3, 0, (void *)&sa, sizeof(sa));
+        wait_readable(u);
+        SHOW(recvfrom(u, b, sizeof(b), 0, (void *)&other, &len));
+        SHOW(recvmsg(u, &m, 0));
+        m.msg_namelen = 1000;
+        SHOW(recvmsg(u, &m, 0));
+        SHOW(m.msg_namelen);
+        SHOW(sendto(s, "x", 1, 0, (void *)&sa, 1000));
+        SHOW(connect(s, (void *)&sa, (socklen_t)-1));
+        close2(v);
+        close(u);
+        close(s);
+}
