@@ -9,6 +9,7 @@
 #define SELECT_IN  (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
 #define SELECT_OUT (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
 #define WORD_BITS  (8 * (int)sizeof(long))
+#define US_PER_S   (NS_PER_S / NS_PER_US)
 
 static unsigned long word_of(const fd_set *s, int i)
 {
@@ -347,6 +348,15 @@ static void write_back(struct timeval *tv, struct until *u)
                 user_put64(&tv->tv_usec, (uint64_t)(left % NS_PER_S / NS_PER_US));
 }
 
+/* The microseconds may be more than a second: here alone. */
+static struct timespec whole_seconds(const struct timeval *tv)
+{
+        time_t more = tv->tv_usec / US_PER_S;
+
+        return (struct timespec){.tv_sec = tv->tv_sec > INT64_MAX - more ? INT64_MAX : tv->tv_sec + more,
+                                 .tv_nsec = tv->tv_usec % US_PER_S * NS_PER_US};
+}
+
 static __attribute__((noinline)) int select_waiting(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 {
         struct timespec ts;
@@ -354,10 +364,10 @@ static __attribute__((noinline)) int select_waiting(int n, fd_set *r, fd_set *w,
         int ret;
 
         if (!select_concerns_us(n, r, w, x) || (timeout && !user_read_range(timeout, sizeof(*timeout))) ||
-            (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 || timeout->tv_usec >= 1000000)))
+            (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0)))
                 return REAL(select)(n, r, w, x, timeout);
         if (timeout)
-                ts = (struct timespec){timeout->tv_sec, timeout->tv_usec * NS_PER_US};
+                ts = whole_seconds(timeout);
         u = until_ts(timeout ? &ts : NULL);
         ret = do_select(n, r, w, x, &u, NULL);
         if (ret == -ERR_KERNEL)

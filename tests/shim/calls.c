@@ -146,6 +146,7 @@ static const struct {
         {"poll", scene_poll},
         {"select", scene_select},
         {"select_idle", scene_select_idle},
+        {"select_microseconds", scene_select_microseconds},
         {"select_again", scene_select_again},
         {"epoll", scene_epoll},
         {"poll_beside_writers", scene_poll_beside_writers},

@@ -150,6 +150,7 @@ void scene_poll(void);
 void scene_poll_beside_writers(void);
 void scene_select(void);
 void scene_select_idle(void);
+void scene_select_microseconds(void);
 void scene_select_again(void);
 void scene_epoll(void);
 void scene_epoll_before_connect(void);

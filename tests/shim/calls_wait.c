@@ -78,6 +78,33 @@ static void sets(fd_set *r, fd_set *w, int a, int b)
         FD_SET(a, w);
 }
 
+/* Microseconds of more than a second: select() alone takes them. */
+void scene_select_microseconds(void)
+{
+        struct timeval tv = {0, 100000000};
+        fd_set r;
+        char b[16];
+        int v[2];
+
+        tcp_pair(v);
+        if (fork() == 0) {
+                usleep(100000);
+                write(v[0], "late", 4);
+                _exit(0);
+        }
+        FD_ZERO(&r);
+        FD_SET(v[1], &r);
+        SHOW(select(v[1] + 1, &r, NULL, NULL, &tv));
+        SHOW(tv.tv_sec > 0 && tv.tv_usec < 1000000);
+        show_bytes("recv", b, recv(v[1], b, sizeof(b), MSG_DONTWAIT));
+        wait(NULL);
+        FD_ZERO(&r);
+        FD_SET(v[1], &r);
+        tv = (struct timeval){0, 1000001};
+        SHOW(select(v[1] + 1, &r, NULL, NULL, &tv));
+        close2(v);
+}
+
 void scene_select(void)
 {
         struct timespec ts = {0, 1000000};
