@@ -243,7 +243,7 @@ int h_connect(int fd, const struct sockaddr *sa, socklen_t len)
         ssize_t r;
 
         do {
-                f = len >= sizeof(sa_family_t) && sockaddr_readable(sa, len) ? file_enter(fd, MODE_NEW) : NULL;
+                f = file_peek(fd) && len >= sizeof(sa_family_t) && sockaddr_readable(sa, len) ? file_enter(fd, MODE_NEW) : NULL;
                 if (!f)
                         return REAL(connect)(fd, sa, len);
                 r = do_connect(f, sa, len);

@@ -102,7 +102,8 @@ ssize_t h_sendfile(int out, int in, off_t *off, size_t n)
         ssize_t r;
 
         do {
-                struct file *f = user_read_range(off, off ? sizeof(*off) : 0) ? file_enter(out, MODE_TCP) : NULL;
+                bool good = file_peek(out) && user_read_range(off, off ? sizeof(*off) : 0);
+                struct file *f = good ? file_enter(out, MODE_TCP) : NULL;
 
                 if (!f)
                         return REAL(sendfile)(out, in, off, n);

@@ -185,7 +185,7 @@ static bool value_readable(const void *val, socklen_t len)
 
 int h_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
-        struct file *f = value_readable(val, len) ? file_enter(fd, MODE_NEW) : NULL;
+        struct file *f = file_peek(fd) && value_readable(val, len) ? file_enter(fd, MODE_NEW) : NULL;
         ssize_t r;
 
         if (!f)
@@ -262,7 +262,7 @@ static int do_getsockopt(struct file *f, int level, int name, void *val, socklen
 
 int h_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 {
-        struct file *f = user_read(len) ? file_enter(fd, MODE_NEW) : NULL;
+        struct file *f = file_peek(fd) && user_read(len) ? file_enter(fd, MODE_NEW) : NULL;
         ssize_t r;
 
         if (!f)

@@ -6,7 +6,7 @@
 
 static bool poll_concerns_us(const struct pollfd *v, nfds_t n)
 {
-        if (usock_tls.inside || (!shim.size && !shim.adopt) || n > INT_MAX / sizeof(*v) || !user_read_range(v, n * sizeof(*v)))
+        if (usock_tls.inside || !shim_started() || n > INT_MAX / sizeof(*v) || !user_read_range(v, n * sizeof(*v)))
                 return false;
         for (nfds_t i = 0; i < n; i++)
                 if (want_ours(v[i].fd))

@@ -370,7 +370,7 @@ ssize_t h_readv(int fd, const struct iovec *iov, int n)
         ssize_t r;
 
         do {
-                struct file *f = io_vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
+                struct file *f = file_peek(fd) && io_vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
 
                 if (!f)
                         return REAL(readv)(fd, iov, n);
@@ -448,7 +448,7 @@ ssize_t h_recvmsg(int fd, struct msghdr *m, int flags)
         ssize_t r;
 
         do {
-                struct file *f = io_take_header(&own, m) ? file_enter(fd, MODE_TCP) : NULL;
+                struct file *f = file_peek(fd) && io_take_header(&own, m) ? file_enter(fd, MODE_TCP) : NULL;
 
                 if (!f)
                         return kernel_only_recvmsg(fd, m, flags);
@@ -532,7 +532,7 @@ int h_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec
         ssize_t r;
 
         do {
-                struct file *f = timeout_good(timeout) ? file_enter(fd, MODE_TCP) : NULL;
+                struct file *f = file_peek(fd) && timeout_good(timeout) ? file_enter(fd, MODE_TCP) : NULL;
 
                 if (!f)
                         return kernel_only_recvmmsg(fd, v, n, flags, timeout);

@@ -43,8 +43,7 @@ static unsigned long any_word(const fd_set *r, const fd_set *w, const fd_set *x,
 
 static bool select_concerns_us(int n, const fd_set *r, const fd_set *w, const fd_set *x)
 {
-        if (usock_tls.inside || n <= 0 || (!shim.size && !shim.adopt) || !set_readable(r, n) || !set_readable(w, n) ||
-            !set_readable(x, n))
+        if (usock_tls.inside || n <= 0 || !shim_started() || !set_readable(r, n) || !set_readable(w, n) || !set_readable(x, n))
                 return false;
         for (int i = 0; i * WORD_BITS < n; i++)
                 for (unsigned long bits = any_word(r, w, x, i, n); bits; bits &= bits - 1)

@@ -227,7 +227,7 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
         ssize_t r;
 
         do {
-                struct file *f = io_vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
+                struct file *f = file_peek(fd) && io_vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
 
                 if (!f) {
                         kernel_touched();
@@ -243,7 +243,7 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
  * kernel's. */
 static struct file *enter_sending(int fd, const struct sockaddr *sa, socklen_t len, int flags)
 {
-        struct file *f = !sa || sockaddr_readable(sa, len) ? file_enter(fd, MODE_NEW) : NULL;
+        struct file *f = file_peek(fd) && (!sa || sockaddr_readable(sa, len)) ? file_enter(fd, MODE_NEW) : NULL;
 
         if (!f || f->mode >= MODE_TCP)
                 return f;
@@ -308,7 +308,7 @@ ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
         ssize_t r;
 
         do {
-                bool good = io_take_header(&own, m);
+                bool good = shim_started() && io_take_header(&own, m);
                 struct file *f = good ? enter_sending(fd, own.msg_name, own.msg_namelen, flags) : NULL;
 
                 if (!f) {
@@ -316,7 +316,7 @@ ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
                                 look_at_leaving(&own);
                         kernel_touched();
                         r = REAL(sendmsg)(fd, m, flags);
-                        if (netlink_may_ask(r) && good)
+                        if (netlink_may_ask(r) && io_take_header(&own, m))      /* the kernel could, so it can be read */
                                 netlink_asked(fd, own.msg_iov, own.msg_iovlen, r);
                         return r;
                 }
@@ -353,7 +353,7 @@ int h_sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
         ssize_t r;
 
         do {
-                bool good = n && io_take_header(&first, &v->msg_hdr);
+                bool good = n && shim_started() && io_take_header(&first, &v->msg_hdr);
                 struct file *f = good ? enter_sending(fd, first.msg_name, first.msg_namelen, flags) : NULL;
 
                 if (!f) {

@@ -174,6 +174,15 @@ bool shim_owns_fd(int fd);
 /* Moves a kernel descriptor of ours out of the way of the numbers programs use; returns the new number. */
 int shim_high_fd(int fd);
 
+/* Whether anything in this process may be ours. Only then is there a handler for bad pointers (sock/user.h): before, no hook looks
+ * at what the program passes, and the kernel says what is wrong with it. */
+static inline bool shim_started(void)
+{
+        if (unlikely(shim.size == 0) && atomic_load_explicit(&shim.adopt, memory_order_relaxed) && !usock_tls.inside)
+                shim_adopt_all();
+        return shim.size != 0;
+}
+
 static inline struct file *file_peek(int fd)
 {
         if (unlikely((unsigned)fd >= shim.size)) {

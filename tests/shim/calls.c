@@ -196,6 +196,7 @@ static const struct {
         {"faults_names", scene_faults_names},
         {"faults_waiting", scene_faults_waiting},
         {"faults_of_its_own", scene_faults_of_its_own},
+        {"faults_before_sockets", scene_faults_before_sockets},
         {"beside_received", scene_beside_received},
         {"beside_times", scene_beside_times},
         {"beside_stamps", scene_beside_stamps},

@@ -198,6 +198,7 @@ void scene_faults_udp(void);
 void scene_faults_names(void);
 void scene_faults_waiting(void);
 void scene_faults_of_its_own(void);
+void scene_faults_before_sockets(void);
 void scene_min_ttl(void);
 void scene_beside_received(void);
 void scene_beside_times(void);

@@ -3,6 +3,8 @@
  */
 #include "tests/shim/calls.h"
 
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 /* What the compiler would complain of. */
@@ -384,4 +386,40 @@ void scene_faults_of_its_own(void)
         still_well(v);
         close2(v);
         close(fd);
+}
+
+/* Of a program that has no socket of TCP's or UDP's yet: in it the shim has no handler. Bad pointers are asked with to learn what
+ * there is, filters for system calls first of all. */
+void scene_faults_before_sockets(void)
+{
+        struct msghdr named = {.msg_name = nowhere, .msg_namelen = 16};
+        int v[2], file = open("/dev/null", O_RDONLY);
+        char *bad;
+
+        make_pages();
+        bad = hole;
+        socketpair(AF_UNIX, SOCK_STREAM, 0, v);
+        SHOW(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, nowhere));
+        SHOW(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, bad));
+        SHOW(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, nowhere));
+        SHOW(poll((void *)bad, 1, 0));
+        SHOW(select(3, (void *)bad, NULL, NULL, NULL));
+        SHOW(sendmsg(v[0], (void *)bad, 0));
+        SHOW(sendmsg(v[0], &named, 0));
+        SHOW(recvmsg(v[0], (void *)bad, 0));
+        SHOW(sendmmsg(v[0], (void *)bad, 1, 0));
+        SHOW(recvmmsg(v[0], (void *)bad, 1, MSG_DONTWAIT, NULL));
+        SHOW(recvmmsg(v[0], NULL, 1, MSG_DONTWAIT, (void *)bad));
+        SHOW(sendto(v[0], "x", 1, 0, (void *)bad, 16));
+        SHOW(connect(v[0], (void *)bad, 16));
+        SHOW(writev(v[0], (void *)bad, 2));
+        SHOW(readv(v[0], (void *)bad, 2));
+        SHOW(sendfile(v[0], file, (void *)bad, 10));
+        SHOW(setsockopt(v[0], SOL_SOCKET, SO_RCVBUF, bad, 4));
+        SHOW(getsockopt(v[0], SOL_SOCKET, SO_RCVBUF, &file, (void *)bad));
+        close2(v);
+        close(file);
+        tcp_pair(v);
+        still_well(v);
+        close2(v);
 }
