@@ -75,6 +75,10 @@ static bool socket_call(const struct raw *c, long *r)
                 *r = h_socket(fd, (int)a[1], (int)a[2]);
                 return true;
         }
+        if (c->nr == SYS_splice && (concerns_us(fd) || concerns_us((int)a[2]))) {
+                *r = h_splice(fd, (off64_t *)a[1], (int)a[2], (off64_t *)a[3], (size_t)a[4], (unsigned)a[5]);
+                return true;
+        }
         if (!concerns_us(fd))
                 return false;
         switch (c->nr) {
@@ -173,10 +177,48 @@ static bool cloning_call(const struct raw *c, long *r)
         return true;
 }
 
+static bool time_readable(word time)
+{
+        return time == 0 || (shim_started() && user_read_range((const void *)time, sizeof(struct timespec)));
+}
+
+/* The time to wait, if the call has one; libc reads it, and so such a call is made as it is where that cannot be read. */
+static bool has_bad_time(const struct raw *c)
+{
+        switch (c->nr) {
+#ifdef SYS_select
+        case SYS_select:
+#endif
+        case SYS_pselect6:
+                return !time_readable(c->a[4]);
+        case SYS_ppoll:
+                return !time_readable(c->a[2]);
+        case SYS_epoll_pwait2:
+                return !time_readable(c->a[3]);
+        default:
+                return false;
+        }
+}
+
+/* Its mask and how long that is are behind the last argument; the time that is left is told, other than by pselect(). */
+static bool raw_pselect(const word *a, long *r)
+{
+        struct {
+                const sigset_t *mask;
+                size_t size;
+        } m = {NULL, 0};
+
+        if (!shim_started() || (a[5] && !user_copy(&m, (const void *)a[5], sizeof(m))) || (m.mask && m.size != 8))
+                return false;
+        return select_tell(r, (int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], (struct timespec *)a[4], m.mask);
+}
+
 static bool waiting_call(const struct raw *c, long *r)
 {
         const word *a = c->a;
 
+        if (has_bad_time(c))
+                return false;
         switch (c->nr) {
 #ifdef SYS_poll
         case SYS_poll:
@@ -189,6 +231,8 @@ static bool waiting_call(const struct raw *c, long *r)
                 *r = h_epoll_wait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3]);
                 return true;
 #endif
+        case SYS_pselect6:
+                return raw_pselect(a, r);
         case SYS_ppoll:
                 *r = h_ppoll((struct pollfd *)a[0], (nfds_t)a[1], (const struct timespec *)a[2], (const sigset_t *)a[3]);
                 return true;
@@ -197,6 +241,10 @@ static bool waiting_call(const struct raw *c, long *r)
                 return true;
         case SYS_epoll_pwait:
                 *r = h_epoll_pwait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3], (const sigset_t *)a[4]);
+                return true;
+        case SYS_epoll_pwait2:
+                *r = h_epoll_pwait2((int)a[0], (struct epoll_event *)a[1], (int)a[2], (const struct timespec *)a[3],
+                                    (const sigset_t *)a[4]);
                 return true;
         case SYS_epoll_create1:
                 *r = h_epoll_create1((int)a[0]);

@@ -397,14 +397,35 @@ int h___select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
         return h_select(n, r, w, x, timeout);
 }
 
+/* -ERR_KERNEL: it is libc's call, or what is wrong with it the kernel's to say. */
+static int pselect_until(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask, struct until *u)
+{
+        if (!select_concerns_us(n, r, w, x) || want_bad_time(timeout) || want_bad_mask(mask))
+                return -ERR_KERNEL;
+        *u = until_ts(timeout);
+        return do_select(n, r, w, x, u, mask);
+}
+
 int h_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask)
 {
         struct until u;
-        int ret = -ERR_KERNEL;
+        int ret = pselect_until(n, r, w, x, timeout, mask, &u);
 
-        if (select_concerns_us(n, r, w, x) && !want_bad_time(timeout) && !want_bad_mask(mask)) {
-                u = until_ts(timeout);
-                ret = do_select(n, r, w, x, &u, mask);
-        }
         return ret == -ERR_KERNEL ? REAL(pselect)(n, r, w, x, timeout, mask) : ret;
+}
+
+bool select_tell(long *ret, int n, fd_set *r, fd_set *w, fd_set *x, struct timespec *timeout, const sigset_t *mask)
+{
+        struct until u;
+
+        *ret = pselect_until(n, r, w, x, timeout, mask, &u);
+        if (*ret == -ERR_KERNEL)
+                return false;
+        if (timeout && u.at) {
+                nstime left = until_left(&u);
+
+                if (user_put64(&timeout->tv_sec, (uint64_t)(left / NS_PER_S)))
+                        user_put64(&timeout->tv_nsec, (uint64_t)(left % NS_PER_S));
+        }
+        return true;
 }

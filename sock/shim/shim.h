@@ -465,6 +465,12 @@ int async_do_fcntl(struct file *f, int cmd, long arg);
 bool async_ioctl(unsigned long req);
 int async_do_ioctl(struct file *f, unsigned long req, void *arg);
 
+/* ---- select.c ---- */
+
+/* pselect6(): select() with a mask that tells, in *timeout, how much time was left. False: no socket of ours is asked for, or
+ * something is wrong, and nothing was done. */
+bool select_tell(long *ret, int n, fd_set *r, fd_set *w, fd_set *x, struct timespec *timeout, const sigset_t *mask);
+
 /* ---- limits.c ---- */
 
 /* Around the exec of an image with which no socket of ours survives: it begins with the limits that the program has set. */

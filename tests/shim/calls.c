@@ -182,6 +182,7 @@ static const struct {
         {"cancel", scene_cancel},
         {"errno_left", scene_errno_left},
         {"syscall", scene_syscall},
+        {"syscall_waits", scene_syscall_waits},
         {"dual", scene_dual},
         {"dual_udp", scene_dual_udp},
         {"peer_gone", scene_peer_gone},

@@ -184,6 +184,7 @@ void scene_epoll_threads(void);
 void scene_cancel(void);
 void scene_errno_left(void);
 void scene_syscall(void);
+void scene_syscall_waits(void);
 void scene_dual(void);
 void scene_dual_udp(void);
 void scene_peer_gone(void);

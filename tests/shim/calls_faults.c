@@ -417,6 +417,9 @@ void scene_faults_before_sockets(void)
         SHOW(sendfile(v[0], file, (void *)bad, 10));
         SHOW(setsockopt(v[0], SOL_SOCKET, SO_RCVBUF, bad, 4));
         SHOW(getsockopt(v[0], SOL_SOCKET, SO_RCVBUF, &file, (void *)bad));
+        SHOW(syscall(SYS_select, 3, NULL, NULL, NULL, bad));
+        SHOW(syscall(SYS_ppoll, NULL, 0, bad, NULL, 8));
+        SHOW(syscall(SYS_pselect6, 3, NULL, NULL, NULL, NULL, bad));
         close2(v);
         close(file);
         tcp_pair(v);

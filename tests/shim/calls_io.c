@@ -310,3 +310,39 @@ void scene_syscall(void)
         SHOW(syscall(SYS_close, l));
         SHOW_OK(syscall(SYS_getpid));
 }
+
+/* ... those that wait with a time or a mask of their own, and that move bytes on. */
+void scene_syscall_waits(void)
+{
+        const struct timespec never = {1000, 0};
+        struct timespec ts = {0, 1000}, long_ts = never;
+        struct {
+                const void *mask;
+                size_t size;
+        } none = {NULL, 8};
+        struct epoll_event ev = {.events = EPOLLIN};
+        int ep = epoll_create1(0), v[2], p[2];
+        fd_set r;
+        char b[16];
+
+        tcp_pair(v);
+        pipe(p);
+        epoll_ctl(ep, EPOLL_CTL_ADD, v[1], &ev);
+        FD_ZERO(&r);
+        FD_SET(v[1], &r);
+        SHOW(syscall(SYS_pselect6, v[1] + 1, &r, NULL, NULL, &ts, &none));
+        SHOW(ts.tv_nsec);
+        SHOW(syscall(SYS_epoll_pwait2, ep, &ev, 1, &ts, NULL, 8));
+        write(p[1], "piped", 5);
+        SHOW(syscall(SYS_splice, p[0], NULL, v[0], NULL, 5, 0));
+        FD_SET(v[1], &r);
+        SHOW(syscall(SYS_pselect6, v[1] + 1, &r, NULL, NULL, &long_ts, NULL));
+        SHOW(long_ts.tv_sec > 0 && long_ts.tv_sec < 1001);
+        SHOW(syscall(SYS_pselect6, v[1] + 1, &r, NULL, NULL, &ts, (void *)8));
+        SHOW(syscall(SYS_epoll_pwait2, ep, &ev, 1, &never, NULL, 8));
+        SHOW(syscall(SYS_splice, v[1], NULL, p[1], NULL, 16, 0));
+        show_bytes("read", b, read(p[0], b, sizeof(b)));
+        close2(v);
+        close2(p);
+        close(ep);
+}
