@@ -95,7 +95,9 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
                 sock_decide(f, MODE_TCP, "the peer is on the fabric");
                 return -EINPROGRESS;
         }
-        if (r == -EADDRNOTAVAIL && usock_has_port(f->us)) {     /* over an interface of unetd's, or not at all */
+        if (r == -ENOENT && usock_is_iface_addr(sa, len))       /* the kernel has not this address */
+                r = -ECONNREFUSED;
+        if (r == -ECONNREFUSED || (r == -EADDRNOTAVAIL && usock_has_port(f->us))) { /* by an interface of unetd's, or not at all */
                 f->why = why;
                 log_decision(f);
                 return r;
@@ -140,6 +142,18 @@ static int bind_towards(struct file *f, const struct sockaddr_storage *from, soc
         return (int)sys3(SYS_bind, f->kfd, from, len);
 }
 
+/* Our address on an interface of unetd's, which the kernel has not: it is spoken to from itself. */
+static bool is_own_address(const struct sockaddr *sa, socklen_t len, struct sockaddr_storage *from)
+{
+        const uint16_t any = 0;
+
+        if (!usock_is_iface_addr(sa, len))
+                return false;
+        memcpy(from, sa, MIN(len, (socklen_t)sizeof *from));
+        memcpy((char *)from + offsetof(struct sockaddr_in, sin_port), &any, sizeof any);        /* in both families */
+        return true;
+}
+
 /* By an interface of unetd's, by the kernel, or, to a group for which that has no way, by an interface all the same. */
 static int connect_below(struct file *f, const struct sockaddr *sa, socklen_t len, bool *last, const char **why)
 {
@@ -147,6 +161,9 @@ static int connect_below(struct file *f, const struct sockaddr *sa, socklen_t le
         socklen_t from_len = sizeof from;
         int r = -ENETUNREACH;
 
+        f->out = is_own_address(sa, len, &from);
+        if (f->out)
+                return bind_towards(f, &from, len);
         for (*last = false; r == -ENETUNREACH; *last = true) {
                 f->out = usock_way_out(f->us, sa, len, *last, f->family, (struct sockaddr *)&from, &from_len, why);
                 if (f->out)
@@ -178,7 +195,7 @@ static bool disconnect_udp(struct file *f)
 static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
 {
         const char *why = "nobody on the fabric has this address";
-        bool was_bound = f->bound, last;
+        bool was_bound = f->bound, last = false;
         int r;
 
         r = connect_below(f, sa, len, &last, &why);
@@ -198,6 +215,10 @@ static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
                 usock_group_fallback(f->us);
         if (r == 0)
                 r = usock_connect(f->us, sa, len, &why);
+        if (r == -ENOENT && usock_is_iface_addr(sa, len)) { /* Linux says so when something was sent */
+                f->connected = f->out = false;
+                return -ECONNREFUSED;
+        }
         if (r == 0)
                 why = "the peer is on the fabric";
         else if (was_bound && f->mode == MODE_UDP && usock_udp_hear(f->us, sa, len) == 0)

@@ -121,6 +121,8 @@ static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
         }
         if (r != -ENOENT && r != -EDESTADDRREQ)
                 return r;
+        if (m->msg_name && usock_is_iface_addr(m->msg_name, m->msg_namelen))
+                return (ssize_t)bytes_of(m);    /* nobody has the port, and nobody says so, as in Linux; the kernel has no way */
         return kernel_sendmsg(f, m, flags);
 }
 

@@ -97,6 +97,41 @@ class Ports(lan_test.Lan):
         self.assertNotIn({b - a for a, b in zip(ports, ports[1:])}, ({1}, {0}))
 
 
+SELF = """
+import errno, socket, sys
+me, port, closed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind((me, port))
+for bound in (None, "0.0.0.0", me):
+    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    if bound:
+        client.bind((bound, 0))
+    client.connect((me, port))
+    client.send(b"to myself")
+    data, address = server.recvfrom(100)
+    server.sendto(data, address)
+    print(client.recv(100), client.getsockname()[0] == address[0] == me, client.getpeername() == (me, port))
+print(errno.errorcode[socket.socket().connect_ex((me, closed))])
+print(client.sendto(b"to nobody", (me, closed)))
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+print(client.sendto(b"to nobody", (me, closed)))
+try:
+    client.connect((me, closed))
+    client.send(b"to nobody")
+    client.recv(100)
+except OSError as e:
+    print(errno.errorcode[e.errno])
+"""
+
+
+class Itself(lan_test.Lan):
+    def test_a_host_speaks_to_its_own_address(self):
+        """By datagrams that were connected, as those of resolvers are; and ports that nobody has are refused."""
+        argv = [sys.executable, "-c", SELF]
+        said = [h.run(*argv, h.address, str(lan_test.PORT), str(lan_test.CLOSED)).end() for h in (self.other, self.ours)]
+        self.assertEqual(said[0], said[1])
+
+
 class NoRoute(lan_test.Lan):
     def test_why_the_kernel_is_asked_is_said(self):
         p = self.ours.run(sys.executable, "-c", "import socket; print(socket.socket().connect_ex(('10.99.0.1', 1)))")
