@@ -234,6 +234,8 @@ static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_s
                 err = usock_addr_in(m->msg_name, m->msg_namelen, &d->to.raddr, &d->to.rport);
                 if (err != 0)
                         return err == -EADDRNOTAVAIL ? -ENOENT : err;
+                if (unlikely(d->to.rport == 0))
+                        return -EINVAL; /* nobody's: whose datagram came from there wants no answer */
         }
         if (ip_addr_is_any(d->to.raddr))
                 d->to.raddr = ip_addr_v4(INADDR_LOOPBACK);

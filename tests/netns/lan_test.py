@@ -245,6 +245,13 @@ class Kernel(Lan):
         self.assertEqual(third.end(), "ECONNREFUSED\n")
         self.assert_ours(third)
 
+    def test_a_datagram_from_port_0_is_not_answered(self):
+        """Who tries is told so."""
+        server = self.serve_peer(self.ours, "answer", PORT, kind="u")
+        self.peer(self.other, "nowhere", OURS, PORT).end()
+        self.assertEqual(server.end(60), "EINVAL\n")
+        self.assert_ours(server)
+
     def test_what_is_on_the_wire_is_well_formed(self):
         if not shutil.which("tshark"):
             self.skipTest("no tshark here")

@@ -10,6 +10,8 @@
     mirror ADDRESS PORT                                  all that comes back to whom it came from, until it is stopped
     reflect ADDRESS PORT MEGABYTES                       so much to a mirror and back, byte-exact
     echo ADDRESS PORT                                    UDP: every datagram back, until it is stopped
+    answer ADDRESS PORT                                  UDP: one datagram back; prints the errno, or that it went
+    nowhere ADDRESS PORT                                 UDP: one datagram from port 0
     shout ADDRESS PORT TEXT                              UDP: one datagram, and ends at once; prints the time (CLOCK_MONOTONIC)
     burst ADDRESS PORT SIZE BYTES                        UDP: so many in one call, cut into datagrams of SIZE (UDP_SEGMENT)
     sizes ADDRESS PORT SIZE BYTES                        UDP: takes so many, which have to be those of `burst`; prints the size
@@ -43,6 +45,7 @@ import random
 import resource
 import select
 import socket
+import struct
 import sys
 import threading
 import time
@@ -159,6 +162,22 @@ def echo(address, port):
         while True:
             data, source = s.recvfrom(65535)
             s.sendto(data, source)
+
+
+def answer(address, port):
+    with socket.socket(type=socket.SOCK_DGRAM) as s:
+        s.bind((address, int(port)))
+        data, source = s.recvfrom(65535)
+        try:
+            s.sendto(data, source)
+            print("went")
+        except OSError as e:
+            print(errno.errorcode[e.errno])
+
+
+def nowhere(address, port):
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP) as s:
+        s.sendto(struct.pack(">4H", 0, int(port), 11, 0) + b"any", (address, 0))
 
 
 def ask(address, port, *sizes):

@@ -350,6 +350,7 @@ static void nonblocking_senders_feel_pressure(void **state)
 static void nobody_a(struct side *s)
 {
         struct sockaddr_in to = loopback((uint16_t)hear(s)), far = {.sin_family = AF_INET};
+        struct sockaddr_in none = loopback(0);
         int u = unet_socket(AF_INET, SOCK_DGRAM, 0);
 
         far.sin_addr.s_addr = htonl(0xcb007101);        /* 203.0.113.1, documentation */
@@ -357,6 +358,7 @@ static void nobody_a(struct side *s)
         CHECK_ERR(unet_sendto(u, "x", 1, 0, (struct sockaddr *)&to, sizeof to), ECONNREFUSED);
         CHECK_ERR(unet_sendto(u, "x", 1, 0, (struct sockaddr *)&far, sizeof far), ENETUNREACH);
         CHECK_ERR(unet_connect(u, (struct sockaddr *)&far, sizeof far), ENETUNREACH);
+        CHECK_ERR(unet_sendto(u, "x", 1, 0, (struct sockaddr *)&none, sizeof none), EINVAL);
         CHECK(unet_connect(u, (struct sockaddr *)&to, sizeof to) == 0);         /* may come yet */
         CHECK_ERR(unet_send(u, "x", 1, 0), ECONNREFUSED);
         tell(s, 0);
