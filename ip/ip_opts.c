@@ -42,6 +42,8 @@ static bool check_timestamp(const uint8_t *p, const uint8_t **bad)
         *bad = p + TS_FLAGS;
         if (flag != TS_ONLY && flag != TS_ADDR && flag != TS_PRESPEC)
                 return false;
+        if (p[PTR] > p[LEN] && flag != TS_PRESPEC && p[TS_FLAGS] >> 4 == 15)
+                return false; /* §3.1: nor can another be counted who found it full */
         *bad = p + PTR;
         return p[PTR] >= TS_DATA + 1 && (p[PTR] > p[LEN] || p[PTR] + opt_ts_entry(p[TS_FLAGS]) - 1 <= p[LEN]);
 }
@@ -109,7 +111,7 @@ void opt_add_timestamp(uint8_t *p, uint32_t us, uint32_t ms)
         unsigned flag = p[TS_FLAGS] & 0xf;
         uint8_t *at = p + p[PTR] - 1;
 
-        if (p[PTR] > p[LEN]) { /* §3.1: full; a count of those who found it so, up to 15 */
+        if (p[PTR] > p[LEN]) { /* §3.1: full; a count of those who found it so */
                 p[TS_FLAGS] = (uint8_t)(MIN((p[TS_FLAGS] >> 4) + 1, 15) << 4 | flag);
                 return;
         }

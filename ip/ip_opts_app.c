@@ -42,11 +42,6 @@ static bool route_good(const uint8_t *p)
         return p[PTR] == ROUTE + 1 && p[LEN] >= ROUTE + 4 && (p[LEN] - ROUTE) % 4 == 0;
 }
 
-static bool overflow_left(const uint8_t *p)
-{
-        return p[PTR] <= p[LEN] || (p[TS_FLAGS] & 0xf) == TS_PRESPEC || p[TS_FLAGS] >> 4 != 15;
-}
-
 /* Padding, and what follows an end, is zeros. */
 static void clear_rest(struct ip_optbuf *o)
 {
@@ -86,8 +81,7 @@ int ip_opts_set(const uint8_t *opts, unsigned n, bool any, struct ip_optbuf *out
                 memcpy(o.raw, opts, n);
         if (!find(&o, hdr, &at))
                 return -EINVAL;
-        if ((!any && !kinds_allowed(&o)) || (at.sr != 0 && !route_good(hdr + at.sr)) ||
-            (at.ts != 0 && !overflow_left(hdr + at.ts)))
+        if ((!any && !kinds_allowed(&o)) || (at.sr != 0 && !route_good(hdr + at.sr)))
                 return -EINVAL;
         clear_rest(&o);
         clear_places(&o, &at);

@@ -23,6 +23,12 @@ static bool whole_entries(const uint8_t *hdr, const struct ip_opts_found *o)
                (o->ts == 0 || (hdr[o->ts + 1] % entry == 4 % entry && hdr[o->ts + 2] % entry == 5 % entry));
 }
 
+/* After us nobody who finds it full can be counted. */
+static bool last_counted(const uint8_t *hdr, const struct ip_opts_found *o)
+{
+        return o->ts != 0 && hdr[o->ts + 3] >> 4 >= 14;
+}
+
 static void check_answer(const uint8_t *hdr, const struct ip_opts_found *o)
 {
         uint8_t *out = malloc(IP_OPTS_MAX), back[IP_MAX_HDR] = {0}, bad;
@@ -32,7 +38,7 @@ static void check_answer(const uint8_t *hdr, const struct ip_opts_found *o)
 
         assert(n % 4 == 0 && n <= IP_OPTS_MAX);
         memcpy(back + 20, out, n);
-        if (whole_entries(hdr, o)) {
+        if (whole_entries(hdr, o) && !last_counted(hdr, o)) {
                 assert(ip_opts_parse(back, 20 + n, true, &again, &bad) != DROP_IP_OPTIONS);
                 assert(!again.rr == !o->rr && !again.ts == !o->ts);
         }

@@ -65,6 +65,8 @@ static void a_malformed_option_is_pointed_to(void **state)
                 {{68, 8, 4, 0, 0, 0, 0, 0}, 8, 22},
                 {{68, 8, 6, 0, 0, 0, 0, 0}, 8, 22},
                 {{68, 8, 5, 2, 0, 0, 0, 0}, 8, 23},             /* a flag that is not */
+                {{68, 8, 9, 0xf0, 0, 0, 0, 0}, 8, 23},          /* full, and so is the count of those who found it so */
+                {{68, 8, 9, 0xe0, 0, 0, 0, 0}, 8, 0},
                 {{68, 8, 5, 1, 0, 0, 0, 0}, 8, 22},             /* room for four octets, eight are due */
                 {{7, 3, 4, 7, 3, 4}, 6, 23},                    /* twice */
         };
@@ -120,7 +122,7 @@ static void record_route_and_timestamp_come_back_with_us_in_them(void **state)
         static const uint8_t ts_addr[] = {68, 12, 13, 1, 10, 0, 0, 1, 0x80, 0, 0x12, 0x34};
         static const uint8_t ts_other[] = {68, 12, 5, 3, 10, 0, 0, 9, 0, 0, 0, 0};
         static const uint8_t ts_full[] = {68, 8, 9, 0x10, 1, 2, 3, 4};
-        static const uint8_t ts_over[] = {68, 8, 9, 0xf0, 1, 2, 3, 4};
+        static const uint8_t ts_over[] = {68, 12, 13, 0xf3, 1, 2, 3, 4, 5, 6, 7, 8};
         static const uint8_t both[] = {7, 7, 8, 10, 0, 0, 1, 68, 8, 9, 0, 0x80, 0, 0x12, 0x34, 0};
 
         ANSWERED(PEER, rr, 7, 11, 8, 9, 9, 9, 9, 0, 0, 0, 0);
@@ -129,7 +131,7 @@ static void record_route_and_timestamp_come_back_with_us_in_them(void **state)
         ANSWERED(PEER, ts_addr, 68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0);
         ANSWERED(PEER, ts_other, 68, 12, 5, 3, 10, 0, 0, 9, 0, 0, 0, 0);
         ANSWERED(PEER, ts_full, 68, 8, 9, 0x00, 1, 2, 3, 4);
-        ANSWERED(PEER, ts_over, 68, 8, 9, 0xf0, 1, 2, 3, 4);
+        ANSWERED(PEER, ts_over, 68, 12, 13, 0xf3, 1, 2, 3, 4, 5, 6, 7, 8);
         ANSWERED(PEER, both, 148, 4, 0, 0, 7, 7, 4, 0, 0, 0, 0, 68, 8, 5, 0, 0, 0, 0, 0);
 }
 
