@@ -177,11 +177,9 @@ static int reset_error(const struct tcp_conn *tc)
                 return tc->flags & TCF_ACTIVE ? ECONNREFUSED : 0;
         case TCPS_CLOSE_WAIT:
                 return EPIPE;
-        case TCPS_CLOSING:
-        case TCPS_LAST_ACK:
         case TCPS_TIME_WAIT:
                 return 0;
-        default:
+        default: /* that the peer has ended too does not say that it has what was sent */
                 return ECONNRESET;
         }
 }

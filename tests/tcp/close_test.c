@@ -304,6 +304,18 @@ static void reset_after_fin_is_a_broken_pipe(void **state)
         assert_int_equal(tcp_take_error(s->tc), EPIPE);
 }
 
+/* Both have ended, and the peer has not acknowledged all of ours: it may not have it. What it said is still read to its end. */
+static void reset_before_all_is_acknowledged_is_told(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 2, .ack = 1, .flags = RA);
+        expect_poll(s, IN | POLLRDHUP | POLLHUP | POLLERR | OUT);
+        app_reads(s, 0);
+        assert_int_equal(tcp_take_error(s->tc), ECONNRESET);
+        assert_int_equal(tcp_take_error(s->tc), 0);
+}
+
 static void data_received_before_the_reset_is_still_read(void **state)
 {
         struct scene *s = *state;
@@ -474,6 +486,8 @@ int main(void)
                 scenario(data_after_shutdown_of_reading_is_still_read, established, NULL),
                 scenario(reset_is_reported_by_poll_and_error, established, NULL),
                 scenario(reset_after_fin_is_a_broken_pipe, close_wait, NULL),
+                scenario(reset_before_all_is_acknowledged_is_told, closing, NULL),
+                scenario(reset_before_all_is_acknowledged_is_told, last_ack, NULL),
                 scenario(data_received_before_the_reset_is_still_read, established, NULL),
                 scenario(writing_after_shutdown_is_a_broken_pipe, fin_wait_2, NULL),
                 scenario(abort_resets, established, NULL),
