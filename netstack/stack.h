@@ -435,13 +435,13 @@ nstime stack_deadline(const struct stack *s);
 #define STACK_UDP_ROOM (IP_MIN_HDR + UDP_HDR)  /* for an IP header without options */
 
 /* Payload of a datagram: bytes that fit a descriptor, or a range of a transmit frame with one reference, which the call
- * takes when it succeeds. On a channel that copies (unet_caps.copied) also bytes that fit its mtu, behind room for the headers: that
- * may be the channel's place for its next message (unet_ni_ops.place), if nothing else is sent before. */
+ * takes when it succeeds. On a channel that copies (unet_caps.copied) also bytes that fit its mtu, behind room for the headers: the
+ * channel's place for its next message (unet_ni_ops.place), which there is. */
 struct stack_payload {
         const uint8_t *inl;
         uint32_t len;
         struct buf data;                /* id 0: at inl */
-        uint8_t *room;                  /* STACK_UDP_ROOM bytes before inl; NULL: inl fits a descriptor */
+        uint8_t *room;                  /* that place, STACK_UDP_ROOM bytes before inl; NULL: inl fits a descriptor */
         bool summed;                    /* `sum` is its csum_partial() */
         uint32_t sum;
 };

@@ -263,7 +263,7 @@ static inline int send_udp(struct stack *s, uint32_t k, const struct udp_out *o,
 
         if (c == NULL)
                 return -ENETUNREACH;
-        if (!chan_has_room(s, c, k))
+        if (p->room == NULL && !chan_has_room(s, c, k))
                 return -EAGAIN;
         err = likely(o->opts == NULL) ? send_plain(s, c, k, o, p) : stack_opts_send_udp(s, k, o, p);
         if (unlikely(err != 0))

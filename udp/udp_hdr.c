@@ -78,9 +78,9 @@ void udp_hdr_write(uint8_t p[UDP_HDR], uint16_t sport, uint16_t dport, uint32_t 
 
 be16 udp_checksum(const struct udp_tuple *t, uint32_t len, uint32_t payload_sum)
 {
-        uint32_t sum = csum_pseudo(t->laddr, t->raddr, IP_PROTO_UDP, UDP_HDR + len);
-        struct udp_hdr h = {be16_of(t->lport), be16_of(t->rport), be16_of((uint16_t)(UDP_HDR + len)), {0}};
-        be16 field = csum_finish(csum_add(csum_partial(&h, sizeof h, sum), payload_sum));
+        uint64_t sum = (uint64_t)csum_pseudo(t->laddr, t->raddr, IP_PROTO_UDP, UDP_HDR + len) + payload_sum +
+                       be16_of(t->lport).raw + be16_of(t->rport).raw + be16_of((uint16_t)(UDP_HDR + len)).raw;
+        be16 field = csum_finish(csum_add((uint32_t)sum, (uint32_t)(sum >> 32)));
 
         return field.raw != 0 ? field : (be16){0xffff};
 }

@@ -246,13 +246,15 @@ static int send(struct unet_chan *ch, const struct unet_tx *tx, int n)
 {
         struct ni_verbs *c = nv(ch);
         struct vlink_shared *sh = c->link->sh;
+        uint32_t fits = ring_room(c);
         uint64_t bytes = 0;
-        int i, fits;
+        int i;
 
-        if (drives(c->link) && ring_room(c) < (uint32_t)n)
+        if (unlikely(fits < (uint32_t)n) && drives(c->link)) {
                 turn(c->link);
-        fits = (int)MIN((uint32_t)n, ring_room(c));
-        for (i = 0; i < fits; i++) {
+                fits = ring_room(c);
+        }
+        for (i = 0; i < n && (uint32_t)i < fits; i++) {
                 size_t len = unet_tx_bytes(&tx[i]);
                 assert(len <= VLINK_SLOT_BYTES);
                 put(c, &tx[i], atomic_load_explicit(&sh->tx_prod, memory_order_relaxed), len);
