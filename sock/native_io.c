@@ -431,11 +431,18 @@ static int send_batch(struct native_slot *n, struct mmsghdr *msgs, unsigned coun
         ssize_t r = 0;
 
         usock_batch_begin();
-        for (; done < count; done++) {
-                r = do_send(n, &msgs[done].msg_hdr, done + 1 < count ? flags | USOCK_BATCH : flags);
+        while (done < count) {
+                r = usock_send_straight(n->us, &msgs[done], count - done, flags);
+                if (r == 0) {
+                        r = do_send(n, &msgs[done].msg_hdr, done + 1 < count ? flags | USOCK_BATCH : flags);
+                        if (r < 0)
+                                break;
+                        msgs[done].msg_len = (unsigned)r;
+                        r = 1;
+                }
                 if (r < 0)
                         break;
-                msgs[done].msg_len = (unsigned)r;
+                done += (unsigned)r;
         }
         usock_batch_end(n->us, r < 0);
         return batch_result(n, done, r);

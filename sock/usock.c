@@ -602,6 +602,11 @@ ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags)
         return in_turns() ? sent(s, put(s, m, flags)) : put(s, m, flags);
 }
 
+ssize_t usock_send_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags)
+{
+        return s->kind == USOCK_UDP ? sent(s, usock_udp_send_straight(s, v, n, flags)) : 0;
+}
+
 ssize_t usock_recv_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags)
 {
         return s->kind == USOCK_UDP ? heard(usock_udp_straight(s, v, n, flags)) : 0;

@@ -103,6 +103,9 @@ void usock_linger(struct usock *s);
  * -ENOENT (use the kernel). */
 ssize_t usock_sendmsg(struct usock *s, const struct msghdr *m, int flags);
 ssize_t usock_recvmsg(struct usock *s, struct msghdr *m, int flags);
+/* sendmmsg() of a UDP socket, where it is quicker: to an RDMA device, several at a time. v is the program's, as below. How many were
+ * sent; 0: usock_sendmsg() is to send the first, or says why not; or -errno. */
+ssize_t usock_send_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags);
 /*
  * recvmmsg() of a UDP socket, where it is quicker: what a device has brought for it goes to the program at once. Who asks so reads
  * what is queued with USOCK_BATCH among the flags, so that no more is queued meanwhile. v is the program's:

@@ -13,8 +13,6 @@
 #include "sock/usock_cmsg.h"
 #include "sock/usock_udp.h"
 
-#define BATCH        16u                /* datagrams of one call behind one bell */
-
 /* What a socket waits for (sock_rec.blocked): a place in the channel's queue, or a frame of one of the classes, a bit each. */
 #define BLOCKED_CHAN 0xffffu            /* channel + 1 */
 #define BLOCKED(chan, classes) ((classes) * (BLOCKED_CHAN + 1) + (chan) + 1)
@@ -179,8 +177,6 @@ int usock_udp_register(struct usock *s)
 
 /* ---- sending ---- */
 
-#define MORE 2u                         /* another one follows in this call */
-
 /* The source that was asked for must be ours, and on an interface that interface's (ip(7), IP_PKTINFO). */
 static int take_source(struct usock *s, const struct usock_sent *sent, struct udp_dest *d)
 {
@@ -246,11 +242,19 @@ static int dest_of(struct usock *s, const struct msghdr *m, const struct usock_s
         return 0;
 }
 
+bool usock_udp_connected_to(struct usock *s, struct udp_dest *d)
+{
+        const struct sock_rec *rec = usock_rec(s);
+
+        *d = (struct udp_dest){.chan = READ_ONCE(rec->chan) - 1, .many = READ_ONCE(rec->many)};
+        return READ_ONCE(rec->rport) != 0 && d->chan != NO_CHAN && d->many == 0 && is_ready(s->u, d->chan);
+}
+
 static inline int post_one(struct usock *s, const struct udp_dest *d, struct udp_out *out, const struct stack_payload *p)
 {
         if (unlikely(d->many))
-                return d->many == MORE ? stack_send_udp_more(&s->u->s, d->chan, out, p) :
-                                         usock_group_post(s, d->chan, out, d->sent != NULL && d->sent->ttl_set, p);
+                return d->many == UDP_MORE ? stack_send_udp_more(&s->u->s, d->chan, out, p) :
+                                             usock_group_post(s, d->chan, out, d->sent != NULL && d->sent->ttl_set, p);
         return stack_send_udp(&s->u->s, d->chan, out, p);
 }
 
@@ -389,72 +393,22 @@ static inline bool has_place(const struct ustack *u, const struct udp_dest *d)
         return unlikely(READ_ONCE(u->s.chan[d->chan].caps.copied));
 }
 
-/* Plain, and in one packet. */
-static bool fits_place(const struct ustack *u, const struct udp_dest *d, size_t n)
+static __attribute__((noinline)) ssize_t send_placed(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)
 {
-        return has_place(u, d) && n + STACK_UDP_ROOM <= READ_ONCE(u->s.chan[d->chan].caps.mtu) &&
-               (d->many | MORE) == MORE && (d->sent == NULL || d->sent->opts.len == 0);
-}
-
-static int place_one(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)
-{
-        struct stack_payload pay = {.len = (uint32_t)n};
-        struct unet_chan *ch;
-
-        if (unlikely(stack_chan_get(&s->u->s, d->chan) == NULL))
-                return -ENOENT;
-        ch = s->u->s.chan[d->chan].ch;
-        if (unlikely(!fits_place(s->u, d, n) || ch->ops->place == NULL || ch->ops->room(ch) == 0))
-                return -E2BIG;
-        pay.room = ch->ops->place(ch);
-        pay.inl = pay.room + STACK_UDP_ROOM;
-        pay.summed = ch->caps.csum;
-        if (unlikely(!(pay.summed ? copy_in_sum(c, pay.room + STACK_UDP_ROOM, n, &pay.sum) : copy_in(c, pay.room + STACK_UDP_ROOM, n))))
-                return -EFAULT;
-        return usock_udp_post(s, d, &pay);
-}
-
-/*
- * Where a channel copies what is sent, it is put together where the channel copies it to, with the headers in front. That is done
- * under the lock, so what is not there is waited for before: bytes whose pages are taken away again at this very moment hold up the
- * stack as others that swap do. False: it is to go in a frame (and to wait there, if there is no room); nothing was sent.
- */
-static __attribute__((noinline)) bool send_placed(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n,
-                                                  ssize_t *ret)
-{
-        struct cursor from = *c;
         int err;
 
-        if (!fits_place(s->u, d, n))
-                return false;
-        if (unlikely(!touch_in(*c, n))) {
-                *ret = -EFAULT;
-                return true;
-        }
-        ustack_lock(s->u);
-        err = place_one(s, d, &from, n);
-        if (d->many == MORE)            /* ... or ring() */
-                ustack_unlock(s->u);
-        else
-                ustack_leave(s->u);
-        if (unlikely(err == -E2BIG))
-                return false;
-        *c = from;
-        *ret = err != 0 ? err : (ssize_t)n;
-        return true;
+        if (usock_udp_place(s, d, c, n, n, &err) == n)
+                return (ssize_t)n;
+        return err != 0 ? err : send_framed(s, d, c, n);
 }
 
 /* One datagram, of the next bytes. */
 static inline ssize_t send_one(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)
 {
         uint8_t stage[UNET_INLINE_MAX];
-        ssize_t ret;
 
-        if (n > UDP_STAGED_MAX) {
-                if (has_place(s->u, d) && send_placed(s, d, c, n, &ret))
-                        return ret;
-                return send_framed(s, d, c, n);
-        }
+        if (n > UDP_STAGED_MAX)
+                return has_place(s->u, d) ? send_placed(s, d, c, n) : send_framed(s, d, c, n);
         if (unlikely(!copy_in(c, stage, n)))
                 return -EFAULT;
         return send_staged(s, d, stage, n);
@@ -480,12 +434,21 @@ static ssize_t send_segments(struct usock *s, struct udp_dest *d, struct cursor 
 {
         unsigned behind = 0;
         uint8_t many = d->many;
+        size_t done = 0, n;
+        ssize_t r;
 
-        for (size_t done = 0, n; done < total; done += n) {
-                ssize_t r;
-                n = MIN(segment, total - done);
-                d->many = (uint8_t)(done + n < total && ++behind % BATCH != 0 ? many | MORE : many);
-                r = send_one_said(s, d, c, n);
+        while (done < total) {
+                int err = 0;
+                d->many = many;
+                n = has_place(s->u, d) ? usock_udp_place(s, d, c, total - done, segment, &err) : 0;
+                done += n;
+                r = err;
+                if (n == 0 && err == 0) {
+                        n = MIN(segment, total - done);
+                        d->many = (uint8_t)(done + n < total && ++behind % UDP_BATCH != 0 ? many | UDP_MORE : many);
+                        r = send_one_said(s, d, c, n);
+                        done += r >= 0 ? n : 0;
+                }
                 if (likely(r >= 0))
                         continue;
                 ring(s);
@@ -509,7 +472,7 @@ void usock_batch_end(struct usock *s, bool cut)
 /* Of a call that sends several. */
 static bool batched(int flags)
 {
-        return (flags & USOCK_BATCH) && usock_tls.batch != 0 && ++usock_tls.batch % BATCH != 1;
+        return (flags & USOCK_BATCH) && usock_tls.batch != 0 && ++usock_tls.batch % UDP_BATCH != 1;
 }
 
 /* What the datagram has of the socket, if nothing else is said of it. */
@@ -566,7 +529,7 @@ static ssize_t send_flagged(struct usock *s, const struct msghdr *m, size_t tota
         if (m->msg_controllen != 0 || READ_ONCE(usock_rec(s)->segment) != 0 || READ_ONCE(usock_rec(s)->ip_opts))
                 return send_said(s, m, total, READ_ONCE(usock_rec(s)->segment));
         err = dest_of(s, m, NULL, &d);
-        d.many |= MORE;
+        d.many |= UDP_MORE;
         return err != 0 ? err : send_one(s, &d, &c, total);
 }
 

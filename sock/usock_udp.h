@@ -5,28 +5,42 @@
 #ifndef SOCK_USOCK_UDP_H
 #define SOCK_USOCK_UDP_H
 
+#include "sock/cursor.h"
 #include "sock/usock_cmsg.h"
 #include "sock/ustack.h"
 
 /* What fits a descriptor of any channel. */
 #define UDP_STAGED_MAX   (SHM_INLINE_MAX - ETHER_HDR - IP_MIN_HDR - UDP_HDR)
 #define UDP_SEGMENTS_MAX 128u           /* Linux: UDP_MAX_SEGMENTS, 64 before 6.9 */
+#define UDP_BATCH        16u            /* datagrams of one call behind one bell */
+#define UDP_MORE         2u             /* in udp_dest.many: another one follows in this call */
 
 struct udp_dest {
         struct udp_tuple to;            /* rport 0: the connected peer */
         uint32_t chan;
-        uint8_t many;                   /* it is a group, or everybody; and MORE */
+        uint8_t many;                   /* it is a group, or everybody; and UDP_MORE */
         const struct usock_sent *sent;  /* what was said of this datagram; NULL: nothing */
 };
 
 /* What is said of a datagram beside it and by the socket, and where it goes. 0 or -errno; -ENOENT: the kernel's.
  * The lock must not be held. */
 int usock_udp_said(struct usock *s, const struct msghdr *m, struct usock_sent *sent, struct udp_dest *d);
+/* The connected peer, if it is one host and the fabric leads there. */
+bool usock_udp_connected_to(struct usock *s, struct udp_dest *d);
 /* Sends one. 0, then a frame of p's is the channel's; -EAGAIN: no room, and POLLOUT will say when; or -errno.
  * Under the lock, with the channel mapped. */
 int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack_payload *p);
 /* A frame that n bytes for this channel fit into; 0: there is none now. Under the lock. */
 uint32_t usock_udp_frame(struct usock *s, uint32_t chan, size_t n);
+
+/* ---- usock_udp_place.c ---- */
+
+/* Datagrams of `segment` bytes each, and a last one, of the next `total` bytes; in one turn of the lock, which must not be held. How
+ * many bytes were sent, past which the cursor is then; *err: why not more, if that is an error. Neither: the next one is to be
+ * staged or to go in a frame. */
+size_t usock_udp_place(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t total, size_t segment, int *err);
+/* As usock_send_straight(). */
+ssize_t usock_udp_send_straight(struct usock *s, struct mmsghdr *v, uint32_t n, int flags);
 
 /* ---- usock_udp_straight.c ---- */
 

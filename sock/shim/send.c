@@ -328,22 +328,31 @@ ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
         return r;
 }
 
-static ssize_t file_sendmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags)
+/* 1, or an error. */
+static ssize_t send_one_of(struct file *f, struct mmsghdr *v, int flags)
 {
         struct msghdr own;
+        bool good = io_take_header(&own, &v->msg_hdr) && (!own.msg_name || sockaddr_readable(own.msg_name, own.msg_namelen));
+        ssize_t r = good ? file_sendmsg(f, &own, flags) : -EFAULT;
+
+        if (r >= 0 && !user_put32(&v->msg_len, (uint32_t)r))
+                r = -EFAULT;
+        return r < 0 ? r : 1;
+}
+
+static ssize_t file_sendmmsg(struct file *f, struct mmsghdr *v, unsigned n, int flags)
+{
         unsigned i = 0;
         ssize_t r = 0;
 
         usock_batch_begin();
-        for (; i < n; i++) {
-                bool good = io_take_header(&own, &v[i].msg_hdr) &&
-                            (!own.msg_name || sockaddr_readable(own.msg_name, own.msg_namelen));
-
-                r = good ? file_sendmsg(f, &own, i + 1 < n ? flags | USOCK_BATCH : flags) : -EFAULT;
-                if (r >= 0 && !user_put32(&v[i].msg_len, (uint32_t)r))
-                        r = -EFAULT;
+        while (i < n) {
+                r = f->mode == MODE_UDP ? usock_send_straight(f->us, &v[i], n - i, flags) : 0;
+                if (r == 0)
+                        r = send_one_of(f, &v[i], i + 1 < n ? flags | USOCK_BATCH : flags);
                 if (r < 0)
                         break;
+                i += (unsigned)r;
         }
         usock_batch_end(f->us, r < 0);
         return i ? (ssize_t)i : r;

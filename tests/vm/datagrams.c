@@ -25,6 +25,7 @@
 #define SEVERAL 20u
 #define CUT     100u                    /* bytes of a buffer that is too short */
 #define AGAIN   1000                    /* ms */
+#define HOLE    21u                     /* of a burst: its bytes are not there at first */
 
 enum kind { PLAIN, SHORT, WHOLE_LENGTH, READY, PEEKED, FORKED, THREADS, BAD, KINDS };
 
@@ -314,7 +315,16 @@ static void send_burst(uint32_t kind)
                 iov[i] = (struct iovec){out[i], length_of(kind, i)};
                 m[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &iov[i], .msg_iovlen = 1}};
         }
-        for (int done = 0, n; done < (int)BURST; done += n) {
+        iov[HOLE].iov_base = mmap(NULL, LONGEST, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        must(iov[HOLE].iov_base != MAP_FAILED, "mmap");
+        for (int done = 0, n; done < (int)HOLE; done += n) {
+                n = sendmmsg(fd, m + done, BURST - (uint32_t)done, 0);
+                must(n > 0 && done + n <= (int)HOLE, "sendmmsg up to bytes that are not there");
+        }
+        must(sendmmsg(fd, m + HOLE, BURST - HOLE, 0) == -1 && errno == EFAULT, "sendmmsg of bytes that are not there");
+        munmap(iov[HOLE].iov_base, LONGEST);
+        iov[HOLE].iov_base = out[HOLE];
+        for (int done = HOLE, n; done < (int)BURST; done += n) {
                 n = sendmmsg(fd, m + done, BURST - (uint32_t)done, 0);
                 must(n > 0, "sendmmsg");
         }
