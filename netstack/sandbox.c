@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/futex.h>
 #include <linux/seccomp.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -53,6 +54,8 @@ static const struct {
         {SANDBOX_KILL, SYS_kill, {0}},
         {SANDBOX_KILL, SYS_tkill, {0}},
         {SANDBOX_KILL, SYS_newfstatat, {0}},
+        {SANDBOX_YIELD, SYS_sched_yield, {0}},
+        {SANDBOX_DEVICE, SYS_ioctl, {0, RDMA_VERBS_IOCTL}},
 };
 
 struct machine {

@@ -9,6 +9,7 @@
 #ifndef NETSTACK_SANDBOX_H
 #define NETSTACK_SANDBOX_H
 
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "netstack/base.h"
@@ -28,6 +29,8 @@ enum sandbox_need {
         SANDBOX_EPOLL,
         SANDBOX_LIMITS,
         SANDBOX_KILL,           /* signals of readiness */
+        SANDBOX_YIELD,          /* offering the processor */
+        SANDBOX_DEVICE,         /* an RDMA device */
 };
 
 extern _Atomic uint32_t sandbox_forbidden;      /* bit n: enum sandbox_need n */
@@ -35,6 +38,15 @@ extern _Atomic uint32_t sandbox_forbidden;      /* bit n: enum sandbox_need n */
 static inline bool sandbox_forbids(enum sandbox_need need)
 {
         return unlikely(atomic_load_explicit(&sandbox_forbidden, memory_order_relaxed) >> need & 1);
+}
+
+/* sched_yield(), where that is allowed. */
+static inline void sandbox_yield(void)
+{
+        if (sandbox_forbids(SANDBOX_YIELD))
+                cpu_relax();
+        else
+                sched_yield();
 }
 
 /* The needs that a filter forbids. `f` is borrowed; n instructions, as the kernel took them (others forbid everything). */

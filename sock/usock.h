@@ -310,8 +310,9 @@ void usock_survives(struct usock *s);
 /* In the new image: it has adopted what it found, and what else its former image held ends. */
 void usock_adopted(void);
 
-/* The program is about to lock itself in (netstack/sandbox.h): what cannot be made any more then. */
-void usock_before_sandbox(void);
+/* The program is about to lock itself in, and to forbid itself that (netstack/sandbox.h): what cannot be made any more then is made,
+ * what cannot be looked after is given up. */
+void usock_before_sandbox(uint32_t forbidden);
 
 /* The application closes all its descriptors (closefrom): numbers that are the library's own. */
 bool usock_owns_fd(int fd);

@@ -101,7 +101,7 @@ bool wait_spin(struct wait *w, nstime now)
                 }
                 now = ustack_now();
                 if (yield) {
-                        sched_yield();
+                        sandbox_yield();
                         offers++;
                         lent -= now;
                         end -= now;

@@ -1,8 +1,7 @@
 /* See usock_turns.h. */
 #include "sock/usock_turns.h"
 
-#include <sched.h>
-
+#include "netstack/sandbox.h"
 #include "sock/ustack.h"
 
 #define RUN_MIN 4u                      /* spins in a row that one offer ended, until turns are taken; ... */
@@ -82,7 +81,7 @@ void usock_turns_sent(struct stack *s)
                 return;
         }
         then = ustack_now();
-        sched_yield();
+        sandbox_yield();
         if (ustack_now() - then > USOCK_LENT_SHARED)
                 took_turn();
         else

@@ -20,9 +20,9 @@
 #include "sock/usock_wait.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 
+#include "netstack/sandbox.h"
 #include "sock/usock_pace.h"
 #include "sock/usock_wake.h"
 
@@ -135,7 +135,7 @@ static bool give_way(struct wait *w)
                 return false;
         w->owes = false;
         w->gave_way = true;
-        sched_yield();
+        sandbox_yield();
         return true;
 }
 

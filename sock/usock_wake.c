@@ -86,7 +86,7 @@ static void wake_socket(void)
 }
 
 /* What this thread will need and cannot make any more then. */
-void usock_before_sandbox(void)
+void usock_before_sandbox(uint32_t forbidden)
 {
         struct ustack *all[USTACKS_MAX];
         struct usock_place *p = usock_place_get();
@@ -96,6 +96,8 @@ void usock_before_sandbox(void)
         wake_socket();
         for (uint32_t i = 0, n = ustack_all(all); i < n; i++) {
                 ustack_lock(all[i]);            /* maps the channels there are */
+                if (forbidden & 1u << SANDBOX_DEVICE)
+                        ustack_links_yield(all[i]);
                 ustack_leave(all[i]);
         }
 }

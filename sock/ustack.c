@@ -11,13 +11,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "netstack/sandbox.h"
 #include "netstack/sys.h"
 #include "unet/clock.h"
 
@@ -154,7 +154,7 @@ bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint
         for (int tries = 0; dir != NULL && tries < YIELDS && vouches == -EAGAIN; tries++) {
                 vouches = directory_vouches(dir, proto, addr, port, s->st->chan[k].peer);
                 if (unlikely(vouches == -EAGAIN))
-                        sched_yield();          /* no longer than so: the stack's lock is held */
+                        sandbox_yield();          /* no longer than so: the stack's lock is held */
         }
         return vouches == 1;
 }
@@ -181,7 +181,7 @@ bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, st
         for (int tries = 0; dir != NULL && tries < YIELDS && found == -EAGAIN; tries++) {
                 found = directory_lookup(dir, proto, addr, port, hint, hit);
                 if (found == -EAGAIN)
-                        sched_yield();
+                        sandbox_yield();
         }
         return found == 1;
 }

@@ -215,6 +215,8 @@ bool ustack_links_keep(struct ustack *u, nstime now, struct unetd_far *moved);
 /* When it is to be asked again in any case: something was tried in vain. */
 nstime ustack_links_again(const struct ustack *u, nstime now);
 void ustack_links_repair(struct ustack *u);
+/* We drive none any more, and the keeper does instead. Under the lock. */
+void ustack_links_yield(struct ustack *u);
 void ustack_links_forked(struct ustack *u);
 void ustack_links_unmap(struct ustack *u);
 /* Memory goes back, and the addresses stay readable, and empty. */

@@ -5,7 +5,6 @@
 #include "sock/ustack.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <time.h>
 
 #include "netstack/sandbox.h"
@@ -20,7 +19,7 @@ static bool wait_for_writer(uint32_t look)
         const struct timespec ms = {.tv_nsec = NS_PER_MS};
 
         if (look < YIELDS || sandbox_forbidden != 0)
-                sched_yield();
+                sandbox_yield();
         else
                 sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &ms, NULL);
         return look < LOOKS_MAX;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "netstack/sandbox.h"
 #include "netstack/sys.h"
 
 #define STANDS_STILL (20 * NS_PER_MS)
@@ -64,6 +65,8 @@ static bool wants_us(const struct ustack *u, struct vlink *v)
 {
         uint32_t driver = atomic_load_explicit(&vlink_shared(v)->driver, memory_order_acquire);
 
+        if (sandbox_forbids(SANDBOX_DEVICE))
+                return false;
         if (driver == VLINK_KEEPER)
                 return !has_other_processes(u);
         return driver == 0 || atomic_load_explicit(&u->s.st->proc[(driver - 1) % STACK_PROCS].pid, memory_order_relaxed) == 0;
@@ -463,6 +466,15 @@ bool ustack_links_own(const struct ustack *u, int fd)
 }
 
 /* ---- coming and going ---- */
+
+void ustack_links_yield(struct ustack *u)
+{
+        for (uint32_t i = 0; i < DIR_IFACES; i++) {
+                struct vlink *v = link_at(u, i);
+                if (v != NULL && vlink_drives(v))
+                        vlink_give_up(v);
+        }
+}
 
 void ustack_links_forked(struct ustack *u)
 {

@@ -188,6 +188,15 @@ static bool drives(struct vlink *v)
         return false;
 }
 
+void vlink_give_up(struct vlink *v)
+{
+        if (!drives(v))
+                return;
+        vlink_yield(v);
+        atomic_store_explicit(&v->sh->driver, 0, memory_order_release);
+        v->ring(v->arg);
+}
+
 /* The device died, or is being removed, which takes until all who use it have closed it: then nobody drives. To be asked while
  * nothing that was received is looked at. */
 static bool goes_on(struct vlink *v)
@@ -196,9 +205,7 @@ static bool goes_on(struct vlink *v)
                 return false;
         if (likely(!v->d->port->dead && !vlink_away(v)))
                 return true;
-        vlink_yield(v);
-        atomic_store_explicit(&v->sh->driver, 0, memory_order_release);
-        v->ring(v->arg);
+        vlink_give_up(v);
         return false;
 }
 

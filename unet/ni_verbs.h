@@ -55,6 +55,8 @@ int vlink_drive(struct vlink *v, uint32_t slot, struct vlink_qp *out);
 bool vlink_drives(const struct vlink *v);
 /* Another is the driver now: our queue pair goes. Under the stack's lock. */
 void vlink_yield(struct vlink *v);
+/* We are it no more, and nobody is yet: it is rung for another. Under the stack's lock, with nothing received being looked at. */
+void vlink_give_up(struct vlink *v);
 /* Its device is gone, or going, as unetd says: nobody can drive until it is back. */
 bool vlink_away(const struct vlink *v);
 /* Where received packets lie; NULL when this process does not drive. */

@@ -6,7 +6,6 @@
  */
 #include "sock/shim/shim.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -258,7 +257,7 @@ void file_void(int fd)
         if (!f)
                 return;
         while (unlikely(atomic_load(&f->pins) != 0))
-                sched_yield();
+                sandbox_yield();
         atomic_fetch_add_explicit(&shim.changes, 1, memory_order_release);
         usock_enter();
         file_lost_number(f, fd);

@@ -41,7 +41,7 @@ static long lock_in(uint32_t forbidden, long nr, const long a[5])
 
         usock_enter();
         if (forbidden != 0 && shim.size)
-                usock_before_sandbox();
+                usock_before_sandbox(forbidden);
         more = forbidden & ~atomic_fetch_or(&sandbox_forbidden, forbidden);
         r = sys5(nr, a[0], a[1], a[2], a[3], a[4]);
         if (r < 0)

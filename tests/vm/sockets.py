@@ -45,6 +45,50 @@ for i in range(int(sys.argv[3])):
     c.close()
 print("asked", flush=True)
 """
+# What sshd's child is left, and what Python needs; who makes another call is killed. `child`: who listens drives the queue pair, and
+# another answers; `self`: who drives it locks itself in, and then knows two peers that come and go.
+LOCKED = """
+import ctypes, os, platform, socket, struct, sys
+assert platform.machine() == "x86_64"
+allowed = 0, 1, 3, 7, 9, 11, 12, 13, 14, 15, 25, 28, 35, 39, 48, 202, 228, 230, 231, 271
+op = lambda code, jt, jf, k: struct.pack("=HBBI", code, jt, jf, k)
+def lock_in():
+    text = op(0x20, 0, 0, 0) + b"".join(op(0x15, 0, 1, n) + op(6, 0, 0, 0x7fff0000) for n in allowed) + op(6, 0, 0, 0x80000000)
+    text = ctypes.create_string_buffer(text, len(text))
+    program = ctypes.create_string_buffer(struct.pack("=H6xQ", len(text) // 8, ctypes.addressof(text)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(program)), 0, 0) == 0
+def answer(conns):
+    while d := os.read(conns[0].fileno(), 65536):
+        os.write(conns[0].fileno(), d)
+        if d[-1:] == b"!":
+            conns = conns[1:] + conns[:1]
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("", int(sys.argv[1]))); s.listen(64); print("ready", flush=True)
+conns = [s.accept()[0] for i in range(2)]
+if sys.argv[2] == "self" or os.fork() == 0:
+    lock_in()
+    answer(conns)
+    os._exit(7)
+print("status", os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
+# Two stacks, which end one after the other.
+TALK_LOCKED = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20); c.settimeout(200)
+print("there", flush=True); sys.stdin.readline()
+def say(what):
+    c.sendall(what); got = b""
+    while len(got) < len(what):
+        got += c.recv(65536) or sys.exit("ended")
+    assert got == what
+for i in range(300):
+    say(b"%d?" % i)
+for i in range(20):
+    say(bytes([65 + i]) * 30000)
+say(b"!")
+print("talked", flush=True)
+"""
 UDP_SERVER = """
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("", int(sys.argv[1]))); print("ready", flush=True)
@@ -174,6 +218,32 @@ def prefork_b():
     barrier("prefork")
     assert python(ASK, PEER, PORT, 20).end() == "asked"
     barrier("preforked")
+
+
+def locked_a():
+    for who in "child", "self":
+        s = serve(LOCKED, who)
+        barrier(f"locked-{who}")
+        if who == "child":
+            s.says("status 7")
+            s.end()
+        else:
+            s.end(7)
+        barrier(f"locked-{who}-done")
+
+
+def locked_b():
+    for who in "child", "self":
+        barrier(f"locked-{who}")
+        calls = []
+        for _ in range(2):                      # served in this order
+            calls.append(python(TALK_LOCKED, PEER, PORT))
+            calls[-1].says("there")
+        for c in calls:
+            c.say()
+            c.says("talked")
+            c.end()
+        barrier(f"locked-{who}-done")
 
 
 def udp_a():
@@ -387,7 +457,7 @@ def alone_b():
     barrier("alone")
 
 
-SCENES = ("transfer", "wire", "prefork", "udp", "datagrams", "iperf", "rounds", "refused", "alone")
+SCENES = ("transfer", "wire", "prefork", "locked", "udp", "datagrams", "iperf", "rounds", "refused", "alone")
 
 
 def main():
