@@ -6,8 +6,8 @@
  *
  *      - an ICMP error claims so: at once while nothing larger is known to have got through, else, since anybody can claim
  *        things, when the segment it quotes has timed out as well (RFC 5927 §7.2);
- *      - full-sized segments time out again and again: routers that drop and do not tell (RFC 2923), or filters that
- *        keep them from telling. Then it goes down by steps.
+ *      - segments time out again and again: routers that drop and do not tell (RFC 2923), or filters that keep them from
+ *        telling. Then it goes down by steps, none of which is larger than what timed out: a small segment says nothing.
  *
  * Segments that are too large now are cut where they stand and sent again; that is no sign of congestion (RFC 1191 §6.5).
  * It gets larger only by trying, with the connection's own data: two or more queued segments leave as one, now and then,
@@ -156,13 +156,13 @@ void path_claim(struct tcp *t, struct tcp_conn *tc, uint32_t seq, uint32_t mtu, 
         }
 }
 
-/* The step below, for a head that is as long as segments are. 0: none. */
+/* The step below what does not get through, which may be shorter than segments are: all that there is. 0: none. */
 static uint32_t step_below(const struct tcp *t, const struct tcp_conn *tc)
 {
-        if (txseg_at(t, tc->snd_head)->len < tc->snd_mss)
-                return 0;
+        uint32_t size = MIN(txseg_at(t, tc->snd_head)->len + conn_options_len(tc), size_now(tc));
+
         for (unsigned i = 0; i < ARRAY_LEN(steps); i++)
-                if (steps[i] < size_now(tc))
+                if (steps[i] < size)
                         return steps[i];
         return 0;
 }

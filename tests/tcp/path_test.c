@@ -155,16 +155,35 @@ static void repeated_timeouts_make_segments_smaller(void **state)
         forget_sent(s);
 }
 
+/* All of an answer that is shorter than a segment may be: it is cut as well, by steps below its own length. */
+static void a_last_segment_that_is_shorter_is_made_smaller_too(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 700);
+        expect_sent(s, .seq = 1, .len = 700);
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 1, .len = 700);
+        advance_ms(s, 400);
+        expect_sent(s, .seq = 1, .len = 700);
+        advance_ms(s, 800);
+        expect_sent(s, .seq = 1, .len = 536);
+        peer_sends(s, .seq = 1, .ack = 537);
+        expect_sent(s, .seq = 537, .len = 164);
+        peer_sends(s, .seq = 1, .ack = 701);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_BLACK_HOLE], 1);
+}
+
 /* Small segments that are lost say nothing about the path. */
 static void timeouts_of_small_segments_change_nothing(void **state)
 {
         struct scene *s = *state;
 
-        app_writes(s, 700);
+        app_writes(s, 256);
         advance_ms(s, 5000);
         forget_sent(s);
         assert_int_equal(s->tc->snd_mss, 1000);
-        peer_sends(s, .seq = 1, .ack = 701);
+        peer_sends(s, .seq = 1, .ack = 257);
 }
 
 /* RFC 1191 §6.3, RFC 4821 §7: ten minutes later one larger segment is tried, and when it is acknowledged, it is so. */
@@ -211,6 +230,7 @@ int main(void)
                 IN(a_claim_against_progress_waits_for_a_timeout, established),
                 IN(too_long_without_a_size_is_no_reason_to_give_up, syn_sent),
                 IN(repeated_timeouts_make_segments_smaller, established),
+                IN(a_last_segment_that_is_shorter_is_made_smaller_too, established),
                 IN(timeouts_of_small_segments_change_nothing, established),
                 IN(a_larger_size_is_tried_after_ten_minutes, established),
         };
