@@ -239,6 +239,14 @@ static int get_both_memory(struct file *f, void *val, socklen_t *len)
         return give(val, len, all, nall);
 }
 
+/* By our way to the peer; the kernel may have another one, or none. */
+static int get_mtu(struct file *f, void *val, socklen_t *len)
+{
+        int r = usock_getsockopt(f->us, IPPROTO_IP, IP_MTU, val, len);
+
+        return r != -ENOTCONN ? r : (int)sys5(SYS_getsockopt, f->kfd, IPPROTO_IP, IP_MTU, val, len);
+}
+
 static int do_getsockopt(struct file *f, int level, int name, void *val, socklen_t *len)
 {
         nstime *timeo = timeo_of(f, level, name);
@@ -255,6 +263,8 @@ static int do_getsockopt(struct file *f, int level, int name, void *val, socklen
                 return get_both_error(f, val, len);
         if (level == SOL_SOCKET && name == SO_MEMINFO && f->us)
                 return get_both_memory(f, val, len);
+        if (level == IPPROTO_IP && name == IP_MTU && f->us)
+                return get_mtu(f, val, len);
         if (level == SOL_SOCKET && name == SO_PEEK_OFF && f->mode == MODE_UDP)
                 return usock_getsockopt(f->us, level, name, val, len);
         return (int)sys5(SYS_getsockopt, f->kfd, level, name, val, len);

@@ -139,6 +139,29 @@ class NoRoute(lan_test.Lan):
         self.assertIn("another host's address, to which no route of unetd's leads", p.text(1))
 
 
+# What a program that finds out by itself what the path carries goes by.
+MTU = """
+import errno, socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IP, 10, 2)
+s.connect((sys.argv[1], 9))
+mtu = s.getsockopt(socket.IPPROTO_IP, 14)
+print(mtu, s.send(bytes(mtu - 28)))
+try:
+    s.send(bytes(mtu - 27))
+except OSError as e:
+    print(errno.errorcode[e.errno])
+"""
+
+
+class Mtu(lan_test.Lan):
+    def test_a_connected_udp_socket_knows_the_mtu(self):
+        for host, to in (self.other, lan_test.OURS), (self.ours, lan_test.KERNELS):
+            p = host.run(sys.executable, "-c", MTU, to)
+            self.assertEqual(p.end(), "1500 1472\nEMSGSIZE\n")
+        self.assert_ours(p)
+
+
 class Addresses(lan_test.Lan):
     def test_a_host_whose_only_ipv4_address_is_ours_resolves(self):
         """AI_ADDRCONFIG, meant without hints, too: libc asks the kernel, which has only loopback."""

@@ -116,6 +116,7 @@ def echoed(send, *wanted):
     sys.exit("no answer")
 for d in [some[n % 99:n % 99 + n] for n in (0, 1, 100, 1472, 4000, 4067, 4068, 4069, 9000)] + [b"%d" % i for i in range(50)]:
     echoed(lambda: s.send(d), d)
+assert s.getsockopt(socket.IPPROTO_IP, 14) == 4096      # IP_MTU
 s.setsockopt(17, 103, 1400)                     # UDP_SEGMENT
 echoed(lambda: s.send(some[:3000]), some[:1400], some[1400:2800], some[2800:3000])
 s.setsockopt(17, 103, 0)
