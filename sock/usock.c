@@ -457,6 +457,27 @@ static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
         return rec->role == SOCK_ROLE_LISTENER ? -EAGAIN : -EINVAL;
 }
 
+/* Takes in what may make it so. Under the lock. */
+static bool look_for_one(struct ustack *u, const struct sock_rec *rec)
+{
+        if (!tcp_acceptable(&u->s.tcp, rec->conn) && stack_pending(&u->s, 0))
+                stack_run(&u->s, ustack_now());
+        return tcp_acceptable(&u->s.tcp, rec->conn);
+}
+
+bool usock_acceptable(struct usock *s)
+{
+        const struct sock_rec *rec = usock_rec(s);
+        bool any;
+
+        if (sock_role(rec) != SOCK_ROLE_LISTENER)
+                return true;
+        ustack_lock(s->u);
+        any = look_for_one(s->u, rec);
+        ustack_leave(s->u);
+        return any;
+}
+
 int usock_accept(struct usock *s, struct usock **out)
 {
         struct ustack *u = s->u;
@@ -467,8 +488,7 @@ int usock_accept(struct usock *s, struct usock **out)
         if (sock_role(rec) != SOCK_ROLE_LISTENER)
                 return -EINVAL;
         ustack_lock(u);
-        if (!tcp_acceptable(&u->s.tcp, rec->conn) && stack_pending(&u->s, 0))
-                stack_run(&u->s, ustack_now());
+        look_for_one(u, rec);
         err = next_at_hand(u, rec);
         idx = err == 0 ? rec_new(u, USOCK_TCP, s->family) : 0;
         if (err == 0)

@@ -68,6 +68,8 @@ int usock_getpeername(struct usock *s, struct sockaddr *sa, socklen_t *len);
 /* ---- connections ---- */
 
 int usock_listen(struct usock *s, int backlog);
+/* Whether there is a connection to accept, or another answer than -EAGAIN. */
+bool usock_acceptable(struct usock *s);
 /* -EAGAIN: nobody waits on our side (the kernel's side is the caller's business). The new socket has kfd -1. */
 int usock_accept(struct usock *s, struct usock **out);
 /* Who it was that a connection just accepted came from, and be he gone. */

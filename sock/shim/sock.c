@@ -93,6 +93,8 @@ static int placeholder_number(int flags)
                         shim.placeholder = shim_high_fd((int)sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
                 base = shim.placeholder;
                 pthread_mutex_unlock(&shim.lock);
+                if (base < 0)
+                        return base;
         }
         return (int)sys3(SYS_fcntl, base, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
 }
@@ -135,20 +137,13 @@ static int give_accepted_name(struct usock *s, struct sockaddr *sa, socklen_t *l
         return give_name(&name, n, sa, len);
 }
 
-/* A connection of ours gets a number and a file. */
-static int accepted(const struct file *l, struct usock *s, int flags)
+/* A connection of ours gets a file. */
+static int accepted(const struct file *l, struct usock *s, int fd, int flags)
 {
-        int fd = placeholder_number(flags);
-        struct file *f;
+        struct file *f = file_new(fd, MODE_KERNEL);
 
-        if (fd < 0) {
-                usock_close(s);
-                return fd;
-        }
-        f = file_new(fd, MODE_KERNEL);
         if (!f) {
                 usock_close(s);
-                sys1(SYS_close, fd);
                 return -ENFILE;
         }
         f->kind = USOCK_TCP;
@@ -164,6 +159,29 @@ static int accepted(const struct file *l, struct usock *s, int flags)
         __atomic_store_n(&f->mode, MODE_TCP, __ATOMIC_RELEASE);
         log_decision(f);
         return fd;
+}
+
+/* As Linux: the number is there before a connection is taken, which stays where there is none. */
+static int accept_ours(const struct file *l, struct sockaddr *sa, socklen_t *len, int flags)
+{
+        struct usock *s;
+        int fd, r;
+
+        if (!usock_acceptable(l->us))
+                return -EAGAIN;
+        fd = placeholder_number(flags);
+        if (fd < 0)
+                return fd;
+        r = usock_accept(l->us, &s);
+        if (r == 0 && sa && give_accepted_name(s, sa, len) == -EFAULT) {
+                usock_close(s);         /* as Linux: it is gone */
+                r = -EFAULT;
+        }
+        if (r == 0)
+                r = accepted(l, s, fd, flags);
+        if (r < 0)
+                sys1(SYS_close, fd);
+        return r;
 }
 
 static int accept_kernel(const struct file *l, struct sockaddr *sa, socklen_t *len, int flags)
@@ -186,7 +204,6 @@ static int accept_kernel(const struct file *l, struct sockaddr *sa, socklen_t *l
 /* Either side; the kernel is not kept waiting for long when ours is busy. */
 static int accept_once(struct file *l, struct sockaddr *sa, socklen_t *len, int flags)
 {
-        struct usock *s;
         int fd;
 
         if (kernel_turn(&l->pace)) {
@@ -194,16 +211,8 @@ static int accept_once(struct file *l, struct sockaddr *sa, socklen_t *len, int 
                 if (fd != -EAGAIN)
                         return fd;
         }
-        fd = usock_accept(l->us, &s);
-        if (fd == 0 && sa && give_accepted_name(s, sa, len) == -EFAULT) {
-                usock_close(s);         /* as Linux: it is gone */
-                return -EFAULT;
-        }
-        if (fd == 0)
-                return accepted(l, s, flags);
-        if (fd != -EAGAIN)
-                return fd;
-        return accept_kernel(l, sa, len, flags);
+        fd = accept_ours(l, sa, len, flags);
+        return fd != -EAGAIN ? fd : accept_kernel(l, sa, len, flags);
 }
 
 static ssize_t do_accept(struct file *l, struct sockaddr *sa, socklen_t *len, int flags)

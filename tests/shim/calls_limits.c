@@ -98,7 +98,13 @@ void scene_numbers_lowered(void)
         limit_softly(RLIMIT_NOFILE, 1024);
         s = socket(AF_INET, SOCK_STREAM, 0);
         SHOW(connect(s, (void *)&sa, sizeof(sa)));
-        SHOW(accept(l, NULL, NULL) >= 0);
+        write(s, "kept", 4);
+        limit_softly(RLIMIT_NOFILE, 1);
+        SHOW(accept(l, NULL, NULL));
+        SHOW(accept(l, NULL, NULL));
+        limit_softly(RLIMIT_NOFILE, 1024);
+        SHOW((v[0] = accept(l, NULL, NULL)) >= 0);
+        show_bytes("read", b, read(v[0], b, sizeof(b)));
 }
 
 /* ---- address space ---- */
