@@ -234,7 +234,8 @@ static void the_receive_buffer_does_not_grow_for_a_reader_that_is_behind(void **
 }
 
 /* What comes behind a gap is told at once three times, so that it is repaired; then for a twentieth of the round trip, here
- * the millisecond that is the most, or 44 segments; and at once when what was missing has come. As Linux since 4.18; RFC 5681 §4.2 has one for each. */
+ * the millisecond that is the most, or 44 segments; and at once when what was missing has come. As Linux since 4.18; RFC 5681 §4.2
+ * has one for each. */
 static void duplicates_beyond_the_third_share_an_ack(void **state)
 {
         struct scene *s = *state;
