@@ -76,6 +76,7 @@ int async_do_fcntl(struct file *f, int cmd, long arg)
 {
         int r = file_materialise(f);
 
+        spare_used(f);
         if (r < 0)
                 return r;
         if (cmd == F_SETSIG)
@@ -95,6 +96,7 @@ int async_do_ioctl(struct file *f, unsigned long req, void *arg)
 {
         int r = file_materialise(f);
 
+        spare_used(f);
         if (r == 0)
                 r = (int)sys3(SYS_ioctl, f->kfd, req, arg);
         if (r == 0 && req != FIOGETOWN && req != SIOCGPGRP)

@@ -65,6 +65,7 @@ void bind_in_range(struct file *f)
 
         if (likely(f->bound || !opts_has(f, IPPROTO_IP, IP_LOCAL_PORT_RANGE)))
                 return;
+        spare_used(f);
         if (int_opt(f, IPPROTO_IP, IP_LOCAL_PORT_RANGE) != 0)
                 f->bound = sys3(SYS_bind, f->kfd, &any, len) == 0;
 }
@@ -116,6 +117,7 @@ int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
 
         if (!f)
                 return REAL(bind)(fd, sa, len);
+        spare_used(f);
         if (f->placeholder)
                 r = -EINVAL;
         else

@@ -268,6 +268,8 @@ int h_connect(int fd, const struct sockaddr *sa, socklen_t len)
                 if (!f)
                         return REAL(connect)(fd, sa, len);
                 r = do_connect(f, sa, len);
+                if (r == 1)
+                        spare_used(f);
                 file_leave(f);
                 if (r == 1)
                         return connect_kernel(fd, sa, len);

@@ -59,6 +59,8 @@ void sock_decide(struct file *f, enum file_mode mode, const char *why)
         struct usock *gone = NULL;
 
         f->why = why;
+        if (mode != MODE_NEW && mode != MODE_TCP)
+                spare_used(f);
         if (mode <= MODE_NEW && f->us && __libc_single_threaded) {
                 gone = f->us;           /* a threaded program's last reference ends it */
                 f->nonblock = usock_nonblock(gone);

@@ -333,6 +333,7 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
         *it = (struct epoll_item){.set = set, .f = f, .fd = fd, .events = ev->events, .data = ev->data.u64,
                                   .fresh = true};
         if (has_kernel_side(f)) {
+                spare_used(f);
                 it->asked = asked_of_kernel(it);
                 r = epoll_kernel_ctl(it, EPOLL_CTL_ADD, it->asked);
                 it->in_kernel = r == 0;

@@ -174,7 +174,9 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         f->mode = (uint8_t)mode;
         f->kind = 0;
         f->family = 0;
-        f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->retry = f->told = false;
+        f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->retry = f->told = f->out = f->signals = false;
+        f->spare = 0;
+        f->fresh = 0;
         f->kfd = fd;
         f->us = NULL;
         f->rcvtimeo = f->sndtimeo = 0;
@@ -235,6 +237,7 @@ static void file_lost_number(struct file *f, int fd)
 {
         if (atomic_fetch_sub(&f->nfds, 1) == 1) {
                 file_left_to_spawned(f);
+                spare_used(f);
                 if (f->us && f->kfd >= 0 && !f->placeholder)
                         usock_set_kfd(f->us, -1);
                 f->kfd = -1;
@@ -300,7 +303,7 @@ void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg)
 
 bool shim_owns_fd(int fd)
 {
-        return shim.size && fd >= 0 && (fd == shim.placeholder || usock_owns_fd(fd));
+        return shim.size && fd >= 0 && (fd == shim.placeholder || usock_owns_fd(fd) || spares_own(fd));
 }
 
 int shim_high_fd(int fd)
@@ -361,6 +364,7 @@ int file_materialise(struct file *f)
 /* Another image or process will know it by the cookie of its kernel socket. */
 void file_known_outside(struct file *f)
 {
+        spare_used(f);
         if (f->us)
                 usock_goes_outside(f->us);
         if (f->placeholder)

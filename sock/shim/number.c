@@ -34,8 +34,10 @@ static int close_ours(int fd)
 
         if (!f)
                 return REAL(close)(fd);
-        if (f->mode == MODE_TCP && f->nfds == 1)
+        if (f->mode == MODE_TCP && f->nfds == 1) {
                 usock_linger(f->us);
+                spare_back(f, fd);
+        }
         file_void(fd);
         r = sys1(SYS_close, fd);
         file_leave(f);

@@ -110,8 +110,12 @@ static const char *kernel_only(const struct file *f, int level, int name, const 
 
 static int set_new(struct file *f, int level, int name, const void *val, socklen_t len)
 {
-        int r = (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
-        const char *why = r == 0 ? kernel_only(f, level, name, val, len) : NULL;
+        const char *why;
+        int r;
+
+        spare_used(f);
+        r = (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
+        why = r == 0 ? kernel_only(f, level, name, val, len) : NULL;
 
         if (r < 0)
                 return r;
@@ -144,6 +148,7 @@ static int set_tcp(struct file *f, int level, int name, const void *val, socklen
                 return r;
         if (is_void(level, name))
                 return -EOPNOTSUPP;
+        spare_used(f);
         r = file_materialise(f);
         return r < 0 ? r : (int)sys5(SYS_setsockopt, f->kfd, level, name, val, len);
 }
@@ -166,6 +171,7 @@ static int do_setsockopt(struct file *f, int level, int name, const void *val, s
 
         if (timeo) {
                 r = set_timeo(timeo, val, len);
+                spare_used(f);
                 if (r == 0 && !f->placeholder)
                         sys5(SYS_setsockopt, f->kfd, level, name, val, len);
                 return r;
@@ -380,8 +386,10 @@ static int do_ioctl(struct file *f, unsigned long req, void *arg)
                 return user_read_range(arg, sizeof(int)) ? set_nonblock(f, arg) : -EFAULT;
         if (async_ioctl(req) && f->mode >= MODE_NEW)
                 return async_do_ioctl(f, req, arg);
-        if (f->mode < MODE_TCP || f->mode == MODE_LISTEN)
+        if (f->mode < MODE_TCP || f->mode == MODE_LISTEN) {
+                spare_used(f);
                 return (int)sys3(SYS_ioctl, f->kfd, req, arg);
+        }
         r = usock_ioctl(f->us, req, arg);
         if (r == -ENOTTY || (r == 0 && f->mode == MODE_UDP && req == FIONREAD && *(int *)arg == 0))
                 return (int)sys3(SYS_ioctl, f->kfd, req, arg);

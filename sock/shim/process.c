@@ -26,6 +26,7 @@ static void fork_prepare(void)
         file_fork_prepare();
         epoll_fork_lock();
         opts_fork_lock();
+        spares_fork_lock();
         netlink_fork_lock();
         usock_fork_prepare();
 }
@@ -34,6 +35,7 @@ static void fork_parent(void)
 {
         usock_fork_parent();
         netlink_fork_unlock();
+        spares_fork_unlock();
         opts_fork_unlock();
         epoll_fork_unlock(false);
         pthread_mutex_unlock(&shim.lock);
@@ -44,6 +46,7 @@ static void fork_child(void)
 {
         usock_fork_child();
         netlink_fork_unlock();
+        spares_fork_unlock();
         opts_fork_unlock();
         epoll_fork_unlock(true);
         pthread_mutex_unlock(&shim.lock);
@@ -140,6 +143,7 @@ static void survives(int fd, struct file *f, void *arg)
         struct survivors *s = arg;
         long flags = sys2(SYS_fcntl, fd, F_GETFD);
 
+        spare_used(f);
         if (f->mode < MODE_TCP || flags < 0 || (flags & FD_CLOEXEC))
                 return;
         file_known_outside(f);

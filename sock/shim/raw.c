@@ -154,6 +154,12 @@ static bool number_call(const struct raw *c, long *r)
         case SYS_prctl:
                 *r = h_prctl((int)a[0], a[1], a[2], a[3], a[4]);
                 return true;
+        case SYS_setns:
+                *r = h_setns((int)a[0], (int)a[1]);
+                return true;
+        case SYS_unshare:
+                *r = h_unshare((int)a[0]);
+                return true;
         case SYS_seccomp:
                 *r = sandbox_seccomp((unsigned)a[0], (unsigned)a[1], (void *)a[2]);
                 return true;

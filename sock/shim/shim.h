@@ -68,6 +68,8 @@ struct file {
         bool spawned;                   /* a child of posix_spawn() may have it, and adopt it when it likes */
         bool signals;                   /* it has or had an owner or O_ASYNC */
         bool told;                      /* a placeholder that the program knew of at the last fork */
+        uint8_t spare;                  /* the kernel socket is lent: place + 1 (spare.c) */
+        uint32_t fresh;                 /* nothing was done with the kernel socket, which is of that age; 0: not so */
         bool retry;                     /* the kernel's for want of a peer; asked again at the next connect() */
         _Atomic int nfds;               /* numbers that name this file */
         _Atomic int pins;               /* threads that are at these numbers: none is given up */
@@ -233,6 +235,26 @@ static inline int fd_returned(int fd)
                 file_void(fd);
         return fd;
 }
+
+/* ---- spare.c: kernel sockets that are used again ---- */
+
+/* A number for socket() of TCP over IPv4; -1: none, make one. Its place goes to spare_made() with the file of either, or
+ * to spare_lost() if there is no file. */
+int spare_take(int type, uint8_t *spare);
+void spare_made(struct file *f, uint8_t spare);
+void spare_lost(uint8_t spare);
+/* The last number of a connection of ours is about to be closed. */
+void spare_back(struct file *f, int fd);
+/* Something is about to be done with the kernel's socket that a new one would not show. */
+void spare_end(struct file *f);
+static inline void spare_used(struct file *f)
+{
+        if (f->fresh != 0)
+                spare_end(f);
+}
+void spares_fork_lock(void);
+void spares_fork_unlock(void);
+bool spares_own(int fd);
 
 static inline bool file_both_sides(const struct file *f)
 {

@@ -11,16 +11,18 @@
 int h_socket(int domain, int type, int protocol)
 {
         int base = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
-        int fd;
+        uint8_t spare = 0;
         struct file *f;
+        bool tcp = base == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
+        int fd;
 
         if (unlikely(atomic_load_explicit(&shim.adopt, memory_order_relaxed)) && !usock_tls.inside)
                 shim_adopt_all();
-        fd = fd_returned(REAL(socket)(domain, type, protocol));
+        fd = tcp && domain == AF_INET && !usock_tls.inside ? spare_take(type, &spare) : -1;
+        fd = fd_returned(fd >= 0 ? fd : REAL(socket)(domain, type, protocol));
         if (fd < 0 || usock_tls.inside || (domain != AF_INET && domain != AF_INET6))
                 return fd;
-        if (!(base == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP)) &&
-            !(base == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP)))
+        if (!tcp && !(base == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP)))
                 return fd;
         if (!shim_start())
                 return fd;
@@ -31,6 +33,10 @@ int h_socket(int domain, int type, int protocol)
                 f->family = (sa_family_t)domain;
                 f->nonblock = type & SOCK_NONBLOCK;
                 f->mode = MODE_NEW;
+                if (tcp && domain == AF_INET)
+                        spare_made(f, spare);
+        } else {
+                spare_lost(spare);
         }
         usock_leave();
         return fd;
@@ -67,6 +73,7 @@ int h_listen(int fd, int backlog)
 
         if (!f)
                 return REAL(listen)(fd, backlog);
+        spare_used(f);
         r = f->mode == MODE_TCP ? -EINVAL : sys2(SYS_listen, f->kfd, backlog);
         pthread_mutex_lock(&shim.lock);
         if (r == 0 && f->mode == MODE_LISTEN) {
@@ -268,6 +275,7 @@ int sock_shutdown(struct file *f, int how)
 
         if (f->mode == MODE_TCP)
                 return usock_shutdown(f->us, how);
+        spare_used(f);
         r = (int)sys2(SYS_shutdown, f->kfd, how);
         pthread_mutex_lock(&shim.lock);
         if (f->mode == MODE_LISTEN && how != SHUT_WR) {         /* as Linux: the listener is no more */

@@ -118,6 +118,7 @@ static const struct {
         const char *name;
         void (*run)(void);
 } scenes[] = {
+        {"again", scene_again},
         {"small_reads", scene_small_reads},
         {"read_write", scene_read_write},
         {"vectors", scene_vectors},

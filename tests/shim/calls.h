@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <pty.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -121,6 +122,7 @@ void closer_of_exec(int fd);
 void close_of_exec(int fd);
 void late_child_of_exec(int fd);
 
+void scene_again(void);
 void scene_small_reads(void);
 void scene_read_write(void);
 void scene_vectors(void);

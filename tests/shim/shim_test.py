@@ -233,6 +233,27 @@ class Inert(Case):
         self.assertEqual(p.said(".*"), 0)
 
 
+class Spare(Case):
+    """A connection over the fabric takes the kernel's socket of the one before, which has seen nothing of it."""
+
+    SCRIPT = """if True:
+        import os, socket
+        server = socket.create_server(("127.0.0.1", 0))
+        def connect():
+            with socket.socket() as s:
+                s.connect(server.getsockname())
+                server.accept()[0].close()
+                return os.fstat(s.fileno()).st_ino
+        first = connect()
+        print(*[connect() == first for _ in range(3)])
+    """
+
+    def test_the_next_connection_takes_it(self):
+        argv = (sys.executable, "-c", self.SCRIPT)
+        self.assertEqual(self.run_it(*argv).end().split(), ["True"] * 3)
+        self.assertEqual(self.run_it(*argv, shim=False).end().split(), ["False"] * 3)
+
+
 class Slow(Case):
     """A machine on which daemons take long to start: programs wait for them, and do not go by the kernel."""
 
