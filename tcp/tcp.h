@@ -109,6 +109,7 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint8_t min_ttl;                /* what comes with less is no peer's, but from farther away (RFC 5082); 0: all is taken */
         uint8_t no_timestamps, no_sack, no_wscale;
         uint8_t ecn;                    /* enum tcp_ecn */
+        uint8_t reuseport;              /* SO_REUSEPORT: a listener shares its port with others that say so */
         struct ip_optbuf ip_opts;       /* IP options of all that is sent; segments are so much shorter. Not inherited: a
                                          * connection that was opened from outside has what answers its SYN's */
         int32_t linger_s;               /* -1 off; 0 reset on close; else seconds (the socket layer waits) */
@@ -175,7 +176,8 @@ int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_l
 /* Where the search for a client port begins, from one to another address and port: told by nothing that strangers see of other
  * connections (RFC 6056 §3.3.3, F). `to->lport` is not looked at. */
 uint32_t tcp_port_offset(const struct tcp *t, const struct tcp_tuple *to);
-/* Passive open. addr may be any. Index of the listener, -EADDRINUSE or -ENOBUFS. `link` gives the link of a channel. */
+/* Passive open. addr may be any. Index of the listener, -EADDRINUSE or -ENOBUFS. Several may have the same address and port when
+ * all have opts.reuseport: a hash of both ends says whose a new connection is, the same one's as long as none comes or goes. */
 int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, const struct tcp_opts *opts);
 void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog);
 /* Closes a listener: connections not yet accepted are reset. */

@@ -335,7 +335,8 @@ struct tcp_listener {
         uint32_t order;                 /* next acc_order */
         uint32_t q_head, q_tail;        /* derived: connections to be accepted */
         uint32_t queued, half_open;     /* derived */
-        nstime cookies_until;           /* the last SYN cookie is good until then; 0: there was none */
+        uint32_t sharing;               /* derived: listeners at this address and port, itself among them */
+        nstime cookies_until;           /* the last SYN cookie of those that share the port is good no longer; 0: there was none */
         struct tcp_opts opts;
 };
 
@@ -474,8 +475,11 @@ uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link);
 struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple);
 void demux_add(struct tcp *t, struct tcp_conn *tc);
 void demux_remove(struct tcp *t, struct tcp_conn *tc);
-struct tcp_listener *demux_listener(const struct tcp *t, ip_addr addr, uint16_t port);
-struct tcp_listener *demux_listener_exact(const struct tcp *t, ip_addr addr, uint16_t port);
+/* Whose a new connection is, or NULL. */
+struct tcp_listener *demux_listener(const struct tcp *t, const struct tcp_tuple *tuple);
+/* Those at a port, at any address, one after the other; NULL: there are no more. */
+struct tcp_listener *demux_listener_at(const struct tcp *t, uint16_t port);
+struct tcp_listener *demux_listener_next(const struct tcp *t, const struct tcp_listener *l);
 void demux_add_listener(struct tcp *t, struct tcp_listener *l);
 void demux_remove_listener(struct tcp *t, struct tcp_listener *l);
 void demux_clear(struct tcp *t);

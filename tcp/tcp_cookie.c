@@ -65,6 +65,19 @@ static uint32_t timestamp(const struct tcp_seg *syn, const struct tcp_opts *o, b
         return ts > clock_of(now) ? ts - TS_BITS - 1 : ts;
 }
 
+/* Whose port it is, alone or with others: who sent the cookie may be gone when it comes back, and whose it then is another. Looked
+ * at each time, written once a second. */
+static void remember(struct tcp *t, struct tcp_listener *l, nstime now)
+{
+        nstime until = now + PERIODS * PERIOD;
+
+        if (l->cookies_until >= until)
+                return;
+        for (struct tcp_listener *s = demux_listener_at(t, l->port); s != NULL; s = demux_listener_next(t, s))
+                if (ip_addr_eq(s->addr, l->addr))
+                        s->cookies_until = until + NS_PER_S;
+}
+
 void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
                    const struct tcp_seg *syn, nstime now)
 {
@@ -91,7 +104,7 @@ void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple
                 if (syn->wscale != TCP_NO_WSCALE && !o->no_wscale)
                         out.wscale = open_wscale(o);
         }
-        l->cookies_until = now + PERIODS * PERIOD;
+        remember(t, l, now);
         count(t->cnt, COUNT_TCP_COOKIE_OUT);
         t->reply(t->arg, tuple, &out);
 }

@@ -83,31 +83,97 @@ static uint32_t *listen_bucket(const struct tcp_shared *sh, uint16_t port)
         return &listen_buckets(sh)[(port * 0x9e3779b1u >> 16) & sh->listen_hash_mask];
 }
 
-struct tcp_listener *demux_listener_exact(const struct tcp *t, ip_addr addr, uint16_t port)
+/* From index i of a chain on. */
+static struct tcp_listener *port_from(const struct tcp *t, uint32_t i, uint16_t port)
 {
-        for (uint32_t i = *listen_bucket(t->sh, port); i != 0; i = tcp_listener_at(t, i)->hash_next) {
-                struct tcp_listener *l = tcp_listener_at(t, i);
-                if (l->port == port &&
-                    (ip_addr_eq(l->addr, addr) || (ip_addr_is_any(l->addr) && ip_addr_is_any(addr))))
-                        return l;
-        }
+        for (; i != 0; i = tcp_listener_at(t, i)->hash_next)
+                if (tcp_listener_at(t, i)->port == port)
+                        return tcp_listener_at(t, i);
         return NULL;
 }
 
-/* The one bound to the address is preferred to the one bound to any (RFC 9293 §3.9.1.1). */
-struct tcp_listener *demux_listener(const struct tcp *t, ip_addr addr, uint16_t port)
+static struct tcp_listener *addr_from(const struct tcp *t, uint32_t i, ip_addr addr, uint16_t port)
 {
-        struct tcp_listener *exact = demux_listener_exact(t, addr, port);
+        struct tcp_listener *l = port_from(t, i, port);
 
-        return exact ? exact : demux_listener_exact(t, (ip_addr){{0, 0}}, port);
+        while (l != NULL && !ip_addr_eq(l->addr, addr))
+                l = port_from(t, l->hash_next, port);
+        return l;
+}
+
+struct tcp_listener *demux_listener_at(const struct tcp *t, uint16_t port)
+{
+        return port_from(t, *listen_bucket(t->sh, port), port);
+}
+
+struct tcp_listener *demux_listener_next(const struct tcp *t, const struct tcp_listener *l)
+{
+        return port_from(t, l->hash_next, l->port);
+}
+
+/* The next that shares address and port with it. */
+static struct tcp_listener *next_sharing(const struct tcp *t, const struct tcp_listener *l)
+{
+        return addr_from(t, l->hash_next, l->addr, l->port);
+}
+
+/* Of those that share, `l` is the first. Linux's reuseport_select_sock(), without a program that selects. */
+static struct tcp_listener *choose(const struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple)
+{
+        for (uint64_t skip = (hash(t->sh, tuple) >> 32) * l->sharing >> 32; skip > 0; skip--)
+                l = next_sharing(t, l);
+        return l;
+}
+
+enum { NO_MATCH, ANY_OF_IPV6, ANY_OF_IPV4, EXACT };
+
+static int match(const struct tcp_listener *l, const struct tcp_tuple *tuple)
+{
+        if (l->port != tuple->lport)
+                return NO_MATCH;
+        if (ip_addr_eq(l->addr, tuple->laddr))
+                return EXACT;
+        if (!ip_addr_is_any(l->addr))
+                return NO_MATCH;
+        return ip_addr_is_v4(l->addr) ? ANY_OF_IPV4 : ANY_OF_IPV6;
+}
+
+/* The one bound to the address is preferred to the one bound to any (RFC 9293 §3.9.1.1), and any of IPv4 to that of IPv6, as in
+ * Linux: they are the same but to listeners with SO_REUSEPORT. */
+struct tcp_listener *demux_listener(const struct tcp *t, const struct tcp_tuple *tuple)
+{
+        struct tcp_listener *best = NULL;
+        int score = NO_MATCH;
+
+        for (uint32_t i = *listen_bucket(t->sh, tuple->lport); i != 0 && score != EXACT;) {
+                struct tcp_listener *l = tcp_listener_at(t, i);
+                int m = match(l, tuple);
+
+                if (m > score) {
+                        best = l;
+                        score = m;
+                }
+                i = l->hash_next;
+        }
+        return likely(best == NULL || best->sharing == 1) ? best : choose(t, best, tuple);
+}
+
+static void set_sharing(struct tcp *t, const struct tcp_listener *l, uint32_t n)
+{
+        uint32_t head = *listen_bucket(t->sh, l->port);
+
+        for (struct tcp_listener *s = addr_from(t, head, l->addr, l->port); s != NULL; s = next_sharing(t, s))
+                s->sharing = n;
 }
 
 void demux_add_listener(struct tcp *t, struct tcp_listener *l)
 {
         uint32_t *head = listen_bucket(t->sh, l->port);
+        const struct tcp_listener *other = addr_from(t, *head, l->addr, l->port);
 
         l->hash_next = *head;
         *head = l->self;
+        set_sharing(t, l, other != NULL ? other->sharing + 1 : 1);
 }
 
 void demux_remove_listener(struct tcp *t, struct tcp_listener *l)
@@ -118,6 +184,7 @@ void demux_remove_listener(struct tcp *t, struct tcp_listener *l)
                 at = &tcp_listener_at(t, *at)->hash_next;
         if (*at == l->self)
                 *at = l->hash_next;
+        set_sharing(t, l, l->sharing - 1);
 }
 
 void demux_clear(struct tcp *t)

@@ -585,7 +585,7 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
                 count_drop(t->cnt, DROP_TCP_BAD_ADDRESS); /* RFC 9293 MUST-57, -63: silently */
                 return false;
         }
-        l = demux_listener(t, tuple->laddr, tuple->lport);
+        l = demux_listener(t, tuple);
         if (unlikely(l != NULL && came_too_far(t, seg, &l->opts)))
                 return false;
         if (l != NULL)

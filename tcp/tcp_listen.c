@@ -11,13 +11,24 @@
 
 #define HALF_OPEN_LEAST 128u /* half-open connections a small backlog is allowed all the same */
 
+static bool excludes(const struct tcp_listener *l, ip_addr addr, const struct tcp_opts *o)
+{
+        bool same = ip_addr_eq(l->addr, addr) || (ip_addr_is_any(l->addr) && ip_addr_is_any(addr));
+
+        return same && !(l->opts.reuseport && o->reuseport);
+}
+
 int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, const struct tcp_opts *opts)
 {
         struct tcp_listener *l, made = {.port = port, .addr = addr, .backlog = backlog, .opts = *opts};
         uint32_t i;
 
-        if (demux_listener_exact(t, addr, port) != NULL)
-                return -EADDRINUSE;
+        for (l = demux_listener_at(t, port); l != NULL; l = demux_listener_next(t, l)) {
+                if (excludes(l, addr, opts))
+                        return -EADDRINUSE;
+                if (ip_addr_eq(l->addr, addr))
+                        made.cookies_until = l->cookies_until;
+        }
         i = pool_alloc(&t->sh->listeners);
         if (i == 0)
                 return -ENOBUFS;
