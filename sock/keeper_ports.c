@@ -27,7 +27,8 @@ bool keeper_port_next(const struct stack_state *st, uint32_t *at, struct unetd_m
                                           .port = {.proto = i % 2 == 0 ? (rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP)
                                                                        : ustack_entry_proto(rec),
                                                    .port = rec->lport,
-                                                   .addr = i % 2 == 0 ? rec->laddr : rec->reg_addr}};
+                                                   .addr = i % 2 == 0 ? rec->laddr : rec->reg_addr,
+                                                   .sock = i % 2 == 0 ? 0 : ustack_entry_sock(rec)}};
                 return true;
         }
         i = *at < BLOCKS ? 0 : *at - BLOCKS;

@@ -111,6 +111,7 @@ void keeper_note_listener(struct keeper_view *v, const struct sock_rec *rec, uin
                 .proto = ustack_entry_proto(rec),
                 .port = rec->lport,
                 .addr = rec->reg_addr,
+                .sock = ustack_entry_sock(rec),
         };
 }
 
@@ -191,6 +192,7 @@ static bool is_aloft(const struct sock_rec *rec, struct keeper_listener *at)
                 .proto = ustack_entry_proto(rec),
                 .port = rec->lport,
                 .addr = rec->reg_addr,
+                .sock = ustack_entry_sock(rec),
         };
         return true;
 }

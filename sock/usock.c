@@ -220,7 +220,7 @@ static void known_again(const struct usock *s)
 
         if (!rec->registered)
                 return;
-        unetd_listen_add(ustack_client(), s->u->id, ustack_entry_proto(rec), rec->reg_addr, rec->lport,
+        unetd_listen_add(ustack_client(), s->u->id, ustack_entry_proto(rec), rec->reg_addr, rec->lport, ustack_entry_sock(rec),
                          s->kfd);
         ustack_client_done();
 }

@@ -307,6 +307,7 @@ int usock_listen(struct usock *s, int backlog)
         if (l < 0)
                 return l;
         usock_unregister_sender(s);
+        usock_set_kfd(s, usock_kfd(s)); /* its entry is told by the cookie */
         ustack_take_ifaces(u, addr);
         err = usock_register(s, SOCK_TAKES, SOCK_ROLE_LISTENER);
         return err == -EALREADY ? 0 : err;      /* it listened for a moment */

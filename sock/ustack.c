@@ -196,7 +196,7 @@ static void register_again(struct unetd_client *c, struct ustack *u, const struc
         if (usock_kfd(h) < 0 && rec->bound && port != 0)
                 unetd_port_hold(c, u->id, proto, rec->laddr, &port);
         if (rec->registered)
-                unetd_listen_add(c, u->id, proto, rec->reg_addr, rec->lport, usock_kfd(h));
+                unetd_listen_add(c, u->id, proto, rec->reg_addr, rec->lport, ustack_entry_sock(rec), usock_kfd(h));
 }
 
 /* Another unetd took over: the stacks of this process, their ports and names are made known to it as they were. */

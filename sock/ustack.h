@@ -285,12 +285,18 @@ static inline uint8_t ustack_entry_proto(const struct sock_rec *rec)
                 return IP_PROTO_UDP;
         return rec->registered == SOCK_SENDS ? IP_PROTO_TCP | DIR_HELD : IP_PROTO_TCP;
 }
+/* A TCP listener's entry is its own: of those that share a port (SO_REUSEPORT) each may go before the others, and its kernel
+ * socket, of which unetd has a copy, with it. 0: the entry is that of all there. */
+static inline uint64_t ustack_entry_sock(const struct sock_rec *rec)
+{
+        return rec->kind == USOCK_TCP && rec->registered == SOCK_TAKES ? READ_ONCE(rec->cookie) : 0;
+}
 /* Has another socket the same entry in the directory? Those that only the process slots `dying` hold do not count. Under
  * the lock. */
 bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t dying);
 /*
- * usock_register.c. Puts the socket's entry into the directory, unless it or another socket of the stack has it; a listener's, each
- * of which has a kernel socket of its own, in any case. -EALREADY: it is no `role` (any more). No lock is held.
+ * usock_register.c. Puts the socket's entry into the directory, unless it or another socket of the stack has it. -EALREADY: it is
+ * no `role` (any more). No lock is held.
  */
 int usock_register(struct usock *s, enum sock_registered as, uint8_t role);
 /* A connection that it tried to make failed, and it listens. No lock is held. */
@@ -300,6 +306,7 @@ struct sock_entry {
         ip_addr addr;
         uint16_t port;
         uint8_t proto;
+        uint64_t sock;
         bool last;                      /* no other socket has it */
 };
 struct sock_entry ustack_entry_end(struct ustack *u, struct sock_rec *rec);

@@ -215,13 +215,14 @@ int unetd_chan_back(struct unetd_client *c, uint32_t stack_id, uint32_t slot, co
  * -1. The socket is checked (protocol, address, port, listening, network namespace) and kept by unetd until
  * the entry goes, so that nobody else can have the port meanwhile. A system-wide unetd wants the socket, or a
  * port held by unetd_port_hold(). -EINVAL: the socket is not that; -EADDRINUSE: this stack has the entry
- * already, or another user's has the port, or has leased it; -ENOSPC.
+ * already, or another user's has the port, or has leased it; -ENOSPC. `sock` tells apart sockets that each have an entry
+ * there (their SO_COOKIE); 0: the one entry of those that share it.
  *
  * IPPROTO_TCP | DIR_HELD: a socket that is bound and no more: the stack sends from the port, and takes nothing there.
  */
-int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port,
+int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port, uint64_t sock,
                      int fd);
-int unetd_listen_del(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port);
+int unetd_listen_del(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port, uint64_t sock);
 
 /* For who finds the port taken: returns when nothing of processes that are dead by now stands there. 0: it may be
  * free; -ENOENT: nobody has it here. */

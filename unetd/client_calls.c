@@ -332,18 +332,20 @@ static struct unetd_msg port_msg(uint16_t type, uint32_t stack_id, uint8_t proto
                                   .port = {.stack = stack_id, .proto = proto, .port = port, .addr = addr}};
 }
 
-int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port,
+int unetd_listen_add(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port, uint64_t sock,
                      int fd)
 {
         struct unetd_msg msg = port_msg(UNETD_LISTEN_ADD, stack_id, proto, addr, port);
 
+        msg.port.sock = sock;
         return client_ask_plain(c, &msg, &fd, fd >= 0 ? 1 : 0);
 }
 
-int unetd_listen_del(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port)
+int unetd_listen_del(struct unetd_client *c, uint32_t stack_id, uint8_t proto, ip_addr addr, uint16_t port, uint64_t sock)
 {
         struct unetd_msg msg = port_msg(UNETD_LISTEN_DEL, stack_id, proto, addr, port);
 
+        msg.port.sock = sock;
         return client_ask_plain(c, &msg, NULL, 0);
 }
 

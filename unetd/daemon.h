@@ -123,6 +123,7 @@ struct listener {
         uint8_t proto;
         uint16_t port;
         ip_addr addr;
+        uint64_t sock;                  /* as in struct unetd_port */
         int fd;                         /* the kernel socket, or -1 */
 };
 

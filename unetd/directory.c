@@ -85,13 +85,17 @@ int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16
 
         addr = key_addr(addr);
         i = find(d, proto, addr, port, stack);
-        if (d->slot[i].stack != 0)
-                return -EEXIST;
+        if (d->slot[i].stack != 0) {
+                write_begin(d);
+                d->slot[i].socks++;
+                write_end(d);
+                return 0;
+        }
         if (d->used >= DIR_MAX || (i - dir_hash(proto, addr, port)) % DIR_SLOTS >= DIR_RUN)
                 return -ENOSPC;
         write_begin(d);
         d->slot[i] =
-                (struct dir_entry){.addr = addr, .stack = stack, .uid = uid, .port = port, .proto = proto};
+                (struct dir_entry){.addr = addr, .stack = stack, .uid = uid, .port = port, .proto = proto, .socks = 1};
         d->used++;
         write_end(d);
         return 0;
@@ -103,16 +107,10 @@ static bool may_fill(uint32_t home, uint32_t hole, uint32_t i)
         return (i - home) % DIR_SLOTS >= (i - hole) % DIR_SLOTS;
 }
 
-bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+static void remove_at(struct directory *d, uint32_t hole)
 {
-        struct directory *d = o->d;
-        uint32_t hole, i;
+        uint32_t i;
 
-        addr = key_addr(addr);
-        hole = find(d, proto, addr, port, stack);
-        if (d->slot[hole].stack == 0)
-                return false;
-        write_begin(d);
         for (i = (hole + 1) % DIR_SLOTS; d->slot[i].stack != 0; i = (i + 1) % DIR_SLOTS) {
                 const struct dir_entry *e = &d->slot[i];
                 if (may_fill(dir_hash(e->proto, e->addr, e->port), hole, i)) {
@@ -122,6 +120,18 @@ bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint1
         }
         d->slot[hole] = (struct dir_entry){.stack = 0};
         d->used--;
+}
+
+bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        struct directory *d = o->d;
+        uint32_t i = find(d, proto, key_addr(addr), port, stack);
+
+        if (d->slot[i].stack == 0)
+                return false;
+        write_begin(d);
+        if (--d->slot[i].socks == 0)
+                remove_at(d, i);
         write_end(d);
         return true;
 }

@@ -10,7 +10,8 @@
  * stack number only names whom to ask for a channel.
  *
  * Wildcard addresses, IPv4 and IPv6, are the same key (all zero): a listener on :: that does not take IPv4 is
- * not registered. Several stacks may have the same key (SO_REUSEPORT); `hint`, a hash of the flow, picks one.
+ * not registered. Several stacks may have the same key (SO_REUSEPORT), each with several sockets; `hint`, a hash of the flow, picks
+ * a socket, and so a stack, which then picks by itself among its own.
  */
 #ifndef UNETD_DIRECTORY_H
 #define UNETD_DIRECTORY_H
@@ -38,7 +39,8 @@ struct dir_entry {
         uint32_t uid;
         uint16_t port;
         uint8_t proto;
-        uint8_t pad[5];
+        uint8_t pad;
+        uint32_t socks;                 /* that the stack has there, and so its share of what comes */
 };
 static_assert(sizeof(struct dir_entry) == 32, "two a cache line");
 
@@ -93,19 +95,24 @@ static inline uint32_t dir_hash(uint8_t proto, ip_addr addr, uint16_t port)
 static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
                              uint32_t hint, struct dir_hit *hit)
 {
-        uint32_t i = dir_hash(proto, addr, port), n = 0;
+        uint32_t i = dir_hash(proto, addr, port), n = 0, socks = 0;
         uint32_t at[DIR_PER_KEY];
 
         for (uint32_t steps = 0; steps < DIR_RUN && n < DIR_PER_KEY; steps++, i = (i + 1) % DIR_SLOTS) {
                 const struct dir_entry *e = &d->slot[i];
                 if (e->stack == 0)
                         break;
-                if (e->port == port && e->proto == proto && ip_addr_eq(e->addr, addr))
+                if (e->port == port && e->proto == proto && ip_addr_eq(e->addr, addr)) {
                         at[n++] = i;
+                        socks += e->socks;
+                }
         }
         if (n == 0)
                 return false;
-        i = at[hint % n];
+        hint %= MAX(socks, 1u);
+        for (i = 0; i + 1 < n && hint >= d->slot[at[i]].socks; i++)
+                hint -= d->slot[at[i]].socks;
+        i = at[i];
         *hit = (struct dir_hit){.stack = d->slot[i].stack, .uid = d->slot[i].uid, .same_key = n};
         return true;
 }
@@ -289,11 +296,11 @@ struct directory_owner {
 /* Makes an empty directory. 0, or a negative errno. */
 int directory_create(struct directory_owner *o, uint64_t instance);
 void directory_destroy(struct directory_owner *o);
-/* -EEXIST: this stack has the key already; -ENOSPC: full, or too many hash alike. A wildcard of either family
- * becomes the wildcard key. */
+/* One more socket of the stack there. -ENOSPC: full, or too many hash alike. A wildcard of either family becomes the wildcard
+ * key. */
 int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack,
                   uint32_t uid);
-/* False when there was no such entry. */
+/* One less. False when there was none. */
 bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack);
 /* Client ports: blocks of so many from there on. */
 void directory_set_ports(struct directory_owner *o, uint16_t low, uint16_t per_block);

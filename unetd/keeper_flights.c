@@ -95,7 +95,7 @@ static void aloft(struct kflight *f, const struct keeper_listener *at)
 {
         struct unetd_msg msg = {
                 .type = UNETD_K_ALOFT,
-                .port = {.stack = f->stack, .proto = at->proto, .port = at->port, .addr = at->addr}};
+                .port = {.stack = f->stack, .proto = at->proto, .port = at->port, .addr = at->addr, .sock = at->sock}};
 
         if (f->aloft)
                 return;

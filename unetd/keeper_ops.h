@@ -16,6 +16,7 @@ struct keeper_listener {
         uint8_t proto;
         uint16_t port;
         ip_addr addr;
+        uint64_t sock;                  /* as in struct unetd_port */
 };
 
 #define KEEPER_ALOFT    2

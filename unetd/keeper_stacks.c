@@ -92,7 +92,7 @@ static void listeners_work(struct kstack *st)
         while (keeper.ops->listener_gone(st->view, &l)) {
                 struct unetd_msg msg = {
                         .type = UNETD_K_UNLISTEN,
-                        .port = {.stack = st->id, .proto = l.proto, .port = l.port, .addr = l.addr}};
+                        .port = {.stack = st->id, .proto = l.proto, .port = l.port, .addr = l.addr, .sock = l.sock}};
                 conn_send(&keeper.daemon, &msg, NULL, 0);
         }
 }

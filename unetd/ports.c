@@ -40,10 +40,23 @@ static bool valid(const struct unetd_port *p, bool port_may_be_0)
         return (is_tcp(p->proto) || p->proto == IPPROTO_UDP) && (p->port != 0 || port_may_be_0);
 }
 
+static bool is_at(const struct listener *l, const struct unetd_port *key)
+{
+        return l->port == key->port && l->proto == key->proto && ports_same_addr(l->addr, key->addr);
+}
+
 static struct listener *find_in(struct listener *first, const struct unetd_port *key)
 {
         for (struct listener *l = first; l; l = LIST_NEXT(l, link))
-                if (l->port == key->port && l->proto == key->proto && ports_same_addr(l->addr, key->addr))
+                if (is_at(l, key))
+                        return l;
+        return NULL;
+}
+
+static struct listener *find_socket(struct listener *first, const struct unetd_port *key)
+{
+        for (struct listener *l = first; l; l = LIST_NEXT(l, link))
+                if (is_at(l, key) && l->sock == key->sock)
                         return l;
         return NULL;
 }
@@ -53,7 +66,7 @@ static struct listener *listener_new(const struct unetd_port *key, int fd)
         struct listener *l = calloc(1, sizeof *l);
 
         if (l)
-                *l = (struct listener){.proto = key->proto, .port = key->port, .addr = key->addr, .fd = fd};
+                *l = (struct listener){.proto = key->proto, .port = key->port, .addr = key->addr, .sock = key->sock, .fd = fd};
         return l;
 }
 
@@ -91,15 +104,38 @@ static int may_listen(struct stack *st, const struct wire_in *in, bool offered)
         return offered && vouch_user(st->user->uid, &in->msg.port) ? 0 : -EACCES;
 }
 
+static bool any_in(const struct listener *first, struct vlink_range r)
+{
+        for (const struct listener *l = first; l; l = LIST_NEXT(l, link))
+                if (l->port == r.first && (l->proto & ~DIR_HELD) == r.proto)
+                        return true;
+        return false;
+}
+
+static bool has_port(const struct stack *st, struct vlink_range r)
+{
+        return any_in(LIST_FIRST(&st->listeners), r) || any_in(LIST_FIRST(&st->holds), r);
+}
+
+/* One of the stack's sockets has left the port; maybe the last. */
+static void left_port(struct stack *st, struct vlink_range r)
+{
+        if (has_port(st, r))
+                return;
+        listened[!is_tcp(r.proto)][r.first] = st->id;
+        links_ports(NULL, NULL, st, r, false);
+}
+
 static void unlisten(struct stack *st, struct listener *l)
 {
+        struct vlink_range range = range_of(l);
+
         directory_del(&unetd.dir, l->proto, l->addr, l->port, st->id);
         claim(l, -1);
-        listened[!is_tcp(l->proto)][l->port] = st->id;
-        links_ports(NULL, NULL, st, range_of(l), false);
         st->user->used.listeners--;
         unetd.nlisteners--;
         listener_free(st->user, l);
+        left_port(st, range);
 }
 
 /* The claims of other users at the stack's port go, whose sockets do not bear them out any more. -EADDRINUSE: one stands. */
@@ -154,6 +190,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
         const struct unetd_port *p = &in->msg.port;
         struct stack *st;
         struct listener *l;
+        bool had;
         int r = stack_of(u, p->stack, &st);
 
         if (r < 0)
@@ -167,11 +204,13 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
                 r = make_way(st, p);
         if (r < 0)
                 return r;
-        l = find_in(LIST_FIRST(&st->listeners), p);
+        l = find_socket(LIST_FIRST(&st->listeners), p);
         if (l && l->fd < 0 && in->n == 1) {     /* a keeper brought it, without the socket */
                 l->fd = wire_in_take(in, 0);
                 return 0;
         }
+        if (l)
+                return -EADDRINUSE;
         if (st->user->used.listeners >= unetd.cfg.per_uid.listeners)
                 return -EDQUOT;
         l = listener_new(p, -1);
@@ -180,16 +219,17 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
         r = directory_add(&unetd.dir, p->proto, p->addr, p->port, st->id, st->user->uid);
         if (r < 0) {
                 free(l);
-                return r == -EEXIST ? -EADDRINUSE : r;
+                return r;
         }
         l->fd = in->n == 1 ? wire_in_take(in, 0) : -1;
+        had = has_port(st, range_of(l));
         LIST_INSERT_HEAD(&st->listeners, l, link);
         claim(l, 1);
         st->user->used.listeners++;
         unetd.nlisteners++;
         if (!(l->proto & DIR_HELD))
                 ifaces_offer(st, l->addr);
-        return links_ports(cl, &in->msg, st, range_of(l), true);
+        return had ? 0 : links_ports(cl, &in->msg, st, range_of(l), true);
 }
 
 int listen_add(struct client *cl, struct wire_in *in)
@@ -217,7 +257,7 @@ int listen_del(struct user *u, const struct unetd_msg *msg)
 
         if (r < 0)
                 return r;
-        l = find_in(LIST_FIRST(&st->listeners), &msg->port);
+        l = find_socket(LIST_FIRST(&st->listeners), &msg->port);
         if (!l)
                 return -ENOENT;
         unlisten(st, l);
@@ -231,7 +271,7 @@ void listen_aloft(struct user *u, const struct unetd_msg *msg)
 
         if (stack_of(u, msg->port.stack, &st) < 0)
                 return;
-        l = find_in(LIST_FIRST(&st->listeners), &msg->port);
+        l = find_socket(LIST_FIRST(&st->listeners), &msg->port);
         if (!l || l->fd < 0)
                 return;
         discard(u, &l->fd, 1, false);
@@ -383,12 +423,13 @@ static int bind_unleased(const struct stack *st, const struct unetd_port *p)
 
 static void hold_free(struct stack *st, struct listener *hold)
 {
+        struct vlink_range range = range_of(hold);
+
         directory_del(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id);
-        listened[!is_tcp(hold->proto)][hold->port] = st->id;
         claim(hold, -1);
-        links_ports(NULL, NULL, st, range_of(hold), false);
         st->user->used.holds--;
         listener_free(st->user, hold);
+        left_port(st, range);
 }
 
 static int hold_put(struct user *u, struct client *cl, struct unetd_msg *msg)
@@ -423,7 +464,7 @@ static int hold_put(struct user *u, struct client *cl, struct unetd_msg *msg)
         st->user->used.holds++;
         if (r < 0) {
                 hold_free(st, hold);
-                return r == -EEXIST ? -EADDRINUSE : r;
+                return r;
         }
         return links_ports(cl, msg, st, range_of(hold), true);
 }

@@ -245,6 +245,7 @@ struct unetd_port {
         uint8_t pad;
         uint16_t port;                  /* host order */
         ip_addr addr;
+        uint64_t sock;                  /* LISTEN_*, K_UNLISTEN, K_ALOFT: which of the stack's there (SO_COOKIE), 0: all it has */
 };
 
 struct unetd_lease {

@@ -152,10 +152,16 @@ void remote_learn(struct chan *ch, const struct agent_msg *m)
                 publish(ch);
 }
 
+/* Once, however many sockets have the port. */
 static void put_range(struct agent_msg *m, uint8_t proto, uint16_t first, uint16_t count)
 {
+        struct vlink_range g = {.proto = proto, .first = first, .count = count};
+
+        for (uint16_t i = 0; i < m->nranges; i++)
+                if (memcmp(&m->range[i], &g, sizeof g) == 0)
+                        return;
         if (m->nranges < AGENT_RANGES)
-                m->range[m->nranges++] = (struct vlink_range){.proto = proto, .first = first, .count = count};
+                m->range[m->nranges++] = g;
         else
                 m->flags |= AGENT_MORE;
 }

@@ -449,25 +449,49 @@ static void a_listener_is_in_the_directory_while_it_lasts(void **state)
 
         open_client(&c);
         fake_stack_new(&c, &st);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, fd), 0);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, 0, fd), 0);
         assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), port), st.id);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, fd), -EADDRINUSE);
-        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), port), 0);
-        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), port), -ENOENT);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, 0, fd), -EADDRINUSE);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), port, 0), 0);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), port, 0), -ENOENT);
         assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), port), 0);
 
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, fd), 0);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, 0, fd), 0);
         st.s->gone_port = port;
         st.s->gone_listeners = 1;
         assert_int_equal(write(st.fds.keeper_w, "x", 1), 1);    /* the stack closed it: the keeper says so */
         eventually(lookup(&c, IPPROTO_TCP, localhost(), port) == 0);
 
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, any, 4242, -1), 0);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, any, 4242, 0, -1), 0);
         assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), 4242), st.id);
         st.s->unfinished = 1000;
         assert_int_equal(unetd_proc_del(&c, st.id, 0), 0);
         eventually(lookup(&c, IPPROTO_TCP, localhost(), 4242) == 0);    /* an orphan listens no more */
         close(fd);
+        fake_stack_forget(&st);
+        unetd_close(&c);
+}
+
+/* SO_REUSEPORT: one may close before the others. */
+static void each_listener_at_a_port_has_an_entry_of_its_own(void **state)
+{
+        struct unetd_client c;
+        struct fake_stack st;
+        struct world_count n;
+
+        open_client(&c);
+        fake_stack_new(&c, &st);
+        for (uint64_t sock = 1; sock <= 3; sock++)
+                assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), 4242, sock, -1), 0);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), 4242, 2, -1), -EADDRINUSE);
+        n = world_count(&c);
+        assert_int_equal(n.n[UNETD_S_LISTENER], 3);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), 4242, 1), 0);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), 4242, 1), -ENOENT);
+        assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), 4242), st.id);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), 4242, 3), 0);
+        assert_int_equal(unetd_listen_del(&c, st.id, IPPROTO_TCP, localhost(), 4242, 2), 0);
+        assert_int_equal(lookup(&c, IPPROTO_TCP, localhost(), 4242), 0);
         fake_stack_forget(&st);
         unetd_close(&c);
 }
@@ -483,15 +507,15 @@ static void the_kernel_socket_must_be_the_one_that_is_claimed(void **state)
 
         open_client(&c);
         fake_stack_new(&c, &st);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), (uint16_t)(tcp + 1), t),
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), (uint16_t)(tcp + 1), 0, t),
                          -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, any, tcp, t), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_UDP, localhost(), tcp, t), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), udp, u), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), tcp, null), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), tcp, idle), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, 1, localhost(), tcp, t), -EINVAL);
-        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_UDP, localhost(), udp, u), 0);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, any, tcp, 0, t), -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_UDP, localhost(), tcp, 0, t), -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), udp, 0, u), -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), tcp, 0, null), -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), tcp, 0, idle), -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, 1, localhost(), tcp, 0, t), -EINVAL);
+        assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_UDP, localhost(), udp, 0, u), 0);
         close(t), close(u), close(null), close(idle);
         fake_stack_forget(&st);
         unetd_close(&c);
@@ -648,7 +672,7 @@ static void renew(struct unetd_client *c, void *arg)
         renewals++;
         assert_int_equal(unetd_stack_new(c, &st->fds, 0, &id), 0);
         assert_int_equal(id, st->id);
-        assert_int_equal(unetd_listen_add(c, st->id, IPPROTO_TCP, any, 4242, -1), 0);
+        assert_int_equal(unetd_listen_add(c, st->id, IPPROTO_TCP, any, 4242, 0, -1), 0);
 }
 
 static void a_dead_unetd_is_replaced_and_the_keeper_stays(void **state)
@@ -666,7 +690,7 @@ static void a_dead_unetd_is_replaced_and_the_keeper_stays(void **state)
         c.arg = &a;
         renewals = 0;
         assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
-        assert_int_equal(unetd_listen_add(&c, a.id, IPPROTO_TCP, any, 4242, -1), 0);
+        assert_int_equal(unetd_listen_add(&c, a.id, IPPROTO_TCP, any, 4242, 0, -1), 0);
         before = c.instance;
         keeper = world_keeper_pid(&c);
         daemon = world_daemon_pid(&c);
@@ -821,6 +845,7 @@ int main(void)
                 t(a_keeper_that_refuses_undoes_both_sides),
                 t(both_sides_may_open_at_once),
                 t(a_listener_is_in_the_directory_while_it_lasts),
+                t(each_listener_at_a_port_has_an_entry_of_its_own),
                 t(the_kernel_socket_must_be_the_one_that_is_claimed),
                 t(a_held_port_is_nobody_elses),
                 t(leases_are_unique_and_come_back),

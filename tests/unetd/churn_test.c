@@ -58,7 +58,7 @@ static int live(uint32_t peer)
                 return 4;
         if (unetd_chan_open(&mine, id, id, &chan, &peer_chan) != 0 || unetd_stack_get(&mine, id, &got) != 0)
                 return 5;
-        if (unetd_listen_add(&mine, id, IPPROTO_TCP, ip_addr_v4(0), 4242, -1) != 0)
+        if (unetd_listen_add(&mine, id, IPPROTO_TCP, ip_addr_v4(0), 4242, 0, -1) != 0)
                 return 6;
         if (unetd_port_hold(&mine, id, IPPROTO_UDP, ip_addr_v4(INADDR_LOOPBACK), &port) != 0 ||
             unetd_port_lease(&mine, id, &first, &count) != 0)

@@ -55,8 +55,11 @@ static void exact_address_wins_over_wildcard(void **state)
 static void both_wildcards_are_one_key(void **state)
 {
         assert_int_equal(directory_add(&dir, TCP, ip_addr_v4(0), 80, 1, 0), 0);
-        assert_int_equal(directory_add(&dir, TCP, (ip_addr){{0, 0}}, 80, 1, 0), -EEXIST);
+        assert_int_equal(directory_add(&dir, TCP, (ip_addr){{0, 0}}, 80, 1, 0), 0);
+        assert_int_equal(dir.d->used, 1);
         assert_true(directory_del(&dir, TCP, (ip_addr){{0, 0}}, 80, 1));
+        assert_int_equal(lookup(TCP, host(1), 80, 0), 1);
+        assert_true(directory_del(&dir, TCP, ip_addr_v4(0), 80, 1));
         assert_false(directory_del(&dir, TCP, ip_addr_v4(0), 80, 1));
         assert_int_equal(lookup(TCP, host(1), 80, 0), 0);
 }
@@ -78,13 +81,36 @@ static void the_hint_spreads_over_stacks_with_one_key(void **state)
         assert_int_equal(hit.uid, 7);
 }
 
+/* Not over stacks first, where a socket alone would get as much as the others together. */
+static void each_socket_of_a_stack_counts(void **state)
+{
+        uint32_t seen[3] = {0};
+        struct dir_hit hit;
+
+        for (int i = 0; i < 4; i++)
+                assert_int_equal(directory_add(&dir, TCP, host(1), 80, 1, 0), 0);
+        assert_int_equal(directory_add(&dir, TCP, host(1), 80, 2, 0), 0);
+        for (uint32_t hint = 0; hint < 50; hint++)
+                seen[lookup(TCP, host(1), 80, hint)]++;
+        assert_int_equal(seen[1], 40);
+        assert_int_equal(seen[2], 10);
+        assert_int_equal(directory_lookup(dir.d, TCP, host(1), 80, 0, &hit), 1);
+        assert_int_equal(hit.same_key, 2);
+        for (int i = 0; i < 3; i++)
+                assert_true(directory_del(&dir, TCP, host(1), 80, 1));
+        for (uint32_t hint = 0; hint < 50; hint++)
+                seen[lookup(TCP, host(1), 80, hint)]++;
+        assert_int_equal(seen[1], 65);
+        assert_int_equal(seen[2], 35);
+}
+
 static void each_change_is_a_generation(void **state)
 {
         uint64_t g = directory_generation(dir.d);
 
         directory_add(&dir, TCP, host(1), 80, 1, 0);
         assert_int_equal(directory_generation(dir.d), g + 1);
-        directory_add(&dir, TCP, host(1), 80, 1, 0);            /* refused: no change */
+        directory_del(&dir, TCP, host(2), 80, 1);               /* not there: no change */
         assert_int_equal(directory_generation(dir.d), g + 1);
         directory_del(&dir, TCP, host(1), 80, 1);
         assert_int_equal(directory_generation(dir.d), g + 2);
@@ -182,6 +208,7 @@ int main(void)
                 t(exact_address_wins_over_wildcard),
                 t(both_wildcards_are_one_key),
                 t(the_hint_spreads_over_stacks_with_one_key),
+                t(each_socket_of_a_stack_counts),
                 t(each_change_is_a_generation),
                 t(it_fills_up_to_its_limit),
                 t(random_adds_and_deletes_agree_with_a_model),

@@ -380,8 +380,8 @@ static void a_stopped_keeper_holds_up_its_own_calls_only(void **state)
         fake_stack_make(&st);
         kill(b.keeper, SIGSTOP);
         assert_int_equal(unetd_stack_new(&b.c, &st.fds, 0, &st.id), -ETIMEDOUT);
-        assert_int_equal(unetd_listen_add(&b.c, b.st[0].id, 6, (ip_addr){{0, 0}}, 4242, -1), 0);
-        assert_int_equal(unetd_listen_del(&b.c, b.st[0].id, 6, (ip_addr){{0, 0}}, 4242), 0);
+        assert_int_equal(unetd_listen_add(&b.c, b.st[0].id, 6, (ip_addr){{0, 0}}, 4242, 0, -1), 0);
+        assert_int_equal(unetd_listen_del(&b.c, b.st[0].id, 6, (ip_addr){{0, 0}}, 4242, 0), 0);
         kill(b.keeper, SIGCONT);
         eventually(st.s->attached == 1);
         fake_stack_forget(&st);

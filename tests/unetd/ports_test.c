@@ -88,7 +88,7 @@ static void a_bound_socket_vouches_for_its_port(void **state)
         struct dir_hit hit;
 
         assert_false(may_send(s, &s->a, port));
-        assert_int_equal(unetd_listen_add(&s->c, s->a.id, SENDS, any, port, fd), 0);
+        assert_int_equal(unetd_listen_add(&s->c, s->a.id, SENDS, any, port, 0, fd), 0);
         assert_true(may_send(s, &s->a, port));
         assert_false(may_send(s, &s->b, port));
         assert_int_equal(directory_lookup(s->c.dir, IPPROTO_TCP, localhost(), port, 0, &hit), 0);      /* nobody listens */
@@ -97,7 +97,7 @@ static void a_bound_socket_vouches_for_its_port(void **state)
         assert_int_equal(n.n[UNETD_S_LISTENER], 0);
         close(fd);                      /* unetd has it too */
         assert_int_equal(unetd_port_hold(&s->c, s->a.id, IPPROTO_TCP, any, &port), -EADDRINUSE);
-        assert_int_equal(unetd_listen_del(&s->c, s->a.id, SENDS, any, port), 0);
+        assert_int_equal(unetd_listen_del(&s->c, s->a.id, SENDS, any, port, 0), 0);
         assert_false(may_send(s, &s->a, port));
         assert_int_equal(unetd_port_hold(&s->c, s->a.id, IPPROTO_TCP, any, &port), 0);
 }
@@ -128,7 +128,7 @@ static void what_is_not_bound_vouches_for_nothing(void **state)
         };
 
         for (size_t i = 0; i < ARRAY_LEN(claim); i++)
-                assert_int_equal(unetd_listen_add(&s->c, s->a.id, claim[i].proto, claim[i].addr, claim[i].port, claim[i].fd),
+                assert_int_equal(unetd_listen_add(&s->c, s->a.id, claim[i].proto, claim[i].addr, claim[i].port, 0, claim[i].fd),
                                  claim[i].says);
         assert_int_equal(unetd_port_hold(&s->c, s->a.id, SENDS, localhost(), &again), -EINVAL);
         close(l), close(b), close(idle), close(connected), close(refused);
@@ -145,8 +145,8 @@ static void a_leased_port_is_not_another_stacks_to_send_from(void **state)
                 fd = bound_socket(INADDR_ANY, port);
         assert_true(fd >= 0);
         port = port_of(fd);
-        assert_int_equal(unetd_listen_add(&s->c, s->b.id, SENDS, any, port, fd), -EADDRINUSE);
-        assert_int_equal(unetd_listen_add(&s->c, s->a.id, SENDS, any, port, fd), 0);
+        assert_int_equal(unetd_listen_add(&s->c, s->b.id, SENDS, any, port, 0, fd), -EADDRINUSE);
+        assert_int_equal(unetd_listen_add(&s->c, s->a.id, SENDS, any, port, 0, fd), 0);
         close(fd);
 }
 

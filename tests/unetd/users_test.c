@@ -200,7 +200,7 @@ static void alice_tries_everything(void)
         must(unetd_proc_add(&c, theirs, 1, 0) == -EPERM);
         must(unetd_proc_add(&c, st.id, 1, table->bob_keeper) == -EPERM);
         must(unetd_proc_del(&c, theirs, 0) == -EPERM);
-        must(unetd_listen_add(&c, theirs, IPPROTO_TCP, ip_addr_v4(0), 4242, -1) == -EPERM);
+        must(unetd_listen_add(&c, theirs, IPPROTO_TCP, ip_addr_v4(0), 4242, 0, -1) == -EPERM);
         must(unetd_port_hold(&c, theirs, IPPROTO_TCP, ip_addr_v4(0), &port) == -EPERM);
         must(unetd_port_lease(&c, theirs, &first, &count) == -EPERM);
         must(unetd_chan_open(&c, theirs, st.id, &chan, &peer) == -EPERM);
@@ -321,15 +321,15 @@ static void ports_need_proof(int foreign, uint16_t foreign_port)
         become(ALICE);
         must_stack(&c, &st);
         fd = tcp_listener(&port);
-        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, -1) == -EACCES);
-        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, fd) == 0);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, 0, -1) == -EACCES);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, 0, fd) == 0);
         close(fd);                      /* unetd has it too: nobody takes the port while the entry stands */
         must(directory_lookup(c.dir, IPPROTO_TCP, lo, port, 0, &hit) == 1 && hit.uid == ALICE);
         must(unetd_port_hold(&c, st.id, IPPROTO_TCP, lo, &low) == -EACCES);
         must(unetd_port_hold(&c, st.id, IPPROTO_TCP, lo, &chosen) == 0);
-        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, chosen, -1) == 0);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, chosen, 0, -1) == 0);
         /* bound, listening, but in another network namespace */
-        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, foreign_port, foreign) == -EINVAL);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, foreign_port, 0, foreign) == -EINVAL);
         _exit(0);
 }
 
@@ -378,9 +378,9 @@ static void alice_listens_again_and_again(void)
         must_stack(&c, &st);
         for (int i = 0; i < 50; i++) {
                 int fd = world_socket(IPPROTO_TCP, &port);
-                must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, fd) == 0);
+                must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, 0, fd) == 0);
                 close(fd);
-                must(unetd_listen_del(&c, st.id, IPPROTO_TCP, lo, port) == 0);
+                must(unetd_listen_del(&c, st.id, IPPROTO_TCP, lo, port, 0) == 0);
         }
         _exit(0);
 }
@@ -428,8 +428,8 @@ static void alice_claims(void)
         fd = tcp_listener(&port);
         b = bound_to(0, 1);
         must(local_port(b, &reused));
-        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, fd) == 0);
-        must(unetd_listen_add(&c, st.id, SENDS, lo, reused, b) == 0);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, port, 0, fd) == 0);
+        must(unetd_listen_add(&c, st.id, SENDS, lo, reused, 0, b) == 0);
         must(shutdown(fd, SHUT_RDWR) == 0);     /* the kernel has the port again, which it had chosen */
         table->alice_stack = st.id;
         table->reused = reused;
@@ -451,12 +451,12 @@ static void bob_has_the_port(void)
         must(directory_lookup(c.dir, IPPROTO_TCP, lo, (uint16_t)table->port, 0, &hit) == 1 && hit.stack == table->alice_stack);
         fd = bound_to((uint16_t)table->port, PORT_TAKEN);
         must(listen(fd, 1) == 0);
-        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, (uint16_t)table->port, fd) == 0);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, lo, (uint16_t)table->port, 0, fd) == 0);
         must(directory_lookup(c.dir, IPPROTO_TCP, lo, (uint16_t)table->port, 0, &hit) == 1);
         must(hit.stack == st.id && hit.same_key == 1);
         /* The kernel lets both of them connect from there, and unetd the first. */
         fd = bound_to((uint16_t)table->reused, 1);
-        must(unetd_listen_add(&c, st.id, SENDS, lo, (uint16_t)table->reused, fd) == -EADDRINUSE);
+        must(unetd_listen_add(&c, st.id, SENDS, lo, (uint16_t)table->reused, 0, fd) == -EADDRINUSE);
         must(directory_vouches(c.dir, IPPROTO_TCP, lo, (uint16_t)table->reused, table->alice_stack) == 1);
         _exit(0);
 }
@@ -521,7 +521,7 @@ static void alice_obstructs(int ready)
         become(ALICE);
         must_stack(&c, &st);
         fd = lingering_socket(&listening);
-        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, ip_addr_v4(INADDR_LOOPBACK), 4242, fd) == -EINVAL);
+        must(unetd_listen_add(&c, st.id, IPPROTO_TCP, ip_addr_v4(INADDR_LOOPBACK), 4242, 0, fd) == -EINVAL);
         for (int i = 0; i < 100; i++)
                 wire_send(c.daemon.fd, &m, &fd, 1, MSG_DONTWAIT);
         close(fd);
