@@ -153,7 +153,7 @@ static void reuse(struct opt_call *c, uint8_t bit, int on)
 {
         WRITE_ONCE(c->rec->reuse, (uint8_t)((c->rec->reuse & ~bit) | (on ? bit : 0)));
         c->udp.reuseaddr = !!(c->rec->reuse & REUSE_ADDR);
-        c->udp.reuseport = !!(c->rec->reuse & REUSE_PORT);
+        c->udp.reuseport = c->tcp.reuseport = !!(c->rec->reuse & REUSE_PORT);
 }
 
 static int set_reuseaddr(struct opt_call *c, int v)
