@@ -93,7 +93,7 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
         offset = tcp_port_offset(&u->s.tcp, t);
         for (uint32_t tries = 0; tries < n; tries++) {
                 int conn;
-                st->port_next++;
+                WRITE_ONCE(st->port_next, st->port_next + 1);
                 t->lport = client_port(st, (offset + st->port_next) % n);
                 conn = tcp_connect(&u->s.tcp, t, &link, &rec->opts, now);
                 if (conn != -EADDRINUSE)
@@ -157,6 +157,14 @@ static ip_addr first_hop(const struct ip_optbuf *o, ip_addr addr)
         return likely(o->len == 0) || !ip_addr_is_v4(addr) ? addr : ip_addr_v4(ip_opts_first_hop(o, ip_addr_get_v4(addr)));
 }
 
+/* Chooses among several who listen there: each connection another, beginning at a place that is each one's own. */
+static uint32_t turn_of(const struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port)
+{
+        const struct tcp_tuple to = {.raddr = addr, .rport = port};
+
+        return tcp_port_offset(&s->u->s.tcp, &to) + (own->port != 0 ? own->port : READ_ONCE(s->u->s.st->port_next));
+}
+
 /* The channel to who listens there, and our address towards it. -ENOENT: the kernel's. */
 static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
 {
@@ -178,7 +186,7 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
         if (!ip_addr_eq(hop, addr))
                 return -ENOENT;
         *why = "no listener on the fabric has this port";
-        if (!ustack_lookup(IP_PROTO_TCP, addr, port, s->idx, &hit))
+        if (!ustack_lookup(IP_PROTO_TCP, addr, port, turn_of(s, own, addr, port), &hit))
                 return -ENOENT;
         *why = "bound to a port that unetd cannot vouch for, and the listener is another user's";
         if (own->port != 0 && usock_kfd(s) >= 0 && hit.uid != s->u->s.st->uid)

@@ -79,7 +79,7 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usoc
         if (unlikely(!ip_addr_eq(hop, addr)))
                 return -ENOENT;
         *why = "no socket on the fabric has this port";
-        if (!ustack_lookup(IP_PROTO_UDP, addr, port, s->idx, &hit))
+        if (!ustack_lookup(IP_PROTO_UDP, addr, port, READ_ONCE(usock_rec(s)->lport), &hit))
                 return -ENOENT;
         *src = ustack_source_to(addr);
         *why = "no channel to that stack";

@@ -12,6 +12,8 @@ import lan  # noqa: E402
 from lan_test import OURS, PORT, Lan  # noqa: E402
 from reuseport import MANY, NGINX, PROGRAM, Shares  # noqa: E402
 
+ALICE = 12001
+
 
 class Reuseport(Lan, Shares):
     def serve(self, what, n, **more):
@@ -44,6 +46,13 @@ class Reuseport(Lan, Shares):
         self.assert_spread(self.shares(), 4)
         for pid in s.text().split():
             os.kill(int(pid), signal.SIGKILL)
+
+    def test_of_several_stacks_each_listener_counts(self):
+        """By the gateway."""
+        self.serve("one", 3, user=ALICE)
+        self.serve("one", 1, user=ALICE)
+        self.ours.until(lambda: not self.ours.program_on_link(), "the gateway")
+        self.assert_each_counts(self.shares())
 
     def test_nginx(self):
         if lan.missing("nginx"):

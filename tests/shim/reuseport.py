@@ -3,9 +3,12 @@
     one ADDRESS PORT N          one process has N listeners
     forked ADDRESS PORT N       it makes N, and N children serve one each and close the others; prints their numbers
     exec ADDRESS PORT N         it makes N, and becomes another image, which serves them
+    datagrams ADDRESS PORT N    it has N sockets for datagrams, and answers
     ask ADDRESS PORT COUNT      so many connections, one after another: prints as JSON how many each listener had
     leave ADDRESS PORT          one connection, whose listener is to close; prints which that was
     http ADDRESS PORT COUNT     as ask, of a server that says who it is in answers to HTTP
+    tell ADDRESS PORT COUNT     as ask, by a datagram from a socket each; those without an answer are at "lost"
+    drop ADDRESS PORT           one datagram: the first of the server's sockets is to close
 
 Each connection is told the number of the listener that took it, from 0 on, and for children the process's.
 """
@@ -36,12 +39,21 @@ class Shares:
         self.assertEqual(len(shares), n, shares)
         self.assertGreaterEqual(min(shares.values()), MANY // n // 3, shares)
 
+    def assert_each_counts(self, shares):
+        """Of a program that has three, and one that has one; the first of each is 0."""
+        self.assertEqual(sum(shares.values()), MANY, shares)
+        self.assertEqual(len(shares), 3, shares)
+        self.assertGreaterEqual(min(shares["1"], shares["2"]), MANY // 10, shares)
+        self.assertGreaterEqual(shares["0"], MANY // 3, shares)
+        self.assertLessEqual(shares["0"], MANY * 2 // 3, shares)
 
-def listener(address, port):
-    s = socket.socket()
+
+def listener(address, port, kind=socket.SOCK_STREAM):
+    s = socket.socket(type=kind)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     s.bind((address, int(port)))
-    s.listen(128)
+    if kind == socket.SOCK_STREAM:
+        s.listen(128)
     assert s.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) == 1
     return s
 
@@ -104,6 +116,36 @@ def exec_(address, port, n):
 
 def inherited(*numbers):
     serve({socket.socket(fileno=int(number)): i for i, number in enumerate(numbers)})
+
+
+def datagrams(address, port, n):
+    mine = {listener(address, port, socket.SOCK_DGRAM): i for i in range(int(n))}
+    while mine:
+        for s in select.select(list(mine), [], [])[0]:
+            data, peer = s.recvfrom(100)
+            s.sendto(str(mine[s]).encode(), peer)
+            if data == b"q":
+                next(iter(mine)).close()
+                del mine[next(iter(mine))]
+                break
+
+
+def exchange(address, port, data, patience):
+    with socket.socket(type=socket.SOCK_DGRAM) as s:
+        s.settimeout(patience)
+        s.sendto(data, (address, int(port)))
+        try:
+            return s.recv(100).decode()
+        except TimeoutError:
+            return "lost"
+
+
+def tell(address, port, count):
+    print(json.dumps(collections.Counter(exchange(address, port, b"?", 5) for _ in range(int(count)))))
+
+
+def drop(address, port):
+    print(exchange(address, port, b"q", PATIENCE))
 
 
 def connection(address, port):
