@@ -213,10 +213,10 @@ int unetd_chan_back(struct unetd_client *c, uint32_t stack_id, uint32_t slot, co
 /*
  * Puts (proto, addr, port) into the directory. `fd` is the kernel socket bound to it (listening, for TCP), or
  * -1. The socket is checked (protocol, address, port, listening, network namespace) and kept by unetd until
- * the entry goes, so that nobody else can have the port meanwhile. A system-wide unetd wants the socket, or a
- * port held by unetd_port_hold(). -EINVAL: the socket is not that; -EADDRINUSE: this stack has the entry
- * already, or another user's has the port, or has leased it; -ENOSPC. `sock` tells apart sockets that each have an entry
- * there (their SO_COOKIE); 0: the one entry of those that share it.
+ * the entry goes, so that nobody else can have the port meanwhile; one for datagrams that shares it is not kept.
+ * A system-wide unetd wants the socket, or a port held by unetd_port_hold(). `sock` tells apart sockets that each
+ * have an entry there (their SO_COOKIE); 0: the one entry of those that share it. -EINVAL: the socket is not that;
+ * -EADDRINUSE: this stack has the entry already, or another user's has the port, or has leased it; -ENOSPC.
  *
  * IPPROTO_TCP | DIR_HELD: a socket that is bound and no more: the stack sends from the port, and takes nothing there.
  */

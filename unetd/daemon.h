@@ -332,6 +332,8 @@ int vouch_init(void);
 /* Whether the kernel says that whoever passed this socket has the port, in this network namespace: 0, or -EINVAL. With DIR_HELD
  * in the protocol: of a TCP socket that is bound and no more. */
 int vouch_socket(int fd, const struct unetd_port *want);
+/* Whether others may have its port, too (SO_REUSEADDR, SO_REUSEPORT). */
+bool vouch_shares(int fd);
 /* Its local name. */
 bool vouch_addr(int fd, ip_addr *addr, uint16_t *port);
 /* Whether the kernel lists a socket of the user's with the port (TCP: that listens): enough when a keeper brings back what an

@@ -184,6 +184,17 @@ static int may_send(const struct stack *st, const struct unetd_port *p)
         return lessee != 0 && lessee != st->id ? -EADDRINUSE : 0;
 }
 
+/*
+ * The copy of a socket that is kept, so that nobody else has its port meanwhile; -1: none is. Not of a datagram socket that shares
+ * its port: that keeps nobody away, and when its owner has closed it the kernel would go on giving it its part of what comes.
+ */
+static int socket_kept(struct wire_in *in)
+{
+        if (in->n != 1 || (in->msg.port.proto == IPPROTO_UDP && vouch_shares(in->fds[0])))
+                return -1;
+        return wire_in_take(in, 0);
+}
+
 /* `cl` NULL: its keeper brings it. */
 static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
 {
@@ -206,7 +217,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
                 return r;
         l = find_socket(LIST_FIRST(&st->listeners), p);
         if (l && l->fd < 0 && in->n == 1) {     /* a keeper brought it, without the socket */
-                l->fd = wire_in_take(in, 0);
+                l->fd = socket_kept(in);
                 return 0;
         }
         if (l)
@@ -221,7 +232,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
                 free(l);
                 return r;
         }
-        l->fd = in->n == 1 ? wire_in_take(in, 0) : -1;
+        l->fd = socket_kept(in);
         had = has_port(st, range_of(l));
         LIST_INSERT_HEAD(&st->listeners, l, link);
         claim(l, 1);

@@ -102,6 +102,11 @@ static bool is_bound(int fd, int family)
         return is_closed(fd);
 }
 
+bool vouch_shares(int fd)
+{
+        return int_opt(fd, SOL_SOCKET, SO_REUSEADDR) == 1 || int_opt(fd, SOL_SOCKET, SO_REUSEPORT) == 1;
+}
+
 int vouch_socket(int fd, const struct unetd_port *want)
 {
         int family = int_opt(fd, SOL_SOCKET, SO_DOMAIN), proto = want->proto & ~DIR_HELD, device;

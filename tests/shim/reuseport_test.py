@@ -92,6 +92,15 @@ class Reuseport(Case, Shares):
         self.until_there_are(4)
         self.assert_each_counts(self.shares())
 
+    def test_datagrams_when_the_first_socket_has_closed(self):
+        s = self.program("datagrams", 2)
+        wait_until("two sockets", lambda: s.said("both") == 2)
+        for shim in (True, False):
+            self.assertEqual(set(self.shares("tell", 60, shim=shim)), {"0", "1"})
+        self.program("drop").end()
+        for shim in (True, False):
+            self.assertEqual(self.shares("tell", 60, shim=shim), {"1": 60})
+
     def test_datagrams_go_to_all_processes(self):
         servers = [self.program("datagrams", n) for n in (1, 2)]
         wait_until("three sockets", lambda: sum(s.said("both") for s in servers) == 3)
