@@ -101,6 +101,7 @@ def forked(address, port, n):
                 if other is not s:
                     other.close()
             serve({s: os.getpid()})
+            os._exit(0)
     for s in mine:
         s.close()
     print(*pids, flush=True)

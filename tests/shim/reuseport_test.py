@@ -34,6 +34,11 @@ class Reuseport(Case, Shares):
         rows = json.loads(done.end(ok=None) or "[]")
         return sum(row["local"] == f"{HERE}:{self.port}" for row in rows)
 
+    def status(self, what):
+        """Those of the test before may still be there."""
+        rows = json.loads(self.run_it(UNET, "status", "--json", shim=False).end(ok=None) or "{}").get(what, [])
+        return [row for row in rows if row.get("port", self.port) == self.port]
+
     def kernels(self):
         with open("/proc/net/tcp", encoding="ascii") as rows:
             fields = [row.split() for row in rows][1:]
@@ -84,6 +89,17 @@ class Reuseport(Case, Shares):
         self.serve("exec", 4)
         for shim in (True, False):
             self.assert_spread(self.shares(shim=shim), 4)
+
+    def test_with_the_next_unetd(self):
+        self.serve("one", 4)
+        os.kill(self.status("daemon")[0]["pid"], signal.SIGKILL)
+        wait_until("its listeners are known again", lambda: len(self.status("listeners")) == 4)
+        gone = self.program("leave").end().strip()
+        self.until_there_are(3)
+        for shim in (True, False):
+            shares = self.shares(shim=shim)
+            self.assert_spread(shares, 3)
+            self.assertNotIn(gone, shares)
 
     def test_of_several_processes_each_listener_counts(self):
         """Whose processes began apart, and have a stack each: one with three, one with one."""
