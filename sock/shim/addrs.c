@@ -174,10 +174,11 @@ static uint32_t asked(unsigned long req, const struct usock_iface *f)
 static int do_list(int fd, struct ifconf *conf)
 {
         struct usock_iface v[USOCK_IFACES];
-        int room = user_read_range(conf, sizeof *conf) ? conf->ifc_len : 0;
+        unsigned n = shim_ifaces(v);            /* none: maybe no handler for bad pointers either */
+        int room = n != 0 && user_read_range(conf, sizeof *conf) ? conf->ifc_len : 0;
         int r = (int)sys3(SYS_ioctl, fd, SIOCGIFCONF, conf);
 
-        return r < 0 ? r : list_more(conf, room, v, shim_ifaces(v));
+        return r < 0 ? r : list_more(conf, room, v, n);
 }
 
 int addrs_do_ioctl(int fd, unsigned long req, void *arg)

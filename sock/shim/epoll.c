@@ -245,7 +245,7 @@ int h_epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const 
         ssize_t r;
 
         for (;;) {
-                struct file *f = enter_set(epfd);
+                struct file *f = shim_started() && !bad_mask(mask) ? enter_set(epfd) : NULL;
 
                 if (!f) {
                         f = kernel_sleeps(epfd);
@@ -263,19 +263,21 @@ int h_epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const 
 
 int h_epoll_pwait2(int epfd, struct epoll_event *ev, int max, const struct timespec *timeout, const sigset_t *mask)
 {
-        struct until u;
+        bool good = shim_started() && !bad_time(timeout) && !bad_mask(mask);
+        struct until u = until_ts(good ? timeout : NULL);
         ssize_t r;
 
-        if (!user_read_range(timeout, timeout ? sizeof(*timeout) : 0))
-                return REAL(epoll_pwait2)(epfd, ev, max, timeout, mask);
-        u = until_ts(timeout);
         for (;;) {
-                struct file *f = enter_set(epfd);
+                struct file *f = good ? enter_set(epfd) : NULL;
 
                 if (!f) {
                         f = kernel_sleeps(epfd);
                         r = REAL(epoll_pwait2)(epfd, ev, max, timeout, mask);
                         kernel_slept(f);
+                        if (r > 0 && !good) {           /* the kernel could read it */
+                                u = until_ts(timeout);
+                                good = true;
+                        }
                         if (!kernel_again(epfd, ev, &r, &u))
                                 return (int)r;
                         continue;

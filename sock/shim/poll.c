@@ -81,7 +81,7 @@ int h_ppoll(struct pollfd *v, nfds_t n, const struct timespec *timeout, const si
         struct until u;
         int r = -ERR_KERNEL;
 
-        if (poll_concerns_us(v, n) && !want_bad_time(timeout) && !want_bad_mask(mask)) {
+        if (poll_concerns_us(v, n) && !bad_time(timeout) && !bad_mask(mask)) {
                 u = until_ts(timeout);
                 r = do_poll(v, n, &u, mask);
         }

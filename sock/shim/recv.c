@@ -520,19 +520,12 @@ static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int 
         return i ? (ssize_t)i : r;
 }
 
-/* Readable and in range: else the kernel says what it is. */
-static bool timeout_good(const struct timespec *timeout)
-{
-        return !timeout || (user_read_range(timeout, sizeof(*timeout)) && timeout->tv_sec >= 0 && timeout->tv_nsec >= 0 &&
-                            timeout->tv_nsec < 1000000000);
-}
-
 int h_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
 {
         ssize_t r;
 
         do {
-                struct file *f = file_peek(fd) && timeout_good(timeout) ? file_enter(fd, MODE_TCP) : NULL;
+                struct file *f = file_peek(fd) && !bad_time(timeout) ? file_enter(fd, MODE_TCP) : NULL;
 
                 if (!f)
                         return kernel_only_recvmmsg(fd, v, n, flags, timeout);

@@ -400,7 +400,7 @@ int h___select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 /* -ERR_KERNEL: it is libc's call, or what is wrong with it the kernel's to say. */
 static int pselect_until(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask, struct until *u)
 {
-        if (!select_concerns_us(n, r, w, x) || want_bad_time(timeout) || want_bad_mask(mask))
+        if (!select_concerns_us(n, r, w, x) || bad_time(timeout) || bad_mask(mask))
                 return -ERR_KERNEL;
         *u = until_ts(timeout);
         return do_select(n, r, w, x, u, mask);

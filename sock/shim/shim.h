@@ -338,6 +338,15 @@ struct until {
 };
 struct until until_ms(int timeout);
 struct until until_ts(const struct timespec *ts);
+/* Times that the kernel refuses, and its reason, are its own; so is a mask that is not there. */
+static inline bool bad_time(const struct timespec *ts)
+{
+        return ts && (!user_read_range(ts, sizeof(*ts)) || ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec >= NS_PER_S);
+}
+static inline bool bad_mask(const sigset_t *mask)
+{
+        return mask && !user_read_range(mask, sizeof(uint64_t));
+}
 /* Time left, as usock_wait() wants it. */
 nstime until_left(struct until *u);
 bool until_over(struct until *u);

@@ -28,15 +28,4 @@ static inline bool want_ours(int fd)
         return f && (f->mode >= MODE_TCP || f->set);
 }
 
-/* Times that the kernel refuses, and its reason, are its own; so is a mask that is not there. */
-static inline bool want_bad_time(const struct timespec *ts)
-{
-        return ts && (!user_read_range(ts, sizeof(*ts)) || ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec >= NS_PER_S);
-}
-
-static inline bool want_bad_mask(const sigset_t *mask)
-{
-        return mask && !user_read_range(mask, sizeof(uint64_t));
-}
-
 #endif

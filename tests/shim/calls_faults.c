@@ -4,6 +4,7 @@
 #include "tests/shim/calls.h"
 
 #include <linux/seccomp.h>
+#include <net/if.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -248,6 +249,7 @@ void scene_faults_names(void)
 void scene_faults_waiting(void)
 {
         struct epoll_event ev = {.events = EPOLLIN, .data.u32 = 7};
+        struct timespec bad_time = {0, minus_one};
         int v[2], ep = epoll_create1(0);
         struct pollfd *half;
 
@@ -275,6 +277,10 @@ void scene_faults_waiting(void)
         SHOW(epoll_ctl(ep, EPOLL_CTL_ADD, v[1], (void *)hole));
         SHOW(epoll_ctl(ep, EPOLL_CTL_ADD, v[1], &ev));
         SHOW(epoll_wait(ep, (void *)hole, 4, 0));
+        SHOW(epoll_pwait(ep, &ev, 1, 0, (void *)hole));
+        SHOW(epoll_pwait2(ep, &ev, 1, NULL, (void *)hole));
+        SHOW(epoll_pwait2(ep, &ev, 1, (void *)hole, NULL));
+        SHOW(epoll_pwait2(ep, &ev, 1, &bad_time, NULL));
         SHOW(epoll_wait(ep, (void *)locked, 4, LONG));
         SHOW(epoll_wait(ep, (void *)(locked + 4096), 4, 0));
         ev.events = EPOLLIN | EPOLLET;
@@ -393,7 +399,9 @@ void scene_faults_of_its_own(void)
 void scene_faults_before_sockets(void)
 {
         struct msghdr named = {.msg_name = nowhere, .msg_namelen = 16};
-        int v[2], file = open("/dev/null", O_RDONLY);
+        struct timespec soon = {0, 1000000}, bad_time = {0, minus_one};
+        int v[2], file = open("/dev/null", O_RDONLY), ep = epoll_create1(0);
+        struct epoll_event ev;
         char *bad;
 
         make_pages();
@@ -420,8 +428,14 @@ void scene_faults_before_sockets(void)
         SHOW(syscall(SYS_select, 3, NULL, NULL, NULL, bad));
         SHOW(syscall(SYS_ppoll, NULL, 0, bad, NULL, 8));
         SHOW(syscall(SYS_pselect6, 3, NULL, NULL, NULL, NULL, bad));
+        SHOW(epoll_pwait2(ep, &ev, 1, (void *)bad, NULL));
+        SHOW(epoll_pwait2(ep, &ev, 1, &bad_time, NULL));
+        SHOW(epoll_pwait2(ep, &ev, 1, &soon, NULL));
+        SHOW(ioctl(v[0], SIOCGIFCONF, bad));
+        SHOW(ioctl(v[0], SIOCGIFCONF, nowhere));
         close2(v);
         close(file);
+        close(ep);
         tcp_pair(v);
         still_well(v);
         close2(v);
