@@ -210,14 +210,14 @@ enum drop icmp_rx(const struct frames *f, const struct ip_pkt *pkt, bool csum, s
 
 /* ---- output ---- */
 
-/* The header of an answer, over `len` bytes that begin with the request's. */
+/* The header of an answer, over `len` bytes that begin with the request's. Its code stays: RFC 792, as Linux, changes an echo's type
+ * alone. */
 static void finish_reply(uint8_t *out, uint32_t len, uint8_t type)
 {
         struct icmp_hdr h;
 
         memcpy(&h, out, sizeof h);
         h.type = type;
-        h.code = 0;
         h.sum = be16_of(0);
         memcpy(out, &h, sizeof h);
         h.sum = csum_finish(csum_partial(out, len, 0));
@@ -240,6 +240,7 @@ void icmp_timestamp_reply(const struct frames *f, const struct ip_pkt *pkt, uint
 
         assert(len >= ICMP_TIMESTAMP_LEN);
         gather(f, pkt, 0, out, len);
+        out[1] = 0;
         memcpy(out + RECEIVE, &word, sizeof word);
         memcpy(out + TRANSMIT, &word, sizeof word);
         finish_reply(out, len, ICMP_TIMESTAMP_REPLY);

@@ -66,7 +66,7 @@ static void an_echo_is_answered_with_the_same_data(void **state)
                 struct unet_rx rx;
 
                 echo_request(req, table[i].len);
-                req[1] = (uint8_t)i; /* RFC 792 knows code 0 only, and that is what goes back */
+                req[1] = (uint8_t)i; /* RFC 792 knows code 0 only; as Linux, what came goes back */
                 fix_icmp_sum(req, table[i].len);
                 rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = req, .len = table[i].len,
                               .in_frame = table[i].in_frame);
@@ -76,7 +76,7 @@ static void an_echo_is_answered_with_the_same_data(void **state)
                 assert_int_equal(msg.seq, 7);
                 icmp_echo_reply(*state, &pkt, reply);
                 assert_int_equal(reply[0], ICMP_ECHO_REPLY);
-                assert_int_equal(reply[1], 0);
+                assert_int_equal(reply[1], i);
                 assert_int_equal(csum_finish(csum_partial(reply, table[i].len, 0)).raw, 0);
                 assert_memory_equal(reply + 4, req + 4, table[i].len - 4);
         }
@@ -334,12 +334,14 @@ static void a_timestamp_request_can_be_answered(void **state)
 
         echo_request(p, sizeof p);
         p[0] = ICMP_TIMESTAMP;
+        p[1] = 5;
         fix_icmp_sum(p, sizeof p);
         rx = ip_build(*state, .proto = IP_PROTO_ICMP, .payload = p, .len = sizeof p, .in_frame = 9);
         assert_int_equal(receive(*state, &rx, &pkt, &msg), DROP_NONE);
         assert_int_equal(msg.what, ICMP_IS_TIMESTAMP);
         icmp_timestamp_reply(*state, &pkt, 0x80000001, out);
         assert_int_equal(out[0], ICMP_TIMESTAMP_REPLY);
+        assert_int_equal(out[1], 0); /* as Linux, other than of an echo */
         assert_memory_equal(out + 4, p + 4, 8);
         assert_memory_equal(out + 12, "\x80\0\0\1\x80\0\0\1", 8);
         assert_int_equal(csum_finish(csum_partial(out, sizeof out, 0)).raw, 0);
