@@ -90,7 +90,7 @@
         X(TCP_NO_TIMESTAMP, "no timestamp where both sides agreed upon them (RFC 7323)")                             \
         X(TCP_BAD_ACK, "acknowledges what was never sent, or too old")                                               \
         X(TCP_BAD_RST, "RST in the window but not at its edge (RFC 5961)")                                           \
-        X(TCP_BAD_SYN, "SYN on a synchronised connection (RFC 5961)")                                                \
+        X(TCP_BAD_SYN, "SYN on a synchronised connection (RFC 5961), or with a FIN to a listener")                   \
         X(TCP_NO_ACK, "synchronised state and no ACK bit")                                                           \
         X(TCP_AFTER_CLOSE, "data after the application closed")                                                      \
         X(TCP_TIME_WAIT, "segment for a connection in TIME-WAIT")                                                    \

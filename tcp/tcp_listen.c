@@ -258,9 +258,11 @@ bool listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple 
                 return false;
         if (seg->flags & TCP_ACK) /* second */
                 return take_ack(t, l, tuple, link, seg, now);
-        if (seg->flags & TCP_SYN) /* third */
-                take_syn(t, l, tuple, link, seg, min_iss, now);
-        else /* fourth */
+        if (!(seg->flags & TCP_SYN)) /* fourth */
                 count_drop(t->cnt, DROP_TCP_NO_ACK);
+        else if (seg->flags & TCP_FIN) /* could be kept for later, says the third; Linux drops it, and nobody sends it in earnest */
+                count_drop(t->cnt, DROP_TCP_BAD_SYN);
+        else /* third */
+                take_syn(t, l, tuple, link, seg, min_iss, now);
         return false;
 }

@@ -216,6 +216,18 @@ static void listener_wants_a_syn(void **state)
         assert_int_equal(s->rig->t.sh->conns.used, 0);
 }
 
+/* As Linux: a SYN that ends the stream as well is nothing that anybody sends in earnest. */
+static void listener_takes_no_syn_with_a_fin(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 0, .flags = S | TCP_FIN);
+        peer_sends(s, .seq = 0, .len = 5, .flags = S | TCP_FIN | TCP_PSH);
+        expect_silence(s);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_BAD_SYN], 2);
+}
+
 static void syn_from(struct scene *s, uint16_t port, bool finish)
 {
         s->tuple.rport = port;
@@ -395,6 +407,7 @@ int main(void)
                 scenario(lossless_link_offers_no_timestamps, syn_sent, &lossless),
                 scenario(closed_port_answers_with_reset, scene_blank, NULL),
                 scenario(listener_wants_a_syn, listening, NULL),
+                scenario(listener_takes_no_syn_with_a_fin, listening, NULL),
                 scenario(backlog_is_kept, listening, NULL),
                 scenario(closing_the_listener_resets_what_waits, listening, NULL),
                 scenario(same_tuple_twice_is_in_use, syn_sent, NULL),
