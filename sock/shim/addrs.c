@@ -185,6 +185,7 @@ int addrs_do_ioctl(int fd, unsigned long req, void *arg)
 {
         struct usock_iface v[USOCK_IFACES];
         const struct usock_iface *f;
+        struct sockaddr_in sin;
         struct ifreq *q = arg;
         int r;
 
@@ -197,8 +198,8 @@ int addrs_do_ioctl(int fd, unsigned long req, void *arg)
         if (f == NULL)
                 return r;
         if (req != SIOCGIFFLAGS)
-                put((void *)&q->ifr_addr, asked(req, f));
-        else if (f->down)
+                return user_copy(&q->ifr_addr, put(&sin, asked(req, f)), sizeof sin) ? 0 : -EFAULT;
+        if (f->down)
                 q->ifr_flags &= (short)~(IFF_UP | IFF_RUNNING);
         return 0;
 }
