@@ -23,3 +23,19 @@ enum drop ether_parse(const uint8_t *p, size_t n, struct ether_hdr *h)
         h->type = type;
         return DROP_NONE;
 }
+
+enum drop ether_parse_tagged(const uint8_t *p, size_t n, struct ether_hdr *h, uint32_t *len)
+{
+        uint8_t bare[ETHER_HDR];
+        be16 tag;
+
+        if (CHECKED(n < ETHER_HDR + ETHER_TAG))
+                return DROP_ETHER_SHORT;
+        memcpy(&tag, p + ETHER_HDR, sizeof tag);
+        if ((be16_get(tag) & ETHER_VID) != 0)
+                return DROP_ETHER_VLAN;
+        memcpy(bare, p, 2 * ETHER_MAC);
+        memcpy(bare + 2 * ETHER_MAC, p + 2 * ETHER_MAC + ETHER_TAG, sizeof tag);
+        *len = ETHER_HDR + ETHER_TAG;
+        return ether_parse(bare, sizeof bare, h);
+}

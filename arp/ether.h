@@ -8,7 +8,8 @@
  *
  * The padding is cut off by whoever knows the packet's length: ip_rx(), arp_input(). What is not Ethernet II is
  * dropped and counted: frames with a length where the type would be (IEEE 802.3, so RFC 1042 encapsulation, which
- * nobody sends by default) and frames with a VLAN tag (an interface of ours is untagged).
+ * nobody sends by default) and frames of a VLAN (an interface of ours is untagged). A tag of VLAN 0 names none, but a
+ * priority: such a frame is as good as untagged (IEEE 802.1Q).
  */
 #ifndef ARP_ETHER_H
 #define ARP_ETHER_H
@@ -17,6 +18,7 @@
 #include "netstack/counters.h"
 
 #define ETHER_HDR     14u
+#define ETHER_TAG     4u  /* between the addresses and the type: a type of its own, then priority and VLAN */
 #define ETHER_MAC     6u
 #define ETHER_MIN_PKT 46u /* payload of the shortest frame; what is less is padded by the device */
 
@@ -29,6 +31,8 @@ enum {
         ETHER_IPV6 = 0x86dd,
         ETHER_QINQ = 0x88a8,  /* IEEE 802.1ad */
 };
+
+#define ETHER_VID 0x0fffu /* of a tag: the VLAN */
 
 struct ether_hdr {
         uint8_t dst[ETHER_MAC], src[ETHER_MAC];
@@ -71,6 +75,9 @@ static inline enum ether_cast ether_cast_of(const struct ether_hdr *h, const uin
  * on success only. Whether the type is one that is spoken here is the caller's to find (DROP_ETHER_TYPE), and whether
  * the frame was for us (DROP_ETHER_NOT_OURS). */
 enum drop ether_parse(const uint8_t *p, size_t n, struct ether_hdr *h);
+
+/* The same for one that is dropped as DROP_ETHER_VLAN: it is read if it is of VLAN 0. *len: its header with the tag. */
+enum drop ether_parse_tagged(const uint8_t *p, size_t n, struct ether_hdr *h, uint32_t *len);
 
 static inline void ether_write(uint8_t p[ETHER_HDR], const uint8_t dst[ETHER_MAC], const uint8_t src[ETHER_MAC],
                                uint16_t type)

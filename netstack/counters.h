@@ -21,7 +21,7 @@
         X(LINK_QUEUE, "queue of the simulated link full")                                                            \
         X(ETHER_SHORT, "shorter than an Ethernet header")                                                            \
         X(ETHER_LENGTH, "IEEE 802.3 frame: a length and no type")                                                    \
-        X(ETHER_VLAN, "frame with a VLAN tag")                                                                       \
+        X(ETHER_VLAN, "frame of another VLAN")                                                                       \
         X(ETHER_SOURCE, "frame from a group address")                                                                \
         X(ETHER_NOT_OURS, "frame for another Ethernet address")                                                      \
         X(ETHER_TYPE, "Ethernet type nobody here speaks")                                                            \

@@ -368,14 +368,23 @@ void netif_run(struct stack *s, uint32_t k)
 
 /* ---- in ---- */
 
+static inline enum drop parse(const uint8_t *p, size_t n, struct ether_hdr *h, uint32_t *len)
+{
+        enum drop why = ether_parse(p, n, h);
+
+        *len = ETHER_HDR;
+        return likely(why != DROP_ETHER_VLAN) ? why : ether_parse_tagged(p, n, h, len);
+}
+
 bool netif_strip(struct capture_pkt *p)
 {
         struct ether_hdr h;
+        uint32_t len;
 
-        if (ether_parse(p->hdr, p->hdr_len, &h) != DROP_NONE || h.type != ETHER_IPV4)
+        if (parse(p->hdr, p->hdr_len, &h, &len) != DROP_NONE || h.type != ETHER_IPV4)
                 return false;
-        p->hdr = (const uint8_t *)p->hdr + ETHER_HDR;
-        p->hdr_len -= ETHER_HDR;
+        p->hdr = (const uint8_t *)p->hdr + len;
+        p->hdr_len -= len;
         return true;
 }
 
@@ -383,12 +392,13 @@ bool netif_rx(struct stack *s, uint32_t k, struct unet_rx *rx)
 {
         struct stack_chan *c = &s->chan[k];
         struct ether_hdr h;
-        enum drop why = ether_parse(rx->inl, rx->inl_len, &h);
+        uint32_t len;
+        enum drop why = parse(rx->inl, rx->inl_len, &h, &len);
 
         if (likely(why == DROP_NONE) && ether_cast_of(&h, c->netif.nif->cfg.mac) == ETHER_TO_OTHER)
                 why = DROP_ETHER_NOT_OURS;
         else if (why == DROP_NONE && h.type == ETHER_ARP)
-                why = arp_input(&c->netif.arp, rx->inl + ETHER_HDR, rx->inl_len - ETHER_HDR, s->now);
+                why = arp_input(&c->netif.arp, rx->inl + len, rx->inl_len - len, s->now);
         else if (why == DROP_NONE && h.type != ETHER_IPV4)
                 why = DROP_ETHER_TYPE;
         if (why != DROP_NONE)
@@ -396,7 +406,7 @@ bool netif_rx(struct stack *s, uint32_t k, struct unet_rx *rx)
         if (why != DROP_NONE || h.type != ETHER_IPV4)
                 return false;
         c->netif.cast = ether_cast_of(&h, c->netif.nif->cfg.mac) != ETHER_TO_US;
-        rx->inl_len -= ETHER_HDR;
-        memmove(rx->inl, rx->inl + ETHER_HDR, rx->inl_len);
+        rx->inl_len -= len;
+        memmove(rx->inl, rx->inl + len, rx->inl_len);
         return stack_rx_packet(s, k, rx);
 }

@@ -89,6 +89,8 @@ static int make_socket(struct pkt_dev *d, bool whole)
                 return -errno;
         err = set(fd, SOL_PACKET, PACKET_VNET_HDR, 1);
         if (err == 0)
+                err = set(fd, SOL_PACKET, PACKET_AUXDATA, 1);
+        if (err == 0)
                 err = set(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1);
         if (err == 0)
                 err = set(fd, SOL_SOCKET, SO_RCVBUFFORCE, RCVBUF);

@@ -38,6 +38,10 @@ struct {
         __uint(max_entries, 1);
 } shed SEC(".maps");
 
+struct tag {                            /* IEEE 802.1Q, behind the addresses and its own type */
+        __be16 vlan, type;
+};
+
 static __u64 window;                    /* the present one */
 static __u32 strangers;                 /* in it */
 static __u64 last;                      /* datagram of a stranger that was let through */
@@ -81,14 +85,31 @@ static __always_inline int fragment(const struct iphdr *ip, __u16 field)
         return admit((__u64)ip->saddr << 32 | (__u32)ip->id << 16 | ip->protocol, now);
 }
 
+/* The IP header, also behind a tag; one tag is as far as a stack looks (arp/ether.h). */
+static __always_inline const struct iphdr *find_ip(const struct xdp_md *packet)
+{
+        const struct ethhdr *eth = (void *)(long)packet->data;
+        const void *end = (void *)(long)packet->data_end;
+        const struct iphdr *ip = (const void *)(eth + 1);
+        const struct tag *tag = (const void *)(eth + 1);
+
+        if ((const void *)(ip + 1) > end)
+                return NULL;
+        if (eth->h_proto == bpf_htons(ETH_P_IP))
+                return ip;
+        if ((eth->h_proto != bpf_htons(ETH_P_8021Q) && eth->h_proto != bpf_htons(ETH_P_8021AD)) || tag->type != bpf_htons(ETH_P_IP))
+                return NULL;
+        ip = (const void *)(tag + 1);
+        return (const void *)(ip + 1) <= end ? ip : NULL;
+}
+
 SEC("xdp")
 int to_socket(struct xdp_md *packet)
 {
-        const struct ethhdr *eth = (void *)(long)packet->data;
-        const struct iphdr *ip = (const void *)(eth + 1);
+        const struct iphdr *ip = find_ip(packet);
         __u16 field;
 
-        if ((void *)(ip + 1) <= (void *)(long)packet->data_end && eth->h_proto == bpf_htons(ETH_P_IP)) {
+        if (ip) {
                 field = bpf_ntohs(ip->frag_off);
                 if (field & (IP_MORE | IP_OFFSET) && fragment(ip, field) == XDP_DROP)
                         return XDP_DROP;

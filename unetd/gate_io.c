@@ -1,4 +1,5 @@
 /* A gateway's work: frames from the wire to stacks, from stacks to the wire. See gate.h for who may what. */
+#include <linux/if_packet.h>
 #include <linux/virtio_net.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -278,9 +279,27 @@ static bool is_datagrams(const struct virtio_net_hdr *how)
         return (how->gso_type & ~VIRTIO_NET_HDR_GSO_ECN) == VIRTIO_NET_HDR_GSO_UDP_L4;
 }
 
+/* What the kernel says of a frame besides; of tags the outermost, which it has taken off. */
+union aux {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
+};
+
+static bool of_a_vlan(struct msghdr *m)
+{
+        const struct cmsghdr *c = CMSG_FIRSTHDR(m);
+        struct tpacket_auxdata aux;
+
+        if (!c || c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA)
+                return false;
+        memcpy(&aux, CMSG_DATA(c), sizeof aux);
+        return aux.tp_status & TP_STATUS_VLAN_VALID && (aux.tp_vlan_tci & ETHER_VID) != 0;
+}
+
 static uint32_t from_wire(struct gate *g, nstime now)
 {
         struct virtio_net_hdr how[GATE_BATCH];
+        union aux aux[GATE_BATCH];
         struct mmsghdr msg[GATE_BATCH];
         struct iovec iov[GATE_BATCH][2];
         long n;
@@ -288,13 +307,16 @@ static uint32_t from_wire(struct gate *g, nstime now)
         for (uint32_t i = 0; i < GATE_BATCH; i++) {
                 iov[i][0] = (struct iovec){&how[i], sizeof how[i]};
                 iov[i][1] = (struct iovec){rx_room(g, i), GATE_ROOM - CACHE_LINE};
-                msg[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = iov[i], .msg_iovlen = 2}};
+                msg[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = iov[i], .msg_iovlen = 2, .msg_control = &aux[i],
+                                                      .msg_controllen = sizeof aux[i]}};
         }
         n = sys5(SYS_recvmmsg, g->dev.sock, msg, GATE_BATCH, MSG_DONTWAIT, 0);
         for (long i = 0; i < n; i++) {
                 uint32_t len = msg[i].msg_len - (uint32_t)sizeof how[0];
                 if (msg[i].msg_len <= sizeof how[0] || msg[i].msg_hdr.msg_flags & MSG_TRUNC || len > ETHER_HDR + UINT16_MAX)
                         count_drop(&g->cnt, DROP_NI_MALFORMED);
+                else if (unlikely(of_a_vlan(&msg[i].msg_hdr)))
+                        count_drop(&g->cnt, DROP_ETHER_VLAN);
                 else if (is_datagrams(&how[i]))
                         deliver_split(g, rx_room(g, (uint32_t)i), len, how[i].gso_size, now);
                 else

@@ -55,6 +55,38 @@ static void a_tagged_frame_is_dropped(void **state)
         assert_int_equal(ether_parse(p, sizeof p, &h), DROP_ETHER_VLAN);
 }
 
+/* IEEE 802.1Q: a tag of VLAN 0 is a priority, and no more. */
+static void a_tag_of_vlan_0_is_looked_behind(void **state)
+{
+        static const struct {
+                uint16_t tag, type;     /* behind the tag's own type */
+                enum drop why;
+        } table[] = {{0, ETHER_IPV4, DROP_NONE},
+                     {0xf000, ETHER_ARP, DROP_NONE},            /* any priority, may be dropped */
+                     {1, ETHER_IPV4, DROP_ETHER_VLAN},
+                     {0xefff, ETHER_IPV4, DROP_ETHER_VLAN},
+                     {0, ETHER_VLAN, DROP_ETHER_VLAN},          /* one more */
+                     {0, 46, DROP_ETHER_LENGTH}};
+        uint8_t p[ETHER_HDR + ETHER_TAG];
+        struct ether_hdr h;
+        uint32_t len;
+
+        for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+                be16 behind[2] = {be16_of(table[i].tag), be16_of(table[i].type)};
+
+                ether_write(p, a, b, i % 2 == 0 ? ETHER_VLAN : ETHER_QINQ);
+                memcpy(p + ETHER_HDR, behind, sizeof behind);
+                assert_int_equal(ether_parse(p, sizeof p, &h), DROP_ETHER_VLAN);
+                assert_int_equal(ether_parse_tagged(p, sizeof p, &h, &len), table[i].why);
+                assert_int_equal(ether_parse_tagged(p, sizeof p - 1, &h, &len), DROP_ETHER_SHORT);
+                if (table[i].why == DROP_NONE) {
+                        assert_true(ether_eq(h.dst, a) && ether_eq(h.src, b));
+                        assert_int_equal(h.type, table[i].type);
+                        assert_int_equal(len, sizeof p);
+                }
+        }
+}
+
 static void a_group_cannot_send(void **state)
 {
         uint8_t p[ETHER_HDR], group[6];
@@ -105,6 +137,7 @@ int main(void)
                 cmocka_unit_test(a_short_frame_is_dropped),
                 cmocka_unit_test(a_length_in_place_of_the_type_is_dropped),
                 cmocka_unit_test(a_tagged_frame_is_dropped),
+                cmocka_unit_test(a_tag_of_vlan_0_is_looked_behind),
                 cmocka_unit_test(a_group_cannot_send),
                 cmocka_unit_test(whom_a_frame_was_for_is_told),
                 cmocka_unit_test(a_group_has_its_link_address),

@@ -15,15 +15,19 @@ def checksum(data):
     return ~total & 0xFFFF
 
 
-address, size = sys.argv[1], int(sys.argv[2])
-payload = os.urandom(size)
-body = struct.pack("!HH", os.getpid() & 0xFFFF, 1) + payload
-request = struct.pack("!BBH", 8, 0, checksum(b"\x08\0\0\0" + body)) + body
-with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as s:
-    s.settimeout(120)
-    s.sendto(request, (address, 0))
-    while True:
-        packet, source = s.recvfrom(65535)
-        message = packet[(packet[0] & 15) * 4:]
-        if source[0] == address and message[0] == 0 and message[4:] == body:
-            sys.exit(checksum(message) != 0)
+def main(address, size):
+    payload = os.urandom(size)
+    body = struct.pack("!HH", os.getpid() & 0xFFFF, 1) + payload
+    request = struct.pack("!BBH", 8, 0, checksum(b"\x08\0\0\0" + body)) + body
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as s:
+        s.settimeout(120)
+        s.sendto(request, (address, 0))
+        while True:
+            packet, source = s.recvfrom(65535)
+            message = packet[(packet[0] & 15) * 4:]
+            if source[0] == address and message[0] == 0 and message[4:] == body:
+                return checksum(message) != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

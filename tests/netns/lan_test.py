@@ -48,6 +48,13 @@ class Lan(lan.Scene):
     def seen(self, *argv):
         return json.loads(self.ours.run(lan.UNET, *argv, "--json", shim=False).end())
 
+    def answers_tags(self):
+        """Echoes behind tags of VLAN 0 are answered, behind those of others not."""
+        none = ["81000000", "8100e000", "88a80000", ""]
+        told = self.other.run(sys.executable, os.path.join(HERE, "tagged.py"), lan.IFACE, OURS, "81000005", "8100efff",
+                              "8100000081000005", *none).end()
+        self.assertEqual(told.splitlines(), none)
+
     def iperf3(self, server, client, *options):
         """Something arrives, as iperf3 counts: when the client has nothing more to send, which others' buffers may hold, it counts
         no more. The server serves this client only."""
@@ -73,6 +80,13 @@ class Kernel(Lan):
         keep = self.ours.serve(PORT, "nc", "-l", "-p", str(PORT))
         for size in (8, 1400):
             self.other.sh(sys.executable, os.path.join(HERE, "echo.py"), OURS, str(size))
+        self.assertIsNone(keep.child.poll())
+
+    def test_frames_with_a_priority_and_no_vlan_are_taken(self):
+        """IEEE 802.1Q: one of VLAN 0 is as good as untagged, and belongs to no other."""
+        keep = self.serve_peer(self.ours, "many-listen", PORT, 1)
+        self.answers_tags()
+        self.assertGreater(self.seen("stat")["drops"]["ETHER_VLAN"], 0)
         self.assertIsNone(keep.child.poll())
 
     def test_iperf3_to_the_kernel(self):

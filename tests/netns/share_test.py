@@ -189,6 +189,12 @@ class Share(Sharing):
         self.assertGreater(len(replies), 0, asked)
         self.assertLessEqual(len(replies), len(asked), [asked, replies])
 
+    def test_frames_with_a_priority_and_no_vlan_are_taken(self):
+        """The kernel takes the tag off before the packet socket sees the frame."""
+        self.first()
+        self.second()
+        self.answers_tags()
+
     def test_large_echo_in_fragments(self):
         self.first()
         self.second()

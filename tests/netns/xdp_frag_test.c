@@ -17,21 +17,24 @@ static const struct xdp_sizes many = {.rx_chunks = 4096, .tx_chunks = 32};
 struct piece {
         uint32_t source;
         uint16_t id, off;               /* off: in units of 8 bytes */
-        bool more;
+        bool more, tagged;              /* tagged: with a priority */
 };
 
 static void put(int fd, struct piece f)
 {
-        struct {
-                uint8_t eth[14];
-                struct iphdr ip;
-                uint8_t data[30];
-        } __attribute__((packed)) p = {.eth = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, ETH_P_IP >> 8, ETH_P_IP & 0xff}};
-
-        p.ip = (struct iphdr){.version = 4, .ihl = 5, .tot_len = htons(28), .id = htons(f.id), .ttl = 64, .protocol = IPPROTO_UDP,
+        static const uint8_t link[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1}, type[] = {ETH_P_IP >> 8, ETH_P_IP & 0xff},
+                             tag[] = {ETH_P_8021Q >> 8, ETH_P_8021Q & 0xff, 0xe0, 0};
+        uint8_t p[68] = {0};
+        size_t hdr = sizeof link + (f.tagged ? sizeof tag : 0);
+        struct iphdr ip = {.version = 4, .ihl = 5, .tot_len = htons(28), .id = htons(f.id), .ttl = 64, .protocol = IPPROTO_UDP,
                               .frag_off = htons((uint16_t)((f.more ? IP_MF : 0) | f.off)), .saddr = htonl(f.source),
                               .daddr = htonl(0x0a4d0001)};
-        assert_int_equal(send(fd, &p, sizeof p, 0), sizeof p);
+
+        memcpy(p, link, sizeof link);
+        memcpy(p + sizeof link, tag, sizeof tag);
+        memcpy(p + hdr, type, sizeof type);
+        memcpy(p + hdr + sizeof type, &ip, sizeof ip);
+        assert_int_equal(send(fd, p, sizeof p, 0), sizeof p);
 }
 
 static uint32_t arrived(struct end *e)
@@ -55,23 +58,23 @@ static uint64_t shed(const struct pair *p)
 }
 
 /* Beginnings, each from somebody else. Returns how many came. */
-static uint32_t burst_of_strangers(const struct pair *p, uint32_t k)
+static uint32_t burst_of_strangers(const struct pair *p, uint32_t k, bool tagged)
 {
         for (uint32_t i = 0; i < BURST; i++) {
                 uint32_t source = 0x0b000000 + (k * BURST + i) * 2654435761u % 0x1000000u;
-                put(p->peer, (struct piece){.source = source, .id = (uint16_t)i, .more = true});
+                put(p->peer, (struct piece){.source = source, .id = (uint16_t)i, .more = true, .tagged = tagged});
         }
         return arrived(p->e);
 }
 
 /* Until some are shed, as most are in any window that has many. */
-static void flood(const struct pair *p)
+static void flood(const struct pair *p, bool tagged)
 {
         uint64_t before = shed(p), gone = before;
         uint32_t came = 0, sent = 0;
 
         for (uint32_t k = 0; k < BURSTS && gone < before + 4 * BURST; k++) {
-                came += burst_of_strangers(p, k);
+                came += burst_of_strangers(p, k, tagged);
                 sent += BURST;
                 gone = shed(p);
         }
@@ -83,7 +86,8 @@ static void a_flood_of_beginnings_ends_at_the_interface(void **state)
 {
         struct pair p = pair_make(XDP_WANT_BEST, 1500, many);
 
-        flood(&p);
+        flood(&p, false);
+        flood(&p, true);
         pair_end(&p);
 }
 
@@ -106,13 +110,13 @@ static void who_ends_its_datagrams_is_no_stranger(void **state)
 {
         struct pair p = pair_make(XDP_WANT_BEST, 1500, many);
 
-        flood(&p);
+        flood(&p, false);
         put(p.peer, (struct piece){.source = 0x0a4d0002, .id = 1, .off = 1, .more = false});
         arrived(p.e);
         for (uint32_t k = 0; k < 20; k++) {
                 uint64_t before;
 
-                burst_of_strangers(&p, k);
+                burst_of_strangers(&p, k, false);
                 before = shed(&p);
                 for (uint32_t i = 0; i < 100; i++) {
                         put(p.peer, (struct piece){.source = 0x0a4d0002, .id = (uint16_t)i, .more = true});
@@ -129,7 +133,7 @@ static void what_is_no_fragment_passes(void **state)
         struct pair p = pair_make(XDP_WANT_GENERIC, 1500, many);
         uint64_t before;
 
-        flood(&p);
+        flood(&p, false);
         before = shed(&p);
         for (uint32_t i = 0; i < 3 * BURST; i++)
                 put(p.peer, (struct piece){.source = 0x0b000000 + i, .id = (uint16_t)i});
