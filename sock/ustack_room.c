@@ -1,6 +1,7 @@
 /*
- * Address space. A stack and its channels take much of it, most of it never touched; where RLIMIT_AS bounds what a program may
- * have, half of what is left is the program's, and the rest must do for the stack and a few channels. If it does not,
+ * Address space and descriptors. A stack and its channels take much of the first, most of it never touched, and some of the second.
+ * Where RLIMIT_AS bounds what a program may have, half of what is left is the program's, and the rest must do for the stack and a few
+ * channels; the same is true of the hard RLIMIT_NOFILE, where the soft one does not leave that much above it. If it does not do,
  * there is none, and sockets are the kernel's; if it does, as many channels come about as there is room for, and who comes
  * then is told to go by the kernel (keeper_chan_attach()).
  */
@@ -17,6 +18,7 @@
 
 #define CHANS_LEAST 4u                  /* a process that talks to itself needs two */
 #define OTHER_BYTES (64ull << 20)       /* the directory, tables, pipes' buffers */
+#define OTHER_FDS   (10u + UNETD_FDS_MAX) /* a stack's own; and what a message brings, for the moment */
 
 static uint64_t state_bytes(void)
 {
@@ -48,20 +50,43 @@ static uint64_t mapped(void)
         return strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-uint32_t ustack_room(void)
+static struct rlimit limit_of(int what)
 {
         struct rlimit rl = {RLIM_INFINITY, RLIM_INFINITY};
-        uint64_t have, left;
 
         if (!sandbox_forbids(SANDBOX_LIMITS))
-                sys4(SYS_prlimit64, 0, RLIMIT_AS, NULL, &rl);
+                sys4(SYS_prlimit64, 0, what, NULL, &rl);
+        return rl;
+}
+
+/* Channels. */
+static uint32_t room_of_descriptors(void)
+{
+        struct rlimit rl = limit_of(RLIMIT_NOFILE);
+        uint64_t left = MAX(rl.rlim_max - rl.rlim_cur, rl.rlim_max / 2);
+
+        return left >= OTHER_FDS ? (uint32_t)MIN((left - OTHER_FDS) / UNETD_CHAN_FDS, STACK_CHANS) : 0;
+}
+
+static uint32_t room_of_space(void)
+{
+        struct rlimit rl = limit_of(RLIMIT_AS);
+        uint64_t have, left;
+
         if (likely(rl.rlim_cur == RLIM_INFINITY))
                 return STACK_CHANS;
         have = sandbox_forbidden == 0 ? mapped() : 0;
         left = rl.rlim_cur > have ? (rl.rlim_cur - have) / 2 : 0;
-        if (left < state_bytes() + OTHER_BYTES + CHANS_LEAST * chan_bytes())
+        if (left < state_bytes() + OTHER_BYTES)
                 return 0;
         return (uint32_t)MIN((left - state_bytes() - OTHER_BYTES) / chan_bytes(), STACK_CHANS);
+}
+
+uint32_t ustack_room(void)
+{
+        uint32_t room = MIN(room_of_space(), room_of_descriptors());
+
+        return room >= CHANS_LEAST ? room : 0;
 }
 
 uint64_t usock_address_space(bool keep_to)

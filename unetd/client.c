@@ -94,7 +94,7 @@ int client_exchange_until(struct unetd_client *c, const struct unetd_conn *conn,
         msg->err = 0;
         r = conn_send(conn, msg, fds, n, &p);
         while (r == 0) {
-                r = wire_recv(conn->fd, in, 0);
+                r = wire_recv_above(conn->fd, in, 0);
                 if (r == -EAGAIN)
                         r = conn_wait(conn, POLLIN, &p);
                 else if (r == 0 && in->msg.seq == msg->seq)

@@ -101,28 +101,60 @@ static int fd_floor(void)
         return limit > 128 ? (int)(limit - 64) : 3;
 }
 
+/* The soft limit of numbers, while it is raised. */
+struct raised {
+        struct rlimit own, more;
+};
+
+static atomic_flag raising = ATOMIC_FLAG_INIT;
+
 /*
- * Above all numbers that the program can get, where its soft limit of them is not the hard one: it is raised for the moment. Above
- * a large one the kernel's table would be large as well. -EAGAIN: another thread is at it, or was when this process was forked.
+ * Lets us have numbers above all that the program can get, where its soft limit of them is not the hard one. Above a large one the
+ * kernel's table would be large as well. False: not so; or another thread is at it, or was when this process was forked.
  */
+static bool limit_raise(struct raised *r)
+{
+        if (sandbox_forbids(SANDBOX_LIMITS) || atomic_flag_test_and_set(&raising))
+                return false;
+        if (sys_nofile_limit(NULL, &r->own) == 0 && r->own.rlim_cur < r->own.rlim_max && r->own.rlim_cur <= FD_ABOVE_MAX) {
+                r->more = (struct rlimit){MIN(r->own.rlim_cur + FD_OURS, r->own.rlim_max), r->own.rlim_max};
+                if (sys_nofile_limit(&r->more, NULL) == 0)
+                        return true;
+        }
+        atomic_flag_clear(&raising);
+        return false;
+}
+
+static void limit_restore(const struct raised *r)
+{
+        struct rlimit was;
+
+        sys_nofile_limit(&r->own, &was);
+        if (was.rlim_cur != r->more.rlim_cur || was.rlim_max != r->more.rlim_max)
+                sys_nofile_limit(&was, NULL);   /* the program's own, meanwhile */
+        atomic_flag_clear(&raising);
+}
+
+int wire_recv_above(int fd, struct wire_in *in, int flags)
+{
+        struct raised r;
+        bool raised = limit_raise(&r);
+        int err = wire_recv(fd, in, flags);
+
+        if (raised)
+                limit_restore(&r);
+        return err;
+}
+
 static int dup_above_limit(int fd)
 {
-        static atomic_flag at_it = ATOMIC_FLAG_INIT;
-        struct rlimit own, more, was;
-        int high = -EINVAL;
+        struct raised r;
+        int high;
 
-        if (sandbox_forbids(SANDBOX_LIMITS) || atomic_flag_test_and_set(&at_it))
-                return -EAGAIN;
-        if (sys_nofile_limit(NULL, &own) == 0 && own.rlim_cur < own.rlim_max && own.rlim_cur <= FD_ABOVE_MAX) {
-                more = (struct rlimit){MIN(own.rlim_cur + FD_OURS, own.rlim_max), own.rlim_max};
-                if (sys_nofile_limit(&more, NULL) == 0) {
-                        high = sys_fcntl(fd, F_DUPFD_CLOEXEC, (long)own.rlim_cur);
-                        sys_nofile_limit(&own, &was);
-                        if (was.rlim_cur != more.rlim_cur || was.rlim_max != more.rlim_max)
-                                sys_nofile_limit(&was, NULL);   /* the program's own, meanwhile */
-                }
-        }
-        atomic_flag_clear(&at_it);
+        if (!limit_raise(&r))
+                return -EINVAL;
+        high = sys_fcntl(fd, F_DUPFD_CLOEXEC, (long)r.own.rlim_cur);
+        limit_restore(&r);
         return high;
 }
 

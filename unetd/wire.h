@@ -30,6 +30,10 @@ int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int fla
  */
 int wire_recv(int fd, struct wire_in *in, int flags);
 
+/* The same where the program may have used up its numbers: what the soft RLIMIT_NOFILE forbids is taken all the same, if the hard one
+ * does not forbid it. `fd` does not block. */
+int wire_recv_above(int fd, struct wire_in *in, int flags);
+
 /* Closes the descriptors that were not taken. */
 void wire_in_close(struct wire_in *in);
 

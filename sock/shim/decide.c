@@ -112,7 +112,7 @@ const char *sock_refused(int err)
         case -ENFILE:
                 return "a limit of the stack or of unetd";
         case -EOVERFLOW:
-                return "too little address space is allowed (RLIMIT_AS)";
+                return "too little address space or too few descriptors are allowed (RLIMIT_AS, RLIMIT_NOFILE)";
         default:
                 return strerrordesc_np(-err);
         }

@@ -248,6 +248,7 @@ static const struct {
         {"numbers_limited", scene_numbers_limited},
         {"files_limited", scene_files_limited},
         {"numbers_lowered", scene_numbers_lowered},
+        {"numbers_few", scene_numbers_few},
         {"async_connections", scene_async_connections},
         {"async_sockets", scene_async_sockets},
         {"async_told", scene_async_told},

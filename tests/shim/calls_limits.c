@@ -51,6 +51,82 @@ void scene_numbers_limited(void)
         SHOW(rl.rlim_cur == 64);
 }
 
+/* Answers one connection with what it sends, with so many numbers at most; `taken`: all of them but that one are in use. */
+static void limited_server(int ready, int told, struct rlimit rl, bool taken)
+{
+        struct sockaddr_in sa;
+        ssize_t n;
+        char b[16];
+        int l, s;
+
+        read(ready, b, 1);
+        if (setrlimit(RLIMIT_NOFILE, &rl) < 0)
+                die("setrlimit");
+        l = listener(&sa);
+        while (taken && (s = dup(0)) >= 0)
+                ;
+        close(ready);                   /* one is left */
+        write(told, &sa, sizeof(sa));
+        s = accept(l, NULL, NULL);
+        while ((n = read(s, b, sizeof(b))) > 0)
+                write(s, b, (size_t)n);
+        exit(0);
+}
+
+/* It has few from before its first socket; who asks it has no such limit, and is another stack. */
+static void ask_limited_server(struct rlimit rl, bool taken)
+{
+        struct timeval patience = {10, 0};
+        struct sockaddr_in sa;
+        int v[2], go[2], told[2], c;
+        char b[16];
+        pid_t pid;
+
+        pipe(go);
+        pipe(told);
+        fflush(stdout);
+        pid = fork();
+        if (pid == 0)
+                limited_server(go[0], told[1], rl, taken);
+        tcp_pair(v);
+        write(go[1], "x", 1);
+        read(told[0], &sa, sizeof(sa));
+        c = socket(AF_INET, SOCK_STREAM, 0);
+        setsockopt(c, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+        setsockopt(c, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+        SHOW(connect(c, (void *)&sa, sizeof(sa)));
+        SHOW(write(c, "there and back", 14));
+        show_bytes("read", b, recv(c, b, 14, MSG_WAITALL));
+        close(c);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        exit(0);
+}
+
+static void with_numbers(rlim_t soft, rlim_t hard, bool taken)
+{
+        printf("  %s, %s\n", soft == hard ? "hard" : "soft", taken ? "used up" : "free");
+        fflush(stdout);
+        if (fork() == 0)
+                ask_limited_server((struct rlimit){soft, hard}, taken);
+        wait(NULL);
+}
+
+/* Too few for a stack and who it talks to, or all used up when somebody comes to whom there is no channel yet. */
+void scene_numbers_few(void)
+{
+        static const unsigned n[] = {12, 14, 16, 20, 24, 32, 48, 64, 128};
+        struct rlimit rl;
+
+        getrlimit(RLIMIT_NOFILE, &rl);
+        for (size_t i = 0; i < ARRAY_LEN(n); i++) {
+                printf("  %u\n", n[i]);
+                with_numbers(n[i], n[i], false);
+                with_numbers(n[i], rl.rlim_max, false);
+                with_numbers(n[i], rl.rlim_max, true);
+        }
+}
+
 /* The library's own memory is no file of the program's. */
 void scene_files_limited(void)
 {
