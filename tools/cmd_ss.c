@@ -9,7 +9,6 @@
 
 struct want {
         bool tcp, udp, listening;       /* none set: all */
-        json_t *rows;
 };
 
 static const char *limit_name(enum tcp_limit l)
@@ -62,7 +61,7 @@ static json_t *tcp_row(const struct seen_stack *s, const struct tcp_report *r)
         return row;
 }
 
-static void add_connections(struct want *w, const struct seen_stack *s)
+static void add_connections(const struct seen_stack *s, json_t *rows)
 {
         const struct tcp *t = &s->view.tcp;
 
@@ -73,11 +72,11 @@ static void add_connections(struct want *w, const struct seen_stack *s)
                 if (!tc->live)
                         continue;
                 tcp_get_report(t, tc, &r, s->now);
-                json_array_append_new(w->rows, tcp_row(s, &r));
+                json_array_append_new(rows, tcp_row(s, &r));
         }
 }
 
-static void add_listeners(struct want *w, const struct seen_stack *s)
+static void add_listeners(const struct seen_stack *s, json_t *rows)
 {
         const struct tcp *t = &s->view.tcp;
 
@@ -87,14 +86,14 @@ static void add_listeners(struct want *w, const struct seen_stack *s)
                 if (!l->live)
                         continue;
                 json_array_append_new(
-                        w->rows, json_pack("{ss si ss so ss so sI sI}", "protocol", "tcp", "stack", s->id, "state",
+                        rows, json_pack("{ss si ss so ss so sI sI}", "protocol", "tcp", "stack", s->id, "state",
                                            "LISTEN", "local", address_port_json(l->addr, l->port), "peer", "*:*",
                                            "holders", stacks_holders(s, l->sock), "recv_q", (json_int_t)l->queued,
                                            "send_q", (json_int_t)l->backlog));
         }
 }
 
-static void add_pcbs(struct want *w, const struct seen_stack *s)
+static void add_pcbs(const struct seen_stack *s, json_t *rows)
 {
         const struct udp *u = &s->view.udp;
 
@@ -104,7 +103,7 @@ static void add_pcbs(struct want *w, const struct seen_stack *s)
                 if (!udp_get_report(u, i, &r))
                         continue;
                 json_array_append_new(
-                        w->rows,
+                        rows,
                         json_pack("{ss si ss so so so sI si sI sI sI sI}", "protocol", "udp", "stack", s->id, "state",
                                   r.connected ? "CONNECTED" : "-", "local",
                                   address_port_json(r.tuple.laddr, r.tuple.lport), "peer",
@@ -115,18 +114,17 @@ static void add_pcbs(struct want *w, const struct seen_stack *s)
         }
 }
 
-static bool add_stack(void *arg, const struct seen_stack *s)
+static void add_stack(void *arg, const struct seen_stack *s, json_t *rows)
 {
-        struct want *w = arg;
+        const struct want *w = arg;
         bool all = !w->tcp && !w->udp && !w->listening;
 
         if (all || w->listening)
-                add_listeners(w, s);
+                add_listeners(s, rows);
         if (all || w->tcp)
-                add_connections(w, s);
+                add_connections(s, rows);
         if (all || w->udp)
-                add_pcbs(w, s);
-        return true;
+                add_pcbs(s, rows);
 }
 
 static int run(const struct command *cmd, int argc, char **argv)
@@ -143,6 +141,7 @@ static int run(const struct command *cmd, int argc, char **argv)
                 {"retransmits", "retr", SHOW_PLAIN}, {"limit", "limited by", SHOW_PLAIN},
                 {"memory", "memory", SHOW_BYTES},  {"holders", "held by", SHOW_PLAIN},
         };
+        json_t *rows = json_array();
         struct want w = {0};
         bool json = false;
         const char *why;
@@ -155,17 +154,16 @@ static int run(const struct command *cmd, int argc, char **argv)
         }
         if (optind < argc)
                 return command_usage(cmd, "no arguments are taken");
-        w.rows = json_array();
-        why = stacks_each(add_stack, &w);
-        if (!why && json_array_size(w.rows) == 0)
+        why = stacks_rows(add_stack, &w, rows);
+        if (!why && json_array_size(rows) == 0)
                 why = "there are no such sockets";
-        show_rows(w.rows, cols, ARRAY_LEN(cols), json);
+        show_rows(rows, cols, ARRAY_LEN(cols), json);
         return why ? command_fail("%s", why) : EXIT_DONE;
 }
 
 const struct command cmd_ss = {
         "ss", "[--tcp] [--udp] [--listening] [--json]",
-        "every socket of every stack: queues, cwnd, rtt, what limits the sender",
+        "every socket of every stack of this user, root's of all: queues, cwnd, rtt, what limits the sender",
         "  --tcp        connections\n"
         "  --udp        UDP sockets\n"
         "  --listening  listeners (recv-q: waiting to be accepted, send-q: backlog)\n"

@@ -9,25 +9,47 @@
 
 struct want {
         uint32_t stack;                 /* 0: the sum of all */
-        bool seen;
         struct counters sum;
         json_t *ids;
 };
 
-static bool add_stack(void *arg, const struct seen_stack *s)
+static json_t *numbers(const uint64_t *n, int count)
+{
+        json_t *a = json_array();
+
+        for (int i = 0; i < count; i++)
+                json_array_append_new(a, json_integer((json_int_t)n[i]));
+        return a;
+}
+
+static void add_stack(void *arg, const struct seen_stack *s, json_t *rows)
 {
         const struct counters *c = &s->view.st->cnt;
-        struct want *w = arg;
+        const struct want *w = arg;
 
-        if (w->stack != 0 && w->stack != s->id)
-                return true;
-        w->seen = true;
-        json_array_append_new(w->ids, json_integer(s->id));
-        for (int i = 0; i < COUNT_COUNT; i++)
-                w->sum.n[i] += c->n[i];
-        for (int i = 0; i < DROP_COUNT; i++)
-                w->sum.drop[i] += c->drop[i];
-        return true;
+        if (w->stack == 0 || w->stack == s->id)
+                json_array_append_new(rows, json_pack("{si so so}", "stack", s->id, "counters", numbers(c->n, COUNT_COUNT), "drops",
+                                                      numbers(c->drop, DROP_COUNT)));
+}
+
+static void sum_up(uint64_t *sum, int count, const json_t *row, const char *key)
+{
+        const json_t *a = json_object_get(row, key);
+
+        for (int i = 0; i < count; i++)
+                sum[i] += (uint64_t)json_integer_value(json_array_get(a, (size_t)i));
+}
+
+static void sum_rows(struct want *w, const json_t *rows)
+{
+        const json_t *row;
+        size_t i;
+
+        json_array_foreach(rows, i, row) {
+                json_array_append(w->ids, json_object_get(row, "stack"));
+                sum_up(w->sum.n, COUNT_COUNT, row, "counters");
+                sum_up(w->sum.drop, DROP_COUNT, row, "drops");
+        }
 }
 
 static void show_table(const struct want *w, bool all)
@@ -73,6 +95,7 @@ static int run(const struct command *cmd, int argc, char **argv)
         struct want w = {0};
         bool json = false, all = false;
         const char *why;
+        json_t *rows;
         char *end = "";
         int opt;
 
@@ -86,14 +109,17 @@ static int run(const struct command *cmd, int argc, char **argv)
         if (optind < argc)
                 return command_usage(cmd, "no arguments are taken");
         w.ids = json_array();
-        why = stacks_each(add_stack, &w);
-        if (!why && !w.seen)
+        rows = json_array();
+        why = stacks_rows(add_stack, &w, rows);
+        sum_rows(&w, rows);
+        if (!why && json_array_size(rows) == 0)
                 why = "there is no such stack";
         if (json)
                 show_as_json(&w, why);
         else if (!why)
                 show_table(&w, all);
         json_decref(w.ids);
+        json_decref(rows);
         return why ? command_fail("%s", why) : EXIT_DONE;
 }
 

@@ -34,6 +34,15 @@ static void format_us(char *cell, double ns)
         snprintf(cell, CELL, ns < 100000 ? "%.1f" : "%.0f", ns / 1000);
 }
 
+/* It may come from another user: nothing that a terminal acts on. */
+static void format_text(char *cell, const char *text)
+{
+        snprintf(cell, CELL, "%s", text);
+        for (; *cell; cell++)
+                if ((unsigned char)*cell < ' ' || *cell == 127)
+                        *cell = '?';
+}
+
 static void format_cell(char *cell, const json_t *v, enum show_as as)
 {
         if (is_number(v) && as == SHOW_BYTES)
@@ -45,7 +54,7 @@ static void format_cell(char *cell, const json_t *v, enum show_as as)
         else if (json_is_real(v))
                 snprintf(cell, CELL, "%.3g", json_real_value(v));
         else if (json_is_string(v))
-                snprintf(cell, CELL, "%s", json_string_value(v));
+                format_text(cell, json_string_value(v));
         else if (json_is_boolean(v))
                 snprintf(cell, CELL, "%s", json_is_true(v) ? "yes" : "no");
         else

@@ -24,6 +24,13 @@ struct seen_stack {
  */
 const char *stacks_each(bool (*each)(void *arg, const struct seen_stack *s), void *arg);
 
+/*
+ * Calls add() for each stack of this user, and of all users where root asks, for the rows that are to be shown of it; of other users'
+ * in another process, so that it can leave nothing but rows. Returns as stacks_each().
+ */
+typedef void stacks_row_fn(void *arg, const struct seen_stack *s, json_t *rows);
+const char *stacks_rows(stacks_row_fn *add, void *arg, json_t *rows);
+
 /* The processes that hold a socket record, as "iperf3/1234"; null when it is the keeper's alone. */
 json_t *stacks_holders(const struct seen_stack *s, uint32_t sock);
 /* The name of a process, null when it is gone. */

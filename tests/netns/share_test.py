@@ -53,6 +53,28 @@ class Share(Sharing):
         self.second(PORT + 12, CAROL)
         self.reached(PORT + 12, PORT + 10, PORT + 11, PORT + 10)
 
+    def test_root_sees_the_stacks_of_all(self):
+        self.first()
+        self.second()
+        self.reached(PORT + 10, PORT + 11)
+
+        def seen(*argv, **more):
+            return json.loads(self.ours.run(lan.UNET, *argv, "--json", shim=False, **more).end())
+
+        def listening(**more):
+            rows = seen("ss", "--listening", **more)
+            return {(row["local"].rsplit(":", 1)[1], row["holders"].split("/")[0]) for row in rows}
+
+        both = {(str(PORT + i), "python3") for i in (10, 11)}
+        self.assertEqual(listening(), both)
+        self.assertEqual(listening(user=ALICE), {(str(PORT + 10), "python3")})
+        self.assertEqual(listening(user=BOB), {(str(PORT + 11), "python3")})
+        each = [seen("stat", user=user) for user in (ALICE, BOB)]
+        of_all = seen("stat")
+        self.assertEqual(sorted(of_all["stacks"]), sorted(n for one in each for n in one["stacks"]))
+        self.assertEqual(of_all["counters"]["TCP_PASSIVE_OPEN"], sum(one["counters"]["TCP_PASSIVE_OPEN"] for one in each))
+        self.assertGreaterEqual(of_all["counters"]["TCP_PASSIVE_OPEN"], 6)
+
     def test_all_go_out(self):
         self.first()
         servers = [self.serve_peer(self.other, "many-listen", PORT + i, 3) for i in range(3)]
