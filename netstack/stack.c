@@ -409,6 +409,10 @@ void stack_chan_down(struct stack *s, uint32_t k, nstime now)
                 return;
         now = stack_time(s, now);
         stack_last_words(s, k);
+        if (slot->netif != 0) {         /* a host that is told nothing repeats itself for a quarter of an hour */
+                tcp_chan_leave(&s->tcp, (uint16_t)k, ENETDOWN);
+                stack_flush(s, now);
+        }
         atomic_store_explicit(&slot->state, CHAN_DOWN, memory_order_release);
         tcp_chan_down(&s->tcp, (uint16_t)k, slot->netif != 0 ? ENETDOWN : ECONNRESET, now);
         stack_flush(s, now);

@@ -223,6 +223,8 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
 /* The link carries segments of `mss` bytes from now on (IP packets less 40 bytes): what is longer is cut and sent again, and new
  * data may be longer at once. Not for a channel that is a ring in memory. */
 void tcp_set_link_mss(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now);
+/* The channel is to go, and takes a last turn of output: its connections are reset, and their peers told. */
+void tcp_chan_leave(struct tcp *t, uint16_t chan, int err);
 /* The channel died: its connections are reset, without a segment. */
 void tcp_chan_down(struct tcp *t, uint16_t chan, int err, nstime now);
 

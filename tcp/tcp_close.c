@@ -132,6 +132,15 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
         touch(t, tc);
 }
 
+void tcp_chan_leave(struct tcp *t, uint16_t chan, int err)
+{
+        for (uint32_t i = 1; i < t->sh->conns.fresh; i++) {
+                struct tcp_conn *tc = conn_at(t, i);
+                if (tc->live && tc->tuple.chan == chan && tc->state != TCPS_TIME_WAIT)
+                        conn_reset(t, tc, err);
+        }
+}
+
 void tcp_chan_down(struct tcp *t, uint16_t chan, int err, nstime now)
 {
         for (uint32_t i = 1; i < t->sh->conns.fresh; i++) {

@@ -421,6 +421,21 @@ static void dead_channel_resets_without_a_segment(void **state)
         assert_int_equal(tcp_take_error(s->tc), ECONNRESET);
 }
 
+static void peers_are_told_of_a_channel_that_goes(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 100);
+        forget_sent(s);
+        tcp_chan_leave(&s->rig->t, RIG_CHAN, ENETDOWN);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 101, .ack = 1, .flags = RA);
+        tcp_chan_down(&s->rig->t, RIG_CHAN, ENETDOWN, s->now);
+        expect_silence(s);
+        expect_state(s, TCPS_CLOSED);
+        assert_int_equal(tcp_take_error(s->tc), ENETDOWN);
+}
+
 /* ---- after a death inside ---- */
 
 static void recovery_keeps_queues_and_resets_only_what_makes_no_sense(void **state)
@@ -496,6 +511,7 @@ int main(void)
                 scenario(hard_icmp_error_ends_an_opening, syn_sent, NULL),
                 scenario(smaller_mtu_recuts_segments, established, NULL),
                 scenario(dead_channel_resets_without_a_segment, established, NULL),
+                scenario(peers_are_told_of_a_channel_that_goes, established, NULL),
                 scenario(recovery_keeps_queues_and_resets_only_what_makes_no_sense, established, NULL),
         };
 
