@@ -183,6 +183,17 @@ static bool cloning_call(const struct raw *c, long *r)
         return true;
 }
 
+/* What stands in a ring the kernel would do by itself: libuv adds sockets to its epoll set so, where it is given one, and has other
+ * ways where it is not. False: nothing here is ours. */
+static bool ring_call(const struct raw *c, long *r)
+{
+        if (c->nr != SYS_io_uring_setup || !shim_start())
+                return false;
+        errno = ENOSYS;
+        *r = -1;
+        return true;
+}
+
 static bool time_readable(word time)
 {
         return time == 0 || (shim_started() && user_read_range((const void *)time, sizeof(struct timespec)));
@@ -273,7 +284,7 @@ __attribute__((no_sanitize_address)) long h_syscall(long nr, ...)
         va_end(ap);
         if (!usock_tls.inside &&
             (one_descriptor(&c, &r) || socket_call(&c, &r) || number_call(&c, &r) || cloning_call(&c, &r) ||
-             waiting_call(&c, &r)))
+             ring_call(&c, &r) || waiting_call(&c, &r)))
                 return r;
         return REAL(syscall)(nr, c.a[0], c.a[1], c.a[2], c.a[3], c.a[4], c.a[5]);
 }

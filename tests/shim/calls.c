@@ -262,6 +262,7 @@ static const struct {
         {"epoll_kernel_first", scene_epoll_kernel_first},
         {"epoll_come_and_gone", scene_epoll_come_and_gone},
         {"epoll_exclusive", scene_epoll_exclusive},
+        {"epoll_by_ring", scene_epoll_by_ring},
         {"acceptors", scene_acceptors},
         {"interrupted", scene_interrupted},
         {"interrupted_sending", scene_interrupted_sending},

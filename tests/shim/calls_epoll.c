@@ -3,6 +3,8 @@
  */
 #include "tests/shim/calls.h"
 
+#include <linux/io_uring.h>
+
 static int ctl(int ep, int op, int fd, uint32_t events, uint32_t data)
 {
         struct epoll_event ev = {.events = events, .data.u32 = data};
@@ -292,4 +294,65 @@ void scene_acceptors(void)
                 }
                 close(l);
         }
+}
+
+/* ---- libuv's way: changes in a ring that the kernel reads, where it gives one ---- */
+
+static struct ring {
+        struct io_uring_params p;
+        struct io_uring_sqe *sqe;
+        unsigned *tail, *array;
+        int fd;
+} ring;
+
+static void ring_open(void)
+{
+        char *sq;
+
+        ring.fd = (int)syscall(SYS_io_uring_setup, 4, &ring.p);
+        if (ring.fd < 0)
+                return;
+        sq = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, IORING_OFF_SQ_RING);
+        ring.sqe = mmap(NULL, 4 * sizeof(*ring.sqe), PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, IORING_OFF_SQES);
+        ring.tail = (unsigned *)(sq + ring.p.sq_off.tail);
+        ring.array = (unsigned *)(sq + ring.p.sq_off.array);
+}
+
+static void ring_add(int ep, int fd, uint32_t events, uint32_t data)
+{
+        struct epoll_event ev = {.events = events, .data.u32 = data};
+        unsigned at = ring.fd >= 0 ? *ring.tail & 3 : 0;
+
+        if (ring.fd < 0) {
+                epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
+                return;
+        }
+        ring.sqe[at] = (struct io_uring_sqe){.opcode = IORING_OP_EPOLL_CTL, .fd = ep, .off = (unsigned)fd, .len = EPOLL_CTL_ADD,
+                                             .addr = (uintptr_t)&ev};
+        ring.array[at] = at;
+        __atomic_store_n(ring.tail, *ring.tail + 1, __ATOMIC_RELEASE);
+        syscall(SYS_io_uring_enter, ring.fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0);
+}
+
+void scene_epoll_by_ring(void)
+{
+        struct sockaddr_in sa;
+        int ep = epoll_create1(0), l, v[2];
+        char b[8];
+
+        ring_open();
+        l = listener(&sa);
+        ring_add(ep, l, EPOLLIN, 1);
+        v[0] = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(v[0], (void *)&sa, sizeof(sa)));
+        READY(ep);
+        v[1] = accept(l, NULL, NULL);
+        ring_add(ep, v[1], EPOLLIN, 2);
+        write(v[0], "some", 4);
+        READY(ep);
+        show_bytes("read", b, read(v[1], b, sizeof(b)));
+        QUIET(ep);
+        close2(v);
+        close(l);
+        close(ep);
 }
