@@ -150,10 +150,12 @@ static long look_at_kernel(int epfd, struct epoll_event *ev, int room)
         return n;
 }
 
+#define KERNELS_MOST 256                /* that one call brings; what is left comes with the next */
+
 static void harvest_kernel(struct epoll_set *set, struct harvest *h)
 {
-        struct epoll_event ev[ON_STACK];
-        int room = MIN(h->max - h->n, ON_STACK);
+        struct epoll_event ev[KERNELS_MOST];
+        int room = MIN(h->max - h->n, KERNELS_MOST);
         long n = room ? look_at_kernel(set->epfd, ev, room) : 0;
 
         kernel_answered(&set->watch, n > 0);

@@ -263,6 +263,7 @@ static const struct {
         {"epoll_come_and_gone", scene_epoll_come_and_gone},
         {"epoll_exclusive", scene_epoll_exclusive},
         {"epoll_by_ring", scene_epoll_by_ring},
+        {"epoll_many", scene_epoll_many},
         {"acceptors", scene_acceptors},
         {"interrupted", scene_interrupted},
         {"interrupted_sending", scene_interrupted_sending},

@@ -267,6 +267,7 @@ void scene_epoll_kernel_first(void);
 void scene_epoll_come_and_gone(void);
 void scene_epoll_exclusive(void);
 void scene_epoll_by_ring(void);
+void scene_epoll_many(void);
 void scene_acceptors(void);
 void scene_interrupted(void);
 void scene_interrupted_sending(void);

@@ -296,6 +296,24 @@ void scene_acceptors(void)
         }
 }
 
+/* As many as are ready, if they are asked for. */
+void scene_epoll_many(void)
+{
+        static struct epoll_event ev[150];
+        int ep = epoll_create1(0), v[2], fd[100];
+
+        tcp_pair(v);
+        ADD(ep, v[1], EPOLLIN, 100);
+        for (int i = 0; i < 100; i++)
+                ADD(ep, fd[i] = eventfd(1, 0), EPOLLIN, (uint32_t)i);
+        SHOW(epoll_wait(ep, ev, 150, 0));
+        SHOW(epoll_wait(ep, ev, 10, 0));
+        for (int i = 0; i < 100; i++)
+                close(fd[i]);
+        close2(v);
+        close(ep);
+}
+
 /* ---- libuv's way: changes in a ring that the kernel reads, where it gives one ---- */
 
 static struct ring {
