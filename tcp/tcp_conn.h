@@ -141,6 +141,7 @@ enum {                                  /* tc->flags */
         TCF_ECN_CUT = 268435456,        /* it was, by ECE, and until snd_una is beyond ecn_end it is not again */
         TCF_MIN_TTL = 536870912,        /* opts.min_ttl is to be looked at */
         TCF_REPAIR_PROBED = 131072,     /* what recovery waits for was probed for, and nothing came yet */
+        TCF_PACED = 1073741824,         /* cork_at is when pacing lets the next segment go */
 };
 
 struct tcp_conn {
@@ -257,7 +258,9 @@ struct tcp_conn {
         nstime limited[TCP_LIM_PACING + 1];
         uint64_t cc_priv[10];            /* the congestion control's own */
         struct tcp_opts opts;
-        nstime pace_at;                 /* SO_MAX_PACING_RATE: nothing new before this */
+        uint64_t pacing_rate;           /* bytes a second, 0: as fast as it goes; tcp_pace.c */
+        nstime pace_at;                 /* the next quantum's time */
+        uint32_t pace_quantum, pace_left;
         nstime tlp_sent;
 
         /* -- the path: tcp_path.c; sizes are payload with TCP's options and IP's -- */
@@ -685,6 +688,14 @@ void timer_arm_rtx(struct tcp_conn *tc, nstime now);
 void timer_arm_probe(struct tcp_conn *tc, nstime now);
 void timer_persist(struct tcp_conn *tc, nstime now);
 void timer_keepalive(struct tcp_conn *tc, nstime now);
+
+/* tcp_pace.c */
+/* From now on, at `rate` bytes a second (0: as fast as it goes) and in quanta of `least` bytes at least; or at SO_MAX_PACING_RATE,
+ * where that is less. */
+void pace_set(struct tcp_conn *tc, uint64_t rate, uint32_t least);
+/* The rest where there is a rate: whether nothing may leave yet (a timer is set then); `len` bytes leave. */
+bool pace_waits(struct tcp_conn *tc, nstime now);
+void pace_sent(struct tcp_conn *tc, uint32_t len);
 
 /* tcp_output.c */
 void output_window_update(struct tcp *t, struct tcp_conn *tc);

@@ -81,6 +81,7 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->drs_at = now;
         tc->limit = TCP_LIM_APP;
         tc->limit_since = now;
+        pace_set(tc, 0, 1);
         cc_of(tc)->init(tc, now);
         tcp_set_state(t, tc, TCPS_ESTABLISHED);
         timer_keepalive(tc, now);

@@ -37,7 +37,8 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
 {
         bool push = (o->nodelay && (!tc->opts.nodelay || tc->flags & TCF_MORE)) || (!o->cork && tc->opts.cork);
         bool keep = o->keepalive != tc->opts.keepalive || o->keepidle_s != tc->opts.keepidle_s;
-        bool cc = o->cc != tc->opts.cc, mss = o->maxseg != tc->opts.maxseg || o->ip_opts.len != tc->opts.ip_opts.len;
+        bool rate = o->max_pacing_rate != tc->opts.max_pacing_rate, cc = o->cc != tc->opts.cc;
+        bool mss = o->maxseg != tc->opts.maxseg || o->ip_opts.len != tc->opts.ip_opts.len;
 
         write_words(&tc->opts, o, sizeof *o);
         tc->nodelay = o->nodelay;
@@ -56,6 +57,8 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         }
         if (keep)
                 timer_keepalive(tc, now);
+        if (rate)
+                pace_set(tc, 0, 1);
         if (cc && tc->state >= TCPS_ESTABLISHED)
                 cc_of(tc)->init(tc, now);
         if (o->quickack && tc->delack_at != NSTIME_NEVER)

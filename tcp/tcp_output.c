@@ -146,6 +146,8 @@ static void note_sent(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
         s->tries++;
         if (unlikely(tc->stalled_at == 0))
                 tc->stalled_at = now;
+        if (unlikely(tc->pacing_rate != 0))
+                pace_sent(tc, s->len);
 }
 
 /* ---- new data ---- */
@@ -195,21 +197,9 @@ static bool cwnd_blocks(const struct tcp_conn *tc, const struct tcp_txseg *s)
         return pipe != 0 && pipe + s->len > tc->cwnd;
 }
 
-/* SO_MAX_PACING_RATE: the next segment's time is when the last has passed at that rate. */
 static bool pace_blocks(struct tcp_conn *tc, nstime now)
 {
-        if (tc->opts.max_pacing_rate == 0 || now >= tc->pace_at)
-                return false;
-        tc->cork_at = MIN(tc->cork_at, tc->pace_at);
-        conn_set_limit(tc, TCP_LIM_PACING, now);
-        return true;
-}
-
-static void pace(struct tcp_conn *tc, uint32_t len, nstime now)
-{
-        if (tc->opts.max_pacing_rate != 0)
-                tc->pace_at =
-                        MAX(tc->pace_at, now) + (nstime)(len * (uint64_t)NS_PER_S / tc->opts.max_pacing_rate);
+        return tc->pacing_rate != 0 && pace_waits(tc, now);
 }
 
 /* The first unsent segment leaves: SND.NXT moves. */
@@ -267,7 +257,6 @@ static bool output_new(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         }
         if (unlikely(pace_blocks(tc, now)))
                 return false;
-        pace(tc, s->len, now);
         send_next(t, tc, s, seg, now);
         if (unlikely(tc->flags & TCF_ECN))
                 ecn_mark(tc, seg);
@@ -336,6 +325,8 @@ static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg,
         if (!(tc->owed & OWE_FORCE) && pipe_bytes(tc) != 0 && pipe_bytes(tc) + s->len > tc->cwnd)
                 return false;
         if (s->seq != tc->snd_una && seq_gt(txseg_end(s), tc->snd_una + tc->snd_wnd))
+                return false;
+        if (!(tc->owed & OWE_FORCE) && pace_blocks(tc, now))
                 return false;
         if (!cut_to_window(t, tc, s))
                 return false; /* closed: the timer probes */
@@ -497,8 +488,7 @@ bool tcp_output(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime 
 static bool says_the_same(const struct tcp_conn *tc)
 {
         return tc->state >= TCPS_ESTABLISHED && tc->ca_state == CA_OPEN && tc->lost == 0 && !(tc->owed & OWE_SPECIAL) &&
-               !(tc->slow & SLOW_OOO) && !(tc->flags & (TCF_DSACK | TCF_URG_OUT | TCF_ECN_ECHO | TCF_ECN)) &&
-               tc->opts.max_pacing_rate == 0;
+               !(tc->slow & SLOW_OOO) && !(tc->flags & (TCF_DSACK | TCF_URG_OUT | TCF_ECN_ECHO | TCF_ECN));
 }
 
 /* A full segment that is not the first in flight, has others behind it, and fits both windows. */
@@ -513,7 +503,7 @@ bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8
 {
         struct tcp_txseg *s;
 
-        if (tc->snd_next == 0 || !says_the_same(tc) || !goes_at_once(tc, s = txseg_at(t, tc->snd_next)))
+        if (tc->snd_next == 0 || !says_the_same(tc) || !goes_at_once(tc, s = txseg_at(t, tc->snd_next)) || pace_blocks(tc, now))
                 return false;
         note_sent(tc, s, now);
         WRITE_ONCE(tc->snd_nxt, txseg_end(s));

@@ -286,8 +286,10 @@ void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now)
                 tc->owed |= OWE_ACK;
         }
         if (tc->cork_at <= now) {
+                bool held = tc->snd_next != 0 && (tc->cork || tc->flags & TCF_MORE) && !(tc->flags & TCF_PACED);
                 tc->cork_at = NSTIME_NEVER;
-                tc->owed |= tc->snd_next != 0 && (tc->cork || tc->flags & TCF_MORE) ? OWE_PUSH : 0;
+                conn_unflag(tc, TCF_PACED);
+                tc->owed |= held ? OWE_PUSH : 0;
         }
         if (tc->rtx_at <= now)
                 expire_rtx(t, tc, now);

@@ -596,6 +596,26 @@ static void pacing_spreads_segments(void **state)
         peer_sends(s, .seq = 1, .ack = 3001);
 }
 
+/* A cork holds the short segment at the end for 200 ms, not until pacing lets the next full one go. */
+static void pacing_does_not_push_what_is_corked(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.max_pacing_rate = 100000;
+        s->opts.cork = 1;
+        app_sets(s);
+        app_writes(s, 2500);
+        expect_sent(s, .seq = 1, .len = 1000);
+        advance_ms(s, 10);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        advance_ms(s, 150);
+        expect_silence(s);
+        advance_ms(s, 50);
+        expect_sent(s, .seq = 2001, .len = 500);
+        peer_sends(s, .seq = 1, .ack = 2501);
+}
+
 /* RFC 2883: a D-SACK tells that a retransmission was for nothing. */
 static void dsack_is_counted(void **state)
 {
@@ -645,6 +665,7 @@ int main(void)
                 scenario(reneging_is_survived, established, &sack),
                 scenario(lossless_timeout_keeps_the_window, established, &lossless),
                 scenario(pacing_spreads_segments, established, NULL),
+                scenario(pacing_does_not_push_what_is_corked, established, NULL),
                 scenario(dsack_is_counted, established, &sack),
         };
 

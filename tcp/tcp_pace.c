@@ -1,0 +1,68 @@
+/*
+ * Pacing: data leaves in quanta, each when the one before has passed at the rate (draft-ietf-ccwg-bbr §5.6.2, §5.6.3).
+ *
+ * A quantum is what passes in a millisecond, so that a sleep and a turn of the stack are not paid for each segment, and 64 KB at the
+ * most. Timers are late: what was missed by less than a quantum is made good, else the rate would not be reached. And a quantum that
+ * takes no longer than a sleep does would be waited for in vain, as over a network whose round trip is some ten microseconds: then
+ * there is no pacing but by the window, unless SO_MAX_PACING_RATE asks for it.
+ *
+ *      output_new(), output_lost(), tcp_output_next() -> pace_waits()          note_sent() -> pace_sent()
+ */
+#include "tcp/tcp_conn.h"
+
+#define QUANTA_A_SECOND 1000u
+#define QUANTUM_MOST    (64u << 10)
+#define SHORTEST        (50 * NS_PER_US) /* a thread's sleep until a timer, and some */
+
+static nstime time_of(uint32_t bytes, uint64_t rate)
+{
+        return (nstime)(bytes * (uint64_t)NS_PER_S / rate);
+}
+
+void pace_set(struct tcp_conn *tc, uint64_t rate, uint32_t least)
+{
+        uint64_t most = tc->opts.max_pacing_rate;
+        uint32_t quantum = (uint32_t)MAX(MIN(rate / QUANTA_A_SECOND, QUANTUM_MOST), least);
+
+        if (rate != 0 && time_of(quantum, rate) < SHORTEST)
+                rate = 0;
+        if (most != 0 && (rate == 0 || most < rate)) {
+                rate = most;
+                quantum = (uint32_t)MAX(MIN(rate / QUANTA_A_SECOND, QUANTUM_MOST), 1u);
+        }
+        tc->pacing_rate = rate;
+        tc->pace_quantum = quantum;
+}
+
+/* It counts from its own time where it was waited for. */
+static void next_quantum(struct tcp_conn *tc, nstime now)
+{
+        nstime late = tc->flags & TCF_PACED ? time_of(tc->pace_quantum, tc->pacing_rate) : 0;
+
+        tc->pace_left = tc->pace_quantum;
+        tc->pace_at = MAX(tc->pace_at, now - late);
+}
+
+/* The timer of corked segments does: while one that is full waits for its time, none at the end is held back. */
+bool pace_waits(struct tcp_conn *tc, nstime now)
+{
+        if (tc->pace_left == 0 && now < tc->pace_at) {
+                tc->cork_at = MIN(tc->cork_at, tc->pace_at);
+                conn_flag(tc, TCF_PACED);
+                conn_set_limit(tc, TCP_LIM_PACING, now);
+                return true;
+        }
+        if (tc->pace_left == 0)
+                next_quantum(tc, now);
+        if (tc->flags & TCF_PACED) {
+                conn_unflag(tc, TCF_PACED);
+                tc->cork_at = NSTIME_NEVER;
+        }
+        return false;
+}
+
+void pace_sent(struct tcp_conn *tc, uint32_t len)
+{
+        tc->pace_left -= MIN(len, tc->pace_left);
+        tc->pace_at += time_of(len, tc->pacing_rate);
+}
