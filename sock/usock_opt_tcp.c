@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/inet_diag.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 
@@ -187,6 +188,8 @@ static void info_totals(struct tcp_info *i, const struct tcp_report *r)
         i->tcpi_delivered = segs((uint32_t)MIN(r->bytes_acked, UINT32_MAX), r->mss);
         i->tcpi_dsack_dups = r->dsack_dups;
         i->tcpi_delivery_rate = r->delivery_rate;
+        i->tcpi_delivery_rate_app_limited = r->model.app_limited;
+        i->tcpi_pacing_rate = r->pacing_rate != 0 ? r->pacing_rate : UINT64_MAX;
 }
 
 static void info_listener(struct tcp_info *i, const struct tcp_listener *l)
@@ -219,10 +222,32 @@ static socklen_t get_info(const struct opt_call *c, void *val, socklen_t room)
         return sizeof *i;
 }
 
+/* Linux counts gains in 256ths. */
+static uint32_t gain_of(uint32_t hundredths)
+{
+        return hundredths * 256 / 100;
+}
+
 /* CUBIC and NewReno have nothing to tell, as in Linux. */
 static socklen_t get_cc_info(const struct opt_call *c, void *val, socklen_t room)
 {
-        return 0;
+        const struct tcp_conn *tc = opt_conn(c);
+        struct tcp_bbr_info *i = val;
+        struct tcp_report r;
+
+        if (tc == NULL)
+                return 0;
+        tcp_get_report(&c->s->u->s.tcp, tc, &r, ustack_now());
+        if (r.model.bw == 0)
+                return 0;
+        *i = (struct tcp_bbr_info){
+                .bbr_bw_lo = (uint32_t)r.model.bw,
+                .bbr_bw_hi = (uint32_t)(r.model.bw >> 32),
+                .bbr_min_rtt = us(r.model.min_rtt),
+                .bbr_pacing_gain = gain_of(r.model.pacing_gain),
+                .bbr_cwnd_gain = gain_of(r.model.cwnd_gain),
+        };
+        return sizeof *i;
 }
 
 static int set_inq(struct opt_call *c, int v)

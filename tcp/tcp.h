@@ -303,7 +303,7 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
 void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o);
 /* The longest IP packet that the path carries, as far as is known (IP_MTU). */
 int tcp_path_mtu(const struct tcp_conn *tc);
-int tcp_cc_lookup(const char *name);    /* "reno", "cubic"; -ENOENT */
+int tcp_cc_lookup(const char *name);    /* "cubic", "reno", "bbr"; -ENOENT */
 const char *tcp_cc_name(int cc);
 
 /* ---- looking in (TCP_INFO, unet ss); safe without the lock, a torn snapshot at worst ---- */
@@ -331,6 +331,13 @@ struct tcp_report {
         nstime last_sent, last_received;
         uint32_t sock;                                  /* 0: orphan */
         uint64_t delivery_rate;                         /* bytes a second, 0 unknown */
+        uint64_t pacing_rate;                           /* bytes a second, 0: not paced */
+        struct {                                        /* of a congestion control that has a model of the path; bw 0: it has none */
+                uint64_t bw;                            /* bytes a second */
+                nstime min_rtt;
+                uint16_t pacing_gain, cwnd_gain;        /* hundredths */
+                uint8_t app_limited;
+        } model;
 };
 void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_report *r, nstime now);
 

@@ -1,5 +1,6 @@
 /* Acknowledgements (RFC 9293 §3.10.7.4 fifth, RFC 5681, 5961 §5): what they free, teach and permit. */
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_rate.h"
 
 #define SND_LIMIT_MAX  (6u << 20)       /* 1,448 bytes as often as SND_SEGS_LOG says; 4 MB is 0.88 of that over 10 ms and what is late */
 #define SND_LIMIT_NEAR (512u << 10)     /* while the way is shorter than SND_NEAR: 80 Gb/s of it */
@@ -14,6 +15,7 @@ static void note_acked(struct tcp_conn *tc, const struct tcp_txseg *s, uint32_t 
         uint32_t space = txseg_space(s);
 
         if (!(s->marks & TXS_SACKED)) {
+                rate_delivered(tc, s, now);
                 rack_update(tc, s, now);
                 if (!(s->marks & TXS_EVER_RETX) && seq_lt(txseg_end(s), fack))
                         conn_flag(tc, TCF_REORDER);
@@ -108,7 +110,10 @@ void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
         uint32_t before = flight(tc), acked = ack - tc->snd_una;
         nstime rtt = advance(t, tc, ack, tc->snd_una, now);
 
-        if (cwnd_was_used(tc, before, acked)) {
+        if (unlikely(tc->flags & TCF_RATES)) {
+                cc_of(tc)->model(tc, rtt, now);
+                autosize(tc);
+        } else if (cwnd_was_used(tc, before, acked)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
                 autosize(tc);
         }
@@ -210,7 +215,10 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
                 marked = ecn_ack(t, tc, seg, now);
         if ((acked != 0 && tc->rtx_kind != RTX_REO) || tc->rtx_kind == RTX_NONE)
                 timer_arm_rtx(tc, now);
-        if (acked != 0 && !marked && !repairing && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before, acked)) {
+        if (tc->flags & TCF_RATES) {
+                cc_of(tc)->model(tc, rtt, now);
+                autosize(tc);
+        } else if (acked != 0 && !marked && !repairing && tc->ca_state != CA_RECOVERY && cwnd_was_used(tc, before, acked)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
                 autosize(tc);
         }

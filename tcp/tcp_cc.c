@@ -17,6 +17,18 @@ const struct tcp_cc *cc_of(const struct tcp_conn *tc)
         return table[tc->cc];
 }
 
+void cc_begin(struct tcp_conn *tc, nstime now)
+{
+        if (cc_of(tc)->model != NULL && !tc->link.lossless)
+                conn_flag(tc, TCF_RATES);
+        else
+                conn_unflag(tc, TCF_RATES);
+        if (tc->ca_state >= CA_RECOVERY && !(tc->flags & TCF_RATES)) /* it had begun with one that has no use for ssthresh */
+                tc->ssthresh = MIN(tc->ssthresh, MAX(tc->cwnd, 2 * tc->snd_mss));
+        pace_set(tc, 0, 1);
+        cc_of(tc)->init(tc, now);
+}
+
 int tcp_cc_lookup(const char *name)
 {
         for (int i = 0; i < TCP_CC_COUNT; i++)

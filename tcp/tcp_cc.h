@@ -4,6 +4,10 @@
  * Windows are bytes. An algorithm keeps its state in tc->cc_priv and changes tc->cwnd in on_ack() alone; recovery
  * (PRR) sets cwnd between on_loss() and the end of recovery. A new algorithm is a file with one table, and a line in
  * TCP_CC_LIST. A mark (tcp_ecn.c) is asked for like a loss (RFC 3168 §6.1.2).
+ *
+ * One with a model() of the path is asked more often, has delivery rates measured (tcp_rate.h; TCF_RATES), and sets cwnd and the
+ * pacing rate at each acknowledgement, in recovery as ever: neither PRR nor the end of recovery nor idle time changes them. Over a
+ * link that loses nothing there is no path to have a model of, and it is as the others.
  */
 #ifndef TCP_TCP_CC_H
 #define TCP_TCP_CC_H
@@ -12,7 +16,8 @@
 
 #define TCP_CC_LIST(X)                                                                                                \
         X(CUBIC, tcp_cubic)                                                                                           \
-        X(RENO, tcp_newreno)
+        X(RENO, tcp_newreno)                                                                                          \
+        X(BBR, tcp_bbr)
 
 enum {
 #define X(name, table) TCP_CC_##name,
@@ -32,10 +37,22 @@ struct tcp_cc {
         uint32_t (*on_loss)(struct tcp_conn *tc, bool timeout, nstime now);
         /* The last on_loss() was a mistake; cwnd and ssthresh are restored already. NULL: nothing else to do. */
         void (*undo)(struct tcp_conn *tc);
+
+        /* Of one with a model, else NULL. An ACK, instead of on_ack(); rtt as there, and in recovery too. */
+        void (*model)(struct tcp_conn *tc, nstime rtt, nstime now);
+        /* A segment was marked lost; the routers have marked some (instead of on_loss()). The next model() sees to it. */
+        void (*lost)(struct tcp_conn *tc, const struct tcp_txseg *s);
+        void (*marked)(struct tcp_conn *tc);
+        /* Nothing is in flight, and something is about to be. */
+        void (*restart)(struct tcp_conn *tc, nstime now);
+        /* What is known of the path, for who looks in. */
+        void (*report)(const struct tcp_conn *tc, struct tcp_report *r);
 };
 
-extern const struct tcp_cc tcp_newreno, tcp_cubic;
+extern const struct tcp_cc tcp_newreno, tcp_cubic, tcp_bbr;
 const struct tcp_cc *cc_of(const struct tcp_conn *tc);
+/* The connection is ESTABLISHED, or has another algorithm now, or one that begins anew. */
+void cc_begin(struct tcp_conn *tc, nstime now);
 /* RFC 5681 §3.1, RFC 6928: the initial window. Where nothing is lost, ten segments of whatever size. */
 uint32_t cc_initial_window(const struct tcp_conn *tc);
 

@@ -41,6 +41,8 @@ enum {
         TXS_LOST = 2,                   /* we believe that it was lost */
         TXS_RETX = 4,                   /* retransmitted, and that copy is believed in flight */
         TXS_EVER_RETX = 8,              /* sent more than once: no RTT sample (Karn) */
+        TXS_RATE = 16,                  /* has the fields for delivery rates: tcp_rate.h */
+        TXS_APP_LIMITED = 32,           /* with it: left after the application had nothing to send */
 };
 
 struct tcp_txseg {
@@ -50,10 +52,12 @@ struct tcp_txseg {
         uint32_t off, len;              /* payload bytes; a FIN takes one more sequence number */
         uint8_t ctl;                    /* TCP_FIN, TCP_PSH to send with it */
         uint8_t marks;
-        uint16_t tries;                 /* transmissions so far */
+        uint32_t tx_in_flight;          /* with TXS_RATE, what there was when it was sent last: tcp_rate.h */
         nstime sent;                    /* last transmission */
+        nstime delivered_time, first_sent;
+        uint32_t delivered, lost_before;
 };
-static_assert(sizeof(struct tcp_txseg) <= 64, "one cache line");
+static_assert(sizeof(struct tcp_txseg) == CACHE_LINE, "a line each");
 
 struct tcp_rxseg {
         _Alignas(8) uint32_t next;
@@ -118,7 +122,7 @@ enum {                                  /* tc->flags */
         TCF_WAITS = 16,                 /* on the list of those that wait for frames */
         TCF_ACTIVE = 32,                /* opened by us (RFC 9293 MUST-11: SYN-RECEIVED remembers) */
         TCF_MORE = 64,                  /* the last write said that more follows */
-        TCF_CWND_LIMITED = 128,
+        TCF_RATES = 128,                /* delivery rates are measured for congestion control: tcp_rate.h */
         TCF_CLOSED_BY_APP = 256,        /* tcp_close() was called */
         TCF_WND_ZERO = 512,             /* we offered a zero window */
         TCF_TLP_RETX = 1024,            /* the tail loss probe was a retransmission */
@@ -256,7 +260,6 @@ struct tcp_conn {
         uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
         nstime limited[TCP_LIM_PACING + 1];
-        uint64_t cc_priv[10];            /* the congestion control's own */
         struct tcp_opts opts;
         uint64_t pacing_rate;           /* bytes a second, 0: as fast as it goes; tcp_pace.c */
         nstime pace_at;                 /* the next quantum's time */
@@ -285,12 +288,14 @@ struct tcp_conn {
         uint32_t out_next;
         uint32_t sock;                  /* tcp_set_sock(); 0: orphan, or not yet accepted */
         uint8_t out_queued;
+
+        uint64_t cc_priv[32];           /* the congestion control's own: of CUBIC's the first lines */
 };
 static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 && offsetof(struct tcp_conn, snd_una) == 128 &&
               offsetof(struct tcp_conn, snd_fill) == 192 && offsetof(struct tcp_conn, bytes_sent) == 256, "lines");
 static_assert(offsetof(struct tcp_conn, opts.tos) / CACHE_LINE == offsetof(struct tcp_conn, opts.ip_opts.len) / CACHE_LINE,
               "who looks at the one looks at the other");
-static_assert(sizeof(struct tcp_conn) == 960, "fifteen lines");
+static_assert(sizeof(struct tcp_conn) == 1152, "eighteen lines");
 
 /* Marks that are looked at without the lock (tcp_poll_events()). */
 static inline void conn_flag(struct tcp_conn *tc, uint32_t flags)

@@ -101,8 +101,12 @@ bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nsti
                 return true;
         count(t->cnt, COUNT_TCP_ECN_CUT);
         undo_forget(tc);
-        tc->ssthresh = cc_of(tc)->on_loss(tc, false, now);
-        tc->cwnd = MIN(tc->cwnd, tc->ssthresh);
+        if (tc->flags & TCF_RATES) {
+                cc_of(tc)->marked(tc);
+        } else {
+                tc->ssthresh = cc_of(tc)->on_loss(tc, false, now);
+                tc->cwnd = MIN(tc->cwnd, tc->ssthresh);
+        }
         tc->ecn_end = tc->snd_nxt;
         conn_flag(tc, TCF_ECN_CUT | TCF_ECN_CWR);
         return true;

@@ -1,6 +1,6 @@
 /* What a connection looks like from outside. Reads only; a reader without the lock gets a torn snapshot at
  * worst. */
-#include "tcp/tcp_conn.h"
+#include "tcp/tcp_cc.h"
 
 static void report_limits(const struct tcp_conn *tc, struct tcp_report *r, nstime now)
 {
@@ -78,6 +78,9 @@ void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_r
                 .last_received = tc->last_received,
                 .sock = tc->sock,
                 .delivery_rate = delivery_rate(tc),
+                .pacing_rate = tc->pacing_rate,
         };
+        if (tc->flags & TCF_RATES && cc_of(tc)->report != NULL)
+                cc_of(tc)->report(tc, r);
         report_limits(tc, r, now);
 }

@@ -236,10 +236,10 @@ static void forget_losses(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->recover = tc->high_sacked = tc->rack_end = tc->snd_una;
         tc->tlp_out = tc->probes = tc->dups = tc->backoff = 0;
         path_forget_probe(tc, now);
-        conn_unflag(tc, TCF_DSACK | TCF_TLP_RETX | TCF_CWND_LIMITED | TCF_ECN_CUT);
+        conn_unflag(tc, TCF_DSACK | TCF_TLP_RETX | TCF_ECN_CUT);
         undo_forget(tc);
         tc->cwnd = MAX(tc->cwnd, tc->snd_mss);
-        cc_of(tc)->init(tc, now);
+        cc_begin(tc, now);
         timer_arm_rtx(tc, now);
         if (flight(tc) != 0) {
                 tc->rtx_kind = RTX_RTO;

@@ -81,8 +81,7 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->drs_at = now;
         tc->limit = TCP_LIM_APP;
         tc->limit_since = now;
-        pace_set(tc, 0, 1);
-        cc_of(tc)->init(tc, now);
+        cc_begin(tc, now);
         tcp_set_state(t, tc, TCPS_ESTABLISHED);
         timer_keepalive(tc, now);
         if (tc->shut & SHUT_SND) /* closed while it was being opened: RFC 9293 §3.10.4, SYN-RECEIVED */

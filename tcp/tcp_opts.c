@@ -58,9 +58,9 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         if (keep)
                 timer_keepalive(tc, now);
         if (rate)
-                pace_set(tc, 0, 1);
+                pace_set(tc, tc->flags & TCF_RATES ? tc->pacing_rate : 0, 1);
         if (cc && tc->state >= TCPS_ESTABLISHED)
-                cc_of(tc)->init(tc, now);
+                cc_begin(tc, now);
         if (o->quickack && tc->delack_at != NSTIME_NEVER)
                 tc->owed |= OWE_ACK;
         touch(t, tc);

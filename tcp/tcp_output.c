@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_rate.h"
 
 #define CORK_FOR            (200 * NS_PER_MS) /* as Linux: a corked segment waits no longer */
 #define CHALLENGE_SPAN      (5 * NS_PER_S)    /* RFC 5961 §7: so many in so long */
@@ -143,11 +144,12 @@ static bool output_ack(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
 static void note_sent(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
 {
         s->sent = tc->last_sent = now;
-        s->tries++;
         if (unlikely(tc->stalled_at == 0))
                 tc->stalled_at = now;
         if (unlikely(tc->pacing_rate != 0))
                 pace_sent(tc, s->len);
+        if (unlikely(tc->flags & TCF_RATES))
+                rate_sent(tc, s, now);
 }
 
 /* ---- new data ---- */
@@ -208,7 +210,9 @@ static void send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, s
 {
         bool first = flight(tc) == 0;
 
-        if (first && !tc->link.lossless && now - tc->last_sent > tc->rto)
+        if (first && tc->flags & TCF_RATES)
+                cc_of(tc)->restart(tc, now);
+        else if (first && !tc->link.lossless && now - tc->last_sent > tc->rto)
                 tc->cwnd = MIN(tc->cwnd, cc_initial_window(tc)); /* RFC 5681 §4.1 */
         build_data(t, tc, s, seg, now);
         note_sent(tc, s, now);

@@ -2,7 +2,7 @@
  * RACK-TLP (RFC 8985): a segment is lost when one sent sufficiently later was delivered; a probe at the tail
  * turns the loss of the last segments into something that acknowledgements can tell.
  */
-#include "tcp/tcp_conn.h"
+#include "tcp/tcp_cc.h"
 
 #define PERSIST_ROUNDS 16 /* §6.2 step 4: recoveries without D-SACK until the window is small again */
 
@@ -42,12 +42,15 @@ static nstime reordering_window(const struct tcp_conn *tc)
 void rack_mark_lost(struct tcp_conn *tc, struct tcp_txseg *s)
 {
         uint32_t space = txseg_space(s);
+        bool known = (s->marks & (TXS_LOST | TXS_RETX)) == TXS_LOST;
 
         if (s->marks & TXS_RETX)
                 tc->retx -= space;
         if (!(s->marks & TXS_LOST))
                 tc->lost += space;
         s->marks = (uint8_t)((s->marks & ~TXS_RETX) | TXS_LOST);
+        if (tc->flags & TCF_RATES && !known)
+                cc_of(tc)->lost(tc, s);
 }
 
 static bool sent_before_rack(const struct tcp_conn *tc, const struct tcp_txseg *s)

@@ -1,5 +1,6 @@
 /* Selective acknowledgement, both directions (RFC 2018), and duplicates reported by it (RFC 2883). */
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_rate.h"
 
 /* ---- what we report ---- */
 
@@ -73,6 +74,7 @@ static void mark_sacked(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
 {
         uint32_t space = txseg_space(s);
 
+        rate_delivered(tc, s, now);
         rack_update(tc, s, now);
         if (s->marks & TXS_LOST)
                 tc->lost -= space;

@@ -9,7 +9,7 @@
  */
 #include <errno.h>
 
-#include "tcp/tcp_conn.h"
+#include "tcp/tcp_rate.h"
 
 #define SMALL_WRITE    FRAME_SMALL_BYTES /* a write up to this does not ask for a large frame by itself */
 #define TXSEG_SPARE(p) ((p)->cap / 16)   /* kept for splits: without them nothing could move */
@@ -133,8 +133,9 @@ void sndbuf_unsend_probe(struct tcp *t, struct tcp_conn *tc)
         if (tc->snd_head == 0)
                 return;
         s = txseg_at(t, tc->snd_head);
-        if (txseg_end(s) != tc->snd_nxt || s->len != 1 || s->marks & ~TXS_EVER_RETX)
+        if (txseg_end(s) != tc->snd_nxt || s->len != 1 || s->marks & (TXS_SACKED | TXS_LOST | TXS_RETX))
                 return;
+        s->marks &= TXS_EVER_RETX;
         tc->snd_next = tc->snd_head;
         WRITE_ONCE(tc->snd_nxt, tc->snd_una);
         txseg_merge(t, tc, s, tc->snd_mss);
@@ -490,6 +491,8 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
         bool alive = tc->state >= TCPS_ESTABLISHED && !(tc->flags & TCF_FIN_QUEUED);
 
         bytes = MIN(bytes, tc->rsv_bytes); /* recovery after a death may have taken the reservation away */
+        if (unlikely(tc->flags & TCF_RATES))
+                rate_written(tc);
         drop_reservation(t, tc, bytes, alive);
         if (!alive)
                 conn_reap(t, tc); /* over meanwhile, and the record waited for us */

@@ -40,12 +40,12 @@ static json_t *tcp_row(const struct seen_stack *s, const struct tcp_report *r)
                                 "peer", address_port_json(r->tuple.raddr, r->tuple.rport), "holders",
                                 stacks_holders(s, r->sock));
         json_t *sender = json_pack(
-                "{sI sI sI sI sI so so so so so si si ss ss sI so}", "recv_q", (json_int_t)r->unread, "send_q",
+                "{sI sI sI sI sI so so so so so si si ss ss sI sI so}", "recv_q", (json_int_t)r->unread, "send_q",
                 (json_int_t)r->unacked + r->unsent, "unsent", (json_int_t)r->unsent, "cwnd", (json_int_t)r->cwnd,
                 "ssthresh", (json_int_t)r->ssthresh, "rtt", time_json(r->srtt), "rttvar", time_json(r->rttvar),
                 "min_rtt", time_json(r->min_rtt), "rto", time_json(r->rto), "limited", limited_json(r), "backoff",
                 r->backoff, "probes", r->probes, "congestion", tcp_cc_name(r->cc), "limit", limit_name(r->limit),
-                "delivery_rate", (json_int_t)r->delivery_rate, "orphan", json_boolean(r->sock == 0));
+                "delivery_rate", (json_int_t)r->delivery_rate, "pacing_rate", (json_int_t)r->pacing_rate, "orphan", json_boolean(r->sock == 0));
         json_t *totals = json_pack(
                 "{sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "retransmits", (json_int_t)r->retrans,
                 "bytes_retransmitted", (json_int_t)r->bytes_retrans, "bytes_sent", (json_int_t)r->bytes_sent,

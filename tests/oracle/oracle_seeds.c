@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tcp/tcp_cc.h"
 #include "tests/oracle/meet.h"
 #include "unet/pcap_file.h"
 
@@ -92,7 +93,7 @@ static void make_opts(struct prng_fast *r, struct tcp_opts *o)
         o->rcvbuf = prng_fast_chance(r, 1, 3) ? 1500 + prng_fast_below(r, 20000) : 0;
         o->sndbuf = prng_fast_chance(r, 1, 4) ? 3000 + prng_fast_below(r, 20000) : 0;
         o->maxseg = prng_fast_chance(r, 1, 6) ? (uint16_t)(100 + prng_fast_below(r, 1000)) : 0;
-        o->cc = (uint8_t)tcp_cc_lookup(prng_fast_chance(r, 1, 2) ? "reno" : "cubic");
+        o->cc = (uint8_t)prng_fast_below(r, TCP_CC_COUNT);
 }
 
 static void prepare(struct act *a, uint64_t seed)

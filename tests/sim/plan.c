@@ -1,6 +1,8 @@
 /* From a seed to a plan. See plan.h. */
 #include "tests/sim/plan.h"
 
+#include "tcp/tcp_cc.h"
+
 #define KB 1000u
 
 static uint32_t below(struct prng_fast *r, uint32_t n)
@@ -117,7 +119,7 @@ static void make_options(struct prng_fast *r, struct tcp_opts *o)
         tcp_opts_default(o);
         o->nodelay = one_in(r, 3);
         o->quickack = one_in(r, 6);
-        o->cc = (uint8_t)tcp_cc_lookup(one_in(r, 2) ? "reno" : "cubic");
+        o->cc = (uint8_t)below(r, TCP_CC_COUNT);
         o->no_sack = one_in(r, 5);
         o->no_timestamps = one_in(r, 4);
         o->no_wscale = one_in(r, 5);

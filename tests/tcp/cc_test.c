@@ -197,7 +197,8 @@ static void names_are_found(void **state)
 {
         assert_int_equal(tcp_cc_lookup("reno"), TCP_CC_RENO);
         assert_int_equal(tcp_cc_lookup("cubic"), TCP_CC_CUBIC);
-        assert_int_equal(tcp_cc_lookup("bbr"), -ENOENT);
+        assert_int_equal(tcp_cc_lookup("bbr"), TCP_CC_BBR);
+        assert_int_equal(tcp_cc_lookup("vegas"), -ENOENT);
         assert_string_equal(tcp_cc_name(TCP_CC_RENO), "reno");
 }
 

@@ -112,7 +112,7 @@ static struct pair *bad_link(uint64_t seed)
                 p->opts[s].no_sack = pair_chance(p) < 0.2;
                 p->opts[s].no_timestamps = pair_chance(p) < 0.3;
                 p->opts[s].no_wscale = pair_chance(p) < 0.3;
-                p->opts[s].cc = (uint8_t)(pair_random(p) % 2);
+                p->opts[s].cc = (uint8_t)(pair_random(p) % TCP_CC_COUNT);
                 if (pair_chance(p) < 0.4)
                         p->opts[s].rcvbuf = 200 + (uint32_t)(pair_random(p) % 20000);
                 if (pair_chance(p) < 0.4)
