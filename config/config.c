@@ -3,7 +3,7 @@
 #include "config/plain.h"
 #include "config/route_text.h"
 #include "config/sections.h"
-#include "tcp/tcp.h"
+#include "tcp/tcp_cc.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum kind { NUMBER, SIGNED, TEXT, YES_NO, ECN };
+enum kind { NUMBER, SIGNED, TEXT, YES_NO, ECN, CONGESTION };
 
 struct key {
         const char *section, *name, *text;
@@ -31,6 +31,18 @@ struct key {
 
 static const char *const yes_no[] = {"no", "yes"};
 static const char *const ecn[] = {[TCP_ECN_ACCEPT] = "accept", [TCP_ECN_NO] = "no", [TCP_ECN_ASK] = "ask"};
+static const char *const congestion[] = {[TCP_CC_CUBIC] = "cubic", [TCP_CC_RENO] = "reno", [TCP_CC_BBR] = "bbr"};
+static_assert(ARRAY_LEN(congestion) == TCP_CC_COUNT, "each has its name");
+
+/* Of which there is one, in a byte. */
+static const struct {
+        const char *const *name;
+        unsigned n;
+        const char *all;
+} word_kinds[] = {
+        [ECN] = {ecn, ARRAY_LEN(ecn), "accept, no or ask"},
+        [CONGESTION] = {congestion, ARRAY_LEN(congestion), "cubic, reno or bbr"},
+};
 
 static const struct key keys[] = {
         {"daemon", "idle", "seconds without clients and stacks after which unetd leaves; -1: never", SIGNED,
@@ -59,6 +71,8 @@ static const struct key keys[] = {
         COUNT("ip", "arp_reachable", arp_reachable_s, 1, 86400, "seconds that a neighbour is good without a sign of life"),
         {"tcp", "ecn", "marks of congestion instead of losses (RFC 3168): accept where peers ask for them, no, or ask", ECN,
          offsetof(struct unetd_config, tcp_ecn), 0, 0},
+        {"tcp", "congestion", "congestion control of connections that choose none: cubic, reno or bbr", CONGESTION,
+         offsetof(struct unetd_config, tcp_cc), 0, 0},
         COUNT("memory", "large_frames", geom.count[FRAME_LARGE], 16, 65536,
               "64 KB frames that a channel can send from, each way"),
         COUNT("memory", "small_frames", geom.count[FRAME_SMALL], 64, 1048576,
@@ -549,8 +563,9 @@ static int one_line(void *arg, const char *section, const char *name, const char
         r->seen |= (uint64_t)1 << (k - keys);
         if (k->kind == YES_NO)
                 return set_yes_no(r, k, value);
-        if (k->kind == ECN)
-                return set_word(r, (uint8_t *)r->c + k->off, name, value, ecn, ARRAY_LEN(ecn), "accept, no or ask");
+        if (k->kind >= ECN)
+                return set_word(r, (uint8_t *)r->c + k->off, name, value, word_kinds[k->kind].name, word_kinds[k->kind].n,
+                                word_kinds[k->kind].all);
         return k->kind == TEXT ? set_text(r, k, value) : set_number(r, k, value);
 }
 
@@ -727,11 +742,11 @@ void config_each(const struct unetd_config *c,
                 const char *at = (const char *)c + keys[i].off;
                 char number[16];
 
-                snprintf(number, sizeof number, "%d", keys[i].kind == TEXT || keys[i].kind == ECN ? 0 : *(const int32_t *)at);
+                snprintf(number, sizeof number, "%d", keys[i].kind == TEXT || keys[i].kind >= ECN ? 0 : *(const int32_t *)at);
                 if (keys[i].kind == YES_NO)
                         row(arg, keys[i].section, keys[i].name, yes_no[*(const uint32_t *)at], keys[i].text);
-                else if (keys[i].kind == ECN)
-                        row(arg, keys[i].section, keys[i].name, ecn[*(const uint8_t *)at], keys[i].text);
+                else if (keys[i].kind >= ECN)
+                        row(arg, keys[i].section, keys[i].name, word_kinds[keys[i].kind].name[*(const uint8_t *)at], keys[i].text);
                 else
                         row(arg, keys[i].section, keys[i].name, keys[i].kind == TEXT ? at : number, keys[i].text);
         }

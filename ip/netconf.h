@@ -41,6 +41,7 @@ struct netconf_ip {
         uint8_t source_routes;          /* 1: what came by one to its end is taken, and answered along it */
         uint8_t redirects;              /* 1: gateways may name better ones */
         uint8_t ecn;                    /* enum tcp_ecn of tcp/tcp.h, for all TCP sockets */
+        uint8_t cc;                     /* their congestion control: enum of tcp/tcp_cc.h */
         uint32_t arp_reachable_s;       /* a neighbour is good without proof for so long; 0: the cache's own time */
 };
 #define IP_TTL_USUAL 64u                /* RFC 1700; the current Assigned Numbers */

@@ -104,6 +104,7 @@ static uint32_t rec_new(struct ustack *u, int kind, int family)
         tcp_opts_default(&rec->opts);
         rec->opts.ttl = stack_ttl(u->s.st);
         rec->opts.ecn = u->s.st->ip_conf.ecn;
+        rec->opts.cc = u->s.st->ip_conf.cc;
         return idx;
 }
 

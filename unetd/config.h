@@ -75,6 +75,7 @@ struct unetd_config {
         uint32_t nneighs;
         uint32_t ip_ttl, source_routes, redirects;
         uint8_t tcp_ecn;                /* enum tcp_ecn of tcp/tcp.h */
+        uint8_t tcp_cc;                 /* enum of tcp/tcp_cc.h */
         uint32_t arp_reachable_s;
 };
 

@@ -124,6 +124,7 @@ void routes_init(void)
                 .source_routes = unetd.cfg.source_routes != 0,
                 .redirects = unetd.cfg.redirects != 0,
                 .ecn = unetd.cfg.tcp_ecn,
+                .cc = unetd.cfg.tcp_cc,
                 .arp_reachable_s = unetd.cfg.arp_reachable_s != ARP_REACHABLE_S ? unetd.cfg.arp_reachable_s : 0,
         };
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)

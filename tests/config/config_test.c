@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "tcp/tcp.h"
+#include "tcp/tcp_cc.h"
 
 static const struct unetd_config defaults = UNETD_CONFIG_DEFAULT;
 
@@ -106,11 +106,12 @@ static void sets_what_the_file_says(void **state)
 
         assert_int_equal(read_text(s, "; limits of a small machine\n[daemon]\nidle = -1\nlog = /tmp/x y.log\n\n"
                                       "[limits]\nstacks = 7\n[memory]\nlarge_frames=64\n"
-                                      "[ip]\nttl = 33\nredirects = yes\nsource_routes = no\narp_reachable = 7\n[tcp]\necn = ask\n"), 0);
+                                      "[ip]\nttl = 33\nredirects = yes\nsource_routes = no\narp_reachable = 7\n[tcp]\necn = ask\ncongestion = bbr\n"), 0);
         assert_int_equal(s->c.ip_ttl, 33);
         assert_true(s->c.redirects && !s->c.source_routes);
         assert_int_equal(s->c.arp_reachable_s, 7);
         assert_int_equal(s->c.tcp_ecn, TCP_ECN_ASK);
+        assert_int_equal(s->c.tcp_cc, TCP_CC_BBR);
         assert_int_equal(s->c.idle_s, -1);
         assert_string_equal(s->c.log, "/tmp/x y.log");
         assert_int_equal(s->c.per_uid.stacks, 7);
@@ -149,6 +150,7 @@ static void refuses_values_out_of_range(void **state)
         refuses(s, "[ip]\nttl = 256\n", 2, "\"ttl\" wants a number from 1 to 255");
         refuses(s, "[ip]\nredirects = 1\n", 2, "\"redirects\" is yes or no");
         refuses(s, "[tcp]\necn = yes\n", 2, "\"ecn\" wants accept, no or ask");
+        refuses(s, "[tcp]\ncongestion = vegas\n", 2, "\"congestion\" wants cubic, reno or bbr");
         refuses(s, "[limits]\nclients = 0\n", 2, "\"clients\" wants a number from 1 to 1048576");
         refuses(s, "[limits]\nclients = 99999999999999999999\n", 2, "\"clients\" wants a number from 1 to 1048576");
         snprintf(line, sizeof line, "[daemon]\nlog = /%0150d\n", 0);
