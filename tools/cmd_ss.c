@@ -45,7 +45,8 @@ static json_t *tcp_row(const struct seen_stack *s, const struct tcp_report *r)
                 "ssthresh", (json_int_t)r->ssthresh, "rtt", time_json(r->srtt), "rttvar", time_json(r->rttvar),
                 "min_rtt", time_json(r->min_rtt), "rto", time_json(r->rto), "limited", limited_json(r), "backoff",
                 r->backoff, "probes", r->probes, "congestion", tcp_cc_name(r->cc), "limit", limit_name(r->limit),
-                "delivery_rate", (json_int_t)r->delivery_rate, "pacing_rate", (json_int_t)r->pacing_rate, "orphan", json_boolean(r->sock == 0));
+                "delivery_rate", (json_int_t)r->delivery_rate, "pacing_rate", (json_int_t)r->pacing_rate,
+                "orphan", json_boolean(r->sock == 0));
         json_t *totals = json_pack(
                 "{sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "retransmits", (json_int_t)r->retrans,
                 "bytes_retransmitted", (json_int_t)r->bytes_retrans, "bytes_sent", (json_int_t)r->bytes_sent,

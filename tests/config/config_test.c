@@ -106,7 +106,8 @@ static void sets_what_the_file_says(void **state)
 
         assert_int_equal(read_text(s, "; limits of a small machine\n[daemon]\nidle = -1\nlog = /tmp/x y.log\n\n"
                                       "[limits]\nstacks = 7\n[memory]\nlarge_frames=64\n"
-                                      "[ip]\nttl = 33\nredirects = yes\nsource_routes = no\narp_reachable = 7\n[tcp]\necn = ask\ncongestion = bbr\n"), 0);
+                                      "[ip]\nttl = 33\nredirects = yes\nsource_routes = no\narp_reachable = 7\n"
+                                      "[tcp]\necn = ask\ncongestion = bbr\n"), 0);
         assert_int_equal(s->c.ip_ttl, 33);
         assert_true(s->c.redirects && !s->c.source_routes);
         assert_int_equal(s->c.arp_reachable_s, 7);
