@@ -32,7 +32,7 @@ enum xdp_want { XDP_WANT_BEST, XDP_WANT_NATIVE, XDP_WANT_GENERIC };
  * large for one chunk, or for the driver in native mode; -ENOSYS; other negative errno of the kernel. `line` says what
  * was chosen and why, or what failed and what would help.
  *
- * On a veth, generic is the faster one (docs/performance.md), but only native makes the other end cut its large segments:
+ * On a veth, generic is the faster one (docs/performance-notes.md), but only native makes the other end cut its large segments:
  * with generic, segmentation offload has to be switched off there (ethtool -K).
  */
 int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX]);
