@@ -348,6 +348,7 @@ static void set_view(struct stack_chan *c, const struct stack_chan *to)
         c->netif = to->netif;
         WRITE_ONCE(c->outside, to->outside);
         WRITE_ONCE(c->wire, to->wire);
+        WRITE_ONCE(c->copied, to->copied);
         __atomic_store_n(&c->ch, to->ch, __ATOMIC_RELEASE);     /* what it points to is ready: stack_chan_peek() */
 }
 
@@ -362,6 +363,7 @@ void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_
                                .remote = slot->remote != 0,
                                .outside = slot->remote != 0 || slot->netif != 0,
                                .wire = slot->netif != 0 && !ch->caps.shared,
+                               .copied = ch->caps.copied,
                                .stranger = slot->remote != 0 || (slot->netif == 0 && slot->peer_uid != s->st->uid)};
 
         s->frames->region[FRAME_REGION_TX(k)] = (struct frame_region){

@@ -278,6 +278,7 @@ struct stack_chan {
         bool remote;                            /* ... or another host's */
         bool outside;                           /* its peer does not run on this host: an interface, or remote; WRITE_ONCE() */
         bool wire;                              /* an interface without a gateway before it; WRITE_ONCE() */
+        bool copied;                            /* caps.copied, for who looks without the lock; WRITE_ONCE() */
         struct netif_view netif;
 };
 

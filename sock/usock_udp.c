@@ -390,7 +390,7 @@ static ssize_t send_framed(struct usock *s, const struct udp_dest *d, struct cur
 /* Without the lock: the channel may be another one by the time it is taken. */
 static inline bool has_place(const struct ustack *u, const struct udp_dest *d)
 {
-        return unlikely(READ_ONCE(u->s.chan[d->chan].caps.copied));
+        return unlikely(READ_ONCE(u->s.chan[d->chan].copied));
 }
 
 static __attribute__((noinline)) ssize_t send_placed(struct usock *s, const struct udp_dest *d, struct cursor *c, size_t n)

@@ -142,10 +142,10 @@ static int run(const struct command *cmd, int argc, char **argv)
                 {"retransmits", "retr", SHOW_PLAIN}, {"limit", "limited by", SHOW_PLAIN},
                 {"memory", "memory", SHOW_BYTES},  {"holders", "held by", SHOW_PLAIN},
         };
-        json_t *rows = json_array();
         struct want w = {0};
         bool json = false;
         const char *why;
+        json_t *rows;
         int opt;
 
         while ((opt = command_option(cmd, argc, argv, extra, &json)) != -1) {
@@ -155,6 +155,7 @@ static int run(const struct command *cmd, int argc, char **argv)
         }
         if (optind < argc)
                 return command_usage(cmd, "no arguments are taken");
+        rows = json_array();
         why = stacks_rows(add_stack, &w, rows);
         if (!why && json_array_size(rows) == 0)
                 why = "there are no such sockets";
