@@ -19,7 +19,7 @@
 #define SET_ROOM 44u                    /* IP_OPTIONS, 40 bytes: nothing that may be set is longer */
 
 union value {                           /* the application's copy, on our side */
-        uint8_t bytes[sizeof(struct tcp_info)];
+        uint8_t bytes[OPT_TCP_INFO_BYTES];
         uint64_t align;
 };
 

@@ -50,6 +50,8 @@ extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
 #define OPT_LEVEL(i, b) {.ints = (i), .blobs = (b), .nints = ARRAY_LEN(i), .nblobs = ARRAY_LEN(b)}
 #define OPT_LEVEL_INTS(i) {.ints = (i), .nints = ARRAY_LEN(i)}
 
+#define OPT_TCP_INFO_BYTES 280u         /* the longest of all values: what Linux 6.18 says */
+
 #define OPT_TCP USOCK_TCP
 #define OPT_ANY (USOCK_TCP | USOCK_UDP)
 #define OPT_FIELD(f)               .size = sizeof(((struct tcp_opts *)0)->f), .off = offsetof(struct tcp_opts, f)

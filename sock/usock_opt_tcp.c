@@ -1,6 +1,7 @@
 /* Options of IPPROTO_TCP: tcp(7). */
 #include "sock/usock_opt.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/inet_diag.h>
@@ -96,6 +97,17 @@ static socklen_t get_congestion(const struct opt_call *c, void *val, socklen_t r
 }
 
 /* ---- TCP_INFO ---- */
+
+/* What Linux has added behind tcpi_snd_wnd since 6.1, by whose headers this may be built. */
+struct info_tail {
+        uint32_t rcv_wnd, rehash;
+        uint16_t total_rto, total_rto_recoveries;
+        uint32_t total_rto_time, received_ce, accecn_bytes[6], accecn_modes;
+};
+
+#define INFO_OLD (offsetof(struct tcp_info, tcpi_snd_wnd) + sizeof(uint32_t))
+static_assert(INFO_OLD + sizeof(struct info_tail) == OPT_TCP_INFO_BYTES && sizeof(struct tcp_info) <= OPT_TCP_INFO_BYTES,
+              "TCP_INFO, Linux 6.18");
 
 static uint8_t linux_state(enum tcp_state s)
 {
@@ -206,20 +218,21 @@ static socklen_t get_info(const struct opt_call *c, void *val, socklen_t room)
         struct tcp_report r;
         nstime now = ustack_now();
 
-        memset(i, 0, sizeof *i);
+        memset(i, 0, OPT_TCP_INFO_BYTES);
         i->tcpi_state = linux_state(TCPS_CLOSED);
         i->tcpi_pacing_rate = UINT64_MAX;
         i->tcpi_max_pacing_rate = c->tcp.max_pacing_rate != 0 ? c->tcp.max_pacing_rate : UINT64_MAX;
         if (opt_listener(c) != NULL)
                 info_listener(i, opt_listener(c));
         if (tc == NULL)
-                return sizeof *i;
+                return OPT_TCP_INFO_BYTES;
         tcp_get_report(&c->s->u->s.tcp, tc, &r, now);
         info_shape(i, tc, &r);
         info_windows(i, tc, &r);
         info_times(i, &r, now);
         info_totals(i, &r);
-        return sizeof *i;
+        memcpy((uint8_t *)val + INFO_OLD, &(struct info_tail){.rcv_wnd = r.rcv_wnd}, sizeof(struct info_tail));
+        return OPT_TCP_INFO_BYTES;
 }
 
 /* Linux counts gains in 256ths. */

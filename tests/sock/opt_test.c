@@ -259,9 +259,12 @@ static bool held_long_enough(int64_t since)
         return now_ms() - since >= 199;
 }
 
+enum { RCV_WND = 232, LINUX_INFO = 280 };        /* tcpi_rcv_wnd, which came with Linux 6.2, and all of TCP_INFO in 6.18 */
+
 static void live_a(struct side *s)
 {
         int64_t begun = now_ms(), corked;
+        uint32_t newest[LINUX_INFO / sizeof(uint32_t) + 1];
         struct tcp_info info;
         socklen_t len = sizeof info;
         int c = side_connect(s), one = 1, n;
@@ -272,6 +275,9 @@ static void live_a(struct side *s)
         CHECK((info.tcpi_total_retrans == 0 || now_ms() - begun >= 200) && info.tcpi_snd_wnd > 0);
         len = 8;
         CHECK(unet_getsockopt(c, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 && len == 8);
+        len = sizeof newest;
+        CHECK(unet_getsockopt(c, IPPROTO_TCP, TCP_INFO, newest, &len) == 0 && len == LINUX_INFO);
+        CHECK(newest[RCV_WND / sizeof newest[0]] > 0);
         CHECK(unet_setsockopt(c, IPPROTO_TCP, TCP_CORK, &one, sizeof one) == 0);
         corked = now_ms();
         CHECK(unet_send(c, "held ", 5, 0) == 5);
