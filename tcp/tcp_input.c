@@ -97,10 +97,10 @@ static bool paws_rejects(const struct tcp_conn *tc, const struct tcp_seg *seg, n
         return tc->ts_ok && seg->has_ts && !(seg->flags & TCP_RST) && is_older(tc, seg, now) && !is_overtaken_ack(tc, seg);
 }
 
-/* Table 6 of RFC 9293. */
+/* Table 6 of RFC 9293. In TIME-WAIT the FIN has said that nothing more comes. */
 static bool in_window(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
-        uint32_t wnd = tc->rcv_adv - tc->rcv_nxt, space = seg_space(seg);
+        uint32_t wnd = tc->state == TCPS_TIME_WAIT ? 0 : tc->rcv_adv - tc->rcv_nxt, space = seg_space(seg);
         uint32_t first = seg->seq - tc->rcv_nxt, last = seg->seq + space - 1 - tc->rcv_nxt;
 
         if (wnd == 0)

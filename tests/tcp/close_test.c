@@ -138,6 +138,18 @@ static void time_wait_ignores_and_answers(void **state)
         expect_state(s, TCPS_TIME_WAIT);
 }
 
+/* What stands behind the peer's FIN is outside of any window: RFC 9293 §3.10.7.4, first. */
+static void time_wait_answers_what_is_beyond_the_fin(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 3, .ack = 2);
+        expect_sent(s, .seq = 2, .ack = 2);
+        peer_sends(s, .seq = 2, .ack = 2);
+        expect_silence(s);
+        expect_state(s, TCPS_TIME_WAIT);
+}
+
 /* RFC 2525 §2.17, RFC 9293 SHLD-3 */
 static void closing_with_unread_data_resets(void **state)
 {
@@ -489,6 +501,7 @@ int main(void)
                 scenario(newer_syn_ends_time_wait, time_wait, NULL),
                 scenario(connect_may_reuse_time_wait_with_timestamps, time_wait, &ts),
                 scenario(time_wait_ignores_and_answers, time_wait, NULL),
+                scenario(time_wait_answers_what_is_beyond_the_fin, time_wait, NULL),
                 scenario(closing_with_unread_data_resets, established, NULL),
                 scenario(linger_zero_resets, established, NULL),
                 scenario(data_after_close_is_reset, established, NULL),
