@@ -107,7 +107,7 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
         return 1;
 }
 
-static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len)
+static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len, bool nonblock)
 {
         int r;
 
@@ -126,7 +126,7 @@ static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len)
                 else if (r == -ENOENT)
                         r = -EISCONN;
         }
-        if ((r == -EINPROGRESS || r == -EALREADY) && !file_nonblock(f))
+        if ((r == -EINPROGRESS || r == -EALREADY) && !nonblock)
                 r = connect_wait(f);
         return r;
 }
@@ -234,7 +234,7 @@ static int do_connect(struct file *f, const struct sockaddr *sa, socklen_t len)
         int r;
 
         if (f->kind == USOCK_TCP)
-                return connect_tcp(f, sa, len);
+                return connect_tcp(f, sa, len, file_nonblock(f));
         if (!sock_may_be_ours(sa, len) && sa->sa_family != AF_UNSPEC && f->mode == MODE_NEW)
                 return 1;
         pthread_mutex_lock(&shim.lock);
@@ -275,6 +275,25 @@ int h_connect(int fd, const struct sockaddr *sa, socklen_t len)
                         return connect_kernel(fd, sa, len);
         } while (result_again(&r));
         return (int)r;
+}
+
+int connect_to_send(int fd, const struct sockaddr *sa, socklen_t len, bool nonblock)
+{
+        struct file *f;
+        ssize_t r;
+
+        do {
+                f = file_peek(fd) && len >= sizeof(sa_family_t) && sockaddr_readable(sa, len) ? file_enter(fd, MODE_NEW) : NULL;
+                if (!f)
+                        return 0;
+                r = 0;
+                if (f->kind == USOCK_TCP && f->mode == MODE_NEW && sa->sa_family != AF_UNSPEC)
+                        r = connect_tcp(f, sa, len, nonblock || file_nonblock(f));
+                if (r == 1)
+                        spare_used(f);
+                file_leave(f);
+        } while (result_again(&r));
+        return r < 0 ? -1 : 0;
 }
 
 int h___connect(int fd, const struct sockaddr *sa, socklen_t len)

@@ -241,8 +241,13 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
         return r;
 }
 
-/* An undecided UDP socket decides when it is given an address to send to; a TCP socket that connects by sending is the
- * kernel's. */
+static inline bool does_not_connect(int fd, const struct sockaddr *sa, socklen_t len, int flags)
+{
+        return unlikely(flags & MSG_FASTOPEN) && sa && connect_to_send(fd, sa, len, flags & MSG_DONTWAIT) < 0;
+}
+
+/* An undecided UDP socket decides when it is given an address to send to; a TCP socket that would connect by sending, and is
+ * undecided still, is the kernel's. */
 static struct file *enter_sending(int fd, const struct sockaddr *sa, socklen_t len, int flags)
 {
         struct file *f = file_peek(fd) && (!sa || sockaddr_readable(sa, len)) ? file_enter(fd, MODE_NEW) : NULL;
@@ -263,6 +268,8 @@ ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockad
 {
         ssize_t r;
 
+        if (does_not_connect(fd, sa, len, flags))
+                return -1;
         do {
                 struct file *f = enter_sending(fd, sa, len, flags);
 
@@ -311,8 +318,11 @@ ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
 
         do {
                 bool good = shim_started() && io_take_header(&own, m);
-                struct file *f = good ? enter_sending(fd, own.msg_name, own.msg_namelen, flags) : NULL;
+                struct file *f;
 
+                if (good && does_not_connect(fd, own.msg_name, own.msg_namelen, flags))
+                        return -1;
+                f = good ? enter_sending(fd, own.msg_name, own.msg_namelen, flags) : NULL;
                 if (!f) {
                         if (good)
                                 look_at_leaving(&own);
@@ -365,8 +375,11 @@ int h_sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
 
         do {
                 bool good = n && shim_started() && io_take_header(&first, &v->msg_hdr);
-                struct file *f = good ? enter_sending(fd, first.msg_name, first.msg_namelen, flags) : NULL;
+                struct file *f;
 
+                if (good && does_not_connect(fd, first.msg_name, first.msg_namelen, flags))
+                        return -1;
+                f = good ? enter_sending(fd, first.msg_name, first.msg_namelen, flags) : NULL;
                 if (!f) {
                         for (unsigned i = 0; shim.size && i < MIN(n, IOV_MAX) && io_take_header(&first, &v[i].msg_hdr); i++)
                                 look_at_leaving(&first);

@@ -374,7 +374,10 @@ void bind_in_range(struct file *f);
 void sock_decide(struct file *f, enum file_mode mode, const char *why);
 /* A datagram is about to leave a socket that is still undecided. */
 void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len);
-/* sendto() with MSG_FASTOPEN connects. */
+/* sendto() with MSG_FASTOPEN connects. Ours has no cookie, so what is sent goes when the connection is there, as Linux's goes
+ * without one. -1 and errno: there is none, yet; 0: the call goes on, the kernel's too. */
+int connect_to_send(int fd, const struct sockaddr *sa, socklen_t len, bool nonblock);
+/* ... where that has decided nothing: an address that is none, or no IPv4. */
 void tcp_kernel_connects(struct file *f);
 /* A UDP socket with a local name: reachable over the fabric too. Under shim.lock. */
 void udp_engage(struct file *f);

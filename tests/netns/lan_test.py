@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import shutil
+import socket
 import sys
 import time
 import unittest
@@ -165,6 +166,18 @@ class Kernel(Lan):
             p = self.peer(self.ours, "error", kind, KERNELS, CLOSED)
             self.assertEqual(p.end(), "ECONNREFUSED\n")
             self.assert_ours(p)
+
+    def test_who_sends_with_fast_open_connects(self):
+        """sendto() with MSG_FASTOPEN: the kernel has no way to there, so it must be ours."""
+        said = ("import socket, sys; s = socket.socket(); "
+                f"print(s.sendto(b'hello', {socket.MSG_FASTOPEN:#x}, ('{KERNELS}', {PORT})), s.recv(9))")
+        echo = (f"import socket; l = socket.create_server(('{KERNELS}', {PORT})); "
+                "c = l.accept()[0]; c.sendall(c.recv(5)); c.recv(1)")
+        server = self.other.serve(PORT, sys.executable, "-c", echo)
+        client = self.ours.run(sys.executable, "-c", said)
+        self.assertEqual(client.end(), "5 b'hello'\n")
+        self.assert_ours(client)
+        server.end()
 
     def test_an_address_that_nobody_has(self):
         """Three requests, a second apart: then connect() and recv() say so, as the kernel's do."""
