@@ -349,6 +349,8 @@ static void commit(struct ustack *u, struct tcp_conn *tc, size_t n, int flags, n
 {
         now = stack_time(&u->s, now);
         tcp_send_commit(&u->s.tcp, tc, n, flags & MSG_MORE, flags & MSG_OOB, now);
+        if (unlikely(flags & MSG_EOR))
+                tcp_send_end_record(&u->s.tcp, tc);
         stack_end(u->s.st);
         stack_flush(&u->s, now);
 }
@@ -359,7 +361,7 @@ static bool send_appended(struct ustack *u, struct sock_rec *rec, const uint8_t 
         struct tcp_conn *tc;
         bool done;
 
-        if (rec->role != SOCK_ROLE_CONN || rec->writer != 0 || flags & (MSG_MORE | MSG_OOB))
+        if (rec->role != SOCK_ROLE_CONN || rec->writer != 0 || flags & (MSG_MORE | MSG_OOB | MSG_EOR))
                 return false;
         tc = tcp_conn_at(&u->s.tcp, rec->conn);
         if (tc->snd_next == 0 || stack_pending(&u->s, 0))
@@ -447,7 +449,7 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
                         got = -EAGAIN;
                         break;
                 }
-                got = send_chunk(s, c, MIN(left, SEND_CHUNK), left > SEND_CHUNK ? flags | MSG_MORE : flags);
+                got = send_chunk(s, c, MIN(left, SEND_CHUNK), left > SEND_CHUNK ? (flags & ~MSG_EOR) | MSG_MORE : flags);
                 if (got <= 0)
                         break;
                 done += (size_t)got;

@@ -246,6 +246,8 @@ void tcp_frames_back(struct tcp *t, uint32_t region);
  */
 int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct span *span, int n);
 void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more, bool urgent, nstime now);
+/* What is written next begins a segment (MSG_EOR). */
+void tcp_send_end_record(struct tcp *t, struct tcp_conn *tc);
 /* The fast way for small writes: the last unsent segment grows by n bytes from `p`, and nothing becomes due by it, so
  * that there is nothing to flush. False: take the way above. */
 bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint32_t n);

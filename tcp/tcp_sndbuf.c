@@ -513,6 +513,13 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
         touch(t, tc);
 }
 
+/* The next byte does not lie right behind the last segment, so neither extends_tail() nor txseg_merge() joins them. */
+void tcp_send_end_record(struct tcp *t, struct tcp_conn *tc)
+{
+        if (tc->rsv_head == 0 && fill_room(t, tc) != 0)
+                tc->snd_fill_off++;
+}
+
 uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc)
 {
         uint32_t room = limit_room(tc);

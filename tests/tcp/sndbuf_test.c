@@ -246,6 +246,28 @@ static void small_writes_collect_while_the_peer_is_behind(void **state)
         forget_sent(s);
 }
 
+/* send(2), MSG_EOR: what is written next is never in the same segment, not when they are sent again either. */
+static void records_are_not_joined(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->cwnd = 1000;
+        app_writes(s, 1000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        writes_what_is_taken(s, 300, false);
+        tcp_send_end_record(&s->rig->t, s->tc);
+        assert_false(appends(s, 50));
+        writes_what_is_taken(s, 200, false);
+        assert_true(appends(s, 100));
+        peer_sends(s, .seq = 1, .ack = 1001);
+        expect_sent(s, .seq = 1001, .len = 300);
+        expect_sent(s, .seq = 1301, .len = 300);
+        advance_ms(s, 300);
+        expect_sent(s, .seq = 1001, .len = 300);
+        peer_sends(s, .seq = 1, .ack = 1301);
+        expect_sent(s, .seq = 1301, .len = 300);
+}
+
 static void reset_ends_writing_with_the_right_errors(void **state)
 {
         struct scene *s = *state;
@@ -275,6 +297,7 @@ int main(void)
                 scenario(reservation_can_be_cut_or_cancelled, established, NULL),
                 scenario(closing_waits_for_a_writer, established, NULL),
                 scenario(many_small_writes_become_full_segments, established, NULL),
+                scenario(records_are_not_joined, established, NULL),
                 scenario(reset_ends_writing_with_the_right_errors, established, NULL),
         };
 

@@ -103,6 +103,8 @@ static void application_writes(struct storm *w)
         if (chance(w, 20))
                 segment_arrives(w); /* while the application copies */
         tcp_send_commit(&s->rig->t, s->tc, below(w, (uint32_t)got + 1), chance(w, 10), chance(w, 5), s->now);
+        if (chance(w, 10))
+                tcp_send_end_record(&s->rig->t, s->tc);
 }
 
 static void application_acts(struct storm *w)
