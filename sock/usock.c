@@ -361,6 +361,7 @@ int usock_getsockname(struct usock *s, struct sockaddr *sa, socklen_t *len)
         return 0;
 }
 
+/* To Linux's sockets TIME-WAIT is closed. */
 static bool has_peer(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
@@ -369,7 +370,7 @@ static bool has_peer(struct usock *s)
         if (rec->rport == 0 || rec->role != SOCK_ROLE_CONN)
                 return rec->rport != 0;
         state = usock_conn(s)->state;
-        return state != TCPS_CLOSED && state != TCPS_SYN_SENT;
+        return state != TCPS_CLOSED && state != TCPS_SYN_SENT && state != TCPS_TIME_WAIT;
 }
 
 int usock_getpeername(struct usock *s, struct sockaddr *sa, socklen_t *len)

@@ -113,7 +113,7 @@ static uint8_t linux_state(enum tcp_state s)
 {
         static const uint8_t of[] = {           /* as in Linux's tcp_states.h */
                 [TCPS_ESTABLISHED] = 1, [TCPS_SYN_SENT] = 2,   [TCPS_SYN_RECEIVED] = 3,
-                [TCPS_FIN_WAIT_1] = 4,  [TCPS_FIN_WAIT_2] = 5, [TCPS_TIME_WAIT] = 6,
+                [TCPS_FIN_WAIT_1] = 4,  [TCPS_FIN_WAIT_2] = 5, [TCPS_TIME_WAIT] = 7, /* no socket's there: it is closed */
                 [TCPS_CLOSED] = 7,      [TCPS_CLOSE_WAIT] = 8, [TCPS_LAST_ACK] = 9,
                 [TCPS_LISTEN] = 10,     [TCPS_CLOSING] = 11,
         };

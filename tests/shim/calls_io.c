@@ -79,6 +79,9 @@ void scene_flags(void)
 
 void scene_ends(void)
 {
+        struct tcp_info ti = {0};
+        struct sockaddr_in sa;
+        socklen_t len = sizeof(ti);
         char b[8];
         int v[2];
 
@@ -90,6 +93,10 @@ void scene_ends(void)
         SHOW(read(v[0], b, sizeof(b)));
         SHOW(close(v[1]));
         SHOW(read(v[0], b, sizeof(b)));
+        SHOW(getsockopt(v[0], IPPROTO_TCP, TCP_INFO, &ti, &len));
+        SHOW(ti.tcpi_state);
+        len = sizeof(sa);
+        SHOW(getpeername(v[0], (void *)&sa, &len));
         SHOW(shutdown(v[0], SHUT_RDWR));
         SHOW(shutdown(v[0], 7));
         SHOW(__close(v[0]));
