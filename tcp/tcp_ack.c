@@ -200,8 +200,10 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
                 return false;
         if (tc->sack_ok)
                 sack_input(t, tc, seg, now);
-        if (seq_lt(ack, una))
-                return true; /* old: nothing more to learn from it */
+        if (seq_lt(ack, una)) { /* old: nothing more to learn from it */
+                undo_old_ack(t, tc);
+                return true;
+        }
         acked = ack - una;
         if (acked != 0)
                 rtt = advance(t, tc, ack, fack, now);

@@ -666,6 +666,8 @@ void undo_forget(struct tcp_conn *tc);
 void undo_resent(struct tcp_conn *tc, const struct tcp_seg *seg);
 void undo_duplicate(struct tcp_conn *tc, const struct tcp_sack_block *b);
 void undo_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked);
+/* One that a later one has overtaken may bring the report of the last duplicate. */
+void undo_old_ack(struct tcp *t, struct tcp_conn *tc);
 
 /* tcp_recovery.c */
 /* By an ACK that delivers so many bytes, or by none. */

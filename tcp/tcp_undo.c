@@ -135,12 +135,10 @@ static void restore(struct tcp_conn *tc)
                 cc_of(tc)->undo(tc);
 }
 
-void undo_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked)
+static void undo(struct tcp *t, struct tcp_conn *tc)
 {
-        bool during = tc->ca_state >= CA_RECOVERY, early = frto_ack(t, tc, seg, acked);
+        bool during = tc->ca_state >= CA_RECOVERY;
 
-        if (!(tc->flags & TCF_UNDO) || !(early || all_duplicates(tc) || (during && acked != 0 && of_the_original(tc, seg))))
-                return;
         count(t->cnt, COUNT_TCP_UNDO);
         if (tc->ca_state != CA_LOSS)
                 conn_flag(tc, TCF_REORDER);       /* RFC 8985 §6.2 step 3: what was not lost was late */
@@ -152,4 +150,18 @@ void undo_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uin
         tc->ca_state = CA_DISORDER;
         tc->dupacks = 0;
         tc->owed &= (uint8_t)~OWE_FORCE;
+}
+
+void undo_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked)
+{
+        bool during = tc->ca_state >= CA_RECOVERY, early = frto_ack(t, tc, seg, acked);
+
+        if (tc->flags & TCF_UNDO && (early || all_duplicates(tc) || (during && acked != 0 && of_the_original(tc, seg))))
+                undo(t, tc);
+}
+
+void undo_old_ack(struct tcp *t, struct tcp_conn *tc)
+{
+        if (tc->flags & TCF_UNDO && all_duplicates(tc))
+                undo(t, tc);
 }

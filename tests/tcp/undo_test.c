@@ -88,6 +88,21 @@ static void a_report_of_the_duplicate_undoes(void **state)
         expect_undone(s, cwnd);
 }
 
+/* ... by an acknowledgement that a later one has overtaken: nothing else may come for long. */
+static void a_report_that_is_overtaken_undoes_at_once(void **state)
+{
+        struct scene *s = *state;
+        uint32_t cwnd = seems_lost(s);
+
+        peer_sends(s, .seq = 1, .ack = 10001);
+        app_writes(s, 1000);
+        expect_sent(s, .seq = 10001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 11001);
+        expect_not_undone(s, cwnd);
+        peer_sends(s, .seq = 1, .ack = 10001, .nsack = 1, .sack = {{1, 1001}});
+        expect_undone(s, cwnd);
+}
+
 /* Two were sent again, and only one of them for nothing. */
 static void a_real_loss_beside_it_does_not(void **state)
 {
@@ -463,6 +478,7 @@ int main(void)
                 scenario(the_echo_of_the_retransmission_does_not, established, &times),
                 scenario(an_empty_echo_does_not, established, &times),
                 scenario(a_report_of_the_duplicate_undoes, established, &plain),
+                scenario(a_report_that_is_overtaken_undoes_at_once, established, &plain),
                 scenario(a_real_loss_beside_it_does_not, established, &plain),
                 scenario(a_timeout_too_early_is_undone, established, &times),
                 scenario(a_timeout_too_early_is_undone, established, &no_sack),
