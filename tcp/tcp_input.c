@@ -416,6 +416,8 @@ static bool process_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_se
 static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         tc->fin_end = tc->rcv_nxt + 1;
+        if (seq_gt(tc->fin_end, tc->rcv_adv)) /* it needs no room: a closed window takes it */
+                tc->rcv_adv = tc->fin_end;
         store_order();
         conn_flag(tc, TCF_FIN_RCVD);
         store_order();

@@ -79,6 +79,24 @@ static void closed_window_takes_acks_and_resets(void **state)
         assert_int_equal(tcp_take_error(s->tc), ECONNRESET);
 }
 
+/* A FIN needs no room. Behind it the window is as closed as before it. */
+static void closed_window_takes_a_fin(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .len = 1500);
+        peer_sends(s, .seq = 1501, .ack = 1, .len = 1500);
+        forget_sent(s);
+        peer_sends(s, .seq = 3001, .ack = 1, .flags = F);
+        advance_ms(s, 50);
+        expect_sent(s, .seq = 1, .ack = 3002, .zero_wnd = true);
+        expect_state(s, TCPS_CLOSE_WAIT);
+        peer_sends(s, .seq = 3010, .ack = 1, .flags = R);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_OUT_OF_WINDOW], 1);
+        app_reads(s, 3000);
+}
+
 /* RFC 5961 §3.2 */
 static void reset_must_be_at_the_edge(void **state)
 {
@@ -483,6 +501,7 @@ int main(void)
                 scenario(only_the_new_part_of_an_overlap_is_taken, established, NULL),
                 scenario(beyond_the_window_is_cut_off, established, &small),
                 scenario(closed_window_takes_acks_and_resets, established, &small),
+                scenario(closed_window_takes_a_fin, established, &small),
                 scenario(reset_must_be_at_the_edge, established, NULL),
                 scenario(syn_in_a_connection_is_challenged, established, NULL),
                 scenario(challenges_are_limited, established, NULL),
