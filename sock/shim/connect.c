@@ -86,10 +86,12 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
         }
         bind_in_range(f);
         r = sock_engage(f);
-        if (r == 0)
-                r = usock_connect(f->us, sa, len, &why);
-        else
-                why = sock_refused(r);
+        if (r < 0) {
+                sock_decide(f, MODE_KERNEL, sock_refused(r));
+                f->retry = true;
+                return 1;
+        }
+        r = usock_connect(f->us, sa, len, &why);
         if (r == 0 || r == -EINPROGRESS) {
                 f->connecting = true;
                 sock_decide(f, MODE_TCP, "the peer is on the fabric");

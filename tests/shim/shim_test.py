@@ -233,6 +233,20 @@ class Inert(Case):
         self.assertEqual(p.said(".*"), 0)
 
 
+class Without(Case):
+    """No unetd, and none that can be started, or only one of another version, which has other names."""
+
+    def test_everything_is_the_kernels(self):
+        for i, (libexec, what) in enumerate((("/nonexistent", None), (None, "/bin/true"))):
+            with self.subTest(what=what), tempfile.TemporaryDirectory() as made:
+                if what:
+                    os.symlink(what, os.path.join(made, "unetd"))
+                p = self.run_it(CALLS, "read_write", env={"UNET_DOMAIN": os.environ["UNET_DOMAIN"] + f"-none{i}",
+                                                          "UNET_LIBEXEC": libexec or made})
+                self.assertEqual(p.end(), self.run_it(CALLS, "read_write", shim=False).end())
+                self.assertGreater(p.said("kernel: no unetd"), 1, p)
+
+
 class Spare(Case):
     """A connection over the fabric takes the kernel's socket of the one before, which has seen nothing of it."""
 
