@@ -39,7 +39,7 @@
 #include "unet/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   18u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   19u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
@@ -220,6 +220,7 @@ struct stack_state {
         _Atomic uint32_t chan_gen;      /* grows when a channel comes or goes */
         uint32_t netifs;                /* interfaces ever used: 0 .. netifs-1 */
         uint32_t chan_room;             /* slots that are used at most: its processes have no address space for more */
+        _Atomic uint64_t full;          /* process slots that have no descriptors for another channel: there comes none */
 
         /* Connections with something to send or to tell, oldest first; linked by tc->out_next. */
         uint32_t out_head, out_tail;

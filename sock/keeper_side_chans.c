@@ -100,6 +100,13 @@ static int iface_attach_locked(struct ustack *u, uint32_t slot, const struct une
         return err;
 }
 
+/* For a channel that is there, or for one more. */
+static bool has_room(const struct stack_state *st, uint32_t slot)
+{
+        return slot < STACK_CHANS && slot < READ_ONCE(st->chan_room) &&
+               (atomic_load(&st->full) == 0 || atomic_load(&st->chan[slot].state) != CHAN_FREE);
+}
+
 int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
 {
         struct keeper_view *v = view;
@@ -107,7 +114,7 @@ int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
         struct unetd_chan mine;
         int err;
 
-        if (slot >= STACK_CHANS || slot >= READ_ONCE(u->s.st->chan_room))
+        if (!has_room(u->s.st, slot))
                 return -ENOSPC;
         if (unetd_chan_is_iface(chan))
                 return iface_attach_locked(u, slot, chan);

@@ -216,6 +216,8 @@ void usock_set_owner(struct usock *s, int32_t owner, uint32_t tid, bool async);
 /* Bytes of address space that the library has in this process, with room for a few more channels; `keep_to`: more do not come about
  * from now on. 0: it has no stack. */
 uint64_t usock_address_space(bool keep_to);
+/* The program has set its RLIMIT_NOFILE. */
+void usock_numbers_limited(void);
 /*
  * Poll sets: which sockets had events since one looked last, so that the others need not be looked at. `fn` is called
  * for each (again for each event) of the stack; sock 0: for all that wait for room to send. False: too many events

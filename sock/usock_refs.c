@@ -137,6 +137,7 @@ static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
                         ustack_unref(u, i, slot, now);
         }
         end_waiters(u->s.st, slot);
+        ustack_set_full(u, slot, false);
         return any;
 }
 

@@ -85,15 +85,21 @@ static void wake_socket(void)
                 sys1(SYS_close, fd);    /* another thread, in another stack, was quicker */
 }
 
-/* What this thread will need and cannot make any more then. */
-void usock_before_sandbox(uint32_t forbidden)
+void usock_place_keep(void)
 {
-        struct ustack *all[USTACKS_MAX];
         struct usock_place *p = usock_place_get();
 
         if (p != NULL)
                 usock_place_put(p, false);
         wake_socket();
+}
+
+/* What this thread will need and cannot make any more then. */
+void usock_before_sandbox(uint32_t forbidden)
+{
+        struct ustack *all[USTACKS_MAX];
+
+        usock_place_keep();
         for (uint32_t i = 0, n = ustack_all(all); i < n; i++) {
                 ustack_lock(all[i]);            /* maps the channels there are */
                 if (forbidden & 1u << SANDBOX_DEVICE)

@@ -17,6 +17,8 @@ struct usock_place {
 struct usock_place *usock_place_get(void);
 /* `rung`: somebody has written to it. */
 void usock_place_put(struct usock_place *p, bool rung);
+/* One is there for a thread that sleeps, and a socket to wake others by, while descriptors can be made. */
+void usock_place_keep(void);
 
 /* A place in the stack for a thread that is to sleep: it wants to hear of its sockets among v, and, if `news`, of any. Under the
  * lock. Slot + 1, 0: all are taken. */

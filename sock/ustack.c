@@ -19,6 +19,7 @@
 
 #include "netstack/sandbox.h"
 #include "netstack/sys.h"
+#include "unetd/fd_room.h"
 #include "unet/clock.h"
 
 #define DAEMON_EVERY NS_PER_S           /* a sleeper without a unetd looks for one so often */
@@ -108,6 +109,8 @@ struct unetd_client *ustack_client_holding(const struct ustack *u)
 void ustack_client_done(void)
 {
         proc.held = NULL;
+        if (unlikely(fd_room_back()))
+                ustack_keep_numbers();
         pthread_mutex_unlock(&proc.lock);
 }
 
@@ -238,8 +241,16 @@ void ustack_daemon_look(void)
 
         if (c == NULL)
                 return;                 /* somebody is asking it */
+        ustack_keep_numbers();
         if (proc.open)
                 proc.in_vain = unetd_look(c, proc.in_vain > 0 && has_links()) == -ECONNREFUSED ? proc.in_vain + 1 : 0;
+        ustack_client_done();
+}
+
+void usock_numbers_limited(void)
+{
+        ustack_client();
+        ustack_keep_numbers();
         ustack_client_done();
 }
 
@@ -486,6 +497,8 @@ static void remember(struct ustack *u)
 
         proc.stack[n] = u;
         atomic_store_explicit(&proc.nstacks, n + 1, memory_order_release);
+        fd_room_back();
+        ustack_keep_numbers();
 }
 
 struct ustack *ustack_mine(int *err)
@@ -678,7 +691,7 @@ bool usock_owns_fd(int fd)
 
         if (fd <= 2 || n == 0)
                 return false;
-        if (fd == proc.client.daemon.fd || fd == proc.client.keeper.fd || usock_wait_owns_fd(fd))
+        if (fd == proc.client.daemon.fd || fd == proc.client.keeper.fd || usock_wait_owns_fd(fd) || fd_room_owns(fd))
                 return true;
         for (uint32_t i = 0; i < n; i++)
                 if (stack_owns(proc.stack[i], fd))

@@ -74,6 +74,9 @@ struct usock {
 struct ustack *ustack_mine(int *err);
 /* For how many channels a new stack has address space; 0: it is too little for one. */
 uint32_t ustack_room(void);
+/* Descriptors for channels to come are kept if they can be, and whether they can is in the books. Under the client's lock. */
+void ustack_keep_numbers(void);
+void ustack_set_full(struct ustack *u, uint32_t slot, bool full);
 /* All stacks that are mapped. */
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX]);
 /* Maps another process's stack by its socket's cookie. */

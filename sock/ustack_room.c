@@ -3,7 +3,8 @@
  * Where RLIMIT_AS bounds what a program may have, half of what is left is the program's, and the rest must do for the stack and a few
  * channels; the same is true of the hard RLIMIT_NOFILE, where the soft one does not leave that much above it. If it does not do,
  * there is none, and sockets are the kernel's; if it does, as many channels come about as there is room for, and who comes
- * then is told to go by the kernel (keeper_chan_attach()).
+ * then is told to go by the kernel (keeper_chan_attach()). A few numbers are kept (unetd/fd_room.h), so that the program can use up its own
+ * later: when it has, there are no more channels, until it closes some.
  */
 #include "sock/ustack.h"
 
@@ -14,11 +15,14 @@
 
 #include "netstack/sandbox.h"
 #include "netstack/sys.h"
+#include "sock/usock_wake.h"
 #include "unet/shm_ring.h"
+#include "unetd/fd_room.h"
+#include "unetd/wire.h"
 
 #define CHANS_LEAST 4u                  /* a process that talks to itself needs two */
 #define OTHER_BYTES (64ull << 20)       /* the directory, tables, pipes' buffers */
-#define OTHER_FDS   (10u + UNETD_FDS_MAX) /* a stack's own; and what a message brings, for the moment */
+#define OTHER_FDS   (10u + FD_ROOM_LEAST)    /* a stack's own; and those kept */
 
 static uint64_t state_bytes(void)
 {
@@ -87,6 +91,31 @@ uint32_t ustack_room(void)
         uint32_t room = MIN(room_of_space(), room_of_descriptors());
 
         return room >= CHANS_LEAST ? room : 0;
+}
+
+/* In the books of a stack that has a process slot of that number. */
+void ustack_set_full(struct ustack *u, uint32_t slot, bool full)
+{
+        _Atomic uint64_t *all = &u->s.st->full;
+
+        if (full)
+                atomic_fetch_or(all, 1ull << slot);
+        else if (atomic_load(all) >> slot & 1)
+                atomic_fetch_and(all, ~(1ull << slot));
+}
+
+void ustack_keep_numbers(void)
+{
+        struct ustack *all[USTACKS_MAX];
+        bool full;
+
+        if (sandbox_forbidden != 0)
+                return;
+        full = !fd_room_keep();
+        if (!fd_above())
+                usock_place_keep();
+        for (uint32_t i = 0, n = ustack_all(all); i < n; i++)
+                ustack_set_full(all[i], all[i]->slot, full);
 }
 
 uint64_t usock_address_space(bool keep_to)

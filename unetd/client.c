@@ -8,6 +8,7 @@
 
 #include "netstack/sandbox.h"
 #include "unet/memfd.h"
+#include "unetd/fd_room.h"
 #include "unetd/fdcheck.h"
 #include "unetd/name.h"
 #include "unetd/start.h"
@@ -291,6 +292,7 @@ int client_ready(struct unetd_client *c)
         if (conn_ours(&c->daemon))
                 return 0;
         c->daemon.fd = -1;
+        fd_room_lend();
         r = find_or_start(c);
         if (r == 0 && before != 0 && before != c->instance && c->renewed && !c->renewing) {
                 c->renewing = true;
@@ -355,6 +357,7 @@ int client_ask_keeper(struct unetd_client *c, struct unetd_msg *msg, struct wire
 {
         int r = -ECONNRESET;
 
+        fd_room_lend();
         for (int round = 0; round < ASK_ROUNDS && r == -ECONNRESET; round++) {
                 r = keeper_ready(c);
                 if (r < 0)

@@ -108,15 +108,28 @@ struct raised {
 
 static atomic_flag raising = ATOMIC_FLAG_INIT;
 
+/* Above a large one the kernel's table would be large as well. */
+static bool leaves_above(const struct rlimit *rl)
+{
+        return rl->rlim_cur < rl->rlim_max && rl->rlim_cur <= FD_ABOVE_MAX;
+}
+
+bool fd_above(void)
+{
+        struct rlimit rl;
+
+        return sys_nofile_limit(NULL, &rl) == 0 && leaves_above(&rl);
+}
+
 /*
- * Lets us have numbers above all that the program can get, where its soft limit of them is not the hard one. Above a large one the
- * kernel's table would be large as well. False: not so; or another thread is at it, or was when this process was forked.
+ * Lets us have numbers above all that the program can get, where its soft limit of them is not the hard one. False: not so; or another
+ * thread is at it, or was when this process was forked.
  */
 static bool limit_raise(struct raised *r)
 {
         if (sandbox_forbids(SANDBOX_LIMITS) || atomic_flag_test_and_set(&raising))
                 return false;
-        if (sys_nofile_limit(NULL, &r->own) == 0 && r->own.rlim_cur < r->own.rlim_max && r->own.rlim_cur <= FD_ABOVE_MAX) {
+        if (sys_nofile_limit(NULL, &r->own) == 0 && leaves_above(&r->own)) {
                 r->more = (struct rlimit){MIN(r->own.rlim_cur + FD_OURS, r->own.rlim_max), r->own.rlim_max};
                 if (sys_nofile_limit(&r->more, NULL) == 0)
                         return true;

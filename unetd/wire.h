@@ -51,6 +51,8 @@ static inline int wire_in_take(struct wire_in *in, unsigned i)
 int fd_high(int fd);
 /* A second descriptor for the same file description, as high. */
 int fd_high_dup(int fd);
+/* Whether the soft RLIMIT_NOFILE leaves numbers above it, which are then ours. */
+bool fd_above(void);
 /* What /proc says the descriptor is ("pipe:[...]", "/memfd:...", a path), cut to size; its length, or
  * negative. */
 int fd_link(int fd, char *text, int size);

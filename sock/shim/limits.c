@@ -1,7 +1,8 @@
 /*
  * RLIMIT_AS is about the program's memory. What the library has mapped in its address space comes on top: when a program that
  * has a stack limits itself, as much is added to what the kernel is told, and taken off again from what the program is told. A limit
- * that is there before the first socket decides whether there is a stack at all (sock/ustack_room.c).
+ * that is there before the first socket decides whether there is a stack at all (sock/ustack_room.c). One of descriptors is the program's
+ * as it is: a few of them are kept for us (unetd/fd_room.h).
  *
  * A new image of this process begins with the limit that the program set, unless sockets survive, with which it needs what we
  * need. Children of posix_spawn() have ours.
@@ -88,24 +89,35 @@ static int change(const struct rlimit *new, struct rlimit *old)
         return (int)r;
 }
 
+/* What is kept from now on is kept above the program's own numbers, or of them. */
+static int changed(int r, pid_t pid, int what, const struct rlimit *new)
+{
+        if (r < 0 || what != RLIMIT_NOFILE || !new || !shim.size || usock_tls.inside || (pid != 0 && pid != getpid()))
+                return r;
+        usock_enter();
+        usock_numbers_limited();
+        usock_leave();
+        return r;
+}
+
 int h_prlimit(pid_t pid, int what, const struct rlimit *new, struct rlimit *old)
 {
-        return is_ours(pid, what) ? change(new, old) : REAL(prlimit)(pid, what, new, old);
+        return is_ours(pid, what) ? change(new, old) : changed(REAL(prlimit)(pid, what, new, old), pid, what, new);
 }
 
 int h_prlimit64(pid_t pid, int what, const struct rlimit *new, struct rlimit *old)
 {
-        return is_ours(pid, what) ? change(new, old) : REAL(prlimit64)(pid, what, new, old);
+        return is_ours(pid, what) ? change(new, old) : changed(REAL(prlimit64)(pid, what, new, old), pid, what, new);
 }
 
 int h_setrlimit(int what, const struct rlimit *new)
 {
-        return new && is_ours(0, what) ? change(new, NULL) : REAL(setrlimit)(what, new);
+        return new && is_ours(0, what) ? change(new, NULL) : changed(REAL(setrlimit)(what, new), 0, what, new);
 }
 
 int h_setrlimit64(int what, const struct rlimit *new)
 {
-        return new && is_ours(0, what) ? change(new, NULL) : REAL(setrlimit64)(what, new);
+        return new && is_ours(0, what) ? change(new, NULL) : changed(REAL(setrlimit64)(what, new), 0, what, new);
 }
 
 int h_getrlimit(int what, struct rlimit *old)

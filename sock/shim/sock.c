@@ -42,6 +42,14 @@ int h_socket(int domain, int type, int protocol)
         return fd;
 }
 
+/* What stands under accepted sockets; under shim.lock. */
+static int placeholder_make(void)
+{
+        if (shim.placeholder < 0)
+                shim.placeholder = shim_high_fd((int)sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        return shim.placeholder;
+}
+
 static const char *start_listening(struct file *f, int backlog)
 {
         struct sockaddr_storage ss;
@@ -62,6 +70,7 @@ static const char *start_listening(struct file *f, int backlog)
                 return sock_refused(r);
         /* The kernel's side is asked beside ours, and so must never block. */
         sys3(SYS_fcntl, f->kfd, F_SETFL, sys2(SYS_fcntl, f->kfd, F_GETFL) | O_NONBLOCK);
+        placeholder_make();             /* while there are numbers */
         return NULL;
 }
 
@@ -96,9 +105,7 @@ static int placeholder_number(int flags)
 
         if (base < 0) {
                 pthread_mutex_lock(&shim.lock);
-                if (shim.placeholder < 0)
-                        shim.placeholder = shim_high_fd((int)sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-                base = shim.placeholder;
+                base = placeholder_make();
                 pthread_mutex_unlock(&shim.lock);
                 if (base < 0)
                         return base;

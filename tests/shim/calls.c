@@ -249,6 +249,7 @@ static const struct {
         {"files_limited", scene_files_limited},
         {"numbers_lowered", scene_numbers_lowered},
         {"numbers_few", scene_numbers_few},
+        {"numbers_used_up", scene_numbers_used_up},
         {"async_connections", scene_async_connections},
         {"async_sockets", scene_async_sockets},
         {"async_told", scene_async_told},

@@ -127,6 +127,58 @@ void scene_numbers_few(void)
         }
 }
 
+#define ASKERS 5
+
+/* Each with a stack of its own, all at once. */
+static int ask_at_once(struct sockaddr_in sa)
+{
+        struct timeval patience = {20, 0};
+        char b[16] = "";
+        int c;
+
+        c = socket(AF_INET, SOCK_STREAM, 0);
+        setsockopt(c, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+        setsockopt(c, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+        return connect(c, (void *)&sa, sizeof(sa)) == 0 && write(c, "there and back", 14) == 14 &&
+               recv(c, b, 14, MSG_WAITALL) == 14 && memcmp(b, "there and back", 14) == 0;
+}
+
+/* The hard limit is set, and all numbers but one are used up, after there is a stack: who comes then is served, one after the other. */
+void scene_numbers_used_up(void)
+{
+        struct rlimit rl = {512, 512};
+        int go[2], l, s, last = -1, status, served = 0;
+        struct sockaddr_in sa;
+        char b[16];
+        ssize_t n;
+
+        pipe(go);
+        fflush(stdout);
+        for (int i = 0; i < ASKERS; i++)
+                if (fork() == 0) {
+                        close(go[1]);
+                        _exit(read(go[0], &sa, sizeof(sa)) == sizeof(sa) && ask_at_once(sa) ? 0 : 1);
+                }
+        l = listener(&sa);
+        SHOW(setrlimit(RLIMIT_NOFILE, &rl));
+        for (int i = 0; i < ASKERS; i++)
+                write(go[1], &sa, sizeof(sa));
+        for (int i = 0; i < ASKERS; i++) {
+                while ((s = dup(0)) >= 0)
+                        last = s;
+                SHOW(s);
+                close(last);
+                SHOW((s = accept(l, NULL, NULL)) >= 0);
+                while ((n = read(s, b, sizeof(b))) > 0)
+                        write(s, b, (size_t)n);
+                close(s);
+        }
+        for (int i = 0; i < ASKERS; i++)
+                served += wait(&status) > 0 && status == 0;
+        SHOW(served);
+        exit(0);
+}
+
 /* The library's own memory is no file of the program's. */
 void scene_files_limited(void)
 {
