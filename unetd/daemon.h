@@ -22,6 +22,7 @@
 #ifndef UNETD_DAEMON_H
 #define UNETD_DAEMON_H
 
+#include <net/if.h>
 #include <sys/queue.h>
 
 #include "unet/switch.h"
@@ -418,6 +419,8 @@ void ifaces_look(void);
 bool iface_has_addr(ip_addr addr);
 /* Whether the kernel's number of a device is one of theirs. */
 bool iface_is(int ifindex);
+/* What the kernel calls the device of interface i now. */
+const char *iface_device(uint32_t i, char name[IF_NAMESIZE]);
 /* Appends their addresses: local ones, to everybody on this host. */
 uint32_t iface_addrs(ip_addr *addrs, uint32_t n, uint32_t room);
 

@@ -28,8 +28,8 @@ struct iface {
         bool works;
         bool removed;                   /* its place may be another's once nobody uses it */
         bool gate_only;                 /* no AF_XDP socket for a first stack: none was wanted, or it cannot be */
-        uint32_t users;                 /* stacks that have channels to it; ... */
-        unsigned ifindex;               /* ... the device that it was for the first of them */
+        uint32_t users;                 /* stacks that have channels to it */
+        unsigned ifindex;               /* the device: when it was tried, or that of the first of them */
         uint32_t alone;                 /* the stack that has the socket; 0: there is none */
         struct xdp_dev dev;
         struct xdp_sock sock;
@@ -44,6 +44,21 @@ struct iface {
 
 static struct iface ifaces[UNETD_IFACES];
 static_assert(UNETD_IFACES <= DIR_IFACES, "all can be published");
+
+/* Somebody may have renamed it: it is the same device, while none has the name that is meant. */
+const char *iface_device(uint32_t i, char name[IF_NAMESIZE])
+{
+        const char *meant = unetd.cfg.iface[i].name;
+
+        if (ifaces[i].ifindex == 0 || if_nametoindex(meant) != 0 || !if_indextoname(ifaces[i].ifindex, name))
+                return meant;
+        return name;
+}
+
+static const char *device_of(const struct iface *f, char name[IF_NAMESIZE])
+{
+        return iface_device((uint32_t)(f - ifaces), name);
+}
 
 static enum xdp_want wanted(const struct iface *f)
 {
@@ -77,6 +92,7 @@ static bool try(struct iface *f)
 
         if (f->cfg->provider != IFACE_XDP)      /* links.c */
                 return false;
+        f->ifindex = if_nametoindex(f->cfg->name);
         if (f->cfg->link != IFACE_LINK_PACKET) {
                 r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
                 log_line("interface %s: %s", f->cfg->name, line);
@@ -303,7 +319,8 @@ static void publish_use(const struct iface *f)
 static int open_socket(struct iface *f, bool at_once, char line[XDP_LINE_MAX])
 {
         const struct xdp_sizes sizes = {.rx_chunks = 8192, .tx_chunks = 2048, .at_once = at_once};
-        int r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
+        char name[IF_NAMESIZE];
+        int r = xdp_dev_open(&f->dev, device_of(f, name), wanted(f), line);
 
         if (r < 0)
                 return r;
@@ -322,8 +339,9 @@ static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
 {
         struct gate_rules rules = {.addr = f->cfg->addr, .ttl = (uint8_t)unetd.cfg.ip_ttl, .owner = port_owner,
                                    .may = may_use_port, .foreign = is_leased_to_another, .arg = f};
+        char name[IF_NAMESIZE];
 
-        return gate_open(&f->gate, &unetd.loop, f->cfg->name, &rules, f->cfg->prefix, line);
+        return gate_open(&f->gate, &unetd.loop, device_of(f, name), &rules, f->cfg->prefix, line);
 }
 
 /* The first has a socket to itself. 0, or a negative errno. */
@@ -424,13 +442,14 @@ void ifaces_look(void)
 int iface_enter(struct iface *f, uint32_t stack)
 {
         int r = f->users == 0 && !f->gate_only ? enter_alone(f, stack) : -ENOTSUP;
+        char name[IF_NAMESIZE];
 
         if (f->gate)
                 r = 0;
         else if (r < 0 && (f->users != 0 || f->cfg->link != IFACE_LINK_XDP))
                 r = enter_gate(f, stack);
         if (r == 0 && f->users++ == 0)
-                f->ifindex = if_nametoindex(f->cfg->name);
+                f->ifindex = if_nametoindex(device_of(f, name));
         plan_back(f);
         publish_use(f);
         return r;
@@ -560,10 +579,8 @@ bool iface_is(int ifindex)
 {
         char name[IF_NAMESIZE];
 
-        if (!if_indextoname((unsigned)ifindex, name))
-                return false;
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
-                if (ifaces[i].works && strcmp(name, ifaces[i].cfg->name) == 0)
+                if (ifaces[i].works && if_nametoindex(iface_device(i, name)) == (unsigned)ifindex)
                         return true;
         return false;
 }

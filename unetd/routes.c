@@ -42,7 +42,8 @@ static bool ask_link(int fd, const char *name, unsigned long what, struct ifreq 
 static void look_at_link(int fd, uint32_t i)
 {
         struct netconf_if *f = &routes.net.ifs[i];
-        const char *name = unetd.cfg.iface[i].name;
+        char now[IF_NAMESIZE];
+        const char *name = iface_device(i, now);
         struct ifreq r = {.ifr_flags = 0};
         bool up = ask_link(fd, name, SIOCGIFFLAGS, &r) && r.ifr_flags & IFF_UP;
 
