@@ -311,6 +311,8 @@ void usock_exit(void);
  */
 void usock_exec(void);
 void usock_survives(struct usock *s);
+/* Who connects from now on finds no such listener; its connections, those that wait to be accepted as well, are as they were. */
+void usock_withdraw(struct usock *s);
 /* In the new image: it has adopted what it found, and what else its former image held ends. */
 void usock_adopted(void);
 

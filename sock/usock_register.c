@@ -84,19 +84,29 @@ void ustack_entry_del(struct ustack *u, const struct sock_entry *e)
                 unetd_listen_del(ustack_client_held(), u->id, e->proto, e->addr, e->port, e->sock);
 }
 
-void usock_unregister_sender(struct usock *s)
+static void unregister(struct usock *s, enum sock_registered as)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
         struct sock_entry e = {.last = false};
 
-        if (READ_ONCE(rec->registered) != SOCK_SENDS)
+        if (READ_ONCE(rec->registered) != as)
                 return;
         ustack_client();
         ustack_lock(u);
-        if (rec->registered == SOCK_SENDS)
+        if (rec->registered == as)
                 e = ustack_entry_end(u, rec);
         ustack_leave(u);
         ustack_entry_del(u, &e);
         ustack_client_done();
+}
+
+void usock_unregister_sender(struct usock *s)
+{
+        unregister(s, SOCK_SENDS);
+}
+
+void usock_withdraw(struct usock *s)
+{
+        unregister(s, SOCK_TAKES);
 }

@@ -132,44 +132,80 @@ void process_start(void)
 
 /* ---- exec ---- */
 
-struct survivors {
-        int n;
-        bool here;                      /* this process becomes the new image */
+/* The new image. */
+struct image {
+        int dir;
+        const char *path;
+        bool searched;                  /* as execvp() looks for it */
+        bool here;                      /* this process becomes it */
+        bool looked, deaf;              /* the library is not in it */
+        int survive;                    /* sockets of ours that it takes over */
 };
+
+static bool is_deaf(struct image *s)
+{
+        if (!s->looked)
+                s->deaf = s->searched ? image_searched_is_deaf(s->path) : image_is_deaf(s->dir, s->path);
+        s->looked = true;
+        return s->deaf;
+}
+
+static void keep_flags(int fd, const struct file *f)
+{
+        long flags = sys2(SYS_fcntl, fd, F_GETFL);
+
+        sys3(SYS_fcntl, fd, F_SETFL, file_nonblock(f) ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+}
+
+/* A listener that a deaf image has, too, must not be given connections that only the library could accept: it is the kernel's from now
+ * on. Hosts on interfaces of ours can reach it there only. */
+static void left_to_kernel(int fd, struct file *f)
+{
+        keep_flags(fd, f);
+        if (usock_has_ifaces())
+                return;
+        usock_withdraw(f->us);
+        f->why = "it was given to a program without the library, new connections are the kernel's";
+        log_decision(f);
+}
 
 /* Those that the new image will have; their kernel sockets are made to tell it the truth. */
 static void survives(int fd, struct file *f, void *arg)
 {
-        struct survivors *s = arg;
+        struct image *s = arg;
         long flags = sys2(SYS_fcntl, fd, F_GETFD);
 
         spare_used(f);
         if (f->mode < MODE_TCP || flags < 0 || (flags & FD_CLOEXEC))
                 return;
+        if (f->mode == MODE_LISTEN && f->us && is_deaf(s)) {
+                left_to_kernel(fd, f);
+                return;
+        }
         file_known_outside(f);
         if (s->here && f->us)
                 usock_survives(f->us);
         f->spawned |= !s->here;
-        if (f->mode == MODE_TCP) {
-                flags = sys2(SYS_fcntl, fd, F_GETFL);
-                sys3(SYS_fcntl, fd, F_SETFL, file_nonblock(f) ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
-        }
-        s->n++;
+        if (f->mode == MODE_TCP)
+                keep_flags(fd, f);
+        s->survive++;
 }
 
 /* Something to adopt? Then usock is told as well. */
-static bool something_survives(struct survivors *s, bool exec_here)
+static bool something_survives(struct image *s)
 {
-        if (!shim.size || usock_tls.inside)
+        if (usock_tls.inside)
                 return false;
-        s->n = 0;
-        s->here = exec_here;
+        if (unlikely(atomic_load(&shim.adopt)) && getenv("UNET_ADOPT") && is_deaf(s))
+                shim_adopt_all();       /* a shell that made no call on what it was given, and gives it on */
+        if (!shim.size)
+                return false;
         usock_enter();
-        if (exec_here)
+        if (s->here)
                 usock_exec();
         file_each(survives, s);
         usock_leave();
-        return s->n > 0;
+        return s->survive > 0;
 }
 
 static size_t count(char *const v[])
@@ -249,9 +285,9 @@ static int not_become(int r)
 
 int h_execve(const char *path, char *const argv[], char *const env[])
 {
-        struct survivors s;
+        struct image s = {.dir = AT_FDCWD, .path = path, .here = true};
 
-        if (something_survives(&s, true))
+        if (something_survives(&s))
                 env = ENV_ADOPTING(env);
         else
                 limits_for_image();
@@ -260,9 +296,9 @@ int h_execve(const char *path, char *const argv[], char *const env[])
 
 int h_execvpe(const char *file, char *const argv[], char *const env[])
 {
-        struct survivors s;
+        struct image s = {.path = file, .searched = true, .here = true};
 
-        if (something_survives(&s, true))
+        if (something_survives(&s))
                 env = ENV_ADOPTING(env);
         else
                 limits_for_image();
@@ -281,9 +317,12 @@ int h_execvp(const char *file, char *const argv[])
 
 int h_fexecve(int fd, char *const argv[], char *const env[])
 {
-        struct survivors s;
+        char self[32];
+        struct image s = {.dir = AT_FDCWD, .path = self, .here = true};
 
-        if (something_survives(&s, true))
+        snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+
+        if (something_survives(&s))
                 env = ENV_ADOPTING(env);
         else
                 limits_for_image();
@@ -292,9 +331,9 @@ int h_fexecve(int fd, char *const argv[], char *const env[])
 
 int h_execveat(int dir, const char *path, char *const argv[], char *const env[], int flags)
 {
-        struct survivors s;
+        struct image s = {.dir = dir, .path = path, .here = true};
 
-        if (something_survives(&s, true))
+        if (something_survives(&s))
                 env = ENV_ADOPTING(env);
         else
                 limits_for_image();
@@ -373,9 +412,9 @@ int h_execle(const char *path, const char *arg, ...)
 int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
                   char *const argv[], char *const env[])
 {
-        struct survivors s;
+        struct image s = {.dir = AT_FDCWD, .path = path};
 
-        if (something_survives(&s, false))
+        if (something_survives(&s))
                 env = ENV_ADOPTING(env);
         return REAL(posix_spawn)(pid, path, fa, at, argv, env);
 }
@@ -383,9 +422,9 @@ int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t
 int h_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
                    char *const argv[], char *const env[])
 {
-        struct survivors s;
+        struct image s = {.path = file, .searched = true};
 
-        if (something_survives(&s, false))
+        if (something_survives(&s))
                 env = ENV_ADOPTING(env);
         return REAL(posix_spawnp)(pid, file, fa, at, argv, env);
 }

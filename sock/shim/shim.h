@@ -516,6 +516,13 @@ void limits_go_on(void);
 /* From now on libc's streams read, write and close by our calls. */
 void streams_start(void);
 
+/* ---- image.c ---- */
+
+/* The program file, or the script's interpreter, is one that will not have the library. What cannot be read will, for all we know. */
+bool image_is_deaf(int dir, const char *path);
+/* The one that execvp() finds. */
+bool image_searched_is_deaf(const char *file);
+
 /* ---- process.c ---- */
 
 void process_start(void);

@@ -171,6 +171,7 @@ static const struct {
         {"exec_ends", scene_exec_ends},
         {"exec_listener", scene_exec_listener},
         {"exec_many", scene_exec_many},
+        {"exec_static", scene_exec_static},
         {"exec_timeout", scene_exec_timeout},
         {"linger", scene_linger},
         {"reuseport_leaves", scene_reuseport_leaves},

@@ -174,6 +174,7 @@ void scene_exec_and_close(void);
 void scene_exec_ends(void);
 void scene_exec_listener(void);
 void scene_exec_many(void);
+void scene_exec_static(void);
 void scene_exec_timeout(void);
 void scene_linger(void);
 void scene_reuseport_leaves(void);
