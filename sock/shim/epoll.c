@@ -175,11 +175,12 @@ static int translate(int epfd, struct epoll_event *ev, int n)
         f->set->round++;
         for (int i = 0; i < n; i++) {
                 struct epoll_event one = ev[i];
+                struct epoll_item *it = epoll_tagged(one.data.u64);
 
-                if (one.data.u64 == (uintptr_t)f->set)
+                if (one.data.u64 == epoll_tag(f->set))
                         epoll_kicked(f->set);
-                else if (epoll_is_member(one.data.u64))
-                        epoll_harvest_member(&h, f->set, (struct epoll_item *)(uintptr_t)one.data.u64, one.events);
+                else if (it)
+                        epoll_harvest_member(&h, f->set, it, one.events);
                 else
                         ev[h.n++] = one;
         }

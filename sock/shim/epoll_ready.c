@@ -160,10 +160,12 @@ static void harvest_kernel(struct epoll_set *set, struct harvest *h)
 
         kernel_answered(&set->watch, n > 0);
         for (long i = 0; i < n; i++) {
-                if (ev[i].data.u64 == (uintptr_t)set)
+                struct epoll_item *it = epoll_tagged(ev[i].data.u64);
+
+                if (ev[i].data.u64 == epoll_tag(set))
                         epoll_kicked(set);
-                else if (epoll_is_member(ev[i].data.u64))
-                        epoll_harvest_member(h, set, (struct epoll_item *)(uintptr_t)ev[i].data.u64, ev[i].events);
+                else if (it)
+                        epoll_harvest_member(h, set, it, ev[i].events);
                 else
                         put_event(h, ev[i].events, ev[i].data.u64);
         }

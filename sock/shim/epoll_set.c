@@ -81,11 +81,11 @@ struct epoll_set *epoll_set_new(int epfd, struct file *owner)
         return s;
 }
 
-bool epoll_is_member(uint64_t data)
+struct epoll_item *epoll_tagged(uint64_t tag)
 {
-        uintptr_t first = (uintptr_t)items;
+        uint64_t at = epoll_tag((const void *)(uintptr_t)tag) - (uintptr_t)items;
 
-        return items && data >= first && data < first + items_max * sizeof(*items);
+        return items && at < items_max * sizeof(*items) && at % sizeof(*items) == 0 ? &items[at / sizeof(*items)] : NULL;
 }
 
 /* What the kernel is asked of a member: whether a datagram socket has room our side knows; the kernel's always has. */
@@ -96,7 +96,7 @@ static uint32_t asked_of_kernel(const struct epoll_item *it)
 
 int epoll_kernel_ctl(struct epoll_item *it, int op, uint32_t events)
 {
-        struct epoll_event ev = {.events = events, .data.u64 = (uintptr_t)it};
+        struct epoll_event ev = {.events = events, .data.u64 = epoll_tag(it)};
 
         return (int)sys4(SYS_epoll_ctl, it->set->epfd, op, it->fd, &ev);
 }
@@ -290,7 +290,7 @@ struct epoll_item *epoll_item_find(const struct epoll_set *set, const struct fil
  */
 static void kick_make(struct epoll_set *set)
 {
-        struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uintptr_t)set};
+        struct epoll_event ev = {.events = EPOLLIN, .data.u64 = epoll_tag(set)};
         int fd = shim_high_fd((int)sys2(SYS_eventfd2, 0, EFD_NONBLOCK | EFD_CLOEXEC));
 
         if (fd < 0)

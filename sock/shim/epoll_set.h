@@ -86,8 +86,16 @@ static inline bool has_our_side(const struct file *f)
 /* A set for an epoll descriptor that is to hold one of ours, NULL: no memory. shim.lock held, as for all that changes
  * members. */
 struct epoll_set *epoll_set_new(int epfd, struct file *owner);
-/* Whether the kernel's answer is about a member of ours: its data is the member's address. */
-bool epoll_is_member(uint64_t data);
+/*
+ * What the kernel is told of a member and of a set itself. No address, nor half of one beside a number, since among the kernel's answers
+ * are the program's own data, and some programs set only the lower half (Python's number of a file; above it is what the stack had).
+ */
+static inline uint64_t epoll_tag(const void *p)
+{
+        return (uintptr_t)p ^ 0xb5ad4eceda1ce2a9u;
+}
+/* Whose tag it is; NULL: no member's. */
+struct epoll_item *epoll_tagged(uint64_t tag);
 struct epoll_item *epoll_item_find(const struct epoll_set *set, const struct file *f, int fd);
 int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct epoll_event *ev);
 int epoll_item_mod(struct epoll_set *set, struct epoll_item *it, const struct epoll_event *ev);

@@ -264,6 +264,7 @@ static const struct {
         {"epoll_kernel_first", scene_epoll_kernel_first},
         {"epoll_come_and_gone", scene_epoll_come_and_gone},
         {"epoll_exclusive", scene_epoll_exclusive},
+        {"epoll_data", scene_epoll_data},
         {"epoll_by_ring", scene_epoll_by_ring},
         {"epoll_many", scene_epoll_many},
         {"acceptors", scene_acceptors},
