@@ -55,17 +55,16 @@ static json_t *row_of(json_t *rows, const char name[NETIF_NAME])
         return NULL;
 }
 
-/* One program, or those of all stacks. */
+/* One program, or those of all stacks; null only while none is known: one may have ended meanwhile. */
 static void add_program(json_t *row, json_t *program)
 {
         json_t *before = json_object_get(row, "program");
 
-        if (before && json_is_string(program)) {
-                json_t *both = json_sprintf("%s, %s", json_string_value(before), json_string_value(program));
-                json_decref(program);
-                program = both;
-        }
-        json_object_set_new(row, "program", program);
+        if (json_is_string(before) && json_is_string(program))
+                json_object_set_new(row, "program", json_sprintf("%s, %s", json_string_value(before), json_string_value(program)));
+        else if (!json_is_string(before))
+                json_object_set(row, "program", program);
+        json_decref(program);
 }
 
 static json_t *mac_json(const uint8_t mac[6])
