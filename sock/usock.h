@@ -164,6 +164,8 @@ int usock_ioctl(struct usock *s, unsigned long req, int *arg);
 /* ... and USOCK_POLL_KEPT beside POLLERR: only the error queue has something, which no call that reads or writes fails of. */
 #define USOCK_POLL_KEPT 0x4000
 short usock_poll(struct usock *s);
+/* Bytes that a stream takes now, unless somebody else's come first. */
+size_t usock_send_room(struct usock *s);
 /* The same, asked only whether a read would not wait (data, end, error, a connection to accept). Cheaper. */
 bool usock_readable(struct usock *s);
 /* A count that changes whenever a socket of its stack may have become readable that was not; NULL for a socket of which this

@@ -1,4 +1,4 @@
-/* Readiness of sockets: what poll(2) would say, and how it is asked for cheaply. No lock is taken. */
+/* Readiness of sockets: what poll(2) would say, and how it is asked for cheaply. No lock is taken but for the room. */
 #include "sock/ustack.h"
 
 #include "sock/usock_udp.h"
@@ -65,6 +65,18 @@ short usock_poll(struct usock *s)
         default:
                 return POLLOUT | POLLWRNORM | POLLHUP;          /* as Linux: a TCP socket never connected */
         }
+}
+
+size_t usock_send_room(struct usock *s)
+{
+        struct ustack *u = s->u;
+        size_t room = 0;
+
+        ustack_lock(u);
+        if (usock_rec(s)->role == SOCK_ROLE_CONN)
+                room = tcp_send_room(&u->s.tcp, usock_conn(s));
+        ustack_leave(u);
+        return room;
 }
 
 bool usock_readable(struct usock *s)

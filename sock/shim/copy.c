@@ -121,32 +121,67 @@ ssize_t h_sendfile64(int out, int in, off64_t *off, size_t n)
 
 /* ---- splice ---- */
 
-/* What was read from a pipe must be sent: there is no way to put it back. */
+/* Until there is something in the pipe (1), or its end (0). */
+static int wait_for_pipe(int pipe, unsigned flags)
+{
+        struct usock_item it = {.fd = pipe, .events = POLLIN};
+        struct until u = until_ms(-1);
+        int mode = (int)sys3(SYS_fcntl, pipe, F_GETFL, 0), r;
+
+        if ((mode & O_ACCMODE) == O_WRONLY)
+                return -EBADF;
+        if (flags & SPLICE_F_NONBLOCK || mode & O_NONBLOCK)
+                u = until_ms(0);
+        r = wait_items(&it, 1, &u, NULL, NULL);
+        if (r == -EINTR)
+                return -ERR_RESTART;
+        if (r == 0)
+                return -EAGAIN;
+        return r < 0 ? r : (it.revents & POLLIN) != 0;
+}
+
+static int wait_for_room(struct file *f)
+{
+        struct until u = until_timeo(f->sndtimeo);
+
+        if (usock_poll(f->us) & POLLOUT)
+                return 0;
+        return file_nonblock(f) ? -EAGAIN : file_wait(f, POLLOUT, &u);
+}
+
+/* All of it, whatever comes: what was read from a pipe cannot be put back. Somebody else's bytes may have come first. */
+static ssize_t send_read(struct file *f, const char *p, size_t n, int flags)
+{
+        for (size_t done = 0; done < n;) {
+                ssize_t r = file_send(f, p + done, n - done, flags | MSG_DONTWAIT);
+
+                if (r == -EAGAIN)
+                        usock_wait1(f->us, POLLOUT, 100 * NS_PER_MS);
+                else if (r < 0)
+                        return done ? (ssize_t)done : r;
+                else
+                        done += (size_t)r;
+        }
+        return (ssize_t)n;
+}
+
+/* Everything that a signal or a time may end is waited for before anything is taken, and no more is taken than there is room for. */
 static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags, void *buf)
 {
-        int waiting = 0;
-        ssize_t got, r;
+        int waiting = 0, more = flags & SPLICE_F_MORE ? MSG_MORE : 0;
+        ssize_t r;
 
         sys3(SYS_ioctl, pipe, FIONREAD, &waiting);
-        if (!waiting && (flags & SPLICE_F_NONBLOCK))
-                return -EAGAIN;
-        if (file_nonblock(f) && !(usock_poll(f->us) & POLLOUT))
-                return -EAGAIN;
-        got = sys3(SYS_read, pipe, buf, MIN(n, f->mode == MODE_UDP ? LONGEST_DATAGRAM : CHUNK));
-        if (got <= 0)
-                return got;
-        if (f->mode == MODE_UDP)
-                return file_send_datagram(f, buf, (size_t)got, flags & SPLICE_F_MORE ? MSG_MORE : 0);
-        for (ssize_t done = 0; done < got; done += r) {
-                r = file_send(f, (char *)buf + done, (size_t)(got - done), flags & SPLICE_F_MORE ? MSG_MORE : 0);
-                if (r == -EAGAIN) {
-                        usock_wait1(f->us, POLLOUT, 100 * NS_PER_MS);
-                        r = 0;
-                }
-                if (r < 0)
-                        return done ? done : r;
-        }
-        return got;
+        r = waiting ? 1 : wait_for_pipe(pipe, flags);
+        if (r > 0)
+                r = wait_for_room(f);
+        if (r < 0)
+                return r;
+        n = MIN(n, f->mode == MODE_UDP ? LONGEST_DATAGRAM : MIN(CHUNK, MAX(usock_send_room(f->us), 1)));
+        r = sys3(SYS_read, pipe, buf, n);
+        if (r <= 0)
+                return r;
+        return f->mode == MODE_UDP ? file_send_datagram(f, buf, (size_t)r, more) : send_read(f, buf, (size_t)r, more);
 }
 
 /* A datagram that is longer is cut, as by any read. */
@@ -178,6 +213,8 @@ static ssize_t file_splice(struct file *f, int pipe, bool to_socket, size_t n, u
 
         if (f->mode != MODE_TCP && f->mode != MODE_UDP)
                 return -EINVAL;
+        if (n == 0)
+                return 0;
         buf = chunk_get();
         if (!buf)
                 return -ENOMEM;

@@ -270,6 +270,7 @@ static const struct {
         {"acceptors", scene_acceptors},
         {"interrupted", scene_interrupted},
         {"interrupted_sending", scene_interrupted_sending},
+        {"interrupted_splice", scene_interrupted_splice},
         {"stopped", scene_stopped},
         {"storm", scene_storm},
 };

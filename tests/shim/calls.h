@@ -274,6 +274,7 @@ void scene_epoll_many(void);
 void scene_acceptors(void);
 void scene_interrupted(void);
 void scene_interrupted_sending(void);
+void scene_interrupted_splice(void);
 void scene_stopped(void);
 void scene_storm(void);
 

@@ -220,6 +220,106 @@ void scene_interrupted_sending(void)
         stop_alarmer();
 }
 
+static void storm(bool on)
+{
+        struct itimerval it = {{0, on ? 1000 : 0}, {0, on ? 1000 : 0}};
+
+        setitimer(ITIMER_REAL, &it, NULL);
+}
+
+static int bytes_in(int pipe)
+{
+        int n = -1;
+
+        ioctl(pipe, FIONREAD, &n);
+        return n;
+}
+
+#define SPLICED (4 << 20)
+
+/* Through a pipe while a timer fires, to who reads slowly. */
+static void splice_much(int p[2], int fd)
+{
+        static char b[50000];
+
+        for (long at = 0; at < SPLICED;) {
+                size_t n = (size_t)(SPLICED - at) < sizeof(b) ? (size_t)(SPLICED - at) : sizeof(b);
+
+                for (size_t i = 0; i < n; i++)
+                        b[i] = pattern((int)(at + (long)i));
+                write(p[1], b, n);
+                for (ssize_t put; n > 0; n -= (size_t)put, at += put)
+                        if ((put = splice(p[0], NULL, fd, NULL, n, 0)) < 0)
+                                _exit(9);
+        }
+}
+
+static long read_slowly(int fd)
+{
+        static char b[100000];
+        long at = 0;
+        ssize_t n;
+
+        while ((n = read(fd, b, sizeof(b))) > 0) {
+                for (ssize_t i = 0; i < n; i++, at++)
+                        if (b[i] != pattern((int)at))
+                                return -at;
+                usleep(3000);
+        }
+        return at;
+}
+
+/* What a splice() has not sent is in the pipe still, whether it is made again or not. */
+void scene_interrupted_splice(void)
+{
+        char b[4096] = {0};
+        int v[2], p[2], before, status;
+        ssize_t n;
+
+        start_alarmer();
+        handle(0);
+        tcp_pair(v);
+        pipe(p);
+        do {
+                fill(v[0]);
+                write(p[1], b, sizeof(b));
+                before = bytes_in(p[0]);
+                came = 0;
+                alarm_then();
+                n = splice(p[0], NULL, v[0], NULL, sizeof(b), 0);
+                while (n > 0 && came == 0)
+                        poll(NULL, 0, 1);
+        } while (n > 0);
+        printf("  splice = %ld %s\n", (long)n, name_of(n));
+        SHOW(bytes_in(p[0]) == before);
+        stop_alarmer();
+        while (bytes_in(p[0]) > 0)
+                read(p[0], b, sizeof(b));
+        SHOW(splice(p[0], NULL, v[0], NULL, 10, SPLICE_F_NONBLOCK));
+        SHOW(splice(p[1], NULL, v[0], NULL, 10, 0));
+        SHOW(splice(p[0], NULL, v[0], NULL, 0, 0));
+        close(p[1]);
+        SHOW(splice(p[0], NULL, v[0], NULL, 10, 0));
+        close(p[0]);
+        pipe(p);
+        close2(v);
+        tcp_pair(v);
+        fflush(stdout);
+        if (fork() == 0) {
+                close(v[1]);
+                handle(SA_RESTART);
+                storm(true);
+                splice_much(p, v[0]);
+                _exit(0);
+        }
+        close(v[0]);
+        SHOW(read_slowly(v[1]));
+        wait(&status);
+        SHOW(status);
+        close(v[1]);
+        close2(p);
+}
+
 /* Stopped in a call, and continued: it goes on as if nothing had been. */
 void scene_stopped(void)
 {
@@ -250,13 +350,6 @@ void scene_stopped(void)
 }
 
 /* A signal every millisecond while much goes both ways: no byte is lost, and the timer fires. */
-static void storm(bool on)
-{
-        struct itimerval it = {{0, on ? 1000 : 0}, {0, on ? 1000 : 0}};
-
-        setitimer(ITIMER_REAL, &it, NULL);
-}
-
 #define STORM_BYTES (64 << 20)
 
 static void pour(int fd, int flags)
