@@ -227,6 +227,7 @@ static void run_deferred(void)
         sigfillset(&set);
         while (queue.n) {
                 struct deferred d;
+                bool restart;
 
                 sys4(SYS_rt_sigprocmask, SIG_SETMASK, &set, &now, KSIGSET);
                 d = queue.v[0];
@@ -236,14 +237,14 @@ static void run_deferred(void)
                         queue.v[i - 1] = queue.v[i];
                 queue.n--;
                 usock_tls.pending = queue.n != 0;
-                if (!shim_tls.handled)
-                        shim_tls.restart = d.act.sa_flags & SA_RESTART;
-                shim_tls.handled = true;
+                restart = shim_tls.handled ? shim_tls.restart : d.act.sa_flags & SA_RESTART;
                 reset_if_asked(&d.act, d.sig);
                 handler_mask(&set, &d);
                 set_mask(&set);
                 errno = saved;
                 call(&d.act, d.sig, &d.info, &d.uc);
+                shim_tls.handled = true;                /* it may have waited itself */
+                shim_tls.restart = restart;
                 set_mask(&d.uc.uc_sigmask);
                 sigfillset(&set);
         }

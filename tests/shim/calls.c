@@ -271,6 +271,7 @@ static const struct {
         {"interrupted", scene_interrupted},
         {"interrupted_sending", scene_interrupted_sending},
         {"interrupted_splice", scene_interrupted_splice},
+        {"interrupted_by_one_who_waits", scene_interrupted_by_one_who_waits},
         {"stopped", scene_stopped},
         {"storm", scene_storm},
 };

@@ -275,6 +275,7 @@ void scene_acceptors(void);
 void scene_interrupted(void);
 void scene_interrupted_sending(void);
 void scene_interrupted_splice(void);
+void scene_interrupted_by_one_who_waits(void);
 void scene_stopped(void);
 void scene_storm(void);
 

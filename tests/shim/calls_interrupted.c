@@ -227,6 +227,39 @@ static void storm(bool on)
         setitimer(ITIMER_REAL, &it, NULL);
 }
 
+static int other;                       /* what wait_beside() reads */
+
+static void wait_beside(int sig)
+{
+        char c;
+
+        came++;
+        recv(other, &c, 1, 0);
+}
+
+/* The handler waits for something itself, in vain; what it interrupts is interrupted all the same. */
+void scene_interrupted_by_one_who_waits(void)
+{
+        struct sigaction sa = {.sa_handler = wait_beside};
+        struct timeval tv = {0, 20000};
+        char b[16];
+        int v[2], w[2];
+
+        start_alarmer();
+        sigaction(SIGALRM, &sa, NULL);
+        tcp_pair(v);
+        tcp_pair(w);
+        other = w[0];
+        setsockopt(other, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+        time_limit(v[1], SO_RCVTIMEO, 5);
+        MET(recv(v[1], b, sizeof(b), 0));
+        time_limit(v[1], SO_RCVTIMEO, 0);
+        MET(recv(v[1], b, sizeof(b), 0));
+        close2(v);
+        close2(w);
+        stop_alarmer();
+}
+
 static int bytes_in(int pipe)
 {
         int n = -1;
