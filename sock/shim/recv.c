@@ -124,8 +124,11 @@ static ssize_t tcp_recv_all(struct file *f, const struct msghdr *m, int flags)
         ssize_t done = 0;
 
         for (size_t i = 0; i < m->msg_iovlen; i++) {
-                ssize_t r = file_recv(f, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len, flags);
+                ssize_t r;
 
+                if (m->msg_iov[i].iov_len == 0)
+                        continue;       /* recv() of nothing waits */
+                r = file_recv(f, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len, flags);
                 if (r < 0)
                         return done ? done : r;
                 done += r;

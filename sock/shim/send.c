@@ -26,20 +26,30 @@ ssize_t file_send(struct file *f, const void *p, size_t n, int flags)
         }
 }
 
-/* The rest of a message of several buffers, `done` bytes in; each buffer but the last with more to come. */
+static size_t bytes_of(const struct msghdr *m)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < m->msg_iovlen; i++)
+                n += m->msg_iov[i].iov_len;
+        return n;
+}
+
+/* The rest of a message of several buffers, `done` bytes in; each buffer with more to come, but the last that is not empty. */
 static ssize_t send_rest(struct file *f, const struct msghdr *m, size_t done, int flags)
 {
-        size_t skip = done;
+        size_t skip = done, total = bytes_of(m);
 
         for (size_t i = 0; i < m->msg_iovlen; i++) {
                 const struct iovec *v = &m->msg_iov[i];
-                bool last = i + 1 == m->msg_iovlen;
                 ssize_t r;
+                bool last;
 
                 if (skip >= v->iov_len) {
                         skip -= v->iov_len;
                         continue;
                 }
+                last = done + v->iov_len - skip == total;
                 r = file_send(f, (const char *)v->iov_base + skip, v->iov_len - skip, flags | (last ? 0 : MSG_MORE));
                 if (r < 0)
                         return done ? (ssize_t)done : r;
@@ -49,15 +59,6 @@ static ssize_t send_rest(struct file *f, const struct msghdr *m, size_t done, in
                 skip = 0;
         }
         return (ssize_t)done;
-}
-
-static size_t bytes_of(const struct msghdr *m)
-{
-        size_t n = 0;
-
-        for (size_t i = 0; i < m->msg_iovlen; i++)
-                n += m->msg_iov[i].iov_len;
-        return n;
 }
 
 static ssize_t tcp_sendmsg(struct file *f, const struct msghdr *m, int flags)

@@ -239,6 +239,7 @@ static const struct {
         {"urgent", scene_urgent},
         {"low_water", scene_low_water},
         {"peek_all_late", scene_peek_all_late},
+        {"empty_buffers", scene_empty_buffers},
         {"disconnect", scene_disconnect},
         {"names_refused", scene_names_refused},
         {"names_of_no_length", scene_names_of_no_length},

@@ -243,6 +243,7 @@ void scene_shutdown_waiting(void);
 void scene_urgent(void);
 void scene_low_water(void);
 void scene_peek_all_late(void);
+void scene_empty_buffers(void);
 void scene_disconnect(void);
 void scene_names_refused(void);
 void scene_names_of_no_length(void);

@@ -242,6 +242,73 @@ void scene_peek_all_late(void)
         close2(v);
 }
 
+static double seconds(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* Bytes come in two parts for one buffer, which an empty one follows: nothing more is waited for. */
+static void receive_before_empty(int v[2])
+{
+        char b[8];
+        struct iovec iov[] = {{b, 6}, {b, 0}};
+        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+        struct timeval tv = {5, 0};
+        double began = seconds();
+
+        setsockopt(v[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+        write(v[0], "abc", 3);
+        fflush(stdout);
+        if (fork() == 0) {
+                usleep(50000);
+                write(v[0], "def", 3);
+                _exit(0);
+        }
+        show_bytes("recvmsg", b, recvmsg(v[1], &m, MSG_WAITALL));
+        SHOW(seconds() - began < 4);
+        wait(NULL);
+}
+
+#define ROUNDS 60
+
+/* ... nor said to follow, of what there is no room for at once. */
+static void send_before_empty(int v[2])
+{
+        static char b[(2 << 20) + 1];
+        struct iovec iov[] = {{b, sizeof(b)}, {b, 0}};
+        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+        double began = seconds();
+
+        fflush(stdout);
+        if (fork() == 0) {
+                for (int i = 0; i < ROUNDS; i++) {
+                        recv(v[1], b, sizeof(b), MSG_WAITALL);
+                        write(v[1], "", 1);
+                }
+                _exit(0);
+        }
+        for (int i = 0; i < ROUNDS; i++) {
+                if (sendmsg(v[0], &m, 0) != sizeof(b))
+                        SHOW(i);
+                recv(v[0], b, 1, 0);
+        }
+        SHOW(seconds() - began < 3.5);
+        wait(NULL);
+}
+
+void scene_empty_buffers(void)
+{
+        int v[2];
+
+        tcp_pair(v);
+        receive_before_empty(v);
+        send_before_empty(v);
+        close2(v);
+}
+
 /* ---- connect() ---- */
 
 /* The connection is taken back: the socket may connect again. */
