@@ -52,6 +52,7 @@ static void commit(struct usock *s, size_t n, bool more)
         tcp_send_commit(&u->s.tcp, usock_conn(s), n, more, false, now);
         stack_end(u->s.st);
         stack_flush(&u->s, now);
+        ustack_turn_over(u, rec);
         ustack_leave(u);
 }
 
