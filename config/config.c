@@ -156,7 +156,8 @@ static int set_yes_no(struct reading *r, const struct key *k, const char *value)
 
 static const char *const probes[] = {[IFACE_PROBE_QUICK] = "quick", [IFACE_PROBE_FULL] = "full", [IFACE_PROBE_NO] = "no"};
 static const char *const links[] = {[IFACE_LINK_AUTO] = "auto", [IFACE_LINK_XDP] = "xdp", [IFACE_LINK_PACKET] = "packet"};
-static const char *const modes[] = {[IFACE_AUTO] = "auto", [IFACE_NATIVE] = "native", [IFACE_GENERIC] = "generic"};
+static const char *const modes[] = {[IFACE_AUTO] = "auto", [IFACE_NATIVE] = "native", [IFACE_GENERIC] = "generic",
+                                       [IFACE_TCX] = "tcx"};
 
 static const char *const providers[] = {[IFACE_XDP] = "xdp", [IFACE_VERBS] = "verbs"};
 
@@ -168,7 +169,7 @@ static const struct {
         {"metric", "of the route by the gateway; among several, the smallest is taken first"},
         {"route", "another route: PREFIX [via GATEWAY] [metric NUMBER] [src ADDRESS] [mtu BYTES] [onlink]"},
         {"neighbour", "address of a host on the network and its link address, for which ARP is not asked"},
-        {"mode", "how the program that takes its packets is attached: auto, native or generic"},
+        {"mode", "how the program that takes its packets is attached: auto, native, generic or tcx"},
         {"link", "what packets go by: auto, xdp or packet"},
         {"queue", "receive queue that is taken over"},
         {"probe", "whether somebody else has the address is asked first: quick, full (RFC 5227's times) or no"},
@@ -369,7 +370,7 @@ static int iface_line(struct reading *r, const char *section, const char *name, 
         case KEY_NEIGHBOUR:
                 return add_neighbour(r, i, value);
         case KEY_MODE:
-                return set_word(r, &i->mode, name, value, modes, ARRAY_LEN(modes), "auto, native or generic");
+                return set_word(r, &i->mode, name, value, modes, ARRAY_LEN(modes), "auto, native, generic or tcx");
         case KEY_LINK:
                 return set_word(r, &i->link, name, value, links, ARRAY_LEN(links), "auto, xdp or packet");
         case KEY_PROBE:

@@ -39,7 +39,7 @@
 #include "unet/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   19u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   20u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   63u               /* processes that share a stack */
@@ -429,6 +429,8 @@ bool stack_owes_acks(struct stack *s);
 void stack_flush_acks(struct stack *s, nstime now);
 /* Before the owner sleeps (on): peers that hold frames of ours ring when they give them back; senders may wait for them. */
 void stack_want_returns(struct stack *s, bool on);
+/* Before the owner arms its bell and looks: what it is about to sleep on is to say what comes (unet_ni_ops.arm). */
+void stack_arm(struct stack *s);
 /* Somebody waits for a frame of the class to send on channel k: as soon as there is one s->event() says so. */
 void stack_wait_frame(struct stack *s, uint32_t k, enum frame_class c);
 /* When to call stack_run() at the latest. */

@@ -251,6 +251,13 @@ void stack_want_returns(struct stack *s, bool on)
                         want_room(s, k, on && s->frames->region[FRAME_REGION_TX(k)].pool->loans);
 }
 
+void stack_arm(struct stack *s)
+{
+        for (uint32_t k = 0; k < s->nchan; k++)
+                if (s->chan[k].ops != NULL && unlikely(s->chan[k].ops->arm != NULL))
+                        s->chan[k].ops->arm(s->chan[k].ch);
+}
+
 void stack_sync_chans(struct stack *s)
 {
         uint32_t gen = atomic_load_explicit(&s->st->chan_gen, memory_order_acquire), seen = gen;

@@ -98,6 +98,7 @@ static bool rest(struct keeper_view *v)
         st->rests++;
         if (st->leader != 0)
                 return true;
+        stack_arm(&v->u.s);
         bell_arm_count(v->u.s.bell, BELL_UNATTENDED, st->rests);
         return !stack_pending(&v->u.s, 0);
 }

@@ -19,7 +19,7 @@ static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
 {
         *to = *from;
         int *fd[] = {&to->tx, &to->rx, &to->peer_bell, &to->peer_leader, &to->peer_keeper, &to->mem, &to->xsk, &to->packet,
-                     &to->book};
+                     &to->ring, &to->book};
         bool failed = false;
 
         for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
@@ -43,7 +43,7 @@ static void iface_config(const struct ustack *u, uint32_t slot, const struct une
                                      .ifindex = (uint8_t)((chan->peer_stack & ~UNETD_IFACE) + 1),
                                      .serial = f->serial, .mtu = xdp ? u->xdp[slot]->ni.geom.mtu : f->mtu};
         memcpy(cfg->name, f->name, sizeof cfg->name);
-        cfg->mtu_max = xdp ? u->xdp[slot]->ni.geom.chunk_bytes - XDP_HEADROOM - XDP_ETH_BYTES : SHM_MTU;
+        cfg->mtu_max = xdp ? xdp_mtu_max(&u->xdp[slot]->ni.geom) : SHM_MTU;
         memcpy(cfg->mac, xdp ? u->xdp[slot]->ni.geom.mac : f->mac, sizeof cfg->mac);
         *rx = xdp ? xdp_frame_geom(&u->xdp[slot]->ni.geom) : chan->rx_geom;
 }

@@ -164,6 +164,7 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
                         else if (u->s.nchan != 0)
                                 *until = nstime_min(*until, u->peers_at);
                         stack_want_returns(&u->s, true);
+                        stack_arm(&u->s);
                         bell_arm_count(u->s.bell, BELL_ASLEEP, ++u->s.st->sleeps);
                         if (ustack_links_elsewhere(u))
                                 *until = nstime_min(*until, ustack_now() + GUARD);

@@ -368,8 +368,10 @@ void ustack_leave(struct ustack *u)
 
         if (u->s.nchan != 0 && !atomic_load_explicit(&st->ticking, memory_order_relaxed)) {
                 bool looked = st->leader != 0 || bell_is_armed(u->s.bell, BELL_UNATTENDED, st->rests);
-                if (!looked)
+                if (!looked) {
+                        stack_arm(&u->s);
                         bell_arm_count(u->s.bell, BELL_UNATTENDED, st->rests);
+                }
                 ring = st->rung != st->rests && ((!looked && stack_pending(&u->s, 0)) || oversleeps(u));
                 if (ring)
                         st->rung = st->rests;
@@ -667,7 +669,7 @@ struct ustack *ustack_adopt(uint64_t cookie, int *err)
 static bool chan_owns(const struct unetd_chan *c, int fd)
 {
         return fd == c->tx || fd == c->rx || fd == c->peer_bell || fd == c->peer_leader || fd == c->peer_keeper || fd == c->mem ||
-               fd == c->xsk || fd == c->packet || fd == c->book;
+               fd == c->xsk || fd == c->packet || fd == c->ring || fd == c->book;
 }
 
 static bool stack_owns(const struct ustack *u, int fd)

@@ -151,13 +151,14 @@ static struct unet_chan *with_faults(struct ustack *u, uint32_t k)
 /* In the place of the last socket of this channel number, or, if that had other sizes, beside it. */
 static int xdp_attach(struct ustack *u, uint32_t k, const struct unetd_chan *fds, struct unet_mem tx)
 {
+        const struct ni_xdp_fds passed = {fds->xsk, fds->mem, fds->packet, fds->ring};
         struct xdp_view *v = u->xdp[k];
-        int err = v != NULL ? ni_xdp_reattach(&v->ni, fds->xsk, fds->mem, fds->packet, tx) : -ENOSPC;
+        int err = v != NULL ? ni_xdp_reattach(&v->ni, passed, tx) : -ENOSPC;
 
         if (err != -ENOSPC)
                 return err;
         v = calloc(1, sizeof *v);
-        err = v != NULL ? ni_xdp_attach(&v->ni, fds->xsk, fds->mem, fds->packet, tx, &u->s.st->cnt) : -ENOMEM;
+        err = v != NULL ? ni_xdp_attach(&v->ni, passed, tx, &u->s.st->cnt) : -ENOMEM;
         if (err != 0) {
                 free(v);
                 return err;

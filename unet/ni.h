@@ -98,6 +98,8 @@ struct unet_ni_ops {
         bool (*pending)(struct unet_chan *ch);
         /* Asks the other side to wake us when it makes room (on), or no longer. May be NULL: room comes by itself. */
         void (*want_room)(struct unet_chan *ch, bool on);
+        /* Somebody is about to sleep on the channel's descriptor, and looks with pending() after this. May be NULL: nothing to do. */
+        void (*arm)(struct unet_chan *ch);
         /* Makes what was sent, released or consumed visible and wakes the other side if it sleeps: once a batch. */
         void (*flush)(struct unet_chan *ch);
         /* A process that shared the channel died in the middle of any of the above. May be NULL: it is never shared. */

@@ -5,7 +5,8 @@
  * repair. Transmit: with `used` = TX producer - COMPLETION consumer, chunks 0 .. used-1 were used before and used stays
  * at tx_chunks from the first lap on, when each send takes one completion. TX is published first; a death before the
  * completions are noted as taken leaves used > tx_chunks, which says how many to note. Receive: a chunk is marked before
- * it leaves a ring and before it enters one, RX is consumed before FILL is published.
+ * it leaves a ring and before it enters one, RX is consumed before FILL is published. In mode XDP_MODE_TCX whoever flushes does for TX what the
+ * kernel does for a socket's: a packet may leave twice, if death comes between the call that sends it and the word that it has left.
  */
 #include "unet/ni_xdp.h"
 
@@ -19,6 +20,8 @@
 #include "netstack/sys.h"
 
 #define PUBLISH_EVERY 32u               /* chunks given back that the kernel is not told of before the next flush */
+#define PUBLISH_LARGE 4u                /* ... and large ones */
+#define EACH_CALL     32u               /* packets that a call sends, at most */
 
 static struct ni_xdp *xdp(struct unet_chan *ch)
 {
@@ -45,20 +48,19 @@ static uint32_t xdp_room(struct unet_chan *ch)
 /* The chunk for the next packet, counted from the first transmit chunk. Any is safe; the kernel names each one once. */
 static uint32_t tx_chunk(struct ni_xdp *x, uint32_t used, uint32_t *comp)
 {
-        uint64_t first = x->geom.rx_chunks;
-
         if (unlikely(used < x->geom.tx_chunks))
                 return used;
-        return (uint32_t)(*xdp_addr_at(&x->comp, (*comp)++) / x->geom.chunk_bytes - first) & (x->geom.tx_chunks - 1);
+        return (uint32_t)((*xdp_addr_at(&x->comp, (*comp)++) - xdp_rx_bytes(&x->geom)) / x->geom.tx_chunk_bytes) &
+               (x->geom.tx_chunks - 1);
 }
 
 static uint32_t tx_write(struct ni_xdp *x, const struct unet_tx *tx, uint32_t chunk, struct xdp_desc *desc)
 {
-        uint64_t addr = (uint64_t)(x->geom.rx_chunks + chunk) * x->geom.chunk_bytes;
+        uint64_t addr = xdp_rx_bytes(&x->geom) + (uint64_t)chunk * x->geom.tx_chunk_bytes;
         size_t len = unet_tx_bytes(tx);
         bool ours;
 
-        assert(len <= x->geom.chunk_bytes - XDP_HEADROOM);      /* caps.mtu, or what it has become since */
+        assert(len <= xdp_mtu_max(&x->geom) + XDP_ETH_BYTES);   /* caps.mtu, or what it has become since */
         ours = unet_mem_gather(&x->tx_mem, tx, x->umem + addr);
         assert(ours);
         *desc = (struct xdp_desc){.addr = addr, .len = (uint32_t)len};
@@ -115,6 +117,56 @@ static long look(const struct ni_xdp *x)
         return -EAGAIN;
 }
 
+/* The virtio header of a packet that the kernel is to leave as it is. */
+static const struct virtio_net_hdr as_it_is;
+
+/* A packet of TX, checked: the ring is written by any process of the stack. */
+static struct iovec packet_at(const struct ni_xdp *x, uint32_t at)
+{
+        struct xdp_desc d = *(const volatile struct xdp_desc *)xdp_desc_at(&x->tx, at);
+
+        if (unlikely(d.addr >= xdp_umem_bytes(&x->geom) || d.len > x->geom.tx_chunk_bytes ||
+                     d.addr + d.len > xdp_umem_bytes(&x->geom)))
+                return (struct iovec){NULL, 0};
+        return (struct iovec){x->umem + d.addr, d.len};
+}
+
+/* Up to n packets from there on; how many, or a negative errno. A program that locked itself in may write(2), one at a time. */
+static long send_packets(const struct ni_xdp *x, uint32_t at, uint32_t n)
+{
+        struct mmsghdr m[EACH_CALL];
+        struct iovec iov[EACH_CALL][2];
+
+        n = MIN(n, EACH_CALL);
+        for (uint32_t i = 0; i < n; i++) {
+                iov[i][0] = (struct iovec){(void *)(uintptr_t)&as_it_is, sizeof as_it_is};
+                iov[i][1] = packet_at(x, at + i);
+                m[i].msg_hdr = (struct msghdr){.msg_iov = iov[i], .msg_iovlen = 2};
+        }
+        if (likely(atomic_load_explicit(&sandbox_forbidden, memory_order_relaxed) == 0))
+                return sys4(SYS_sendmmsg, x->packet, m, n, MSG_DONTWAIT);
+        return sys3(SYS_writev, x->packet, iov[0], 2) >= 0 ? 1 : -EAGAIN;
+}
+
+/* Without room in the socket the rest goes later; what cannot be sent at all (the interface is down) is lost on the wire. */
+static void push(struct ni_xdp *x)
+{
+        uint32_t at = xdp_own(x->tx.cons), prod = xdp_own(x->tx.prod);
+        bool stuck = false;
+
+        while (at != prod) {
+                long n = send_packets(x, at, prod - at);
+                stuck = n == -EAGAIN;
+                if (stuck)
+                        break;
+                for (uint32_t end = at + (n > 0 ? (uint32_t)n : 1u); at != end; at++)
+                        *xdp_addr_at(&x->comp, at) = xdp_desc_at(&x->tx, at)->addr;
+                xdp_publish(x->tx.cons, at);
+        }
+        if (stuck != atomic_load_explicit(&x->sh->tx_stuck, memory_order_relaxed))
+                atomic_store_explicit(&x->sh->tx_stuck, stuck, memory_order_relaxed);
+}
+
 /*
  * In copy mode this call is the transmission, and takes what its budget allows (32 packets on most kernels), so it is
  * repeated while TX becomes shorter. A kernel without room says EAGAIN, ENOBUFS or EBUSY, and is asked again later; an
@@ -125,6 +177,10 @@ static void kick(struct ni_xdp *x)
         uint32_t prod = xdp_own(x->tx.prod), before, left = prod - xdp_theirs(x->tx.cons);
         long err = 0;
 
+        if (x->words != NULL) {
+                push(x);
+                return;
+        }
         while (left != 0 && xdp_needs_wakeup(&x->tx)) {
                 before = left;
                 if (unlikely(sandbox_forbids(SANDBOX_WAKE)))
@@ -196,48 +252,61 @@ static bool xdp_send_run(struct unet_chan *ch, const struct unet_run *r)
 
 /* ---- receiving ---- */
 
+static enum frame_class class_of(const struct ni_xdp *x, uint64_t chunk)
+{
+        return chunk < x->geom.rx_large ? FRAME_LARGE : FRAME_SMALL;
+}
+
 /* Writes a chunk into FILL, behind what the kernel knows of. There is room for every chunk. */
 static void fill_write(struct ni_xdp *x, uint32_t chunk)
 {
+        enum frame_class c = class_of(x, chunk);
+
         x->sh->owner[chunk] = XDP_BACK;
         atomic_signal_fence(memory_order_seq_cst);
-        *xdp_addr_at(&x->fill, x->sh->fill_next) = (uint64_t)chunk * x->geom.chunk_bytes;
-        x->sh->fill_next++;
+        *xdp_addr_at(&x->fill[c], x->sh->fill_next[c]) = xdp_rx_addr(&x->geom, chunk);
+        x->sh->fill_next[c]++;
 }
 
 /* Chunks between the settled place and `end` are the kernel's. */
-static void fill_settle(struct ni_xdp *x, uint32_t end)
+static void fill_settle(struct ni_xdp *x, enum frame_class c, uint32_t end)
 {
-        for (uint32_t at = x->sh->fill_settled; at != end; at++) {
-                uint64_t chunk = *xdp_addr_at(&x->fill, at) / x->geom.chunk_bytes;
-                if (likely(chunk < x->geom.rx_chunks))
+        for (uint32_t at = x->sh->fill_settled[c]; at != end; at++) {
+                uint64_t chunk = xdp_rx_chunk(&x->geom, *xdp_addr_at(&x->fill[c], at));
+                if (likely(chunk < xdp_rx_count(&x->geom)))
                         x->sh->owner[chunk] = XDP_KERNEL;
         }
         atomic_signal_fence(memory_order_seq_cst);
-        x->sh->fill_settled = end;
+        x->sh->fill_settled[c] = end;
+}
+
+static void fill_publish_class(struct ni_xdp *x, enum frame_class c, uint32_t at_least)
+{
+        uint32_t end = x->sh->fill_next[c];
+
+        if (end - x->sh->fill_settled[c] < at_least)
+                return;
+        xdp_publish(x->fill[c].prod, end);
+        atomic_signal_fence(memory_order_seq_cst);
+        fill_settle(x, c, end);
 }
 
 static void fill_publish(struct ni_xdp *x, uint32_t at_least)
 {
-        uint32_t end = x->sh->fill_next;
-
-        if (end - x->sh->fill_settled < at_least)
-                return;
-        xdp_publish(x->fill.prod, end);
-        atomic_signal_fence(memory_order_seq_cst);
-        fill_settle(x, end);
+        fill_publish_class(x, FRAME_SMALL, at_least);
+        if (x->geom.rx_large != 0)
+                fill_publish_class(x, FRAME_LARGE, MIN(at_least, PUBLISH_LARGE));
 }
 
 /* The chunk of a descriptor, or UINT32_MAX: what our own kernel would never write. */
 static uint32_t rx_chunk(const struct ni_xdp *x, const struct xdp_desc *d)
 {
-        uint64_t chunk = d->addr / x->geom.chunk_bytes;
-        uint32_t off = (uint32_t)(d->addr % x->geom.chunk_bytes);
+        uint64_t chunk = xdp_rx_chunk(&x->geom, d->addr), end;
 
-        if (chunk >= x->geom.rx_chunks || d->len > x->geom.chunk_bytes - off || d->options != 0 ||
-            x->sh->owner[chunk] != XDP_KERNEL)
+        if (chunk >= xdp_rx_count(&x->geom) || d->options != 0 || x->sh->owner[chunk] != XDP_KERNEL)
                 return UINT32_MAX;
-        return (uint32_t)chunk;
+        end = xdp_rx_addr(&x->geom, (uint32_t)chunk) + xdp_rx_chunk_bytes(&x->geom, chunk);
+        return d->len <= end - d->addr ? (uint32_t)chunk : UINT32_MAX;
 }
 
 /* Headers are private to the receiver from here on; the rest of a long packet is lent. */
@@ -259,8 +328,8 @@ static bool rx_take(struct ni_xdp *x, const struct xdp_desc *in_ring, struct une
                 fill_write(x, chunk);
                 return true;
         }
-        rx->frame = (uint32_t)(d.addr / FRAME_SMALL_BYTES) + 1;
-        rx->off = (uint32_t)(d.addr % FRAME_SMALL_BYTES) + rx->inl_len;
+        rx->frame = xdp_frame_of(&x->geom, d.addr);
+        rx->off = (uint32_t)(d.addr - frame_geom_offset(xdp_frame_geom(&x->geom), rx->frame)) + rx->inl_len;
         rx->len = rest;
         x->sh->owner[chunk] = XDP_LENT;
         x->sh->loans++;
@@ -289,13 +358,21 @@ static int xdp_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
         return got;
 }
 
+/* UINT64_MAX: of none. */
+static uint64_t chunk_of_frame(const struct ni_xdp *x, uint32_t frame)
+{
+        struct frame_geom g = xdp_frame_geom(&x->geom);
+
+        return frame != 0 && frame <= frame_geom_total(g) ? xdp_rx_chunk(&x->geom, frame_geom_offset(g, frame)) : UINT64_MAX;
+}
+
 static void xdp_release(struct unet_chan *ch, const uint32_t *frame, int n)
 {
         struct ni_xdp *x = xdp(ch);
 
         for (int i = 0; i < n; i++) {
-                uint64_t chunk = (uint64_t)(frame[i] - 1) * FRAME_SMALL_BYTES / x->geom.chunk_bytes;
-                if (unlikely(chunk >= x->geom.rx_chunks || x->sh->owner[chunk] != XDP_LENT)) {
+                uint64_t chunk = chunk_of_frame(x, frame[i]);
+                if (unlikely(chunk >= xdp_rx_count(&x->geom) || x->sh->owner[chunk] != XDP_LENT)) {
                         count(x->cnt, COUNT_NI_BAD_RETURN);
                         continue;
                 }
@@ -321,12 +398,24 @@ static void xdp_flush(struct unet_chan *ch)
 
         fill_publish(x, 1);
         kick(x);
-        if (likely(!xdp_needs_wakeup(&x->fill)))
+        if (likely(!xdp_needs_wakeup(&x->fill[FRAME_SMALL])))
                 return;
         if (unlikely(sandbox_forbids(SANDBOX_WAKE)))
                 look(x);
         else
                 sys6(SYS_recvfrom, x->xsk, 0, 0, MSG_DONTWAIT, 0, 0);
+}
+
+/* Of a socket the kernel knows by itself who sleeps on it. */
+static void xdp_arm(struct unet_chan *ch)
+{
+        struct ni_xdp *x = xdp(ch);
+
+        if (x->words == NULL)
+                return;
+        atomic_store_explicit(x->bell.cons, atomic_load_explicit(x->bell.prod, memory_order_acquire), memory_order_release);
+        *(volatile uint32_t *)&x->words->armed = 1;
+        atomic_thread_fence(memory_order_seq_cst);
 }
 
 /* ---- after a death ---- */
@@ -337,8 +426,8 @@ static void forget_unread(struct ni_xdp *x)
         uint32_t at = xdp_own(x->rx.cons), end = at + MIN(xdp_theirs(x->rx.prod) - at, x->rx.mask + 1);
 
         for (; at != end; at++) {
-                uint64_t chunk = xdp_desc_at(&x->rx, at)->addr / x->geom.chunk_bytes;
-                if (chunk < x->geom.rx_chunks)
+                uint64_t chunk = xdp_rx_chunk(&x->geom, xdp_desc_at(&x->rx, at)->addr);
+                if (chunk < xdp_rx_count(&x->geom))
                         x->sh->owner[chunk] = XDP_KERNEL;
         }
 }
@@ -347,7 +436,7 @@ static void forget_unread(struct ni_xdp *x)
 static void count_owners(struct ni_xdp *x)
 {
         x->sh->loans = 0;
-        for (uint32_t chunk = 0; chunk < x->geom.rx_chunks; chunk++) {
+        for (uint32_t chunk = 0; chunk < xdp_rx_count(&x->geom); chunk++) {
                 if (x->sh->owner[chunk] == XDP_BACK)
                         fill_write(x, chunk);
                 x->sh->loans += x->sh->owner[chunk] == XDP_LENT;
@@ -358,11 +447,13 @@ static void count_owners(struct ni_xdp *x)
 static void xdp_repair(struct unet_chan *ch)
 {
         struct ni_xdp *x = xdp(ch);
-        uint32_t published = xdp_own(x->fill.prod);
 
-        if (published - x->sh->fill_settled <= x->geom.rx_chunks)
-                fill_settle(x, published);
-        x->sh->fill_next = x->sh->fill_settled;
+        for (enum frame_class c = FRAME_SMALL; c < (x->geom.rx_large != 0 ? FRAME_CLASSES : FRAME_LARGE); c++) {
+                uint32_t published = xdp_own(x->fill[c].prod);
+                if (published - x->sh->fill_settled[c] <= xdp_rx_count(&x->geom))
+                        fill_settle(x, c, published);
+                x->sh->fill_next[c] = x->sh->fill_settled[c];
+        }
         forget_unread(x);
         count_owners(x);
         if (tx_used(x) > x->geom.tx_chunks)
@@ -372,11 +463,10 @@ static void xdp_repair(struct unet_chan *ch)
 
 void ni_xdp_reclaim(struct ni_xdp *x, bool (*held)(void *arg, uint32_t frame), void *arg)
 {
-        uint32_t frames = x->geom.chunk_bytes / FRAME_SMALL_BYTES;
-
-        for (uint32_t chunk = 0; chunk < x->geom.rx_chunks; chunk++) {
-                uint32_t num = chunk * frames + 1;
-                if (x->sh->owner[chunk] == XDP_LENT && !held(arg, num) && (frames == 1 || !held(arg, num + 1)))
+        for (uint32_t chunk = 0; chunk < xdp_rx_count(&x->geom); chunk++) {
+                uint32_t num = xdp_frame_of(&x->geom, xdp_rx_addr(&x->geom, chunk));
+                bool two = chunk >= x->geom.rx_large && x->geom.chunk_bytes > FRAME_SMALL_BYTES;
+                if (x->sh->owner[chunk] == XDP_LENT && !held(arg, num) && (!two || !held(arg, num + 1)))
                         xdp_release(&x->base, &num, 1);
         }
         fill_publish(x, 1);
@@ -392,5 +482,6 @@ const struct unet_ni_ops ni_xdp_ops = {
         .room = xdp_room,
         .pending = xdp_pending,
         .flush = xdp_flush,
+        .arm = xdp_arm,
         .repair = xdp_repair,
 };

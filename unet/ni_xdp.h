@@ -1,5 +1,5 @@
 /*
- * Provider `xdp`: a channel of whole Ethernet frames over an AF_XDP socket that somebody privileged made (xdp.h).
+ * Provider `xdp`: a channel of whole Ethernet frames over an AF_XDP socket, or a program, that somebody privileged made (xdp.h).
  *
  * A message sent is one packet: its inline bytes and its range of a transmit frame are copied into a transmit chunk, so
  * the caller's frame is free at once and reap() names it next, in the order of the sends. A packet received of up to
@@ -13,8 +13,8 @@
  * Lent chunks are lost to reception until they are released: a receiver that keeps packets copies them out when
  * ni_xdp_loans() passes ni_xdp_loans_max().
  *
- * Waiting: poll(2) on the socket, POLLIN. There is no other side to wake: flush() hands what was sent to the kernel,
- * and pending() says so when the kernel could not take all of it yet: call flush() again.
+ * Waiting: arm(), pending(), and then poll(2) on the socket, POLLIN. There is no other side to wake: flush() hands what was sent to
+ * the kernel, and pending() says so when the kernel could not take all of it yet: call flush() again.
  */
 #ifndef UNET_NI_XDP_H
 #define UNET_NI_XDP_H
@@ -24,6 +24,7 @@
 #include "netstack/counters.h"
 #include "unet/mem.h"
 #include "unet/ni.h"
+#include "unet/tcx_ring.h"
 #include "unet/xdp.h"
 #include "unet/xdp_ring.h"
 
@@ -36,12 +37,13 @@ enum xdp_owner {
         XDP_BACK,                       /* written to a place of FILL that the kernel has not been told of yet */
 };
 
-/* Behind the UMEM. Rings are the kernel's memory: what is published there stands there, and is not repeated here. */
+/* Behind the UMEM. Rings are the kernel's memory: what is published there stands there, and is not repeated here. There is a FILL ring for
+ * each class of chunks: large ones are in mode XDP_MODE_TCX only. */
 struct ni_xdp_shared {
         uint64_t magic;
         struct xdp_geom geom;           /* constant */
-        uint32_t fill_next;             /* places of FILL below this are written */
-        uint32_t fill_settled;          /* chunks in places below this are marked XDP_KERNEL */
+        uint32_t fill_next[FRAME_CLASSES];      /* places of FILL below this are written */
+        uint32_t fill_settled[FRAME_CLASSES];   /* chunks in places below this are marked XDP_KERNEL */
         uint32_t loans;                 /* chunks marked XDP_LENT */
         _Atomic bool tx_stuck;          /* the kernel had no room: TX is to be offered again */
         _Atomic uint32_t reap_head, reap_tail;
@@ -49,10 +51,30 @@ struct ni_xdp_shared {
         uint8_t owner[XDP_CHUNKS_MAX];  /* enum xdp_owner, by receive chunk */
 };
 
+/* Before that, in mode XDP_MODE_TCX: the rings of what is sent, which no kernel reads. What has left TX is in COMPLETION: one position
+ * is the consumer's of the one and the producer's of the other. */
+struct ni_xdp_sends {
+        _Atomic uint32_t tx_prod, left, comp_cons;
+        uint32_t zero;
+        struct xdp_desc tx[XDP_RING_MAX];
+        uint64_t comp[XDP_RING_MAX];
+};
+
+#define XDP_PAGES(bytes) (((bytes) + 4095) / 4096 * 4096)
+#define XDP_SHARED_BYTES XDP_PAGES(sizeof(struct ni_xdp_shared))        /* the last ones of the memfd */
+#define XDP_SENDS_BYTES  XDP_PAGES(sizeof(struct ni_xdp_sends))
+
 /* Bytes of the memfd. */
 static inline size_t xdp_mem_bytes(const struct xdp_geom *g)
 {
-        return xdp_umem_bytes(g) + (sizeof(struct ni_xdp_shared) + 4095) / 4096 * 4096;
+        return xdp_umem_bytes(g) - xdp_map_bytes(g) + (g->mode == XDP_MODE_TCX ? XDP_SENDS_BYTES : 0) + XDP_SHARED_BYTES;
+}
+/* Bytes of the value of the map that is passed in mode XDP_MODE_TCX (tcx_ring.h): whole pages. */
+static inline size_t ni_xdp_ring_bytes(const struct xdp_geom *g)
+{
+        size_t rings = (2 * sizeof(uint64_t) + sizeof(struct xdp_desc)) * g->rx_ring;
+
+        return xdp_rx_bytes(g) + TCX_WORDS_BYTES + XDP_PAGES(rings);
 }
 
 /* One process's view. */
@@ -60,9 +82,14 @@ struct ni_xdp {
         struct unet_chan base;
         struct ni_xdp_shared *sh;
         struct xdp_geom geom;           /* checked copy: what is used */
-        uint8_t *umem;
-        size_t mem_bytes;
-        struct xdp_ring fill, comp, rx, tx;
+        uint8_t *umem;                  /* the region; the memfd is its end, or all of it, with what is shared behind */
+        size_t mem_bytes;               /* of the memfd */
+        struct xdp_ring fill[FRAME_CLASSES], comp, rx, tx;
+        struct tcx_words *words;        /* XDP_MODE_TCX: mapped, with the rings of reception; else NULL */
+        struct xdp_bell {
+                _Atomic uint64_t *cons; /* XDP_MODE_TCX: pages of the bell; the kernel's other one is read only */
+                const _Atomic uint64_t *prod;
+        } bell;
         struct unet_mem tx_mem;         /* frames that sends name */
         struct counters *cnt;
         int xsk;
@@ -71,20 +98,25 @@ struct ni_xdp {
         uint32_t hold_more;             /* runs that may go before one that is in its error queue is let go of */
 };
 
+/* What was passed: struct xdp_sock has what they are. */
+struct ni_xdp_fds {
+        int xsk, mem, packet, ring;
+};
 /*
  * Maps the rings and the memory of a passed socket; nothing that was passed is trusted. `tx_mem` holds the frames that
- * sends name. `xsk` and `packet` (-1: none, and no runs) stay the caller's and open until ni_xdp_detach(); `mem` may be
+ * sends name. `xsk` and `packet` (-1: none, and no runs) stay the caller's and open until ni_xdp_detach(); `mem` and `ring` (-1 but in
+ * mode XDP_MODE_TCX, which needs a packet socket) may be
  * closed at once. 0; -EPROTO: not an AF_XDP socket, not a bound packet socket with virtio headers, or memory that is none of ours;
  * -EPERM: memory that could be taken away; -ENOMEM; other negative errno of mmap.
  */
-int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem, struct counters *cnt);
+int ni_xdp_attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_mem, struct counters *cnt);
 void ni_xdp_detach(struct ni_xdp *x);
 /* Lets go of the socket and its memory, but not of the addresses: a thread that is just looking (pending()) finds nothing. */
 void ni_xdp_forsake(struct ni_xdp *x);
 /* Another socket of the same sizes takes the place of the one that x was attached to, forsaken or not; a thread that is just
  * looking finds the one or the other. -ENOSPC: its sizes are others, and x is as it was; otherwise as ni_xdp_attach(), and after
  * an error x is forsaken. */
-int ni_xdp_reattach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem);
+int ni_xdp_reattach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_mem);
 
 /* Where lent packets lie: the base of a region of xdp_frame_geom(). */
 static inline const uint8_t *ni_xdp_rx_frames(const struct ni_xdp *x)
@@ -99,7 +131,7 @@ static inline uint32_t ni_xdp_loans(const struct ni_xdp *x)
 /* How many loans leave enough chunks to receive with. */
 static inline uint32_t ni_xdp_loans_max(const struct ni_xdp *x)
 {
-        return x->geom.rx_chunks / 2;
+        return xdp_rx_count(&x->geom) / 2;
 }
 /*
  * After repair(): gives back what was lent to the dead process and is in no record. `held` says of a frame number

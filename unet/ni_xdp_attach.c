@@ -13,7 +13,7 @@
 #include "unet/memfd.h"
 #include "unet/ni_xdp.h"
 
-#define SHARED_BYTES (xdp_mem_bytes(&(struct xdp_geom){0}))
+#define MEM_MOST (off_t)(XDP_CHUNKS_MAX * 4096ul + XDP_SENDS_BYTES + XDP_SHARED_BYTES)
 
 static bool is_xsk(int fd)
 {
@@ -36,7 +36,7 @@ static int check_mem(int fd, size_t *bytes)
                 return -EPROTO;
         if ((seals & want) != want)
                 return -EPERM;
-        if (st.st_size < (off_t)SHARED_BYTES || st.st_size > (off_t)(XDP_CHUNKS_MAX * 4096ul + SHARED_BYTES))
+        if (st.st_size < (off_t)XDP_SHARED_BYTES || st.st_size > MEM_MOST)
                 return -EPROTO;
         *bytes = (size_t)st.st_size;
         return 0;
@@ -47,38 +47,92 @@ static bool power_of_two(uint32_t n)
         return n != 0 && (n & (n - 1)) == 0;
 }
 
+static bool tx_chunks_valid(const struct xdp_geom *g)
+{
+        if (g->mode != XDP_MODE_TCX)
+                return g->tx_chunk_bytes == g->chunk_bytes && g->rx_large == 0 && g->mtu <= 4096 && xdp_chunk_for(g->mtu) != 0 &&
+                       xdp_chunk_for(g->mtu) <= g->chunk_bytes;
+        return power_of_two(g->tx_chunk_bytes) && g->tx_chunk_bytes >= 2048 && g->tx_chunk_bytes <= FRAME_LARGE_BYTES &&
+               g->mtu <= xdp_mtu_max(g);
+}
+
 static bool geom_valid(const struct xdp_geom *g, size_t bytes)
 {
         return (g->chunk_bytes == 2048 || g->chunk_bytes == 4096) && g->rx_chunks >= 1 &&
                power_of_two(g->tx_chunks) && g->tx_chunks <= XDP_RING_MAX && power_of_two(g->rx_ring) &&
-               g->rx_ring <= XDP_RING_MAX && g->rx_chunks <= g->rx_ring &&
-               g->rx_chunks + g->tx_chunks <= XDP_CHUNKS_MAX && xdp_mem_bytes(g) == bytes && g->mtu >= 68 &&
-               g->mtu <= 4096 && xdp_chunk_for(g->mtu) != 0 && xdp_chunk_for(g->mtu) <= g->chunk_bytes;
+               g->rx_ring <= XDP_RING_MAX && g->rx_chunks <= g->rx_ring && g->rx_large <= g->rx_ring - g->rx_chunks &&
+               xdp_rx_count(g) + g->tx_chunks <= XDP_CHUNKS_MAX && tx_chunks_valid(g) && xdp_mem_bytes(g) == bytes && g->mtu >= 68;
 }
 
-static int map_mem(struct ni_xdp *x, int mem)
+static bool same_sizes(const struct xdp_geom *a, const struct xdp_geom *b)
 {
-        size_t bytes;
-        int err = check_mem(mem, &bytes);
-        uint8_t *at;
-
-        if (err == 0 && x->umem != NULL && bytes != x->mem_bytes)
-                err = -ENOSPC;
-        if (err != 0)
-                return err;
-        at = unet_memfd_map(mem, bytes, true, x->umem);
-        if (at == NULL)
-                return -ENOMEM;
-        x->umem = at;
-        x->mem_bytes = bytes;
-        x->sh = (struct ni_xdp_shared *)(x->umem + bytes - SHARED_BYTES);
-        x->geom = *(const volatile struct xdp_geom *)&x->sh->geom;
-        return x->sh->magic == XDP_SHARED_MAGIC && geom_valid(&x->geom, bytes) ? 0 : -EPROTO;
+        return a->chunk_bytes == b->chunk_bytes && a->tx_chunk_bytes == b->tx_chunk_bytes && a->rx_chunks == b->rx_chunks &&
+               a->rx_large == b->rx_large && a->tx_chunks == b->tx_chunks && a->rx_ring == b->rx_ring &&
+               (a->mode == XDP_MODE_TCX) == (b->mode == XDP_MODE_TCX);
 }
+
+static int read_geom(int mem, size_t bytes, struct xdp_geom *g)
+{
+        struct {
+                uint64_t magic;
+                struct xdp_geom geom;
+        } head;
+        static_assert(offsetof(struct ni_xdp_shared, geom) == sizeof head.magic, "what it begins with");
+
+        if (pread(mem, &head, sizeof head, (off_t)(bytes - XDP_SHARED_BYTES)) != sizeof head || head.magic != XDP_SHARED_MAGIC ||
+            !geom_valid(&head.geom, bytes))
+                return -EPROTO;
+        *g = head.geom;
+        return 0;
+}
+
+/* ---- memory ---- */
+
+/* At an address or, if that is NULL, anywhere; NULL: it failed. */
+static void *map_at(void *at, size_t bytes, int prot, int fd, size_t off)
+{
+        void *p = mmap(at, bytes, prot, MAP_SHARED | MAP_POPULATE | (at != NULL ? MAP_FIXED : 0), fd, (off_t)off);
+
+        return p == MAP_FAILED ? NULL : p;
+}
+
+/* Addresses for the whole region and what is behind it. */
+static void *reserve(size_t bytes)
+{
+        void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+        return p == MAP_FAILED ? NULL : p;
+}
+
+static size_t region_bytes(const struct ni_xdp *x)
+{
+        return xdp_map_bytes(&x->geom) + x->mem_bytes;
+}
+
+static size_t words_bytes(const struct ni_xdp *x)
+{
+        return ni_xdp_ring_bytes(&x->geom) - xdp_rx_bytes(&x->geom);
+}
+
+/* Received packets are read only. */
+static int map_mem(struct ni_xdp *x, int mem, int ring)
+{
+        size_t front = xdp_map_bytes(&x->geom);
+
+        if (x->umem == NULL)
+                x->umem = reserve(region_bytes(x));
+        if (x->umem == NULL || (front != 0 && map_at(x->umem, front, PROT_READ, ring, 0) == NULL) ||
+            unet_memfd_map(mem, x->mem_bytes, true, x->umem + front) == NULL)
+                return -ENOMEM;
+        x->sh = (struct ni_xdp_shared *)(x->umem + front + x->mem_bytes - XDP_SHARED_BYTES);
+        return 0;
+}
+
+/* ---- rings ---- */
 
 static int map_rings(struct ni_xdp *x)
 {
-        int err = xdp_ring_map(&x->fill, x->xsk, XDP_RING_FILL, x->geom.rx_ring);
+        int err = xdp_ring_map(&x->fill[FRAME_SMALL], x->xsk, XDP_RING_FILL, x->geom.rx_ring);
 
         if (err == 0)
                 err = xdp_ring_map(&x->comp, x->xsk, XDP_RING_COMP, x->geom.tx_chunks);
@@ -87,6 +141,54 @@ static int map_rings(struct ni_xdp *x)
         if (err == 0)
                 err = xdp_ring_map(&x->tx, x->xsk, XDP_RING_TX, x->geom.tx_chunks);
         return err;
+}
+
+static struct xdp_ring ring_of(const struct ni_xdp *x, uint32_t *prod, uint32_t *cons, void *desc, uint32_t entries)
+{
+        return (struct xdp_ring){.prod = (_Atomic uint32_t *)prod, .cons = (_Atomic uint32_t *)cons, .desc = desc,
+                                 .flags = (_Atomic uint32_t *)&x->words->zero, .mask = entries - 1};
+}
+
+/* In the places of those that were there, if some were. */
+static int map_words(struct ni_xdp *x, int ring)
+{
+        void *words = map_at(x->words, words_bytes(x), PROT_READ | PROT_WRITE, ring, xdp_rx_bytes(&x->geom));
+        void *cons = map_at((void *)x->bell.cons, 4096, PROT_READ | PROT_WRITE, x->xsk, 0);
+        void *prod = map_at((void *)(uintptr_t)x->bell.prod, 4096, PROT_READ, x->xsk, 4096);
+
+        x->words = words;
+        x->bell.cons = cons;
+        x->bell.prod = prod;
+        return words != NULL && cons != NULL && prod != NULL ? 0 : -EPROTO;
+}
+
+static int map_tcx(struct ni_xdp *x, int ring)
+{
+        struct ni_xdp_sends *s = (struct ni_xdp_sends *)(x->umem + xdp_umem_bytes(&x->geom));
+        int err = map_words(x, ring);
+        uint64_t *fill;
+
+        if (err != 0)
+                return err;
+        fill = (uint64_t *)((uint8_t *)x->words + TCX_WORDS_BYTES);
+        x->fill[FRAME_SMALL] = ring_of(x, &x->words->fill_small, &x->words->zero, fill, x->geom.rx_ring);
+        fill += x->geom.rx_ring;
+        x->fill[FRAME_LARGE] = ring_of(x, &x->words->fill_large, &x->words->zero, fill, x->geom.rx_ring);
+        fill += x->geom.rx_ring;
+        x->rx = ring_of(x, &x->words->rx_prod, &x->words->rx_cons, fill, x->geom.rx_ring);
+        x->tx = ring_of(x, (uint32_t *)&s->tx_prod, (uint32_t *)&s->left, s->tx, x->geom.tx_chunks);
+        x->comp = ring_of(x, (uint32_t *)&s->left, (uint32_t *)&s->comp_cons, s->comp, x->geom.tx_chunks);
+        return 0;
+}
+
+/* ---- what was passed ---- */
+
+/* A map of a BPF program's has no type of its own that could be asked for; the kernel sees to its size when it is mapped. */
+static bool is_map(int fd)
+{
+        struct statfs fs;
+
+        return fd >= 0 && fstatfs(fd, &fs) == 0 && fs.f_type == ANON_INODE_FS_MAGIC;
 }
 
 /* With a header that says how to cut. Its interface has another number in the namespace that it is of (pkt_sealed.h). */
@@ -100,18 +202,31 @@ static bool is_packet_socket(int fd)
                sys5(SYS_getsockopt, fd, SOL_PACKET, PACKET_VNET_HDR, &on, &on_len) == 0 && on == 1;
 }
 
-static int attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem)
+static int check(const struct ni_xdp_fds *fds, struct xdp_geom *g, size_t *bytes)
+{
+        int err = check_mem(fds->mem, bytes);
+
+        if (err == 0)
+                err = read_geom(fds->mem, *bytes, g);
+        if (err != 0)
+                return err;
+        if (fds->packet >= 0 && !is_packet_socket(fds->packet))
+                return -EPROTO;
+        if (g->mode == XDP_MODE_TCX)
+                return is_map(fds->xsk) && is_map(fds->ring) && fds->packet >= 0 ? 0 : -EPROTO;
+        return is_xsk(fds->xsk) ? 0 : -EPROTO;
+}
+
+static int attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_mem)
 {
         int err;
 
-        x->xsk = xsk;
-        x->packet = packet;
+        x->xsk = fds.xsk;
+        x->packet = fds.packet;
         x->tx_mem = tx_mem;
-        err = map_mem(x, mem);
+        err = map_mem(x, fds.mem, fds.ring);
         if (err == 0)
-                err = map_rings(x);
-        if (err == 0 && packet >= 0 && !is_packet_socket(packet))
-                err = -EPROTO;
+                err = x->geom.mode == XDP_MODE_TCX ? map_tcx(x, fds.ring) : map_rings(x);
         if (err != 0)
                 return err;
         x->base.caps = (struct unet_caps){
@@ -119,51 +234,45 @@ static int attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_me
                 .inline_max = UNET_INLINE_MAX,
                 .csum = true,
                 .csum_pseudo = x->geom.csum_pseudo != 0,
-                .runs = packet >= 0,
+                .runs = fds.packet >= 0,
                 .rto_min = 200 * NS_PER_MS,
                 .whole = true,
         };
         return 0;
 }
 
-int ni_xdp_attach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem, struct counters *cnt)
+int ni_xdp_attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_mem, struct counters *cnt)
 {
-        int err = is_xsk(xsk) ? 0 : -EPROTO;
+        int err;
 
         *x = (struct ni_xdp){.base.ops = &ni_xdp_ops, .cnt = cnt, .inline_most = UNET_INLINE_MAX};
+        err = check(&fds, &x->geom, &x->mem_bytes);
         if (err == 0)
-                err = attach(x, xsk, mem, packet, tx_mem);
+                err = attach(x, fds, tx_mem);
         if (err != 0)
                 ni_xdp_detach(x);
         return err;
 }
 
-static bool same_sizes(const struct xdp_geom *a, const struct xdp_geom *b)
-{
-        return a->chunk_bytes == b->chunk_bytes && a->rx_chunks == b->rx_chunks && a->tx_chunks == b->tx_chunks &&
-               a->rx_ring == b->rx_ring;
-}
-
-int ni_xdp_reattach(struct ni_xdp *x, int xsk, int mem, int packet, struct unet_mem tx_mem)
+int ni_xdp_reattach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_mem)
 {
         struct xdp_geom g;
         size_t bytes;
-        int err = is_xsk(xsk) ? check_mem(mem, &bytes) : -EPROTO;
+        int err = check(&fds, &g, &bytes);
 
-        if (err == 0 && (bytes != x->mem_bytes ||
-                         pread(mem, &g, sizeof g, (off_t)(bytes - SHARED_BYTES + offsetof(struct ni_xdp_shared, geom))) !=
-                                 sizeof g ||
-                         !same_sizes(&g, &x->geom)))
+        if (err == 0 && (bytes != x->mem_bytes || !same_sizes(&g, &x->geom)))
                 return -ENOSPC;
-        if (err == 0)
-                err = attach(x, xsk, mem, packet, tx_mem);
+        if (err == 0) {
+                x->geom = g;
+                err = attach(x, fds, tx_mem);
+        }
         if (err != 0)
                 ni_xdp_forsake(x);
         return err;
 }
 
 /* A mapped ring would keep the socket, and with it the queue. */
-static void empty(void *p, size_t bytes)
+static void empty(const volatile void *p, size_t bytes)
 {
         if (p != NULL)
                 sys6(SYS_mmap, (long)p, (long)bytes, PROT_READ | PROT_WRITE,
@@ -172,20 +281,33 @@ static void empty(void *p, size_t bytes)
 
 void ni_xdp_forsake(struct ni_xdp *x)
 {
-        empty(x->umem, x->mem_bytes);
-        empty(x->fill.map, x->fill.bytes);
+        empty(x->umem, region_bytes(x));
+        empty(x->fill[FRAME_SMALL].map, x->fill[FRAME_SMALL].bytes);
         empty(x->comp.map, x->comp.bytes);
         empty(x->rx.map, x->rx.bytes);
         empty(x->tx.map, x->tx.bytes);
+        empty(x->words, words_bytes(x));
+        empty(x->bell.cons, 4096);
+        empty(x->bell.prod, 4096);
+}
+
+static void unmap(const volatile void *p, size_t bytes)
+{
+        if (p != NULL)
+                munmap((void *)(uintptr_t)p, bytes);
 }
 
 void ni_xdp_detach(struct ni_xdp *x)
 {
-        xdp_ring_unmap(&x->fill);
+        xdp_ring_unmap(&x->fill[FRAME_SMALL]);
         xdp_ring_unmap(&x->comp);
         xdp_ring_unmap(&x->rx);
         xdp_ring_unmap(&x->tx);
-        if (x->umem != NULL)
-                munmap(x->umem, x->mem_bytes);
+        unmap(x->words, words_bytes(x));
+        unmap(x->bell.cons, 4096);
+        unmap(x->bell.prod, 4096);
+        unmap(x->umem, region_bytes(x));
         x->umem = NULL;
+        x->words = NULL;
+        x->bell = (struct xdp_bell){NULL, NULL};
 }

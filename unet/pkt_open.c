@@ -8,54 +8,25 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <bpf/bpf.h>
-#include <bpf/libbpf.h>
-
+#include "unet/tcx_link.h"
 #include "unet/xdp_line.h"
-#include "tap_prog.h"                   /* made from tap_prog.bpf.c: tap_prog[] */
 
 #define RCVBUF (8 << 20)                /* bytes received that nobody has read yet; the kernel doubles it */
 #define SNDBUF (4 << 20)                /* ... and of frames that the device has not sent yet */
-
-#define TCX_INGRESS 46                  /* enum bpf_attach_type, Linux 6.6 */
 
 #ifndef PACKET_FANOUT_FLAG_IGNORE_OUTGOING
 #define PACKET_FANOUT_FLAG_IGNORE_OUTGOING 0x4000
 #endif
 
-static int silent(enum libbpf_print_level level, const char *fmt, va_list ap)
-{
-        return 0;
-}
-
-/* ---- the program ---- */
-
 static int drop_behind(struct pkt_dev *d, char line[XDP_LINE_MAX])
 {
-        LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "unet_tap");
-        struct bpf_object *obj;
-        int err;
+        int err = d->link = tcx_link_tap("to_nobody", d->info.ifindex);
 
-        libbpf_set_print(silent);
-        obj = bpf_object__open_mem(tap_prog, sizeof tap_prog, &opts);
-        if (obj == NULL)
-                return -errno;
-        err = bpf_object__load(obj);
-        if (err == 0) {
-                d->link = bpf_link_create(bpf_program__fd(bpf_object__next_program(obj, NULL)), (int)d->info.ifindex,
-                                          (enum bpf_attach_type)TCX_INGRESS, NULL);
-                err = d->link < 0 ? -errno : 0;
-        }
-        if (err == -EINVAL)
-                err = -EOPNOTSUPP;
-        if (err != 0)
+        if (err < 0)
                 say(line, "no program can be hung behind the packet socket: %s%s", strerror(-err),
                     err == -EOPNOTSUPP ? " (Linux 6.6 can)" : "");
-        bpf_object__close(obj);
-        return err;
+        return MIN(err, 0);
 }
-
-/* ---- the socket ---- */
 
 static int set(int fd, int level, int what, int value)
 {

@@ -5,18 +5,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include <bpf/bpf.h>
-#include <bpf/libbpf.h>
-
+#include "unet/bpf_obj.h"
 #include "unet/ifinfo.h"
+#include "unet/tcx_link.h"
 #include "unet/xdp_line.h"
 #include "unet/xdp_open.h"
 #include "xdp_prog.h"                   /* made from xdp_prog.bpf.c: xdp_prog[] */
-
-static int silent(enum libbpf_print_level level, const char *fmt, va_list ap)
-{
-        return 0;
-}
 
 /* ---- the interface ---- */
 
@@ -34,6 +28,11 @@ static int look_at(struct xdp_dev *d, const char *ifname, char line[XDP_LINE_MAX
         d->queues = i.queues;
         d->csum_pseudo = i.veth;
         memcpy(d->mac, i.mac, sizeof d->mac);
+        return 0;
+}
+
+static int check_mtu(const struct xdp_dev *d, const char *ifname, char line[XDP_LINE_MAX])
+{
         if (xdp_chunk_for(d->mtu) != 0)
                 return 0;
         say(line, "MTU %u of %s is more than a packet buffer of 4096 bytes holds (at most %u)", d->mtu, ifname,
@@ -45,12 +44,9 @@ static int look_at(struct xdp_dev *d, const char *ifname, char line[XDP_LINE_MAX
 
 static int load(struct xdp_dev *d, struct bpf_object **out, char line[XDP_LINE_MAX])
 {
-        LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "unet_xdp");
-        struct bpf_object *obj;
+        struct bpf_object *obj = bpf_obj_open("unet_xdp", xdp_prog, sizeof xdp_prog);
         int err;
 
-        libbpf_set_print(silent);
-        obj = bpf_object__open_mem(xdp_prog, sizeof xdp_prog, &opts);
         if (obj == NULL)
                 return -errno;
         err = bpf_map__set_max_entries(bpf_object__find_map_by_name(obj, "sockets"), d->queues);
@@ -95,6 +91,23 @@ static int named(int err)
         return err == -ERANGE ? -EMSGSIZE : err == -EEXIST ? -EBUSY : err;
 }
 
+/* Nothing is on the interface yet: all packets of it will be for one stack, and so what takes them is made with that. */
+static int choose_tcx(struct xdp_dev *d, const char *ifname, char line[XDP_LINE_MAX])
+{
+        int link = tcx_link_tap("to_kernel", d->ifindex);
+
+        if (link < 0) {
+                say(line, "no program can be hung behind the driver of %s: %s%s", ifname, strerror(-link),
+                    link == -EOPNOTSUPP ? " (Linux 6.6 can)" : "");
+                return link;
+        }
+        close(link);
+        d->mode = XDP_MODE_TCX;
+        d->csum_pseudo = true;          /* what was joined on the way has no sums of its own */
+        say(line, "%s: a program behind the driver (tcx)", ifname);
+        return 0;
+}
+
 static int choose_mode(struct xdp_dev *d, int prog, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX])
 {
         int native = -EOPNOTSUPP, err = native;
@@ -114,13 +127,6 @@ static int choose_mode(struct xdp_dev *d, int prog, const char *ifname, enum xdp
         return err;
 }
 
-/* The object is closed; a map of it goes on. */
-static int keep(const struct bpf_object *obj, const char *map, int *fd)
-{
-        *fd = fcntl(bpf_object__find_map_fd_by_name(obj, map), F_DUPFD_CLOEXEC, 3);
-        return *fd < 0 ? -errno : 0;
-}
-
 int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX])
 {
         struct bpf_object *obj = NULL;
@@ -129,15 +135,22 @@ int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char
         *d = (struct xdp_dev){.link = -1, .map = -1, .shed = -1};
         line[0] = 0;
         err = look_at(d, ifname, line);
+        if (err != 0)
+                return err;
+        if (want == XDP_WANT_TCX)
+                return choose_tcx(d, ifname, line);
+        if (want == XDP_WANT_BEST && d->csum_pseudo && choose_tcx(d, ifname, line) == 0)        /* a veth */
+                return 0;
+        err = check_mtu(d, ifname, line);
         if (err == 0)
                 err = load(d, &obj, line);
         if (err != 0)
                 return err;
         err = choose_mode(d, bpf_program__fd(bpf_object__next_program(obj, NULL)), ifname, want, line);
         if (err == 0)
-                err = keep(obj, "sockets", &d->map);
+                err = bpf_obj_keep(obj, "sockets", &d->map);
         if (err == 0)
-                err = keep(obj, "shed", &d->shed);
+                err = bpf_obj_keep(obj, "shed", &d->shed);
         bpf_object__close(obj);
         if (err != 0)
                 xdp_dev_close(d);

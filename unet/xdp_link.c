@@ -104,7 +104,7 @@ static enum drop unpack(struct xdp_link *l, struct unet_rx *rx)
                 give_back(l, rx);
                 return why;
         }
-        at = (rx->frame - 1) * FRAME_SMALL_BYTES + rx->off;
+        at = (uint32_t)frame_geom_offset(xdp_frame_geom(&l->ni.geom), rx->frame) + rx->off;
         rx->inl_len = be16_get(h.inl_len);
         memcpy(rx->inl, l->ni.umem + at, rx->inl_len);
         rx->off = at + rx->inl_len;
@@ -183,7 +183,7 @@ int xdp_link_over(struct unet_ep *ep, int xsk, int mem, const uint8_t peer[6], u
 
         if (l == NULL)
                 return -ENOMEM;
-        err = ni_xdp_attach(&l->ni, xsk, mem, -1, segment, &ep->cnt);
+        err = ni_xdp_attach(&l->ni, (struct ni_xdp_fds){xsk, mem, -1, -1}, segment, &ep->cnt);
         if (err != 0) {
                 free(l);
                 return err;

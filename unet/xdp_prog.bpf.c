@@ -1,34 +1,19 @@
 /*
  * The program on an interface that a stack owns: what arrives by a queue with a socket goes to the socket, everything
- * else to the kernel. Compiled for the bpf target and carried in the binary (xdp_open.c).
- *
- * But for most fragments of a flood: a stack gathers 256 datagrams at a time (ip/reass.h), and a flood of beginnings pushes each out
- * before its end could come. So strangers have STRANGERS changes from one datagram to another in a window, and the rest of theirs
- * goes no further than this, before it costs the sender's processor, the ring and the reader anything. No stranger is who has sent
- * the last fragment of a datagram within the last TRUST, whether it was let through or not: a host that sends whole datagrams loses
- * the first of them at most, and that only under a flood. Without a flood nothing is lost, not even 64 KB in 8,192 fragments: those
- * of one datagram that follow one another are no change.
- *
- * Processors run it side by side and write these words without a lock: what is lost so is a few strangers more or fewer.
+ * else to the kernel, but for most fragments of a flood. Compiled for the bpf target and carried in the binary (xdp_dev.c).
  */
 #include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <linux/ip.h>
-#include <bpf/bpf_endian.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <bpf/bpf_helpers.h>
 
-#define WINDOW_SHIFT 25                 /* of nanoseconds: 34 ms */
-#define STRANGERS    256                /* changes from one datagram to another, a window */
-#define TRUST_SHIFT  34                 /* of nanoseconds: 17 s, and up to twice that */
-#define TRUST_HASH   12                 /* bits: hosts that share a place are trusted together */
-#define IP_MORE      0x2000
-#define IP_OFFSET    0x1fff
+#include "frag_shed.bpf.h"
 
 struct {
         __uint(type, BPF_MAP_TYPE_XSKMAP);
         __type(key, __u32);             /* receive queue */
         __type(value, __u32);           /* socket */
-        __uint(max_entries, 1);         /* xdp_open.c: as many as the interface has */
+        __uint(max_entries, 1);         /* xdp_dev.c: as many as the interface has */
 } sockets SEC(".maps");
 
 struct {
@@ -37,15 +22,6 @@ struct {
         __type(value, __u64);           /* fragments that were dropped here */
         __uint(max_entries, 1);
 } shed SEC(".maps");
-
-struct tag {                            /* IEEE 802.1Q, behind the addresses and its own type */
-        __be16 vlan, type;
-};
-
-static __u64 window;                    /* the present one */
-static __u32 strangers;                 /* in it */
-static __u64 last;                      /* datagram of a stranger that was let through */
-static __u32 trusted[1 << TRUST_HASH];  /* by the hash of a source: when, in units of TRUST; 0: never */
 
 static __always_inline int drop(void)
 {
@@ -57,63 +33,11 @@ static __always_inline int drop(void)
         return XDP_DROP;
 }
 
-static __always_inline int admit(__u64 datagram, __u64 now)
-{
-        if (now >> WINDOW_SHIFT != window) {
-                window = now >> WINDOW_SHIFT;
-                strangers = 0;
-        }
-        if (datagram == last)
-                return XDP_PASS;
-        if (strangers >= STRANGERS)
-                return drop();
-        strangers++;
-        last = datagram;
-        return XDP_PASS;
-}
-
-static __always_inline int fragment(const struct iphdr *ip, __u16 field)
-{
-        __u64 now = bpf_ktime_get_ns();
-        __u32 age = (__u32)(now >> TRUST_SHIFT) + 1, *since = &trusted[ip->saddr * 2654435761u >> (32 - TRUST_HASH)];
-        __u32 then = *since;
-
-        if (!(field & IP_MORE))
-                *since = age;
-        if (then != 0 && age - then <= 1)
-                return XDP_PASS;
-        return admit((__u64)ip->saddr << 32 | (__u32)ip->id << 16 | ip->protocol, now);
-}
-
-/* The IP header, also behind a tag; one tag is as far as a stack looks (arp/ether.h). */
-static __always_inline const struct iphdr *find_ip(const struct xdp_md *packet)
-{
-        const struct ethhdr *eth = (void *)(long)packet->data;
-        const void *end = (void *)(long)packet->data_end;
-        const struct iphdr *ip = (const void *)(eth + 1);
-        const struct tag *tag = (const void *)(eth + 1);
-
-        if ((const void *)(ip + 1) > end)
-                return NULL;
-        if (eth->h_proto == bpf_htons(ETH_P_IP))
-                return ip;
-        if ((eth->h_proto != bpf_htons(ETH_P_8021Q) && eth->h_proto != bpf_htons(ETH_P_8021AD)) || tag->type != bpf_htons(ETH_P_IP))
-                return NULL;
-        ip = (const void *)(tag + 1);
-        return (const void *)(ip + 1) <= end ? ip : NULL;
-}
-
 SEC("xdp")
 int to_socket(struct xdp_md *packet)
 {
-        const struct iphdr *ip = find_ip(packet);
-        __u16 field;
-
-        if (ip) {
-                field = bpf_ntohs(ip->frag_off);
-                if (field & (IP_MORE | IP_OFFSET) && fragment(ip, field) == XDP_DROP)
-                        return XDP_DROP;
-        }
+        if (!shed_passes((void *)(long)packet->data, (void *)(long)packet->data_end))
+                return drop();
         return bpf_redirect_map(&sockets, packet->rx_queue_index, XDP_PASS);
 }
 

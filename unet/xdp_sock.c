@@ -1,4 +1,4 @@
-/* Makes an AF_XDP socket whose packets lie in a memfd, so that it can be passed whole. */
+/* Makes an AF_XDP socket whose packets lie in a memfd, so that it can be passed whole; or, by tcx_sock.c, what is in its place. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_xdp.h>
@@ -12,11 +12,14 @@
 
 #include "unet/memfd.h"
 #include "unet/ni_xdp.h"
+#include "unet/tcx_sock.h"
 #include "unet/xdp_line.h"
 #include "unet/xdp_open.h"
 
 #define RX_CHUNKS 2048u                 /* 4 MB at MTU 1500: more than a window of 2 MB, half of a second-level cache */
+#define RX_LARGE  64u                   /* 4 MB of large segments */
 #define TX_CHUNKS 512u
+#define TX_BYTES  (8u << 20)            /* of transmit chunks, at most */
 
 #define BIND_TRIES 50                   /* the kernel lets go of a queue some time after its socket was closed */
 #define BIND_PAUSE (20 * NS_PER_MS)
@@ -28,6 +31,18 @@ static uint32_t power_of_two_from(uint32_t n)
         while (p < n)
                 p *= 2;
         return p;
+}
+
+/* Of a program of ours large packets lie in large chunks: joined segments, and all where the MTU is beyond a page. */
+static void plan_tcx(struct xdp_geom *g, uint32_t large)
+{
+        uint32_t most = g->mtu + XDP_ETH_BYTES;
+
+        g->chunk_bytes = most > 2048 && most <= 4096 ? 4096 : 2048;
+        g->tx_chunk_bytes = power_of_two_from(MAX(most, 2048u));
+        g->tx_chunks = MIN(g->tx_chunks, TX_BYTES / g->tx_chunk_bytes);
+        g->rx_large = large != 0 ? large : most > 4096 ? 4 * RX_LARGE : RX_LARGE;
+        g->rx_ring = power_of_two_from(g->rx_chunks + g->rx_large);
 }
 
 static int plan(struct xdp_geom *g, const struct xdp_dev *d, uint32_t queue, struct xdp_sizes sizes,
@@ -46,6 +61,7 @@ static int plan(struct xdp_geom *g, const struct xdp_dev *d, uint32_t queue, str
                 .queue = queue,
                 .mtu = d->mtu,
                 .chunk_bytes = xdp_chunk_for(d->mtu),
+                .tx_chunk_bytes = xdp_chunk_for(d->mtu),
                 .rx_chunks = (rx + 1) / 2 * 2,  /* whole pages */
                 .tx_chunks = power_of_two_from(tx),
                 .rx_ring = power_of_two_from(rx),
@@ -53,6 +69,8 @@ static int plan(struct xdp_geom *g, const struct xdp_dev *d, uint32_t queue, str
                 .csum_pseudo = d->csum_pseudo,
         };
         memcpy(g->mac, d->mac, sizeof g->mac);
+        if (d->mode == XDP_MODE_TCX)
+                plan_tcx(g, sizes.rx_large);
         return 0;
 }
 
@@ -162,13 +180,15 @@ static void say_chosen(const struct xdp_sock *s, const struct xdp_dev *d, char l
             g->tx_chunks, g->chunk_bytes);
 }
 
-static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *umem, bool at_once,
-                  char line[XDP_LINE_MAX])
+static int set_up_xsk(struct xdp_sock *s, const struct xdp_dev *d, void *umem, bool at_once, char line[XDP_LINE_MAX])
 {
         struct xdp_options opt = {0};
         socklen_t len = sizeof opt;
-        int err = give_memory(s, umem, line);
+        int err = s->xsk = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
 
+        if (err < 0)
+                return -errno;
+        err = give_memory(s, umem, line);
         if (err == 0)
                 err = make_rings(s);
         if (err == 0)
@@ -186,11 +206,31 @@ static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *umem, bool 
 
 static void write_shared(const struct xdp_geom *g, uint8_t *mem)
 {
-        struct ni_xdp_shared *sh = (struct ni_xdp_shared *)(mem + xdp_umem_bytes(g));
+        struct ni_xdp_shared *sh = (struct ni_xdp_shared *)(mem + xdp_mem_bytes(g) - XDP_SHARED_BYTES);
 
         sh->geom = *g;
-        sh->fill_next = sh->fill_settled = g->rx_chunks;
+        sh->fill_next[FRAME_SMALL] = sh->fill_settled[FRAME_SMALL] = g->rx_chunks;
+        sh->fill_next[FRAME_LARGE] = sh->fill_settled[FRAME_LARGE] = g->rx_large;
         sh->magic = XDP_SHARED_MAGIC;
+}
+
+/* What is made is the packet socket's only half in mode XDP_MODE_TCX, and not only for runs. */
+static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *mem, bool at_once, char line[XDP_LINE_MAX])
+{
+        int err = s->geom.mode == XDP_MODE_TCX ? 0 : set_up_xsk(s, d, mem, at_once, line);
+
+        if (err != 0)
+                return err;
+        write_shared(&s->geom, mem);
+        s->no_packet = pkt_sealed_open(&s->packet, d->ifindex);
+        if (s->geom.mode != XDP_MODE_TCX) {
+                say_chosen(s, d, line);
+                return 0;
+        }
+        if (s->no_packet == 0)
+                return tcx_sock_open(s, d, line);
+        say(line, "no packet socket that could be passed: %s", strerror(-s->no_packet));
+        return s->no_packet;
 }
 
 int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, struct xdp_sizes sizes,
@@ -200,26 +240,20 @@ int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, s
         size_t bytes;
         int err;
 
-        *s = (struct xdp_sock){.xsk = -1, .mem = -1, .packet = {-1, -1}};
+        *s = (struct xdp_sock){.xsk = -1, .mem = -1, .ring = -1, .link = -1, .drops = -1, .packet = {-1, -1}};
         line[0] = 0;
         err = plan(&s->geom, d, queue, sizes, line);
         if (err != 0)
                 return err;
         bytes = xdp_mem_bytes(&s->geom);
-        s->xsk = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
-        s->mem = s->xsk < 0 ? -errno : unet_memfd_make("unet-xdp", bytes);
+        s->mem = unet_memfd_make("unet-xdp", bytes);
         err = s->mem < 0 ? s->mem : 0;
         if (err == 0 && (mem = unet_memfd_map(s->mem, bytes, true, NULL)) == NULL)
                 err = -ENOMEM;
         if (err == 0)
                 err = set_up(s, d, mem, sizes.at_once, line);
-        if (err == 0) {
-                write_shared(&s->geom, mem);
-                s->no_packet = pkt_sealed_open(&s->packet, d->ifindex);
-                say_chosen(s, d, line);
-        } else if (line[0] == 0) {
+        if (err != 0 && line[0] == 0)
                 say(line, "no AF_XDP socket: %s", strerror(-err));
-        }
         if (mem != NULL)
                 munmap(mem, bytes);
         if (err != 0)
@@ -233,6 +267,7 @@ void xdp_sock_close(struct xdp_sock *s)
                 close(s->xsk);
         if (s->mem >= 0)
                 close(s->mem);
+        tcx_sock_close(s);
         pkt_sealed_close(&s->packet);
         s->xsk = s->mem = -1;
 }
@@ -244,6 +279,10 @@ void xdp_drops(const struct xdp_sock *s, const struct xdp_dev *d, struct xdp_dro
         uint32_t key = 0;
 
         *n = (struct xdp_drops){0};
+        if (s->geom.mode == XDP_MODE_TCX) {
+                tcx_sock_drops(s, n);
+                return;
+        }
         if (getsockopt(s->xsk, SOL_XDP, XDP_STATISTICS, &st, &len) == 0) {
                 n->no_buffer = st.rx_dropped;
                 n->queue_full = st.rx_ring_full;

@@ -80,7 +80,7 @@ struct unetd_chan {
         int rx;                         /* the peer's, read only */
         int peer_bell;                  /* read only */
         int peer_leader, peer_keeper;   /* write ends: one byte wakes */
-        int mem, xsk, packet;           /* an interface of the stack's own (unet/xdp.h); rx and all peer_* are then -1 */
+        int mem, xsk, packet, ring;     /* an interface of the stack's own (struct ni_xdp_fds); rx and all peer_* are then -1 */
         int book;                       /* a stack of another host (unet/vlink.h): it, tx and mem, and no others */
         struct frame_geom tx_geom, rx_geom;
         uint32_t peer_stack, peer_chan, peer_uid;
@@ -91,15 +91,15 @@ static inline bool unetd_chan_is_iface(const struct unetd_chan *ch)
 {
         return unetd_is_iface(ch->peer_stack);
 }
-/* By a socket, and not by regions. */
+/* By rings of its own, and not by regions. */
 static inline bool unetd_chan_is_xdp(const struct unetd_chan *ch)
 {
-        return unetd_is_iface(ch->peer_stack) && ch->iface.link == UNETD_LINK_XDP;
+        return unetd_is_iface(ch->peer_stack) && ch->iface.link != UNETD_LINK_GATE;
 }
 /* From what travels; the descriptors become the struct's. */
 static inline struct unetd_chan unetd_chan_of(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS])
 {
-        bool iface = unetd_chan_nfds(info) == UNETD_IFACE_FDS, remote = unetd_is_remote(info->peer_stack);
+        bool iface = unetd_chan_is_own(info), remote = unetd_is_remote(info->peer_stack);
         bool inside = !iface && !remote;
 
         return (struct unetd_chan){
@@ -112,6 +112,7 @@ static inline struct unetd_chan unetd_chan_of(const struct unetd_chan_info *info
                 .book = remote ? fds[UNETD_FD_RM_BOOK] : -1,
                 .xsk = iface ? fds[UNETD_FD_IF_XSK] : -1,
                 .packet = iface ? fds[UNETD_FD_IF_PACKET] : -1,
+                .ring = iface && info->iface.link == UNETD_LINK_TCX ? fds[UNETD_FD_IF_RING] : -1,
                 .tx_geom = info->tx_geom,
                 .rx_geom = info->rx_geom,
                 .peer_stack = info->peer_stack,

@@ -219,7 +219,7 @@ int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHA
         if (unetd_is_iface(info->peer_stack) &&
             (memchr(info->iface.name, 0, sizeof info->iface.name) == NULL || info->iface.prefix > 32))
                 return -EPROTO;
-        if (unetd_chan_nfds(info) == UNETD_IFACE_FDS)   /* ni_xdp_attach() checks socket and memory */
+        if (unetd_chan_is_own(info))    /* ni_xdp_attach() checks the rest */
                 return unet_memfd_check(fds[UNETD_FD_IF_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY);
         if (unetd_is_remote(info->peer_stack))
                 return check_remote(info, fds);
@@ -253,7 +253,7 @@ int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, str
 void unetd_chan_close(struct unetd_chan *ch)
 {
         int *fd[] = {&ch->tx, &ch->rx, &ch->peer_bell, &ch->peer_leader, &ch->peer_keeper, &ch->mem, &ch->xsk, &ch->packet,
-                     &ch->book};
+                     &ch->ring, &ch->book};
 
         for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
                 if (*fd[i] >= 0)

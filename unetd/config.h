@@ -26,7 +26,7 @@ struct unetd_limits {
 };
 
 /* An interface that unetd owns for its clients: [interface NAME]. Addresses are IPv4, in host order. */
-enum unetd_iface_mode { IFACE_AUTO, IFACE_NATIVE, IFACE_GENERIC };
+enum unetd_iface_mode { IFACE_AUTO, IFACE_NATIVE, IFACE_GENERIC, IFACE_TCX };
 enum unetd_iface_probe { IFACE_PROBE_QUICK, IFACE_PROBE_FULL, IFACE_PROBE_NO };
 
 enum unetd_iface_provider { IFACE_XDP, IFACE_VERBS };

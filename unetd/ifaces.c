@@ -67,6 +67,8 @@ static enum xdp_want wanted(const struct iface *f)
                 return XDP_WANT_NATIVE;
         case IFACE_GENERIC:
                 return XDP_WANT_GENERIC;
+        case IFACE_TCX:
+                return XDP_WANT_TCX;
         case IFACE_AUTO:
                 break;
         }
@@ -206,7 +208,7 @@ static int place_for(const struct unetd_iface_config *c)
 
 static bool sane(const struct unetd_iface_config *c)
 {
-        return c->name[0] != '\0' && c->addr != 0 && c->prefix >= 1 && c->prefix <= 32 && c->mode <= IFACE_GENERIC &&
+        return c->name[0] != '\0' && c->addr != 0 && c->prefix >= 1 && c->prefix <= 32 && c->mode <= IFACE_TCX &&
                c->link <= IFACE_LINK_PACKET && c->probe <= IFACE_PROBE_NO && c->queue <= 4095;
 }
 
@@ -318,12 +320,16 @@ static void publish_use(const struct iface *f)
 
 static int open_socket(struct iface *f, bool at_once, char line[XDP_LINE_MAX])
 {
-        const struct xdp_sizes sizes = {.rx_chunks = 8192, .tx_chunks = 2048, .at_once = at_once};
+        struct xdp_sizes sizes = {.rx_chunks = 8192, .tx_chunks = 2048, .at_once = at_once};
         char name[IF_NAMESIZE];
         int r = xdp_dev_open(&f->dev, device_of(f, name), wanted(f), line);
 
         if (r < 0)
                 return r;
+        if (f->dev.mode == XDP_MODE_TCX) {
+                sizes.rx_chunks = 4096;
+                sizes.rx_large = 128;
+        }
         r = xdp_sock_open(&f->sock, &f->dev, f->cfg->queue, sizes, line);
         if (r == 0 && f->sock.packet.sock < 0) {
                 r = f->sock.no_packet;
@@ -344,13 +350,20 @@ static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
         return gate_open(&f->gate, &unetd.loop, device_of(f, name), &rules, f->cfg->prefix, line);
 }
 
+static void say_alone(struct iface *f, int err, const char *line)
+{
+        bool tcx = f->dev.mode == XDP_MODE_TCX;
+
+        snprintf(f->how, sizeof f->how, "%s%s", err != 0 ? "" : tcx ? "rings of its own: " : "socket of its own (AF_XDP): ", line);
+}
+
 /* The first has a socket to itself. 0, or a negative errno. */
 static int enter_alone(struct iface *f, uint32_t stack)
 {
         char line[XDP_LINE_MAX];
         int r = open_socket(f, false, line);
 
-        snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "socket of its own (AF_XDP): " : "", line);
+        say_alone(f, r, line);
         log_line("interface %s, for stack %u: %s", f->cfg->name, stack, f->how);
         if (r == 0)
                 f->alone = stack;
@@ -395,7 +408,7 @@ static void go_back(struct iface *f)
         f->alone = stack;
         f->back_at = NSTIME_NEVER;
         f->back_since = unetd.loop.now;
-        snprintf(f->how, sizeof f->how, "socket of its own (AF_XDP): %s", line);
+        say_alone(f, 0, line);
         log_line("interface %s, for stack %u, which is alone again: %s", f->cfg->name, stack, f->how);
         chan_unshare(f);
         if (f->gate)
@@ -492,12 +505,14 @@ int iface_describe(const struct iface *f, const struct gate_port *port, struct u
         info->iface.addr = f->cfg->addr;
         info->iface.gateway = f->cfg->gateway;
         info->iface.prefix = f->cfg->prefix;
-        info->iface.link = port ? UNETD_LINK_GATE : UNETD_LINK_XDP;
+        info->iface.link = port ? UNETD_LINK_GATE : f->sock.ring >= 0 ? UNETD_LINK_TCX : UNETD_LINK_XDP;
         if (port)
                 return gate_describe(port, info, fds);
         fds[UNETD_FD_IF_MEM] = fcntl(f->sock.mem, F_DUPFD_CLOEXEC, 3);
         fds[UNETD_FD_IF_XSK] = fcntl(f->sock.xsk, F_DUPFD_CLOEXEC, 3);
         fds[UNETD_FD_IF_PACKET] = fcntl(f->sock.packet.sock, F_DUPFD_CLOEXEC, 3);
+        if (f->sock.ring >= 0)
+                fds[UNETD_FD_IF_RING] = fcntl(f->sock.ring, F_DUPFD_CLOEXEC, 3);
         return 0;
 }
 
@@ -530,6 +545,7 @@ bool iface_sockets(const struct stack *st, uint32_t *skip, struct unetd_status_i
                 item->xsk.no_buffer = n.no_buffer;
                 item->xsk.queue_full = n.queue_full;
                 item->xsk.fragments = n.fragments;
+                item->xsk.odd = n.odd;
                 return true;
         }
         return false;

@@ -35,7 +35,7 @@ static void packets_came(struct loop_source *s, uint32_t events)
 
 static void chan_watch(struct kchan *ch)
 {
-        if (unetd_chan_nfds(&ch->info) != UNETD_IFACE_FDS)
+        if (!unetd_chan_is_own(&ch->info))
                 return;
         ch->xsk.fd = ch->fds[UNETD_FD_IF_XSK];
         if (loop_add(&keeper.loop, &ch->xsk, 0) < 0)

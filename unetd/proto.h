@@ -23,7 +23,7 @@
 #include "netstack/frame.h"
 #include "unetd/config.h"
 
-#define UNETD_ABI      19u
+#define UNETD_ABI      20u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
@@ -130,11 +130,13 @@ enum unetd_chan_fd {
 enum unetd_iface_fd {
         UNETD_FD_IF_TX,                 /* frames to send from, read and write */
         UNETD_FD_IF_MEM,                /* the UMEM, and what is shared of it */
-        UNETD_FD_IF_XSK,                /* the AF_XDP socket */
+        UNETD_FD_IF_XSK,                /* the AF_XDP socket; UNETD_LINK_TCX: the bell */
         UNETD_FD_IF_PACKET,             /* the packet socket */
-        UNETD_IFACE_FDS
+        UNETD_FD_IF_RING,               /* UNETD_LINK_TCX only: what is received, and its rings */
+        UNETD_TCX_FDS
 };
-static_assert((int)UNETD_IFACE_FDS <= (int)UNETD_CHAN_FDS, "room for either");
+#define UNETD_XDP_FDS UNETD_FD_IF_RING
+static_assert((int)UNETD_TCX_FDS <= (int)UNETD_CHAN_FDS, "room for either");
 
 /* Order of descriptors in the reply to LINK_OPEN (unet/vlink.h). */
 enum unetd_link_fd {
@@ -222,6 +224,7 @@ struct unetd_chan_info {
 };
 enum unetd_link {
         UNETD_LINK_XDP,                 /* an AF_XDP socket, the stack's own */
+        UNETD_LINK_TCX,                 /* a program's rings in its place (unet/tcx_ring.h), the stack's own as well */
         UNETD_LINK_GATE,                /* unetd's gateway, shared with others (unetd/gate.h) */
 };
 static inline bool unetd_is_iface(uint32_t stack)
@@ -232,11 +235,18 @@ static inline bool unetd_is_remote(uint32_t stack)
 {
         return (stack & (UNETD_IFACE | UNETD_REMOTE)) == UNETD_REMOTE;
 }
+/* The stack has the interface to itself: it goes by rings, and not by regions. */
+static inline bool unetd_chan_is_own(const struct unetd_chan_info *info)
+{
+        return unetd_is_iface(info->peer_stack) && info->iface.link != UNETD_LINK_GATE;
+}
 static inline unsigned unetd_chan_nfds(const struct unetd_chan_info *info)
 {
         if (unetd_is_remote(info->peer_stack))
                 return UNETD_REMOTE_FDS;
-        return unetd_is_iface(info->peer_stack) && info->iface.link == UNETD_LINK_XDP ? UNETD_IFACE_FDS : UNETD_CHAN_FDS;
+        if (unetd_chan_is_own(info))
+                return info->iface.link == UNETD_LINK_TCX ? UNETD_TCX_FDS : UNETD_XDP_FDS;
+        return UNETD_CHAN_FDS;
 }
 
 struct unetd_port {
@@ -331,7 +341,7 @@ struct unetd_status_item {
                 } qp;
                 struct {                        /* SOCKET: of a stack that has an interface to itself; struct xdp_drops */
                         char iface[16];         /* ends with a zero */
-                        uint64_t no_buffer, queue_full, fragments;
+                        uint64_t no_buffer, queue_full, fragments, odd;
                 } xsk;
         };
 };

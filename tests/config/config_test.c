@@ -265,8 +265,10 @@ static void knows_interfaces(void **state)
         const struct unetd_iface_config *i = s->c.iface;
 
         assert_int_equal(read_text(s, "[interface eth1]\naddress = 192.0.2.1/24\ngateway = 192.0.2.254\n"
-                                      "[interface veth0]\nmode = generic\nlink = packet\nqueue = 3\naddress = 198.51.100.7/32\n"), 0);
-        assert_int_equal(s->c.nifaces, 2);
+                                      "[interface veth0]\nmode = generic\nlink = packet\nqueue = 3\naddress = 198.51.100.7/32\n"
+                                      "[interface veth1]\nmode = tcx\naddress = 198.51.100.9/32\n"), 0);
+        assert_int_equal(s->c.nifaces, 3);
+        assert_int_equal(i[2].mode, IFACE_TCX);
         assert_string_equal(i[0].name, "eth1");
         assert_int_equal(i[0].addr, 0xc0000201);
         assert_int_equal(i[0].prefix, 24);

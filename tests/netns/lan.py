@@ -22,6 +22,8 @@ SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
 UNET = os.path.join(BUILD, "tools", "unet")
 UNETD = os.path.join(BUILD, "unetd", "unetd")
 IFACE = "cable0"
+MODE = os.environ.get("UNET_TEST_MODE", "auto")         # of interfaces (unet.conf(5)), where a test names none
+BEHIND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "behind.py")
 TRANSFER = 900 if os.environ.get("UNET_WHOLE") else 300         # seconds, at most
 PEER = (sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"))
 
@@ -132,7 +134,7 @@ class Host:
         """Waits for the link: until then the kernel drops what it is given to send."""
         self.until(lambda: "state UP" in self.ip("link", "show", name), f"{self.name}: {name} up")
 
-    def become_ours(self, gateway=None, mode="auto", link="auto", more=""):
+    def become_ours(self, gateway=None, mode=MODE, link="auto", more=""):
         self.own(f"{more}[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\nlink = {link}\n" +
                  (f"gateway = {gateway}\n" if gateway else ""))
 
@@ -195,8 +197,8 @@ class Host:
             return f.read()
 
     def program_on_link(self):
-        """Whether an XDP program is on the interface."""
-        return "xdp" in self.ip("link", "show", IFACE)
+        """Whether a program is on the interface that takes packets for a stack alone; by the kernel's word."""
+        return "xdp" in self.ip("link", "show", IFACE) or "to_ring" in self.sh(sys.executable, BEHIND, IFACE).split()
 
     def received(self):
         """Bytes, by the interface."""

@@ -250,7 +250,7 @@ class Kernel(Lan):
         self.assertEqual((row["name"], row["address"], row["prefix"], row["gateway"], row["mac"], row["mtu"]),
                          (lan.IFACE, OURS, 24, None, mac, self.mtu))
         self.assertIn("python", row["program"])
-        self.assertRegex(row["how"], "socket of its own.*AF_XDP")
+        self.assertRegex(row["how"], "socket of its own.*AF_XDP" if lan.MODE == "native" else "rings of its own.*tcx")
         [neighbour] = self.seen("arp")
         mac = json.loads(self.other.ip("-j", "link", "show", lan.IFACE))[0]["address"]
         self.assertEqual((neighbour["interface"], neighbour["address"], neighbour["mac"], neighbour["stack"]),

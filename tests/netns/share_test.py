@@ -131,7 +131,8 @@ class Share(Sharing):
         self.exchanged(pair, 5)
 
     def test_who_does_not_let_go_of_the_queue_is_waited_for(self):
-        """A stopped process of the first stack has the socket still; the gateway goes on until it has let go."""
+        """A stopped process of the first stack has the socket still; the gateway goes on until it has let go. Of a program's rings
+        there is nothing to let go of."""
         first = self.serve_peer(self.ours, "workers", PORT + 10, 3, user=ALICE)
         self.assertTrue(self.ours.program_on_link())
         self.reached_by_all(PORT + 10, 3)
@@ -143,7 +144,7 @@ class Share(Sharing):
         second.stop()
         self.ours.until(lambda: self.users() == 1, "the end of the second")
         time.sleep(2.5)                 # it is tried meanwhile: seen or not, whoever connects is served
-        self.assertEqual(self.ours.logged().count("alone again"), 0)
+        self.assertEqual(self.ours.logged().count("alone again"), 0 if lan.MODE == "native" else 1)
         self.reached_by_all(PORT + 10, 2)
         os.kill(stopped, signal.SIGCONT)
         self.alone_again(1)

@@ -12,7 +12,9 @@
 #define BURST  1000u
 #define BURSTS 200u                     /* one of them at least is not spread over four windows of 34 ms */
 
-static const struct xdp_sizes many = {.rx_chunks = 4096, .tx_chunks = 32};
+static const struct xdp_sizes many = {.rx_chunks = 4096, .rx_large = 8, .tx_chunks = 32};
+
+static enum xdp_want want;              /* of this round */
 
 struct piece {
         uint32_t source;
@@ -84,7 +86,7 @@ static void flood(const struct pair *p, bool tagged)
 
 static void a_flood_of_beginnings_ends_at_the_interface(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_BEST, 1500, many);
+        struct pair p = pair_make(want, 1500, many);
 
         flood(&p, false);
         flood(&p, true);
@@ -93,7 +95,7 @@ static void a_flood_of_beginnings_ends_at_the_interface(void **state)
 
 static void the_longest_datagram_in_the_shortest_fragments_passes(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_BEST, 1500, many);
+        struct pair p = pair_make(want, 1500, many);
 
         for (uint32_t i = 0; i < 8190; i++) {
                 put(p.peer, (struct piece){.source = 0x0a4d0002, .id = 7, .off = (uint16_t)i, .more = true});
@@ -108,7 +110,7 @@ static void the_longest_datagram_in_the_shortest_fragments_passes(void **state)
 /* The last fragment is known for what it is even when it comes too late to be let through. */
 static void who_ends_its_datagrams_is_no_stranger(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_BEST, 1500, many);
+        struct pair p = pair_make(want, 1500, many);
 
         flood(&p, false);
         put(p.peer, (struct piece){.source = 0x0a4d0002, .id = 1, .off = 1, .more = false});
@@ -130,7 +132,7 @@ static void who_ends_its_datagrams_is_no_stranger(void **state)
 
 static void what_is_no_fragment_passes(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_GENERIC, 1500, many);
+        struct pair p = pair_make(want, 1500, many);
         uint64_t before;
 
         flood(&p, false);
@@ -154,5 +156,10 @@ int main(void)
                 cmocka_unit_test(what_is_no_fragment_passes),
         };
 
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        int failed;
+
+        want = XDP_WANT_NATIVE;
+        failed = cmocka_run_group_tests_name("native", tests, NULL, NULL);
+        want = XDP_WANT_TCX;
+        return failed + cmocka_run_group_tests_name("tcx", tests, NULL, NULL);
 }

@@ -11,11 +11,11 @@
 
 #define ETHERTYPE  0x88b5               /* for local experiments, IEEE 802 */
 #define FRAMES     64u                  /* small frames to send from */
-#define FRAME_MAX  4096u
+#define FRAME_MAX  9100u
 #define PATIENCE   5000                 /* ms to wait for what must come */
 
 static const struct frame_geom tx_geom = {{[FRAME_SMALL] = FRAMES, [FRAME_LARGE] = 1}};
-static const struct xdp_sizes few = {.rx_chunks = 64, .tx_chunks = 32};
+static const struct xdp_sizes few = {.rx_chunks = 64, .rx_large = 8, .tx_chunks = 32};
 
 /* One end of a pair with a socket of ours on it. */
 struct end {
@@ -34,7 +34,6 @@ struct pair {
         int peer, beside;               /* packet sockets: at the other end; at our own interface, where little comes */
 };
 
-/* A packet of `len` bytes that is like no other with another number. */
 /* A packet of `len` bytes that is like no other with another number. */
 void make_packet(uint8_t *p, uint32_t number, uint32_t len);
 void check_packet(const uint8_t *p, uint32_t len, uint32_t number, uint32_t want);

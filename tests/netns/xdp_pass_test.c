@@ -1,8 +1,9 @@
 /*
- * AF_XDP sockets that are passed: makers and users that are killed, processes that share one, what is passed and is none of ours,
- * and one socket in the place of another.
+ * AF_XDP sockets that are passed, and what is passed in their place (XDP_MODE_TCX): makers and users that are killed, processes that share
+ * one, what is passed and is none of ours, and one in the place of another.
  */
 #include <errno.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +16,9 @@
 
 #include "tests/netns/xdp_pair.h"
 #include "unet/memfd.h"
+#include "unet/tcx_link.h"
+
+static enum xdp_want want;              /* of this round */
 
 /* ---- who lives and who dies ---- */
 
@@ -61,9 +65,10 @@ static pid_t maker(int ns, const char *ifname, int sock, bool pass_link)
                 struct xdp_sock s;
 
                 bed_enter(ns);
-                if (xdp_dev_open(&dev, ifname, XDP_WANT_BEST, line) != 0 || xdp_sock_open(&s, &dev, 0, few, line) != 0)
+                if (xdp_dev_open(&dev, ifname, want, line) != 0 || xdp_sock_open(&s, &dev, 0, few, line) != 0)
                         _exit(1);
-                send_fds(sock, (int[]){s.xsk, s.mem, dev.link}, pass_link ? 3 : 2);
+                send_fds(sock, (int[]){s.xsk, s.mem, s.packet.sock, s.ring >= 0 ? s.ring : s.mem, s.ring >= 0 ? s.link : dev.link},
+                         pass_link ? 5 : 4);
                 pause();
                 _exit(0);
         }
@@ -82,7 +87,7 @@ static void kill_and_reap(pid_t pid)
 static struct pair pair_of_maker(bool pass_link, pid_t *pid, int *link)
 {
         struct pair p;
-        int sv[2], fds[3] = {-1, -1, -1};
+        int sv[2], fds[5] = {-1, -1, -1, -1, -1};
         char line[XDP_LINE_MAX];
         struct xdp_dev dev;
 
@@ -91,23 +96,47 @@ static struct pair pair_of_maker(bool pass_link, pid_t *pid, int *link)
         p.ns[1] = bed_ns();
         bed_veth(p.ns[0], "ours", p.ns[1], "theirs", 1500, 1);
         bed_enter(p.ns[0]);
-        skip_unless_possible(xdp_dev_open(&dev, "ours", XDP_WANT_BEST, line), line);
+        skip_unless_possible(xdp_dev_open(&dev, "ours", want, line), line);
         xdp_dev_close(&dev);
         p.beside = bed_packet_socket(p.ns[0], "ours");
         p.peer = bed_packet_socket(p.ns[1], "theirs");
         assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
         *pid = maker(p.ns[0], "ours", sv[1], pass_link);
-        get_fds(sv[0], fds, pass_link ? 3 : 2);
+        get_fds(sv[0], fds, pass_link ? 5 : 4);
         close(sv[0]);
         close(sv[1]);
         p.e = calloc(1, sizeof *p.e);
         p.e->sock.xsk = fds[0];
         p.e->sock.mem = fds[1];
-        p.e->sock.packet = (struct pkt_sealed){-1, -1};
-        p.e->dev.link = p.e->dev.map = -1;
-        *link = fds[2];
+        p.e->sock.packet = (struct pkt_sealed){fds[2], -1};
+        p.e->sock.ring = want == XDP_WANT_TCX ? fds[3] : (close(fds[3]), -1);
+        p.e->sock.link = p.e->sock.drops = -1;
+        p.e->dev.link = p.e->dev.map = p.e->dev.shed = -1;
+        *link = fds[4];
         end_attach(p.e);
         return p;
+}
+
+/* The kernel says so. */
+static bool has_program(const struct pair *p)
+{
+        bed_enter(p->ns[0]);
+        if (want == XDP_WANT_TCX)
+                return tcx_has("to_ring", if_nametoindex("ours"));
+        return system("ip -d link show ours | grep -q prog/xdp") == 0;
+}
+
+/* A packet socket sees what comes before a program behind the driver does; and this packet last. */
+static void kernel_gets_at_last(const struct pair *p, uint32_t number, uint32_t len)
+{
+        uint8_t bytes[FRAME_MAX];
+        ssize_t n = 0;
+
+        for (int i = 0; n != (ssize_t)len && i < 1000; i++) {
+                assert_true(kernel_has_some(p->beside, PATIENCE));
+                n = recv(p->beside, bytes, sizeof bytes, MSG_DONTWAIT);
+        }
+        check_packet(bytes, (uint32_t)n, number, len);
 }
 
 /* The program goes with the one process that holds its link, however that ends, and the interface is as before. */
@@ -118,14 +147,14 @@ static void a_killed_holder_leaves_the_interface_as_it_was(void **state)
         struct pair p = pair_of_maker(false, &pid, &link);
         struct unet_rx rx;
 
-        bed_run(p.ns[0], "ip -d link show ours | grep -q 'prog/xdp'");
+        assert_true(has_program(&p));
         kernel_sends(p.peer, 1, 400);
         expect(p.e, 1, 400);
-        assert_false(kernel_has_some(p.beside, 20));
+        assert_true(want == XDP_WANT_TCX || !kernel_has_some(p.beside, 20));
         kill_and_reap(pid);
-        bed_run(p.ns[0], "! ip -d link show ours | grep -q xdp");
-        kernel_sends(p.peer, 2, 400);
-        kernel_gets(p.beside, 2, 400);
+        assert_false(has_program(&p));
+        kernel_sends(p.peer, 2, 401);
+        kernel_gets_at_last(&p, 2, 401);
         assert_false(take(p.e, &rx));
         pair_end(&p);
 }
@@ -147,14 +176,14 @@ static void a_killed_maker_is_not_missed(void **state)
         }
         close(link);
         kernel_sends(p.peer, 9, 1000);
-        kernel_gets(p.beside, 9, 1000);
+        kernel_gets_at_last(&p, 9, 1000);
         pair_end(&p);
 }
 
 /* A second process maps the same socket, and goes on where the first one is. */
 static void two_processes_share_a_socket(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
+        struct pair p = pair_make(want, 1500, few);
         int status;
         pid_t pid;
 
@@ -239,7 +268,7 @@ static void drain(struct pair *p)
 /* With the kernel's own rings: no chunk is lost or doubled, and packets pass in each of them. */
 static void a_killed_process_leaves_rings_that_can_be_repaired(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
+        struct pair p = pair_make(want, 1500, few);
         uint8_t packet[1000], seen[64];
 
         make_packet(packet, 0, sizeof packet);
@@ -261,10 +290,12 @@ static void a_killed_process_leaves_rings_that_can_be_repaired(void **state)
                         kernel_sends(p.peer, i, 800);
                         await(p.e, &rx);
                         check_packet(bytes, whole(p.e, &rx, bytes), i, 800);
-                        assert_int_equal(seen[rx.frame - 1]++, 0);
+                        assert_int_equal(seen[rx.frame - 1 - p.e->ni.geom.rx_large]++, 0);
                 }
-                for (uint32_t i = 1; i <= few.rx_chunks; i++)
-                        p.e->ni.base.ops->release(&p.e->ni.base, &i, 1);
+                for (uint32_t i = 1; i <= few.rx_chunks; i++) {
+                        uint32_t frame = p.e->ni.geom.rx_large + i;
+                        p.e->ni.base.ops->release(&p.e->ni.base, &frame, 1);
+                }
                 for (uint32_t i = 0; i < few.tx_chunks; i++)
                         assert_true(offer(p.e, i, 900));
                 flush(p.e);
@@ -280,7 +311,7 @@ static int try_attach(int xsk, int mem)
 {
         static struct counters cnt;
         struct ni_xdp x;
-        int err = ni_xdp_attach(&x, xsk, mem, -1, unet_mem_frames(NULL, (struct frame_geom){{0}}), &cnt);
+        int err = ni_xdp_attach(&x, (struct ni_xdp_fds){xsk, mem, -1, -1}, unet_mem_frames(NULL, (struct frame_geom){{0}}), &cnt);
 
         if (err == 0)
                 ni_xdp_detach(&x);
@@ -297,13 +328,13 @@ static void garbage_is_not_attached(void **state)
         int other, pipes[2];
 
         assert_int_equal(try_attach(p.e->sock.xsk, p.e->sock.mem), 0);
-        for (size_t word = 2; word < 7; word++)         /* mtu .. rx_ring */
+        for (size_t word = 2; word < 8; word++)         /* mtu .. rx_ring */
                 for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
                         ((uint32_t *)&sh->geom)[word] = bad[i];
                         refused += try_attach(p.e->sock.xsk, p.e->sock.mem) != 0;
                         sh->geom = good;
                 }
-        assert_int_equal(refused, 5 * ARRAY_LEN(bad));
+        assert_int_equal(refused, 6 * ARRAY_LEN(bad));
         sh->magic++;
         assert_int_equal(try_attach(p.e->sock.xsk, p.e->sock.mem), -EPROTO);
         sh->magic--;
@@ -323,6 +354,73 @@ static void garbage_is_not_attached(void **state)
         close(pipes[0]);
         close(pipes[1]);
         assert_int_equal(try_attach(p.e->sock.xsk, p.e->sock.mem), 0);
+        pair_end(&p);
+}
+
+static int try_attach_tcx(const struct end *e, int bell, int packet, int ring)
+{
+        static struct counters cnt;
+        struct ni_xdp x;
+        int err = ni_xdp_attach(&x, (struct ni_xdp_fds){bell, e->sock.mem, packet, ring}, unet_mem_frames(NULL, (struct frame_geom){{0}}),
+                                &cnt);
+
+        if (err == 0)
+                ni_xdp_detach(&x);
+        return err;
+}
+
+static void garbage_is_not_attached_tcx(void **state)
+{
+        struct pair p = pair_make(XDP_WANT_TCX, 1500, few);
+        const struct xdp_sock *s = &p.e->sock;
+        struct xdp_geom *g = &p.e->ni.sh->geom, good = *g;
+        static const uint32_t bad[] = {1, 3, 63, 65, 1u << 15, 1u << 31, UINT32_MAX};
+        uint32_t refused = 0, tried = 0;
+
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring), 0);
+        for (size_t word = 3; word < 9; word++)         /* chunk_bytes .. rx_large */
+                for (size_t i = 0; i < ARRAY_LEN(bad); i++, tried++) {
+                        ((uint32_t *)g)[word] = bad[i];
+                        refused += try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring) != 0;
+                        *g = good;
+                }
+        print_message("%u of %u refused\n", refused, tried);
+        assert_int_equal(refused, tried - 2);           /* one or three large chunks, where there are more, harm nobody */
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, -1, s->ring), -EPROTO);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, p.peer, s->ring), -EPROTO);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, -1), -EPROTO);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->mem), -EPROTO);
+        assert_int_equal(try_attach_tcx(p.e, s->mem, s->packet.sock, s->ring), -EPROTO);
+        assert_true(try_attach_tcx(p.e, s->drops, s->packet.sock, s->ring) != 0);       /* a map, and no bell */
+        assert_true(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->drops) != 0);        /* ... and no ring */
+        assert_true(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->xsk) != 0);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring), 0);
+        pair_end(&p);
+}
+
+/* A stack that writes rubbish where the program reads loses its own packets; the kernel goes on, and so does whoever comes next. */
+static void rubbish_for_the_program_harms_nobody_else(void **state)
+{
+        struct pair p = pair_make(XDP_WANT_TCX, 1500, few);
+        uint32_t *words = (uint32_t *)p.e->ni.words, x = 12345;
+        size_t n = (ni_xdp_ring_bytes(&p.e->ni.geom) - xdp_rx_bytes(&p.e->ni.geom)) / sizeof *words;
+
+        for (uint32_t round = 0; round < 300; round++) {
+                for (size_t i = 0; i < n; i++) {
+                        x = x * 1664525 + 1013904223;
+                        words[i] = round % 3 == 0 ? x : round % 3 == 1 ? x % 200 : (uint32_t)((uint64_t)x * 0x90000 >> 32);
+                }
+                for (uint32_t i = 0; i < 20; i++) {
+                        struct unet_rx rx;
+                        kernel_sends(p.peer, i, 60 + i * 70);
+                        take(p.e, &rx);
+                        p.e->ni.base.ops->arm(&p.e->ni.base);
+                }
+        }
+        pair_end(&p);
+        p = pair_make(XDP_WANT_TCX, 1500, few);
+        kernel_sends(p.peer, 1, 700);
+        expect(p.e, 1, 700);
         pair_end(&p);
 }
 
@@ -352,19 +450,21 @@ static void open_again(struct pair *p, struct xdp_sizes sizes)
         xdp_sock_close(&p->e->sock);
         xdp_dev_close(&p->e->dev);
         bed_enter(p->ns[0]);
-        assert_int_equal(xdp_dev_open(&p->e->dev, "ours", XDP_WANT_GENERIC, p->e->line), 0);
+        assert_int_equal(xdp_dev_open(&p->e->dev, "ours", want, p->e->line), 0);
         assert_int_equal(xdp_sock_open(&p->e->sock, &p->e->dev, 0, sizes, p->e->line), 0);
 }
 
 static int reattach(struct end *e)
 {
-        return ni_xdp_reattach(&e->ni, e->sock.xsk, e->sock.mem, e->sock.packet.sock, unet_mem_frames(e->frames, tx_geom));
+        const struct ni_xdp_fds fds = {e->sock.xsk, e->sock.mem, e->sock.packet.sock, e->sock.ring};
+
+        return ni_xdp_reattach(&e->ni, fds, unet_mem_frames(e->frames, tx_geom));
 }
 
 /* A thread that looks meanwhile finds one or the other. */
 static void another_socket_takes_the_place_of_one(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_GENERIC, 1500, few);
+        struct pair p = pair_make(want, 1500, few);
         struct looker l = {.ch = &p.e->ni.base};
         const uint8_t *umem = p.e->ni.umem;
         pthread_t thread;
@@ -394,7 +494,7 @@ static void another_socket_takes_the_place_of_one(void **state)
 
 static void one_of_other_sizes_does_not(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_GENERIC, 1500, few);
+        struct pair p = pair_make(want, 1500, few);
         const struct ni_xdp before = p.e->ni;
 
         ni_xdp_forsake(&p.e->ni);
@@ -412,10 +512,18 @@ int main(void)
                 cmocka_unit_test(a_killed_maker_is_not_missed),
                 cmocka_unit_test(two_processes_share_a_socket),
                 cmocka_unit_test(a_killed_process_leaves_rings_that_can_be_repaired),
-                cmocka_unit_test(garbage_is_not_attached),
                 cmocka_unit_test(another_socket_takes_the_place_of_one),
                 cmocka_unit_test(one_of_other_sizes_does_not),
         };
+        const struct CMUnitTest garbage[] = {
+                cmocka_unit_test(garbage_is_not_attached),
+                cmocka_unit_test(garbage_is_not_attached_tcx),
+                cmocka_unit_test(rubbish_for_the_program_harms_nobody_else),
+        };
+        int failed = cmocka_run_group_tests_name("garbage", garbage, NULL, NULL);
 
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        want = XDP_WANT_GENERIC;
+        failed += cmocka_run_group_tests_name("generic", tests, NULL, NULL);
+        want = XDP_WANT_TCX;
+        return failed + cmocka_run_group_tests_name("tcx", tests, NULL, NULL);
 }

@@ -1,24 +1,33 @@
 /*
- * The provider `xdp` on a veth pair: an AF_XDP socket on one end, and on the other what the kernel sees, or another
- * AF_XDP socket. Packets are checked byte by byte.
+ * The provider `xdp` on a veth pair: an AF_XDP socket on one end, or the program in its place (XDP_MODE_TCX), and on the other what the
+ * kernel sees, or the same again. Packets are checked byte by byte.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/if_packet.h>
+#include <linux/virtio_net.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/netns/xdp_pair.h"
 #include "unet/memfd.h"
 #include "unet/xdp_link.h"
 
-static void sizes_both_ways(enum xdp_want want, unsigned mtu)
+#define RUN_HDR (14 + 20 + 20)
+
+static enum xdp_want want;              /* of this round, for tests of both */
+
+static void sizes_both_ways(enum xdp_want mode, unsigned mtu)
 {
-        struct pair p = pair_make(want, mtu, few);
+        struct pair p = pair_make(mode, mtu, few);
 
         print_message("%s\n", p.e->line);
         assert_int_equal(p.e->ni.base.caps.mtu, mtu + 14);
@@ -50,21 +59,48 @@ static void packets_of_every_size_pass_both_ways_at_the_largest_native_mtu(void 
         sizes_both_ways(XDP_WANT_NATIVE, 3498);
 }
 
-static void what_is_chosen_follows_the_mtu(void **state)
+static void packets_of_every_size_pass_both_ways_tcx(void **state)
+{
+        sizes_both_ways(XDP_WANT_TCX, 1500);
+}
+
+/* In chunks of a page, and beyond. */
+static void packets_of_every_size_pass_both_ways_tcx_at_large_mtus(void **state)
+{
+        sizes_both_ways(XDP_WANT_TCX, 3498);
+        sizes_both_ways(XDP_WANT_TCX, 9000);
+}
+
+static void on_a_veth_tcx_is_chosen(void **state)
+{
+        struct pair p = pair_make(XDP_WANT_BEST, 1500, few);
+        struct xdp_sock s;
+
+        print_message("%s\n", p.e->line);
+        assert_int_equal(p.e->dev.mode, XDP_MODE_TCX);
+        assert_non_null(strstr(p.e->line, "tcx"));
+        assert_int_equal(xdp_sock_open(&s, &p.e->dev, 0, few, p.e->line), -EBUSY);
+        pair_end(&p);
+        p = pair_make(XDP_WANT_BEST, 9000, few);
+        assert_int_equal(p.e->dev.mode, XDP_MODE_TCX);
+        pair_end(&p);
+}
+
+static void what_is_chosen_of_af_xdp_follows_the_mtu(void **state)
 {
         char line[XDP_LINE_MAX];
         struct xdp_dev dev;
-        struct pair p = pair_make(XDP_WANT_BEST, 1500, few);
+        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
 
         assert_int_equal(p.e->dev.mode, XDP_MODE_NATIVE);
         assert_int_equal(p.e->ni.geom.chunk_bytes, 2048);
         assert_int_equal(p.e->ni.geom.zero_copy, 0);    /* veth copies */
         assert_non_null(strstr(p.e->line, "native"));
         assert_non_null(strstr(p.e->line, "copied by the kernel"));
-        assert_int_equal(xdp_dev_open(&dev, "ours", XDP_WANT_BEST, line), -EBUSY);
+        assert_int_equal(xdp_dev_open(&dev, "ours", XDP_WANT_NATIVE, line), -EBUSY);
         pair_end(&p);
 
-        p = pair_make(XDP_WANT_BEST, 3700, few);        /* too large for veth's driver, not for a buffer */
+        p = pair_make(XDP_WANT_GENERIC, 3700, few);     /* too large for veth's driver, not for a buffer */
         print_message("%s\n", p.e->line);
         assert_int_equal(p.e->dev.mode, XDP_MODE_GENERIC);
         assert_int_equal(p.e->ni.geom.chunk_bytes, 4096);
@@ -77,7 +113,7 @@ static void what_is_chosen_follows_the_mtu(void **state)
         assert_int_equal(xdp_dev_open(&dev, "ours", XDP_WANT_NATIVE, line), -EMSGSIZE);
         print_message("%s\n", line);
         bed_run(p.ns[0], "ip link set ours mtu 9000");
-        assert_int_equal(xdp_dev_open(&dev, "ours", XDP_WANT_BEST, line), -EMSGSIZE);
+        assert_int_equal(xdp_dev_open(&dev, "ours", XDP_WANT_GENERIC, line), -EMSGSIZE);
         print_message("%s\n", line);
         assert_int_equal(xdp_dev_open(&dev, "lo", XDP_WANT_BEST, line), -ENODEV);
         assert_int_equal(xdp_dev_open(&dev, "absent", XDP_WANT_BEST, line), -ENODEV);
@@ -89,7 +125,7 @@ static void what_is_chosen_follows_the_mtu(void **state)
 
 static void what_cannot_be_opened_says_why(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_BEST, 1500, few);
+        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
         char line[XDP_LINE_MAX];
         struct xdp_sock s;
 
@@ -104,7 +140,7 @@ static void what_cannot_be_opened_says_why(void **state)
 /* A kernel that was not told otherwise leaves checksums to the device, and veth has none: the capability says so. */
 static void unfinished_checksums_of_a_veth_are_announced(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
+        struct pair p = pair_make(want, 1500, few);
         struct unet_rx rx;
         uint32_t pseudo;
         be16 field;
@@ -135,8 +171,8 @@ static void a_million_packets_pass(void **state)
         ns[0] = bed_ns();
         ns[1] = bed_ns();
         bed_veth(ns[0], "a", ns[1], "b", 1500, 1);
-        a = end_open(ns[0], "a", XDP_WANT_NATIVE, few);
-        b = end_open(ns[1], "b", XDP_WANT_NATIVE, (struct xdp_sizes){.rx_chunks = 128, .tx_chunks = 32});
+        a = end_open(ns[0], "a", want, few);
+        b = end_open(ns[1], "b", want, (struct xdp_sizes){.rx_chunks = 128, .tx_chunks = 32});
         while (got < total) {
                 struct unet_rx rx[16];
                 uint32_t burst = 1 + got % 40;
@@ -169,7 +205,7 @@ static void a_million_packets_pass(void **state)
 /* Nothing leaves before flush(); a full ring refuses, and has room again after it. */
 static void a_full_ring_refuses_and_loses_nothing(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
+        struct pair p = pair_make(want, 1500, few);
         const struct unet_ni_ops *ops = p.e->ni.base.ops;
 
         for (int lap = 0; lap < 5; lap++) {
@@ -192,7 +228,7 @@ static void a_full_ring_refuses_and_loses_nothing(void **state)
 /* Somebody who keeps every packet has lent all chunks: what comes then is dropped, and counted when asked. */
 static void loans_without_end_stop_reception_and_no_more(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
+        struct pair p = pair_make(want, 1500, few);
         struct unet_rx rx[128], more;
         struct xdp_drops drops;
         uint32_t n = 0;
@@ -241,7 +277,7 @@ static void wait_until_kernel_sends(struct pair *p)
 
 static void an_interface_goes_down_and_comes_up(void **state)
 {
-        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
+        struct pair p = pair_make(want, 1500, few);
 
         kernel_sends(p.peer, 1, 500);
         expect(p.e, 1, 500);
@@ -251,7 +287,8 @@ static void an_interface_goes_down_and_comes_up(void **state)
         assert_false(p.e->ni.base.ops->pending(&p.e->ni.base));         /* nobody spins for an interface that is down */
         bed_run(p.ns[0], "ip link set ours up");
         flush(p.e);
-        kernel_gets(p.peer, 2, 600);                    /* it waited */
+        if (want == XDP_WANT_NATIVE)
+                kernel_gets(p.peer, 2, 600);            /* it waited */
         wait_until_kernel_sends(&p);
         for (uint32_t i = 0; i < 200; i++) {
                 kernel_sends(p.peer, i, 700);
@@ -298,6 +335,227 @@ static void two_queues_are_two_sockets(void **state)
         close(beside);
         close(ns[0]);
         close(ns[1]);
+}
+
+/* ---- what is received whole (XDP_MODE_TCX) ---- */
+
+#define LONG_BYTES 20000u
+
+/* Of a sender that leaves cutting to the device: TCP, a header for packet(7) before it. */
+static int segment_socket(struct pair *p)
+{
+        int on = 1, fd = bed_packet_socket(p->ns[1], "theirs");
+
+        bed_run(p->ns[1], "ethtool -K theirs tso on gso on tx on sg on >/dev/null");
+        assert_int_equal(setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on), 0);
+        return fd;
+}
+
+static void send_segment(int fd, uint32_t number)
+{
+        static const uint8_t hdr[RUN_HDR] = {[0] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, [6] = 2, [12] = 8, [14] = 0x45, [16] = LONG_BYTES >> 8,
+                                             LONG_BYTES & 0xff, [20] = 0x40, [22] = 64, [23] = IPPROTO_TCP, [26] = 10, 0, 0, 1, 10, 0, 0, 2,
+                                             [46] = 0x50, 0x10, 0xff, 0xff};
+        struct virtio_net_hdr how = {.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .gso_type = VIRTIO_NET_HDR_GSO_TCPV4, .hdr_len = RUN_HDR,
+                                     .gso_size = 1000, .csum_start = 34, .csum_offset = 16};
+        uint8_t payload[LONG_BYTES - 40];
+        struct iovec iov[] = {{&how, sizeof how}, {(void *)(uintptr_t)hdr, sizeof hdr}, {payload, sizeof payload}};
+
+        memset(payload, (int)number, sizeof payload);
+        assert_int_equal(writev(fd, iov, 3), sizeof how + sizeof hdr + sizeof payload);
+}
+
+static void check_segment(struct end *e, const struct unet_rx *rx, uint32_t number)
+{
+        static uint8_t bytes[65536];
+
+        assert_int_equal(whole(e, rx, bytes), LONG_BYTES + 14);
+        for (uint32_t i = RUN_HDR; i < LONG_BYTES + 14; i++)
+                assert_int_equal(bytes[i], (uint8_t)number);
+}
+
+static void large_segments_are_received_whole(void **state)
+{
+        struct pair p = pair_make(XDP_WANT_TCX, 1500, few);
+        struct unet_rx rx[8], more;
+        struct xdp_drops drops;
+        int fd = segment_socket(&p);
+
+        for (uint32_t i = 0; i < 10 * few.rx_large; i++) {
+                send_segment(fd, i);
+                await(p.e, &rx[0]);
+                check_segment(p.e, &rx[0], i);
+                give_back(p.e, &rx[0]);
+                flush(p.e);
+        }
+        for (uint32_t i = 0; i < few.rx_large + 3; i++)
+                send_segment(fd, i);
+        for (uint32_t i = 0; i < few.rx_large; i++)
+                await(p.e, &rx[i]);
+        assert_false(take(p.e, &more));
+        xdp_drops(&p.e->sock, &p.e->dev, &drops);
+        assert_int_equal(drops.no_buffer, 3);
+        kernel_sends(p.peer, 5, 100);                   /* short ones have chunks of their own */
+        expect(p.e, 5, 100);
+        for (uint32_t i = 0; i < few.rx_large; i++) {
+                check_segment(p.e, &rx[i], i);
+                give_back(p.e, &rx[i]);
+        }
+        assert_int_equal(ni_xdp_loans(&p.e->ni), 0);
+        close(fd);
+        pair_end(&p);
+}
+
+#ifndef VIRTIO_NET_HDR_GSO_UDP_L4
+#define VIRTIO_NET_HDR_GSO_UDP_L4 5
+#endif
+#define EACH_DGRAM 1000u
+#define DGRAMS     5u
+
+/* A sender's that left it to a device to cut them (UDP_SEGMENT): each comes by itself, lengths and sums right. */
+static void datagrams_left_to_be_cut_are(void **state)
+{
+        static const uint32_t bytes = (DGRAMS - 1) * EACH_DGRAM + 300;
+        struct virtio_net_hdr how = {.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .gso_type = VIRTIO_NET_HDR_GSO_UDP_L4, .hdr_len = 42,
+                                     .gso_size = EACH_DGRAM, .csum_start = 34, .csum_offset = 6};
+        uint8_t f[42 + 5000] = {[0] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, [6] = 2, [12] = 8, [14] = 0x45, [18] = 0xff, 0xfd, [22] = 64,
+                                [23] = IPPROTO_UDP, [26] = 10, 0, 0, 1, 10, 0, 0, 2, [34] = 0x11, 0x22, 0x33, 0x44};
+        struct pair p = pair_make(XDP_WANT_TCX, 1500, few);
+        struct iovec iov[] = {{&how, sizeof how}, {f, 42 + bytes}};
+        be16 tot_len = be16_of((uint16_t)(28 + bytes)), udp_len = be16_of((uint16_t)(8 + bytes)), sum;
+        uint16_t whole_pseudo;
+        int fd = segment_socket(&p);
+
+        memcpy(f + 16, &tot_len, 2);
+        memcpy(f + 38, &udp_len, 2);
+        sum = csum_finish(csum_partial(f + 14, 20, 0));
+        memcpy(f + 24, &sum, 2);
+        whole_pseudo = csum_fold(csum_pseudo(ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 17, 8 + bytes));
+        memcpy(f + 40, &whole_pseudo, 2);
+        for (uint32_t i = 0; i < bytes; i++)
+                f[42 + i] = (uint8_t)(i * 7 + (i >> 8));
+        assert_int_equal(writev(fd, iov, 2), sizeof how + 42 + bytes);
+        for (uint32_t i = 0; i < DGRAMS; i++) {
+                uint32_t n = i < DGRAMS - 1 ? EACH_DGRAM : 300, pseudo;
+                uint8_t got[FRAME_MAX];
+                struct unet_rx rx;
+                be16 field;
+
+                await(p.e, &rx);
+                assert_int_equal(whole(p.e, &rx, got), 42 + n);
+                give_back(p.e, &rx);
+                assert_memory_equal(got + 42, f + 42 + i * EACH_DGRAM, n);
+                assert_memory_equal(got + 26, f + 26, 12);
+                assert_int_equal(got[16] << 8 | got[17], 28 + n);
+                assert_int_equal(got[18] << 8 | got[19], (0xfffd + i) & 0xffff);
+                assert_int_equal(csum_fold(csum_partial(got + 14, 20, 0)), 0xffff);
+                assert_int_equal(got[38] << 8 | got[39], 8 + n);
+                memcpy(&field, got + 40, 2);
+                pseudo = csum_pseudo(ip_addr_v4(0x0a000001), ip_addr_v4(0x0a000002), 17, 8 + n);
+                assert_true(csum_right(csum_partial(got + 34, 8 + n, pseudo), field, pseudo, CSUM_WHOLE_OR_PSEUDO));
+        }
+        close(fd);
+        pair_end(&p);
+}
+
+/* A frame of a VLAN is the kernel's; one that only has a priority is ours, without the tag. */
+static void frames_of_other_networks_are_the_kernels(void **state)
+{
+        struct pair p = pair_make(XDP_WANT_TCX, 1500, few);
+        uint8_t frame[64] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x81, 0x00, 0x00, 0x07, ETHERTYPE >> 8, ETHERTYPE & 0xff};
+        struct xdp_drops drops;
+        struct unet_rx rx;
+
+        assert_int_equal(send(p.peer, frame, sizeof frame, 0), sizeof frame);
+        assert_true(kernel_has_some(p.beside, PATIENCE));       /* it has been there */
+        assert_false(take(p.e, &rx));
+        xdp_drops(&p.e->sock, &p.e->dev, &drops);
+        assert_int_equal(drops.odd + drops.no_buffer, 0);
+        frame[14] = 0xe0;
+        frame[15] = 0;
+        assert_int_equal(send(p.peer, frame, sizeof frame, 0), sizeof frame);
+        await(p.e, &rx);
+        assert_int_equal(rx.inl_len, sizeof frame - 4);
+        assert_memory_equal(rx.inl + 12, frame + 16, 2);
+        pair_end(&p);
+}
+
+/* ---- processors side by side ---- */
+
+#define EACH 150000u
+
+/* As fast as it can, from a processor of its own. */
+static pid_t sender(const struct pair *p, uint8_t who)
+{
+        pid_t pid = fork();
+        uint8_t frame[600] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, who, ETHERTYPE >> 8, ETHERTYPE & 0xff};
+        cpu_set_t set;
+
+        if (pid != 0)
+                return pid;
+        CPU_ZERO(&set);
+        CPU_SET(who, &set);
+        sched_setaffinity(0, sizeof set, &set);
+        for (uint32_t i = 0; i < EACH; i++) {
+                memcpy(frame + 14, &i, sizeof i);
+                memset(frame + 18, (int)(i * 7 + who), sizeof frame - 18);
+                if (send(p->peer, frame, i % 3 ? sizeof frame : 100, 0) < 0)
+                        _exit(1);
+        }
+        _exit(0);
+}
+
+/* What each sends comes in its order, whole, and once; or was dropped for want of a chunk, and counted. */
+static void processors_do_not_disturb_each_other(void **state)
+{
+        struct pair p = pair_make(XDP_WANT_TCX, 1500, (struct xdp_sizes){.rx_chunks = 512, .rx_large = 8, .tx_chunks = 32});
+        uint32_t next[2] = {0}, got = 0, quiet = 0;
+        pid_t pid[2] = {sender(&p, 0), sender(&p, 1)};
+        struct xdp_drops drops;
+
+        do {
+                struct unet_rx rx;
+                uint8_t bytes[FRAME_MAX];
+                uint32_t len, number;
+
+                xdp_drops(&p.e->sock, &p.e->dev, &drops);
+                for (uint32_t i = 0; i < 1000 && take(p.e, &rx); i++, got++, quiet = 0) {
+                        len = whole(p.e, &rx, bytes);
+                        memcpy(&number, bytes + 14, sizeof number);
+                        assert_true(bytes[11] < 2 && number >= next[bytes[11]] && number < EACH);
+                        next[bytes[11]] = number + 1;
+                        assert_int_equal(len, number % 3 ? 600 : 100);
+                        for (uint32_t at = 18; at < len; at += 97)
+                                assert_int_equal(bytes[at], (uint8_t)(number * 7 + bytes[11]));
+                        give_back(p.e, &rx);
+                }
+                flush(p.e);
+        } while (got + drops.no_buffer < 2 * EACH && quiet++ < 1000000);
+        assert_int_equal(got + drops.no_buffer, 2 * EACH);
+        assert_int_equal(p.e->cnt.drop[DROP_NI_MALFORMED], 0);
+        print_message("%u came, %llu found no chunk\n", got, (unsigned long long)drops.no_buffer);
+        for (int i = 0; i < 2; i++) {
+                int status;
+                assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
+                assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        }
+        pair_end(&p);
+}
+
+/* One at a time, to somebody who sleeps each time: no packet is slept over. */
+static void nobody_sleeps_over_a_packet(void **state)
+{
+        struct pair p = pair_make(want, 1500, few);
+
+        for (uint32_t i = 0; i < 20000; i++) {
+                struct unet_rx rx;
+                kernel_sends(p.peer, i, 60 + i % 700);
+                if (i % 2)
+                        p.e->ni.base.ops->arm(&p.e->ni.base);   /* armed twice, by who then did not sleep */
+                await(p.e, &rx);
+                give_back(p.e, &rx);
+        }
+        pair_end(&p);
 }
 
 /* ---- raw endpoints ---- */
@@ -354,8 +612,6 @@ static void frames_of_others_are_no_messages(void **state)
 
 /* ---- runs ---- */
 
-#define RUN_HDR (14 + 20 + 20)
-
 /* Of `len` bytes of payload, cut where the kernel likes to. */
 static void kernel_gets_run(int fd, int byte, uint32_t len)
 {
@@ -385,7 +641,7 @@ static void runs_are_held_until_others_have_gone(void **state)
         uint8_t payload[3500];
         struct unet_piece piece = {payload, sizeof payload};
         struct unet_run run = {.hdr = hdr, .hdr_len = RUN_HDR, .l4 = 34, .mss = 1000, .npieces = 1, .piece = &piece};
-        struct pair p = pair_make(XDP_WANT_NATIVE, 1500, few);
+        struct pair p = pair_make(want, 1500, few);
         uint16_t len = htons(20 + 20 + sizeof payload);
         int held = 0;
 
@@ -406,21 +662,35 @@ static void runs_are_held_until_others_have_gone(void **state)
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = {
+        const struct CMUnitTest once[] = {
                 cmocka_unit_test(packets_of_every_size_pass_both_ways_native),
                 cmocka_unit_test(packets_of_every_size_pass_both_ways_generic),
                 cmocka_unit_test(packets_of_every_size_pass_both_ways_at_the_largest_native_mtu),
-                cmocka_unit_test(what_is_chosen_follows_the_mtu),
+                cmocka_unit_test(packets_of_every_size_pass_both_ways_tcx),
+                cmocka_unit_test(packets_of_every_size_pass_both_ways_tcx_at_large_mtus),
+                cmocka_unit_test(on_a_veth_tcx_is_chosen),
+                cmocka_unit_test(what_is_chosen_of_af_xdp_follows_the_mtu),
                 cmocka_unit_test(what_cannot_be_opened_says_why),
+                cmocka_unit_test(two_queues_are_two_sockets),
+                cmocka_unit_test(large_segments_are_received_whole),
+                cmocka_unit_test(datagrams_left_to_be_cut_are),
+                cmocka_unit_test(frames_of_other_networks_are_the_kernels),
+                cmocka_unit_test(processors_do_not_disturb_each_other),
+                cmocka_unit_test(frames_of_others_are_no_messages),
+        };
+        const struct CMUnitTest both[] = {
                 cmocka_unit_test(unfinished_checksums_of_a_veth_are_announced),
                 cmocka_unit_test(a_million_packets_pass),
                 cmocka_unit_test(a_full_ring_refuses_and_loses_nothing),
                 cmocka_unit_test(loans_without_end_stop_reception_and_no_more),
                 cmocka_unit_test(an_interface_goes_down_and_comes_up),
-                cmocka_unit_test(two_queues_are_two_sockets),
-                cmocka_unit_test(frames_of_others_are_no_messages),
+                cmocka_unit_test(nobody_sleeps_over_a_packet),
                 cmocka_unit_test(runs_are_held_until_others_have_gone),
         };
+        int failed = cmocka_run_group_tests(once, NULL, NULL);
 
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        want = XDP_WANT_NATIVE;
+        failed += cmocka_run_group_tests_name("native", both, NULL, NULL);
+        want = XDP_WANT_TCX;
+        return failed + cmocka_run_group_tests_name("tcx", both, NULL, NULL);
 }

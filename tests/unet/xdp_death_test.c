@@ -2,7 +2,8 @@
  * The provider `xdp` on rings in ordinary memory, with a kernel made of a few lines: it needs no privilege, and its
  * memory can be copied. A process does something with it, one instruction at a time; after each instruction that changed
  * anything, a copy is repaired as a successor does, and every chunk must be in exactly one place, what is lent untouched,
- * and packets must pass again, in every chunk.
+ * and packets must pass again, in every chunk. Everything twice: with the rings of AF_XDP, and with those of mode XDP_MODE_TCX, where
+ * some packets are long and the process itself sees to what it sends.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -18,37 +19,57 @@
 #include "unet/ni_xdp.h"
 
 #define RX      64u
+#define LARGE   4u                      /* XDP_MODE_TCX only */
+#define ALL     (RX + LARGE)
+#define RING    128u
 #define TX      16u
 #define CHUNK   2048u
 #define KEPT    5u                      /* lent packets that the stack has records of */
 #define FRAMES  8u
 #define LONG    1000u                   /* a packet that is lent */
 #define SHORT   60u                     /* one that is not */
+#define HUGE    5000u                   /* one that is too long for a chunk */
 
 struct ring_mem {
         uint32_t prod, cons, flags;
         union {
-                uint64_t addr[RX];
-                struct xdp_desc desc[RX];
+                uint64_t addr[RING];
+                struct xdp_desc desc[RING];
         };
 };
 
 /* All that the processes of a stack and the kernel share. */
 struct world {
         struct ni_xdp_shared sh;
-        struct ring_mem fill, comp, rx, tx;
+        struct ring_mem fill[FRAME_CLASSES], comp, rx, tx;
         struct counters cnt;
         struct {
                 uint32_t frame, off, len, number;
-        } kept[KEPT], lent[RX];         /* lent: for the child to give back */
+        } kept[KEPT], lent[ALL];        /* lent: for the child to give back */
         uint32_t nlent;
         uint32_t delivered;             /* packets that came, numbered */
         uint8_t frames[FRAMES * FRAME_SMALL_BYTES];
-        uint8_t umem[(RX + TX) * CHUNK];        /* last: bytes that no decision hangs on */
+        struct tcx_words words;         /* of which only `armed` is not in the rings above */
+        uint8_t umem[LARGE * FRAME_LARGE_BYTES + (RX + TX) * CHUNK];    /* last: bytes that no decision hangs on */
 };
 
-static const struct xdp_geom geom = {.mtu = 1500, .chunk_bytes = CHUNK, .rx_chunks = RX, .tx_chunks = TX, .rx_ring = RX};
+static const struct xdp_geom geoms[] = {
+        {.mtu = 1500, .chunk_bytes = CHUNK, .tx_chunk_bytes = CHUNK, .rx_chunks = RX, .tx_chunks = TX, .rx_ring = RING},
+        {.mtu = 1500, .chunk_bytes = CHUNK, .tx_chunk_bytes = CHUNK, .rx_chunks = RX, .tx_chunks = TX, .rx_ring = RING, .rx_large = LARGE,
+         .mode = XDP_MODE_TCX},
+};
+static struct xdp_geom geom;            /* of this round */
 static const struct frame_geom tx_geom = {{[FRAME_SMALL] = FRAMES}};
+
+static bool tcx(void)
+{
+        return geom.mode == XDP_MODE_TCX;
+}
+
+static uint32_t rx_all(void)
+{
+        return xdp_rx_count(&geom);
+}
 
 static struct xdp_ring ring_of(struct ring_mem *m, uint32_t entries)
 {
@@ -59,15 +80,27 @@ static struct xdp_ring ring_of(struct ring_mem *m, uint32_t entries)
                                  .mask = entries - 1};
 }
 
-/* Somebody's view of a world. Without a wake-up flag nobody makes a system call. */
+/* Somebody's view of a world. Without a wake-up flag nobody makes a system call, and a packet socket that is none takes everything. */
 static struct ni_xdp view_of(struct world *w)
 {
-        return (struct ni_xdp){.base = {.ops = &ni_xdp_ops, .caps = {.mtu = 1514, .inline_max = UNET_INLINE_MAX}},
-                               .sh = &w->sh, .geom = geom, .umem = w->umem,
-                               .fill = ring_of(&w->fill, RX), .comp = ring_of(&w->comp, TX),
-                               .rx = ring_of(&w->rx, RX), .tx = ring_of(&w->tx, TX),
-                               .tx_mem = unet_mem_frames(w->frames, tx_geom), .cnt = &w->cnt, .xsk = -1,
-                               .inline_most = UNET_INLINE_MAX};
+        struct ni_xdp x = {.base = {.ops = &ni_xdp_ops, .caps = {.mtu = 1514, .inline_max = UNET_INLINE_MAX}},
+                           .sh = &w->sh, .geom = geom, .umem = w->umem,
+                           .fill = {ring_of(&w->fill[FRAME_SMALL], RING), ring_of(&w->fill[FRAME_LARGE], RING)},
+                           .comp = ring_of(&w->comp, TX), .rx = ring_of(&w->rx, RING), .tx = ring_of(&w->tx, TX),
+                           .tx_mem = unet_mem_frames(w->frames, tx_geom), .cnt = &w->cnt, .xsk = -1, .packet = -1,
+                           .inline_most = UNET_INLINE_MAX};
+
+        if (tcx()) {
+                x.words = &w->words;
+                x.comp.prod = x.tx.cons;
+        }
+        return x;
+}
+
+/* What has left TX, and is not taken out of COMPLETION. */
+static uint32_t completed(const struct world *w)
+{
+        return tcx() ? w->tx.cons : w->comp.prod;
 }
 
 static struct world *world_map(int flags)
@@ -82,10 +115,12 @@ static struct world *world_make(void)
 {
         struct world *w = world_map(MAP_SHARED);
 
-        for (uint32_t i = 0; i < RX; i++)
-                w->fill.addr[i] = (uint64_t)i * CHUNK;
-        w->fill.prod = RX;
-        w->sh.fill_next = w->sh.fill_settled = RX;
+        for (uint32_t i = 0; i < rx_all(); i++) {
+                struct ring_mem *f = &w->fill[i < geom.rx_large ? FRAME_LARGE : FRAME_SMALL];
+                f->addr[f->prod++] = xdp_rx_addr(&geom, i);
+        }
+        for (int c = 0; c < FRAME_CLASSES; c++)
+                w->sh.fill_next[c] = w->sh.fill_settled[c] = w->fill[c].prod;
         return w;
 }
 
@@ -99,30 +134,45 @@ static uint8_t byte_of(uint32_t number, uint32_t i)
 /* A packet arrives. False: there was no chunk in FILL. */
 static bool arrives(struct world *w, uint32_t len)
 {
+        struct ring_mem *f = &w->fill[len > CHUNK ? FRAME_LARGE : FRAME_SMALL];
         uint32_t number = w->delivered;
         uint64_t addr;
 
-        if (w->fill.cons == w->fill.prod)
+        if (f->cons == f->prod)
                 return false;
-        assert_true(w->rx.prod - w->rx.cons < RX);
-        addr = w->fill.addr[w->fill.cons % RX] + XDP_HEADROOM;
-        w->fill.cons++;
+        assert_true(w->rx.prod - w->rx.cons < RING);
+        addr = f->addr[f->cons % RING] + (tcx() ? 0 : XDP_HEADROOM);
+        f->cons++;
         for (uint32_t i = 0; i < len; i++)
                 w->umem[addr + i] = byte_of(number, i);
-        w->rx.desc[w->rx.prod % RX] = (struct xdp_desc){.addr = addr, .len = len};
+        w->rx.desc[w->rx.prod % RING] = (struct xdp_desc){.addr = addr, .len = len};
         w->rx.prod++;
         w->delivered++;
         return true;
 }
 
+/* Long or short, of those that can be. */
+static uint32_t some_length(uint32_t i)
+{
+        return tcx() && i % 5 == 4 ? HUGE : i % 3 ? LONG : SHORT;
+}
+
 /* Everything offered leaves. Returns how many packets that were. */
 static uint32_t leaves(struct world *w)
 {
-        uint32_t n = 0;
+        struct ni_xdp x = view_of(w);
+        uint32_t n = 0, before = w->tx.cons;
 
+        for (uint32_t i = w->tx.cons; i != w->tx.prod; i++) {
+                const struct xdp_desc *d = &w->tx.desc[i % TX];
+                assert_true(d->addr >= xdp_rx_bytes(&geom) && d->addr < xdp_umem_bytes(&geom) && d->len <= 1514);
+        }
+        if (tcx()) {
+                x.base.ops->flush(&x.base);
+                return w->tx.cons - before;
+        }
         for (; w->tx.cons != w->tx.prod; w->tx.cons++, n++) {
                 const struct xdp_desc *d = &w->tx.desc[w->tx.cons % TX];
-                assert_true(d->addr >= RX * CHUNK && d->addr < (RX + TX) * CHUNK && d->len <= 1514);
                 assert_true(w->comp.prod - w->comp.cons < TX);
                 w->comp.addr[w->comp.prod % TX] = d->addr;
                 w->comp.prod++;
@@ -134,7 +184,7 @@ static uint32_t leaves(struct world *w)
 
 static void check_bytes(const struct world *w, uint32_t frame, uint32_t off, uint32_t len, uint32_t number)
 {
-        const uint8_t *p = w->umem + (frame - 1) * CHUNK + off;
+        const uint8_t *p = w->umem + frame_geom_offset(xdp_frame_geom(&geom), frame) + off;
 
         for (uint32_t i = 0; i < len; i++)
                 assert_int_equal(p[i], byte_of(number, UNET_INLINE_MAX + i));
@@ -194,7 +244,7 @@ static struct world *scene(void)
         struct ni_xdp x = view_of(w);
 
         for (uint32_t i = 0; i < 3 * RX + 7; i++) {
-                assert_true(arrives(w, i % 3 ? LONG : SHORT));
+                assert_true(arrives(w, some_length(i)));
                 assert_int_equal(receive(w, &x, 1), 1);
                 release_all(w, &x);
                 x.base.ops->flush(&x.base);
@@ -204,7 +254,7 @@ static struct world *scene(void)
         }
         for (uint32_t i = 0; i < KEPT; i++) {
                 uint32_t number = w->delivered;
-                assert_true(arrives(w, LONG));
+                assert_true(arrives(w, tcx() && i == 0 ? HUGE : LONG));
                 assert_int_equal(receive(w, &x, 1), 1);
                 w->kept[i].frame = w->lent[0].frame;
                 w->kept[i].off = w->lent[0].off;
@@ -226,26 +276,29 @@ static void seen(uint8_t *where, uint64_t chunk, uint32_t first, uint32_t n)
 
 static void check(const struct world *w)
 {
-        uint8_t times[RX + TX] = {0};
-        uint32_t lent = 0, used = w->tx.prod - w->comp.cons;
+        uint8_t times[ALL + TX] = {0};
+        uint32_t lent = 0, used = w->tx.prod - w->comp.cons, all = rx_all();
+        const uint64_t sent_from = xdp_rx_bytes(&geom);
 
-        for (uint32_t i = w->fill.cons; i != w->fill.prod; i++)
-                seen(times, w->fill.addr[i % RX] / CHUNK, 0, RX);
+        for (int c = 0; c < FRAME_CLASSES; c++)
+                for (uint32_t i = w->fill[c].cons; i != w->fill[c].prod; i++)
+                        seen(times, xdp_rx_chunk(&geom, w->fill[c].addr[i % RING]), c == FRAME_LARGE ? 0 : geom.rx_large,
+                             c == FRAME_LARGE ? geom.rx_large : RX);
         for (uint32_t i = w->rx.cons; i != w->rx.prod; i++)
-                seen(times, w->rx.desc[i % RX].addr / CHUNK, 0, RX);
-        for (uint32_t i = 0; i < RX; i++) {
+                seen(times, xdp_rx_chunk(&geom, w->rx.desc[i % RING].addr), 0, all);
+        for (uint32_t i = 0; i < all; i++) {
                 assert_true(w->sh.owner[i] == (times[i] ? XDP_KERNEL : XDP_LENT));
                 times[i] += w->sh.owner[i] == XDP_LENT;
                 lent += w->sh.owner[i] == XDP_LENT;
         }
         assert_int_equal(lent, w->sh.loans);
         for (uint32_t i = w->tx.cons; i != w->tx.prod; i++)
-                seen(times, w->tx.desc[i % TX].addr / CHUNK, RX, TX);
-        for (uint32_t i = w->comp.cons; i != w->comp.prod; i++)
-                seen(times, w->comp.addr[i % TX] / CHUNK, RX, TX);
+                seen(times, all + (w->tx.desc[i % TX].addr - sent_from) / CHUNK, all, TX);
+        for (uint32_t i = w->comp.cons; i != completed(w); i++)
+                seen(times, all + (w->comp.addr[i % TX] - sent_from) / CHUNK, all, TX);
         for (uint32_t i = used; i < TX; i++)
-                seen(times, RX + i, RX, TX);
-        for (uint32_t i = 0; i < RX + TX; i++)
+                seen(times, all + i, all, TX);
+        for (uint32_t i = 0; i < all + TX; i++)
                 assert_int_equal(times[i], 1);
 }
 
@@ -262,7 +315,7 @@ static bool is_kept(void *arg, uint32_t frame)
 static void goes_on(struct world *w, struct ni_xdp *x)
 {
         leaves(w);
-        receive(w, x, RX);
+        receive(w, x, ALL);
         w->nlent = 0;
         ni_xdp_reclaim(x, is_kept, w);
         check(w);
@@ -271,8 +324,10 @@ static void goes_on(struct world *w, struct ni_xdp *x)
                 uint32_t n = 0;
                 while (arrives(w, LONG))
                         n++;
-                assert_int_equal(n, RX - KEPT);
-                assert_int_equal(receive(w, x, RX), n);
+                while (tcx() && arrives(w, HUGE))
+                        n++;
+                assert_int_equal(n, rx_all() - KEPT);
+                assert_int_equal(receive(w, x, ALL), n);
                 release_all(w, x);
                 x->base.ops->flush(&x->base);
                 assert_int_equal(x->base.ops->room(&x->base), TX);
@@ -382,7 +437,7 @@ static void a_reception_may_end_anywhere(void **state)
         struct world *w = scene();
 
         for (uint32_t i = 0; i < 10; i++)
-                assert_true(arrives(w, i % 2 ? LONG : SHORT));
+                assert_true(arrives(w, some_length(i)));
         dies_everywhere(w, receives_long_and_short, 20);
 }
 
@@ -418,7 +473,7 @@ static void a_turn_may_end_anywhere(void **state)
         struct world *w = scene();
 
         for (uint32_t i = 0; i < 7; i++)
-                assert_true(arrives(w, i % 2 ? LONG : SHORT));
+                assert_true(arrives(w, some_length(i)));
         dies_everywhere(w, does_a_turn, 50);
 }
 
@@ -429,12 +484,13 @@ static void a_repair_may_end_anywhere(void **state)
         struct ni_xdp x = view_of(w);
 
         for (uint32_t i = 0; i < 20; i++)
-                assert_true(arrives(w, i % 2 ? LONG : SHORT));
+                assert_true(arrives(w, tcx() && i < 3 ? HUGE : i % 2 ? LONG : SHORT));
         receive(w, &x, 10);
         for (uint32_t i = w->rx.cons; i != w->rx.prod; i++)     /* marked, and not yet taken off the ring */
-                w->sh.owner[w->rx.desc[i % RX].addr / CHUNK] = i % 2 ? XDP_LENT : XDP_BACK;
+                w->sh.owner[xdp_rx_chunk(&geom, w->rx.desc[i % RING].addr)] = i % 2 ? XDP_LENT : XDP_BACK;
         release_all(w, &x);
-        w->fill.prod = w->sh.fill_next;                         /* published, and not noted */
+        for (int c = 0; c < FRAME_CLASSES; c++)
+                w->fill[c].prod = w->sh.fill_next[c];           /* published, and not noted */
         w->tx.prod += 2;
         w->tx.desc[(w->tx.prod - 2) % TX] = (struct xdp_desc){.addr = w->comp.addr[w->comp.cons % TX], .len = 60};
         w->tx.desc[(w->tx.prod - 1) % TX] = (struct xdp_desc){.addr = w->comp.addr[(w->comp.cons + 1) % TX], .len = 60};
@@ -445,18 +501,19 @@ static void a_repair_may_end_anywhere(void **state)
 
 static void rubbish_in_the_rings_is_counted_and_harms_nobody(void **state)
 {
-        static const uint64_t bad[] = {RX * CHUNK, (RX + TX) * CHUNK, UINT64_MAX, UINT64_MAX - 100, 1ull << 40};
+        const uint64_t end = xdp_rx_bytes(&geom), bad[] = {end, xdp_umem_bytes(&geom), UINT64_MAX, UINT64_MAX - 100, 1ull << 40};
         struct world *w = scene();
         struct ni_xdp x = view_of(w);
         struct unet_rx rx[8];
         uint32_t n = 0;
 
         for (size_t i = 0; i < ARRAY_LEN(bad); i++, n++)
-                w->rx.desc[w->rx.prod++ % RX] = (struct xdp_desc){.addr = bad[i], .len = 100};
-        w->rx.desc[w->rx.prod++ % RX] = (struct xdp_desc){.addr = 2047, .len = 2};
-        w->rx.desc[w->rx.prod++ % RX] = (struct xdp_desc){.addr = 0, .len = UINT32_MAX};
-        w->rx.desc[w->rx.prod++ % RX] = (struct xdp_desc){.addr = 0, .len = 100, .options = 1};
-        w->rx.desc[w->rx.prod++ % RX] = (struct xdp_desc){.addr = (w->kept[0].frame - 1) * CHUNK, .len = 100};  /* lent */
+                w->rx.desc[w->rx.prod++ % RING] = (struct xdp_desc){.addr = bad[i], .len = 100};
+        w->rx.desc[w->rx.prod++ % RING] = (struct xdp_desc){.addr = xdp_large_bytes(&geom) + 2047, .len = 2};
+        w->rx.desc[w->rx.prod++ % RING] = (struct xdp_desc){.addr = xdp_large_bytes(&geom), .len = UINT32_MAX};
+        w->rx.desc[w->rx.prod++ % RING] = (struct xdp_desc){.addr = xdp_large_bytes(&geom), .len = 100, .options = 1};
+        w->rx.desc[w->rx.prod++ % RING] =
+                (struct xdp_desc){.addr = frame_geom_offset(xdp_frame_geom(&geom), w->kept[0].frame), .len = 100};      /* lent */
         assert_int_equal(x.base.ops->recv(&x.base, rx, 8), 0);
         assert_int_equal(w->cnt.drop[DROP_NI_MALFORMED], n + 4);
         w->rx.prod += 1u << 31;                                 /* more than a ring holds */
@@ -465,11 +522,12 @@ static void rubbish_in_the_rings_is_counted_and_harms_nobody(void **state)
         leaves(w);
         for (uint32_t i = 0; i < TX; i++)
                 w->comp.addr[i] = UINT64_MAX - i * 12345;
-        w->comp.prod += 1u << 30;
+        if (!tcx())
+                w->comp.prod += 1u << 30;
         assert_true(x.base.ops->room(&x.base) <= TX);
         assert_int_equal(transmit(&x, 8), 8);                   /* somewhere among the transmit chunks */
         for (uint32_t i = w->tx.cons; i != w->tx.prod; i++)
-                assert_true(w->tx.desc[i % TX].addr >= RX * CHUNK && w->tx.desc[i % TX].addr < (RX + TX) * CHUNK);
+                assert_true(w->tx.desc[i % TX].addr >= end && w->tx.desc[i % TX].addr < xdp_umem_bytes(&geom));
         for (uint32_t i = 0; i < KEPT; i++)
                 check_bytes(w, w->kept[i].frame, w->kept[i].off, w->kept[i].len, w->kept[i].number);
         munmap(w, sizeof *w);
@@ -487,5 +545,11 @@ int main(void)
                 cmocka_unit_test(rubbish_in_the_rings_is_counted_and_harms_nobody),
         };
 
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        int failed = 0;
+
+        for (size_t i = 0; i < ARRAY_LEN(geoms); i++) {
+                geom = geoms[i];
+                failed += cmocka_run_group_tests_name(tcx() ? "tcx" : "af_xdp", tests, NULL, NULL);
+        }
+        return failed;
 }

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Names the programs that hang behind an interface's driver (tcx) in this network namespace, as the kernel tells; as root.
+
+usage: behind.py INTERFACE"""
+
+import ctypes
+import os
+import socket
+import struct
+import sys
+
+SYS_BPF = {"x86_64": 321, "aarch64": 280}
+PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, PROG_QUERY = 13, 15, 16
+TCX_INGRESS = 46
+MOST = 64
+
+
+def bpf(command, attr):
+    """The attributes as the kernel leaves them, and what it returns."""
+    buf = ctypes.create_string_buffer(attr, 128)
+    ret = ctypes.CDLL(None, use_errno=True).syscall(SYS_BPF[os.uname().machine], command, buf, len(buf))
+    if ret < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return buf.raw, ret
+
+
+def name_of(prog_id):
+    _, fd = bpf(PROG_GET_FD_BY_ID, struct.pack("I", prog_id))
+    info = ctypes.create_string_buffer(96)
+    bpf(OBJ_GET_INFO_BY_FD, struct.pack("IIQ", fd, len(info), ctypes.addressof(info)))
+    os.close(fd)
+    return info.raw[64:80].split(b"\0")[0].decode()       # struct bpf_prog_info: name
+
+
+def main():
+    ids = (ctypes.c_uint32 * MOST)()
+    asked = struct.pack("IIIIQI", socket.if_nametoindex(sys.argv[1]), TCX_INGRESS, 0, 0, ctypes.addressof(ids), MOST)
+    answer, _ = bpf(PROG_QUERY, asked)
+    for i in range(struct.unpack_from("I", answer, 24)[0]):
+        print(name_of(ids[i]))
+
+
+if __name__ == "__main__":
+    main()
