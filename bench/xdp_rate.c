@@ -20,6 +20,10 @@
 
 #define ROUNDS 5
 #define BATCH_MAX 128
+#define MODES     3
+#define N         XDP_WANT_NATIVE
+#define G         XDP_WANT_GENERIC
+#define T         XDP_WANT_TCX
 
 struct side {
         struct xdp_dev dev;
@@ -29,7 +33,7 @@ struct side {
 };
 
 struct plan {
-        bool generic;
+        enum xdp_want mode;
         int size, batch;                /* batch 0: there and back instead */
         bool sleep;                     /* the receiver blocks in poll() */
 };
@@ -42,7 +46,7 @@ struct result {                         /* shared with the child */
 static uint8_t *frames;                 /* transmit frames of both sides */
 static const struct frame_geom geom = {{[FRAME_SMALL] = BATCH_MAX}};
 static int home[2];                     /* namespaces */
-static struct side side[2][2];          /* by mode and end */
+static struct side side[MODES][2];      /* by mode and end */
 
 static void pin(int cpu)
 {
@@ -80,7 +84,17 @@ static void enter(int i)
                 die("xdp_rate: setns");
 }
 
-static const char *const name[2][2] = {{"na", "nb"}, {"ga", "gb"}};      /* by mode and end */
+static const enum xdp_want modes[MODES] = {N, G, T};
+static const char *const mode_name[] = {[N] = "native", [G] = "generic", [T] = "tcx"};
+static const char *const name[MODES][2] = {{"na", "nb"}, {"ga", "gb"}, {"ta", "tb"}};   /* by mode and end */
+
+static struct side *side_of(const struct plan *p, int end)
+{
+        for (int i = 0; i < MODES; i++)
+                if (modes[i] == p->mode)
+                        return &side[i][end];
+        return NULL;
+}
 
 static void make_links(void)
 {
@@ -88,7 +102,7 @@ static void make_links(void)
 
         home[1] = new_namespace();
         home[0] = new_namespace();
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < MODES; i++) {
                 snprintf(command, sizeof command,
                          "ip link add name %s type veth peer name %s && ip link set dev %s netns /proc/%d/fd/%d && "
                          "ip link set dev %s up", name[i][0], name[i][1], name[i][1], (int)getpid(), home[1], name[i][0]);
@@ -108,7 +122,7 @@ static void open_side(struct side *s, const char *ifname, enum xdp_want want)
         if (err == 0)
                 err = xdp_sock_open(&s->sock, &s->dev, 0, (struct xdp_sizes){0}, line);
         if (err == 0)
-                err = ni_xdp_attach(&s->ni, s->sock.xsk, s->sock.mem, -1, unet_mem_frames(frames, geom), &s->cnt);
+                err = ni_xdp_attach(&s->ni, (struct ni_xdp_fds){s->sock.xsk, s->sock.mem, s->sock.packet.sock, s->sock.ring}, unet_mem_frames(frames, geom), &s->cnt);
         if (err != 0) {
                 fprintf(stderr, "xdp_rate: %s\n", line);
                 exit(1);
@@ -152,7 +166,10 @@ static void wait_for_some(struct side *s, bool sleeps)
         struct pollfd p = {.fd = s->sock.xsk, .events = POLLIN};
 
         s->ni.base.ops->flush(&s->ni.base);
-        if (sleeps)
+        if (!sleeps)
+                return;
+        s->ni.base.ops->arm(&s->ni.base);
+        if (!s->ni.base.ops->pending(&s->ni.base))
                 poll(&p, 1, 10);
 }
 
@@ -221,10 +238,10 @@ static int by_value(const void *a, const void *b)
 int main(int argc, char **argv)
 {
         static const struct plan plans[] = {
-                {false, 1514, 1, false},  {false, 1514, 8, false}, {false, 1514, 32, false}, {false, 1514, 128, false},
-                {false, 1514, 32, true},  {true, 1514, 1, false},  {true, 1514, 32, false},  {true, 1514, 32, true},
-                {false, 60, 32, false},   {true, 60, 32, false},   {false, 60, 0, false},    {false, 60, 0, true},
-                {true, 60, 0, false},     {true, 60, 0, true},
+                {N, 1514, 1, false}, {N, 1514, 8, false}, {N, 1514, 32, false}, {N, 1514, 128, false}, {N, 1514, 32, true},
+                {G, 1514, 1, false}, {G, 1514, 32, false}, {G, 1514, 32, true}, {T, 1514, 1, false}, {T, 1514, 32, false},
+                {T, 1514, 32, true}, {N, 60, 32, false}, {G, 60, 32, false}, {T, 60, 32, false}, {N, 60, 0, false},
+                {N, 60, 0, true}, {G, 60, 0, false}, {G, 60, 0, true}, {T, 60, 0, false}, {T, 60, 0, true},
         };
         double value[ARRAY_LEN(plans)][ROUNDS], seconds = argc > 1 ? atof(argv[1]) : 0.5;
 
@@ -232,18 +249,18 @@ int main(int argc, char **argv)
         make_links();
         for (int end = 0; end < 2; end++) {
                 enter(end);
-                open_side(&side[0][end], name[0][end], XDP_WANT_NATIVE);
-                open_side(&side[1][end], name[1][end], XDP_WANT_GENERIC);
+                for (int i = 0; i < MODES; i++)
+                        open_side(&side[i][end], name[i][end], modes[i]);
         }
         for (int round = 0; round < ROUNDS; round++)
                 for (size_t i = 0; i < ARRAY_LEN(plans); i++)
-                        value[i][round] = measure(&side[plans[i].generic][0], &side[plans[i].generic][1], &plans[i], seconds);
+                        value[i][round] = measure(side_of(&plans[i], 0), side_of(&plans[i], 1), &plans[i], seconds);
         printf("{\"xdp_rate\": [");
         for (size_t i = 0; i < ARRAY_LEN(plans); i++) {
                 const struct plan *p = &plans[i];
                 qsort(value[i], ROUNDS, sizeof value[i][0], by_value);
                 printf("%s\n{\"mode\": \"%s\", \"bytes\": %d, \"batch\": %d, \"receiver\": \"%s\", \"%s\": %.2f}", i ? "," : "",
-                       p->generic ? "generic" : "native", p->size, p->batch, p->sleep ? "sleeps" : "spins",
+                       mode_name[p->mode], p->size, p->batch, p->sleep ? "sleeps" : "spins",
                        p->batch == 0 ? "round_trip_us" : "kpps",
                        p->batch == 0 ? 1e6 / value[i][ROUNDS / 2] : value[i][ROUNDS / 2] / 1e3);
         }
