@@ -380,6 +380,8 @@ int unetd_open(struct unetd_client *c, unsigned flags)
         c->shared = false;
         c->instance = 0;
         r = client_ready(c);
+        if (r == 0)
+                r = fdcheck_init();
         if (r < 0)
                 unetd_close(c);
         return r;

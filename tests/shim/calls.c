@@ -247,6 +247,7 @@ static const struct {
         {"backlog", scene_backlog},
         {"mixed_ready", scene_mixed_ready},
         {"sandbox", scene_sandbox},
+        {"jail", scene_jail},
         {"numbers_limited", scene_numbers_limited},
         {"files_limited", scene_files_limited},
         {"numbers_lowered", scene_numbers_lowered},

@@ -1,6 +1,6 @@
 /*
  * shim_calls, programs that lock themselves in: a filter as sshd's, that names what a program needs of the kernel's sockets and
- * kills whoever makes another call.
+ * kills whoever makes another call; and a root directory in which there is nothing, /proc neither.
  */
 #include "tests/shim/calls.h"
 
@@ -99,4 +99,90 @@ void scene_sandbox(void)
         locked("prctl, errors", refusing, ARRAY_LEN(refusing), false);
         SHOW(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL));
         SHOW(prctl(PR_GET_SECCOMP));
+}
+
+/* ---- an empty root ---- */
+
+static bool echoes(int fd)
+{
+        struct timeval patience = {10, 0};
+        char b[16];
+
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+        return write(fd, "there", 5) == 5 && recv(fd, b, 5, MSG_WAITALL) == 5 && memcmp(b, "there", 5) == 0;
+}
+
+static void echo_one(int l)
+{
+        char b[16];
+        int s = accept(l, NULL, NULL);
+        ssize_t n;
+
+        SHOW(s >= 0);
+        while ((n = read(s, b, sizeof(b))) > 0)
+                write(s, b, (size_t)n);
+        close(s);
+}
+
+/* Listens, and leaves everything but its sockets behind; then somebody comes, and it goes to somebody. */
+static void jailed(const char *dir, int come, int go)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa), s;
+
+        SHOW(chroot(dir));
+        SHOW(chdir("/"));
+        write(go, &sa, sizeof(sa));
+        echo_one(l);
+        read(come, &sa, sizeof(sa));
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        SHOW(echoes(s));
+        fflush(stdout);
+        _exit(0);
+}
+
+/* Each has a stack of its own. */
+static pid_t apart(void (*run)(const char *dir, int come, int go), const char *dir, int come, int go)
+{
+        pid_t pid;
+
+        fflush(stdout);
+        pid = fork();
+        if (pid == 0)
+                run(dir, come, go);
+        return pid;
+}
+
+static void comes(const char *dir, int come, int go)
+{
+        struct sockaddr_in sa;
+        int s = socket(AF_INET, SOCK_STREAM, 0);
+
+        (void)dir, (void)go;
+        read(come, &sa, sizeof(sa));
+        _exit(connect(s, (void *)&sa, sizeof(sa)) == 0 && echoes(s) ? 7 : 1);
+}
+
+void scene_jail(void)
+{
+        char dir[] = "/tmp/shim-jail-XXXXXX";
+        struct sockaddr_in sa;
+        int to[2], from[2], status = 0, l;
+        pid_t pid, other;
+
+        if (!mkdtemp(dir))
+                die("mkdtemp");
+        pipe(to);
+        pipe(from);
+        pid = apart(jailed, dir, to[0], from[1]);
+        other = apart(comes, dir, from[0], -1);
+        waitpid(other, &status, 0);
+        SHOW(WEXITSTATUS(status));
+        l = listener(&sa);
+        write(to[1], &sa, sizeof(sa));
+        echo_one(l);
+        waitpid(pid, &status, 0);
+        SHOW(status);
+        rmdir(dir);
 }
