@@ -17,12 +17,16 @@
 #include <unistd.h>
 #include <utmp.h>
 
+#include "netstack/sandbox.h"
+
 #ifndef CLOSE_RANGE_UNSHARE
 #define CLOSE_RANGE_UNSHARE (1u << 1)
 #endif
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC (1u << 2)
 #endif
+
+#define OWN_AT_ONCE 256
 
 /* ---- the end ---- */
 
@@ -70,35 +74,53 @@ static int compare(const void *a, const void *b)
         return *(const int *)a - *(const int *)b;
 }
 
-/* The library's own numbers in [low, high], sorted; the numbers of this process are read from /proc. */
+/* Without /proc, which a program may have left behind: any number may be open. */
+static int own_of_all(unsigned low, unsigned high, int *v, int max)
+{
+        struct rlimit rl = {1 << 20, 1 << 20};
+        int n = 0;
+
+        if (!sandbox_forbids(SANDBOX_LIMITS))
+                sys4(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &rl);
+        for (unsigned fd = low; fd <= high && fd < rl.rlim_max && n < max; fd++)
+                if (shim_owns_fd((int)fd))
+                        v[n++] = (int)fd;
+        return n;
+}
+
+/* The library's own numbers in [low, high], sorted, the lowest if there are more than `max`: /proc lists them in order. */
 static int own_numbers(unsigned low, unsigned high, int *v, int max)
 {
         DIR *d = opendir("/proc/self/fd");
         struct dirent *e;
         int n = 0;
 
-        while (d && (e = readdir(d)) && n < max) {
+        if (!d)
+                return own_of_all(low, high, v, max);
+        while ((e = readdir(d)) && n < max) {
                 int fd = atoi(e->d_name);
 
                 if (e->d_name[0] != '.' && (unsigned)fd >= low && (unsigned)fd <= high && shim_owns_fd(fd))
                         v[n++] = fd;
         }
-        if (d)
-                closedir(d);
+        closedir(d);
         qsort(v, (size_t)n, sizeof(*v), compare);
         return n;
 }
 
 static int range_around(unsigned low, unsigned high, int flags)
 {
-        int own[256], n = own_numbers(low, high, own, (int)ARRAY_LEN(own));
+        int own[OWN_AT_ONCE], n;
         long r = 0;
 
-        for (int i = 0; i < n && r == 0; i++) {
-                if ((unsigned)own[i] > low)
-                        r = sys3(SYS_close_range, low, (unsigned)own[i] - 1, flags);
-                low = (unsigned)own[i] + 1;
-        }
+        do {
+                n = own_numbers(low, high, own, OWN_AT_ONCE);
+                for (int i = 0; i < n && r == 0; i++) {
+                        if ((unsigned)own[i] > low)
+                                r = sys3(SYS_close_range, low, (unsigned)own[i] - 1, flags);
+                        low = (unsigned)own[i] + 1;
+                }
+        } while (r == 0 && n == OWN_AT_ONCE);
         if (r == 0 && low <= high)
                 r = sys3(SYS_close_range, low, high, flags);
         return (int)r;

@@ -136,6 +136,7 @@ static const struct {
         {"timeouts", scene_timeouts},
         {"dup", scene_dup},
         {"close_range", scene_close_range},
+        {"close_range_peers", scene_close_range_peers},
         {"new_numbers", scene_new_numbers},
         {"stdio", scene_stdio},
         {"standard_streams", scene_standard_streams},

@@ -139,6 +139,7 @@ void scene_ioctl(void);
 void scene_timeouts(void);
 void scene_dup(void);
 void scene_close_range(void);
+void scene_close_range_peers(void);
 void scene_new_numbers(void);
 void scene_stdio(void);
 void scene_standard_streams(void);

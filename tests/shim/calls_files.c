@@ -61,6 +61,63 @@ void scene_close_range(void)
         close2(v);
 }
 
+#define PEERS 60
+
+/* Waits for its byte, with a stack of its own. */
+static int wait_for_byte(int come)
+{
+        int s = socket(AF_INET, SOCK_STREAM, 0);
+        struct sockaddr_in sa;
+        char c;
+
+        read(come, &sa, sizeof(sa));
+        return connect(s, (void *)&sa, sizeof(sa)) == 0 && read(s, &c, 1) == 1 ? 0 : 1;
+}
+
+static int count_open_above(int fd)
+{
+        DIR *d = opendir("/proc/self/fd");
+        struct dirent *e;
+        int n = 0;
+
+        while ((e = readdir(d)))
+                n += atoi(e->d_name) > fd && atoi(e->d_name) != dirfd(d);
+        closedir(d);
+        return n;
+}
+
+/* Who closes all that he does not know closes nothing of the library's, which needs many numbers for many peers. */
+void scene_close_range_peers(void)
+{
+        int come[2], v[PEERS], l, last, open, got = 0, served = 0, status;
+        struct sockaddr_in sa;
+
+        pipe(come);
+        fflush(stdout);
+        for (int i = 0; i < PEERS; i++)
+                if (fork() == 0)
+                        _exit(wait_for_byte(come[0]));
+        l = listener(&sa);
+        for (int i = 0; i < PEERS; i++)
+                write(come[1], &sa, sizeof(sa));
+        for (int i = 0; i < PEERS; i++)
+                got += (v[i] = accept(l, NULL, NULL)) >= 0;
+        SHOW(got);
+        last = v[PEERS - 1];
+        open = count_open_above(last);
+        SHOW(close_range((unsigned)last + 1, ~0u, 0));
+        SHOW(count_open_above(last) - open);
+        for (int i = 0; i < PEERS; i++) {
+                write(v[i], "x", 1);
+                close(v[i]);
+        }
+        for (int i = 0; i < PEERS; i++)
+                served += wait(&status) > 0 && status == 0;
+        SHOW(served);
+        close(l);
+        close2(come);
+}
+
 /* A number that was ours and is now something else must be something else. */
 static void reused(const char *what, int fd, int was)
 {
