@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,15 +15,25 @@
 #include "tools/command.h"
 #include "unet/ni_fault.h"
 
+/* Of this program. Where there is no /proc: as it was called, or found by whoever called it. */
+static bool own_path(char path[PATH_MAX])
+{
+        const char *called = (const char *)getauxval(AT_EXECFN);
+        ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+
+        if (n <= 0)
+                return called != NULL && realpath(called, path) != NULL;
+        path[n] = '\0';
+        return true;
+}
+
 /* The directory of this program's own file, without the slash. */
 static bool own_dir(char dir[PATH_MAX])
 {
-        ssize_t n = readlink("/proc/self/exe", dir, PATH_MAX - 1);
         char *slash;
 
-        if (n <= 0)
+        if (!own_path(dir))
                 return false;
-        dir[n] = '\0';
         slash = strrchr(dir, '/');
         if (!slash)
                 return false;

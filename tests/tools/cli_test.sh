@@ -60,6 +60,12 @@ done
 check "run wants a program" exits 2 "$unet" run
 check "run refuses faults that are none" exits 2 "$unet" run --fault loss=2 true
 check "and those it does not know" exits 2 "$unet" run --fault luck=0.5 true
+without_proc() { unshare -rm sh -c 'mount -t tmpfs none /proc && exec "$@"' sh "$@"; }
+if without_proc true; then
+        check "run needs no /proc" exits 0 without_proc "$unet" run true
+        # shellcheck disable=SC2016
+        check "and finds the shim" exits 0 without_proc "$unet" run sh -c 'test "${LD_PRELOAD##*/}" = libunet_preload.so'
+fi
 check "why wants a program or a process" exits 2 "$unet" why
 check "why wants one of them" exits 2 "$unet" why --pid 1 true
 check "why wants a number" exits 2 "$unet" why --pid x
