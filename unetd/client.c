@@ -231,20 +231,23 @@ static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, un
         return 0;
 }
 
-/* The first that lets us in. */
+/* The first that lets us in. -ETIMEDOUT: there is only one that would, and it does not answer; another one would not take its place. */
 static int find_daemon(struct unetd_client *c, const char *domain)
 {
         uint32_t uids[2] = {0, sys_geteuid()};
         int64_t until = sys_now_ms() + BACKLOG_MS;
+        int none = -ECONNREFUSED;
 
         for (unsigned u = 0; u < (uids[1] == 0 || system_only(c) ? 1 : 2); u++) {
                 for (unsigned i = 0; i < UNETD_NAMES; i++) {
                         int r = try_name(c, uids[u], domain, i, until);
                         if (r == 0 || r == -EMFILE || r == -ENFILE)
                                 return r;
+                        if (r == -ETIMEDOUT && uids[u] == uids[1])
+                                none = r;
                 }
         }
-        return -ECONNREFUSED;
+        return none;
 }
 
 static int find_or_start(struct unetd_client *c)
@@ -254,7 +257,11 @@ static int find_or_start(struct unetd_client *c)
 
         if (!domain)
                 return -EINVAL;
+        if (sys_now_ms() < c->silent_until)
+                return -ETIMEDOUT;
         r = find_daemon(c, domain);
+        if (r == -ETIMEDOUT)
+                c->silent_until = sys_now_ms() + UNETD_SILENT_MS;
         if (system_only(c) || c->flags & UNETD_NO_START)
                 return r;
         for (int round = 0; round < FIND_ROUNDS && r == -ECONNREFUSED; round++) {

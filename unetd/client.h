@@ -38,6 +38,7 @@
  * are more than unetd waits for a keeper (unetd/config.h). */
 #define UNETD_TIMEOUT_MS  5000
 #define UNETD_PATIENCE_MS 60000
+#define UNETD_SILENT_MS   30000         /* that long a unetd that did not answer one who looked for it is not looked for again */
 
 enum {
         UNETD_NO_START = 1,             /* do not start a unetd when there is none: -ECONNREFUSED */
@@ -58,6 +59,7 @@ struct unetd_client {
         uint32_t seq;
         bool shared;                    /* the unetd in use, or the last one, is a system-wide one */
         bool renewing;
+        int64_t silent_until;
         uint64_t instance;              /* of the unetd in use */
         const struct directory *dir;    /* mapped while open, readable when unetd is gone too */
         /* Set by the caller after unetd_open(), may be NULL: the unetd is another one, register again. */

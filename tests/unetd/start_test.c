@@ -486,6 +486,28 @@ static void a_second_one_leaves_at_once(void **state)
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* Another one would find its name taken, and leave: it is waited for once, and those who ask next are told at once. */
+static void a_stopped_one_is_waited_for_once(void **state)
+{
+        struct unetd_client first = {.pid = 0}, c = {.pid = 0}, later = {.pid = 0};
+        int64_t began = world_now_ms(), waited;
+        pid_t daemon;
+
+        assert_int_equal(unetd_open(&first, 0), 0);
+        daemon = world_daemon_pid(&first);
+        kill(daemon, SIGSTOP);
+        assert_int_equal(unetd_open(&c, 0), -ETIMEDOUT);
+        waited = world_now_ms() - began;
+        began = world_now_ms();
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(unetd_open(&c, 0), -ETIMEDOUT);
+        assert_true(world_now_ms() - began < waited);
+        kill(daemon, SIGCONT);
+        assert_int_equal(unetd_open(&later, 0), 0);
+        unetd_close(&later);
+        unetd_close(&first);
+}
+
 static int exit_status(const char *opt)
 {
         int status;
@@ -548,6 +570,7 @@ int main(void)
                 t(it_leaves_when_idle_and_the_keeper_too),
                 t(an_orphan_without_a_peer_is_given_up),
                 t(a_second_one_leaves_at_once),
+                t(a_stopped_one_is_waited_for_once),
                 t(options_are_checked),
                 t(idle_daemons_do_not_wake),
         };
