@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "unetd/maps.h"
+#include "unetd/timens.h"
 
 #define FORK_WAIT   NS_PER_S            /* the child of a process that died while it forked is looked for so often */
 #define CLOCK_SLACK_MS 20               /* the kernel tells in ticks */
@@ -121,13 +122,15 @@ static bool read_stat(uint32_t pid, char line[512], const char **state)
         return *state != NULL;
 }
 
-/* Field 22: when it began, in ticks since boot. */
+/* Field 22: when it began, in ticks since boot, by our clock. */
 static uint64_t began_ms(const char *state)
 {
         for (int field = 3; field < 22 && state != NULL; field++)
                 if ((state = strchr(state, ' ')) != NULL)
                         state++;
-        return state != NULL ? strtoull(state, NULL, 10) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) : UINT64_MAX;
+        if (state == NULL)
+                return UINT64_MAX;
+        return strtoull(state, NULL, 10) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) - (uint64_t)(timens.boot / NS_PER_MS);
 }
 
 /* The process that took the slot lives, and is not another one that has its number now. */

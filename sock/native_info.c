@@ -1,6 +1,7 @@
 /* The native API: what the kernel does not give. What a sender knows, what limits it, and buffers of an
  * exact size. */
 #include "sock/native.h"
+#include "unetd/timens.h"
 
 static_assert(UNET_LIMIT_APP == (int)TCP_LIM_APP && UNET_LIMIT_RWND == (int)TCP_LIM_RWND &&
                       UNET_LIMIT_CWND == (int)TCP_LIM_CWND && UNET_LIMIT_NIQ == (int)TCP_LIM_NIQ &&
@@ -53,8 +54,8 @@ static void tell(const struct tcp_report *r, struct unet_feedback *f)
                 .segs_retrans = r->retrans,
                 .delivery_rate = r->delivery_rate,
                 .ca_state = r->ca_state,
-                .last_sent = r->last_sent,
-                .last_received = r->last_received,
+                .last_sent = r->last_sent + timens.monotonic,
+                .last_received = r->last_received + timens.monotonic,
                 .limit = (enum unet_limit)r->limit,
         };
         static_assert(sizeof f->limited == sizeof r->limited, "the same list");

@@ -20,6 +20,7 @@
 #include "netstack/sandbox.h"
 #include "netstack/sys.h"
 #include "unetd/fd_room.h"
+#include "unetd/timens.h"
 #include "unet/clock.h"
 
 #define DAEMON_EVERY NS_PER_S           /* a sleeper without a unetd looks for one so often */
@@ -43,7 +44,7 @@ static struct {
 
 nstime ustack_now(void)
 {
-        return clock_now();
+        return clock_now() - timens.monotonic;
 }
 
 uint64_t ustack_boot_ms(void)
@@ -51,7 +52,7 @@ uint64_t ustack_boot_ms(void)
         struct timespec ts;
 
         clock_gettime(CLOCK_BOOTTIME, &ts);
-        return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
+        return (uint64_t)(ts.tv_sec * NS_PER_S + ts.tv_nsec - timens.boot) / NS_PER_MS;
 }
 
 /* ---- unetd ---- */

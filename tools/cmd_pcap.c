@@ -12,6 +12,7 @@
 #include "tools/command.h"
 #include "tools/show.h"
 #include "tools/taps.h"
+#include "unetd/timens.h"
 
 #define SCAN_EVERY (20 * NS_PER_MS)
 
@@ -209,7 +210,8 @@ static int run(const struct command *cmd, int argc, char **argv)
         if (!open_file(&s, set.path))
                 return EXIT_NOTHING;
         s.max_packets = set.max_packets;
-        s.to_wall = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+        timens_find();
+        s.to_wall = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC) + timens.monotonic;
         set.want.arg = &s;
         set.want.tell = optind == argc;
         s.taps = taps_new(&set.want);

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "tools/show.h"
+#include "unetd/timens.h"
 
 #define STACKS_MAX 4096
 
@@ -31,7 +32,7 @@ static nstime now(void)
         struct timespec ts;
 
         clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
+        return ts.tv_sec * NS_PER_S + ts.tv_nsec - timens.monotonic;
 }
 
 /* One stack, if it is still there and ours to read. */

@@ -10,6 +10,7 @@
 
 #include "netstack/stack.h"
 #include "unetd/client.h"
+#include "unetd/timens.h"
 
 #define HOLD_FOR   (100 * NS_PER_MS)
 #define HOLD_BYTES (64u << 20)
@@ -193,7 +194,7 @@ bool taps_drain(struct taps *t)
                 atomic_store(&p->c->drained, p->reader.pos);
         }
         clock_gettime(CLOCK_MONOTONIC, &ts);
-        pass_on(t, t->held_bytes < HOLD_BYTES ? ts.tv_sec * NS_PER_S + ts.tv_nsec - HOLD_FOR : NSTIME_NEVER);
+        pass_on(t, t->held_bytes < HOLD_BYTES ? ts.tv_sec * NS_PER_S + ts.tv_nsec - timens.monotonic - HOLD_FOR : NSTIME_NEVER);
         return any;
 }
 

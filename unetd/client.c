@@ -14,6 +14,7 @@
 #include "unetd/start.h"
 #include "unetd/stopped.h"
 #include "unetd/sys.h"
+#include "unetd/timens.h"
 #include "unetd/wire.h"
 
 #define BACKLOG_MS   200                /* how long names with a full backlog are waited for, together */
@@ -386,6 +387,7 @@ int unetd_open(struct unetd_client *c, unsigned flags)
         c->flags = flags;
         c->shared = false;
         c->instance = 0;
+        timens_find();
         r = client_ready(c);
         if (r == 0)
                 r = fdcheck_init();

@@ -23,6 +23,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "unetd/timens.h"
+
 #define DAEMON_FD 3
 
 struct keeper keeper = {.cfg = UNETD_CONFIG_DEFAULT, .look_at = NSTIME_NEVER};
@@ -151,6 +153,7 @@ int keeper_main(int argc, char **argv, const struct keeper_stack_ops *ops)
 
         if (status >= 0)
                 return status;
+        timens_find();
         log_open(keeper.cfg.log, false);
         signal(SIGPIPE, SIG_IGN);
         keeper.ops = ops;

@@ -5,6 +5,8 @@
 #include <sys/epoll.h>
 #include <time.h>
 
+#include "unetd/timens.h"
+
 #define BATCH 64
 
 nstime loop_clock(void)
@@ -12,7 +14,7 @@ nstime loop_clock(void)
         struct timespec ts;
 
         clock_gettime(CLOCK_MONOTONIC, &ts);
-        return ts.tv_sec * NS_PER_S + ts.tv_nsec;
+        return ts.tv_sec * NS_PER_S + ts.tv_nsec - timens.monotonic;
 }
 
 int loop_init(struct loop *l, nstime (*after)(struct loop *l))

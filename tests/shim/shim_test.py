@@ -268,6 +268,41 @@ class Spare(Case):
         self.assertEqual(self.run_it(*argv, shim=False).end().split(), ["False"] * 3)
 
 
+class Apart(Case):
+    """A program in a time namespace of its own, on a bad cable, which ends before its last bytes have arrived: the keeper, whose clock
+    is another, sends them again."""
+
+    SENDER = """if True:
+        import socket, sys
+        connections = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(10)]
+        for s in connections:
+            s.sendall(b"x" * 30000)
+    """
+    READER = """if True:
+        import socket, sys
+        with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as server:
+            for _ in range(10):
+                c, got = server.accept()[0], 0
+                c.settimeout(60)
+                while data := c.recv(65536):
+                    got += len(data)
+                print(got)
+    """
+
+    def test_the_last_bytes_of_a_program_whose_clock_is_another(self):
+        for seconds in (-60, 864000):
+            ahead = ("unshare", "-rT", "--monotonic", str(seconds), "--boottime", str(seconds), "--")
+            if subprocess.run((*ahead, "true"), capture_output=True).returncode != 0:
+                self.skipTest("no time namespaces here")
+            with self.subTest(seconds=seconds):
+                reader = self.server(sys.executable, "-c", self.READER, str(self.port))
+                sender = self.run_it(*ahead, "env", f"LD_PRELOAD={SHIM}", "UNET_FAULT=loss=0.2,seed=5", sys.executable, "-c",
+                                     self.SENDER, str(self.port), shim=False)
+                sender.end()
+                self.assertEqual(reader.end(), "30000\n" * 10)
+                self.assertEqual(reader.said("ours"), 10)
+
+
 class Slow(Case):
     """A machine on which daemons take long to start: programs wait for them, and do not go by the kernel."""
 
