@@ -319,14 +319,19 @@ static int chan_start(struct client *cl, struct end *e, const struct unetd_msg *
                 chan_free_if_unused(e->chan);
                 return r;
         }
-        for (int i = 0; i < 2; i++) {
-                r = e->chan->end[i].stack ? end_attach(&e->chan->end[i]) : 0;
-                if (r < 0) {
-                        chan_close(e->chan, r);
-                        break;
-                }
-        }
+        r = end_attach(e->chan->end[1].stack ? &e->chan->end[1] : e);
+        if (r < 0)
+                chan_close(e->chan, r);
         return REPLY_LATER;
+}
+
+/* The peer has room for it: now the side that asked. Before that its processes would send into a channel that may yet be refused. */
+static void chan_go_on(struct chan *ch)
+{
+        int r = ch->end[0].state == END_OPENING ? end_attach(&ch->end[0]) : 0;
+
+        if (r < 0)
+                chan_close(ch, r);
 }
 
 /* The other side is there, or is none that had to be told. */
@@ -528,6 +533,8 @@ void chan_answered(struct ask *a, int err)
                         remote_up(ch);
                 if (other_up(e))
                         waiters_done(ch, 0);
+                else if (e == &ch->end[1])
+                        chan_go_on(ch);
         } else if (e->state == END_OPENING) {
                 end_free(e);
                 chan_close(ch, err);

@@ -248,6 +248,7 @@ static const struct {
         {"backlog", scene_backlog},
         {"mixed_ready", scene_mixed_ready},
         {"sandbox", scene_sandbox},
+        {"no_eventfd", scene_no_eventfd},
         {"jail", scene_jail},
         {"numbers_limited", scene_numbers_limited},
         {"files_limited", scene_files_limited},

@@ -252,6 +252,7 @@ void scene_sources(void);
 void scene_backlog(void);
 void scene_mixed_ready(void);
 void scene_sandbox(void);
+void scene_no_eventfd(void);
 void scene_jail(void);
 void scene_numbers_limited(void);
 void scene_files_limited(void);

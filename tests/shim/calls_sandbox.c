@@ -101,6 +101,53 @@ void scene_sandbox(void)
         SHOW(prctl(PR_GET_SECCOMP));
 }
 
+/* ---- a container's filter ---- */
+
+#define OFTEN 200
+
+static struct sock_filter no_eventfd[] = {LOAD_NR, BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_eventfd2, 0, 1),
+                                          OTHERS(SECCOMP_RET_ERRNO | EPERM), OTHERS(SECCOMP_RET_ALLOW)};
+
+static int connect_often(int come)
+{
+        struct sockaddr_in sa;
+        int got = 0, s;
+
+        read(come, &sa, sizeof(sa));
+        for (int i = 0; i < OFTEN; i++) {
+                s = socket(AF_INET, SOCK_STREAM, 0);
+                got += connect(s, (void *)&sa, sizeof(sa)) == 0;
+                close(s);
+        }
+        return got;
+}
+
+/* No numbers can be kept for who comes, so each is sent to the kernel, again and again, and none gets halfway into a channel. */
+void scene_no_eventfd(void)
+{
+        struct sockaddr_in sa;
+        int come[2], l, status = 0;
+        pid_t pid;
+
+        pipe(come);
+        fflush(stdout);
+        if ((pid = fork()) == 0)
+                _exit(connect_often(come[0]));
+        lock_in(no_eventfd, ARRAY_LEN(no_eventfd), false);
+        l = listener(&sa);
+        write(come[1], &sa, sizeof(sa));
+        fcntl(l, F_SETFL, O_NONBLOCK);
+        while (waitpid(pid, &status, WNOHANG) == 0) {
+                int s = accept(l, NULL, NULL);
+                if (s >= 0)
+                        close(s);
+                else
+                        usleep(100);
+        }
+        SHOW(WEXITSTATUS(status));
+        exit(0);
+}
+
 /* ---- an empty root ---- */
 
 static bool echoes(int fd)

@@ -379,7 +379,8 @@ static void a_peer_that_dies_takes_the_channel_down(void **state)
         unetd_close(&c);
 }
 
-static void a_keeper_that_refuses_undoes_both_sides(void **state)
+/* The side that asks is told when the other has agreed: it would send, and be reset. */
+static void a_keeper_that_refuses_is_asked_before_the_one_that_asks(void **state)
 {
         struct unetd_client c;
         struct fake_stack a, b;
@@ -390,9 +391,14 @@ static void a_keeper_that_refuses_undoes_both_sides(void **state)
         fake_stack_new(&c, &b);
         b.s->refuse_chan = ENOMEM;
         assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), -ENOMEM);
-        eventually(a.s->chans_down == 1);
         eventually(world_count(&c).n[UNETD_S_CHAN] == 0);
+        assert_int_equal(a.s->chans_down, 0);
         b.s->refuse_chan = 0;
+        a.s->refuse_chan = ENOSPC;
+        assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), -ENOSPC);
+        eventually(b.s->chans_down == 1);
+        eventually(world_count(&c).n[UNETD_S_CHAN] == 0);
+        a.s->refuse_chan = 0;
         assert_int_equal(unetd_chan_open(&c, a.id, b.id, &chan, &peer), 0);
         fake_stack_forget(&a);
         fake_stack_forget(&b);
@@ -842,7 +848,7 @@ int main(void)
                 t(a_channel_joins_two_stacks),
                 t(a_stack_has_a_channel_to_itself),
                 t(a_peer_that_dies_takes_the_channel_down),
-                t(a_keeper_that_refuses_undoes_both_sides),
+                t(a_keeper_that_refuses_is_asked_before_the_one_that_asks),
                 t(both_sides_may_open_at_once),
                 t(a_listener_is_in_the_directory_while_it_lasts),
                 t(each_listener_at_a_port_has_an_entry_of_its_own),
