@@ -70,7 +70,7 @@ static int conn_wait(const struct unetd_conn *conn, short events, struct client_
                         return r > 0 ? 0 : r;
                 if (left > 0)
                         continue;
-                if (p->look >= p->end || process_is_stopped(conn->pid))
+                if (p->look >= p->end || process_is_stopped(conn->pid) || (p->by_itself && process_is_frozen(conn->pid, &p->ran)))
                         return -ETIMEDOUT;
                 p->look += UNETD_TIMEOUT_MS;
         }
@@ -116,13 +116,17 @@ int client_exchange_until(struct unetd_client *c, const struct unetd_conn *conn,
         return r;
 }
 
-int client_exchange(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
-                    unsigned n, struct wire_in *in)
+static struct client_patience usual_patience(void)
 {
         int64_t now = sys_now_ms();
 
-        return client_exchange_until(c, conn, msg, fds, n, in,
-                              (struct client_patience){.look = now + UNETD_TIMEOUT_MS, .end = now + UNETD_PATIENCE_MS});
+        return (struct client_patience){.look = now + UNETD_TIMEOUT_MS, .end = now + UNETD_PATIENCE_MS};
+}
+
+int client_exchange(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
+                    unsigned n, struct wire_in *in)
+{
+        return client_exchange_until(c, conn, msg, fds, n, in, usual_patience());
 }
 
 /* ---- finding unetd ---- */
@@ -191,11 +195,13 @@ static bool system_only(const struct unetd_client *c)
 static int hello(struct unetd_client *c, struct unetd_conn *conn)
 {
         struct unetd_msg msg = {.type = UNETD_HELLO, .hello = {.abi = UNETD_ABI}};
+        struct client_patience p = usual_patience();
         struct wire_in in;
         int r;
 
         msg.hello.flags = c->instance != 0 ? UNETD_HAS_KEEPER : 0;
-        r = client_exchange(c, conn, &msg, NULL, 0, &in);
+        p.by_itself = c->instance == 0;         /* or it may wait for that keeper */
+        r = client_exchange_until(c, conn, &msg, NULL, 0, &in, p);
         if (r < 0)
                 return r;
         if (in.n != 1 || in.msg.hello.abi != UNETD_ABI)

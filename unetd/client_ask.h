@@ -14,9 +14,12 @@ int client_ask_plain(struct unetd_client *c, struct unetd_msg *msg, const int *f
 int client_ask_keeper(struct unetd_client *c, struct unetd_msg *msg, struct wire_in *in);
 /* A connection to a unetd stands, and it knows what its predecessor knew. 0 or -errno. */
 int client_ready(struct unetd_client *c);
-/* An answer is waited for until `end`, or until `look` and the one who is to give it is stopped; ms of sys_now_ms(). */
+/* An answer is waited for until `end`, or until `look` and the one who is to give it is stopped, or frozen, where it waits for nobody
+ * itself; ms of sys_now_ms(). */
 struct client_patience {
         int64_t look, end;
+        bool by_itself;
+        uint64_t ran;                   /* of process_is_frozen() */
 };
 /* Sends a request and receives its reply; replies to earlier requests, given up on, are thrown away. The
  * reply's own error is returned; `in` then holds nothing. */

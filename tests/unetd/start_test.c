@@ -15,6 +15,7 @@
 
 #include "tests/unetd/world.h"
 #include "unetd/name.h"
+#include "unetd/stopped.h"
 
 /* A line of /proc/<pid>/status, its value as hexadecimal or octal text. */
 static void status_line(pid_t pid, const char *key, char *out, size_t size)
@@ -508,6 +509,38 @@ static void a_stopped_one_is_waited_for_once(void **state)
         unetd_close(&first);
 }
 
+/* A process of a paused container looks like one that sleeps: it is known by not running though it is asked. */
+static void who_does_not_run_though_asked_is_frozen(void **state)
+{
+        int ask[2], answer[2];
+        uint64_t ran = 0;
+        char byte = 'x';
+        pid_t pid;
+
+        assert_int_equal(pipe(ask) + pipe(answer), 0);
+        pid = fork();
+        if (pid == 0)
+                for (;;)
+                        if (read(ask[0], &byte, 1) != 1 || write(answer[1], &byte, 1) != 1)
+                                _exit(0);
+        for (int i = 0; i < 3; i++) {
+                assert_int_equal(write(ask[1], &byte, 1), 1);
+                assert_int_equal(read(answer[0], &byte, 1), 1);
+                assert_false(process_is_frozen(pid, &ran));
+        }
+        assert_true(world_rests(pid, 100));
+        process_is_frozen(pid, &ran);
+        assert_true(process_is_frozen(pid, &ran));
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        ran = 0;
+        assert_false(process_is_frozen(pid, &ran) || process_is_frozen(pid, &ran));
+        for (int i = 0; i < 2; i++) {
+                close(ask[i]);
+                close(answer[i]);
+        }
+}
+
 static int exit_status(const char *opt)
 {
         int status;
@@ -571,6 +604,7 @@ int main(void)
                 t(an_orphan_without_a_peer_is_given_up),
                 t(a_second_one_leaves_at_once),
                 t(a_stopped_one_is_waited_for_once),
+                t(who_does_not_run_though_asked_is_frozen),
                 t(options_are_checked),
                 t(idle_daemons_do_not_wake),
         };
