@@ -3,7 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "netstack/sys.h"
 
@@ -100,11 +104,47 @@ static int iface_attach_locked(struct ustack *u, uint32_t slot, const struct une
         return err;
 }
 
-/* For a channel that is there, or for one more. */
-static bool has_room(const struct stack_state *st, uint32_t slot)
+/* Mapped now, by a process of the stack; where that cannot be read, it is nothing. */
+static uint64_t mapped_by(uint32_t pid)
 {
-        return slot < STACK_CHANS && slot < READ_ONCE(st->chan_room) &&
-               (atomic_load(&st->full) == 0 || atomic_load(&st->chan[slot].state) != CHAN_FREE);
+        char path[32];
+        uint64_t pages = 0;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%u/statm", pid);
+        f = fopen(path, "re");
+        if (f == NULL)
+                return 0;
+        if (fscanf(f, "%" SCNu64, &pages) != 1)
+                pages = 0;
+        fclose(f);
+        return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The limits of address space as they are now: somebody may have set one from outside (prlimit(1)), and on a channel that a process
+ * cannot map nobody answers. Limits that are not told are none. */
+static bool has_space(const struct stack_state *st, uint64_t bytes)
+{
+        for (uint32_t i = 0; i < STACK_PROCS; i++) {
+                uint32_t pid = atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed);
+                struct rlimit rl;
+
+                if (pid == 0 || pid == STACK_FORKING || prlimit((pid_t)pid, RLIMIT_AS, NULL, &rl) < 0 || rl.rlim_cur == RLIM_INFINITY)
+                        continue;
+                if (rl.rlim_cur < mapped_by(pid) + bytes)
+                        return false;
+        }
+        return true;
+}
+
+/* For a channel that is there, or for one more. */
+static bool has_room(const struct stack_state *st, uint32_t slot, const struct unetd_chan *chan)
+{
+        if (slot >= STACK_CHANS || slot >= READ_ONCE(st->chan_room))
+                return false;
+        if (atomic_load(&st->chan[slot].state) != CHAN_FREE)
+                return true;
+        return atomic_load(&st->full) == 0 && has_space(st, SHM_REGION_BYTES(chan->tx_geom) + SHM_REGION_BYTES(chan->rx_geom));
 }
 
 int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
@@ -114,7 +154,7 @@ int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
         struct unetd_chan mine;
         int err;
 
-        if (!has_room(u->s.st, slot))
+        if (!has_room(u->s.st, slot, chan))
                 return -ENOSPC;
         if (unetd_chan_is_iface(chan))
                 return iface_attach_locked(u, slot, chan);

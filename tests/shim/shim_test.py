@@ -8,6 +8,7 @@ import os
 import pwd
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -537,6 +538,56 @@ class Limited(Case):
                 p.end()
                 self.assertGreater(p.said(r"kernel: too little address space .* \(RLIMIT_AS, "), 1)
                 self.assertEqual(p.said("(ours|both)"), 0)
+
+
+class Squeezed(Case):
+    """A running program whose address space somebody else limits to what it has: who comes from then on goes by the kernel."""
+
+    ECHO = """if True:
+        import select, socket, sys
+        server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+        sockets = [server]
+        while True:
+            for s in select.select(sockets, [], [])[0]:
+                if s is server:
+                    sockets.append(server.accept()[0])
+                elif data := s.recv(1000):
+                    s.sendall(data)
+                else:
+                    sockets.remove(s)
+                    s.close()
+    """
+    ASK = """if True:
+        import socket, sys
+        with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as s:
+            s.settimeout(100)
+            for line in sys.stdin:
+                s.sendall(line.encode())
+                print(s.recv(1000).decode(), end="", flush=True)
+    """
+
+    def ask(self):
+        return self.run_it(sys.executable, "-c", self.ASK, str(self.port), stdin=subprocess.PIPE)
+
+    def asks(self, p, line):
+        p.child.stdin.write(line.encode())
+        p.child.stdin.flush()
+        wait_until(f"an echo of {line}", lambda: p.text().endswith(line))
+
+    def test_who_comes_later_goes_by_the_kernel(self):
+        server = self.server(sys.executable, "-c", self.ECHO, str(self.port))
+        first = self.ask()
+        self.asks(first, "before\n")
+        resource.prlimit(server.child.pid, resource.RLIMIT_AS, (200 << 20, resource.RLIM_INFINITY))
+        for _ in range(5):
+            later = self.ask()
+            self.asks(later, "later\n")
+            later.child.stdin.close()
+            later.end()
+        self.asks(first, "after\n")
+        first.child.stdin.close()
+        first.end()
+        self.assertEqual((server.said("ours"), server.said("kernel")), (1, 5), server)
 
 
 class Sandboxed(Case):
