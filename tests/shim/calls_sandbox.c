@@ -159,16 +159,16 @@ static bool echoes(int fd)
         return write(fd, "there", 5) == 5 && recv(fd, b, 5, MSG_WAITALL) == 5 && memcmp(b, "there", 5) == 0;
 }
 
-static void echo_one(int l)
+static bool echo_one(int l)
 {
         char b[16];
         int s = accept(l, NULL, NULL);
         ssize_t n;
 
-        SHOW(s >= 0);
         while ((n = read(s, b, sizeof(b))) > 0)
                 write(s, b, (size_t)n);
         close(s);
+        return s >= 0;
 }
 
 /* Listens, and leaves everything but its sockets behind; then somebody comes, and it goes to somebody. */
@@ -176,13 +176,15 @@ static void jailed(const char *dir, int come, int go)
 {
         struct sockaddr_in sa;
         int l = listener(&sa), s;
+        bool came;
 
         SHOW(chroot(dir));
         SHOW(chdir("/"));
         SHOW(close_range((unsigned)l + 1, ~0u, 0));
         write(go, &sa, sizeof(sa));
-        echo_one(l);
+        came = echo_one(l);
         read(come, &sa, sizeof(sa));
+        SHOW(came);
         s = socket(AF_INET, SOCK_STREAM, 0);
         SHOW(connect(s, (void *)&sa, sizeof(sa)));
         SHOW(echoes(s));
@@ -218,6 +220,7 @@ void scene_jail(void)
         struct sockaddr_in sa;
         int to[2], from[2], status = 0, l;
         pid_t pid, other;
+        bool came;
 
         if (!mkdtemp(dir))
                 die("mkdtemp");
@@ -229,8 +232,9 @@ void scene_jail(void)
         SHOW(WEXITSTATUS(status));
         l = listener(&sa);
         write(to[1], &sa, sizeof(sa));
-        echo_one(l);
+        came = echo_one(l);
         waitpid(pid, &status, 0);
+        SHOW(came);
         SHOW(status);
         rmdir(dir);
 }
