@@ -12,6 +12,7 @@
 
 #include "netstack/sys.h"
 #include "sock/user.h"
+#include "unet/clock.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -48,7 +49,7 @@ static nstime day_offset(void)
                 nstime before = ustack_now(), after;
                 struct timespec ts;
 
-                clock_gettime(CLOCK_REALTIME, &ts);
+                clock_read(CLOCK_REALTIME, &ts);
                 after = ustack_now();
                 if (after - before >= best)
                         continue;

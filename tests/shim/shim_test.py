@@ -217,6 +217,15 @@ class Beside(Case):
                 self.assert_same(ours.end(), kernel)
                 self.assertGreater(ours.said("(ours|both)"), 0)
 
+    def test_a_clock_that_stands_still(self):
+        clock = os.path.join(BUILD, "tests", "shim", "libshim_clock.so")
+        for name in ("timeouts", "poll", "threads", "select_microseconds"):
+            with self.subTest(name):
+                kernel = self.run_it("env", f"LD_PRELOAD={clock}", CALLS, name, shim=False).end()
+                ours = self.run_it("env", f"LD_PRELOAD={SHIM} {clock}", "UNET_LOG=1", CALLS, name, shim=False)
+                self.assert_same(ours.end(), kernel)
+                self.assertGreater(ours.said("(ours|both)"), 0)
+
 
 class Inert(Case):
     SCRIPT = "ls -l /proc/self/fd | wc -l; cat /proc/self/status | grep Threads; exec cat /proc/self/cmdline"
