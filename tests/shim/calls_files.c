@@ -98,10 +98,10 @@ void scene_close_range_peers(void)
                 if (fork() == 0)
                         _exit(wait_for_byte(come[0]));
         l = listener(&sa);
-        for (int i = 0; i < PEERS; i++)
+        for (int i = 0; i < PEERS; i++) {
                 write(come[1], &sa, sizeof(sa));
-        for (int i = 0; i < PEERS; i++)
                 got += (v[i] = accept(l, NULL, NULL)) >= 0;
+        }
         SHOW(got);
         last = v[PEERS - 1];
         open = count_open_above(last);
