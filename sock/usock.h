@@ -322,6 +322,9 @@ void usock_adopted(void);
  * what cannot be looked after is given up. */
 void usock_before_sandbox(uint32_t forbidden);
 
+/* mlockall(), but for what is the library's, which is large and hardly touched. 0 or -errno. */
+int usock_lock_memory(int flags);
+
 /* The application closes all its descriptors (closefrom): numbers that are the library's own. */
 bool usock_owns_fd(int fd);
 

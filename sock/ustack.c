@@ -289,19 +289,6 @@ int ustack_daemon_fd(nstime *until)
 
 /* ---- memory ---- */
 
-void *ustack_map(int fd, size_t bytes, int prot)
-{
-        long p = sys6(SYS_mmap, 0, (long)bytes, prot, MAP_SHARED, fd, 0);
-
-        return p < 0 && p > -4096 ? NULL : (void *)p;
-}
-
-void ustack_unmap(const volatile void *p, size_t bytes)
-{
-        if (p != NULL)
-                sys2(SYS_munmap, p, bytes);
-}
-
 void ustack_set_directory(int fd)
 {
         const struct directory *dir = ustack_map(fd, sizeof *dir, PROT_READ);

@@ -231,6 +231,8 @@ void *ustack_map_over(const volatile void *old, size_t *room, int fd, size_t byt
 /* A shared mapping, NULL when it fails; prot as mmap()'s. */
 void *ustack_map(int fd, size_t bytes, int prot);
 void ustack_unmap(const volatile void *p, size_t bytes);
+/* So much more; only told of programs that lock what they map, as far as they may (RLIMIT_MEMLOCK). */
+bool ustack_may_map(size_t bytes);
 
 nstime ustack_now(void);
 uint64_t ustack_boot_ms(void);          /* for proc_slot.start */

@@ -13,24 +13,6 @@
 #include "netstack/sys.h"
 #include "unet/ni_fault.h"
 
-void ustack_empty(const volatile void *p, size_t bytes)
-{
-        sys6(SYS_mmap, (long)p, (long)bytes, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-}
-
-void *ustack_map_over(const volatile void *old, size_t *room, int fd, size_t bytes, int prot)
-{
-        bool fits = old != NULL && bytes <= *room;
-        long p = sys6(SYS_mmap, fits ? (long)old : 0, (long)bytes, prot, MAP_SHARED | (fits ? MAP_FIXED : 0), fd, 0);
-
-        if (p < 0 && p > -4096)
-                return NULL;
-        if (!fits)
-                *room = bytes;
-        return (void *)p;
-}
-
 bool ustack_chan_is_xdp(const struct ustack *u, uint32_t k)
 {
         return u->xdp[k] != NULL && u->chan_fds[k].xsk >= 0;

@@ -111,7 +111,7 @@ void ustack_keep_numbers(void)
 
         if (sandbox_forbidden != 0)
                 return;
-        full = !fd_room_keep();
+        full = !fd_room_keep() || !ustack_may_map(chan_bytes());
         if (!fd_above())
                 usock_place_keep();
         for (uint32_t i = 0, n = ustack_all(all); i < n; i++)

@@ -2,7 +2,7 @@
  * RLIMIT_AS is about the program's memory. What the library has mapped in its address space comes on top: when a program that
  * has a stack limits itself, as much is added to what the kernel is told, and taken off again from what the program is told. A limit
  * that is there before the first socket decides whether there is a stack at all (sock/ustack_room.c). One of descriptors is the program's
- * as it is: a few of them are kept for us (unetd/fd_room.h).
+ * as it is: a few of them are kept for us (unetd/fd_room.h). mlockall() spares what is ours (sock/ustack_map.c).
  *
  * A new image of this process begins with the limit that the program set, unless sockets survive, with which it needs what we
  * need. Children of posix_spawn() have ours.
@@ -128,6 +128,19 @@ int h_getrlimit(int what, struct rlimit *old)
 int h_getrlimit64(int what, struct rlimit *old)
 {
         return old && is_ours(0, what) ? change(NULL, old) : REAL(getrlimit64)(what, old);
+}
+
+int h_mlockall(int flags)
+{
+        ssize_t r;
+
+        if (usock_tls.inside)
+                return REAL(mlockall)(flags);
+        usock_enter();
+        r = usock_lock_memory(flags);
+        usock_leave();
+        result_again(&r);
+        return (int)r;
 }
 
 /* ---- around an exec with which nothing of ours survives ---- */

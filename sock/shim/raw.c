@@ -154,6 +154,9 @@ static bool number_call(const struct raw *c, long *r)
         case SYS_prctl:
                 *r = h_prctl((int)a[0], a[1], a[2], a[3], a[4]);
                 return true;
+        case SYS_mlockall:
+                *r = h_mlockall((int)a[0]);
+                return true;
         case SYS_setns:
                 *r = h_setns((int)a[0], (int)a[1]);
                 return true;

@@ -258,6 +258,7 @@ static const struct {
         {"async_connections", scene_async_connections},
         {"async_sockets", scene_async_sockets},
         {"async_told", scene_async_told},
+        {"memory_locked", scene_memory_locked},
         {"space_limited", scene_space_limited},
         {"space_limited_later", scene_space_limited_later},
         {"epoll_duplicates", scene_epoll_duplicates},

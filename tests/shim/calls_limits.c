@@ -235,6 +235,73 @@ void scene_numbers_lowered(void)
         show_bytes("read", b, read(v[0], b, sizeof(b)));
 }
 
+/* ---- memory that stays ---- */
+
+static long locked_kb(void)
+{
+        FILE *f = fopen("/proc/self/status", "re");
+        char line[128];
+        long kb = -1;
+
+        while (fgets(line, sizeof(line), f))
+                sscanf(line, "VmLck: %ld", &kb);
+        fclose(f);
+        return kb;
+}
+
+static int come_and_write(int come)
+{
+        struct sockaddr_in sa;
+        int s = socket(AF_INET, SOCK_STREAM, 0);
+
+        read(come, &sa, sizeof(sa));
+        return connect(s, (void *)&sa, sizeof(sa)) == 0 && write(s, "there", 5) == 5 ? 0 : 1;
+}
+
+/* Two come, of stacks of their own: one before all memory is locked, and one after it. */
+static void locked_memory(int flags, bool late)
+{
+        struct sockaddr_in sa;
+        int come[2], l, s, status;
+        char b[16];
+
+        printf("  flags %d%s\n", flags, late ? ", late" : "");
+        pipe(come);
+        fflush(stdout);
+        for (int i = 0; i < 2; i++)
+                if (fork() == 0)
+                        _exit(come_and_write(come[0]));
+        if (!late)
+                SHOW(mlockall(flags));
+        l = listener(&sa);
+        for (int i = 0; i < 2; i++) {
+                write(come[1], &sa, sizeof(sa));
+                SHOW((s = accept(l, NULL, NULL)) >= 0);
+                show_bytes("read", b, recv(s, b, 5, MSG_WAITALL));
+                if (late && i == 0)
+                        SHOW(mlockall(flags));
+                wait(&status);
+                SHOW(status);
+                SHOW(locked_kb() < 50000);
+                close(s);
+        }
+        fflush(stdout);
+        _exit(0);
+}
+
+/* What the library maps is large, and must not fill the machine. */
+void scene_memory_locked(void)
+{
+        static const int flags[] = {MCL_CURRENT, MCL_FUTURE, MCL_CURRENT | MCL_FUTURE, MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT, 0, 64};
+
+        for (size_t i = 0; i < 2 * ARRAY_LEN(flags); i++) {
+                fflush(stdout);
+                if (fork() == 0)
+                        locked_memory(flags[i / 2], i % 2);
+                wait(NULL);
+        }
+}
+
 /* ---- address space ---- */
 
 #define MB (1ul << 20)
