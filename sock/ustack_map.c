@@ -1,6 +1,6 @@
 /*
- * Mapping what is shared, and keeping it out of a program's mlockall(): a stack and its channels are large, and nearly all of that is
- * never touched. Locked, all of it would be memory in use, and count against RLIMIT_MEMLOCK.
+ * Mapping what is shared, and keeping it out of a program's mlockall() and of its core dumps: a stack and its channels are large, and nearly
+ * all of that is never touched. Locked or dumped, all of it would be memory in use; it would count against RLIMIT_MEMLOCK.
  */
 #include "sock/ustack.h"
 
@@ -42,9 +42,13 @@ static long map_unlocked(const volatile void *at, size_t bytes, int prot, int fl
 
 static long map_at(const volatile void *at, size_t bytes, int prot, int flags, int fd)
 {
-        if (unlikely(atomic_load_explicit(&locking, memory_order_relaxed)) && sandbox_forbidden == 0)
-                return map_unlocked(at, bytes, prot, flags, fd);
-        return sys6(SYS_mmap, (long)at, (long)bytes, prot, flags | (at != NULL ? MAP_FIXED : 0), fd, 0);
+        bool unlocked = atomic_load_explicit(&locking, memory_order_relaxed) && sandbox_forbidden == 0;
+        long p = unlikely(unlocked) ? map_unlocked(at, bytes, prot, flags, fd)
+                                    : sys6(SYS_mmap, (long)at, (long)bytes, prot, flags | (at != NULL ? MAP_FIXED : 0), fd, 0);
+
+        if (!failed(p) && sandbox_forbidden == 0)
+                sys3(SYS_madvise, p, bytes, MADV_DONTDUMP);
+        return p;
 }
 
 void *ustack_map(int fd, size_t bytes, int prot)

@@ -259,6 +259,7 @@ static const struct {
         {"async_sockets", scene_async_sockets},
         {"async_told", scene_async_told},
         {"memory_locked", scene_memory_locked},
+        {"memory_dumped", scene_memory_dumped},
         {"space_limited", scene_space_limited},
         {"space_limited_later", scene_space_limited_later},
         {"epoll_duplicates", scene_epoll_duplicates},

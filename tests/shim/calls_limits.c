@@ -302,6 +302,39 @@ void scene_memory_locked(void)
         }
 }
 
+/* Shared memory without a name, which a core dump has, holes filled with zeros, unless it is told not to (VmFlags: dd). */
+static long dumped_kb(void)
+{
+        FILE *f = fopen("/proc/self/smaps", "re");
+        long kb = 0, size, total = 0;
+        bool shared = false;
+        char line[512];
+
+        while (fgets(line, sizeof(line), f)) {
+                if (strstr(line, " rw-s ") || strstr(line, " r--s "))
+                        shared = strstr(line, "(deleted)") != NULL;
+                else if (sscanf(line, "Size: %ld", &size) == 1)
+                        kb = size;
+                else if (!strncmp(line, "VmFlags:", 8)) {
+                        total += shared && !strstr(line, " dd") ? kb : 0;
+                        shared = false;
+                }
+        }
+        fclose(f);
+        return total;
+}
+
+/* A program that crashes leaves what it had itself. */
+void scene_memory_dumped(void)
+{
+        int v[2];
+
+        tcp_pair(v);
+        SHOW(dumped_kb() < 20000);
+        close2(v);
+        SHOW(dumped_kb() < 20000);
+}
+
 /* ---- address space ---- */
 
 #define MB (1ul << 20)
