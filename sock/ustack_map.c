@@ -64,9 +64,10 @@ void ustack_unmap(const volatile void *p, size_t bytes)
                 sys2(SYS_munmap, p, bytes);
 }
 
+/* Private memory would count as the program's (RLIMIT_DATA). */
 void ustack_empty(const volatile void *p, size_t bytes)
 {
-        map_at(p, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+        map_at(p, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
 void *ustack_map_over(const volatile void *old, size_t *room, int fd, size_t bytes, int prot)

@@ -260,6 +260,7 @@ static const struct {
         {"async_told", scene_async_told},
         {"memory_locked", scene_memory_locked},
         {"memory_dumped", scene_memory_dumped},
+        {"data_limited", scene_data_limited},
         {"space_limited", scene_space_limited},
         {"space_limited_later", scene_space_limited_later},
         {"epoll_duplicates", scene_epoll_duplicates},

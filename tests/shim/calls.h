@@ -264,6 +264,7 @@ void scene_async_sockets(void);
 void scene_async_told(void);
 void scene_memory_locked(void);
 void scene_memory_dumped(void);
+void scene_data_limited(void);
 void scene_space_limited(void);
 void scene_space_limited_later(void);
 void scene_epoll_duplicates(void);

@@ -383,6 +383,41 @@ static bool can_have(size_t n)
         return had;
 }
 
+/* What is left of channels that are over is not the program's. */
+void scene_data_limited(void)
+{
+        struct rlimit rl = {100 * MB, RLIM_INFINITY};
+        struct sockaddr_in sa;
+        int come[2], v[4], l;
+        char b[16];
+
+        pipe(come);
+        fflush(stdout);
+        for (int i = 0; i < 4; i++)
+                if (fork() == 0)
+                        _exit(come_and_write(come[0]));
+        setrlimit(RLIMIT_DATA, &rl);
+        l = listener(&sa);
+        fcntl(l, F_SETFL, O_NONBLOCK);
+        for (int i = 0; i < 4; i++) {
+                write(come[1], &sa, sizeof(sa));
+                while ((v[i] = accept(l, NULL, NULL)) < 0)
+                        usleep(1000);
+                show_bytes("read", b, recv(v[i], b, 5, MSG_WAITALL));
+        }
+        for (int i = 0; i < 4; i++) {
+                show_bytes("read", b, read(v[i], b, 5));
+                close(v[i]);
+                wait(NULL);
+        }
+        for (int i = 0; i < 20; i++) {  /* they are known to be dead, and this process sees it */
+                usleep(50000);
+                accept(l, NULL, NULL);
+        }
+        SHOW(can_have(40 * MB));
+        exit(0);
+}
+
 /* A limit from before the first socket: what there is room for it is for, and the rest the kernel does. */
 void scene_space_limited(void)
 {
