@@ -136,32 +136,16 @@ AVX2 static uint32_t partial_avx2(const void *p, size_t n, uint32_t sum)
         return fold64(sum_words(q, n, s));
 }
 
-AVX2 static uint64_t copy_block_avx2(uint8_t *d, const uint8_t *p, size_t n)
-{
-        __m256i a = _mm256_setzero_si256(), b = a, v, w;
-
-        for (size_t i = 0; i < n; i += 64) {
-                v = _mm256_loadu_si256((const __m256i *)(p + i));
-                w = _mm256_loadu_si256((const __m256i *)(p + i + 32));
-                _mm256_storeu_si256((__m256i *)(d + i), v);
-                _mm256_storeu_si256((__m256i *)(d + i + 32), w);
-                a = add_vector(a, v);
-                b = add_vector(b, w);
-        }
-        return add_lanes(a, b, n);
-}
-
-AVX2 static uint32_t copy_avx2(void *dst, const void *src, size_t n, uint32_t sum)
+static uint32_t copy_avx2(void *dst, const void *src, size_t n, uint32_t sum)
 {
         const uint8_t *q = src;
         uint8_t *d = dst;
-        uint64_t s = sum;
 
-        for (size_t k; n >= 64; n -= k, q += k, d += k) {
-                k = MIN(n, BLOCK) & ~(size_t)63;
-                s += copy_block_avx2(d, q, k);
+        for (size_t k; n != 0; n -= k, q += k, d += k) {
+                k = MIN(n, CSUM_WIDE_MAX);
+                csum_copy_wide(d, q, k, &sum);
         }
-        return fold64(copy_words(d, q, n, s));
+        return sum;
 }
 
 static bool have_avx2(void)

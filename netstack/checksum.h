@@ -18,6 +18,13 @@ uint32_t csum_partial(const void *p, size_t n, uint32_t sum);
 /* The same, while copying the bytes to `dst`, which must not overlap. */
 uint32_t csum_copy(void *dst, const void *src, size_t n, uint32_t sum);
 
+#ifdef __x86_64__
+/* The same for processors with AVX2 (csum_impl(1)) and at most so many bytes: checksum_copy.S. One of the two may be memory of the
+ * application's (sock/user.h): false when that cannot be touched, and nobody looks at what was copied. */
+#define CSUM_WIDE_MAX 65536u
+bool csum_copy_wide(void *dst, const void *src, size_t n, uint32_t *sum) __attribute__((visibility("hidden")));
+#endif
+
 static inline uint32_t csum_add(uint32_t a, uint32_t b)
 {
         uint32_t s = a + b;

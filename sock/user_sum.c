@@ -7,9 +7,7 @@
 #if defined(__x86_64__)
 
 #define WIDE_MIN 256u                   /* bytes from which it is quicker */
-#define WIDE_MAX 65536u
-
-bool user_sum_wide(void *to, const void *from, size_t n, uint32_t *sum) __attribute__((visibility("hidden")));
+#define WIDE_MAX CSUM_WIDE_MAX
 
 /* Found once; whoever races here finds the same. */
 static bool is_wide(void)
@@ -34,7 +32,7 @@ static bool is_wide(void)
         return false;
 }
 
-static bool user_sum_wide(void *to, const void *from, size_t n, uint32_t *sum)
+static bool csum_copy_wide(void *to, const void *from, size_t n, uint32_t *sum)
 {
         return false;
 }
@@ -45,7 +43,7 @@ static bool user_sum_wide(void *to, const void *from, size_t n, uint32_t *sum)
 static inline bool copy_sum(void *to, const void *from, const void *ours, size_t n, uint32_t *sum)
 {
         if (likely(n >= WIDE_MIN && n <= WIDE_MAX && is_wide()))
-                return user_sum_wide(to, from, n, sum);
+                return csum_copy_wide(to, from, n, sum);
         if (!user_copy(to, from, n))
                 return false;
         *sum = csum_partial(ours, n, *sum);

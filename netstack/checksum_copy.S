@@ -1,7 +1,7 @@
 /*
- * user.h: a copy that sums what it copies, with little more than an instruction for the sum of 32 bytes.
+ * checksum.h: a copy that sums what it copies, with little more than an instruction for the sum of 32 bytes.
  *
- *      bool user_sum_wide(void *to, const void *from, size_t n, uint32_t *sum)
+ *      bool csum_copy_wide(void *to, const void *from, size_t n, uint32_t *sum)
  *
  * At most 64 KB. The sum is that of 64-bit words in four columns, each modulo 2^64. How often a column has passed 2^64 its words' highest
  * 16 bits say, even roughly: `high` is the sum of these, of sixteen words as sixteen times their mean, by averages of averages. high *
@@ -9,7 +9,7 @@
  * most 1/2 at each of four stages, 2 a word. A column has no more than 2048 words: so it is wrong by less than half of 2^16, and
  * (high - (sum >> 48) + 2^15) >> 16 is how often. 2^64 is 1 to the checksum.
  *
- * What touches memory stands in the table of user.h: false is where it goes on.
+ * What touches memory stands in the table of sock/user.h, for it may be the application's: false is where it goes on.
  */
 #if defined(__x86_64__)
         .macro  may_fault
@@ -75,11 +75,11 @@
         .endm
 
         .text
-        .globl  user_sum_wide
-        .hidden user_sum_wide
-        .type   user_sum_wide, @function
+        .globl  csum_copy_wide
+        .hidden csum_copy_wide
+        .type   csum_copy_wide, @function
         .balign 16
-user_sum_wide:
+csum_copy_wide:
         vpxor   %xmm0, %xmm0, %xmm0             /* the sum: 0 and 1 */
         vpxor   %xmm1, %xmm1, %xmm1
         vpxor   %xmm2, %xmm2, %xmm2             /* means of sixteen */
@@ -173,6 +173,6 @@ user_sum_wide:
         vzeroupper
         xorl    %eax, %eax
         ret
-        .size   user_sum_wide, . - user_sum_wide
+        .size   csum_copy_wide, . - csum_copy_wide
 #endif
         .section .note.GNU-stack, "", %progbits
