@@ -130,8 +130,8 @@ void stack_sum_tcp(struct stack *s, const struct tcp_tuple *to, uint8_t *hdr, un
         memcpy(hdr + 16, &field, 2);
 }
 
-void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
-                    const struct tcp_seg *seg)
+static void emit_by_frame(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
+                          const struct tcp_seg *seg)
 {
         struct netif_hdr h;
         uint8_t *hdr = h.ip;
@@ -151,6 +151,43 @@ void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl 
                 stack_sum_tcp(s, to, hdr + IP_MIN_HDR, thl, &data);
         count(&s->st->cnt, COUNT_TCP_OUT);
         stack_post(s, c, &h, IP_MIN_HDR + thl, &data);
+}
+
+/* Put together where the channel's next message lies: the payload is read once, for the copy and for its sum. No header is of an
+ * odd length, so sums are added as they are. */
+static void emit_in_place(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
+                          const struct tcp_seg *seg)
+{
+        static const struct buf none = {0, 0, 0};
+        uint8_t *hdr = c->ops->place(c->ch), *tcp = hdr + IP_MIN_HDR;
+        unsigned thl = tcp_hdr_write(seg, tcp);
+        const uint8_t *payload = seg->len != 0 ? frame_addr(s->frames, seg->data.id) + seg->data.off : NULL;
+        uint32_t sum;
+        be16 field;
+
+        ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + thl + seg->len), 0);
+        if (unlikely(seg->ecn != 0))
+                ip_hdr_set_ecn(hdr, seg->ecn);
+        if (likely(c->caps.csum)) {
+                sum = csum_partial(tcp, thl, csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, thl + seg->len));
+                if (seg->len != 0)
+                        sum = csum_copy(tcp + thl, payload, seg->len, sum);
+                field = csum_finish(sum);
+                memcpy(tcp + 16, &field, 2);
+        } else if (seg->len != 0) {
+                memcpy(tcp + thl, payload, seg->len);
+        }
+        count(&s->st->cnt, COUNT_TCP_OUT);
+        stack_post_raw(s, c, hdr, IP_MIN_HDR + thl + seg->len, &none);
+}
+
+void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
+                    const struct tcp_seg *seg)
+{
+        if (c->ops->place != NULL)
+                emit_in_place(s, c, ip, to, seg);
+        else
+                emit_by_frame(s, c, ip, to, seg);
 }
 
 void stack_reply_tcp(void *arg, const struct tcp_tuple *to, const struct tcp_seg *seg)
