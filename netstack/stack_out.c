@@ -216,6 +216,27 @@ static bool output_traced(struct stack *s, struct stack_chan *c, struct tcp_conn
         return false;
 }
 
+/* What has just left is new data, and what comes next may say nothing else. */
+static bool goes_on(const struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        return seg->len == tc->snd_mss && seg->seq + seg->len == tc->snd_nxt && seg->nsack == 0 && seg->ecn == 0 &&
+               (seg->flags & ~(TCP_ACK | TCP_PSH)) == 0;
+}
+
+static void emit_next(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, struct tcp_seg *seg)
+{
+        uint8_t flags;
+
+        if (!goes_on(tc, seg))
+                return;
+        while (chan_has_room(s, c, tc->tuple.chan) && tcp_output_next(&s->tcp, tc, &seg->data, &flags, s->now)) {
+                seg->seq += seg->len;
+                seg->len = seg->data.len;
+                seg->flags = TCP_ACK | flags;
+                stack_emit_tcp(s, c, template_of(s, tc), &tc->tuple, seg);
+        }
+}
+
 bool stack_output_conn(struct stack *s, struct tcp_conn *tc)
 {
         struct stack_chan *c;
@@ -238,6 +259,7 @@ bool stack_output_conn(struct stack *s, struct tcp_conn *tc)
                 if (!tcp_output(&s->tcp, tc, &seg, s->now))
                         return true;
                 stack_emit_tcp(s, c, template_of(s, tc), &tc->tuple, &seg);
+                emit_next(s, c, tc, &seg);
         } while (tcp_output_due(tc));
         return true;
 }

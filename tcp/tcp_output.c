@@ -505,6 +505,7 @@ static bool goes_at_once(const struct tcp_conn *tc, const struct tcp_txseg *s)
 /* As output_new() and send_next() for such a one. */
 bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8_t *flags, nstime now)
 {
+        bool alone = flight(tc) <= tc->snd_mss;
         struct tcp_txseg *s;
 
         if (tc->snd_next == 0 || !says_the_same(tc) || !goes_at_once(tc, s = txseg_at(t, tc->snd_next)) || pace_blocks(tc, now))
@@ -512,7 +513,7 @@ bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8
         note_sent(tc, s, now);
         WRITE_ONCE(tc->snd_nxt, txseg_end(s));
         tc->snd_next = s->next;
-        if (!tc->link.lossless)
+        if (alone && !tc->link.lossless)        /* else it is armed, for now */
                 timer_arm_probe(tc, now);
         tc->segs_out++;
         tc->bytes_sent += s->len;
