@@ -11,6 +11,7 @@
 
 #define RX_TURN        256              /* most a turn takes from one channel before the others have theirs */
 #define CROWD_PATIENCE NS_PER_MS
+#define LATER_MIN      256u             /* bytes of payload: fewer are summed sooner with their header */
 
 /* A channel that is no interface joins two stacks of one host, whose loopback addresses may appear on it. */
 struct ip_host stack_host_of(const struct stack *s, uint32_t k)
@@ -47,6 +48,17 @@ static struct tcp_tuple tcp_tuple_of(const struct ip_pkt *pkt, const struct tcp_
                                   .chan = (uint16_t)k};
 }
 
+/* What is longer than its header and in one piece is summed where it is copied. False: it is as ever. */
+static bool sum_later(const struct ip_pkt *pkt, uint32_t thl, enum csum_check how, struct tcp_seg *seg)
+{
+        uint32_t len = ip_payload_len(pkt);
+
+        seg->unsummed = how == CSUM_WHOLE && pkt->data.id == 0 && len - thl >= LATER_MIN;
+        if (seg->unsummed)
+                seg->sum = csum_partial(pkt->inl, thl, csum_pseudo(pkt->src, pkt->dst, IP_PROTO_TCP, len));
+        return seg->unsummed;
+}
+
 static bool tcp_sum_ok(struct stack *s, const struct ip_pkt *pkt, enum csum_check how)
 {
         uint32_t pseudo = csum_pseudo(pkt->src, pkt->dst, IP_PROTO_TCP, ip_payload_len(pkt));
@@ -79,6 +91,7 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
         struct tcp_seg seg;
         struct tcp_tuple tuple;
         struct tcp_link link;
+        enum csum_check how;
         uint64_t old;
         bool took;
         int thl = tcp_hdr_parse(pkt->inl, pkt->inl_len, &seg);
@@ -87,7 +100,8 @@ static bool rx_tcp(struct stack *s, uint32_t k, const struct ip_pkt *pkt)
                 count_drop(cnt, (enum drop)-thl);
                 return false;
         }
-        if (unlikely(s->chan[k].caps.csum) && !tcp_sum_ok(s, pkt, unet_csum_check(&s->chan[k].caps))) {
+        how = unet_csum_check(&s->chan[k].caps);
+        if (!sum_later(pkt, (uint32_t)thl, how, &seg) && unlikely(how != CSUM_UNCHECKED) && !tcp_sum_ok(s, pkt, how)) {
                 count_drop(cnt, DROP_TCP_CHECKSUM);
                 return false;
         }

@@ -66,11 +66,14 @@ struct tcp_seg {
         /* Payload: bytes at `inl` when it came in the descriptor (valid for the call), else the range `data`. */
         const uint8_t *inl;
         struct buf data;
+        /* Nobody has summed the payload, which is at `inl`: all else sums to `sum`, the pseudo header with it (netstack/checksum.h). */
+        bool unsummed;
+        uint32_t sum;
 };
 
 /* Parses a header and its options; `p` has n bytes, header first. Returns the header's length, or -DROP_* (counters.h)
- * when it is malformed. Checksums are verified by the caller, who has the pseudo-header. seg->len is left alone, and
- * seg->ecn is none. */
+ * when it is malformed. Checksums are verified by the caller, who has the pseudo-header. seg->len is left alone,
+ * seg->ecn is none, and nothing is unsummed. */
 int tcp_hdr_parse(const uint8_t *p, size_t n, struct tcp_seg *seg);
 /* Writes the header with options, checksum field zero; returns its length, <= TCP_MAX_HDR. What it writes parses back. */
 unsigned tcp_hdr_write(const struct tcp_seg *seg, uint8_t *p);
@@ -193,14 +196,14 @@ void tcp_listener_set_sock(struct tcp *t, uint32_t listener, uint32_t sock);
 
 /* ---- input, output, time ---- */
 
-/* A segment arrived on a channel; checksum and addresses are verified. Demultiplexes, answers for closed ports, else
- * tcp_input(). True when seg->data was taken (a lent frame now belongs to a queue), false: the caller releases it. */
+/* A segment arrived on a channel; checksum and addresses are verified, or it is `unsummed`: then what is wrong is dropped here, and
+ * what is next in its stream is summed while it is copied. Demultiplexes, answers for closed ports, else tcp_input(). True when seg->data was taken (a lent frame now belongs to a queue), false: the caller releases it. */
 bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link, const struct tcp_seg *seg,
             nstime now);
 /* A turn has taken all there was off a channel that is not lossless. Where none does in a whole round trip, whoever reads is what
  * is slow, and no window is (rcvbuf_autosize()). */
 void tcp_caught_up(struct tcp *t, nstime now);
-/* RFC 9293 §3.10.7, in its order; for a connection found. As tcp_rx for the return value. */
+/* RFC 9293 §3.10.7, in its order; for a connection found, and a segment that is not `unsummed`. As tcp_rx for the return value. */
 bool tcp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 /* The next segment, if one is due. Its payload is in a frame of link.tx_region; the stack lends it when it posts it. */
 bool tcp_output(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now);

@@ -126,6 +126,7 @@ int tcp_hdr_parse(const uint8_t *p, size_t n, struct tcp_seg *seg)
         seg->has_ts = false;
         seg->nsack = 0;
         seg->ecn = 0;
+        seg->unsummed = false;
         seg->tsval = seg->tsecr = 0;
         if (hlen != TCP_MIN_HDR && !parse_aligned_ts(p + TCP_MIN_HDR, hlen - TCP_MIN_HDR, seg))
                 parse_options(p + TCP_MIN_HDR, p + hlen, seg);

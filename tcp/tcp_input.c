@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "ip/ip.h"
+#include "netstack/checksum.h"
 #include "netstack/planted.h"
 #include "tcp/tcp_conn.h"
 
@@ -39,20 +40,26 @@ static void note_timestamp(struct tcp_conn *tc, const struct tcp_seg *seg, nstim
         tc->ts_recent_s = (uint32_t)(now / NS_PER_S);
 }
 
-/* An ESTABLISHED connection, the very next segment, nothing unusual anywhere. */
+static bool payload_right(const struct tcp_seg *seg)
+{
+        return !seg->unsummed || csum_finish(csum_partial(seg->inl, seg->len, seg->sum)).raw == 0;
+}
+
+/* An ESTABLISHED connection, the very next segment, nothing unusual anywhere. It may be unsummed, so the payload comes first: what is
+ * wrong changes nothing. */
 static bool input_predicted(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         bool took = false;
 
+        if (seg->len != 0 && unlikely(!rcvbuf_append(t, tc, seg, 0, seg->len, &took))) {
+                count_drop(t->cnt, payload_right(seg) ? DROP_TCP_NO_MEMORY : DROP_TCP_CHECKSUM);
+                return false;
+        }
         if (seg->has_ts)
                 note_timestamp(tc, seg, now);
         if (unlikely(seg->ecn != 0) && tc->flags & TCF_ECN)
                 ecn_input(t, tc, seg);
         if (seg->len != 0) {
-                if (unlikely(!rcvbuf_append(t, tc, seg, 0, seg->len, &took))) {
-                        count_drop(t->cnt, DROP_TCP_NO_MEMORY);
-                        return false;
-                }
                 WRITE_ONCE(tc->rcv_nxt, tc->rcv_nxt + seg->len);
                 tc->bytes_received += seg->len;
                 tc->events |= TCP_EV_READABLE;
@@ -566,10 +573,9 @@ static bool came_too_far(struct tcp *t, const struct tcp_seg *seg, const struct 
         return true;
 }
 
-bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link,
-            const struct tcp_seg *seg, nstime now)
+static bool rx_found(struct tcp *t, struct tcp_conn *tc, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                     const struct tcp_seg *seg, nstime now)
 {
-        struct tcp_conn *tc = demux_find(t, tuple);
         struct tcp_listener *l;
         uint32_t min_iss = 0;
 
@@ -595,4 +601,20 @@ bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link 
         count_drop(t->cnt, DROP_TCP_NO_LISTENER);
         output_refuse(t, tuple, seg);
         return false;
+}
+
+bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link, const struct tcp_seg *seg, nstime now)
+{
+        struct tcp_conn *tc = demux_find(t, tuple);
+        struct tcp_seg summed;
+
+        if (likely(!seg->unsummed || (tc != NULL && predicted(tc, seg))))
+                return rx_found(t, tc, tuple, link, seg, now);
+        if (!payload_right(seg)) {
+                count_drop(t->cnt, DROP_TCP_CHECKSUM);
+                return false;
+        }
+        summed = *seg;
+        summed.unsummed = false;
+        return rx_found(t, tc, tuple, link, &summed, now);
 }

@@ -102,6 +102,7 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
         seg->ecn = 0;
         seg->inl = NULL;
         seg->data.id = 0;
+        seg->unsummed = false;
         if (tc->ts_ok) {
                 seg->tsval = conn_ts(tc, now);
                 seg->tsecr = tc->ts_recent;

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 
+#include "netstack/checksum.h"
 #include "tcp/tcp_conn.h"
 
 #define TINY          512u /* a lent frame with this little in it is copied out and given back */
@@ -70,14 +71,22 @@ static uint32_t fill_room(const struct tcp *t, const struct tcp_conn *tc)
         return tc->rcv_fill ? frame_size(t->frames, tc->rcv_fill) - tc->rcv_fill_off : 0;
 }
 
-/* Copies into the fill frame, where there is room. */
-static void copy_to_fill(const struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip,
+/* Copies into the fill frame, where there is room. False: it is summed only now, and wrong. */
+static bool copy_to_fill(const struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t skip,
                          uint32_t len)
 {
         const uint8_t *from = seg->inl ? seg->inl : frame_addr(t->frames, seg->data.id) + seg->data.off;
+        uint8_t *to = frame_addr(t->frames, tc->rcv_fill) + tc->rcv_fill_off;
 
-        memcpy(frame_addr(t->frames, tc->rcv_fill) + tc->rcv_fill_off, from + skip, len);
+        if (seg->unsummed) {
+                assert(skip == 0 && len == seg->len);
+                if (unlikely(csum_finish(csum_copy(to, from, len, seg->sum)).raw != 0))
+                        return false;
+        } else {
+                memcpy(to, from + skip, len);
+        }
         tc->rcv_fill_off += len;
+        return true;
 }
 
 /* We sit on half of what the peer has to lend: its other connections must not starve for what ours do not
@@ -115,7 +124,8 @@ bool rcvbuf_copy(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, 
         if (fill_room(t, tc) < len && !fresh_fill(t, tc, len))
                 return false;
         *out = (struct buf){tc->rcv_fill, tc->rcv_fill_off, len};
-        copy_to_fill(t, tc, seg, skip, len);
+        if (!copy_to_fill(t, tc, seg, skip, len))
+                return false;
         frame_hold(t->frames, out->id);
         return true;
 }
@@ -169,7 +179,8 @@ bool rcvbuf_append(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg
         uint32_t i;
 
         if (!worth_keeping(t, seg, len) && tail_ends_at_fill(t, tc) && len <= fill_room(t, tc)) {
-                copy_to_fill(t, tc, seg, skip, len);
+                if (!copy_to_fill(t, tc, seg, skip, len))
+                        return false;
                 s = rxseg_at(t, tc->rcv_tail);
                 s->at = rxseg_time(tc->last_received);
                 store_order();

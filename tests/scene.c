@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "netstack/checksum.h"
 #include "tcp/tcp_cc.h"
 #include "tests/scene.h"
 
@@ -168,9 +169,20 @@ static void payload(struct scene *s, struct tcp_seg *g, uint8_t *inl, uint32_t r
                 p[i] = scene_byte(rel + !!(g->flags & TCP_SYN) + i);
 }
 
+/* As over a link whose driver copies from its own buffers. */
+static void unsummed_payload(struct tcp_seg *g, uint8_t *p, uint32_t rel, bool corrupt)
+{
+        for (uint32_t i = 0; i < g->len; i++)
+                p[i] = scene_byte(rel + i);
+        g->inl = p;
+        g->unsummed = true;
+        g->sum = csum_finish(csum_partial(p, g->len, 0)).raw;
+        p[g->len / 2] ^= corrupt;
+}
+
 void scene_peer_sends(struct scene *s, const struct scene_in *in)
 {
-        uint8_t inl[192];
+        uint8_t inl[192], whole[4096];
         struct tcp_seg g = {
                 .sport = s->tuple.rport,
                 .dport = s->tuple.lport,
@@ -189,7 +201,9 @@ void scene_peer_sends(struct scene *s, const struct scene_in *in)
         };
 
         options(s, in, &g);
-        if (g.len != 0)
+        if (in->unsummed && g.len <= sizeof whole)
+                unsummed_payload(&g, whole, in->seq, in->corrupt);
+        else if (g.len != 0)
                 payload(s, &g, inl, in->seq);
         if (!tcp_rx(&s->rig->t, &s->tuple, &s->link, &g, s->now) && g.data.id != 0)
                 frame_drop(&s->rig->frames, g.data.id);

@@ -74,6 +74,8 @@ struct scene_in {
         uint32_t tsval, tsecr;
         bool no_ack, no_ts;
         uint8_t ecn;                    /* IP's bits */
+        bool unsummed;                  /* payload, of which there is some, in one piece with the header; */
+        bool corrupt;                   /* ... and a bit of it is wrong */
 };
 
 /* What should leave. */

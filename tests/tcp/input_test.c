@@ -18,6 +18,61 @@ static void data_in_order_is_read(void **state)
         assert_int_equal(s->tc->events & TCP_EV_READABLE, TCP_EV_READABLE);
 }
 
+/* What nobody has summed yet is summed when it is copied. */
+static void unsummed_text_is_read(void **state)
+{
+        struct scene *s = *state;
+
+        for (uint32_t seq = 1; seq < 64001; seq += 1000) {
+                peer_sends(s, .seq = seq, .ack = 1, .len = 1000, .unsummed = true);
+                app_reads(s, seq % 2000 == 1 ? 300 : 1700);
+        }
+        forget_sent(s);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_CHECKSUM], 0);
+}
+
+/* ... and when it is wrong nothing has happened: not to the stream, nor to what the header acknowledges and says of time. */
+static void unsummed_text_that_is_wrong_changes_nothing(void **state)
+{
+        struct scene *s = *state;
+        uint32_t ts_recent = s->tc->ts_recent;
+
+        app_writes(s, 1000);
+        expect_sent(s, .seq = 1, .len = 1000, .ack = 1);
+        advance_ms(s, 10);
+        for (int i = 0; i < 2; i++)
+                peer_sends(s, .seq = 1, .ack = 1001, .len = 1000, .unsummed = true, .corrupt = true);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_CHECKSUM], 2);
+        assert_int_equal(tcp_recv_avail(s->tc), 0);
+        assert_int_equal(s->tc->snd_nxt - s->tc->snd_una, 1000);
+        assert_int_equal(s->tc->ts_recent, ts_recent);
+
+        peer_sends(s, .seq = 1, .ack = 1001, .len = 1000, .unsummed = true);
+        peer_sends(s, .seq = 1001, .ack = 1001, .len = 1000, .unsummed = true, .corrupt = true);
+        peer_sends(s, .seq = 1001, .ack = 1001, .len = 1000, .unsummed = true);
+        app_reads(s, 2000);
+        assert_int_equal(s->tc->snd_nxt, s->tc->snd_una);
+        forget_sent(s);
+}
+
+/* What is not simply next is summed before anything is made of it. */
+static void unsummed_text_beyond_a_gap(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1001, .ack = 1, .len = 1000, .unsummed = true, .corrupt = true);
+        expect_silence(s);
+        assert_int_equal(s->rig->cnt.drop[DROP_TCP_CHECKSUM], 1);
+        peer_sends(s, .seq = 1001, .ack = 1, .len = 1000, .unsummed = true);
+        expect_sent(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 2001}});
+        peer_sends(s, .seq = 1, .ack = 1, .len = 1000, .unsummed = true, .corrupt = true);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 1, .len = 1000, .unsummed = true);
+        expect_sent(s, .seq = 1, .ack = 2001);
+        app_reads(s, 2000);
+}
+
 /* First: an old duplicate is answered with an ACK, and nothing else happens. */
 static void old_duplicate_is_answered(void **state)
 {
@@ -497,6 +552,10 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 scenario(data_in_order_is_read, established, NULL),
+                scenario(unsummed_text_is_read, established, NULL),
+                scenario(unsummed_text_that_is_wrong_changes_nothing, established, NULL),
+                scenario(unsummed_text_that_is_wrong_changes_nothing, accepted, &sack_ts),
+                scenario(unsummed_text_beyond_a_gap, established, &sack),
                 scenario(old_duplicate_is_answered, established, NULL),
                 scenario(only_the_new_part_of_an_overlap_is_taken, established, NULL),
                 scenario(beyond_the_window_is_cut_off, established, &small),
