@@ -190,8 +190,11 @@ static void give(struct verbs_chan *c, uint32_t number, struct unet_rx *rx)
         }
         rx->frame = frame != 0 ? frame : number;
         b->state = VERBS_LENT;
-        if (frame != 0)
-                p->lent[frame]++;
+        if (frame != 0) {
+                b->next = p->lent[frame].first;
+                p->lent[frame].first = number;
+                p->lent[frame].n++;
+        }
 }
 
 static int verbs_recv(struct unet_chan *ch, struct unet_rx *rx, int n)

@@ -30,11 +30,13 @@ void verbs_buf_free(struct verbs_port *p, uint32_t number)
 /* A frame's messages were all released: its buffers are idle. */
 static void free_frame(struct verbs_port *p, uint32_t frame)
 {
-        uint32_t first = (frame - 1) * p->per_frame + 1;
+        uint32_t next;
 
-        for (uint32_t i = first; i < first + p->per_frame && i <= p->nbufs; i++)
-                if (p->buf[i].state == VERBS_LENT)
-                        verbs_buf_free(p, i);
+        for (uint32_t i = p->lent[frame].first; i != 0; i = next) {
+                next = p->buf[i].next;
+                verbs_buf_free(p, i);
+        }
+        p->lent[frame].first = 0;
 }
 
 /* False: there is no such loan. */
@@ -46,9 +48,9 @@ static bool give_back_one(struct verbs_port *p, uint32_t frame)
                 verbs_buf_free(p, frame);
                 return true;
         }
-        if (frame - 1 >= verbs_frame_of(p, p->nbufs) || p->lent[frame] == 0)
+        if (frame - 1 >= verbs_frame_of(p, p->nbufs) || p->lent[frame].n == 0)
                 return false;
-        if (--p->lent[frame] == 0)
+        if (--p->lent[frame].n == 0)
                 free_frame(p, frame);
         return true;
 }

@@ -92,9 +92,13 @@ enum verbs_buf_state { VERBS_IDLE, VERBS_POSTED, VERBS_WAITING, VERBS_LENT };
 
 struct verbs_buf {                      /* by number, from 1 */
         struct verbs_chan *ch;          /* WAITING, LENT */
-        uint32_t next;                  /* IDLE: in the list of such; WAITING: in its channel's */
+        uint32_t next;                  /* IDLE: in the list of such; WAITING: in its channel's; LENT: in its frame's */
         uint32_t len, inl_len;          /* of the message */
         enum verbs_buf_state state;
+};
+
+struct verbs_lent {                     /* a frame's messages that are lent, and its buffers in which such were or are */
+        uint32_t n, first;
 };
 
 struct verbs_slot {
@@ -124,7 +128,7 @@ struct verbs_port {
         uint8_t *pool;
         uint32_t stride, nbufs, nidle, idle;
         uint32_t per_frame;             /* buffers in a large frame, 0: there are no frames */
-        uint32_t *lent;                 /* by frame number: its messages that are lent */
+        struct verbs_lent *lent;        /* by frame number */
         uint32_t repost_at;             /* idle buffers are posted when there are so many */
         struct verbs_buf *buf;
 
