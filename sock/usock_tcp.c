@@ -321,9 +321,10 @@ int usock_listen(struct usock *s, int backlog)
         return err == -EALREADY ? 0 : err;      /* it listened for a moment */
 }
 
-/* libc copies more than this with one string instruction, where the processor says that it is fast. What goes over verbs is
- * seldom enough for that to matter, but to emulated processors (which soft-RoCE is tested in), where it is a loop by bytes. */
-#define REMOTE_PIECE 2048u
+/* libc copies twice as much with one string instruction, where the processor has AVX2 and says that it is fast (glibc's
+ * rep_movsb_threshold). What goes over verbs is seldom enough for that to matter, but to emulated processors (which soft-RoCE is
+ * tested in), where it is a loop by bytes. */
+#define REMOTE_PIECE 4096u
 
 static size_t copy_piece(const struct ustack *u, const struct tcp_conn *tc)
 {
