@@ -153,6 +153,8 @@ static void emit_by_frame(struct stack *s, struct stack_chan *c, const struct ip
         stack_post(s, c, &h, IP_MIN_HDR + thl, &data);
 }
 
+#define SUM_AT_ONCE 128u                /* bytes of payload: so few are summed sooner with their header */
+
 /* Put together where the channel's next message lies: the payload is read once, for the copy and for its sum. No header is of an
  * odd length, so sums are added as they are. */
 static void emit_in_place(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
@@ -162,20 +164,22 @@ static void emit_in_place(struct stack *s, struct stack_chan *c, const struct ip
         uint8_t *hdr = c->ops->place(c->ch), *tcp = hdr + IP_MIN_HDR;
         unsigned thl = tcp_hdr_write(seg, tcp);
         const uint8_t *payload = seg->len != 0 ? frame_addr(s->frames, seg->data.id) + seg->data.off : NULL;
+        bool copied = seg->len <= SUM_AT_ONCE;
         uint32_t sum;
         be16 field;
 
         ip_hdr_write(ip, hdr, (uint16_t)(IP_MIN_HDR + thl + seg->len), 0);
         if (unlikely(seg->ecn != 0))
                 ip_hdr_set_ecn(hdr, seg->ecn);
+        if (seg->len != 0 && (copied || unlikely(!c->caps.csum)))
+                memcpy(tcp + thl, payload, seg->len);
         if (likely(c->caps.csum)) {
-                sum = csum_partial(tcp, thl, csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, thl + seg->len));
-                if (seg->len != 0)
+                sum = csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, thl + seg->len);
+                sum = csum_partial(tcp, copied ? thl + seg->len : thl, sum);
+                if (!copied)
                         sum = csum_copy(tcp + thl, payload, seg->len, sum);
                 field = csum_finish(sum);
                 memcpy(tcp + 16, &field, 2);
-        } else if (seg->len != 0) {
-                memcpy(tcp + thl, payload, seg->len);
         }
         count(&s->st->cnt, COUNT_TCP_OUT);
         stack_post_raw(s, c, hdr, IP_MIN_HDR + thl + seg->len, &none);
