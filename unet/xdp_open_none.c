@@ -1,5 +1,6 @@
 /* In place of what makes sockets on interfaces where libbpf or clang was missing when this was built. */
 #include "unet/pkt_open.h"
+#include "unet/pkt_sealed.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -32,6 +33,16 @@ void xdp_sock_close(struct xdp_sock *s)
 void xdp_drops(const struct xdp_sock *s, const struct xdp_dev *d, struct xdp_drops *n)
 {
         *n = (struct xdp_drops){0};
+}
+
+int pkt_sealed_mtu(const struct pkt_sealed *s, uint32_t mtu)
+{
+        return -ENOSYS;
+}
+
+int pkt_sealed_end(struct pkt_sealed *s)
+{
+        return -ENOSYS;
 }
 
 int pkt_dev_open(struct pkt_dev *d, const char *ifname, bool whole, char line[XDP_LINE_MAX])
