@@ -96,10 +96,9 @@ static bool rest(struct keeper_view *v)
         atomic_store_explicit(&st->ticking, 0, memory_order_relaxed);
         st->keeper_at = stack_deadline(&v->u.s);
         st->rests++;
-        if (st->leader != 0)
-                return true;
-        stack_arm(&v->u.s);
-        bell_arm_count(v->u.s.bell, BELL_UNATTENDED, st->rests);
+        stack_arm(&v->u.s);             /* under a leader, too: it may be stopped, and what was rung for is done */
+        if (st->leader == 0)
+                bell_arm_count(v->u.s.bell, BELL_UNATTENDED, st->rests);
         return !stack_pending(&v->u.s, 0);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Mapping what is shared, and keeping it out of a program's mlockall() and of its core dumps: a stack and its channels are large, and nearly
- * all of that is never touched. Locked or dumped, all of it would be memory in use; it would count against RLIMIT_MEMLOCK.
+ * Mapping what is shared, and keeping it out of a program's mlockall() and of its core dumps: a stack and its channels are large, and
+ * nearly all of that is never touched. Locked or dumped, all of it would be memory in use; it would count against RLIMIT_MEMLOCK.
  */
 #include "sock/ustack.h"
 

@@ -197,7 +197,8 @@ void tcp_listener_set_sock(struct tcp *t, uint32_t listener, uint32_t sock);
 /* ---- input, output, time ---- */
 
 /* A segment arrived on a channel; checksum and addresses are verified, or it is `unsummed`: then what is wrong is dropped here, and
- * what is next in its stream is summed while it is copied. Demultiplexes, answers for closed ports, else tcp_input(). True when seg->data was taken (a lent frame now belongs to a queue), false: the caller releases it. */
+ * what is next in its stream is summed while it is copied. Demultiplexes, answers for closed ports, else tcp_input(). True when
+ * seg->data was taken (a lent frame now belongs to a queue), false: the caller releases it. */
 bool tcp_rx(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_link *link, const struct tcp_seg *seg,
             nstime now);
 /* A turn has taken all there was off a channel that is not lossless. Where none does in a whole round trip, whoever reads is what

@@ -5,8 +5,9 @@
  * repair. Transmit: with `used` = TX producer - COMPLETION consumer, chunks 0 .. used-1 were used before and used stays
  * at tx_chunks from the first lap on, when each send takes one completion. TX is published first; a death before the
  * completions are noted as taken leaves used > tx_chunks, which says how many to note. Receive: a chunk is marked before
- * it leaves a ring and before it enters one, RX is consumed before FILL is published. In mode XDP_MODE_TCX whoever flushes does for TX what the
- * kernel does for a socket's: a packet may leave twice, if death comes between the call that sends it and the word that it has left.
+ * it leaves a ring and before it enters one, RX is consumed before FILL is published. In mode XDP_MODE_TCX whoever flushes
+ * does for TX what the kernel does for a socket's: a packet may leave twice, if death comes between the call that sends it
+ * and the word that it has left.
  */
 #include "unet/ni_xdp.h"
 
@@ -136,6 +137,7 @@ static long send_packets(const struct ni_xdp *x, uint32_t at, uint32_t n)
 {
         struct mmsghdr m[EACH_CALL];
         struct iovec iov[EACH_CALL][2];
+        long r;
 
         n = MIN(n, EACH_CALL);
         for (uint32_t i = 0; i < n; i++) {
@@ -145,13 +147,14 @@ static long send_packets(const struct ni_xdp *x, uint32_t at, uint32_t n)
         }
         if (likely(atomic_load_explicit(&sandbox_forbidden, memory_order_relaxed) == 0))
                 return sys4(SYS_sendmmsg, x->packet, m, n, MSG_DONTWAIT);
-        return sys3(SYS_writev, x->packet, iov[0], 2) >= 0 ? 1 : -EAGAIN;
+        r = sys3(SYS_writev, x->packet, iov[0], 2);
+        return r >= 0 ? 1 : r == -EPERM || r == -EACCES || r == -ENOSYS ? -EAGAIN : r;         /* what a filter says, too */
 }
 
 /* Without room in the socket the rest goes later; what cannot be sent at all (the interface is down) is lost on the wire. */
 static void push(struct ni_xdp *x)
 {
-        uint32_t at = xdp_own(x->tx.cons), prod = xdp_own(x->tx.prod);
+        uint32_t at = xdp_own(x->tx.cons), prod = at + MIN(xdp_own(x->tx.prod) - at, x->tx.mask + 1);
         bool stuck = false;
 
         while (at != prod) {

@@ -173,7 +173,7 @@ static int set_up(int fd)
 
 static int make_socket(void)
 {
-        int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0), err;
+        int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 
         if (fd < 0)
                 return -errno;
@@ -234,7 +234,20 @@ void pkt_sealed_close(struct pkt_sealed *s)
         *s = (struct pkt_sealed){-1, -1};
 }
 
-int pkt_sealed_end(struct pkt_sealed *s)
+static int set_mtu(uint32_t mtu)
+{
+        struct ifreq r = {.ifr_name = DEVICE, .ifr_mtu = (int)mtu};
+        int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err;
+
+        if (fd < 0)
+                return -errno;
+        err = ioctl(fd, SIOCSIFMTU, &r) == 0 ? 0 : -errno;
+        close(fd);
+        return err;
+}
+
+/* With an MTU of 0 the device is deleted. */
+static int change(const struct pkt_sealed *s, uint32_t mtu)
 {
         int home = current(), err;
 
@@ -242,9 +255,19 @@ int pkt_sealed_end(struct pkt_sealed *s)
                 return home;
         err = go_home(s->ns);
         if (err == 0)
-                err = delete_device();
+                err = mtu != 0 ? set_mtu(mtu) : delete_device();
         if (go_home(home) < 0)
                 abort();
         close(home);
         return err;
+}
+
+int pkt_sealed_mtu(const struct pkt_sealed *s, uint32_t mtu)
+{
+        return change(s, mtu);
+}
+
+int pkt_sealed_end(struct pkt_sealed *s)
+{
+        return change(s, 0);
 }

@@ -26,6 +26,8 @@ struct pkt_sealed {
  * -EOPNOTSUPP: the kernel has no macvlan devices; -EBUSY: the interface is part of a bridge or the like; -EROFS: IPv6 cannot be
  * kept quiet there, since /proc/sys may not be written. Both descriptors are -1 then. */
 int pkt_sealed_open(struct pkt_sealed *s, uint32_t ifindex);
+/* The interface's MTU is another one now. The kernel takes the device's down with it, and does not take it up. 0 or a negative errno. */
+int pkt_sealed_mtu(const struct pkt_sealed *s, uint32_t mtu);
 /* The caller's descriptors are closed. Copies of the socket that others have can send until the last one is closed. */
 void pkt_sealed_close(struct pkt_sealed *s);
 /* ... and from here on they cannot. 0 or a negative errno. */

@@ -1,7 +1,7 @@
 /*
  * The program behind an interface that a stack owns (tcx, Linux 6.6): takes every packet, copies it into a chunk of the stack's, and says
- * so; the kernel's protocols see none of it, but for what has the number of a VLAN. tcx_ring.h has what is shared. Compiled for the bpf target and carried in the binary
- * (tcx_sock.c).
+ * so; the kernel's protocols see none of it, but for what has the number of a VLAN. tcx_ring.h has what is shared. Compiled for the bpf
+ * target and carried in the binary (tcx_sock.c).
  *
  *      reserve(): a chunk from FILL, a place in RX -> the copy -> commit(): RX's position, in order -> the bell, if somebody sleeps
  *
@@ -23,7 +23,6 @@
 #include "tcx_ring.h"
 
 #define TRIES     16                    /* for a chunk, where others take some at the same time */
-#define COMMITS   64                    /* places of others that may be ready behind ours: a processor has one at a time */
 #define VLAN_BITS 0x0fff
 #define CUTS      128                   /* datagrams in one packet, at most (the kernel's UDP_MAX_SEGMENTS) */
 #define HEADERS   (sizeof(struct ethhdr) + sizeof(struct tag) + sizeof(struct iphdr))
@@ -82,7 +81,7 @@ static __always_inline bool passes(struct __sk_buff *packet)
 
         if (data + HEADERS <= end || end - data == packet->len)
                 return shed_passes(data, end);
-        if (bpf_skb_load_bytes(packet, 0, headers, HEADERS) != 0)        /* they lie in pages; and it is longer than these */
+        if (bpf_skb_load_bytes(packet, 0, headers, HEADERS) != 0)        /* they lie in pages; or it is shorter than these */
                 return true;
         return shed_passes(headers, headers + HEADERS);
 }
@@ -103,17 +102,32 @@ static __always_inline bool take(__u32 *cons, const volatile __u32 *prod, __u32 
         return false;
 }
 
-/* What stands in RX below the position is written: processors that end later than those behind them take these along. */
+/* Takes the position on by a place that is ready; nonzero: there is none. */
+static long go_on(__u32 i, void *unused)
+{
+        __u32 key = 0, at;
+        __u8 *base = bpf_map_lookup_elem(&ring, &key);
+        struct tcx_words *w;
+
+        if (!base)
+                return 1;
+        w = (struct tcx_words *)(base + rx_bytes);
+        at = *(volatile __u32 *)&w->rx_prod;
+        if (*(volatile __u32 *)&ready[at & ring_mask & (TCX_RING_MAX - 1)] != at + 1)
+                return 1;
+        __sync_val_compare_and_swap(&w->rx_prod, at, at + 1);
+        return 0;
+}
+
+/* What stands in RX below the position is written: who ends later than those behind it, interrupted perhaps, takes these along,
+ * however many they are. Alone it is its own place and no other. */
 static __always_inline void commit(struct tcx_words *w, __u32 place)
 {
         __sync_lock_test_and_set(&ready[place & ring_mask & (TCX_RING_MAX - 1)], place + 1);
-        for (int i = 0; i < COMMITS; i++) {
-                __u32 at = *(volatile __u32 *)&w->rx_prod;
-
-                if (*(volatile __u32 *)&ready[at & ring_mask & (TCX_RING_MAX - 1)] != at + 1)
-                        return;
-                __sync_val_compare_and_swap(&w->rx_prod, at, at + 1);
-        }
+        if (__sync_val_compare_and_swap(&w->rx_prod, place, place + 1) == place &&
+            *(volatile __u32 *)&ready[(place + 1) & ring_mask & (TCX_RING_MAX - 1)] != place + 2)
+                return;
+        bpf_loop(ring_mask + 1, go_on, NULL, 0);
 }
 
 static __always_inline void wake(struct tcx_words *w)
@@ -123,10 +137,12 @@ static __always_inline void wake(struct tcx_words *w)
         if (*(volatile __u32 *)&w->armed == 0 || __sync_lock_test_and_set(&w->armed, 0) == 0)
                 return;
         record = bpf_ringbuf_reserve(&bell, sizeof *record, 0);
-        if (record) {
-                *record = 0;
-                bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+        if (!record) {
+                w->armed = 1;
+                return;
         }
+        *record = 0;
+        bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
 }
 
 static __always_inline __u64 fill_bytes(void)
@@ -138,7 +154,7 @@ static __always_inline __u64 fill_bytes(void)
 static __always_inline void put(__u8 *base, struct tcx_words *w, __u64 addr, __u32 len)
 {
         __u32 place = __sync_fetch_and_add(&rx_next, 1);
-        struct xdp_desc *d = (struct xdp_desc *)(base + rx_bytes + TCX_WORDS_BYTES + 2 * fill_bytes() + (__u64)(place & ring_mask) * sizeof *d);
+        struct xdp_desc *d = (struct xdp_desc *)(base + rx_bytes + TCX_WORDS_BYTES + 2 * fill_bytes()) + (place & ring_mask);
 
         d->addr = addr;
         d->len = len;
@@ -169,15 +185,16 @@ static __always_inline __u16 fold(__u32 sum)
         return (__u16)((sum & 0xffff) + (sum >> 16));
 }
 
-/* Lengths and sums of the n-th datagram with so many bytes; of UDP's sum there is the pseudo header's, as ever where it is left to a
- * device (RFC 1624 for both). */
+/* Lengths and sums of the n-th datagram with so many bytes: IP's is changed (RFC 1624), UDP's is the pseudo header's, as ever where it is
+ * left to a device. What came in its place may be that of all bytes together, or the first datagram's own. */
 static __always_inline void set_lengths(struct udp_packet *h, const struct udp_packet *first, __u32 n, __u32 bytes)
 {
         h->ip.tot_len = bpf_htons((__u16)(sizeof h->ip + sizeof h->udp + bytes));
         h->ip.id = bpf_htons((__u16)(bpf_ntohs(first->ip.id) + n));
         h->ip.check = ~fold((__u16)~first->ip.check + (__u16)~first->ip.tot_len + h->ip.tot_len + (__u16)~first->ip.id + h->ip.id);
         h->udp.len = bpf_htons((__u16)(sizeof h->udp + bytes));
-        h->udp.check = fold(first->udp.check + (__u16)~first->udp.len + h->udp.len);
+        h->udp.check = fold((h->ip.saddr & 0xffff) + (h->ip.saddr >> 16) + (h->ip.daddr & 0xffff) + (h->ip.daddr >> 16) +
+                            bpf_htons(IPPROTO_UDP) + h->udp.len);
 }
 
 struct cutting {

@@ -97,8 +97,8 @@ int tcx_sock_open(struct xdp_sock *s, const struct xdp_dev *d, char line[XDP_LIN
         if (err != 0)
                 say(line, "no program that takes packets: %s", strerror(-err));
         else
-                say(line, "a program behind the driver (tcx), MTU %u: all traffic is ours, %u + %u buffers of %u bytes, %u of 64 KB", g->mtu,
-                    g->rx_chunks, g->tx_chunks, g->chunk_bytes, g->rx_large);
+                say(line, "a program behind the driver (tcx), MTU %u: all traffic is ours, %u + %u buffers of %u bytes, %u of 64 KB",
+                    g->mtu, g->rx_chunks, g->tx_chunks, g->chunk_bytes, g->rx_large);
         return err;
 }
 

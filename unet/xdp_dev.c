@@ -94,8 +94,13 @@ static int named(int err)
 /* Nothing is on the interface yet: all packets of it will be for one stack, and so what takes them is made with that. */
 static int choose_tcx(struct xdp_dev *d, const char *ifname, char line[XDP_LINE_MAX])
 {
-        int link = tcx_link_tap("to_kernel", d->ifindex);
+        int link;
 
+        if (d->mtu + XDP_ETH_BYTES > FRAME_LARGE_BYTES) {
+                say(line, "MTU %u of %s is more than a packet buffer of 64 KB holds", d->mtu, ifname);
+                return -EMSGSIZE;
+        }
+        link = tcx_link_tap("to_kernel", d->ifindex);
         if (link < 0) {
                 say(line, "no program can be hung behind the driver of %s: %s%s", ifname, strerror(-link),
                     link == -EOPNOTSUPP ? " (Linux 6.6 can)" : "");

@@ -3,9 +3,9 @@
  * pkt_sealed.h; unetd as root, and tests). Built where libbpf and clang are (UNET_XDP); elsewhere every call returns -ENOSYS.
  *
  * An interface gets one program of ours. For AF_XDP (xdp_prog.bpf.c) a packet that arrives by a queue for which a socket was made
- * goes to it, every other one to the kernel as before; in mode XDP_MODE_TCX (tcx_prog.bpf.c) all packets go to the one who has the
- * interface. The program hangs on an unpinned link: when the last descriptor of the link is closed, also by the death of its holder, the
- * interface is as before.
+ * goes to it, every other one to the kernel as before; in mode XDP_MODE_TCX (tcx_prog.bpf.c) all packets but those of VLANs go to
+ * the one who has the interface. The program hangs on an unpinned link: when the last descriptor of the link is closed, also by the
+ * death of its holder, the interface is as before.
  */
 #ifndef UNET_XDP_OPEN_H
 #define UNET_XDP_OPEN_H
@@ -29,8 +29,8 @@ struct xdp_dev {
 enum xdp_want { XDP_WANT_BEST, XDP_WANT_NATIVE, XDP_WANT_GENERIC, XDP_WANT_TCX };
 
 /*
- * Puts the program on an interface of this network namespace, or, for XDP_MODE_TCX, sees that xdp_sock_open() can. BEST: on a veth tcx, where the
- * kernel has it; else AF_XDP, native, and generic where the driver cannot. 0;
+ * Puts the program on an interface of this network namespace, or, for XDP_MODE_TCX, sees that xdp_sock_open() can. BEST: on a veth
+ * tcx, where the kernel has it; else AF_XDP, native, and generic where the driver cannot. 0;
  * -ENODEV: no such interface, or not Ethernet; -EPERM; -EBUSY: another XDP program is there; -EMSGSIZE: the MTU is too
  * large for one chunk, or for the driver in native mode; -EOPNOTSUPP: a kernel without tcx; -ENOSYS; other negative errno of the
  * kernel. `line` says what was chosen and why, or what failed and what would help.
@@ -75,7 +75,8 @@ struct xdp_sock {
 /*
  * Makes a socket for one queue of the interface, ready for ni_xdp_attach(), zero copy where the driver can; or takes all of its queues
  * (XDP_MODE_TCX). Receive chunks are in the FILL ring when it returns. 0; -EINVAL: no such queue, or sizes out of range; -EBUSY: the
- * queue has a socket; -EPERM; -ENOBUFS or -ENOMEM: the limit of locked memory (kernels before 5.11), or no memory;
+ * queue has a socket, or the interface such a program; -EPERM; -ENOBUFS or -ENOMEM: the limit of locked memory (kernels before
+ * 5.11), or no memory;
  * -EOPNOTSUPP: the kernel is too old to let another process map the rings (before 6.4); -ENOSYS; XDP_MODE_TCX: what
  * pkt_sealed_open() says. `line` as above.
  */

@@ -41,7 +41,7 @@ static void plan_tcx(struct xdp_geom *g, uint32_t large)
         g->chunk_bytes = most > 2048 && most <= 4096 ? 4096 : 2048;
         g->tx_chunk_bytes = power_of_two_from(MAX(most, 2048u));
         g->tx_chunks = MIN(g->tx_chunks, TX_BYTES / g->tx_chunk_bytes);
-        g->rx_large = large != 0 ? large : most > 4096 ? 4 * RX_LARGE : RX_LARGE;
+        g->rx_large = large;
         g->rx_ring = power_of_two_from(g->rx_chunks + g->rx_large);
 }
 
@@ -51,7 +51,9 @@ static int plan(struct xdp_geom *g, const struct xdp_dev *d, uint32_t queue, str
         uint32_t rx = sizes.rx_chunks != 0 ? MAX(sizes.rx_chunks, 2u) : RX_CHUNKS;
         uint32_t tx = sizes.tx_chunks != 0 ? MAX(sizes.tx_chunks, 2u) : TX_CHUNKS;
 
-        if (queue >= d->queues || rx > XDP_RING_MAX || tx > XDP_RING_MAX) {
+        if (d->mode == XDP_MODE_TCX)
+                queue = 0;              /* it has them all */
+        if (queue >= d->queues || rx + sizes.rx_large > XDP_RING_MAX || tx > XDP_RING_MAX) {
                 say(line, queue >= d->queues ? "no queue %u: the interface has %u" : "ring of queue %u too large", queue,
                     d->queues);
                 return -EINVAL;
@@ -70,7 +72,7 @@ static int plan(struct xdp_geom *g, const struct xdp_dev *d, uint32_t queue, str
         };
         memcpy(g->mac, d->mac, sizeof g->mac);
         if (d->mode == XDP_MODE_TCX)
-                plan_tcx(g, sizes.rx_large);
+                plan_tcx(g, sizes.rx_large != 0 ? sizes.rx_large : RX_LARGE);
         return 0;
 }
 
@@ -253,7 +255,7 @@ int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, s
         if (err == 0)
                 err = set_up(s, d, mem, sizes.at_once, line);
         if (err != 0 && line[0] == 0)
-                say(line, "no AF_XDP socket: %s", strerror(-err));
+                say(line, "the interface cannot be had: %s", strerror(-err));
         if (mem != NULL)
                 munmap(mem, bytes);
         if (err != 0)

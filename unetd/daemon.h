@@ -415,6 +415,8 @@ bool iface_sockets(const struct stack *st, uint32_t *skip, struct unetd_status_i
 nstime ifaces_turn(void);
 /* Links have changed. */
 void ifaces_look(void);
+/* The MTU of the i-th one's device is this now. */
+void iface_has_mtu(uint32_t i, uint32_t mtu);
 /* Whether one of them has it; the kernel then does not. */
 bool iface_has_addr(ip_addr addr);
 /* Whether the kernel's number of a device is one of theirs. */

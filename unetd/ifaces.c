@@ -31,6 +31,7 @@ struct iface {
         uint32_t users;                 /* stacks that have channels to it */
         unsigned ifindex;               /* the device: when it was tried, or that of the first of them */
         uint32_t alone;                 /* the stack that has the socket; 0: there is none */
+        uint32_t mtu;                   /* what its packet socket's device was last told of */
         struct xdp_dev dev;
         struct xdp_sock sock;
         struct gate *gate;              /* NULL: not shared */
@@ -328,7 +329,7 @@ static int open_socket(struct iface *f, bool at_once, char line[XDP_LINE_MAX])
                 return r;
         if (f->dev.mode == XDP_MODE_TCX) {
                 sizes.rx_chunks = 4096;
-                sizes.rx_large = 128;
+                sizes.rx_large = f->dev.mtu + XDP_ETH_BYTES > 4096 ? 512 : 128;         /* a frame each, then */
         }
         r = xdp_sock_open(&f->sock, &f->dev, f->cfg->queue, sizes, line);
         if (r == 0 && f->sock.packet.sock < 0) {
@@ -338,7 +339,19 @@ static int open_socket(struct iface *f, bool at_once, char line[XDP_LINE_MAX])
         }
         if (r < 0)
                 xdp_dev_close(&f->dev);
+        else
+                f->mtu = f->sock.geom.mtu;
         return r;
+}
+
+void iface_has_mtu(uint32_t i, uint32_t mtu)
+{
+        struct iface *f = &ifaces[i];
+
+        if (f->alone == 0 || f->mtu == mtu)
+                return;
+        f->mtu = mtu;
+        pkt_sealed_mtu(&f->sock.packet, mtu);
 }
 
 static int open_gate(struct iface *f, char line[XDP_LINE_MAX])

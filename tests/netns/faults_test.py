@@ -2,6 +2,7 @@
 """What an administrator does to an interface while a connection is on it: it goes on, and new ones are made."""
 
 import os
+import signal
 import sys
 import time
 import unittest
@@ -49,6 +50,36 @@ class Faults(Lan):
     def test_mtu_there_and_back(self):
         self.goes_on(*[lambda h=h, mtu=mtu: self.set(h, "mtu", mtu) for h, mtu in
                        ((self.ours, "1200"), (self.other, "1200"), (self.other, "3000"), (self.ours, "3000"))])
+
+    def test_datagrams_as_long_as_the_mtu_has_become(self):
+        p = self.serve_peer(self.ours, "echo", PORT, kind="u")           # the interface is open all the time
+        for mtu in (1000, 1500, 1900):
+            for host in (self.ours, self.other):
+                self.set(host, "mtu", str(mtu))
+            self.peer(self.other, "ask", OURS, PORT, mtu - 28, 100).end()
+        self.assert_ours(p)
+
+    def test_a_stopped_reader_costs_no_processor(self):
+        p = self.serve_peer(self.ours, "echo", PORT, kind="u")
+        time.sleep(0.7)                 # it sleeps, and leads
+        os.kill(p.child.pid, signal.SIGSTOP)
+        for _ in range(3):
+            self.peer(self.other, "shout", OURS, PORT, "hi").end()
+        time.sleep(0.5)
+        before = self.keepers_ticks()
+        time.sleep(1)
+        self.assertLess(self.keepers_ticks() - before, 20)      # of 100
+        os.kill(p.child.pid, signal.SIGCONT)
+        self.peer(self.other, "ask", OURS, PORT, 100).end()
+        self.assert_ours(p)
+
+    def keepers_ticks(self):
+        """Of a hundredth of a second, of all keepers of ours."""
+        sum_of = 0
+        for row in self.seen("status")["keepers"]:
+            with open(f"/proc/{row['pid']}/stat", encoding="ascii", errors="replace") as f:
+                sum_of += sum(int(n) for n in f.read().rsplit(")", 1)[1].split()[11:13])
+        return sum_of
 
     def test_renamed(self):
         self.goes_on(lambda: self.set(self.ours, "down"), lambda: self.set(self.ours, "name", OTHER),

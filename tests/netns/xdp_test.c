@@ -353,7 +353,8 @@ static int segment_socket(struct pair *p)
 
 static void send_segment(int fd, uint32_t number)
 {
-        static const uint8_t hdr[RUN_HDR] = {[0] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, [6] = 2, [12] = 8, [14] = 0x45, [16] = LONG_BYTES >> 8,
+        static const uint8_t hdr[RUN_HDR] = {[0] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, [6] = 2, [12] = 8, [14] = 0x45,
+                                             [16] = LONG_BYTES >> 8,
                                              LONG_BYTES & 0xff, [20] = 0x40, [22] = 64, [23] = IPPROTO_TCP, [26] = 10, 0, 0, 1, 10, 0, 0, 2,
                                              [46] = 0x50, 0x10, 0xff, 0xff};
         struct virtio_net_hdr how = {.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .gso_type = VIRTIO_NET_HDR_GSO_TCPV4, .hdr_len = RUN_HDR,
@@ -462,7 +463,8 @@ static void datagrams_left_to_be_cut_are(void **state)
 static void frames_of_other_networks_are_the_kernels(void **state)
 {
         struct pair p = pair_make(XDP_WANT_TCX, 1500, few);
-        uint8_t frame[64] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x81, 0x00, 0x00, 0x07, ETHERTYPE >> 8, ETHERTYPE & 0xff};
+        uint8_t frame[64] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x81, 0x00, 0x00, 0x07,
+                             ETHERTYPE >> 8, ETHERTYPE & 0xff};
         struct xdp_drops drops;
         struct unet_rx rx;
 
