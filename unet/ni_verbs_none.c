@@ -80,3 +80,6 @@ void ni_verbs_init(struct ni_verbs *n, struct vlink *v, uint32_t chan, uint32_t 
 void ni_verbs_repair(struct ni_verbs *n)
 {
 }
+
+/* No channel's. */
+const struct unet_ni_ops ni_verbs_ops = {.name = "verbs"};

@@ -1,6 +1,7 @@
 /* In place of what makes sockets on interfaces where libbpf or clang was missing when this was built. */
 #include "unet/pkt_open.h"
 #include "unet/pkt_sealed.h"
+#include "unet/tcx_link.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,6 +34,11 @@ void xdp_sock_close(struct xdp_sock *s)
 void xdp_drops(const struct xdp_sock *s, const struct xdp_dev *d, struct xdp_drops *n)
 {
         *n = (struct xdp_drops){0};
+}
+
+bool tcx_has(const char *name, uint32_t ifindex)
+{
+        return false;
 }
 
 int pkt_sealed_mtu(const struct pkt_sealed *s, uint32_t mtu)

@@ -397,7 +397,7 @@ static void refuses_wrong_interfaces(void **state)
                 "\"address\" wants an address and a prefix, as in 192.0.2.1/24");
         refuses(s, "[interface eth1]\nadress = 192.0.2.1/24\n", 2, "unknown key \"adress\" in [interface eth1]");
         refuses(s, "[interface a name too long]\nqueue = 0\n", 2, "\"a name too long\" is not an interface's name");
-        refuses(s, "[interface eth1]\nmode = fast\n", 2, "\"mode\" wants auto, native or generic");
+        refuses(s, "[interface eth1]\nmode = fast\n", 2, "\"mode\" wants auto, native, generic or tcx");
         refuses(s, "[interface eth1]\nprovider = dpdk\n", 2, "\"provider\" wants xdp or verbs");
         refuses(s, "[interface eth1]\nchecksum = 1\n", 2, "\"checksum\" wants yes or no");
         refuses(s, "[interface eth1]\npinned = many\n", 2, "\"pinned\" wants a number from 0 to 1048576");
