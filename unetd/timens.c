@@ -33,5 +33,6 @@ void timens_find(void)
         if (n <= 0)
                 return;
         text[n] = 0;
-        timens = (struct timens){.monotonic = ahead(text, "monotonic"), .boot = ahead(text, "boottime")};
+        timens.monotonic = ahead(text, "monotonic");
+        timens.boot = ahead(text, "boottime");
 }

@@ -5,12 +5,14 @@
 #ifndef UNETD_TIMENS_H
 #define UNETD_TIMENS_H
 
+#include <stdatomic.h>
+
 #include "netstack/base.h"
 
 /* Nanoseconds by which CLOCK_MONOTONIC and CLOCK_BOOTTIME are ahead here; zero before timens_find(), and where there is no /proc to
  * tell. */
 struct timens {
-        nstime monotonic, boot;
+        _Atomic nstime monotonic, boot;         /* threads find them again, the same, while others look */
 };
 extern struct timens timens;
 

@@ -61,7 +61,9 @@ check "run wants a program" exits 2 "$unet" run
 check "run refuses faults that are none" exits 2 "$unet" run --fault loss=2 true
 check "and those it does not know" exits 2 "$unet" run --fault luck=0.5 true
 without_proc() { unshare -rm sh -c 'mount -t tmpfs none /proc && exec "$@"' sh "$@"; }
-if without_proc true; then
+if ldd "$unet" | grep -q libasan; then
+        echo "# run without /proc: left out, ASan cannot start a program there"
+elif without_proc true; then
         check "run needs no /proc" exits 0 without_proc "$unet" run true
         # shellcheck disable=SC2016
         check "and finds the shim" exits 0 without_proc "$unet" run sh -c 'test "${LD_PRELOAD##*/}" = libunet_preload.so'
