@@ -148,7 +148,7 @@ bool ustack_iface(const struct directory *dir, uint32_t peer, struct dir_iface *
 bool ustack_chan_fetch(struct stack *s, uint32_t k);
 void ustack_chan_over(struct stack *s, uint32_t k);
 void ustack_chan_unmap(struct ustack *u, uint32_t k);
-/* The channel goes by an AF_XDP socket: to an interface that this stack has alone. */
+/* The channel goes by rings of its own (unet/xdp.h): to an interface that this stack has alone. */
 bool ustack_chan_is_xdp(const struct ustack *u, uint32_t k);
 /* Maps channel k from descriptors already at hand and takes them (the keeper). False: they are the caller's still. */
 bool ustack_map_chan_fds(struct ustack *u, uint32_t k, const struct unetd_chan *fds);

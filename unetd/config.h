@@ -30,7 +30,7 @@ enum unetd_iface_mode { IFACE_AUTO, IFACE_NATIVE, IFACE_GENERIC, IFACE_TCX };
 enum unetd_iface_probe { IFACE_PROBE_QUICK, IFACE_PROBE_FULL, IFACE_PROBE_NO };
 
 enum unetd_iface_provider { IFACE_XDP, IFACE_VERBS };
-/* What its packets go by: the first stack's own AF_XDP socket, and a gateway when there are several; or a gateway always. */
+/* What its packets go by: the first stack's own rings (unet/xdp.h), and a gateway when there are several; or a gateway always. */
 enum unetd_iface_link { IFACE_LINK_AUTO, IFACE_LINK_XDP, IFACE_LINK_PACKET };
 
 #define UNETD_IFACES NETCONF_IFS

@@ -409,7 +409,7 @@ int iface_describe(const struct iface *f, const struct gate_port *port, struct u
                    int fds[UNETD_CHAN_FDS]);
 /* What a stack's frames at a gateway came to. */
 struct unetd_emul_counts iface_counts(const struct gate_port *port);
-/* The skip-th AF_XDP socket of the stack, and what was dropped before it. */
+/* The skip-th interface that the stack has to itself, and what was dropped before its rings. */
 bool iface_sockets(const struct stack *st, uint32_t *skip, struct unetd_status_item *item);
 /* The gateways' work; when there is more. */
 nstime ifaces_turn(void);

@@ -1,7 +1,7 @@
 /*
  * The gateway of an interface that several stacks share: kernel-emulated endpoints (the paper's §3.5) towards a network.
  *
- * Each stack has a channel to the gateway in the place of the one to the AF_XDP socket: a pair of transmit regions as between
+ * Each stack has a channel to the gateway in the place of the rings of its own: a pair of transmit regions as between
  * two stacks (unet/shm_ring.h), that carries whole Ethernet frames. The gateway has the interface by a packet socket
  * (unet/pkt_open.h) and moves frames between the two, checked and to whom they are for (gate_rules.h).
  *

@@ -2,13 +2,13 @@
  * Interfaces that this unetd owns: [interface NAME] of the config file. A program of ours takes their packets from the moment
  * a stack asks for one until no stack uses it any more; before and after, they are the kernel's.
  *
- *      nobody <--> one stack: an AF_XDP socket, passed to it (unet/xdp.h) <--> several: a gateway (gate.h) ---> nobody
+ *      nobody <--> one stack: rings of its own, passed to it (unet/xdp.h) <--> several: a gateway (gate.h) ---> nobody
  *
- * Socket and memory are made anew each time: nothing of one stack's packets is seen by the next.
+ * Rings and memory are made anew each time: nothing of one stack's packets is seen by the next.
  *
  * The last stack of several gets a socket when it has been alone for back_gap; longer each time that another one came soon
- * afterwards, since each change costs the packets on their way. The queue may be taken still, by the socket of a process of the
- * first stack that is stopped, or does not let go: then it is tried again, and the stack goes on by the gateway.
+ * afterwards, since each change costs the packets on their way. With AF_XDP the queue may be taken still, by the socket of a process of
+ * the first stack that is stopped, or does not let go: then it is tried again, and the stack goes on by the gateway.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ struct iface {
         uint32_t number;                /* in the directory */
         bool works;
         bool removed;                   /* its place may be another's once nobody uses it */
-        bool gate_only;                 /* no AF_XDP socket for a first stack: none was wanted, or it cannot be */
+        bool gate_only;                 /* no rings for a first stack: none were wanted, or they cannot be had */
         uint32_t users;                 /* stacks that have channels to it */
         unsigned ifindex;               /* the device: when it was tried, or that of the first of them */
         uint32_t alone;                 /* the stack that has the socket; 0: there is none */
