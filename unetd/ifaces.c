@@ -34,6 +34,8 @@ struct iface {
         uint32_t mtu;                   /* what its packet socket's device was last told of */
         struct xdp_dev dev;
         struct xdp_sock sock;
+        struct pkt_sealed last;         /* removed, and its stack may send its last words by this ... */
+        nstime last_until;              /* ... until then, if its keeper does not say before that it has; NSTIME_NEVER: there is none */
         struct gate *gate;              /* NULL: not shared */
         nstime back_at, back_gap;       /* gateway of one stack: when a socket is tried, and how long it has to be alone */
         nstime back_since;              /* it was alone again from then on; 0: it was not */
@@ -42,6 +44,7 @@ struct iface {
 
 #define BACK_FIRST NS_PER_S
 #define BACK_LAST  (64 * NS_PER_S)
+#define LAST_WORDS NS_PER_S
 
 static struct iface ifaces[UNETD_IFACES];
 static_assert(UNETD_IFACES <= DIR_IFACES, "all can be published");
@@ -158,7 +161,8 @@ static void publish(struct iface *f)
 void ifaces_init(void)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
-                ifaces[i] = (struct iface){.cfg = &unetd.cfg.iface[i], .back_at = NSTIME_NEVER, .back_gap = BACK_FIRST};
+                ifaces[i] = (struct iface){.cfg = &unetd.cfg.iface[i], .back_at = NSTIME_NEVER, .last_until = NSTIME_NEVER,
+                                          .back_gap = BACK_FIRST};
                 ifaces[i].works = try(&ifaces[i]);
         }
         probe_all(NULL);
@@ -171,10 +175,31 @@ static void close_socket(struct iface *f)
 {
         if (f->alone == 0)
                 return;
-        pkt_sealed_end(&f->sock.packet);        /* whoever has it still */
+        if (f->last_until == NSTIME_NEVER)
+                pkt_sealed_end(&f->sock.packet);        /* whoever has it still */
         xdp_sock_close(&f->sock);
         xdp_dev_close(&f->dev);
         f->alone = 0;
+}
+
+/* A stack's keeper resets its connections when it hears that the interface is gone. It receives nothing any more, but what it sends
+ * by is the device that goes with close_socket(). */
+static void leave_last_words(struct iface *f)
+{
+        if (f->alone == 0 || f->users == 0)
+                return;
+        f->last = f->sock.packet;
+        f->sock.packet = (struct pkt_sealed){-1, -1};
+        f->last_until = unetd.loop.now + LAST_WORDS;
+}
+
+static void end_last_words(struct iface *f)
+{
+        if (f->last_until == NSTIME_NEVER)
+                return;
+        pkt_sealed_end(&f->last);
+        pkt_sealed_close(&f->last);
+        f->last_until = NSTIME_NEVER;
 }
 
 /* Its packets are the kernel's again. */
@@ -230,7 +255,7 @@ int iface_add(const struct unetd_iface_config *c, uint32_t *index)
         unetd.cfg.iface[place] = *c;
         unetd.cfg.nifaces = MAX(unetd.cfg.nifaces, (uint32_t)place + 1);
         *f = (struct iface){.cfg = &unetd.cfg.iface[place], .removed = true, .back_at = NSTIME_NEVER,
-                            .back_gap = BACK_FIRST};
+                            .last_until = NSTIME_NEVER, .back_gap = BACK_FIRST};
         f->works = try(f);
         if (!f->works)
                 return -ENODATA;
@@ -254,6 +279,7 @@ int iface_remove(const char *name, uint32_t *index)
                 f->removed = true;
                 directory_del_iface(&unetd.dir, f->number);
                 chans_iface_gone(f);
+                leave_last_words(f);
                 give_back(f);
                 *index = i;
                 return 0;
@@ -485,8 +511,10 @@ void iface_leave(struct iface *f, struct gate_port *port)
 {
         if (port)
                 gate_leave(port);
-        if (--f->users == 0)
+        if (--f->users == 0) {
                 give_back(f);
+                end_last_words(f);
+        }
         plan_back(f);
         publish_use(f);
 }
@@ -572,6 +600,9 @@ nstime ifaces_turn(void)
                 struct gate *g = ifaces[i].gate;
                 const struct netconf_if *link = &unetd.dir.d->net.ifs[i];
 
+                if (ifaces[i].last_until <= unetd.loop.now)
+                        end_last_words(&ifaces[i]);
+                when = nstime_min(when, ifaces[i].last_until);
                 if (!g)
                         continue;
                 if (ifaces[i].back_at <= unetd.loop.now) {
