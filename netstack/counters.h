@@ -150,6 +150,7 @@ enum drop {
         X(TCP_PASSIVE_OPEN, "connections accepted")                                                                  \
         X(TCP_COOKIE_OUT, "SYN cookies sent (RFC 4987)")                                                             \
         X(TCP_COOKIE_IN, "connections opened by a SYN cookie")                                                       \
+        X(TCP_ANSWERED, "SYNs that the interface answered, in the peer's turn")                                      \
         X(TCP_CHALLENGE, "challenge ACKs sent (RFC 5961)")                                                           \
         X(TCP_TIMEOUT, "connections given up after retransmitting")                                                  \
         X(TCP_PMTU, "path MTUs learnt from ICMP (RFC 1191)")                                                         \

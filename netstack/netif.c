@@ -125,12 +125,17 @@ struct run {
 
 enum { AT_ACK = 8, AT_FLAGS = 13, AT_WINDOW = 14, AT_SUM = 16, AT_OPTIONS = 20 };     /* RFC 9293 §3.1 */
 
+const uint8_t *netif_near(const struct netif_view *v, uint32_t dst)
+{
+        uint32_t at = (dst ^ dst >> 8) % NETIF_NEAR;
+
+        return v->near[at].dst == dst && arp_ref_good(&v->arp, v->near[at].ref) ? arp_ll(&v->arp, v->near[at].ref) : NULL;
+}
+
 bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct tcp_conn *tc)
 {
-        uint32_t dst = ip_addr_get_v4(tc->tuple.raddr), at = (dst ^ dst >> 8) % NETIF_NEAR;
-
         return c->caps.runs && !capture_on(s->capture) && !sandbox_forbids(SANDBOX_UNETD) &&
-               c->netif.near[at].dst == dst && arp_ref_good(&c->netif.arp, c->netif.near[at].ref);
+               netif_near(&c->netif, ip_addr_get_v4(tc->tuple.raddr)) != NULL;
 }
 
 /* Segments lie one behind the other in a large frame, and the kernel takes a piece in far less time than 45. */

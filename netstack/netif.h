@@ -87,6 +87,9 @@ bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_
 bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, const struct ip_tmpl *ip);
 bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct tcp_conn *tc);
 
+/* The link address that the destination was last sent to by, here, and that is good still; NULL: none. */
+const uint8_t *netif_near(const struct netif_view *v, uint32_t dst);
+
 /* TCP heard from a peer that what we sent arrived: its next hop is alive (RFC 1122 §2.3.2.1). */
 void netif_reached(struct stack *s, struct stack_chan *c, ip_addr peer);
 

@@ -425,6 +425,7 @@ void stack_loop_init(struct stack *s)
                 .frames = s->frames,
                 .cnt = &st->cnt,
                 .reply = stack_reply_tcp,
+                .answers = &stack_answers,
                 .touched = touched,
                 .gone = gone,
                 .path_mtu = path_mtu,

@@ -55,6 +55,9 @@ bool stack_output_conn(struct stack *s, struct tcp_conn *tc);
 void stack_emit_tcp(struct stack *s, struct stack_chan *c, const struct ip_tmpl *ip, const struct tcp_tuple *to,
                     const struct tcp_seg *seg);
 /* struct tcp's `reply`: a segment that belongs to no connection. Best effort: with the queue full, the peer asks again. */
+/* stack_answer.c */
+extern const struct tcp_answers stack_answers;
+
 void stack_reply_tcp(void *arg, const struct tcp_tuple *to, const struct tcp_seg *seg);
 /* One IP packet: headers, then payload from a frame, in the descriptor when it fits. There is room. */
 void stack_post(struct stack *s, struct stack_chan *c, struct netif_hdr *h, uint32_t hdr_len, const struct buf *data);

@@ -114,7 +114,7 @@ static void set_tcp(struct usock *s, uint32_t sndbuf, uint32_t rcvbuf)
                 stack_end(u->s.st);
                 stack_flush(&u->s, now);
         } else if (rec->role == SOCK_ROLE_LISTENER) {
-                tcp_listener_at(&u->s.tcp, rec->conn)->opts = *o;
+                tcp_listen_opts(&u->s.tcp, rec->conn, o);
         }
 }
 

@@ -47,7 +47,7 @@ static void store(struct opt_call *c)
                 stack_end(s->st);
                 stack_flush(s, now);
         } else if (opt_listener(c) != NULL) {
-                opt_listener(c)->opts = c->tcp;
+                tcp_listen_opts(&s->tcp, c->rec->conn, &c->tcp);
         } else if (opt_is_udp(c)) {
                 udp_set_opts(&s->udp, c->rec->conn, &c->udp);
         }

@@ -126,7 +126,28 @@ struct tcp_opts {                       /* of one connection; a listener's are i
 };
 
 struct tcp_shared;                      /* tcp_conn.h */
-struct tcp_conn;                        /* tcp_conn.h; index 0 is none */
+struct tcp_conn;
+
+/* How a SYN was answered before it came here: with our SYN-ACK, of that sequence number, window and scale, timestamps and SACK. */
+struct tcp_answer {
+        nstime at;
+        uint32_t iss;
+        uint16_t wnd;                   /* as on the wire */
+        uint8_t wscale;
+};
+
+/* Who answers SYNs before they come here (netstack/stack_answer.c). `arg` is that of struct tcp. */
+struct tcp_answers {
+        /* Whether this one was answered, and how. */
+        bool (*took)(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct tcp_answer *a);
+        /* One connection more (1) or less (-1) has these ends. */
+        void (*count)(void *arg, const struct tcp_tuple *tuple, int by);
+        /* A connection came about; the next SYN of its peer to its port may be answered as its was: tcp_answer_of(). */
+        void (*learn)(void *arg, const struct tcp_conn *tc);
+        /* What a SYN is answered with may be another thing now, or nothing. */
+        void (*forget)(void *arg);
+};
+
 
 /* A process's view: the shared block and what is handed in. */
 struct tcp {
@@ -145,6 +166,7 @@ struct tcp {
          * Both may be NULL. */
         uint32_t (*path_mtu)(void *arg, const struct tcp_tuple *to);
         void (*path_learnt)(void *arg, const struct tcp_tuple *to, uint32_t mtu);
+        const struct tcp_answers *answers;      /* NULL: nobody does */
         void *arg;
         struct trace *trace;            /* of changes of state, at *clock; may be NULL */
         const nstime *clock;
@@ -185,6 +207,12 @@ int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, con
 void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog);
 /* Closes a listener: connections not yet accepted are reset. */
 void tcp_unlisten(struct tcp *t, uint32_t listener);
+/* What a listener's connections are to be like from here on. */
+void tcp_listen_opts(struct tcp *t, uint32_t listener, const struct tcp_opts *opts);
+/* The SYN-ACK that a connection was opened with, from outside; numbers and timestamps are its own. */
+void tcp_answer_of(const struct tcp_conn *tc, struct tcp_seg *seg);
+/* count() of struct tcp_answers, for each connection of a channel. */
+void tcp_count_all(struct tcp *t, uint16_t chan);
 /* The oldest connection that is ESTABLISHED and not yet taken, or 0. */
 uint32_t tcp_accept(struct tcp *t, uint32_t listener);
 /* The same one, and it is not taken. */

@@ -712,6 +712,8 @@ void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, ns
 void delack_owe_end(struct tcp_conn *tc, nstime now);
 /* ... and for a segment beyond a gap. */
 void delack_owe_gap(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
+/* As output of its SYN-ACK, which the peer has had since `at`. */
+void output_answered(struct tcp *t, struct tcp_conn *tc, nstime at, nstime now);
 /* A RST for a segment that belongs nowhere (RFC 9293 §3.10.7.1), by t->reply. */
 void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg);
 /* RFC 5961 §7 */

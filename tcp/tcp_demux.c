@@ -62,6 +62,8 @@ void demux_add(struct tcp *t, struct tcp_conn *tc)
 
         tc->hash_next = *head;
         *head = tc->self;
+        if (t->answers != NULL)
+                t->answers->count(t->arg, &tc->tuple, 1);
 }
 
 void demux_remove(struct tcp *t, struct tcp_conn *tc)
@@ -73,9 +75,20 @@ void demux_remove(struct tcp *t, struct tcp_conn *tc)
                 *recent = 0;
         while (*at != 0 && *at != tc->self)
                 at = &conn_at(t, *at)->hash_next;
-        if (*at == tc->self)
+        if (*at == tc->self) {
                 *at = tc->hash_next;
+                if (t->answers != NULL)
+                        t->answers->count(t->arg, &tc->tuple, -1);
+        }
         tc->hash_next = 0;
+}
+
+void tcp_count_all(struct tcp *t, uint16_t chan)
+{
+        for (uint32_t b = 0; b <= t->sh->conn_hash_mask; b++)
+                for (uint32_t i = conn_buckets(t->sh)[b]; i != 0; i = conn_at(t, i)->hash_next)
+                        if (conn_at(t, i)->tuple.chan == chan)
+                                t->answers->count(t->arg, &conn_at(t, i)->tuple, 1);
 }
 
 static uint32_t *listen_bucket(const struct tcp_shared *sh, uint16_t port)

@@ -11,6 +11,13 @@
 
 #define HALF_OPEN_LEAST 128u /* half-open connections a small backlog is allowed all the same */
 
+/* What was learnt of SYNs' answers holds no more. */
+static void forget_answers(struct tcp *t)
+{
+        if (t->answers != NULL)
+                t->answers->forget(t->arg);
+}
+
 static bool excludes(const struct tcp_listener *l, ip_addr addr, const struct tcp_opts *o)
 {
         bool same = ip_addr_eq(l->addr, addr) || (ip_addr_is_any(l->addr) && ip_addr_is_any(addr));
@@ -37,12 +44,37 @@ int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, con
         write_words(l, &made, sizeof made);
         live_set(&l->live, 1);
         demux_add_listener(t, l);
+        forget_answers(t);
         return (int)i;
 }
 
 void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog)
 {
         tcp_listener_at(t, listener)->backlog = backlog;
+        forget_answers(t);
+}
+
+void tcp_listen_opts(struct tcp *t, uint32_t listener, const struct tcp_opts *opts)
+{
+        tcp_listener_at(t, listener)->opts = *opts;
+        forget_answers(t);
+}
+
+static bool queue_is_full(const struct tcp_listener *l)
+{
+        return l->queued > l->backlog;
+}
+
+static bool half_open_is_full(const struct tcp_listener *l)
+{
+        return l->half_open >= MAX(l->backlog, HALF_OPEN_LEAST);
+}
+
+/* The next SYN from there would be answered in the same way: with all that Linux asks for, and no more than that. */
+static bool is_plain(const struct tcp_conn *tc, const struct tcp_listener *l)
+{
+        return !tc->link.lossless && tc->ts_ok && tc->sack_ok && (tc->flags & (TCF_WSCALE | TCF_ECN | TCF_COOKIE)) == TCF_WSCALE &&
+               tc->opts.min_ttl == 0 && tc->opts.ip_opts.len == 0 && l->sharing == 1 && !queue_is_full(l) && !half_open_is_full(l);
 }
 
 static void unlink_queue(struct tcp *t, struct tcp_listener *l, struct tcp_conn *tc)
@@ -66,6 +98,8 @@ void listen_requeue(struct tcp *t, struct tcp_conn *tc)
         WRITE_ONCE(*(after ? &conn_at(t, after)->line_next : &l->q_head), tc->self);
         *(tc->line_next ? &conn_at(t, tc->line_next)->line_prev : &l->q_tail) = tc->self;
         l->queued++;
+        if (unlikely(queue_is_full(l)))
+                forget_answers(t);
 }
 
 /* As Linux: one more than the backlog may wait. */
@@ -94,6 +128,8 @@ void listen_established(struct tcp *t, struct tcp_conn *tc)
         l->half_open--;
         listen_requeue(t, tc);
         l->events |= TCP_EV_ACCEPT;
+        if (t->answers != NULL && is_plain(tc, l))
+                t->answers->learn(t->arg, tc);
         count(t->cnt, COUNT_TCP_PASSIVE_OPEN);
         touch(t, tc);
 }
@@ -140,6 +176,7 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
         struct tcp_listener *l = tcp_listener_at(t, listener);
 
         demux_remove_listener(t, l);
+        forget_answers(t);
         for (uint32_t i = 1; i < t->sh->conns.fresh && (l->queued != 0 || l->half_open != 0); i++) {
                 struct tcp_conn *tc = conn_at(t, i);
                 if (!tc->live || tc->listener != listener)
@@ -154,11 +191,6 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
         pool_free(&t->sh->listeners, listener);
 }
 
-static bool queue_is_full(const struct tcp_listener *l)
-{
-        return l->queued > l->backlog;
-}
-
 /* Those that are being opened will be in it, where no address is forged: a peer must not believe that it is connected when
  * there is no room for it. */
 static bool queue_will_be_full(const struct tcp_listener *l, const struct tcp_link *link)
@@ -166,16 +198,11 @@ static bool queue_will_be_full(const struct tcp_listener *l, const struct tcp_li
         return link->lossless ? l->queued + l->half_open > l->backlog : queue_is_full(l);
 }
 
-static bool half_open_is_full(const struct tcp_listener *l)
-{
-        return l->half_open >= MAX(l->backlog, HALF_OPEN_LEAST);
-}
-
 /* The SYN is good: a connection in SYN-RECEIVED. NULL: there is no memory for it. */
-static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple,
+static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_opts *opts,
                               const struct tcp_link *link, const struct tcp_seg *seg, uint32_t iss, nstime now)
 {
-        struct tcp_conn *tc = conn_new(t, tuple, link, &l->opts, now);
+        struct tcp_conn *tc = conn_new(t, tuple, link, opts, now);
 
         if (tc == NULL) {
                 count_drop(t->cnt, DROP_TCP_NO_MEMORY);
@@ -185,6 +212,8 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
         tc->listener = l->self;
         tc->acc_state = ACC_HALF_OPEN;
         l->half_open++;
+        if (unlikely(half_open_is_full(l)))
+                forget_answers(t);
         tc->iss = iss;
         WRITE_ONCE(tc->snd_una, iss);
         WRITE_ONCE(tc->snd_nxt, iss + 1);
@@ -201,14 +230,38 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
         return tc;
 }
 
+/* The peer has its SYN-ACK already, and what stands in there holds, whatever has been changed since. Without a record its next segment
+ * is refused. */
+static void take_answered(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
+                          const struct tcp_seg *seg, const struct tcp_answer *a, nstime now)
+{
+        struct tcp_opts opts = l->opts;
+        struct tcp_conn *tc;
+
+        opts.no_timestamps = opts.no_sack = opts.no_wscale = 0;
+        tc = begin(t, l, tuple, &opts, link, seg, a->iss, now);
+        if (tc == NULL)
+                return;
+        output_answered(t, tc, a->at, now);
+        WRITE_ONCE(tc->rcv_wscale, a->wscale);
+        tc->rcv_adv = tc->rcv_nxt + a->wnd;
+        count(t->cnt, COUNT_TCP_ANSWERED);
+        touch(t, tc);
+}
+
 /* RFC 9293 §3.10.7.2, third. With no room for one more half-open connection the peer gets a cookie. Not so where addresses
  * cannot be forged, nor where the sequence number must be above that of a connection in TIME-WAIT: there it tries again. */
 static void take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
                      const struct tcp_seg *seg, uint32_t min_iss, nstime now)
 {
         uint32_t iss = iss_new(t, tuple, now);
+        struct tcp_answer answer;
         struct tcp_conn *tc;
 
+        if (t->answers != NULL && t->answers->took(t->arg, tuple, seg->seq, &answer)) {
+                take_answered(t, l, tuple, link, seg, &answer, now);
+                return;
+        }
         if (queue_will_be_full(l, link) || (half_open_is_full(l) && min_iss != 0)) {
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
                 return;
@@ -217,7 +270,7 @@ static void take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                 cookie_answer(t, l, tuple, link, seg, now);
                 return;
         }
-        tc = begin(t, l, tuple, link, seg, min_iss != 0 ? seq_max(iss, min_iss) : iss, now);
+        tc = begin(t, l, tuple, &l->opts, link, seg, min_iss != 0 ? seq_max(iss, min_iss) : iss, now);
         if (tc == NULL)
                 return;
         tc->owed |= OWE_SYN;
@@ -242,7 +295,7 @@ static bool take_ack(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
                 return false;
         }
-        tc = begin(t, l, tuple, link, &syn, seg->ack - 1, now);
+        tc = begin(t, l, tuple, &l->opts, link, &syn, seg->ack - 1, now);
         if (tc == NULL)
                 return false;
         conn_flag(tc, TCF_COOKIE);

@@ -346,17 +346,23 @@ static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg,
 
 /* ---- special ---- */
 
+/* Of an answer or, before the peer has said anything, of a SYN of ours. */
+static void syn_options(const struct tcp_conn *tc, struct tcp_seg *seg, bool answer)
+{
+        seg->wnd = (uint16_t)MIN(rcvbuf_window(tc), UINT16_MAX); /* never scaled: RFC 7323 §2.2 */
+        seg->mss = tc->opts.maxseg ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss;
+        seg->wscale = answer && !(tc->flags & TCF_WSCALE) ? TCP_NO_WSCALE : open_wscale(&tc->opts);
+        seg->sack_ok = answer ? tc->sack_ok : !tc->opts.no_sack;
+        seg->has_ts = answer ? tc->ts_ok : !tc->opts.no_timestamps && !tc->link.lossless;
+}
+
 static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
         bool answer = tc->state == TCPS_SYN_RECEIVED;
 
         begin(t, tc, seg, tc->iss, 0, TCP_SYN | (answer ? TCP_ACK : 0) | ecn_syn_flags(tc), now);
         seg->ack = answer ? tc->rcv_nxt : 0;
-        seg->wnd = (uint16_t)MIN(rcvbuf_window(tc), UINT16_MAX); /* never scaled: RFC 7323 §2.2 */
-        seg->mss = tc->opts.maxseg ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss;
-        seg->wscale = answer && !(tc->flags & TCF_WSCALE) ? TCP_NO_WSCALE : open_wscale(&tc->opts);
-        seg->sack_ok = answer ? tc->sack_ok : !tc->opts.no_sack;
-        seg->has_ts = answer ? tc->ts_ok : !tc->opts.no_timestamps && !tc->link.lossless;
+        syn_options(tc, seg, answer);
         seg->tsval = conn_ts(tc, now);
         seg->tsecr = answer ? tc->ts_recent : 0;
         seg->nsack = 0;
@@ -364,6 +370,22 @@ static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         tc->owed &= (uint8_t)~OWE_SYN;
         if (tc->rtx_kind == RTX_NONE)
                 timer_arm_rtx(tc, now);
+}
+
+void output_answered(struct tcp *t, struct tcp_conn *tc, nstime at, nstime now)
+{
+        struct tcp_seg gone;
+
+        output_syn(t, tc, &gone, now);
+        tc->last_sent = MIN(at, now);
+        count(t->cnt, COUNT_TCP_OUT);
+}
+
+void tcp_answer_of(const struct tcp_conn *tc, struct tcp_seg *seg)
+{
+        *seg = (struct tcp_seg){.sport = tc->tuple.lport, .dport = tc->tuple.rport, .flags = TCP_SYN | TCP_ACK, .seq = tc->iss,
+                                .ack = tc->irs + 1};
+        syn_options(tc, seg, true);
 }
 
 /* RFC 9293 §3.8.6.1: one byte, old or new, whatever the window. */

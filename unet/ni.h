@@ -115,6 +115,7 @@ static inline enum csum_check unet_csum_check(const struct unet_caps *caps)
 /* What every provider's channel begins with; the rest is its own business. */
 struct unet_chan {
         const struct unet_ni_ops *ops;
+        const struct unet_answer_ops *answers;  /* ni_answer.h; NULL: every SYN is the stack's to answer */
         struct unet_caps caps;
 };
 

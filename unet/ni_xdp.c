@@ -302,14 +302,16 @@ static void fill_publish(struct ni_xdp *x, uint32_t at_least)
 }
 
 /* The chunk of a descriptor, or UINT32_MAX: what our own kernel would never write. */
-static uint32_t rx_chunk(const struct ni_xdp *x, const struct xdp_desc *d)
+static uint32_t rx_chunk(struct ni_xdp *x, const struct xdp_desc *d)
 {
         uint64_t chunk = xdp_rx_chunk(&x->geom, d->addr), end;
 
-        if (chunk >= xdp_rx_count(&x->geom) || d->options != 0 || x->sh->owner[chunk] != XDP_KERNEL)
+        if (chunk >= xdp_rx_count(&x->geom) || x->sh->owner[chunk] != XDP_KERNEL)
                 return UINT32_MAX;
         end = xdp_rx_addr(&x->geom, (uint32_t)chunk) + xdp_rx_chunk_bytes(&x->geom, chunk);
-        return d->len <= end - d->addr ? (uint32_t)chunk : UINT32_MAX;
+        if (d->len > end - d->addr || (unlikely(d->options != 0) && !ni_xdp_note(x, d)))
+                return UINT32_MAX;
+        return (uint32_t)chunk;
 }
 
 /* Headers are private to the receiver from here on; the rest of a long packet is lent. */
@@ -347,6 +349,8 @@ static int xdp_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
         uint64_t bytes = 0;
         int got = 0;
 
+        if (unlikely(x->notes != 0))
+                ni_xdp_notes_done(x);
         while (got < n && cons != end)
                 if (rx_take(x, xdp_desc_at(&x->rx, cons++), &rx[got])) {
                         bytes += rx[got].inl_len + rx[got].len;
@@ -399,6 +403,8 @@ static void xdp_flush(struct unet_chan *ch)
 {
         struct ni_xdp *x = xdp(ch);
 
+        if (unlikely(x->notes != 0))
+                ni_xdp_notes_done(x);
         fill_publish(x, 1);
         kick(x);
         if (likely(!xdp_needs_wakeup(&x->fill[FRAME_SMALL])))
@@ -462,6 +468,8 @@ static void xdp_repair(struct unet_chan *ch)
         if (tx_used(x) > x->geom.tx_chunks)
                 xdp_publish(x->comp.cons, xdp_own(x->tx.prod) - x->geom.tx_chunks);
         xdp_publish(&x->sh->reap_head, xdp_own(&x->sh->reap_tail));
+        if (x->answers != NULL)
+                ni_xdp_answers_repair(x);
 }
 
 void ni_xdp_reclaim(struct ni_xdp *x, bool (*held)(void *arg, uint32_t frame), void *arg)

@@ -24,6 +24,7 @@
 #include "netstack/counters.h"
 #include "unet/mem.h"
 #include "unet/ni.h"
+#include "unet/ni_xdp_answer.h"
 #include "unet/tcx_ring.h"
 #include "unet/xdp.h"
 #include "unet/xdp_ring.h"
@@ -74,7 +75,7 @@ static inline size_t ni_xdp_ring_bytes(const struct xdp_geom *g)
 {
         size_t rings = (2 * sizeof(uint64_t) + sizeof(struct xdp_desc)) * g->rx_ring;
 
-        return xdp_rx_bytes(g) + TCX_WORDS_BYTES + XDP_PAGES(rings);
+        return xdp_rx_bytes(g) + TCX_WORDS_BYTES + XDP_PAGES(rings) + TCX_ANSWERS_BYTES;
 }
 
 /* One process's view. */
@@ -86,6 +87,7 @@ struct ni_xdp {
         size_t mem_bytes;               /* of the memfd */
         struct xdp_ring fill[FRAME_CLASSES], comp, rx, tx;
         struct tcx_words *words;        /* XDP_MODE_TCX: mapped, with the rings of reception; else NULL */
+        struct tcx_answers *answers;    /* at their end */
         struct xdp_bell {
                 _Atomic uint64_t *cons; /* XDP_MODE_TCX: pages of the bell; the kernel's other one is read only */
                 const _Atomic uint64_t *prod;
@@ -95,6 +97,12 @@ struct ni_xdp {
         int xsk;
         uint32_t inline_most;           /* bytes of a received packet that are inline: UNET_INLINE_MAX, or fewer */
         int packet;                     /* for runs; -1: none */
+        uint32_t notes;                 /* SYNs of the last recv() that were answered */
+        struct ni_xdp_note {
+                struct unet_ends ends;
+                uint32_t seq;
+                struct unet_answer answer;
+        } note[80];                     /* those that the program may be ahead, and some processors more at once */
         uint32_t hold_more;             /* runs that may go before one that is in its error queue is let go of */
 };
 

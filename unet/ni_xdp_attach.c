@@ -157,6 +157,7 @@ static int map_words(struct ni_xdp *x, int ring)
         void *prod = map_at((void *)(uintptr_t)x->bell.prod, 4096, PROT_READ, x->xsk, 4096);
 
         x->words = words;
+        x->answers = words != NULL ? (void *)((uint8_t *)words + words_bytes(x) - TCX_ANSWERS_BYTES) : NULL;
         x->bell.cons = cons;
         x->bell.prod = prod;
         return words != NULL && cons != NULL && prod != NULL ? 0 : -EPROTO;
@@ -224,11 +225,13 @@ static int attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_me
         x->xsk = fds.xsk;
         x->packet = fds.packet;
         x->tx_mem = tx_mem;
+        x->notes = 0;
         err = map_mem(x, fds.mem, fds.ring);
         if (err == 0)
                 err = x->geom.mode == XDP_MODE_TCX ? map_tcx(x, fds.ring) : map_rings(x);
         if (err != 0)
                 return err;
+        x->base.answers = x->answers != NULL ? &ni_xdp_answer_ops : NULL;
         x->base.caps = (struct unet_caps){
                 .mtu = x->geom.mtu + XDP_ETH_BYTES,
                 .inline_max = UNET_INLINE_MAX,

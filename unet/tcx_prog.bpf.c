@@ -20,6 +20,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "frag_shed.bpf.h"
+#include "syn_answer.bpf.h"
 #include "tcx_ring.h"
 
 #define TRIES     16                    /* for a chunk, where others take some at the same time */
@@ -151,14 +152,14 @@ static __always_inline __u64 fill_bytes(void)
 }
 
 /* What lies at the address goes into RX. */
-static __always_inline void put(__u8 *base, struct tcx_words *w, __u64 addr, __u32 len)
+static __always_inline void put(__u8 *base, struct tcx_words *w, __u64 addr, __u32 len, __u32 options)
 {
         __u32 place = __sync_fetch_and_add(&rx_next, 1);
         struct xdp_desc *d = (struct xdp_desc *)(base + rx_bytes + TCX_WORDS_BYTES + 2 * fill_bytes()) + (place & ring_mask);
 
         d->addr = addr;
         d->len = len;
-        d->options = 0;
+        d->options = options;
         commit(w, place);
 }
 
@@ -222,7 +223,7 @@ static long cut_one(__u32 n, struct cutting *c)
                 return 1;
         set_lengths(&c->h, &c->first, n, bytes);
         __builtin_memcpy(base + addr, &c->h.eth, UDP_HEADERS);
-        put(base, w, addr, bpf_skb_load_bytes(c->packet, at, base + addr + UDP_HEADERS, bytes) == 0 ? UDP_HEADERS + bytes : 0);
+        put(base, w, addr, bpf_skb_load_bytes(c->packet, at, base + addr + UDP_HEADERS, bytes) == 0 ? UDP_HEADERS + bytes : 0, 0);
         return 0;
 }
 
@@ -250,6 +251,83 @@ static __always_inline bool is_udp(struct __sk_buff *packet)
                h.ip.protocol == IPPROTO_UDP;
 }
 
+/* ---- answers (tcx_ring.h) ---- */
+
+#define FOR_ISS 0                       /* tcp/tcp_iss.c */
+#define FOR_TS  1
+#define NOT_ANSWERED (-1)
+
+static __always_inline __u64 answers_at(void)
+{
+        return rx_bytes + TCX_WORDS_BYTES + ((2 * sizeof(__u64) + sizeof(struct xdp_desc)) * ((__u64)ring_mask + 1) + 4095) / 4096 * 4096;
+}
+
+/* What the SYN is answered with, as far as it was learnt; false: nothing. Who writes it meanwhile changes its epoch first. */
+static __always_inline bool learnt(struct tcx_answers *ans, const struct syn *s, __u64 now, struct tcx_answer *a)
+{
+        struct tcx_answer *place = &ans->place[tcx_place(s->ip.saddr, s->tcp.dest) % TCX_PLACES];
+        __u32 epoch = *(volatile __u32 *)&ans->epoch;
+
+        if (epoch == 0 || *(volatile __u32 *)&place->epoch != epoch)
+                return false;
+        __builtin_memcpy(a, place, sizeof *a);
+        barrier();
+        return *(volatile __u32 *)&place->epoch == epoch && *(volatile __u32 *)&ans->epoch == epoch && now < a->until &&
+               syn_is_for(s, (const struct syn *)a->zero);
+}
+
+/* Nobody has a connection with these ends, and this one is the first to ask for one. */
+static __always_inline bool mark(__u32 *m)
+{
+        if (*(volatile __u32 *)m != 0)
+                return false;
+        if (__sync_fetch_and_add(m, 1) == 0)
+                return true;
+        __sync_fetch_and_add(m, -1);
+        return false;
+}
+
+/* What becomes of the packet, or NOT_ANSWERED. */
+static __noinline int answer(struct __sk_buff *packet)
+{
+        __u32 key = 0, *m, iss;
+        __u64 now = bpf_ktime_get_ns(), addr;
+        __u8 *base = bpf_map_lookup_elem(&ring, &key);
+        struct tcx_answers *ans;
+        struct tcx_words *w;
+        struct tcx_answer a;
+        struct syn s, *reply = (struct syn *)a.zero;
+        enum syn_sum sum;
+
+        if (!base || bpf_skb_load_bytes(packet, 0, &s.eth, TCX_ANSWER_BYTES) != 0 || !syn_is_plain(&s))
+                return NOT_ANSWERED;
+        w = (struct tcx_words *)(base + rx_bytes);
+        ans = (struct tcx_answers *)(base + answers_at());
+        sum = syn_sum(&s);
+        if (sum == SYN_SUM_WRONG || !learnt(ans, &s, now, &a) ||
+            (__s32)(*(volatile __u32 *)&ans->allowed - *(volatile __u32 *)&ans->made) <= 0)
+                return NOT_ANSWERED;
+        m = &ans->marks[tcx_mark(s.ip.saddr, s.ip.daddr, s.tcp.source, s.tcp.dest) % TCX_MARKS];
+        if (!mark(m))
+                return NOT_ANSWERED;
+        addr = small_chunk(base, w);
+        if (addr > rx_bytes - chunk_bytes) {
+                __sync_fetch_and_add(m, -1);
+                return TC_ACT_SHOT;
+        }
+        __sync_fetch_and_add(&ans->made, 1);
+        iss = (__u32)(now / 4000) + keyed(ans, &a, &s, FOR_ISS);
+        bpf_skb_load_bytes(packet, 0, base + addr, TCX_ANSWER_BYTES);
+        *(struct tcx_note *)(base + addr + TCX_NOTE_AT) =
+                (struct tcx_note){.at = now, .iss = iss, .wnd = bpf_ntohs(reply->tcp.window), .wscale = reply->wscale[3]};
+        put(base, w, addr, TCX_ANSWER_BYTES, TCX_ANSWERED);
+        wake(w);
+        syn_fill(reply, &s, sum, iss, (__u32)(now / 1000000) - 1 + keyed(ans, &a, &s, FOR_TS));
+        if (bpf_skb_store_bytes(packet, 0, &reply->eth, TCX_ANSWER_BYTES, 0) != 0)
+                return TC_ACT_SHOT;
+        return (int)bpf_redirect(packet->ifindex, 0);
+}
+
 SEC("tc")
 int to_ring(struct __sk_buff *packet)
 {
@@ -258,6 +336,7 @@ int to_ring(struct __sk_buff *packet)
         struct tcx_words *w;
         bool copied;
         __u64 addr;
+        int done;
 
         if (!base)
                 return TC_ACT_SHOT;
@@ -270,6 +349,11 @@ int to_ring(struct __sk_buff *packet)
                 return drop(TCX_DROP_FRAGMENT);
         if (packet->gso_size != 0 && is_udp(packet))
                 return cut(packet, w);
+        if (len == TCX_ANSWER_BYTES) {
+                done = answer(packet);
+                if (done != NOT_ANSWERED)
+                        return done;
+        }
         if (len > chunk_bytes) {
                 if (large_bytes == 0 || !take(&fill_cons[1], &w->fill_large, &place))
                         return drop(TCX_DROP_NO_CHUNK);
@@ -283,7 +367,7 @@ int to_ring(struct __sk_buff *packet)
                         return TC_ACT_SHOT;
                 copied = bpf_skb_load_bytes(packet, 0, base + addr, len) == 0;
         }
-        put(base, w, addr, copied ? len : 0);
+        put(base, w, addr, copied ? len : 0, 0);
         wake(w);
         return TC_ACT_SHOT;
 }

@@ -1,0 +1,96 @@
+/* SYNs that a channel answers before they come here (unet/ni_answer.h), and TCP, which must know of them (struct tcp_answers). */
+#include "netstack/stack_road.h"
+
+#include "netstack/stack_trace.h"
+#include "unet/ni_answer.h"
+
+#define HOLDS (10 * NS_PER_S)           /* then neighbour, route and sizes are looked at again */
+
+/* NULL: its channel does not answer, or is none. */
+static struct unet_chan *answering(struct stack *s, uint32_t k)
+{
+        const struct stack_chan *c = stack_chan_get(s, k);
+
+        return c != NULL && c->netif.nif != NULL && c->ch->answers != NULL ? c->ch : NULL;
+}
+
+static struct unet_ends ends_of(const struct tcp_tuple *t)
+{
+        return (struct unet_ends){.peer = be32_of(ip_addr_get_v4(t->raddr)), .own = be32_of(ip_addr_get_v4(t->laddr)),
+                                  .peer_port = be16_of(t->rport), .own_port = be16_of(t->lport)};
+}
+
+static bool took(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct tcp_answer *a)
+{
+        struct unet_chan *ch = answering(arg, tuple->chan);
+        struct unet_ends e = ends_of(tuple);
+        struct unet_answer how;
+
+        if (ch == NULL || !ch->answers->took(ch, &e, seq, &how))
+                return false;
+        *a = (struct tcp_answer){.at = how.at, .iss = how.iss, .wnd = how.wnd, .wscale = how.wscale};
+        return true;
+}
+
+static void count_ends(void *arg, const struct tcp_tuple *tuple, int by)
+{
+        struct unet_chan *ch = answering(arg, tuple->chan);
+        struct unet_ends e = ends_of(tuple);
+
+        if (ch != NULL)
+                ch->answers->count(ch, &e, by);
+}
+
+/* Its SYN-ACK as it would be sent now, with Ethernet's header; bytes, 0: nobody knows where to. */
+static uint32_t answer_of(struct stack *s, const struct tcp_conn *tc, struct netif_hdr *h)
+{
+        const struct netif_view *v = &s->chan[tc->tuple.chan].netif;
+        const uint8_t *mac = netif_near(v, ip_addr_get_v4(tc->tuple.raddr));
+        struct tcp_seg seg;
+        struct ip_tmpl ip;
+        unsigned thl;
+
+        if (mac == NULL)
+                return 0;
+        tcp_answer_of(tc, &seg);
+        thl = tcp_hdr_write(&seg, h->ip + IP_MIN_HDR);
+        ip_tmpl_init(&ip, tc->tuple.laddr, tc->tuple.raddr, IP_PROTO_TCP, tc->opts.tos, tc->opts.ttl, true);
+        ip_hdr_write(&ip, h->ip, (uint16_t)(IP_MIN_HDR + thl), 0);
+        ether_write(h->link + NETIF_ROOM - ETHER_HDR, mac, v->nif->cfg.mac, ETHER_IPV4);
+        return ETHER_HDR + IP_MIN_HDR + thl;
+}
+
+/* While somebody watches, all that leaves is to be seen leaving. */
+static void learn(void *arg, const struct tcp_conn *tc)
+{
+        struct stack *s = arg;
+        struct unet_chan *ch = answering(s, tc->tuple.chan);
+        struct unet_ends e = ends_of(&tc->tuple);
+        struct unet_lesson l = {.secret = s->tcp.sh->secret, .until = s->now + HOLDS,
+                                .ends = {tc->tuple.laddr.w[0], tc->tuple.laddr.w[1], tc->tuple.raddr.w[0], tc->tuple.raddr.w[1]}};
+        struct netif_hdr h;
+
+        if (ch == NULL || capture_on(s->capture) || stack_traced(s) || ch->answers->knows(ch, &e, s->now))
+                return;
+        l.len = answer_of(s, tc, &h);
+        l.frame = h.link + NETIF_ROOM - ETHER_HDR;
+        if (l.len == 0)
+                return;
+        if (!ch->answers->counts(ch))
+                tcp_count_all(&s->tcp, tc->tuple.chan);
+        ch->answers->learn(ch, &e, &l);
+}
+
+static void forget(void *arg)
+{
+        struct stack *s = arg;
+
+        for (uint32_t i = 0; i < s->st->netifs; i++) {
+                uint32_t k = stack_netif(s->st, i)->chan;
+                struct unet_chan *ch = k != 0 ? answering(s, k - 1) : NULL;
+                if (ch != NULL)
+                        ch->answers->forget(ch);
+        }
+}
+
+const struct tcp_answers stack_answers = {.took = took, .count = count_ends, .learn = learn, .forget = forget};
