@@ -14,6 +14,12 @@ static struct unet_chan *answering(struct stack *s, uint32_t k)
         return c != NULL && c->netif.nif != NULL && c->ch->answers != NULL ? c->ch : NULL;
 }
 
+/* Then all that leaves is to be seen leaving. */
+static bool is_watched(const struct stack *s)
+{
+        return capture_on(s->capture) || stack_traced(s);
+}
+
 static struct unet_ends ends_of(const struct tcp_tuple *t)
 {
         return (struct unet_ends){.peer = be32_of(ip_addr_get_v4(t->raddr)), .own = be32_of(ip_addr_get_v4(t->laddr)),
@@ -28,6 +34,8 @@ static bool took(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct 
 
         if (ch == NULL || !ch->answers->took(ch, &e, seq, &how))
                 return false;
+        if (is_watched(arg))            /* since a moment ago */
+                ch->answers->forget(ch);
         *a = (struct tcp_answer){.at = how.at, .iss = how.iss, .wnd = how.wnd, .wscale = how.wscale};
         return true;
 }
@@ -60,17 +68,16 @@ static uint32_t answer_of(struct stack *s, const struct tcp_conn *tc, struct net
         return ETHER_HDR + IP_MIN_HDR + thl;
 }
 
-/* While somebody watches, all that leaves is to be seen leaving. */
-static void learn(void *arg, const struct tcp_conn *tc)
+static void learn(void *arg, const struct tcp_conn *tc, uint32_t room)
 {
         struct stack *s = arg;
         struct unet_chan *ch = answering(s, tc->tuple.chan);
         struct unet_ends e = ends_of(&tc->tuple);
-        struct unet_lesson l = {.secret = s->tcp.sh->secret, .until = s->now + HOLDS,
+        struct unet_lesson l = {.secret = s->tcp.sh->secret, .until = s->now + HOLDS, .ahead = room,
                                 .ends = {tc->tuple.laddr.w[0], tc->tuple.laddr.w[1], tc->tuple.raddr.w[0], tc->tuple.raddr.w[1]}};
         struct netif_hdr h;
 
-        if (ch == NULL || capture_on(s->capture) || stack_traced(s) || ch->answers->knows(ch, &e, s->now))
+        if (ch == NULL || is_watched(s) || ch->answers->knows(ch, &e, s->now))
                 return;
         l.len = answer_of(s, tc, &h);
         l.frame = h.link + NETIF_ROOM - ETHER_HDR;

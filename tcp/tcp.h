@@ -142,8 +142,9 @@ struct tcp_answers {
         bool (*took)(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct tcp_answer *a);
         /* One connection more (1) or less (-1) has these ends. */
         void (*count)(void *arg, const struct tcp_tuple *tuple, int by);
-        /* A connection came about; the next SYN of its peer to its port may be answered as its was: tcp_answer_of(). */
-        void (*learn)(void *arg, const struct tcp_conn *tc);
+        /* A connection came about; the next SYN of its peer to its port may be answered as its was: tcp_answer_of(). There is room
+         * for so many, at least one. */
+        void (*learn)(void *arg, const struct tcp_conn *tc, uint32_t room);
         /* What a SYN is answered with may be another thing now, or nothing. */
         void (*forget)(void *arg);
 };

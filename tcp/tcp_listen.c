@@ -74,7 +74,15 @@ static bool half_open_is_full(const struct tcp_listener *l)
 static bool is_plain(const struct tcp_conn *tc, const struct tcp_listener *l)
 {
         return !tc->link.lossless && tc->ts_ok && tc->sack_ok && (tc->flags & (TCF_WSCALE | TCF_ECN | TCF_COOKIE)) == TCF_WSCALE &&
-               tc->opts.min_ttl == 0 && tc->opts.ip_opts.len == 0 && l->sharing == 1 && !queue_is_full(l) && !half_open_is_full(l);
+               tc->opts.min_ttl == 0 && tc->opts.ip_opts.len == 0 && l->sharing == 1;
+}
+
+/* Connections that there is a place for in the queue, if those that are being opened get theirs. */
+static uint32_t room_of(const struct tcp_listener *l)
+{
+        uint64_t taken = (uint64_t)l->queued + l->half_open, places = (uint64_t)l->backlog + 1;
+
+        return taken < places ? (uint32_t)MIN(places - taken, UINT32_MAX) : 0;
 }
 
 static void unlink_queue(struct tcp *t, struct tcp_listener *l, struct tcp_conn *tc)
@@ -128,8 +136,8 @@ void listen_established(struct tcp *t, struct tcp_conn *tc)
         l->half_open--;
         listen_requeue(t, tc);
         l->events |= TCP_EV_ACCEPT;
-        if (t->answers != NULL && is_plain(tc, l))
-                t->answers->learn(t->arg, tc);
+        if (t->answers != NULL && is_plain(tc, l) && room_of(l) != 0)
+                t->answers->learn(t->arg, tc, room_of(l));
         count(t->cnt, COUNT_TCP_PASSIVE_OPEN);
         touch(t, tc);
 }

@@ -33,6 +33,7 @@ struct unet_lesson {
         const uint8_t *secret;          /* 16 bytes, as of iss_function() */
         uint64_t ends[4];               /* the addresses as that has them */
         nstime until;                   /* holds no longer than this */
+        uint32_t ahead;                 /* so many connections there is room for, of those that nobody has seen yet; not 0 */
 };
 
 struct unet_answer_ops {

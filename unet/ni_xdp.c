@@ -350,7 +350,7 @@ static int xdp_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
         int got = 0;
 
         if (unlikely(x->notes != 0))
-                ni_xdp_notes_done(x);
+                ni_xdp_notes_done(x, true);
         while (got < n && cons != end)
                 if (rx_take(x, xdp_desc_at(&x->rx, cons++), &rx[got])) {
                         bytes += rx[got].inl_len + rx[got].len;
@@ -404,7 +404,7 @@ static void xdp_flush(struct unet_chan *ch)
         struct ni_xdp *x = xdp(ch);
 
         if (unlikely(x->notes != 0))
-                ni_xdp_notes_done(x);
+                ni_xdp_notes_done(x, false);
         fill_publish(x, 1);
         kick(x);
         if (likely(!xdp_needs_wakeup(&x->fill[FRAME_SMALL])))

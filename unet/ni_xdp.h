@@ -101,6 +101,7 @@ struct ni_xdp {
         struct ni_xdp_note {
                 struct unet_ends ends;
                 uint32_t seq;
+                bool taken;             /* the stack has asked for it */
                 struct unet_answer answer;
         } note[80];                     /* those that the program may be ahead, and some processors more at once */
         uint32_t hold_more;             /* runs that may go before one that is in its error queue is let go of */

@@ -19,6 +19,11 @@ static void add_mark(struct ni_xdp *x, const struct unet_ends *e, uint32_t by)
         __atomic_fetch_add(&x->answers->marks[at % TCX_MARKS], by, __ATOMIC_RELAXED);
 }
 
+static void allow(struct tcx_answers *a)
+{
+        WRITE_ONCE(a->allowed, a->seen + a->ahead);
+}
+
 bool ni_xdp_note(struct ni_xdp *x, const struct xdp_desc *d)
 {
         const uint8_t *syn = x->umem + d->addr;
@@ -39,25 +44,34 @@ bool ni_xdp_note(struct ni_xdp *x, const struct xdp_desc *d)
         memcpy(&n->ends.own_port, syn + XDP_ETH_BYTES + 22, 2);
         memcpy(&seq, syn + XDP_ETH_BYTES + 24, 4);
         n->seq = be32_get(seq);
+        n->taken = false;
         n->answer = (struct unet_answer){(nstime)came.at, came.iss, came.wnd, came.wscale};
         return true;
 }
 
-void ni_xdp_notes_done(struct ni_xdp *x)
+void ni_xdp_notes_done(struct ni_xdp *x, bool all)
 {
-        for (uint32_t i = 0; i < x->notes; i++)
-                add_mark(x, &x->note[i].ends, -1u);
-        WRITE_ONCE(x->answers->allowed, x->answers->allowed + x->notes);
-        x->notes = 0;
+        uint32_t left = 0;
+
+        for (uint32_t i = 0; i < x->notes; i++) {
+                if (all || x->note[i].taken)
+                        add_mark(x, &x->note[i].ends, -1u);
+                else
+                        x->note[left++] = x->note[i];
+        }
+        x->answers->seen += x->notes - left;
+        x->notes = left;
+        allow(x->answers);
 }
 
 static bool took(struct unet_chan *ch, const struct unet_ends *e, uint32_t seq, struct unet_answer *a)
 {
-        const struct ni_xdp *x = xdp(ch);
+        struct ni_xdp *x = xdp(ch);
 
         for (uint32_t i = 0; i < x->notes; i++) {
-                const struct ni_xdp_note *n = &x->note[i];
-                if (n->seq == seq && memcmp(&n->ends, e, sizeof *e) == 0) {
+                struct ni_xdp_note *n = &x->note[i];
+                if (!n->taken && n->seq == seq && memcmp(&n->ends, e, sizeof *e) == 0) {
+                        n->taken = true;
                         *a = n->answer;
                         return true;
                 }
@@ -96,6 +110,10 @@ static bool learn(struct unet_chan *ch, const struct unet_ends *e, const struct 
         memcpy(a->ends, l->ends, sizeof a->ends);
         memcpy(a->frame, l->frame, l->len);
         __atomic_store_n(&a->epoch, x->answers->epoch, __ATOMIC_RELEASE);
+        if (x->answers->ahead_epoch != x->answers->epoch || l->ahead < x->answers->ahead)
+                x->answers->ahead = MIN(l->ahead, AHEAD);
+        x->answers->ahead_epoch = x->answers->epoch;
+        allow(x->answers);
         return true;
 }
 
@@ -121,7 +139,7 @@ static bool counts(struct unet_chan *ch)
         if (a->counted)
                 return true;
         memset(a->marks, 0, sizeof a->marks);
-        WRITE_ONCE(a->allowed, __atomic_load_n(&a->made, __ATOMIC_RELAXED) + AHEAD);
+        a->seen = __atomic_load_n(&a->made, __ATOMIC_RELAXED);
         WRITE_ONCE(a->counted, 1);
         return false;
 }

@@ -62,7 +62,9 @@ struct tcx_answer {
 struct tcx_answers {
         __u32 epoch __attribute__((aligned(64)));       /* never 0 while there are answers. The stack's, as all up to `made` */
         __u32 allowed;                  /* so many answers may be made, by `made` */
-        __u32 counted;                  /* `marks` are true; the program does not look */
+        __u32 seen;                     /* so many of them the stack has seen; as the next two no business of the program's */
+        __u32 ahead, ahead_epoch;       /* `allowed` is so much more than `seen`; what was learnt in that epoch has not less room */
+        __u32 counted;                  /* `marks` are true */
         __u64 secret[2];                /* of initial sequence numbers (RFC 6528) */
         __u32 made __attribute__((aligned(64)));        /* the program's */
         struct tcx_answer place[TCX_PLACES] __attribute__((aligned(64)));

@@ -11,6 +11,7 @@ static struct {
         struct tcp_answer how;
         int counted;                    /* connections, as it was told of them */
         unsigned lessons, forgotten;
+        uint32_t room;                  /* with the last lesson */
         struct tcp_seg lesson;          /* the last one */
 } desk;
 
@@ -32,8 +33,9 @@ static void count_ends(void *arg, const struct tcp_tuple *tuple, int by)
         assert_true(desk.counted >= 0);
 }
 
-static void learn(void *arg, const struct tcp_conn *tc)
+static void learn(void *arg, const struct tcp_conn *tc, uint32_t room)
 {
+        desk.room = room;
         desk.lessons++;
         tcp_answer_of(tc, &desk.lesson);
 }
@@ -254,6 +256,7 @@ static void of_a_full_queue_nothing_is_learnt(void **state)
         for (uint16_t i = 0; i < BACKLOG; i++)
                 opens(s, (uint16_t)(1000 + i));
         assert_int_equal(desk.lessons, BACKLOG);
+        assert_int_equal(desk.room, 1);
         assert_int_equal(desk.forgotten, 0);
         opens(s, 1000 + BACKLOG);
         assert_int_equal(desk.lessons, BACKLOG);
