@@ -564,6 +564,18 @@ static bool reuses_time_wait(const struct tcp_conn *tc, const struct tcp_seg *se
         return seq_gt(seg->seq, tc->rcv_nxt);
 }
 
+/* A SYN that was answered before it came here was answered before there was this connection (its ends are counted, struct tcp_answers):
+ * one like it, or an older one, lay here unread. The peer has the number of the answer, and ours comes to it too late. */
+static bool was_answered_before(struct tcp *t, const struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        struct tcp_answer a;
+
+        if (tc->state != TCPS_SYN_RECEIVED || (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_SYN)
+                return false;
+        return tc->acc_state == ACC_HALF_OPEN && t->answers != NULL && t->answers->took(t->arg, &tc->tuple, seg->seq, &a) &&
+               a.iss != tc->iss;
+}
+
 /* RFC 5082: nobody who is farther away can send it with a larger TTL. Silently, as if there were no such port or connection. */
 static bool came_too_far(struct tcp *t, const struct tcp_seg *seg, const struct tcp_opts *o)
 {
@@ -584,10 +596,14 @@ static bool rx_found(struct tcp *t, struct tcp_conn *tc, const struct tcp_tuple 
                         *t->busy = tc->self;
                 if (unlikely(tc->flags & TCF_MIN_TTL) && came_too_far(t, seg, &tc->opts))
                         return false;
-                if (likely(!reuses_time_wait(tc, seg)))
+                if (unlikely(was_answered_before(t, tc, seg))) {
+                        conn_done(t, tc, 0);
+                } else if (unlikely(reuses_time_wait(tc, seg))) {
+                        min_iss = tc->snd_nxt + UINT16_MAX;
+                        conn_end_time_wait(t, tc, COUNT_TCP_TIME_WAIT_REUSED);
+                } else {
                         return tcp_input(t, tc, seg, now);
-                min_iss = tc->snd_nxt + UINT16_MAX;
-                conn_end_time_wait(t, tc, COUNT_TCP_TIME_WAIT_REUSED);
+                }
         }
         if (!open_address_ok(tuple->laddr) || !open_address_ok(tuple->raddr) || tuple->rport == 0) {
                 count_drop(t->cnt, DROP_TCP_BAD_ADDRESS); /* RFC 9293 MUST-57, -63: silently */

@@ -387,6 +387,84 @@ static void each_destination_has_client_ports_of_its_own(void **state)
         assert_int_not_equal(tcp_port_offset(&s->rig->t, &s->tuple), offset);
 }
 
+/* ---- SYNs that were answered before they came here ---- */
+
+static struct tcp_answer answered;      /* the next SYN is, if `at` is not 0 */
+
+static bool took(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct tcp_answer *a)
+{
+        *a = answered;
+        return answered.at != 0;
+}
+
+static void count_ends(void *arg, const struct tcp_tuple *tuple, int by)
+{
+}
+
+static void learn(void *arg, const struct tcp_conn *tc)
+{
+}
+
+static void forget(void *arg)
+{
+}
+
+static void syn_comes(struct scene *s, uint32_t seq, uint32_t answered_with)
+{
+        static const struct tcp_answers answers = {.took = took, .count = count_ends, .learn = learn, .forget = forget};
+
+        answered = (struct tcp_answer){.at = answered_with != 0 ? s->now : 0, .iss = answered_with, .wnd = 5000, .wscale = 2};
+        s->rig->t.answers = &answers;
+        peer_sends(s, .seq = seq, .flags = S);
+}
+
+static void is_accepted_with(struct scene *s, uint32_t seq, uint32_t iss)
+{
+        forget_sent(s);
+        peer_sends(s, .seq = seq + 1, .ack = iss + 1 - SCENE_ISS);
+        expect_silence(s);
+        s->conn = tcp_accept(&s->rig->t, s->listener);
+        assert_int_not_equal(s->conn, 0);
+        s->tc = tcp_conn_at(&s->rig->t, s->conn);
+        expect_state(s, TCPS_ESTABLISHED);
+        assert_int_equal(s->tc->iss, iss);
+        assert_int_equal(tcp_listener_at(&s->rig->t, s->listener)->half_open, 0);
+}
+
+static void what_was_answered_is_not_answered_again(void **state)
+{
+        struct scene *s = *state;
+
+        syn_comes(s, 0, 4711);
+        expect_silence(s);
+        assert_int_equal(tcp_conn_at(&s->rig->t, 1)->rcv_wscale, 2);
+        assert_int_equal(tcp_conn_at(&s->rig->t, 1)->rcv_adv - tcp_conn_at(&s->rig->t, 1)->rcv_nxt, 5000);
+        syn_comes(s, 0, 4711);          /* the same one in the same breath: its SYN-ACK may be lost */
+        expect_sent(s, .flags = SA, .ack = 1);
+        assert_int_equal(s->last.seq, 4711);
+        is_accepted_with(s, 0, 4711);
+}
+
+/* One was left to us, and lay unread while it was repeated, and that was answered. The peer has the number of the answer. */
+static void an_answer_to_a_repeated_syn_counts(void **state)
+{
+        struct scene *s = *state;
+
+        syn_comes(s, 0, 0);
+        expect_sent(s, .flags = SA, .ack = 1);
+        syn_comes(s, 0, 4711);
+        is_accepted_with(s, 0, 4711);
+}
+
+static void an_answer_to_a_syn_that_begins_anew_counts(void **state)
+{
+        struct scene *s = *state;
+
+        syn_comes(s, 0, 0);
+        syn_comes(s, 70000, 4711);
+        is_accepted_with(s, 70000, 4711);
+}
+
 int main(void)
 {
         static const struct scene_setup lossless = {.lossless = true, .sack = true};
@@ -420,6 +498,9 @@ int main(void)
                 scenario(multicast_and_broadcast_take_no_part, listening, NULL),
                 scenario(initial_sequence_numbers_move_with_the_clock, scene_blank, NULL),
                 scenario(each_destination_has_client_ports_of_its_own, scene_blank, NULL),
+                scenario(what_was_answered_is_not_answered_again, listening, &all_options),
+                scenario(an_answer_to_a_repeated_syn_counts, listening, &all_options),
+                scenario(an_answer_to_a_syn_that_begins_anew_counts, listening, &all_options),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
