@@ -103,6 +103,7 @@ struct ni_xdp {
                 uint32_t seq;
                 bool taken;             /* the stack has asked for it */
                 struct unet_answer answer;
+                uint8_t round;
         } note[80];                     /* those that the program may be ahead, and some processors more at once */
         uint32_t hold_more;             /* runs that may go before one that is in its error queue is let go of */
 };

@@ -45,21 +45,25 @@ bool ni_xdp_note(struct ni_xdp *x, const struct xdp_desc *d)
         memcpy(&seq, syn + XDP_ETH_BYTES + 24, 4);
         n->seq = be32_get(seq);
         n->taken = false;
+        n->round = came.round;
         n->answer = (struct unet_answer){(nstime)came.at, came.iss, came.wnd, came.wscale};
         return true;
 }
 
 void ni_xdp_notes_done(struct ni_xdp *x, bool all)
 {
-        uint32_t left = 0;
+        uint32_t left = 0, seen = 0;
 
         for (uint32_t i = 0; i < x->notes; i++) {
-                if (all || x->note[i].taken)
-                        add_mark(x, &x->note[i].ends, -1u);
-                else
-                        x->note[left++] = x->note[i];
+                const struct ni_xdp_note *n = &x->note[i];
+                if (!all && !n->taken) {
+                        x->note[left++] = *n;
+                } else if (n->round == (uint8_t)x->answers->round) {
+                        add_mark(x, &n->ends, -1u);
+                        seen++;
+                }
         }
-        x->answers->seen += x->notes - left;
+        x->answers->seen += seen;
         x->notes = left;
         allow(x->answers);
 }
@@ -138,6 +142,7 @@ static bool counts(struct unet_chan *ch)
 
         if (a->counted)
                 return true;
+        WRITE_ONCE(a->round, a->round + 1);
         memset(a->marks, 0, sizeof a->marks);
         a->seen = __atomic_load_n(&a->made, __ATOMIC_RELAXED);
         WRITE_ONCE(a->counted, 1);

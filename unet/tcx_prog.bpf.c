@@ -298,6 +298,7 @@ static __noinline int answer(struct __sk_buff *packet)
         struct tcx_answer a;
         struct syn s, *reply = (struct syn *)a.zero;
         enum syn_sum sum;
+        __u32 round;
 
         if (!base || bpf_skb_load_bytes(packet, 0, &s.eth, TCX_ANSWER_BYTES) != 0 || !syn_is_plain(&s))
                 return NOT_ANSWERED;
@@ -307,6 +308,7 @@ static __noinline int answer(struct __sk_buff *packet)
         if (sum == SYN_SUM_WRONG || !learnt(ans, &s, now, &a) ||
             (__s32)(*(volatile __u32 *)&ans->allowed - *(volatile __u32 *)&ans->made) <= 0)
                 return NOT_ANSWERED;
+        round = *(volatile __u32 *)&ans->round;
         m = &ans->marks[tcx_mark(s.ip.saddr, s.ip.daddr, s.tcp.source, s.tcp.dest) % TCX_MARKS];
         if (!mark(m))
                 return NOT_ANSWERED;
@@ -319,7 +321,7 @@ static __noinline int answer(struct __sk_buff *packet)
         iss = (__u32)(now / 4000) + keyed(ans, &a, &s, FOR_ISS);
         bpf_skb_load_bytes(packet, 0, base + addr, TCX_ANSWER_BYTES);
         *(struct tcx_note *)(base + addr + TCX_NOTE_AT) =
-                (struct tcx_note){.at = now, .iss = iss, .wnd = bpf_ntohs(reply->tcp.window), .wscale = reply->wscale[3]};
+                (struct tcx_note){.at = now, .iss = iss, .wnd = bpf_ntohs(reply->tcp.window), .wscale = reply->wscale[3], .round = (__u8)round};
         put(base, w, addr, TCX_ANSWER_BYTES, TCX_ANSWERED);
         wake(w);
         syn_fill(reply, &s, sum, iss, (__u32)(now / 1000000) - 1 + keyed(ans, &a, &s, FOR_TS));

@@ -46,7 +46,7 @@ struct tcx_note {
         __u64 at;                       /* when it was answered, ns of CLOCK_MONOTONIC */
         __u32 iss;
         __u16 wnd;                      /* as on the wire */
-        __u8 wscale, zero;
+        __u8 wscale, round;             /* tcx_answers.round when it was marked */
 };
 
 /* What a peer's SYN to a port is answered with. The stack's, all of it. */
@@ -62,9 +62,10 @@ struct tcx_answer {
 struct tcx_answers {
         __u32 epoch __attribute__((aligned(64)));       /* never 0 while there are answers. The stack's, as all up to `made` */
         __u32 allowed;                  /* so many answers may be made, by `made` */
-        __u32 seen;                     /* so many of them the stack has seen; as the next two no business of the program's */
+        __u32 seen;                     /* so many of them the stack has seen; as the next three no business of the program's */
         __u32 ahead, ahead_epoch;       /* `allowed` is so much more than `seen`; what was learnt in that epoch has not less room */
         __u32 counted;                  /* `marks` are true */
+        __u32 round;                    /* of counting: `marks` and `seen` know nothing of answers of another round */
         __u64 secret[2];                /* of initial sequence numbers (RFC 6528) */
         __u32 made __attribute__((aligned(64)));        /* the program's */
         struct tcx_answer place[TCX_PLACES] __attribute__((aligned(64)));

@@ -354,6 +354,31 @@ static void what_is_there_is_left_to_the_stack(void **state)
         pair_end(&p);
 }
 
+/* What was answered before a death is taken off no count that was made after it. */
+static void what_is_counted_again_is_counted_once(void **state)
+{
+        struct pair p = taught();
+        struct unet_chan *ch = &p.e->ni.base;
+        struct unet_ends ends = ends_with(6000);
+        uint8_t syn[LEN], reply[LEN];
+        struct unet_answer a;
+
+        make_syn(syn, 6000, 77);
+        sends(&p, syn, LEN);
+        reply_comes(&p, reply);
+        ch->ops->repair(ch);
+        teach(p.e, clock_now() + 60 * NS_PER_S);
+        comes(&p, syn, LEN);
+        assert_true(was_answered(&p, 6000, 77, &a));
+        answers(p.e)->count(ch, &ends, 1);
+        flush(p.e);
+        is_left(&p, syn, LEN, "there is a connection");
+        answers(p.e)->count(ch, &ends, -1);
+        is_right_again(&p, "its end");
+        assert_int_equal(p.e->ni.answers->allowed - p.e->ni.answers->made, 64);
+        pair_end(&p);
+}
+
 /* Of a flood it answers what the stack can catch up with, and what there is room for. */
 static void check_ahead(struct pair *p, uint32_t from, uint32_t to)
 {
@@ -511,6 +536,7 @@ int main(void)
                 cmocka_unit_test(a_syn_is_answered),
                 cmocka_unit_test(others_are_left_to_the_stack),
                 cmocka_unit_test(what_is_there_is_left_to_the_stack),
+                cmocka_unit_test(what_is_counted_again_is_counted_once),
                 cmocka_unit_test(it_is_not_far_ahead),
                 cmocka_unit_test(a_flush_forgets_nothing),
                 cmocka_unit_test(without_a_chunk_there_is_no_answer),
