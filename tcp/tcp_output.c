@@ -351,7 +351,7 @@ static void syn_options(const struct tcp_conn *tc, struct tcp_seg *seg, bool ans
 {
         seg->wnd = (uint16_t)MIN(rcvbuf_window(tc), UINT16_MAX); /* never scaled: RFC 7323 §2.2 */
         seg->mss = tc->opts.maxseg ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss;
-        seg->wscale = answer && !(tc->flags & TCF_WSCALE) ? TCP_NO_WSCALE : open_wscale(&tc->opts);
+        seg->wscale = !answer ? open_wscale(&tc->opts) : tc->flags & TCF_WSCALE ? tc->rcv_wscale : TCP_NO_WSCALE;
         seg->sack_ok = answer ? tc->sack_ok : !tc->opts.no_sack;
         seg->has_ts = answer ? tc->ts_ok : !tc->opts.no_timestamps && !tc->link.lossless;
 }

@@ -401,7 +401,7 @@ static void count_ends(void *arg, const struct tcp_tuple *tuple, int by)
 {
 }
 
-static void learn(void *arg, const struct tcp_conn *tc)
+static void learn(void *arg, const struct tcp_conn *tc, uint32_t room)
 {
 }
 
@@ -442,6 +442,7 @@ static void what_was_answered_is_not_answered_again(void **state)
         syn_comes(s, 0, 4711);          /* the same one in the same breath: its SYN-ACK may be lost */
         expect_sent(s, .flags = SA, .ack = 1);
         assert_int_equal(s->last.seq, 4711);
+        assert_int_equal(s->last.wscale, 2);    /* for the other SYN-ACK is not taken back */
         is_accepted_with(s, 0, 4711);
 }
 
