@@ -109,6 +109,7 @@ static bool learn(struct unet_chan *ch, const struct unet_ends *e, const struct 
                 WRITE_ONCE(x->answers->epoch, 1);
         memcpy(x->answers->secret, l->secret, sizeof x->answers->secret);
         __atomic_store_n(&a->epoch, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&a->times, a->times + 1, __ATOMIC_RELAXED);
         atomic_thread_fence(memory_order_release);
         a->until = (uint64_t)l->until;
         memcpy(a->ends, l->ends, sizeof a->ends);

@@ -266,13 +266,14 @@ static __always_inline __u64 answers_at(void)
 static __always_inline bool learnt(struct tcx_answers *ans, const struct syn *s, __u64 now, struct tcx_answer *a)
 {
         struct tcx_answer *place = &ans->place[tcx_place(s->ip.saddr, s->tcp.dest) % TCX_PLACES];
-        __u32 epoch = *(volatile __u32 *)&ans->epoch;
+        __u32 epoch = *(volatile __u32 *)&ans->epoch, times = *(volatile __u32 *)&place->times;
 
         if (epoch == 0 || *(volatile __u32 *)&place->epoch != epoch)
                 return false;
         __builtin_memcpy(a, place, sizeof *a);
         barrier();
-        return *(volatile __u32 *)&place->epoch == epoch && *(volatile __u32 *)&ans->epoch == epoch && now < a->until &&
+        return *(volatile __u32 *)&place->epoch == epoch && *(volatile __u32 *)&place->times == times &&
+               *(volatile __u32 *)&ans->epoch == epoch && now < a->until &&
                syn_is_for(s, (const struct syn *)a->zero);
 }
 
