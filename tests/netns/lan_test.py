@@ -240,6 +240,24 @@ class Kernel(Lan):
         self.assertEqual(s.end(), "all\n")
         self.assert_ours(s)
 
+    def test_a_capture_has_our_answers(self):
+        """But for what was answered before the stack could know that somebody watches."""
+        if not shutil.which("tshark"):
+            self.skipTest("no tshark here")
+        s = self.serve_peer(self.ours, "many-listen", PORT, 5)
+        for _ in range(2):
+            self.assertEqual(self.peer(self.other, "many", OURS, PORT, 1).end(), "all\n")
+        path = os.path.join(self.ours.dir, "seen.pcap")
+        watcher = self.ours.run(lan.UNET, "pcap", "--write", path, shim=False)
+        time.sleep(1)
+        for _ in range(3):
+            self.assertEqual(self.peer(self.other, "many", OURS, PORT, 1).end(), "all\n")
+        self.assertEqual(s.end(), "all\n")
+        watcher.child.send_signal(signal.SIGINT)
+        watcher.end(60)
+        syn_acks = self.ours.sh("tshark", "-r", path, "-Y", "tcp.flags.syn == 1 && tcp.flags.ack == 1").splitlines()
+        self.assertGreaterEqual(len(syn_acks), 2, syn_acks)
+
     def test_an_interface_is_its_first_stacks_until_a_second_comes(self):
         self.assertEqual((self.seen("if")[0]["stack"], self.seen("if")[0]["stacks"]), (None, 0))
         first = self.serve_peer(self.ours, "many-listen", PORT, 2)
