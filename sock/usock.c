@@ -436,8 +436,8 @@ static bool wait_a_little(struct ustack *u, nstime *until)
 /*
  * The oldest connection's channel, where this process has not mapped it yet: while another thread talked to unetd nobody could
  * ask for it, or the keeper could not be asked while another unetd began. Then it is waited for, since the first thing done with
- * the connection may be to send. Under the lock, which is left meanwhile. -ENOBUFS: it is not to be had; the connection stays
- * where it is.
+ * the connection may be to send. Under the lock, which is left meanwhile. -ENOBUFS: it is not to be had; -EMFILE: it is, but not by a
+ * process that may have no more numbers, and who comes from now on is to go by the kernel. The connection stays where it is.
  */
 static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
 {
@@ -445,16 +445,23 @@ static int next_at_hand(struct ustack *u, const struct sock_rec *rec)
 
         for (int i = 0; rec->role == SOCK_ROLE_LISTENER && tcp_acceptable(&u->s.tcp, rec->conn); i++) {
                 uint32_t k = tcp_conn_at(&u->s.tcp, tcp_accept_next(&u->s.tcp, rec->conn))->tuple.chan;
+                bool none;
 
+                u->short_of_numbers = false;
                 if (atomic_load_explicit(&u->s.st->chan[k].state, memory_order_acquire) != CHAN_READY ||
                     stack_chan_get(&u->s, k) != NULL)
                         return 0;
-                if (i >= FETCH_TRIES && !wait_a_little(u, &until))
+                none = u->short_of_numbers;
+                if (!none && i >= FETCH_TRIES && !wait_a_little(u, &until))
                         return -ENOBUFS;
                 ustack_unlock(u);
                 ustack_client();
+                if (none)
+                        ustack_lack_numbers();
                 ustack_client_done();
                 ustack_lock(u);
+                if (none)
+                        return -EMFILE;
         }
         return rec->role == SOCK_ROLE_LISTENER ? -EAGAIN : -EINVAL;
 }

@@ -32,6 +32,7 @@ struct ustack {
         uint32_t id;
         uint32_t slot;                  /* of this process in st->proc */
         bool unknown;                   /* unetd could not be told of this process yet */
+        bool short_of_numbers;          /* the last channel that was to be mapped had none for its descriptors; under the lock */
         struct shm_chan chan[STACK_CHANS];
         struct xdp_view *xdp[STACK_CHANS];      /* of those that are, or were, interfaces of our own; kept for the next one */
         struct ni_verbs remote[STACK_CHANS];    /* of those to other hosts */
@@ -76,6 +77,8 @@ struct ustack *ustack_mine(int *err);
 uint32_t ustack_room(void);
 /* Descriptors for channels to come are kept if they can be, and whether they can is in the books. Under the client's lock. */
 void ustack_keep_numbers(void);
+/* The same when there were none for a peer's. */
+void ustack_lack_numbers(void);
 void ustack_set_full(struct ustack *u, uint32_t slot, bool full);
 /* All stacks that are mapped. */
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX]);

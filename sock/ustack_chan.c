@@ -220,6 +220,7 @@ bool ustack_chan_fetch(struct stack *s, uint32_t k)
         if (client == NULL)
                 return false;           /* the holder waits for our lock, or will be done soon: next turn */
         err = unetd_chan_get(client, u->id, k, &fds);
+        u->short_of_numbers = err == -EMFILE;
         ustack_client_done();
         if (err != 0)
                 return false;

@@ -118,6 +118,12 @@ void ustack_keep_numbers(void)
                 ustack_set_full(all[i], all[i]->slot, full);
 }
 
+void ustack_lack_numbers(void)
+{
+        fd_room_lack();
+        ustack_keep_numbers();
+}
+
 uint64_t usock_address_space(bool keep_to)
 {
         struct ustack *all[USTACKS_MAX];

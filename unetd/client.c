@@ -87,6 +87,23 @@ static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const
         return r == -EPIPE || r == -ENOTCONN ? -ECONNRESET : r;
 }
 
+/* Those to questions that were given up are passed over. */
+static int recv_reply(const struct unetd_conn *conn, uint32_t seq, struct wire_in *in, struct client_patience *p)
+{
+        bool ours;
+        int r;
+
+        do {
+                r = wire_recv_above(conn->fd, in, 0);
+                ours = in->msg.seq == seq;
+                if (r == -EAGAIN)
+                        r = conn_wait(conn, POLLIN, p);
+                else if (r != 0 || !ours)
+                        wire_in_close(in);
+        } while ((r == 0 || r == -EMFILE) && !ours);
+        return r == -EBADMSG ? -EPROTO : r;
+}
+
 int client_exchange_until(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
                           unsigned n, struct wire_in *in, struct client_patience p)
 {
@@ -95,17 +112,8 @@ int client_exchange_until(struct unetd_client *c, const struct unetd_conn *conn,
         msg->seq = ++c->seq;
         msg->err = 0;
         r = conn_send(conn, msg, fds, n, &p);
-        while (r == 0) {
-                r = wire_recv_above(conn->fd, in, 0);
-                if (r == -EAGAIN)
-                        r = conn_wait(conn, POLLIN, &p);
-                else if (r == 0 && in->msg.seq == msg->seq)
-                        break;
-                else if (r == 0 || r == -EBADMSG)
-                        wire_in_close(in);
-        }
-        if (r == -EBADMSG)
-                return -EPROTO;
+        if (r == 0)
+                r = recv_reply(conn, msg->seq, in, &p);
         if (r < 0)
                 return r;
         r = in->msg.err;

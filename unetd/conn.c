@@ -90,7 +90,7 @@ static void receive(struct conn *c)
 
                 if (r == -EAGAIN)
                         return;
-                if (r == -EBADMSG)
+                if (r == -EBADMSG || r == -EMFILE)
                         refuse(c, in.msg.seq);
                 else if (r < 0)
                         conn_fail(c);

@@ -14,6 +14,7 @@ static struct {
         _Atomic int fd[FD_ROOM_MOST];   /* the first n */
         int lent[LENT];
         unsigned n, nlent;
+        bool lacked;
 } room;
 
 static void close_down_to(unsigned n)
@@ -56,8 +57,10 @@ bool fd_room_keep(void)
 {
         unsigned before;
 
-        if (fd_above() || sys_nofile() <= FD_ROOM_LEAST)
+        if (fd_above())
                 return true;
+        if (sys_nofile() <= FD_ROOM_LEAST)
+                return !room.lacked;
         if (beyond_limit())
                 close_down_to(0);
         before = room.n;
@@ -65,6 +68,11 @@ bool fd_room_keep(void)
         if (room.n < wanted())
                 close_down_to(before);
         return room.n >= wanted();
+}
+
+void fd_room_lack(void)
+{
+        room.lacked = true;
 }
 
 void fd_room_lend(void)

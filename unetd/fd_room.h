@@ -17,6 +17,8 @@
 /* Keeps a sixteenth of the limit, from FD_ROOM_LEAST to FD_ROOM_MOST, or no more than before: the program's last ones are not taken.
  * True: they are there. */
 bool fd_room_keep(void);
+/* Some would have been needed: a limit too small to keep any is no reason any more not to say that they are not there. */
+void fd_room_lack(void);
 /* As many as a message brings are free, until fd_room_back(), which takes what is left of them. False: they were not lent. */
 void fd_room_lend(void);
 bool fd_room_back(void);

@@ -57,10 +57,18 @@ static void take_fds(struct msghdr *mh, struct wire_in *in)
 
 static bool in_form(const struct wire_in *in, long len, int flags)
 {
-        return len == (long)sizeof in->msg && !(flags & (MSG_TRUNC | MSG_CTRUNC)) &&
-               in->msg.magic == UNETD_MAGIC && in->msg.nfds == in->n && in->n <= UNETD_FDS_MAX &&
-               in->msg.type != UNETD_INVALID &&
+        return len == (long)sizeof in->msg && !(flags & MSG_TRUNC) && in->msg.magic == UNETD_MAGIC &&
+               in->msg.nfds <= UNETD_FDS_MAX && in->n <= in->msg.nfds && in->msg.type != UNETD_INVALID &&
                in->msg.type < UNETD_TYPES;
+}
+
+static int judged(const struct wire_in *in, long len, int flags)
+{
+        if (!in_form(in, len, flags))
+                return -EBADMSG;
+        if (in->n == in->msg.nfds)
+                return flags & MSG_CTRUNC ? -EBADMSG : 0;
+        return flags & MSG_CTRUNC ? -EMFILE : -EBADMSG;
 }
 
 int wire_recv(int fd, struct wire_in *in, int flags)
@@ -81,7 +89,7 @@ int wire_recv(int fd, struct wire_in *in, int flags)
         take_fds(&mh, in);
         if (r == 0 && in->n == 0 && !(mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
                 return -ECONNRESET;     /* the end; an empty packet counts as one */
-        return in_form(in, r, mh.msg_flags) ? 0 : -EBADMSG;
+        return judged(in, r, mh.msg_flags);
 }
 
 void wire_in_close(struct wire_in *in)

@@ -25,7 +25,8 @@ int wire_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n, int fla
 /*
  * Receives one message. 0: it is whole and in form: size, magic, a known type, as many descriptors as it
  * says.
- * -EBADMSG: it is not; its descriptors are there to be closed, and msg.seq is what could be read, else 0.
+ * -EBADMSG: it is not; its descriptors are there to be closed, and msg.seq is what could be read, else 0. -EMFILE: it would be, but we
+ * may have no number for one of its descriptors; the others are there to be closed.
  * -EAGAIN; -ECONNRESET at the end.
  */
 int wire_recv(int fd, struct wire_in *in, int flags);

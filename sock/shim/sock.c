@@ -220,18 +220,22 @@ static int accept_kernel(const struct file *l, struct sockaddr *sa, socklen_t *l
         return fd;
 }
 
-/* Either side; the kernel is not kept waiting for long when ours is busy. */
+/* Either side; the kernel is not kept waiting for long when ours is busy, nor at all where there is no number for what one of ours
+ * comes by. */
 static int accept_once(struct file *l, struct sockaddr *sa, socklen_t *len, int flags)
 {
-        int fd;
+        int fd, r;
 
         if (kernel_turn(&l->pace)) {
                 fd = accept_kernel(l, sa, len, flags);
                 if (fd != -EAGAIN)
                         return fd;
         }
-        fd = accept_ours(l, sa, len, flags);
-        return fd != -EAGAIN ? fd : accept_kernel(l, sa, len, flags);
+        r = accept_ours(l, sa, len, flags);
+        if (r != -EAGAIN && r != -EMFILE)
+                return r;
+        fd = accept_kernel(l, sa, len, flags);
+        return fd != -EAGAIN ? fd : r;
 }
 
 static ssize_t do_accept(struct file *l, struct sockaddr *sa, socklen_t *len, int flags)

@@ -599,6 +599,66 @@ class Squeezed(Case):
         self.assertEqual((server.said("ours"), server.said("kernel")), (1, 5), server)
 
 
+class Numberless(Case):
+    """A running server whose numbers somebody else limits (prlimit(1)), while clients of both kinds wait to be accepted: the kernel's
+    are served, and what there is no number for is told at once, as the kernel tells it."""
+
+    ACCEPT = """if True:
+        import errno, os, socket, sys, time
+        server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+        files = [os.dup(0) for _ in range(int(sys.argv[2]))]
+        for line in sys.stdin:
+            for fd in files if line == "close\\n" else ():
+                os.close(fd)
+            began = time.monotonic()
+            try:
+                with server.accept()[0] as s:
+                    said = s.recv(100).decode()
+            except OSError as e:
+                said = errno.errorcode[e.errno]
+            print(said, time.monotonic() - began < 3, flush=True)
+    """
+    COME = """if True:
+        import socket, sys
+        s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+        s.sendall(sys.argv[2].encode())
+        print("there", flush=True)
+        s.recv(1)
+    """
+
+    def come(self, name, **more):
+        p = self.run_it(sys.executable, "-c", self.COME, str(self.port), name, **more)
+        wait_until(f"{name} to be there", lambda: p.text() == "there\n")
+        return p
+
+    def accepted(self, server, line="\n"):
+        before = server.text()
+        server.child.stdin.write(line.encode())
+        server.child.stdin.flush()
+        wait_until("accept() to return", lambda: server.text() != before)
+        return server.text()[len(before):]
+
+    def served(self, files, limit):
+        """Until there are more numbers, all who come by the kernel; its server."""
+        server = self.server(sys.executable, "-c", self.ACCEPT, str(self.port), str(files), stdin=subprocess.PIPE)
+        first = self.come("fabric")
+        self.come("kernel", shim=False)
+        resource.prlimit(server.child.pid, resource.RLIMIT_NOFILE, (limit, limit))
+        self.assertEqual(self.accepted(server), "kernel True\n")
+        self.assertEqual(self.accepted(server), "EMFILE True\n")
+        later = self.come("later")
+        self.assertEqual(self.accepted(server), "later True\n")
+        self.assertEqual((first.said("ours"), later.said("kernel")), (1, 1), later)
+        return server
+
+    def test_hardly_any(self):
+        self.served(0, 8)
+
+    def test_used_up_until_some_are_closed(self):
+        server = self.served(40, 48)
+        self.assertEqual(self.accepted(server, "close\n"), "fabric True\n")
+
+
 class Sandboxed(Case):
     """sshd: a program of its own for each connection, which locks itself in (seccomp) before it reads a byte of it."""
 
