@@ -504,6 +504,8 @@ int chan_open(struct client *cl, struct wire_in *in)
         if (mine->state != STACK_UP || !peer || peer->state != STACK_UP)
                 return -ENOENT;
         e = find_pair(mine, peer);
+        if (!e && (user_keeper_silent(mine->user) || user_keeper_silent(peer->user)))
+                return -ETIMEDOUT;
         if (!e) {
                 r = chan_new(mine, peer, NULL, &e);
                 return r < 0 ? r : chan_start(cl, e, &in->msg);

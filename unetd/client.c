@@ -104,16 +104,19 @@ static int recv_reply(const struct unetd_conn *conn, uint32_t seq, struct wire_i
         return r == -EBADMSG ? -EPROTO : r;
 }
 
-int client_exchange_until(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
+int client_exchange_until(struct unetd_client *c, struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
                           unsigned n, struct wire_in *in, struct client_patience p)
 {
         int r;
 
+        if (conn->silent && sys_poll1(conn->fd, 0, 0) == 0 && process_is_stopped(conn->pid))
+                return -ETIMEDOUT;
         msg->seq = ++c->seq;
         msg->err = 0;
         r = conn_send(conn, msg, fds, n, &p);
         if (r == 0)
                 r = recv_reply(conn, msg->seq, in, &p);
+        conn->silent = r == -ETIMEDOUT;
         if (r < 0)
                 return r;
         r = in->msg.err;
@@ -131,7 +134,7 @@ static struct client_patience usual_patience(void)
         return (struct client_patience){.look = now + UNETD_TIMEOUT_MS, .end = now + UNETD_PATIENCE_MS};
 }
 
-int client_exchange(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
+int client_exchange(struct unetd_client *c, struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
                     unsigned n, struct wire_in *in)
 {
         return client_exchange_until(c, conn, msg, fds, n, in, usual_patience());

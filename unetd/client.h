@@ -49,6 +49,7 @@ enum {
 struct unetd_conn {
         int fd;                         /* -1 or 0: none */
         int32_t pid;                    /* who answers; 0: not known */
+        bool silent;                    /* it did not, to the last question: while it is stopped it is not asked another one */
         uint64_t ino;
 };
 

@@ -23,10 +23,10 @@ struct client_patience {
 };
 /* Sends a request and receives its reply; replies to earlier requests, given up on, are thrown away. The
  * reply's own error is returned; `in` then holds nothing. */
-int client_exchange_until(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
+int client_exchange_until(struct unetd_client *c, struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
                           unsigned n, struct wire_in *in, struct client_patience p);
 /* The same, with the usual patience. */
-int client_exchange(struct unetd_client *c, const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds, unsigned n,
+int client_exchange(struct unetd_client *c, struct unetd_conn *conn, struct unetd_msg *msg, const int *fds, unsigned n,
                     struct wire_in *in);
 /* Closes it, unless the program has closed it before and given the number to something else. */
 void client_drop(struct unetd_conn *conn);

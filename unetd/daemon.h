@@ -103,6 +103,7 @@ struct user {
         enum keeper_state keeper_state;
         int32_t keeper_pid;
         nstime keeper_look;             /* not before is it looked at whether it is stopped */
+        bool silence_said;              /* the log has it that the keeper is stopped, since it answered last */
         nstime adopt_until;             /* KEEPER_AWAITED: then start one */
         uint32_t deaths;                /* of keepers, within DEATHS_WINDOW of the first */
         nstime first_death;
@@ -276,6 +277,8 @@ void asks_forget_chan(struct chan *ch);
 void users_tick(void);
 /* Whether a keeper that has not answered yet is stopped. */
 bool users_keeper_stopped(void);
+/* The same of one user's, when somebody has waited for it in vain: who needs it is refused at once (-ETIMEDOUT), and the log says so. */
+bool user_keeper_silent(struct user *u);
 nstime users_deadline(void);
 
 /* ---- stacks.c ---- */

@@ -318,7 +318,7 @@ int port_settle(struct client *cl, const struct unetd_msg *msg)
         struct waiter *w;
         int r;
 
-        if (!u || u->keeper_state != KEEPER_RUNS) {
+        if (!u || u->keeper_state != KEEPER_RUNS || user_keeper_silent(u)) {
                 r = discarded(cl, msg);         /* nobody has it any more, but for a child that is closing it */
                 return r == 0 ? -ENOENT : r;
         }

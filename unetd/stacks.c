@@ -367,6 +367,8 @@ int stack_new(struct client *cl, struct wire_in *in)
         in->msg.stack.pid = 0;
         if (in->msg.stack.stack != 0 && known)          /* its keeper brought it back before */
                 return known->user == cl->user ? proc_register(cl, known, &in->msg) : -EEXIST;
+        if (user_keeper_silent(cl->user))
+                return -ETIMEDOUT;
         if (cl->user->used.stacks >= unetd.cfg.per_uid.stacks)
                 return -EDQUOT;
         pidfd = peer_pidfd(cl);

@@ -195,6 +195,7 @@ static void answered(struct user *u, const struct unetd_msg *msg)
 {
         struct ask *a;
 
+        u->silence_said = false;
         TAILQ_FOREACH(a, &u->asks, link) {
                 if (a->seq != msg->seq || a->type != msg->type)
                         continue;
@@ -323,6 +324,19 @@ bool users_keeper_stopped(void)
                 if (u->keeper_state == KEEPER_RUNS && !TAILQ_EMPTY(&u->asks) && process_is_stopped(u->keeper_pid))
                         return true;
         return false;
+}
+
+bool user_keeper_silent(struct user *u)
+{
+        const struct ask *a = TAILQ_FIRST(&u->asks);
+
+        if (u->keeper_state != KEEPER_RUNS || !a || unetd.loop.now - a->sent < unetd.cfg.reply_ms * NS_PER_MS ||
+            !process_is_stopped(u->keeper_pid))
+                return false;
+        if (!u->silence_said)
+                log_line("keeper %d of uid %u is stopped: who needs it goes by the kernel", u->keeper_pid, u->uid);
+        u->silence_said = true;
+        return true;
 }
 
 /* A keeper that does not answer is stopped, or broken, or slow: the last is waited for longer. */

@@ -103,8 +103,9 @@ const char *sock_refused(int err)
                 return "the port is taken on the fabric";
         case -ENOENT:
         case -ECONNREFUSED:
-        case -ETIMEDOUT:
                 return "no unetd";
+        case -ETIMEDOUT:
+                return "unetd, or its keeper, does not answer: it is stopped, or the machine very busy";
         case -ENOSPC:
         case -ENOBUFS:
         case -ENOMEM:

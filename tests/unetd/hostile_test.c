@@ -370,21 +370,49 @@ static void a_false_keeper_offers_in_vain(void **state)
         bystander_stop(&b);
 }
 
-/* A keeper that is stopped: callers get -ETIMEDOUT, others are served, and it goes on where it was. */
+#define AT_ONCE 2000                    /* ms, on a busy machine: less than anybody waits for one that is stopped */
+
+/* A keeper that is stopped: callers get -ETIMEDOUT, and only the first has to wait for that; others are served, and it goes on where it
+ * was. */
 static void a_stopped_keeper_holds_up_its_own_calls_only(void **state)
 {
         struct bystander b;
         struct fake_stack st;
+        uint32_t chan, peer;
+        int64_t began;
 
         bystander_start(&b);
         fake_stack_make(&st);
         kill(b.keeper, SIGSTOP);
         assert_int_equal(unetd_stack_new(&b.c, &st.fds, 0, &st.id), -ETIMEDOUT);
+        began = world_now_ms();
+        assert_int_equal(unetd_stack_new(&b.c, &st.fds, 0, &st.id), -ETIMEDOUT);
+        assert_int_equal(unetd_chan_open(&b.c, b.st[0].id, b.st[0].id, &chan, &peer), -ETIMEDOUT);
+        assert_true(world_now_ms() - began < AT_ONCE);
         assert_int_equal(unetd_listen_add(&b.c, b.st[0].id, 6, (ip_addr){{0, 0}}, 4242, 0, -1), 0);
         assert_int_equal(unetd_listen_del(&b.c, b.st[0].id, 6, (ip_addr){{0, 0}}, 4242, 0), 0);
         kill(b.keeper, SIGCONT);
         eventually(st.s->attached == 1);
         fake_stack_forget(&st);
+        bystander_stop(&b);
+}
+
+/* What is asked of the keeper itself is waited for once, too, while it is stopped. */
+static void a_stopped_keeper_is_asked_once(void **state)
+{
+        struct unetd_stack_fds got;
+        struct bystander b;
+        int64_t began;
+
+        bystander_start(&b);
+        kill(b.keeper, SIGSTOP);
+        assert_int_equal(unetd_stack_get(&b.c, b.st[0].id, &got), -ETIMEDOUT);
+        began = world_now_ms();
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(unetd_stack_get(&b.c, b.st[0].id, &got), -ETIMEDOUT);
+        assert_true(world_now_ms() - began < AT_ONCE);
+        kill(b.keeper, SIGCONT);
+        bystander_check(&b);
         bystander_stop(&b);
 }
 
@@ -597,6 +625,7 @@ int main(void)
                 t(out_of_descriptors_it_goes_on),
                 t(a_false_keeper_offers_in_vain),
                 t(a_stopped_keeper_holds_up_its_own_calls_only),
+                t(a_stopped_keeper_is_asked_once),
                 t(random_messages_harm_nobody),
         };
 
