@@ -6,17 +6,38 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "netstack/sandbox.h"
 #include "netstack/sys.h"
+
+#define GET_PID_NAMESPACE _IO(0xff, 5)  /* ioctl of a pidfd: PIDFD_GET_PID_NAMESPACE of Linux 6.11, which libc's headers may not have */
+
+/* Where there is no /proc: by a descriptor of the namespace; 0: a kernel that gives none, or a program that locked itself in. */
+static uint64_t own_ns_by_pidfd(void)
+{
+        struct stat sb = {.st_ino = 0};
+        long pidfd, ns;
+
+        if (sandbox_forbidden != 0 || (pidfd = sys2(SYS_pidfd_open, getpid(), 0)) < 0)
+                return 0;
+        ns = sys3(SYS_ioctl, pidfd, GET_PID_NAMESPACE, 0);
+        sys1(SYS_close, pidfd);
+        if (ns < 0)
+                return 0;
+        sys2(SYS_fstat, ns, &sb);
+        sys1(SYS_close, ns);
+        return sb.st_ino;
+}
 
 /* The PID namespace of this process, and of those that it forks: theirs may be another one. */
 static uint64_t own_ns(void)
 {
         struct stat sb;
 
-        return sys4(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &sb, 0) == 0 ? sb.st_ino : 0;
+        return sys4(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &sb, 0) == 0 ? sb.st_ino : own_ns_by_pidfd();
 }
 
 void usock_set_owner(struct usock *s, int32_t owner, uint32_t tid, bool async)

@@ -278,6 +278,24 @@ class Spare(Case):
         self.assertEqual(self.run_it(*argv, shim=False).end().split(), ["False"] * 3)
 
 
+class Bare(Case):
+    """A program that has no /proc, beside others that have."""
+
+    LISTEN = "import signal, socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); signal.pause()"
+
+    def test_signals_of_readiness_come(self):
+        without_proc = ("unshare", "-rm", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
+        if subprocess.run((*without_proc, "true"), capture_output=True, check=False).returncode != 0:
+            self.skipTest("no mount namespaces here")
+        self.server(sys.executable, "-c", self.LISTEN, str(self.port))          # unetd cannot be started without /proc
+        for scene in ("async_connections", "async_sockets"):
+            with self.subTest(scene=scene):
+                ours, kernel = (self.run_it(*without_proc, "env", *env, CALLS, scene, shim=False)
+                                for env in ((f"LD_PRELOAD={SHIM}", "UNET_LOG=1"), ()))
+                self.assert_same(ours.end(), kernel.end())
+                self.assertGreater(ours.said("ours"), 0, ours)
+
+
 class Apart(Case):
     """A program in a time namespace of its own, on a bad cable, which ends before its last bytes have arrived: the keeper, whose clock
     is another, sends them again."""
