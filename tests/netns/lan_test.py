@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Unmodified programs over AF_XDP, against the kernel on the other end of a cable."""
+"""Unmodified programs over AF_XDP, against the kernel on the other end of a cable.
+
+UNET_WHOLE=1: a gigabyte each way instead of some megabytes."""
 
 import hashlib
 import json
@@ -17,7 +19,7 @@ sys.path.insert(0, HERE)
 import lan  # noqa: E402
 
 OURS, KERNELS, NOBODY, PORT, CLOSED = "10.77.0.1", "10.77.0.2", "10.77.0.9", 5201, 5202
-BIG = 200                               # megabytes
+BIG = 1024 if os.environ.get("UNET_WHOLE") else 200             # megabytes
 PEER = lan.PEER
 
 
@@ -113,11 +115,28 @@ class Kernel(Lan):
         self.exchanged(self.both_ways(self.other, self.ours, BIG), BIG)
 
     def interface_comes_back(self, sig):
-        self.serve_peer(self.ours, "many-listen", PORT, 1)
+        """All that the kernel says of it is as before, and it works."""
+        before = self.said_of_interface()
+        stack = self.serve_peer(self.ours, "many-listen", PORT, 1)
         self.assertTrue(self.ours.program_on_link())
         self.ours.daemon.child.send_signal(sig)
         self.ours.daemon.child.wait(120)
         self.ours.until(lambda: not self.ours.program_on_link(), "the interface without a program")
+        stack.stop()
+        for _ in range(100):
+            if self.said_of_interface() == before:
+                break
+            time.sleep(0.1)
+        self.assertEqual(self.said_of_interface(), before)
+        self.ours.become_kernels()
+        self.serve_peer(self.ours, "mirror", PORT + 1, shim=False)
+        self.assertEqual(self.peer(self.other, "reflect", OURS, PORT + 1, 1).end(), "all\n")
+
+    def said_of_interface(self):
+        """Its flags, features, queues and addresses (but IPv6's, which are tentative at first), and what programs are behind it."""
+        said = [json.loads(self.ours.ip("-4", "-d", "-j", what, "show", "dev", lan.IFACE)) for what in ("link", "addr")]
+        behind = self.ours.sh(sys.executable, lan.BEHIND, lan.IFACE)
+        return said, behind, self.ours.sh("ethtool", "-k", lan.IFACE), self.ours.sh("tc", "qdisc", "show", "dev", lan.IFACE)
 
     def test_interface_comes_back_when_unetd_ends(self):
         self.interface_comes_back(signal.SIGTERM)
@@ -166,6 +185,16 @@ class Kernel(Lan):
             p = self.peer(self.ours, "error", kind, KERNELS, CLOSED)
             self.assertEqual(p.end(), "ECONNREFUSED\n")
             self.assert_ours(p)
+
+    def test_a_protocol_that_nobody_speaks(self):
+        """RFC 1122 3.2.2.1: who sends it is told so, by a stack and by the gateway."""
+        ask = ("import errno, socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_RAW, 253); s.settimeout(60); "
+               "s.setsockopt(socket.IPPROTO_IP, 11, 1); s.connect((sys.argv[1], 0)); s.send(b'anybody?')\n"
+               "try: s.recv(100)\nexcept OSError as e: print(errno.errorcode[e.errno])")
+        for port in (PORT, PORT + 1):
+            keep = self.serve_peer(self.ours, "many-listen", port, 1)
+            self.assert_ours(keep)
+            self.assertEqual(self.other.run(sys.executable, "-c", ask, OURS).end(), "ENOPROTOOPT\n")
 
     def test_who_sends_with_fast_open_connects(self):
         """sendto() with MSG_FASTOPEN: the kernel has no way to there, so it must be ours."""

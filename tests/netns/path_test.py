@@ -3,6 +3,7 @@
 
 UNET_WHOLE=1: a gigabyte each way instead of some megabytes."""
 
+import json
 import os
 import sys
 
@@ -34,8 +35,13 @@ class Path(lan_test.Lan):
             router.sh("nft", "add table ip quiet; add chain ip quiet out { type filter hook output priority 0; };"
                              "add rule ip quiet out icmp type destination-unreachable counter drop")
 
-    def counted(self, name):
-        return sum(row["value"] for row in self.seen("stat") if row["name"] == name)
+    def silenced(self, router):
+        """How often the router would have told."""
+        said = json.loads(router.sh("nft", "-j", "list", "table", "ip", "quiet"))["nftables"]
+        return sum(e["counter"]["packets"] for row in said if "rule" in row for e in row["rule"]["expr"] if "counter" in e)
+
+    def counters(self):
+        return self.seen("stat")["counters"]
 
     def one_way(self, sender, receiver, megabytes):
         """So much from a client to a server."""
@@ -57,10 +63,29 @@ class Path(lan_test.Lan):
     def test_bytes_to_the_kernel_where_nobody_tells(self):
         self.silence()
         self.one_way(self.ours, self.other, BIG)
+        self.assertGreater(self.silenced(self.near), 0)
 
     def test_bytes_from_the_kernel_where_nobody_tells(self):
         self.silence()
         self.one_way(self.other, self.ours, BIG)
+        self.assertGreater(self.silenced(self.far), 0)
+
+
+    def learnt_by(self, name):
+        """While bytes go both ways: counters end with their stack, and are returned."""
+        pair = self.both_ways(self.ours, self.other, 1, goes_on=True)
+        self.ours.until(lambda: self.counters()[name] > 0, name)
+        counters = self.counters()
+        self.exchanged(pair, 1)
+        return counters
+
+    def test_who_is_told_believes_it(self):
+        self.learnt_by("TCP_PMTU")
+
+    def test_who_is_not_told_finds_out(self):
+        self.silence()
+        self.assertEqual(self.learnt_by("TCP_BLACK_HOLE")["TCP_PMTU"], 0)
+        self.assertGreater(self.silenced(self.near), 0)
 
 
 class LargeMtu(Path):
