@@ -132,6 +132,20 @@ static int choose_mode(struct xdp_dev *d, int prog, const char *ifname, enum xdp
         return err;
 }
 
+/* On a veth it is faster; and where there are several queues an AF_XDP socket would leave the others' packets to the kernel. */
+static int choose_best_tcx(struct xdp_dev *d, const char *ifname, char line[XDP_LINE_MAX])
+{
+        bool veth = d->csum_pseudo;
+        int err = choose_tcx(d, ifname, line);
+
+        if (d->queues > 1 && err == 0 && !veth)
+                say(line, "%s: a program behind the driver (tcx), since an AF_XDP socket takes one of its %u queues", ifname, d->queues);
+        if (d->queues > 1 && err != 0)
+                say(line, "%s has %u queues, of which an AF_XDP socket takes one (Linux 6.6 can take all; or ethtool -L %s combined 1)",
+                    ifname, d->queues, ifname);
+        return err;
+}
+
 int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX])
 {
         struct bpf_object *obj = NULL;
@@ -144,8 +158,11 @@ int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char
                 return err;
         if (want == XDP_WANT_TCX)
                 return choose_tcx(d, ifname, line);
-        if (want == XDP_WANT_BEST && d->csum_pseudo && choose_tcx(d, ifname, line) == 0)        /* a veth */
-                return 0;
+        if (want == XDP_WANT_BEST && (d->csum_pseudo || d->queues > 1)) {
+                err = choose_best_tcx(d, ifname, line);
+                if (err == 0 || d->queues > 1)
+                        return err;
+        }
         err = check_mtu(d, ifname, line);
         if (err == 0)
                 err = load(d, &obj, line);

@@ -30,7 +30,8 @@ enum xdp_want { XDP_WANT_BEST, XDP_WANT_NATIVE, XDP_WANT_GENERIC, XDP_WANT_TCX }
 
 /*
  * Puts the program on an interface of this network namespace, or, for XDP_MODE_TCX, sees that xdp_sock_open() can. BEST: on a veth
- * tcx, where the kernel has it; else AF_XDP, native, and generic where the driver cannot. 0;
+ * tcx, where the kernel has it, and on all with several queues, where it has to; else AF_XDP, native, and generic where the driver
+ * cannot. 0;
  * -ENODEV: no such interface, or not Ethernet; -EPERM; -EBUSY: another XDP program is there; -EMSGSIZE: the MTU is too
  * large for one chunk, or for the driver in native mode; -EOPNOTSUPP: a kernel without tcx; -ENOSYS; other negative errno of the
  * kernel. `line` says what was chosen and why, or what failed and what would help.

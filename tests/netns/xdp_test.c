@@ -4,13 +4,17 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_packet.h>
+#include <linux/if_tun.h>
 #include <linux/virtio_net.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -335,6 +339,47 @@ static void two_queues_are_two_sockets(void **state)
         close(beside);
         close(ns[0]);
         close(ns[1]);
+}
+
+/* A queue of a TAP device: what is written to it comes by that queue, what is read is what was sent. */
+static int tap_queue(void)
+{
+        struct ifreq r = {.ifr_name = "tap0", .ifr_flags = IFF_TAP | IFF_NO_PI | IFF_MULTI_QUEUE};
+        int fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+
+        if (fd < 0) {
+                print_message("skipped: no /dev/net/tun here\n");
+                skip();
+        }
+        assert_int_equal(ioctl(fd, TUNSETIFF, &r), 0);
+        return fd;
+}
+
+/* Nobody says which: where there are several queues all of them are taken, and the line says why. */
+static void what_is_chosen_takes_all_queues(void **state)
+{
+        int ns, queue[3];
+        uint8_t p[FRAME_MAX];
+        struct end *e;
+
+        bed_needs_root();
+        ns = bed_ns();
+        bed_enter(ns);
+        for (size_t i = 0; i < ARRAY_LEN(queue); i++)
+                queue[i] = tap_queue();
+        bed_run(ns, "ip link set tap0 up");
+        e = end_open(ns, "tap0", XDP_WANT_BEST, few);
+        print_message("%s\n", e->line);
+        assert_int_equal(e->dev.queues, ARRAY_LEN(queue));
+        for (uint32_t i = 0; i < 300; i++) {
+                make_packet(p, i, 900);
+                assert_int_equal(write(queue[i % ARRAY_LEN(queue)], p, 900), 900);
+                expect(e, i, 900);
+        }
+        end_close(e);
+        for (size_t i = 0; i < ARRAY_LEN(queue); i++)
+                close(queue[i]);
+        close(ns);
 }
 
 /* ---- what is received whole (XDP_MODE_TCX) ---- */
@@ -674,6 +719,7 @@ int main(void)
                 cmocka_unit_test(what_is_chosen_of_af_xdp_follows_the_mtu),
                 cmocka_unit_test(what_cannot_be_opened_says_why),
                 cmocka_unit_test(two_queues_are_two_sockets),
+                cmocka_unit_test(what_is_chosen_takes_all_queues),
                 cmocka_unit_test(large_segments_are_received_whole),
                 cmocka_unit_test(datagrams_left_to_be_cut_are),
                 cmocka_unit_test(frames_of_other_networks_are_the_kernels),
