@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """What takes long, between two machines (bench/vm --long): full.py BUILD [SCENE...] [mb=N]
 
-A gigabyte both ways, wires that lose, delay and reorder, several streams, iperf3's ways, Redis. Every byte is compared where the
-programs are ours.
+A gigabyte both ways, wires that lose, delay and reorder, several streams, iperf3's ways, sockperf, Redis. Every byte is compared where
+the programs are ours.
 """
 
 import json
 import os
+import re
 import signal
 import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from scene import (ADDR, HOST, PATIENCE, PEER, PORT, Caller, Program, barrier, bad_wire, configure, good_wire,  # noqa: E402
-                   play, serve_exact, serve_iperf, until)
+                   play, serve_exact, serve_iperf, status, until)
 
 MB = next((int(a[3:]) for a in sys.argv if a.startswith("mb=")), 1024)
 SLOWEST = 1 << 20                               # bytes a second, of which a machine that does other things is capable
@@ -85,6 +86,26 @@ def iperf_a():
             assert end["sum_received"]["bytes"] > 0, end
 
 
+def sockperf_a():
+    s = Program("sockperf", "server", "--tcp", "-i", ADDR, "-p", str(PORT))
+    until(lambda: any(p["port"] == PORT for p in status()["listeners"]), "sockperf listens")
+    barrier("sockperf")
+    barrier("sockperf-done")
+    os.killpg(s.child.pid, signal.SIGTERM)
+    s.end(None)
+
+
+def sockperf_b():
+    barrier("sockperf")
+    c = Program("sockperf", "ping-pong", "--tcp", "-i", PEER, "-p", str(PORT), "-t", "5", "-m", "64", "--data-integrity")
+    c.over_verbs(50)
+    text = c.end()
+    print(text, flush=True)
+    assert int(re.search(r"\[Valid Duration\].*ReceivedMessages=(\d+)", text).group(1)) > 50, text
+    assert re.search(r"# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0", text), text
+    barrier("sockperf-done")
+
+
 def redis_a():
     s = Program("redis-server", "--bind", ADDR, "--port", str(PORT), "--save", "", "--protected-mode", "no")
     until(lambda: "Ready to accept connections" in s.line(), "Redis listens")
@@ -105,7 +126,7 @@ def redis_b():
 
 
 gigabyte_b, streams_b, wires_b, iperf_b = gigabyte_a, streams_a, wires_a, iperf_a
-SCENES = ("wires", "streams", "iperf", "redis", "gigabyte")
+SCENES = ("wires", "streams", "iperf", "sockperf", "redis", "gigabyte")
 
 if __name__ == "__main__":
     configure("full")
