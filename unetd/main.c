@@ -339,6 +339,13 @@ static void tell_starter(int fd)
         close(fd);
 }
 
+static const char *why_not(int err)
+{
+        if (err == -ENOENT && access("/proc/self/fd", F_OK) < 0)
+                return "/proc is not mounted here";
+        return err == -EADDRINUSE ? "another unetd is there" : strerror(-err);
+}
+
 int main(int argc, char **argv)
 {
         struct options o = {.ready_fd = -1};
@@ -354,7 +361,7 @@ int main(int argc, char **argv)
         log_open(unetd.cfg.log, unetd.cfg.foreground);
         r = daemon_init();
         if (r < 0) {
-                log_line("not started: %s", r == -EADDRINUSE ? "another unetd is there" : strerror(-r));
+                log_line("not started: %s", why_not(r));
                 tell_starter(o.ready_fd);
                 return r == -EADDRINUSE ? 0 : 1;
         }

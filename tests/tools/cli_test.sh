@@ -65,8 +65,10 @@ if ldd "$unet" | grep -q libasan; then
         echo "# run without /proc: left out, ASan cannot start a program there"
 elif without_proc true; then
         check "run needs no /proc" exits 0 without_proc "$unet" run true
+        check "unetd does" exits 1 without_proc "$UNET_BUILD/unetd/unetd" --foreground
+        check "and says so" says "/proc is not mounted here"
         # shellcheck disable=SC2016
-        check "and finds the shim" exits 0 without_proc "$unet" run sh -c 'test "${LD_PRELOAD##*/}" = libunet_preload.so'
+        check "run finds the shim" exits 0 without_proc "$unet" run sh -c 'test "${LD_PRELOAD##*/}" = libunet_preload.so'
 fi
 check "why wants a program or a process" exits 2 "$unet" why
 check "why wants one of them" exits 2 "$unet" why --pid 1 true
