@@ -102,7 +102,7 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
         return -EADDRINUSE;
 }
 
-/* -EAGAIN: the channel could not be had. */
+/* -EAGAIN: the channel could not be had. -EMFILE: nor will it be, while this process may have no more numbers. */
 static int connect_on(struct usock *s, struct tcp_tuple *t)
 {
         struct ustack *u = s->u;
@@ -111,9 +111,11 @@ static int connect_on(struct usock *s, struct tcp_tuple *t)
         int conn;
 
         ustack_lock(u);
+        u->short_of_numbers = false;
         if (stack_chan_get(&u->s, t->chan) == NULL) {
+                conn = u->short_of_numbers ? -EMFILE : -EAGAIN;
                 ustack_leave(u);
-                return -EAGAIN;
+                return conn;
         }
         now = stack_time(&u->s, now);
         stack_begin(u->s.st, 0);
@@ -232,6 +234,10 @@ int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char *
         }
         if (unlikely(err == -EAGAIN)) {
                 *why = "no channel to the listener's stack";
+                return -ENOENT;
+        }
+        if (unlikely(err == -EMFILE)) {
+                *why = "no descriptors for a channel to the listener's stack (RLIMIT_NOFILE)";
                 return -ENOENT;
         }
         if (err != -EADDRINUSE)

@@ -636,6 +636,17 @@ class Numberless(Case):
                 said = errno.errorcode[e.errno]
             print(said, time.monotonic() - began < 3, flush=True)
     """
+    CONNECT = """if True:
+        import socket, sys, time
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            socket.create_connection(s.getsockname()).close()
+        print("there", flush=True)
+        sys.stdin.readline()
+        began = time.monotonic()
+        for _ in range(5):
+            socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+        print(time.monotonic() - began < 2, flush=True)
+    """
     COME = """if True:
         import socket, sys
         s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
@@ -671,6 +682,17 @@ class Numberless(Case):
 
     def test_hardly_any(self):
         self.served(0, 8)
+
+    def test_who_connects_without_goes_by_the_kernel_at_once(self):
+        """... to a stack to which it has no channel yet."""
+        self.server(sys.executable, "-c", Bare.LISTEN, str(self.port))
+        p = self.run_it(sys.executable, "-c", self.CONNECT, str(self.port), stdin=subprocess.PIPE)
+        wait_until("a stack", lambda: p.text() == "there\n")
+        resource.prlimit(p.child.pid, resource.RLIMIT_NOFILE, (8, 8))
+        p.child.stdin.write(b"\n")
+        p.child.stdin.close()
+        self.assertEqual(p.end(), "there\nTrue\n")
+        self.assertEqual(p.said("kernel: no descriptors"), 5, p)
 
     def test_used_up_until_some_are_closed(self):
         server = self.served(40, 48)
