@@ -124,6 +124,7 @@ class Lwip(lan_test.Lan):
 
 class Wire(lan_test.Lan):
     """What tshark has to say, its checksum checks on, about our traffic, and about the kernel's of the same kind."""
+    how = {}
 
     def setUp(self):
         if not shutil.which("tshark"):
@@ -135,7 +136,7 @@ class Wire(lan_test.Lan):
                                  for letter, address in (("a", lan_test.OURS), ("b", lan_test.KERNELS)))
         lan.cable(self.ours, self.other)
         if ours:
-            self.ours.become_ours()
+            self.ours.become_ours(**self.how)
         else:
             self.ours.become_kernels()
         self.other.become_kernels()
@@ -169,6 +170,14 @@ class Wire(lan_test.Lan):
     def test_nothing_is_wrong_that_is_not_with_the_kernel(self):
         mine, theirs = self.captured(True), self.captured(False)
         self.assertLessEqual(mine, theirs | BUSY, json.dumps([sorted(mine), sorted(theirs)]))
+
+
+class WireByAfXdp(Wire):
+    how = {"mode": "native"}
+
+
+class WireByTheGateway(Wire):
+    how = {"link": "packet"}
 
 
 if __name__ == "__main__":
