@@ -114,15 +114,16 @@ class Kernel(Lan):
     def test_bytes_arrive_as_sent_by_a_client_of_ours(self):
         self.exchanged(self.both_ways(self.other, self.ours, BIG), BIG)
 
-    def interface_comes_back(self, sig):
+    def interface_comes_back(self, sig, stacks=1):
         """All that the kernel says of it is as before, and it works."""
         before = self.said_of_interface()
-        stack = self.serve_peer(self.ours, "many-listen", PORT, 1)
-        self.assertTrue(self.ours.program_on_link())
+        users = [self.serve_peer(self.ours, "many-listen", PORT + 2 + i, 1) for i in range(stacks)]
+        self.assertEqual(self.ours.program_on_link(), stacks == 1)
         self.ours.daemon.child.send_signal(sig)
         self.ours.daemon.child.wait(120)
         self.ours.until(lambda: not self.ours.program_on_link(), "the interface without a program")
-        stack.stop()
+        for p in users:
+            p.stop()
         for _ in range(100):
             if self.said_of_interface() == before:
                 break
@@ -143,6 +144,9 @@ class Kernel(Lan):
 
     def test_interface_comes_back_when_unetd_is_killed(self):
         self.interface_comes_back(signal.SIGKILL)
+
+    def test_interface_comes_back_when_its_gateway_is_killed(self):
+        self.interface_comes_back(signal.SIGKILL, 2)
 
     def http(self, server, client):
         """A file by curl from Python's server of files."""
