@@ -174,6 +174,9 @@ void world_print_fds(const char *who, pid_t pid)
         }
         if (d)
                 closedir(d);
+        snprintf(link, sizeof link, "ss -Hanpextu 2>&1 | grep -w pid=%d", (int)pid);     /* what the sockets are, and of whom the peers */
+        if (system(link) != 0)
+                print_message("%s: no ss\n", who);
 }
 
 void world_fds_back_to(const char *who, pid_t pid, int fds)
