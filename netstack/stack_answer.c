@@ -4,6 +4,7 @@
 #include "netstack/stack_trace.h"
 #include "unet/ni_answer.h"
 
+#define MISTRUSTED (60 * NS_PER_S)
 #define HOLDS (10 * NS_PER_S)           /* then neighbour, route and sizes are looked at again */
 
 /* NULL: its channel does not answer, or is none. */
@@ -100,4 +101,16 @@ static void forget(void *arg)
         }
 }
 
-const struct tcp_answers stack_answers = {.took = took, .count = count_ends, .learn = learn, .forget = forget};
+/* By an accident, or where all are: what the program sends goes past XDP programs behind the peer's driver (generic), one of ours even
+ * (skb_is_redirected()), and the peer would wait a second for each of its connections. */
+static void lost(void *arg, const struct tcp_conn *tc)
+{
+        struct stack *s = arg;
+        struct unet_chan *ch = answering(s, tc->tuple.chan);
+        struct unet_ends e = ends_of(&tc->tuple);
+
+        if (ch != NULL)
+                ch->answers->mistrust(ch, &e, s->now + MISTRUSTED);
+}
+
+const struct tcp_answers stack_answers = {.took = took, .count = count_ends, .learn = learn, .lost = lost, .forget = forget};

@@ -145,6 +145,8 @@ struct tcp_answers {
         /* A connection came about; the next SYN of its peer to its port may be answered as its was: tcp_answer_of(). There is room
          * for so many, at least one. */
         void (*learn)(void *arg, const struct tcp_conn *tc, uint32_t room);
+        /* Its SYN was answered, and the SYN-ACK has to be repeated: the answer did not arrive. */
+        void (*lost)(void *arg, const struct tcp_conn *tc);
         /* What a SYN is answered with may be another thing now, or nothing. */
         void (*forget)(void *arg);
 };

@@ -145,6 +145,7 @@ enum {                                  /* tc->flags */
         TCF_ECN_CUT = 268435456,        /* it was, by ECE, and until snd_una is beyond ecn_end it is not again */
         TCF_MIN_TTL = 536870912,        /* opts.min_ttl is to be looked at */
         TCF_REPAIR_PROBED = 131072,     /* what recovery waits for was probed for, and nothing came yet */
+        TCF_ANSWERED = INT32_MIN,       /* the interface sent the SYN-ACK (struct tcp_answers). The last bit that there is */
         TCF_PACED = 1073741824,         /* cork_at is when pacing lets the next segment go */
 };
 

@@ -360,6 +360,8 @@ static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
 {
         bool answer = tc->state == TCPS_SYN_RECEIVED;
 
+        if (unlikely(tc->flags & TCF_ANSWERED) && t->answers != NULL)
+                t->answers->lost(t->arg, tc);
         begin(t, tc, seg, tc->iss, 0, TCP_SYN | (answer ? TCP_ACK : 0) | ecn_syn_flags(tc), now);
         seg->ack = answer ? tc->rcv_nxt : 0;
         syn_options(tc, seg, answer);
@@ -377,6 +379,7 @@ void output_answered(struct tcp *t, struct tcp_conn *tc, nstime at, nstime now)
         struct tcp_seg gone;
 
         output_syn(t, tc, &gone, now);
+        conn_flag(tc, TCF_ANSWERED);
         tc->last_sent = MIN(at, now);
         count(t->cnt, COUNT_TCP_OUT);
 }

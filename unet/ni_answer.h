@@ -39,10 +39,12 @@ struct unet_lesson {
 struct unet_answer_ops {
         /* Whether a SYN of the last recv() was answered, and how. Asked once for each. */
         bool (*took)(struct unet_chan *ch, const struct unet_ends *e, uint32_t seq, struct unet_answer *a);
-        /* Whether SYNs of that host to that port are answered now. */
+        /* Whether SYNs of that host to that port are answered now, or are not to be. */
         bool (*knows)(struct unet_chan *ch, const struct unet_ends *e, nstime now);
         /* False: it cannot be answered. counts() was asked before. */
         bool (*learn)(struct unet_chan *ch, const struct unet_ends *e, const struct unet_lesson *l);
+        /* Until then SYNs of that host to that port are the stack's to answer, and knows() is true: an answer did not arrive. */
+        void (*mistrust)(struct unet_chan *ch, const struct unet_ends *e, nstime until);
         void (*forget)(struct unet_chan *ch);
         /* One connection more (1) or less (-1) has these ends: a SYN between them is not answered. Until counts() it is not looked at. */
         void (*count)(struct unet_chan *ch, const struct unet_ends *e, int by);

@@ -88,14 +88,29 @@ static struct tcx_answer *place_of(const struct ni_xdp *x, const struct unet_end
         return &x->answers->place[tcx_place(e->peer.raw, e->own_port.raw) % TCX_PLACES];
 }
 
+static bool is_of(const struct tcx_answer *a, const struct unet_ends *e)
+{
+        const uint8_t *ip = a->frame + XDP_ETH_BYTES;
+
+        return memcmp(ip + 16, &e->peer, 4) == 0 && memcmp(ip + 12, &e->own, 4) == 0 && memcmp(ip + 20, &e->own_port, 2) == 0;
+}
+
 static bool knows(struct unet_chan *ch, const struct unet_ends *e, nstime now)
 {
         const struct ni_xdp *x = xdp(ch);
         const struct tcx_answer *a = place_of(x, e);
-        const uint8_t *ip = a->frame + XDP_ETH_BYTES;
 
-        return a->epoch != 0 && a->epoch == x->answers->epoch && (nstime)a->until > now && memcmp(ip + 16, &e->peer, 4) == 0 &&
-               memcmp(ip + 12, &e->own, 4) == 0 && memcmp(ip + 20, &e->own_port, 2) == 0;
+        return (a->epoch == 0 || a->epoch == x->answers->epoch) && (nstime)a->until > now && is_of(a, e);
+}
+
+static void mistrust(struct unet_chan *ch, const struct unet_ends *e, nstime until)
+{
+        struct tcx_answer *a = place_of(xdp(ch), e);
+
+        if (!is_of(a, e))
+                return;                 /* of another host since */
+        __atomic_store_n(&a->epoch, 0, __ATOMIC_RELAXED);
+        a->until = (uint64_t)until;
 }
 
 static bool learn(struct unet_chan *ch, const struct unet_ends *e, const struct unet_lesson *l)
@@ -162,6 +177,7 @@ const struct unet_answer_ops ni_xdp_answer_ops = {
         .took = took,
         .knows = knows,
         .learn = learn,
+        .mistrust = mistrust,
         .forget = forget,
         .count = count_ends,
         .counts = counts,

@@ -354,6 +354,28 @@ static void what_is_there_is_left_to_the_stack(void **state)
         pair_end(&p);
 }
 
+/* An answer did not arrive: for a time none is given, nor learnt. */
+static void who_is_mistrusted_is_left_to_the_stack(void **state)
+{
+        struct pair p = taught();
+        struct unet_chan *ch = &p.e->ni.base;
+        struct unet_ends ends = ends_with(6000);
+        nstime now = clock_now();
+        uint8_t syn[LEN];
+
+        make_syn(syn, 6000, 77);
+        is_right_again(&p, "nothing");
+        answers(p.e)->mistrust(ch, &ends, now + 60 * NS_PER_S);
+        is_left(&p, syn, LEN, "it is mistrusted");
+        assert_true(answers(p.e)->knows(ch, &ends, now));
+        answers(p.e)->forget(ch);
+        assert_true(answers(p.e)->knows(ch, &ends, now));
+        assert_false(answers(p.e)->knows(ch, &ends, now + 60 * NS_PER_S));
+        teach(p.e, now + 60 * NS_PER_S);
+        is_right_again(&p, "its time");
+        pair_end(&p);
+}
+
 /* What was answered before a death is taken off no count that was made after it. */
 static void what_is_counted_again_is_counted_once(void **state)
 {
@@ -536,6 +558,7 @@ int main(void)
                 cmocka_unit_test(a_syn_is_answered),
                 cmocka_unit_test(others_are_left_to_the_stack),
                 cmocka_unit_test(what_is_there_is_left_to_the_stack),
+                cmocka_unit_test(who_is_mistrusted_is_left_to_the_stack),
                 cmocka_unit_test(what_is_counted_again_is_counted_once),
                 cmocka_unit_test(it_is_not_far_ahead),
                 cmocka_unit_test(a_flush_forgets_nothing),

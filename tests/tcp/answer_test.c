@@ -10,7 +10,7 @@ static struct {
         bool answered;                  /* the next SYN was */
         struct tcp_answer how;
         int counted;                    /* connections, as it was told of them */
-        unsigned lessons, forgotten;
+        unsigned lessons, forgotten, lost;
         uint32_t room;                  /* with the last lesson */
         struct tcp_seg lesson;          /* the last one */
 } desk;
@@ -45,7 +45,12 @@ static void forget(void *arg)
         desk.forgotten++;
 }
 
-static const struct tcp_answers answers = {.took = took, .count = count_ends, .learn = learn, .forget = forget};
+static void lost(void *arg, const struct tcp_conn *tc)
+{
+        desk.lost++;
+}
+
+static const struct tcp_answers answers = {.took = took, .count = count_ends, .learn = learn, .lost = lost, .forget = forget};
 
 static int with_desk(void **state)
 {
@@ -135,7 +140,9 @@ static void it_is_repeated(void **state)
         answered(s, 0);
         advance_ms(s, 999);
         expect_silence(s);
+        assert_int_equal(desk.lost, 0);
         advance_ms(s, 1);
+        assert_int_equal(desk.lost, 1);
         expect_sent(s, .seq = 0, .flags = SA, .ack = 1);
         peer_sends(s, .seq = 0, .flags = S);    /* so is the peer's, which nobody answered this time */
         expect_sent(s, .seq = 0, .flags = SA, .ack = 1);

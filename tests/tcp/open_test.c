@@ -390,6 +390,7 @@ static void each_destination_has_client_ports_of_its_own(void **state)
 /* ---- SYNs that were answered before they came here ---- */
 
 static struct tcp_answer answered;      /* the next SYN is, if `at` is not 0 */
+static unsigned lost_answers;
 
 static bool took(void *arg, const struct tcp_tuple *tuple, uint32_t seq, struct tcp_answer *a)
 {
@@ -405,13 +406,18 @@ static void learn(void *arg, const struct tcp_conn *tc, uint32_t room)
 {
 }
 
+static void lost(void *arg, const struct tcp_conn *tc)
+{
+        lost_answers++;
+}
+
 static void forget(void *arg)
 {
 }
 
 static void syn_comes(struct scene *s, uint32_t seq, uint32_t answered_with)
 {
-        static const struct tcp_answers answers = {.took = took, .count = count_ends, .learn = learn, .forget = forget};
+        static const struct tcp_answers answers = {.took = took, .count = count_ends, .learn = learn, .lost = lost, .forget = forget};
 
         answered = (struct tcp_answer){.at = answered_with != 0 ? s->now : 0, .iss = answered_with, .wnd = 5000, .wscale = 2};
         s->rig->t.answers = &answers;
@@ -437,11 +443,13 @@ static void what_was_answered_is_not_answered_again(void **state)
 
         syn_comes(s, 0, 4711);
         expect_silence(s);
+        lost_answers = 0;
         assert_int_equal(tcp_conn_at(&s->rig->t, 1)->rcv_wscale, 2);
         assert_int_equal(tcp_conn_at(&s->rig->t, 1)->rcv_adv - tcp_conn_at(&s->rig->t, 1)->rcv_nxt, 5000);
         syn_comes(s, 0, 4711);          /* the same one in the same breath: its SYN-ACK may be lost */
         expect_sent(s, .flags = SA, .ack = 1);
         assert_int_equal(s->last.seq, 4711);
+        assert_int_equal(lost_answers, 1);
         assert_int_equal(s->last.wscale, 2);    /* for the other SYN-ACK is not taken back */
         is_accepted_with(s, 0, 4711);
 }
