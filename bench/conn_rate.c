@@ -1,27 +1,42 @@
 /*
  * Connections a second: connect, one byte each way, close; in sequence, from one client to one server.
  *
- *      conn_rate server PORT [ADDRESS]                     serves until a client sends 'q'
- *      conn_rate client PORT SECONDS [ADDRESS [FROM]]      prints one line of JSON, then stops the server
+ *      conn_rate server PORT[/N] [ADDRESS]                     serves until a client sends 'q'
+ *      conn_rate client PORT[/N] SECONDS [ADDRESS [FROM]]      prints one line of JSON, then stops the server
  *
- * ADDRESS is the server's, 127.0.0.1 if not said; FROM is one of the client's own. The server listens on PORT and the PORTS - 1 above
- * it, and connections take turns: who closes first keeps the pair of ports for a minute, and where Linux has used half of the
- * 28,000 that it takes from for one port of a server's, it searches longer than a connection takes.
+ * ADDRESS is the server's, 127.0.0.1 if not said; FROM is one of the client's own. The server listens on PORT and the N - 1 above it
+ * (16 in all, if not said; librspreload.so dies of so many), and connections take turns: who closes first keeps the pair of ports for
+ * a minute, and where Linux has used half of the 28,000 that it takes from for one port of a server's, it searches longer than a
+ * connection takes.
  */
 #include "bench/plain.h"
 
-#define PORTS 16
+#define PORTS 16                        /* most */
 #define WARM  160                       /* connections before: caches, channels and the server's first accepts */
+
+static int ports = PORTS;
+
+/* PORT[/N] */
+static int port_arg(char *s)
+{
+        char *slash = strchr(s, '/');
+
+        if (slash != NULL) {
+                *slash = '\0';
+                ports = (int)number_arg(slash + 1, 1, PORTS);
+        }
+        return (int)number_arg(s, 1, 65536 - PORTS);
+}
 
 static void serve(const char *address, int port)
 {
         int listener[PORTS];
         char byte = 0;
 
-        for (int i = PORTS; i-- > 0;)           /* who waits until PORT listens finds all of them */
+        for (int i = ports; i-- > 0;)           /* who waits until PORT listens finds all of them */
                 listener[i] = listen_on(address, port + i, 128);
-        for (unsigned long n = 0; byte != 'q'; n++) {
-                int fd = accept(listener[n % PORTS], NULL, NULL);
+        for (int n = 0; byte != 'q'; n = (n + 1) % ports) {
+                int fd = accept(listener[n], NULL, NULL);
 
                 if (fd < 0)
                         die("accept");
@@ -31,7 +46,7 @@ static void serve(const char *address, int port)
                         die("end of stream");
                 close(fd);
         }
-        for (int i = 0; i < PORTS; i++)
+        for (int i = 0; i < ports; i++)
                 close(listener[i]);
 }
 
@@ -53,14 +68,14 @@ static void drive(const char *address, int port, double seconds)
         unsigned long n;
 
         for (n = 0; n < WARM; n++)
-                one_connection(address, port + (int)(n % PORTS), 'w');
+                one_connection(address, port + (int)(n % (unsigned long)ports), 'w');
         start = now_s();
         do {
-                one_connection(address, port + (int)(n % PORTS), 'x');
+                one_connection(address, port + (int)(n % (unsigned long)ports), 'x');
                 n++;
                 took = now_s() - start;
         } while (took < seconds);
-        one_connection(address, port + (int)(n % PORTS), 'q');
+        one_connection(address, port + (int)(n % (unsigned long)ports), 'q');
         n -= WARM;
         printf("{\"connections\": %lu, \"seconds\": %.6f, \"rate\": %.1f}\n", n, took, (double)n / took);
 }
@@ -68,12 +83,12 @@ static void drive(const char *address, int port, double seconds)
 int main(int argc, char **argv)
 {
         if ((argc == 3 || argc == 4) && strcmp(argv[1], "server") == 0) {
-                serve(argc == 4 ? argv[3] : LOOPBACK, (int)number_arg(argv[2], 1, 65536 - PORTS));
+                serve(argc == 4 ? argv[3] : LOOPBACK, port_arg(argv[2]));
         } else if (argc >= 4 && argc <= 6 && strcmp(argv[1], "client") == 0) {
                 own = argc == 6 ? argv[5] : NULL;
-                drive(argc >= 5 ? argv[4] : LOOPBACK, (int)number_arg(argv[2], 1, 65536 - PORTS), (double)number_arg(argv[3], 1, 3600));
+                drive(argc >= 5 ? argv[4] : LOOPBACK, port_arg(argv[2]), (double)number_arg(argv[3], 1, 3600));
         } else {
-                fprintf(stderr, "usage: conn_rate server PORT [ADDRESS] | client PORT SECONDS [ADDRESS [FROM]]\n");
+                fprintf(stderr, "usage: conn_rate server PORT[/N] [ADDRESS] | client PORT[/N] SECONDS [ADDRESS [FROM]]\n");
                 return 2;
         }
         return 0;
