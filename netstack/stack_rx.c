@@ -1,7 +1,8 @@
 /*
  * What arrives.
  *
- *      stack_run_rx() -> ops->recv() -> rx_packet() -> udp_flow_match() -> udp_rx_short() or udp_rx_to(): like the one before
+ *      stack_run_rx() -> ops->recv() -> rx_packet() -> stack_rx_next(): the next segment of a stream over an RDMA device
+ *                                                   -> udp_flow_match() -> udp_rx_short() or udp_rx_to(): like the one before
  *                                                   -> ip_rx() -> rx_tcp() | rx_udp() | stack_icmp_rx()
  */
 #include "netstack/stack_road.h"
@@ -414,6 +415,8 @@ static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 {
         const struct udp_flow *f;
 
+        if (unlikely(s->chan[k].remote) && stack_rx_next(s, k, rx))
+                return false;
         if (likely(rx->inl_len >= IP_MIN_HDR + UDP_HDR)) {
                 if (s->straight != NULL)
                         return straight_matches(s, k, rx) && rx_straight_flow(s, k, rx, s->straight) ? false : rx_parse(s, k, rx);
