@@ -173,8 +173,8 @@ bool usock_readable(struct usock *s);
 const _Atomic uint32_t *usock_told_by(const struct usock *s);
 /* Edges for EPOLLET: counts that grow whenever input (data, EOF, error, accept) or output room newly appears. */
 void usock_edges(struct usock *s, uint32_t *in, uint32_t *out);
-/* Runs the stacks of this process once: input, timers, output. Cheap when there is nothing (some 40 ns). */
-void usock_progress(void);
+/* Runs the stacks of this process once: input, timers, output. Cheap when there is nothing (some 40 ns); true: there was something. */
+bool usock_progress(void);
 /* The same, unless this thread did it within the last 20 to 30 us: for callers who look at what is ready already, and go on
  * to usock_wait() when nothing is. */
 void usock_progress_if_due(void);

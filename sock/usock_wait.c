@@ -300,10 +300,11 @@ int usock_wait1(struct usock *s, short events, nstime timeout)
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;
 }
 
-void usock_progress(void)
+bool usock_progress(void)
 {
         struct ustack *all[USTACKS_MAX];
         uint32_t n = ustack_all(all);
+        bool any = false;
 
         rest_seen = usock_ticks();
         for (uint32_t i = 0; i < n; i++) {
@@ -312,7 +313,9 @@ void usock_progress(void)
                 ustack_lock(all[i]);
                 stack_run(&all[i]->s, ustack_now());
                 ustack_leave(all[i]);
+                any = true;
         }
+        return any;
 }
 
 void usock_progress_if_due(void)

@@ -38,9 +38,8 @@ static ssize_t recv_now(struct file *f, void *p, size_t n, int flags)
 {
         ssize_t r = usock_recv(f->us, p, n, flags);
 
-        if (r != -EAGAIN || io_may_wait(f, flags))
+        if (r != -EAGAIN || io_may_wait(f, flags) || !usock_progress())
                 return r;
-        usock_progress();
         return usock_recv(f->us, p, n, flags);
 }
 
@@ -142,9 +141,8 @@ static ssize_t recvmsg_now(struct file *f, struct msghdr *m, int flags)
 {
         ssize_t r = usock_recvmsg(f->us, m, flags);
 
-        if (r != -EAGAIN || io_may_wait(f, flags))
+        if (r != -EAGAIN || io_may_wait(f, flags) || !usock_progress())
                 return r;
-        usock_progress();
         return usock_recvmsg(f->us, m, flags);
 }
 
@@ -226,7 +224,7 @@ static inline ssize_t recv_buf(struct file *f, void *p, size_t n, int flags)
 
         if (likely(f->mode == MODE_TCP && !(flags & (MSG_WAITALL | MSG_ERRQUEUE)))) {
                 r = usock_recv(f->us, p, n, flags);
-                if (likely(r != -EAGAIN))
+                if (likely(r != -EAGAIN) || (!io_may_wait(f, flags) && !usock_progress()))
                         return r;
         } else if (f->mode == MODE_UDP) {
                 return udp_recv(f, p, n, flags);
