@@ -6,6 +6,7 @@
 
 #include "netstack/sandbox.h"
 #include "netstack/sys.h"
+#include "sock/usock_nap.h"
 #include "sock/usock_pace.h"
 #include "sock/usock_turns.h"
 
@@ -68,6 +69,16 @@ static bool nap(struct wait *w)
         return true;
 }
 
+/* An offer was void, and something will come (usock_nap.h). */
+static bool nap_for_once(struct wait *w)
+{
+        bool napped = nap(w);
+
+        if (napped)
+                usock_nap_over(wait_pending(w, 0));
+        return napped;
+}
+
 bool wait_spin(struct wait *w, nstime now)
 {
         enum usock_turns_wait how;
@@ -93,8 +104,10 @@ bool wait_spin(struct wait *w, nstime now)
                                 spin_budget = MIN(spin_budget * 2, most);
                                 if (unlikely(yield))
                                         usock_turns_spun(offers, lent);
-                                if (lent > USOCK_LENT_SHARED)           /* it was no better than a sleep */
+                                if (lent > USOCK_LENT_SHARED) {         /* it was no better than a sleep */
+                                        usock_nap_shared();
                                         usock_slept(w->all, w->nall, ustack_now() - began);
+                                }
                                 return true;
                         }
                         cpu_relax();
@@ -111,6 +124,8 @@ bool wait_spin(struct wait *w, nstime now)
                 }
                 if (usock_tls.pending || now >= due || now >= w->until)
                         return true;
+                if (yield && lent <= USOCK_LENT_SHARED && !w->napped && usock_nap_pays())
+                        return nap_for_once(w);
         } while (now < end);
         if (unlikely(how == USOCK_TURNS_SPIN))
                 return nap(w);
