@@ -1,8 +1,8 @@
 /*
  * What arrives.
  *
- *      stack_run_rx() -> ops->recv() -> rx_packet() -> stack_rx_next(): the next segment of a stream over an RDMA device
- *                                                   -> udp_flow_match() -> udp_rx_short() or udp_rx_to(): like the one before
+ *      stack_run_rx() -> ops->recv() -> stack_rx_next(): the next segment of a stream over an RDMA device; or
+ *                                    -> rx_packet() -> udp_flow_match() -> udp_rx_short() or udp_rx_to(): like the one before
  *                                                   -> ip_rx() -> rx_tcp() | rx_udp() | stack_icmp_rx()
  */
 #include "netstack/stack_road.h"
@@ -415,8 +415,6 @@ static bool rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx)
 {
         const struct udp_flow *f;
 
-        if (unlikely(s->chan[k].remote) && stack_rx_next(s, k, rx))
-                return false;
         if (likely(rx->inl_len >= IP_MIN_HDR + UDP_HDR)) {
                 if (s->straight != NULL)
                         return straight_matches(s, k, rx) && rx_straight_flow(s, k, rx, s->straight) ? false : rx_parse(s, k, rx);
@@ -460,8 +458,9 @@ bool stack_run_rx(struct stack *s, uint32_t k, struct stack_chan *c)
                         stack_capture(s, c, CAPTURE_IN, rx[i].inl, rx[i].inl_len,
                                       rx[i].frame != 0 ? frame_id(FRAME_REGION_RX(k), rx[i].frame) : 0, rx[i].off, rx[i].len);
                 for (int i = 0; i < n; i++) {
-                        bool taken = likely(c->netif.nif == NULL) ? stack_rx_packet(s, k, &rx[i])
-                                                                  : netif_rx(s, k, &rx[i]);
+                        bool taken = false;
+                        if (likely(!c->remote || stack_traced(s) || !stack_rx_next(s, k, &rx[i])))
+                                taken = likely(c->netif.nif == NULL) ? stack_rx_packet(s, k, &rx[i]) : netif_rx(s, k, &rx[i]);
                         if (!taken && rx[i].frame != 0)
                                 c->ops->release(c->ch, &rx[i].frame, 1);
                 }
