@@ -352,7 +352,7 @@ int to_ring(struct __sk_buff *packet)
                 return drop(TCX_DROP_FRAGMENT);
         if (packet->gso_size != 0 && is_udp(packet))
                 return cut(packet, w);
-        if (len == TCX_ANSWER_BYTES) {
+        if (len == TCX_ANSWER_BYTES && !packet->vlan_present) {
                 done = answer(packet);
                 if (done != NOT_ANSWERED)
                         return done;
