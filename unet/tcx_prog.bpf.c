@@ -322,7 +322,8 @@ static __noinline int answer(struct __sk_buff *packet)
         iss = (__u32)(now / 4000) + keyed(ans, &a, &s, FOR_ISS);
         bpf_skb_load_bytes(packet, 0, base + addr, TCX_ANSWER_BYTES);
         *(struct tcx_note *)(base + addr + TCX_NOTE_AT) =
-                (struct tcx_note){.at = now, .iss = iss, .wnd = bpf_ntohs(reply->tcp.window), .wscale = reply->wscale[3], .round = (__u8)round};
+                (struct tcx_note){.at = now, .iss = iss, .wnd = bpf_ntohs(reply->tcp.window), .wscale = reply->wscale[3],
+                                  .round = (__u8)round};
         put(base, w, addr, TCX_ANSWER_BYTES, TCX_ANSWERED);
         wake(w);
         syn_fill(reply, &s, sum, iss, (__u32)(now / 1000000) - 1 + keyed(ans, &a, &s, FOR_TS));

@@ -46,6 +46,10 @@ int pkt_sealed_mtu(const struct pkt_sealed *s, uint32_t mtu)
         return -ENOSYS;
 }
 
+void pkt_sealed_close(struct pkt_sealed *s)
+{
+}
+
 int pkt_sealed_end(struct pkt_sealed *s)
 {
         return -ENOSYS;

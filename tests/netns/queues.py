@@ -6,6 +6,7 @@ usage: queues.py TAP INTERFACE COUNT
 What comes by the interface comes by a queue that its ports choose, as in a NIC. Says "ready"; when it is told to end, how many packets
 came by each queue."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -41,14 +42,15 @@ def main(tap, name, count):
         print("ready", flush=True)
         while True:
             for f in select.select([wire, *queues], [], [])[0]:
-                if f is not wire:
-                    wire.send(os.read(f, 65536))
-                    continue
-                frame, where = wire.recvfrom(65536)
-                if where[2] != PACKET_OUTGOING:
-                    i = chosen(frame, len(queues))
-                    os.write(queues[i], frame)
-                    came[i] += 1
+                with contextlib.suppress(OSError):      # one end is not up (yet), or has no room: packets are lost
+                    if f is not wire:
+                        wire.send(os.read(f, 65536))
+                        continue
+                    frame, where = wire.recvfrom(65536)
+                    if where[2] != PACKET_OUTGOING:
+                        i = chosen(frame, len(queues))
+                        os.write(queues[i], frame)
+                        came[i] += 1
 
 
 if __name__ == "__main__":
