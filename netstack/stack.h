@@ -379,6 +379,9 @@ bool stack_chan_free(struct stack *s, uint32_t k);
 void stack_chan_mapped(struct stack *s, uint32_t k, struct unet_chan *ch, uint8_t *tx_frames,
                        const uint8_t *rx_frames);
 void stack_chan_unmapped(struct stack *s, uint32_t k);
+/* What has come by channel k, whose peer is gone or which is to go by something else: no more than the ring holds. No reader is
+ * waited for. Between stack_time() and a flush. */
+void stack_last_words(struct stack *s, uint32_t k);
 /* The peer is gone: its connections are reset, loans end. */
 void stack_chan_down(struct stack *s, uint32_t k, nstime now);
 

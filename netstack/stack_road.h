@@ -14,8 +14,6 @@
 
 /* Takes what channel k has for now. Whether there was anything. */
 bool stack_run_rx(struct stack *s, uint32_t k, struct stack_chan *c);
-/* What the peer of channel k, which is gone, has sent before: no more than the ring holds. No reader is waited for. */
-void stack_last_words(struct stack *s, uint32_t k);
 /* An IP packet arrived. True when its frame now belongs to a queue. */
 bool stack_rx_packet(struct stack *s, uint32_t k, const struct unet_rx *rx);
 /* Which addresses are ours on channel k, and what is asked of packets that come by it. */

@@ -61,6 +61,13 @@ static bool is_same(const struct ustack *u, uint32_t slot, const struct unetd_ch
                (c->netif != 0) == unetd_chan_is_iface(chan);
 }
 
+/* What came by the old way and nobody has read: of SYNs that it has answered already no peer sends another. */
+static void take_what_came(struct ustack *u, uint32_t slot)
+{
+        stack_time(&u->s, ustack_now());
+        stack_last_words(&u->s, slot);
+}
+
 static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
 {
         struct netif_config cfg;
@@ -71,6 +78,8 @@ static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan
 
         if (err != 0)
                 return err;
+        if (is_same(u, slot, chan))
+                take_what_came(u, slot);
         if (unetd_chan_is_xdp(chan) && !ustack_map_iface_fds(u, slot, &mine)) {
                 unetd_chan_close(&mine);
                 return -EPROTO;
@@ -99,6 +108,7 @@ static int iface_attach_locked(struct ustack *u, uint32_t slot, const struct une
         if (ustack_trylock(u)) {
                 err = iface_attach(u, slot, chan);
                 stack_sync(&u->s);
+                stack_flush(&u->s, ustack_now());       /* by the new way */
                 ustack_unlock(u);
         }
         return err;
