@@ -9,10 +9,14 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import lan  # noqa: E402
-from lan_test import OURS, PORT, Lan  # noqa: E402
+from lan_test import KERNELS, OURS, PORT, Lan  # noqa: E402
 
 OPENS = [sys.executable, os.path.join(HERE, "opens.py")]
 MANY = 100
+
+
+def answered_by(host):
+    return json.loads(host.run(lan.UNET, "stat", "--json", shim=False).end())["counters"]["TCP_ANSWERED"]
 
 
 class Answers(Lan):
@@ -21,7 +25,7 @@ class Answers(Lan):
         self.server = self.ours.serve(PORT, *OPENS, "serve", "0.0.0.0", str(PORT))
 
     def answered(self):
-        return json.loads(self.ours.run(lan.UNET, "stat", "--json", shim=False).end())["counters"]["TCP_ANSWERED"]
+        return answered_by(self.ours)
 
     def opens(self, commands, *more):
         """How each of them went."""
@@ -118,6 +122,22 @@ class Offload(Answers):
     """The kernel leaves its sums to a device, and we those of what we answer."""
 
     offload = True
+
+
+class GenericPeer(lan.Scene):
+    """Past an XDP program that runs behind the peer's driver goes what ours behind the interface sends; its stack hears no SYN-ACK but
+    the stack's own."""
+
+    def test_whose_answers_go_past_is_found_out(self):
+        ours, other = self.host("a", OURS), self.host("b", KERNELS)
+        lan.cable(ours, other)
+        ours.become_ours(mode="tcx")
+        other.become_ours(mode="generic")
+        ours.serve(PORT, *OPENS, "serve", "0.0.0.0", str(PORT))
+        said = other.run(*OPENS, "open", OURS, str(PORT), "e" * 20)
+        self.assertEqual(said.end().split(), ["ok"] * 20)
+        self.assert_ours(said)
+        self.assertIn(answered_by(ours), (1, 2))        # the one that was lost, and the first again should the stack be slow
 
 
 if __name__ == "__main__":
