@@ -246,6 +246,14 @@ int stack_route(struct stack *s, uint32_t dst, uint32_t src, uint32_t oif, nstim
         return route_lookup(s->routes, &key, now, res);
 }
 
+/* What is published of it no more is still a way for its connections' last words. */
+static uint32_t hop_of_unpublished(const struct stack *s, const struct netif_config *c, uint32_t dst)
+{
+        if (s->routes->ifs[c->ifindex].flags != 0)
+                return 0;
+        return c->prefix != 0 && (dst ^ c->addr) >> (32 - c->prefix) == 0 ? dst : c->gateway;
+}
+
 uint32_t stack_next_hop(struct stack *s, struct netif *n, uint32_t dst)
 {
         struct route_key key = {.dst = dst, .oif = n->cfg.ifindex};
@@ -253,9 +261,9 @@ uint32_t stack_next_hop(struct stack *s, struct netif *n, uint32_t dst)
 
         if (unlikely(!n->routed))
                 arrived(s, n);
-        if (route_lookup(s->routes, &key, s->now, &res) != 0 || res.kind != ROUTE_TO_HOST)
-                return 0;
-        return res.next_hop;
+        if (unlikely(route_lookup(s->routes, &key, s->now, &res) != 0))
+                return hop_of_unpublished(s, &n->cfg, dst);
+        return res.kind == ROUTE_TO_HOST ? res.next_hop : 0;
 }
 
 /* ---- what gateways say ---- */

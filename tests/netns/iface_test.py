@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import sys
 import unittest
 
@@ -64,24 +65,41 @@ class Ifaces(Lan):
             self.assertEqual(self.peer(self.other, "many", OURS, PORT + 2, 3).end(), "all\n")
             self.remove()
 
+    def connected(self, users):
+        """A pair of programs for each, who send to each other until something ends them."""
+        self.add()
+        pairs = [self.both_ways(self.other, self.ours, 1, 0.1, PORT + 3 + i, user=user, goes_on=True) for i, user in enumerate(users)]
+        self.has_come(4)
+        for _, client in pairs:
+            self.ours.until(lambda c=client: "unet: pid" in c.text(1) or c.child.poll() is not None, "a connection")
+            self.assert_ours(client)
+        return pairs
+
+    def are_told(self, pairs):
+        for server, client in pairs:
+            client.end(120, ok=(0, 1))
+            self.assertRegex(client.text(1), r"OSError: \[Errno 100\]|BrokenPipeError", client.text(1))
+            if len(pairs) == 1:         # a gateway goes at once, and tells nobody
+                server.end(120, ok=(1,))
+                self.assertIn("ConnectionResetError", server.text(1))
+            server.stop()
+        self.ours.until(lambda: not self.ours.program_on_link(), "the interface without a program")
+
     def test_connections_end_when_it_goes(self):
         for users in ((None,), (ALICE, BOB)):
-            self.add()
-            pairs = [self.both_ways(self.other, self.ours, 1, 0.1, PORT + 3 + i, user=user, goes_on=True)
-                     for i, user in enumerate(users)]
-            self.has_come(4)
-            for _, client in pairs:
-                self.ours.until(lambda c=client: "unet: pid" in c.text(1) or c.child.poll() is not None, "a connection")
-                self.assert_ours(client)
+            pairs = self.connected(users)
             self.remove()
-            for server, client in pairs:
-                client.end(120, ok=(0, 1))
-                self.assertRegex(client.text(1), r"OSError: \[Errno 100\]|BrokenPipeError", client.text(1))
-                if len(users) == 1:     # a gateway goes at once, and tells nobody
-                    server.end(120, ok=(1,))
-                    self.assertIn("ConnectionResetError", server.text(1))
-                server.stop()
-            self.ours.until(lambda: not self.ours.program_on_link(), "the interface without a program")
+            self.are_told(pairs)
+
+    def test_peers_are_told_by_a_keeper_that_is_late(self):
+        pairs = self.connected((None,))
+        [keeper] = [row["pid"] for row in self.seen("status")["keepers"]]
+        os.kill(keeper, signal.SIGSTOP)
+        try:
+            self.remove()
+        finally:
+            os.kill(keeper, signal.SIGCONT)
+        self.are_told(pairs)
 
     def test_its_gateway_and_routes_come_and_go_with_it(self):
         self.add("gateway", KERNELS, "metric", "7")

@@ -125,6 +125,23 @@ static void what_goes_is_forgotten_and_what_stays_is_not(void **state)
         assert_int_equal(ask(sc, FAR, 0, 0).ifindex, 1);
 }
 
+/* Its connections are reset when its channel goes, which is told by others and may be later. */
+static void who_is_published_no_more_still_finds_its_peers(void **state)
+{
+        struct scene *sc = *state;
+        struct netif *n = stack_netif(sc->st, 0);
+
+        assert_int_equal(stack_next_hop(&sc->s, n, FAR), IP(10, 0, 1, 254));
+        sc->conf.ifs[1] = (struct netconf_if){0};
+        sc->conf.nroutes = 1;
+        follow(sc);
+        assert_int_equal(stack_next_hop(&sc->s, n, IP(10, 0, 1, 9)), IP(10, 0, 1, 9));
+        assert_int_equal(stack_next_hop(&sc->s, n, FAR), 0);
+        n->cfg.gateway = IP(10, 0, 1, 253);
+        assert_int_equal(stack_next_hop(&sc->s, n, FAR), IP(10, 0, 1, 253));
+        assert_int_equal(ask(sc, FAR, 0, 0).ifindex, 1);        /* what begins goes by another */
+}
+
 static void a_route_may_change_what_it_says(void **state)
 {
         struct scene *sc = *state;
@@ -293,6 +310,7 @@ int main(void)
                 TEST(what_is_published_is_asked),
                 TEST(a_source_keeps_to_its_interface),
                 TEST(what_goes_is_forgotten_and_what_stays_is_not),
+                TEST(who_is_published_no_more_still_finds_its_peers),
                 TEST(a_route_may_change_what_it_says),
                 TEST(an_interface_that_is_down_keeps_its_routes),
                 TEST(an_address_may_change),
