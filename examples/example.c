@@ -73,6 +73,7 @@ static void help(const char *program, const char *what)
                "  --seconds S    how long to measure each size (default 0.2)\n"
                "  --size N       this message size alone, 8 to 65536\n"
                "  --spin NS      look so long before sleeping, in ns (default 1 s; emul: 5 us)\n"
+               "  --batch N      this many messages a call, and a doorbell, of a stream (default 16, the most)\n"
                "  --read         the receiver looks at every byte (else \"direct\" moves none)\n"
                "  --no-pin       let the kernel choose the processors\n"
                "  --json         one JSON object a line\n"
@@ -89,9 +90,9 @@ struct options options_read(int argc, char **argv, const char *what)
                 {"read", no_argument, NULL, 'r'},           {"help", no_argument, NULL, 'h'},
                 {"at", required_argument, NULL, 'a'},       {"peer", required_argument, NULL, 'b'},
                 {"listen", required_argument, NULL, 'l'},   {"connect", required_argument, NULL, 'c'},
-                {NULL, 0, NULL, 0},
+                {"batch", required_argument, NULL, 'B'},    {NULL, 0, NULL, 0},
         };
-        struct options o = {.provider = "shm", .seconds = 0.2, .pin = true};
+        struct options o = {.provider = "shm", .seconds = 0.2, .batch = BATCH_MAX, .pin = true};
         int c;
 
         while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -129,12 +130,19 @@ struct options options_read(int argc, char **argv, const char *what)
                 case 'c':
                         o.connect = optarg;
                         break;
+                case 'B':
+                        o.batch = atoi(optarg);
+                        break;
                 case 'h':
                         help(argv[0], what);
                         exit(0);
                 default:
                         exit(2);
                 }
+        }
+        if (o.batch < 1 || o.batch > BATCH_MAX) {
+                fprintf(stderr, "%s: --batch is 1 to %d\n", argv[0], BATCH_MAX);
+                exit(2);
         }
         if (o.spin_ns == 0)             /* unetd makes it three processes: rarely a processor each */
                 o.spin_ns = strcmp(o.provider, "emul") == 0 ? 5000 : 1000000000;

@@ -14,6 +14,8 @@
 
 #include <unet/unet.h>
 
+#define BATCH_MAX 16
+
 struct options {
         const char *provider;           /* "shm", "direct", "emul", "verbs", "verbs-direct" */
         const char *at, *peer;          /* verbs: addresses of both sides here */
@@ -21,6 +23,7 @@ struct options {
         double seconds;                 /* a size */
         uint32_t only;                  /* this size alone, 0: all */
         int64_t spin_ns;
+        int batch;                      /* messages a call, of a stream */
         bool json;
         bool read;                      /* the receiver looks at every byte */
         bool pin;

@@ -3,14 +3,13 @@
  * bandwidth and messages a second for each size. What the child's free queue could not take in is lost and
  * told.
  *
- *      unet_stream [--provider shm|direct|emul|verbs] [--read] [--json]
+ *      unet_stream [--provider shm|direct|emul|verbs] [--batch N] [--read] [--json]
  */
 #include <errno.h>
 #include <string.h>
 
 #include "example.h"
 
-#define BATCH  16
 #define PIECES 32u                      /* of the transmit part, used in turn */
 
 #define PATIENCE 100000000              /* ns for an answer */
@@ -38,10 +37,10 @@ static void answer(struct side *s, uint8_t number, struct report *r, struct repo
 static void count(struct side *s, const struct options *o)
 {
         struct report r = {0}, last = {0};
-        struct unet_recv m[BATCH];
+        struct unet_recv m[BATCH_MAX];
 
         for (;;) {
-                int n = receive(s, m, BATCH);
+                int n = receive(s, m, BATCH_MAX);
                 for (int i = 0; i < n; i++) {
                         if (m[i].len == 2)
                                 return;
@@ -58,9 +57,9 @@ static void count(struct side *s, const struct options *o)
         }
 }
 
-static void fill(struct side *s, struct unet_send m[BATCH], uint32_t size, uint32_t *piece)
+static void fill(struct side *s, struct unet_send m[BATCH_MAX], int batch, uint32_t size, uint32_t *piece)
 {
-        for (int i = 0; i < BATCH; i++) {
+        for (int i = 0; i < batch; i++) {
                 uint32_t off = (*piece)++ % PIECES * 65536u;
                 m[i] = (struct unet_send){.chan = s->chan};
                 if (size <= UNET_EP_INLINE) {
@@ -75,12 +74,12 @@ static void fill(struct side *s, struct unet_send m[BATCH], uint32_t size, uint3
 
 /* Sends a batch whole, waiting when the queue is full. Which piece is still under way is not asked: the
  * example sends the same bytes over and over. */
-static void send_batch(struct side *s, const struct unet_send m[BATCH])
+static void send_batch(struct side *s, const struct unet_send m[BATCH_MAX], int batch)
 {
         int done = 0, n;
 
-        while (done < BATCH) {
-                n = unet_ep_send(s->ep, m + done, BATCH - done);
+        while (done < batch) {
+                n = unet_ep_send(s->ep, m + done, batch - done);
                 if (n > 0)
                         done += n;
                 else if (n == -EAGAIN)
@@ -124,16 +123,16 @@ static struct report ask(struct side *s)
 
 static void measure(struct side *s, const struct options *o, uint32_t size)
 {
-        struct unet_send m[BATCH];
+        struct unet_send m[BATCH_MAX];
         struct report r;
         uint32_t piece = 0;
         uint64_t sent = 0;
         double start = now();
 
         do {
-                for (int i = 0; i < 16; i++, sent += BATCH) {
-                        fill(s, m, size, &piece);
-                        send_batch(s, m);
+                for (int i = 0; i < 16; i++, sent += (uint64_t)o->batch) {
+                        fill(s, m, o->batch, size, &piece);
+                        send_batch(s, m, o->batch);
                 }
         } while (now() < start + o->seconds);
         r = ask(s);
