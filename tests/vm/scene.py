@@ -291,19 +291,27 @@ class Standstill:
                 self.seconds += late
 
 
+STANDSTILL = Standstill()
+
+
+def stood():
+    """For how many seconds, so far."""
+    return STANDSTILL.seconds
+
+
 def play(scenes, names):
     """All of them, or those that are named on the command line; `scenes` is the program's globals()."""
-    still = Standstill()
     for name in [a for a in sys.argv[2:] if a in names] or names:
-        began, stood = time.monotonic(), still.seconds
+        began, before = time.monotonic(), stood()
         barrier(f"before-{name}")
         try:
             scenes[f"{name}_{HOST}"]()
             assert not findings(), "a sanitizer has found something"
         except BaseException:
+            print(f"{name}: the machine stood still for {stood() - before:.0f} s", flush=True)
             findings()
             open(os.path.join(OUT, f"failed.{HOST}"), "w", encoding="ascii").close()
             raise
-        stood = still.seconds - stood
-        print(f"{name}: {time.monotonic() - began:.0f} s" + (f", the machine stood still for {stood:.0f} of them" if stood else ""),
+        still = stood() - before
+        print(f"{name}: {time.monotonic() - began:.0f} s" + (f", the machine stood still for {still:.0f} of them" if still else ""),
               flush=True)
