@@ -7,12 +7,12 @@ set xlabel "window, KB"
 set ylabel "Gb/s, counted"
 set grid
 $data << END
-2 0.085 0.110 0.051 0.064
-4 0.161 0.245 0.071 0.133
-8 0.223 0.494 0.133 0.137
-16 0.259 0.618 0.136 0.138
-32 0.314 0.795 0.136 0.138
-64 0.331 1.070 0.135 0.138
+2 0.104 0.110 0.051 0.064
+4 0.182 0.244 0.072 0.133
+8 0.248 0.497 0.134 0.137
+16 0.285 0.617 0.136 0.138
+32 0.313 0.795 0.136 0.138
+64 0.357 1.070 0.136 0.138
 END
 set title "one processor is all there is"
 set yrange [0:1.6]
@@ -20,7 +20,7 @@ set key left top
 plot $data using 1:2 with linespoints lw 2 title "TCP over verbs", \
      $data using 1:3 with linespoints lw 2 title "kernel TCP, same veth", \
      0.461 with lines dashtype 2 title "raw endpoint, 4096 bytes", \
-     0.375 with lines dashtype 3 title "TCP over verbs, its own window"
+     0.394 with lines dashtype 3 title "TCP over verbs, its own window"
 set title "a wire of 140 Mb/s between"
 set yrange [0:0.16]
 set key right bottom
