@@ -40,8 +40,17 @@ send_to_self() {
         ip route add "$ADDR_a" dev veth1 src "$ADDR_b" table 102
 }
 
+nics() {
+        basename -a "$(readlink /sys/class/net/eth0/device)" "$(readlink /sys/class/net/eth1/device)" | xargs
+}
+
 network() {
         ip link set lo up
+        if [ -n "$VM_WITH_NICS" ]; then
+                VM_NICS=$(nics)
+                export VM_NICS
+                return
+        fi
         if [ "$VM_HOSTS" = 2 ]; then
                 interface eth0 "$VM_ADDR"
                 return
@@ -53,6 +62,7 @@ network() {
 }
 
 rdma_devices() {
+        [ -z "$VM_WITH_NICS" ] || return 0
         modprobe -a rdma_rxe ib_uverbs rdma_ucm
         if [ "$VM_HOSTS" = 2 ]; then
                 rdma link add rxe0 type rxe netdev eth0
