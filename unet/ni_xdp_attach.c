@@ -237,7 +237,7 @@ static int attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_me
                 .inline_max = UNET_INLINE_MAX,
                 .csum = true,
                 .csum_pseudo = x->geom.csum_pseudo != 0,
-                .runs = fds.packet >= 0,
+                .runs = fds.packet >= 0 && !x->geom.zero_copy,          /* they would overtake what the device has yet to read */
                 .rto_min = 200 * NS_PER_MS,
                 .whole = true,
         };

@@ -87,23 +87,57 @@ void bed_run(int ns, const char *fmt, ...)
                 fail_msg("failed: %s", cmd);
 }
 
+static void up(int ns, const char *name)
+{
+        bed_run(ns, "ethtool -K %s tx off rx off sg off tso off gso off gro off >/dev/null 2>&1; ip link set dev %s up", name, name);
+}
+
+/* Until then the kernel drops what it is given to send. */
+static void wait_up(int ns, const char *name)
+{
+        bed_run(ns, "for i in $(seq 1000); do ip link show dev %s | grep -q 'state UP' && exit 0; sleep 0.01; done; exit 1", name);
+}
+
 void bed_veth(int ns_a, const char *a, int ns_b, const char *b, unsigned mtu, unsigned queues)
 {
-        const struct {
-                int ns;
-                const char *name;
-        } end[2] = {{ns_a, a}, {ns_b, b}};
-
         bed_run(ns_a, "ip link add name %s numtxqueues %u numrxqueues %u mtu %u type veth"
                       " peer name %s numtxqueues %u numrxqueues %u mtu %u",
                 a, queues, queues, mtu, b, queues, queues, mtu);
         bed_run(ns_a, "ip link set dev %s netns /proc/%d/fd/%d", b, (int)getpid(), ns_b);
-        for (int i = 0; i < 2; i++)
-                bed_run(end[i].ns, "ethtool -K %s tx off rx off sg off tso off gso off gro off >/dev/null 2>&1;"
-                                   " ip link set dev %s up", end[i].name, end[i].name);
-        for (int i = 0; i < 2; i++)     /* until then the kernel drops what it is given to send */
-                bed_run(end[i].ns, "for i in $(seq 1000); do ip link show dev %s | grep -q 'state UP' && exit 0; sleep 0.01; done;"
-                                   " exit 1", end[i].name);
+        up(ns_a, a);
+        up(ns_b, b);
+        wait_up(ns_a, a);
+        wait_up(ns_b, b);
+}
+
+/* From another namespace that is no more a NIC comes back when the kernel gets round to it. */
+static void plug(const char *device, int ns, const char *name, unsigned mtu)
+{
+        bed_run(home, "for i in $(seq 1000); do set -- /sys/bus/*/devices/%s/net/*; [ -e $1 ] && break; sleep 0.01; done;"
+                      " ip link set dev ${1##*/} netns /proc/%d/fd/%d name %s mtu %u", device, (int)getpid(), ns, name, mtu);
+        up(ns, name);
+}
+
+const char *bed_nics(void)
+{
+        const char *nics = getenv("UNET_TEST_NICS");
+
+        return nics != NULL && nics[0] != 0 ? nics : NULL;
+}
+
+void bed_wire(int ns_a, const char *a, int ns_b, const char *b, unsigned mtu)
+{
+        char first[64], second[64];
+
+        if (bed_nics() == NULL) {
+                bed_veth(ns_a, a, ns_b, b, mtu, 1);
+                return;
+        }
+        assert_int_equal(sscanf(bed_nics(), "%63s %63s", first, second), 2);
+        plug(first, ns_a, a, mtu);
+        plug(second, ns_b, b, mtu);
+        wait_up(ns_a, a);
+        wait_up(ns_b, b);
 }
 
 int bed_packet_socket(int ns, const char *ifname)

@@ -24,6 +24,11 @@ void bed_enter(int ns);
 void bed_run(int ns, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* A veth pair, one end in each, up, with offloads off and so many queues each way. */
 void bed_veth(int ns_a, const char *a, int ns_b, const char *b, unsigned mtu, unsigned queues);
+/* Two NICs for the ends of a wire, as UNET_TEST_NICS names them ("virtio3 virtio4": devices of the namespace this program was started in,
+ * where they come back to); NULL: none. */
+const char *bed_nics(void);
+/* Those, one in each; or else a veth pair. */
+void bed_wire(int ns_a, const char *a, int ns_b, const char *b, unsigned mtu);
 /* An AF_PACKET socket on an interface, which sees every frame that the kernel gets there, and none that it sends. */
 int bed_packet_socket(int ns, const char *ifname);
 

@@ -23,6 +23,7 @@ UNET = os.path.join(BUILD, "tools", "unet")
 UNETD = os.path.join(BUILD, "unetd", "unetd")
 IFACE = "cable0"
 MODE = os.environ.get("UNET_TEST_MODE", "auto")         # of interfaces (unet.conf(5)), where a test names none
+NICS = os.environ.get("UNET_TEST_NICS", "").split()     # two devices on one wire, for the cable of a test; else it is a veth pair
 BEHIND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "behind.py")
 TRANSFER = 900 if os.environ.get("UNET_WHOLE") else 300         # seconds, at most
 PEER = (sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"))
@@ -383,9 +384,20 @@ with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
         return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout.splitlines()
 
 
+def plug(device, host, name):
+    """A NIC goes to a host, as it was at first. From another that is no more it comes back here, when the kernel gets round to it."""
+    host.until(lambda: glob.glob(f"/sys/bus/*/devices/{device}/net/*"), f"{device} to be free")
+    was = os.path.basename(glob.glob(f"/sys/bus/*/devices/{device}/net/*")[0])
+    mac = sh("ethtool", "-P", was).split()[-1]
+    sh("ip", "link", "set", was, "netns", host.name, "name", name, "address", mac)
+
+
 def cable(a, b, mtu=1500, offload=False, names=(IFACE, IFACE)):
     """Joins two hosts."""
-    sh("ip", "link", "add", names[0], "netns", a.name, "type", "veth", "peer", "name", names[1], "netns", b.name)
+    for device, host, name in zip(NICS, (a, b), names):
+        plug(device, host, name)
+    if not NICS:
+        sh("ip", "link", "add", names[0], "netns", a.name, "type", "veth", "peer", "name", names[1], "netns", b.name)
     for h, name in zip((a, b), names):
         h.ip("link", "set", name, "mtu", str(mtu), "up")
         if not offload:

@@ -187,7 +187,7 @@ struct pair pair_make(enum xdp_want want, unsigned mtu, struct xdp_sizes sizes)
         bed_needs_root();
         p.ns[0] = bed_ns();
         p.ns[1] = bed_ns();
-        bed_veth(p.ns[0], "ours", p.ns[1], "theirs", mtu, 1);
+        bed_wire(p.ns[0], "ours", p.ns[1], "theirs", mtu);
         p.beside = bed_packet_socket(p.ns[0], "ours");
         p.peer = bed_packet_socket(p.ns[1], "theirs");
         p.e = end_open(p.ns[0], "ours", want, sizes);
