@@ -55,6 +55,7 @@ struct unet_caps {
                                          * the same memory, are the inline bytes */
         bool copied;                    /* send copies before it ends, and a message may be inline whole, beyond inline_max */
         bool runs;                      /* send_run is there */
+        bool room_unsaid;               /* nobody wakes who waits for room: whoever does looks now and then */
         bool shared;                    /* an interface that other stacks of this host have too, with our address: what is sent
                                          * to our own link address comes to them */
         nstime rto_min;                 /* floor for retransmission timers the link justifies */

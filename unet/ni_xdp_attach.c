@@ -238,6 +238,7 @@ static int attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_me
                 .csum = true,
                 .csum_pseudo = x->geom.csum_pseudo != 0,
                 .runs = fds.packet >= 0 && !x->geom.zero_copy,          /* they would overtake what the device has yet to read */
+                .room_unsaid = x->geom.mode != XDP_MODE_TCX,
                 .rto_min = 200 * NS_PER_MS,
                 .whole = true,
         };
