@@ -76,7 +76,7 @@ def iperf_a():
             s.end()
             continue
         barrier(f"{name}-ready")
-        c = Program("iperf3", "-J", "-c", PEER, "-t", "5", *how)
+        c = Program("iperf3", "-J", "-c", PEER, "-t", "15", *how)     # a question takes seconds where nobody else waits
         c.over_verbs(50)
         end = json.loads(c.end())["end"]
         if "-u" in how:

@@ -123,7 +123,10 @@ class Program:
 
     def over_verbs(self, packets):
         """Its own stack has sent more than that; to be asked while it runs: counters go with the stack."""
-        until(lambda: self.sent() > packets, "it goes over verbs")
+        sent = 0
+        while sent <= packets:
+            assert self.runs(), f"{self.argv[:2]} ended before it was seen to send {packets} packets over verbs"
+            sent = self.sent()
 
     def sent(self):
         """Packets by its own stack so far."""
