@@ -137,8 +137,8 @@ static void end_unwatched(struct keeper_view *v)
         v->nunwatched = 0;
 }
 
-/* A timer that is due within the kernel's tick keeps a processor's tick on, and with it who sleeps there away from deep sleep or, in a
- * virtual machine, puts it to sleep sooner: round trips of others on that processor were 3 us longer by looks every 4 ms. */
+/* Whose timer is due within a tick of the kernel's (4 ms) costs the others who sleep on that processor: 3 us a round trip in a virtual
+ * machine (docs/performance-notes.md). */
 static nstime next_look(const struct keeper_view *v, nstime now)
 {
         return now + (v->unneeded < UNNEEDED ? LOOK_EVERY : LOOK_SELDOM);

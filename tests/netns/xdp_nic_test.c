@@ -165,6 +165,19 @@ static void nobody_sleeps_over_a_packet(void **state)
         pair_end(&p);
 }
 
+/* So many packets each way, one after the other: more than there are chunks, so none is missing. */
+static void goes_on(struct pair *p, uint32_t packets)
+{
+        for (uint32_t i = 0; i < packets; i++) {
+                kernel_sends(p->peer, i, 700);
+                expect(p->e, i, 700);
+                await_room(p, 1);
+                assert_true(offer(p->e, i, 701));
+                flush(p->e);
+                kernel_gets(p->peer, i, 701);
+        }
+}
+
 /* What was given to it while it was down may be lost, but no chunk is. */
 static void an_interface_goes_down_and_comes_up(void **state)
 {
@@ -194,14 +207,7 @@ static void an_interface_goes_down_and_comes_up(void **state)
                                 give_back(p.e, &rx);
                         flush(p.e);
                 } while (poll(&poll_fd, 1, 50) == 1);
-                for (uint32_t i = 0; i < 2 * few.rx_chunks; i++) {
-                        kernel_sends(p.peer, i, 700);
-                        expect(p.e, i, 700);
-                        await_room(&p, 1);
-                        assert_true(offer(p.e, i, 701));
-                        flush(p.e);
-                        kernel_gets(p.peer, i, 701);
-                }
+                goes_on(&p, 2 * few.rx_chunks);
         }
         assert_int_equal(ni_xdp_loans(&p.e->ni), 0);
         pair_end(&p);
@@ -228,14 +234,7 @@ static void a_socket_that_is_closed_leaves_nothing_behind(void **state)
                         assert_true(recv(p.peer, bytes, sizeof bytes, MSG_DONTWAIT) > 0);
                 while (take(p.e, &rx))
                         give_back(p.e, &rx);
-                for (uint32_t i = 0; i < 2 * few.tx_chunks; i++) {
-                        kernel_sends(p.peer, i, 800);
-                        expect(p.e, i, 800);
-                        await_room(&p, 1);
-                        assert_true(offer(p.e, i, 801));
-                        flush(p.e);
-                        kernel_gets(p.peer, i, 801);
-                }
+                goes_on(&p, 2 * few.tx_chunks);
                 await_room(&p, few.tx_chunks);
         }
         pair_end(&p);

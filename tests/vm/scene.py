@@ -123,10 +123,11 @@ class Program:
 
     def over_verbs(self, packets):
         """Its own stack has sent more than that; to be asked while it runs: counters go with the stack."""
-        sent = 0
-        while sent <= packets:
+        def seen():
             assert self.runs(), f"{self.argv[:2]} ended before it was seen to send {packets} packets over verbs"
-            sent = self.sent()
+            return self.sent() > packets
+
+        until(seen, "it goes over verbs")
 
     def sent(self):
         """Packets by its own stack so far."""
