@@ -26,6 +26,12 @@ static unsigned next_byte(struct world *w)
         return w->p < w->end ? *w->p++ : 0;
 }
 
+/* When an address was last asked for: no two of some_ip()'s that can be asked for share a place. */
+static nstime *asked_at(struct world *w, uint32_t ip)
+{
+        return &w->asked[(ip ^ ip >> 24) & 0xff];
+}
+
 /* Mostly a host of our network, else something odd. */
 static uint32_t some_ip(struct world *w)
 {
@@ -128,7 +134,7 @@ static void check_sent(struct world *w, const struct arp_out *out)
         memcpy(&tpa, out->pkt + 24, 4);
         assert(spa != 0 || out->ip == be32_get((be32){tpa})); /* only a probe has no sender */
         if (out->pkt[7] == 1 && spa != 0 && spa != tpa) {
-                nstime *last = &w->asked[out->ip & 0xff];
+                nstime *last = asked_at(w, out->ip);
                 assert(*last == 0 || w->now - *last >= ARP_REQUEST_INTERVAL);
                 *last = w->now;
         }
@@ -179,11 +185,13 @@ static void step_entry(struct world *w)
         uint32_t ip = some_ip(w);
         uint8_t ll[6];
 
-        /* An entry that is deleted is forgotten with the time of its last request. */
-        if (b & 1 || ip >> 8 == 0x0a0000)
-                arp_set(&w->a, ip, (some_ll(w, ll), ll), b & 2, w->now);
-        else
+        if (b & 1) {
+                some_ll(w, ll);
+                arp_set(&w->a, ip, ll, b & 2, w->now);
+        } else {
+                *asked_at(w, ip) = 0; /* is forgotten with the time of its last request */
                 arp_del(&w->a, ip);
+        }
 }
 
 static void step_confirm(struct world *w)
