@@ -6,8 +6,8 @@
  * at tx_chunks from the first lap on, when each send takes one completion. TX is published first; a death before the
  * completions are noted as taken leaves used > tx_chunks, which says how many to note. Receive: a chunk is marked before
  * it leaves a ring and before it enters one, RX is consumed before FILL is published. In mode XDP_MODE_TCX whoever flushes
- * does for TX what the kernel does for a socket's: a packet may leave twice, if death comes between the call that sends it
- * and the word that it has left.
+ * does for TX what the kernel does for a socket's, and a chunk follows from its place (struct ni_xdp_sends): a packet may leave
+ * twice, if death comes between the call that sends it and the word that it has left.
  */
 #include "unet/ni_xdp.h"
 
@@ -23,6 +23,7 @@
 #define PUBLISH_EVERY 32u               /* chunks given back that the kernel is not told of before the next flush */
 #define PUBLISH_LARGE 4u                /* ... and large ones */
 #define EACH_CALL     32u               /* packets that a call sends, at most */
+#define BEFORE        16u               /* bytes before a packet in its chunk, XDP_MODE_TCX: room for a virtio header */
 
 static struct ni_xdp *xdp(struct unet_chan *ch)
 {
@@ -33,24 +34,26 @@ static struct ni_xdp *xdp(struct unet_chan *ch)
 
 static uint32_t tx_used(const struct ni_xdp *x)
 {
-        return xdp_own(x->tx.prod) - xdp_own(x->comp.cons);
+        return xdp_own(x->tx.prod) - (x->words != NULL ? xdp_own(x->tx.cons) : xdp_own(x->comp.cons));
 }
 
 static uint32_t xdp_room(struct unet_chan *ch)
 {
         struct ni_xdp *x = xdp(ch);
-        uint32_t done = xdp_theirs(x->comp.prod) - xdp_own(x->comp.cons);
+        uint32_t done = x->words != NULL ? 0 : xdp_theirs(x->comp.prod) - xdp_own(x->comp.cons);
         uint32_t unused = x->geom.tx_chunks - tx_used(x);
         uint32_t unreaped = xdp_own(&x->sh->reap_tail) - xdp_own(&x->sh->reap_head);
 
         return MIN(MIN(unused + done, x->geom.tx_chunks), XDP_RING_MAX - unreaped);
 }
 
-/* The chunk for the next packet, counted from the first transmit chunk. Any is safe; the kernel names each one once. */
-static uint32_t tx_chunk(struct ni_xdp *x, uint32_t used, uint32_t *comp)
+/* The chunk for the packet at that place of TX, counted from the first transmit chunk. Any is safe; the kernel names each one once. */
+static uint32_t tx_chunk(struct ni_xdp *x, uint32_t prod, uint32_t *comp)
 {
-        if (unlikely(used < x->geom.tx_chunks))
-                return used;
+        if (x->words != NULL)
+                return (prod - xdp_own(x->empty_at)) & (x->geom.tx_chunks - 1);
+        if (unlikely(prod - *comp < x->geom.tx_chunks))
+                return prod - *comp;
         return (uint32_t)((*xdp_addr_at(&x->comp, (*comp)++) - xdp_rx_bytes(&x->geom)) / x->geom.tx_chunk_bytes) &
                (x->geom.tx_chunks - 1);
 }
@@ -61,6 +64,8 @@ static uint32_t tx_write(struct ni_xdp *x, const struct unet_tx *tx, uint32_t ch
         size_t len = unet_tx_bytes(tx);
         bool ours;
 
+        if (x->words != NULL && len + BEFORE <= x->geom.tx_chunk_bytes)
+                addr += BEFORE;
         assert(len <= xdp_mtu_max(&x->geom) + XDP_ETH_BYTES);   /* caps.mtu, or what it has become since */
         ours = unet_mem_gather(&x->tx_mem, tx, x->umem + addr);
         assert(ours);
@@ -72,12 +77,15 @@ static int xdp_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
 {
         struct ni_xdp *x = xdp(ch);
         struct ni_xdp_shared *sh = x->sh;
-        uint32_t room = xdp_room(ch), prod = xdp_own(x->tx.prod), comp = xdp_own(x->comp.cons), reap = xdp_own(&sh->reap_tail);
+        uint32_t room = xdp_room(ch), prod = xdp_own(x->tx.prod), reap = xdp_own(&sh->reap_tail);
+        uint32_t comp = x->words != NULL ? 0 : xdp_own(x->comp.cons);
         uint64_t bytes = 0;
         int i;
 
+        if (x->words != NULL && tx_used(x) == 0)
+                xdp_publish(x->empty_at, prod);
         for (i = 0; i < n && room > 0; i++, room--, prod++) {
-                bytes += tx_write(x, &tx[i], tx_chunk(x, prod - comp, &comp), xdp_desc_at(&x->tx, prod));
+                bytes += tx_write(x, &tx[i], tx_chunk(x, prod, &comp), xdp_desc_at(&x->tx, prod));
                 if (tx[i].frame != 0)
                         sh->reap[reap++ % XDP_RING_MAX] = tx[i].frame;
         }
@@ -86,7 +94,8 @@ static int xdp_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
         if (i > 0) {
                 xdp_publish(&sh->reap_tail, reap);
                 xdp_publish(x->tx.prod, prod);
-                xdp_publish(x->comp.cons, comp);
+                if (x->words == NULL)
+                        xdp_publish(x->comp.cons, comp);
                 count_add(x->cnt, COUNT_NI_TX_MSGS, (uint64_t)i);
                 count_add(x->cnt, COUNT_NI_TX_BYTES, bytes);
         }
@@ -124,28 +133,50 @@ static const struct virtio_net_hdr as_it_is;
 /* A packet of TX, checked: the ring is written by any process of the stack. */
 static struct iovec packet_at(const struct ni_xdp *x, uint32_t at)
 {
-        struct xdp_desc d = *(const volatile struct xdp_desc *)xdp_desc_at(&x->tx, at);
+        const struct xdp_desc *d = xdp_desc_at(&x->tx, at);
+        uint64_t addr = READ_ONCE(d->addr);     /* as it was written a moment ago: reads of other sizes would wait for the cache */
+        uint32_t len = READ_ONCE(d->len);
 
-        if (unlikely(d.addr >= xdp_umem_bytes(&x->geom) || d.len > x->geom.tx_chunk_bytes ||
-                     d.addr + d.len > xdp_umem_bytes(&x->geom)))
+        if (unlikely(addr >= xdp_umem_bytes(&x->geom) || len > x->geom.tx_chunk_bytes || addr + len > xdp_umem_bytes(&x->geom)))
                 return (struct iovec){NULL, 0};
-        return (struct iovec){x->umem + d.addr, d.len};
+        return (struct iovec){x->umem + addr, len};
+}
+
+/* A packet alone goes in one piece with its header, where that has room before it: the kernel reads no vectors then. */
+static bool is_behind_room(const struct ni_xdp *x, struct iovec packet)
+{
+        uint64_t addr = (uint64_t)((uint8_t *)packet.iov_base - x->umem) - xdp_rx_bytes(&x->geom);
+
+        return packet.iov_base != NULL && addr % x->geom.tx_chunk_bytes >= sizeof as_it_is;
+}
+
+static long send_one(const struct ni_xdp *x, struct iovec packet)
+{
+        uint8_t *from = (uint8_t *)packet.iov_base - sizeof as_it_is;
+
+        memcpy(from, &as_it_is, sizeof as_it_is);
+        return sys6(SYS_sendto, x->packet, (long)from, (long)(sizeof as_it_is + packet.iov_len), MSG_DONTWAIT, 0, 0);
 }
 
 /* Up to n packets from there on; how many, or a negative errno. A program that locked itself in may write(2), one at a time. */
 static long send_packets(const struct ni_xdp *x, uint32_t at, uint32_t n)
 {
+        bool free = likely(atomic_load_explicit(&sandbox_forbidden, memory_order_relaxed) == 0);
+        struct iovec iov[EACH_CALL][2], first = packet_at(x, at);
         struct mmsghdr m[EACH_CALL];
-        struct iovec iov[EACH_CALL][2];
         long r;
 
+        if (n == 1 && free && is_behind_room(x, first)) {
+                r = send_one(x, first);
+                return r >= 0 ? 1 : r;
+        }
         n = MIN(n, EACH_CALL);
         for (uint32_t i = 0; i < n; i++) {
                 iov[i][0] = (struct iovec){(void *)(uintptr_t)&as_it_is, sizeof as_it_is};
-                iov[i][1] = packet_at(x, at + i);
+                iov[i][1] = i == 0 ? first : packet_at(x, at + i);
                 m[i].msg_hdr = (struct msghdr){.msg_iov = iov[i], .msg_iovlen = 2};
         }
-        if (likely(atomic_load_explicit(&sandbox_forbidden, memory_order_relaxed) == 0))
+        if (free)
                 return sys4(SYS_sendmmsg, x->packet, m, n, MSG_DONTWAIT);
         r = sys3(SYS_writev, x->packet, iov[0], 2);
         return r >= 0 ? 1 : r == -EPERM || r == -EACCES || r == -ENOSYS ? -EAGAIN : r;         /* what a filter says, too */
@@ -162,8 +193,7 @@ static void push(struct ni_xdp *x)
                 stuck = n == -EAGAIN;
                 if (stuck)
                         break;
-                for (uint32_t end = at + (n > 0 ? (uint32_t)n : 1u); at != end; at++)
-                        *xdp_addr_at(&x->comp, at) = xdp_desc_at(&x->tx, at)->addr;
+                at += n > 0 ? (uint32_t)n : 1u;
                 xdp_publish(x->tx.cons, at);
         }
         if (stuck != atomic_load_explicit(&x->sh->tx_stuck, memory_order_relaxed))
@@ -294,11 +324,12 @@ static void fill_publish_class(struct ni_xdp *x, enum frame_class c, uint32_t at
         fill_settle(x, c, end);
 }
 
+/* What is at least so many chunks, or an eighth of all. */
 static void fill_publish(struct ni_xdp *x, uint32_t at_least)
 {
-        fill_publish_class(x, FRAME_SMALL, at_least);
+        fill_publish_class(x, FRAME_SMALL, MIN(at_least, 1 + x->geom.rx_chunks / 8));
         if (x->geom.rx_large != 0)
-                fill_publish_class(x, FRAME_LARGE, MIN(at_least, PUBLISH_LARGE));
+                fill_publish_class(x, FRAME_LARGE, MIN(MIN(at_least, PUBLISH_LARGE), 1 + x->geom.rx_large / 8));
 }
 
 /* The chunk of a descriptor, or UINT32_MAX: what our own kernel would never write. */
@@ -391,22 +422,41 @@ static void xdp_release(struct unet_chan *ch, const uint32_t *frame, int n)
 
 /* ---- once a batch ---- */
 
+/* What recv() will read first lies in another processor's cache: its descriptor, and its headers in the chunk of the oldest place of
+ * FILL that has not come back, most likely. They come over side by side, and while the caller gets there. */
+static void fetch_next(const struct ni_xdp *x)
+{
+        uint32_t place = x->sh->fill_next[FRAME_SMALL] - x->geom.rx_chunks + x->sh->loans;
+        const uint8_t *p = x->umem + *xdp_addr_at(&x->fill[FRAME_SMALL], place) + (x->words != NULL ? 0 : XDP_HEADROOM);
+
+        __builtin_prefetch(xdp_desc_at(&x->rx, xdp_own(x->rx.cons)));
+        __builtin_prefetch(p);
+        __builtin_prefetch(p + CACHE_LINE);
+}
+
 static bool xdp_pending(struct unet_chan *ch)
 {
         struct ni_xdp *x = xdp(ch);
 
-        return xdp_theirs(x->rx.prod) != xdp_own(x->rx.cons) || xdp_own(&x->sh->reap_head) != xdp_own(&x->sh->reap_tail) ||
+        if (xdp_theirs(x->rx.prod) != xdp_own(x->rx.cons)) {
+                fetch_next(x);
+                return true;
+        }
+        return xdp_own(&x->sh->reap_head) != xdp_own(&x->sh->reap_tail) ||
                atomic_load_explicit(&x->sh->tx_stuck, memory_order_relaxed);
 }
 
+/* A program is not told of every chunk at once, unless they become few: each time is a line that has to come back from the processor
+ * that it runs on. */
 static void xdp_flush(struct unet_chan *ch)
 {
         struct ni_xdp *x = xdp(ch);
+        bool few = x->words == NULL || x->sh->loans > x->geom.rx_chunks / 2;
 
         if (unlikely(x->notes != 0))
                 ni_xdp_notes_done(x, false);
-        fill_publish(x, 1);
         kick(x);
+        fill_publish(x, few ? 1 : PUBLISH_EVERY);
         if (likely(!xdp_needs_wakeup(&x->fill[FRAME_SMALL])))
                 return;
         if (unlikely(sandbox_forbids(SANDBOX_WAKE)))
@@ -422,6 +472,7 @@ static void xdp_arm(struct unet_chan *ch)
 
         if (x->words == NULL)
                 return;
+        fill_publish(x, 1);
         atomic_store_explicit(x->bell.cons, atomic_load_explicit(x->bell.prod, memory_order_acquire), memory_order_release);
         *(volatile uint32_t *)&x->words->armed = 1;
         atomic_thread_fence(memory_order_seq_cst);
@@ -466,7 +517,7 @@ static void xdp_repair(struct unet_chan *ch)
         forget_unread(x);
         count_owners(x);
         if (tx_used(x) > x->geom.tx_chunks)
-                xdp_publish(x->comp.cons, xdp_own(x->tx.prod) - x->geom.tx_chunks);
+                xdp_publish(x->words != NULL ? x->tx.cons : x->comp.cons, xdp_own(x->tx.prod) - x->geom.tx_chunks);
         xdp_publish(&x->sh->reap_head, xdp_own(&x->sh->reap_tail));
         if (x->answers != NULL)
                 ni_xdp_answers_repair(x);

@@ -29,7 +29,7 @@
 #include "unet/xdp.h"
 #include "unet/xdp_ring.h"
 
-#define XDP_SHARED_MAGIC 0x756e657478647001ull
+#define XDP_SHARED_MAGIC 0x756e657478647002ull
 
 /* Who has a receive chunk. Only the middle two are ever seen outside of a call. */
 enum xdp_owner {
@@ -52,13 +52,12 @@ struct ni_xdp_shared {
         uint8_t owner[XDP_CHUNKS_MAX];  /* enum xdp_owner, by receive chunk */
 };
 
-/* Before that, in mode XDP_MODE_TCX: the rings of what is sent, which no kernel reads. What has left TX is in COMPLETION: one position
- * is the consumer's of the one and the producer's of the other. */
+/* Before that, in mode XDP_MODE_TCX: the ring of what is sent, which no kernel reads. What has left it was copied, and needs no
+ * COMPLETION: chunks are taken in their order from where TX was empty last, so that they are few, and near, where few are in it. */
 struct ni_xdp_sends {
-        _Atomic uint32_t tx_prod, left, comp_cons;
+        _Atomic uint32_t tx_prod, left, empty_at;
         uint32_t zero;
         struct xdp_desc tx[XDP_RING_MAX];
-        uint64_t comp[XDP_RING_MAX];
 };
 
 #define XDP_PAGES(bytes) (((bytes) + 4095) / 4096 * 4096)
@@ -85,7 +84,8 @@ struct ni_xdp {
         struct xdp_geom geom;           /* checked copy: what is used */
         uint8_t *umem;                  /* the region; the memfd is its end, or all of it, with what is shared behind */
         size_t mem_bytes;               /* of the memfd */
-        struct xdp_ring fill[FRAME_CLASSES], comp, rx, tx;
+        struct xdp_ring fill[FRAME_CLASSES], comp, rx, tx;      /* XDP_MODE_TCX: no comp */
+        _Atomic uint32_t *empty_at;     /* XDP_MODE_TCX: of TX */
         struct tcx_words *words;        /* XDP_MODE_TCX: mapped, with the rings of reception; else NULL */
         struct tcx_answers *answers;    /* at their end */
         struct xdp_bell {

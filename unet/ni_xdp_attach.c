@@ -178,7 +178,7 @@ static int map_tcx(struct ni_xdp *x, int ring)
         fill += x->geom.rx_ring;
         x->rx = ring_of(x, &x->words->rx_prod, &x->words->rx_cons, fill, x->geom.rx_ring);
         x->tx = ring_of(x, (uint32_t *)&s->tx_prod, (uint32_t *)&s->left, s->tx, x->geom.tx_chunks);
-        x->comp = ring_of(x, (uint32_t *)&s->left, (uint32_t *)&s->comp_cons, s->comp, x->geom.tx_chunks);
+        x->empty_at = &s->empty_at;
         return 0;
 }
 

@@ -30,7 +30,7 @@
 struct tcx_words {
         __u32 fill_small __attribute__((aligned(64)));  /* FILL rings: places below this are written. The stack's */
         __u32 fill_large;
-        __u32 rx_cons;                                  /* RX: places below this were read; the program does not look. The stack's */
+        __u32 rx_cons __attribute__((aligned(64)));     /* RX: places below this were read; the program does not look. The stack's */
         __u32 zero;                                     /* nobody's: where AF_XDP has flags and positions that are not asked for here */
         __u32 rx_prod __attribute__((aligned(64)));     /* RX: places below this are written. The program's */
         __u32 armed __attribute__((aligned(64)));       /* both: the next packet is to be told of */

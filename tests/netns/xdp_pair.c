@@ -123,6 +123,7 @@ bool take(struct end *e, struct unet_rx *rx)
         return e->ni.base.ops->recv(&e->ni.base, rx, 1) == 1;
 }
 
+/* And a flush, as after every turn of a stack. */
 void await(struct end *e, struct unet_rx *rx)
 {
         while (!take(e, rx)) {
@@ -132,6 +133,7 @@ void await(struct end *e, struct unet_rx *rx)
                 if (!e->ni.base.ops->pending(&e->ni.base))
                         assert_int_equal(poll(&p, 1, PATIENCE), 1);
         }
+        flush(e);
 }
 
 void give_back(struct end *e, const struct unet_rx *rx)

@@ -48,6 +48,8 @@ struct world {
         } kept[KEPT], lent[ALL];        /* lent: for the child to give back */
         uint32_t nlent;
         uint32_t delivered;             /* packets that came, numbered */
+        uint32_t empty_at;              /* XDP_MODE_TCX: ni_xdp_sends */
+        _Atomic uint64_t bell;          /* XDP_MODE_TCX: both its positions */
         uint8_t frames[FRAMES * FRAME_SMALL_BYTES];
         struct tcx_words words;         /* of which only `armed` is not in the rings above */
         uint8_t umem[LARGE * FRAME_LARGE_BYTES + (RX + TX) * CHUNK];    /* last: bytes that no decision hangs on */
@@ -92,15 +94,16 @@ static struct ni_xdp view_of(struct world *w)
 
         if (tcx()) {
                 x.words = &w->words;
-                x.comp.prod = x.tx.cons;
+                x.empty_at = (_Atomic uint32_t *)&w->empty_at;
+                x.bell = (struct xdp_bell){&w->bell, &w->bell};
         }
         return x;
 }
 
-/* What has left TX, and is not taken out of COMPLETION. */
-static uint32_t completed(const struct world *w)
+/* The transmit chunk of a place of TX, where nobody has COMPLETION to say which. */
+static uint32_t chunk_at(const struct world *w, uint32_t place)
 {
-        return tcx() ? w->tx.cons : w->comp.prod;
+        return (place - w->empty_at) % TX;
 }
 
 static struct world *world_map(int flags)
@@ -294,9 +297,11 @@ static void check(const struct world *w)
         assert_int_equal(lent, w->sh.loans);
         for (uint32_t i = w->tx.cons; i != w->tx.prod; i++)
                 seen(times, all + (w->tx.desc[i % TX].addr - sent_from) / CHUNK, all, TX);
-        for (uint32_t i = w->comp.cons; i != completed(w); i++)
+        for (uint32_t i = w->tx.prod; tcx() && i != w->tx.cons + TX; i++)
+                seen(times, all + chunk_at(w, i), all, TX);
+        for (uint32_t i = w->comp.cons; i != w->comp.prod; i++)
                 seen(times, all + (w->comp.addr[i % TX] - sent_from) / CHUNK, all, TX);
-        for (uint32_t i = used; i < TX; i++)
+        for (uint32_t i = used; i < TX && !tcx(); i++)
                 seen(times, all + i, all, TX);
         for (uint32_t i = 0; i < all + TX; i++)
                 assert_int_equal(times[i], 1);
@@ -330,6 +335,7 @@ static void goes_on(struct world *w, struct ni_xdp *x)
                 assert_int_equal(receive(w, x, ALL), n);
                 release_all(w, x);
                 x->base.ops->flush(&x->base);
+                x->base.ops->arm(&x->base);             /* a program is told of every chunk then */
                 assert_int_equal(x->base.ops->room(&x->base), TX);
                 assert_int_equal(transmit(x, 8) + transmit(x, 8), TX);
                 assert_int_equal(leaves(w), TX);
@@ -463,7 +469,7 @@ static void a_first_send_may_end_anywhere(void **state)
         struct world *w = scene(), *fresh = world_make();
 
         memcpy(w->comp.addr, fresh->comp.addr, sizeof w->comp.addr);
-        w->comp.prod = w->comp.cons = w->tx.prod = w->tx.cons = 0;
+        w->comp.prod = w->comp.cons = w->tx.prod = w->tx.cons = w->empty_at = 0;
         munmap(fresh, sizeof *fresh);
         dies_everywhere(w, sends_a_batch, 10);
 }
@@ -491,9 +497,10 @@ static void a_repair_may_end_anywhere(void **state)
         release_all(w, &x);
         for (int c = 0; c < FRAME_CLASSES; c++)
                 w->fill[c].prod = w->sh.fill_next[c];           /* published, and not noted */
-        w->tx.prod += 2;
-        w->tx.desc[(w->tx.prod - 2) % TX] = (struct xdp_desc){.addr = w->comp.addr[w->comp.cons % TX], .len = 60};
-        w->tx.desc[(w->tx.prod - 1) % TX] = (struct xdp_desc){.addr = w->comp.addr[(w->comp.cons + 1) % TX], .len = 60};
+        for (uint32_t i = 0; i < 2; i++, w->tx.prod++) {
+                uint64_t addr = tcx() ? xdp_rx_bytes(&geom) + chunk_at(w, w->tx.prod) * CHUNK : w->comp.addr[(w->comp.cons + i) % TX];
+                w->tx.desc[w->tx.prod % TX] = (struct xdp_desc){.addr = addr, .len = 60};
+        }
         dies_everywhere(w, repairs, 10);
 }
 
@@ -522,6 +529,7 @@ static void rubbish_in_the_rings_is_counted_and_harms_nobody(void **state)
         leaves(w);
         for (uint32_t i = 0; i < TX; i++)
                 w->comp.addr[i] = UINT64_MAX - i * 12345;
+        w->empty_at = 0x12345678;
         if (!tcx())
                 w->comp.prod += 1u << 30;
         assert_true(x.base.ops->room(&x.base) <= TX);
