@@ -205,6 +205,7 @@ struct usock_item {
         bool call;                      /* a call that reads or writes waits, not a poll */
         bool exclusive;                 /* it is enough when one of those who wait so is woken */
         bool device;                    /* the only one, of a call that takes from devices itself: what is there it finds */
+        bool enough;                    /* who asks looks by himself: with this one ready those behind it need not be looked at */
 };
 /*
  * Progress, then returns how many items have events; sleeps until there is one, the timeout (relative; <0 for ever;

@@ -43,8 +43,11 @@ static int look_ours(struct usock_item *v, int n)
                 if (unlikely(ev & USOCK_POLL_KEPT) && v[i].call)
                         ev &= (short)~POLLERR;
                 v[i].revents = ev & (v[i].events | POLLERR | POLLHUP);
-                if (v[i].revents != 0 || (v[i].fd >= 0 && v[i].krevents != 0))
+                if (v[i].revents != 0 || (v[i].fd >= 0 && v[i].krevents != 0)) {
                         ready++;
+                        if (v[i].enough)
+                                break;
+                }
         }
         return ready;
 }

@@ -13,7 +13,7 @@ static bool item_wait(const struct epoll_item *it, struct usock_item *v)
         uint32_t now, ask = it->events & ~PRIVATE_BITS;
 
         *v = (struct usock_item){.s = it->f->us, .fd = -1, .events = (short)ask,
-                                  .exclusive = it->events & EPOLLEXCLUSIVE};
+                                  .exclusive = it->events & EPOLLEXCLUSIVE, .enough = true};
         if (it->f->mode == MODE_EPOLL)
                 return false;
         if (!(it->events & EPOLLET))
@@ -45,12 +45,14 @@ static void hold(struct luggage *l, struct file *f)
         l->f[l->held++] = f;
 }
 
+/* Those that came last first: listeners came before their connections. */
 static void few_items(struct epoll_set *set, struct luggage *l)
 {
         struct epoll_item *it = set->members;
 
         l->n = l->held = 0;
-        for (int i = 0; i < set->count && l->n >= 0; i++, it = it->next) {
+        for (int i = 0; i < set->count && l->n >= 0; i++) {
+                it = it->prev;
                 if (it->off || !has_our_side(it->f))
                         continue;
                 if (l->n == ON_STACK || !item_wait(it, &l->v[l->n])) {
@@ -88,6 +90,8 @@ static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct
                 if (set->kernel_half)
                         l.v[l.n++] = (struct usock_item){.fd = set->epfd, .events = POLLIN};
                 r = wait_items(l.v, l.n, u, mask, NULL);
+        } else {
+                usock_progress();
         }
         let_go(&l);
         set->sleepers--;
@@ -108,8 +112,8 @@ int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struc
         struct harvest h = {.ev = ev, .max = max};
         int r;
 
+        usock_progress();
         for (;;) {
-                usock_progress();
                 r = epoll_harvest(set, &h, kernels_turn(set));
                 if (r)
                         return r;
