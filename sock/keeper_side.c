@@ -12,8 +12,8 @@
 
 #define QUIET       (64 * NS_PER_MS)    /* without anything going on before the keeper goes back to sleep */
 #define LOOK_EVERY  (4 * NS_PER_MS)
-#define LOOK_SELDOM (16 * NS_PER_MS)
-#define UNNEEDED    8                   /* looks, one after the other, that processes had made already: then it is LOOK_SELDOM */
+#define LOOK_SELDOM (48 * NS_PER_MS)
+#define LATE        10                  /* a look comes too late by a tenth, at most, of the time for which none was needed */
 #define STUCK       (150 * NS_PER_S)    /* longer than any timer of TCP lets a connection be silent */
 #define CAPTURE_WAIT (60 * NS_PER_S)    /* an empty stack stays this long for `unet pcap` to read the rest: it may get no processor */
 
@@ -98,7 +98,6 @@ static bool rest(struct keeper_view *v)
         atomic_store_explicit(&st->ticking, 0, memory_order_relaxed);
         st->keeper_at = stack_deadline(&v->u.s);
         st->rests++;
-        v->unneeded = 0;
         stack_arm(&v->u.s);             /* under a leader, too: it may be stopped, and what was rung for is done */
         if (st->leader == 0)
                 bell_arm_count(v->u.s.bell, BELL_UNATTENDED, st->rests);
@@ -137,19 +136,11 @@ static void end_unwatched(struct keeper_view *v)
         v->nunwatched = 0;
 }
 
-/* Whose timer is due within a tick of the kernel's (4 ms) costs the others who sleep on that processor: 3 us a round trip in a virtual
- * machine (docs/performance-notes.md). */
+/* Whose timer is due soon costs the others who sleep on that processor: up to 3 us a round trip in a virtual machine
+ * (docs/performance-notes.md). */
 static nstime next_look(const struct keeper_view *v, nstime now)
 {
-        return now + (v->unneeded < UNNEEDED ? LOOK_EVERY : LOOK_SELDOM);
-}
-
-static void note_look(struct keeper_view *v, bool found, bool others)
-{
-        if (found && !others)
-                v->unneeded = 0;
-        else if (others && v->unneeded < UNNEEDED)
-                v->unneeded++;
+        return now + MIN(MAX((now - v->needed_at) / LATE, LOOK_EVERY), LOOK_SELDOM);
 }
 
 /*
@@ -165,6 +156,8 @@ static nstime tick(void *view, nstime now, bool *active)
         bool found, rested, others;
         nstime again;
 
+        if (v->resting || v->needed_at == 0)
+                v->needed_at = now;
         *active = v->resting = false;
         if (!ustack_trylock(u))
                 return next_look(v, now);
@@ -189,7 +182,8 @@ static nstime tick(void *view, nstime now, bool *active)
         v->resting = rested;
         ustack_unlock(u);
         *active = !rested && found && !others;
-        note_look(v, found, others);
+        if (found && !others)
+                v->needed_at = now;
         if (!rested)
                 return next_look(v, now);
         if (capture_awaited(v, now))

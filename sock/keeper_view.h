@@ -9,7 +9,7 @@ struct keeper_view {
         struct ustack u;
         nstime busy_at;                 /* when something was last going on */
         uint64_t seen;                  /* messages received as of the last tick */
-        uint32_t unneeded;              /* ticks, one after the other, that found nothing to do which processes had not done */
+        nstime needed_at;               /* the last look that found something to do which no process had seen to, or the end of a rest */
         struct keeper_listener gone[64];
         uint32_t ngone;
         nstime down_looked[STACK_CHANS];        /* when a channel that is down was last looked at */
