@@ -345,12 +345,31 @@ static uint32_t rx_chunk(struct ni_xdp *x, const struct xdp_desc *d)
         return (uint32_t)chunk;
 }
 
-/* Headers are private to the receiver from here on; the rest of a long packet is lent. */
-static bool rx_take(struct ni_xdp *x, const struct xdp_desc *in_ring, struct unet_rx *rx)
+/* A descriptor at that place, where there may be one up to `end`. */
+static bool rx_is_there(const struct ni_xdp *x, uint32_t at, uint32_t end)
 {
-        struct xdp_desc d = *(const volatile struct xdp_desc *)in_ring;
-        uint32_t chunk = rx_chunk(x, &d), rest;
+        const uint32_t *options = &xdp_desc_at(&x->rx, at)->options;
 
+        if (at == end || x->words == NULL)
+                return at != end;
+        return (__atomic_load_n(options, __ATOMIC_ACQUIRE) & ~x->rx.mask) == tcx_lap(at, x->rx.mask);
+}
+
+/* No more than a ring holds, whatever its words say. */
+static uint32_t rx_end(const struct ni_xdp *x, uint32_t at)
+{
+        return at + (x->words != NULL ? x->rx.mask + 1 : MIN(xdp_theirs(x->rx.prod) - at, x->rx.mask + 1));
+}
+
+/* Headers are private to the receiver from here on; the rest of a long packet is lent. */
+static bool rx_take(struct ni_xdp *x, uint32_t at, struct unet_rx *rx)
+{
+        struct xdp_desc d = *(const volatile struct xdp_desc *)xdp_desc_at(&x->rx, at);
+        uint32_t chunk, rest;
+
+        if (x->words != NULL)
+                d.options &= x->rx.mask;
+        chunk = rx_chunk(x, &d);
         if (unlikely(chunk == UINT32_MAX)) {
                 count_drop(x->cnt, DROP_NI_MALFORMED);
                 return false;
@@ -375,15 +394,14 @@ static bool rx_take(struct ni_xdp *x, const struct xdp_desc *in_ring, struct une
 static int xdp_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
 {
         struct ni_xdp *x = xdp(ch);
-        uint32_t start = xdp_own(x->rx.cons), cons = start;
-        uint32_t end = start + MIN(xdp_theirs(x->rx.prod) - start, x->rx.mask + 1);
+        uint32_t start = xdp_own(x->rx.cons), cons = start, end = rx_end(x, start);
         uint64_t bytes = 0;
         int got = 0;
 
         if (unlikely(x->notes != 0))
                 ni_xdp_notes_done(x, true);
-        while (got < n && cons != end)
-                if (rx_take(x, xdp_desc_at(&x->rx, cons++), &rx[got])) {
+        while (got < n && rx_is_there(x, cons, end))
+                if (rx_take(x, cons++, &rx[got])) {
                         bytes += rx[got].inl_len + rx[got].len;
                         got++;
                 }
@@ -422,14 +440,11 @@ static void xdp_release(struct unet_chan *ch, const uint32_t *frame, int n)
 
 /* ---- once a batch ---- */
 
-/* What recv() will read first lies in another processor's cache: its descriptor, and its headers in the chunk of the oldest place of
- * FILL that has not come back, most likely. They come over side by side, and while the caller gets there. */
-static void fetch_next(const struct ni_xdp *x)
+/* What recv() will read first lies in another processor's cache, and comes over while the caller gets there. */
+static void fetch(const struct ni_xdp *x, const struct xdp_desc *d)
 {
-        uint32_t place = x->sh->fill_next[FRAME_SMALL] - x->geom.rx_chunks + x->sh->loans;
-        const uint8_t *p = x->umem + *xdp_addr_at(&x->fill[FRAME_SMALL], place) + (x->words != NULL ? 0 : XDP_HEADROOM);
+        const uint8_t *p = x->umem + READ_ONCE(d->addr);
 
-        __builtin_prefetch(xdp_desc_at(&x->rx, xdp_own(x->rx.cons)));
         __builtin_prefetch(p);
         __builtin_prefetch(p + CACHE_LINE);
 }
@@ -437,9 +452,10 @@ static void fetch_next(const struct ni_xdp *x)
 static bool xdp_pending(struct unet_chan *ch)
 {
         struct ni_xdp *x = xdp(ch);
+        uint32_t at = xdp_own(x->rx.cons);
 
-        if (xdp_theirs(x->rx.prod) != xdp_own(x->rx.cons)) {
-                fetch_next(x);
+        if (rx_is_there(x, at, rx_end(x, at))) {
+                fetch(x, xdp_desc_at(&x->rx, at));
                 return true;
         }
         return xdp_own(&x->sh->reap_head) != xdp_own(&x->sh->reap_tail) ||
@@ -483,9 +499,9 @@ static void xdp_arm(struct unet_chan *ch)
 /* What is in RX was taken, if at all, by a turn that did not end: it is taken again. */
 static void forget_unread(struct ni_xdp *x)
 {
-        uint32_t at = xdp_own(x->rx.cons), end = at + MIN(xdp_theirs(x->rx.prod) - at, x->rx.mask + 1);
+        uint32_t at = xdp_own(x->rx.cons), end = rx_end(x, at);
 
-        for (; at != end; at++) {
+        for (; rx_is_there(x, at, end); at++) {
                 uint64_t chunk = xdp_rx_chunk(&x->geom, xdp_desc_at(&x->rx, at)->addr);
                 if (chunk < xdp_rx_count(&x->geom))
                         x->sh->owner[chunk] = XDP_KERNEL;

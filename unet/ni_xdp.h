@@ -84,7 +84,7 @@ struct ni_xdp {
         struct xdp_geom geom;           /* checked copy: what is used */
         uint8_t *umem;                  /* the region; the memfd is its end, or all of it, with what is shared behind */
         size_t mem_bytes;               /* of the memfd */
-        struct xdp_ring fill[FRAME_CLASSES], comp, rx, tx;      /* XDP_MODE_TCX: no comp */
+        struct xdp_ring fill[FRAME_CLASSES], comp, rx, tx;      /* XDP_MODE_TCX: no comp, and rx.prod is NULL (tcx_lap()) */
         _Atomic uint32_t *empty_at;     /* XDP_MODE_TCX: of TX */
         struct tcx_words *words;        /* XDP_MODE_TCX: mapped, with the rings of reception; else NULL */
         struct tcx_answers *answers;    /* at their end */

@@ -176,7 +176,7 @@ static int map_tcx(struct ni_xdp *x, int ring)
         fill += x->geom.rx_ring;
         x->fill[FRAME_LARGE] = ring_of(x, &x->words->fill_large, &x->words->zero, fill, x->geom.rx_ring);
         fill += x->geom.rx_ring;
-        x->rx = ring_of(x, &x->words->rx_prod, &x->words->rx_cons, fill, x->geom.rx_ring);
+        x->rx = ring_of(x, NULL, &x->words->rx_cons, fill, x->geom.rx_ring);
         x->tx = ring_of(x, (uint32_t *)&s->tx_prod, (uint32_t *)&s->left, s->tx, x->geom.tx_chunks);
         x->empty_at = &s->empty_at;
         return 0;

@@ -3,11 +3,12 @@
  * so; the kernel's protocols see none of it, but for what has the number of a VLAN. tcx_ring.h has what is shared. Compiled for the bpf
  * target and carried in the binary (tcx_sock.c).
  *
- *      reserve(): a chunk from FILL, a place in RX -> the copy -> commit(): RX's position, in order -> the bell, if somebody sleeps
+ *      a chunk from FILL, a place in RX -> the copy -> the descriptor, which says that it is there -> the bell, if somebody sleeps
  *
  * Segments that somebody joined, or left to a device to cut, stay whole: a stream has no seams. Datagrams have, and are cut here.
  *
- * Processors run it side by side, each with a place of its own between reserve() and commit(). What the stack writes is read once, and
+ * Processors run it side by side, each with a place of its own until it is written; the stack reads them in order. Between two locked
+ * instructions stand as many stores as can be, since each waits for those before it. What the stack writes is read once, and
  * checked: with rubbish in its rings it loses its own packets, and nobody else anything.
  */
 #include <linux/bpf.h>
@@ -64,7 +65,6 @@ struct udp_packet {
 
 static __u32 fill_cons[2];                      /* small, large */
 static __u32 rx_next;
-static __u32 ready[TCX_RING_MAX];               /* by place of RX: position + 1 of what is written there */
 
 static __always_inline int drop(__u32 why)
 {
@@ -103,34 +103,6 @@ static __always_inline bool take(__u32 *cons, const volatile __u32 *prod, __u32 
         return false;
 }
 
-/* Takes the position on by a place that is ready; nonzero: there is none. */
-static long go_on(__u32 i, void *unused)
-{
-        __u32 key = 0, at;
-        __u8 *base = bpf_map_lookup_elem(&ring, &key);
-        struct tcx_words *w;
-
-        if (!base)
-                return 1;
-        w = (struct tcx_words *)(base + rx_bytes);
-        at = *(volatile __u32 *)&w->rx_prod;
-        if (*(volatile __u32 *)&ready[at & ring_mask & (TCX_RING_MAX - 1)] != at + 1)
-                return 1;
-        __sync_val_compare_and_swap(&w->rx_prod, at, at + 1);
-        return 0;
-}
-
-/* What stands in RX below the position is written: who ends later than those behind it, interrupted perhaps, takes these along,
- * however many they are. Alone it is its own place and no other. */
-static __always_inline void commit(struct tcx_words *w, __u32 place)
-{
-        __sync_lock_test_and_set(&ready[place & ring_mask & (TCX_RING_MAX - 1)], place + 1);
-        if (__sync_val_compare_and_swap(&w->rx_prod, place, place + 1) == place &&
-            *(volatile __u32 *)&ready[(place + 1) & ring_mask & (TCX_RING_MAX - 1)] != place + 2)
-                return;
-        bpf_loop(ring_mask + 1, go_on, NULL, 0);
-}
-
 static __always_inline void wake(struct tcx_words *w)
 {
         __u64 *record;
@@ -151,16 +123,24 @@ static __always_inline __u64 fill_bytes(void)
         return ((__u64)ring_mask + 1) * sizeof(__u64);
 }
 
-/* What lies at the address goes into RX. */
-static __always_inline void put(__u8 *base, struct tcx_words *w, __u64 addr, __u32 len, __u32 options)
+static __always_inline __u32 rx_place(void)
 {
-        __u32 place = __sync_fetch_and_add(&rx_next, 1);
+        return __sync_fetch_and_add(&rx_next, 1);
+}
+
+/* What lies at the address stands in that place of RX now. */
+static __always_inline void put(__u8 *base, __u32 place, __u64 addr, __u32 len, __u32 flags)
+{
         struct xdp_desc *d = (struct xdp_desc *)(base + rx_bytes + TCX_WORDS_BYTES + 2 * fill_bytes()) + (place & ring_mask);
+        union {
+                struct {
+                        __u32 len, options;
+                };
+                __u64 both;
+        } last = {.len = len, .options = tcx_lap(place, ring_mask) | flags};
 
         d->addr = addr;
-        d->len = len;
-        d->options = options;
-        commit(w, place);
+        __sync_lock_test_and_set((__u64 *)&d->len, last.both);          /* and a full fence, before wake() */
 }
 
 /* The address of a small chunk that lies among those that there are; UINT64_MAX: of none, counted. */
@@ -223,7 +203,8 @@ static long cut_one(__u32 n, struct cutting *c)
                 return 1;
         set_lengths(&c->h, &c->first, n, bytes);
         __builtin_memcpy(base + addr, &c->h.eth, UDP_HEADERS);
-        put(base, w, addr, bpf_skb_load_bytes(c->packet, at, base + addr + UDP_HEADERS, bytes) == 0 ? UDP_HEADERS + bytes : 0, 0);
+        bytes = bpf_skb_load_bytes(c->packet, at, base + addr + UDP_HEADERS, bytes) == 0 ? UDP_HEADERS + bytes : 0;
+        put(base, rx_place(), addr, bytes, 0);
         return 0;
 }
 
@@ -324,7 +305,7 @@ static __noinline int answer(struct __sk_buff *packet)
         *(struct tcx_note *)(base + addr + TCX_NOTE_AT) =
                 (struct tcx_note){.at = now, .iss = iss, .wnd = bpf_ntohs(reply->tcp.window), .wscale = reply->wscale[3],
                                   .round = (__u8)round};
-        put(base, w, addr, TCX_ANSWER_BYTES, TCX_ANSWERED);
+        put(base, rx_place(), addr, TCX_ANSWER_BYTES, TCX_ANSWERED);
         wake(w);
         syn_fill(reply, &s, sum, iss, (__u32)(now / 1000000) - 1 + keyed(ans, &a, &s, FOR_TS));
         if (bpf_skb_store_bytes(packet, 0, &reply->eth, TCX_ANSWER_BYTES, 0) != 0)
@@ -364,14 +345,16 @@ int to_ring(struct __sk_buff *packet)
                 addr = *(volatile __u64 *)(base + rx_bytes + TCX_WORDS_BYTES + fill_bytes() + (__u64)(place & ring_mask) * sizeof(__u64));
                 if (addr > large_bytes - TCX_LARGE_BYTES)
                         return drop(TCX_DROP_ODD);
+                place = rx_place();
                 copied = bpf_skb_load_bytes(packet, 0, base + addr, len) == 0;
         } else {
                 addr = small_chunk(base, w);
                 if (addr > rx_bytes - chunk_bytes)
                         return TC_ACT_SHOT;
+                place = rx_place();
                 copied = bpf_skb_load_bytes(packet, 0, base + addr, len) == 0;
         }
-        put(base, w, addr, copied ? len : 0, 0);
+        put(base, place, addr, copied ? len : 0, 0);
         wake(w);
         return TC_ACT_SHOT;
 }

@@ -6,10 +6,11 @@
  *      | struct tcx_answers, TCX_ANSWERS_BYTES |
  *
  * The rings hold what those of AF_XDP hold (linux/if_xdp.h): addresses, which are offsets in here, and struct xdp_desc; all are rx_ring
- * long. Who writes which word stands beside it. The program trusts none of the stack's, and its own positions are not in here.
+ * long. Who writes which word stands beside it. The program trusts none of the stack's, and its own positions are not in here: that
+ * there is something in RX the descriptor itself says (tcx_lap()), which is one line to bring over and not two.
  *
  * The bell is a ring buffer map (BPF_MAP_TYPE_RINGBUF), which can be poll(2)ed: readable while it holds a record. Who is about to sleep
- * takes out what is there, stores `armed`, and looks at RX once more; the program stores RX's position, and puts in a record if it
+ * takes out what is there, stores `armed`, and looks at RX once more; the program stores a descriptor, and puts in a record if it
  * finds `armed`, which it takes back. With a full fence in between on both sides no wake-up is lost (unet/bell.h has the argument). So
  * at any time it is armed, or there is a record, or somebody is about to look.
  *
@@ -32,11 +33,11 @@ struct tcx_words {
         __u32 fill_large;
         __u32 rx_cons __attribute__((aligned(64)));     /* RX: places below this were read; the program does not look. The stack's */
         __u32 zero;                                     /* nobody's: where AF_XDP has flags and positions that are not asked for here */
-        __u32 rx_prod __attribute__((aligned(64)));     /* RX: places below this are written. The program's */
         __u32 armed __attribute__((aligned(64)));       /* both: the next packet is to be told of */
 };
 
-#define TCX_ANSWERED     1u             /* xdp_desc.options: a SYN with a note */
+/* xdp_desc.options: the lap of its place, and below it flags. */
+#define TCX_ANSWERED     1u             /* a SYN with a note */
 #define TCX_ANSWER_BYTES 74u            /* of a SYN and of its answer: Ethernet, IP, TCP, and 20 bytes of options as Linux has them */
 #define TCX_NOTE_AT      80u            /* from where the SYN begins */
 #define TCX_PLACES       256u
@@ -74,6 +75,12 @@ struct tcx_answers {
 };
 #define TCX_ANSWERS_BYTES ((sizeof(struct tcx_answers) + 4095) / 4096 * 4096)
 
+/* What the options of a descriptor at that place of RX say when it is written, and did not before: there is no other word to look at.
+ * `mask`: of its positions. */
+static inline __u32 tcx_lap(__u32 place, __u32 mask)
+{
+        return (place | mask) + 1;
+}
 /* Of a peer's address and our port, as they are on the wire. */
 static inline __u32 tcx_place(__u32 peer, __u16 port)
 {

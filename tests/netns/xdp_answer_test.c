@@ -537,7 +537,7 @@ static void notes_are_checked(void **state)
         make_syn(syn, 6001, 78);
         sends(&p, syn, LEN);
         reply_comes(&p, reply);
-        d[1].options = 2;
+        d[1].options |= 2;
         assert_false(take(p.e, &rx));
         assert_int_equal(p.e->cnt.drop[DROP_NI_MALFORMED], 2);
         pair_end(&p);

@@ -134,6 +134,12 @@ static uint8_t byte_of(uint32_t number, uint32_t i)
         return (uint8_t)(number * 37 + i * 11 + (i >> 8));
 }
 
+static void comes(struct world *w, uint64_t addr, uint32_t len, uint32_t options)
+{
+        w->rx.desc[w->rx.prod % RING] = (struct xdp_desc){addr, len, options | (tcx() ? tcx_lap(w->rx.prod, RING - 1) : 0)};
+        w->rx.prod++;
+}
+
 /* A packet arrives. False: there was no chunk in FILL. */
 static bool arrives(struct world *w, uint32_t len)
 {
@@ -148,8 +154,7 @@ static bool arrives(struct world *w, uint32_t len)
         f->cons++;
         for (uint32_t i = 0; i < len; i++)
                 w->umem[addr + i] = byte_of(number, i);
-        w->rx.desc[w->rx.prod % RING] = (struct xdp_desc){.addr = addr, .len = len};
-        w->rx.prod++;
+        comes(w, addr, len, 0);
         w->delivered++;
         return true;
 }
@@ -515,15 +520,14 @@ static void rubbish_in_the_rings_is_counted_and_harms_nobody(void **state)
         uint32_t n = 0;
 
         for (size_t i = 0; i < ARRAY_LEN(bad); i++, n++)
-                w->rx.desc[w->rx.prod++ % RING] = (struct xdp_desc){.addr = bad[i], .len = 100};
-        w->rx.desc[w->rx.prod++ % RING] = (struct xdp_desc){.addr = xdp_large_bytes(&geom) + 2047, .len = 2};
-        w->rx.desc[w->rx.prod++ % RING] = (struct xdp_desc){.addr = xdp_large_bytes(&geom), .len = UINT32_MAX};
-        w->rx.desc[w->rx.prod++ % RING] = (struct xdp_desc){.addr = xdp_large_bytes(&geom), .len = 100, .options = 1};
-        w->rx.desc[w->rx.prod++ % RING] =
-                (struct xdp_desc){.addr = frame_geom_offset(xdp_frame_geom(&geom), w->kept[0].frame), .len = 100};      /* lent */
+                comes(w, bad[i], 100, 0);
+        comes(w, xdp_large_bytes(&geom) + 2047, 2, 0);
+        comes(w, xdp_large_bytes(&geom), UINT32_MAX, 0);
+        comes(w, xdp_large_bytes(&geom), 100, 1);
+        comes(w, frame_geom_offset(xdp_frame_geom(&geom), w->kept[0].frame), 100, 0);   /* lent */
         assert_int_equal(x.base.ops->recv(&x.base, rx, 8), 0);
         assert_int_equal(w->cnt.drop[DROP_NI_MALFORMED], n + 4);
-        w->rx.prod += 1u << 31;                                 /* more than a ring holds */
+        w->rx.prod += 1u << 31;                                 /* more than a ring holds; a program has no such word */
         x.base.ops->recv(&x.base, rx, 8);
         w->rx.prod = w->rx.cons;
         leaves(w);
