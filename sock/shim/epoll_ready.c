@@ -159,7 +159,8 @@ static void harvest_kernel(struct epoll_set *set, struct harvest *h)
         long n = room ? look_at_kernel(set->epfd, ev, room) : 0;
 
         kernel_answered(&set->watch, n > 0);
-        set->watch.pace.asked = usock_ticks();
+        if (room > 0)
+                set->watch.pace.asked = usock_ticks();
         for (long i = 0; i < n; i++) {
                 struct epoll_item *it = epoll_tagged(ev[i].data.u64);
 

@@ -272,6 +272,7 @@ static const struct {
         {"epoll_come_and_gone", scene_epoll_come_and_gone},
         {"epoll_exclusive", scene_epoll_exclusive},
         {"epoll_data", scene_epoll_data},
+        {"epoll_one_at_a_time", scene_epoll_one_at_a_time},
         {"epoll_by_ring", scene_epoll_by_ring},
         {"epoll_many", scene_epoll_many},
         {"acceptors", scene_acceptors},

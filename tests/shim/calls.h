@@ -276,6 +276,7 @@ void scene_epoll_kernel_first(void);
 void scene_epoll_come_and_gone(void);
 void scene_epoll_exclusive(void);
 void scene_epoll_data(void);
+void scene_epoll_one_at_a_time(void);
 void scene_epoll_by_ring(void);
 void scene_epoll_many(void);
 void scene_acceptors(void);

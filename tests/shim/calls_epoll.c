@@ -412,3 +412,28 @@ void scene_epoll_data(void)
         close(fd);
         close(ep);
 }
+
+/* Whoever takes one event at a time, and always finds the socket readable, gets the kernel's file, too, again and again; also when the
+ * program itself keeps writing to files of the kernel's. */
+void scene_epoll_one_at_a_time(void)
+{
+        int ep = epoll_create1(0), ready = eventfd(1, 0), other = eventfd(0, EFD_NONBLOCK), v[2], came[2] = {0};
+        struct epoll_event ev = {.events = EPOLLIN};
+        uint64_t one = 1;
+
+        tcp_pair(v);
+        epoll_ctl(ep, EPOLL_CTL_ADD, v[0], &ev);
+        ev.data.u32 = 1;
+        epoll_ctl(ep, EPOLL_CTL_ADD, ready, &ev);
+        write(v[1], "some", 4);
+        for (int i = 0; i < 30000; i++) {
+                write(other, &one, sizeof one);
+                if (epoll_wait(ep, &ev, 1, LONG) == 1)
+                        came[ev.data.u32]++;
+        }
+        printf("  %s\n", came[0] >= 10 && came[1] >= 10 ? "both came" : "one seldom did");
+        close2(v);
+        close(ready);
+        close(other);
+        close(ep);
+}
