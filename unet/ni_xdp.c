@@ -329,7 +329,7 @@ static void fill_publish(struct ni_xdp *x, uint32_t at_least)
 {
         fill_publish_class(x, FRAME_SMALL, MIN(at_least, 1 + x->geom.rx_chunks / 8));
         if (x->geom.rx_large != 0)
-                fill_publish_class(x, FRAME_LARGE, MIN(MIN(at_least, PUBLISH_LARGE), 1 + x->geom.rx_large / 8));
+                fill_publish_class(x, FRAME_LARGE, MIN(at_least, PUBLISH_LARGE));
 }
 
 /* The chunk of a descriptor, or UINT32_MAX: what our own kernel would never write. */
@@ -462,8 +462,8 @@ static bool xdp_pending(struct unet_chan *ch)
                atomic_load_explicit(&x->sh->tx_stuck, memory_order_relaxed);
 }
 
-/* A program is not told of every chunk at once, unless they become few: each time is a line that has to come back from the processor
- * that it runs on. */
+/* A program is not told of every small chunk at once, unless they become few: each time is a line that has to come back from the
+ * processor that it runs on. */
 static void xdp_flush(struct unet_chan *ch)
 {
         struct ni_xdp *x = xdp(ch);
@@ -473,6 +473,8 @@ static void xdp_flush(struct unet_chan *ch)
                 ni_xdp_notes_done(x, false);
         kick(x);
         fill_publish(x, few ? 1 : PUBLISH_EVERY);
+        if (x->geom.rx_large != 0)
+                fill_publish_class(x, FRAME_LARGE, 1);
         if (likely(!xdp_needs_wakeup(&x->fill[FRAME_SMALL])))
                 return;
         if (unlikely(sandbox_forbids(SANDBOX_WAKE)))
