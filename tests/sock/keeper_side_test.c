@@ -138,13 +138,38 @@ static void what_a_keeper_that_is_gone_watched_ends(void **state)
         keeper->detach(second);
 }
 
+/* A process that is hardly ever out of its stack needs nobody who looks; what a look comes too late by, should it compute from now on, is a
+ * tenth of that time at most. */
+static void looks_become_seldom_where_a_process_has_the_lock(void **state)
+{
+        struct scene *sc = *state;
+        void *view = attached(sc);
+        const nstime start = 2 * NS_PER_S;
+        nstime now = start, next = 0;
+        bool active;
+
+        assert_int_equal(rlock_lock(&sc->s.st->lock), 0);
+        for (; now < start + NS_PER_S; now = next) {
+                next = keeper->tick(view, now, &active);
+                assert_true(next - now >= 4 * NS_PER_MS);
+                assert_true(next - now <= MAX(4 * NS_PER_MS, (now - start) / 10));
+        }
+        assert_int_equal(keeper->tick(view, now, &active) - now, 48 * NS_PER_MS);
+        rlock_unlock(&sc->s.st->lock);
+        keeper->tick(view, now, &active);                       /* which finds it quiet, and rests */
+        assert_int_equal(rlock_lock(&sc->s.st->lock), 0);
+        assert_int_equal(keeper->tick(view, now + 1, &active) - (now + 1), 4 * NS_PER_MS);
+        rlock_unlock(&sc->s.st->lock);
+        keeper->detach(view);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_listener_that_no_process_has_is_aloft, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_socket_that_left_before_the_first_look_is_under_way, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_listener_that_no_process_has_is_aloft, setup, teardown),
                 cmocka_unit_test_setup_teardown(what_a_keeper_that_is_gone_watched_ends, setup, teardown),
+                cmocka_unit_test_setup_teardown(looks_become_seldom_where_a_process_has_the_lock, setup, teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
