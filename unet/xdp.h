@@ -16,7 +16,7 @@
  *
  * In mode XDP_MODE_TCX a program of ours behind the driver (tcx_prog.bpf.c) does what the socket does for reception: it takes a
  * chunk out of FILL, copies the packet there, and puts it into RX. Receive chunks and those two rings are a map of the program's
- * (tcx_ring.h) and large frames are received whole; transmit chunks, TX and COMPLETION stay in the memfd, and what is in TX leaves by the
+ * (tcx_ring.h) and large frames are received whole; transmit chunks and TX stay in the memfd, and what is in TX leaves by the
  * packet socket (pkt_sealed.h), by the hand of whoever flushes. Passed are the memfd, the map, and a second map that is poll(2)ed.
  */
 #ifndef UNET_XDP_H
