@@ -122,8 +122,8 @@ static void open_side(struct side *s, const char *ifname, enum xdp_want want)
         if (err == 0)
                 err = xdp_sock_open(&s->sock, &s->dev, 0, (struct xdp_sizes){0}, line);
         if (err == 0)
-                err = ni_xdp_attach(&s->ni, (struct ni_xdp_fds){s->sock.xsk, s->sock.mem, s->sock.packet.sock, s->sock.ring},
-                                    unet_mem_frames(frames, geom), &s->cnt);
+                err = ni_xdp_attach(&s->ni, (struct ni_xdp_fds){s->sock.xsk, s->sock.mem, s->sock.packet.sock, s->sock.ring,
+                                                                s->sock.sender}, unet_mem_frames(frames, geom), &s->cnt);
         if (err != 0) {
                 fprintf(stderr, "xdp_rate: %s\n", line);
                 exit(1);

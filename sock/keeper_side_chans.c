@@ -23,7 +23,7 @@ static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
 {
         *to = *from;
         int *fd[] = {&to->tx, &to->rx, &to->peer_bell, &to->peer_leader, &to->peer_keeper, &to->mem, &to->xsk, &to->packet,
-                     &to->ring, &to->book};
+                     &to->ring, &to->sender, &to->book};
         bool failed = false;
 
         for (size_t i = 0; i < ARRAY_LEN(fd); i++) {

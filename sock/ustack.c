@@ -674,7 +674,7 @@ struct ustack *ustack_adopt(uint64_t cookie, int *err)
 static bool chan_owns(const struct unetd_chan *c, int fd)
 {
         return fd == c->tx || fd == c->rx || fd == c->peer_bell || fd == c->peer_leader || fd == c->peer_keeper || fd == c->mem ||
-               fd == c->xsk || fd == c->packet || fd == c->ring || fd == c->book;
+               fd == c->xsk || fd == c->packet || fd == c->ring || fd == c->sender || fd == c->book;
 }
 
 static bool stack_owns(const struct ustack *u, int fd)

@@ -133,7 +133,7 @@ static struct unet_chan *with_faults(struct ustack *u, uint32_t k)
 /* In the place of the last socket of this channel number, or, if that had other sizes, beside it. */
 static int xdp_attach(struct ustack *u, uint32_t k, const struct unetd_chan *fds, struct unet_mem tx)
 {
-        const struct ni_xdp_fds passed = {fds->xsk, fds->mem, fds->packet, fds->ring};
+        const struct ni_xdp_fds passed = {fds->xsk, fds->mem, fds->packet, fds->ring, fds->sender};
         struct xdp_view *v = u->xdp[k];
         int err = v != NULL ? ni_xdp_reattach(&v->ni, passed, tx) : -ENOSPC;
 

@@ -60,5 +60,7 @@ static inline size_t unet_tx_bytes(const struct unet_tx *tx)
 
 /* Puts a message together in one piece; `to` has unet_tx_bytes(). False: a range is outside the region. */
 bool unet_mem_gather(const struct unet_mem *m, const struct unet_tx *tx, uint8_t *to);
+/* ... or `len` bytes of it from the byte `from` on, which are in it. */
+bool unet_mem_gather_part(const struct unet_mem *m, const struct unet_tx *tx, uint32_t from, uint32_t len, uint8_t *to);
 
 #endif

@@ -2,12 +2,10 @@
  * Provider `xdp`: moving packets. See ni_xdp.h for who owns what, xdp.h for the memory.
  *
  * What every ring holds follows from words that the kernel sees, so a death between any two stores leaves little to
- * repair. Transmit: with `used` = TX producer - COMPLETION consumer, chunks 0 .. used-1 were used before and used stays
- * at tx_chunks from the first lap on, when each send takes one completion. TX is published first; a death before the
- * completions are noted as taken leaves used > tx_chunks, which says how many to note. Receive: a chunk is marked before
- * it leaves a ring and before it enters one, RX is consumed before FILL is published. In mode XDP_MODE_TCX whoever flushes
- * does for TX what the kernel does for a socket's, and a chunk follows from its place (struct ni_xdp_sends): a packet may leave
- * twice, if death comes between the call that sends it and the word that it has left.
+ * repair. Transmit: with `used` = TX producer - COMPLETION consumer, chunks 0 .. used-1 were used before; a send takes chunks that
+ * came back, and only when there are none the next one that was not used, so that few are in use, and near, where few packets are
+ * under way. Where a send goes to in both rings is noted first, then TX is published: if it was, the completions that it took were
+ * taken. Receive: a chunk is marked before it leaves a ring and before it enters one, RX is consumed before FILL is published.
  */
 #include "unet/ni_xdp.h"
 
@@ -22,8 +20,7 @@
 
 #define PUBLISH_EVERY 32u               /* chunks given back that the kernel is not told of before the next flush */
 #define PUBLISH_LARGE 4u                /* ... and large ones */
-#define EACH_CALL     32u               /* packets that a call sends, at most */
-#define BEFORE        16u               /* bytes before a packet in its chunk, XDP_MODE_TCX: room for a virtio header */
+#define MORE          1u                /* xdp_desc.options: the packet goes on in the next one (XDP_PKT_CONTD of Linux 6.6) */
 
 static struct ni_xdp *xdp(struct unet_chan *ch)
 {
@@ -34,58 +31,88 @@ static struct ni_xdp *xdp(struct unet_chan *ch)
 
 static uint32_t tx_used(const struct ni_xdp *x)
 {
-        return xdp_own(x->tx.prod) - (x->words != NULL ? xdp_own(x->tx.cons) : xdp_own(x->comp.cons));
+        return xdp_own(x->tx.prod) - xdp_own(x->comp.cons);
 }
 
 static uint32_t xdp_room(struct unet_chan *ch)
 {
         struct ni_xdp *x = xdp(ch);
-        uint32_t done = x->words != NULL ? 0 : xdp_theirs(x->comp.prod) - xdp_own(x->comp.cons);
+        uint32_t done = xdp_theirs(x->comp.prod) - xdp_own(x->comp.cons);
         uint32_t unused = x->geom.tx_chunks - tx_used(x);
         uint32_t unreaped = xdp_own(&x->sh->reap_tail) - xdp_own(&x->sh->reap_head);
 
-        return MIN(MIN(unused + done, x->geom.tx_chunks), XDP_RING_MAX - unreaped);
+        return MIN(MIN(unused + done, x->geom.tx_chunks) / xdp_tx_pieces(&x->geom), XDP_RING_MAX - unreaped);
 }
 
-/* The chunk for the packet at that place of TX, counted from the first transmit chunk. Any is safe; the kernel names each one once. */
-static uint32_t tx_chunk(struct ni_xdp *x, uint32_t prod, uint32_t *comp)
+/* Where a send is, before any of it is published. */
+struct sending {
+        uint32_t prod, comp, done;      /* of TX, of COMPLETION, and how far that goes */
+};
+
+/* The next chunk, counted from the first transmit chunk. Any is safe; the kernel names each one once. */
+static uint32_t tx_chunk(struct ni_xdp *x, struct sending *at)
 {
-        if (x->words != NULL)
-                return (prod - xdp_own(x->empty_at)) & (x->geom.tx_chunks - 1);
-        if (unlikely(prod - *comp < x->geom.tx_chunks))
-                return prod - *comp;
-        return (uint32_t)((*xdp_addr_at(&x->comp, (*comp)++) - xdp_rx_bytes(&x->geom)) / x->geom.tx_chunk_bytes) &
+        if (unlikely(at->comp == at->done))
+                return (at->prod - at->comp) & (x->geom.tx_chunks - 1);
+        return (uint32_t)((*xdp_addr_at(&x->comp, at->comp++) - xdp_tx_addr(&x->geom)) / x->geom.tx_chunk_bytes) &
                (x->geom.tx_chunks - 1);
 }
 
-static uint32_t tx_write(struct ni_xdp *x, const struct unet_tx *tx, uint32_t chunk, struct xdp_desc *desc)
+/* A chunk at the next place of TX: where its bytes go. */
+static uint8_t *tx_place(struct ni_xdp *x, struct sending *at, uint32_t len, uint32_t options)
 {
-        uint64_t addr = xdp_rx_bytes(&x->geom) + (uint64_t)chunk * x->geom.tx_chunk_bytes;
-        size_t len = unet_tx_bytes(tx);
+        uint64_t off = (uint64_t)tx_chunk(x, at) * x->geom.tx_chunk_bytes;
+
+        *xdp_desc_at(&x->tx, at->prod++) = (struct xdp_desc){.addr = xdp_tx_addr(&x->geom) + off, .len = len, .options = options};
+        return x->umem + xdp_rx_bytes(&x->geom) + off;
+}
+
+/* One packet in several chunks. */
+static void tx_write_long(struct ni_xdp *x, const struct unet_tx *tx, uint32_t len, struct sending *at)
+{
+        for (uint32_t done = 0; done < len;) {
+                uint32_t n = MIN(len - done, x->geom.tx_chunk_bytes);
+                bool ours = unet_mem_gather_part(&x->tx_mem, tx, done, n, tx_place(x, at, n, done + n < len ? MORE : 0));
+                assert(ours);
+                done += n;
+        }
+}
+
+static uint32_t tx_write(struct ni_xdp *x, const struct unet_tx *tx, struct sending *at)
+{
+        uint32_t len = (uint32_t)unet_tx_bytes(tx);
         bool ours;
 
-        if (x->words != NULL && len + BEFORE <= x->geom.tx_chunk_bytes)
-                addr += BEFORE;
         assert(len <= xdp_mtu_max(&x->geom) + XDP_ETH_BYTES);   /* caps.mtu, or what it has become since */
-        ours = unet_mem_gather(&x->tx_mem, tx, x->umem + addr);
+        if (unlikely(len > x->geom.tx_chunk_bytes)) {
+                tx_write_long(x, tx, len, at);
+                return len;
+        }
+        ours = unet_mem_gather(&x->tx_mem, tx, tx_place(x, at, len, 0));
         assert(ours);
-        *desc = (struct xdp_desc){.addr = addr, .len = (uint32_t)len};
-        return (uint32_t)len;
+        return len;
+}
+
+/* In this order: see above. */
+static void tx_publish(struct ni_xdp *x, const struct sending *at)
+{
+        xdp_publish(&x->sh->tx_next, at->prod);
+        xdp_publish(&x->sh->comp_next, at->comp);
+        xdp_publish(x->tx.prod, at->prod);
+        xdp_publish(x->comp.cons, at->comp);
 }
 
 static int xdp_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
 {
         struct ni_xdp *x = xdp(ch);
         struct ni_xdp_shared *sh = x->sh;
-        uint32_t room = xdp_room(ch), prod = xdp_own(x->tx.prod), reap = xdp_own(&sh->reap_tail);
-        uint32_t comp = x->words != NULL ? 0 : xdp_own(x->comp.cons);
+        struct sending at = {xdp_own(x->tx.prod), xdp_own(x->comp.cons), xdp_theirs(x->comp.prod)};
+        uint32_t room = xdp_room(ch), reap = xdp_own(&sh->reap_tail);
         uint64_t bytes = 0;
         int i;
 
-        if (x->words != NULL && tx_used(x) == 0)
-                xdp_publish(x->empty_at, prod);
-        for (i = 0; i < n && room > 0; i++, room--, prod++) {
-                bytes += tx_write(x, &tx[i], tx_chunk(x, prod, &comp), xdp_desc_at(&x->tx, prod));
+        for (i = 0; i < n && room > 0; i++, room--) {
+                bytes += tx_write(x, &tx[i], &at);
                 if (tx[i].frame != 0)
                         sh->reap[reap++ % XDP_RING_MAX] = tx[i].frame;
         }
@@ -93,9 +120,7 @@ static int xdp_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
                 count(x->cnt, COUNT_NI_TX_FULL);
         if (i > 0) {
                 xdp_publish(&sh->reap_tail, reap);
-                xdp_publish(x->tx.prod, prod);
-                if (x->words == NULL)
-                        xdp_publish(x->comp.cons, comp);
+                tx_publish(x, &at);
                 count_add(x->cnt, COUNT_NI_TX_MSGS, (uint64_t)i);
                 count_add(x->cnt, COUNT_NI_TX_BYTES, bytes);
         }
@@ -117,7 +142,7 @@ static int xdp_reap(struct unet_chan *ch, uint32_t *frame, int n)
 /* Whoever may not send() looks, which wakes the kernel as well (xsk_poll()) and says nothing of why it did not send. */
 static long look(const struct ni_xdp *x)
 {
-        struct pollfd p = {.fd = x->xsk};
+        struct pollfd p = {.fd = x->sender};
         const struct timespec at_once = {0};
 
         if (sandbox_forbids(SANDBOX_PPOLL))
@@ -125,79 +150,6 @@ static long look(const struct ni_xdp *x)
         else
                 sys5(SYS_ppoll, &p, 1, &at_once, NULL, 0);
         return -EAGAIN;
-}
-
-/* The virtio header of a packet that the kernel is to leave as it is. */
-static const struct virtio_net_hdr as_it_is;
-
-/* A packet of TX, checked: the ring is written by any process of the stack. */
-static struct iovec packet_at(const struct ni_xdp *x, uint32_t at)
-{
-        const struct xdp_desc *d = xdp_desc_at(&x->tx, at);
-        uint64_t addr = READ_ONCE(d->addr);     /* as it was written a moment ago: reads of other sizes would wait for the cache */
-        uint32_t len = READ_ONCE(d->len);
-
-        if (unlikely(addr >= xdp_umem_bytes(&x->geom) || len > x->geom.tx_chunk_bytes || addr + len > xdp_umem_bytes(&x->geom)))
-                return (struct iovec){NULL, 0};
-        return (struct iovec){x->umem + addr, len};
-}
-
-/* A packet alone goes in one piece with its header, where that has room before it: the kernel reads no vectors then. */
-static bool is_behind_room(const struct ni_xdp *x, struct iovec packet)
-{
-        uint64_t addr = (uint64_t)((uint8_t *)packet.iov_base - x->umem) - xdp_rx_bytes(&x->geom);
-
-        return packet.iov_base != NULL && addr % x->geom.tx_chunk_bytes >= sizeof as_it_is;
-}
-
-static long send_one(const struct ni_xdp *x, struct iovec packet)
-{
-        uint8_t *from = (uint8_t *)packet.iov_base - sizeof as_it_is;
-
-        memcpy(from, &as_it_is, sizeof as_it_is);
-        return sys6(SYS_sendto, x->packet, (long)from, (long)(sizeof as_it_is + packet.iov_len), MSG_DONTWAIT, 0, 0);
-}
-
-/* Up to n packets from there on; how many, or a negative errno. A program that locked itself in may write(2), one at a time. */
-static long send_packets(const struct ni_xdp *x, uint32_t at, uint32_t n)
-{
-        bool free = likely(atomic_load_explicit(&sandbox_forbidden, memory_order_relaxed) == 0);
-        struct iovec iov[EACH_CALL][2], first = packet_at(x, at);
-        struct mmsghdr m[EACH_CALL];
-        long r;
-
-        if (n == 1 && free && is_behind_room(x, first)) {
-                r = send_one(x, first);
-                return r >= 0 ? 1 : r;
-        }
-        n = MIN(n, EACH_CALL);
-        for (uint32_t i = 0; i < n; i++) {
-                iov[i][0] = (struct iovec){(void *)(uintptr_t)&as_it_is, sizeof as_it_is};
-                iov[i][1] = i == 0 ? first : packet_at(x, at + i);
-                m[i].msg_hdr = (struct msghdr){.msg_iov = iov[i], .msg_iovlen = 2};
-        }
-        if (free)
-                return sys4(SYS_sendmmsg, x->packet, m, n, MSG_DONTWAIT);
-        r = sys3(SYS_writev, x->packet, iov[0], 2);
-        return r >= 0 ? 1 : r == -EPERM || r == -EACCES || r == -ENOSYS ? -EAGAIN : r;         /* what a filter says, too */
-}
-
-/* Without room in the socket the rest goes later; what cannot be sent at all (the interface is down) is lost on the wire. */
-static void push(struct ni_xdp *x)
-{
-        uint32_t at = xdp_own(x->tx.cons), prod = at + MIN(xdp_own(x->tx.prod) - at, x->tx.mask + 1);
-        bool stuck = false;
-
-        while (at != prod) {
-                long n = send_packets(x, at, prod - at);
-                stuck = n == -EAGAIN;
-                if (stuck)
-                        break;
-                at += n > 0 ? (uint32_t)n : 1u;
-                xdp_publish(x->tx.cons, at);
-        }
-        if (stuck != atomic_load_explicit(&x->sh->tx_stuck, memory_order_relaxed))
-                atomic_store_explicit(&x->sh->tx_stuck, stuck, memory_order_relaxed);
 }
 
 /*
@@ -210,16 +162,12 @@ static void kick(struct ni_xdp *x)
         uint32_t prod = xdp_own(x->tx.prod), before, left = prod - xdp_theirs(x->tx.cons);
         long err = 0;
 
-        if (x->words != NULL) {
-                push(x);
-                return;
-        }
         while (left != 0 && xdp_needs_wakeup(&x->tx)) {
                 before = left;
                 if (unlikely(sandbox_forbids(SANDBOX_WAKE)))
                         err = look(x);
                 else
-                        err = sys6(SYS_sendto, x->xsk, 0, 0, MSG_DONTWAIT, 0, 0);
+                        err = sys6(SYS_sendto, x->sender, 0, 0, MSG_DONTWAIT, 0, 0);
                 left = prod - xdp_theirs(x->tx.cons);
                 if (left >= before)
                         break;
@@ -522,6 +470,17 @@ static void count_owners(struct ni_xdp *x)
         fill_publish(x, 1);
 }
 
+/* A send that was published took what it had noted; of any other one nothing has happened. */
+static void repair_sending(struct ni_xdp *x)
+{
+        if (xdp_own(x->tx.prod) == xdp_own(&x->sh->tx_next)) {
+                xdp_publish(x->comp.cons, xdp_own(&x->sh->comp_next));
+        } else {
+                xdp_publish(&x->sh->comp_next, xdp_own(x->comp.cons));
+                xdp_publish(&x->sh->tx_next, xdp_own(x->tx.prod));
+        }
+}
+
 static void xdp_repair(struct unet_chan *ch)
 {
         struct ni_xdp *x = xdp(ch);
@@ -534,8 +493,7 @@ static void xdp_repair(struct unet_chan *ch)
         }
         forget_unread(x);
         count_owners(x);
-        if (tx_used(x) > x->geom.tx_chunks)
-                xdp_publish(x->words != NULL ? x->tx.cons : x->comp.cons, xdp_own(x->tx.prod) - x->geom.tx_chunks);
+        repair_sending(x);
         xdp_publish(&x->sh->reap_head, xdp_own(&x->sh->reap_tail));
         if (x->answers != NULL)
                 ni_xdp_answers_repair(x);

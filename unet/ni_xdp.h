@@ -47,27 +47,19 @@ struct ni_xdp_shared {
         uint32_t fill_settled[FRAME_CLASSES];   /* chunks in places below this are marked XDP_KERNEL */
         uint32_t loans;                 /* chunks marked XDP_LENT */
         _Atomic bool tx_stuck;          /* the kernel had no room: TX is to be offered again */
+        _Atomic uint32_t tx_next, comp_next;    /* positions that a send goes to, or went to last */
         _Atomic uint32_t reap_head, reap_tail;
         uint32_t reap[XDP_RING_MAX];    /* frames of accepted sends, by position */
         uint8_t owner[XDP_CHUNKS_MAX];  /* enum xdp_owner, by receive chunk */
 };
 
-/* Before that, in mode XDP_MODE_TCX: the ring of what is sent, which no kernel reads. What has left it was copied, and needs no
- * COMPLETION: chunks are taken in their order from where TX was empty last, so that they are few, and near, where few are in it. */
-struct ni_xdp_sends {
-        _Atomic uint32_t tx_prod, left, empty_at;
-        uint32_t zero;
-        struct xdp_desc tx[XDP_RING_MAX];
-};
-
 #define XDP_PAGES(bytes) (((bytes) + 4095) / 4096 * 4096)
 #define XDP_SHARED_BYTES XDP_PAGES(sizeof(struct ni_xdp_shared))        /* the last ones of the memfd */
-#define XDP_SENDS_BYTES  XDP_PAGES(sizeof(struct ni_xdp_sends))
 
 /* Bytes of the memfd. */
 static inline size_t xdp_mem_bytes(const struct xdp_geom *g)
 {
-        return xdp_umem_bytes(g) - xdp_map_bytes(g) + (g->mode == XDP_MODE_TCX ? XDP_SENDS_BYTES : 0) + XDP_SHARED_BYTES;
+        return xdp_umem_bytes(g) - xdp_map_bytes(g) + XDP_SHARED_BYTES;
 }
 /* Bytes of the value of the map that is passed in mode XDP_MODE_TCX (tcx_ring.h): whole pages. */
 static inline size_t ni_xdp_ring_bytes(const struct xdp_geom *g)
@@ -84,8 +76,7 @@ struct ni_xdp {
         struct xdp_geom geom;           /* checked copy: what is used */
         uint8_t *umem;                  /* the region; the memfd is its end, or all of it, with what is shared behind */
         size_t mem_bytes;               /* of the memfd */
-        struct xdp_ring fill[FRAME_CLASSES], comp, rx, tx;      /* XDP_MODE_TCX: no comp, and rx.prod is NULL (tcx_lap()) */
-        _Atomic uint32_t *empty_at;     /* XDP_MODE_TCX: of TX */
+        struct xdp_ring fill[FRAME_CLASSES], comp, rx, tx;      /* XDP_MODE_TCX: rx.prod is NULL (tcx_lap()) */
         struct tcx_words *words;        /* XDP_MODE_TCX: mapped, with the rings of reception; else NULL */
         struct tcx_answers *answers;    /* at their end */
         struct xdp_bell {
@@ -94,7 +85,8 @@ struct ni_xdp {
         } bell;
         struct unet_mem tx_mem;         /* frames that sends name */
         struct counters *cnt;
-        int xsk;
+        int sender;                     /* the AF_XDP socket that TX and COMPLETION are of */
+        int xsk;                        /* the same; XDP_MODE_TCX: what is polled */
         uint32_t inline_most;           /* bytes of a received packet that are inline: UNET_INLINE_MAX, or fewer */
         int packet;                     /* for runs; -1: none */
         uint32_t notes;                 /* SYNs of the last recv() that were answered */
@@ -110,14 +102,13 @@ struct ni_xdp {
 
 /* What was passed: struct xdp_sock has what they are. */
 struct ni_xdp_fds {
-        int xsk, mem, packet, ring;
+        int xsk, mem, packet, ring, sender;
 };
 /*
  * Maps the rings and the memory of a passed socket; nothing that was passed is trusted. `tx_mem` holds the frames that
- * sends name. `xsk` and `packet` (-1: none, and no runs) stay the caller's and open until ni_xdp_detach(); `mem` and `ring` (-1 but in
- * mode XDP_MODE_TCX, which needs a packet socket) may be
- * closed at once. 0; -EPROTO: not an AF_XDP socket, not a bound packet socket with virtio headers, or memory that is none of ours;
- * -EPERM: memory that could be taken away; -ENOMEM; other negative errno of mmap.
+ * sends name. `xsk`, `packet` (-1: none, and no runs) and `sender` stay the caller's and open until ni_xdp_detach(); `mem` and `ring`
+ * may be closed at once. `ring` and `sender` are -1 but in mode XDP_MODE_TCX. 0; -EPROTO: not an AF_XDP socket, not a bound packet
+ * socket with virtio headers, or memory that is none of ours; -EPERM: memory that could be taken away; -ENOMEM; other negative errno of mmap.
  */
 int ni_xdp_attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_mem, struct counters *cnt);
 void ni_xdp_detach(struct ni_xdp *x);

@@ -13,7 +13,7 @@
 #include "unet/memfd.h"
 #include "unet/ni_xdp.h"
 
-#define MEM_MOST (off_t)(XDP_CHUNKS_MAX * 4096ul + XDP_SENDS_BYTES + XDP_SHARED_BYTES)
+#define MEM_MOST (off_t)(XDP_CHUNKS_MAX * 4096ul + XDP_SHARED_BYTES)
 
 static bool is_xsk(int fd)
 {
@@ -52,7 +52,7 @@ static bool tx_chunks_valid(const struct xdp_geom *g)
         if (g->mode != XDP_MODE_TCX)
                 return g->tx_chunk_bytes == g->chunk_bytes && g->rx_large == 0 && g->mtu <= 4096 && xdp_chunk_for(g->mtu) != 0 &&
                        xdp_chunk_for(g->mtu) <= g->chunk_bytes;
-        return power_of_two(g->tx_chunk_bytes) && g->tx_chunk_bytes >= 2048 && g->tx_chunk_bytes <= FRAME_LARGE_BYTES &&
+        return (g->tx_chunk_bytes == 4096 || (g->tx_chunk_bytes == 2048 && xdp_tx_pieces(g) == 1)) && g->tx_chunks >= xdp_tx_pieces(g) &&
                g->mtu <= xdp_mtu_max(g);
 }
 
@@ -130,17 +130,18 @@ static int map_mem(struct ni_xdp *x, int mem, int ring)
 
 /* ---- rings ---- */
 
-static int map_rings(struct ni_xdp *x)
+static int map_sending(struct ni_xdp *x)
+{
+        int err = xdp_ring_map(&x->comp, x->sender, XDP_RING_COMP, x->geom.tx_chunks);
+
+        return err != 0 ? err : xdp_ring_map(&x->tx, x->sender, XDP_RING_TX, x->geom.tx_chunks);
+}
+
+static int map_reception(struct ni_xdp *x)
 {
         int err = xdp_ring_map(&x->fill[FRAME_SMALL], x->xsk, XDP_RING_FILL, x->geom.rx_ring);
 
-        if (err == 0)
-                err = xdp_ring_map(&x->comp, x->xsk, XDP_RING_COMP, x->geom.tx_chunks);
-        if (err == 0)
-                err = xdp_ring_map(&x->rx, x->xsk, XDP_RING_RX, x->geom.rx_ring);
-        if (err == 0)
-                err = xdp_ring_map(&x->tx, x->xsk, XDP_RING_TX, x->geom.tx_chunks);
-        return err;
+        return err != 0 ? err : xdp_ring_map(&x->rx, x->xsk, XDP_RING_RX, x->geom.rx_ring);
 }
 
 static struct xdp_ring ring_of(const struct ni_xdp *x, uint32_t *prod, uint32_t *cons, void *desc, uint32_t entries)
@@ -165,7 +166,6 @@ static int map_words(struct ni_xdp *x, int ring)
 
 static int map_tcx(struct ni_xdp *x, int ring)
 {
-        struct ni_xdp_sends *s = (struct ni_xdp_sends *)(x->umem + xdp_umem_bytes(&x->geom));
         int err = map_words(x, ring);
         uint64_t *fill;
 
@@ -177,8 +177,6 @@ static int map_tcx(struct ni_xdp *x, int ring)
         x->fill[FRAME_LARGE] = ring_of(x, &x->words->fill_large, &x->words->zero, fill, x->geom.rx_ring);
         fill += x->geom.rx_ring;
         x->rx = ring_of(x, NULL, &x->words->rx_cons, fill, x->geom.rx_ring);
-        x->tx = ring_of(x, (uint32_t *)&s->tx_prod, (uint32_t *)&s->left, s->tx, x->geom.tx_chunks);
-        x->empty_at = &s->empty_at;
         return 0;
 }
 
@@ -214,7 +212,7 @@ static int check(const struct ni_xdp_fds *fds, struct xdp_geom *g, size_t *bytes
         if (fds->packet >= 0 && !is_packet_socket(fds->packet))
                 return -EPROTO;
         if (g->mode == XDP_MODE_TCX)
-                return is_map(fds->xsk) && is_map(fds->ring) && fds->packet >= 0 ? 0 : -EPROTO;
+                return is_map(fds->xsk) && is_map(fds->ring) && is_xsk(fds->sender) ? 0 : -EPROTO;
         return is_xsk(fds->xsk) ? 0 : -EPROTO;
 }
 
@@ -223,12 +221,15 @@ static int attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_me
         int err;
 
         x->xsk = fds.xsk;
+        x->sender = x->geom.mode == XDP_MODE_TCX ? fds.sender : fds.xsk;
         x->packet = fds.packet;
         x->tx_mem = tx_mem;
         x->notes = 0;
         err = map_mem(x, fds.mem, fds.ring);
         if (err == 0)
-                err = x->geom.mode == XDP_MODE_TCX ? map_tcx(x, fds.ring) : map_rings(x);
+                err = x->geom.mode == XDP_MODE_TCX ? map_tcx(x, fds.ring) : map_reception(x);
+        if (err == 0)
+                err = map_sending(x);
         if (err != 0)
                 return err;
         x->base.answers = x->answers != NULL ? &ni_xdp_answer_ops : NULL;
@@ -238,7 +239,7 @@ static int attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_me
                 .csum = true,
                 .csum_pseudo = x->geom.csum_pseudo != 0,
                 .runs = fds.packet >= 0 && !x->geom.zero_copy,          /* they would overtake what the device has yet to read */
-                .room_unsaid = x->geom.mode != XDP_MODE_TCX,
+                .room_unsaid = true,
                 .rto_min = 200 * NS_PER_MS,
                 .whole = true,
         };

@@ -234,6 +234,24 @@ void pkt_sealed_close(struct pkt_sealed *s)
         *s = (struct pkt_sealed){-1, -1};
 }
 
+int pkt_sealed_socket(const struct pkt_sealed *s, int family, uint32_t *ifindex)
+{
+        int home = current(), fd;
+
+        if (home < 0)
+                return home;
+        fd = go_home(s->ns);
+        if (fd == 0) {
+                fd = socket(family, SOCK_RAW | SOCK_CLOEXEC, 0);
+                fd = fd < 0 ? -errno : fd;
+                *ifindex = if_nametoindex(DEVICE);
+        }
+        if (go_home(home) < 0)
+                abort();
+        close(home);
+        return fd;
+}
+
 static int set_mtu(uint32_t mtu)
 {
         struct ifreq r = {.ifr_name = DEVICE, .ifr_mtu = (int)mtu};

@@ -5,9 +5,9 @@
  * The kernel asks for no capability once a packet socket is made: whoever has one may name another interface with each frame,
  * bind it anew and listen to them all, or make them promiscuous. But all of this finds only interfaces of the network namespace
  * in which it was made. So this one is made in a namespace of its own, in which there is nothing but a macvlan device on the
- * interface, of a mode that receives nothing; and a filter that drops everything is locked to it. With the socket's last
- * descriptor the namespace goes, and the device with it; pkt_sealed_end() takes the device away before, from whoever has the
- * socket.
+ * interface, of a mode that receives nothing; and a filter that drops everything is locked to it. With the last descriptor of a
+ * socket that was made there the namespace goes, and the device with it; pkt_sealed_end() takes the device away before, from
+ * whoever has one.
  *
  * The privileged half, as xdp_open.h: CAP_SYS_ADMIN besides, for the namespace.
  */
@@ -26,6 +26,8 @@ struct pkt_sealed {
  * -EOPNOTSUPP: the kernel has no macvlan devices; -EBUSY: the interface is part of a bridge or the like; -EROFS: IPv6 cannot be
  * kept quiet there, since /proc/sys may not be written. Both descriptors are -1 then. */
 int pkt_sealed_open(struct pkt_sealed *s, uint32_t ifindex);
+/* Another socket of that namespace, raw; *ifindex is the device's number there. Or a negative errno. */
+int pkt_sealed_socket(const struct pkt_sealed *s, int family, uint32_t *ifindex);
 /* The interface's MTU is another one now. The kernel takes the device's down with it, and does not take it up. 0 or a negative errno. */
 int pkt_sealed_mtu(const struct pkt_sealed *s, uint32_t mtu);
 /* The caller's descriptors are closed. Copies of the socket that others have can send until the last one is closed. */

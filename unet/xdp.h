@@ -16,8 +16,9 @@
  *
  * In mode XDP_MODE_TCX a program of ours behind the driver (tcx_prog.bpf.c) does what the socket does for reception: it takes a
  * chunk out of FILL, copies the packet there, and puts it into RX. Receive chunks and those two rings are a map of the program's
- * (tcx_ring.h) and large frames are received whole; transmit chunks and TX stay in the memfd, and what is in TX leaves by the
- * packet socket (pkt_sealed.h), by the hand of whoever flushes. Passed are the memfd, the map, and a second map that is poll(2)ed.
+ * (tcx_ring.h) and large frames are received whole. Transmit chunks stay in the memfd, and are the UMEM of an XSK that only sends, by
+ * the device of the packet socket (pkt_sealed.h), so that it can be taken away with that; a packet longer than a chunk is some
+ * chunks. Passed are the memfd, that socket, the map, and a second map that is poll(2)ed.
  */
 #ifndef UNET_XDP_H
 #define UNET_XDP_H
@@ -39,7 +40,7 @@ struct xdp_geom {
         uint32_t ifindex, queue;        /* in the network namespace of the socket */
         uint32_t mtu;                   /* of the interface when the socket was made */
         uint32_t chunk_bytes;           /* 2048 or 4096 */
-        uint32_t tx_chunk_bytes;        /* the same; XDP_MODE_TCX: a power of two up to FRAME_LARGE_BYTES that holds the largest packet */
+        uint32_t tx_chunk_bytes;        /* the same; XDP_MODE_TCX: 4096 where packets are longer than 2048 */
         uint32_t rx_chunks, tx_chunks;  /* tx_chunks: a power of two, the size of the TX and COMPLETION rings */
         uint32_t rx_ring;               /* size of the FILL and RX rings: a power of two, >= rx_large + rx_chunks */
         uint32_t rx_large;              /* frames of FRAME_LARGE_BYTES; 0 but in mode XDP_MODE_TCX */
@@ -62,15 +63,27 @@ static inline size_t xdp_umem_bytes(const struct xdp_geom *g)
 {
         return xdp_rx_bytes(g) + (size_t)g->tx_chunks * g->tx_chunk_bytes;
 }
+/* Transmit chunks that a packet may take. Of each but the first the kernel makes a page of its packet buffer, which has room for 17
+ * (MAX_SKB_FRAGS). */
+static inline uint32_t xdp_tx_pieces(const struct xdp_geom *g)
+{
+        return g->mtu + XDP_ETH_BYTES > g->tx_chunk_bytes ? FRAME_LARGE_BYTES / g->tx_chunk_bytes : 1;
+}
 /* The largest IP packet that there is room for, should the interface's MTU grow. */
 static inline uint32_t xdp_mtu_max(const struct xdp_geom *g)
 {
-        return g->tx_chunk_bytes - XDP_ETH_BYTES - (g->mode == XDP_MODE_TCX ? 0 : XDP_HEADROOM);
+        return xdp_tx_pieces(g) * g->tx_chunk_bytes - XDP_ETH_BYTES - (g->mode == XDP_MODE_TCX ? 0 : XDP_HEADROOM);
 }
 /* Bytes of the region that are not in the memfd. */
 static inline size_t xdp_map_bytes(const struct xdp_geom *g)
 {
         return g->mode == XDP_MODE_TCX ? xdp_rx_bytes(g) : 0;
+}
+
+/* Where transmit chunks begin, in addresses of the UMEM that they are of. */
+static inline uint64_t xdp_tx_addr(const struct xdp_geom *g)
+{
+        return g->mode == XDP_MODE_TCX ? 0 : xdp_rx_bytes(g);
 }
 
 /* Receive chunks have numbers, from 0 on, large ones first. */

@@ -183,7 +183,7 @@ int xdp_link_over(struct unet_ep *ep, int xsk, int mem, const uint8_t peer[6], u
 
         if (l == NULL)
                 return -ENOMEM;
-        err = ni_xdp_attach(&l->ni, (struct ni_xdp_fds){xsk, mem, -1, -1}, segment, &ep->cnt);
+        err = ni_xdp_attach(&l->ni, (struct ni_xdp_fds){xsk, mem, -1, -1, -1}, segment, &ep->cnt);
         if (err != 0) {
                 free(l);
                 return err;

@@ -62,11 +62,12 @@ struct xdp_sizes {
 /* A socket bound to a queue, and a packet socket (pkt_sealed.h) for runs of segments that the kernel cuts; -1 where there can be
  * none, for the reason in no_packet, a negative errno. The descriptors are the caller's, to pass on (but for that of the
  * namespace, the link and the counts) and to close; the socket lives until the last copy is closed, the memory as long as the socket.
- * In mode XDP_MODE_TCX there is no socket but the packet socket: what is passed is what tcx_ring.h describes. */
+ * In mode XDP_MODE_TCX the AF_XDP socket only sends; what is passed besides is what tcx_ring.h describes. */
 struct xdp_sock {
         int xsk;                        /* the AF_XDP socket; XDP_MODE_TCX: the bell, to be polled as it is */
         int mem;
         int ring;                       /* XDP_MODE_TCX: chunks and rings of reception; else -1 */
+        int sender;                     /* XDP_MODE_TCX: an AF_XDP socket on the device of the packet socket; else -1 */
         int link, drops;                /* XDP_MODE_TCX: the program's link and counts; else -1 */
         struct pkt_sealed packet;
         int no_packet;

@@ -19,7 +19,8 @@
 #define RX_CHUNKS 2048u                 /* 4 MB at MTU 1500: more than a window of 2 MB, half of a second-level cache */
 #define RX_LARGE  64u                   /* 4 MB of large segments */
 #define TX_CHUNKS 512u
-#define TX_BYTES  (8u << 20)            /* of transmit chunks, at most */
+#define SNDBUF    (4 << 20)             /* bytes of packets that a device has not sent yet */
+#define SG        (1u << 4)             /* sxdp_flags: packets of several chunks (XDP_USE_SG of Linux 6.6) */
 
 #define BIND_TRIES 50                   /* the kernel lets go of a queue some time after its socket was closed */
 #define BIND_PAUSE (20 * NS_PER_MS)
@@ -39,8 +40,8 @@ static void plan_tcx(struct xdp_geom *g, uint32_t large)
         uint32_t most = g->mtu + XDP_ETH_BYTES;
 
         g->chunk_bytes = most > 2048 && most <= 4096 ? 4096 : 2048;
-        g->tx_chunk_bytes = power_of_two_from(MAX(most, 2048u));
-        g->tx_chunks = MIN(g->tx_chunks, TX_BYTES / g->tx_chunk_bytes);
+        g->tx_chunk_bytes = most > 2048 ? 4096 : 2048;
+        g->tx_chunks = MAX(g->tx_chunks, 2 * xdp_tx_pieces(g));
         g->rx_large = large;
         g->rx_ring = power_of_two_from(g->rx_chunks + g->rx_large);
 }
@@ -82,20 +83,18 @@ static int set(int xsk, int what, uint32_t value)
 }
 
 /* The kernel pins the pages: they stay while the socket does, whoever maps them. */
-static int give_memory(const struct xdp_sock *s, void *umem, char line[XDP_LINE_MAX])
+static int give_memory(int xsk, void *umem, size_t bytes, uint32_t chunk_bytes, char line[XDP_LINE_MAX])
 {
-        const struct xdp_geom *g = &s->geom;
-        struct xdp_umem_reg reg = {
-                .addr = (uintptr_t)umem, .len = xdp_umem_bytes(g), .chunk_size = g->chunk_bytes};
+        struct xdp_umem_reg reg = {.addr = (uintptr_t)umem, .len = bytes, .chunk_size = chunk_bytes};
         struct rlimit lim = {0, 0};
         int err = 0;
 
-        if (setsockopt(s->xsk, SOL_XDP, XDP_UMEM_REG, &reg, sizeof reg) == 0)
+        if (setsockopt(xsk, SOL_XDP, XDP_UMEM_REG, &reg, sizeof reg) == 0)
                 return 0;
         err = -errno;
         getrlimit(RLIMIT_MEMLOCK, &lim);
-        say(line, "%zu KB of packet memory cannot be pinned: %s%s (limit of locked memory: %llu KB)",
-            xdp_umem_bytes(g) >> 10, strerror(-err), err == -ENOBUFS ? ", raise RLIMIT_MEMLOCK or ask for less" : "",
+        say(line, "%zu KB of packet memory cannot be pinned: %s%s (limit of locked memory: %llu KB)", bytes >> 10, strerror(-err),
+            err == -ENOBUFS ? ", raise RLIMIT_MEMLOCK or ask for less" : "",
             (unsigned long long)lim.rlim_cur >> 10);
         return err;
 }
@@ -110,6 +109,20 @@ static int make_rings(const struct xdp_sock *s)
         if (err == 0)
                 err = set(s->xsk, XDP_RX_RING, g->rx_ring);
         return err != 0 ? err : set(s->xsk, XDP_TX_RING, g->tx_chunks);
+}
+
+/* Of reception there is nothing, but the kernel asks for FILL. */
+static int make_sending_rings(const struct xdp_sock *s)
+{
+        int sndbuf = SNDBUF, err = set(s->sender, XDP_UMEM_FILL_RING, 2);
+
+        if (err == 0)
+                err = set(s->sender, XDP_UMEM_COMPLETION_RING, s->geom.tx_chunks);
+        if (err == 0)
+                err = set(s->sender, XDP_TX_RING, s->geom.tx_chunks);
+        if (err == 0 && setsockopt(s->sender, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof sndbuf) != 0)
+                err = -errno;
+        return err;
 }
 
 static int fill(const struct xdp_sock *s)
@@ -190,7 +203,7 @@ static int set_up_xsk(struct xdp_sock *s, const struct xdp_dev *d, void *umem, b
 
         if (err < 0)
                 return -errno;
-        err = give_memory(s, umem, line);
+        err = give_memory(s->xsk, umem, xdp_umem_bytes(&s->geom), s->geom.chunk_bytes, line);
         if (err == 0)
                 err = make_rings(s);
         if (err == 0)
@@ -206,6 +219,24 @@ static int set_up_xsk(struct xdp_sock *s, const struct xdp_dev *d, void *umem, b
         return err;
 }
 
+/* By the device of the packet socket, so that it can be taken away with that: pkt_sealed.h. */
+static int set_up_sender(struct xdp_sock *s, void *mem, char line[XDP_LINE_MAX])
+{
+        const struct xdp_geom *g = &s->geom;
+        struct sockaddr_xdp a = {.sxdp_family = AF_XDP,
+                                 .sxdp_flags = (uint16_t)(XDP_COPY | XDP_USE_NEED_WAKEUP | (xdp_tx_pieces(g) > 1 ? SG : 0))};
+        int err = s->sender = pkt_sealed_socket(&s->packet, AF_XDP, &a.sxdp_ifindex);
+
+        if (err < 0)
+                return err;
+        err = give_memory(s->sender, mem, xdp_umem_bytes(g) - xdp_rx_bytes(g), g->tx_chunk_bytes, line);
+        if (err == 0)
+                err = make_sending_rings(s);
+        if (err == 0)
+                err = bind(s->sender, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : -errno;
+        return err;
+}
+
 static void write_shared(const struct xdp_geom *g, uint8_t *mem)
 {
         struct ni_xdp_shared *sh = (struct ni_xdp_shared *)(mem + xdp_mem_bytes(g) - XDP_SHARED_BYTES);
@@ -216,7 +247,7 @@ static void write_shared(const struct xdp_geom *g, uint8_t *mem)
         sh->magic = XDP_SHARED_MAGIC;
 }
 
-/* What is made is the packet socket's only half in mode XDP_MODE_TCX, and not only for runs. */
+/* In mode XDP_MODE_TCX nothing is sent but by the packet socket's device. */
 static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *mem, bool at_once, char line[XDP_LINE_MAX])
 {
         int err = s->geom.mode == XDP_MODE_TCX ? 0 : set_up_xsk(s, d, mem, at_once, line);
@@ -229,10 +260,16 @@ static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *mem, bool a
                 say_chosen(s, d, line);
                 return 0;
         }
-        if (s->no_packet == 0)
+        if (s->no_packet != 0) {
+                say(line, "no packet socket that could be passed: %s", strerror(-s->no_packet));
+                return s->no_packet;
+        }
+        err = set_up_sender(s, mem, line);
+        if (err == 0)
                 return tcx_sock_open(s, d, line);
-        say(line, "no packet socket that could be passed: %s", strerror(-s->no_packet));
-        return s->no_packet;
+        if (line[0] == 0)
+                say(line, "no AF_XDP socket that sends: %s", strerror(-err));
+        return err;
 }
 
 int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, struct xdp_sizes sizes,
@@ -242,7 +279,7 @@ int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, s
         size_t bytes;
         int err;
 
-        *s = (struct xdp_sock){.xsk = -1, .mem = -1, .ring = -1, .link = -1, .drops = -1, .packet = {-1, -1}};
+        *s = (struct xdp_sock){.xsk = -1, .mem = -1, .ring = -1, .sender = -1, .link = -1, .drops = -1, .packet = {-1, -1}};
         line[0] = 0;
         err = plan(&s->geom, d, queue, sizes, line);
         if (err != 0)
@@ -269,9 +306,11 @@ void xdp_sock_close(struct xdp_sock *s)
                 close(s->xsk);
         if (s->mem >= 0)
                 close(s->mem);
+        if (s->sender >= 0)
+                close(s->sender);
         tcx_sock_close(s);
         pkt_sealed_close(&s->packet);
-        s->xsk = s->mem = -1;
+        s->xsk = s->mem = s->sender = -1;
 }
 
 void xdp_drops(const struct xdp_sock *s, const struct xdp_dev *d, struct xdp_drops *n)

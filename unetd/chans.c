@@ -143,7 +143,7 @@ static void end_free(struct end *e)
 /* ---- telling keepers ---- */
 
 /* Each peer gets file descriptions of its own: what it does to flags and offsets is its own affair. */
-static int peer_fds(const struct end *e, int fds[UNETD_CHAN_FDS])
+static int peer_fds(const struct end *e, int fds[UNETD_CHAN_FDS_MAX])
 {
         const struct end *o = other_end(e);
 
@@ -176,7 +176,7 @@ static struct unetd_chan_info end_info(const struct end *e)
 }
 
 /* What the end's keeper is told of an interface. */
-static int iface_info(const struct end *e, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS])
+static int iface_info(const struct end *e, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX])
 {
         *info = (struct unetd_chan_info){.stack = e->stack->id, .chan = e->slot, .tx_geom = e->geom};
         info->iface.serial = e->chan->serial;
@@ -199,7 +199,7 @@ static int ask_end(struct end *e, uint16_t type, const struct unetd_chan_info *i
 static int end_attach(struct end *e)
 {
         struct unetd_chan_info info;
-        int fds[UNETD_CHAN_FDS], r;
+        int fds[UNETD_CHAN_FDS_MAX], r;
 
         if (e->chan->remote) {
                 info = end_info(e);

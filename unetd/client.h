@@ -83,7 +83,7 @@ struct unetd_chan {
         int rx;                         /* the peer's, read only */
         int peer_bell;                  /* read only */
         int peer_leader, peer_keeper;   /* write ends: one byte wakes */
-        int mem, xsk, packet, ring;     /* an interface of the stack's own (struct ni_xdp_fds); rx and all peer_* are then -1 */
+        int mem, xsk, packet, ring, sender;     /* an interface of the stack's own (struct ni_xdp_fds); rx and all peer_* are then -1 */
         int book;                       /* a stack of another host (unet/vlink.h): it, tx and mem, and no others */
         struct frame_geom tx_geom, rx_geom;
         uint32_t peer_stack, peer_chan, peer_uid;
@@ -100,10 +100,10 @@ static inline bool unetd_chan_is_xdp(const struct unetd_chan *ch)
         return unetd_is_iface(ch->peer_stack) && ch->iface.link != UNETD_LINK_GATE;
 }
 /* From what travels; the descriptors become the struct's. */
-static inline struct unetd_chan unetd_chan_of(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS])
+static inline struct unetd_chan unetd_chan_of(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS_MAX])
 {
         bool iface = unetd_chan_is_own(info), remote = unetd_is_remote(info->peer_stack);
-        bool inside = !iface && !remote;
+        bool inside = !iface && !remote, tcx = iface && info->iface.link == UNETD_LINK_TCX;
 
         return (struct unetd_chan){
                 .tx = fds[UNETD_FD_TX],
@@ -115,7 +115,8 @@ static inline struct unetd_chan unetd_chan_of(const struct unetd_chan_info *info
                 .book = remote ? fds[UNETD_FD_RM_BOOK] : -1,
                 .xsk = iface ? fds[UNETD_FD_IF_XSK] : -1,
                 .packet = iface ? fds[UNETD_FD_IF_PACKET] : -1,
-                .ring = iface && info->iface.link == UNETD_LINK_TCX ? fds[UNETD_FD_IF_RING] : -1,
+                .ring = tcx ? fds[UNETD_FD_IF_RING] : -1,
+                .sender = tcx ? fds[UNETD_FD_IF_SENDER] : -1,
                 .tx_geom = info->tx_geom,
                 .rx_geom = info->rx_geom,
                 .peer_stack = info->peer_stack,
@@ -190,7 +191,7 @@ int unetd_chan_open(struct unetd_client *c, uint32_t my_stack, uint32_t peer_sta
 int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, struct unetd_chan *out);
 void unetd_chan_close(struct unetd_chan *ch);
 /* The verification alone, for descriptors in the order of enum unetd_chan_fd. */
-int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS]);
+int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS_MAX]);
 
 /*
  * What a stack has of an RDMA device (unet/vlink.h): an interface of the directory's that says `verbs`. Descriptors are the

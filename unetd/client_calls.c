@@ -198,7 +198,7 @@ static int check_link(int mem, int book)
         return r < 0 ? r : unet_memfd_check(book, sizeof(struct vlink_book), false, UNET_MEMFD_ANYBODY);
 }
 
-static int check_remote(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS])
+static int check_remote(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS_MAX])
 {
         int r = unet_memfd_check(fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY);
 
@@ -209,7 +209,7 @@ static int check_remote(const struct unetd_chan_info *info, const int fds[UNETD_
 }
 
 /* What the keeper says is believed for our own stack; what is to be mapped is checked all the same. */
-int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS])
+int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS_MAX])
 {
         uint64_t ino;
         int r;
@@ -253,7 +253,7 @@ int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, str
 void unetd_chan_close(struct unetd_chan *ch)
 {
         int *fd[] = {&ch->tx, &ch->rx, &ch->peer_bell, &ch->peer_leader, &ch->peer_keeper, &ch->mem, &ch->xsk, &ch->packet,
-                     &ch->ring, &ch->book};
+                     &ch->ring, &ch->sender, &ch->book};
 
         for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
                 if (*fd[i] >= 0)

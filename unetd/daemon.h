@@ -409,7 +409,7 @@ int iface_plug(struct iface *f, const struct end *e, struct gate_port **port);
 /* What a channel to it is, and its descriptors (new ones, the caller's), but for the frames to send from. 0 or a negative
  * errno. */
 int iface_describe(const struct iface *f, const struct gate_port *port, struct unetd_chan_info *info,
-                   int fds[UNETD_CHAN_FDS]);
+                   int fds[UNETD_CHAN_FDS_MAX]);
 /* What a stack's frames at a gateway came to. */
 struct unetd_emul_counts iface_counts(const struct gate_port *port);
 /* The skip-th interface that the stack has to itself, and what was dropped before its rings. */
@@ -455,7 +455,7 @@ void link_offered(struct user *u, struct wire_in *in);
 /* The far end of a channel that an earlier unetd made, as the book has it. NULL: it cannot be gone on with. */
 struct remote *remote_restore(const struct stack *st, const struct unetd_chan_info *info);
 /* What a keeper or a process is told of the channel. */
-void remote_describe(const struct chan *ch, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS]);
+void remote_describe(const struct chan *ch, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX]);
 void links_free(struct stack *st);
 /* Ports came to a stack, or left it (add false): agents that know it are told. Returns as the request that did it is to: 0,
  * or REPLY_LATER. `cl` NULL: nobody waits. */

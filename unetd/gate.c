@@ -228,7 +228,7 @@ void gate_leave(struct gate_port *p)
         port_free(p);
 }
 
-int gate_describe(const struct gate_port *p, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS])
+int gate_describe(const struct gate_port *p, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX])
 {
         const struct gate *g = p->gate;
         int r = 0;

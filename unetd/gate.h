@@ -95,7 +95,7 @@ int gate_join(struct gate *g, const struct gate_peer *peer, struct gate_port **o
 void gate_leave(struct gate_port *p);
 /* What the stack's side of the channel is, and its descriptors but the first (UNETD_FD_TX), new ones, the caller's. 0 or a
  * negative errno. */
-int gate_describe(const struct gate_port *p, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS]);
+int gate_describe(const struct gate_port *p, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX]);
 
 /* A bounded piece of work. Returns when there is more. */
 nstime gate_turn(struct gate *g, nstime now);

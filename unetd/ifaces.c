@@ -537,7 +537,7 @@ int iface_plug(struct iface *f, const struct end *e, struct gate_port **port)
 }
 
 int iface_describe(const struct iface *f, const struct gate_port *port, struct unetd_chan_info *info,
-                   int fds[UNETD_CHAN_FDS])
+                   int fds[UNETD_CHAN_FDS_MAX])
 {
         info->peer_stack = UNETD_IFACE | (uint32_t)(f - ifaces);
         info->peer_chan = 0;
@@ -552,8 +552,10 @@ int iface_describe(const struct iface *f, const struct gate_port *port, struct u
         fds[UNETD_FD_IF_MEM] = fcntl(f->sock.mem, F_DUPFD_CLOEXEC, 3);
         fds[UNETD_FD_IF_XSK] = fcntl(f->sock.xsk, F_DUPFD_CLOEXEC, 3);
         fds[UNETD_FD_IF_PACKET] = fcntl(f->sock.packet.sock, F_DUPFD_CLOEXEC, 3);
-        if (f->sock.ring >= 0)
+        if (info->iface.link == UNETD_LINK_TCX) {
                 fds[UNETD_FD_IF_RING] = fcntl(f->sock.ring, F_DUPFD_CLOEXEC, 3);
+                fds[UNETD_FD_IF_SENDER] = fcntl(f->sock.sender, F_DUPFD_CLOEXEC, 3);
+        }
         return 0;
 }
 

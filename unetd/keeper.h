@@ -42,7 +42,7 @@ struct kchan {
         LIST_ENTRY(kchan) link;
         struct kstack *stack;
         struct unetd_chan_info info;
-        int fds[UNETD_CHAN_FDS];
+        int fds[UNETD_CHAN_FDS_MAX];
         enum chan_state state;
         struct unetd_msg request;       /* answered when the state changes; type 0: nobody waits for that */
 };

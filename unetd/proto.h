@@ -23,7 +23,7 @@
 #include "netstack/frame.h"
 #include "unetd/config.h"
 
-#define UNETD_ABI      22u
+#define UNETD_ABI      23u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
@@ -132,11 +132,13 @@ enum unetd_iface_fd {
         UNETD_FD_IF_MEM,                /* the UMEM, and what is shared of it */
         UNETD_FD_IF_XSK,                /* the AF_XDP socket; UNETD_LINK_TCX: the bell */
         UNETD_FD_IF_PACKET,             /* the packet socket */
-        UNETD_FD_IF_RING,               /* UNETD_LINK_TCX only: what is received, and its rings */
+        UNETD_FD_IF_RING,               /* UNETD_LINK_TCX only: what is received, and its rings; */
+        UNETD_FD_IF_SENDER,             /* ... and the AF_XDP socket that sends */
         UNETD_TCX_FDS
 };
 #define UNETD_XDP_FDS UNETD_FD_IF_RING
-static_assert((int)UNETD_TCX_FDS <= (int)UNETD_CHAN_FDS, "room for either");
+#define UNETD_CHAN_FDS_MAX UNETD_TCX_FDS        /* of any channel */
+static_assert((int)UNETD_CHAN_FDS <= (int)UNETD_CHAN_FDS_MAX, "room for either");
 
 /* Order of descriptors in the reply to LINK_OPEN (unet/vlink.h). */
 enum unetd_link_fd {
@@ -152,7 +154,7 @@ enum unetd_remote_fd {
         UNETD_FD_RM_BOOK,
         UNETD_REMOTE_FDS
 };
-static_assert((int)UNETD_REMOTE_FDS <= (int)UNETD_CHAN_FDS, "room for each kind");
+static_assert((int)UNETD_REMOTE_FDS <= (int)UNETD_CHAN_FDS_MAX, "room for each kind");
 
 /* Order of descriptors in EMUL_ATTACH and its reply. */
 enum unetd_emul_fd {

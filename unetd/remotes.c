@@ -210,7 +210,7 @@ struct remote *remote_new(struct rlink *l, uint32_t addr, uint32_t mine, const s
         return r;
 }
 
-void remote_describe(const struct chan *ch, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS])
+void remote_describe(const struct chan *ch, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX])
 {
         const struct remote *r = ch->remote;
         const struct unetd_iface_config *cfg = r->link->agent->cfg;

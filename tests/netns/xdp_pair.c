@@ -39,8 +39,8 @@ void end_attach(struct end *e)
 
         e->frames = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_true(e->frames != MAP_FAILED);
-        assert_int_equal(ni_xdp_attach(&e->ni, (struct ni_xdp_fds){e->sock.xsk, e->sock.mem, e->sock.packet.sock, e->sock.ring},
-                                       unet_mem_frames(e->frames, tx_geom), &e->cnt), 0);
+        assert_int_equal(ni_xdp_attach(&e->ni, (struct ni_xdp_fds){e->sock.xsk, e->sock.mem, e->sock.packet.sock, e->sock.ring,
+                                                                   e->sock.sender}, unet_mem_frames(e->frames, tx_geom), &e->cnt), 0);
 }
 
 void skip_unless_possible(int err, const char *line)

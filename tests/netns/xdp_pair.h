@@ -11,7 +11,7 @@
 
 #define ETHERTYPE  0x88b5               /* for local experiments, IEEE 802 */
 #define FRAMES     64u                  /* small frames to send from */
-#define FRAME_MAX  9100u
+#define FRAME_MAX  65536u
 #define PATIENCE   5000                 /* ms to wait for what must come */
 
 static const struct frame_geom tx_geom = {{[FRAME_SMALL] = FRAMES, [FRAME_LARGE] = 1}};

@@ -67,8 +67,8 @@ static pid_t maker(int ns, const char *ifname, int sock, bool pass_link)
                 bed_enter(ns);
                 if (xdp_dev_open(&dev, ifname, want, line) != 0 || xdp_sock_open(&s, &dev, 0, few, line) != 0)
                         _exit(1);
-                send_fds(sock, (int[]){s.xsk, s.mem, s.packet.sock, s.ring >= 0 ? s.ring : s.mem, s.ring >= 0 ? s.link : dev.link},
-                         pass_link ? 5 : 4);
+                send_fds(sock, (int[]){s.xsk, s.mem, s.packet.sock, s.ring >= 0 ? s.ring : s.mem, s.ring >= 0 ? s.sender : s.mem,
+                                       s.ring >= 0 ? s.link : dev.link}, pass_link ? 6 : 5);
                 pause();
                 _exit(0);
         }
@@ -87,7 +87,7 @@ static void kill_and_reap(pid_t pid)
 static struct pair pair_of_maker(bool pass_link, pid_t *pid, int *link)
 {
         struct pair p;
-        int sv[2], fds[5] = {-1, -1, -1, -1, -1};
+        int sv[2], fds[6] = {-1, -1, -1, -1, -1, -1};
         char line[XDP_LINE_MAX];
         struct xdp_dev dev;
 
@@ -102,7 +102,7 @@ static struct pair pair_of_maker(bool pass_link, pid_t *pid, int *link)
         p.peer = bed_packet_socket(p.ns[1], "theirs");
         assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
         *pid = maker(p.ns[0], "ours", sv[1], pass_link);
-        get_fds(sv[0], fds, pass_link ? 5 : 4);
+        get_fds(sv[0], fds, pass_link ? 6 : 5);
         close(sv[0]);
         close(sv[1]);
         p.e = calloc(1, sizeof *p.e);
@@ -110,9 +110,10 @@ static struct pair pair_of_maker(bool pass_link, pid_t *pid, int *link)
         p.e->sock.mem = fds[1];
         p.e->sock.packet = (struct pkt_sealed){fds[2], -1};
         p.e->sock.ring = want == XDP_WANT_TCX ? fds[3] : (close(fds[3]), -1);
+        p.e->sock.sender = want == XDP_WANT_TCX ? fds[4] : (close(fds[4]), -1);
         p.e->sock.link = p.e->sock.drops = -1;
         p.e->dev.link = p.e->dev.map = p.e->dev.shed = -1;
-        *link = fds[4];
+        *link = fds[5];
         end_attach(p.e);
         return p;
 }
@@ -311,7 +312,7 @@ static int try_attach(int xsk, int mem)
 {
         static struct counters cnt;
         struct ni_xdp x;
-        int err = ni_xdp_attach(&x, (struct ni_xdp_fds){xsk, mem, -1, -1}, unet_mem_frames(NULL, (struct frame_geom){{0}}), &cnt);
+        int err = ni_xdp_attach(&x, (struct ni_xdp_fds){xsk, mem, -1, -1, -1}, unet_mem_frames(NULL, (struct frame_geom){{0}}), &cnt);
 
         if (err == 0)
                 ni_xdp_detach(&x);
@@ -357,12 +358,12 @@ static void garbage_is_not_attached(void **state)
         pair_end(&p);
 }
 
-static int try_attach_tcx(const struct end *e, int bell, int packet, int ring)
+static int try_attach_tcx(const struct end *e, int bell, int packet, int ring, int sender)
 {
         static struct counters cnt;
         struct ni_xdp x;
-        int err = ni_xdp_attach(&x, (struct ni_xdp_fds){bell, e->sock.mem, packet, ring}, unet_mem_frames(NULL, (struct frame_geom){{0}}),
-                                &cnt);
+        int err = ni_xdp_attach(&x, (struct ni_xdp_fds){bell, e->sock.mem, packet, ring, sender},
+                                unet_mem_frames(NULL, (struct frame_geom){{0}}), &cnt);
 
         if (err == 0)
                 ni_xdp_detach(&x);
@@ -377,24 +378,27 @@ static void garbage_is_not_attached_tcx(void **state)
         static const uint32_t bad[] = {1, 3, 63, 65, 1u << 15, 1u << 31, UINT32_MAX};
         uint32_t refused = 0, tried = 0;
 
-        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring), 0);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, s->sender), 0);
         for (size_t word = 3; word < 9; word++)         /* chunk_bytes .. rx_large */
                 for (size_t i = 0; i < ARRAY_LEN(bad); i++, tried++) {
                         ((uint32_t *)g)[word] = bad[i];
-                        refused += try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring) != 0;
+                        refused += try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, s->sender) != 0;
                         *g = good;
                 }
         print_message("%u of %u refused\n", refused, tried);
         assert_int_equal(refused, tried - 2);           /* one or three large chunks, where there are more, harm nobody */
-        assert_int_equal(try_attach_tcx(p.e, s->xsk, -1, s->ring), -EPROTO);
-        assert_int_equal(try_attach_tcx(p.e, s->xsk, p.peer, s->ring), -EPROTO);
-        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, -1), -EPROTO);
-        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->mem), -EPROTO);
-        assert_int_equal(try_attach_tcx(p.e, s->mem, s->packet.sock, s->ring), -EPROTO);
-        assert_true(try_attach_tcx(p.e, s->drops, s->packet.sock, s->ring) != 0);       /* a map, and no bell */
-        assert_true(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->drops) != 0);        /* ... and no ring */
-        assert_true(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->xsk) != 0);
-        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring), 0);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, -1, s->ring, s->sender), 0);       /* without runs */
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, -1), -EPROTO);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, s->packet.sock), -EPROTO);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, s->mem), -EPROTO);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, p.peer, s->ring, s->sender), -EPROTO);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, -1, s->sender), -EPROTO);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->mem, s->sender), -EPROTO);
+        assert_int_equal(try_attach_tcx(p.e, s->mem, s->packet.sock, s->ring, s->sender), -EPROTO);
+        assert_true(try_attach_tcx(p.e, s->drops, s->packet.sock, s->ring, s->sender) != 0);       /* a map, and no bell */
+        assert_true(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->drops, s->sender) != 0);        /* ... and no ring */
+        assert_true(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->xsk, s->sender) != 0);
+        assert_int_equal(try_attach_tcx(p.e, s->xsk, s->packet.sock, s->ring, s->sender), 0);
         pair_end(&p);
 }
 
@@ -456,7 +460,7 @@ static void open_again(struct pair *p, struct xdp_sizes sizes)
 
 static int reattach(struct end *e)
 {
-        const struct ni_xdp_fds fds = {e->sock.xsk, e->sock.mem, e->sock.packet.sock, e->sock.ring};
+        const struct ni_xdp_fds fds = {e->sock.xsk, e->sock.mem, e->sock.packet.sock, e->sock.ring, e->sock.sender};
 
         return ni_xdp_reattach(&e->ni, fds, unet_mem_frames(e->frames, tx_geom));
 }

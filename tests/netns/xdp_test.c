@@ -75,6 +75,49 @@ static void packets_of_every_size_pass_both_ways_tcx_at_large_mtus(void **state)
         sizes_both_ways(XDP_WANT_TCX, 9000);
 }
 
+/* ... up to the longest that there are, sixteen chunks each; with room for so many and no more. */
+static void the_longest_packets_pass_both_ways_tcx(void **state)
+{
+        static const uint32_t lens[] = {60, 4096, 4097, 8192, 8193, 30000, 61440, 61441, 65535, 65536};
+        struct pair p = pair_make(XDP_WANT_TCX, 65522, few);
+        uint32_t n = 0;
+
+        for (int lap = 0; lap < 3; lap++)
+                for (size_t i = 0; i < ARRAY_LEN(lens); i++) {
+                        kernel_sends(p.peer, n, lens[i]);
+                        expect(p.e, n, lens[i]);
+                        assert_true(offer(p.e, n + 7, lens[i]));
+                        flush(p.e);
+                        kernel_gets(p.peer, n++ + 7, lens[i]);
+                }
+        for (n = 0; offer(p.e, n, 65536);)
+                n++;
+        assert_int_equal(n, few.tx_chunks / 16);
+        flush(p.e);
+        for (uint32_t i = 0; i < n; i++)
+                kernel_gets(p.peer, i, 65536);
+        pair_end(&p);
+}
+
+/* With the device of the packet socket, from whoever has the socket that sends. */
+static void sending_can_be_taken_away_tcx(void **state)
+{
+        struct pair p = pair_make(XDP_WANT_TCX, 1500, few);
+
+        assert_true(offer(p.e, 1, 300));
+        flush(p.e);
+        kernel_gets(p.peer, 1, 300);
+        assert_int_equal(pkt_sealed_end(&p.e->sock.packet), 0);
+        for (uint32_t i = 0; i < 3; i++) {
+                assert_true(offer(p.e, i, 300));
+                flush(p.e);
+        }
+        assert_false(kernel_has_some(p.peer, 50));
+        kernel_sends(p.peer, 2, 300);                   /* of reception it says nothing */
+        expect(p.e, 2, 300);
+        pair_end(&p);
+}
+
 static void on_a_veth_tcx_is_chosen(void **state)
 {
         struct pair p = pair_make(XDP_WANT_BEST, 1500, few);
@@ -715,6 +758,8 @@ int main(void)
                 cmocka_unit_test(packets_of_every_size_pass_both_ways_at_the_largest_native_mtu),
                 cmocka_unit_test(packets_of_every_size_pass_both_ways_tcx),
                 cmocka_unit_test(packets_of_every_size_pass_both_ways_tcx_at_large_mtus),
+                cmocka_unit_test(the_longest_packets_pass_both_ways_tcx),
+                cmocka_unit_test(sending_can_be_taken_away_tcx),
                 cmocka_unit_test(on_a_veth_tcx_is_chosen),
                 cmocka_unit_test(what_is_chosen_of_af_xdp_follows_the_mtu),
                 cmocka_unit_test(what_cannot_be_opened_says_why),

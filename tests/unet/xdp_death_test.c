@@ -3,7 +3,7 @@
  * memory can be copied. A process does something with it, one instruction at a time; after each instruction that changed
  * anything, a copy is repaired as a successor does, and every chunk must be in exactly one place, what is lent untouched,
  * and packets must pass again, in every chunk. Everything twice: with the rings of AF_XDP, and with those of mode XDP_MODE_TCX, where
- * some packets are long and the process itself sees to what it sends.
+ * some packets that come are long.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -48,7 +48,6 @@ struct world {
         } kept[KEPT], lent[ALL];        /* lent: for the child to give back */
         uint32_t nlent;
         uint32_t delivered;             /* packets that came, numbered */
-        uint32_t empty_at;              /* XDP_MODE_TCX: ni_xdp_sends */
         _Atomic uint64_t bell;          /* XDP_MODE_TCX: both its positions */
         uint8_t frames[FRAMES * FRAME_SMALL_BYTES];
         struct tcx_words words;         /* of which only `armed` is not in the rings above */
@@ -82,7 +81,7 @@ static struct xdp_ring ring_of(struct ring_mem *m, uint32_t entries)
                                  .mask = entries - 1};
 }
 
-/* Somebody's view of a world. Without a wake-up flag nobody makes a system call, and a packet socket that is none takes everything. */
+/* Somebody's view of a world. Without a wake-up flag nobody makes a system call. */
 static struct ni_xdp view_of(struct world *w)
 {
         struct ni_xdp x = {.base = {.ops = &ni_xdp_ops, .caps = {.mtu = 1514, .inline_max = UNET_INLINE_MAX}},
@@ -94,16 +93,9 @@ static struct ni_xdp view_of(struct world *w)
 
         if (tcx()) {
                 x.words = &w->words;
-                x.empty_at = (_Atomic uint32_t *)&w->empty_at;
                 x.bell = (struct xdp_bell){&w->bell, &w->bell};
         }
         return x;
-}
-
-/* The transmit chunk of a place of TX, where nobody has COMPLETION to say which. */
-static uint32_t chunk_at(const struct world *w, uint32_t place)
-{
-        return (place - w->empty_at) % TX;
 }
 
 static struct world *world_map(int flags)
@@ -168,19 +160,11 @@ static uint32_t some_length(uint32_t i)
 /* Everything offered leaves. Returns how many packets that were. */
 static uint32_t leaves(struct world *w)
 {
-        struct ni_xdp x = view_of(w);
-        uint32_t n = 0, before = w->tx.cons;
+        uint32_t n = 0;
 
-        for (uint32_t i = w->tx.cons; i != w->tx.prod; i++) {
-                const struct xdp_desc *d = &w->tx.desc[i % TX];
-                assert_true(d->addr >= xdp_rx_bytes(&geom) && d->addr < xdp_umem_bytes(&geom) && d->len <= 1514);
-        }
-        if (tcx()) {
-                x.base.ops->flush(&x.base);
-                return w->tx.cons - before;
-        }
         for (; w->tx.cons != w->tx.prod; w->tx.cons++, n++) {
                 const struct xdp_desc *d = &w->tx.desc[w->tx.cons % TX];
+                assert_true(d->addr - xdp_tx_addr(&geom) < TX * CHUNK && d->len <= 1514);
                 assert_true(w->comp.prod - w->comp.cons < TX);
                 w->comp.addr[w->comp.prod % TX] = d->addr;
                 w->comp.prod++;
@@ -270,6 +254,10 @@ static struct world *scene(void)
                 w->kept[i].number = number;
                 w->nlent = 0;
         }
+        assert_int_equal(transmit(&x, 8) + transmit(&x, 2), 10);
+        assert_int_equal(leaves(w), 10);
+        reap_all(&x);
+        assert_int_equal(w->comp.prod - w->comp.cons, 10);      /* no chunk was taken before those that came back */
         assert_int_equal(transmit(&x, 3), 3);
         return w;
 }
@@ -286,7 +274,7 @@ static void check(const struct world *w)
 {
         uint8_t times[ALL + TX] = {0};
         uint32_t lent = 0, used = w->tx.prod - w->comp.cons, all = rx_all();
-        const uint64_t sent_from = xdp_rx_bytes(&geom);
+        const uint64_t sent_from = xdp_tx_addr(&geom);
 
         for (int c = 0; c < FRAME_CLASSES; c++)
                 for (uint32_t i = w->fill[c].cons; i != w->fill[c].prod; i++)
@@ -302,11 +290,9 @@ static void check(const struct world *w)
         assert_int_equal(lent, w->sh.loans);
         for (uint32_t i = w->tx.cons; i != w->tx.prod; i++)
                 seen(times, all + (w->tx.desc[i % TX].addr - sent_from) / CHUNK, all, TX);
-        for (uint32_t i = w->tx.prod; tcx() && i != w->tx.cons + TX; i++)
-                seen(times, all + chunk_at(w, i), all, TX);
         for (uint32_t i = w->comp.cons; i != w->comp.prod; i++)
                 seen(times, all + (w->comp.addr[i % TX] - sent_from) / CHUNK, all, TX);
-        for (uint32_t i = used; i < TX && !tcx(); i++)
+        for (uint32_t i = used; i < TX; i++)
                 seen(times, all + i, all, TX);
         for (uint32_t i = 0; i < all + TX; i++)
                 assert_int_equal(times[i], 1);
@@ -474,8 +460,19 @@ static void a_first_send_may_end_anywhere(void **state)
         struct world *w = scene(), *fresh = world_make();
 
         memcpy(w->comp.addr, fresh->comp.addr, sizeof w->comp.addr);
-        w->comp.prod = w->comp.cons = w->tx.prod = w->tx.cons = w->empty_at = 0;
+        w->comp.prod = w->comp.cons = w->tx.prod = w->tx.cons = w->sh.tx_next = w->sh.comp_next = 0;
         munmap(fresh, sizeof *fresh);
+        dies_everywhere(w, sends_a_batch, 10);
+}
+
+/* Two chunks have come back; the others are those that were never used. */
+static void a_send_of_both_kinds_may_end_anywhere(void **state)
+{
+        struct world *w = scene();
+        struct ni_xdp x = view_of(w);
+
+        assert_int_equal(transmit(&x, 5), 5);
+        assert_int_equal(w->comp.prod - w->comp.cons, 2);
         dies_everywhere(w, sends_a_batch, 10);
 }
 
@@ -503,9 +500,11 @@ static void a_repair_may_end_anywhere(void **state)
         for (int c = 0; c < FRAME_CLASSES; c++)
                 w->fill[c].prod = w->sh.fill_next[c];           /* published, and not noted */
         for (uint32_t i = 0; i < 2; i++, w->tx.prod++) {
-                uint64_t addr = tcx() ? xdp_rx_bytes(&geom) + chunk_at(w, w->tx.prod) * CHUNK : w->comp.addr[(w->comp.cons + i) % TX];
+                uint64_t addr = w->comp.addr[(w->comp.cons + i) % TX];
                 w->tx.desc[w->tx.prod % TX] = (struct xdp_desc){.addr = addr, .len = 60};
         }
+        w->sh.tx_next = w->tx.prod;
+        w->sh.comp_next = w->comp.cons + 2;
         dies_everywhere(w, repairs, 10);
 }
 
@@ -533,13 +532,11 @@ static void rubbish_in_the_rings_is_counted_and_harms_nobody(void **state)
         leaves(w);
         for (uint32_t i = 0; i < TX; i++)
                 w->comp.addr[i] = UINT64_MAX - i * 12345;
-        w->empty_at = 0x12345678;
-        if (!tcx())
-                w->comp.prod += 1u << 30;
+        w->comp.prod += 1u << 30;
         assert_true(x.base.ops->room(&x.base) <= TX);
         assert_int_equal(transmit(&x, 8), 8);                   /* somewhere among the transmit chunks */
         for (uint32_t i = w->tx.cons; i != w->tx.prod; i++)
-                assert_true(w->tx.desc[i % TX].addr >= end && w->tx.desc[i % TX].addr < xdp_umem_bytes(&geom));
+                assert_true(w->tx.desc[i % TX].addr - xdp_tx_addr(&geom) < TX * CHUNK);
         for (uint32_t i = 0; i < KEPT; i++)
                 check_bytes(w, w->kept[i].frame, w->kept[i].off, w->kept[i].len, w->kept[i].number);
         munmap(w, sizeof *w);
@@ -552,6 +549,7 @@ int main(void)
                 cmocka_unit_test(a_release_may_end_anywhere),
                 cmocka_unit_test(a_send_may_end_anywhere),
                 cmocka_unit_test(a_first_send_may_end_anywhere),
+                cmocka_unit_test(a_send_of_both_kinds_may_end_anywhere),
                 cmocka_unit_test(a_turn_may_end_anywhere),
                 cmocka_unit_test(a_repair_may_end_anywhere),
                 cmocka_unit_test(rubbish_in_the_rings_is_counted_and_harms_nobody),
