@@ -94,8 +94,7 @@ static int give_memory(int xsk, void *umem, size_t bytes, uint32_t chunk_bytes, 
         err = -errno;
         getrlimit(RLIMIT_MEMLOCK, &lim);
         say(line, "%zu KB of packet memory cannot be pinned: %s%s (limit of locked memory: %llu KB)", bytes >> 10, strerror(-err),
-            err == -ENOBUFS ? ", raise RLIMIT_MEMLOCK or ask for less" : "",
-            (unsigned long long)lim.rlim_cur >> 10);
+            err == -ENOBUFS ? ", raise RLIMIT_MEMLOCK or ask for less" : "", (unsigned long long)lim.rlim_cur >> 10);
         return err;
 }
 
