@@ -486,6 +486,13 @@ static void drop_reservation(struct tcp *t, struct tcp_conn *tc, size_t bytes, b
         conn_unflag(tc, TCF_RSV);
 }
 
+/* RFC 9293 §3.9.1.2: who says that more follows does not push (MAY-15), as on Linux; but half of what the peer ever offered is not to
+ * lie there unread because of that. */
+static bool waits_unpushed(const struct tcp_conn *tc)
+{
+        return tc->snd_end - tc->snd_una > tc->max_wnd / 2;
+}
+
 void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more, bool urgent, nstime now)
 {
         bool alive = tc->state >= TCPS_ESTABLISHED && !(tc->flags & TCF_FIN_QUEUED);
@@ -503,7 +510,8 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
                 conn_flag(tc, TCF_URG_OUT);
                 tc->owed |= OWE_PUSH;
         }
-        txseg_at(t, tc->snd_tail)->ctl |= TCP_PSH;
+        if (!more || waits_unpushed(tc))
+                txseg_at(t, tc->snd_tail)->ctl |= TCP_PSH;
         if (more && !at_unsent_mark(tc)) /* what follows would have to wait for this to go */
                 conn_flag(tc, TCF_MORE);
         else

@@ -279,6 +279,13 @@ static void expire_slow(struct tcp *t, struct tcp_conn *tc, nstime now)
                 expire_established(t, tc, now);
 }
 
+/* What was to wait for more has waited long enough; nothing is behind it (MUST-61). */
+static void push_held(const struct tcp *t, struct tcp_conn *tc)
+{
+        txseg_at(t, tc->snd_tail)->ctl |= TCP_PSH;
+        tc->owed |= OWE_PUSH;
+}
+
 void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         if (tc->delack_at <= now) {
@@ -289,7 +296,8 @@ void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now)
                 bool held = tc->snd_next != 0 && (tc->cork || tc->flags & TCF_MORE) && !(tc->flags & TCF_PACED);
                 tc->cork_at = NSTIME_NEVER;
                 conn_unflag(tc, TCF_PACED);
-                tc->owed |= held ? OWE_PUSH : 0;
+                if (held)
+                        push_held(t, tc);
         }
         if (tc->rtx_at <= now)
                 expire_rtx(t, tc, now);

@@ -193,6 +193,37 @@ static void msg_more_waits_for_the_rest(void **state)
         peer_sends(s, .seq = 1, .ack = 201);
 }
 
+/* RFC 9293 §3.9.1.2, and Linux: it is a SEND without the PUSH flag, as long as that holds nothing back for good. */
+static void msg_more_does_not_push(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes_more(s, 1000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        assert_false(s->last.flags & TCP_PSH);
+        peer_sends(s, .seq = 1, .ack = 1001);
+        app_writes_more(s, 100);
+        expect_silence(s);
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 1001, .len = 100);
+        assert_true(s->last.flags & TCP_PSH); /* MUST-61: there is no more */
+        peer_sends(s, .seq = 1, .ack = 1101);
+}
+
+static void msg_more_pushes_half_a_window(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->max_wnd = 2400;
+        app_writes_more(s, 1000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        assert_false(s->last.flags & TCP_PSH);
+        app_writes_more(s, 1000);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        assert_true(s->last.flags & TCP_PSH);
+        peer_sends(s, .seq = 1, .ack = 2001);
+}
+
 /* As Linux: TCP_NODELAY pushes when it is set, though it was set before. */
 static void nodelay_pushes_what_msg_more_holds(void **state)
 {
@@ -204,6 +235,7 @@ static void nodelay_pushes_what_msg_more_holds(void **state)
         expect_silence(s);
         app_sets(s);
         expect_sent(s, .seq = 1, .len = 100);
+        assert_false(s->last.flags & TCP_PSH);
         peer_sends(s, .seq = 1, .ack = 101);
 }
 
@@ -380,6 +412,8 @@ int main(void)
                 scenario(fin_goes_along_whatever_nagle_says, established, &nagle),
                 scenario(cork_holds_until_taken_off_or_200_ms, established, NULL),
                 scenario(msg_more_waits_for_the_rest, established, NULL),
+                scenario(msg_more_does_not_push, established, NULL),
+                scenario(msg_more_pushes_half_a_window, established, NULL),
                 scenario(nodelay_pushes_what_msg_more_holds, established, NULL),
                 scenario(what_arrives_releases_what_msg_more_holds, established, NULL),
                 scenario(what_arrives_does_not_uncork, established, NULL),
