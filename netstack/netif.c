@@ -121,6 +121,7 @@ struct run {
         struct unet_piece piece[UNET_PIECES_MAX];
         uint32_t segs, npieces, len;
         uint8_t flags;                  /* of all of them */
+        bool is_new;                    /* data, never sent before */
 };
 
 enum { AT_ACK = 8, AT_FLAGS = 13, AT_WINDOW = 14, AT_SUM = 16, AT_OPTIONS = 20 };     /* RFC 9293 §3.1 */
@@ -132,10 +133,26 @@ const uint8_t *netif_near(const struct netif_view *v, uint32_t dst)
         return v->near[at].dst == dst && arp_ref_good(&v->arp, v->near[at].ref) ? arp_ll(&v->arp, v->near[at].ref) : NULL;
 }
 
-bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct tcp_conn *tc)
+/* A process that sends to it for the first time, though another one has: without this its first window would go one by one. */
+static bool comes_near(struct stack *s, struct netif_view *v, uint32_t dst)
 {
+        uint32_t at = (dst ^ dst >> 8) % NETIF_NEAR, hop;
+
+        if (unlikely(v->near_gen != s->routes->gen || s->now >= v->near_until))
+                forget_near(s, v);
+        v->near[at].dst = dst;
+        if (resolve_hop(s, v, dst, &hop, &v->near[at].ref) == 0)
+                return true;
+        v->near[at].ref = (struct arp_ref){0, 0};
+        return false;
+}
+
+bool netif_cuts(struct stack *s, struct stack_chan *c, const struct tcp_conn *tc)
+{
+        uint32_t dst = ip_addr_get_v4(tc->tuple.raddr);
+
         return c->caps.runs && !capture_on(s->capture) && !sandbox_forbids(SANDBOX_UNETD) &&
-               netif_near(&c->netif, ip_addr_get_v4(tc->tuple.raddr)) != NULL;
+               (likely(netif_near(&c->netif, dst) != NULL) || comes_near(s, &c->netif, dst));
 }
 
 /* Segments lie one behind the other in a large frame, and the kernel takes a piece in far less time than 45. */
@@ -158,9 +175,10 @@ static void run_add_seg(struct stack *s, struct run *r, const struct tcp_seg *se
         run_add(s, r, &(struct buf){seg->data.id, seg->data.off, seg->len}, seg->flags);
 }
 
-static void run_begin(struct stack *s, struct run *r, const struct tcp_seg *seg)
+static void run_begin(struct stack *s, struct run *r, const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         r->first = *seg;
+        r->is_new = seg->seq + seg->len == tc->snd_nxt;
         r->tcp_len = tcp_hdr_write(seg, r->hdr.ip + IP_MIN_HDR);
         r->segs = r->npieces = r->len = r->flags = 0;
         run_add_seg(s, r, seg);
@@ -186,6 +204,13 @@ static bool run_takes(const struct run *r, const struct tcp_seg *seg)
                memcmp(h + AT_OPTIONS, first + AT_OPTIONS, r->tcp_len - AT_OPTIONS) == 0;
 }
 
+/* What comes behind a run comes later, so a peer that puts segments together (GRO) need not wait for it. As Linux, which makes
+ * bursts of pairs where a path is not fast: a last one that is alone is not pushed, nor is what goes again. */
+static uint8_t run_psh(const struct run *r)
+{
+        return r->is_new && r->segs % 2 == 0 ? TCP_PSH : r->flags & TCP_PSH;
+}
+
 /* Whoever cuts the run goes on from the pseudo header's sum; PSH is the last segment's. */
 static void run_send(struct stack *s, struct stack_chan *c, struct run *r, const struct tcp_tuple *to,
                      const struct ip_tmpl *ip)
@@ -200,7 +225,7 @@ static void run_send(struct stack *s, struct stack_chan *c, struct run *r, const
                                .piece = r->piece};
         be16 sum = csum_finish(csum_pseudo(to->laddr, to->raddr, IP_PROTO_TCP, r->tcp_len + r->len));
 
-        tcp[AT_FLAGS] |= r->flags & TCP_PSH;
+        tcp[AT_FLAGS] |= run_psh(r);
         sum.raw = (uint16_t)~sum.raw;
         memcpy(tcp + AT_SUM, &sum, sizeof sum);
         ip_hdr_write(ip, r->hdr.ip, (uint16_t)(IP_MIN_HDR + r->tcp_len + r->len), 0);
@@ -248,7 +273,7 @@ bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, co
         while ((room = stack_chan_room(s, tc->tuple.chan)) && tcp_output(&s->tcp, tc, &seg, s->now)) {
                 if (!run_takes(&r, &seg)) {
                         run_end(s, c, &r, &tc->tuple, ip);
-                        run_begin(s, &r, &seg);
+                        run_begin(s, &r, tc, &seg);
                 } else {
                         run_add_seg(s, &r, &seg);
                 }

@@ -85,7 +85,7 @@ bool netif_link(struct stack *s, struct stack_chan *c, uint8_t *ip, uint32_t ip_
  * due went out, false when the channel has no room. Only when netif_cuts() says that it is possible.
  */
 bool netif_output(struct stack *s, struct stack_chan *c, struct tcp_conn *tc, const struct ip_tmpl *ip);
-bool netif_cuts(const struct stack *s, const struct stack_chan *c, const struct tcp_conn *tc);
+bool netif_cuts(struct stack *s, struct stack_chan *c, const struct tcp_conn *tc);
 
 /* The link address that the destination was last sent to by, here, and that is good still; NULL: none. */
 const uint8_t *netif_near(const struct netif_view *v, uint32_t dst);
