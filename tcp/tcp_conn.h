@@ -244,7 +244,7 @@ struct tcp_conn {
         uint32_t snd_up, rcv_up;        /* urgent: one past the last urgent byte */
         uint32_t ts_offset;
         uint32_t ts_recent_s;           /* seconds: when ts_recent was taken */
-        uint32_t oow_ms;                /* when an ACK last answered a segment without data outside the window */
+        uint32_t answered_ms;           /* when an ACK last answered what may be one of an attacker's (RFC 5961 §7); 0: never */
         nstime slow_at;                 /* TIME-WAIT, FIN-WAIT-2, keepalive, retirement */
         nstime cork_at;
         nstime drs_at;                  /* receive buffer sizing: one round trip measured from here */
@@ -255,8 +255,6 @@ struct tcp_conn {
         uint32_t wait_next, wait_prev;  /* derived: waiting for frames */
         int16_t err, err_soft;          /* positive errno, pending */
         uint16_t mss_clamp;             /* the peer's MSS option */
-        uint16_t challenge_span;        /* RFC 5961 §7: the time being counted */
-        uint8_t challenges;             /* ACKs in it */
         uint32_t ecn_end;               /* with TCF_ECN_CUT: snd_nxt when it was cut */
         uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
@@ -717,7 +715,9 @@ void delack_owe_gap(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 void output_answered(struct tcp *t, struct tcp_conn *tc, nstime at, nstime now);
 /* A RST for a segment that belongs nowhere (RFC 9293 §3.10.7.1), by t->reply. */
 void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_seg *seg);
-/* RFC 5961 §7 */
+/* RFC 5961 §7: an ACK that may answer an ACK, or a guess, would be one too many; else it is counted as sent. Each connection counts its
+ * own: what all share tells an attacker on one of them what he hit elsewhere (CVE-2016-5696). */
+bool output_answers_too_often(struct tcp_conn *tc, nstime now);
 void output_challenge(struct tcp *t, struct tcp_conn *tc, nstime now);
 
 /* Whether tcp_output() may have something to do: asked before room is. */

@@ -18,7 +18,6 @@
 #include "tcp/tcp_conn.h"
 
 #define PAWS_IDLE_S    (24u * 24 * 3600) /* RFC 7323 §5.5 */
-#define OOW_MS         500u              /* as Linux's tcp_invalid_ratelimit */
 #define RCV_FULL_LEAST 536u
 
 /* ---- header prediction ---- */
@@ -116,18 +115,10 @@ static bool in_window(const struct tcp_conn *tc, const struct tcp_seg *seg)
         return first < wnd || (space != 0 && last < wnd);
 }
 
-/* An ACK that answers an ACK may be answered by one: without data, not more often than OOW_MS
- * (RFC 5961 §7). */
-static bool answers_too_often(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+/* What is repeated until it is acknowledged has its answer; so has a SYN, but from nobody who is still in this connection. */
+static bool is_repeated(const struct tcp_seg *seg)
 {
-        uint32_t ms = (uint32_t)(now / NS_PER_MS) | 1; /* 0: never */
-
-        if (seg->len != 0 || seg->flags & (TCP_SYN | TCP_FIN))
-                return false;
-        if (tc->oow_ms != 0 && ms - tc->oow_ms < OOW_MS)
-                return true;
-        tc->oow_ms = ms;
-        return false;
+        return seg->len != 0 || seg->flags & TCP_FIN;
 }
 
 static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, enum drop why,
@@ -138,7 +129,7 @@ static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
                 return;
         if (seg->len != 0 && seq_leq(seg->seq + seg->len, tc->rcv_nxt))
                 sack_note_dup(tc, seg->seq, seg->seq + seg->len); /* RFC 2883 §4.1 */
-        if (!answers_too_often(tc, seg, now))
+        if (is_repeated(seg) || !output_answers_too_often(tc, now))
                 tc->owed |= OWE_ACK;
         if (tc->state == TCPS_SYN_RECEIVED && seg->flags & TCP_SYN && seg->seq == tc->irs) {
                 ecn_syn_again(tc, seg);

@@ -13,8 +13,7 @@
 #include "tcp/tcp_rate.h"
 
 #define CORK_FOR            (200 * NS_PER_MS) /* as Linux: a corked segment waits no longer */
-#define CHALLENGE_SPAN      (5 * NS_PER_S)    /* RFC 5961 §7: so many in so long */
-#define CHALLENGES_MOST     10u
+#define ANSWER_MS           500u              /* RFC 5961 §7 has ten in 5 s for its default; Linux's tcp_invalid_ratelimit */
 
 /* ---- the window we offer ---- */
 
@@ -567,20 +566,22 @@ void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tc
         t->reply(t->arg, tuple, &rst);
 }
 
-/* Each connection counts its own: what all share tells an attacker on one of them what he hit elsewhere (CVE-2016-5696). */
+bool output_answers_too_often(struct tcp_conn *tc, nstime now)
+{
+        uint32_t ms = (uint32_t)(now / NS_PER_MS) | 1; /* 0: never */
+
+        if (tc->answered_ms != 0 && ms - tc->answered_ms < ANSWER_MS)
+                return true;
+        tc->answered_ms = ms;
+        return false;
+}
+
 void output_challenge(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        uint16_t span = (uint16_t)(now / CHALLENGE_SPAN + 1);
-
-        if (tc->challenge_span != span) {
-                tc->challenge_span = span;
-                tc->challenges = 0;
-        }
-        if (tc->challenges >= CHALLENGES_MOST) {
+        if (output_answers_too_often(tc, now)) {
                 count_drop(t->cnt, DROP_TCP_CHALLENGE_RATE);
                 return;
         }
-        tc->challenges++;
         count(t->cnt, COUNT_TCP_CHALLENGE);
         tc->owed |= OWE_ACK;
 }

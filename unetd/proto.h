@@ -23,7 +23,7 @@
 #include "netstack/frame.h"
 #include "unetd/config.h"
 
-#define UNETD_ABI      23u
+#define UNETD_ABI      24u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
