@@ -155,7 +155,7 @@ static void note_sent(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
 /* ---- new data ---- */
 
 /* Nagle, with Minshall's amendment: only a small segment in flight holds a small one back
- * (RFC 9293 §3.7.4). */
+ * (RFC 9293 §3.7.4); and none while there is urgent data, as Linux. */
 static bool small_in_flight(const struct tcp_conn *tc)
 {
         return seq_gt(tc->snd_sml, tc->snd_una) && seq_leq(tc->snd_sml, tc->snd_nxt);
@@ -169,7 +169,7 @@ static bool held_back(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now
                 tc->cork_at = MIN(tc->cork_at, now + CORK_FOR);
                 return true;
         }
-        return !tc->nodelay && small_in_flight(tc);
+        return !tc->nodelay && small_in_flight(tc) && !(tc->flags & TCF_URG_OUT && seq_gt(tc->snd_up, tc->snd_una));
 }
 
 /* How much of s the peer's window takes: all, a part worth sending (RFC 9293 §3.8.6.2.1), or 0. */

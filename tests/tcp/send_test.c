@@ -182,6 +182,23 @@ static void cork_holds_until_taken_off_or_200_ms(void **state)
         peer_sends(s, .seq = 1, .ack = 1206);
 }
 
+/* As Linux: what is said while there is urgent data is not held back by it. */
+static void nagle_holds_nothing_behind_urgent_data(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes_urgent(s, 3);
+        expect_sent(s, .seq = 1, .len = 3, .flags = TCP_ACK | TCP_URG);
+        app_writes(s, 3);
+        expect_sent(s, .seq = 4, .len = 3);
+        peer_sends(s, .seq = 1, .ack = 4);
+        app_writes(s, 3);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 7);
+        expect_sent(s, .seq = 7, .len = 3);
+        peer_sends(s, .seq = 1, .ack = 10);
+}
+
 static void msg_more_waits_for_the_rest(void **state)
 {
         struct scene *s = *state;
@@ -411,6 +428,7 @@ int main(void)
                 scenario(nagle_holds_the_second_small_segment, established, &nagle),
                 scenario(fin_goes_along_whatever_nagle_says, established, &nagle),
                 scenario(cork_holds_until_taken_off_or_200_ms, established, NULL),
+                scenario(nagle_holds_nothing_behind_urgent_data, established, &nagle),
                 scenario(msg_more_waits_for_the_rest, established, NULL),
                 scenario(msg_more_does_not_push, established, NULL),
                 scenario(msg_more_pushes_half_a_window, established, NULL),
