@@ -208,7 +208,7 @@ uint32_t tcp_port_offset(const struct tcp *t, const struct tcp_tuple *to);
  * all have opts.reuseport: a hash of both ends says whose a new connection is, the same one's as long as none comes or goes. */
 int tcp_listen(struct tcp *t, ip_addr addr, uint16_t port, uint32_t backlog, const struct tcp_opts *opts);
 void tcp_listen_backlog(struct tcp *t, uint32_t listener, uint32_t backlog);
-/* Closes a listener: connections not yet accepted are reset. */
+/* Closes a listener: connections not yet accepted are reset; of those half open nothing more is said, but where nothing is lost. */
 void tcp_unlisten(struct tcp *t, uint32_t listener);
 /* What a listener's connections are to be like from here on. */
 void tcp_listen_opts(struct tcp *t, uint32_t listener, const struct tcp_opts *opts);

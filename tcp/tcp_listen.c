@@ -192,6 +192,8 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
                 listen_forget(t, tc);
                 if (tc->state == TCPS_CLOSED)
                         conn_reap(t, tc);
+                else if (tc->state == TCPS_SYN_RECEIVED && !tc->link.lossless)
+                        conn_done(t, tc, 0); /* as Linux: its peer hears of it when it says something, which may be never */
                 else
                         conn_reset(t, tc, 0);
         }

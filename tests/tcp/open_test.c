@@ -268,6 +268,24 @@ static void closing_the_listener_resets_what_waits(void **state)
         s->tuple.rport = 100;
         advance_ms(s, 1);
         expect_sent(s, .ack = 1, .flags = RA);
+        expect_silence(s);
+        advance_ms(s, 1);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+        s->tuple.rport = 101;
+        peer_sends(s, .seq = 1, .ack = 1); /* half open: it is told when it says something */
+        expect_sent(s, .seq = 1, .flags = R, .is_reply = true);
+}
+
+/* Where nothing is lost nobody is left to wait. */
+static void closing_the_listener_resets_what_is_half_open_inside(void **state)
+{
+        struct scene *s = *state;
+
+        syn_from(s, 101, false);
+        tcp_unlisten(&s->rig->t, s->listener);
+        s->listener = 0;
+        s->tuple.rport = 101;
+        advance_ms(s, 1);
         expect_sent(s, .ack = 1, .flags = RA);
         advance_ms(s, 1);
         assert_int_equal(s->rig->t.sh->conns.used, 0);
@@ -497,6 +515,7 @@ int main(void)
                 scenario(listener_takes_no_syn_with_a_fin, listening, NULL),
                 scenario(backlog_is_kept, listening, NULL),
                 scenario(closing_the_listener_resets_what_waits, listening, NULL),
+                scenario(closing_the_listener_resets_what_is_half_open_inside, listening, &lossless),
                 scenario(same_tuple_twice_is_in_use, syn_sent, NULL),
                 scenario(second_listener_is_in_use, listening, NULL),
                 scenario(repeated_syn_gets_the_syn_ack_again, syn_received, NULL),
