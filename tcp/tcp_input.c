@@ -230,8 +230,10 @@ static bool end_handshake(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
                 output_refuse(t, &tc->tuple, seg);
                 return false;
         }
-        if (still_deferred(tc, seg, now))
+        if (still_deferred(tc, seg, now)) {
+                tc->snd_wl2 = seg->ack; /* it came: expire_syn() */
                 return false;
+        }
         if (!listen_room(t, tc)) {
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
                 return false;

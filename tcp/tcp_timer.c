@@ -147,6 +147,12 @@ static bool waited_too_long(const struct tcp_conn *tc, nstime now)
         return tc->dups >= RETRIES;
 }
 
+/* TCP_DEFER_ACCEPT: the peer has our SYN-ACK. When the time is over it gets another one, which it answers, as Linux does it. */
+static bool is_deferred(const struct tcp_conn *tc, nstime now)
+{
+        return tc->opts.defer_accept_s != 0 && tc->snd_wl2 == tc->iss + 1 && now - tc->stalled_at < tc->opts.defer_accept_s * NS_PER_S;
+}
+
 static void expire_syn(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool active = tc->flags & TCF_ACTIVE;
@@ -158,7 +164,8 @@ static void expire_syn(struct tcp *t, struct tcp_conn *tc, nstime now)
         }
         tc->dups++;
         tc->backoff++;
-        tc->owed |= OWE_SYN;
+        if (!is_deferred(tc, now))
+                tc->owed |= OWE_SYN;
         timer_arm_rtx(tc, now);
 }
 

@@ -342,6 +342,23 @@ static void deferred_accept_waits_for_data(void **state)
         app_reads(s, 10);
 }
 
+/* As Linux: to who has acknowledged the SYN-ACK it is not repeated, but once the time is over, so that he does it again. */
+static void deferred_accept_repeats_its_syn_ack_at_the_end(void **state)
+{
+        struct scene *s = *state;
+
+        s->tc->opts.defer_accept_s = 5;
+        peer_sends(s, .seq = 1, .ack = 1);
+        advance_ms(s, 6900);            /* the repetitions of 1 and 3 s */
+        expect_silence(s);
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 0, .ack = 1, .flags = SA);
+        peer_sends(s, .seq = 1, .ack = 1);
+        assert_true(tcp_acceptable(&s->rig->t, s->listener));
+        app_accepts(s);
+        expect_state(s, TCPS_ESTABLISHED);
+}
+
 static void data_may_come_with_the_last_ack_of_the_handshake(void **state)
 {
         struct scene *s = *state;
@@ -521,6 +538,7 @@ int main(void)
                 scenario(repeated_syn_gets_the_syn_ack_again, syn_received, NULL),
                 scenario(reset_in_syn_received_goes_back_to_listen, syn_received, NULL),
                 scenario(deferred_accept_waits_for_data, syn_received, NULL),
+                scenario(deferred_accept_repeats_its_syn_ack_at_the_end, syn_received, NULL),
                 scenario(data_may_come_with_the_last_ack_of_the_handshake, syn_received, NULL),
                 scenario(closing_before_the_handshake_is_over_leaves_nothing, syn_sent, NULL),
                 scenario(multicast_and_broadcast_take_no_part, listening, NULL),
