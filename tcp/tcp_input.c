@@ -182,17 +182,13 @@ static int reset_error(const struct tcp_conn *tc)
         }
 }
 
-/* RFC 5961 §3.2: at the edge it counts, inside the window it is answered, outside it never came here. In TIME-WAIT RFC 9293 §3.10.7.4
- * lets it close, as Linux does (tcp_rfc1337 = 0). But there it is what a peer makes of our answer to an old segment, and 2 MSL would be
- * over for the next connection, too: it is ignored, as RFC 1337 §3 (F1) says and FreeBSD does. Where nothing can be old, it is meant. */
+/* RFC 5961 §3.2: at the edge it counts, inside the window it is answered, outside it never came here. In TIME-WAIT, too, where the
+ * edge is the only place: RFC 9293 §3.10.7.4, and Linux (tcp_rfc1337 = 0). RFC 1337 §3 (F1) would ignore it there, as a peer may make
+ * it of our answer to an old segment; it is no standard, and who resets is rather somebody that has begun anew. */
 static bool check_rst(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         if (!(seg->flags & TCP_RST))
                 return true;
-        if (tc->state == TCPS_TIME_WAIT && !tc->link.lossless) {
-                count_drop(t->cnt, DROP_TCP_BAD_RST);
-                return false;
-        }
         if (seg->seq != tc->rcv_nxt) {
                 count_drop(t->cnt, DROP_TCP_BAD_RST);
                 output_challenge(t, tc, now);

@@ -32,17 +32,20 @@ static void acks_of_the_future_are_not_all_answered(void **state)
         assert_int_equal(s->rig->cnt.drop[DROP_TCP_BAD_ACK], 100);
 }
 
-/* RFC 1337 §2: an old segment is answered, the peer knows nothing any more and resets what it is shown. TIME-WAIT stays. */
-static void time_wait_is_not_assassinated(void **state)
+/* RFC 9293 §3.10.7.4, second: at its edge, and nowhere else. */
+static void reset_ends_time_wait_at_its_edge(void **state)
 {
         struct scene *s = *state;
 
-        peer_sends(s, .seq = 1, .ack = 2, .len = 5);
-        expect_sent(s, .seq = 2, .ack = 2);
-        peer_sends(s, .seq = 2, .flags = R);
+        app_closes(s);
+        peer_sends(s, .seq = 3, .flags = R);
+        peer_sends(s, .seq = 1, .flags = R);
         expect_silence(s);
         expect_state(s, TCPS_TIME_WAIT);
-        assert_int_equal(s->rig->cnt.drop[DROP_TCP_BAD_RST], 1);
+        peer_sends(s, .seq = 2, .flags = R);
+        expect_silence(s);
+        assert_int_equal(s->rig->t.sh->conns.used, 0);
+        s->tc = NULL;
 }
 
 /* CVE-2018-5390: one byte here, one there. Each arrives in time that does not grow, so beyond many gaps nothing is looked for. */
@@ -162,7 +165,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 scenario(what_was_never_sent_is_not_acknowledged, established, NULL),
                 scenario(acks_of_the_future_are_not_all_answered, established, NULL),
-                scenario(time_wait_is_not_assassinated, time_wait, NULL),
+                scenario(reset_ends_time_wait_at_its_edge, time_wait, NULL),
                 scenario(islands_are_not_searched_without_end, established, &sack),
                 scenario(a_long_run_is_one_step, established, &sack),
                 scenario(tiny_segments_in_flight_are_not_many, established, &tiny),
