@@ -26,7 +26,8 @@
 #define OUTAGE_AFTER    (2 * NS_PER_S)
 #define TRY_AGAIN       (100 * NS_PER_MS) /* when there was nothing to make a probe of; doubled each time */
 #define TRY_DOUBLINGS   10u
-#define BLACK_HOLE_DUPS 3u  /* timeouts in a row, as Linux's tcp_retries1 */
+#define BLACK_HOLE_DUPS 4u  /* timeouts in a row: those that Linux has behind it when it looks (tcp_retries1, with tcp_mtu_probing) */
+#define NARROW_DUPS     5u  /* ... of what nearly every path carries: rather an outage */
 #define SEARCH_END      16u /* bytes: not worth another probe */
 #define PROBE_COVER     3u  /* segments that must follow a probe, so that its loss is seen without a timeout */
 
@@ -161,6 +162,8 @@ static uint32_t step_below(const struct tcp *t, const struct tcp_conn *tc)
 {
         uint32_t size = MIN(txseg_at(t, tc->snd_head)->len + conn_options_len(tc), size_now(tc));
 
+        if (tc->dups < (size > steps[0] ? BLACK_HOLE_DUPS : NARROW_DUPS))
+                return 0;
         for (unsigned i = 0; i < ARRAY_LEN(steps); i++)
                 if (steps[i] < size)
                         return steps[i];
@@ -180,7 +183,7 @@ void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
                 return;
         }
         tc->claim = 0;
-        mss = tc->dups >= BLACK_HOLE_DUPS ? step_below(t, tc) : 0;
+        mss = step_below(t, tc);
         if (mss == 0)
                 return;
         count(t->cnt, COUNT_TCP_BLACK_HOLE);

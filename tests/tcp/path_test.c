@@ -133,7 +133,7 @@ static void too_long_without_a_size_is_no_reason_to_give_up(void **state)
         forget_sent(s);
 }
 
-/* RFC 2923: nobody tells. The third timeout in a row of a full-sized segment makes it smaller. */
+/* RFC 2923: nobody tells. The fifth timeout in a row of a full-sized segment makes it smaller. */
 static void repeated_timeouts_make_segments_smaller(void **state)
 {
         struct scene *s = *state;
@@ -145,8 +145,12 @@ static void repeated_timeouts_make_segments_smaller(void **state)
         advance_ms(s, 400);
         expect_sent(s, .seq = 1, .len = 1000);
         advance_ms(s, 800);
-        expect_sent(s, .seq = 1, .len = 536);
+        expect_sent(s, .seq = 1, .len = 1000);
         advance_ms(s, 1600);
+        expect_sent(s, .seq = 1, .len = 1000);
+        advance_ms(s, 3200);
+        expect_sent(s, .seq = 1, .len = 536);
+        advance_ms(s, 6400);
         expect_sent(s, .seq = 1, .len = 256);
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_BLACK_HOLE], 2);
         peer_sends(s, .seq = 1, .ack = 257);
@@ -167,11 +171,32 @@ static void a_last_segment_that_is_shorter_is_made_smaller_too(void **state)
         advance_ms(s, 400);
         expect_sent(s, .seq = 1, .len = 700);
         advance_ms(s, 800);
+        expect_sent(s, .seq = 1, .len = 700);
+        advance_ms(s, 1600);
+        expect_sent(s, .seq = 1, .len = 700);
+        advance_ms(s, 3200);
         expect_sent(s, .seq = 1, .len = 536);
         peer_sends(s, .seq = 1, .ack = 537);
         expect_sent(s, .seq = 537, .len = 164);
         peer_sends(s, .seq = 1, .ack = 701);
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_BLACK_HOLE], 1);
+}
+
+/* Above what tunnels carry a hole is likelier. */
+static void large_segments_are_made_smaller_sooner(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 2000);
+        forget_sent(s);
+        for (uint32_t ms = 200; ms <= 800; ms *= 2) {
+                advance_ms(s, ms);
+                expect_sent(s, .seq = 1, .len = 1460);
+        }
+        advance_ms(s, 1600);
+        expect_sent(s, .seq = 1, .len = 1160);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        forget_sent(s);
 }
 
 /* Small segments that are lost say nothing about the path. */
@@ -223,6 +248,7 @@ static void a_larger_size_is_tried_after_ten_minutes(void **state)
 
 int main(void)
 {
+        static const struct scene_setup ethernet = {.mss = 1460};
         const struct CMUnitTest tests[] = {
                 IN(a_link_that_changes_is_followed, established),
                 IN(a_claim_before_anything_got_through_is_believed, established),
@@ -231,6 +257,7 @@ int main(void)
                 IN(too_long_without_a_size_is_no_reason_to_give_up, syn_sent),
                 IN(repeated_timeouts_make_segments_smaller, established),
                 IN(a_last_segment_that_is_shorter_is_made_smaller_too, established),
+                {"large_segments_are_made_smaller_sooner", large_segments_are_made_smaller_sooner, established, scene_end, (void *)(uintptr_t)&ethernet},
                 IN(timeouts_of_small_segments_change_nothing, established),
                 IN(a_larger_size_is_tried_after_ten_minutes, established),
         };
