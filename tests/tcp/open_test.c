@@ -167,6 +167,31 @@ static void options_hold_when_both_sides_sent_them(void **state)
         assert_true(s->tc->sack_ok);
 }
 
+/* RFC 7323 §2.2, and the scales that Linux has for such buffers. */
+static void a_buffer_that_was_set_is_scaled_no_more_than_it_needs(void **state)
+{
+        static const struct {
+                uint32_t rcvbuf;
+                uint8_t wscale;
+        } want[] = {{3000, 0}, {65535, 0}, {65536, 1}, {300000, 3}, {6 << 20, 7}, {0, 7}};
+        struct scene *s = *state;
+
+        for (uint32_t i = 0; i < ARRAY_LEN(want); i++) {
+                struct tcp_tuple tuple = s->tuple;
+                int conn;
+                s->opts.rcvbuf = want[i].rcvbuf;
+                s->opts.no_wscale = 0;
+                tuple.lport = (uint16_t)(5000 + i);
+                conn = tcp_connect(&s->rig->t, &tuple, &s->link, &s->opts, s->now);
+                assert_true(conn > 0);
+                advance_ms(s, 0);
+                expect_sent(s, .flags = S);
+                assert_int_equal(s->last.wscale, want[i].wscale);
+                tcp_close(&s->rig->t, tcp_conn_at(&s->rig->t, (uint32_t)conn), s->now);
+        }
+        forget_sent(s);
+}
+
 static void options_are_off_when_the_peer_did_not_send_them(void **state)
 {
         struct scene *s = *state;
@@ -525,6 +550,7 @@ int main(void)
                 scenario(passive_open_completes, listening, NULL),
                 scenario(missing_mss_option_means_536, syn_sent, NULL),
                 scenario(options_hold_when_both_sides_sent_them, syn_sent, &all_options),
+                scenario(a_buffer_that_was_set_is_scaled_no_more_than_it_needs, scene_blank, NULL),
                 scenario(options_are_off_when_the_peer_did_not_send_them, syn_sent, &all_options),
                 scenario(lossless_link_offers_no_timestamps, syn_sent, &lossless),
                 scenario(closed_port_answers_with_reset, scene_blank, NULL),
