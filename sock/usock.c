@@ -200,6 +200,7 @@ void usock_close(struct usock *s)
                 ustack_client();
         ustack_lock(u);
         usock_tcp_settle(s);
+        usock_tcp_hear(s);
         unlink_handle(s);
         if (!other_handle(s)) {
                 if (entry && (rec->refs & ~(1ull << u->slot)) == 0)
@@ -556,6 +557,7 @@ int usock_shutdown(struct usock *s, int how)
         }
         ustack_lock(u);
         usock_tcp_settle(s);
+        usock_tcp_hear(s);
         now = stack_time(&u->s, now);
         if (rec->role == SOCK_ROLE_CONN) {
                 struct tcp_conn *tc = usock_conn(s);

@@ -339,6 +339,21 @@ static size_t copy_piece(const struct ustack *u, const struct tcp_conn *tc)
 
 /* ---- sending ---- */
 
+/* What came from another host is looked at before anything is said: as with the kernel, which has it before a call begins, an answer
+ * acknowledges it, and a reset is told of. Between processes, where nothing is lost by it, it may wait. */
+void usock_tcp_hear(struct usock *s)
+{
+        struct ustack *u = s->u;
+        const struct sock_rec *rec = usock_rec(s);
+        const struct stack_chan *c;
+
+        if (rec->role != SOCK_ROLE_CONN)
+                return;
+        c = &u->s.chan[tcp_conn_at(&u->s.tcp, rec->conn)->tuple.chan];
+        if (unlikely(c->netif.nif != NULL) && c->ops != NULL && c->ops->pending(c->ch))
+                stack_run(&u->s, ustack_now());
+}
+
 /* Room for a reservation, after what arrived meanwhile was looked at. As tcp_send_reserve. */
 static int reserve(struct ustack *u, struct tcp_conn *tc, size_t want, struct span *span, nstime now)
 {
@@ -389,6 +404,7 @@ static ssize_t send_staged(struct usock *s, const uint8_t *p, size_t n, int flag
         int got = -EAGAIN;
 
         ustack_lock(u);
+        usock_tcp_hear(s);
         if (send_appended(u, rec, p, n, flags)) {
                 ustack_leave(u);
                 return (ssize_t)n;
@@ -450,6 +466,7 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
         ssize_t got = -EPIPE;
 
         ustack_lock(u);
+        usock_tcp_hear(s);
         while (rec->role == SOCK_ROLE_CONN && done < total) {
                 size_t left = total - done;
                 if (unlikely(rec->writer != 0)) {

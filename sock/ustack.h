@@ -380,6 +380,8 @@ bool usock_tcp_read_ahead(struct usock *s, void *p, size_t n);
 /* What was read ahead counts as read, and nothing more is until the next read. Under the lock, before anything that looks
  * at or changes what is unread, and before another process can come to share the socket. */
 void usock_tcp_settle(struct usock *s);
+/* A TCP connection of an interface: what has come is taken now. Under the lock. */
+void usock_tcp_hear(struct usock *s);
 void ustack_settle(struct ustack *u);
 /* Makes a connection a socket's. Under the lock. */
 void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint32_t sock);
