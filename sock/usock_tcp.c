@@ -147,9 +147,15 @@ static int vouch_port(struct usock *s, const char **why)
 /* The channel to another host. */
 static int way_out(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
 {
-        int chan = ustack_way_out(s->u, IP_PROTO_TCP, addr, port, own->addr, own->oif, src, why);
-        int err = chan >= 0 ? vouch_port(s, why) : 0;
+        int chan = ustack_way_out(s->u, IP_PROTO_TCP, addr, port, own->addr, own->oif, src, why), err;
 
+        if (chan < 0)
+                return chan;
+        *why = "a connection to a broadcast";
+        if (unlikely(usock_addr_is_many(addr)))
+                return -ENETUNREACH;    /* RFC 9293 MUST-46; tcp_connect() knows no networks */
+        *why = "accelerated";
+        err = vouch_port(s, why);
         return err != 0 ? err : chan;
 }
 

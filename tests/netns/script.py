@@ -145,5 +145,12 @@ def shutdown_after_reset(peer):
     says(s.shutdown, socket.SHUT_WR)
 
 
+def to_a_broadcast(peer):
+    s = socket.socket()
+    s.settimeout(1)
+    says(s.connect, (peer.us.rsplit(".", 1)[0] + ".255", 9))
+    peer.hears()
+
+
 if __name__ == "__main__":
     globals()[sys.argv[7]](Peer(sys.argv[1:7]))
