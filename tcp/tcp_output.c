@@ -390,7 +390,17 @@ void tcp_answer_of(const struct tcp_conn *tc, struct tcp_seg *seg)
         syn_options(tc, seg, true);
 }
 
-/* RFC 9293 §3.8.6.1: one byte, old or new, whatever the window. */
+/* What a peer has, without data: it must answer (RFC 9293 §3.8.4, SHLD-12). */
+static void output_question(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
+{
+        begin(t, tc, seg, tc->snd_una - 1, 0, TCP_ACK, now);
+}
+
+/*
+ * RFC 9293 §3.8.6.1: the answer tells the window (MUST-36). The section speaks of a byte, old or new; with nothing in flight Linux asks
+ * without one, which puts nothing out that the peer has to throw away. Where nothing is lost a byte goes, and is taken with the
+ * first room that there is.
+ */
 static bool output_probe(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
         struct tcp_txseg *s;
@@ -399,6 +409,10 @@ static bool output_probe(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg
         if (tc->snd_head == 0 || tc->rtx_kind != RTX_PERSIST)
                 return false; /* the window opened before the probe could leave */
         s = txseg_at(t, tc->snd_head);
+        if (tc->snd_head == tc->snd_next && tc->snd_wnd == 0 && !tc->link.lossless) {
+                output_question(t, tc, seg, now);
+                return true;
+        }
         if (tc->snd_head == tc->snd_next) {
                 nstime at;
                 uint32_t fits = MAX(MIN(MIN(tc->snd_wnd, tc->snd_mss), txseg_space(s)), 1u);
@@ -447,11 +461,10 @@ static bool output_tlp(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         return true;
 }
 
-/* RFC 9293 §3.8.4: a segment the peer must answer, without data (SHLD-12). */
 static void output_keepalive(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
         tc->owed &= (uint8_t)~OWE_KEEP;
-        begin(t, tc, seg, tc->snd_una - 1, 0, TCP_ACK, now);
+        output_question(t, tc, seg, now);
 }
 
 /* The last segment of a connection that is CLOSED; the record goes at the next call, or when

@@ -213,7 +213,12 @@ static void a_window_probe_is_not(void **state)
         app_writes(s, 1000);
         advance_ms(s, 1000);
         assert_int_equal(s->sent[s->head].seg.ecn, 0);
-        assert_int_equal(s->sent[s->head].seg.len, 1);
+        assert_int_equal(s->sent[s->head].seg.len, 0);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1001, .wnd = 100);
+        advance_ms(s, 3000);            /* ... nor one with data, for a window that is small */
+        assert_int_equal(s->sent[s->head].seg.ecn, 0);
+        assert_int_equal(s->sent[s->head].seg.len, 100);
         forget_sent(s);
         peer_sends(s, .seq = 1, .ack = 1001);
         forget_sent(s);

@@ -287,7 +287,7 @@ static void what_arrives_does_not_uncork(void **state)
         peer_sends(s, .seq = 1, .ack = 3101);
 }
 
-/* RFC 9293 §3.8.6.1: MUST-35, -36, SHLD-29, -30; MUST-37. */
+/* RFC 9293 §3.8.6.1: MUST-35, -36, SHLD-29, -30; MUST-37. Without data, as Linux. */
 static void zero_window_is_probed_with_back_off(void **state)
 {
         struct scene *s = *state;
@@ -298,23 +298,44 @@ static void zero_window_is_probed_with_back_off(void **state)
         advance_ms(s, 199);
         expect_silence(s);
         advance_ms(s, 1);
-        expect_sent(s, .seq = 1, .len = 1);
+        expect_sent(s, .seq = 0, .ack = 1);
         for (uint32_t wait = 400, i = 0; i < 20; i++, wait = MIN(wait * 2, 120000)) {
                 peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
                 advance_ms(s, wait - 1);
                 expect_silence(s);
                 advance_ms(s, 1);
-                expect_sent(s, .seq = 1, .len = 1);
+                expect_sent(s, .seq = 0, .ack = 1);
         }
         expect_state(s, TCPS_ESTABLISHED);
-        peer_sends(s, .seq = 1, .ack = 2);
-        expect_sent(s, .seq = 2, .len = 99);
+        peer_sends(s, .seq = 1, .ack = 1);
+        expect_sent(s, .seq = 1, .len = 100);
         peer_sends(s, .seq = 1, .ack = 101);
         advance_ms(s, 1000);
         expect_silence(s);
 }
 
-/* The probe that the peer did not take goes again with what follows, not as a hole to be repaired. */
+/* A peer that took the question for nothing new has no room for the answer, either, until it reads: and says so by itself. */
+static void a_question_about_the_window_leaves_no_trace(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        app_writes(s, 100);
+        app_closes(s);
+        advance_ms(s, 200);
+        expect_sent(s, .seq = 0, .ack = 1);
+        assert_int_equal(s->tc->snd_nxt, s->tc->snd_una);
+        peer_sends(s, .seq = 1, .ack = 1, .wnd = 40);
+        expect_silence(s);
+        advance_ms(s, 400);             /* a window that is only too small takes data */
+        expect_sent(s, .seq = 1, .len = 40);
+        peer_sends(s, .seq = 1, .ack = 41, .wnd = 1000);
+        expect_sent(s, .seq = 41, .len = 60, .flags = F);
+        peer_sends(s, .seq = 1, .ack = 102);
+        forget_sent(s);
+}
+
+/* Where nothing is lost it is a byte. The probe that the peer did not take goes again with what follows, not as a hole to be repaired. */
 static void opened_window_takes_the_probe_again(void **state)
 {
         struct scene *s = *state;
@@ -415,7 +436,7 @@ static void one_segment_of_two_that_is_read_moves_the_window(void **state)
 
 int main(void)
 {
-        static const struct scene_setup rcvbuf = {.rcvbuf = 4000}, two_segments = {.rcvbuf = 2050, .ts = true},
+        static const struct scene_setup lossless = {.lossless = true}, rcvbuf = {.rcvbuf = 4000}, two_segments = {.rcvbuf = 2050, .ts = true},
                                         longest_mss = {.mss = 60000, .wnd = 65535};
         const struct CMUnitTest tests[] = {
                 scenario(data_is_cut_to_the_mss, established, NULL),
@@ -436,7 +457,8 @@ int main(void)
                 scenario(what_arrives_releases_what_msg_more_holds, established, NULL),
                 scenario(what_arrives_does_not_uncork, established, NULL),
                 scenario(zero_window_is_probed_with_back_off, established, NULL),
-                scenario(opened_window_takes_the_probe_again, established, NULL),
+                scenario(a_question_about_the_window_leaves_no_trace, established, NULL),
+                scenario(opened_window_takes_the_probe_again, established, &lossless),
                 scenario(shrunken_window_is_survived, established, NULL),
                 scenario(what_is_lost_is_cut_to_a_shrunken_window, established, NULL),
                 scenario(window_opens_again_when_the_reader_reads, established, &rcvbuf),
