@@ -122,14 +122,14 @@ void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
                 after_ack(t, tc);
 }
 
-/* RFC 9293 §3.10.7.4: SND.WND is taken from a segment that is not older than the one it was
- * last taken from. */
-static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
+/* RFC 9293 §3.10.7.4: SND.WND is taken from a segment that is not older than the one it was last taken from: by its numbers, or, as
+ * Linux has it, because it acknowledges more than any before. Beyond a gap the peer's numbers run ahead of what it repeats. */
+static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked)
 {
         uint32_t wnd = (uint32_t)seg->wnd << tc->snd_wscale;
         bool changed = wnd != tc->snd_wnd;
 
-        if (seq_gt(tc->snd_wl1, seg->seq) || (tc->snd_wl1 == seg->seq && seq_gt(tc->snd_wl2, seg->ack)))
+        if (acked == 0 && (seq_gt(tc->snd_wl1, seg->seq) || (tc->snd_wl1 == seg->seq && seq_gt(tc->snd_wl2, seg->ack))))
                 return false;
         tc->snd_wnd = wnd;
         tc->snd_wl1 = seg->seq;
@@ -208,7 +208,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         if (acked != 0)
                 rtt = advance(t, tc, ack, fack, now);
         note_alive(tc, acked);
-        wnd_changed = update_window(t, tc, seg);
+        wnd_changed = update_window(t, tc, seg, acked);
         count_duplicates(tc, seg, acked, wnd_changed);
         tlp_input(t, tc, seg, acked, wnd_changed, now);
         undo_ack(t, tc, seg, acked);

@@ -314,6 +314,28 @@ static void zero_window_is_probed_with_back_off(void **state)
         expect_silence(s);
 }
 
+/* As Linux: what comes beyond a gap has a higher number, and what the peer sends after it from below the gap is newer all the same. */
+static void what_acknowledges_more_tells_the_window_below_a_gap(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1001, .ack = 1, .len = 500);
+        expect_sent(s, .seq = 1, .ack = 1);
+        app_writes(s, 100);
+        expect_sent(s, .seq = 1, .len = 100);
+        peer_sends(s, .seq = 1, .ack = 101, .zero_wnd = true);
+        app_writes(s, 100);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 101, .wnd = 5000);
+        expect_sent(s, .seq = 101, .len = 100);
+        peer_sends(s, .seq = 1, .ack = 201);
+        peer_sends(s, .seq = 1, .ack = 101, .zero_wnd = true); /* but not what is old */
+        app_writes(s, 100);
+        expect_sent(s, .seq = 201, .len = 100);
+        peer_sends(s, .seq = 1, .ack = 301, .len = 1000);
+        forget_sent(s);
+}
+
 /* A peer that took the question for nothing new has no room for the answer, either, until it reads: and says so by itself. */
 static void a_question_about_the_window_leaves_no_trace(void **state)
 {
@@ -457,6 +479,7 @@ int main(void)
                 scenario(what_arrives_releases_what_msg_more_holds, established, NULL),
                 scenario(what_arrives_does_not_uncork, established, NULL),
                 scenario(zero_window_is_probed_with_back_off, established, NULL),
+                scenario(what_acknowledges_more_tells_the_window_below_a_gap, established, NULL),
                 scenario(a_question_about_the_window_leaves_no_trace, established, NULL),
                 scenario(opened_window_takes_the_probe_again, established, &lossless),
                 scenario(shrunken_window_is_survived, established, NULL),
