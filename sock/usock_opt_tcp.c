@@ -151,8 +151,8 @@ static void info_shape(struct tcp_info *i, const struct tcp_conn *tc, const stru
         i->tcpi_rcv_wscale = r->rcv_wscale & 15;
         i->tcpi_snd_mss = r->mss;
         i->tcpi_rcv_mss = r->rmss;
-        i->tcpi_advmss = tc->opts.maxseg != 0 ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss;
-        i->tcpi_pmtu = r->mss + IP_MIN_HDR + TCP_MIN_HDR + conn_options_len(tc);
+        i->tcpi_advmss = (tc->opts.maxseg != 0 ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss) - conn_options_len(tc);
+        i->tcpi_pmtu = (uint32_t)tcp_path_mtu(tc);
         i->tcpi_reordering = 3;         /* Linux's measure in segments; RACK keeps none */
         i->tcpi_reord_seen = r->reordering;
 }
