@@ -121,10 +121,15 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
 }
 
 /* What carries no data is taken at the peer's next number only while its window is closed (RFC 9293 table 6): a byte
- * sent to probe the window does not count until it is acknowledged. Linux's tcp_acceptable_seq(). */
+ * sent to probe the window does not count until it is acknowledged. And in front of its edge, where that went back; by less
+ * than one step of its scale it need not have gone. Linux's tcp_acceptable_seq(). */
 static uint32_t acceptable_seq(const struct tcp_conn *tc)
 {
-        return tc->snd_wnd == 0 ? tc->snd_una : tc->snd_nxt;
+        uint32_t edge = tc->snd_una + tc->snd_wnd;
+
+        if (unlikely(tc->snd_wnd == 0))
+                return tc->snd_una;
+        return likely(seq_geq(edge, tc->snd_nxt)) || tc->snd_nxt - edge < 1u << tc->snd_wscale ? tc->snd_nxt : edge;
 }
 
 static void build_data(struct tcp *t, struct tcp_conn *tc, const struct tcp_txseg *s, struct tcp_seg *seg,

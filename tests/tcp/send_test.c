@@ -314,6 +314,22 @@ static void zero_window_is_probed_with_back_off(void **state)
         expect_silence(s);
 }
 
+/* As Linux: beyond an edge that went back nothing of ours would be taken, and no acknowledgement with it. */
+static void acks_stay_inside_a_window_that_shrank(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 3000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1, .wnd = 500, .len = 10);
+        advance_ms(s, 40);
+        expect_sent(s, .seq = 501, .ack = 11);
+        peer_sends(s, .seq = 11, .ack = 1001, .wnd = 2000, .len = 10);
+        advance_ms(s, 40);
+        expect_sent(s, .seq = 3001, .ack = 21);
+        peer_sends(s, .seq = 21, .ack = 3001);
+}
+
 /* As Linux: what comes beyond a gap has a higher number, and what the peer sends after it from below the gap is newer all the same. */
 static void what_acknowledges_more_tells_the_window_below_a_gap(void **state)
 {
@@ -479,6 +495,7 @@ int main(void)
                 scenario(what_arrives_releases_what_msg_more_holds, established, NULL),
                 scenario(what_arrives_does_not_uncork, established, NULL),
                 scenario(zero_window_is_probed_with_back_off, established, NULL),
+                scenario(acks_stay_inside_a_window_that_shrank, established, NULL),
                 scenario(what_acknowledges_more_tells_the_window_below_a_gap, established, NULL),
                 scenario(a_question_about_the_window_leaves_no_trace, established, NULL),
                 scenario(opened_window_takes_the_probe_again, established, &lossless),
