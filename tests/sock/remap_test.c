@@ -14,8 +14,8 @@
 static struct unetd_chan channel(uint32_t frames)
 {
         struct frame_geom g = {{[FRAME_LARGE] = frames}};
-        struct unetd_chan c = {.tx_geom = g, .rx_geom = g, .peer_stack = 77, .mem = -1, .xsk = -1, .packet = -1, .ring = -1, .book = -1,
-                               .peer_leader = -1, .peer_keeper = -1};
+        struct unetd_chan c = {.tx_geom = g, .rx_geom = g, .peer_stack = 77, .mem = -1, .xsk = -1, .packet = -1, .ring = -1, .sender = -1,
+                               .book = -1, .peer_leader = -1, .peer_keeper = -1};
         const struct {
                 int *fd;
                 size_t bytes;
