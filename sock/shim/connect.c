@@ -265,6 +265,7 @@ int h_connect(int fd, const struct sockaddr *sa, socklen_t len)
         struct file *f;
         ssize_t r;
 
+        cancellation_point();
         do {
                 f = file_peek(fd) && len >= sizeof(sa_family_t) && sockaddr_readable(sa, len) ? file_enter(fd, MODE_NEW) : NULL;
                 if (!f)

@@ -239,6 +239,7 @@ ssize_t h_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n, u
         struct file *f;
         ssize_t r;
 
+        cancellation_point();
         do {
                 f = file_enter(out, MODE_TCP);
                 to_socket = f != NULL;

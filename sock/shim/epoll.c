@@ -223,6 +223,7 @@ int h_epoll_wait(int epfd, struct epoll_event *ev, int max, int timeout)
         struct until u = until_ms(timeout);
         ssize_t r;
 
+        cancellation_point();
         for (;;) {
                 struct file *f = enter_set(epfd);
 
@@ -245,6 +246,7 @@ int h_epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const 
         struct until u = until_ms(timeout);
         ssize_t r;
 
+        cancellation_point();
         for (;;) {
                 struct file *f = shim_started() && !bad_mask(mask) ? enter_set(epfd) : NULL;
 
@@ -268,6 +270,7 @@ int h_epoll_pwait2(int epfd, struct epoll_event *ev, int max, const struct times
         struct until u = until_ts(good ? timeout : NULL);
         ssize_t r;
 
+        cancellation_point();
         for (;;) {
                 struct file *f = good ? enter_set(epfd) : NULL;
 

@@ -33,9 +33,11 @@
 /* Our end of it before the kernel's, which gives the number to the next who asks. */
 static int close_ours(int fd)
 {
-        struct file *f = file_enter(fd, MODE_EPOLL);
+        struct file *f;
         ssize_t r;
 
+        cancellation_point();
+        f = file_enter(fd, MODE_EPOLL);
         if (!f)
                 return REAL(close)(fd);
         if (f->mode == MODE_TCP && f->nfds == 1) {

@@ -48,6 +48,7 @@ static int do_poll(struct pollfd *v, nfds_t n, struct until *u, const sigset_t *
 {
         ssize_t r;
 
+        cancellation_point();
         do {
                 r = poll_once(v, n, u, mask);
                 if (r == -ERR_KERNEL)

@@ -52,7 +52,7 @@ static void fork_child(void)
         pthread_mutex_unlock(&shim.lock);
         signals_fork_child();
         file_fork_child();
-        sleepers_fork_child();
+        cancel_fork_child();
         usock_leave();
 }
 

@@ -258,6 +258,7 @@ ssize_t h_recv(int fd, void *p, size_t n, int flags)
 {
         ssize_t r;
 
+        cancellation_point();
         do {
                 struct file *f = file_enter(fd, MODE_TCP);
 
@@ -273,6 +274,7 @@ static __attribute__((noinline)) ssize_t read_any(int fd, void *p, size_t n)
 {
         ssize_t r;
 
+        cancellation_point();
         do {
                 struct file *f = file_enter(fd, MODE_TCP);
 
@@ -338,6 +340,7 @@ ssize_t h_recvfrom(int fd, void *p, size_t n, int flags, struct sockaddr *sa, so
 {
         ssize_t r;
 
+        cancellation_point();
         do {
                 struct file *f = file_enter(fd, MODE_TCP);
 
@@ -370,6 +373,7 @@ ssize_t h_readv(int fd, const struct iovec *iov, int n)
         struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
         ssize_t r;
 
+        cancellation_point();
         do {
                 struct file *f = file_peek(fd) && io_vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
 
@@ -448,6 +452,7 @@ ssize_t h_recvmsg(int fd, struct msghdr *m, int flags)
         struct msghdr own;
         ssize_t r;
 
+        cancellation_point();
         do {
                 struct file *f = file_peek(fd) && io_take_header(&own, m) ? file_enter(fd, MODE_TCP) : NULL;
 
@@ -525,6 +530,7 @@ int h_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec
 {
         ssize_t r;
 
+        cancellation_point();
         do {
                 struct file *f = file_peek(fd) && !bad_time(timeout) ? file_enter(fd, MODE_TCP) : NULL;
 

@@ -327,6 +327,7 @@ static int do_select(int n, fd_set *r, fd_set *w, fd_set *x, struct until *u, co
 {
         ssize_t ret;
 
+        cancellation_point();
         do {
                 ret = select_once(n, r, w, x, u, mask);
                 if (ret == -ERR_KERNEL)

@@ -181,6 +181,7 @@ ssize_t h_send(int fd, const void *p, size_t n, int flags)
 {
         ssize_t r;
 
+        cancellation_point();
         do {
                 struct file *f = file_enter(fd, MODE_TCP);
 
@@ -206,6 +207,7 @@ ssize_t h_write(int fd, const void *p, size_t n)
 {
         ssize_t r;
 
+        cancellation_point();
         do {
                 struct file *f = file_enter(fd, MODE_TCP);
 
@@ -229,6 +231,7 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
         struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
         ssize_t r;
 
+        cancellation_point();
         do {
                 struct file *f = file_peek(fd) && io_vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
 
@@ -271,6 +274,7 @@ ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockad
 
         if (does_not_connect(fd, sa, len, flags))
                 return -1;
+        cancellation_point();
         do {
                 struct file *f = enter_sending(fd, sa, len, flags);
 
@@ -317,6 +321,7 @@ ssize_t h_sendmsg(int fd, const struct msghdr *m, int flags)
         struct msghdr own;
         ssize_t r;
 
+        cancellation_point();
         do {
                 bool good = shim_started() && io_take_header(&own, m);
                 struct file *f;
@@ -374,6 +379,7 @@ int h_sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
         struct msghdr first;
         ssize_t r;
 
+        cancellation_point();
         do {
                 bool good = n && shim_started() && io_take_header(&first, &v->msg_hdr);
                 struct file *f;

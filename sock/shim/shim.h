@@ -100,6 +100,8 @@ struct shim {
         _Atomic unsigned top;           /* above every number that has or had an entry */
         _Atomic uint32_t changes;       /* of the table: a number means something else than before */
         _Atomic uint32_t kernel_calls;  /* that may have made a descriptor of the kernel's ready: kernel_touched() */
+        _Atomic uint32_t cancels;       /* of threads, by the program: cancellation_point() */
+        _Atomic bool cancels_anywhere;  /* a thread has asked to be cancelled wherever it is */
         int placeholder;                /* kernel socket whose copies stand under accepted sockets, -1: not made */
         pthread_mutex_t lock;
 };
@@ -134,6 +136,8 @@ struct shim_tls {
         bool restart;                   /* ... and the first one had SA_RESTART */
         struct kernel_watch watch;      /* poll() and select() */
         bool kernel_due;                /* it is their turn, and they have not been looked at yet */
+        uint32_t cancels;               /* what shim.cancels was when this thread last asked whether it is meant */
+        bool cancelled_inside;          /* it is told when it is outside */
         struct select_memo select;
 };
 extern __thread struct shim_tls shim_tls __attribute__((tls_model("initial-exec")));
@@ -273,6 +277,26 @@ static inline bool result_again(ssize_t *r)
         return unlikely(*r < 0) && result_failed(r);
 }
 
+/* ---- cancel.c ---- */
+
+/* Does not return to a thread that is to end. */
+void cancellation_asked(void);
+/* At the beginning of every call that POSIX has as one and that may be about ours: libc's own does the same. */
+static inline void cancellation_point(void)
+{
+        if (unlikely(atomic_load_explicit(&shim.cancels, memory_order_relaxed) != 0))
+                cancellation_asked();
+}
+/* What went to sleep is known meanwhile; NULL: it need not be, or there is no room. */
+struct sleeper;
+struct sleeper *sleeper_enter(void);
+void sleeper_leave(struct sleeper *s);
+/* The thread has something to ask about and must not sleep. */
+bool sleeper_was_cancelled(void);
+/* Outside, with nothing of ours held: may not return. */
+void cancelled_inside(void);
+void cancel_fork_child(void);
+
 /* ---- wait.c ---- */
 
 /*
@@ -363,7 +387,6 @@ int file_wait(struct file *f, short events, struct until *u);
 int file_wait_device(struct file *f, struct until *u);
 /* usock_wait_news() for poll and epoll: items, -EINTR, -ERR_AGAIN. seen NULL: no news. */
 int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mask, const struct usock_news *seen);
-void sleepers_fork_child(void);
 
 /* ---- decide.c, sock.c ---- */
 
@@ -480,6 +503,8 @@ void epoll_fork_unlock(bool child);
 void signals_start(void);
 void signals_fork_child(void);
 void raise_sigpipe(void);
+/* A handler of the program's waits for this thread to leave. */
+bool signals_put_off(void);
 
 /* ---- sandbox.c ---- */
 

@@ -224,6 +224,8 @@ static void run_deferred(void)
         int saved = errno;
         sigset_t set, now;
 
+        usock_tls.pending = queue.n != 0;
+        cancelled_inside();
         sigfillset(&set);
         while (queue.n) {
                 struct deferred d;
@@ -249,6 +251,11 @@ static void run_deferred(void)
                 sigfillset(&set);
         }
         errno = saved;
+}
+
+bool signals_put_off(void)
+{
+        return queue.n != 0;
 }
 
 void raise_sigpipe(void)

@@ -260,6 +260,7 @@ int h_accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags)
         struct file *l;
         ssize_t r;
 
+        cancellation_point();
         do {
                 l = file_enter(fd, MODE_TCP);
                 if (!l)

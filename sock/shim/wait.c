@@ -36,78 +36,7 @@ bool until_over(struct until *u)
  * but a cancelled thread must get to a cancellation point. */
 static int interrupted(void)
 {
-        return usock_tls.pending ? -EINTR : -ERR_AGAIN;
-}
-
-/* ---- cancellation: libc wakes only threads that sleep in its own calls ---- */
-
-#define SLEEPERS  1024
-#define SIGCANCEL 32            /* libc's own; its handler does nothing to a thread that is not in a call of libc */
-
-/* Who may be asleep in usock_wait(), in threaded programs. */
-static struct sleeper {
-        _Atomic pid_t tid;
-        pthread_t thread;
-        _Atomic unsigned sleeps;
-} sleepers[SLEEPERS];
-
-static struct sleeper *sleeper_enter(void)
-{
-        pid_t tid;
-
-        if (likely(__libc_single_threaded))
-                return NULL;
-        tid = (pid_t)sys1(SYS_gettid, 0);
-        for (unsigned i = 0; i < SLEEPERS; i++) {
-                struct sleeper *s = &sleepers[((unsigned)tid + i) % SLEEPERS];
-                pid_t none = 0;
-
-                if (!atomic_compare_exchange_strong(&s->tid, &none, -1))
-                        continue;
-                s->thread = pthread_self();
-                atomic_fetch_add(&s->sleeps, 1);
-                atomic_store(&s->tid, tid);
-                return s;
-        }
-        return NULL;
-}
-
-static void sleeper_leave(struct sleeper *s)
-{
-        if (unlikely(s != NULL))
-                atomic_store(&s->tid, 0);
-}
-
-void sleepers_fork_child(void)
-{
-        for (unsigned i = 0; i < SLEEPERS; i++)
-                atomic_store(&sleepers[i].tid, 0);
-}
-
-/* The signal is lost on a thread that has not quite gone to sleep: it is sent until this sleep is over. */
-static void wake_sleeper(struct sleeper *s)
-{
-        struct timespec pause = {0, NS_PER_MS};
-        unsigned sleeps = atomic_load(&s->sleeps);
-
-        for (int i = 0; i < 100; i++) {
-                pid_t tid = atomic_load(&s->tid);
-
-                if (tid <= 0 || atomic_load(&s->sleeps) != sleeps)
-                        return;
-                sys3(SYS_tgkill, sys1(SYS_getpid, 0), tid, SIGCANCEL);
-                sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
-        }
-}
-
-int h_pthread_cancel(pthread_t thread)
-{
-        int r = REAL(pthread_cancel)(thread);
-
-        for (unsigned i = 0; r == 0 && shim.size && i < SLEEPERS; i++)
-                if (atomic_load(&sleepers[i].tid) > 0 && pthread_equal(sleepers[i].thread, thread))
-                        wake_sleeper(&sleepers[i]);
-        return r;
+        return signals_put_off() ? -EINTR : -ERR_AGAIN;
 }
 
 /* ---- sleeping ---- */
@@ -129,7 +58,9 @@ static int wait_for(struct file *f, short events, struct until *u, bool device)
 
         shim_tls.handled = false;
         sl = sleeper_enter();
-        if (file_both_sides(f) && !(events & (POLLOUT | USOCK_POLL_MADE)))      /* the kernel's has room */
+        if (sleeper_was_cancelled())
+                r = -EINTR;
+        else if (file_both_sides(f) && !(events & (POLLOUT | USOCK_POLL_MADE)))      /* the kernel's has room */
                 r = wait_both_sides(f, events, left, device);
         else
                 r = usock_wait1(f->us, events, left);
@@ -156,7 +87,7 @@ int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mas
         int r;
 
         shim_tls.handled = false;
-        r = usock_wait_news(seen, v, n, until_left(u), mask);
+        r = sleeper_was_cancelled() ? -EINTR : usock_wait_news(seen, v, n, until_left(u), mask);
         sleeper_leave(sl);
         return r == -EINTR ? interrupted() : r;
 }
@@ -167,7 +98,7 @@ bool result_failed(ssize_t *r)
 
         *r = -1;
         if (err == ERR_AGAIN) {
-                pthread_testcancel();
+                cancellation_asked();
                 return true;
         }
         if (err == ERR_RESTART) {

@@ -183,6 +183,7 @@ static const struct {
         {"threads", scene_threads},
         {"epoll_threads", scene_epoll_threads},
         {"cancel", scene_cancel},
+        {"cancel_anywhere", scene_cancel_anywhere},
         {"errno_left", scene_errno_left},
         {"syscall", scene_syscall},
         {"syscall_waits", scene_syscall_waits},

@@ -186,6 +186,7 @@ void scene_atexit(void);
 void scene_threads(void);
 void scene_epoll_threads(void);
 void scene_cancel(void);
+void scene_cancel_anywhere(void);
 void scene_errno_left(void);
 void scene_syscall(void);
 void scene_syscall_waits(void);

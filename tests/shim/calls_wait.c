@@ -548,26 +548,3 @@ void scene_epoll_threads(void)
         close(churn_set);
         close(churn_listener);
 }
-
-static void *blocked_reader(void *arg)
-{
-        char b[8];
-
-        read(*(int *)arg, b, sizeof(b));
-        return NULL;
-}
-
-void scene_cancel(void)
-{
-        pthread_t t;
-        void *ret;
-        int v[2];
-
-        tcp_pair(v);
-        pthread_create(&t, NULL, blocked_reader, &v[0]);
-        usleep(20000);
-        SHOW(pthread_cancel(t));
-        SHOW(pthread_join(t, &ret));
-        SHOW(ret == PTHREAD_CANCELED);
-        close2(v);
-}
