@@ -247,9 +247,10 @@ int usock_getsockopt(struct usock *s, int level, int name, void *val, socklen_t 
 
 /* ---- ioctl ---- */
 
+/* What a connection that has ended brought can be read still. */
 static int tcp_count(const struct tcp_conn *tc, unsigned long req)
 {
-        if (tc->state < TCPS_ESTABLISHED)
+        if (tc->state < TCPS_ESTABLISHED && (tc->state != TCPS_CLOSED || req != FIONREAD))
                 return 0;
         switch (req) {
         case FIONREAD:

@@ -54,12 +54,36 @@ void scene_shutdown_reading(void)
         close2(v);
 }
 
+/* Both sides have ended, and nothing is left of the connection but what was not read. */
+static void ended_unread(int how)
+{
+        int v[2], n = -1;
+        char b[8];
+
+        tcp_pair(v);
+        SHOW(write(v[0], "unread", 6));
+        SHOW(shutdown(v[0], SHUT_WR));
+        wait_events(v[1], POLLRDHUP);
+        SHOW(shutdown(v[1], how));
+        wait_events(v[0], POLLHUP);
+        SHOW(ioctl(v[1], FIONREAD, &n));
+        SHOW(n);
+        SHOW(recv(v[1], b, 4, 0));
+        SHOW(ioctl(v[1], FIONREAD, &n));
+        SHOW(n);
+        SHOW(recv(v[1], b, sizeof(b), 0));
+        SHOW(recv(v[1], b, sizeof(b), 0));
+        close2(v);
+}
+
 /* The end came, and the reset after it. */
 void scene_shutdown_unread(void)
 {
         char b[8];
         int v[2];
 
+        ended_unread(SHUT_WR);
+        ended_unread(SHUT_RDWR);
         tcp_pair(v);
         SHOW(write(v[1], "unread", 6));
         wait_bytes(v[0], 6);
