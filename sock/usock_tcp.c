@@ -490,13 +490,27 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
         return got == 0 ? -EAGAIN : got;
 }
 
+/* Says whether anything could be sent, ever. */
+static ssize_t send_nothing(struct usock *s)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        int err = -EPIPE;
+
+        ustack_lock(u);
+        if (rec->role == SOCK_ROLE_CONN)
+                err = tcp_send_reserve(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), 0, NULL, 0);
+        ustack_leave(u);
+        return err == -EBUSY ? 0 : err;
+}
+
 ssize_t usock_tcp_send(struct usock *s, const struct iovec *iov, int n, size_t total, int flags)
 {
         struct cursor c = {iov, 0, 0};
         uint8_t stage[STAGE_BYTES];
 
         if (total == 0)
-                return 0;
+                return send_nothing(s);
         if (total > STAGE_BYTES)
                 return send_copied(s, &c, MIN(total, (size_t)INT32_MAX), flags);
         if (unlikely(!copy_in(&c, stage, total)))

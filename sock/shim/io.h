@@ -30,6 +30,16 @@ static inline bool io_vector_readable(const struct iovec *iov, size_t n)
         return n <= IOV_MAX && user_read_range(iov, n * sizeof(*iov));
 }
 
+/* read(), readv() and writev() of nothing ask nobody, as SYS5 has it; recv() of nothing waits, and send() and write() of nothing say
+ * what they would of something. */
+static inline bool io_vector_is_empty(const struct iovec *iov, int n)
+{
+        for (int i = 0; i < n; i++)
+                if (iov[i].iov_len != 0)
+                        return false;
+        return true;
+}
+
 /* A place for a name may be longer than any name, and not of less than nothing. */
 static inline bool io_take_namelen(struct msghdr *m)
 {

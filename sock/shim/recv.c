@@ -359,15 +359,6 @@ ssize_t h___recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags, stru
         return h_recvfrom(fd, p, n, flags, sa, len);
 }
 
-/* read() and readv() of nothing ask nobody, as SYS5 has it; recv() of nothing waits. */
-static bool iov_is_empty(const struct iovec *iov, int n)
-{
-        for (int i = 0; i < n; i++)
-                if (iov[i].iov_len != 0)
-                        return false;
-        return true;
-}
-
 ssize_t h_readv(int fd, const struct iovec *iov, int n)
 {
         struct msghdr m = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
@@ -379,7 +370,7 @@ ssize_t h_readv(int fd, const struct iovec *iov, int n)
 
                 if (!f)
                         return REAL(readv)(fd, iov, n);
-                r = iov_is_empty(iov, n) ? 0 : file_recvmsg(f, &m, 0);
+                r = io_vector_is_empty(iov, n) ? 0 : file_recvmsg(f, &m, 0);
                 file_leave(f);
         } while (result_again(&r));
         return r;

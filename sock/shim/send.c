@@ -239,7 +239,7 @@ ssize_t h_writev(int fd, const struct iovec *iov, int n)
                         kernel_touched();
                         return REAL(writev)(fd, iov, n);
                 }
-                r = file_sendmsg(f, &m, 0);
+                r = io_vector_is_empty(iov, n) ? 0 : file_sendmsg(f, &m, 0);
                 file_leave(f);
         } while (io_again(&r, 0));
         return r;

@@ -323,6 +323,55 @@ static void send_before_empty(int v[2])
         wait(NULL);
 }
 
+static void send_empty(int fd)
+{
+        struct iovec none = {"", 0};
+        struct msghdr m = {.msg_iov = &none, .msg_iovlen = 1};
+
+        SHOW(send(fd, "", 0, MSG_NOSIGNAL));
+        SHOW(write(fd, "", 0));
+        SHOW(writev(fd, &none, 1));
+        SHOW(writev(fd, NULL, 0));
+        SHOW(sendmsg(fd, &m, MSG_NOSIGNAL));
+}
+
+/* Nothing is sent, and it is told whether anything could be. */
+static void send_empty_at_last(int v[2])
+{
+        struct linger reset = {1, 0};
+        char b[8];
+
+        signal(SIGPIPE, SIG_IGN);
+        send_empty(v[0]);
+        SHOW(recv(v[1], b, sizeof(b), MSG_DONTWAIT));
+        shutdown(v[0], SHUT_WR);
+        send_empty(v[0]);
+        send_empty(v[1]);
+        setsockopt(v[0], SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        shutdown(v[0], SHUT_RD);
+        close(v[0]);
+        wait_events(v[1], POLLERR);
+        send_empty(v[1]);
+        signal(SIGPIPE, SIG_DFL);
+}
+
+/* A datagram of nothing is one, but not for writev(). */
+static void send_empty_datagrams(void)
+{
+        struct sockaddr_in sa;
+        int u = udp_socket(&sa), c = socket(AF_INET, SOCK_DGRAM, 0), n = 0;
+        char b[8];
+
+        connect(c, (void *)&sa, sizeof(sa));
+        send_empty(c);
+        SHOW(send(c, "last", 4, 0));
+        while (recv(u, b, sizeof(b), 0) == 0)
+                n++;
+        SHOW(n);
+        close(u);
+        close(c);
+}
+
 void scene_empty_buffers(void)
 {
         int v[2];
@@ -330,7 +379,9 @@ void scene_empty_buffers(void)
         tcp_pair(v);
         receive_before_empty(v);
         send_before_empty(v);
-        close2(v);
+        send_empty_at_last(v);
+        close(v[1]);
+        send_empty_datagrams();
 }
 
 /* ---- connect() ---- */
