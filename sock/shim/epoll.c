@@ -77,7 +77,7 @@ static int ctl_known(struct file *ef, int epfd, int op, struct file *f, int fd, 
                 if (!it && f->mode == MODE_KERNEL)
                         return (int)sys4(SYS_epoll_ctl, epfd, op, fd, ev);
                 if (!ef->set)
-                        ef->set = epoll_set_new(epfd, ef);
+                        ef->set = epoll_set_new(ef);
                 if (!ef->set)
                         return -ENOMEM;
                 if (ef == f || bad_exclusive(f, ev->events))

@@ -156,7 +156,7 @@ static void harvest_kernel(struct epoll_set *set, struct harvest *h)
 {
         struct epoll_event ev[KERNELS_MOST];
         int room = MIN(h->max - h->n, KERNELS_MOST);
-        long n = room ? look_at_kernel(set->epfd, ev, room) : 0;
+        long n = room ? look_at_kernel(epoll_kernel_fd(set), ev, room) : 0;
 
         kernel_answered(&set->watch, n > 0);
         if (room > 0)

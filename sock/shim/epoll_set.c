@@ -52,7 +52,7 @@ static void item_free(struct epoll_item *it)
         items_free = it;
 }
 
-struct epoll_set *epoll_set_new(int epfd, struct file *owner)
+struct epoll_set *epoll_set_new(struct file *owner)
 {
         struct epoll_set *s = sets_free;
 
@@ -66,7 +66,6 @@ struct epoll_set *epoll_set_new(int epfd, struct file *owner)
                 s = &sets[sets_used++];
         }
         s->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-        s->epfd = epfd;
         s->owner = owner;
         s->sleepers = 0;
         s->kick_once = true;
@@ -98,7 +97,7 @@ int epoll_kernel_ctl(struct epoll_item *it, int op, uint32_t events)
 {
         struct epoll_event ev = {.events = events, .data.u64 = epoll_tag(it)};
 
-        return (int)sys4(SYS_epoll_ctl, it->set->epfd, op, it->fd, &ev);
+        return (int)sys4(SYS_epoll_ctl, epoll_kernel_fd(it->set), op, it->fd, &ev);
 }
 
 /* ---- the queue and the buckets, under the set's lock ---- */
@@ -295,7 +294,7 @@ static void kick_make(struct epoll_set *set)
 
         if (fd < 0)
                 return;
-        sys4(SYS_epoll_ctl, set->epfd, EPOLL_CTL_ADD, fd, &ev);
+        sys4(SYS_epoll_ctl, epoll_kernel_fd(set), EPOLL_CTL_ADD, fd, &ev);
         set->kick = fd;
         set->kernel_half = true;
 }

@@ -41,8 +41,7 @@ struct epoll_item {
 
 struct epoll_set {
         pthread_mutex_t lock;
-        int epfd;
-        struct file *owner;             /* of epfd */
+        struct file *owner;             /* whose number is the kernel's half: epoll_kernel_fd() */
         _Atomic int sleepers;           /* threads in set_wait() */
         _Atomic bool kick_once;         /* somebody may sleep in the kernel whom nobody has counted */
         struct epoll_item *members;
@@ -83,9 +82,14 @@ static inline bool has_our_side(const struct file *f)
 
 /* ---- epoll_set.c ---- */
 
-/* A set for an epoll descriptor that is to hold one of ours, NULL: no memory. shim.lock held, as for all that changes
+/* A set for an epoll file that is to hold one of ours, NULL: no memory. shim.lock held, as for all that changes
  * members. */
-struct epoll_set *epoll_set_new(int epfd, struct file *owner);
+struct epoll_set *epoll_set_new(struct file *owner);
+/* Any of its numbers that there are still. */
+static inline int epoll_kernel_fd(const struct epoll_set *set)
+{
+        return set->owner->kfd;
+}
 /*
  * What the kernel is told of a member and of a set itself. No address, nor half of one beside a number, since among the kernel's answers
  * are the program's own data, and some programs set only the lower half (Python's number of a file; above it is what the stack had).

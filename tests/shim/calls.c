@@ -265,6 +265,7 @@ static const struct {
         {"space_limited", scene_space_limited},
         {"space_limited_later", scene_space_limited_later},
         {"epoll_duplicates", scene_epoll_duplicates},
+        {"epoll_renumbered", scene_epoll_renumbered},
         {"epoll_edges", scene_epoll_edges},
         {"epoll_nested", scene_epoll_nested},
         {"zerocopy", scene_zerocopy},

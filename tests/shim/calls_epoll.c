@@ -81,6 +81,61 @@ void scene_epoll_duplicates(void)
         close(ep);
 }
 
+/* The set goes on under a duplicate's number, whoever has the first one now: another set, a file, or nobody. */
+static void renumber(int *ep, int how)
+{
+        int d = dup(*ep);
+
+        close(*ep);
+        if (how == 1)
+                SHOW(epoll_create1(0) == *ep);
+        else if (how == 2)
+                SHOW(eventfd(0, EFD_NONBLOCK) == *ep);
+        *ep = d;
+}
+
+static void renumbered(int how)
+{
+        int ep = epoll_create1(0), first = ep, v[2], p[2], l, c;
+        struct sockaddr_in sa;
+
+        tcp_pair(v);
+        l = listener(&sa);
+        pipe(p);
+        SHOW(ADD(ep, l, EPOLLIN, 1));
+        SHOW(ADD(ep, p[0], EPOLLIN, 2));
+        renumber(&ep, how);
+        SHOW(MOD(ep, l, EPOLLIN, 3));
+        SHOW(MOD(ep, p[0], EPOLLIN, 4));
+        SHOW(ADD(ep, v[1], EPOLLIN, 5));
+        write(p[1], "x", 1);
+        READY(ep);
+        read(p[0], &(char){0}, 1);
+        put(v);
+        READY(ep);
+        recv(v[1], &(char){0}, 1, 0);
+        c = socket(AF_INET, SOCK_STREAM, 0);
+        connect(c, (void *)&sa, sizeof(sa));
+        READY(ep);
+        close(c);
+        close(accept(l, NULL, NULL));
+        SHOW(epoll_ctl(ep, EPOLL_CTL_DEL, l, NULL));
+        SHOW(epoll_ctl(ep, EPOLL_CTL_DEL, p[0], NULL));
+        QUIET(ep);
+        close2(v);
+        close2(p);
+        close(l);
+        close(ep);
+        if (how)
+                close(first);
+}
+
+void scene_epoll_renumbered(void)
+{
+        for (int how = 0; how < 3; how++)
+                renumbered(how);
+}
+
 void scene_epoll_edges(void)
 {
         int ep = epoll_create1(0), v[2];
