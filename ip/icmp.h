@@ -122,8 +122,8 @@ bool icmp_bucket_take(struct icmp_bucket *b, nstime now);
 /*
  * The limits of what we send unasked (RFC 1122 §3.2.2, RFC 1812 §4.3.2.8): a bucket for all, taken from by a random 1 to 3 so
  * that its level tells a stranger nothing (CVE-2020-25705), and one for each hash of destination and type: 6 at
- * once, then one a second, as Linux's icmp_ratelimit. Echo replies are not limited. Zeroed memory but for the key is full;
- * any state is a good one.
+ * once, then one a second, as Linux's icmp_ratelimit. Echo replies are not limited, nor is what stays on this host, where a program
+ * that tries one port after the other waits for each answer. Zeroed memory but for the key is full; any state is a good one.
  */
 #define ICMP_PEERS         512u
 #define ICMP_PEER_BURST    6

@@ -60,7 +60,7 @@ void stack_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt, uin
 
         if (!icmp_may_answer(&host, pkt))
                 return;
-        if (!icmp_rate_take(&s->st->icmp, &s->st->prng, pkt->src, type, s->now)) {
+        if (s->chan[k].outside && !icmp_rate_take(&s->st->icmp, &s->st->prng, pkt->src, type, s->now)) {
                 count_drop(&s->st->cnt, DROP_ICMP_RATE);
                 return;
         }

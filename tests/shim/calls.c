@@ -161,6 +161,7 @@ static const struct {
         {"udp_answered", scene_udp_answered},
         {"udp_later", scene_udp_later},
         {"log_nowhere", scene_log_nowhere},
+        {"refused_each_time", scene_refused_each_time},
         {"connect_failed", scene_connect_failed},
         {"nonblock_shared", scene_nonblock_shared},
         {"exec", scene_exec},

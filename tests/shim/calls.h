@@ -164,6 +164,7 @@ void scene_fork_beside_options(void);
 void scene_port_again(void);
 void scene_udp_answered(void);
 void scene_udp_later(void);
+void scene_refused_each_time(void);
 void scene_connect_failed(void);
 void scene_nonblock_shared(void);
 void scene_exec(void);

@@ -136,6 +136,32 @@ void scene_udp_answered(void)
         }
 }
 
+static int refused(int fd, int times)
+{
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int n = 0;
+        char b;
+
+        for (int i = 0; i < times && send(fd, "ping", 4, 0) == 4 && poll(&p, 1, LONG) == 1; i++)
+                n += recv(fd, &b, 1, 0) < 0 && errno == ECONNREFUSED;
+        return n;
+}
+
+/* A port that nobody has, and one that speaks to somebody else: who asks is told, however often. */
+void scene_refused_each_time(void)
+{
+        struct sockaddr_in own, sa, other;
+        int s = udp_socket(&own), t = udp_socket(&sa), o = udp_socket(&other);
+
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        SHOW(connect(t, (void *)&other, sizeof(other)));
+        SHOW(refused(s, 30));
+        close(t);
+        SHOW(refused(s, 30));
+        close(s);
+        close(o);
+}
+
 /* A child reads what came by a way that there was not when it was forked. */
 void scene_udp_later(void)
 {
