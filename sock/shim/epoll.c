@@ -21,6 +21,10 @@
  */
 #include "sock/shim/epoll_set.h"
 
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+
 int h_epoll_create1(int flags)
 {
         int fd = fd_returned(REAL(epoll_create1)(flags));
@@ -42,6 +46,27 @@ int h_epoll_create(int size)
         return h_epoll_create1(0);
 }
 
+/* Its other numbers, which are as old: what is put into it by one of them can be changed by all. */
+static void find_duplicates(struct file *f, int epfd)
+{
+        struct epoll_event none = {0};
+        int mark = shim_high_fd((int)sys2(SYS_eventfd2, 0, EFD_CLOEXEC));
+        DIR *d = opendir("/proc/self/fd");
+        struct dirent *e;
+
+        if (d && sys4(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, mark, &none) == 0)
+                while ((e = readdir(d)) != NULL) {
+                        int fd = e->d_name[0] == '.' ? epfd : (int)strtol(e->d_name, NULL, 10);
+
+                        if (fd != epfd && !file_peek(fd) && sys4(SYS_epoll_ctl, fd, EPOLL_CTL_MOD, mark, &none) == 0)
+                                file_number(f, fd);
+                }
+        if (d)
+                closedir(d);
+        if (mark >= 0)
+                sys1(SYS_close, mark);
+}
+
 /* The file of an epoll descriptor that is to hold one of ours; it may be older than our table. */
 static struct file *epoll_file(int epfd)
 {
@@ -55,8 +80,10 @@ static struct file *epoll_file(int epfd)
                     sys2(SYS_fcntl, epfd, F_GETFD) < 0)
                         return NULL;
                 f = file_new(epfd, MODE_EPOLL);
-                if (f)
+                if (f) {
                         f->kernel_members = true;
+                        find_duplicates(f, epfd);
+                }
         }
         return f && f->mode == MODE_EPOLL ? f : NULL;
 }

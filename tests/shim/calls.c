@@ -267,6 +267,7 @@ static const struct {
         {"space_limited_later", scene_space_limited_later},
         {"epoll_duplicates", scene_epoll_duplicates},
         {"epoll_renumbered", scene_epoll_renumbered},
+        {"epoll_duplicated_before", scene_epoll_duplicated_before},
         {"epoll_edges", scene_epoll_edges},
         {"epoll_nested", scene_epoll_nested},
         {"zerocopy", scene_zerocopy},

@@ -136,6 +136,33 @@ void scene_epoll_renumbered(void)
                 renumbered(how);
 }
 
+/* A set and its duplicates are older than the first socket. */
+void scene_epoll_duplicated_before(void)
+{
+        int ep = epoll_create1(0), d = dup(ep), other = epoll_create1(0), p[2], v[2];
+
+        pipe(p);
+        ADD(d, p[0], EPOLLIN, 1);
+        ADD(other, p[0], EPOLLIN, 2);
+        tcp_pair(v);
+        SHOW(ADD(ep, v[1], EPOLLIN, 3));
+        SHOW(ADD(d, v[1], EPOLLIN, 4));
+        put(v);
+        READY(d);
+        SHOW(MOD(d, v[1], EPOLLIN, 5));
+        READY(ep);
+        QUIET(other);
+        close(ep);
+        write(p[1], "x", 1);
+        recv(v[1], &(char){0}, 1, 0);
+        READY(d);
+        READY(other);
+        close2(v);
+        close2(p);
+        close(d);
+        close(other);
+}
+
 void scene_epoll_edges(void)
 {
         int ep = epoll_create1(0), v[2];
