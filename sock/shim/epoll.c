@@ -131,13 +131,21 @@ static void kernel_joins(struct file *ef)
         epoll_kick(ef->set);
 }
 
+/* Another thread closed one of them: whoever does so takes the members away under shim.lock, and looks for them there. */
+static bool are_closed(int epfd, const struct file *ef, int fd, const struct file *f)
+{
+        return unlikely(file_peek(epfd) != ef || file_peek(fd) != f);
+}
+
 static int do_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
-        struct file *f = file_peek(fd), *ef;
+        struct file *f, *ef;
         int r;
 
         if (op != EPOLL_CTL_DEL && !user_read_range(ev, sizeof(*ev)))
                 return -EFAULT;
+again:
+        f = file_peek(fd);
         ef = f ? epoll_file(epfd) : file_peek(epfd);
         if (!f || !ef || ef->mode != MODE_EPOLL) {
                 r = (int)sys4(SYS_epoll_ctl, epfd, op, fd, ev);
@@ -146,6 +154,10 @@ static int do_ctl(int epfd, int op, int fd, struct epoll_event *ev)
                 return r;
         }
         pthread_mutex_lock(&shim.lock);
+        if (are_closed(epfd, ef, fd, f)) {
+                pthread_mutex_unlock(&shim.lock);
+                goto again;
+        }
         r = ctl_known(ef, epfd, op, f, fd, ev);
         if (r == 0 && op == EPOLL_CTL_ADD && f->mode == MODE_KERNEL)
                 kernel_joins(ef);

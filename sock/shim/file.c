@@ -241,7 +241,7 @@ static void file_lost_number(struct file *f, int fd)
                 if (f->us && f->kfd >= 0 && !f->placeholder)
                         usock_set_kfd(f->us, -1);
                 f->kfd = -1;
-                if (f->items || f->set)
+                if (f->items || f->set || !__libc_single_threaded)     /* epoll_ctl() may be about to make it a member */
                         epoll_file_closed(f);
         } else if (f->kfd == fd) {
                 f->kfd = file_other_number(f, fd);

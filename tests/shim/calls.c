@@ -268,6 +268,7 @@ static const struct {
         {"epoll_duplicates", scene_epoll_duplicates},
         {"epoll_renumbered", scene_epoll_renumbered},
         {"epoll_duplicated_before", scene_epoll_duplicated_before},
+        {"epoll_beside_closes", scene_epoll_beside_closes},
         {"epoll_edges", scene_epoll_edges},
         {"epoll_nested", scene_epoll_nested},
         {"zerocopy", scene_zerocopy},

@@ -272,6 +272,7 @@ void scene_space_limited_later(void);
 void scene_epoll_duplicates(void);
 void scene_epoll_renumbered(void);
 void scene_epoll_duplicated_before(void);
+void scene_epoll_beside_closes(void);
 void scene_epoll_edges(void);
 void scene_epoll_nested(void);
 void scene_zerocopy(void);

@@ -163,6 +163,60 @@ void scene_epoll_duplicated_before(void)
         close(other);
 }
 
+/* Threads put sockets into a set and wait for them while another opens and closes them, which nobody is told of. */
+#define CLOSES 20000
+
+static struct {
+        _Atomic int fd;
+        _Atomic bool over;
+        int ep;
+} closing;
+
+static void *adds(void *arg)
+{
+        while (!closing.over)
+                ADD(closing.ep, closing.fd, EPOLLIN | EPOLLET, 1);
+        return arg;
+}
+
+static void *waits(void *arg)
+{
+        struct epoll_event ev[8];
+
+        while (!closing.over)
+                epoll_wait(closing.ep, ev, 8, 0);
+        return arg;
+}
+
+void scene_epoll_beside_closes(void)
+{
+        void *(*const does[])(void *) = {adds, adds, waits};
+        pthread_t t[ARRAY_LEN(does)];
+        struct sockaddr_in sa;
+        int l = listener(&sa), v[2];
+
+        closing.ep = epoll_create1(0);
+        closing.fd = -1;
+        for (size_t i = 0; i < ARRAY_LEN(does); i++)
+                pthread_create(&t[i], NULL, does[i], NULL);
+        for (int i = 0; i < CLOSES; i++) {
+                closing.fd = v[0] = socket(AF_INET, SOCK_STREAM, 0);
+                connect(v[0], (void *)&sa, sizeof(sa));
+                closing.fd = v[1] = accept(l, NULL, NULL);
+                close2(v);
+        }
+        closing.over = true;
+        for (size_t i = 0; i < ARRAY_LEN(does); i++)
+                pthread_join(t[i], NULL);
+        tcp_pair(v);
+        SHOW(ADD(closing.ep, v[1], EPOLLIN, 2));
+        put(v);
+        READY(closing.ep);
+        close2(v);
+        close(l);
+        close(closing.ep);
+}
+
 void scene_epoll_edges(void)
 {
         int ep = epoll_create1(0), v[2];
