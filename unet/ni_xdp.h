@@ -108,7 +108,8 @@ struct ni_xdp_fds {
  * Maps the rings and the memory of a passed socket; nothing that was passed is trusted. `tx_mem` holds the frames that
  * sends name. `xsk`, `packet` (-1: none, and no runs) and `sender` stay the caller's and open until ni_xdp_detach(); `mem` and `ring`
  * may be closed at once. `ring` and `sender` are -1 but in mode XDP_MODE_TCX. 0; -EPROTO: not an AF_XDP socket, not a bound packet
- * socket with virtio headers, or memory that is none of ours; -EPERM: memory that could be taken away; -ENOMEM; other negative errno of mmap.
+ * socket with virtio headers, or memory that is none of ours; -EPERM: memory that could be taken away; -ENOMEM; other negative errno of
+ * mmap.
  */
 int ni_xdp_attach(struct ni_xdp *x, struct ni_xdp_fds fds, struct unet_mem tx_mem, struct counters *cnt);
 void ni_xdp_detach(struct ni_xdp *x);

@@ -257,7 +257,8 @@ int main(void)
                 IN(too_long_without_a_size_is_no_reason_to_give_up, syn_sent),
                 IN(repeated_timeouts_make_segments_smaller, established),
                 IN(a_last_segment_that_is_shorter_is_made_smaller_too, established),
-                {"large_segments_are_made_smaller_sooner", large_segments_are_made_smaller_sooner, established, scene_end, (void *)(uintptr_t)&ethernet},
+                {"large_segments_are_made_smaller_sooner", large_segments_are_made_smaller_sooner, established, scene_end,
+                 (void *)(uintptr_t)&ethernet},
                 IN(timeouts_of_small_segments_change_nothing, established),
                 IN(a_larger_size_is_tried_after_ten_minutes, established),
         };

@@ -474,7 +474,8 @@ static void one_segment_of_two_that_is_read_moves_the_window(void **state)
 
 int main(void)
 {
-        static const struct scene_setup lossless = {.lossless = true}, rcvbuf = {.rcvbuf = 4000}, two_segments = {.rcvbuf = 2050, .ts = true},
+        static const struct scene_setup lossless = {.lossless = true}, rcvbuf = {.rcvbuf = 4000},
+                                        two_segments = {.rcvbuf = 2050, .ts = true},
                                         longest_mss = {.mss = 60000, .wnd = 65535};
         const struct CMUnitTest tests[] = {
                 scenario(data_is_cut_to_the_mss, established, NULL),
