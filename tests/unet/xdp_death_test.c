@@ -460,7 +460,8 @@ static void a_first_send_may_end_anywhere(void **state)
         struct world *w = scene(), *fresh = world_make();
 
         memcpy(w->comp.addr, fresh->comp.addr, sizeof w->comp.addr);
-        w->comp.prod = w->comp.cons = w->tx.prod = w->tx.cons = w->sh.tx_next = w->sh.comp_next = 0;
+        w->comp.prod = w->comp.cons = w->tx.prod = w->tx.cons = 0;
+        w->sh.tx_next = w->sh.comp_next = 0;
         munmap(fresh, sizeof *fresh);
         dies_everywhere(w, sends_a_batch, 10);
 }
