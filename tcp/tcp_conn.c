@@ -157,6 +157,7 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         tc->nodelay = opts->nodelay;
         tc->cork = opts->cork;
         tc->cc = opts->cc;
+        tc->syn_wscale = open_wscale(opts);
         conn_heed_ttl(tc);
         tc->slow = SLOW_STATE;
         tc->delack_at = tc->rtx_at = tc->slow_at = tc->cork_at = NSTIME_NEVER;

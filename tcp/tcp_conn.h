@@ -255,6 +255,7 @@ struct tcp_conn {
         uint32_t wait_next, wait_prev;  /* derived: waiting for frames */
         int16_t err, err_soft;          /* positive errno, pending */
         uint16_t mss_clamp;             /* the peer's MSS option */
+        uint8_t syn_wscale;             /* what our SYN says, however SO_RCVBUF changes after it; or TCP_NO_WSCALE */
         uint32_t ecn_end;               /* with TCF_ECN_CUT: snd_nxt when it was cut */
         uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
@@ -501,6 +502,8 @@ uint32_t iss_function(const struct tcp *t, const struct tcp_tuple *tuple, uint64
 /* Answers a SYN that there is no record for. */
 void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
                    const struct tcp_seg *syn, nstime now);
+/* The scale that such an answer says: SO_RCVBUF may have changed when it is acknowledged. */
+uint8_t cookie_wscale(void);
 /* Whether a segment acknowledges such an answer; then what is known of its SYN. */
 bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_seg *seg,
                  struct tcp_seg *syn, nstime now);

@@ -78,6 +78,11 @@ static void remember(struct tcp *t, struct tcp_listener *l, nstime now)
                         s->cookies_until = until + NS_PER_S;
 }
 
+uint8_t cookie_wscale(void)
+{
+        return open_wscale(&(struct tcp_opts){.rcvbuf = 0});
+}
+
 void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
                    const struct tcp_seg *syn, nstime now)
 {
@@ -102,7 +107,7 @@ void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple
                 out.tsecr = syn->tsval;
                 out.sack_ok = syn->sack_ok && !o->no_sack;
                 if (syn->wscale != TCP_NO_WSCALE && !o->no_wscale)
-                        out.wscale = open_wscale(o);
+                        out.wscale = cookie_wscale();
         }
         remember(t, l, now);
         count(t->cnt, COUNT_TCP_COOKIE_OUT);

@@ -309,6 +309,8 @@ static bool take_ack(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
         if (tc == NULL)
                 return false;
         conn_flag(tc, TCF_COOKIE);
+        if (tc->flags & TCF_WSCALE)
+                WRITE_ONCE(tc->rcv_wscale, cookie_wscale());
         count(t->cnt, COUNT_TCP_COOKIE_IN);
         return tcp_input(t, tc, seg, now);
 }

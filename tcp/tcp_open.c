@@ -42,10 +42,10 @@ void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now
         tc->mss_clamp = seg->mss                         ? seg->mss
                         : ip_addr_is_v4(tc->tuple.raddr) ? MSS_DEFAULT_V4
                                                          : MSS_DEFAULT_V6;
-        if (seg->wscale != TCP_NO_WSCALE && !tc->opts.no_wscale) {
+        if (seg->wscale != TCP_NO_WSCALE && tc->syn_wscale != TCP_NO_WSCALE) {
                 conn_flag(tc, TCF_WSCALE);
                 tc->snd_wscale = seg->wscale;
-                WRITE_ONCE(tc->rcv_wscale, open_wscale(&tc->opts));
+                WRITE_ONCE(tc->rcv_wscale, tc->syn_wscale);
         }
         tc->ts_ok = seg->has_ts && !tc->opts.no_timestamps && !tc->link.lossless;
         if (tc->ts_ok) {
@@ -61,11 +61,12 @@ void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now
 
 void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        bool syn_lost = tc->backoff != 0;
+        bool deferred = tc->opts.defer_accept_s != 0 && tc->snd_wl2 == tc->iss + 1; /* until now, by us: end_handshake() */
+        bool syn_lost = tc->backoff != 0 && !deferred;
 
         if (syn_lost)
                 tc->rto = MAX(tc->rto, RTO_AFTER_LOST_SYN);
-        else if (!(tc->flags & TCF_COOKIE))
+        else if (!(tc->flags & TCF_COOKIE) && !deferred)
                 rtt_sample(tc, now - tc->last_sent);
         WRITE_ONCE(tc->snd_una, tc->iss + 1);
         WRITE_ONCE(tc->snd_nxt, tc->iss + 1);

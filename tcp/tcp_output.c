@@ -121,8 +121,8 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
 }
 
 /* What carries no data is taken at the peer's next number only while its window is closed (RFC 9293 table 6): a byte
- * sent to probe the window does not count until it is acknowledged. And in front of its edge, where that went back; by less
- * than one step of its scale it need not have gone. Linux's tcp_acceptable_seq(). */
+ * sent to probe the window does not count until it is acknowledged. And at its edge, where that went back, which is what Linux takes
+ * and sends; by less than one step of its scale it need not have gone. Linux's tcp_acceptable_seq(). */
 static uint32_t acceptable_seq(const struct tcp_conn *tc)
 {
         uint32_t edge = tc->snd_una + tc->snd_wnd;
@@ -355,7 +355,7 @@ static void syn_options(const struct tcp_conn *tc, struct tcp_seg *seg, bool ans
 {
         seg->wnd = (uint16_t)MIN(rcvbuf_window(tc), UINT16_MAX); /* never scaled: RFC 7323 §2.2 */
         seg->mss = tc->opts.maxseg ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss;
-        seg->wscale = !answer ? open_wscale(&tc->opts) : tc->flags & TCF_WSCALE ? tc->rcv_wscale : TCP_NO_WSCALE;
+        seg->wscale = !answer ? tc->syn_wscale : tc->flags & TCF_WSCALE ? tc->rcv_wscale : TCP_NO_WSCALE;
         seg->sack_ok = answer ? tc->sack_ok : !tc->opts.no_sack;
         seg->has_ts = answer ? tc->ts_ok : !tc->opts.no_timestamps && !tc->link.lossless;
 }

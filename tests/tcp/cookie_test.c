@@ -56,6 +56,7 @@ static void a_flooded_listener_takes_who_answers(void **state)
         ack = cookie(s);
         assert_true(s->last.has_ts && s->last.sack_ok && s->last.wscale == 7);
         tsval = s->last.tsval;
+        tcp_listener_at(&s->rig->t, s->listener)->opts.rcvbuf = 65536;  /* set meanwhile: what was said holds */
         assert_false(tcp_acceptable(&s->rig->t, s->listener));
         peer_sends(s, .seq = 1, .ack = ack, .has_ts = true, .tsval = s->tsval, .tsecr = tsval);
         take(s);

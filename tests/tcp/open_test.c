@@ -192,6 +192,20 @@ static void a_buffer_that_was_set_is_scaled_no_more_than_it_needs(void **state)
         forget_sent(s);
 }
 
+/* ... whatever SO_RCVBUF is set to before the answer comes. */
+static void the_scale_is_what_our_syn_said(void **state)
+{
+        struct scene *s = *state;
+        struct tcp_opts o = s->tc->opts;
+
+        assert_int_equal(s->last.wscale, 7);
+        o.rcvbuf = 65536;
+        tcp_set_opts(&s->rig->t, s->tc, &o, s->now);
+        peer_sends(s, .seq = 0, .ack = 1, .flags = SA);
+        assert_int_equal(s->tc->rcv_wscale, 7);
+        forget_sent(s);
+}
+
 static void options_are_off_when_the_peer_did_not_send_them(void **state)
 {
         struct scene *s = *state;
@@ -551,6 +565,7 @@ int main(void)
                 scenario(missing_mss_option_means_536, syn_sent, NULL),
                 scenario(options_hold_when_both_sides_sent_them, syn_sent, &all_options),
                 scenario(a_buffer_that_was_set_is_scaled_no_more_than_it_needs, scene_blank, NULL),
+                scenario(the_scale_is_what_our_syn_said, syn_sent, &all_options),
                 scenario(options_are_off_when_the_peer_did_not_send_them, syn_sent, &all_options),
                 scenario(lossless_link_offers_no_timestamps, syn_sent, &lossless),
                 scenario(closed_port_answers_with_reset, scene_blank, NULL),
