@@ -14,6 +14,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "netstack/sandbox.h"
+
 #define SLEEPERS  1024
 #define SIGCANCEL 32            /* libc's own; its handler does nothing to a thread that is not in a call of libc */
 #define KSIGSET   8             /* bytes of the kernel's signal set */
@@ -46,9 +48,27 @@ struct sleeper *sleeper_enter(void)
         return NULL;
 }
 
+/* The cancellation of that number is counted; whom it meant may not be written yet, or not stand there any more. */
+static bool may_be_meant(uint32_t number)
+{
+        uint32_t at = number % ARRAY_LEN(shim.cancelled);
+
+        return atomic_load(&shim.cancelled[at].number) != number + 1 ||
+               pthread_equal(atomic_load(&shim.cancelled[at].thread), pthread_self());
+}
+
+/* Others are not disturbed: what they have read or written so far would be all that their call did. */
 bool sleeper_was_cancelled(void)
 {
-        return unlikely(atomic_load(&shim.cancels) != shim_tls.cancels);
+        uint32_t asked = shim_tls.cancels, now = atomic_load(&shim.cancels);
+
+        if (likely(now == asked))
+                return false;
+        for (; asked != now; asked++)
+                if (may_be_meant(asked))
+                        return true;
+        shim_tls.cancels = now;
+        return false;
 }
 
 void sleeper_leave(struct sleeper *s)
@@ -154,22 +174,40 @@ static void take_the_signal(void)
         sys4(SYS_rt_sigaction, SIGCANCEL, &ka, NULL, KSIGSET);
 }
 
+/* Once; not in a program that has locked itself in, where no thread may be made. */
+static void take_the_signal_if_need_be(void)
+{
+        static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+        if (shim.size && atomic_load(&shim.cancels_anywhere) && atomic_load(&sandbox_forbidden) == 0)
+                pthread_once(&once, take_the_signal);
+}
+
+/* Before a thread can be cancelled so. */
 int h_pthread_setcanceltype(int type, int *old)
 {
         if (type == PTHREAD_CANCEL_ASYNCHRONOUS)
                 atomic_store(&shim.cancels_anywhere, true);
+        take_the_signal_if_need_be();
         return REAL(pthread_setcanceltype)(type, old);
+}
+
+/* No lock: who cancels may itself be cancelled anywhere. */
+static void note(pthread_t thread)
+{
+        uint32_t number = atomic_fetch_add(&shim.cancels, 1), at = number % ARRAY_LEN(shim.cancelled);
+
+        atomic_store(&shim.cancelled[at].thread, thread);
+        atomic_store(&shim.cancelled[at].number, number + 1);
 }
 
 int h_pthread_cancel(pthread_t thread)
 {
-        static pthread_once_t once = PTHREAD_ONCE_INIT;
         int r;
 
-        if (shim.size && atomic_load(&shim.cancels_anywhere))
-                pthread_once(&once, take_the_signal);
+        take_the_signal_if_need_be();
         r = REAL(pthread_cancel)(thread);
-        atomic_fetch_add(&shim.cancels, 1);
+        note(thread);
         for (unsigned i = 0; r == 0 && shim.size && i < SLEEPERS; i++)
                 if (atomic_load(&sleepers[i].tid) > 0 && pthread_equal(sleepers[i].thread, thread))
                         wake_sleeper(&sleepers[i]);

@@ -101,6 +101,10 @@ struct shim {
         _Atomic uint32_t changes;       /* of the table: a number means something else than before */
         _Atomic uint32_t kernel_calls;  /* that may have made a descriptor of the kernel's ready: kernel_touched() */
         _Atomic uint32_t cancels;       /* of threads, by the program: cancellation_point() */
+        struct {
+                _Atomic pthread_t thread;
+                _Atomic uint32_t number;        /* of the cancellation that this is, counted from 1; written last */
+        } cancelled[16];                /* the last of them */
         _Atomic bool cancels_anywhere;  /* a thread has asked to be cancelled wherever it is */
         int placeholder;                /* kernel socket whose copies stand under accepted sockets, -1: not made */
         pthread_mutex_t lock;
@@ -291,7 +295,7 @@ static inline void cancellation_point(void)
 struct sleeper;
 struct sleeper *sleeper_enter(void);
 void sleeper_leave(struct sleeper *s);
-/* The thread has something to ask about and must not sleep. */
+/* The thread may have something to ask about, and must not sleep. */
 bool sleeper_was_cancelled(void);
 /* Outside, with nothing of ours held: may not return. */
 void cancelled_inside(void);

@@ -256,6 +256,40 @@ static void cancel_all(const struct way *w, size_t n, void *(*how)(void *))
         }
 }
 
+static void *sleeps(void *arg)
+{
+        pause();
+        return arg;
+}
+
+static void *reads_all(void *arg)
+{
+        char b[8];
+
+        return (void *)recv(at.v[0], b, sizeof(b), MSG_WAITALL);
+}
+
+/* Who is not meant notices nothing: what has come so far is not all that it gets. */
+static void cancel_another(void)
+{
+        pthread_t reads, t;
+        void *got;
+
+        begin();
+        pthread_create(&reads, NULL, reads_all, NULL);
+        usleep(20000);
+        for (int i = 0; i < 4; i++) {
+                pthread_create(&t, NULL, sleeps, NULL);
+                pthread_cancel(t);
+                pthread_join(t, NULL);
+                write(at.v[1], "ab", 2);
+                usleep(10000);
+        }
+        pthread_join(reads, &got);
+        printf("  all: %ld\n", (long)got);
+        end();
+}
+
 void scene_cancel(void)
 {
         printf(" asleep\n");
@@ -264,6 +298,8 @@ void scene_cancel(void)
         cancel_all(waits, ARRAY_LEN(waits), computes_and_goes);
         printf(" at work\n");
         cancel_all(works, ARRAY_LEN(works), goes);
+        printf(" beside others\n");
+        cancel_another();
 }
 
 /* ---- those that want to end wherever they are ---- */
