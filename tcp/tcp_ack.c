@@ -140,6 +140,8 @@ static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
                 tc->rtx_kind = RTX_NONE;
                 tc->rtx_at = NSTIME_NEVER;
                 tc->backoff = 0;
+                if (flight(tc) == 0)
+                        tc->stalled_at = 0;     /* what is sent now has not waited for its ACK */
         }
         return changed;
 }

@@ -86,6 +86,24 @@ static void user_timeout_before_a_closed_window_is_kept_to(void **state)
         expect_state(s, TCPS_CLOSED);
 }
 
+/* What was sent when the window opened waits for its ACK from then on. */
+static void user_timeout_begins_again_as_the_window_opens(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        app_writes(s, 10);
+        advance_ms(s, 6000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1);
+        expect_sent(s, .seq = 1, .len = 10);
+        advance_ms(s, 6900);
+        expect_state(s, TCPS_ESTABLISHED);
+        advance_ms(s, 200);
+        forget_sent(s);
+        expect_state(s, TCPS_CLOSED);
+}
+
 /* RFC 9293 §3.8.1: a window of bytes is not hundreds of packets. */
 static void small_segments_lost_go_again_as_one(void **state)
 {
@@ -642,6 +660,7 @@ int main(void)
                 scenario(user_timeout_ends_it_sooner, established, &user_timeout),
                 scenario(user_timeout_is_kept_to, established, &user_timeout),
                 scenario(user_timeout_before_a_closed_window_is_kept_to, established, &user_timeout),
+                scenario(user_timeout_begins_again_as_the_window_opens, established, &user_timeout),
                 scenario(third_dupack_retransmits, established, &reno),
                 scenario(partial_ack_retransmits_the_next_hole, established, &reno),
                 scenario(duplicate_acks_let_new_segments_out, established, &reno),
