@@ -5,6 +5,7 @@
  *      the first segments of a connection      when the stack is about to wait, or after AT_ONCE: Linux's quick ACKs,
  *                                              but an answer that the application has ready carries it
  *      the end of the stream                   likewise: who is told of it closes, and the FIN carries it
+ *      the end of one that was closed first    likewise: nothing will carry it, but what the application does now goes first
  *      every second full-sized segment         at once: when the turn that took it off the queue is over
  *      what fills the window                   when it is read, or after READER
  *      less than that                          when the stack is about to wait, or after DELACK
@@ -106,8 +107,10 @@ void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, ns
 
 void delack_owe_end(struct tcp_conn *tc, nstime now)
 {
+        bool closed = tc->state == TCPS_FIN_WAIT_2 && tc->flags & TCF_CLOSED_BY_APP && !tc->link.lossless;
+
         conn_unflag(tc, TCF_TRAIN);
-        if (tc->state == TCPS_ESTABLISHED && !tc->opts.quickack)
+        if ((tc->state == TCPS_ESTABLISHED || closed) && !tc->opts.quickack)
                 tc->delack_at = MIN(tc->delack_at, now + AT_ONCE);
         else
                 tc->owed |= OWE_ACK;

@@ -73,6 +73,50 @@ static void the_end_is_acked_though_nobody_answers_it(void **state)
         expect_sent(s, .seq = 1, .ack = 2);
 }
 
+/* Up to where the peer's FIN, the last segment, is there. */
+static void both_are_closed(struct scene *s)
+{
+        app_closes(s);
+        expect_sent(s, .seq = 1, .ack = 1, .flags = F);
+        peer_sends(s, .seq = 1, .ack = 2);
+        peer_sends(s, .seq = 1, .ack = 2, .flags = F);
+        expect_state(s, TCPS_TIME_WAIT);
+}
+
+/* Nobody here waits for it: what the application does now goes first. */
+static void the_last_ack_goes_when_there_is_nothing_to_do(void **state)
+{
+        struct scene *s = *state;
+
+        both_are_closed(s);
+        expect_silence(s);
+        turn_ends(s);
+        expect_sent(s, .seq = 2, .ack = 2);
+        advance_ms(s, 59998);
+        expect_silence(s);
+        expect_state(s, TCPS_TIME_WAIT);
+}
+
+static void the_last_ack_goes_though_there_is_something_to_do(void **state)
+{
+        struct scene *s = *state;
+
+        both_are_closed(s);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 2, .ack = 2);
+        peer_sends(s, .seq = 1, .ack = 2, .flags = F);
+        expect_sent(s, .seq = 2, .ack = 2);
+}
+
+static void the_last_ack_of_a_lossless_link_goes_at_once(void **state)
+{
+        struct scene *s = *state;
+
+        both_are_closed(s);
+        expect_sent(s, .seq = 2, .ack = 2);
+}
+
 static void lossless_link_acks_at_the_end_of_a_turn(void **state)
 {
         struct scene *s = *state;
@@ -412,6 +456,9 @@ int main(void)
                 scenario(first_segments_are_acked_at_once_or_by_what_answers_them, established, NULL),
                 scenario(the_end_is_acked_at_once_or_by_what_answers_it, established, NULL),
                 scenario(the_end_is_acked_though_nobody_answers_it, established, NULL),
+                scenario(the_last_ack_goes_when_there_is_nothing_to_do, established, NULL),
+                scenario(the_last_ack_goes_though_there_is_something_to_do, established, NULL),
+                scenario(the_last_ack_of_a_lossless_link_goes_at_once, established, &lossless),
                 scenario(lossless_link_acks_at_the_end_of_a_turn, established, &lossless),
                 scenario(data_of_ours_carries_the_ack, established, NULL),
                 scenario(a_train_is_acked_by_64_kilobytes, established_8_ms, &scaled),
