@@ -707,11 +707,13 @@ bool pace_waits(struct tcp_conn *tc, nstime now);
 void pace_sent(struct tcp_conn *tc, uint32_t len);
 
 /* tcp_output.c */
-void output_window_update(struct tcp *t, struct tcp_conn *tc);
+void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* `len` bytes of the segment came in order, and are to be acknowledged at once or later: tcp_delack.c. */
 void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, nstime now);
 /* ... and the end of the stream. The state is still the one in which it came. */
 void delack_owe_end(struct tcp_conn *tc, nstime now);
+/* ... and a wider window, for which the peer does not wait. */
+void delack_owe_window(struct tcp_conn *tc, nstime now);
 /* ... and for a segment beyond a gap. */
 void delack_owe_gap(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 /* As output of its SYN-ACK, which the peer has had since `at`. */

@@ -8,6 +8,7 @@
  *      the end of one that was closed first    likewise: nothing will carry it, but what the application does now goes first
  *      every second full-sized segment         at once: when the turn that took it off the queue is over
  *      what fills the window                   when it is read, or after READER
+ *      the first window that no SYN can say    likewise
  *      less than that                          when the stack is about to wait, or after DELACK
  *      a segment of a train                    with others: see below
  *      a segment beyond a gap                  at once, three times; then with others: delack_owe_gap()
@@ -114,6 +115,14 @@ void delack_owe_end(struct tcp_conn *tc, nstime now)
                 tc->delack_at = MIN(tc->delack_at, now + AT_ONCE);
         else
                 tc->owed |= OWE_ACK;
+}
+
+void delack_owe_window(struct tcp_conn *tc, nstime now)
+{
+        if (tc->opts.quickack)
+                tc->owed |= OWE_ACK;
+        else
+                tc->delack_at = MIN(tc->delack_at, now + AT_ONCE);
 }
 
 /*

@@ -38,8 +38,14 @@ static uint16_t offer_window(struct tcp_conn *tc)
         return (uint16_t)wnd;
 }
 
+/* The first time that the window can be wider than a SYN says, with half of that left, or more: nobody waits for it yet. */
+static bool is_first_window(const struct tcp_conn *tc, uint32_t cur)
+{
+        return cur > UINT16_MAX / 2 && tc->rcv_adv - tc->irs <= UINT16_MAX + 1u;
+}
+
 /* After the application read: tell the peer when the window is worth more and it may be waiting for it. */
-void output_window_update(struct tcp *t, struct tcp_conn *tc)
+void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint32_t cur = tc->rcv_adv - tc->rcv_nxt, free = rcvbuf_window(tc);
         uint32_t half = rcvbuf_limit(tc) / 2, step = MIN(half, 2u * tc->link.mss);
@@ -50,7 +56,10 @@ void output_window_update(struct tcp *t, struct tcp_conn *tc)
                 return;
         if (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_FIN_WAIT_1 && tc->state != TCPS_FIN_WAIT_2)
                 return;
-        tc->owed |= OWE_ACK;
+        if (is_first_window(tc, cur))
+                delack_owe_window(tc, now);
+        else
+                tc->owed |= OWE_ACK;
         touch(t, tc);
 }
 

@@ -325,7 +325,7 @@ void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime n
                 WRITE_ONCE(tc->urg_state, URG_NONE);    /* as Linux: read past it, it is gone */
         if (!(tc->opts.rcvbuf | tc->opts.window_clamp) && !tc->link.lossless)
                 rcvbuf_autosize(t, tc, now);
-        output_window_update(t, tc);
+        output_window_update(t, tc, now);
 }
 
 static void link_first(struct tcp *t, struct tcp_conn *tc, uint32_t i)

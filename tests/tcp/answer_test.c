@@ -133,6 +133,53 @@ static void the_same_moment(void **state)
         forget_sent(s);
 }
 
+static void opened(struct scene *s)
+{
+        answered(s, 0);
+        peer_sends(s, .seq = 1, .ack = 1);
+        take(s);
+}
+
+/* The first read makes the window wider than a SYN-ACK can say. A peer that has most of that left does not wait for it. */
+static void what_answers_carries_the_first_window(void **state)
+{
+        struct scene *s = *state;
+
+        opened(s);
+        peer_sends(s, .seq = 1, .ack = 1, .len = 10);
+        app_reads(s, 10);
+        expect_silence(s);
+        app_writes(s, 5);
+        expect_sent(s, .seq = 1, .len = 5, .ack = 11);
+        assert_true((uint32_t)s->last.wnd << 5 > UINT16_MAX);
+}
+
+static void the_first_window_does_not_wait_long(void **state)
+{
+        struct scene *s = *state;
+
+        opened(s);
+        peer_sends(s, .seq = 1, .ack = 1, .len = 10);
+        app_reads(s, 10);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .seq = 1, .ack = 11);
+        assert_true((uint32_t)s->last.wnd << 5 > UINT16_MAX);
+}
+
+static void the_first_window_does_not_wait_where_little_is_left(void **state)
+{
+        struct scene *s = *state;
+
+        opened(s);
+        for (uint32_t i = 0; i < 10; i++)
+                peer_sends(s, .seq = 1 + 1000 * i, .ack = 1, .len = 1000);
+        forget_sent(s);
+        s->tc->rcv_adv = s->tc->rcv_nxt + 20000;        /* as if no ACK since had said more */
+        app_reads(s, 10000);
+        expect_sent(s, .seq = 1, .ack = 10001);
+}
+
 static void it_is_repeated(void **state)
 {
         struct scene *s = *state;
@@ -351,6 +398,9 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 desk_scenario(nothing_is_sent_but_all_is_as_if, &plain),
                 desk_scenario(the_same_moment, &plain),
+                desk_scenario(what_answers_carries_the_first_window, &plain),
+                desk_scenario(the_first_window_does_not_wait_long, &plain),
+                desk_scenario(the_first_window_does_not_wait_where_little_is_left, &plain),
                 desk_scenario(it_is_repeated, &plain),
                 desk_scenario(a_reset_ends_it, &plain),
                 desk_scenario(what_was_said_holds, &plain),
