@@ -205,6 +205,7 @@ struct usock_item {
         bool call;                      /* a call that reads or writes waits, not a poll */
         bool exclusive;                 /* it is enough when one of those who wait so is woken */
         bool device;                    /* the only one, of a call that takes from devices itself: what is there it finds */
+        bool asked;                     /* the only one, of a call that asks the kernel itself, and just has */
         bool enough;                    /* who asks looks by himself: with this one ready those behind it need not be looked at */
 };
 /*

@@ -224,15 +224,16 @@ static int accept_kernel(const struct file *l, struct sockaddr *sa, socklen_t *l
  * comes by. */
 static int accept_once(struct file *l, struct sockaddr *sa, socklen_t *len, int flags)
 {
+        bool asked = kernel_turn(&l->pace);
         int fd, r;
 
-        if (kernel_turn(&l->pace)) {
+        if (asked) {
                 fd = accept_kernel(l, sa, len, flags);
                 if (fd != -EAGAIN)
                         return fd;
         }
         r = accept_ours(l, sa, len, flags);
-        if (r != -EAGAIN && r != -EMFILE)
+        if (asked || (r != -EAGAIN && r != -EMFILE))
                 return r;
         fd = accept_kernel(l, sa, len, flags);
         return fd != -EAGAIN ? fd : r;
@@ -249,7 +250,7 @@ static ssize_t do_accept(struct file *l, struct sockaddr *sa, socklen_t *len, in
                 r = accept_once(l, sa, len, flags);
                 if (r != -EAGAIN || file_nonblock(l))
                         return r;
-                r = file_wait(l, POLLIN, &u);
+                r = file_wait_asked(l, &u);
                 if (r < 0)
                         return r;
         }

@@ -41,16 +41,18 @@ static int interrupted(void)
 
 /* ---- sleeping ---- */
 
-static int wait_both_sides(struct file *f, short events, nstime left, bool device)
+enum caller { ANY, TAKES_FROM_DEVICES, ASKED_THE_KERNEL };
+
+static int wait_both_sides(struct file *f, short events, nstime left, enum caller who)
 {
-        struct usock_item it = {.s = f->us, .fd = f->kfd, .events = events, .call = true, .device = device,
-                                .exclusive = usock_is_taken_by_one(f->us, events)};
+        struct usock_item it = {.s = f->us, .fd = f->kfd, .events = events, .call = true, .device = who == TAKES_FROM_DEVICES,
+                                .asked = who == ASKED_THE_KERNEL, .exclusive = usock_is_taken_by_one(f->us, events)};
         int n = usock_wait(&it, 1, left, NULL);
 
         return n > 0 ? 0 : n == 0 ? -EAGAIN : n;
 }
 
-static int wait_for(struct file *f, short events, struct until *u, bool device)
+static int wait_for(struct file *f, short events, struct until *u, enum caller who)
 {
         nstime left = until_left(u);
         struct sleeper *sl;
@@ -61,7 +63,7 @@ static int wait_for(struct file *f, short events, struct until *u, bool device)
         if (sleeper_was_cancelled())
                 r = -EINTR;
         else if (file_both_sides(f) && !(events & (POLLOUT | USOCK_POLL_MADE)))      /* the kernel's has room */
-                r = wait_both_sides(f, events, left, device);
+                r = wait_both_sides(f, events, left, who);
         else
                 r = usock_wait1(f->us, events, left);
         sleeper_leave(sl);
@@ -73,12 +75,17 @@ static int wait_for(struct file *f, short events, struct until *u, bool device)
 
 int file_wait(struct file *f, short events, struct until *u)
 {
-        return wait_for(f, events, u, false);
+        return wait_for(f, events, u, ANY);
 }
 
 int file_wait_device(struct file *f, struct until *u)
 {
-        return wait_for(f, POLLIN, u, true);
+        return wait_for(f, POLLIN, u, TAKES_FROM_DEVICES);
+}
+
+int file_wait_asked(struct file *f, struct until *u)
+{
+        return wait_for(f, POLLIN, u, ASKED_THE_KERNEL);
 }
 
 int wait_items(struct usock_item *v, int n, struct until *u, const sigset_t *mask, const struct usock_news *seen)
