@@ -88,6 +88,7 @@ static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, uint32_t
         nstime rtt = clean_acked(t, tc, ack, fack, now);
 
         WRITE_ONCE(tc->snd_una, ack);
+        tc->stalled_at = flight(tc) != 0 ? now : 0;
         tc->bytes_acked += acked;
         if (tc->snd_head == 0)
                 sndbuf_idle(t, tc);
@@ -127,7 +128,7 @@ void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
 static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked)
 {
         uint32_t wnd = (uint32_t)seg->wnd << tc->snd_wscale;
-        bool changed = wnd != tc->snd_wnd;
+        bool changed = wnd != tc->snd_wnd, wider = wnd > tc->snd_wnd;
 
         if (acked == 0 && (seq_gt(tc->snd_wl1, seg->seq) || (tc->snd_wl1 == seg->seq && seq_gt(tc->snd_wl2, seg->ack))))
                 return false;
@@ -140,7 +141,7 @@ static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
                 tc->rtx_kind = RTX_NONE;
                 tc->rtx_at = NSTIME_NEVER;
                 tc->backoff = 0;
-                if (flight(tc) == 0)
+                if (wider && flight(tc) == 0)
                         tc->stalled_at = 0;     /* what is sent now has not waited for its ACK */
         }
         return changed;
@@ -186,7 +187,6 @@ static void note_alive(struct tcp_conn *tc, uint32_t acked)
         if (acked != 0) {
                 tc->backoff = 0;
                 tc->dups = 0;
-                tc->stalled_at = 0;
                 conn_unflag(tc, TCF_REPAIR_PROBED);
         }
 }

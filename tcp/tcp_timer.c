@@ -169,14 +169,14 @@ static void expire_syn(struct tcp *t, struct tcp_conn *tc, nstime now)
         timer_arm_rtx(tc, now);
 }
 
-/* The window is closed over what is in flight, or nothing is in flight and the window is too small. MUST-37:
- * as long as the peer answers, for ever. */
+/* The window is closed over what is in flight, or nothing is in flight and the window is too small. MUST-37: as long as the peer
+ * answers, for ever; with TCP_USER_TIMEOUT for that long, answered or not, as Linux: what could not be sent waits, too (tcp(7)). */
 static void expire_persist(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool orphan = tc->flags & TCF_CLOSED_BY_APP;
 
         if (tc->probes >= RETRIES || (orphan && rtt_rto(tc) >= ORPHAN_WAIT) ||
-            (tc->opts.user_timeout_ms != 0 && tc->probes != 0 && waited_too_long(tc, now))) {
+            (tc->opts.user_timeout_ms != 0 && waited_too_long(tc, now))) {
                 give_up(t, tc);
                 return;
         }
