@@ -213,7 +213,7 @@ static bool left_to_caller(struct wait *w, nstime now)
 static int wait_loop(struct wait *w, nstime timeout)
 {
         int ready = wait_look(w), err;
-        bool itself = w->n != 0 && w->v[0].asked, asked = itself;
+        bool itself = w->n != 0 && w->v[0].asked, just = itself, asked = itself;
         nstime now;
 
         if (ready > 0 && !rest_is_due(w))
@@ -228,8 +228,9 @@ static int wait_loop(struct wait *w, nstime timeout)
                 if (ready == 0 || wait_pending(w, now) || (due && others_inside(w)))
                         ready = progress(w, now);
                 if (w->nk > 0 && (ready == 0 || (due && !itself)))
-                        ready = due || !asked ? ask_kernel(w) : ready_items(w);
+                        ready = (due && !just) || !asked ? ask_kernel(w) : ready_items(w);
                 asked = true;
+                just = false;
                 if (due)
                         rest_seen = usock_ticks();
                 if (ready > 0 || now >= w->until)

@@ -236,6 +236,7 @@ static int accept_once(struct file *l, struct sockaddr *sa, socklen_t *len, int 
         if (asked || (r != -EAGAIN && r != -EMFILE))
                 return r;
         fd = accept_kernel(l, sa, len, flags);
+        l->pace.asked = usock_ticks();
         return fd != -EAGAIN ? fd : r;
 }
 
