@@ -430,6 +430,8 @@ void stack_flush_bells(struct stack *s);
 bool stack_owes_acks(struct stack *s);
 /* The turn ends: those are sent. */
 void stack_flush_acks(struct stack *s, nstime now);
+/* Those in TIME-WAIT are, which nothing else will carry: by who does not act for an application. */
+void stack_flush_last_acks(struct stack *s, nstime now);
 /* Before the owner sleeps (on): peers that hold frames of ours ring when they give them back; senders may wait for them. */
 void stack_want_returns(struct stack *s, bool on);
 /* Before the owner arms its bell and looks: what it is about to sleep on is to say what comes (unet_ni_ops.arm). */

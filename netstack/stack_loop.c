@@ -71,6 +71,25 @@ static void gone(void *arg, uint32_t conn)
                 out_unlink(s, conn);
 }
 
+/* One that was put off may have gone with data meanwhile. */
+static bool owes_ack(struct stack *s, uint32_t i)
+{
+        struct tcp_conn *tc = tcp_conn_at(&s->tcp, s->st->acks[i]);
+
+        return tc->live && tcp_ack_waits(tc);
+}
+
+/* Without those that have gone. */
+static void sift_acks(struct stack *s)
+{
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < s->st->nacks; i++)
+                if (owes_ack(s, i))
+                        s->st->acks[n++] = s->st->acks[i];
+        s->st->nacks = n;
+}
+
 /* An acknowledgement that waits for the end of the turn is remembered; with the table full it goes now. */
 static void note_ack(struct stack *s, struct tcp_conn *tc)
 {
@@ -81,8 +100,12 @@ static void note_ack(struct stack *s, struct tcp_conn *tc)
         for (uint32_t i = 0; i < st->nacks; i++)
                 if (st->acks[i] == tc->self)
                         return;
-        if (st->nacks < ARRAY_LEN(st->acks))
+        if (unlikely(st->nacks == ARRAY_LEN(st->acks)))
+                sift_acks(s);
+        if (likely(st->nacks < ARRAY_LEN(st->acks)))
                 st->acks[st->nacks++] = tc->self;
+        else
+                tcp_flush_ack(&s->tcp, tc);
 }
 
 static void tell(struct stack *s, struct tcp_conn *tc)
@@ -150,14 +173,6 @@ void stack_flush(struct stack *s, nstime now)
         stack_flush_bells(s);
 }
 
-/* One that was put off may have gone with data meanwhile. */
-static bool owes_ack(struct stack *s, uint32_t i)
-{
-        struct tcp_conn *tc = tcp_conn_at(&s->tcp, s->st->acks[i]);
-
-        return tc->live && tcp_ack_waits(tc);
-}
-
 bool stack_owes_acks(struct stack *s)
 {
         for (uint32_t i = 0; i < s->st->nacks; i++)
@@ -178,6 +193,21 @@ void stack_flush_acks(struct stack *s, nstime now)
                         tcp_flush_ack(&s->tcp, tcp_conn_at(&s->tcp, st->acks[i]));
         st->nacks = 0;
         stack_flush(s, now);
+}
+
+void stack_flush_last_acks(struct stack *s, nstime now)
+{
+        struct stack_state *st = s->st;
+
+        if (st->nacks == 0)
+                return;
+        for (uint32_t i = 0; i < st->nacks; i++) {
+                struct tcp_conn *tc = tcp_conn_at(&s->tcp, st->acks[i]);
+                if (tc->state == TCPS_TIME_WAIT && owes_ack(s, i))
+                        tcp_flush_ack(&s->tcp, tc);
+        }
+        stack_flush(s, now);
+        sift_acks(s);
 }
 
 /* ---- channels ---- */

@@ -170,6 +170,7 @@ static nstime tick(void *view, nstime now, bool *active)
         ustack_wake_asked(u);
         others = st->cnt.n[COUNT_NI_RX_MSGS] != v->seen;
         found = stack_run(&u->s, now);
+        stack_flush_last_acks(&u->s, now);
         while (v->ntaken < ARRAY_LEN(v->taken) && ustack_links_keep(u, now, &v->taken[v->ntaken]))
                 v->ntaken++;
         again = ustack_links_again(u, now);

@@ -708,6 +708,8 @@ void pace_sent(struct tcp_conn *tc, uint32_t len);
 
 /* tcp_output.c */
 void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* The ACK of the peer's FIN, which came at `now`, before the record goes. */
+void output_last_ack(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* `len` bytes of the segment came in order, and are to be acknowledged at once or later: tcp_delack.c. */
 void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, nstime now);
 /* ... and the end of the stream. The state is still the one in which it came. */

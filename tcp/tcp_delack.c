@@ -5,10 +5,11 @@
  *      the first segments of a connection      when the stack is about to wait, or after AT_ONCE: Linux's quick ACKs,
  *                                              but an answer that the application has ready carries it
  *      the end of the stream                   likewise: who is told of it closes, and the FIN carries it
- *      the end of one that was closed first    likewise: nothing will carry it, but what the application does now goes first
+ *      the end of one that was closed first    likewise, but for lossless links: nothing will carry it, but what the
+ *                                              application does now goes first
+ *      the first window that no SYN can say    likewise
  *      every second full-sized segment         at once: when the turn that took it off the queue is over
  *      what fills the window                   when it is read, or after READER
- *      the first window that no SYN can say    likewise
  *      less than that                          when the stack is about to wait, or after DELACK
  *      a segment of a train                    with others: see below
  *      a segment beyond a gap                  at once, three times; then with others: delack_owe_gap()

@@ -590,6 +590,7 @@ static bool rx_found(struct tcp *t, struct tcp_conn *tc, const struct tcp_tuple 
                         conn_done(t, tc, 0);
                 } else if (unlikely(reuses_time_wait(tc, seg))) {
                         min_iss = tc->snd_nxt + UINT16_MAX;
+                        tc->delack_at = NSTIME_NEVER;
                         conn_end_time_wait(t, tc, COUNT_TCP_TIME_WAIT_REUSED);
                 } else {
                         return tcp_input(t, tc, seg, now);

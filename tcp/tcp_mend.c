@@ -310,6 +310,7 @@ void mend_finish(struct tcp *t, struct tcp_conn *tc, nstime now)
                 finish_ended(tc);
         } else if (tc->state == TCPS_TIME_WAIT) {
                 conn_enter_time_wait(t, tc, now);
+                tc->owed |= OWE_ACK;            /* it may have waited */
         } else if (tc->state < TCPS_ESTABLISHED) {
                 begin_handshake(tc, now);
         } else {
@@ -317,8 +318,11 @@ void mend_finish(struct tcp *t, struct tcp_conn *tc, nstime now)
                         listen_established(t, tc);
                 forget_losses(t, tc, now);
                 timer_keepalive(tc, now);
-                if (!mend_ends(t, tc, now))
+                if (!mend_ends(t, tc, now)) {
+                        if (tc->state == TCPS_TIME_WAIT)
+                                tc->owed |= OWE_ACK;
                         return;
+                }
                 tc->owed = OWE_ACK | (tc->snd_next != 0 ? OWE_PUSH : 0);
         }
         mend_slow(tc);

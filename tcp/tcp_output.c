@@ -593,6 +593,14 @@ void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tc
         t->reply(t->arg, tuple, &rst);
 }
 
+void output_last_ack(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        struct tcp_seg ack;
+
+        begin(t, tc, &ack, tc->snd_nxt, 0, TCP_ACK, now);
+        t->reply(t->arg, &tc->tuple, &ack);
+}
+
 bool output_answers_too_often(struct tcp_conn *tc, nstime now)
 {
         uint32_t ms = (uint32_t)(now / NS_PER_MS) | 1; /* 0: never */

@@ -10,6 +10,7 @@ import re
 import signal
 import shutil
 import socket
+import subprocess
 import sys
 import time
 import unittest
@@ -211,6 +212,25 @@ class Kernel(Lan):
         self.assertEqual(client.end(), "5 b'hello'\n")
         self.assert_ours(client)
         server.end()
+
+    def test_the_last_ack_of_a_program_that_is_gone(self):
+        """Its stack ends with its connections, and has answered the peer's FIN before."""
+        said = f"import socket; socket.create_connection(('{KERNELS}', {PORT})).sendall(b'1')"
+        stays = ("import socket, struct, sys, time\n"
+                 f"c = socket.create_server(('{KERNELS}', {PORT})).accept()[0]\n"
+                 "c.recv(9), c.recv(9), print('over', flush=True), sys.stdin.read(1), c.shutdown(socket.SHUT_WR)\n"
+                 "for _ in range(300):\n"
+                 "    state = c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]\n"
+                 "    if state == 7: break\n"
+                 "    time.sleep(0.1)\n"
+                 "print(state)")
+        server = self.other.serve(PORT, sys.executable, "-c", stays, stdin=subprocess.PIPE)
+        client = self.ours.run(sys.executable, "-c", said)
+        client.end()
+        self.assert_ours(client)
+        self.other.until(lambda: "over" in server.text(), "the client's FIN")
+        server.child.stdin.close()
+        self.assertEqual(server.end(), "over\n7\n")            # TCP_CLOSE
 
     def test_an_address_that_nobody_has(self):
         """Three requests, a second apart: then connect() and recv() say so, as the kernel's do."""

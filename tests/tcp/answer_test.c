@@ -138,6 +138,7 @@ static void opened(struct scene *s)
         answered(s, 0);
         peer_sends(s, .seq = 1, .ack = 1);
         take(s);
+        s->tc->quick = 0;
 }
 
 /* The first read makes the window wider than a SYN-ACK can say. A peer that has most of that left does not wait for it. */
