@@ -273,6 +273,46 @@ static void a_closed_window_stops_one_direction_only(void **state)
         pair_free(p);
 }
 
+#define MANY 40                         /* more than a stack remembers ACKs for */
+
+/* However many connections have something to acknowledge: nothing waits for a timer. */
+static void all_acks_go_at_the_end_of_a_turn(void **state)
+{
+        struct sim_params wire[2] = {{.mtu = 1500, .delay = NS_PER_US, .csum = true}, {.mtu = 1500, .delay = NS_PER_US, .csum = true}};
+        struct pair *p = pair_sim(1, wire);
+        struct tcp_tuple to = {pair_addr(0), pair_addr(1), 40000, 80, PAIR_CHAN};
+        struct tcp_link link = stack_tcp_link(&p->side[0].s, PAIR_CHAN);
+        uint32_t client[MANY], server;
+        struct tcp_opts o;
+        int listener;
+
+        tcp_opts_default(&o);
+        listener = tcp_listen(&p->side[1].s.tcp, pair_addr(1), 80, 1, &o);
+        for (uint32_t i = 0; i < MANY; i++, to.lport++) {
+                client[i] = (uint32_t)tcp_connect(&p->side[0].s.tcp, &to, &link, &o, p->now);
+                tcp_set_sock(&p->side[0].s.tcp, client[i], 1);
+                stack_flush(&p->side[0].s, p->now);
+                while ((server = tcp_accept(&p->side[1].s.tcp, (uint32_t)listener)) == 0)
+                        pair_wait(p, p->now + NS_PER_MS);
+                tcp_set_sock(&p->side[1].s.tcp, server, 1);
+                pair_conn(p, 1, server)->quick = 0;
+        }
+        for (uint32_t i = 0; i < MANY; i++)
+                assert_int_equal(pair_write(p, 0, client[i], (const uint8_t *)"1", 1), 1);
+        p->now += NS_PER_US;
+        sim_advance(p->sim, p->now);
+        while (stack_run(&p->side[1].s, p->now))
+                ;
+        stack_flush_acks(&p->side[1].s, p->now);
+        p->now += NS_PER_US;
+        sim_advance(p->sim, p->now);
+        while (stack_run(&p->side[0].s, p->now))
+                ;
+        for (uint32_t i = 0; i < MANY; i++)
+                assert_int_equal(pair_conn(p, 0, client[i])->snd_una, pair_conn(p, 0, client[i])->snd_nxt);
+        pair_free(p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -282,6 +322,7 @@ int main(void)
                 cmocka_unit_test(what_was_sent_before_a_channel_went_arrives),
                 cmocka_unit_test(a_fin_waits_for_a_record),
                 cmocka_unit_test(a_closed_window_stops_one_direction_only),
+                cmocka_unit_test(all_acks_go_at_the_end_of_a_turn),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
