@@ -184,6 +184,7 @@ static bool acceptable(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
 static void note_alive(struct tcp_conn *tc, uint32_t acked)
 {
         tc->probes = 0;
+        tc->err_soft = 0;
         if (acked != 0) {
                 tc->backoff = 0;
                 tc->dups = 0;

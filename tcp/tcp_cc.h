@@ -14,6 +14,8 @@
 
 #include "tcp/tcp_conn.h"
 
+#define CWND_UNKNOWN 0x7fffffffu        /* ssthresh, arbitrarily high, until something was lost: RFC 5681 §3.1 */
+
 #define TCP_CC_LIST(X)                                                                                                \
         X(CUBIC, tcp_cubic)                                                                                           \
         X(RENO, tcp_newreno)                                                                                          \

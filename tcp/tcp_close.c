@@ -127,7 +127,8 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
                 conn_done(t, tc, err);
                 return;
         } else {
-                tc->err_soft = (int16_t)err;
+                tc->err_soft = (int16_t)err;    /* until the peer answers */
+                recovery_set_slow(tc);
         }
         touch(t, tc);
 }

@@ -126,7 +126,7 @@ static void avoid_congestion(struct tcp_conn *tc, struct cubic *c, uint32_t acke
 }
 
 /* HyStart++ (RFC 9406 §4.2): when the round trip grows, slow start slows down, and after some
- * rounds it ends. */
+ * rounds it ends. Only the first, which does not know where to end. */
 static uint32_t slow_start_share(struct tcp_conn *tc, struct cubic *c, uint32_t acked, nstime rtt)
 {
         uint32_t eta;
@@ -156,7 +156,7 @@ static void on_ack(struct tcp_conn *tc, uint32_t acked, nstime rtt, nstime now)
         struct cubic *c = state(tc);
 
         if (tc->cwnd < tc->ssthresh)
-                tc->cwnd += tc->link.lossless ? acked : slow_start_share(tc, c, acked, rtt);
+                tc->cwnd += tc->link.lossless || tc->ssthresh != CWND_UNKNOWN ? acked : slow_start_share(tc, c, acked, rtt);
         else
                 avoid_congestion(tc, c, acked, now);
 }

@@ -134,6 +134,7 @@ static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
         if (tc->state == TCPS_SYN_RECEIVED && seg->flags & TCP_SYN && seg->seq == tc->irs) {
                 ecn_syn_again(tc, seg);
                 tc->owed |= OWE_SYN; /* our SYN-ACK was lost */
+                tc->retrans++;
         }
         if (tc->state == TCPS_TIME_WAIT && seg->flags & TCP_FIN)
                 conn_enter_time_wait(t, tc, now); /* our last ACK was lost: 2 MSL from now */

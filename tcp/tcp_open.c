@@ -7,7 +7,6 @@
 #define MSS_DEFAULT_V4 536        /* RFC 9293 MUST-15 */
 #define MSS_DEFAULT_V6 1220
 #define RTO_AFTER_LOST_SYN (3 * NS_PER_S) /* RFC 6298 §5.7 */
-#define CWND_UNKNOWN   0x7fffffffu /* ssthresh, arbitrarily high: RFC 5681 §3.1 */
 
 bool open_address_ok(ip_addr a)
 {
@@ -66,7 +65,7 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
 
         if (syn_lost)
                 tc->rto = MAX(tc->rto, RTO_AFTER_LOST_SYN);
-        else if (!(tc->flags & TCF_COOKIE) && !deferred)
+        else if (!(tc->flags & TCF_COOKIE) && !deferred && tc->retrans == 0)   /* Karn's: which SYN-ACK it answers is not known */
                 rtt_sample(tc, now - tc->last_sent);
         WRITE_ONCE(tc->snd_una, tc->iss + 1);
         WRITE_ONCE(tc->snd_nxt, tc->iss + 1);
@@ -74,6 +73,7 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->snd_up = tc->snd_una;
         tc->backoff = tc->dups = 0;
         tc->stalled_at = 0;
+        tc->err_soft = 0;
         tc->rtx_kind = RTX_NONE;
         tc->rtx_at = NSTIME_NEVER;
         tc->ssthresh = CWND_UNKNOWN;

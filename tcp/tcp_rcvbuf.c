@@ -317,12 +317,18 @@ nstime tcp_recv_stamp(const struct tcp *t, const struct tcp_conn *tc, uint32_t o
         return i != 0 ? (now & ~(nstime)1023) - (nstime)(uint32_t)(rxseg_time(now) - rxseg_at(t, i)->at) * 1024 : now;
 }
 
+static void urgent_over(struct tcp_conn *tc)
+{
+        WRITE_ONCE(tc->urg_state, URG_NONE);
+        tc->slow &= (uint8_t)~SLOW_URG;
+}
+
 void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime now)
 {
         bytes = MIN(bytes, tc->rcv_unread); /* recovery after a death may have taken the rest away */
         drop_bytes(t, tc, (uint32_t)bytes);
         if (unlikely(tc->urg_state != URG_NONE) && (int32_t)(copied_seq(tc) - tc->rcv_up) >= 0)
-                WRITE_ONCE(tc->urg_state, URG_NONE);    /* as Linux: read past it, it is gone */
+                urgent_over(tc);        /* as Linux: read past it, it is gone */
         if (!(tc->opts.rcvbuf | tc->opts.window_clamp) && !tc->link.lossless)
                 rcvbuf_autosize(t, tc, now);
         output_window_update(t, tc, now);
@@ -382,12 +388,13 @@ static uint32_t limit_most(const struct tcp *t, const struct tcp_conn *tc)
 }
 
 /* The reader takes more than half a buffer in a round trip: the buffer, not the path, sets the pace. Who only receives has
- * measured the way when the connection was opened and no queue was on it; the peer's data say how long it is now. */
+ * measured the way when the connection was opened and no queue was on it, if that could be; the peer's data say how long it is now. */
 void rcvbuf_autosize(const struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint32_t read = copied_seq(tc) - tc->drs_seq, limit = tc->rcv_limit;
+        nstime way = tc->srtt != 0 ? MAX(tc->srtt, (nstime)tc->train_rtt << 10) : tc->rto;
 
-        if (tc->srtt == 0 || now - tc->drs_at < MAX(tc->srtt, (nstime)tc->train_rtt << 10))
+        if (now - tc->drs_at < way)
                 return;
         if (read >= limit / 2 && limit < limit_most(t, tc))
                 WRITE_ONCE(tc->rcv_limit, MIN(limit * 2, RCV_LIMIT_MAX));

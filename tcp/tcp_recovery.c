@@ -12,7 +12,7 @@
 void recovery_set_slow(struct tcp_conn *tc)
 {
         if (tc->ca_state != CA_OPEN || tc->sacked != 0 || tc->lost != 0 || tc->tlp_out || tc->probes != 0 ||
-            tc->backoff != 0 || tc->probe != 0 || tc->flags & TCF_ECN_CUT)
+            tc->backoff != 0 || tc->probe != 0 || tc->err_soft != 0 || tc->flags & TCF_ECN_CUT)
                 tc->slow |= SLOW_LOSS;
         else
                 tc->slow &= (uint8_t)~SLOW_LOSS;

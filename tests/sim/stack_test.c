@@ -132,6 +132,7 @@ static void urgent_byte_is_read_out_of_line(void **state)
         assert_true(tcp_at_mark(pair_conn(p, 1, server), 0));
         assert_int_equal(pair_read(p, 1, server, got, sizeof got), 2);
         assert_memory_equal(got, "cd", 2);
+        assert_int_equal(pair_conn(p, 1, server)->slow, 0);     /* it is over */
         pair_free(p);
 }
 

@@ -193,6 +193,25 @@ static void hystart_ends_slow_start_when_delay_grows(void **state)
         assert_true(tc.ssthresh < 0x7fffffff);
 }
 
+/* Later ones know where to end: RFC 9406 is for the first. */
+static void slow_start_after_an_idle_time_doubles(void **state)
+{
+        struct tcp_conn tc = conn(TCP_CC_CUBIC, 20);
+        nstime now = NS_PER_S;
+
+        for (int round = 0; round < 4; round++)
+                runs(&tc, &now, 90 * NS_PER_MS);
+        tc.srtt = 150 * NS_PER_MS;
+        for (int round = 0; round < 8; round++)
+                runs(&tc, &now, 140 * NS_PER_MS);
+        assert_true(tc.ssthresh < 0x7fffffff);
+        tc.ssthresh = 1000 * MSS;
+        tc.cwnd = 10 * MSS;
+        for (int round = 0; round < 3; round++)
+                runs(&tc, &now, 140 * NS_PER_MS);
+        assert_true(tc.cwnd >= 70 * MSS);
+}
+
 static void names_are_found(void **state)
 {
         assert_int_equal(tcp_cc_lookup("reno"), TCP_CC_RENO);
@@ -240,6 +259,7 @@ int main(void)
                 cmocka_unit_test(cubic_does_not_count_idle_time),
                 cmocka_unit_test(cubic_without_a_loss_begins_at_the_plateau),
                 cmocka_unit_test(hystart_ends_slow_start_when_delay_grows),
+                cmocka_unit_test(slow_start_after_an_idle_time_doubles),
                 cmocka_unit_test(names_are_found),
                 cmocka_unit_test(rto_follows_rfc_6298),
         };

@@ -396,6 +396,44 @@ static void icmp_errors_are_advice(void **state)
         peer_sends(s, .seq = 1, .ack = 11);
 }
 
+/* As Linux: it was wrong, or is no more. */
+static void an_answer_ends_a_soft_error(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 10);
+        expect_sent(s, .seq = 1, .len = 10);
+        tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS + 1, EHOSTUNREACH, false, 0, s->now);
+        peer_sends(s, .seq = 1, .ack = 11);
+        assert_int_equal(tcp_take_error(s->tc), 0);
+        assert_int_equal(s->tc->slow & SLOW_LOSS, 0);
+}
+
+static void an_open_connection_has_no_soft_error(void **state)
+{
+        struct scene *s = *state;
+
+        tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS, EHOSTUNREACH, false, 0, s->now);
+        peer_sends(s, .seq = 0, .ack = 1, .flags = SA);
+        expect_state(s, TCPS_ESTABLISHED);
+        forget_sent(s);
+        assert_int_equal(tcp_take_error(s->tc), 0);
+}
+
+/* RFC 6298 §3: of two SYN-ACKs nobody knows which is answered. */
+static void a_syn_ack_sent_twice_measures_nothing(void **state)
+{
+        struct scene *s = *state;
+
+        advance_ms(s, 300);
+        peer_sends(s, .seq = 0, .flags = TCP_SYN);
+        forget_sent(s);
+        advance_ms(s, 1);
+        peer_sends(s, .seq = 1, .ack = 1);
+        expect_state(s, TCPS_ESTABLISHED);
+        assert_true(s->tc->min_rtt == NSTIME_NEVER);
+}
+
 static void hard_icmp_error_ends_an_opening(void **state)
 {
         struct scene *s = *state;
@@ -521,6 +559,9 @@ int main(void)
                 scenario(abort_resets, established, NULL),
                 scenario(keepalive_asks_and_gives_up, established, &keepalive),
                 scenario(icmp_errors_are_advice, established, NULL),
+                scenario(an_answer_ends_a_soft_error, established, NULL),
+                scenario(an_open_connection_has_no_soft_error, syn_sent, NULL),
+                scenario(a_syn_ack_sent_twice_measures_nothing, syn_received, NULL),
                 scenario(hard_icmp_error_ends_an_opening, syn_sent, NULL),
                 scenario(smaller_mtu_recuts_segments, established, NULL),
                 scenario(dead_channel_resets_without_a_segment, established, NULL),
