@@ -4,6 +4,7 @@
  */
 #include "sock/native.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SPANS 8
@@ -77,14 +78,23 @@ static ssize_t send_chunk(struct usock *s, struct source *from, size_t want, boo
         return r;
 }
 
+/* Where a file ends, nothing more is to come, however much was asked for. */
+static off_t end_of_file(int fd)
+{
+        struct stat st;
+
+        return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : INT64_MAX;
+}
+
 static ssize_t send_all(struct native_slot *n, struct source *from, size_t count)
 {
+        off_t end = end_of_file(from->fd);
         nstime deadline = native_deadline(usock_rec(n->us)->sndtimeo);
         size_t done = 0;
         ssize_t r = 0;
 
         while (done < count) {
-                r = send_chunk(n->us, from, MIN(count - done, CHUNK), count - done > CHUNK);
+                r = send_chunk(n->us, from, MIN(count - done, CHUNK), count - done > CHUNK && from->off + CHUNK < end);
                 if (r == -EAGAIN && !usock_nonblock(n->us)) {
                         r = native_wait(n, POLLOUT, deadline);
                         if (r == 0)

@@ -511,6 +511,7 @@ int usock_accept(struct usock *s, struct usock **out)
                 r->told = rec->told;    /* as Linux's sk_clone_lock(): what no connection has is inherited too */
                 r->stamps = rec->stamps;
                 r->rcvlowat = rec->rcvlowat;
+                r->waits_for_more = rec->waits_for_more;
                 r->reuse = rec->reuse;
                 r->zerocopy = rec->zerocopy;
                 tcp_get_opts(tcp_conn_at(&u->s.tcp, conn), &r->opts);
@@ -696,6 +697,16 @@ ssize_t usock_read_short(struct usock *s, void *p, size_t n)
         if (s->kind == USOCK_UDP)
                 return in_turns() ? heard(usock_udp_read_short(s, p, n)) : usock_udp_read_short(s, p, n);
         return n < READ_ONCE(s->ahead.left) && usock_tcp_read_ahead(s, p, n) ? (ssize_t)n : -EAGAIN;
+}
+
+uint32_t usock_rcvlowat(const struct usock *s)
+{
+        return READ_ONCE(usock_rec(s)->rcvlowat);
+}
+
+bool usock_waits_for_more(const struct usock *s)
+{
+        return READ_ONCE(usock_rec(s)->waits_for_more);
 }
 
 bool usock_peeks_on(const struct usock *s)

@@ -133,6 +133,11 @@ ssize_t usock_recv(struct usock *s, void *p, size_t n, int flags);
 ssize_t usock_read_short(struct usock *s, void *p, size_t n);
 /* SO_PEEK_OFF is set: a peek goes on where the last one ended, and may find nothing while the socket is readable. */
 bool usock_peeks_on(const struct usock *s);
+/* SO_RCVLOWAT: what a call that reads a stream waits for, at least; more than 1 says `usock_waits_for_more()`. */
+uint32_t usock_rcvlowat(const struct usock *s);
+bool usock_waits_for_more(const struct usock *s);
+/* A call that had moved bytes met an error of the connection, -errno: the next one tells of it. Others are let go. */
+void usock_keep_error(struct usock *s, ssize_t r);
 
 /* ---- groups: which of them are ours (usock_group.c) ---- */
 

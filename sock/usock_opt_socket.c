@@ -125,6 +125,8 @@ static int set_rcvlowat(struct opt_call *c, int v)
 
         WRITE_ONCE(c->rec->rcvlowat, v < 0 ? most : v == 0 ? 1 : MIN((uint32_t)v, most));
         WRITE_ONCE(c->rec->waits_for_more, c->rec->rcvlowat > 1);
+        if (c->rec->role == SOCK_ROLE_CONN)     /* it may be enough now */
+                ustack_event(&c->s->u->s, c->s->idx, TCP_EV_READABLE);
         return 0;
 }
 

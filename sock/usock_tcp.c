@@ -360,6 +360,22 @@ void usock_tcp_hear(struct usock *s)
                 stack_run(&u->s, ustack_now());
 }
 
+/* Of the connection, and told once; beside those a call fails of itself, or will fail again. Under the lock. */
+static void keep_error(struct sock_rec *rec, struct tcp_conn *tc, ssize_t r)
+{
+        bool once = r == -ECONNRESET || r == -ETIMEDOUT || r == -EHOSTUNREACH || r == -ENETUNREACH || r == -ECONNABORTED;
+
+        if (once && rec->role == SOCK_ROLE_CONN && tc->err == 0)
+                WRITE_ONCE(tc->err, (int16_t)-r);
+}
+
+void usock_keep_error(struct usock *s, ssize_t r)
+{
+        ustack_lock(s->u);
+        keep_error(usock_rec(s), usock_conn(s), r);
+        ustack_leave(s->u);
+}
+
 /* Room for a reservation, after what arrived meanwhile was looked at. As tcp_send_reserve. */
 static int reserve(struct ustack *u, struct tcp_conn *tc, size_t want, struct span *span, nstime now)
 {
@@ -484,6 +500,8 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
                         break;
                 done += (size_t)got;
         }
+        if (unlikely(done > 0 && got < 0))
+                keep_error(rec, tcp_conn_at(&u->s.tcp, rec->conn), got);
         ustack_leave(u);
         if (done > 0)
                 return (ssize_t)done;

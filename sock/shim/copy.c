@@ -13,6 +13,7 @@
 
 #define CHUNK   (256u << 10)
 #define PIPE_ROOM 65536u        /* of a pipe as it is made */
+#define PIPE_PAGE 4096          /* and of one that poll() finds writable */
 #define LONGEST_DATAGRAM 65507u
 #define AT_MOST 0x7ffff000u     /* Linux moves no more in one call */
 
@@ -38,8 +39,17 @@ static void chunk_put(void *p)
 
 /* ---- sendfile ---- */
 
+/* Where a file ends, nothing more is to come, however much was asked for. */
+static off_t end_of_file(int in)
+{
+        struct stat st;
+
+        return fstat(in, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : INT64_MAX;
+}
+
 static ssize_t send_file_at(struct file *f, int in, off_t at, size_t n, void *buf)
 {
+        off_t end = end_of_file(in);
         size_t done = 0;
         ssize_t r = 0;
 
@@ -50,13 +60,13 @@ static ssize_t send_file_at(struct file *f, int in, off_t at, size_t n, void *bu
                         r = got;
                         break;
                 }
-                r = file_send(f, buf, (size_t)got, (size_t)got < n - done ? MSG_MORE : 0);
+                r = file_send(f, buf, (size_t)got, (size_t)got < n - done && at + (off_t)done + got < end ? MSG_MORE : 0);
                 if (r > 0)
                         done += (size_t)r;
                 if (r != got)
                         break;
         }
-        return done ? (ssize_t)done : r;
+        return file_moved(f, done, r);
 }
 
 /* As Linux, where it is the error of what would be too long. */
@@ -121,14 +131,14 @@ ssize_t h_sendfile64(int out, int in, off64_t *off, size_t n)
 
 /* ---- splice ---- */
 
-/* Until there is something in the pipe (1), or its end (0). */
-static int wait_for_pipe(int pipe, unsigned flags)
+/* Until there is something in the pipe (1), or its end (0); or room. */
+static int wait_for_pipe(int pipe, short events, unsigned flags)
 {
-        struct usock_item it = {.fd = pipe, .events = POLLIN};
+        struct usock_item it = {.fd = pipe, .events = events};
         struct until u = until_ms(-1);
         int mode = (int)sys3(SYS_fcntl, pipe, F_GETFL, 0), r;
 
-        if ((mode & O_ACCMODE) == O_WRONLY)
+        if ((mode & O_ACCMODE) == (events == POLLIN ? O_WRONLY : O_RDONLY))
                 return -EBADF;
         if (flags & SPLICE_F_NONBLOCK || mode & O_NONBLOCK)
                 u = until_ms(0);
@@ -137,7 +147,7 @@ static int wait_for_pipe(int pipe, unsigned flags)
                 return -ERR_RESTART;
         if (r == 0)
                 return -EAGAIN;
-        return r < 0 ? r : (it.revents & POLLIN) != 0;
+        return r < 0 ? r : (it.revents & events) != 0;
 }
 
 static int wait_for_room(struct file *f)
@@ -158,7 +168,7 @@ static ssize_t send_read(struct file *f, const char *p, size_t n, int flags)
                 if (r == -EAGAIN)
                         usock_wait1(f->us, POLLOUT, 100 * NS_PER_MS);
                 else if (r < 0)
-                        return done ? (ssize_t)done : r;
+                        return file_moved(f, done, r);
                 else
                         done += (size_t)r;
         }
@@ -172,7 +182,7 @@ static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags
         ssize_t r;
 
         sys3(SYS_ioctl, pipe, FIONREAD, &waiting);
-        r = waiting ? 1 : wait_for_pipe(pipe, flags);
+        r = waiting ? 1 : wait_for_pipe(pipe, POLLIN, flags);
         if (r > 0)
                 r = wait_for_room(f);
         if (r < 0)
@@ -184,20 +194,38 @@ static ssize_t pipe_to_socket(struct file *f, int pipe, size_t n, unsigned flags
         return f->mode == MODE_UDP ? file_send_datagram(f, buf, (size_t)r, more) : send_read(f, buf, (size_t)r, more);
 }
 
-/* A datagram that is longer is cut, as by any read. */
-static ssize_t datagram_to_pipe(struct file *f, int pipe, size_t n, void *buf)
+/* What a write to the pipe takes without waiting, once there is room: all of one that is empty; else there is a page, and of how
+ * many more nobody tells. */
+static ssize_t room_of_pipe(int pipe, unsigned flags)
 {
-        ssize_t got = file_recv_datagram(f, buf, MIN(n, PIPE_ROOM), 0);
+        int r = wait_for_pipe(pipe, POLLOUT, flags), waiting = 0;
+        long size = sys2(SYS_fcntl, pipe, F_GETPIPE_SZ);
 
+        if (r < 0)
+                return r;
+        if (size < 0 || sys3(SYS_ioctl, pipe, FIONREAD, &waiting) < 0)
+                return -EINVAL;
+        return waiting == 0 ? size : PIPE_PAGE;
+}
+
+/* A datagram that is longer is cut, as by any read: also by what is in the pipe already. */
+static ssize_t datagram_to_pipe(struct file *f, int pipe, size_t n, unsigned flags, void *buf)
+{
+        ssize_t got = room_of_pipe(pipe, flags);
+
+        if (got >= 0)
+                got = file_recv_datagram(f, buf, MIN(MIN(n, PIPE_ROOM), (size_t)got), 0);
         return got <= 0 ? got : sys3(SYS_write, pipe, buf, (size_t)got);
 }
 
 /* Peeked first, taken when the pipe has it. */
-static ssize_t socket_to_pipe(struct file *f, int pipe, size_t n, void *buf)
+static ssize_t socket_to_pipe(struct file *f, int pipe, size_t n, unsigned flags, void *buf)
 {
-        ssize_t got = file_recv(f, buf, MIN(n, CHUNK), MSG_PEEK);
+        ssize_t got = room_of_pipe(pipe, flags);
         ssize_t put;
 
+        if (got >= 0)
+                got = file_recv(f, buf, MIN(MIN(n, CHUNK), (size_t)got), MSG_PEEK);
         if (got <= 0)
                 return got;
         put = sys3(SYS_write, pipe, buf, (size_t)got);
@@ -221,7 +249,7 @@ static ssize_t file_splice(struct file *f, int pipe, bool to_socket, size_t n, u
         if (to_socket)
                 r = pipe_to_socket(f, pipe, n, flags, buf);
         else
-                r = f->mode == MODE_UDP ? datagram_to_pipe(f, pipe, n, buf) : socket_to_pipe(f, pipe, n, buf);
+                r = f->mode == MODE_UDP ? datagram_to_pipe(f, pipe, n, flags, buf) : socket_to_pipe(f, pipe, n, flags, buf);
         chunk_put(buf);
         return r;
 }
@@ -254,6 +282,6 @@ ssize_t h_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n, u
                 else
                         r = file_splice(f, to_socket ? in : out, to_socket, n, flags);
                 file_leave(f);
-        } while (write_again(&r));
+        } while (to_socket ? write_again(&r) : result_again(&r));         /* of a pipe the kernel has told */
         return r;
 }

@@ -43,13 +43,23 @@ static ssize_t recv_now(struct file *f, void *p, size_t n, int flags)
         return usock_recv(f->us, p, n, flags);
 }
 
+ssize_t file_moved(struct file *f, size_t done, ssize_t r)
+{
+        if (done == 0)
+                return r;
+        if (r < 0)
+                usock_keep_error(f->us, r);
+        return (ssize_t)done;
+}
+
 ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
 {
-        size_t done = 0;
+        size_t done = 0, least;
         struct until u = until_timeo(f->rcvtimeo);
 
         if (unlikely(flags & MSG_PEEK && usock_peeks_on(f->us)))
                 flags &= ~MSG_WAITALL;
+        least = flags & MSG_WAITALL ? n : MIN(n, usock_rcvlowat(f->us));
         for (;;) {
                 size_t from = flags & MSG_PEEK ? 0 : done;
                 ssize_t r = recv_now(f, (char *)p + from, n - from, flags & ~MSG_WAITALL);
@@ -59,12 +69,12 @@ ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
                                 done = (size_t)r;
                         else
                                 done += (size_t)r;
-                        if (!(flags & MSG_WAITALL) || done == n || !io_may_wait(f, flags))
+                        if (done >= least || !io_may_wait(f, flags))
                                 return (ssize_t)done;
                         if ((flags & MSG_PEEK) && stream_ended(f))
                                 return (ssize_t)done;
                 } else if (r != -EAGAIN || !io_may_wait(f, flags)) {
-                        return done ? (ssize_t)done : r;
+                        return file_moved(f, done, r);
                 }
                 if (r <= 0 || (flags & MSG_PEEK))
                         r = wait_for_more(f, r > 0 || usock_peeks_on(f->us) ? flags : 0, &u);
@@ -129,7 +139,7 @@ static ssize_t tcp_recv_all(struct file *f, const struct msghdr *m, int flags)
                         continue;       /* recv() of nothing waits */
                 r = file_recv(f, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len, flags);
                 if (r < 0)
-                        return done ? done : r;
+                        return file_moved(f, (size_t)done, r);
                 done += r;
                 if ((size_t)r < m->msg_iov[i].iov_len)
                         break;
@@ -222,7 +232,7 @@ static inline ssize_t recv_buf(struct file *f, void *p, size_t n, int flags)
 {
         ssize_t r;
 
-        if (likely(f->mode == MODE_TCP && !(flags & (MSG_WAITALL | MSG_ERRQUEUE)))) {
+        if (likely(f->mode == MODE_TCP && !(flags & (MSG_WAITALL | MSG_ERRQUEUE)) && !usock_waits_for_more(f->us))) {
                 r = usock_recv(f->us, p, n, flags);
                 if (likely(r != -EAGAIN) || (!io_may_wait(f, flags) && !usock_progress()))
                         return r;

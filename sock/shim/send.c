@@ -19,7 +19,7 @@ ssize_t file_send(struct file *f, const void *p, size_t n, int flags)
                         r = -EAGAIN;
                 }
                 if (r != -EAGAIN || !io_may_wait(f, flags))
-                        return done ? (ssize_t)done : r;
+                        return file_moved(f, done, r);
                 r = file_wait(f, POLLOUT, &u);
                 if (r < 0)
                         return done ? (ssize_t)done : r;
@@ -52,7 +52,7 @@ static ssize_t send_rest(struct file *f, const struct msghdr *m, size_t done, in
                 last = done + v->iov_len - skip == total;
                 r = file_send(f, (const char *)v->iov_base + skip, v->iov_len - skip, flags | (last ? 0 : MSG_MORE));
                 if (r < 0)
-                        return done ? (ssize_t)done : r;
+                        return file_moved(f, done, r);
                 done += (size_t)r;
                 if ((size_t)r < v->iov_len - skip)
                         break;

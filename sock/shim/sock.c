@@ -297,8 +297,11 @@ int sock_shutdown(struct file *f, int how)
                 sock_decide(f, MODE_KERNEL, "shut down");
         }
         pthread_mutex_unlock(&shim.lock);
-        if (f->mode == MODE_UDP)
-                usock_shutdown(f->us, how);
+        if (f->mode == MODE_UDP) {
+                int ours = usock_shutdown(f->us, how);
+                if (f->out)             /* the kernel's has no peer */
+                        r = ours;
+        }
         return r;
 }
 

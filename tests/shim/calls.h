@@ -79,6 +79,7 @@ void close2(int v[2]);
 /* How long, in ms, what must come is waited for. */
 #define LONG 120000
 void wait_readable(int fd);
+void wait_bytes(int fd, int n);         /* until so many are there */
 
 #define MUCH 3000
 /* Byte i of what write_much() writes, which is MUCH of them. */
@@ -245,6 +246,10 @@ void scene_shutdown_unread(void);
 void scene_shutdown_waiting(void);
 void scene_urgent(void);
 void scene_low_water(void);
+void scene_low_water_reads(void);
+void scene_late_resets(void);
+void scene_splice_full(void);
+void scene_sendfile_beyond(void);
 void scene_peek_all_late(void);
 void scene_empty_buffers(void);
 void scene_disconnect(void);

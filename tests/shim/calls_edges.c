@@ -3,7 +3,7 @@
 
 /* ---- shutdown ---- */
 
-static void wait_bytes(int fd, int n)
+void wait_bytes(int fd, int n)
 {
         int there = 0;
 
@@ -248,6 +248,77 @@ void scene_low_water(void)
         show_recv(v[1], 8, 0);
         close2(v);
         close(ep);
+}
+
+/* A read waits for that much, or for what it asks for; with less of it who waits has enough. */
+void scene_low_water_reads(void)
+{
+        struct epoll_event ev = {.events = EPOLLIN};
+        struct sockaddr_in a;
+        int v[2], low = 4, one = 1, ep = epoll_create1(0), l = listener(&a);
+
+        tcp_pair(v);
+        SHOW(setsockopt(v[1], SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low)));
+        for (int i = 0; i < 3; i++) {
+                if (fork() == 0) {
+                        write(v[0], "12", 2);
+                        usleep(50000);
+                        write(v[0], "34", 2);
+                        _exit(0);
+                }
+                show_recv(v[1], i == 2 ? 2 : 8, i == 1 ? MSG_PEEK : 0);
+                wait(NULL);
+                while (recv(v[1], (char[8]){0}, 8, MSG_DONTWAIT) > 0)
+                        ;
+        }
+        epoll_ctl(ep, EPOLL_CTL_ADD, v[1], &ev);
+        SHOW(write(v[0], "12", 2));
+        wait_bytes(v[1], 2);
+        SHOW(epoll_wait(ep, &ev, 1, 0));
+        SHOW(setsockopt(v[1], SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one)));
+        SHOW(epoll_wait(ep, &ev, 1, LONG));
+        close2(v);
+        SHOW(setsockopt(l, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low)));
+        v[0] = socket(AF_INET, SOCK_STREAM, 0);
+        connect(v[0], (struct sockaddr *)&a, sizeof(a));
+        v[1] = accept(l, NULL, NULL);
+        SHOW(write(v[0], "12", 2));
+        wait_bytes(v[1], 2);
+        SHOW(events_of(v[1]));
+        close2(v);
+        close(l);
+        close(ep);
+}
+
+/* A reset that comes after some bytes is told by the call after. */
+void scene_late_resets(void)
+{
+        static char b[8 << 20];
+        struct linger hard = {1, 0};
+        int v[2];
+
+        for (int i = 0; i < 2; i++) {
+                tcp_pair(v);
+                write(v[0], "0123456789", 10);
+                if (fork() == 0) {
+                        close(v[1]);
+                        usleep(50000);
+                        setsockopt(v[0], SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+                        close(v[0]);
+                        _exit(0);
+                }
+                close(v[0]);
+                if (i == 0)
+                        SHOW(recv(v[1], b, 100, MSG_WAITALL));
+                else
+                        printf("sent some, not all: %d\n", (size_t)send(v[1], b, sizeof(b), 0) < sizeof(b));
+                if (i == 1)
+                        recv(v[1], b, 10, 0);
+                SHOW(recv(v[1], b, 1, 0));
+                SHOW(recv(v[1], b, 1, 0));
+                close(v[1]);
+                wait(NULL);
+        }
 }
 
 /* MSG_PEEK with MSG_WAITALL, whose time is over. */

@@ -314,6 +314,64 @@ void scene_sendfile(void)
         close2(v);
 }
 
+/* More than the pipe has room for: what it takes, and the rest stays where it is. */
+void scene_splice_full(void)
+{
+        static char b[200000];
+        struct sockaddr_in a;
+        char got[8] = "";
+        int v[2], p[2], s = udp_socket(&a), t = socket(AF_INET, SOCK_DGRAM, 0), n = 0;
+        ssize_t r;
+
+        alarm(20);
+        tcp_pair(v);
+        pipe(p);
+        write(v[0], b, sizeof(b));
+        while (n < (int)sizeof(b) && (r = splice(v[1], NULL, p[1], NULL, sizeof(b), 0)) > 0) {
+                n += (int)r;
+                for (ssize_t left = r; left > 0; left -= r)
+                        r = read(p[0], b, (size_t)left);
+        }
+        SHOW(n);
+        fcntl(p[1], F_SETFL, O_NONBLOCK);
+        while (write(p[1], b, 4096) > 0)
+                ;
+        write(v[0], "later", 5);
+        wait_bytes(v[1], 5);
+        SHOW(splice(v[1], NULL, p[1], NULL, 64, SPLICE_F_NONBLOCK));
+        SHOW(splice(v[1], NULL, p[1], NULL, 64, 0));
+        sendto(t, "kept", 4, 0, (struct sockaddr *)&a, sizeof(a));
+        wait_readable(s);
+        SHOW(splice(s, NULL, p[1], NULL, 64, 0));
+        show_bytes("recv", got, recv(s, got, sizeof(got), MSG_DONTWAIT));
+        show_bytes("recv", got, recv(v[1], got, sizeof(got), MSG_DONTWAIT));
+        close2(p);
+        close2(v);
+        close(s);
+        close(t);
+        alarm(0);
+}
+
+/* Where the file ends, so does what is to come. */
+void scene_sendfile_beyond(void)
+{
+        char b[20] = "";
+        FILE *tmp = tmpfile();
+        off_t off = 0;
+        int v[2];
+
+        tcp_pair(v);
+        write(fileno(tmp), "to the very end", 15);
+        for (int i = 0; i < 2; i++, off = 0) {
+                struct pollfd p = {.fd = v[1], .events = POLLIN};
+                SHOW(sendfile(v[0], fileno(tmp), &off, 1 << 20));
+                SHOW(poll(&p, 1, 100));
+                show_bytes("recv", b, recv(v[1], b, 15, MSG_WAITALL));
+        }
+        fclose(tmp);
+        close2(v);
+}
+
 /* ---- sockets in messages ---- */
 
 /* What a message of one byte and a descriptor consists of. */
