@@ -4,7 +4,6 @@
  */
 #include "sock/native.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SPANS 8
@@ -78,17 +77,9 @@ static ssize_t send_chunk(struct usock *s, struct source *from, size_t want, boo
         return r;
 }
 
-/* Where a file ends, nothing more is to come, however much was asked for. */
-static off_t end_of_file(int fd)
-{
-        struct stat st;
-
-        return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : INT64_MAX;
-}
-
 static ssize_t send_all(struct native_slot *n, struct source *from, size_t count)
 {
-        off_t end = end_of_file(from->fd);
+        off_t end = usock_file_end(from->fd);
         nstime deadline = native_deadline(usock_rec(n->us)->sndtimeo);
         size_t done = 0;
         ssize_t r = 0;

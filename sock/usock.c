@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -697,6 +698,13 @@ ssize_t usock_read_short(struct usock *s, void *p, size_t n)
         if (s->kind == USOCK_UDP)
                 return in_turns() ? heard(usock_udp_read_short(s, p, n)) : usock_udp_read_short(s, p, n);
         return n < READ_ONCE(s->ahead.left) && usock_tcp_read_ahead(s, p, n) ? (ssize_t)n : -EAGAIN;
+}
+
+off_t usock_file_end(int fd)
+{
+        struct stat st;
+
+        return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : INT64_MAX;
 }
 
 uint32_t usock_rcvlowat(const struct usock *s)

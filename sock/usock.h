@@ -136,6 +136,8 @@ bool usock_peeks_on(const struct usock *s);
 /* SO_RCVLOWAT: what a call that reads a stream waits for, at least; more than 1 says `usock_waits_for_more()`. */
 uint32_t usock_rcvlowat(const struct usock *s);
 bool usock_waits_for_more(const struct usock *s);
+/* Of sendfile(): where a file ends nothing more is to come, however much was asked for. */
+off_t usock_file_end(int fd);
 /* A call that had moved bytes met an error of the connection, -errno: the next one tells of it. Others are let go. */
 void usock_keep_error(struct usock *s, ssize_t r);
 

@@ -39,17 +39,9 @@ static void chunk_put(void *p)
 
 /* ---- sendfile ---- */
 
-/* Where a file ends, nothing more is to come, however much was asked for. */
-static off_t end_of_file(int in)
-{
-        struct stat st;
-
-        return fstat(in, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : INT64_MAX;
-}
-
 static ssize_t send_file_at(struct file *f, int in, off_t at, size_t n, void *buf)
 {
-        off_t end = end_of_file(in);
+        off_t end = usock_file_end(in);
         size_t done = 0;
         ssize_t r = 0;
 
