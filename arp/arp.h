@@ -44,12 +44,12 @@
 #ifndef ARP_ARP_H
 #define ARP_ARP_H
 
-#include "netstack/base.h"
-#include "netstack/counters.h"
-#include "netstack/pool.h"
-#include "netstack/prng.h"
-#include "netstack/siphash.h"
-#include "netstack/wheel.h"
+#include "base/base.h"
+#include "base/counters.h"
+#include "base/pool.h"
+#include "base/prng.h"
+#include "base/siphash.h"
+#include "base/wheel.h"
 
 #define ARP_LL_MAX     20u                     /* RFC 4391 §9.1.1 */
 #define ARP_MAX_PKT    (8u + 2 * (ARP_LL_MAX + 4))

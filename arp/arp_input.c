@@ -6,7 +6,7 @@
  */
 #include "arp/arp_cache.h"
 
-#include "netstack/planted.h"
+#include "base/planted.h"
 
 static uint32_t get32(const uint8_t *p)
 {

@@ -1,7 +1,7 @@
 /* Ethernet II input. RFC 894, RFC 1122 §2.3.3. */
 #include "arp/ether.h"
 
-#include "netstack/planted.h"
+#include "base/planted.h"
 
 enum drop ether_parse(const uint8_t *p, size_t n, struct ether_hdr *h)
 {

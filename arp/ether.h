@@ -14,8 +14,8 @@
 #ifndef ARP_ETHER_H
 #define ARP_ETHER_H
 
-#include "netstack/base.h"
-#include "netstack/counters.h"
+#include "base/base.h"
+#include "base/counters.h"
 
 #define ETHER_HDR     14u
 #define ETHER_TAG     4u  /* between the addresses and the type: a type of its own, then priority and VLAN */

@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 
 #include "bench/plain.h"
-#include "unet/ni_xdp.h"
-#include "unet/xdp_open.h"
+#include "unet/xdp/ni_xdp.h"
+#include "unet/xdp/xdp_open.h"
 
 #define ROUNDS 5
 #define BATCH_MAX 128

@@ -1,8 +1,14 @@
 # libunet.so: <unet/sock.h> and <unet/unet.h>. What these headers mark as theirs is exported, nothing else.
 find_package(Threads REQUIRED)
-add_library(libunet SHARED $<TARGET_OBJECTS:unet_sock> $<TARGET_OBJECTS:unet_core> $<TARGET_OBJECTS:unet_emul>
-  $<TARGET_OBJECTS:unet_verbs>)
-target_link_libraries(libunet PRIVATE stack unetd_client Threads::Threads)
+add_library(libunet SHARED
+  ${SOCK_OBJECTS}
+  $<TARGET_OBJECTS:unet_core>
+  $<TARGET_OBJECTS:unet_shm>
+  $<TARGET_OBJECTS:unet_sim>
+  $<TARGET_OBJECTS:unet_xdp_ni>
+  $<TARGET_OBJECTS:unet_verbs>
+  $<TARGET_OBJECTS:unet_emul>)
+target_link_libraries(libunet PRIVATE netstack unetd_client Threads::Threads)
 set_target_properties(libunet PROPERTIES OUTPUT_NAME unet EXPORT_NAME unet VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
   LINKER_LANGUAGE C)
 target_link_options(libunet PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/libunet.map)

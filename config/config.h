@@ -16,7 +16,7 @@
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
 
-#include "unetd/config.h"
+#include "config/settings.h"
 
 #define CONFIG_PATH_MAX 4096
 

@@ -2,8 +2,8 @@
 #include "ip/frag.h"
 
 #include "ip/ip_opts.h"
-#include "netstack/checksum.h"
-#include "netstack/siphash.h"
+#include "base/checksum.h"
+#include "base/siphash.h"
 
 enum { FRAG_DF = 0x4000, FRAG_MF = 0x2000 };
 

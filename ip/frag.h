@@ -17,7 +17,7 @@
 #include <errno.h>
 
 #include "ip/ip.h"
-#include "netstack/prng.h"
+#include "base/prng.h"
 
 #define FRAG_MIN_MTU 68u /* RFC 791: every link carries so much */
 

@@ -8,8 +8,8 @@
 
 #include <errno.h>
 
-#include "netstack/checksum.h"
-#include "netstack/planted.h"
+#include "base/checksum.h"
+#include "base/planted.h"
 
 struct icmp_hdr {
         uint8_t type, code;

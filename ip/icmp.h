@@ -15,7 +15,7 @@
 #define IP_ICMP_H
 
 #include "ip/ip.h"
-#include "netstack/prng.h"
+#include "base/prng.h"
 
 #define ICMP_HDR       8u
 #define ICMP_MAX_ERROR 576u /* RFC 1812 §4.3.2.3: the whole datagram with the error in it */

@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-#include "netstack/planted.h"
+#include "base/planted.h"
 
 /* ---- tables ---- */
 

@@ -23,7 +23,7 @@
 #define IP_IGMP_H
 
 #include "ip/ip.h"
-#include "netstack/prng.h"
+#include "base/prng.h"
 
 #define IGMP_IFS        16u  /* interfaces are numbered 0 .. IGMP_IFS-1 here */
 #define IGMP_GROUPS     256u

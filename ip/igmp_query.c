@@ -5,7 +5,7 @@
  */
 #include "ip/igmp_int.h"
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 
 #define V3_QUERY_LEN   12u
 #define V1_RESPONSE    (10 * NS_PER_S)  /* RFC 2236 §4 */

@@ -5,7 +5,7 @@
  */
 #include "ip/igmp_int.h"
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 
 enum { IS_IN = 1, IS_EX = 2, TO_IN = 3, TO_EX = 4, ALLOW = 5, BLOCK = 6 }; /* RFC 3376 §4.2.12 */
 

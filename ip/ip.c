@@ -7,8 +7,8 @@
 
 #include "ip/igmp.h"
 #include "ip/ip_opts.h"
-#include "netstack/checksum.h"
-#include "netstack/planted.h"
+#include "base/checksum.h"
+#include "base/planted.h"
 
 /* As on the wire. */
 struct ip_hdr {

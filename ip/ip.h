@@ -16,9 +16,9 @@
 #ifndef IP_IP_H
 #define IP_IP_H
 
-#include "netstack/base.h"
-#include "netstack/counters.h"
-#include "netstack/frame.h"
+#include "base/base.h"
+#include "base/counters.h"
+#include "base/frame.h"
 #include "unet/ni.h"
 
 #define IP_MIN_HDR 20u

@@ -5,7 +5,7 @@
  */
 #include "ip/ip_opts_int.h"
 
-#include "netstack/planted.h"
+#include "base/planted.h"
 
 /* ---- reading ---- */
 

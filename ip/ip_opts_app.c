@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "ip/ip_opts_int.h"
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 
 /* Behind an empty header, and found there. False: malformed. */
 static bool find(const struct ip_optbuf *o, uint8_t hdr[IP_MAX_HDR], struct ip_opts_found *at)

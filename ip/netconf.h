@@ -1,6 +1,6 @@
 /*
  * What the host's interfaces, routes and static neighbours are to be: said by its owner (unet.conf(5), `unet route`), kept
- * and checked by unetd, published in its directory (unetd/directory.h), and taken over by every stack into a table of its
+ * and checked by unetd, published in its directory (unetd/client/directory.h), and taken over by every stack into a table of its
  * own (netstack/stack_route.h).
  *
  * A plain value without pointers. Interfaces have the numbers of ip/route.h: number n is ifs[n - 1]. Addresses are IPv4, in

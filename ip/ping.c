@@ -1,7 +1,7 @@
 /* Asking with ICMP echo. RFC 792, RFC 1122 §3.2.2.6. */
 #include "ip/ping.h"
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 
 void ping_init(struct ping *p, ip_addr dst, struct prng *rnd)
 {

@@ -11,7 +11,7 @@
 #define IP_PING_H
 
 #include "ip/icmp.h"
-#include "netstack/prng.h"
+#include "base/prng.h"
 
 #define PING_WINDOW   64u
 #define PING_COOKIE   8u

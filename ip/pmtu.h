@@ -12,7 +12,7 @@
 #define IP_PMTU_H
 
 #include "ip/icmp.h"
-#include "netstack/siphash.h"
+#include "base/siphash.h"
 
 #define PMTU_SETS    256u
 #define PMTU_WAYS    4u

@@ -5,8 +5,8 @@
  */
 #include "ip/reass.h"
 
-#include "netstack/checksum.h"
-#include "netstack/planted.h"
+#include "base/checksum.h"
+#include "base/planted.h"
 
 #define PAGE     4096u
 #define ZERO_MAX 64u

@@ -2,7 +2,7 @@
  * Reassembly: from fragments to the datagram.
  *
  * Fixed tables in the stack's state (struct reass_shared: no pointer, indices only); struct reass is a process's view.
- * Bytes go straight to their place in one private frame a datagram (netstack/frame.h): a small one as long as they
+ * Bytes go straight to their place in one private frame a datagram (base/frame.h): a small one as long as they
  * fit it, else a large one. Which 8-byte units are there is a bitmap, so the cost of a fragment does not depend on how
  * many came before it.
  *
@@ -33,7 +33,7 @@
 #define IP_REASS_H
 
 #include "ip/ip.h"
-#include "netstack/siphash.h"
+#include "base/siphash.h"
 
 #define REASS_DGRAMS     256u
 #define REASS_PER_SOURCE 64u        /* as Linux's ipfrag_max_dist */

@@ -26,9 +26,9 @@
 #ifndef IP_ROUTE_H
 #define IP_ROUTE_H
 
-#include "netstack/base.h"
-#include "netstack/pool.h"
-#include "netstack/siphash.h"
+#include "base/base.h"
+#include "base/pool.h"
+#include "base/siphash.h"
 
 #define ROUTE_MAX       1024u           /* routes */
 #define ROUTE_IFS       15u             /* interfaces, 1 .. 15 */

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "netstack/checksum.h"
-#include "netstack/sandbox.h"
+#include "base/checksum.h"
+#include "base/sandbox.h"
 #include "netstack/stack_road.h"
 #include "netstack/stack_trace.h"
 

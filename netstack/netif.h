@@ -1,6 +1,6 @@
 /*
  * Interfaces: channels that carry Ethernet frames to hosts that are no U-Net, with an address of our own, neighbours and a
- * gateway. What they go by is an AF_XDP socket of the stack's own (unet/xdp.h) or unetd's gateway (unetd/gate.h), and may
+ * gateway. What they go by is an AF_XDP socket of the stack's own (unet/xdp/xdp.h) or unetd's gateway (unetd/bridge/gate.h), and may
  * change (stack_netif_move()): connections and neighbours stay, packets on their way are lost.
  *
  *      in:   stack_run_rx() -> netif_rx() -> arp_input() | stack_rx_packet(), as from any other channel
@@ -19,7 +19,7 @@
 #include "arp/arp.h"
 #include "arp/ether.h"
 #include "ip/ip.h"
-#include "netstack/capture.h"
+#include "base/capture.h"
 #include "unet/ni.h"
 
 #define NETIF_MAX  4u                   /* of one stack */

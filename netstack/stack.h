@@ -16,19 +16,19 @@
 
 #include <stdatomic.h>
 
-#include "netstack/base.h"
-#include "netstack/capture.h"
-#include "netstack/counters.h"
-#include "netstack/frame.h"
+#include "base/base.h"
+#include "base/capture.h"
+#include "base/counters.h"
+#include "base/frame.h"
 #include "netstack/netif.h"
-#include "netstack/pool.h"
-#include "netstack/prng.h"
-#include "netstack/trace.h"
-#include "netstack/rlock.h"
+#include "base/pool.h"
+#include "base/prng.h"
+#include "base/trace.h"
+#include "base/rlock.h"
 #include "netstack/stack_group.h"
 #include "netstack/stack_ip.h"
 #include "netstack/stack_route.h"
-#include "netstack/wheel.h"
+#include "base/wheel.h"
 #include "ip/icmp.h"
 #include "ip/ip.h"
 #include "tcp/tcp_conn.h"
@@ -36,7 +36,7 @@
 #include "udp/udp_flow.h"
 #include "unet/bell.h"
 #include "unet/ni.h"
-#include "unet/ni_shm.h"
+#include "unet/shm/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
 #define STACK_ABI   24u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
@@ -129,10 +129,10 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         uint32_t conn;                  /* connection, listener or pcb index by `role`; WRITE_ONCE() */
         uint8_t role;                   /* sock_set_role() */
         uint8_t v6only, reuse;
-        uint8_t registered;             /* in unetd's directory: enum sock_registered of sock/ustack.h */
+        uint8_t registered;             /* in unetd's directory: enum sock_registered of sock/attach/ustack.h */
         uint8_t outside;                /* another process may have come to know it, or will: its number left this one */
         uint8_t peeks_on;               /* SO_PEEK_OFF: peek_off is 0 or more; WRITE_ONCE() */
-        uint16_t told;                  /* UDP: what recvmsg() says of a datagram besides, USOCK_TELL_* of sock/usock_cmsg.h */
+        uint16_t told;                  /* UDP: what recvmsg() says of a datagram besides, USOCK_TELL_* of sock/udp/usock_cmsg.h */
         _Atomic uint32_t edge_in, edge_out;
         _Atomic uint64_t waiters;       /* waiter slots that want to know; WAITERS_CROWD, WAITERS_SIGNAL */
         uint64_t exclusive;             /* those of them of which one is enough; the crowd's say so themselves */
@@ -394,7 +394,7 @@ static inline void stack_sync(struct stack *s)
                 stack_sync_chans(s);
 }
 /* What channel k goes by, for who has no lock and asks only whether something is pending; NULL: nothing, or not any more. It may
- * be unmapped meanwhile: then nothing is pending (sock/ustack_chan.c). Acquire, to go with the store of one that
+ * be unmapped meanwhile: then nothing is pending (sock/attach/ustack_chan.c). Acquire, to go with the store of one that
  * was made ready (stack_chan_mapped()). */
 static inline struct unet_chan *stack_chan_peek(const struct stack *s, uint32_t k)
 {

@@ -8,7 +8,7 @@
  *      then: netif_run() -> stack_group_run() -> igmp_output()
  *
  * What the host sends there itself its own sockets hear too (RFC 1112 §6.1, §6.2): those of this stack get it here, those of
- * others that share the interface by a second copy, which the gateway passes on to them (unetd/gate.h). Each stack speaks IGMP
+ * others that share the interface by a second copy, which the gateway passes on to them (unetd/bridge/gate.h). Each stack speaks IGMP
  * for its own members, as if it were a host.
  */
 #ifndef NETSTACK_STACK_GROUP_H

@@ -9,7 +9,7 @@
 
 #include "ip/ip_opts.h"
 #include "ip/pmtu.h"
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 
 /* Sends `len` bytes behind an IP header of a template; to channel k. Best effort, as all ICMP is. */
 static void send_small(struct stack *s, uint32_t k, const struct ip_tmpl *ip, struct netif_hdr *h, uint32_t len, uint16_t id)

@@ -8,7 +8,7 @@
 #include "ip/frag.h"
 #include "ip/pmtu.h"
 #include "ip/reass.h"
-#include "netstack/prng.h"
+#include "base/prng.h"
 #include "netstack/stack_ping.h"
 
 struct stack;

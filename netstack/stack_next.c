@@ -6,7 +6,7 @@
  * words are compared where they lie, and TCP sees only what header prediction takes. Anything else is nobody's yet, and goes
  * stack_rx.c's road from the beginning.
  */
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "netstack/stack_road.h"
 
 #define HDR       (IP_MIN_HDR + TCP_MIN_HDR + 12)

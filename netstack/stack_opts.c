@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #include "ip/frag.h"
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "netstack/stack_trace.h"
 
 uint32_t stack_opts_ms(const struct stack *s)

@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #include "ip/pmtu.h"
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "netstack/stack_trace.h"
 
 static const struct ip_tmpl *template_of(struct stack *s, const struct tcp_conn *tc)

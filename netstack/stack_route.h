@@ -3,7 +3,7 @@
  * unetd publishes (ip/netconf.h).
  *
  * The table has all interfaces of the host that are U-Net's, whether this stack has a channel to them or not: who opens a
- * connection asks it which one leads there, and then for the channel (sock/ustack_iface.c, ustack_way_out()). On an interface it
+ * connection asks it which one leads there, and then for the channel (sock/attach/ustack_iface.c, ustack_way_out()). On an interface it
  * says who the next hop is (netstack/netif.c). We are a host of the strong kind (RFC 1122 §3.3.4.2): what leaves from an
  * address leaves by its interface.
  *

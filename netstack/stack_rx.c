@@ -7,7 +7,7 @@
  */
 #include "netstack/stack_road.h"
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "netstack/stack_trace.h"
 
 #define RX_TURN        256              /* most a turn takes from one channel before the others have theirs */

@@ -1,5 +1,5 @@
 /*
- * What the loop traces (netstack/trace.h) of packets and of connections, and captures, for the loop only. Off, each place costs one
+ * What the loop traces (base/trace.h) of packets and of connections, and captures, for the loop only. Off, each place costs one
  * load and one branch that is never taken; on, drops and recovery are read off the counters, before and after, so that
  * whatever is counted is traced and no protocol has to say it twice.
  */

@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "netstack/base.h"
+#include "base/base.h"
 
 struct usock;
 
@@ -81,7 +81,7 @@ void usock_accepted_from(struct usock *s, struct sockaddr *sa, socklen_t *len);
 int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, const char **why);
 /* It was bound to a port. -EADDRNOTAVAIL is then the answer: unetd cannot tell that the port is the caller's. */
 bool usock_has_port(const struct usock *s);
-/* Somebody has leased this TCP port (unetd/directory.h). */
+/* Somebody has leased this TCP port (unetd/client/directory.h). */
 bool usock_port_leased(uint16_t port);
 /* A TCP socket whose attempt to connect came to nothing (its connection is closed) is as it was before: it keeps the
  * address and port that it was bound to; NULL: it was not. */
@@ -327,7 +327,7 @@ void usock_withdraw(struct usock *s);
 /* In the new image: it has adopted what it found, and what else its former image held ends. */
 void usock_adopted(void);
 
-/* The program is about to lock itself in, and to forbid itself that (netstack/sandbox.h): what cannot be made any more then is made,
+/* The program is about to lock itself in, and to forbid itself that (base/sandbox.h): what cannot be made any more then is made,
  * what cannot be looked after is given up. */
 void usock_before_sandbox(uint32_t forbidden);
 

@@ -22,10 +22,10 @@
 #define TCP_TCP_H
 
 #include "ip/ip_opts.h"
-#include "netstack/base.h"
-#include "netstack/counters.h"
-#include "netstack/frame.h"
-#include "netstack/sockbuf.h"
+#include "base/base.h"
+#include "base/counters.h"
+#include "base/frame.h"
+#include "base/sockbuf.h"
 
 enum {                                  /* RFC 9293 §3.1, the control bits as on the wire */
         TCP_FIN = 0x01, TCP_SYN = 0x02, TCP_RST = 0x04, TCP_PSH = 0x08,
@@ -66,7 +66,7 @@ struct tcp_seg {
         /* Payload: bytes at `inl` when it came in the descriptor (valid for the call), else the range `data`. */
         const uint8_t *inl;
         struct buf data;
-        /* Nobody has summed the payload, which is at `inl`: all else sums to `sum`, the pseudo header with it (netstack/checksum.h). */
+        /* Nobody has summed the payload, which is at `inl`: all else sums to `sum`, the pseudo header with it (base/checksum.h). */
         bool unsummed;
         uint32_t sum;
 };

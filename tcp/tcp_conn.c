@@ -1,7 +1,7 @@
 /* A connection's record: made, changed in state, ended, freed. And the block that all of them share. */
 #include <errno.h>
 
-#include "netstack/trace.h"
+#include "base/trace.h"
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_conn.h"
 

@@ -29,9 +29,9 @@
 #ifndef TCP_TCP_CONN_H
 #define TCP_TCP_CONN_H
 
-#include "netstack/pool.h"
-#include "netstack/wheel.h"
-#include "netstack/wheel.h"
+#include "base/pool.h"
+#include "base/wheel.h"
+#include "base/wheel.h"
 #include "tcp/tcp.h"
 #include "tcp/tcp_seq.h"
 

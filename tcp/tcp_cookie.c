@@ -9,7 +9,7 @@
  * F and G are keyed with the stack's secret. The layout is Linux's, and so is what is lost by it: without timestamps there is
  * neither window scale nor SACK nor ECN, of the MSS only the next smaller one in a table is kept, and the answer is sent once.
  */
-#include "netstack/siphash.h"
+#include "base/siphash.h"
 #include "tcp/tcp_conn.h"
 
 #define PERIOD     (60 * NS_PER_S)

@@ -5,7 +5,7 @@
  * A run of segments on a channel mostly belongs to one connection, so the last one found is looked at before
  * the hash is computed. All of this is derived: demux_clear() and demux_add() make it anew.
  */
-#include "netstack/siphash.h"
+#include "base/siphash.h"
 #include "tcp/tcp_conn.h"
 
 static uint32_t *conn_buckets(const struct tcp_shared *sh)

@@ -4,7 +4,7 @@
  * Options are read one by one whatever their alignment; an unknown one is skipped by its length (MUST-6). At a length that cannot
  * be they end (MUST-7): what was read until there counts, and so does the segment, as with Linux and lwIP.
  */
-#include "netstack/planted.h"
+#include "base/planted.h"
 #include "tcp/tcp.h"
 
 enum { OPT_END, OPT_NOP, OPT_MSS, OPT_WSCALE, OPT_SACK_OK, OPT_SACK, OPT_TS = 8 };

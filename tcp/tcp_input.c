@@ -13,8 +13,8 @@
 #include <errno.h>
 
 #include "ip/ip.h"
-#include "netstack/checksum.h"
-#include "netstack/planted.h"
+#include "base/checksum.h"
+#include "base/planted.h"
 #include "tcp/tcp_conn.h"
 
 #define PAWS_IDLE_S    (24u * 24 * 3600) /* RFC 7323 §5.5 */

@@ -3,7 +3,7 @@
  * function gives each pair of ends its own timestamp offset (RFC 7323 §5.4), so that the clock of the host is
  * not told to strangers.
  */
-#include "netstack/siphash.h"
+#include "base/siphash.h"
 #include "tcp/tcp_conn.h"
 
 enum { FOR_ISS, FOR_TS, FOR_PORT = 4 }; /* tcp_cookie.c has more */

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "tcp/tcp_conn.h"
 
 #define TINY          512u /* a lent frame with this little in it is copied out and given back */

@@ -2,7 +2,7 @@
 #ifndef TCP_TCP_SEQ_H
 #define TCP_TCP_SEQ_H
 
-#include "netstack/base.h"
+#include "base/base.h"
 
 static inline bool seq_lt(uint32_t a, uint32_t b)
 {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "tcp/tcp_cc.h"
 #include "tests/scene.h"
 

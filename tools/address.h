@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "netstack/base.h"
+#include "base/base.h"
 
 #define ADDRESS_TEXT 64
 

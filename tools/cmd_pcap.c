@@ -12,7 +12,7 @@
 #include "tools/command.h"
 #include "tools/show.h"
 #include "tools/taps.h"
-#include "unetd/timens.h"
+#include "unetd/client/timens.h"
 
 #define SCAN_EVERY (20 * NS_PER_MS)
 

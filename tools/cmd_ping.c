@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sock/ustack.h"
+#include "sock/attach/ustack.h"
 #include "tools/address.h"
 #include "tools/command.h"
 #include "tools/show.h"

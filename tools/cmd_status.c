@@ -8,7 +8,7 @@
 #include "tools/command.h"
 #include "tools/show.h"
 #include "tools/stacks.h"
-#include "unetd/client.h"
+#include "unetd/client/client.h"
 
 /* A kind of item: the JSON list it goes to, and the columns of its table. */
 struct section {

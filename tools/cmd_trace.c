@@ -1,4 +1,4 @@
-/* unet trace: events of live stacks (netstack/trace.h) as they happen. */
+/* unet trace: events of live stacks (base/trace.h) as they happen. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "netstack/stack.h"
 #include "tools/command.h"
 #include "tools/show.h"
-#include "unet/clock.h"
-#include "unetd/client.h"
+#include "base/clock.h"
+#include "unetd/client/client.h"
 
 #define STACKS_MAX 1024
 #define SCAN_EVERY (20 * NS_PER_MS)

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "netstack/base.h"
+#include "base/base.h"
 #include "tools/command.h"
 #include "tools/show.h"
 #include "tools/why_pid.h"

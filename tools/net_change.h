@@ -3,7 +3,7 @@
 #define TOOLS_NET_CHANGE_H
 
 #include "tools/command.h"
-#include "unetd/client.h"
+#include "unetd/client/client.h"
 
 /* Options, a verb, options and words: optind is at the first word then. The verb; "show" when there is none. */
 const char *net_verb(const struct command *cmd, int argc, char **argv, bool *json);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "netstack/base.h"
+#include "base/base.h"
 
 #define CELL 96
 

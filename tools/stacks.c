@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "tools/show.h"
-#include "unetd/timens.h"
+#include "unetd/client/timens.h"
 
 #define STACKS_MAX 4096
 

@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 #include "netstack/stack.h"
-#include "unetd/client.h"
+#include "unetd/client/client.h"
 
 struct seen_stack {
         uint32_t id, uid;

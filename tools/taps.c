@@ -9,8 +9,8 @@
 #include <time.h>
 
 #include "netstack/stack.h"
-#include "unetd/client.h"
-#include "unetd/timens.h"
+#include "unetd/client/client.h"
+#include "unetd/client/timens.h"
 
 #define HOLD_FOR   (100 * NS_PER_MS)
 #define HOLD_BYTES (64u << 20)

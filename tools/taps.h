@@ -1,11 +1,11 @@
 /*
- * Packets of live stacks, as they pass: each stack's capture ring (netstack/capture.h) is turned on, drained, and turned
+ * Packets of live stacks, as they pass: each stack's capture ring (base/capture.h) is turned on, drained, and turned
  * off again. Stacks come and go meanwhile; their packets are merged by time.
  */
 #ifndef TOOLS_TAPS_H
 #define TOOLS_TAPS_H
 
-#include "netstack/capture.h"
+#include "base/capture.h"
 
 struct taps;
 

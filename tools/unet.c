@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "netstack/base.h"
+#include "base/base.h"
 #include "tools/command.h"
 
 static const struct command *const commands[] = {

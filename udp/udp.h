@@ -25,12 +25,12 @@
 #include "ip/icmp.h"
 #include "ip/ip.h"
 #include "ip/ip_opts.h"
-#include "netstack/base.h"
-#include "netstack/checksum.h"
-#include "netstack/counters.h"
-#include "netstack/frame.h"
-#include "netstack/prng.h"
-#include "netstack/sockbuf.h"
+#include "base/base.h"
+#include "base/checksum.h"
+#include "base/counters.h"
+#include "base/frame.h"
+#include "base/prng.h"
+#include "base/sockbuf.h"
 
 #define UDP_HDR         8u
 #define UDP_MAX_PAYLOAD 65507u /* 65535 - 20 - 8 */

@@ -7,7 +7,7 @@
 #ifndef UDP_UDP_FLOW_H
 #define UDP_UDP_FLOW_H
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "udp/udp.h"
 
 struct udp_flow {

@@ -1,6 +1,6 @@
 /* The UDP header and its checksum. RFC 768; RFC 1122 §4.1.3.4. */
-#include "netstack/checksum.h"
-#include "netstack/planted.h"
+#include "base/checksum.h"
+#include "base/planted.h"
 #include "udp/udp.h"
 
 struct udp_hdr {

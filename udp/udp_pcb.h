@@ -9,8 +9,8 @@
 #ifndef UDP_UDP_PCB_H
 #define UDP_UDP_PCB_H
 
-#include "netstack/pool.h"
-#include "netstack/siphash.h"
+#include "base/pool.h"
+#include "base/siphash.h"
 #include "udp/udp.h"
 #include "udp/udp_queue.h"
 

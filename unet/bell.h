@@ -19,7 +19,7 @@
 
 #include <stdatomic.h>
 
-#include "netstack/base.h"
+#include "base/base.h"
 
 enum bell_mode {
         BELL_POLLED = 0,                /* queues are looked at: ring nobody */

@@ -11,7 +11,7 @@
 
 #include <unet/unet.h>
 
-#include "netstack/counters.h"
+#include "base/counters.h"
 #include "unet/link.h"
 #include "unet/station.h"
 

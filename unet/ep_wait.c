@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "unet/clock.h"
+#include "base/clock.h"
 #include "unet/ep.h"
 
 #define SPIN_LOOKS 32                   /* looks between two readings of the clock */

@@ -1,15 +1,15 @@
 /*
  * Where the bytes of a message lie: a region of memory and how ranges of it are named.
  *
- * A stack's region holds frames of two classes (netstack/frame.h): a range is (frame number, offset in it,
+ * A stack's region holds frames of two classes (base/frame.h): a range is (frame number, offset in it,
  * length). A raw endpoint's region is *flat*: one segment, a range is (offset in the segment, length), and
  * the frame number is only the name under which the provider reports the message finished.
  */
 #ifndef UNET_MEM_H
 #define UNET_MEM_H
 
-#include "netstack/base.h"
-#include "netstack/frame.h"
+#include "base/base.h"
+#include "base/frame.h"
 #include "unet/ni.h"
 
 struct unet_mem {

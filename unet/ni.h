@@ -7,14 +7,14 @@
  *      sender:    free --send--> provider --reap--> sender            ("injected": may be reused, not "delivered")
  *      receiver:  provider --recv--> receiver --release--> provider   (a loan, or a buffer of the free queue)
  *
- * Frames are named by numbers agreed at set-up (netstack/frame.h), never by addresses. A send that is not accepted
+ * Frames are named by numbers agreed at set-up (base/frame.h), never by addresses. A send that is not accepted
  * has not happened: the queue is full, try later; nothing is lost on the way in.
  */
 #ifndef UNET_NI_H
 #define UNET_NI_H
 
-#include "netstack/base.h"
-#include "netstack/checksum.h"
+#include "base/base.h"
+#include "base/checksum.h"
 
 #define UNET_INLINE_MAX 240             /* most bytes that travel in a descriptor, over every provider */
 

@@ -1,6 +1,6 @@
 /*
  * SYNs that are answered before the stack sees them: what a channel that can (unet_chan.answers) and the stack say to each other.
- * All calls are made under the stack's lock; unet/tcx_ring.h has what an answer is, and when it holds.
+ * All calls are made under the stack's lock; unet/xdp/tcx_ring.h has what an answer is, and when it holds.
  *
  *      stack:  a connection came about --learn()--> channel            whatever was learnt may hold no more --forget()--> channel
  *              a connection begins, or ends --count()--> channel
@@ -9,7 +9,7 @@
 #ifndef UNET_NI_ANSWER_H
 #define UNET_NI_ANSWER_H
 
-#include "netstack/base.h"
+#include "base/base.h"
 
 struct unet_chan;
 

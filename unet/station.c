@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "unet/memfd.h"
+#include "base/memfd.h"
 
 #define EVENTS_MAX 16
 

@@ -13,7 +13,7 @@
 #ifndef UNET_STATION_H
 #define UNET_STATION_H
 
-#include "netstack/base.h"
+#include "base/base.h"
 #include "unet/bell.h"
 
 struct station {

@@ -2,7 +2,7 @@
  * bind(): the kernel's socket is bound, always; a UDP socket's decision is taken then.
  *
  * A TCP port that the kernel is to choose it chooses among the ports that stacks lease too, of which it knows nothing. Where
- * stacks share an interface a leased port is its lessee's (unetd/gate_rules.h), so another is looked for.
+ * stacks share an interface a leased port is its lessee's (unetd/bridge/gate_rules.h), so another is looked for.
  */
 #include "sock/shim/shim.h"
 

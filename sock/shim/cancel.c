@@ -14,7 +14,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "netstack/sandbox.h"
+#include "base/sandbox.h"
 
 #define SLEEPERS  1024
 #define SIGCANCEL 32            /* libc's own; its handler does nothing to a thread that is not in a call of libc */

@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
-#include "netstack/sandbox.h"
+#include "base/sandbox.h"
 
 int h_epoll_create1(int flags)
 {

@@ -3,7 +3,7 @@
  */
 #include "sock/shim/epoll_set.h"
 
-#include "netstack/sandbox.h"
+#include "base/sandbox.h"
 
 static uint32_t interest(const struct epoll_item *it)
 {

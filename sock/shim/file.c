@@ -12,8 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "netstack/sandbox.h"
-#include "unetd/wire.h"
+#include "base/sandbox.h"
+#include "unetd/client/wire.h"
 
 #define NUMBERS_MAX (1u << 20)
 #define NUMBERS_MIN (1u << 14)  /* what we ask for when address space is limited */

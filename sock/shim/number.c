@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <utmp.h>
 
-#include "netstack/sandbox.h"
+#include "base/sandbox.h"
 
 #ifndef CLOSE_RANGE_UNSHARE
 #define CLOSE_RANGE_UNSHARE (1u << 1)

@@ -27,7 +27,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
-#include "netstack/base.h"
+#include "base/base.h"
 
 #define HOOK(ret, name, params) \
         __attribute__((visibility("default"))) ret h_##name params __asm__(#name);

@@ -1,5 +1,5 @@
 /*
- * A program locks itself in (seccomp). What its filter forbids is found out before the kernel has it (netstack/sandbox.h), and
+ * A program locks itself in (seccomp). What its filter forbids is found out before the kernel has it (base/sandbox.h), and
  * what cannot be made any more then, a socket to sleep on, the channels there are, is made before.
  */
 #include "sock/shim/shim.h"
@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "netstack/sandbox.h"
+#include "base/sandbox.h"
 
 /* A program asks for no filter at all to learn whether there are any, mostly before it has a socket: while there is no handler for
  * bad pointers yet, a call that does nothing tells whether eight bytes can be read. */

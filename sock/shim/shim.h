@@ -37,8 +37,8 @@
 #include <sys/single_threaded.h>
 
 #include "sock/shim/real.h"
-#include "netstack/sys.h"
-#include "sock/user.h"
+#include "base/sys.h"
+#include "sock/attach/user.h"
 #include "sock/usock.h"
 
 struct epoll_set;
@@ -184,7 +184,7 @@ bool shim_owns_fd(int fd);
 /* Moves a kernel descriptor of ours out of the way of the numbers programs use; returns the new number. */
 int shim_high_fd(int fd);
 
-/* Whether anything in this process may be ours. Only then is there a handler for bad pointers (sock/user.h): before, no hook looks
+/* Whether anything in this process may be ours. Only then is there a handler for bad pointers (sock/attach/user.h): before, no hook looks
  * at what the program passes, and the kernel says what is wrong with it. */
 static inline bool shim_started(void)
 {

@@ -11,7 +11,7 @@
  * Never put off: what an instruction caused (SIGSEGV and its like), for it would only come again.
  *
  * SIGSEGV and SIGBUS have our trampoline even where the program leaves them alone: a fault at an address that the program
- * passed to a call is that call's EFAULT (sock/user.h). Any other is the program's: its handler is called, and where it has
+ * passed to a call is that call's EFAULT (sock/attach/user.h). Any other is the program's: its handler is called, and where it has
  * none the trampoline takes itself away, whereupon the instruction faults once more and the kernel does what it does. A
  * program that ignores them, and a thread that blocks them, die of a bad pointer.
  *

@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "netstack/sandbox.h"
-#include "unetd/wire.h"
+#include "base/sandbox.h"
+#include "unetd/client/wire.h"
 
 #define SPARES 8
 

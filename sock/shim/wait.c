@@ -1,7 +1,7 @@
 /* Waiting, and the results of calls that waited. Everything that sleeps ends up in usock_wait(). */
 #include "sock/shim/shim.h"
 
-#include "unet/clock.h"
+#include "base/clock.h"
 
 struct until until_ms(int timeout)
 {

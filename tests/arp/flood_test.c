@@ -1,7 +1,7 @@
 /* Floods: memory is what it was, an active neighbour stays, a new one is still found. RFC 1122 §2.3.2.1. */
 #include <stdlib.h>
 
-#include "netstack/prng.h"
+#include "base/prng.h"
 #include "tests/arp/scene.h"
 
 #define FLOOD 1000000

@@ -2,7 +2,7 @@
  * keeper has nobody to vouch for it, while another unetd begins. And a client that cannot. */
 #include <pthread.h>
 
-#include "sock/ustack.h"
+#include "sock/attach/ustack.h"
 #include "tests/sock/sides.h"
 
 static void calls(struct side *s)

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sock/ustack.h"
+#include "sock/attach/ustack.h"
 
 #define FRIENDS  4                      /* connections of the friend */
 #define LISTENED 64                     /* connections of the victim */

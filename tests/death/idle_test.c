@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sock/ustack.h"
+#include "sock/attach/ustack.h"
 
 #define GROUPS    100
 #define MEMBERS   2                     /* a group's first processes; they fork more */

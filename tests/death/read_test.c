@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sock/ustack.h"
+#include "sock/attach/ustack.h"
 
 #define REPORTS (1000000u / SLOWER)
 #define LASTING 6                       /* connections; others come and go */

@@ -14,9 +14,9 @@
 
 #include <unet/unet.h>
 
-#include "netstack/base.h"
+#include "base/base.h"
 #include "unet/ep.h"
-#include "unet/shm_link.h"
+#include "unet/shm/shm_link.h"
 
 #define STEPS   200
 #define KEPT    16                      /* messages that the victim holds on to */

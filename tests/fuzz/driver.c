@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "netstack/base.h"
-#include "netstack/prng.h"
+#include "base/base.h"
+#include "base/prng.h"
 
 #define MAX_SEEDS 64u
 

@@ -7,7 +7,7 @@
  *      x_fuzz [-runs=N] [-seed=S] [-only=RUN] [-corpus=DIR] [-expect-crash]
  *
  * On a crash it prints seed, run and the input; -only replays that run alone; -corpus writes the seeds as
- * files, for libFuzzer; -expect-crash succeeds when a bug is found (netstack/planted.h).
+ * files, for libFuzzer; -expect-crash succeeds when a bug is found (base/planted.h).
  */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H

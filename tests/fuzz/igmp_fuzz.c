@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "ip/igmp.h"
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "tests/fuzz/fuzz.h"
 
 struct world {

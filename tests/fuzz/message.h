@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "ip/ip.h"
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "tests/fuzz/fuzz.h"
 
 #define FUZZ_US     0x0a000001u

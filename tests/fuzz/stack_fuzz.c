@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "tests/sim/pair.h"
 
 #define STEPS    120

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "ip/igmp.h"
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 
 #define IFC   2u
 #define US    0x0a000001u

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "ip/ip.h"
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 
 #define US           0x0a000001u /* 10.0.0.1/24 */
 #define PEER         0x0a000002u

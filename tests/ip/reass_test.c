@@ -6,7 +6,7 @@
 
 #include "ip/frag.h"
 #include "ip/reass.h"
-#include "netstack/prng.h"
+#include "base/prng.h"
 #include "tests/ip/packet.h"
 
 #define MF 0x2000u

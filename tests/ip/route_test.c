@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "ip/route.h"
-#include "netstack/prng.h"
+#include "base/prng.h"
 
 #define IP(a, b, c, d) ((uint32_t)(a) << 24 | (b) << 16 | (c) << 8 | (d))
 #define ETH            (ROUTE_IF_UP | ROUTE_IF_BROADCAST)

@@ -12,7 +12,7 @@
 #include "arp/arp.h"
 #include "arp/ether.h"
 #include "ip/icmp.h"
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "tests/netns/bed.h"
 
 #define OURS     0x0a4d0001u /* 10.77.0.1 */

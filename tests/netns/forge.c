@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "arp/ether.h"
-#include "netstack/checksum.h"
-#include "sock/ustack.h"
+#include "base/checksum.h"
+#include "sock/attach/ustack.h"
 
 #define ROUNDS 50
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "tests/netns/bed.h"
-#include "unet/xdp_open.h"
+#include "unet/xdp/xdp_open.h"
 
 #define ETHERTYPE 0x88b5                /* for local experiments, IEEE 802 */
 #define NOBODY    65534

@@ -4,10 +4,10 @@
  */
 #include <sys/socket.h>
 
-#include "netstack/checksum.h"
-#include "netstack/siphash.h"
+#include "base/checksum.h"
+#include "base/siphash.h"
 #include "tests/netns/xdp_pair.h"
-#include "unet/clock.h"
+#include "base/clock.h"
 
 #define LEN  TCX_ANSWER_BYTES
 #define IP   14

@@ -6,8 +6,8 @@
 #define TESTS_NETNS_XDP_PAIR_H
 
 #include "tests/netns/bed.h"
-#include "unet/ni_xdp.h"
-#include "unet/xdp_open.h"
+#include "unet/xdp/ni_xdp.h"
+#include "unet/xdp/xdp_open.h"
 
 #define ETHERTYPE  0x88b5               /* for local experiments, IEEE 802 */
 #define FRAMES     64u                  /* small frames to send from */

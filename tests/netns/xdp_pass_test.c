@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "tests/netns/xdp_pair.h"
-#include "unet/memfd.h"
-#include "unet/tcx_link.h"
+#include "base/memfd.h"
+#include "unet/xdp/tcx_link.h"
 
 static enum xdp_want want;              /* of this round */
 

@@ -22,8 +22,8 @@
 #include <unistd.h>
 
 #include "tests/netns/xdp_pair.h"
-#include "unet/memfd.h"
-#include "unet/xdp_link.h"
+#include "base/memfd.h"
+#include "unet/xdp/xdp_link.h"
 
 #define RUN_HDR (14 + 20 + 20)
 

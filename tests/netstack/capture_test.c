@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "netstack/capture.h"
+#include "base/capture.h"
 
 #define RING (256u * 1024)
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "netstack/checksum.h"
-#include "netstack/prng.h"
+#include "base/checksum.h"
+#include "base/prng.h"
 
 #define MAX_LEN 400u
 

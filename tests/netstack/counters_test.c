@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "netstack/counters.h"
+#include "base/counters.h"
 
 static void every_drop_has_a_name_and_a_sentence(void **state)
 {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "netstack/frame.h"
-#include "netstack/prng.h"
+#include "base/frame.h"
+#include "base/prng.h"
 
 #define CHAN  5u
 #define LARGE 3u

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "netstack/pool.h"
-#include "netstack/prng.h"
+#include "base/pool.h"
+#include "base/prng.h"
 
 #define CAP 100u
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "netstack/prng.h"
+#include "base/prng.h"
 
 static const uint8_t seed[16] = {1, 2, 3, 4, 5, 6, 7, 8};
 

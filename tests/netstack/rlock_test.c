@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "netstack/rlock.h"
+#include "base/rlock.h"
 
 #define THREADS 4
 #define ROUNDS  20000

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "netstack/siphash.h"
+#include "base/siphash.h"
 
 /* From the reference implementation's vectors_sip64 (SipHash-2-4, 8-byte output). */
 static const struct {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "netstack/stack_road.h"
 #include "tcp/tcp_conn.h"
 

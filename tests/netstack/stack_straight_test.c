@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "netstack/stack.h"
 
 #define OURS   0x0a000001u

@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "netstack/counters.h"
-#include "netstack/trace.h"
+#include "base/counters.h"
+#include "base/trace.h"
 
 static int setup(void **state)
 {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "netstack/prng.h"
-#include "netstack/wheel.h"
+#include "base/prng.h"
+#include "base/wheel.h"
 
 #define TIMERS 1000u
 #define T0     (123456789 * NS_PER_MS)

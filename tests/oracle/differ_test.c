@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "tests/oracle/meet.h"
 
 #define LISTENS 80u

@@ -13,8 +13,8 @@
 #ifndef TESTS_ORACLE_LWIP_SIDE_H
 #define TESTS_ORACLE_LWIP_SIDE_H
 
-#include "netstack/base.h"
-#include "unet/ni_sim.h"
+#include "base/base.h"
+#include "unet/sim/ni_sim.h"
 
 #pragma GCC visibility push(default)
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "tests/oracle/meet.h"
 
 #define PORT 80u

@@ -45,7 +45,7 @@
 #include <unistd.h>
 #include <utmp.h>
 
-#include "netstack/sys.h"
+#include "base/sys.h"
 
 #define RESTORER     0x04000000 /* libc's own flag, seen where the kernel answers */
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <cmocka.h>
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "tests/sim/pair.h"
 
 #define PORT 4000u

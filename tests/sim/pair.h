@@ -7,7 +7,7 @@
 #define TESTS_SIM_PAIR_H
 
 #include "netstack/stack.h"
-#include "unet/ni_sim.h"
+#include "unet/sim/ni_sim.h"
 
 struct pair_side {
         struct stack s;

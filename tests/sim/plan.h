@@ -5,7 +5,7 @@
 #ifndef TESTS_SIM_PLAN_H
 #define TESTS_SIM_PLAN_H
 
-#include "netstack/prng.h"
+#include "base/prng.h"
 #include "tests/sim/pair.h"
 
 #define PLAN_TALKS 24u /* most connections at once */

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "tests/sim/pair.h"
 
 static const struct sim_params wire[2] = {{.mtu = 1500, .delay = NS_PER_MS, .csum = true},

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "tests/sim/pair.h"
-#include "unet/verbs_chan.h"
+#include "unet/verbs/verbs_chan.h"
 
 #define TRANSFER (4u << 20)
 #define PIECE    65536u

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "sock/ustack.h"
+#include "sock/attach/ustack.h"
 
 static struct directory *dir;
 

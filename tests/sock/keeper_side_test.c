@@ -1,4 +1,4 @@
-/* What the keeper does with a stack (unetd/keeper_ops.h), from its first look on: stacks without processes, no unetd. */
+/* What the keeper does with a stack (unetd/keeper/keeper_ops.h), from its first look on: stacks without processes, no unetd. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "netstack/stack.h"
-#include "sock/keeper_side.h"
-#include "sock/ustack.h"
+#include "sock/keeper/keeper_side.h"
+#include "sock/attach/ustack.h"
 
 static const struct keeper_stack_ops *const keeper = &keeper_stack_ops;
 

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "sock/ustack.h"
+#include "sock/attach/ustack.h"
 
 #define ROUNDS 12
 

@@ -1,4 +1,4 @@
-/* Whether a nap pays (sock/usock_nap.h). */
+/* Whether a nap pays (sock/wait/usock_nap.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "sock/usock_nap.h"
+#include "sock/wait/usock_nap.h"
 
 /* Void offers until one is followed by a nap: so many sleeps. */
 static unsigned sleeps_before_a_nap(void)

@@ -1,4 +1,4 @@
-/* When the reader of a stream of datagrams or of a train of segments pauses (sock/usock_pace.h), and what ends it. */
+/* When the reader of a stream of datagrams or of a train of segments pauses (sock/wait/usock_pace.h), and what ends it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "netstack/stack_ip.h"
-#include "sock/usock_pace.h"
+#include "sock/wait/usock_pace.h"
 
 #define ENOUGH 8                        /* sleeps of a stream */
 #define BATCH  16

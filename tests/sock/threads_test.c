@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sock/ustack.h"
+#include "sock/attach/ustack.h"
 
 #define THREADS (STACK_WAITERS + (SLOWER > 1 ? 60u : 140u))
 

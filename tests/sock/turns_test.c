@@ -1,4 +1,4 @@
-/* When turns on one processor are taken (sock/usock_turns.h), and what ends them. */
+/* When turns on one processor are taken (sock/wait/usock_turns.h), and what ends them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "sock/usock_turns.h"
-#include "sock/ustack.h"
+#include "sock/wait/usock_turns.h"
+#include "sock/attach/ustack.h"
 
 #define LONG   (2 * USOCK_LENT_SHARED)
 #define SHORT  (USOCK_LENT_SHARED / 2)

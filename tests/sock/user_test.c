@@ -1,4 +1,4 @@
-/* Copies from and to the application that sum what they copy (sock/user.h): any length and place, and memory that is not there. */
+/* Copies from and to the application that sum what they copy (sock/attach/user.h): any length and place, and memory that is not there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "netstack/checksum.h"
-#include "sock/user.h"
+#include "base/checksum.h"
+#include "sock/attach/user.h"
 
 #define ROOM  65536u
 #define PAGE  4096u

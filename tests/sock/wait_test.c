@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sock/ustack.h"
+#include "sock/attach/ustack.h"
 
 static void set_timeo(int c, int name, int ms)
 {

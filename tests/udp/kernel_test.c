@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "netstack/prng.h"
+#include "base/prng.h"
 
 #define SOCKS 6u
 #define LO(n) (0x7f000000u + (n)) /* 127.0.0.n; 0: any */

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 
 static void the_connected_peer_is_the_default(void **state)
 {

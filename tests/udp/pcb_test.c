@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "netstack/prng.h"
+#include "base/prng.h"
 
 /* ---- bind: Linux's rules ---- */
 

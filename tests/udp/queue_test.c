@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "netstack/prng.h"
+#include "base/prng.h"
 #include "udp/udp_pcb.h"
 
 static struct udp_queue *queue(struct scene *s, uint32_t pcb)

@@ -17,10 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "netstack/prng.h"
+#include "base/prng.h"
 #include "pair.h"
 #include "tests/slower.h"
-#include "unet/switch.h"
+#include "unet/shm/switch.h"
 
 #define WATCHDOG 500             /* a stream of 3 million turns that all have to wait for the processor took longer than 110 s */
 

@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "netstack/base.h"
+#include "base/base.h"
 
 #undef ibv_query_port
 #undef ibv_reg_mr

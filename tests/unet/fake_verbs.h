@@ -1,6 +1,6 @@
 /*
  * libibverbs, played: two devices in this process, with addresses of one's choice, that carry datagrams between their queue pairs at
- * once and do whatever a test wants them to do wrong. Linked in the place of unet/verbs_lib.c.
+ * once and do whatever a test wants them to do wrong. Linked in the place of unet/verbs/verbs_lib.c.
  */
 #ifndef TESTS_UNET_FAKE_VERBS_H
 #define TESTS_UNET_FAKE_VERBS_H

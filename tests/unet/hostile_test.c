@@ -10,10 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "netstack/prng.h"
+#include "base/prng.h"
 #include "pair.h"
-#include "unet/shm_link.h"
-#include "unet/switch.h"
+#include "unet/shm/shm_link.h"
+#include "unet/shm/switch.h"
 
 #define ROUNDS 4000
 

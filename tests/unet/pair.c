@@ -3,9 +3,9 @@
 
 #include <sys/socket.h>
 
-#include "unet/ni_sim.h"
-#include "unet/raw_sim.h"
-#include "unet/switch.h"
+#include "unet/sim/ni_sim.h"
+#include "unet/sim/raw_sim.h"
+#include "unet/shm/switch.h"
 
 struct pair *pair_new(const struct provider *how, struct unet_ep_opts opts)
 {

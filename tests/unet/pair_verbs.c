@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "unet/verbs_chan.h"
+#include "unet/verbs/verbs_chan.h"
 
 #define QUIET_NS (300 * NS_PER_MS)      /* what has not arrived by then was lost */
 

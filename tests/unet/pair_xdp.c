@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "tests/netns/bed.h"
-#include "unet/xdp_link.h"
-#include "unet/xdp_open.h"
+#include "unet/xdp/xdp_link.h"
+#include "unet/xdp/xdp_open.h"
 
 #define MTU      3498u                  /* the most that veth's driver takes */
 #define QUIET_MS 300                    /* what has not arrived by then was lost */

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "pair.h"
-#include "unet/memfd.h"
-#include "unet/shm_link.h"
+#include "base/memfd.h"
+#include "unet/shm/shm_link.h"
 
 #define SECOND 1000000000LL
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "pair.h"
-#include "unet/switch.h"
+#include "unet/shm/switch.h"
 
 struct node {
         struct unet_ep *ep;

@@ -10,8 +10,8 @@
 
 #include "fake_verbs.h"
 #include "pair_verbs.h"
-#include "unet/ni_verbs.h"
-#include "unet/verbs_chan.h"
+#include "unet/verbs/ni_verbs.h"
+#include "unet/verbs/verbs_chan.h"
 
 #define A 0
 #define B 1

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "pair_verbs.h"
-#include "unet/verbs_chan.h"
+#include "unet/verbs/verbs_chan.h"
 
 #define PATIENCE (10 * NS_PER_S)
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "unet/vlink.h"
+#include "unet/verbs/vlink.h"
 
 #define SLOT 5u
 

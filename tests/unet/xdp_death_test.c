@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "unet/ni_xdp.h"
+#include "unet/xdp/ni_xdp.h"
 
 #define RX      64u
 #define LARGE   4u                      /* XDP_MODE_TCX only */

@@ -5,8 +5,8 @@
 
 #include <cmocka.h>
 
-#include "unetd/agent_wire.h"
-#include "unetd/cm.h"
+#include "unetd/agent/agent_wire.h"
+#include "unetd/agent/cm.h"
 
 static struct agent_msg sample(uint16_t nranges)
 {

@@ -1,4 +1,4 @@
-/* Every call of unetd/client.h, against the real unetd and a keeper of fake stacks. */
+/* Every call of unetd/client/client.h, against the real unetd and a keeper of fake stacks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "tests/unetd/world.h"
-#include "unet/shm_ring.h"
+#include "unet/shm/shm_ring.h"
 
 static const ip_addr any = {{0, 0}};
 

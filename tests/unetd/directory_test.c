@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "unetd/directory.h"
+#include "unetd/client/directory.h"
 
 #define TCP 6
 #define UDP 17

@@ -18,10 +18,10 @@
 
 #include <unet/unet.h>
 
-#include "netstack/prng.h"
+#include "base/prng.h"
 #include "tests/unetd/world.h"
 #include "unet/ep.h"
-#include "unet/shm_link.h"
+#include "unet/shm/shm_link.h"
 
 #define SECONDS  (NS_PER_S)
 #define PATIENCE (PATIENCE_MS * NS_PER_MS)      /* for what comes for certain */

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "tests/unetd/fake_state.h"
-#include "unetd/keeper_ops.h"
+#include "unetd/keeper/keeper_ops.h"
 
 static bool spend(_Atomic uint32_t *n)
 {

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-#include "netstack/base.h"
+#include "base/base.h"
 
 #define FAKE_MAGIC 0x66616b65u
 #define FAKE_CHANS 64u

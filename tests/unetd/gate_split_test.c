@@ -9,8 +9,8 @@
 
 #include "arp/ether.h"
 #include "ip/ip.h"
-#include "netstack/checksum.h"
-#include "unetd/gate_split.h"
+#include "base/checksum.h"
+#include "unetd/bridge/gate_split.h"
 
 enum { FROM = 0x0a4d0002, TO = 0x0a4d0001, ID = 0xfffe };
 

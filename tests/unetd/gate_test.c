@@ -8,11 +8,11 @@
 #include <cmocka.h>
 
 #include "arp/ether.h"
-#include "netstack/checksum.h"
+#include "base/checksum.h"
 #include "tcp/tcp.h"
-#include "unetd/gate_answer.h"
-#include "unetd/gate_rules.h"
-#include "unetd/gate_run.h"
+#include "unetd/bridge/gate_answer.h"
+#include "unetd/bridge/gate_rules.h"
+#include "unetd/bridge/gate_run.h"
 
 enum { US = 0x0a4d0001, PEER = 0x0a4d0002, OTHER = 0x0a4d0003, ALICE = 11, BOB = 12 };
 enum { WEB = 80, LEASED = 40000, NOBODYS = 7 };

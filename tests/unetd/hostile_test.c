@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "tests/unetd/world.h"
-#include "unetd/name.h"
-#include "unetd/wire.h"
+#include "unetd/client/name.h"
+#include "unetd/client/wire.h"
 
 #define BYSTANDERS 2
 

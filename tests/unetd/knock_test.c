@@ -1,4 +1,4 @@
-/* Hosts without RoCE are known by what their kernel says of the port (unetd/knock.h). */
+/* Hosts without RoCE are known by what their kernel says of the port (unetd/agent/knock.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "unetd/knock.h"
+#include "unetd/agent/knock.h"
 
 #define HERE    0x7f000001u
 #define THERE   0x7f000203u              /* loopback has all of 127/8 */

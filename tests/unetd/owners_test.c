@@ -9,7 +9,7 @@
 #include <linux/netlink.h>
 #include <rdma/rdma_netlink.h>
 
-#include "unetd/owners.h"
+#include "unetd/agent/owners.h"
 
 struct message {
         uint8_t bytes[512];

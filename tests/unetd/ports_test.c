@@ -1,4 +1,4 @@
-/* Ports that sockets which are only bound vouch for (unetd/vouch.c), and leases beside them. */
+/* Ports that sockets which are only bound vouch for (unetd/daemon/vouch.c), and leases beside them. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "tests/unetd/world.h"
-#include "unetd/name.h"
-#include "unetd/stopped.h"
+#include "unetd/client/name.h"
+#include "unetd/client/stopped.h"
 
 /* A line of /proc/<pid>/status, its value as hexadecimal or octal text. */
 static void status_line(pid_t pid, const char *key, char *out, size_t size)

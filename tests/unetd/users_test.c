@@ -21,9 +21,9 @@
 #include <unet/unet.h>
 
 #include "tests/unetd/world.h"
-#include "unet/shm_ring.h"
-#include "unetd/name.h"
-#include "unetd/wire.h"
+#include "unet/shm/shm_ring.h"
+#include "unetd/client/name.h"
+#include "unetd/client/wire.h"
 
 #define ALICE 65534u
 #define BOB   54321u

@@ -15,7 +15,7 @@
 
 #include "tests/own_port.h"
 #include "tests/unetd/fake_state.h"
-#include "unetd/client.h"
+#include "unetd/client/client.h"
 
 /* A fake stack as its process holds it. */
 struct fake_stack {

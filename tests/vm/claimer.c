@@ -10,7 +10,7 @@
 
 #include <unet/sock.h>
 
-#include "sock/ustack.h"
+#include "sock/attach/ustack.h"
 
 #define NOBODYS 0xfffff0u
 

@@ -159,7 +159,7 @@ for host in sys.argv[3:]:
 print(min(took), took)
 """
 MISSED = [8, 3]                                 # of what strangers send: without a channel, from a wrong source
-CM_PATIENCE = 1.25                              # seconds for a question that nobody answers (unetd/cm.h)
+CM_PATIENCE = 1.25                              # seconds for a question that nobody answers (unetd/agent/cm.h)
 
 
 # ---- scenes: what a does, what b does ----
@@ -268,7 +268,7 @@ def shared(pid, name):
 
 
 def put_packet(link, packet):
-    """As the library does, into the ring of the stack (unet/vlink.h)."""
+    """As the library does, into the ring of the stack (unet/verbs/vlink.h)."""
     with open(link, "r+b") as f:
         m = mmap.mmap(f.fileno(), 0)
     prod, = struct.unpack_from("<I", m, 44)

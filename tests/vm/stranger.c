@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "ip/ip.h"
-#include "unet/verbs_chan.h"
+#include "unet/verbs/verbs_chan.h"
 
 #define TIMES 8
 

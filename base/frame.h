@@ -1,0 +1,204 @@
+/*
+ * Frames: the memory that payload lives in, and who owns it.
+ *
+ * A frame is a fixed-size piece of a *region*; regions are mapped memory, named by number. A frame's id is its region
+ * and its number within, and is the same in every process of the stack; frame_addr() turns it into an address.
+ *
+ *      region 0        private receive frames, in the stack's state segment
+ *      region 2c + 1   what this stack sends on channel c: its own transmit region   (read and write)
+ *      region 2c + 2   what the peer sends on channel c: frames lent to this stack   (read only)
+ *
+ * Ownership. For a frame of ours (region 0 and transmit regions) `refs` is the number of queue records that name it
+ * (a reservation counts as one) and `loans` the number of messages sent with it that the other side has not given
+ * back. It is free when both are zero: retransmission and the reader on the other side have both let go. A lent frame
+ * (receive region) has no record here; each message that brought it is one loan, released once with frame_drop().
+ *
+ *      free --frame_alloc--> refs 1 --frame_hold/frame_drop--> ... refs 0, loans 0 --> free
+ *      send: frame_lend (loans + 1)      reap: frame_unlend (loans - 1)
+ *
+ * struct frames is a process's own view (addresses); the records are in the stack's state segment and hold no
+ * address. Free lists are derived state and can be rebuilt. All calls need the stack's lock, but for frame_addr().
+ */
+#ifndef NETSTACK_FRAME_H
+#define NETSTACK_FRAME_H
+
+#include "base/base.h"
+
+enum frame_class { FRAME_SMALL, FRAME_LARGE, FRAME_CLASSES };
+
+#define FRAME_SMALL_BYTES 2048u
+#define FRAME_LARGE_BYTES 65536u
+
+/* How the frames of a region lie: count[LARGE] large ones first (aligned), then count[SMALL] small ones.
+ * Numbers start at 1 (0 means none): large 1 .. L, small L+1 .. L+S. */
+struct frame_geom {
+        uint32_t count[FRAME_CLASSES];
+};
+
+static inline size_t frame_geom_bytes(struct frame_geom g)
+{
+        return (size_t)g.count[FRAME_LARGE] * FRAME_LARGE_BYTES + (size_t)g.count[FRAME_SMALL] * FRAME_SMALL_BYTES;
+}
+static inline uint32_t frame_geom_total(struct frame_geom g)
+{
+        return g.count[FRAME_LARGE] + g.count[FRAME_SMALL];
+}
+static inline enum frame_class frame_geom_class(struct frame_geom g, uint32_t num)
+{
+        return num <= g.count[FRAME_LARGE] ? FRAME_LARGE : FRAME_SMALL;
+}
+static inline uint32_t frame_class_bytes(enum frame_class c)
+{
+        return c == FRAME_LARGE ? FRAME_LARGE_BYTES : FRAME_SMALL_BYTES;
+}
+static inline size_t frame_geom_offset(struct frame_geom g, uint32_t num)
+{
+        if (num <= g.count[FRAME_LARGE])
+                return (size_t)(num - 1) * FRAME_LARGE_BYTES;
+        return (size_t)g.count[FRAME_LARGE] * FRAME_LARGE_BYTES +
+               (size_t)(num - 1 - g.count[FRAME_LARGE]) * FRAME_SMALL_BYTES;
+}
+/* Whether a number and range from somebody else lie inside the region. */
+static inline bool frame_geom_holds(struct frame_geom g, uint32_t num, uint32_t off, uint32_t len)
+{
+        uint32_t size;
+
+        if (num == 0 || num > frame_geom_total(g))
+                return false;
+        size = frame_class_bytes(frame_geom_class(g, num));
+        return off <= size && len <= size - off;
+}
+
+/* An id: region in the upper 12 bits, number in the lower 20. 0 is none (numbers start at 1). */
+#define FRAME_NUM_BITS 20
+#define FRAME_REGIONS  4096u
+static inline uint32_t frame_id(uint32_t region, uint32_t num)
+{
+        return region << FRAME_NUM_BITS | num;
+}
+static inline uint32_t frame_id_region(uint32_t id)
+{
+        return id >> FRAME_NUM_BITS;
+}
+static inline uint32_t frame_id_num(uint32_t id)
+{
+        return id & ((1u << FRAME_NUM_BITS) - 1);
+}
+#define FRAME_REGION_PRIVATE 0u
+#define FRAME_REGION_TX(chan) (2u * (chan) + 1)
+#define FRAME_REGION_RX(chan) (2u * (chan) + 2)
+
+/* A range of a frame. */
+struct buf {
+        uint32_t id;                    /* 0: none */
+        uint32_t off;
+        uint32_t len;                   /* bytes */
+};
+
+struct frame_rec {
+        uint32_t next;                  /* free list */
+        uint32_t owner;                 /* connection charged for it, 0: none */
+        uint16_t refs;
+        uint16_t loans;
+};
+
+/* The records of one region of ours, in the state segment. */
+struct frame_pool {
+        struct frame_geom geom;
+        uint64_t rec_off;               /* from this header to record 0 (unused; numbers start at 1) */
+        uint32_t free[FRAME_CLASSES];   /* heads */
+        uint32_t last_free[FRAME_CLASSES];
+        uint32_t fresh[FRAME_CLASSES];  /* how many of the class were ever used */
+        uint32_t used[FRAME_CLASSES];   /* not free now: queued or on loan */
+        uint32_t sent;                  /* 1: frames are lent to a peer, and large ones take turns (frame_alloc) */
+        uint32_t loans;                 /* sum over all frames; WRITE_ONCE() */
+        uint32_t bad_returns;           /* the other side returned what it had not */
+        uint32_t starved;               /* 1 << class: somebody waits for a frame of it; WRITE_ONCE() */
+};
+
+/* A process's view of all regions. `base` of a region that this process has not mapped is NULL. */
+struct frame_region {
+        uint8_t *base;                  /* of its first frame */
+        struct frame_pool *pool;        /* NULL for receive regions */
+        struct frame_geom geom;         /* receive regions: as agreed with unetd */
+};
+struct frames {
+        struct frame_region region[FRAME_REGIONS];
+        /* Gives a lent frame (receive region) back to its channel. */
+        void (*give_back)(void *arg, uint32_t chan, uint32_t num);
+        /* A frame of ours became free; `owner` was charged frame bytes for it. May be NULL. */
+        void (*uncharge)(void *arg, uint32_t owner, uint32_t bytes);
+        /* A frame that somebody waited for (pool->starved) became free; nobody is said to wait any more. */
+        void (*fed)(void *arg, uint32_t region);
+        void *arg;
+};
+
+/* Bytes that a pool's records take after its header. */
+static inline size_t frame_pool_bytes(struct frame_geom g)
+{
+        return sizeof(struct frame_pool) + sizeof(struct frame_rec) * (frame_geom_total(g) + 1);
+}
+/* Prepares a pool; its records follow the header at once. It is not sent from unless `sent` is set afterwards. */
+void frame_pool_init(struct frame_pool *p, struct frame_geom g);
+
+static inline struct frame_rec *frame_pool_rec(const struct frame_pool *p, uint32_t num)
+{
+        assert(num != 0 && num <= frame_geom_total(p->geom));
+        return (struct frame_rec *)((char *)(uintptr_t)p + p->rec_off) + num;
+}
+
+/*
+ * A frame of the class with refs 1, charged to `owner`; 0 when there is none.
+ *
+ * It is the one that was freed last, and warm. Only of the large ones of a pool that is lent from it is the one that was
+ * freed first, and no fewer than FRAME_ROUND take turns: the lines of one that the other side has just read are in the cache
+ * of its processor, and to write them is slower than those that have left it (iperf3 --bidir: 83 and 103 Gb/s).
+ */
+#define FRAME_ROUND 64u
+uint32_t frame_alloc(struct frames *f, uint32_t region, enum frame_class c, uint32_t owner);
+/* Where the frame that frame_alloc() gives next will most likely be, so that its lines can be claimed; NULL: not known. */
+uint8_t *frame_guess(const struct frames *f, uint32_t region, enum frame_class c);
+/* Frames of the class that can still be had. */
+uint32_t frame_avail(const struct frames *f, uint32_t region, enum frame_class c);
+/* One more record names the frame. Not for lent frames: those have one holder. */
+void frame_hold(struct frames *f, uint32_t id);
+/* One record fewer. Frees it when nobody else holds it; gives a lent frame back. */
+void frame_drop(struct frames *f, uint32_t id);
+/* The frame is in one more message that the other side may read. */
+void frame_lend(struct frames *f, uint32_t id);
+/* The other side gave back one loan of frame `num` of `region`. False, and counted, when it had none. */
+bool frame_unlend(struct frames *f, uint32_t region, uint32_t num);
+/* The channel is gone: all loans of the region end. */
+void frame_unlend_all(struct frames *f, uint32_t region);
+/* Forgets all references, before they are counted again; loans stay. */
+void frame_pool_zero_refs(struct frame_pool *p);
+/* Makes the free lists anew from refs and loans; used after refs were recounted. */
+void frame_pool_rebuild(struct frame_pool *p);
+/* Says of each frame in use that is charged to somebody: to whom, and how much. */
+void frame_pool_charges(const struct frame_pool *p, void (*fn)(void *arg, uint32_t owner, uint32_t bytes), void *arg);
+
+static inline uint32_t frame_size(const struct frames *f, uint32_t id)
+{
+        const struct frame_region *r = &f->region[frame_id_region(id)];
+        return frame_class_bytes(frame_geom_class(r->pool ? r->pool->geom : r->geom, frame_id_num(id)));
+}
+/* Bytes that will be read soon lie in the cache of whoever wrote them: asked for now, while there is other work. */
+static inline void frame_fetch(const uint8_t *p, uint32_t n)
+{
+        for (uint32_t at = 0; at < n; at += CACHE_LINE)
+                __builtin_prefetch(p + at);
+}
+/* Bytes that will be written soon lie in the cache of whoever read them last. */
+static inline void frame_claim(uint8_t *p, uint32_t n)
+{
+        for (uint32_t at = 0; at < n; at += CACHE_LINE)
+                prefetch_write(p + at);
+}
+/* Where the frame is mapped in this process. */
+static inline uint8_t *frame_addr(const struct frames *f, uint32_t id)
+{
+        const struct frame_region *r = &f->region[frame_id_region(id)];
+        return r->base + frame_geom_offset(r->pool ? r->pool->geom : r->geom, frame_id_num(id));
+}
+
+#endif

@@ -1,0 +1,125 @@
+/*
+ * Address space and descriptors. A stack and its channels take much of the first, most of it never touched, and some of the second.
+ * Where RLIMIT_AS bounds what a program may have, half of what is left is the program's, and the rest must do for the stack and a few
+ * channels; the same is true of the hard RLIMIT_NOFILE, where the soft one does not leave that much above it. If it does not do,
+ * there is none, and sockets are the kernel's; if it does, as many channels come about as there is room for, and who comes
+ * then is told to go by the kernel (keeper_chan_attach()). A few numbers are kept (unetd/client/fd_room.h), so that the program can use up its own
+ * later: when it has, there are no more channels, until it closes some.
+ */
+#include "sock/attach/ustack.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/sandbox.h"
+#include "base/sys.h"
+#include "unet/shm/shm_ring.h"
+#include "unetd/client/fd_room.h"
+#include "unetd/client/wire.h"
+
+#define CHANS_LEAST 4u                  /* a process that talks to itself needs two */
+#define OTHER_BYTES (64ull << 20)       /* the directory, tables, pipes' buffers */
+#define OTHER_FDS   (10u + FD_ROOM_LEAST)    /* a stack's own; and those kept */
+
+static uint64_t state_bytes(void)
+{
+        struct stack_limits l;
+
+        stack_limits_default(&l);
+        return stack_bytes(&l);
+}
+
+/* Both regions. */
+static uint64_t chan_bytes(void)
+{
+        struct stack_limits l;
+
+        stack_limits_default(&l);
+        return 2 * SHM_REGION_BYTES(l.tx);
+}
+
+/* Mapped now; where that cannot be read, it is nothing. */
+static uint64_t mapped(void)
+{
+        char text[64] = "";
+        int fd = (int)sys4(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+
+        if (fd < 0)
+                return 0;
+        sys3(SYS_read, fd, text, sizeof text - 1);
+        sys1(SYS_close, fd);
+        return strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static struct rlimit limit_of(int what)
+{
+        struct rlimit rl = {RLIM_INFINITY, RLIM_INFINITY};
+
+        if (!sandbox_forbids(SANDBOX_LIMITS))
+                sys4(SYS_prlimit64, 0, what, NULL, &rl);
+        return rl;
+}
+
+/* Channels. */
+static uint32_t room_of_descriptors(void)
+{
+        struct rlimit rl = limit_of(RLIMIT_NOFILE);
+        uint64_t left = MAX(rl.rlim_max - rl.rlim_cur, rl.rlim_max / 2);
+
+        return left >= OTHER_FDS ? (uint32_t)MIN((left - OTHER_FDS) / UNETD_CHAN_FDS, STACK_CHANS) : 0;
+}
+
+static uint32_t room_of_space(void)
+{
+        struct rlimit rl = limit_of(RLIMIT_AS);
+        uint64_t have, left;
+
+        if (likely(rl.rlim_cur == RLIM_INFINITY))
+                return STACK_CHANS;
+        have = sandbox_forbidden == 0 ? mapped() : 0;
+        left = rl.rlim_cur > have ? (rl.rlim_cur - have) / 2 : 0;
+        if (left < state_bytes() + OTHER_BYTES)
+                return 0;
+        return (uint32_t)MIN((left - state_bytes() - OTHER_BYTES) / chan_bytes(), STACK_CHANS);
+}
+
+uint32_t ustack_room(void)
+{
+        uint32_t room = MIN(room_of_space(), room_of_descriptors());
+
+        return room >= CHANS_LEAST ? room : 0;
+}
+
+/* In the books of a stack that has a process slot of that number. */
+void ustack_set_full(struct ustack *u, uint32_t slot, bool full)
+{
+        _Atomic uint64_t *all = &u->s.st->full;
+
+        if (full)
+                atomic_fetch_or(all, 1ull << slot);
+        else if (atomic_load(all) >> slot & 1)
+                atomic_fetch_and(all, ~(1ull << slot));
+}
+
+bool ustack_chan_fits(void)
+{
+        return ustack_may_map(chan_bytes());
+}
+
+uint64_t usock_address_space(bool keep_to)
+{
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n = ustack_all(all);
+        uint64_t bytes = n != 0 ? OTHER_BYTES : 0;
+
+        for (uint32_t i = 0; i < n; i++) {
+                uint32_t room = atomic_load_explicit(&all[i]->s.st->chans, memory_order_acquire) + CHANS_LEAST;
+                room = MIN(room, READ_ONCE(all[i]->s.st->chan_room));
+                if (keep_to)
+                        WRITE_ONCE(all[i]->s.st->chan_room, room);
+                bytes += all[i]->bytes + room * chan_bytes();
+        }
+        return bytes;
+}

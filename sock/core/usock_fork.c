@@ -1,0 +1,225 @@
+/*
+ * fork, exec and exit (design.md decision 2). The stack is in shared memory: a child goes on with the same connections,
+ * under a process slot of its own; the references of its parent's slot are copied before either runs on.
+ */
+#include "sock/attach/ustack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "sock/udp/usock_udp.h"
+
+#define PATIENCE_MS 1000                /* a parent waits no longer for its child to begin */
+#define TRIES       100                 /* 1 ms apart: slots of dead processes come back that soon */
+
+static struct {
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n;
+        int slot[USTACKS_MAX];          /* reserved for the child, -1: none free */
+        int begun[2];                   /* pipe: the child has come to its stacks */
+} forking;
+
+static void wait_1ms(void)
+{
+        struct timespec ts = {0, NS_PER_MS};
+
+        sys2(SYS_nanosleep, &ts, NULL);
+}
+
+static int reserve_slot(struct stack_state *st, uint32_t parent)
+{
+        for (uint32_t i = 0; i < STACK_PROCS; i++) {
+                uint32_t none = 0;
+                if (atomic_compare_exchange_strong(&st->proc[i].pid, &none, STACK_FORKING)) {
+                        st->proc[i].parent = parent;
+                        return (int)i;
+                }
+        }
+        return -1;
+}
+
+static void copy_refs(struct ustack *u, uint32_t from, uint32_t to)
+{
+        struct pool *p = &u->s.st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                struct sock_rec *rec = pool_at(p, i);
+                if (rec->refs >> from & 1)
+                        rec->refs |= 1ull << to;
+        }
+}
+
+/* Leaves the stack locked. */
+static int prepare_stack(struct ustack *u)
+{
+        int slot;
+
+        ustack_lock(u);
+        for (int i = 0; (slot = reserve_slot(u->s.st, u->slot)) < 0 && i < TRIES; i++) {
+                ustack_unlock(u);
+                wait_1ms();
+                ustack_lock(u);
+        }
+        ustack_settle(u);
+        if (slot >= 0)
+                copy_refs(u, u->slot, (uint32_t)slot);
+        return slot;
+}
+
+void usock_fork_prepare(void)
+{
+        ustack_client();                /* nobody is in the middle of a question to unetd */
+        forking.n = ustack_all(forking.all);
+        forking.begun[0] = forking.begun[1] = -1;
+        if (forking.n > 0)
+                sys2(SYS_pipe2, forking.begun, O_CLOEXEC);
+        for (uint32_t i = 0; i < forking.n; i++)
+                forking.slot[i] = prepare_stack(forking.all[i]);
+}
+
+/* True: it did not live to come to its stacks. */
+static bool child_is_dead(void)
+{
+        struct pollfd p = {.fd = forking.begun[0], .events = POLLIN};
+        struct timespec ts = {PATIENCE_MS / 1000, PATIENCE_MS % 1000 * NS_PER_MS};
+        char byte;
+
+        sys1(SYS_close, forking.begun[1]);
+        return sys5(SYS_ppoll, &p, 1, &ts, NULL, 0) > 0 && sys3(SYS_read, forking.begun[0], &byte, 1) == 0;
+}
+
+/* The references of a child that is no more, or of a former image. If unetd knows it, the keeper ends them; it may have done so by
+ * itself, and the slot is somebody else's. */
+static void forget_slot(struct ustack *u, uint32_t slot, uint32_t pid, uint32_t parent)
+{
+        const struct proc_slot *p = &u->s.st->proc[slot];
+
+        if (unetd_proc_del(ustack_client_held(), u->id, slot) == 0)
+                return;
+        ustack_lock(u);
+        if (atomic_load(&p->pid) == pid && (pid != STACK_FORKING || p->parent == parent))
+                ustack_proc_gone(u, slot, ustack_now());
+        ustack_leave(u);
+}
+
+/*
+ * Waits until the child has come to its stacks: a parent that exits right after its fork (daemon(3)) would otherwise leave
+ * a stack without a known process, and a child that is killed before would leave references that nobody ends.
+ */
+void usock_fork_parent(void)
+{
+        for (uint32_t i = 0; i < forking.n; i++)
+                ustack_leave(forking.all[i]);
+        if (forking.begun[0] >= 0) {
+                bool dead = child_is_dead();
+                for (uint32_t i = 0; dead && i < forking.n; i++)
+                        if (forking.slot[i] >= 0)
+                                forget_slot(forking.all[i], (uint32_t)forking.slot[i], STACK_FORKING, forking.all[i]->slot);
+                sys1(SYS_close, forking.begun[0]);
+        }
+        ustack_client_done();
+}
+
+/* The slot's last process may be known to unetd for a moment longer. */
+static void come_to(struct ustack *u, uint32_t slot)
+{
+        uint32_t none = STACK_FORKING;
+        int err;
+
+        u->slot = slot;
+        for (int i = 0; (err = unetd_proc_add(ustack_client(), u->id, slot, 0)) == -EBUSY && i < TRIES; i++) {
+                ustack_client_done();
+                wait_1ms();
+        }
+        ustack_client_done();
+        u->unknown = err != 0;
+        u->s.st->proc[slot].start = ustack_boot_ms();
+        atomic_compare_exchange_strong(&u->s.st->proc[slot].pid, &none, (uint32_t)getpid());
+}
+
+/* The locks are the parent's, which lets go of them; the client of unetd opens its own connections by itself. */
+void usock_fork_child(void)
+{
+        rlock_forked();
+        ustack_client_forked();
+        usock_wait_forked();
+        for (uint32_t i = 0; i < forking.n; i++) {
+                ustack_links_forked(forking.all[i]);
+                if (forking.slot[i] >= 0)
+                        come_to(forking.all[i], (uint32_t)forking.slot[i]);
+                else
+                        ustack_lose(forking.all[i]);
+        }
+        if (forking.begun[0] >= 0) {
+                sys3(SYS_write, forking.begun[1], "", 1);
+                sys1(SYS_close, forking.begun[0]);
+                sys1(SYS_close, forking.begun[1]);
+        }
+}
+
+/* The process ends. Threads that go on may die inside: that is mended (tcp/tcp_mend.c). The keeper sees the pidfd and does
+ * the rest. */
+void usock_exit(void)
+{
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n = ustack_all(all);
+
+        for (uint32_t i = 0; i < n; i++) {
+                ustack_lock(all[i]);
+                ustack_settle(all[i]);
+                stack_run(&all[i]->s, ustack_now());
+                stack_flush_acks(&all[i]->s, ustack_now());
+                ustack_leave(all[i]);
+        }
+}
+
+/*
+ * The image is replaced; the pid and its slot stay. unetd sees the connection of the old image close, and the keeper that
+ * the process does not map the stack any more: then all references end but those kept. The new image takes those over,
+ * under a slot of its own; if it never uses the library, they end with the process.
+ */
+void usock_exec(void)
+{
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n = ustack_all(all);
+
+        usock_exit();
+        for (uint32_t i = 0; i < n; i++) {
+                struct pool *p = &all[i]->s.st->socks;
+                ustack_lock(all[i]);
+                for (uint32_t k = 1; k < p->fresh; k++)
+                        ((struct sock_rec *)pool_at(p, k))->kept &= ~(1ull << all[i]->slot);
+                ustack_leave(all[i]);
+        }
+}
+
+void usock_survives(struct usock *s)
+{
+        ustack_lock(s->u);
+        usock_rec(s)->kept |= 1ull << s->u->slot;
+        ustack_leave(s->u);
+}
+
+static bool is_former(const struct ustack *u, uint32_t slot)
+{
+        return slot != u->slot && atomic_load(&u->s.st->proc[slot].pid) == (uint32_t)getpid();
+}
+
+void usock_adopted(void)
+{
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n = ustack_all(all);
+
+        for (uint32_t i = 0; i < n; i++)
+                for (uint32_t slot = 0; slot < STACK_PROCS; slot++) {
+                        if (!is_former(all[i], slot))
+                                continue;
+                        ustack_client();
+                        forget_slot(all[i], slot, (uint32_t)getpid(), 0);
+                        ustack_client_done();
+                }
+}

@@ -1,0 +1,166 @@
+/* Who holds a socket: a reference each of process slots, and what ends with the last one, or with a process. */
+#include "sock/attach/ustack.h"
+
+#include "sock/wait/usock_crowd.h"
+#include "sock/udp/usock_udp.h"
+
+void ustack_end_role(struct ustack *u, struct sock_rec *rec, nstime now)
+{
+        struct stack *s = &u->s;
+
+        switch (rec->role) {
+        case SOCK_ROLE_CONN:
+                stack_begin(s->st, rec->conn);
+                tcp_set_sock(&s->tcp, rec->conn, 0);
+                tcp_close(&s->tcp, tcp_conn_at(&s->tcp, rec->conn), now);
+                stack_end(s->st);
+                break;
+        case SOCK_ROLE_LISTENER:
+                tcp_unlisten(&s->tcp, rec->conn);
+                break;
+        case SOCK_ROLE_UDP:
+                if (unlikely(rec->member))
+                        stack_group_leave_all(s, pool_index(&s->st->socks, rec));
+                usock_udp_cork_end(u, rec);
+                udp_close(&s->udp, rec->conn);
+                break;
+        }
+        sock_set_role(rec, SOCK_ROLE_NONE);
+}
+
+void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
+{
+        struct sock_rec *rec = stack_sock(&u->s, sock);
+
+        rec->refs &= ~(1ull << slot);
+        rec->kept &= ~(1ull << slot);
+        if (rec->refs != 0)
+                return;
+        now = stack_time(&u->s, now);
+        ustack_end_role(u, rec, now);
+        pool_free(&u->s.st->socks, sock);
+        stack_flush(&u->s, now);
+}
+
+void ustack_turn_over(struct ustack *u, struct sock_rec *rec)
+{
+        if (likely(!atomic_load_explicit(&rec->awaited, memory_order_relaxed)))
+                return;
+        atomic_store_explicit(&rec->awaited, 0, memory_order_relaxed);
+        ustack_event(&u->s, pool_index(&u->s.st->socks, rec), TCP_EV_READABLE | TCP_EV_WRITABLE);
+}
+
+/* Under the lock. */
+static void end_flight(struct ustack *u, struct sock_rec *rec, nstime now)
+{
+        if (rec->flights != 0 && --rec->flights == 0)
+                ustack_unref(u, pool_index(&u->s.st->socks, rec), SOCK_REF_FLIGHT, now);
+}
+
+void usock_fly(struct usock *s)
+{
+        struct ustack *u = s->u;
+        struct sock_rec *rec = usock_rec(s);
+        int err;
+
+        ustack_lock(u);
+        rec->refs |= 1ull << SOCK_REF_FLIGHT;
+        rec->flights++;
+        rec->flyer = u->slot + 1;
+        ustack_leave(u);
+        err = unetd_flight(ustack_client(), u->id, READ_ONCE(rec->cookie), usock_kfd(s));
+        ustack_client_done();
+        ustack_lock(u);
+        rec->flyer = 0;
+        if (err != 0)
+                end_flight(u, rec, ustack_now());
+        ustack_leave(u);
+}
+
+void usock_landed(struct usock *s)
+{
+        ustack_lock(s->u);
+        end_flight(s->u, usock_rec(s), ustack_now());
+        ustack_leave(s->u);
+}
+
+/* A copy that the dead process had under way is undone: what it had not committed was never sent or read. */
+static void end_copies(struct ustack *u, struct sock_rec *rec, uint32_t slot, nstime now)
+{
+        if (rec->writer == slot + 1) {
+                WRITE_ONCE(rec->writer, 0);
+                ustack_turn_over(u, rec);
+                if (rec->role == SOCK_ROLE_CONN)
+                        tcp_send_commit(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), 0, false, false, now);
+                if (rec->tx_frame != 0)
+                        frame_drop(u->s.frames, rec->tx_frame);
+                rec->tx_frame = 0;
+        }
+        if (rec->reader == slot + 1) {
+                WRITE_ONCE(rec->reader, 0);
+                ustack_turn_over(u, rec);
+        }
+        if (rec->flyer == slot + 1) {
+                rec->flyer = 0;
+                end_flight(u, rec, now);
+        }
+}
+
+/* The threads of a process slot are no more. */
+static void end_waiters(struct stack_state *st, uint32_t slot)
+{
+        for (uint32_t w = 0; w < STACK_WAITERS; w++) {
+                if (st->waiter[w].proc != slot + 1)
+                        continue;
+                if (st->leader == w + 1)
+                        WRITE_ONCE(st->leader, 0);
+                st->waiter[w].proc = 0;
+        }
+        crowd_end(st, slot + 1);
+}
+
+/* What the slot holds ends, but for sockets that are kept over an exec where `keep` says so. True: there are such. */
+static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
+{
+        struct pool *p = &u->s.st->socks;
+        bool any = false;
+
+        now = stack_time(&u->s, now);
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                struct sock_rec *rec = pool_at(p, i);
+                if (!(rec->refs >> slot & 1))
+                        continue;
+                end_copies(u, rec, slot, now);
+                if (keep && rec->kept >> slot & 1)
+                        any = true;
+                else
+                        ustack_unref(u, i, slot, now);
+        }
+        end_waiters(u->s.st, slot);
+        ustack_set_full(u, slot, false);
+        return any;
+}
+
+void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now)
+{
+        end_refs(u, slot, false, now);
+        atomic_store(&u->s.st->proc[slot].pid, 0);
+}
+
+bool ustack_proc_execed(struct ustack *u, uint32_t slot, nstime now)
+{
+        return end_refs(u, slot, true, now);
+}
+
+void ustack_nobody_left(struct ustack *u, nstime now)
+{
+        struct pool *p = &u->s.st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                uint64_t refs = ((const struct sock_rec *)pool_at(p, i))->refs & ~(1ull << SOCK_REF_FLIGHT);
+                for (uint32_t slot = 0; refs != 0; slot++, refs >>= 1)
+                        if (refs & 1)
+                                ustack_unref(u, i, slot, now);
+        }
+        stack_close_nobodys(&u->s, now);
+}

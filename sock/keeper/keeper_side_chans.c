@@ -1,0 +1,219 @@
+/* The keeper's side of a stack's channels: put into the state, moved, taken out. See unetd/keeper/keeper_ops.h. */
+#include "sock/keeper/keeper_view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+
+#define DOWN_EVERY  (50 * NS_PER_MS)
+
+static int dup_high(int fd)
+{
+        return fd < 0 ? -1 : (int)sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
+}
+
+/* The keeper lends its descriptors for the call only. */
+static int chan_dup(const struct unetd_chan *from, struct unetd_chan *to)
+{
+        *to = *from;
+        int *fd[] = {&to->tx, &to->rx, &to->peer_bell, &to->peer_leader, &to->peer_keeper, &to->mem, &to->xsk, &to->packet,
+                     &to->ring, &to->sender, &to->book};
+        bool failed = false;
+
+        for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+                bool there = *fd[i] >= 0;
+                *fd[i] = dup_high(*fd[i]);
+                failed |= there && *fd[i] < 0;
+        }
+        if (failed)
+                unetd_chan_close(to);
+        return failed ? -EMFILE : 0;
+}
+
+/* What the stack is on the interface, and the frames that come by it. */
+static void iface_config(const struct ustack *u, uint32_t slot, const struct unetd_chan *chan, struct netif_config *cfg,
+                         struct frame_geom *rx)
+{
+        const struct unetd_iface *f = &chan->iface;
+        bool xdp = unetd_chan_is_xdp(chan);
+
+        *cfg = (struct netif_config){.addr = f->addr, .gateway = f->gateway, .prefix = (uint8_t)f->prefix,
+                                     .ifindex = (uint8_t)((chan->peer_stack & ~UNETD_IFACE) + 1),
+                                     .serial = f->serial, .mtu = xdp ? u->xdp[slot]->ni.geom.mtu : f->mtu};
+        memcpy(cfg->name, f->name, sizeof cfg->name);
+        cfg->mtu_max = xdp ? xdp_mtu_max(&u->xdp[slot]->ni.geom) : SHM_MTU;
+        memcpy(cfg->mac, xdp ? u->xdp[slot]->ni.geom.mac : f->mac, sizeof cfg->mac);
+        *rx = xdp ? xdp_frame_geom(&u->xdp[slot]->ni.geom) : chan->rx_geom;
+}
+
+/* The channel is in the state: it was brought by a keeper before us, or changes. */
+static bool is_same(const struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
+{
+        const struct chan_slot *c = &u->s.st->chan[slot];
+
+        return atomic_load(&c->state) == CHAN_READY && c->peer == chan->peer_stack &&
+               (c->netif != 0) == unetd_chan_is_iface(chan);
+}
+
+/* What came by the old way and nobody has read: of SYNs that it has answered already no peer sends another. */
+static void take_what_came(struct ustack *u, uint32_t slot)
+{
+        stack_time(&u->s, ustack_now());
+        stack_last_words(&u->s, slot);
+}
+
+static int iface_attach(struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
+{
+        struct netif_config cfg;
+        struct frame_geom rx;
+        struct unetd_chan mine;
+        uint8_t seed[16];
+        int err = chan_dup(chan, &mine);
+
+        if (err != 0)
+                return err;
+        if (is_same(u, slot, chan))
+                take_what_came(u, slot);
+        if (unetd_chan_is_xdp(chan) && !ustack_map_iface_fds(u, slot, &mine)) {
+                unetd_chan_close(&mine);
+                return -EPROTO;
+        }
+        iface_config(u, slot, chan, &cfg, &rx);
+        err = getrandom(seed, sizeof seed, 0) != sizeof seed ? -EIO : 0;
+        if (err == 0 && is_same(u, slot, chan)) {
+                if (stack_netif_move(&u->s, slot, &cfg, rx))
+                        ustack_wake_all(u);     /* who sleeps by the old way holds it, and its queue cannot be had again */
+        } else if (err == 0) {
+                err = stack_netif_add(u->s.st, slot, chan->peer_stack, &cfg, chan->tx_geom, rx, seed, ustack_now());
+        }
+        if (unetd_chan_is_xdp(chan)) {
+                if (err == 0)
+                        ustack_iface_mapped(u, slot);
+        } else if (err != 0 || !ustack_map_chan_fds(u, slot, &mine)) {
+                unetd_chan_close(&mine);
+        }
+        return err;
+}
+
+static int iface_attach_locked(struct ustack *u, uint32_t slot, const struct unetd_chan *chan)
+{
+        int err = -EAGAIN;
+
+        if (ustack_trylock(u)) {
+                err = iface_attach(u, slot, chan);
+                stack_sync(&u->s);
+                stack_flush(&u->s, ustack_now());       /* by the new way */
+                ustack_unlock(u);
+        }
+        return err;
+}
+
+/* Mapped now, by a process of the stack; where that cannot be read, it is nothing. */
+static uint64_t mapped_by(uint32_t pid)
+{
+        char path[32];
+        uint64_t pages = 0;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%u/statm", pid);
+        f = fopen(path, "re");
+        if (f == NULL)
+                return 0;
+        if (fscanf(f, "%" SCNu64, &pages) != 1)
+                pages = 0;
+        fclose(f);
+        return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The limits of address space as they are now: somebody may have set one from outside (prlimit(1)), and on a channel that a process
+ * cannot map nobody answers. Limits that are not told are none. */
+static bool has_space(const struct stack_state *st, uint64_t bytes)
+{
+        for (uint32_t i = 0; i < STACK_PROCS; i++) {
+                uint32_t pid = atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed);
+                struct rlimit rl;
+
+                if (pid == 0 || pid == STACK_FORKING || prlimit((pid_t)pid, RLIMIT_AS, NULL, &rl) < 0 || rl.rlim_cur == RLIM_INFINITY)
+                        continue;
+                if (rl.rlim_cur < mapped_by(pid) + bytes)
+                        return false;
+        }
+        return true;
+}
+
+/* For a channel that is there, or for one more. */
+static bool has_room(const struct stack_state *st, uint32_t slot, const struct unetd_chan *chan)
+{
+        if (slot >= STACK_CHANS || slot >= READ_ONCE(st->chan_room))
+                return false;
+        if (atomic_load(&st->chan[slot].state) != CHAN_FREE)
+                return true;
+        return atomic_load(&st->full) == 0 && has_space(st, SHM_REGION_BYTES(chan->tx_geom) + SHM_REGION_BYTES(chan->rx_geom));
+}
+
+int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+        struct unetd_chan mine;
+        int err;
+
+        if (!has_room(u->s.st, slot, chan))
+                return -ENOSPC;
+        if (unetd_chan_is_iface(chan))
+                return iface_attach_locked(u, slot, chan);
+        if (unetd_chan_is_remote(chan))
+                err = stack_remote_add(u->s.st, slot, chan->peer_stack, chan->remote,
+                                       (struct ip_ifaddr){chan->iface.addr, (uint8_t)chan->iface.prefix}, chan->tx_geom,
+                                       vlink_rx_geom());
+        else
+                err = stack_chan_add(u->s.st, slot, chan->peer_stack, chan->peer_uid, chan->tx_geom, chan->rx_geom);
+        if (err != 0 && !(err == -EBUSY && is_same(u, slot, chan)))
+                return err;
+        err = chan_dup(chan, &mine);
+        if (err != 0)
+                return err;
+        if (ustack_map_chan_fds(u, slot, &mine))
+                return 0;
+        unetd_chan_close(&mine);
+        return -ENOMEM;
+}
+
+int keeper_chan_down(void *view, uint32_t slot)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+        nstime now = ustack_now();
+        bool done;
+
+        if (slot >= STACK_CHANS)
+                return 0;
+        if (atomic_load(&u->s.st->chan[slot].state) == CHAN_DOWN && now - v->down_looked[slot] < DOWN_EVERY)
+                return -EAGAIN;         /* whether it is still in use costs a walk over all connections */
+        if (!ustack_trylock(u))
+                return -EAGAIN;
+        v->down_looked[slot] = now;
+        stack_chan_down(&u->s, slot, now);
+        done = stack_chan_free(&u->s, slot);
+        stack_sync(&u->s);
+        ustack_unlock(u);
+        return done ? 0 : -EAGAIN;
+}
+
+uint64_t keeper_chans(void *view)
+{
+        const struct stack_state *st = ((const struct keeper_view *)view)->u.s.st;
+        uint64_t there = 0;
+
+        static_assert(STACK_CHANS <= 64, "a bit each");
+        for (uint32_t k = 0; k < STACK_CHANS; k++)
+                if (atomic_load_explicit(&st->chan[k].state, memory_order_relaxed) != CHAN_FREE)
+                        there |= 1ull << k;
+        return there;
+}

@@ -1,0 +1,166 @@
+/* The keeper's side of a stack's processes: what becomes of that which dead ones held, and who they were. See unetd/keeper/keeper_ops.h. */
+#include "sock/keeper/keeper_view.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "unetd/client/maps.h"
+#include "unetd/client/timens.h"
+
+#define FORK_WAIT   NS_PER_S            /* the child of a process that died while it forked is looked for so often */
+#define CLOCK_SLACK_MS 20               /* the kernel tells in ticks */
+
+/* Those of a process; after an exec not those that survived it. */
+static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
+{
+        struct pool *p = &v->u.s.st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                struct sock_rec *rec = pool_at(p, i);
+                if (!(execed && rec->kept >> slot & 1))
+                        keeper_note_listener(v, rec, slot);
+        }
+}
+
+static bool has_slot(void *arg, int32_t pid)
+{
+        const struct stack_state *st = ((const struct keeper_view *)arg)->u.s.st;
+
+        for (uint32_t i = 0; i < STACK_PROCS; i++)
+                if (st->proc[i].pid == (uint32_t)pid)
+                        return true;
+        return false;
+}
+
+/*
+ * The dead process was in the middle of fork(). Its child says who it is within moments, if it was ever born; if it has not
+ * run in all that time, it is seen to have the stack mapped. True: it is still being waited for.
+ */
+static bool child_awaited(struct keeper_view *v, uint32_t parent, nstime now)
+{
+        struct stack_state *st = v->u.s.st;
+        bool any = false;
+
+        for (uint32_t i = 0; i < STACK_PROCS; i++)
+                any |= st->proc[i].pid == STACK_FORKING && st->proc[i].parent == parent;
+        if (!any)
+                v->forking_until[parent] = 0;
+        else if (v->forking_until[parent] == 0)
+                v->forking_until[parent] = now + FORK_WAIT;
+        if (!any || now < v->forking_until[parent])
+                return any;
+        v->forking_until[parent] = now + FORK_WAIT;
+        return maps_file_unknown(v->state_fd, has_slot, v);
+}
+
+static void proc_gone(struct keeper_view *v, uint32_t slot)
+{
+        ustack_links_left(&v->u, slot);
+        note_listeners(v, slot, false);
+        ustack_proc_gone(&v->u, slot, ustack_now());
+        v->forking_until[slot] = 0;
+}
+
+int keeper_proc_died(void *view, uint32_t slot)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+        struct proc_slot *p = u->s.st->proc;
+
+        if (slot >= STACK_PROCS)
+                return 0;
+        if (!ustack_trylock(u))
+                return -EAGAIN;
+        if (child_awaited(v, slot, ustack_now())) {
+                ustack_unlock(u);
+                return -EAGAIN;
+        }
+        for (uint32_t i = 0; i < STACK_PROCS; i++)
+                if (p[i].pid == STACK_FORKING && p[i].parent == slot)
+                        proc_gone(v, i);
+        proc_gone(v, slot);
+        stack_run(&u->s, ustack_now());
+        ustack_unlock(u);
+        return 0;
+}
+
+int keeper_proc_execed(void *view, uint32_t slot)
+{
+        struct keeper_view *v = view;
+        struct ustack *u = &v->u;
+        bool holds;
+
+        if (slot >= STACK_PROCS)
+                return 0;
+        if (!ustack_trylock(u))
+                return -EAGAIN;
+        ustack_links_left(u, slot);
+        note_listeners(v, slot, true);
+        holds = ustack_proc_execed(u, slot, ustack_now());
+        stack_run(&u->s, ustack_now());
+        ustack_unlock(u);
+        return holds;
+}
+
+/* The line of /proc/<pid>/stat from the state on (proc(5), field 3). False: there is no such process. */
+static bool read_stat(uint32_t pid, char line[512], const char **state)
+{
+        char path[32], *end = NULL;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%u/stat", pid);
+        f = fopen(path, "re");
+        if (f == NULL)
+                return false;
+        if (fgets(line, 512, f) != NULL)
+                end = strrchr(line, ')');
+        fclose(f);
+        *state = end != NULL && end[1] == ' ' ? end + 2 : NULL;
+        return *state != NULL;
+}
+
+/* Field 22: when it began, in ticks since boot, by our clock. */
+static uint64_t began_ms(const char *state)
+{
+        for (int field = 3; field < 22 && state != NULL; field++)
+                if ((state = strchr(state, ' ')) != NULL)
+                        state++;
+        if (state == NULL)
+                return UINT64_MAX;
+        return strtoull(state, NULL, 10) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) - (uint64_t)(timens.boot / NS_PER_MS);
+}
+
+/* The process that took the slot lives, and is not another one that has its number now. */
+static bool is_there(const struct proc_slot *p)
+{
+        char line[512];
+        const char *state;
+
+        return p->pid != STACK_FORKING && read_stat(p->pid, line, &state) && *state != 'Z' && *state != 'X' &&
+               began_ms(state) <= p->start + CLOCK_SLACK_MS;
+}
+
+void keeper_bury_strangers(struct keeper_view *v)
+{
+        struct stack_state *st = v->u.s.st;
+
+        v->strangers = false;
+        if (!ustack_trylock(&v->u))
+                return;
+        for (uint32_t i = 0; i < STACK_PROCS; i++) {
+                if (st->proc[i].pid == 0)
+                        continue;
+                if (is_there(&st->proc[i]))
+                        v->strangers = true;
+                else
+                        proc_gone(v, i);
+        }
+        if (!v->strangers && !v->nobody) {
+                ustack_nobody_left(&v->u, ustack_now());
+                v->nobody = true;
+        }
+        ustack_unlock(&v->u);
+}

@@ -1,0 +1,110 @@
+/*
+ * The native API (<unet/sock.h>) from inside: the table of sockets, and what its files share.
+ *
+ * A number leads to a slot, which has one usock. A call holds the slot while it runs, so that a close in
+ * another thread takes effect when it returns. Slots are never freed: a stale number finds one that is
+ * closed, or another socket's.
+ *
+ *      number --> slot --us--> struct usock
+ *                  |
+ *                  +--members--> memberships in poll sets
+ *
+ * Functions here return negative errno, as usock.h; native_result() makes -1 and errno of it at the very
+ * end.
+ */
+#ifndef SOCK_NATIVE_H
+#define SOCK_NATIVE_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "sock/attach/ustack.h"
+#include "unet/sock.h"
+
+struct native_member;
+
+struct native_slot {
+        _Atomic uint32_t use;           /* calls under way, +1 while open, and the two bits below */
+        int number;
+        struct usock *us;
+        _Atomic int late_err;           /* met after some bytes were moved: for the next call */
+        pthread_mutex_t setup;          /* of bind, listen and connect as far as they do not wait, and of these: */
+        bool connecting;                /* its outcome has not been told yet */
+        bool held;                      /* the port is held in the kernel by unetd */
+        ip_addr held_addr;              /* as bound; connect may choose a narrower one */
+        struct native_member *members;  /* under the lock of memberships */
+};
+
+enum { SLOT_OPEN = 1u << 31, SLOT_CLOSING = 1u << 30, SLOT_ENDING = 1u << 29 };
+
+/* ---- native.c ---- */
+
+/* Before the first socket or poll set. -errno: the process can have no stack. */
+int native_start(void);
+/* The slot of an open socket, held; NULL: -EBADF. */
+struct native_slot *native_get(int sock);
+void native_put(struct native_slot *n);
+/* A slot for a new socket, which it takes; its number. -EMFILE; us is closed then. */
+int native_install(struct usock *us, bool nonblock);
+/* Binds to a free port unless it is bound. Under setup, but for who finds that it is. */
+int native_autobind(struct native_slot *n);
+/* Nobody on the fabric has the address: -ECONNREFUSED when it is this host's, else -ENETUNREACH. */
+int native_nobody(const struct sockaddr *to, socklen_t len);
+
+static inline ssize_t native_result(ssize_t r)
+{
+        if (likely(r >= 0))
+                return r;
+        errno = (int)-r;
+        return -1;
+}
+
+/* A name that an application gives: 0, -EINVAL, -EFAULT. NULL is the one bad pointer that is told from a good one. */
+static inline int native_name(const struct sockaddr *sa, socklen_t len)
+{
+        if (len > sizeof(struct sockaddr_storage))
+                return -EINVAL;
+        return sa == NULL && len > 0 ? -EFAULT : 0;
+}
+
+/* Nanoseconds of a valid time, as long as there is no longer one. */
+static inline nstime native_time(const struct timespec *t)
+{
+        return t->tv_sec < NSTIME_NEVER / 4 / NS_PER_S ? t->tv_sec * NS_PER_S + t->tv_nsec : NSTIME_NEVER / 4;
+}
+
+static inline bool native_time_valid(const struct timespec *t)
+{
+        return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < NS_PER_S;
+}
+
+/* When a wait that may take `timeout` (0: for ever) is over. */
+static inline nstime native_deadline(nstime timeout)
+{
+        return timeout == 0 ? NSTIME_NEVER : ustack_now() + timeout;
+}
+
+/* Sleeps until one of `events` is there. 0; -EAGAIN at the deadline; -EINTR. */
+int native_wait(struct native_slot *n, short events, nstime deadline);
+
+static inline bool native_nowait(const struct native_slot *n, int flags)
+{
+        return (flags & MSG_DONTWAIT) || usock_nonblock(n->us);
+}
+
+/* ---- native_conn.c ---- */
+
+/* A connected UDP socket whose peer nobody was: looks again. 0, or as native_nobody(). */
+int native_reconnect(struct native_slot *n);
+
+/* ---- native_set.c ---- */
+
+/* The socket ends: out of all sets. */
+void native_set_forget(struct native_slot *n);
+void native_set_fork_prepare(void);
+void native_set_fork_parent(void);
+void native_set_fork_child(void);
+
+#endif

@@ -1,0 +1,88 @@
+/*
+ * Options of sockets, from inside, for sock/usock_opt*.c. usock_opt.c has the calls and the ioctls; each level of options has
+ * a file: its tables, and what they call.
+ *
+ * A call loads the socket's options, changes one, and stores them: into the record, and into the connection, listener or pcb
+ * when there is one.
+ */
+#ifndef SOCK_USOCK_OPT_H
+#define SOCK_USOCK_OPT_H
+
+#include "sock/udp/usock_cmsg.h"
+#include "sock/attach/ustack.h"
+
+/* One call: the socket and its options, loaded. */
+struct opt_call {
+        struct usock *s;
+        struct sock_rec *rec;
+        struct tcp_opts tcp;
+        struct udp_opts udp;
+        uint32_t device;                /* SO_BINDTODEVICE, SO_BINDTOIFINDEX: which of unetd's; 0: none */
+};
+
+/* An option that is an int to the application, most of them a field of struct tcp_opts with a range. */
+struct opt_int {
+        int name;
+        uint8_t kinds;                  /* USOCK_TCP | USOCK_UDP: sockets that have it */
+        uint8_t size;                   /* of a field of struct tcp_opts; 0: none, see set and get */
+        uint16_t off;
+        int lo, hi;                     /* -EINVAL outside; a BOOL is any int */
+        int (*set)(struct opt_call *c, int v);
+        int (*get)(const struct opt_call *c);
+};
+
+/* One that has another form. */
+struct opt_blob {
+        int name;
+        uint8_t kinds;
+        socklen_t min;                  /* -EINVAL when shorter */
+        int (*set)(struct opt_call *c, const void *val, socklen_t len);
+        socklen_t (*get)(const struct opt_call *c, void *val, socklen_t room);  /* the value's length */
+        int (*may_get)(const struct opt_call *c, socklen_t room);       /* NULL: always; else 0 or why not */
+};
+
+struct opt_level {
+        const struct opt_int *ints;
+        const struct opt_blob *blobs;
+        unsigned nints, nblobs;
+};
+extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
+#define OPT_LEVEL(i, b) {.ints = (i), .blobs = (b), .nints = ARRAY_LEN(i), .nblobs = ARRAY_LEN(b)}
+#define OPT_LEVEL_INTS(i) {.ints = (i), .nints = ARRAY_LEN(i)}
+
+#define OPT_TCP_INFO_BYTES 280u         /* the longest of all values: what Linux 6.18 says */
+
+#define OPT_TCP USOCK_TCP
+#define OPT_ANY (USOCK_TCP | USOCK_UDP)
+#define OPT_FIELD(f)               .size = sizeof(((struct tcp_opts *)0)->f), .off = offsetof(struct tcp_opts, f)
+#define OPT_BOOL(n, f)             {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = 0, .hi = 1}
+#define OPT_RANGE(n, f, low, high) {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = low, .hi = high}
+#define OPT_CALLS(n, k, s, g)      {.name = n, .kinds = k, .set = s, .get = g}
+#define OPT_FORM(n, k, m, s, g)    {.name = n, .kinds = k, .min = m, .set = s, .get = g}      /* struct opt_blob */
+
+/* Whether recvmsg() tells something besides (usock_cmsg.h): an option of the bits `tell`. */
+static inline int opt_set_told(struct opt_call *c, uint16_t tell, int v)
+{
+        WRITE_ONCE(c->rec->told, (uint16_t)((c->rec->told & ~tell) | (v != 0 ? tell : 0)));
+        return 0;
+}
+
+/* The device that an option names, which may take a while to find: not with the lock. (usock_opt_socket.c) */
+uint32_t opt_device(int level, int name, const void *val, socklen_t len);
+
+#define OPT_RCVBUF_MIN 2304u            /* Linux: SOCK_MIN_RCVBUF */
+
+static inline struct tcp_conn *opt_conn(const struct opt_call *c)
+{
+        return c->rec->role == SOCK_ROLE_CONN ? usock_conn(c->s) : NULL;
+}
+static inline struct tcp_listener *opt_listener(const struct opt_call *c)
+{
+        return c->rec->role == SOCK_ROLE_LISTENER ? tcp_listener_at(&c->s->u->s.tcp, c->rec->conn) : NULL;
+}
+static inline bool opt_is_udp(const struct opt_call *c)
+{
+        return c->rec->role == SOCK_ROLE_UDP;
+}
+
+#endif

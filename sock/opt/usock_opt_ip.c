@@ -1,0 +1,291 @@
+/* Options of IPPROTO_IP and IPPROTO_IPV6: ip(7), ipv6(7). Those that name groups are in usock_group.c. */
+#include "sock/opt/usock_opt.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+
+#ifndef IP_PROTOCOL
+#define IP_PROTOCOL 52
+#endif
+
+static uint8_t *tos(struct opt_call *c)
+{
+        return opt_is_udp(c) ? &c->udp.tos : &c->tcp.tos;
+}
+
+static uint8_t *ttl(struct opt_call *c)
+{
+        return opt_is_udp(c) ? &c->udp.ttl : &c->tcp.ttl;
+}
+
+/* The ECN bits of a TCP socket are TCP's (RFC 3168 §6.1.1). */
+static int set_tos(struct opt_call *c, int v)
+{
+        *tos(c) = opt_is_udp(c) ? (uint8_t)v : (uint8_t)((v & ~3) | (*tos(c) & 3));
+        return 0;
+}
+
+static int get_tos(const struct opt_call *c)
+{
+        return opt_is_udp(c) ? c->udp.tos : c->tcp.tos;
+}
+
+static int set_tclass(struct opt_call *c, int v)
+{
+        return v < -1 || v > 255 ? -EINVAL : set_tos(c, MAX(v, 0));
+}
+
+static int set_ttl(struct opt_call *c, int v)
+{
+        if (v != -1 && (v < 1 || v > 255))
+                return -EINVAL;
+        *ttl(c) = v == -1 ? stack_ttl(c->s->u->s.st) : (uint8_t)v;
+        return 0;
+}
+
+/* Linux takes 0 here; it would be the TTL of our v4 packets, which nobody would take. */
+static int set_hops(struct opt_call *c, int v)
+{
+        return v == 0 ? -EINVAL : set_ttl(c, v);
+}
+
+static int get_ttl(const struct opt_call *c)
+{
+        return opt_is_udp(c) ? c->udp.ttl : c->tcp.ttl;
+}
+
+static int set_min_ttl(struct opt_call *c, int v)
+{
+        if (v < 0 || v > 255)
+                return -EINVAL;
+        c->tcp.min_ttl = (uint8_t)v;
+        return 0;
+}
+
+static int get_min_ttl(const struct opt_call *c)
+{
+        return c->tcp.min_ttl;
+}
+
+static int set_v6only(struct opt_call *c, int v)
+{
+        if (c->rec->lport != 0)
+                return -EINVAL;         /* bound already */
+        c->rec->v6only = v != 0;
+        return 0;
+}
+
+static int get_v6only(const struct opt_call *c)
+{
+        return c->rec->v6only;
+}
+
+/* ---- IP options ---- */
+
+static int set_ip_options(struct opt_call *c, const void *val, socklen_t len)
+{
+        int err = ip_opts_set(val, len, usock_may_send_any_option(), &c->tcp.ip_opts);
+
+        if (err == 0 && opt_is_udp(c))
+                WRITE_ONCE(c->rec->ip_opts, c->tcp.ip_opts.len != 0);
+        return err;
+}
+
+static socklen_t get_ip_options(const struct opt_call *c, void *val, socklen_t room)
+{
+        memcpy(val, c->tcp.ip_opts.raw, c->tcp.ip_opts.len);
+        return c->tcp.ip_opts.len;
+}
+
+/* ---- to many ---- */
+
+static int set_group_ttl(struct opt_call *c, int v)
+{
+        if (v < -1 || v > 255)
+                return -EINVAL;
+        c->rec->group_ttl = (uint8_t)(v == -1 ? 1 : v);
+        return 0;
+}
+
+static int get_group_ttl(const struct opt_call *c)
+{
+        return c->rec->group_ttl;
+}
+
+static int set_group_loop(struct opt_call *c, int v)
+{
+        c->rec->no_loop = v == 0;
+        return 0;
+}
+
+static int get_group_loop(const struct opt_call *c)
+{
+        return !c->rec->no_loop;
+}
+
+static int set_group_all(struct opt_call *c, int v)
+{
+        if (v != 0 && v != 1)
+                return -EINVAL;
+        c->rec->members_only = v == 0;
+        return 0;
+}
+
+static int get_group_all(const struct opt_call *c)
+{
+        return !c->rec->members_only;
+}
+
+/* ---- what is told of datagrams ---- */
+
+static int set_pktinfo(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_PKTINFO, v);
+}
+
+static int get_pktinfo(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_PKTINFO);
+}
+
+static int set_recvttl(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_TTL, v);
+}
+
+static int get_recvttl(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_TTL);
+}
+
+static int set_recvtos(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_TOS, v);
+}
+
+static int get_recvtos(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_TOS);
+}
+
+static int set_origdst(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_ORIGDST, v);
+}
+
+static int get_origdst(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_ORIGDST);
+}
+
+static int set_recvopts(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_OPTS, v);
+}
+
+static int get_recvopts(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_OPTS);
+}
+
+static int set_retopts(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_RETOPTS, v);
+}
+
+static int get_retopts(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_RETOPTS);
+}
+
+static int set_pktinfo6(struct opt_call *c, int v)
+{
+        return opt_set_told(c, USOCK_TELL_PKTINFO6, v);
+}
+
+static int get_pktinfo6(const struct opt_call *c)
+{
+        return !!(c->rec->told & USOCK_TELL_PKTINFO6);
+}
+
+static int set_recverr(struct opt_call *c, int v)
+{
+        c->udp.recverr = v != 0;
+        return 0;
+}
+
+static int get_recverr(const struct opt_call *c)
+{
+        return c->udp.recverr;
+}
+
+/* ---- path MTU ---- */
+
+static int set_mtu_discover(struct opt_call *c, int v)
+{
+        if (v < PMTU_DONT || v > PMTU_OMIT)
+                return -EINVAL;
+        c->udp.pmtu_mode = (uint8_t)v;
+        return 0;
+}
+
+static int get_mtu_discover(const struct opt_call *c)
+{
+        return c->udp.pmtu_mode;
+}
+
+/* Of the path to the peer; 0: there is none. */
+static int get_mtu(const struct opt_call *c)
+{
+        struct stack *s = &c->s->u->s;
+
+        if (opt_conn(c) != NULL)
+                return opt_conn(c)->state > TCPS_LISTEN ? tcp_path_mtu(opt_conn(c)) : 0;
+        if (c->rec->rport == 0 || c->rec->chan == 0)
+                return 0;
+        return (int)frag_mtu(c->udp.pmtu_mode, s->chan[c->rec->chan - 1].caps.mtu,
+                             stack_path_mtu(s, c->rec->raddr));
+}
+
+/* Linux gives inet_num, which is the port where it is not a raw socket's protocol. */
+static int get_number(const struct opt_call *c)
+{
+        return c->rec->lport;
+}
+
+/* ---- the tables ---- */
+
+static const struct opt_int ints[] = {
+        OPT_CALLS(IP_TOS, OPT_ANY, set_tos, get_tos),
+        OPT_CALLS(IP_TTL, OPT_ANY, set_ttl, get_ttl),
+        OPT_CALLS(IP_MINTTL, OPT_TCP, set_min_ttl, get_min_ttl),
+        OPT_CALLS(IP_MULTICAST_TTL, USOCK_UDP, set_group_ttl, get_group_ttl),
+        OPT_CALLS(IP_MULTICAST_LOOP, USOCK_UDP, set_group_loop, get_group_loop),
+        OPT_CALLS(IP_MULTICAST_ALL, USOCK_UDP, set_group_all, get_group_all),
+        OPT_CALLS(IP_PKTINFO, USOCK_UDP, set_pktinfo, get_pktinfo),
+        OPT_CALLS(IP_RECVTTL, USOCK_UDP, set_recvttl, get_recvttl),
+        OPT_CALLS(IP_RECVTOS, USOCK_UDP, set_recvtos, get_recvtos),
+        OPT_CALLS(IP_RECVOPTS, USOCK_UDP, set_recvopts, get_recvopts),
+        OPT_CALLS(IP_RETOPTS, USOCK_UDP, set_retopts, get_retopts),
+        OPT_CALLS(IP_RECVORIGDSTADDR, USOCK_UDP, set_origdst, get_origdst),
+        OPT_CALLS(IP_RECVERR, USOCK_UDP, set_recverr, get_recverr),
+        OPT_CALLS(IP_MTU_DISCOVER, USOCK_UDP, set_mtu_discover, get_mtu_discover),
+        OPT_CALLS(IP_MTU, OPT_ANY, NULL, get_mtu),
+        OPT_CALLS(IP_PROTOCOL, OPT_ANY, NULL, get_number),
+};
+
+static const struct opt_blob blobs[] = {
+        OPT_FORM(IP_OPTIONS, OPT_ANY, 0, set_ip_options, get_ip_options),
+};
+
+const struct opt_level opt_ip = OPT_LEVEL(ints, blobs);
+
+static const struct opt_int ints6[] = {
+        OPT_CALLS(IPV6_V6ONLY, OPT_ANY, set_v6only, get_v6only),
+        OPT_CALLS(IPV6_TCLASS, OPT_ANY, set_tclass, get_tos),
+        OPT_CALLS(IPV6_RECVPKTINFO, USOCK_UDP, set_pktinfo6, get_pktinfo6),
+        OPT_CALLS(IPV6_MTU, OPT_TCP, NULL, get_mtu),
+        OPT_CALLS(IPV6_UNICAST_HOPS, OPT_ANY, set_hops, get_ttl),
+};
+
+const struct opt_level opt_ipv6 = OPT_LEVEL_INTS(ints6);

@@ -1,0 +1,253 @@
+/* Sleeping once, in a place of the stack and on what the kernel has: see usock_wait.c for why no wake-up is lost. */
+#include "sock/wait/usock_wait.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/sandbox.h"
+#include "base/sys.h"
+#include "sock/wait/usock_wake.h"
+
+#define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
+#define BLIND        (20 * NS_PER_MS)   /* the longest sleep that a signal may not end */
+
+/* ---- the kernel's side ---- */
+
+/* Kernel descriptors of the items into pfd[]; returns how many. */
+static int kernel_set(const struct usock_item *v, int n, struct pollfd *pfd)
+{
+        int k = 0;
+
+        for (int i = 0; i < n; i++)
+                if (v[i].fd >= 0)
+                        pfd[k++] = (struct pollfd){.fd = v[i].fd, .events = v[i].events};
+        return k;
+}
+
+static void kernel_results(struct usock_item *v, int n, const struct pollfd *pfd)
+{
+        int k = 0;
+
+        for (int i = 0; i < n; i++) {
+                if (v[i].fd < 0)
+                        continue;
+                if (v[i].s == NULL)
+                        v[i].revents = pfd[k].revents;
+                else
+                        v[i].krevents = pfd[k].revents;
+                k++;
+        }
+}
+
+/* The signals of `mask` come between the two calls, if they are let in; the trampoline is told from usock_tls.pending. So it never
+ * sleeps for long. */
+static long poll_instead(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
+{
+        sigset_t old;
+        long ret = 0;
+
+        if (mask != NULL)
+                sys4(SYS_rt_sigprocmask, SIG_SETMASK, mask, &old, _NSIG / 8);
+        if (!usock_tls.pending)
+                ret = poll(pfd, (nfds_t)n, (int)(MIN(timeout, BLIND) / NS_PER_MS));
+        ret = ret < 0 ? -EINTR : ret;
+        if (mask != NULL)
+                sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
+        return ret == 0 && usock_tls.pending ? -EINTR : ret;
+}
+
+static long ppoll_any(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
+{
+        struct timespec ts = {.tv_sec = timeout / NS_PER_S, .tv_nsec = timeout % NS_PER_S};
+
+        if (sandbox_forbids(SANDBOX_PPOLL))
+                return poll_instead(pfd, n, timeout, mask);
+        return sys5(SYS_ppoll, pfd, n, timeout == NSTIME_NEVER ? NULL : &ts, mask, _NSIG / 8);
+}
+
+/* More than RLIMIT_NOFILE lets a process ask for at once, however many it has open: one after the other. */
+static long ppoll_singly(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
+{
+        long ready = 0;
+
+        for (int i = 0; i < n; i++)
+                ready += ppoll_any(&pfd[i], 1, 0, NULL) > 0;
+        if (ready == 0 && timeout != 0)
+                ready = ppoll_any(NULL, 0, MIN(timeout, NS_PER_MS), mask);
+        return ready;
+}
+
+static long sys_ppoll(struct pollfd *pfd, int n, nstime timeout, const sigset_t *mask)
+{
+        long ret = ppoll_any(pfd, n, timeout, mask);
+
+        if (unlikely(ret == -EINVAL && n > 0))
+                ret = ppoll_singly(pfd, n, timeout, mask);
+        return ret;
+}
+
+void wait_ask_kernel(struct wait *w)
+{
+        kernel_set(w->v, w->n, w->pfd);
+        if (sys_ppoll(w->pfd, w->nk, 0, NULL) > 0)
+                kernel_results(w->v, w->n, w->pfd);
+}
+
+/* ---- one sleep ---- */
+
+/* True: its place was rung. */
+static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
+{
+        struct stack_state *st = u->s.st;
+        bool rung;
+
+        if (slot == 0)
+                return false;
+        rung = usock_delist(u, w->v, w->n, slot);
+        u->woke = false;
+        if (st->leader == slot) {
+                char junk[64];
+                WRITE_ONCE(st->leader, 0);
+                bell_disarm(u->s.bell);
+                stack_want_returns(&u->s, false);
+                while (sys3(SYS_read, u->fds.leader_r, junk, sizeof junk) == sizeof junk)
+                        ;
+        }
+        return rung;
+}
+
+static bool has_other_processes(const struct ustack *u)
+{
+        for (uint32_t i = 0; i < STACK_PROCS; i++)
+                if (i != u->slot && atomic_load_explicit(&u->s.st->proc[i].pid, memory_order_relaxed) != 0)
+                        return true;
+        return false;
+}
+
+/* Work that has waited for a leader all this time: its process is stopped. It wakes when it is continued, as a follower. */
+static void replace_leaders(struct wait *w)
+{
+        nstime now = ustack_now();
+
+        for (uint32_t i = 0; i < w->nall; i++) {
+                struct ustack *u = w->all[i];
+                struct stack_state *st = u->s.st;
+                ustack_lock(u);
+                if (st->leader != 0 && stack_waiter(st, st->leader - 1)->proc != u->slot + 1 &&
+                    (stack_pending(&u->s, 0) || stack_deadline(&u->s) < now - GUARD / 2)) {
+                        atomic_store_explicit(&stack_waiter(st, st->leader - 1)->armed, 0, memory_order_relaxed);
+                        usock_wake(u, st->leader - 1);
+                        WRITE_ONCE(st->leader, 0);
+                }
+                ustack_links_doubt(u);
+                ustack_unlock(u);
+        }
+}
+
+/* Publishes interest everywhere and becomes leader where there is none. True: something came up; do not sleep. */
+static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], nstime *until)
+{
+        bool found = false;
+
+        for (uint32_t i = 0; i < w->nall; i++) {
+                struct ustack *u = w->all[i];
+                ustack_lock(u);
+                slot[i] = usock_enlist(u, w->v, w->n, w->news != NULL, p);
+                if (slot[i] == 0 && *until > ustack_now() + NS_PER_MS)
+                        *until = ustack_now() + NS_PER_MS;      /* no place: look again soon */
+                if (slot[i] != 0 && u->s.st->leader == 0 && !sandbox_forbids(SANDBOX_UNETD)) {
+                        WRITE_ONCE(u->s.st->leader, slot[i]);
+                        u->s.st->leader_at = stack_deadline(&u->s);
+                        *until = nstime_min(*until, u->s.st->leader_at);
+                        if (w->npeers >= 0 && (uint32_t)w->npeers + u->s.nchan <= WAIT_PEERS)
+                                w->npeers += ustack_peers_fds(u, w->peers + w->npeers);
+                        else if (u->s.nchan != 0)
+                                *until = nstime_min(*until, u->peers_at);
+                        stack_want_returns(&u->s, true);
+                        stack_arm(&u->s);
+                        bell_arm_count(u->s.bell, BELL_ASLEEP, ++u->s.st->sleeps);
+                        if (ustack_links_elsewhere(u))
+                                *until = nstime_min(*until, ustack_now() + GUARD);
+                } else {
+                        if (stack_deadline(&u->s) < u->s.st->leader_at)         /* what it fell asleep without */
+                                *until = nstime_min(*until, stack_deadline(&u->s));
+                        if (has_other_processes(u))
+                                *until = nstime_min(*until, ustack_now() + GUARD);
+                }
+                ustack_links_arm(u);
+                found |= stack_pending(&u->s, 0);
+                found |= wait_look(w) > 0;
+                if (sandbox_forbids(SANDBOX_UNETD))
+                        ustack_leave(u);        /* the keeper sees to new channels, and so to all */
+                else
+                        ustack_unlock(u);
+        }
+        return found || usock_tls.pending;
+}
+
+/* True: our place was rung. */
+static bool disarm(struct wait *w, const uint32_t slot[])
+{
+        bool rung = false;
+
+        for (uint32_t i = 0; i < w->nall; i++) {
+                ustack_lock(w->all[i]);
+                rung |= delist(w->all[i], w, slot[i]);
+                if (w->npeers > 0)
+                        w->all[i]->peers_at = 0;        /* it may be that what woke us */
+                ustack_unlock(w->all[i]);
+        }
+        return rung;
+}
+
+int wait_doze(struct wait *w)
+{
+        struct usock_place *p = usock_place_get();
+        uint32_t slot[USTACKS_MAX] = {0};
+        nstime until = w->until, now;
+        bool rung = false;
+        sigset_t all, old;
+        long ret = 0;
+        struct pollfd peers[WAIT_PEERS];
+        int k;
+
+        if (p == NULL)
+                return sys_ppoll(NULL, 0, NS_PER_MS, w->mask) == -EINTR ? -EINTR : 0;
+        sigfillset(&all);
+        sys4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, _NSIG / 8);
+        w->peers = peers;
+        w->npeers = ustack_now() - w->began >= USTACK_PEERS_EVERY ? 0 : -1;
+        if (!arm(w, p, slot, &until)) {
+                k = kernel_set(w->v, w->n, w->pfd);
+                w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
+                for (uint32_t i = 0; i < w->nall; i++) {
+                        k += ustack_links_fds(w->all[i], w->pfd + k);
+                        /* Nobody but itself writes its number there; if somebody takes it away it is woken by its place. */
+                        if (slot[i] == 0 || READ_ONCE(w->all[i]->s.st->leader) != slot[i])
+                                continue;
+                        w->pfd[k++] = (struct pollfd){.fd = w->all[i]->fds.leader_r, .events = POLLIN};
+                        k += ustack_wake_fds(w->all[i], w->pfd + k);
+                }
+                for (int i = 0; i < w->npeers; i++)
+                        w->pfd[k++] = peers[i];
+                if (w->npeers >= 0) {
+                        w->look_daemon = true;
+                        w->pfd[k] = (struct pollfd){.fd = ustack_daemon_fd(&until)};
+                        k += w->pfd[k].fd >= 0;
+                }
+                now = ustack_now();
+                ret = sys_ppoll(w->pfd, k, until == NSTIME_NEVER ? NSTIME_NEVER : MAX(until - now, 0),
+                                w->mask != NULL ? w->mask : &old);
+                if (ret > 0)
+                        kernel_results(w->v, w->n, w->pfd);
+                rung = ret > 0 && w->pfd[w->nk].revents != 0;
+        }
+        rung |= disarm(w, slot);
+        w->slept = true;
+        if (ret == 0)
+                replace_leaders(w);
+        w->inside = true;
+        sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, _NSIG / 8);
+        usock_place_put(p, rung);
+        return ret == -EINTR || usock_tls.pending ? -EINTR : 0;
+}

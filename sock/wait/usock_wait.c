@@ -1,0 +1,346 @@
+/*
+ * Waiting: the one place where a thread sleeps (design.md §9).
+ *
+ * A wait is: progress, look, spin for a while, and then sleep. For sleeping a thread takes a *place* (struct
+ * waiter_slot) and says which sockets it wants to hear of. At any moment one waiter of a stack is its leader: it sleeps
+ * on the stack's pipe, which peers ring, runs input and timers when it wakes, and wakes exactly the waiters whose
+ * sockets got something. The others, followers, sleep on a datagram socket of their own, whose abstract name stands in
+ * their place, so that any process of the stack can wake them. Who has slept and goes wakes one follower to be the leader, if
+ * there is none; one whose process was stopped or killed meanwhile is replaced by a follower of another, which looks after it
+ * now and then. Where one of several waiters is enough (accept(), EPOLLEXCLUSIVE) one is woken.
+ *
+ * No wake-up is lost. A waiter publishes its interest and arms the bell, under the lock, and only then looks at the
+ * sockets and queues once more. Whoever changes a socket does so under the lock: before that look, which then sees it,
+ * or after, and then the waiter's place is armed and it gets its datagram. Messages from peers that are in no queue yet
+ * at that look ring the bell (unet/bell.h). Both kinds of ring are kept by the kernel until they are read.
+ *
+ * Signals: with a deferred one pending (usock.h) nobody sleeps; it is looked at with all signals blocked, and ppoll
+ * opens the mask.
+ */
+#include "sock/wait/usock_wait.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/sandbox.h"
+#include "sock/wait/usock_pace.h"
+#include "sock/wait/usock_wake.h"
+
+#define STACK_ITEMS 64
+#define READERS     8                   /* who waits for more is a server of many, and does not pause for one */
+
+/* ---- looking ---- */
+
+static int look_ours(struct usock_item *v, int n)
+{
+        int ready = 0;
+        short ev;
+
+        for (int i = 0; i < n; i++) {
+                if (v[i].s == NULL)
+                        continue;
+                ev = usock_poll(v[i].s);
+                if (unlikely(ev & USOCK_POLL_KEPT) && v[i].call)
+                        ev &= (short)~POLLERR;
+                v[i].revents = ev & (v[i].events | POLLERR | POLLHUP);
+                if (v[i].revents != 0 || (v[i].fd >= 0 && v[i].krevents != 0)) {
+                        ready++;
+                        if (v[i].enough)
+                                break;
+                }
+        }
+        return ready;
+}
+
+static int count_ready(const struct usock_item *v, int n)
+{
+        int ready = 0;
+
+        for (int i = 0; i < n; i++)
+                ready += v[i].revents != 0 || (v[i].s != NULL && v[i].fd >= 0 && v[i].krevents != 0);
+        return ready;
+}
+
+/* ---- one wait ---- */
+
+/* Per thread: when everything was looked at last. */
+static __thread uint64_t rest_seen __attribute__((tls_model("initial-exec")));
+
+/* Stacks are only ever added, behind the others. */
+static bool has_news(const struct wait *w)
+{
+        if (likely(w->news == NULL))
+                return false;
+        if (w->nall != w->news->nstacks)
+                return true;
+        for (uint32_t i = 0; i < w->nall; i++)
+                if (atomic_load_explicit(&w->all[i]->s.st->news_count, memory_order_acquire) != w->news->count[i])
+                        return true;
+        return false;
+}
+
+int wait_look(struct wait *w)
+{
+        return look_ours(w->v, w->n) + has_news(w);
+}
+
+static int ready_items(const struct wait *w)
+{
+        return count_ready(w->v, w->n) + has_news(w);
+}
+
+/* Who has slept and does not sleep again: another is to be the leader. Under the lock. */
+static void hand_over(struct wait *w, struct ustack *u)
+{
+        if (w->slept && u->s.st->leader == 0 && !u->woke)
+                usock_wake_one(u);
+}
+
+/*
+ * One turn of every stack, then a look. When something is ready the caller goes back to the application, whose answer
+ * will carry the acknowledgements; otherwise they go out now, since this thread has nothing else to do. Returns how many
+ * are ready; w->inside then says whether stacks are still to be left. Over an RDMA device, which may be the kernel's software,
+ * who sends has the processor once more before (give_way()): what follows at once is then acknowledged with it.
+ */
+static int progress(struct wait *w, nstime now)
+{
+        int ready = w->nall == 0 ? wait_look(w) : 0;
+
+        for (uint32_t i = 0; i < w->nall; i++) {
+                struct ustack *u = w->all[i];
+                ustack_lock(u);
+                stack_run(&u->s, now);
+                if (unlikely(now >= u->peers_at)) {
+                        ustack_peers_look(u, now);
+                        w->look_daemon = true;
+                }
+                if (i + 1 == w->nall)
+                        ready = wait_look(w);
+                if (ready == 0 && u->s.st->nacks != 0 && !w->gave_way && ustack_links_any(u) && stack_owes_acks(&u->s))
+                        w->owes = true;
+                else if (ready == 0)
+                        stack_flush_acks(&u->s, now);
+                if (ready == 0) {
+                        ustack_unlock(u);
+                } else {
+                        hand_over(w, u);
+                        ustack_leave(u);
+                }
+        }
+        w->inside = ready == 0 || w->nall > 1;
+        return ready;
+}
+
+/* True: there are acknowledgements that the next turn will send; what comes until then they cover. */
+static bool give_way(struct wait *w)
+{
+        if (likely(!w->owes))
+                return false;
+        w->owes = false;
+        w->gave_way = true;
+        sandbox_yield();
+        return true;
+}
+
+/* Somebody is at work in a stack: what it took off the queues may not be anywhere yet. */
+static bool others_inside(const struct wait *w)
+{
+        for (uint32_t i = 0; i < w->nall; i++)
+                if (rlock_taken(&w->all[i]->s.st->lock))
+                        return true;
+        return false;
+}
+
+/* With sockets of ours ready the rest is looked at now and then: input that may make others ready, the kernel's side. A
+ * caller that goes on with what is ready (recv runs the stack when it finds nothing) loses nothing by it. */
+static bool rest_is_due(const struct wait *w)
+{
+        return usock_ticks() - rest_seen > USOCK_TICKS_EVERY && (w->nk > 0 || wait_pending(w, 0) || others_inside(w));
+}
+
+static int ask_kernel(struct wait *w)
+{
+        if (w->nk > 0)
+                wait_ask_kernel(w);
+        return ready_items(w);
+}
+
+/* Until when the ACK of a train that one of few reads is held; NSTIME_NEVER: nobody's is. */
+static nstime train_until(const struct wait *w)
+{
+        nstime at = NSTIME_NEVER;
+
+        for (int i = 0; i < w->n && w->n <= READERS; i++)
+                if (w->v[i].s != NULL && w->v[i].events & POLLIN && sock_role(usock_rec(w->v[i].s)) == SOCK_ROLE_CONN)
+                        at = nstime_min(at, tcp_train_until(usock_conn(w->v[i].s)));
+        return at;
+}
+
+static int pause_if_streamed(struct wait *w, nstime now)
+{
+        nstime held;
+
+        if (unlikely(usock_in_stream()))
+                return usock_pause(w->all, w->nall, now, w->until, w->mask);
+        held = train_until(w);
+        return unlikely(held != NSTIME_NEVER) ? usock_pause_train(w->all, w->nall, now, nstime_min(held, w->until), w->mask) : 0;
+}
+
+/* Sleeps. 1: there is something; 0: look; -EINTR. */
+static int pause_or_doze(struct wait *w, nstime now)
+{
+        int err = pause_if_streamed(w, now);
+        nstime slept;
+
+        if (err != 0 && (err < 0 || wait_pending(w, 0)))
+                return err;
+        err = wait_doze(w);
+        slept = ustack_now() - now;
+        wait_judge_sleep(w, slept);
+        usock_slept(w->all, w->nall, slept);
+        return err;
+}
+
+/* Something came that the caller will take itself. */
+static bool left_to_caller(struct wait *w, nstime now)
+{
+        if (likely(!w->v[0].device) || w->nall != 1 || now >= w->all[0]->peers_at || !wait_pending(w, 0))
+                return false;
+        w->v[0].revents = POLLIN;
+        return true;
+}
+
+static int wait_loop(struct wait *w, nstime timeout)
+{
+        int ready = wait_look(w), err;
+        bool itself = w->n != 0 && w->v[0].asked, just = itself, asked = itself;
+        nstime now;
+
+        if (ready > 0 && !rest_is_due(w))
+                return ready;
+        w->began = now = ustack_now();
+        w->until = timeout < 0 ? NSTIME_NEVER : timeout == 0 ? 0 : now + timeout;
+        w->gave_way = timeout == 0;
+        for (;; now = ustack_now()) {
+                bool due = usock_ticks() - rest_seen > USOCK_TICKS_EVERY;
+                if (ready == 0 && w->n != 0 && left_to_caller(w, now))
+                        return 1;
+                if (ready == 0 || wait_pending(w, now) || (due && others_inside(w)))
+                        ready = progress(w, now);
+                if (w->nk > 0 && (ready == 0 || (due && !itself)))
+                        ready = (due && !just) || !asked ? ask_kernel(w) : ready_items(w);
+                asked = true;
+                just = false;
+                if (due)
+                        rest_seen = usock_ticks();
+                if (ready > 0 || now >= w->until)
+                        return ready;
+                if (usock_tls.pending)
+                        return -EINTR;
+                if (unlikely(w->look_daemon)) {
+                        w->look_daemon = false;
+                        ustack_daemon_look();
+                }
+                if (give_way(w) || (!usock_in_stream() && wait_spin(w, now)))
+                        continue;
+                err = pause_or_doze(w, now);
+                w->gave_way = false;
+                if (err > 0)
+                        continue;
+                ready = ready_items(w);
+                if (err != 0) {
+                        w->gave_way = true;
+                        progress(w, ustack_now());
+                        ready = ready_items(w);
+                        return ready > 0 ? ready : err;
+                }
+        }
+}
+
+int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
+{
+        return usock_wait_news(NULL, v, n, timeout, mask);
+}
+
+int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
+{
+        struct pollfd few[STACK_ITEMS + USTACKS_MAX * WAIT_FDS + WAIT_PEERS + 2];
+        struct wait w = {.v = v, .n = n, .pfd = few, .mask = mask, .news = at};
+        int ready;
+
+        for (int i = 0; i < n; i++) {
+                v[i].revents = v[i].krevents = 0;
+                w.nk += v[i].fd >= 0;
+        }
+        w.nall = ustack_all(w.all);
+        if (w.nk > STACK_ITEMS) {
+                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX * WAIT_FDS + WAIT_PEERS + 2) * sizeof *w.pfd);
+                if (w.pfd == NULL)
+                        return -ENOMEM;
+        }
+        ready = wait_loop(&w, timeout);
+        for (uint32_t i = 0; w.inside && i < w.nall; i++) {
+                ustack_lock(w.all[i]);
+                hand_over(&w, w.all[i]);
+                ustack_leave(w.all[i]);
+        }
+        if (w.pfd != few)
+                free(w.pfd);
+        return ready;
+}
+
+bool usock_is_taken_by_one(struct usock *s, short events)
+{
+        uint8_t role = sock_role(usock_rec(s));
+
+        return role == SOCK_ROLE_LISTENER || (role == SOCK_ROLE_UDP && events == POLLIN);
+}
+
+int usock_wait1(struct usock *s, short events, nstime timeout)
+{
+        struct usock_item it = {.s = s, .fd = -1, .events = events, .call = true, .exclusive = usock_is_taken_by_one(s, events)};
+        int n = usock_wait(&it, 1, timeout, NULL);
+
+        return n > 0 ? 0 : n == 0 ? -EAGAIN : n;
+}
+
+bool usock_progress(void)
+{
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n = ustack_all(all);
+        bool any = false;
+
+        rest_seen = usock_ticks();
+        for (uint32_t i = 0; i < n; i++) {
+                if (!stack_pending(&all[i]->s, 0) && stack_deadline(&all[i]->s) > ustack_now())
+                        continue;
+                ustack_lock(all[i]);
+                stack_run(&all[i]->s, ustack_now());
+                ustack_leave(all[i]);
+                any = true;
+        }
+        return any;
+}
+
+void usock_progress_if_due(void)
+{
+        if (usock_ticks() - rest_seen > USOCK_TICKS_EVERY)
+                usock_progress();
+}
+
+void *usock_stack(const struct usock *s)
+{
+        return s->u;
+}
+
+uint32_t usock_number(const struct usock *s)
+{
+        return s->idx;
+}
+
+void usock_nudge(struct usock *s)
+{
+        ustack_lock(s->u);
+        ustack_event(&s->u->s, s->idx, 0);
+        ustack_leave(s->u);
+}

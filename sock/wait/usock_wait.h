@@ -1,0 +1,59 @@
+/* What usock_wait.c, usock_spin.c and usock_sleep.c share: one wait. Nobody else includes it. */
+#ifndef SOCK_USOCK_WAIT_H
+#define SOCK_USOCK_WAIT_H
+
+#include "sock/attach/ustack.h"
+
+#define WAIT_PEERS STACK_CHANS          /* whose ends a long sleep notices */
+#define WAIT_FDS   (1 + NETIF_MAX + USTACK_LINK_FDS)    /* of one stack, asleep */
+
+struct wait {
+        struct usock_item *v;
+        int n, nk;                      /* items; kernel descriptors among them */
+        struct pollfd *pfd;             /* room for nk + places */
+        nstime until;
+        const sigset_t *mask;
+        const struct usock_news *news;  /* wait for news since this too; may be NULL */
+        struct ustack *all[USTACKS_MAX];
+        uint32_t nall;
+        bool inside;                    /* stacks were polled and not left yet */
+        bool slept;                     /* there may be followers that wait for this one to lead or to wake another */
+        bool owes, gave_way;            /* acknowledgements; and who sends had the processor since something was ready last */
+        nstime began;
+        int npeers;                     /* of peers[], whose ends a long sleep notices; -1: it has not waited for long yet */
+        struct pollfd *peers;
+        bool napped;                    /* once is enough (nap()) */
+        bool look_daemon;               /* it is time to look whether unetd is the same */
+};
+
+/* Whether a turn of some stack would find something. No lock needed. */
+static inline bool wait_pending(const struct wait *w, nstime now)
+{
+        for (uint32_t i = 0; i < w->nall; i++)
+                if (stack_pending(&w->all[i]->s, now))
+                        return true;
+        return false;
+}
+
+/* ---- usock_wait.c ---- */
+
+/* How many of our sockets are ready, and news. */
+int wait_look(struct wait *w);
+
+/* ---- usock_spin.c ---- */
+
+/* Polls until something is pending or the budget is spent. True: something came. What others had of the time, when they were
+ * offered the processor, is not of the budget: it is theirs that what comes next comes from. */
+bool wait_spin(struct wait *w, nstime now);
+/* With an interface of our own a sleep as short as that should have been a spin: it cost whoever ended it a wake-up, and us its
+ * way here. */
+void wait_judge_sleep(const struct wait *w, nstime slept);
+
+/* ---- usock_sleep.c ---- */
+
+/* The kernel's side of the items, as it is now. */
+void wait_ask_kernel(struct wait *w);
+/* Sleeps once. 0, or -EINTR. */
+int wait_doze(struct wait *w);
+
+#endif

@@ -1,0 +1,437 @@
+/* Waking: the places that waiters sleep in (usock_wait.c), and who is told of what has happened to a socket. */
+#include "sock/wait/usock_wake.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/sandbox.h"
+#include "base/sys.h"
+#include "sock/wait/usock_crowd.h"
+#include "sock/wait/usock_owner.h"
+#include "unetd/client/wire.h"
+
+/* ---- places to sleep in ---- */
+
+/* A process keeps those it has made. Their names tell no secret: a stranger's datagram is a wake-up for nothing. */
+static struct usock_place *free_places, *all_places;
+static _Atomic int wake_fd = -1;        /* to wake others from */
+static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int socket_high(void)
+{
+        int fd = (int)sys3(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+        return fd < 0 ? fd : fd_high(fd);
+}
+
+static struct usock_place *place_make(void)
+{
+        struct usock_place *p = malloc(sizeof *p);
+        struct sockaddr_un un = {.sun_family = AF_UNIX};
+        socklen_t len = sizeof(sa_family_t);
+
+        if (p == NULL)
+                return NULL;
+        p->fd = socket_high();
+        if (p->fd < 0 || sys3(SYS_bind, p->fd, &un, len) < 0) {
+                free(p);
+                return NULL;
+        }
+        len = sizeof un;
+        sys3(SYS_getsockname, p->fd, &un, &len);
+        p->name_len = (uint8_t)MIN(len - offsetof(struct sockaddr_un, sun_path), sizeof p->name);
+        memcpy(p->name, un.sun_path, p->name_len);
+        pthread_mutex_lock(&places_lock);
+        p->all = all_places;
+        all_places = p;
+        pthread_mutex_unlock(&places_lock);
+        return p;
+}
+
+struct usock_place *usock_place_get(void)
+{
+        struct usock_place *p;
+
+        pthread_mutex_lock(&places_lock);
+        p = free_places;
+        if (p != NULL)
+                free_places = p->next;
+        pthread_mutex_unlock(&places_lock);
+        return p != NULL ? p : sandbox_forbids(SANDBOX_PLACE) ? NULL : place_make();
+}
+
+void usock_place_put(struct usock_place *p, bool rung)
+{
+        char junk[16];
+
+        while (rung && sys3(SYS_read, p->fd, junk, sizeof junk) >= 0)
+                ;
+        pthread_mutex_lock(&places_lock);
+        p->next = free_places;
+        free_places = p;
+        pthread_mutex_unlock(&places_lock);
+}
+
+static void wake_socket(void)
+{
+        int none = -1, fd;
+
+        if (likely(atomic_load_explicit(&wake_fd, memory_order_relaxed) >= 0))
+                return;
+        fd = socket_high();
+        if (fd >= 0 && !atomic_compare_exchange_strong(&wake_fd, &none, fd))
+                sys1(SYS_close, fd);    /* another thread, in another stack, was quicker */
+}
+
+void usock_place_keep(void)
+{
+        struct usock_place *p = usock_place_get();
+
+        if (p != NULL)
+                usock_place_put(p, false);
+        wake_socket();
+}
+
+/* What this thread will need and cannot make any more then. */
+void usock_before_sandbox(uint32_t forbidden)
+{
+        struct ustack *all[USTACKS_MAX];
+
+        usock_place_keep();
+        for (uint32_t i = 0, n = ustack_all(all); i < n; i++) {
+                ustack_lock(all[i]);            /* maps the channels there are */
+                if (forbidden & 1u << SANDBOX_DEVICE)
+                        ustack_links_yield(all[i]);
+                ustack_leave(all[i]);
+        }
+}
+
+/* The parent's sockets are the parent's. */
+void usock_wait_forked(void)
+{
+        pthread_mutex_init(&places_lock, NULL);
+        while (all_places != NULL) {
+                struct usock_place *p = all_places;
+                all_places = p->all;
+                sys1(SYS_close, p->fd);
+                free(p);
+        }
+        free_places = NULL;
+}
+
+bool usock_wait_owns_fd(int fd)
+{
+        bool found = fd == atomic_load_explicit(&wake_fd, memory_order_relaxed);
+
+        pthread_mutex_lock(&places_lock);
+        for (const struct usock_place *p = all_places; p != NULL && !found; p = p->all)
+                found = p->fd == fd;
+        pthread_mutex_unlock(&places_lock);
+        return found;
+}
+
+/* ---- who wants to hear of what ---- */
+
+static void wants_to_know(struct sock_rec *rec, uint32_t i, bool exclusive)
+{
+        if (exclusive && !(rec->waiters >> i & 1))
+                rec->exclusive |= 1ull << i;
+        else
+                rec->exclusive &= ~(1ull << i);
+        rec->waiters |= 1ull << i;
+}
+
+/* One that has a bit, or else in the crowd. Returns slot + 1, 0: all are taken. */
+static uint32_t free_place(struct stack_state *st)
+{
+        uint32_t slot;
+
+        for (uint32_t i = 0; i < STACK_WAITERS; i++)
+                if (st->waiter[i].proc == 0)
+                        return i + 1;
+        slot = crowd_join(st);
+        return slot != 0 ? slot + 1 : 0;
+}
+
+static void publish(struct ustack *u, const struct usock_item *v, int n, bool news, uint32_t slot)
+{
+        for (int k = 0; k < n; k++)
+                if (v[k].s != NULL && v[k].s->u == u)
+                        wants_to_know(usock_rec(v[k].s), slot, v[k].exclusive);
+        if (news)
+                u->s.st->news_waiters |= 1ull << slot;
+}
+
+static void unpublish(struct ustack *u, const struct usock_item *v, int n, uint32_t slot)
+{
+        for (int k = 0; k < n; k++)
+                if (v[k].s != NULL && v[k].s->u == u)
+                        usock_rec(v[k].s)->waiters &= ~(1ull << slot);
+        u->s.st->news_waiters &= ~(1ull << slot);
+}
+
+static bool publish_in_crowd(struct ustack *u, const struct usock_item *v, int n, bool news, uint32_t slot)
+{
+        bool fits = true;
+
+        for (int k = 0; k < n && fits; k++)
+                if (v[k].s != NULL && v[k].s->u == u)
+                        fits = crowd_want(u->s.st, slot, v[k].s->idx, v[k].exclusive);
+        if (news && fits)
+                fits = crowd_want(u->s.st, slot, 0, false);
+        return fits;
+}
+
+uint32_t usock_enlist(struct ustack *u, const struct usock_item *v, int n, bool news, const struct usock_place *p)
+{
+        struct stack_state *st = u->s.st;
+        uint32_t slot = free_place(st);
+        struct waiter_slot *ws;
+
+        if (slot == 0)
+                return 0;
+        ws = stack_waiter(st, slot - 1);
+        ws->proc = u->slot + 1;
+        ws->name_len = p->name_len;
+        memcpy(ws->name, p->name, p->name_len);
+        if (slot <= STACK_WAITERS) {
+                publish(u, v, n, news, slot - 1);
+        } else if (!publish_in_crowd(u, v, n, news, slot - 1)) {
+                crowd_leave(st, slot - 1);
+                return 0;
+        }
+        atomic_store_explicit(&ws->armed, 1, memory_order_relaxed);
+        return slot;
+}
+
+bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t slot)
+{
+        struct stack_state *st = u->s.st;
+        bool rung = atomic_exchange_explicit(&stack_waiter(st, slot - 1)->armed, 0, memory_order_relaxed) == 0;
+
+        if (slot <= STACK_WAITERS) {
+                unpublish(u, v, n, slot - 1);
+                st->waiter[slot - 1].proc = 0;
+        } else {
+                crowd_leave(st, slot - 1);
+        }
+        return rung;
+}
+
+/* ---- waking ---- */
+
+void usock_wake(struct ustack *u, uint32_t slot)
+{
+        struct sockaddr_un un = {.sun_family = AF_UNIX};
+        const struct waiter_slot *w = stack_waiter(u->s.st, slot);
+
+        memcpy(un.sun_path, w->name, w->name_len);
+        if (sandbox_forbids(SANDBOX_WAKE)) {
+                u->s.st->wake_asked |= 1ull << MIN(slot, STACK_WAITERS);
+                sys3(SYS_write, u->fds.keeper_w, "", 1);
+                return;
+        }
+        u->woke = true;
+        wake_socket();
+        sys6(SYS_sendto, atomic_load_explicit(&wake_fd, memory_order_relaxed), (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
+             (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
+}
+
+/* Of the crowd, who among it is not said. */
+static void wake_crowd_asked(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+
+        for (uint32_t i = STACK_WAITERS + 1; i < STACK_WAITERS + st->sleepers.fresh; i++) {
+                const struct waiter_slot *w = stack_waiter(st, i);
+                if (w->proc != 0 && !atomic_load_explicit(&w->armed, memory_order_relaxed))
+                        usock_wake(u, i);
+        }
+}
+
+/* The keeper, for those who may not. */
+void ustack_wake_asked(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+
+        if (likely(st->wake_asked == 0))
+                return;
+        if (st->wake_asked & WAITERS_CROWD)
+                wake_crowd_asked(u);
+        st->wake_asked &= ~WAITERS_CROWD;
+        while (st->wake_asked != 0) {
+                uint32_t i = (uint32_t)__builtin_ctzll(st->wake_asked);
+                st->wake_asked &= st->wake_asked - 1;
+                usock_wake(u, i);
+        }
+}
+
+void usock_wake_armed(struct ustack *u, uint64_t who)
+{
+        struct stack_state *st = u->s.st;
+
+        for (who &= WAITERS_CROWD - 1; who != 0; who &= who - 1) {
+                uint32_t i = (uint32_t)__builtin_ctzll(who);
+                if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
+                        atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
+                        usock_wake(u, i);
+                }
+        }
+}
+
+/* Up to n of them that sleep. */
+static uint64_t some_of(const struct stack_state *st, uint64_t who, uint32_t n)
+{
+        uint64_t found = 0;
+
+        for (who &= WAITERS_CROWD - 1; who != 0 && n > 0; who &= who - 1) {
+                uint32_t i = (uint32_t)__builtin_ctzll(who);
+                if (st->waiter[i].proc != 0 && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed)) {
+                        found |= 1ull << i;
+                        n--;
+                }
+        }
+        return found;
+}
+
+uint64_t usock_one_of(const struct stack_state *st, uint64_t who)
+{
+        return some_of(st, who, 1);
+}
+
+bool usock_wake_process(struct ustack *u, uint32_t proc)
+{
+        struct stack_state *st = u->s.st;
+        uint64_t who = 0;
+
+        for (uint32_t i = 0; i < STACK_WAITERS; i++)
+                if (st->waiter[i].proc == proc && atomic_load_explicit(&st->waiter[i].armed, memory_order_relaxed))
+                        who |= 1ull << i;
+        usock_wake_armed(u, who);
+        return crowd_wake_all(u, proc) || who != 0;
+}
+
+void usock_wake_one(struct ustack *u)
+{
+        uint64_t who = usock_one_of(u->s.st, UINT64_MAX);
+
+        if (who != 0)
+                usock_wake_armed(u, who);
+        else
+                crowd_wake_one(u);
+}
+
+static void wake_all_armed(struct ustack *u)
+{
+        usock_wake_armed(u, UINT64_MAX);
+        crowd_wake_all(u, 0);
+}
+
+/* Datagrams or connections that nobody has taken yet. */
+static uint32_t waiting_for_takers(struct ustack *u, const struct sock_rec *rec)
+{
+        if (rec->role == SOCK_ROLE_UDP)
+                return udp_count_unread(&u->s.udp, rec->conn);
+        return rec->role == SOCK_ROLE_LISTENER ? tcp_listener_at(&u->s.tcp, rec->conn)->queued : 1;
+}
+
+/* How many of those of whom one is enough for each are to be woken: an event tells of all that came in a turn, and some are on
+ * their way already. The end is for all of them. */
+static uint32_t takers(struct ustack *u, const struct sock_rec *rec, uint64_t exclusive, uint32_t events)
+{
+        uint32_t waiting, coming;
+
+        if (events & TCP_EV_CLOSED)
+                return UINT32_MAX;
+        waiting = waiting_for_takers(u, rec);
+        coming = (uint32_t)__builtin_popcountll(exclusive & ~some_of(u->s.st, exclusive, UINT32_MAX));
+        return waiting > coming ? waiting - coming : 1;
+}
+
+/* `who` wait for the socket, or for any news. */
+static void wake_waiters(struct ustack *u, const struct sock_rec *rec, uint32_t sock, uint64_t who, uint32_t events)
+{
+        const struct stack_state *st = u->s.st;
+        uint64_t exclusive = rec->exclusive & who & (WAITERS_CROWD - 1), some = 0;
+        uint32_t n = 0;
+
+        if (exclusive != 0 || who & WAITERS_CROWD) {
+                n = takers(u, rec, exclusive, events);
+                some = some_of(st, exclusive, n);
+                n -= (uint32_t)__builtin_popcountll(some);
+        }
+        who &= ~(rec->exclusive & ~st->news_waiters) | some;
+        trace(u->s.trace, u->s.now, TRACE_WAKE, sock, who);
+        usock_wake_armed(u, who);
+        if (unlikely(who & WAITERS_CROWD)) {
+                crowd_wake(u, sock, n);
+                crowd_wake(u, 0, 0);
+        }
+        if (unlikely(who & WAITERS_SIGNAL))
+                usock_signal_owner(u, rec, events);
+}
+
+/* Under the lock; readers have none. The entry is there before the count says so. */
+static void news_add(struct stack_state *st, uint32_t sock)
+{
+        uint32_t count = atomic_load_explicit(&st->news_count, memory_order_relaxed);
+
+        atomic_store_explicit(&st->news[count % STACK_NEWS], sock, memory_order_relaxed);
+        atomic_store_explicit(&st->news_count, count + 1, memory_order_release);
+}
+
+void ustack_news(struct ustack *u, uint32_t sock)
+{
+        news_add(u->s.st, sock);
+}
+
+/* The edges move before there are news of them: who has heard the news looks at the edges, and then sleeps. */
+void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
+{
+        struct sock_rec *rec;
+
+        if (sock == 0) {
+                news_add(s->st, sock);
+                trace(s->trace, s->now, TRACE_WAKE, 0, UINT64_MAX);
+                wake_all_armed(s->owner);
+                return;
+        }
+        rec = stack_sock(s, sock);
+        if (events & (TCP_EV_READABLE | TCP_EV_CLOSED | TCP_EV_URGENT | TCP_EV_ACCEPT))
+                atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
+        if (events & (TCP_EV_WRITABLE | TCP_EV_CONNECTED | TCP_EV_CLOSED))
+                atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
+        news_add(s->st, sock);
+        if (unlikely((rec->waiters | s->st->news_waiters) != 0))
+                wake_waiters(s->owner, rec, sock, rec->waiters | s->st->news_waiters, events);
+}
+
+void ustack_look_again(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+        struct pool *p = &st->socks;
+
+        for (uint32_t i = 1; i < p->fresh; i++) {
+                struct sock_rec *rec = pool_at(p, i);
+                if (rec->refs == 0)
+                        continue;
+                atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
+                atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
+        }
+        atomic_fetch_add_explicit(&st->news_count, STACK_NEWS, memory_order_release);
+        ustack_wake_all(u);
+}
+
+void ustack_wake_all(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+
+        for (uint32_t i = 0; i < STACK_WAITERS; i++) {
+                atomic_store_explicit(&st->waiter[i].armed, 0, memory_order_relaxed);
+                if (st->waiter[i].proc != 0)
+                        usock_wake(u, i);
+        }
+        crowd_wake_all(u, 0);
+}

@@ -1,3 +1,0 @@
-#include "unet/clock.h"
-
-int (*clock_read)(clockid_t, struct timespec *) = clock_gettime;

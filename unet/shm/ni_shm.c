@@ -1,0 +1,237 @@
+/* Provider `shm`, the protocol stack's side. See shm_ring.h for what lies in memory and who may write it. */
+#include "unet/shm/ni_shm.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/sandbox.h"
+#include "base/sys.h"
+
+#ifndef RWF_NOSIGNAL
+#define RWF_NOSIGNAL 0x100              /* Linux 6.18 */
+#endif
+
+static struct shm_chan *shm(struct unet_chan *ch)
+{
+        return (struct shm_chan *)ch;
+}
+
+static uint32_t shm_room(struct unet_chan *ch)
+{
+        struct shm_chan *c = shm(ch);
+
+        return shm_tx_room(&READ_ONCE(c->sh)->pos, READ_ONCE(c->peer));
+}
+
+static int shm_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
+{
+        struct shm_chan *c = shm(ch);
+        uint32_t room = shm_tx_room(&c->sh->pos, c->peer);
+        uint64_t bytes = 0;
+        int i;
+
+        for (i = 0; i < n && room > 0; i++, room--) {
+                assert(tx[i].inl_len <= SHM_INLINE_MAX);
+                shm_claim_ahead(&c->sh->pos, c->mine, tx[i].inl_len);
+                shm_tx_push(&c->sh->pos, c->mine, &tx[i]);
+                bytes += tx[i].inl_len + tx[i].len;
+        }
+        if (i < n)
+                count(c->cnt, COUNT_NI_TX_FULL);
+        if (i > 0) {
+                count_add(c->cnt, COUNT_NI_TX_MSGS, (uint64_t)i);
+                count_add(c->cnt, COUNT_NI_TX_BYTES, bytes);
+                c->sent = true;
+        }
+        return i;
+}
+
+static bool shm_pull_checked(struct shm_chan *c, struct unet_rx *rx)
+{
+        if (!shm_rx_pull(&c->sh->pos, c->peer, rx)) {
+                count_drop(c->cnt, DROP_NI_MALFORMED);
+                return false;
+        }
+        if (rx->frame != 0 && !frame_geom_holds(c->sh->rx_geom, rx->frame, rx->off, rx->len)) {
+                count_drop(c->cnt, DROP_NI_BAD_FRAME);
+                return false;
+        }
+        return true;
+}
+
+/* A peer that fills the ring with rubbish as fast as it is read holds us up for one round of the ring, no longer. */
+static int shm_recv(struct unet_chan *ch, struct unet_rx *rx, int n)
+{
+        struct shm_chan *c = shm(ch);
+        struct shm_pos *pos = &c->sh->pos;
+        uint32_t start = pos->rx_cons;
+        uint64_t bytes = 0;
+        bool more = n >= 4 && shm_rx_backlog(pos, c->peer, 2 * (uint32_t)n);    /* the next batch is there too */
+        int got = 0;
+
+        while (got < n && pos->rx_cons - start < SHM_SLOTS && shm_rx_ready(pos, c->peer)) {
+                if (more)
+                        shm_prefetch_ahead(pos, c->peer, (uint32_t)n);
+                if (!shm_pull_checked(c, &rx[got]))
+                        continue;
+                bytes += rx[got].inl_len + rx[got].len;
+                got++;
+        }
+        if (pos->rx_cons != start) {
+                if (shm_rx_unpublished(pos, c->mine) >= SHM_PUBLISH_EVERY)
+                        shm_rx_publish(pos, c->mine);
+                count_add(c->cnt, COUNT_NI_RX_MSGS, (uint64_t)got);
+                count_add(c->cnt, COUNT_NI_RX_BYTES, bytes);
+                c->gave = true;
+        }
+        return got;
+}
+
+static void shm_release(struct unet_chan *ch, const uint32_t *frame, int n)
+{
+        struct shm_chan *c = shm(ch);
+
+        for (int i = 0; i < n; i++)
+                shm_ret_push(&c->sh->pos, c->mine, frame[i]);
+        c->gave = true;
+}
+
+static int shm_reap(struct unet_chan *ch, uint32_t *frame, int n)
+{
+        struct shm_chan *c = shm(ch);
+        int got = 0;
+
+        while (got < n && shm_ret_ready(&c->sh->pos, c->peer))
+                frame[got++] = shm_ret_pull(&c->sh->pos, c->peer);
+        return got;
+}
+
+static bool shm_pending(struct unet_chan *ch)
+{
+        struct shm_chan *c = shm(ch);
+        struct shm_shared *sh = READ_ONCE(c->sh);       /* another channel may just be taking the place of this one */
+        const struct shm_region *peer = READ_ONCE(c->peer);
+
+        return shm_rx_ready(&sh->pos, peer) || shm_ret_ready(&sh->pos, peer);
+}
+
+static bool has_no_reader(int fd)
+{
+        struct pollfd p = {.fd = fd};
+        const struct timespec at_once = {0};
+
+        return !sandbox_forbids(SANDBOX_PPOLL) ? sys5(SYS_ppoll, &p, 1, &at_once, NULL, 0) > 0 : poll(&p, 1, 0) > 0;
+}
+
+/* The signal of a pipe without a reader is no business of the application's: the peer, its keeper and unetd were killed
+ * together. Where the kernel cannot be told, it is blocked, and taken away if it came; where that may not be done either, it is
+ * seen beforehand. */
+static void write_quietly(int fd)
+{
+        static _Atomic bool cannot_be_told;
+        const struct iovec byte = {"", 1};
+        const uint64_t pipe = 1ull << (SIGPIPE - 1);
+        const struct timespec at_once = {0};
+        uint64_t old;
+
+        if (!atomic_load_explicit(&cannot_be_told, memory_order_relaxed) && !sandbox_forbids(SANDBOX_RING)) {
+                long put = sys6(SYS_pwritev2, fd, (long)&byte, 1, -1, -1, RWF_NOSIGNAL);
+                if (likely(put > 0 || put == -EAGAIN || put == -EPIPE))
+                        return;
+                atomic_store_explicit(&cannot_be_told, true, memory_order_relaxed);
+        }
+        if (sandbox_forbids(SANDBOX_TAKE_SIGNAL) && has_no_reader(fd))
+                return;
+        sys4(SYS_rt_sigprocmask, SIG_BLOCK, &pipe, &old, sizeof old);
+        if (unlikely(sys3(SYS_write, fd, "", 1) == -EPIPE))
+                sys4(SYS_rt_sigtimedwait, &pipe, NULL, &at_once, sizeof pipe);
+        sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
+}
+
+static void ring(struct shm_chan *c, uint32_t word)
+{
+        int fd = bell_mode(word) == BELL_ASLEEP ? c->leader_fd : c->keeper_fd;
+
+        c->sh->rung = word;
+        count(c->cnt, COUNT_NI_BELLS);
+        write_quietly(fd);              /* EAGAIN: the pipe is full of rings already */
+}
+
+/* Whether the peer sleeps until we make room, and there is enough to be worth waking it: it is told of all there is. */
+static bool wants_room(struct shm_chan *c)
+{
+        if (likely(!atomic_load_explicit(&c->peer->ctrl.want_room, memory_order_relaxed)))
+                return false;
+        if (shm_rx_backlog(&c->sh->pos, c->peer, SHM_SLOTS / 2))
+                return false;
+        if (shm_rx_unpublished(&c->sh->pos, c->mine) != 0) {
+                shm_rx_publish(&c->sh->pos, c->mine);
+                atomic_thread_fence(memory_order_seq_cst);
+        }
+        return true;
+}
+
+static void shm_flush(struct unet_chan *ch)
+{
+        struct shm_chan *c = shm(ch);
+        bool room;
+        uint32_t word;
+
+        if (!c->sent && !c->gave)
+                return;
+        atomic_thread_fence(memory_order_seq_cst);      /* (b) of bell.h */
+        room = c->gave && wants_room(c);
+        word = atomic_load_explicit(&c->bell->word, memory_order_relaxed);
+        if (unlikely(bell_mode(word) != BELL_POLLED) && word != c->sh->rung && (c->sent || room))
+                ring(c, word);
+        c->sent = c->gave = false;
+}
+
+static void repair(struct unet_chan *ch)
+{
+        struct shm_chan *c = shm(ch);
+
+        shm_repair(&c->sh->pos, c->mine);
+        c->sh->rung = 0;                /* whatever was sent and not rung for is rung for at the next flush */
+        c->sent = c->gave = true;
+}
+
+static void shm_want_room(struct unet_chan *ch, bool on)
+{
+        struct shm_chan *c = shm(ch);
+
+        if (atomic_load_explicit(&c->mine->ctrl.want_room, memory_order_relaxed) != on)
+                atomic_store_explicit(&c->mine->ctrl.want_room, on, memory_order_relaxed);
+}
+
+const struct unet_ni_ops shm_ni_ops = {
+        .name = "shm",
+        .send = shm_send,
+        .recv = shm_recv,
+        .release = shm_release,
+        .reap = shm_reap,
+        .room = shm_room,
+        .pending = shm_pending,
+        .want_room = shm_want_room,
+        .flush = shm_flush,
+        .repair = repair,
+};
+
+void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt)
+{
+        WRITE_ONCE(c->base.ops, &shm_ni_ops);
+        c->base.caps = (struct unet_caps){
+                .mtu = SHM_MTU,
+                .inline_max = SHM_INLINE_MAX,
+                .lossless = true,
+                .inside = true,
+                .rto_min = 200 * NS_PER_MS,
+        };
+        WRITE_ONCE(c->sh, sh);
+        c->cnt = cnt;
+        c->sent = c->gave = false;
+}

@@ -1,0 +1,41 @@
+/*
+ * Provider `shm` for the protocol stack: a direct channel to another stack on this host (shm_ring.h), in loan mode:
+ * received payload stays in the sender's frames until it is released.
+ */
+#ifndef UNET_NI_SHM_H
+#define UNET_NI_SHM_H
+
+#include "base/counters.h"
+#include "unet/bell.h"
+#include "unet/ni.h"
+#include "unet/shm/shm_ring.h"
+
+#define SHM_MTU 65535u                  /* an IPv4 datagram */
+
+/* The part of a channel that all processes of a stack share; in its state segment. */
+struct shm_shared {
+        struct shm_pos pos;
+        uint32_t rung;                  /* peer's bell word when we last rang */
+        struct frame_geom tx_geom, rx_geom;
+};
+
+/* One process's view of a channel. */
+struct shm_chan {
+        struct unet_chan base;
+        struct shm_shared *sh;
+        struct shm_region *mine;        /* our transmit region, read and write */
+        const struct shm_region *peer;  /* the peer's, read only */
+        size_t mine_bytes, peer_bytes;
+        const struct bell *bell;        /* the peer's, read only */
+        int leader_fd, keeper_fd;       /* write ends of the peer's pipes */
+        struct counters *cnt;
+        bool sent;                      /* since the last flush: messages */
+        bool gave;                      /* since the last flush: slots consumed or frames returned */
+};
+
+/* Completes a channel whose regions, bell and pipes are filled in. */
+void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt);
+
+extern const struct unet_ni_ops shm_ni_ops;
+
+#endif

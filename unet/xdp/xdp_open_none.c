@@ -1,0 +1,65 @@
+/* In place of what makes sockets on interfaces where libbpf or clang was missing when this was built. */
+#include "unet/xdp/pkt_open.h"
+#include "unet/xdp/pkt_sealed.h"
+#include "unet/xdp/tcx_link.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static int not_here(char line[XDP_LINE_MAX])
+{
+        snprintf(line, XDP_LINE_MAX, "this build has no AF_XDP: libbpf or clang was missing when it was configured");
+        return -ENOSYS;
+}
+
+int xdp_dev_open(struct xdp_dev *d, const char *ifname, enum xdp_want want, char line[XDP_LINE_MAX])
+{
+        return not_here(line);
+}
+
+void xdp_dev_close(struct xdp_dev *d)
+{
+}
+
+int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, struct xdp_sizes sizes,
+                  char line[XDP_LINE_MAX])
+{
+        return not_here(line);
+}
+
+void xdp_sock_close(struct xdp_sock *s)
+{
+}
+
+void xdp_drops(const struct xdp_sock *s, const struct xdp_dev *d, struct xdp_drops *n)
+{
+        *n = (struct xdp_drops){0};
+}
+
+bool tcx_has(const char *name, uint32_t ifindex)
+{
+        return false;
+}
+
+int pkt_sealed_mtu(const struct pkt_sealed *s, uint32_t mtu)
+{
+        return -ENOSYS;
+}
+
+void pkt_sealed_close(struct pkt_sealed *s)
+{
+}
+
+int pkt_sealed_end(struct pkt_sealed *s)
+{
+        return -ENOSYS;
+}
+
+int pkt_dev_open(struct pkt_dev *d, const char *ifname, bool whole, char line[XDP_LINE_MAX])
+{
+        return not_here(line);
+}
+
+void pkt_dev_close(struct pkt_dev *d)
+{
+}

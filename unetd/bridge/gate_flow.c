@@ -1,0 +1,75 @@
+/* See gate_flow.h. */
+#include "unetd/bridge/gate_flow.h"
+
+void gate_flows_init(struct gate_flows *t, const uint8_t seed[16])
+{
+        memcpy(&t->key, seed, sizeof t->key);
+}
+
+uint32_t gate_flow_hash(const struct gate_flows *t, const struct gate_key *k)
+{
+        uint64_t word[2] = {(uint64_t)k->raddr << 32 | (uint32_t)k->local << 16 | k->remote, k->proto};
+
+        return (uint32_t)siphash13(&t->key, word, sizeof word);
+}
+
+static bool same(const struct gate_key *a, const struct gate_key *b)
+{
+        return a->raddr == b->raddr && a->local == b->local && a->remote == b->remote && a->proto == b->proto;
+}
+
+static struct gate_flow *bucket_of(struct gate_flows *t, const struct gate_key *k)
+{
+        return &t->slot[gate_flow_hash(t, k) % (GATE_FLOWS / GATE_WAYS) * GATE_WAYS];
+}
+
+static struct gate_flow *find(struct gate_flow *bucket, const struct gate_key *k)
+{
+        for (uint32_t i = 0; i < GATE_WAYS; i++)
+                if (bucket[i].stack != 0 && same(&bucket[i].key, k))
+                        return &bucket[i];
+        return NULL;
+}
+
+struct gate_flow *gate_flow_find(struct gate_flows *t, const struct gate_key *k, uint32_t sec)
+{
+        struct gate_flow *f = find(bucket_of(t, k), k);
+
+        if (f != NULL && f->used != sec)
+                f->used = sec;
+        return f;
+}
+
+/* Whether `a` gives way before `b`. */
+static bool before(const struct gate_flow *a, const struct gate_flow *b)
+{
+        if (a->stack == 0 || b->stack == 0)
+                return a->stack == 0 && b->stack != 0;
+        return a->stage != b->stage ? a->stage < b->stage : (int32_t)(a->used - b->used) < 0;
+}
+
+void gate_flow_note(struct gate_flows *t, const struct gate_key *k, uint32_t stack, enum gate_stage stage, uint32_t sec)
+{
+        struct gate_flow *bucket = bucket_of(t, k), *f = find(bucket, k);
+
+        if (f != NULL && f->stack == stack) {
+                f->used = sec;
+                if (stage == GATE_ENDED || stage > f->stage)
+                        f->stage = (uint8_t)stage;
+                return;
+        }
+        if (f == NULL) {
+                f = bucket;
+                for (uint32_t i = 1; i < GATE_WAYS; i++)
+                        if (before(&bucket[i], f))
+                                f = &bucket[i];
+        }
+        *f = (struct gate_flow){.key = *k, .stage = (uint8_t)stage, .stack = stack, .used = sec};
+}
+
+void gate_flows_forget(struct gate_flows *t, uint32_t stack)
+{
+        for (uint32_t i = 0; i < GATE_FLOWS; i++)
+                if (t->slot[i].stack == stack)
+                        t->slot[i].stack = 0;
+}

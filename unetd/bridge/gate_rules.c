@@ -1,0 +1,259 @@
+/* See gate_rules.h. */
+#include "unetd/bridge/gate_rules.h"
+
+#include "arp/ether.h"
+#include "ip/icmp.h"
+#include "ip/ip.h"
+
+enum { TCP_FLAGS_AT = 13, FLAG_SYN = 2, FLAG_RST = 4, ARP_LEN = 28, ARP_REPLY_OP = 2 };
+
+static uint16_t get16(const uint8_t *p)
+{
+        return (uint16_t)(p[0] << 8 | p[1]);
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+        return (uint32_t)get16(p) << 16 | get16(p + 2);
+}
+
+/* ---- an IP header, and what is behind it ---- */
+
+struct view {
+        const uint8_t *ip, *l4;
+        uint32_t left;                  /* bytes at hand from l4 on */
+        uint32_t src, dst;
+        uint16_t id, frag;              /* frag: offset and MF, as on the wire */
+        uint8_t proto;
+};
+
+/* The packet says to be of `most` bytes at most; `have` of them are here. */
+static bool look(const uint8_t *p, uint32_t have, uint32_t most, struct view *v)
+{
+        uint32_t hdr = have >= IP_MIN_HDR ? (p[0] & 15u) * 4 : 0, total;
+
+        if (hdr < IP_MIN_HDR || p[0] >> 4 != 4 || have < hdr)
+                return false;
+        total = get16(p + 2);
+        if (total < hdr || total > most)
+                return false;
+        *v = (struct view){.ip = p, .l4 = p + hdr, .left = MIN(have, total) - hdr, .src = get32(p + 12), .dst = get32(p + 16),
+                           .id = get16(p + 4), .frag = get16(p + 6) & 0x3fff, .proto = p[9]};
+        return true;
+}
+
+/* The connection of a packet, `in` or out. Of ICMP, an echo's. False: it has none, or not enough of it is here. */
+static bool key_of(const struct view *v, bool in, struct gate_key *k)
+{
+        bool ports = v->proto == IP_PROTO_TCP || v->proto == IP_PROTO_UDP;
+
+        if (v->left < 8 || (!ports && v->proto != IP_PROTO_ICMP))
+                return false;
+        *k = (struct gate_key){.raddr = in ? v->src : v->dst, .proto = v->proto};
+        k->local = get16(v->l4 + (ports ? (in ? 2 : 0) : 4));
+        k->remote = ports ? get16(v->l4 + (in ? 0 : 2)) : 0;
+        return true;
+}
+
+/* Whose a connection of ours is; 0: nobody's. */
+static uint32_t owner_of(const struct gate_rules *g, const struct gate_key *k, uint32_t sec)
+{
+        const struct gate_flow *f = k->proto != IP_PROTO_UDP ? gate_flow_find(g->flows, k, sec) : NULL;
+
+        if (f != NULL && !g->foreign(g->arg, k->proto, k->local, f->stack))
+                return f->stack;
+        return k->proto != IP_PROTO_ICMP ? g->owner(g->arg, k->proto, k->local, gate_flow_hash(g->flows, k)) : 0;
+}
+
+/* ---- out ---- */
+
+static bool arp_is_ours(const struct gate_rules *g, const uint8_t *p, uint32_t have)
+{
+        uint32_t spa;
+
+        if (have < ETHER_HDR + ARP_LEN)
+                return false;
+        p += ETHER_HDR;
+        spa = get32(p + 14);
+        return get32(p) == (1u << 16 | ETHER_IPV4) && get16(p + 4) == 0x0604 && ether_eq(p + 8, g->mac) &&
+               (spa == g->addr || spa == 0);
+}
+
+static bool tcp_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v, uint32_t sec)
+{
+        struct gate_key k;
+        struct gate_flow *f;
+        uint8_t flags;
+        enum gate_stage stage;
+
+        if (v->left < 20 || !key_of(v, false, &k) || g->foreign(g->arg, k.proto, k.local, stack))
+                return false;
+        flags = v->l4[TCP_FLAGS_AT];
+        stage = flags & FLAG_RST ? GATE_ENDED : flags & FLAG_SYN ? GATE_ASKED : GATE_STANDS;
+        f = gate_flow_find(g->flows, &k, sec);
+        if (f != NULL && f->stack == stack) {
+                if (stage == GATE_ENDED || stage > f->stage)
+                        f->stage = (uint8_t)stage;
+                return true;
+        }
+        if (!g->may(g->arg, k.proto, k.local, stack))
+                return false;
+        gate_flow_note(g->flows, &k, stack, stage, sec);
+        return true;
+}
+
+static bool icmp_is_error(uint8_t type)
+{
+        return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH || type == ICMP_TIME_EXCEEDED ||
+               type == ICMP_PARAMETER_PROBLEM;
+}
+
+/* An error is about what came for the stack; an echo is remembered by its identifier. */
+static bool icmp_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v, uint32_t sec)
+{
+        struct gate_key k;
+        struct view quoted;
+
+        if (v->left < ICMP_HDR)
+                return false;
+        if (v->l4[0] == ICMP_ECHO_REPLY)
+                return true;
+        if (v->l4[0] == ICMP_ECHO_REQUEST && key_of(v, false, &k)) {
+                gate_flow_note(g->flows, &k, stack, GATE_STANDS, sec);
+                return true;
+        }
+        return icmp_is_error(v->l4[0]) && look(v->l4 + ICMP_HDR, v->left - ICMP_HDR, UINT16_MAX, &quoted) &&
+               key_of(&quoted, true, &k) && owner_of(g, &k, sec) == stack;
+}
+
+static bool fragment_is_senders(const struct gate_sender *from, const struct view *v)
+{
+        for (uint32_t i = 0; i < ARRAY_LEN(from->first); i++)
+                if (from->first[i].proto == v->proto && from->first[i].dst == v->dst && from->first[i].id == v->id)
+                        return true;
+        return false;
+}
+
+/* To a group a port may be several stacks' (SO_REUSEADDR), of which the directory names one; not so the privileged ones. */
+static bool shared_port(const struct view *v, const struct gate_key *k)
+{
+        return ip_v4_multicast(v->dst) && k->local >= 1024;
+}
+
+static bool packet_is_senders(const struct gate_rules *g, struct gate_sender *from, const struct view *v, uint32_t sec)
+{
+        struct gate_key k;
+
+        switch (v->proto) {
+        case IP_PROTO_TCP:
+                return tcp_is_senders(g, from->stack, v, sec);
+        case IP_PROTO_UDP:
+                return key_of(v, false, &k) && (g->may(g->arg, k.proto, k.local, from->stack) || shared_port(v, &k));
+        case IP_PROTO_ICMP:
+                return icmp_is_senders(g, from->stack, v, sec);
+        case IP_PROTO_IGMP:
+                return v->frag == 0;
+        default:
+                return false;
+        }
+}
+
+static void note_first(struct gate_sender *from, const struct view *v)
+{
+        uint32_t i = from->next++ % ARRAY_LEN(from->first);
+
+        from->first[i].dst = v->dst;
+        from->first[i].id = v->id;
+        from->first[i].proto = v->proto;
+}
+
+enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, const uint8_t *p, uint32_t have, uint32_t len,
+                     uint32_t sec)
+{
+        struct ether_hdr h;
+        struct view v;
+        bool fine;
+
+        if (ether_parse(p, have, &h) != DROP_NONE || !ether_eq(h.src, g->mac))
+                return DROP_NI_BAD_SOURCE;
+        if (h.type == ETHER_ARP)
+                return arp_is_ours(g, p, have) ? DROP_NONE : DROP_NI_BAD_SOURCE;
+        if (h.type != ETHER_IPV4 || !look(p + ETHER_HDR, have - ETHER_HDR, len - ETHER_HDR, &v) || v.src != g->addr)
+                return DROP_NI_BAD_SOURCE;
+        fine = (v.frag & 0x1fff) != 0 ? fragment_is_senders(from, &v) : packet_is_senders(g, from, &v, sec);
+        if (fine && v.frag == 0x2000)
+                note_first(from, &v);
+        return fine ? DROP_NONE : DROP_NI_BAD_SOURCE;
+}
+
+/* ---- in ---- */
+
+static struct gate_way nobody(enum drop why)
+{
+        return (struct gate_way){.to = GATE_NOBODY, .why = why};
+}
+
+static struct gate_way to_owner(uint32_t stack)
+{
+        return (struct gate_way){.to = stack != 0 ? GATE_ONE : GATE_OURS, .stack = stack};
+}
+
+static struct gate_way route_icmp(const struct gate_rules *g, const struct view *v, uint32_t sec)
+{
+        struct gate_key k;
+        struct view quoted;
+        uint32_t stack;
+
+        if (v->left < ICMP_HDR || v->l4[0] == ICMP_ECHO_REQUEST)
+                return (struct gate_way){.to = GATE_OURS};
+        if (v->l4[0] == ICMP_ECHO_REPLY) {
+                stack = key_of(v, true, &k) ? owner_of(g, &k, sec) : 0;
+                return stack != 0 ? to_owner(stack) : nobody(DROP_ICMP_IGNORED);
+        }
+        if (!icmp_is_error(v->l4[0]) || !look(v->l4 + ICMP_HDR, v->left - ICMP_HDR, UINT16_MAX, &quoted) ||
+            quoted.src != g->addr || !key_of(&quoted, false, &k))
+                return nobody(DROP_ICMP_IGNORED);
+        stack = owner_of(g, &k, sec);
+        return stack != 0 ? to_owner(stack) : nobody(DROP_ICMP_IGNORED);
+}
+
+static struct gate_way route_ip(const struct gate_rules *g, enum ether_cast cast, const struct view *v, uint32_t sec)
+{
+        struct gate_key k;
+
+        if (v->frag != 0)
+                return nobody(DROP_IP_FRAGMENT);
+        if (v->src == g->addr && v->dst != g->addr)
+                return nobody(DROP_IP_MARTIAN); /* our own come from nowhere but here */
+        if (cast != ETHER_TO_US || v->dst != g->addr)
+                return v->proto == IP_PROTO_TCP ? nobody(DROP_TCP_BAD_ADDRESS)
+                       : cast == ETHER_TO_US    ? nobody(DROP_IP_NOT_OURS)
+                                                : (struct gate_way){.to = GATE_ALL};
+        if (v->proto == IP_PROTO_ICMP)
+                return route_icmp(g, v, sec);
+        if (v->proto == IP_PROTO_IGMP)
+                return (struct gate_way){.to = GATE_ALL};
+        return to_owner(key_of(v, true, &k) ? owner_of(g, &k, sec) : 0);
+}
+
+struct gate_way gate_route(const struct gate_rules *g, const uint8_t *p, uint32_t len, uint32_t sec)
+{
+        struct ether_hdr h;
+        enum ether_cast cast;
+        struct view v;
+        enum drop why = ether_parse(p, len, &h);
+
+        if (why != DROP_NONE)
+                return nobody(why);
+        cast = ether_cast_of(&h, g->mac);
+        if (cast == ETHER_TO_OTHER)
+                return nobody(DROP_ETHER_NOT_OURS);
+        if (h.type == ETHER_ARP)
+                return (struct gate_way){.to = GATE_ARP,
+                                         .stack = len >= ETHER_HDR + 8 && get16(p + ETHER_HDR + 6) == ARP_REPLY_OP};
+        if (h.type != ETHER_IPV4)
+                return nobody(DROP_ETHER_TYPE);
+        if (!look(p + ETHER_HDR, len - ETHER_HDR, len - ETHER_HDR, &v))
+                return nobody(DROP_IP_HEADER);
+        return route_ip(g, cast, &v, sec);
+}

@@ -1,0 +1,63 @@
+/*
+ * What a gateway (gate.h) lets through, and to whom: pure decisions about one Ethernet frame.
+ *
+ *      from a stack    our link and IP address as the source, and a port that is the stack's: it takes what is sent there,
+ *                      holds it, is bound to it or has leased it (the directory), or the connection is one of its own
+ *                      (gate_flow.h); and no other stack has leased it.
+ *                      To a group an unprivileged port may be several stacks'. Later fragments follow their first one;
+ *                      an ICMP error is about what was for the stack.
+ *                      Everything else is DROP_NI_BAD_SOURCE.
+ *      from the wire   to the stack that has the connection or the port; what is for several (broadcast, multicast, ARP
+ *                      replies), to all; what nobody has, to the gateway itself, which answers as a host does
+ *
+ * Frames from the wire are only looked at as far as whose they are: the stack that gets one checks it as any other, and the
+ * gateway checks what it answers itself (gate_answer.h). Fragments have been put together before (PACKET_FANOUT_FLAG_DEFRAG).
+ */
+#ifndef UNETD_GATE_RULES_H
+#define UNETD_GATE_RULES_H
+
+#include "base/counters.h"
+#include "unetd/bridge/gate_flow.h"
+
+#define GATE_HEAD 200u                  /* bytes of a frame that are enough to decide: headers, and those quoted in an error */
+
+struct gate_rules {
+        uint32_t addr;                  /* IPv4, host order */
+        uint8_t mac[6];
+        uint8_t ttl;                    /* of what the gateway answers for the host */
+        struct gate_flows *flows;
+        /* Who takes what is sent to a port of ours; 0: nobody. `hint` chooses among several. */
+        uint32_t (*owner)(void *arg, uint8_t proto, uint16_t port, uint32_t hint);
+        /* Whether a stack may send from a port. */
+        bool (*may)(void *arg, uint8_t proto, uint16_t port, uint32_t stack);
+        /* Whether a port is leased, and not to this stack. */
+        bool (*foreign)(void *arg, uint8_t proto, uint16_t port, uint32_t stack);
+        void *arg;
+};
+
+/* What is remembered of a stack that sends. */
+struct gate_sender {
+        uint32_t stack;
+        uint32_t next;
+        struct {
+                uint32_t dst;
+                uint16_t id;
+                uint8_t proto;          /* 0: none */
+        } first[4];                     /* fragments that were let through last */
+};
+
+/* `p` holds the first `have` bytes of a frame of `len`, at least the smaller of len and GATE_HEAD. `sec`: now, in seconds. */
+enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, const uint8_t *p, uint32_t have, uint32_t len,
+                     uint32_t sec);
+
+enum gate_to { GATE_NOBODY, GATE_ONE, GATE_ALL, GATE_OURS, GATE_ARP };
+
+struct gate_way {
+        enum gate_to to;
+        uint32_t stack;                 /* GATE_ONE */
+        enum drop why;                  /* GATE_NOBODY */
+};
+/* A whole frame from the wire. GATE_ARP: for the gateway's own ARP, and, a reply (`stack` is not 0), for all. */
+struct gate_way gate_route(const struct gate_rules *g, const uint8_t *p, uint32_t len, uint32_t sec);
+
+#endif

@@ -1,0 +1,439 @@
+/*
+ * The client's side: find a unetd, keep one connection to it and one to the keeper, ask and wait.
+ *
+ * Road of a call: unetd_chan_open() -> client_ask() -> client_ready() [connect, map the directory, renewed()]
+ * -> client_exchange() -> wire_send(), wire_recv() until the reply with our number.
+ */
+#include "unetd/client/client_ask.h"
+
+#include "base/sandbox.h"
+#include "base/memfd.h"
+#include "unetd/client/fd_room.h"
+#include "unetd/client/fdcheck.h"
+#include "unetd/client/name.h"
+#include "unetd/client/start.h"
+#include "unetd/client/stopped.h"
+#include "unetd/client/sys.h"
+#include "unetd/client/timens.h"
+#include "unetd/client/wire.h"
+
+#define BACKLOG_MS   200                /* how long names with a full backlog are waited for, together */
+#define FIND_ROUNDS  3
+#define ASK_ROUNDS   3
+
+/* ---- one connection ---- */
+
+static bool conn_ours(const struct unetd_conn *conn)
+{
+        struct statx st;
+
+        return conn->fd > 0 && sys_statx(conn->fd, &st) == 0 && S_ISSOCK(st.stx_mode) &&
+               st.stx_ino == conn->ino;
+}
+
+/* Closes it, unless the program has closed it before and given the number to something else. */
+void client_drop(struct unetd_conn *conn)
+{
+        if (conn_ours(conn))
+                sys_close(conn->fd);
+        *conn = (struct unetd_conn){.fd = -1};
+}
+
+/* Takes a socket, non-blocking from now on, to process `pid`. */
+static int conn_take(struct unetd_conn *conn, int fd, int32_t pid)
+{
+        struct statx st;
+        int r;
+
+        fd = fd_high(fd);
+        if (fd < 0)
+                return fd;
+        r = sys_statx(fd, &st);
+        if (r == 0)
+                r = sys_fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
+        if (r < 0) {
+                sys_close(fd);
+                return r;
+        }
+        *conn = (struct unetd_conn){.fd = fd, .pid = pid, .ino = st.stx_ino};
+        return 0;
+}
+
+/* Waits for `events` so long. */
+static int conn_wait(const struct unetd_conn *conn, short events, struct client_patience *p)
+{
+        for (;;) {
+                int64_t left = MIN(p->look, p->end) - sys_now_ms();
+                int r = left > 0 ? sys_poll1(conn->fd, events, (int)MIN(left, INT32_MAX)) : 0;
+
+                if (r > 0 || (r < 0 && r != -EINTR))
+                        return r > 0 ? 0 : r;
+                if (left > 0)
+                        continue;
+                if (p->look >= p->end || process_is_stopped(conn->pid) || (p->by_itself && process_is_frozen(conn->pid, &p->ran)))
+                        return -ETIMEDOUT;
+                p->look += UNETD_TIMEOUT_MS;
+        }
+}
+
+static int conn_send(const struct unetd_conn *conn, struct unetd_msg *msg, const int *fds, unsigned n,
+                     struct client_patience *p)
+{
+        int r;
+
+        while ((r = wire_send(conn->fd, msg, fds, n, 0)) == -EAGAIN)
+                if ((r = conn_wait(conn, POLLOUT, p)) < 0)
+                        return r;
+        return r == -EPIPE || r == -ENOTCONN ? -ECONNRESET : r;
+}
+
+/* Those to questions that were given up are passed over. */
+static int recv_reply(const struct unetd_conn *conn, uint32_t seq, struct wire_in *in, struct client_patience *p)
+{
+        bool ours;
+        int r;
+
+        do {
+                r = wire_recv_above(conn->fd, in, 0);
+                ours = in->msg.seq == seq;
+                if (r == -EAGAIN)
+                        r = conn_wait(conn, POLLIN, p);
+                else if (r != 0 || !ours)
+                        wire_in_close(in);
+        } while ((r == 0 || r == -EMFILE) && !ours);
+        return r == -EBADMSG ? -EPROTO : r;
+}
+
+int client_exchange_until(struct unetd_client *c, struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
+                          unsigned n, struct wire_in *in, struct client_patience p)
+{
+        int r;
+
+        if (conn->silent && sys_poll1(conn->fd, 0, 0) == 0 && process_is_stopped(conn->pid))
+                return -ETIMEDOUT;
+        msg->seq = ++c->seq;
+        msg->err = 0;
+        r = conn_send(conn, msg, fds, n, &p);
+        if (r == 0)
+                r = recv_reply(conn, msg->seq, in, &p);
+        conn->silent = r == -ETIMEDOUT;
+        if (r < 0)
+                return r;
+        r = in->msg.err;
+        if (r > 0 || (in->msg.type != msg->type && in->msg.type != UNETD_ERROR))
+                r = -EPROTO;
+        if (r < 0)
+                wire_in_close(in);
+        return r;
+}
+
+static struct client_patience usual_patience(void)
+{
+        int64_t now = sys_now_ms();
+
+        return (struct client_patience){.look = now + UNETD_TIMEOUT_MS, .end = now + UNETD_PATIENCE_MS};
+}
+
+int client_exchange(struct unetd_client *c, struct unetd_conn *conn, struct unetd_msg *msg, const int *fds,
+                    unsigned n, struct wire_in *in)
+{
+        return client_exchange_until(c, conn, msg, fds, n, in, usual_patience());
+}
+
+/* ---- finding unetd ---- */
+
+/* The system-wide names must be root's, the user's own names the user's or root's. Its pid, or a negative errno. */
+static int check_holder(int fd, uint32_t name_uid)
+{
+        struct ucred cred;
+        socklen_t len = sizeof cred;
+        int r = sys_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+
+        if (r < 0)
+                return r;
+        return cred.uid == 0 || cred.uid == name_uid ? MAX((int)cred.pid, 0) : -EPERM;
+}
+
+/* A connected socket and to whom, or a negative errno: -ECONNREFUSED when nobody has the name. */
+static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t until, int32_t *pid)
+{
+        struct sockaddr_un sun;
+        socklen_t len = unetd_name(&sun, uid, domain, i);
+        int fd = sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int r;
+
+        if (fd < 0 || (fd = fd_high(fd)) < 0)
+                return fd;
+        while ((r = sys_connect(fd, &sun, len)) == -EAGAIN || r == -EINTR) {
+                if (sys_now_ms() > until)
+                        break;
+                sys_sleep_ms(1);
+        }
+        if (r == 0)
+                r = check_holder(fd, uid);
+        if (r >= 0) {
+                *pid = r;
+                return fd;
+        }
+        sys_close(fd);
+        return r;
+}
+
+/* Puts the directory at c->dir: in place of the old one when there is one, so that readers never see a
+ * hole. */
+static int map_directory(struct unetd_client *c, int fd)
+{
+        struct statx st;
+        void *p;
+
+        if (sys_statx(fd, &st) < 0 || st.stx_size != sizeof(struct directory) ||
+            unet_memfd_check(fd, sizeof(struct directory), false, UNET_MEMFD_ANYBODY) < 0)
+                return -EPROTO;
+        p = (void *)SYS_CALL(SYS_mmap, c->dir, sizeof(struct directory), PROT_READ,
+                             MAP_SHARED | (c->dir ? MAP_FIXED : 0), fd, 0);
+        if (sys_is_err(p))
+                return (int)(intptr_t)p;
+        c->dir = p;
+        return c->dir->magic == DIR_MAGIC ? 0 : -EPROTO;
+}
+
+/* No other will do. */
+static bool system_only(const struct unetd_client *c)
+{
+        return c->shared || c->flags & UNETD_SYSTEM;
+}
+
+static int hello(struct unetd_client *c, struct unetd_conn *conn)
+{
+        struct unetd_msg msg = {.type = UNETD_HELLO, .hello = {.abi = UNETD_ABI}};
+        struct client_patience p = usual_patience();
+        struct wire_in in;
+        int r;
+
+        msg.hello.flags = c->instance != 0 ? UNETD_HAS_KEEPER : 0;
+        p.by_itself = c->instance == 0;         /* or it may wait for that keeper */
+        r = client_exchange_until(c, conn, &msg, NULL, 0, &in, p);
+        if (r < 0)
+                return r;
+        if (in.n != 1 || in.msg.hello.abi != UNETD_ABI)
+                r = -EPROTO;
+        else if (system_only(c) && !(in.msg.hello.flags & UNETD_SHARED))
+                r = -EPERM;
+        else if (in.msg.hello.instance != c->instance || !c->dir)
+                r = map_directory(c, in.fds[0]);
+        if (r == 0) {
+                c->instance = in.msg.hello.instance;
+                c->shared = in.msg.hello.flags & UNETD_SHARED;
+        }
+        wire_in_close(&in);
+        return r;
+}
+
+static int try_name(struct unetd_client *c, uint32_t uid, const char *domain, unsigned i, int64_t until)
+{
+        struct unetd_conn conn;
+        int32_t pid = 0;
+        int fd = connect_name(uid, domain, i, until, &pid), r;
+
+        if (fd < 0)
+                return fd;
+        r = conn_take(&conn, fd, pid);
+        if (r < 0)
+                return r;
+        r = hello(c, &conn);
+        if (r < 0) {
+                client_drop(&conn);
+                return r;
+        }
+        c->daemon = conn;
+        return 0;
+}
+
+/* The first that lets us in. -ETIMEDOUT: there is only one that would, and it does not answer; another one would not take its place. */
+static int find_daemon(struct unetd_client *c, const char *domain)
+{
+        uint32_t uids[2] = {0, sys_geteuid()};
+        int64_t until = sys_now_ms() + BACKLOG_MS;
+        int none = -ECONNREFUSED;
+
+        for (unsigned u = 0; u < (uids[1] == 0 || system_only(c) ? 1 : 2); u++) {
+                for (unsigned i = 0; i < UNETD_NAMES; i++) {
+                        int r = try_name(c, uids[u], domain, i, until);
+                        if (r == 0 || r == -EMFILE || r == -ENFILE)
+                                return r;
+                        if (r == -ETIMEDOUT && uids[u] == uids[1])
+                                none = r;
+                }
+        }
+        return none;
+}
+
+static int find_or_start(struct unetd_client *c)
+{
+        const char *domain = unetd_domain();
+        int r;
+
+        if (!domain)
+                return -EINVAL;
+        if (sys_now_ms() < c->silent_until)
+                return -ETIMEDOUT;
+        r = find_daemon(c, domain);
+        if (r == -ETIMEDOUT)
+                c->silent_until = sys_now_ms() + UNETD_SILENT_MS;
+        if (system_only(c) || c->flags & UNETD_NO_START)
+                return r;
+        for (int round = 0; round < FIND_ROUNDS && r == -ECONNREFUSED; round++) {
+                int started = unetd_start(domain);
+                if (started == -ENOENT || started == -EPERM)
+                        return -ECONNREFUSED;
+                r = find_daemon(c, domain);
+        }
+        return r;
+}
+
+/* ---- asking ---- */
+
+/* After fork the connections are the parent's: a child that used them would mix its requests with the
+ * parent's. */
+static void notice_fork(struct unetd_client *c)
+{
+        int32_t pid = sys_getpid();
+
+        if (c->pid == pid)
+                return;
+        client_drop(&c->daemon);
+        client_drop(&c->keeper);
+        c->pid = pid;
+}
+
+int client_ready(struct unetd_client *c)
+{
+        uint64_t before = c->instance;
+        int r;
+
+        if (sandbox_forbids(SANDBOX_UNETD))
+                return -EPERM;
+        notice_fork(c);
+        if (conn_ours(&c->daemon))
+                return 0;
+        c->daemon.fd = -1;
+        fd_room_lend();
+        r = find_or_start(c);
+        if (r == 0 && before != 0 && before != c->instance && c->renewed && !c->renewing) {
+                c->renewing = true;
+                c->renewed(c, c->arg);
+                c->renewing = false;
+        }
+        return r;
+}
+
+int client_ask(struct unetd_client *c, struct unetd_msg *msg, const int *fds, unsigned n, struct wire_in *in)
+{
+        int r = -ECONNRESET;
+
+        for (int round = 0; round < ASK_ROUNDS; round++) {
+                r = client_ready(c);
+                if (r < 0)
+                        return r;
+                r = client_exchange(c, &c->daemon, msg, fds, n, in);
+                if (r == -EPROTO || r == -ECONNRESET)
+                        client_drop(&c->daemon);
+                if (r != -ECONNRESET && r != -EAGAIN)
+                        return r;
+        }
+        return r == -EAGAIN ? -ETIMEDOUT : r;
+}
+
+/* A request whose reply has no descriptors. */
+int client_ask_plain(struct unetd_client *c, struct unetd_msg *msg, const int *fds, unsigned n)
+{
+        struct wire_in in;
+        int r = client_ask(c, msg, fds, n, &in);
+
+        if (r < 0)
+                return r;
+        *msg = in.msg;
+        wire_in_close(&in);
+        return 0;
+}
+
+static int keeper_ready(struct unetd_client *c)
+{
+        struct unetd_msg msg = {.type = UNETD_KEEPER_GET};
+        struct wire_in in;
+        int r;
+
+        if (sandbox_forbids(SANDBOX_UNETD))
+                return -EPERM;
+        notice_fork(c);
+        if (conn_ours(&c->keeper))
+                return 0;
+        c->keeper.fd = -1;
+        r = client_ask(c, &msg, NULL, 0, &in);
+        if (r < 0)
+                return r;
+        r = in.n == 1 ? conn_take(&c->keeper, wire_in_take(&in, 0), in.msg.stack.pid) : -EPROTO;
+        wire_in_close(&in);
+        return r;
+}
+
+/* A request whose reply carries descriptors; how many is the caller's to check. */
+int client_ask_keeper(struct unetd_client *c, struct unetd_msg *msg, struct wire_in *in)
+{
+        int r = -ECONNRESET;
+
+        fd_room_lend();
+        for (int round = 0; round < ASK_ROUNDS && r == -ECONNRESET; round++) {
+                r = keeper_ready(c);
+                if (r < 0)
+                        return r;
+                r = client_exchange(c, &c->keeper, msg, NULL, 0, in);
+                if (r == -EPROTO || r == -ECONNRESET)
+                        client_drop(&c->keeper);
+        }
+        return r;
+}
+
+/* ---- the calls ---- */
+
+int unetd_open(struct unetd_client *c, unsigned flags)
+{
+        int r;
+
+        c->daemon.fd = c->keeper.fd = -1;
+        c->flags = flags;
+        c->shared = false;
+        c->instance = 0;
+        timens_find();
+        r = client_ready(c);
+        if (r == 0)
+                r = fdcheck_init();
+        if (r < 0)
+                unetd_close(c);
+        return r;
+}
+
+int unetd_look(struct unetd_client *c, bool start)
+{
+        uint32_t flags = c->flags;
+        int r;
+
+        if (c->instance == 0 || c->renewing || sandbox_forbids(SANDBOX_UNETD))
+                return 0;
+        if (c->pid == sys_getpid() && conn_ours(&c->daemon) && sys_poll1(c->daemon.fd, 0, 0) > 0)
+                client_drop(&c->daemon);          /* nobody is at the other end */
+        c->flags |= start ? 0 : UNETD_NO_START;
+        r = client_ready(c);
+        c->flags = flags;
+        return r;
+}
+
+void unetd_close(struct unetd_client *c)
+{
+        client_drop(&c->daemon);
+        client_drop(&c->keeper);
+        if (c->dir)
+                sys_munmap(c->dir, sizeof(struct directory));
+        c->dir = NULL;
+        c->instance = 0;
+}

@@ -1,0 +1,329 @@
+/*
+ * The directory: who listens where, in one read-only page set that every client of a unetd has mapped.
+ *
+ * unetd alone writes it (its memfd is sealed against any other writer); clients look up (protocol, address,
+ * port) without a system call, in some 20 ns, before each connect. The table is open-addressed with linear
+ * probing and no tombstones; a sequence lock around the whole makes a reader's view consistent. A reader
+ * never loops for ever: after DIR_TRIES torn reads (unetd lost its CPU, or died, while it wrote) it answers
+ * -EAGAIN, and the caller yields and asks again, a bounded number of times, or goes to the kernel, where
+ * ordinary listeners listen too. What unetd wrote is not trusted beyond that: numbers are bounded, and a
+ * stack number only names whom to ask for a channel.
+ *
+ * Wildcard addresses, IPv4 and IPv6, are the same key (all zero): a listener on :: that does not take IPv4 is
+ * not registered. Several stacks may have the same key (SO_REUSEPORT), each with several sockets; `hint`, a hash of the flow, picks
+ * a socket, and so a stack, which then picks by itself among its own.
+ */
+#ifndef UNETD_DIRECTORY_H
+#define UNETD_DIRECTORY_H
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+
+#include "ip/netconf.h"
+#include "base/base.h"
+
+#define DIR_MAGIC     0x75646972u       /* "udir" */
+#define DIR_SLOTS     16384u            /* at most 3/4 used */
+#define DIR_MAX       (DIR_SLOTS / 4 * 3)
+#define DIR_ADDRS     256u              /* addresses of this network namespace */
+#define DIR_PER_KEY   64u               /* stacks with the same key that are told apart */
+#define DIR_RUN       512u              /* no entry is farther from where its probing starts */
+#define DIR_TRIES     64u
+#define DIR_BLOCKS    1024u             /* of client TCP ports */
+#define DIR_HELD      0x80u             /* with the protocol: the port is the stack's, which takes nothing at it */
+
+struct dir_entry {
+        ip_addr addr;                   /* all zero: wildcard */
+        uint32_t stack;                 /* 0: empty slot */
+        uint32_t uid;
+        uint16_t port;
+        uint8_t proto;
+        uint8_t pad;
+        uint32_t socks;                 /* that the stack has there, and so its share of what comes */
+};
+static_assert(sizeof(struct dir_entry) == 32, "two a cache line");
+
+/* An interface that unetd owns: what a stack may ask a channel to. Addresses are IPv4, in host order. */
+struct dir_iface {
+        char name[16];
+        uint32_t peer;                  /* its number where a stack's would stand: UNETD_IFACE | index; 0: none here */
+        uint32_t stack;                 /* that has it to itself; 0: none */
+        uint32_t users;                 /* stacks that use it; more than one, or without `stack`: by its gateway */
+        uint32_t addr, gateway;         /* gateway 0: none */
+        uint32_t prefix;
+        char how[240];                  /* what it goes by now, or why it could not be had: one line */
+};
+#define DIR_IFACES 8u
+
+struct directory {
+        uint32_t magic;
+        uint32_t bytes;                 /* of the whole */
+        _Atomic uint32_t alive;         /* 0 once unetd has left in an orderly way: look for another */
+        _Atomic uint32_t seq;           /* odd while unetd writes */
+        _Atomic uint64_t generation;    /* one more with each change: cached answers are old */
+        uint64_t instance;              /* the unetd it belongs to */
+        uint32_t used;
+        uint32_t naddrs;
+        uint16_t lease_low, lease_ports;        /* first port of block 0, ports in a block */
+        _Atomic uint32_t lease[DIR_BLOCKS];     /* stack that has the block, 0: nobody */
+        ip_addr addrs[DIR_ADDRS];
+        uint32_t nifaces;               /* places used, once at the least */
+        struct dir_iface iface[DIR_IFACES];
+        uint32_t nverbs;                /* those over RDMA: to the stacks of hosts that run unetd, for every stack here */
+        struct dir_iface verbs[DIR_IFACES];
+        struct netconf net;             /* interface n of it is the one whose peer is UNETD_IFACE | n - 1 */
+        _Alignas(CACHE_LINE) struct dir_entry slot[DIR_SLOTS];
+};
+
+/* What a lookup found. */
+struct dir_hit {
+        uint32_t stack;
+        uint32_t uid;
+        uint32_t same_key;              /* how many stacks share the key, at most DIR_PER_KEY */
+};
+
+static inline uint32_t dir_hash(uint8_t proto, ip_addr addr, uint16_t port)
+{
+        uint64_t h = addr.w[0] ^ (addr.w[1] * 0x9e3779b97f4a7c15u) ^ ((uint64_t)proto << 16 | port);
+
+        h *= 0xff51afd7ed558ccdu;
+        return (uint32_t)(h >> 32) % DIR_SLOTS;
+}
+
+/* One key, inside one attempt; the caller checks `seq`. */
+static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
+                             uint32_t hint, struct dir_hit *hit)
+{
+        uint32_t i = dir_hash(proto, addr, port), n = 0, socks = 0;
+        uint32_t at[DIR_PER_KEY];
+
+        for (uint32_t steps = 0; steps < DIR_RUN && n < DIR_PER_KEY; steps++, i = (i + 1) % DIR_SLOTS) {
+                const struct dir_entry *e = &d->slot[i];
+                if (e->stack == 0)
+                        break;
+                if (e->port == port && e->proto == proto && ip_addr_eq(e->addr, addr)) {
+                        at[n++] = i;
+                        socks += e->socks;
+                }
+        }
+        if (n == 0)
+                return false;
+        hint %= MAX(socks, 1u);
+        for (i = 0; i + 1 < n && hint >= d->slot[at[i]].socks; i++)
+                hint -= d->slot[at[i]].socks;
+        i = at[i];
+        *hit = (struct dir_hit){.stack = d->slot[i].stack, .uid = d->slot[i].uid, .same_key = n};
+        return true;
+}
+
+/* The stack that takes what is sent to (proto, addr, port): exact address first, then wildcard. 1: found; 0:
+ * none here; -EAGAIN: no consistent view was had. */
+static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
+                                   uint32_t hint, struct dir_hit *hit)
+{
+        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+                struct dir_hit got = {0, 0, 0};
+                bool found;
+
+                if (unlikely(seq & 1))
+                        continue;
+                found = dir_probe(d, proto, addr, port, hint, &got) ||
+                        dir_probe(d, proto, (ip_addr){{0, 0}}, port, hint, &got);
+                /* The entries were read before `seq` is read again. */
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq)) {
+                        if (found)
+                                *hit = got;
+                        return found;
+                }
+        }
+        return -EAGAIN;
+}
+
+/* One key and stack, inside one attempt. */
+static inline bool dir_has(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        uint32_t i = dir_hash(proto, addr, port);
+
+        for (uint32_t steps = 0; steps < DIR_RUN && d->slot[i].stack != 0; steps++, i = (i + 1) % DIR_SLOTS) {
+                const struct dir_entry *e = &d->slot[i];
+                if (e->stack == stack && e->port == port && e->proto == proto && ip_addr_eq(e->addr, addr))
+                        return true;
+        }
+        return false;
+}
+
+/* The stack that has leased a TCP port; 0: none. */
+static inline uint32_t directory_lessee_of(const struct directory *d, uint16_t port)
+{
+        uint32_t n = d->lease_ports, block = n != 0 && port >= d->lease_low ? (port - d->lease_low) / n : DIR_BLOCKS;
+
+        return block < DIR_BLOCKS ? atomic_load_explicit(&d->lease[block], memory_order_relaxed) : 0;
+}
+
+/* Whether a stack may send from there: it takes what is sent to the port, or holds it, or has leased it (TCP). 1, 0 or
+ * -EAGAIN. */
+static inline int directory_vouches(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        const ip_addr any = {{0, 0}};
+
+        if (proto == IPPROTO_TCP && directory_lessee_of(d, port) == stack)
+                return true;
+        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+                bool found;
+
+                if (unlikely(seq & 1))
+                        continue;
+                found = dir_has(d, proto, addr, port, stack) || dir_has(d, proto, any, port, stack) ||
+                        dir_has(d, proto | DIR_HELD, addr, port, stack) || dir_has(d, proto | DIR_HELD, any, port, stack);
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
+                        return found;
+        }
+        return -EAGAIN;
+}
+
+/* Whether an address is local to this network namespace: 127/8, ::1, and those of its interfaces. 1, 0 or
+ * -EAGAIN. */
+static inline int directory_is_local(const struct directory *d, ip_addr addr)
+{
+        if (ip_addr_is_v4(addr) && ip_addr_get_v4(addr) >> 24 == 127)
+                return 1;
+        if (addr.w[0] == 0 && addr.w[1] == (uint64_t)1 << 56)
+                return 1;
+        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+                uint32_t n = MIN(d->naddrs, DIR_ADDRS);
+                bool found = false;
+
+                if (unlikely(seq & 1))
+                        continue;
+                for (uint32_t i = 0; i < n && !found; i++)
+                        found = ip_addr_eq(d->addrs[i], addr);
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
+                        return found;
+        }
+        return -EAGAIN;
+}
+
+/* Copies what the network is to be. False: no consistent view was had. */
+static inline bool directory_net(const struct directory *d, struct netconf *out)
+{
+        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+
+                if (unlikely(seq & 1))
+                        continue;
+                memcpy(out, &d->net, sizeof *out);
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
+                        return true;
+        }
+        return false;
+}
+
+/* The interface in place i of DIR_IFACES. False: there is none (any more), or no consistent view was had. */
+static inline bool directory_iface_at(const struct directory *d, uint32_t i, struct dir_iface *out)
+{
+        for (uint32_t tries = 0; i < MIN(d->nifaces, DIR_IFACES) && tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+
+                if (unlikely(seq & 1))
+                        continue;
+                *out = d->iface[i];
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
+                        return out->peer != 0;
+        }
+        return false;
+}
+
+/* The interface with that `peer`. False: there is none (any more). */
+static inline bool directory_iface(const struct directory *d, uint32_t peer, struct dir_iface *out)
+{
+        for (uint32_t i = 0; i < DIR_IFACES; i++)
+                if (directory_iface_at(d, i, out) && out->peer == peer)
+                        return true;
+        return false;
+}
+
+/* One attempt; the caller checks `seq`. */
+static inline bool dir_verbs(const struct directory *d, ip_addr addr, struct dir_iface *out)
+{
+        for (uint32_t i = 0; ip_addr_is_v4(addr) && i < MIN(d->nverbs, DIR_IFACES); i++) {
+                uint32_t prefix = MIN(d->verbs[i].prefix, 32u), mask = prefix != 0 ? ~0u << (32 - prefix) : 0;
+                *out = d->verbs[i];
+                if (((ip_addr_get_v4(addr) ^ out->addr) & mask) == 0)
+                        return out->how[0] == '\0';
+        }
+        return false;
+}
+
+/* The interface over RDMA on whose network `addr` is (v4, host order). 1; 0: none, or its device is gone; -EAGAIN. */
+static inline int directory_verbs(const struct directory *d, ip_addr addr, struct dir_iface *out)
+{
+        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+                bool found;
+
+                if (unlikely(seq & 1))
+                        continue;
+                found = dir_verbs(d, addr, out);
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
+                        return found;
+        }
+        return -EAGAIN;
+}
+
+/* One more with each change. */
+static inline uint64_t directory_generation(const struct directory *d)
+{
+        return atomic_load_explicit(&d->generation, memory_order_acquire);
+}
+
+/* ---- unetd's side (directory.c) ---- */
+
+struct directory_owner {
+        struct directory *d;            /* mapped for writing, by unetd alone */
+        int fd;                         /* read-only twin, for clients */
+};
+
+/* Makes an empty directory. 0, or a negative errno. */
+int directory_create(struct directory_owner *o, uint64_t instance);
+void directory_destroy(struct directory_owner *o);
+/* One more socket of the stack there. -ENOSPC: full, or too many hash alike. A wildcard of either family becomes the wildcard
+ * key. */
+int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack,
+                  uint32_t uid);
+/* One less. False when there was none. */
+bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack);
+/* Client ports: blocks of so many from there on. */
+void directory_set_ports(struct directory_owner *o, uint16_t low, uint16_t per_block);
+static inline void directory_lease(struct directory_owner *o, uint32_t block, uint32_t stack)
+{
+        atomic_store_explicit(&o->d->lease[block], stack, memory_order_relaxed);
+}
+static inline uint32_t directory_lessee(const struct directory_owner *o, uint32_t block)
+{
+        return atomic_load_explicit(&o->d->lease[block], memory_order_relaxed);
+}
+/* Replaces the list of local addresses; more than DIR_ADDRS are left out. */
+void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n);
+/* Adds an interface, of which there are at most DIR_IFACES: its place. */
+uint32_t directory_add_iface(struct directory_owner *o, const struct dir_iface *f);
+/* Its place is free. */
+void directory_del_iface(struct directory_owner *o, uint32_t i);
+void directory_add_verbs(struct directory_owner *o, const struct dir_iface *f);
+/* The one with that `peer` works (""), or why it does not. */
+void directory_verbs_state(struct directory_owner *o, uint32_t peer, const char *why_not);
+/* Publishes what the network is to be, as the next generation of it. */
+void directory_set_net(struct directory_owner *o, const struct netconf *net);
+/* How many stacks use interface i, which has it to itself (0: none), and what it goes by. */
+void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack, uint32_t users, const char *how);
+
+#endif

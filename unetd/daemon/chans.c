@@ -1,0 +1,679 @@
+/*
+ * Channels: two transmit regions, made here, attached by the keepers of both ends.
+ *
+ *      none --chan_open--> OPENING x2 --both keepers attached--> UP x2
+ *      a stack goes: its end FREE, the other CLOSING until its keeper has taken it down, then FREE; both
+ * FREE: gone
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memfd.h"
+#include "unet/shm/shm_ring.h"
+#include "unetd/daemon/daemon.h"
+#include "unetd/bridge/gate.h"
+
+static struct end *other_end(const struct end *e)
+{
+        return e == &e->chan->end[0] ? &e->chan->end[1] : &e->chan->end[0];
+}
+
+/* ---- numbers ---- */
+
+static int slot_take(struct stack *st, uint32_t slot)
+{
+        if (slot >= UNETD_CHANS_MAX || st->slots[slot / 64] >> (slot % 64) & 1)
+                return -EEXIST;
+        st->slots[slot / 64] |= (uint64_t)1 << (slot % 64);
+        return 0;
+}
+
+static int slot_new(struct stack *st, uint32_t *slot)
+{
+        for (uint32_t i = 0; i < MIN(unetd.cfg.per_uid.chans_per_stack, UNETD_CHANS_MAX); i++) {
+                if (slot_take(st, i) == 0) {
+                        *slot = i;
+                        return 0;
+                }
+        }
+        return -EDQUOT;
+}
+
+void chan_numbers_taken(struct user *u, const struct unetd_stack *msg)
+{
+        struct stack *st;
+
+        if (stack_of(u, msg->stack, &st) == 0)
+                st->slots[0] |= msg->chans;
+}
+
+void chan_number_free(struct user *u, const struct unetd_msg *msg)
+{
+        uint32_t slot = msg->stack.slot;
+        struct stack *st;
+        struct end *e;
+
+        if (stack_of(u, msg->stack.stack, &st) < 0 || slot >= UNETD_CHANS_MAX)
+                return;
+        LIST_FOREACH(e, &st->ends, link)
+                if (e->slot == slot)
+                        return;
+        st->slots[slot / 64] &= ~((uint64_t)1 << (slot % 64));
+}
+
+/* ---- making one ---- */
+
+static int region_new(struct frame_geom g)
+{
+        return unet_memfd_make_sealed("unet-channel", SHM_REGION_BYTES(g));
+}
+
+static struct chan *chan_alloc(void)
+{
+        struct chan *ch = calloc(1, sizeof *ch);
+
+        if (!ch)
+                return NULL;
+        for (int i = 0; i < 2; i++)
+                ch->end[i] = (struct end){.chan = ch, .tx = -1};
+        ch->pipes[0] = ch->pipes[1] = -1;
+        LIST_INSERT_HEAD(&unetd.chans, ch, link);
+        unetd.nchans++;
+        return ch;
+}
+
+static void close_all(const int *fds, unsigned n)
+{
+        for (unsigned i = 0; i < n; i++)
+                if (fds[i] >= 0)
+                        close(fds[i]);
+}
+
+static void chan_free_if_unused(struct chan *ch)
+{
+        if (ch->end[0].state != END_FREE || ch->end[1].state != END_FREE)
+                return;
+        asks_forget_chan(ch);
+        if (ch->iface)
+                iface_leave(ch->iface, ch->port);
+        if (ch->remote)
+                remote_gone(ch);
+        for (int i = 0; i < 2; i++)
+                if (ch->end[i].tx >= 0)
+                        close(ch->end[i].tx);
+        close_all(ch->pipes, 2);
+        LIST_REMOVE(ch, link);
+        unetd.nchans--;
+        free(ch);
+}
+
+/* Ties an end to a stack, under number `slot` or, with UNETD_CHANS_MAX, the lowest free one. */
+static int end_bind(struct end *e, struct stack *st, uint32_t slot)
+{
+        int r;
+
+        if (st->user->used.chans >= unetd.cfg.per_uid.chans)
+                return -EDQUOT;
+        e->slot = slot;
+        r = slot == UNETD_CHANS_MAX ? slot_new(st, &e->slot) : slot_take(st, slot);
+        if (r < 0)
+                return r;
+        e->stack = st;
+        e->state = END_OPENING;
+        st->user->used.chans++;
+        LIST_INSERT_HEAD(&st->ends, e, link);
+        return 0;
+}
+
+static void end_free(struct end *e)
+{
+        if (e->state == END_FREE)
+                return;
+        e->stack->slots[e->slot / 64] &= ~((uint64_t)1 << (e->slot % 64));
+        e->stack->user->used.chans--;
+        LIST_REMOVE(e, link);
+        e->state = END_FREE;
+        e->stack = NULL;
+}
+
+/* ---- telling keepers ---- */
+
+/* Each peer gets file descriptions of its own: what it does to flags and offsets is its own affair. */
+static int peer_fds(const struct end *e, int fds[UNETD_CHAN_FDS_MAX])
+{
+        const struct end *o = other_end(e);
+
+        fds[UNETD_FD_TX] = e->tx;
+        fds[UNETD_FD_RX] = fd_reopen(o->tx, O_RDONLY);
+        fds[UNETD_FD_PEER_BELL] = fd_reopen(o->stack->fds[UNETD_FD_BELL], O_RDONLY);
+        fds[UNETD_FD_PEER_LEADER] = fd_reopen(o->stack->fds[UNETD_FD_LEADER_W], O_WRONLY | O_NONBLOCK);
+        fds[UNETD_FD_PEER_KEEPER] = fd_reopen(o->stack->fds[UNETD_FD_KEEPER_W], O_WRONLY | O_NONBLOCK);
+        for (unsigned i = 1; i < UNETD_CHAN_FDS; i++) {
+                if (fds[i] < 0) {
+                        int err = fds[i];
+                        close_all(fds + 1, UNETD_CHAN_FDS - 1);
+                        return err;
+                }
+        }
+        return 0;
+}
+
+static struct unetd_chan_info end_info(const struct end *e)
+{
+        const struct end *o = other_end(e);
+
+        return (struct unetd_chan_info){.stack = e->stack->id,
+                                        .chan = e->slot,
+                                        .peer_stack = o->stack ? o->stack->id : 0,
+                                        .peer_chan = o->slot,
+                                        .peer_uid = o->stack ? o->stack->user->uid : 0,
+                                        .tx_geom = e->geom,
+                                        .rx_geom = o->geom};
+}
+
+/* What the end's keeper is told of an interface. */
+static int iface_info(const struct end *e, struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX])
+{
+        *info = (struct unetd_chan_info){.stack = e->stack->id, .chan = e->slot, .tx_geom = e->geom};
+        info->iface.serial = e->chan->serial;
+        fds[UNETD_FD_TX] = e->tx;
+        return iface_describe(e->chan->iface, e->chan->port, info, fds);
+}
+
+static int ask_end(struct end *e, uint16_t type, const struct unetd_chan_info *info, const int *fds, unsigned n)
+{
+        struct unetd_msg msg = {.type = type, .chan = *info};
+        struct ask *a = ask_send(e->stack->user, &msg, fds, n);
+
+        if (!a)
+                return -ENOMEM;
+        a->chan = e->chan;
+        a->end = e == &e->chan->end[1];
+        return 0;
+}
+
+static int end_attach(struct end *e)
+{
+        struct unetd_chan_info info;
+        int fds[UNETD_CHAN_FDS_MAX], r;
+
+        if (e->chan->remote) {
+                info = end_info(e);
+                fds[UNETD_FD_RM_TX] = e->tx;
+                remote_describe(e->chan, &info, fds);
+                return ask_end(e, UNETD_K_CHAN, &info, fds, UNETD_REMOTE_FDS);
+        }
+        info = end_info(e);
+        r = e->chan->iface ? iface_info(e, &info, fds) : peer_fds(e, fds);
+        if (r < 0)
+                return r;
+        r = ask_end(e, UNETD_K_CHAN, &info, fds, unetd_chan_nfds(&info));
+        close_all(fds + 1, unetd_chan_nfds(&info) - 1); /* the first is ours */
+        return r;
+}
+
+static int end_detach(struct end *e)
+{
+        struct unetd_chan_info info = end_info(e);
+
+        return ask_end(e, UNETD_K_CHAN_DOWN, &info, NULL, 0);
+}
+
+static void end_close(struct end *e)
+{
+        if (e->state != END_OPENING && e->state != END_UP)
+                return;
+        e->state = END_CLOSING;
+        if (end_detach(e) < 0)
+                end_free(e);
+}
+
+/* ---- opening ---- */
+
+static void waiters_done(struct chan *ch, int err)
+{
+        struct waiter *w;
+
+        while ((w = LIST_FIRST(&ch->waiters)))
+                waiter_end(w, err);
+}
+
+void chan_close(struct chan *ch, int err)
+{
+        waiters_done(ch, err);
+        end_close(&ch->end[0]);
+        end_close(&ch->end[1]);
+        chan_free_if_unused(ch);
+}
+
+static struct end *find_pair(struct stack *mine, struct stack *peer)
+{
+        struct end *e;
+
+        LIST_FOREACH(e, &mine->ends, link)
+                if (other_end(e)->stack == peer && (mine != peer || e == &e->chan->end[0]))
+                        return e;
+        return NULL;
+}
+
+int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request)
+{
+        struct waiter *w;
+        int r = waiter_new(cl, request, &w);
+
+        if (r < 0)
+                return r;
+        w->chan = e->chan;
+        if (e->chan->remote)
+                w->request.link.chan = e->slot;
+        else
+                w->request.chan = end_info(e);
+        LIST_INSERT_HEAD(&e->chan->waiters, w, of_chan);
+        return REPLY_LATER;
+}
+
+/* To a peer, or to an interface, which has been entered. */
+static int chan_new(struct stack *mine, struct stack *peer, struct iface *iface, struct end **out)
+{
+        struct chan *ch = chan_alloc();
+        struct stack *st[2] = {mine, peer};
+        int r = ch ? 0 : -ENOMEM;
+
+        if (ch) {
+                ch->iface = iface;
+                ch->serial = ++unetd.next_serial;
+        } else if (iface) {
+                iface_leave(iface, NULL);
+        }
+        for (int i = 0; i < (iface ? 1 : 2) && r == 0; i++) {
+                ch->end[i].geom = unetd.cfg.geom;
+                r = ch->end[i].tx = region_new(unetd.cfg.geom);
+                if (r >= 0)
+                        r = end_bind(&ch->end[i], st[i], UNETD_CHANS_MAX);
+        }
+        if (r >= 0 && iface && iface_is_shared(iface))
+                r = iface_plug(iface, &ch->end[0], &ch->port);
+        if (r < 0) {
+                if (ch) {
+                        end_free(&ch->end[0]);
+                        end_free(&ch->end[1]);
+                        chan_free_if_unused(ch);
+                }
+                return r;
+        }
+        *out = &ch->end[0];
+        return 0;
+}
+
+static int chan_start(struct client *cl, struct end *e, const struct unetd_msg *request)
+{
+        int r = chan_wait(cl, e, request);
+
+        if (r < 0) {
+                end_free(&e->chan->end[0]);
+                end_free(&e->chan->end[1]);
+                chan_free_if_unused(e->chan);
+                return r;
+        }
+        r = end_attach(e->chan->end[1].stack ? &e->chan->end[1] : e);
+        if (r < 0)
+                chan_close(e->chan, r);
+        return REPLY_LATER;
+}
+
+/* The peer has room for it: now the side that asked. Before that its processes would send into a channel that may yet be refused. */
+static void chan_go_on(struct chan *ch)
+{
+        int r = ch->end[0].state == END_OPENING ? end_attach(&ch->end[0]) : 0;
+
+        if (r < 0)
+                chan_close(ch, r);
+}
+
+/* The other side is there, or is none that had to be told. */
+static bool other_up(const struct end *e)
+{
+        return e->chan->iface || e->chan->remote || other_end(e)->state == END_UP;
+}
+
+/* The stack keeps what it sends from, and its keeper says to its processes what changed. */
+void chans_share(const struct iface *f)
+{
+        struct chan *ch;
+
+        LIST_FOREACH(ch, &unetd.chans, link) {
+                struct end *e = &ch->end[0];
+                int r = 0;
+
+                if (ch->iface != f || ch->port || e->state == END_FREE)
+                        continue;
+                r = iface_plug(ch->iface, e, &ch->port);
+                ch->serial = ++unetd.next_serial;
+                if (r == 0 && e->state != END_CLOSING)
+                        r = end_attach(e);
+                if (r < 0)
+                        log_line("stack %u loses its interface: %s", e->stack->id, strerror(-r));
+        }
+}
+
+static struct end *only_end(const struct iface *f)
+{
+        struct end *only = NULL;
+        struct chan *ch;
+
+        LIST_FOREACH(ch, &unetd.chans, link) {
+                if (ch->iface != f)
+                        continue;
+                if (only || ch->end[0].state != END_UP)
+                        return NULL;
+                only = &ch->end[0];
+        }
+        return only;
+}
+
+uint32_t chan_alone(const struct iface *f)
+{
+        const struct end *e = only_end(f);
+
+        return e ? e->stack->id : 0;
+}
+
+/* The gateway's pipe keeps a reader until two more came: who has not heard yet that its stack has moved, since the keeper is late,
+ * would take the gateway for dead, and unetd with it (sock/attach/ustack_peers.c). */
+static void keep_ring(struct chan *ch)
+{
+        close_all(ch->pipes, 1);
+        ch->pipes[0] = ch->pipes[1];
+        ch->pipes[1] = fcntl(ch->port->gate->rings.fd, F_DUPFD_CLOEXEC, 3);
+}
+
+/* What it has sent goes out before; frames that it sends meanwhile may be others by the time anybody looks: they are lost. */
+void chan_unshare(const struct iface *f)
+{
+        struct end *e = only_end(f);
+        int r;
+
+        keep_ring(e->chan);
+        gate_leave(e->chan->port);
+        e->chan->port = NULL;
+        e->chan->serial = ++unetd.next_serial;
+        r = end_attach(e);
+        if (r < 0)
+                chan_close(e->chan, r);
+}
+
+static int iface_chan_open(struct client *cl, struct wire_in *in, struct stack *mine)
+{
+        struct iface *f = iface_find(in->msg.chan.peer_stack);
+        struct end *e;
+        int r;
+
+        if (mine->state != STACK_UP || !f)
+                return -ENOENT;
+        LIST_FOREACH(e, &mine->ends, link) {
+                if (e->chan->iface != f)
+                        continue;
+                if (e->state == END_OPENING)
+                        return chan_wait(cl, e, &in->msg);
+                in->msg.chan = end_info(e);
+                return e->state == END_UP ? 0 : -ECONNRESET;
+        }
+        r = iface_enter(f, mine->id);
+        if (r < 0)
+                return r;
+        if (iface_is_shared(f))
+                chans_share(f);
+        r = chan_new(mine, NULL, f, &e);
+        return r < 0 ? r : chan_start(cl, e, &in->msg);
+}
+
+void chan_offer_iface(struct stack *st, struct iface *f)
+{
+        struct end *e;
+        int r;
+
+        LIST_FOREACH(e, &st->ends, link)
+                if (e->chan->iface == f)
+                        return;
+        r = st->state == STACK_UP ? iface_enter(f, st->id) : -ENOENT;
+        if (r < 0)
+                return;
+        if (iface_is_shared(f))
+                chans_share(f);
+        if (chan_new(st, NULL, f, &e) < 0)
+                return;
+        r = end_attach(e);
+        if (r < 0)
+                chan_close(e->chan, r);
+}
+
+void chans_iface_gone(const struct iface *f)
+{
+        struct chan *ch, *next;
+
+        for (ch = LIST_FIRST(&unetd.chans); ch; ch = next) {
+                next = LIST_NEXT(ch, link);
+                if (ch->iface != f)
+                        continue;
+                if (ch->port)
+                        gate_leave(ch->port);
+                ch->port = NULL;
+                chan_close(ch, -ENETDOWN);
+        }
+}
+
+int chan_new_remote(struct stack *st, struct remote *r, struct chan **out)
+{
+        struct chan *ch = chan_alloc();
+        int err = ch ? 0 : -ENOMEM;
+
+        if (!ch) {
+                free(r);
+                return err;
+        }
+        ch->remote = r;
+        ch->end[0].geom = unetd.cfg.geom;
+        err = ch->end[0].tx = region_new(unetd.cfg.geom);
+        if (err >= 0)
+                err = end_bind(&ch->end[0], st, UNETD_CHANS_MAX);
+        if (err == 0)
+                err = end_attach(&ch->end[0]);
+        if (err < 0) {
+                end_free(&ch->end[0]);
+                chan_free_if_unused(ch);
+                return err;
+        }
+        *out = ch;
+        return 0;
+}
+
+int chan_open(struct client *cl, struct wire_in *in)
+{
+        struct stack *mine, *peer = stack_find(in->msg.chan.peer_stack);
+        struct end *e;
+        int r = stack_of(cl->user, in->msg.chan.stack, &mine);
+
+        if (r < 0)
+                return r;
+        if (unetd_is_iface(in->msg.chan.peer_stack))
+                return iface_chan_open(cl, in, mine);
+        if (mine->state != STACK_UP || !peer || peer->state != STACK_UP)
+                return -ENOENT;
+        e = find_pair(mine, peer);
+        if (!e && (user_keeper_silent(mine->user) || user_keeper_silent(peer->user)))
+                return -ETIMEDOUT;
+        if (!e) {
+                r = chan_new(mine, peer, NULL, &e);
+                return r < 0 ? r : chan_start(cl, e, &in->msg);
+        }
+        if (e->state == END_CLOSING || other_end(e)->state == END_CLOSING)
+                return -ECONNRESET;
+        if (e->state == END_OPENING || other_end(e)->state == END_OPENING)
+                return chan_wait(cl, e, &in->msg);
+        in->msg.chan = end_info(e);
+        return 0;
+}
+
+void chan_answered(struct ask *a, int err)
+{
+        struct chan *ch = a->chan;
+        struct end *e;
+
+        if (!ch)
+                return;
+        e = &ch->end[a->end];
+        if (a->type == UNETD_K_CHAN_DOWN) {
+                end_free(e);
+                chan_free_if_unused(ch);
+        } else if (e->state == END_OPENING && err == 0) {
+                e->state = END_UP;
+                if (ch->remote)
+                        remote_up(ch);
+                if (other_up(e))
+                        waiters_done(ch, 0);
+                else if (e == &ch->end[1])
+                        chan_go_on(ch);
+        } else if (e->state == END_OPENING) {
+                end_free(e);
+                chan_close(ch, err);
+        } else if (e->state == END_UP && ch->iface && err < 0) {
+                log_line("stack %u loses its interface: %s", e->stack->id, strerror(-err));
+                chan_close(ch, err);
+        }
+}
+
+void chans_stack_gone(struct stack *st)
+{
+        struct end *e;
+
+        while ((e = LIST_FIRST(&st->ends))) {
+                close_all(e->chan->pipes, 2);
+                e->chan->pipes[0] = fcntl(st->fds[UNETD_FD_LEADER_R], F_DUPFD_CLOEXEC, 3);
+                e->chan->pipes[1] = fcntl(st->fds[UNETD_FD_KEEPER_R], F_DUPFD_CLOEXEC, 3);
+                end_free(e);
+                chan_close(e->chan, -ECONNRESET);
+        }
+}
+
+/* ---- keepers that are replaced ---- */
+
+void chans_replay(struct stack *st)
+{
+        struct end *e;
+
+        LIST_FOREACH(e, &st->ends, link) {
+                if (e->state == END_CLOSING)
+                        end_detach(e);
+                else if (other_end(e)->stack || e->chan->iface || e->chan->remote)
+                        end_attach(e);
+        }
+}
+
+static struct end *end_numbered(const struct stack *st, uint32_t slot)
+{
+        struct end *e;
+
+        LIST_FOREACH(e, &st->ends, link)
+                if (e->slot == slot)
+                        return e;
+        return NULL;
+}
+
+/* The channel of which the other half came before. */
+static struct chan *find_half(const struct unetd_chan_info *info)
+{
+        struct chan *ch;
+
+        LIST_FOREACH(ch, &unetd.chans, link)
+                if (ch->end[0].state != END_FREE && ch->end[1].state == END_FREE &&
+                    ch->end[0].stack->id == info->peer_stack && ch->end[0].slot == info->peer_chan &&
+                    ch->end[1].slot == info->chan)
+                        return ch;
+        return NULL;
+}
+
+/* What is known of the far end stands in the stack's book. */
+static void remote_offered(struct user *u, struct wire_in *in)
+{
+        const struct unetd_chan_info *info = &in->msg.chan;
+        struct stack *st;
+        struct chan *ch;
+
+        if (in->n != UNETD_REMOTE_FDS || stack_of(u, info->stack, &st) < 0 ||
+            unet_memfd_check(in->fds[UNETD_FD_RM_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY) < 0)
+                return;
+        ch = chan_alloc();
+        if (!ch)
+                return;
+        if (end_bind(&ch->end[0], st, info->chan) < 0) {
+                chan_free_if_unused(ch);
+                return;
+        }
+        ch->end[0].geom = info->tx_geom;
+        ch->end[0].tx = wire_in_take(in, UNETD_FD_RM_TX);
+        ch->end[0].state = END_UP;
+        ch->remote = remote_restore(st, info);
+        if (!ch->remote)
+                chan_close(ch, -ECONNRESET);
+}
+
+/* One half of a channel that an earlier unetd made. A half whose other half does not come, because that
+ * stack's keeper did not outlive it, stays as it is until its stack goes. */
+void chan_offered(struct user *u, struct wire_in *in)
+{
+        const struct unetd_chan_info *info = &in->msg.chan;
+        struct stack *st;
+        struct chan *ch;
+        struct end *e;
+
+        if (unetd_is_remote(info->peer_stack)) {
+                remote_offered(u, in);
+                return;
+        }
+        if (in->n != UNETD_CHAN_FDS || unetd_is_iface(info->peer_stack) || stack_of(u, info->stack, &st) < 0 ||
+            unet_memfd_check(in->fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY) < 0)
+                return;
+        ch = find_half(info);
+        e = ch ? &ch->end[1] : NULL;
+        if (!ch) {
+                ch = chan_alloc();
+                if (!ch)
+                        return;
+                e = &ch->end[0];
+                ch->end[1].slot = info->peer_chan;
+        }
+        if (end_bind(e, st, info->chan) < 0) {
+                chan_free_if_unused(ch);
+                return;
+        }
+        e->geom = info->tx_geom;
+        e->tx = wire_in_take(in, UNETD_FD_TX);
+        e->state = END_UP;
+}
+
+int chan_back(struct user *u, struct wire_in *in)
+{
+        const struct unetd_chan_info info = in->msg.chan;
+        const struct unetd_msg number = {.stack = {.stack = info.stack, .slot = info.chan}};
+        struct stack *st;
+        struct end *e;
+        int r = stack_of(u, info.stack, &st);
+
+        if (r < 0)
+                return r;
+        if (!unetd_is_remote(info.peer_stack) || info.chan >= UNETD_CHANS_MAX)
+                return -EINVAL;
+        e = end_numbered(st, info.chan);
+        if (e)
+                return 0;
+        chan_number_free(u, &number);   /* the keeper says that it is taken: by this */
+        remote_offered(u, in);
+        e = end_numbered(st, info.chan);
+        if (!e || e->state != END_UP)
+                return -ECONNRESET;
+        return end_attach(e);
+}

@@ -1,0 +1,292 @@
+/*
+ * Connections of processes, and the table of what they may ask.
+ *
+ * Road of a request: client_message() -> serve() -> one function of stacks.c, chans.c, ports.c, emul.c,
+ * status.c or users.c -> a reply at once, or a waiter that keeper_message() ends later.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "unetd/daemon/daemon.h"
+
+#define ACCEPTS_A_TURN 64
+
+static int serve(struct client *cl, struct wire_in *in)
+{
+        struct unetd_msg *msg = &in->msg;
+        int r;
+
+        switch ((enum unetd_type)msg->type) {
+        case UNETD_KEEPER_GET:
+                return user_keeper_get(cl, msg);
+        case UNETD_STACK_NEW:
+                return stack_new(cl, in);
+        case UNETD_PROC_ADD:
+                return stack_proc_add(cl, in);
+        case UNETD_PROC_DEL:
+                return stack_proc_del(cl, in);
+        case UNETD_FLIGHT:
+                return stack_flight(cl, in);
+        case UNETD_CHAN_OPEN:
+                return chan_open(cl, in);
+        case UNETD_LISTEN_ADD:
+                return listen_add(cl, in);
+        case UNETD_LISTEN_DEL:
+                r = listen_del(cl->user, msg);
+                return r == 0 ? discarded(cl, msg) : r;
+        case UNETD_PORT_HOLD:
+                return port_hold(cl, msg);
+        case UNETD_PORT_RELEASE:
+                return port_release(cl, msg);
+        case UNETD_PORT_LEASE:
+                return port_lease(cl, msg);
+        case UNETD_PORT_UNLEASE:
+                return port_unlease(cl, msg);
+        case UNETD_PORT_SETTLE:
+                return port_settle(cl, msg);
+        case UNETD_LINK_OPEN:
+                return link_open(cl, msg);
+        case UNETD_LINK_DRIVE:
+                return link_drive(cl->user, cl->pid, msg);
+        case UNETD_REMOTE_OPEN:
+                return remote_open(cl, msg);
+        case UNETD_LINK_BACK:
+                return link_back(cl->user, in);
+        case UNETD_CHAN_BACK:
+                return chan_back(cl->user, in);
+        case UNETD_EMUL_ATTACH:
+                return emul_attach(cl, in);
+        case UNETD_EMUL_LISTEN:
+                return emul_listen(cl, msg);
+        case UNETD_EMUL_CONNECT:
+                return emul_connect(cl, msg);
+        case UNETD_EMUL_CONNECTED:
+                cl->new_tag = 0;
+                return 0;
+        case UNETD_EMUL_ACCEPT:
+                return emul_accept(cl, msg);
+        case UNETD_ROUTE_ADD:
+        case UNETD_ROUTE_DEL:
+        case UNETD_NEIGH_ADD:
+        case UNETD_NEIGH_DEL:
+        case UNETD_IFACE_UP:
+        case UNETD_IFACE_DOWN:
+        case UNETD_IFACE_ADD:
+        case UNETD_IFACE_DEL:
+                return routes_change(cl, msg);
+        case UNETD_STATUS:
+                return status_next(cl, msg);
+        case UNETD_K_HELLO:
+                return user_adopt(cl, msg);
+        default:
+                return -EBADMSG;
+        }
+}
+
+static void hello(struct client *cl, struct unetd_msg *msg)
+{
+        int err = msg->hello.abi == UNETD_ABI ? 0 : -EPROTONOSUPPORT;
+
+        cl->greeted = err == 0;
+        cl->has_keeper = msg->hello.flags & UNETD_HAS_KEEPER;
+        msg->err = err;
+        msg->hello = (struct unetd_hello){.abi = UNETD_ABI,
+                                          .flags = unetd.cfg.shared ? UNETD_SHARED : 0,
+                                          .instance = unetd.instance,
+                                          .pid = getpid()};
+        conn_send(&cl->conn, msg, &unetd.dir.fd, err == 0 ? 1 : 0);
+}
+
+/* Only these may bring descriptors. */
+static bool may_carry(uint16_t type)
+{
+        return type == UNETD_STACK_NEW || type == UNETD_LISTEN_ADD || type == UNETD_EMUL_ATTACH || type == UNETD_FLIGHT ||
+               type == UNETD_LINK_BACK || type == UNETD_CHAN_BACK;
+}
+
+static void client_message(struct conn *c, struct wire_in *in)
+{
+        struct client *cl = (struct client *)c;
+        int r;
+
+        if (discard_stuck(cl->user)) {
+                conn_fail(c);
+        } else if (cl->hands_over) {
+                keeper_said(cl->user, in);
+        } else if (in->n > 0 && !may_carry(in->msg.type)) {
+                conn_reply(c, &in->msg, -EBADMSG);
+        } else if (in->msg.type == UNETD_HELLO) {
+                hello(cl, &in->msg);
+        } else if (!cl->greeted) {
+                conn_reply(c, &in->msg, -EBADMSG);
+        } else {
+                r = serve(cl, in);
+                if (r != REPLY_LATER)
+                        conn_reply(c, &in->msg, r);
+        }
+}
+
+static void client_ended(struct conn *c)
+{
+        struct client *cl = (struct client *)c;
+
+        emul_client_ended(cl);
+        user_client_left(cl);
+        LIST_REMOVE(cl, link);
+        LIST_INSERT_HEAD(&unetd.dead, cl, link);
+}
+
+static void client_discard(struct conn *c, const int *fds, unsigned n)
+{
+        discard(((struct client *)c)->user, fds, n, !c->broken);
+}
+
+/* Takes fd. */
+static void client_new(int fd, const struct ucred *cred)
+{
+        struct user *u = user_get(cred->uid, cred->gid);
+        bool may = u && u->used.clients < unetd.cfg.per_uid.clients && !discard_stuck(u);
+        struct client *cl = may ? calloc(1, sizeof *cl) : NULL;
+
+        if (!cl) {
+                close(fd);
+                return;
+        }
+        cl->user = u;
+        cl->pid = cred->pid;
+        cl->conn.message = client_message;
+        cl->conn.ended = client_ended;
+        cl->conn.discard = client_discard;
+        if (conn_init(&cl->conn, &unetd.loop, fd, unetd.cfg.queue_max) < 0) {
+                free(cl);
+                return;
+        }
+        u->used.clients++;
+        unetd.nclients++;
+        LIST_INSERT_HEAD(&unetd.clients, cl, link);
+}
+
+/* Out of descriptors: whoever waits is sent away, or the loop would be told of him for ever. */
+static void turn_away(int listening)
+{
+        int fd;
+
+        close(unetd.spare);
+        fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0)
+                close(fd);
+        unetd.spare = fcntl(unetd.dir.fd, F_DUPFD_CLOEXEC, 3);
+}
+
+void clients_accept(struct loop_source *s, uint32_t events)
+{
+        for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+                struct ucred cred;
+                socklen_t len = sizeof cred;
+                int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+                if (fd < 0) {
+                        if (errno == EMFILE || errno == ENFILE)
+                                turn_away(s->fd);
+                        return;
+                }
+                if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
+                    (!unetd.cfg.shared && cred.uid != unetd.uid))
+                        close(fd);
+                else
+                        client_new(fd, &cred);
+        }
+}
+
+/* ---- waiting ---- */
+
+int waiter_new(struct client *cl, const struct unetd_msg *request, struct waiter **out)
+{
+        struct waiter *w = cl->waiting < unetd.cfg.queue_max ? calloc(1, sizeof *w) : NULL;
+
+        if (!w)
+                return -ENOBUFS;
+        w->client = cl;
+        w->request = *request;
+        w->deadline = unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS;
+        w->end = unetd.loop.now + unetd.cfg.slow_ms * NS_PER_MS;
+        cl->waiting++;
+        TAILQ_INSERT_TAIL(&unetd.waiters, w, link);
+        *out = w;
+        return 0;
+}
+
+static void waiter_free(struct waiter *w)
+{
+        if (w->ask)
+                w->ask->waiter = NULL;
+        if (w->chan)
+                LIST_REMOVE(w, of_chan);
+        if (w->opening)
+                opening_forget(w->opening);
+        if (w->telling)
+                telling_forget(w->telling);
+        TAILQ_REMOVE(&unetd.waiters, w, link);
+        w->client->waiting--;
+        free(w);
+}
+
+void waiter_end(struct waiter *w, int err)
+{
+        conn_reply(&w->client->conn, &w->request, err);
+        waiter_free(w);
+}
+
+/* For a keeper that is slow, of a machine that is busy; other waits have limits of their own. */
+static bool waits_on(struct waiter *w)
+{
+        if ((!w->ask && !w->chan) || w->end <= unetd.loop.now || users_keeper_stopped())
+                return false;
+        w->deadline = nstime_min(w->end, unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS);
+        return true;
+}
+
+void waiters_expire(void)
+{
+        struct waiter *w = TAILQ_FIRST(&unetd.waiters), *next;
+
+        for (; w; w = next) {
+                next = TAILQ_NEXT(w, link);
+                if (w->deadline <= unetd.loop.now && !waits_on(w))
+                        waiter_end(w, -ETIMEDOUT);
+        }
+}
+
+nstime waiters_deadline(void)
+{
+        nstime first = NSTIME_NEVER;
+        struct waiter *w;
+
+        TAILQ_FOREACH(w, &unetd.waiters, link)
+                first = nstime_min(first, w->deadline);
+        return first;
+}
+
+void clients_bury(void)
+{
+        struct client *cl;
+
+        while ((cl = LIST_FIRST(&unetd.dead))) {
+                struct waiter *w = TAILQ_FIRST(&unetd.waiters), *next;
+
+                for (; cl->waiting > 0 && w; w = next) {
+                        next = TAILQ_NEXT(w, link);
+                        if (w->client == cl)
+                                waiter_free(w);
+                }
+                if (cl->hands_over)
+                        stacks_replay(cl->user, true);
+                LIST_REMOVE(cl, link);
+                cl->user->used.clients--;
+                unetd.nclients--;
+                free(cl);
+        }
+}

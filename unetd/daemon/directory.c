@@ -1,0 +1,217 @@
+/* The one writer. Deletion shifts later entries of the run back, so that probing needs no tombstones. */
+#include "unetd/client/directory.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memfd.h"
+#include "unetd/client/wire.h"
+
+int directory_create(struct directory_owner *o, uint64_t instance)
+{
+        int fd = unet_memfd_make("unet-directory", sizeof(struct directory)), r;
+        void *p;
+
+        if (fd < 0)
+                return fd;
+        p = unet_memfd_map(fd, sizeof(struct directory), true, NULL);
+        r = p == NULL ? -ENOMEM : unet_memfd_freeze(fd);
+        if (r == 0)
+                r = o->fd = fd_reopen(fd, O_RDONLY);
+        close(fd);
+        if (r < 0) {
+                if (p != NULL)
+                        munmap(p, sizeof(struct directory));
+                return r;
+        }
+        o->d = p;
+        o->d->magic = DIR_MAGIC;
+        o->d->bytes = sizeof(struct directory);
+        o->d->instance = instance;
+        o->d->net.gen = (uint32_t)instance | 1;         /* not that of the unetd before */
+        atomic_store(&o->d->alive, 1);
+        return 0;
+}
+
+void directory_destroy(struct directory_owner *o)
+{
+        atomic_store(&o->d->alive, 0);
+        munmap(o->d, sizeof(struct directory));
+        close(o->fd);
+        o->d = NULL;
+}
+
+static void write_begin(struct directory *d)
+{
+        atomic_store_explicit(&d->seq, d->seq + 1, memory_order_relaxed);
+        /* Readers that see any store below see the odd number. */
+        atomic_thread_fence(memory_order_release);
+}
+
+static void write_end(struct directory *d)
+{
+        atomic_store_explicit(&d->seq, d->seq + 1, memory_order_release);
+        atomic_fetch_add_explicit(&d->generation, 1, memory_order_release);
+}
+
+static ip_addr key_addr(ip_addr addr)
+{
+        return ip_addr_is_any(addr) ? (ip_addr){{0, 0}} : addr;
+}
+
+static bool is_entry(const struct dir_entry *e, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        return e->stack == stack && e->port == port && e->proto == proto && ip_addr_eq(e->addr, addr);
+}
+
+/* The slot of the entry, or the free one where it would go. */
+static uint32_t find(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        uint32_t i = dir_hash(proto, addr, port);
+
+        while (d->slot[i].stack != 0 && !is_entry(&d->slot[i], proto, addr, port, stack))
+                i = (i + 1) % DIR_SLOTS;
+        return i;
+}
+
+int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack,
+                  uint32_t uid)
+{
+        struct directory *d = o->d;
+        uint32_t i;
+
+        addr = key_addr(addr);
+        i = find(d, proto, addr, port, stack);
+        if (d->slot[i].stack != 0) {
+                write_begin(d);
+                d->slot[i].socks++;
+                write_end(d);
+                return 0;
+        }
+        if (d->used >= DIR_MAX || (i - dir_hash(proto, addr, port)) % DIR_SLOTS >= DIR_RUN)
+                return -ENOSPC;
+        write_begin(d);
+        d->slot[i] =
+                (struct dir_entry){.addr = addr, .stack = stack, .uid = uid, .port = port, .proto = proto, .socks = 1};
+        d->used++;
+        write_end(d);
+        return 0;
+}
+
+/* Whether an entry at `i`, whose probing starts at `home`, may move back to the hole. */
+static bool may_fill(uint32_t home, uint32_t hole, uint32_t i)
+{
+        return (i - home) % DIR_SLOTS >= (i - hole) % DIR_SLOTS;
+}
+
+static void remove_at(struct directory *d, uint32_t hole)
+{
+        uint32_t i;
+
+        for (i = (hole + 1) % DIR_SLOTS; d->slot[i].stack != 0; i = (i + 1) % DIR_SLOTS) {
+                const struct dir_entry *e = &d->slot[i];
+                if (may_fill(dir_hash(e->proto, e->addr, e->port), hole, i)) {
+                        d->slot[hole] = *e;
+                        hole = i;
+                }
+        }
+        d->slot[hole] = (struct dir_entry){.stack = 0};
+        d->used--;
+}
+
+bool directory_del(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        struct directory *d = o->d;
+        uint32_t i = find(d, proto, key_addr(addr), port, stack);
+
+        if (d->slot[i].stack == 0)
+                return false;
+        write_begin(d);
+        if (--d->slot[i].socks == 0)
+                remove_at(d, i);
+        write_end(d);
+        return true;
+}
+
+void directory_set_ports(struct directory_owner *o, uint16_t low, uint16_t per_block)
+{
+        o->d->lease_low = low;
+        o->d->lease_ports = per_block;
+}
+
+void directory_set_addrs(struct directory_owner *o, const ip_addr *addrs, uint32_t n)
+{
+        struct directory *d = o->d;
+
+        n = MIN(n, DIR_ADDRS);
+        if (n == d->naddrs && memcmp(d->addrs, addrs, n * sizeof *addrs) == 0)
+                return;
+        write_begin(d);
+        memcpy(d->addrs, addrs, n * sizeof *addrs);
+        d->naddrs = n;
+        write_end(d);
+}
+
+uint32_t directory_add_iface(struct directory_owner *o, const struct dir_iface *f)
+{
+        uint32_t i = 0;
+
+        while (i < o->d->nifaces && o->d->iface[i].peer != 0)
+                i++;
+        assert(i < DIR_IFACES);
+        write_begin(o->d);
+        o->d->iface[i] = *f;
+        o->d->nifaces = MAX(o->d->nifaces, i + 1);
+        write_end(o->d);
+        return i;
+}
+
+void directory_del_iface(struct directory_owner *o, uint32_t i)
+{
+        write_begin(o->d);
+        o->d->iface[i] = (struct dir_iface){.peer = 0};
+        write_end(o->d);
+}
+
+void directory_add_verbs(struct directory_owner *o, const struct dir_iface *f)
+{
+        assert(o->d->nverbs < DIR_IFACES);
+        write_begin(o->d);
+        o->d->verbs[o->d->nverbs] = *f;
+        __atomic_store_n(&o->d->nverbs, o->d->nverbs + 1, __ATOMIC_RELEASE);    /* clients look while it grows */
+        write_end(o->d);
+}
+
+void directory_verbs_state(struct directory_owner *o, uint32_t peer, const char *why_not)
+{
+        write_begin(o->d);
+        for (uint32_t i = 0; i < o->d->nverbs; i++)
+                if (o->d->verbs[i].peer == peer)
+                        snprintf(o->d->verbs[i].how, sizeof o->d->verbs[i].how, "%s", why_not);
+        write_end(o->d);
+}
+
+void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack, uint32_t users,
+                           const char *how)
+{
+        struct dir_iface *f = &o->d->iface[i];
+
+        write_begin(o->d);
+        f->stack = stack;
+        f->users = users;
+        snprintf(f->how, sizeof f->how, "%s", how);
+        write_end(o->d);
+}
+
+void directory_set_net(struct directory_owner *o, const struct netconf *net)
+{
+        uint32_t gen = o->d->net.gen + 1;
+
+        write_begin(o->d);
+        o->d->net = *net;
+        o->d->net.gen = gen != 0 ? gen : 1;
+        write_end(o->d);
+}

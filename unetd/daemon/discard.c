@@ -1,0 +1,147 @@
+/*
+ * Closing what somebody else made. The last close of a socket waits for its unsent data as long as SO_LINGER
+ * says; a file on FUSE is flushed, which waits for its owner; a Unix socket goes with what is unread in it. A
+ * unetd that serves several users must not wait for any of them: it lets a child that shares its descriptor
+ * table do the closing, one at a time for each user. What comes meanwhile is for the next child. Who sends
+ * UNWANTED_MAX descriptors that nobody asked for and keeps them from being closed is not listened to until
+ * they are.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "unetd/daemon/daemon.h"
+
+#define UNWANTED_MAX 64u
+#define WAITING_MAX  4096u
+
+/* Memory files and pipes close without asking anybody. */
+static bool quick(int fd)
+{
+        char text[64];
+
+        return fd < 0 || (fd_link(fd, text, sizeof text) > 0 &&
+                          (strncmp(text, "pipe:[", 6) == 0 || strncmp(text, "/memfd:unet-", 12) == 0));
+}
+
+static void close_all(const int *fds, unsigned n)
+{
+        for (unsigned i = 0; i < n; i++)
+                if (fds[i] >= 0)
+                        close(fds[i]);
+}
+
+/* A child with our descriptor table. Its pidfd, or a negative errno. */
+static int close_in_child(const int *fds, unsigned n)
+{
+        int pidfd = -1;
+        long pid = syscall(SYS_clone, CLONE_FILES | CLONE_PIDFD | SIGCHLD, NULL, &pidfd, NULL, 0);
+
+        if (pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);       /* or it would keep our name alive with the table */
+                close_all(fds, n);
+                _exit(0);
+        }
+        return pid < 0 ? -errno : pidfd;
+}
+
+static void next_child(struct trash *t)
+{
+        if (t->n == 0) {
+                t->unwanted = 0;
+                return;
+        }
+        t->child.fd = close_in_child(t->fd, t->n);
+        if (t->child.fd < 0 || loop_add(&unetd.loop, &t->child, EPOLLIN) < 0) {
+                log_line("no child to close %u descriptors", t->n);
+                t->child.fd = -1;
+                return;                 /* tried again with the next one */
+        }
+        t->n = 0;
+}
+
+static void all_closed(const struct trash *t)
+{
+        struct waiter *w = TAILQ_FIRST(&unetd.waiters), *next;
+
+        for (; w; w = next) {
+                next = TAILQ_NEXT(w, link);
+                if (w->discard && &w->client->user->trash == t)
+                        waiter_end(w, 0);
+        }
+}
+
+static void child_done(struct loop_source *s, uint32_t events)
+{
+        struct trash *t = (struct trash *)s;
+        int pidfd = s->fd;
+
+        loop_del(&unetd.loop, s);
+        close(pidfd);
+        next_child(t);
+        if (t->child.fd < 0)
+                all_closed(t);
+}
+
+int discarded(struct client *cl, const struct unetd_msg *request)
+{
+        struct waiter *w;
+        int r;
+
+        if (cl->user->trash.child.fd < 0)
+                return 0;
+        r = waiter_new(cl, request, &w);
+        if (r < 0)
+                return r;
+        w->discard = true;
+        return REPLY_LATER;
+}
+
+void discard_init(struct user *u)
+{
+        u->trash = (struct trash){.child = {.fd = -1, .ready = child_done}};
+}
+
+bool discard_stuck(const struct user *u)
+{
+        return u->trash.unwanted >= UNWANTED_MAX || u->trash.n >= WAITING_MAX;
+}
+
+bool discard_busy(const struct user *u)
+{
+        return u->trash.child.fd >= 0 || u->trash.n > 0;
+}
+
+static bool keep(struct trash *t, int fd)
+{
+        if (t->n == t->cap) {
+                uint32_t cap = t->cap ? 2 * t->cap : 64;
+                int *more = realloc(t->fd, cap * sizeof *more);
+
+                if (!more)
+                        return false;
+                t->fd = more;
+                t->cap = cap;
+        }
+        t->fd[t->n++] = fd;
+        return true;
+}
+
+void discard(struct user *u, const int *fds, unsigned n, bool unwanted)
+{
+        struct trash *t = &u->trash;
+
+        for (unsigned i = 0; i < n; i++) {
+                if (quick(fds[i]) || !unetd.cfg.shared || !keep(t, fds[i]))
+                        close_all(&fds[i], 1);
+                else if (unwanted)
+                        t->unwanted++;
+        }
+        if (t->child.fd < 0)
+                next_child(t);
+}

@@ -1,0 +1,648 @@
+/*
+ * Interfaces that this unetd owns: [interface NAME] of the config file. A program of ours takes their packets from the moment
+ * a stack asks for one until no stack uses it any more; before and after, they are the kernel's.
+ *
+ *      nobody <--> one stack: rings of its own, passed to it (unet/xdp/xdp.h) <--> several: a gateway (gate.h) ---> nobody
+ *
+ * Rings and memory are made anew each time: nothing of one stack's packets is seen by the next.
+ *
+ * The last stack of several gets a socket when it has been alone for back_gap; longer each time that another one came soon
+ * afterwards, since each change costs the packets on their way. With AF_XDP the queue may be taken still, by the socket of a process of
+ * the first stack that is stopped, or does not let go: then it is tried again, and the stack goes on by the gateway.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "unet/xdp/xdp_open.h"
+#include "unetd/daemon/daemon.h"
+#include "unetd/bridge/gate.h"
+#include "unetd/daemon/probe.h"
+
+struct iface {
+        const struct unetd_iface_config *cfg;
+        uint32_t number;                /* in the directory */
+        bool works;
+        bool removed;                   /* its place may be another's once nobody uses it */
+        bool gate_only;                 /* no rings for a first stack: none were wanted, or they cannot be had */
+        uint32_t users;                 /* stacks that have channels to it */
+        unsigned ifindex;               /* the device: when it was tried, or that of the first of them */
+        uint32_t alone;                 /* the stack that has the socket; 0: there is none */
+        uint32_t mtu;                   /* what its packet socket's device was last told of */
+        struct xdp_dev dev;
+        struct xdp_sock sock;
+        struct pkt_sealed last;         /* removed, and its stack may send its last words by this ... */
+        nstime last_until;              /* ... until then, if its keeper does not say before that it has; NSTIME_NEVER: there is none */
+        struct gate *gate;              /* NULL: not shared */
+        nstime back_at, back_gap;       /* gateway of one stack: when a socket is tried, and how long it has to be alone */
+        nstime back_since;              /* it was alone again from then on; 0: it was not */
+        char how[XDP_LINE_MAX + 40];    /* what it goes by, or why it could not be had */
+};
+
+#define BACK_FIRST NS_PER_S
+#define BACK_LAST  (64 * NS_PER_S)
+#define LAST_WORDS NS_PER_S
+
+static struct iface ifaces[UNETD_IFACES];
+static_assert(UNETD_IFACES <= DIR_IFACES, "all can be published");
+
+/* Somebody may have renamed it: it is the same device, while none has the name that is meant. */
+const char *iface_device(uint32_t i, char name[IF_NAMESIZE])
+{
+        const char *meant = unetd.cfg.iface[i].name;
+
+        if (ifaces[i].ifindex == 0 || if_nametoindex(meant) != 0 || !if_indextoname(ifaces[i].ifindex, name))
+                return meant;
+        return name;
+}
+
+static const char *device_of(const struct iface *f, char name[IF_NAMESIZE])
+{
+        return iface_device((uint32_t)(f - ifaces), name);
+}
+
+static enum xdp_want wanted(const struct iface *f)
+{
+        switch ((enum unetd_iface_mode)f->cfg->mode) {
+        case IFACE_NATIVE:
+                return XDP_WANT_NATIVE;
+        case IFACE_GENERIC:
+                return XDP_WANT_GENERIC;
+        case IFACE_TCX:
+                return XDP_WANT_TCX;
+        case IFACE_AUTO:
+                break;
+        }
+        return XDP_WANT_BEST;
+}
+
+static bool try_packet(const struct iface *f, char line[XDP_LINE_MAX])
+{
+        struct pkt_dev dev;
+        int r = pkt_dev_open(&dev, f->cfg->name, true, line);
+
+        if (r == 0)
+                pkt_dev_close(&dev);
+        return r == 0;
+}
+
+/* What can be known to fail is said when unetd starts: the interface is opened, and given back. One that cannot be had
+ * (by a unetd of a user without privilege, say) stays the kernel's. */
+static bool try(struct iface *f)
+{
+        char line[XDP_LINE_MAX] = "";
+        int r = -ENOTSUP;
+
+        if (f->cfg->provider != IFACE_XDP)      /* links.c */
+                return false;
+        f->ifindex = if_nametoindex(f->cfg->name);
+        if (f->cfg->link != IFACE_LINK_PACKET) {
+                r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
+                log_line("interface %s: %s", f->cfg->name, line);
+        }
+        if (r == 0) {
+                xdp_dev_close(&f->dev);
+                return true;
+        }
+        if (f->cfg->link == IFACE_LINK_XDP)
+                return false;
+        f->gate_only = try_packet(f, line);
+        log_line("interface %s: %s", f->cfg->name, line);
+        return f->gate_only;
+}
+
+/* An address that another host has is not ours to use, nor its interface. */
+static void heed(struct iface *f, const struct probe *p)
+{
+        const uint8_t *m = p->rival;
+
+        if (p->result == PROBE_TAKEN)
+                log_line("interface %s: NOT USED: its address %u.%u.%u.%u is in use by %02x:%02x:%02x:%02x:%02x:%02x", p->ifname,
+                         p->addr >> 24, p->addr >> 16 & 255, p->addr >> 8 & 255, p->addr & 255, m[0], m[1], m[2], m[3], m[4],
+                         m[5]);
+        else if (p->result == PROBE_UNKNOWN)
+                log_line("interface %s: whether somebody else has its address is not known: %s", p->ifname, p->why);
+        f->works = p->result != PROBE_TAKEN;
+}
+
+/* All, or one. */
+static void probe_all(const struct iface *only)
+{
+        struct probe p[UNETD_IFACES];
+        struct iface *who[UNETD_IFACES];
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                const struct unetd_iface_config *c = ifaces[i].cfg;
+
+                if (!ifaces[i].works || c->probe == IFACE_PROBE_NO || (only && only != &ifaces[i]))
+                        continue;
+                who[n] = &ifaces[i];
+                p[n++] = (struct probe){.ifname = c->name, .addr = c->addr, .prefix = c->prefix,
+                                        .speed = c->probe == IFACE_PROBE_FULL ? 1 : PROBE_QUICK};
+        }
+        probe_addresses(p, n, unetd.signals.fd);
+        for (uint32_t i = 0; i < n; i++)
+                heed(who[i], &p[i]);
+}
+
+static void publish(struct iface *f)
+{
+        struct dir_iface d = {.peer = UNETD_IFACE | (uint32_t)(f - ifaces), .addr = f->cfg->addr,
+                              .gateway = f->cfg->gateway, .prefix = f->cfg->prefix};
+
+        memcpy(d.name, f->cfg->name, sizeof d.name);
+        f->number = directory_add_iface(&unetd.dir, &d);
+}
+
+void ifaces_init(void)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                ifaces[i] = (struct iface){.cfg = &unetd.cfg.iface[i], .back_at = NSTIME_NEVER, .last_until = NSTIME_NEVER,
+                                          .back_gap = BACK_FIRST};
+                ifaces[i].works = try(&ifaces[i]);
+        }
+        probe_all(NULL);
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
+                if (ifaces[i].works)
+                        publish(&ifaces[i]);
+}
+
+static void close_socket(struct iface *f)
+{
+        if (f->alone == 0)
+                return;
+        if (f->last_until == NSTIME_NEVER)
+                pkt_sealed_end(&f->sock.packet);        /* whoever has it still */
+        xdp_sock_close(&f->sock);
+        xdp_dev_close(&f->dev);
+        f->alone = 0;
+}
+
+/* A stack's keeper resets its connections when it hears that the interface is gone. It receives nothing any more, but what it sends
+ * by is the device that goes with close_socket(). */
+static void leave_last_words(struct iface *f)
+{
+        if (f->alone == 0 || f->users == 0)
+                return;
+        f->last = f->sock.packet;
+        f->sock.packet = (struct pkt_sealed){-1, -1};
+        f->last_until = unetd.loop.now + LAST_WORDS;
+}
+
+static void end_last_words(struct iface *f)
+{
+        if (f->last_until == NSTIME_NEVER)
+                return;
+        pkt_sealed_end(&f->last);
+        pkt_sealed_close(&f->last);
+        f->last_until = NSTIME_NEVER;
+}
+
+/* Its packets are the kernel's again. */
+static void give_back(struct iface *f)
+{
+        close_socket(f);
+        if (f->gate)
+                gate_close(f->gate);
+        f->gate = NULL;
+        f->how[0] = '\0';
+}
+
+/* ---- changes ---- */
+
+/* A place in which no interface is; -EEXIST, -EADDRINUSE: one that is there is the same, or has the address. */
+static int place_for(const struct unetd_iface_config *c)
+{
+        int place = -ENOSPC;
+
+        for (uint32_t i = UNETD_IFACES; i-- > 0;) {
+                const struct iface *f = &ifaces[i];
+
+                if (i >= unetd.cfg.nifaces || (f->removed && f->users == 0))
+                        place = (int)i;
+                else if (f->works && strcmp(f->cfg->name, c->name) == 0)
+                        return -EEXIST;
+                else if (f->works && f->cfg->addr == c->addr)
+                        return -EADDRINUSE;
+        }
+        return place;
+}
+
+static bool sane(const struct unetd_iface_config *c)
+{
+        return c->name[0] != '\0' && c->addr != 0 && c->prefix >= 1 && c->prefix <= 32 && c->mode <= IFACE_TCX &&
+               c->link <= IFACE_LINK_PACKET && c->probe <= IFACE_PROBE_NO && c->queue <= 4095;
+}
+
+int iface_add(const struct unetd_iface_config *c, uint32_t *index)
+{
+        int place = place_for(c);
+        struct iface *f;
+
+        if (c->provider != IFACE_XDP)
+                return -EOPNOTSUPP;
+        if (!sane(c))
+                return -EINVAL;
+        if (if_nametoindex(c->name) == 0)
+                return -ENXIO;
+        if (place < 0)
+                return place;
+        f = &ifaces[place];
+        unetd.cfg.iface[place] = *c;
+        unetd.cfg.nifaces = MAX(unetd.cfg.nifaces, (uint32_t)place + 1);
+        *f = (struct iface){.cfg = &unetd.cfg.iface[place], .removed = true, .back_at = NSTIME_NEVER,
+                            .last_until = NSTIME_NEVER, .back_gap = BACK_FIRST};
+        f->works = try(f);
+        if (!f->works)
+                return -ENODATA;
+        probe_all(f);
+        if (!f->works)
+                return -EADDRINUSE;
+        f->removed = false;
+        publish(f);
+        *index = (uint32_t)place;
+        return 0;
+}
+
+int iface_remove(const char *name, uint32_t *index)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                struct iface *f = &ifaces[i];
+
+                if (!f->works || strcmp(f->cfg->name, name) != 0)
+                        continue;
+                f->works = false;
+                f->removed = true;
+                directory_del_iface(&unetd.dir, f->number);
+                chans_iface_gone(f);
+                leave_last_words(f);
+                give_back(f);
+                *index = i;
+                return 0;
+        }
+        return -ENODEV;
+}
+
+void ifaces_offer(struct stack *st, ip_addr addr)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
+                if (ifaces[i].works && (ip_addr_is_any(addr) || ip_addr_eq(addr, ip_addr_v4(ifaces[i].cfg->addr))))
+                        chan_offer_iface(st, &ifaces[i]);
+}
+
+struct iface *iface_find(uint32_t peer)
+{
+        uint32_t i = peer & ~UNETD_IFACE;
+
+        return unetd_is_iface(peer) && i < unetd.cfg.nifaces && ifaces[i].works ? &ifaces[i] : NULL;
+}
+
+/* ---- who has a port of ours ---- */
+
+/* A gateway asks for packets of no connection that it knows: one that begins, one from before there was a gateway, one that
+ * it forgot. */
+
+static uint32_t port_owner(void *arg, uint8_t proto, uint16_t port, uint32_t hint)
+{
+        const struct iface *f = arg;
+        const ip_addr addr = ip_addr_v4(f->cfg->addr), any = {{0, 0}};
+        uint32_t stack = port_lessee(proto, port);
+        struct dir_hit hit;
+
+        if (stack != 0)
+                return stack;
+        if (directory_lookup(unetd.dir.d, proto, addr, port, hint, &hit) == 1 ||
+            dir_probe(unetd.dir.d, proto | DIR_HELD, addr, port, hint, &hit) ||
+            dir_probe(unetd.dir.d, proto | DIR_HELD, any, port, hint, &hit))
+                return hit.stack;
+        return port_listened(proto, port);
+}
+
+static bool may_use_port(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
+{
+        const struct iface *f = arg;
+
+        return directory_vouches(unetd.dir.d, proto, ip_addr_v4(f->cfg->addr), port, stack) == 1 ||
+               (port_listened(proto, port) == stack && port_owner(arg, proto, port, 0) == stack);
+}
+
+static bool is_leased_to_another(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
+{
+        uint32_t has = port_lessee(proto, port);
+
+        return has != 0 && has != stack;
+}
+
+/* ---- users ---- */
+
+static void publish_use(const struct iface *f)
+{
+        if (!f->removed)
+                directory_iface_taken(&unetd.dir, f->number, f->alone, f->users, f->how);
+}
+
+static int open_socket(struct iface *f, bool at_once, char line[XDP_LINE_MAX])
+{
+        struct xdp_sizes sizes = {.rx_chunks = 8192, .tx_chunks = 2048, .at_once = at_once};
+        char name[IF_NAMESIZE];
+        int r = xdp_dev_open(&f->dev, device_of(f, name), wanted(f), line);
+
+        if (r < 0)
+                return r;
+        if (f->dev.mode == XDP_MODE_TCX) {
+                sizes.rx_chunks = 4096;
+                sizes.rx_large = f->dev.mtu + XDP_ETH_BYTES > 4096 ? 512 : 128;         /* a frame each, then */
+        }
+        r = xdp_sock_open(&f->sock, &f->dev, f->cfg->queue, sizes, line);
+        if (r == 0 && f->sock.packet.sock < 0) {
+                r = f->sock.no_packet;
+                snprintf(line, XDP_LINE_MAX, "no packet socket that could be passed: %s", strerror(-r));
+                xdp_sock_close(&f->sock);
+        }
+        if (r < 0)
+                xdp_dev_close(&f->dev);
+        else
+                f->mtu = f->sock.geom.mtu;
+        return r;
+}
+
+void iface_has_mtu(uint32_t i, uint32_t mtu)
+{
+        struct iface *f = &ifaces[i];
+
+        if (f->alone == 0 || f->mtu == mtu)
+                return;
+        f->mtu = mtu;
+        pkt_sealed_mtu(&f->sock.packet, mtu);
+}
+
+static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
+{
+        struct gate_rules rules = {.addr = f->cfg->addr, .ttl = (uint8_t)unetd.cfg.ip_ttl, .owner = port_owner,
+                                   .may = may_use_port, .foreign = is_leased_to_another, .arg = f};
+        char name[IF_NAMESIZE];
+
+        return gate_open(&f->gate, &unetd.loop, device_of(f, name), &rules, f->cfg->prefix, line);
+}
+
+static void say_alone(struct iface *f, int err, const char *line)
+{
+        bool tcx = f->dev.mode == XDP_MODE_TCX;
+
+        snprintf(f->how, sizeof f->how, "%s%s", err != 0 ? "" : tcx ? "rings of its own: " : "socket of its own (AF_XDP): ", line);
+}
+
+/* The first has a socket to itself. 0, or a negative errno. */
+static int enter_alone(struct iface *f, uint32_t stack)
+{
+        char line[XDP_LINE_MAX];
+        int r = open_socket(f, false, line);
+
+        say_alone(f, r, line);
+        log_line("interface %s, for stack %u: %s", f->cfg->name, stack, f->how);
+        if (r == 0)
+                f->alone = stack;
+        return r;
+}
+
+/* For a second, all go by a gateway; who was there before is to be moved. */
+static int enter_gate(struct iface *f, uint32_t stack)
+{
+        char line[XDP_LINE_MAX];
+        int r = open_gate(f, line);
+
+        snprintf(f->how, sizeof f->how, "%s%s", r == 0 ? "gateway: " : "no gateway: ", line);
+        log_line("interface %s, for stack %u%s: %s", f->cfg->name, stack, f->alone != 0 ? " besides another" : "", f->how);
+        if (r < 0)
+                return r;
+        if (f->back_since != 0 && unetd.loop.now - f->back_since < BACK_LAST)
+                f->back_gap = MIN(f->back_gap * 2, BACK_LAST);
+        else
+                f->back_gap = BACK_FIRST;
+        close_socket(f);
+        return 0;
+}
+
+/* A gateway has one stack, which may have a socket soon. */
+static void plan_back(struct iface *f)
+{
+        f->back_at = f->gate && f->users == 1 && !f->gate_only ? unetd.loop.now + f->back_gap : NSTIME_NEVER;
+}
+
+static void go_back(struct iface *f)
+{
+        uint32_t stack = chan_alone(f);
+        char line[XDP_LINE_MAX];
+        int r = stack != 0 ? open_socket(f, true, line) : -EAGAIN;
+
+        if (r < 0) {
+                f->back_gap = MIN(f->back_gap * 2, BACK_LAST);
+                plan_back(f);
+                return;
+        }
+        f->alone = stack;
+        f->back_at = NSTIME_NEVER;
+        f->back_since = unetd.loop.now;
+        say_alone(f, 0, line);
+        log_line("interface %s, for stack %u, which is alone again: %s", f->cfg->name, stack, f->how);
+        chan_unshare(f);
+        if (f->gate)
+                gate_close(f->gate);
+        f->gate = NULL;
+        publish_use(f);
+}
+
+/* Its device was deleted and made again: who had the old one's socket goes by a gateway on the new one, and has a socket of its own
+ * again in a while. */
+static void take_anew(struct iface *f)
+{
+        bool shared = f->gate != NULL;
+        char line[XDP_LINE_MAX];
+        int r = 0;
+
+        if (shared)
+                r = gate_reopen(f->gate, f->cfg->name, line);
+        else
+                r = enter_gate(f, f->alone);
+        if (shared || r < 0)
+                log_line("interface %s, another device than before: %s", f->cfg->name, r < 0 ? strerror(-r) : line);
+        if (r == 0 && !shared)
+                chans_share(f);
+        plan_back(f);
+        publish_use(f);
+}
+
+void ifaces_look(void)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                struct iface *f = &ifaces[i];
+                unsigned now = f->works && f->users != 0 ? if_nametoindex(f->cfg->name) : 0;
+
+                if (now != 0 && now != f->ifindex) {
+                        f->ifindex = now;
+                        take_anew(f);
+                }
+        }
+}
+
+/* An AF_XDP socket of a stack that is gone may be held by its processes still, and with it the queue: then the gateway takes
+ * the interface, unless only AF_XDP is wanted. */
+int iface_enter(struct iface *f, uint32_t stack)
+{
+        int r = f->users == 0 && !f->gate_only ? enter_alone(f, stack) : -ENOTSUP;
+        char name[IF_NAMESIZE];
+
+        if (f->gate)
+                r = 0;
+        else if (r < 0 && (f->users != 0 || f->cfg->link != IFACE_LINK_XDP))
+                r = enter_gate(f, stack);
+        if (r == 0 && f->users++ == 0)
+                f->ifindex = if_nametoindex(device_of(f, name));
+        plan_back(f);
+        publish_use(f);
+        return r;
+}
+
+void iface_leave(struct iface *f, struct gate_port *port)
+{
+        if (port)
+                gate_leave(port);
+        if (--f->users == 0) {
+                give_back(f);
+                end_last_words(f);
+        }
+        plan_back(f);
+        publish_use(f);
+}
+
+bool iface_is_shared(const struct iface *f)
+{
+        return f->gate != NULL;
+}
+
+int iface_plug(struct iface *f, const struct end *e, struct gate_port **port)
+{
+        struct gate_peer peer = {.stack = e->stack->id,
+                                 .tx = e->tx,
+                                 .geom = e->geom,
+                                 .bell = e->stack->fds[UNETD_FD_BELL],
+                                 .leader_w = e->stack->fds[UNETD_FD_LEADER_W],
+                                 .keeper_w = e->stack->fds[UNETD_FD_KEEPER_W]};
+
+        return gate_join(f->gate, &peer, port);
+}
+
+int iface_describe(const struct iface *f, const struct gate_port *port, struct unetd_chan_info *info,
+                   int fds[UNETD_CHAN_FDS_MAX])
+{
+        info->peer_stack = UNETD_IFACE | (uint32_t)(f - ifaces);
+        info->peer_chan = 0;
+        info->peer_uid = 0;
+        memcpy(info->iface.name, f->cfg->name, sizeof info->iface.name);
+        info->iface.addr = f->cfg->addr;
+        info->iface.gateway = f->cfg->gateway;
+        info->iface.prefix = f->cfg->prefix;
+        info->iface.link = port ? UNETD_LINK_GATE : f->sock.ring >= 0 ? UNETD_LINK_TCX : UNETD_LINK_XDP;
+        if (port)
+                return gate_describe(port, info, fds);
+        fds[UNETD_FD_IF_MEM] = fcntl(f->sock.mem, F_DUPFD_CLOEXEC, 3);
+        fds[UNETD_FD_IF_XSK] = fcntl(f->sock.xsk, F_DUPFD_CLOEXEC, 3);
+        fds[UNETD_FD_IF_PACKET] = fcntl(f->sock.packet.sock, F_DUPFD_CLOEXEC, 3);
+        if (info->iface.link == UNETD_LINK_TCX) {
+                fds[UNETD_FD_IF_RING] = fcntl(f->sock.ring, F_DUPFD_CLOEXEC, 3);
+                fds[UNETD_FD_IF_SENDER] = fcntl(f->sock.sender, F_DUPFD_CLOEXEC, 3);
+        }
+        return 0;
+}
+
+struct unetd_emul_counts iface_counts(const struct gate_port *port)
+{
+        const struct counters *c = &port->cnt;
+
+        return (struct unetd_emul_counts){
+                .sent = c->n[COUNT_NI_RX_MSGS],
+                .received = c->n[COUNT_NI_TX_MSGS],
+                .bad_source = (uint32_t)c->drop[DROP_NI_BAD_SOURCE],
+                .malformed = (uint32_t)(c->drop[DROP_NI_MALFORMED] + c->drop[DROP_NI_BAD_FRAME]),
+                .queue_full = (uint32_t)c->drop[DROP_NI_QUEUE_FULL],
+                .no_buffer = (uint32_t)c->drop[DROP_NI_NO_BUFFER],
+        };
+}
+
+bool iface_sockets(const struct stack *st, uint32_t *skip, struct unetd_status_item *item)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                const struct iface *f = &ifaces[i];
+                struct xdp_drops n;
+
+                if (f->alone != st->id || (*skip)-- != 0)
+                        continue;
+                xdp_drops(&f->sock, &f->dev, &n);
+                item->uid = st->user->uid;
+                item->stack = st->id;
+                memcpy(item->xsk.iface, f->cfg->name, sizeof item->xsk.iface);
+                item->xsk.no_buffer = n.no_buffer;
+                item->xsk.queue_full = n.queue_full;
+                item->xsk.fragments = n.fragments;
+                item->xsk.odd = n.odd;
+                return true;
+        }
+        return false;
+}
+
+nstime ifaces_turn(void)
+{
+        nstime when = NSTIME_NEVER;
+
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                struct gate *g = ifaces[i].gate;
+                const struct netconf_if *link = &unetd.dir.d->net.ifs[i];
+
+                if (ifaces[i].last_until <= unetd.loop.now)
+                        end_last_words(&ifaces[i]);
+                when = nstime_min(when, ifaces[i].last_until);
+                if (!g)
+                        continue;
+                if (ifaces[i].back_at <= unetd.loop.now) {
+                        go_back(&ifaces[i]);
+                        if (!ifaces[i].gate)
+                                continue;
+                }
+                when = nstime_min(when, ifaces[i].back_at);
+                gate_follow(g, link, unetd.loop.now);
+                when = nstime_min(when, gate_turn(g, unetd.loop.now));
+        }
+        return when;
+}
+
+/* ---- addresses ---- */
+
+uint32_t iface_addrs(ip_addr *addrs, uint32_t n, uint32_t room)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces && n < room; i++)
+                if (ifaces[i].works)
+                        addrs[n++] = ip_addr_v4(unetd.cfg.iface[i].addr);
+        return n;
+}
+
+bool iface_has_addr(ip_addr addr)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
+                if (ifaces[i].works && ip_addr_eq(addr, ip_addr_v4(unetd.cfg.iface[i].addr)))
+                        return true;
+        return false;
+}
+
+bool iface_is(int ifindex)
+{
+        char name[IF_NAMESIZE];
+
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
+                if (ifaces[i].works && if_nametoindex(iface_device(i, name)) == (unsigned)ifindex)
+                        return true;
+        return false;
+}

@@ -1,0 +1,376 @@
+/* unetd: options, the name, the loop, and leaving when nobody needs it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "unetd/daemon/daemon.h"
+#include "unetd/client/name.h"
+
+#define LISTEN_WAIT_MS 500              /* for who has bound a name and does not listen yet */
+
+#define FDS_OF_ALL_USERS 1048576        /* fs.nr_open's default: no process may have more */
+
+struct daemon unetd = {.cfg = UNETD_CONFIG_DEFAULT};
+
+static const char usage[] =
+        "Usage: unetd [OPTION]...\n"
+        "The service of the user-level network stack: port space, listeners, channels. Programs start it on\n"
+        "demand; run it by hand only to watch it, or as root with --system for all users.\n"
+        "\n"
+        "      --foreground      stay on the terminal, log to standard error\n"
+        "      --system          serve all users (root only)\n"
+        "      --idle SECONDS    leave after so long without programs, default 30; -1: never\n"
+        "      --domain NAME     a separate world of programs, default $UNET_DOMAIN or \"default\"\n"
+        "      --log FILE        append log lines to FILE\n"
+        "      --help            this text\n"
+        "      --version         version and ABI\n"
+        "\n"
+        "Exit status: 0 left when idle, or another one was first; 1 could not start; 2 wrong option.\n";
+
+struct options {
+        int ready_fd;                   /* closed when clients may come */
+        bool quit;
+        int status;
+};
+
+/* ---- options ---- */
+
+static int bad_option(struct options *o, const char *why, const char *arg)
+{
+        fprintf(stderr, "unetd: %s: %s\n", why, arg);
+        o->quit = true;
+        o->status = 2;
+        return -1;
+}
+
+static int number(struct options *o, const char *arg, int *out)
+{
+        char *end;
+        long v = strtol(arg, &end, 10);
+
+        if (!*arg || *end || v < -1 || v > 1000000)
+                return bad_option(o, "not a number", arg);
+        *out = (int)v;
+        return 0;
+}
+
+static int set_domain(struct options *o, const char *name)
+{
+        if (!unetd_domain_valid(name))
+                return bad_option(o, "not a domain name", name);
+        snprintf(unetd.cfg.domain, sizeof unetd.cfg.domain, "%s", name);
+        return 0;
+}
+
+static int set_option(struct options *o, int opt)
+{
+        switch (opt) {
+        case 'f':
+                unetd.cfg.foreground = true;
+                return 0;
+        case 's':
+                unetd.cfg.shared = true;
+                return 0;
+        case 'i':
+                return number(o, optarg, &unetd.cfg.idle_s);
+        case 'd':
+                return set_domain(o, optarg);
+        case 'l':
+                snprintf(unetd.cfg.log, sizeof unetd.cfg.log, "%s", optarg);
+                return 0;
+        case 'r':
+                return number(o, optarg, &o->ready_fd);
+        case 'v':
+                printf("unetd, ABI %u\n", UNETD_ABI);
+                o->quit = true;
+                return -1;
+        case 'h':
+                fputs(usage, stdout);
+                o->quit = true;
+                return -1;
+        default:
+                fputs("Try 'unetd --help'.\n", stderr);
+                o->quit = true;
+                o->status = 2;
+                return -1;
+        }
+}
+
+/* The config file first: options say more. */
+static bool read_config(struct options *o)
+{
+        struct config_error err;
+
+        if (config_load(&unetd.cfg, &err) == 0)
+                return true;
+        config_complain(&err);
+        o->quit = true;
+        o->status = 1;
+        return false;
+}
+
+static void parse(struct options *o, int argc, char **argv)
+{
+        static const struct option longs[] = {
+                {"foreground", no_argument, NULL, 'f'},     {"system", no_argument, NULL, 's'},
+                {"idle", required_argument, NULL, 'i'},     {"domain", required_argument, NULL, 'd'},
+                {"log", required_argument, NULL, 'l'},      {"ready-fd", required_argument, NULL, 'r'},
+                {"version", no_argument, NULL, 'v'},        {"help", no_argument, NULL, 'h'},
+                {NULL, 0, NULL, 0},
+        };
+        const char *env = getenv("UNET_DOMAIN");
+        int opt;
+
+        if (!read_config(o) || (env && *env && set_domain(o, env) < 0))
+                return;
+        while ((opt = getopt_long(argc, argv, "", longs, NULL)) != -1)
+                if (set_option(o, opt) < 0)
+                        return;
+        if (optind < argc)
+                bad_option(o, "unexpected argument", argv[optind]);
+        else if (unetd.cfg.shared && geteuid() != 0)
+                bad_option(o, "--system", "only for root");
+}
+
+/* ---- the name ---- */
+
+enum holder { HOLDER_NONE, HOLDER_US, HOLDER_OTHER };
+
+/* Who has the name, when it is taken: another unetd of this user, or somebody to be passed over. */
+static enum holder ask_holder(const struct sockaddr_un *sun, socklen_t len)
+{
+        for (int ms = 0; ms < LISTEN_WAIT_MS; ms++) {
+                struct timespec pause = {0, NS_PER_MS};
+                struct ucred cred;
+                socklen_t clen = sizeof cred;
+                int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+
+                r = fd < 0 ? -1 : connect(fd, (const struct sockaddr *)sun, len);
+                if (r == 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen) == 0) {
+                        close(fd);
+                        return cred.uid == unetd.uid ? HOLDER_US : HOLDER_OTHER;
+                }
+                if (fd >= 0)
+                        close(fd);
+                nanosleep(&pause, NULL);
+        }
+        return HOLDER_OTHER;
+}
+
+/* Whether a unetd of this user under the name would do: a system-wide one and a private one of root's do
+ * not. */
+static bool replaces_us(enum holder h)
+{
+        return h == HOLDER_US && !unetd.cfg.shared;
+}
+
+/* The first name that is free. 0; -EADDRINUSE: another unetd of this user is there already. */
+static int take_name(int fd)
+{
+        for (unsigned i = 0; i < UNETD_NAMES; i++) {
+                struct sockaddr_un sun;
+                socklen_t len = unetd_name(&sun, unetd.uid, unetd.cfg.domain, i);
+
+                if (bind(fd, (struct sockaddr *)&sun, len) == 0) {
+                        unetd.name = i;
+                        return listen(fd, 4096) < 0 ? -errno : 0;
+                }
+                if (errno != EADDRINUSE)
+                        return -errno;
+                if (replaces_us(ask_holder(&sun, len)))
+                        return -EADDRINUSE;
+        }
+        return -EADDRNOTAVAIL;
+}
+
+static int listen_init(void)
+{
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+
+        if (fd < 0)
+                return -errno;
+        r = take_name(fd);
+        if (r < 0) {
+                close(fd);
+                return r;
+        }
+        unetd.spare = fcntl(unetd.dir.fd, F_DUPFD_CLOEXEC, 3);
+        unetd.listening = (struct loop_source){.fd = fd, .ready = clients_accept};
+        return loop_add(&unetd.loop, &unetd.listening, EPOLLIN);
+}
+
+/* ---- running ---- */
+
+static void signalled(struct loop_source *s, uint32_t events)
+{
+        struct signalfd_siginfo si;
+
+        if (read(s->fd, &si, sizeof si) == sizeof si)
+                unetd.loop.stop = true;
+}
+
+static int signals_init(void)
+{
+        sigset_t set;
+        int fd;
+
+        signal(SIGPIPE, SIG_IGN);
+        signal(SIGCHLD, SIG_IGN);       /* keepers need no waiting for */
+        sigemptyset(&set);
+        sigaddset(&set, SIGTERM);
+        sigaddset(&set, SIGINT);
+        sigprocmask(SIG_SETMASK, &set, NULL);
+        fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (fd < 0)
+                return -errno;
+        unetd.signals = (struct loop_source){.fd = fd, .ready = signalled};
+        return loop_add(&unetd.loop, &unetd.signals, EPOLLIN);
+}
+
+/* So that nothing of ours gets their numbers. */
+static void fill_standard_fds(void)
+{
+        int fd;
+
+        while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO)
+                ;
+        if (fd > STDERR_FILENO)
+                close(fd);
+}
+
+/* As far as we may. */
+static void lift_limit(int what)
+{
+        struct rlimit rl, none = {RLIM_INFINITY, RLIM_INFINITY};
+
+        if (getrlimit(what, &rl) < 0 || (what != RLIMIT_NOFILE && setrlimit(what, &none) == 0))
+                return;
+        rl.rlim_cur = rl.rlim_max;
+        setrlimit(what, &rl);
+}
+
+/* What the program that started us had set for itself. */
+static void forget_starter(void)
+{
+        struct sched_param normal = {.sched_priority = 0};
+        struct rlimit rl, many = {FDS_OF_ALL_USERS, FDS_OF_ALL_USERS};
+        cpu_set_t all;
+
+        memset(&all, 0xff, sizeof all);
+        sched_setaffinity(0, sizeof all, &all);
+        sched_setscheduler(0, SCHED_OTHER, &normal);
+        for (int what = 0; what < RLIM_NLIMITS; what++)
+                if (what != RLIMIT_CORE)
+                        lift_limit(what);
+        if (unetd.cfg.shared || (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_max < FDS_OF_ALL_USERS))
+                setrlimit(RLIMIT_NOFILE, &many);
+}
+
+/* Idle: no client, no stack, no emulated endpoint. Keepers do not count, they leave when unetd does. */
+static nstime idle_deadline(void)
+{
+        if (unetd.nclients > 0 || unetd.nstacks > 0 || emul_in_use() || unetd.cfg.idle_s < 0) {
+                unetd.idle_since = NSTIME_NEVER;
+                return NSTIME_NEVER;
+        }
+        if (unetd.idle_since == NSTIME_NEVER)
+                unetd.idle_since = unetd.loop.now;
+        if (unetd.loop.now - unetd.idle_since >= unetd.cfg.idle_s * NS_PER_S)
+                unetd.loop.stop = true;
+        return unetd.idle_since + unetd.cfg.idle_s * NS_PER_S;
+}
+
+static nstime after_batch(struct loop *l)
+{
+        nstime again = nstime_min(emul_turn(), ifaces_turn());
+
+        waiters_expire();
+        users_tick();
+        clients_bury();
+        again = nstime_min(again, nstime_min(waiters_deadline(), users_deadline()));
+        again = nstime_min(again, links_tick());
+        return nstime_min(again, idle_deadline());
+}
+
+static int daemon_init(void)
+{
+        uint32_t random[4];
+        int r;
+
+        if (getrandom(random, sizeof random, 0) != sizeof random)
+                return -EIO;
+        TAILQ_INIT(&unetd.waiters);
+        unetd.uid = geteuid();
+        unetd.began = loop_clock();
+        memcpy(&unetd.instance, random, sizeof unetd.instance);
+        unetd.next_stack = random[2] & UNETD_STACK_ID_MAX;
+        unetd.idle_since = NSTIME_NEVER;
+        if ((r = spawn_init()) < 0 || (r = loop_init(&unetd.loop, after_batch)) < 0 ||
+            (r = signals_init()) < 0 || (r = directory_create(&unetd.dir, unetd.instance)) < 0 ||
+            (r = ports_init()) < 0)
+                return r;
+        ifaces_init();
+        links_init();
+        routes_init();
+        if (addrs_init() < 0)
+                log_line("no rtnetlink: only loopback addresses are known");
+        return listen_init();
+}
+
+/* That it may look for a unetd now: this one, or the one that was first. */
+static void tell_starter(int fd)
+{
+        if (fd < 0)
+                return;
+        if (write(fd, "r", 1) < 0)
+                log_line("whoever started this has left");
+        close(fd);
+}
+
+static const char *why_not(int err)
+{
+        if (err == -ENOENT && access("/proc/self/fd", F_OK) < 0)
+                return "/proc is not mounted here";
+        return err == -EADDRINUSE ? "another unetd is there" : strerror(-err);
+}
+
+int main(int argc, char **argv)
+{
+        struct options o = {.ready_fd = -1};
+        int r;
+
+        fill_standard_fds();
+        parse(&o, argc, argv);
+        if (o.quit)
+                return o.status;
+        if (o.ready_fd >= 0)
+                fcntl(o.ready_fd, F_SETFD, FD_CLOEXEC);
+        forget_starter();
+        log_open(unetd.cfg.log, unetd.cfg.foreground);
+        r = daemon_init();
+        if (r < 0) {
+                log_line("not started: %s", why_not(r));
+                tell_starter(o.ready_fd);
+                return r == -EADDRINUSE ? 0 : 1;
+        }
+        log_line("ready: uid %u domain %s name %u%s", unetd.uid, unetd.cfg.domain, unetd.name,
+                 unetd.cfg.shared ? " (system)" : "");
+        tell_starter(o.ready_fd);
+        loop_run(&unetd.loop);
+        log_line("leaving");
+        shutdown(unetd.listening.fd, SHUT_RDWR);        /* a child of discard.c may have it longer than we */
+        directory_destroy(&unetd.dir);
+        return 0;
+}

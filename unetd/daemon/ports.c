@@ -1,0 +1,665 @@
+/*
+ * What belongs to the whole host: who listens where, which kernel ports are held, which client ports are
+ * whose.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "unetd/daemon/daemon.h"
+
+static uint32_t listened[2][UINT16_MAX + 1];    /* TCP, UDP: the stack that last had the port and does not now; 0: none */
+static uint16_t claims[UINT16_MAX + 1];         /* TCP: entries of stacks with the port */
+
+union any_addr {
+        struct sockaddr sa;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+};
+
+bool ports_same_addr(ip_addr a, ip_addr b)
+{
+        return ip_addr_eq(a, b) || (ip_addr_is_any(a) && ip_addr_is_any(b));
+}
+
+static bool overlap(ip_addr a, ip_addr b)
+{
+        return ip_addr_eq(a, b) || ip_addr_is_any(a) || ip_addr_is_any(b);
+}
+
+static bool is_tcp(uint8_t proto)
+{
+        return (proto & ~DIR_HELD) == IPPROTO_TCP;
+}
+
+static bool valid(const struct unetd_port *p, bool port_may_be_0)
+{
+        return (is_tcp(p->proto) || p->proto == IPPROTO_UDP) && (p->port != 0 || port_may_be_0);
+}
+
+static bool is_at(const struct listener *l, const struct unetd_port *key)
+{
+        return l->port == key->port && l->proto == key->proto && ports_same_addr(l->addr, key->addr);
+}
+
+static struct listener *find_in(struct listener *first, const struct unetd_port *key)
+{
+        for (struct listener *l = first; l; l = LIST_NEXT(l, link))
+                if (is_at(l, key))
+                        return l;
+        return NULL;
+}
+
+static struct listener *find_socket(struct listener *first, const struct unetd_port *key)
+{
+        for (struct listener *l = first; l; l = LIST_NEXT(l, link))
+                if (is_at(l, key) && l->sock == key->sock)
+                        return l;
+        return NULL;
+}
+
+static struct listener *listener_new(const struct unetd_port *key, int fd)
+{
+        struct listener *l = calloc(1, sizeof *l);
+
+        if (l)
+                *l = (struct listener){.proto = key->proto, .port = key->port, .addr = key->addr, .sock = key->sock, .fd = fd};
+        return l;
+}
+
+static void listener_free(struct user *u, struct listener *l)
+{
+        LIST_REMOVE(l, link);
+        discard(u, &l->fd, 1, false);
+        free(l);
+}
+
+static void claim(const struct listener *l, int by)
+{
+        if (is_tcp(l->proto))
+                claims[l->port] = (uint16_t)(claims[l->port] + by);
+}
+
+static struct vlink_range range_of(const struct listener *l)
+{
+        return (struct vlink_range){.proto = (uint8_t)(l->proto & ~DIR_HELD), .first = l->port, .count = 1};
+}
+
+/* ---- listeners, and bound sockets ---- */
+
+/* Who may have the entry: in a shared unetd, only who has the port. */
+static int may_listen(struct stack *st, const struct wire_in *in, bool offered)
+{
+        if (in->n > 1)
+                return -EBADMSG;
+        if (in->n == 1)
+                return vouch_socket(in->fds[0], &in->msg.port);
+        if (in->msg.port.proto & DIR_HELD)
+                return -EACCES;
+        if (!unetd.cfg.shared || find_in(LIST_FIRST(&st->holds), &in->msg.port))
+                return 0;
+        return offered && vouch_user(st->user->uid, &in->msg.port) ? 0 : -EACCES;
+}
+
+static bool any_in(const struct listener *first, struct vlink_range r)
+{
+        for (const struct listener *l = first; l; l = LIST_NEXT(l, link))
+                if (l->port == r.first && (l->proto & ~DIR_HELD) == r.proto)
+                        return true;
+        return false;
+}
+
+static bool has_port(const struct stack *st, struct vlink_range r)
+{
+        return any_in(LIST_FIRST(&st->listeners), r) || any_in(LIST_FIRST(&st->holds), r);
+}
+
+/* One of the stack's sockets has left the port; maybe the last. */
+static void left_port(struct stack *st, struct vlink_range r)
+{
+        if (has_port(st, r))
+                return;
+        listened[!is_tcp(r.proto)][r.first] = st->id;
+        links_ports(NULL, NULL, st, r, false);
+}
+
+static void unlisten(struct stack *st, struct listener *l)
+{
+        struct vlink_range range = range_of(l);
+
+        directory_del(&unetd.dir, l->proto, l->addr, l->port, st->id);
+        claim(l, -1);
+        st->user->used.listeners--;
+        unetd.nlisteners--;
+        listener_free(st->user, l);
+        left_port(st, range);
+}
+
+/* The claims of other users at the stack's port go, whose sockets do not bear them out any more. -EADDRINUSE: one stands. */
+static int clear_of(struct stack *st, const struct unetd_port *p)
+{
+        struct listener *l, *next;
+        int r = 0;
+
+        for (l = LIST_FIRST(&st->listeners); l; l = next) {
+                struct unetd_port key = {.proto = l->proto, .port = l->port, .addr = l->addr};
+
+                next = LIST_NEXT(l, link);
+                if (l->port != p->port || !is_tcp(l->proto) || !overlap(l->addr, p->addr) || l->fd < 0)
+                        continue;
+                if (vouch_socket(l->fd, &key) < 0)
+                        unlisten(st, l);
+                else
+                        r = -EADDRINUSE;
+        }
+        LIST_FOREACH(l, &st->holds, link)
+                if (l->port == p->port && is_tcp(l->proto) && overlap(l->addr, p->addr))
+                        r = -EADDRINUSE;
+        return r;
+}
+
+/* A TCP port is one user's on the fabric, also where the kernel lets several bind it (SO_REUSEADDR, devices). */
+static int make_way(const struct stack *st, const struct unetd_port *p)
+{
+        struct stack *other;
+        int r = 0;
+
+        if (!is_tcp(p->proto) || claims[p->port] == 0)
+                return 0;
+        for (unsigned b = 0; b < STACK_BUCKETS && r == 0; b++)
+                LIST_FOREACH(other, &unetd.stacks[b], link)
+                        if (other->user != st->user)
+                                r = r != 0 ? r : clear_of(other, p);
+        return r;
+}
+
+/* To send from a port that others have leased would be to speak for them. */
+static int may_send(const struct stack *st, const struct unetd_port *p)
+{
+        uint32_t lessee = p->proto & DIR_HELD ? port_lessee(IPPROTO_TCP, p->port) : 0;
+
+        return lessee != 0 && lessee != st->id ? -EADDRINUSE : 0;
+}
+
+/*
+ * The copy of a socket that is kept, so that nobody else has its port meanwhile; -1: none is. Not of a datagram socket that shares
+ * its port: that keeps nobody away, and when its owner has closed it the kernel would go on giving it its part of what comes.
+ */
+static int socket_kept(struct wire_in *in)
+{
+        if (in->n != 1 || (in->msg.port.proto == IPPROTO_UDP && vouch_shares(in->fds[0])))
+                return -1;
+        return wire_in_take(in, 0);
+}
+
+/* `cl` NULL: its keeper brings it. */
+static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
+{
+        const struct unetd_port *p = &in->msg.port;
+        struct stack *st;
+        struct listener *l;
+        bool had;
+        int r = stack_of(u, p->stack, &st);
+
+        if (r < 0)
+                return r;
+        if (!valid(p, false))
+                return -EINVAL;
+        r = st->state == STACK_UP ? may_listen(st, in, cl == NULL) : -ENOENT;
+        if (r == 0)
+                r = may_send(st, p);
+        if (r == 0)
+                r = make_way(st, p);
+        if (r < 0)
+                return r;
+        l = find_socket(LIST_FIRST(&st->listeners), p);
+        if (l && l->fd < 0 && in->n == 1) {     /* a keeper brought it, without the socket */
+                l->fd = socket_kept(in);
+                return 0;
+        }
+        if (l)
+                return -EADDRINUSE;
+        if (st->user->used.listeners >= unetd.cfg.per_uid.listeners)
+                return -EDQUOT;
+        l = listener_new(p, -1);
+        if (!l)
+                return -ENOMEM;
+        r = directory_add(&unetd.dir, p->proto, p->addr, p->port, st->id, st->user->uid);
+        if (r < 0) {
+                free(l);
+                return r;
+        }
+        l->fd = socket_kept(in);
+        had = has_port(st, range_of(l));
+        LIST_INSERT_HEAD(&st->listeners, l, link);
+        claim(l, 1);
+        st->user->used.listeners++;
+        unetd.nlisteners++;
+        if (!(l->proto & DIR_HELD))
+                ifaces_offer(st, l->addr);
+        return had ? 0 : links_ports(cl, &in->msg, st, range_of(l), true);
+}
+
+int listen_add(struct client *cl, struct wire_in *in)
+{
+        return listen_put(cl->user, cl, in);
+}
+
+void ports_offer_ifaces(void)
+{
+        struct stack *st;
+        struct listener *l;
+
+        for (unsigned b = 0; b < STACK_BUCKETS; b++)
+                LIST_FOREACH(st, &unetd.stacks[b], link)
+                        LIST_FOREACH(l, &st->listeners, link)
+                                if (!(l->proto & DIR_HELD))
+                                        ifaces_offer(st, l->addr);
+}
+
+int listen_del(struct user *u, const struct unetd_msg *msg)
+{
+        struct stack *st;
+        struct listener *l;
+        int r = stack_of(u, msg->port.stack, &st);
+
+        if (r < 0)
+                return r;
+        l = find_socket(LIST_FIRST(&st->listeners), &msg->port);
+        if (!l)
+                return -ENOENT;
+        unlisten(st, l);
+        return 0;
+}
+
+void listen_aloft(struct user *u, const struct unetd_msg *msg)
+{
+        struct stack *st;
+        struct listener *l;
+
+        if (stack_of(u, msg->port.stack, &st) < 0)
+                return;
+        l = find_socket(LIST_FIRST(&st->listeners), &msg->port);
+        if (!l || l->fd < 0)
+                return;
+        discard(u, &l->fd, 1, false);
+        l->fd = -1;
+}
+
+/* ---- what dead processes leave at a port ---- */
+
+static bool has_at(struct listener *first, const struct unetd_port *p)
+{
+        for (struct listener *l = first; l; l = LIST_NEXT(l, link))
+                if (l->port == p->port && is_tcp(l->proto) == is_tcp(p->proto) && overlap(l->addr, p->addr))
+                        return true;
+        return false;
+}
+
+/* Somebody of whom a stack has a socket there; NULL: there is none. */
+static struct user *user_at(const struct unetd_port *p)
+{
+        struct stack *st;
+
+        for (unsigned b = 0; b < STACK_BUCKETS; b++)
+                LIST_FOREACH(st, &unetd.stacks[b], link)
+                        if (has_at(LIST_FIRST(&st->listeners), p) || has_at(LIST_FIRST(&st->holds), p))
+                                return st->user;
+        return NULL;
+}
+
+int port_settle(struct client *cl, const struct unetd_msg *msg)
+{
+        struct unetd_msg ask = {.type = UNETD_K_SETTLE};
+        struct user *u = valid(&msg->port, false) ? user_at(&msg->port) : NULL;
+        struct waiter *w;
+        int r;
+
+        if (!u || u->keeper_state != KEEPER_RUNS || user_keeper_silent(u)) {
+                r = discarded(cl, msg);         /* nobody has it any more, but for a child that is closing it */
+                return r == 0 ? -ENOENT : r;
+        }
+        r = waiter_new(cl, msg, &w);
+        if (r < 0)
+                return r;
+        w->ask = ask_send(u, &ask, NULL, 0);
+        if (w->ask)
+                w->ask->waiter = w;
+        else
+                waiter_end(w, -ENOMEM);
+        return REPLY_LATER;
+}
+
+/* What is being closed in a child is not closed yet. */
+void port_settled(struct ask *a, int err)
+{
+        struct waiter *w = a->waiter;
+
+        if (!w)
+                return;
+        w->discard = err == 0 && discard_busy(w->client->user);
+        if (!w->discard) {
+                waiter_end(w, err);
+                return;
+        }
+        w->ask = NULL;
+        a->waiter = NULL;
+}
+
+uint32_t port_listened(uint8_t proto, uint16_t port)
+{
+        return listened[!is_tcp(proto)][port];
+}
+
+void ports_stop_listening(struct stack *st)
+{
+        struct listener *l;
+
+        while ((l = LIST_FIRST(&st->listeners)))
+                unlisten(st, l);
+}
+
+/* ---- held ports ---- */
+
+static socklen_t to_sockaddr(const struct unetd_port *p, union any_addr *a)
+{
+        memset(a, 0, sizeof *a);
+        if (ip_addr_is_v4(p->addr)) {
+                a->in.sin_family = AF_INET;
+                a->in.sin_port = htons(p->port);
+                a->in.sin_addr.s_addr = htonl(ip_addr_get_v4(p->addr));
+                return sizeof a->in;
+        }
+        a->in6.sin6_family = AF_INET6;
+        a->in6.sin6_port = htons(p->port);
+        memcpy(&a->in6.sin6_addr, &p->addr, sizeof p->addr);
+        return sizeof a->in6;
+}
+
+/* ip_unprivileged_port_start, which a unetd run by root has to ask for itself. */
+static bool privileged(uint16_t port)
+{
+        unsigned start = 1024;
+        FILE *f = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
+
+        if (f) {
+                if (fscanf(f, "%u", &start) != 1)
+                        start = 1024;
+                fclose(f);
+        }
+        return port != 0 && port < start;
+}
+
+/* Without SO_REUSEADDR: nobody else can bind the port while we have it. */
+static int bind_kernel(const struct unetd_port *p)
+{
+        union any_addr a;
+        socklen_t len = to_sockaddr(p, &a);
+        int type = p->proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM, no = 0, yes = 1;
+        int fd = socket(a.sa.sa_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, p->proto);
+
+        if (fd < 0)
+                return -errno;
+        if (a.sa.sa_family == AF_INET6)
+                setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+        if (a.sa.sa_family == AF_INET && iface_has_addr(p->addr))
+                setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &yes, sizeof yes);
+        if (bind(fd, &a.sa, len) < 0) {
+                int err = errno;
+                close(fd);
+                return -err;
+        }
+        return fd;
+}
+
+/* A TCP port that the kernel chooses is one that nobody else has leased. */
+static int bind_unleased(const struct stack *st, const struct unetd_port *p)
+{
+        int fd[64], n = 0, r;           /* half of all may be leased: 16 fail once in 65,536 times */
+        uint32_t lessee;
+        uint16_t port;
+        ip_addr addr;
+
+        do {
+                r = fd[n++] = bind_kernel(p);
+                lessee = r >= 0 && p->port == 0 && vouch_addr(r, &addr, &port) ? port_lessee(p->proto, port) : 0;
+        } while (lessee != 0 && lessee != st->id && n < (int)ARRAY_LEN(fd));
+        for (int i = 0; i < n - 1; i++)
+                close(fd[i]);
+        return r;
+}
+
+static void hold_free(struct stack *st, struct listener *hold)
+{
+        struct vlink_range range = range_of(hold);
+
+        directory_del(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id);
+        claim(hold, -1);
+        st->user->used.holds--;
+        listener_free(st->user, hold);
+        left_port(st, range);
+}
+
+static int hold_put(struct user *u, struct client *cl, struct unetd_msg *msg)
+{
+        struct unetd_port *p = &msg->port;
+        struct stack *st;
+        struct listener *hold;
+        ip_addr addr;
+        int fd, r = stack_of(u, p->stack, &st);
+
+        if (r < 0)
+                return r;
+        if (!valid(p, true) || p->proto & DIR_HELD)
+                return -EINVAL;
+        if (st->user->used.holds >= unetd.cfg.per_uid.holds)
+                return -EDQUOT;
+        if (st->user->uid != unetd.uid && privileged(p->port))
+                return -EACCES;
+        fd = bind_unleased(st, p);
+        if (fd < 0)
+                return fd;
+        r = vouch_addr(fd, &addr, &p->port) ? make_way(st, p) : -ENOMEM;
+        hold = r == 0 ? listener_new(p, fd) : NULL;
+        if (!hold) {
+                close(fd);
+                return r != 0 ? r : -ENOMEM;
+        }
+        /* So that other users' stacks know whose what comes from there is. */
+        r = directory_add(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id, st->user->uid);
+        LIST_INSERT_HEAD(&st->holds, hold, link);
+        claim(hold, 1);
+        st->user->used.holds++;
+        if (r < 0) {
+                hold_free(st, hold);
+                return r;
+        }
+        return links_ports(cl, msg, st, range_of(hold), true);
+}
+
+int port_hold(struct client *cl, struct unetd_msg *msg)
+{
+        return hold_put(cl->user, cl, msg);
+}
+
+int port_release(struct client *cl, const struct unetd_msg *msg)
+{
+        struct stack *st;
+        struct listener *hold;
+        int r = stack_of(cl->user, msg->port.stack, &st);
+
+        if (r < 0)
+                return r;
+        hold = find_in(LIST_FIRST(&st->holds), &msg->port);
+        if (!hold)
+                return -ENOENT;
+        hold_free(st, hold);
+        return 0;
+}
+
+/* ---- leases ---- */
+
+int ports_init(void)
+{
+        unsigned low = 32768, high = 60999;
+        FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+
+        if (f) {
+                if (fscanf(f, "%u %u", &low, &high) != 2 || low == 0 || low > high || high > 65535)
+                        low = 32768, high = 60999;
+                fclose(f);
+        }
+        unetd.lease_low = (uint16_t)low;
+        unetd.lease_blocks = MIN((high - low + 1) / unetd.cfg.lease_ports, DIR_BLOCKS);
+        directory_set_ports(&unetd.dir, unetd.lease_low, (uint16_t)unetd.cfg.lease_ports);
+        if (unetd.lease_blocks > 0)
+                unetd.lease_next = unetd.next_stack % unetd.lease_blocks;       /* random, as that is */
+        return vouch_init();
+}
+
+static uint16_t block_first(uint32_t block)
+{
+        return (uint16_t)(unetd.lease_low + block * unetd.cfg.lease_ports);
+}
+
+static struct vlink_range block_range(uint32_t block)
+{
+        return (struct vlink_range){.proto = IPPROTO_TCP, .first = block_first(block), .count = (uint16_t)unetd.cfg.lease_ports};
+}
+
+/* The block that a stack had with an earlier unetd. */
+static int block_retake(struct stack *st, uint16_t first, uint32_t *block)
+{
+        uint32_t b = (uint32_t)(first - unetd.lease_low) / unetd.cfg.lease_ports;
+
+        if (first < unetd.lease_low || b >= unetd.lease_blocks || block_first(b) != first ||
+            directory_lessee(&unetd.dir, b) != 0)
+                return -EADDRNOTAVAIL;
+        directory_lease(&unetd.dir, b, st->id);
+        *block = b;
+        return 0;
+}
+
+uint32_t port_lessee(uint8_t proto, uint16_t port)
+{
+        return proto == IPPROTO_TCP ? directory_lessee_of(unetd.dir.d, port) : 0;
+}
+
+static bool block_claimed(uint32_t block)
+{
+        for (uint32_t i = 0; i < unetd.cfg.lease_ports; i++)
+                if (claims[block_first(block) + i] != 0)
+                        return true;
+        return false;
+}
+
+/* Round and round, so that a block that came back rests before it is used again. One in which somebody has a port is taken
+ * only when there is no other: a lease comes before other claims (port_owner() in ifaces.c). */
+static int block_take(struct stack *st, uint32_t *block)
+{
+        for (uint32_t i = 0; i < 2 * unetd.lease_blocks; i++) {
+                uint32_t b = (unetd.lease_next + i) % unetd.lease_blocks;
+                if (directory_lessee(&unetd.dir, b) == 0 && (i >= unetd.lease_blocks || !block_claimed(b))) {
+                        directory_lease(&unetd.dir, b, st->id);
+                        unetd.lease_next = b + 1;
+                        *block = b;
+                        return 0;
+                }
+        }
+        return -EADDRNOTAVAIL;
+}
+
+static void lease_free(struct stack *st, struct lease *l)
+{
+        directory_lease(&unetd.dir, l->block, 0);
+        links_ports(NULL, NULL, st, block_range(l->block), false);
+        st->user->used.leases--;
+        LIST_REMOVE(l, link);
+        free(l);
+}
+
+static struct lease *lease_find(struct stack *st, uint16_t first)
+{
+        struct lease *l;
+
+        LIST_FOREACH(l, &st->leases, link)
+                if (first != 0 && block_first(l->block) == first)
+                        return l;
+        return NULL;
+}
+
+static int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
+{
+        struct stack *st;
+        struct lease *l;
+        int r = stack_of(u, msg->lease.stack, &st);
+
+        if (r < 0)
+                return r;
+        if (lease_find(st, msg->lease.first)) { /* its keeper brought it */
+                msg->lease.count = (uint16_t)unetd.cfg.lease_ports;
+                return 0;
+        }
+        if (st->user->used.leases >= unetd.cfg.per_uid.leases)
+                return -EDQUOT;
+        l = calloc(1, sizeof *l);
+        if (!l)
+                return -ENOMEM;
+        r = msg->lease.first ? block_retake(st, msg->lease.first, &l->block) : block_take(st, &l->block);
+        if (r < 0) {
+                free(l);
+                return r;
+        }
+        LIST_INSERT_HEAD(&st->leases, l, link);
+        st->user->used.leases++;
+        msg->lease.first = block_first(l->block);
+        msg->lease.count = (uint16_t)unetd.cfg.lease_ports;
+        return links_ports(cl, msg, st, block_range(l->block), true);
+}
+
+int port_lease(struct client *cl, struct unetd_msg *msg)
+{
+        return lease_put(cl->user, cl, msg);
+}
+
+void port_offered(struct user *u, struct wire_in *in)
+{
+        if (in->n != 0)
+                return;
+        if (in->msg.type == UNETD_LISTEN_ADD)
+                listen_put(u, NULL, in);
+        else if (in->msg.type == UNETD_PORT_HOLD && in->msg.port.port != 0)
+                hold_put(u, NULL, &in->msg);
+        else if (in->msg.type == UNETD_PORT_LEASE && in->msg.lease.first != 0)
+                lease_put(u, NULL, &in->msg);
+}
+
+int port_unlease(struct client *cl, const struct unetd_msg *msg)
+{
+        struct stack *st;
+        struct lease *l;
+        int r = stack_of(cl->user, msg->lease.stack, &st);
+
+        if (r < 0)
+                return r;
+        l = lease_find(st, msg->lease.first);
+        if (!l)
+                return -ENOENT;
+        lease_free(st, l);
+        return 0;
+}
+
+void ports_free(struct stack *st)
+{
+        struct listener *hold;
+        struct lease *l;
+
+        ports_stop_listening(st);
+        while ((hold = LIST_FIRST(&st->holds)))
+                hold_free(st, hold);
+        while ((l = LIST_FIRST(&st->leases)))
+                lease_free(st, l);
+}

@@ -1,0 +1,498 @@
+/* Stacks and their processes: registered here, kept by the keeper, free when the keeper says so. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memfd.h"
+#include "unetd/daemon/daemon.h"
+#include "unetd/client/fdcheck.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+/* ---- finding ---- */
+
+struct stack *stack_find(uint32_t id)
+{
+        struct stack *st;
+
+        LIST_FOREACH(st, &unetd.stacks[id % STACK_BUCKETS], link)
+                if (st->id == id)
+                        return st;
+        return NULL;
+}
+
+int stack_of(struct user *u, uint32_t id, struct stack **out)
+{
+        struct stack *st = stack_find(id);
+
+        if (!st)
+                return -ENOENT;
+        if (st->user != u)
+                return -EPERM;
+        *out = st;
+        return 0;
+}
+
+/* Numbers go up from a random start, so that one is not used again soon. */
+static uint32_t new_id(void)
+{
+        do
+                unetd.next_stack = (unetd.next_stack + 1) & UNETD_STACK_ID_MAX;
+        while (unetd.next_stack == 0 || stack_find(unetd.next_stack));
+        return unetd.next_stack;
+}
+
+/* ---- processes ---- */
+
+/* The client's own pidfd: the kernel's where it can name the peer, else by number. */
+static int peer_pidfd(const struct client *cl)
+{
+        int fd;
+        socklen_t len = sizeof fd;
+
+        if (getsockopt(cl->conn.src.fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) == 0)
+                return fd;
+        fd = cl->pid > 0 ? pidfd_open(cl->pid, 0) : -1;
+        return fd < 0 ? -ESRCH : fd;
+}
+
+static bool pidfd_dead(int pidfd)
+{
+        struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+        return poll(&p, 1, 0) > 0;
+}
+
+/* Another process's, which must be the same user's. It is asked for its owner while the pidfd shows it
+ * alive. */
+static int other_pidfd(const struct client *cl, int32_t pid)
+{
+        int fd = pidfd_open(pid, 0);
+        char path[32];
+        struct stat sb;
+
+        if (fd < 0)
+                return errno == EMFILE || errno == ENFILE ? -errno : -ESRCH;
+        snprintf(path, sizeof path, "/proc/%d", pid);
+        if (stat(path, &sb) == 0 && !pidfd_dead(fd)) {
+                if (sb.st_uid == cl->user->uid)
+                        return fd;
+                close(fd);
+                return -EPERM;
+        }
+        close(fd);
+        return -ESRCH;
+}
+
+static struct proc *proc_find(const struct stack *st, uint32_t slot)
+{
+        struct proc *p;
+
+        LIST_FOREACH(p, &st->procs, link)
+                if (p->slot == slot)
+                        return p;
+        return NULL;
+}
+
+/* Takes pidfd, also on failure. */
+static int proc_new(struct stack *st, uint32_t slot, int32_t pid, int pidfd)
+{
+        struct proc *p = NULL;
+
+        if (st->user->used.procs < unetd.cfg.per_uid.procs)
+                p = calloc(1, sizeof *p);
+        if (!p) {
+                close(pidfd);
+                return -EDQUOT;
+        }
+        *p = (struct proc){.slot = slot, .pid = pid, .pidfd = pidfd};
+        st->user->used.procs++;
+        LIST_INSERT_HEAD(&st->procs, p, link);
+        return 0;
+}
+
+static void proc_free(struct stack *st, struct proc *p)
+{
+        LIST_REMOVE(p, link);
+        st->user->used.procs--;
+        close(p->pidfd);
+        free(p);
+}
+
+static struct ask *ask_proc(struct stack *st, uint16_t type, const struct proc *p)
+{
+        struct unetd_msg msg = {.type = type, .stack = {.stack = st->id, .slot = p->slot, .pid = p->pid}};
+        struct ask *a = ask_send(st->user, &msg, &p->pidfd, type == UNETD_K_PROC ? 1 : 0);
+
+        if (a) {
+                a->stack = st->id;
+                a->slot = p->slot;
+        }
+        return a;
+}
+
+/* Makes the client wait for the keeper's answer about a process. */
+static int wait_proc(struct client *cl, struct stack *st, uint16_t type, const struct proc *p,
+                     const struct unetd_msg *request)
+{
+        struct waiter *w;
+        struct ask *a;
+        int r = waiter_new(cl, request, &w);
+
+        if (r < 0)
+                return r;
+        a = ask_proc(st, type, p);
+        if (a) {
+                a->waiter = w;
+                w->ask = a;
+        } else {
+                waiter_end(w, -ENOMEM);
+        }
+        return REPLY_LATER;
+}
+
+/* -EBUSY when the slot belongs to another process; 0 with *known when it is this one's already. */
+static int check_slot(const struct stack *st, uint32_t slot, int32_t pid, struct proc **known)
+{
+        *known = proc_find(st, slot);
+        if (!*known)
+                return 0;
+        return (*known)->pid == pid && !pidfd_dead((*known)->pidfd) ? 0 : -EBUSY;
+}
+
+static int proc_register(struct client *cl, struct stack *st, const struct unetd_msg *msg)
+{
+        int32_t pid = msg->stack.pid ? msg->stack.pid : cl->pid;
+        uint32_t slot = msg->stack.slot;
+        struct proc *p;
+        int r, pidfd;
+
+        if (slot >= UNETD_SLOTS_MAX || pid < 0)
+                return -EINVAL;
+        r = check_slot(st, slot, pid, &p);
+        if (r < 0)
+                return r;
+        if (!p) {
+                pidfd = msg->stack.pid ? other_pidfd(cl, pid) : peer_pidfd(cl);
+                if (pidfd < 0)
+                        return pidfd;
+                r = proc_new(st, slot, pid, pidfd);
+                if (r < 0)
+                        return r;
+                p = proc_find(st, slot);
+        }
+        return wait_proc(cl, st, UNETD_K_PROC, p, msg);
+}
+
+int stack_proc_add(struct client *cl, struct wire_in *in)
+{
+        struct stack *st;
+        int r = stack_of(cl->user, in->msg.stack.stack, &st);
+
+        if (r < 0)
+                return r;
+        return st->state == STACK_UP ? proc_register(cl, st, &in->msg) : -ENOENT;
+}
+
+/* The client's own, as a former image had it, or a dead child's: it may have been given to another process since it was asked for. */
+int stack_proc_del(struct client *cl, struct wire_in *in)
+{
+        struct stack *st;
+        struct proc *p;
+        int r = stack_of(cl->user, in->msg.stack.stack, &st);
+
+        if (r < 0)
+                return r;
+        p = proc_find(st, in->msg.stack.slot);
+        if (!p || (p->pid != cl->pid && !pidfd_dead(p->pidfd)))
+                return -ENOENT;
+        return wait_proc(cl, st, UNETD_K_PROC_DEL, p, &in->msg);
+}
+
+/* The kernel socket goes on to the keeper, if it is what it is said to be. */
+int stack_flight(struct client *cl, struct wire_in *in)
+{
+        struct unetd_msg msg = {.type = UNETD_K_FLIGHT, .stack = in->msg.stack};
+        uint64_t cookie = 0;
+        socklen_t len = sizeof cookie;
+        struct stack *st;
+        int r = stack_of(cl->user, in->msg.stack.stack, &st);
+
+        if (r < 0)
+                return r;
+        if (in->n != 1 || cl->user->keeper_state != KEEPER_RUNS)
+                return in->n != 1 ? -EBADMSG : -EAGAIN;
+        if (getsockopt(in->fds[0], SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0 || cookie == 0 || cookie != in->msg.stack.cookie)
+                return -EINVAL;
+        conn_send(&cl->user->keeper, &msg, in->fds, 1);
+        return 0;
+}
+
+/* ---- stacks ---- */
+
+/* Six descriptors of the right kinds, each pipe's two ends of one pipe. */
+static int check_fds(const struct wire_in *in)
+{
+        uint64_t ino[4];
+        int r;
+
+        if ((r = unet_memfd_check(in->fds[UNETD_FD_STATE], 0, true, UNET_MEMFD_ANYBODY)) < 0 ||
+            (r = unet_memfd_check(in->fds[UNETD_FD_BELL], BELL_BYTES, true, UNET_MEMFD_ANYBODY)) < 0)
+                return r;
+        for (unsigned i = 0; i < 4; i++)
+                if ((r = fdcheck_pipe(in->fds[UNETD_FD_LEADER_R + i], i % 2 == 1, &ino[i])) < 0)
+                        return r;
+        return ino[0] == ino[1] && ino[2] == ino[3] && ino[0] != ino[2] ? 0 : -EINVAL;
+}
+
+static struct stack *stack_alloc(struct user *u, uint32_t id, int32_t pid, struct wire_in *in)
+{
+        struct stack *st = calloc(1, sizeof *st);
+
+        if (!st)
+                return NULL;
+        st->id = id;
+        st->user = u;
+        st->pid = pid;
+        for (unsigned i = 0; i < UNETD_STACK_FDS; i++)
+                st->fds[i] = wire_in_take(in, i);
+        LIST_INSERT_HEAD(&unetd.stacks[id % STACK_BUCKETS], st, link);
+        u->used.stacks++;
+        unetd.nstacks++;
+        return st;
+}
+
+void stack_free(struct stack *st)
+{
+        struct proc *p;
+
+        chans_stack_gone(st);
+        links_free(st);
+        ports_free(st);
+        while ((p = LIST_FIRST(&st->procs)))
+                proc_free(st, p);
+        for (unsigned i = 0; i < UNETD_STACK_FDS; i++)
+                close(st->fds[i]);
+        LIST_REMOVE(st, link);
+        st->user->used.stacks--;
+        unetd.nstacks--;
+        free(st);
+}
+
+void stacks_free_of(struct user *u)
+{
+        for (unsigned b = 0; b < STACK_BUCKETS; b++) {
+                struct stack *st = LIST_FIRST(&unetd.stacks[b]), *next;
+
+                for (; st; st = next) {
+                        next = LIST_NEXT(st, link);
+                        if (st->user == u)
+                                stack_free(st);
+                }
+        }
+}
+
+/* Hands the stack to the keeper: its descriptors, and its first process when there is one. */
+static struct ask *ask_stack(struct stack *st)
+{
+        struct unetd_msg msg = {.type = UNETD_K_STACK, .stack = {.stack = st->id, .uid = st->user->uid}};
+        const struct proc *p = LIST_FIRST(&st->procs);
+        int fds[UNETD_STACK_FDS + 1];
+        struct ask *a;
+
+        memcpy(fds, st->fds, sizeof st->fds);
+        if (p) {
+                msg.stack.slot = p->slot;
+                msg.stack.pid = p->pid;
+                fds[UNETD_STACK_FDS] = p->pidfd;
+        }
+        a = ask_send(st->user, &msg, fds, UNETD_STACK_FDS + (p ? 1 : 0));
+        if (a)
+                a->stack = st->id;
+        return a;
+}
+
+/* The keeper first, then the client is told. */
+static int stack_register(struct client *cl, struct wire_in *in, int pidfd)
+{
+        struct stack *st = stack_alloc(cl->user, in->msg.stack.stack, cl->pid, in);
+        struct waiter *w;
+        struct ask *a;
+        int r;
+
+        if (!st) {
+                close(pidfd);
+                return -ENOMEM;
+        }
+        r = proc_new(st, in->msg.stack.slot, cl->pid, pidfd);
+        if (r == 0)
+                r = user_need_keeper(st->user, cl->has_keeper);
+        if (r == 0)
+                r = waiter_new(cl, &in->msg, &w);
+        if (r < 0) {
+                stack_free(st);
+                return r;
+        }
+        a = ask_stack(st);
+        if (!a) {
+                waiter_end(w, -ENOMEM);
+                stack_free(st);
+                return REPLY_LATER;
+        }
+        a->waiter = w;
+        w->ask = a;
+        return REPLY_LATER;
+}
+
+int stack_new(struct client *cl, struct wire_in *in)
+{
+        struct stack *known = stack_find(in->msg.stack.stack);
+        int r, pidfd;
+
+        if (in->n != UNETD_STACK_FDS)
+                return -EBADMSG;
+        if (in->msg.stack.slot >= UNETD_SLOTS_MAX || in->msg.stack.stack > UNETD_STACK_ID_MAX)
+                return -EINVAL;
+        r = check_fds(in);
+        if (r < 0)
+                return r;
+        in->msg.stack.pid = 0;
+        if (in->msg.stack.stack != 0 && known)          /* its keeper brought it back before */
+                return known->user == cl->user ? proc_register(cl, known, &in->msg) : -EEXIST;
+        if (user_keeper_silent(cl->user))
+                return -ETIMEDOUT;
+        if (cl->user->used.stacks >= unetd.cfg.per_uid.stacks)
+                return -EDQUOT;
+        pidfd = peer_pidfd(cl);
+        if (pidfd < 0)
+                return pidfd;
+        if (in->msg.stack.stack == 0)
+                in->msg.stack.stack = new_id();
+        return stack_register(cl, in, pidfd);
+}
+
+/* ---- what the keeper answers ---- */
+
+static void attach_answered(struct stack *st, int err)
+{
+        if (err == 0 && st->state == STACK_ATTACHING)
+                st->state = STACK_UP;
+        else if (err != 0 && (st->state == STACK_ATTACHING || err != -EAGAIN))
+                stack_free(st);
+}
+
+static void proc_answered(struct stack *st, const struct ask *a, int err)
+{
+        struct proc *p = proc_find(st, a->slot);
+
+        if (p && (a->type == UNETD_K_PROC_DEL ? err == 0 : err != 0 && err != -EAGAIN))
+                proc_free(st, p);
+}
+
+void stack_answered(struct user *u, struct ask *a, int err)
+{
+        struct waiter *w = a->waiter;
+        struct stack *st;
+
+        if (stack_of(u, a->stack, &st) < 0)
+                err = -ENOENT;
+        else if (a->type == UNETD_K_STACK)
+                attach_answered(st, err);
+        else
+                proc_answered(st, a, err);
+        if (w)
+                waiter_end(w, err);
+}
+
+/* ---- what the keeper says unasked ---- */
+
+void stack_proc_gone(struct user *u, const struct unetd_msg *msg)
+{
+        struct stack *st;
+        struct proc *p;
+
+        if (stack_of(u, msg->stack.stack, &st) < 0)
+                return;
+        p = proc_find(st, msg->stack.slot);
+        if (p)
+                proc_free(st, p);
+}
+
+void stack_orphan(struct user *u, const struct unetd_msg *msg)
+{
+        struct stack *st;
+
+        if (stack_of(u, msg->stack.stack, &st) < 0 || !LIST_EMPTY(&st->procs))
+                return;
+        st->state = STACK_ORPHAN;
+        ports_stop_listening(st);
+}
+
+void stack_gone(struct user *u, const struct unetd_msg *msg)
+{
+        struct stack *st;
+
+        if (stack_of(u, msg->stack.stack, &st) == 0)
+                stack_free(st);
+}
+
+/* ---- a keeper that outlived its unetd, a unetd that outlived its keeper ---- */
+
+void stack_offered(struct user *u, struct wire_in *in)
+{
+        struct stack *st = stack_find(in->msg.stack.stack);
+
+        if (in->n != UNETD_STACK_FDS || in->msg.stack.stack == 0 || in->msg.stack.stack > UNETD_STACK_ID_MAX || check_fds(in) < 0)
+                return;
+        if (!st && u->used.stacks < unetd.cfg.per_uid.stacks) {
+                st = stack_alloc(u, in->msg.stack.stack, in->msg.stack.pid, in);
+                if (st)
+                        st->state = STACK_UP;
+        }
+        if (st && st->user == u) {
+                st->handed_over = true;
+                chan_numbers_taken(u, &in->msg.stack);
+        }
+}
+
+void proc_offered(struct user *u, struct wire_in *in)
+{
+        struct stack *st;
+
+        if (in->n == 1 && in->msg.stack.slot < UNETD_SLOTS_MAX &&
+            stack_of(u, in->msg.stack.stack, &st) == 0 && fdcheck_pidfd(in->fds[0]) == 0 &&
+            !proc_find(st, in->msg.stack.slot))
+                proc_new(st, in->msg.stack.slot, in->msg.stack.pid, wire_in_take(in, 0));
+}
+
+static void stack_replay(struct stack *st)
+{
+        struct proc *p, *first = LIST_FIRST(&st->procs);
+
+        st->handed_over = false;
+        ask_stack(st);
+        LIST_FOREACH(p, &st->procs, link)
+                if (p != first)
+                        ask_proc(st, UNETD_K_PROC, p);
+        links_replay(st);
+        chans_replay(st);
+}
+
+void stacks_replay(struct user *u, bool handed_over)
+{
+        for (unsigned b = 0; b < STACK_BUCKETS; b++) {
+                struct stack *st;
+
+                LIST_FOREACH(st, &unetd.stacks[b], link)
+                        if (st->user == u && (st->handed_over || !handed_over))
+                                stack_replay(st);
+        }
+}

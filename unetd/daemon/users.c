@@ -1,0 +1,386 @@
+/* Users, the keeper of each, and what keepers are asked. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "unetd/daemon/daemon.h"
+#include "unetd/client/stopped.h"
+
+#define KEEPER_QUEUE  16384u            /* messages for a keeper that is being started, or slow */
+#define DEATHS_MAX    5u
+#define DEATHS_WINDOW (10 * NS_PER_S)
+
+/* ---- users ---- */
+
+static void keeper_message(struct conn *c, struct wire_in *in);
+static void keeper_ended(struct conn *c);
+static void keeper_discard(struct conn *c, const int *fds, unsigned n);
+
+struct user *user_get(uint32_t uid, uint32_t gid)
+{
+        struct user *u;
+
+        LIST_FOREACH(u, &unetd.users, link)
+                if (u->uid == uid)
+                        return u;
+        u = calloc(1, sizeof *u);
+        if (!u)
+                return NULL;
+        u->uid = uid;
+        u->gid = gid;
+        u->keeper.message = keeper_message;
+        u->keeper.ended = keeper_ended;
+        u->keeper.discard = keeper_discard;
+        u->emul.bytes_max = (uint64_t)unetd.cfg.per_uid.emul_kb << 10;
+        u->emul.msgs_max = unetd.cfg.per_uid.emul_msgs;
+        u->emul.chans_max = unetd.cfg.per_uid.emul_chans;
+        TAILQ_INIT(&u->asks);
+        discard_init(u);
+        LIST_INSERT_HEAD(&unetd.users, u, link);
+        return u;
+}
+
+static void user_free_if_unused(struct user *u)
+{
+        if (u->used.clients || u->used.stacks || u->used.emul_endpoints || discard_busy(u) || u->keeper_state != KEEPER_NONE)
+                return;
+        LIST_REMOVE(u, link);
+        free(u->trash.fd);
+        free(u);
+}
+
+/* ---- starting a keeper ---- */
+
+/* Takes fd as the connection to the user's keeper; what was queued for one that was awaited goes out. */
+static int keeper_connect(struct user *u, int fd, int32_t pid)
+{
+        struct unetd_msg msg = {.type = UNETD_K_DIRECTORY};
+        int r = u->keeper_state == KEEPER_AWAITED ? 0 : conn_init(&u->keeper, &unetd.loop, -1, KEEPER_QUEUE);
+
+        if (r == 0)
+                r = conn_attach(&u->keeper, fd);
+        if (r < 0)
+                return r;
+        u->keeper_state = KEEPER_RUNS;
+        u->keeper_pid = pid;
+        msg.hello.flags = unetd.cfg.shared ? UNETD_SHARED : 0;
+        conn_send(&u->keeper, &msg, &unetd.dir.fd, 1);
+        return 0;
+}
+
+static int keeper_start(struct user *u)
+{
+        int fd[2], pid;
+
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd) < 0)
+                return -errno;
+        pid = spawn_keeper(u->uid, u->gid, fd[1]);
+        close(fd[1]);
+        if (pid < 0) {
+                close(fd[0]);
+                return pid;
+        }
+        log_line("keeper %d started for uid %u", pid, u->uid);
+        return keeper_connect(u, fd[0], pid);
+}
+
+int user_need_keeper(struct user *u, bool awaited)
+{
+        if (u->keeper_state != KEEPER_NONE)
+                return 0;
+        if (!awaited)
+                return keeper_start(u);
+        u->keeper_state = KEEPER_AWAITED;
+        u->adopt_until = unetd.loop.now + unetd.cfg.adopt_ms * NS_PER_MS;
+        return conn_init(&u->keeper, &unetd.loop, -1, KEEPER_QUEUE);
+}
+
+/* One end of a socketpair to the keeper, one to the client. */
+int user_keeper_get(struct client *cl, struct unetd_msg *msg)
+{
+        struct unetd_msg hand = {.type = UNETD_K_CLIENT, .stack = {.pid = cl->pid, .uid = cl->user->uid}};
+        int fd[2], r = user_need_keeper(cl->user, cl->has_keeper);
+
+        if (r < 0)
+                return r;
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) < 0)
+                return -errno;
+        conn_send(&cl->user->keeper, &hand, &fd[0], 1);
+        msg->err = 0;
+        msg->stack.pid = cl->user->keeper_state == KEEPER_RUNS ? cl->user->keeper_pid : 0;
+        conn_send(&cl->conn, msg, &fd[1], 1);
+        close(fd[0]);
+        close(fd[1]);
+        return REPLY_LATER;             /* it was just sent, with its descriptor */
+}
+
+/* Its descriptors are close-on-exec: so ends the connection of a process that became another program. The keeper looks. */
+void user_client_left(const struct client *cl)
+{
+        struct unetd_msg msg = {.type = UNETD_K_LEFT, .stack = {.pid = cl->pid}};
+
+        if (cl->greeted && cl->user->used.stacks != 0 && cl->user->keeper_state == KEEPER_RUNS)
+                conn_send(&cl->user->keeper, &msg, NULL, 0);
+}
+
+int user_adopt(struct client *cl, struct unetd_msg *msg)
+{
+        struct user *u = cl->user;
+        int fd, r;
+
+        cl->hands_over = u->keeper_state == KEEPER_RUNS;
+        if (cl->hands_over)
+                return -EEXIST;
+        fd = fcntl(cl->conn.src.fd, F_DUPFD_CLOEXEC, 3);
+        if (fd < 0)
+                return -errno;
+        conn_reply(&cl->conn, msg, 0);
+        conn_fail(&cl->conn);
+        r = keeper_connect(u, fd, cl->pid);
+        if (r == 0)
+                log_line("keeper %d of uid %u came back", cl->pid, u->uid);
+        return REPLY_LATER;             /* the client is no more */
+}
+
+/* ---- asking ---- */
+
+struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsigned n)
+{
+        struct ask *a = calloc(1, sizeof *a);
+
+        if (!a)
+                return NULL;
+        if (++unetd.next_ask == 0)
+                unetd.next_ask = 1;     /* 0 marks what a keeper says unasked */
+        msg->seq = a->seq = unetd.next_ask;
+        a->type = msg->type;
+        a->sent = unetd.loop.now;
+        TAILQ_INSERT_TAIL(&u->asks, a, link);
+        conn_send(&u->keeper, msg, fds, n);
+        return a;
+}
+
+static void ask_free(struct user *u, struct ask *a)
+{
+        TAILQ_REMOVE(&u->asks, a, link);
+        if (a->waiter)
+                a->waiter->ask = NULL;
+        free(a);
+}
+
+void asks_forget_chan(struct chan *ch)
+{
+        struct user *u;
+        struct ask *a;
+
+        LIST_FOREACH(u, &unetd.users, link)
+                TAILQ_FOREACH(a, &u->asks, link)
+                        if (a->chan == ch)
+                                a->chan = NULL;
+}
+
+static void dispatch(struct user *u, struct ask *a, int err)
+{
+        if (a->type == UNETD_K_CHAN || a->type == UNETD_K_CHAN_DOWN)
+                chan_answered(a, err);
+        else if (a->type == UNETD_K_SETTLE)
+                port_settled(a, err);
+        else
+                stack_answered(u, a, err);
+}
+
+static void answered(struct user *u, const struct unetd_msg *msg)
+{
+        struct ask *a;
+
+        u->silence_said = false;
+        TAILQ_FOREACH(a, &u->asks, link) {
+                if (a->seq != msg->seq || a->type != msg->type)
+                        continue;
+                if (msg->type == UNETD_K_STACK && msg->err == 0)
+                        chan_numbers_taken(u, &msg->stack);
+                dispatch(u, a, msg->err > 0 ? -EPROTO : msg->err);
+                ask_free(u, a);
+                return;
+        }
+}
+
+void keeper_said(struct user *u, struct wire_in *in)
+{
+        switch ((enum unetd_type)in->msg.type) {
+        case UNETD_K_PROC_GONE:
+                stack_proc_gone(u, &in->msg);
+                return;
+        case UNETD_K_ORPHAN:
+                stack_orphan(u, &in->msg);
+                return;
+        case UNETD_K_GONE:
+                stack_gone(u, &in->msg);
+                return;
+        case UNETD_K_UNLISTEN:
+                listen_del(u, &in->msg);
+                return;
+        case UNETD_K_ALOFT:
+                listen_aloft(u, &in->msg);
+                return;
+        case UNETD_K_LINK:
+                link_drive(u, u->keeper_pid, &in->msg);
+                return;
+        case UNETD_K_STACK:
+                stack_offered(u, in);
+                return;
+        case UNETD_K_PROC:
+                proc_offered(u, in);
+                return;
+        case UNETD_K_CHAN:
+                chan_offered(u, in);
+                return;
+        case UNETD_K_CHAN_FREE:
+                chan_number_free(u, &in->msg);
+                return;
+        case UNETD_K_RLINK:
+                link_offered(u, in);
+                return;
+        case UNETD_LISTEN_ADD:
+        case UNETD_PORT_HOLD:
+        case UNETD_PORT_LEASE:
+                port_offered(u, in);
+                return;
+        default:
+                return;                 /* nonsense from a user's own keeper: no answer is owed */
+        }
+}
+
+static void keeper_message(struct conn *c, struct wire_in *in)
+{
+        struct user *u = (struct user *)c;
+
+        if (in->msg.seq != 0)
+                answered(u, &in->msg);
+        else
+                keeper_said(u, in);
+}
+
+/* ---- a keeper's death ---- */
+
+/* Not seen to here: the caller may be in the middle of a walk over what changes. */
+static void keeper_ended(struct conn *c)
+{
+        ((struct user *)c)->keeper_died = true;
+}
+
+static void keeper_discard(struct conn *c, const int *fds, unsigned n)
+{
+        discard((struct user *)c, fds, n, !c->broken);
+}
+
+static bool dies_too_often(struct user *u)
+{
+        if (unetd.loop.now - u->first_death > DEATHS_WINDOW) {
+                u->first_death = unetd.loop.now;
+                u->deaths = 0;
+        }
+        return ++u->deaths > DEATHS_MAX;
+}
+
+/* What was asked of the dead one: new stacks and slots are asked again by the client, channels by the
+ * replay. */
+static void asks_fail(struct user *u)
+{
+        struct ask *a;
+
+        while ((a = TAILQ_FIRST(&u->asks))) {
+                if (a->type == UNETD_K_SETTLE)
+                        port_settled(a, -EAGAIN);
+                else if (a->type != UNETD_K_CHAN && a->type != UNETD_K_CHAN_DOWN)
+                        stack_answered(u, a, -EAGAIN);
+                ask_free(u, a);
+        }
+}
+
+static void keeper_bury(struct user *u)
+{
+        u->keeper_died = false;
+        u->keeper_state = KEEPER_NONE;
+        asks_fail(u);
+        if (u->used.stacks == 0)
+                return;
+        log_line("keeper of uid %u died, %u stacks", u->uid, u->used.stacks);
+        if (dies_too_often(u) || keeper_start(u) < 0) {
+                log_line("keeper of uid %u is given up, and its stacks", u->uid);
+                stacks_free_of(u);
+                return;
+        }
+        stacks_replay(u, false);
+}
+
+bool users_keeper_stopped(void)
+{
+        struct user *u;
+
+        LIST_FOREACH(u, &unetd.users, link)
+                if (u->keeper_state == KEEPER_RUNS && !TAILQ_EMPTY(&u->asks) && process_is_stopped(u->keeper_pid))
+                        return true;
+        return false;
+}
+
+bool user_keeper_silent(struct user *u)
+{
+        const struct ask *a = TAILQ_FIRST(&u->asks);
+
+        if (u->keeper_state != KEEPER_RUNS || !a || unetd.loop.now - a->sent < unetd.cfg.reply_ms * NS_PER_MS ||
+            !process_is_stopped(u->keeper_pid))
+                return false;
+        if (!u->silence_said)
+                log_line("keeper %d of uid %u is stopped: who needs it goes by the kernel", u->keeper_pid, u->uid);
+        u->silence_said = true;
+        return true;
+}
+
+/* A keeper that does not answer is stopped, or broken, or slow: the last is waited for longer. */
+static bool lost_patience(struct user *u)
+{
+        struct ask *a = TAILQ_FIRST(&u->asks);
+
+        if (u->keeper_state != KEEPER_RUNS || !a || unetd.loop.now - a->sent <= ASK_PATIENCE || unetd.loop.now < u->keeper_look)
+                return false;
+        u->keeper_look = unetd.loop.now + ASK_PATIENCE;
+        return unetd.loop.now - a->sent > ASK_END || process_is_stopped(u->keeper_pid);
+}
+
+void users_tick(void)
+{
+        struct user *u = LIST_FIRST(&unetd.users), *next;
+
+        for (; u; u = next) {
+                next = LIST_NEXT(u, link);
+                if (lost_patience(u))
+                        conn_fail(&u->keeper);
+                if (u->keeper_state == KEEPER_AWAITED && u->adopt_until <= unetd.loop.now &&
+                    keeper_start(u) < 0)
+                        conn_fail(&u->keeper);
+                if (u->keeper_died)
+                        keeper_bury(u);
+                user_free_if_unused(u);
+        }
+}
+
+nstime users_deadline(void)
+{
+        nstime when = NSTIME_NEVER;
+        struct user *u;
+
+        LIST_FOREACH(u, &unetd.users, link) {
+                struct ask *a = TAILQ_FIRST(&u->asks);
+
+                if (u->keeper_died)
+                        return unetd.loop.now;
+                if (u->keeper_state == KEEPER_AWAITED)
+                        when = nstime_min(when, u->adopt_until);
+                else if (a)
+                        when = nstime_min(when, MAX(a->sent + ASK_PATIENCE + NS_PER_MS, u->keeper_look));
+        }
+        return when;
+}

@@ -1,0 +1,159 @@
+/*
+ * The kernel's word for who has a port: a socket that its owner passes, as it is at this moment.
+ *
+ * A TCP socket that listens has its port for itself. One that is only bound says so less well: where it was last bound it
+ * tells also when the kernel has long given the port to somebody else (after a connection that failed, say), and one that is
+ * connected may share its port with those of other users. What a bound socket does, and only that, is to refuse to be bound
+ * while it is closed (inet_bind(): EINVAL); which harms nobody, as one that lies is bound to a port of its own by it.
+ */
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "unetd/daemon/daemon.h"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62
+#endif
+
+enum { TCPI_CLOSE = 7, TCPI_LISTEN = 10 };      /* TCP_CLOSE, TCP_LISTEN of the kernel's tcp_states.h */
+
+static uint64_t own_netns;              /* cookie; 0: the kernel does not tell */
+
+static int int_opt(int fd, int level, int opt)
+{
+        int v;
+        socklen_t len = sizeof v;
+
+        return getsockopt(fd, level, opt, &v, &len) < 0 || len != sizeof v ? -1 : v;
+}
+
+static uint64_t netns_of(int fd)
+{
+        uint64_t cookie = 0;
+        socklen_t len = sizeof cookie;
+
+        return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) < 0 ? 0 : cookie;
+}
+
+int vouch_init(void)
+{
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        if (fd < 0)
+                return -errno;
+        own_netns = netns_of(fd);
+        close(fd);
+        return 0;
+}
+
+bool vouch_addr(int fd, ip_addr *addr, uint16_t *port)
+{
+        union {
+                struct sockaddr sa;
+                struct sockaddr_in in;
+                struct sockaddr_in6 in6;
+        } a;
+        socklen_t len = sizeof a;
+
+        if (getsockname(fd, &a.sa, &len) < 0)
+                return false;
+        if (a.sa.sa_family == AF_INET) {
+                *addr = ip_addr_v4(ntohl(a.in.sin_addr.s_addr));
+                *port = ntohs(a.in.sin_port);
+                return true;
+        }
+        if (a.sa.sa_family != AF_INET6)
+                return false;
+        memcpy(addr, &a.in6.sin6_addr, sizeof *addr);
+        *port = ntohs(a.in6.sin6_port);
+        return true;
+}
+
+static bool is_closed(int fd)
+{
+        uint8_t state = 0;
+        socklen_t len = sizeof state;
+
+        return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &state, &len) == 0 && state == TCPI_CLOSE;
+}
+
+static bool refuses_to_be_bound(int fd, int family)
+{
+        struct sockaddr_in6 any = {.sin6_family = (sa_family_t)family};        /* of either family: all zero */
+        socklen_t len = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof any;
+
+        return bind(fd, (struct sockaddr *)&any, len) < 0 && errno == EINVAL;
+}
+
+/* Twice: who connects and closes it meanwhile, to look bound at one moment and closed at another, has to be lucky twice; and
+ * whose the port really is finds the claim stale when he claims it (make_way() in ports.c). */
+static bool is_bound(int fd, int family)
+{
+        for (int i = 0; i < 2; i++)
+                if (!is_closed(fd) || !refuses_to_be_bound(fd, family))
+                        return false;
+        return is_closed(fd);
+}
+
+bool vouch_shares(int fd)
+{
+        return int_opt(fd, SOL_SOCKET, SO_REUSEADDR) == 1 || int_opt(fd, SOL_SOCKET, SO_REUSEPORT) == 1;
+}
+
+int vouch_socket(int fd, const struct unetd_port *want)
+{
+        int family = int_opt(fd, SOL_SOCKET, SO_DOMAIN), proto = want->proto & ~DIR_HELD, device;
+        ip_addr addr;
+        uint16_t port;
+
+        if ((family != AF_INET && family != AF_INET6) || int_opt(fd, SOL_SOCKET, SO_PROTOCOL) != proto)
+                return -EINVAL;
+        if (netns_of(fd) != own_netns)
+                return -EINVAL;
+        if (want->proto == (IPPROTO_TCP | DIR_HELD)) {
+                device = int_opt(fd, SOL_SOCKET, SO_BINDTOIFINDEX);
+                if (device < 0 || (device != 0 && !iface_is(device)) || !is_bound(fd, family))
+                        return -EINVAL;
+        } else if (proto == IPPROTO_TCP && int_opt(fd, SOL_SOCKET, SO_ACCEPTCONN) != 1) {
+                return -EINVAL;
+        }
+        if (!vouch_addr(fd, &addr, &port) || port != want->port || !ports_same_addr(addr, want->addr))
+                return -EINVAL;
+        if (family == AF_INET6 && ip_addr_is_any(addr) && int_opt(fd, IPPROTO_IPV6, IPV6_V6ONLY) != 0)
+                return -EINVAL;
+        return 0;
+}
+
+/* ---- a user's ports ---- */
+
+/* A line of /proc/net/tcp and the like (proc(5)). TCP: of one that listens. */
+static bool is_port_of(const char *line, uint32_t uid, uint8_t proto, uint16_t port)
+{
+        unsigned at, state, owner;
+
+        return sscanf(line, " %*u: %*[0-9A-Fa-f]:%4x %*[0-9A-Fa-f]:%*x %2x %*x:%*x %*x:%*x %*x %u", &at, &state, &owner) == 3 &&
+               at == port && owner == uid && (proto == IPPROTO_UDP || state == TCPI_LISTEN);
+}
+
+bool vouch_user(uint32_t uid, const struct unetd_port *p)
+{
+        static const char *const path[2][2] = {{"/proc/net/udp", "/proc/net/udp6"}, {"/proc/net/tcp", "/proc/net/tcp6"}};
+        bool found = false;
+        char line[512];
+
+        for (int i = 0; i < 2 && !found; i++) {
+                FILE *f = fopen(path[p->proto == IPPROTO_TCP][i], "re");
+                while (f && !found && fgets(line, sizeof line, f))
+                        found = is_port_of(line, uid, p->proto, p->port);
+                if (f)
+                        fclose(f);
+        }
+        return found;
+}

@@ -1,0 +1,198 @@
+/*
+ * What the keeper's files share; nobody else includes it.
+ *
+ *      keeper.c          the loop: what is due, and main
+ *      keeper_daemon.c   what unetd says, and when it dies
+ *      keeper_clients.c  what clients ask
+ *      keeper_stacks.c   a stack: attached, its pipe, what is due for it, its end
+ *      keeper_procs.c    its processes: who died, who left by exec
+ *      keeper_chans.c    its channels: attached, watched, taken down
+ *      keeper_flights.c  sockets of its that are under way in messages
+ *      keeper_settle.c   what dead processes leave, when unetd asks that it be seen to now
+ */
+#ifndef UNETD_KEEPER_H
+#define UNETD_KEEPER_H
+
+#include "config/settings.h"
+#include "unetd/loop/conn.h"
+#include "unetd/keeper/keeper_ops.h"
+#include "unetd/loop/log.h"
+
+#define KEEPER_DAEMON_QUEUE 65536u      /* bytes to unetd that may wait */
+
+#define KEEPER_SETTLES      64u         /* that wait at once; the others are answered without */
+
+enum proc_state { PROC_LIVE, PROC_DYING, PROC_DONE };
+
+struct kproc {
+        struct loop_source pidfd;       /* first: handlers cast */
+        LIST_ENTRY(kproc) link;
+        struct kstack *stack;
+        uint32_t slot;
+        int32_t pid;
+        enum proc_state state;
+        bool left;                      /* closed a connection: may be another program by now */
+        bool told;                      /* unetd knows that it goes */
+};
+
+enum chan_state { CHAN_ATTACHING, CHAN_UP, CHAN_CLOSING };
+
+struct kchan {
+        struct loop_source xsk;         /* interfaces; first: handlers cast */
+        LIST_ENTRY(kchan) link;
+        struct kstack *stack;
+        struct unetd_chan_info info;
+        int fds[UNETD_CHAN_FDS_MAX];
+        enum chan_state state;
+        struct unetd_msg request;       /* answered when the state changes; type 0: nobody waits for that */
+};
+
+struct kstack {
+        struct loop_source pipe;        /* first: handlers cast */
+        LIST_ENTRY(kstack) link;
+        uint32_t id;
+        int32_t pid;
+        int fds[UNETD_STACK_FDS];
+        void *view;
+        bool orphan;
+        nstime alone_since;             /* orphan without a peer; NSTIME_NEVER while it has one */
+        nstime deadline;                /* of stack_work() */
+        struct kwake {
+                struct loop_source source;      /* first: handlers cast */
+                struct kstack *stack;
+        } wake[KEEPER_WAKE_FDS];        /* its RDMA devices' */
+        int nwakes;
+        LIST_HEAD(, kproc) procs;
+        LIST_HEAD(, kchan) chans;
+        LIST_HEAD(, klink) links;
+};
+
+/* What a stack has of an RDMA device. */
+struct klink {
+        LIST_ENTRY(klink) link;
+        uint32_t iface;
+        int fds[UNETD_LINK_FDS];
+};
+
+/* A kernel socket that left in a message. */
+struct kflight {
+        LIST_ENTRY(kflight) link;
+        uint32_t stack;
+        uint64_t cookie;
+        bool aloft;                     /* unetd was told that no process has it */
+};
+
+struct kclient {
+        struct conn conn;               /* first: handlers cast */
+        LIST_ENTRY(kclient) link;
+};
+
+extern struct keeper {
+        struct loop loop;
+        struct conn daemon;
+        bool daemon_died;
+        bool system;                    /* the unetd in use, or the last one, is a system-wide one: no other will do */
+        nstime look_at, look_gap;       /* when it is looked for another one next, and how long after that; NSTIME_NEVER: not */
+        bool leaving;                   /* as soon as what was offered has been sent */
+        const struct keeper_stack_ops *ops;
+        struct unetd_config cfg;
+        LIST_HEAD(, kstack) stacks;
+        LIST_HEAD(, kclient) clients, dead;
+        LIST_HEAD(, kflight) flights;
+        uint32_t nflights;
+        bool flights_missed;            /* one of them could not be looked at */
+        int flights_ep;                 /* watches them, holding none */
+        nstime flights_at, flights_gap; /* when they are looked at next; the gap doubles */
+        uint32_t nclients;
+        nstime idle_since;
+        struct unetd_msg settle[KEEPER_SETTLES];        /* K_SETTLE, to be answered */
+        uint32_t nsettles;
+        uint32_t settle_turns;          /* how often it was looked whether they can be */
+} keeper;
+
+/* ---- keeper.c ---- */
+
+/* NULL: there is none. */
+struct kstack *kstack_find(uint32_t id);
+struct kproc *kproc_find(struct kstack *st, uint32_t slot);
+struct kchan *kchan_find(struct kstack *st, uint32_t slot);
+/* kstack_work() is called for it at the end of this batch. */
+void kstack_due(struct kstack *st);
+/* Tells unetd. */
+void keeper_tell(uint16_t type, uint32_t stack, uint32_t slot);
+
+/* ---- keeper_procs.c ---- */
+
+/* Takes pidfd, also on failure. 0, -EBUSY: another process has the slot; -ENOMEM, -EINVAL: no pidfd. */
+int kproc_add(struct kstack *st, uint32_t slot, int32_t pid, int pidfd);
+/* Its pidfd is watched no more. */
+void kproc_release(struct kproc *p);
+/* A process closed its connection to unetd: it is looked at, wherever it is in the books. */
+void kproc_left(int32_t pid);
+/* Ends the references of what died; frees what is done with. */
+void kprocs_work(struct kstack *st);
+/* Marks those that died since the loop last looked. */
+void kprocs_look(struct kstack *st);
+/* Whether some are to be asked again soon. */
+bool kprocs_dying(const struct kstack *st);
+
+/* ---- keeper_chans.c ---- */
+
+/* The message of unetd about a channel to hold; answered at once or at a later tick. 1: it will be; else the answer. */
+int kchan_take(struct wire_in *in);
+/* ... and about one to give up. As above. */
+int kchan_drop(const struct wire_in *in);
+/* Nobody waits for what becomes of it any more. */
+void kchan_forget_request(struct kchan *ch);
+/* Numbers of channels that cannot be given to new ones, one a bit, but for those that are up. */
+uint64_t kchans_taken(const struct kstack *st);
+void kchan_free(struct kchan *ch);
+/* The message of unetd about what a stack has of an RDMA device. */
+void klink_take(struct wire_in *in);
+void klinks_free(struct kstack *st);
+void kchans_work(struct kstack *st);
+/* The stack rests: packets at its interfaces wake us. */
+void kchans_watch(const struct kstack *st);
+bool kchans_pending(const struct kstack *st);
+
+/* ---- keeper_stacks.c ---- */
+
+/* Attaches the stack of a message, whose six descriptors it takes. 0 or a negative errno. */
+int kstack_new(struct wire_in *in, struct kstack **out);
+/* All that is due for one stack; it may be gone afterwards. */
+void kstack_work(struct kstack *st);
+
+/* ---- keeper_flights.c ---- */
+
+/* A kernel socket that left in a message. */
+void kflight_take(struct wire_in *in);
+bool kflights_of(const struct kstack *st);
+/* They are looked at in this batch. */
+void kflights_due(void);
+/* When to be called again. */
+nstime kflights_work(void);
+
+/* ---- keeper_settle.c ---- */
+
+/* K_SETTLE. 1: it will be answered; else the answer. */
+int ksettle_take(const struct wire_in *in);
+/* After the stacks' work: answers, or says when to be called again. */
+nstime ksettle_work(void);
+
+/* ---- keeper_clients.c ---- */
+
+/* The socket of a client that unetd sends to us; without room for it, it sees the end. */
+void kclient_take(struct wire_in *in);
+/* Frees those that ended in this batch. */
+void kclients_bury(void);
+
+/* ---- keeper_daemon.c ---- */
+
+void keeper_daemon_message(struct conn *c, struct wire_in *in);
+void keeper_daemon_ended(struct conn *c);
+/* After a batch in which it ended: looks for another one. */
+void keeper_daemon_lost(void);
+/* A system-wide one may be there again. Returns when to be called next. */
+nstime keeper_daemon_look(void);
+
+#endif

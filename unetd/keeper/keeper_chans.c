@@ -1,0 +1,226 @@
+/*
+ * The keeper's channels: it holds their descriptors, puts them into the state, and answers unetd when that has happened,
+ * which a stack whose lock is held may delay.
+ */
+#include "unetd/keeper/keeper.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static void close_fds(struct kchan *ch)
+{
+        if (ch->xsk.fd >= 0)
+                loop_del(&keeper.loop, &ch->xsk);
+        for (unsigned i = 0; i < unetd_chan_nfds(&ch->info); i++)
+                close(ch->fds[i]);
+}
+
+void kchan_free(struct kchan *ch)
+{
+        close_fds(ch);
+        LIST_REMOVE(ch, link);
+        free(ch);
+}
+
+/* Packets wait at an interface; until the stack rests again it is looked at by the clock. */
+static void packets_came(struct loop_source *s, uint32_t events)
+{
+        struct kchan *ch = (struct kchan *)s;
+
+        loop_mod(&keeper.loop, s, 0);
+        kstack_due(ch->stack);
+}
+
+static void chan_watch(struct kchan *ch)
+{
+        if (!unetd_chan_is_own(&ch->info))
+                return;
+        ch->xsk.fd = ch->fds[UNETD_FD_IF_XSK];
+        if (loop_add(&keeper.loop, &ch->xsk, 0) < 0)
+                ch->xsk.fd = -1;
+}
+
+void kchan_forget_request(struct kchan *ch)
+{
+        ch->request.type = 0;
+}
+
+static void answer(struct kchan *ch, int err)
+{
+        if (ch->request.type != 0)
+                conn_reply(&keeper.daemon, &ch->request, err);
+        kchan_forget_request(ch);
+}
+
+uint64_t kchans_taken(const struct kstack *st)
+{
+        uint64_t taken = keeper.ops->chans(st->view);
+        const struct kchan *ch;
+
+        LIST_FOREACH(ch, &st->chans, link) {
+                if (ch->info.chan >= 64)
+                        continue;
+                if (ch->state == CHAN_UP)
+                        taken &= ~((uint64_t)1 << ch->info.chan);
+                else
+                        taken |= (uint64_t)1 << ch->info.chan;
+        }
+        return taken;
+}
+
+static void chan_attach(struct kstack *st, struct kchan *ch)
+{
+        struct unetd_chan view = unetd_chan_of(&ch->info, ch->fds);
+        int r = keeper.ops->chan_attach(st->view, ch->info.chan, &view);
+
+        if (r == -EAGAIN)
+                return;
+        ch->state = CHAN_UP;
+        answer(ch, r);
+        if (r < 0)
+                kchan_free(ch);
+        else
+                chan_watch(ch);
+}
+
+static void chan_down(struct kstack *st, struct kchan *ch)
+{
+        int r = keeper.ops->chan_down(st->view, ch->info.chan);
+
+        if (r == -EAGAIN)
+                return;
+        if (ch->request.type == 0)
+                keeper_tell(UNETD_K_CHAN_FREE, st->id, ch->info.chan);
+        answer(ch, 0);
+        kchan_free(ch);
+}
+
+void kchans_work(struct kstack *st)
+{
+        struct kchan *ch = LIST_FIRST(&st->chans), *next;
+
+        for (; ch; ch = next) {
+                next = LIST_NEXT(ch, link);
+                if (ch->state == CHAN_ATTACHING)
+                        chan_attach(st, ch);
+                else if (ch->state == CHAN_CLOSING)
+                        chan_down(st, ch);
+        }
+}
+
+void kchans_watch(const struct kstack *st)
+{
+        struct kchan *ch;
+
+        LIST_FOREACH(ch, &st->chans, link)
+                if (ch->xsk.fd >= 0)
+                        loop_mod(&keeper.loop, &ch->xsk, EPOLLIN);
+}
+
+bool kchans_pending(const struct kstack *st)
+{
+        struct kchan *ch;
+
+        LIST_FOREACH(ch, &st->chans, link)
+                if (ch->state != CHAN_UP)
+                        return true;
+        return false;
+}
+
+/* An interface goes by something else from now on. */
+static bool moves(const struct kchan *ch, const struct unetd_chan_info *info)
+{
+        return unetd_is_iface(info->peer_stack) && ch->info.iface.serial != info->iface.serial;
+}
+
+/* Answered by chan_attach(), now or at a later tick. */
+int kchan_take(struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.chan.stack);
+        struct kchan *ch = st ? kchan_find(st, in->msg.chan.chan) : NULL;
+        int r;
+
+        if (in->n != unetd_chan_nfds(&in->msg.chan))
+                return -EBADMSG;
+        if (!st)
+                return -ENOENT;
+        if (ch && ch->state == CHAN_CLOSING)
+                return -EBUSY;
+        if (ch && (ch->info.peer_stack != in->msg.chan.peer_stack || !moves(ch, &in->msg.chan)))
+                return ch->info.peer_stack == in->msg.chan.peer_stack ? 0 : -EEXIST;
+        r = unetd_chan_check(&in->msg.chan, in->fds);
+        if (r < 0)
+                return r;
+        if (ch) {
+                if (ch->state == CHAN_ATTACHING)
+                        answer(ch, 0);  /* it will be, as it is now */
+                close_fds(ch);
+                LIST_REMOVE(ch, link);
+        } else {
+                ch = calloc(1, sizeof *ch);
+        }
+        if (!ch)
+                return -ENOMEM;
+        *ch = (struct kchan){.xsk = {.fd = -1, .ready = packets_came}, .stack = st};
+        ch->info = in->msg.chan;
+        ch->request = in->msg;
+        for (unsigned i = 0; i < in->n; i++)
+                ch->fds[i] = wire_in_take(in, i);
+        LIST_INSERT_HEAD(&st->chans, ch, link);
+        chan_attach(st, ch);
+        kstack_due(st);
+        return 1;
+}
+
+/* One that it brought itself comes back: it has it. */
+void klink_take(struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.link.stack);
+        struct klink *l;
+
+        if (!st || in->n != UNETD_LINK_FDS)
+                return;
+        kstack_due(st);
+        LIST_FOREACH(l, &st->links, link)
+                if (l->iface == in->msg.link.iface)
+                        return;
+        if (keeper.ops->link_attach(st->view, in->msg.link.iface, in->fds[UNETD_FD_LINK_MEM], in->fds[UNETD_FD_LINK_BOOK]) < 0 ||
+            !(l = calloc(1, sizeof *l)))
+                return;
+        l->iface = in->msg.link.iface;
+        for (unsigned i = 0; i < UNETD_LINK_FDS; i++)
+                l->fds[i] = wire_in_take(in, i);
+        LIST_INSERT_HEAD(&st->links, l, link);
+}
+
+void klinks_free(struct kstack *st)
+{
+        struct klink *l;
+
+        while ((l = LIST_FIRST(&st->links))) {
+                for (unsigned i = 0; i < UNETD_LINK_FDS; i++)
+                        close(l->fds[i]);
+                LIST_REMOVE(l, link);
+                free(l);
+        }
+}
+
+int kchan_drop(const struct wire_in *in)
+{
+        struct kstack *st = kstack_find(in->msg.chan.stack);
+        struct kchan *ch = st ? kchan_find(st, in->msg.chan.chan) : NULL;
+
+        if (!ch)
+                return -ENOENT;
+        if (ch->state == CHAN_ATTACHING) {      /* never got into the state */
+                answer(ch, -ECANCELED);
+                kchan_free(ch);
+                return 0;
+        }
+        ch->state = CHAN_CLOSING;
+        ch->request = in->msg;
+        kstack_due(st);
+        return 1;
+}

@@ -1,0 +1,176 @@
+#include "unetd/loop/conn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MESSAGES_A_TURN 16              /* then others have theirs */
+
+struct conn_out {
+        TAILQ_ENTRY(conn_out) link;
+        struct unetd_msg msg;
+        int fds[UNETD_FDS_MAX];
+        unsigned n;
+};
+
+static void out_free(struct conn *c, struct conn_out *o)
+{
+        for (unsigned i = 0; i < o->n; i++)
+                close(o->fds[i]);
+        TAILQ_REMOVE(&c->out, o, link);
+        c->queued--;
+        free(o);
+}
+
+static void discard(struct conn *c, const int *fds, unsigned n)
+{
+        if (c->discard) {
+                c->discard(c, fds, n);
+                return;
+        }
+        for (unsigned i = 0; i < n; i++)
+                if (fds[i] >= 0)
+                        close(fds[i]);
+}
+
+/* The socket goes with what is unread in it, descriptors included. */
+void conn_free(struct conn *c)
+{
+        int fd = c->src.fd;
+        struct conn_out *o;
+
+        c->broken = true;
+        loop_del(c->loop, &c->src);
+        discard(c, &fd, 1);
+        while ((o = TAILQ_FIRST(&c->out)))
+                out_free(c, o);
+}
+
+void conn_fail(struct conn *c)
+{
+        if (c->broken)
+                return;
+        conn_free(c);
+        c->ended(c);
+}
+
+/* Sends from the queue until the socket is full. */
+static void flush(struct conn *c)
+{
+        struct conn_out *o;
+
+        while ((o = TAILQ_FIRST(&c->out))) {
+                int r = wire_send(c->src.fd, &o->msg, o->fds, o->n, MSG_DONTWAIT);
+                if (r == -EAGAIN)
+                        return;
+                if (r < 0) {
+                        conn_fail(c);
+                        return;
+                }
+                out_free(c, o);
+        }
+        loop_mod(c->loop, &c->src, EPOLLIN);
+}
+
+static void refuse(struct conn *c, uint32_t seq)
+{
+        struct unetd_msg msg = {.type = UNETD_ERROR, .seq = seq, .err = -EBADMSG};
+
+        conn_send(c, &msg, NULL, 0);
+}
+
+static void receive(struct conn *c)
+{
+        for (int i = 0; i < MESSAGES_A_TURN && !c->broken; i++) {
+                struct wire_in in;
+                int r = wire_recv(c->src.fd, &in, MSG_DONTWAIT);
+
+                if (r == -EAGAIN)
+                        return;
+                if (r == -EBADMSG || r == -EMFILE)
+                        refuse(c, in.msg.seq);
+                else if (r < 0)
+                        conn_fail(c);
+                else
+                        c->message(c, &in);
+                discard(c, in.fds, in.n);
+        }
+}
+
+static void conn_ready(struct loop_source *s, uint32_t events)
+{
+        struct conn *c = (struct conn *)((char *)s - offsetof(struct conn, src));
+
+        if (events & EPOLLOUT)
+                flush(c);
+        if (!c->broken && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+                receive(c);
+}
+
+int conn_init(struct conn *c, struct loop *l, int fd, uint32_t queue_max)
+{
+        *c = (struct conn){.src = {.fd = -1, .ready = conn_ready}, .loop = l, .queue_max = queue_max,
+                           .message = c->message, .ended = c->ended, .discard = c->discard};
+        TAILQ_INIT(&c->out);
+        return fd >= 0 ? conn_attach(c, fd) : 0;
+}
+
+int conn_attach(struct conn *c, int fd)
+{
+        int r;
+
+        fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
+        c->src.fd = fd;
+        r = loop_add(c->loop, &c->src, EPOLLIN | (c->queued ? EPOLLOUT : 0));
+        if (r < 0) {
+                c->src.fd = -1;
+                close(fd);
+        }
+        return r;
+}
+
+static bool enqueue(struct conn *c, const struct unetd_msg *msg, const int *fds, unsigned n)
+{
+        struct conn_out *o = c->queued < c->queue_max ? calloc(1, sizeof *o) : NULL;
+
+        if (!o)
+                return false;
+        o->msg = *msg;
+        TAILQ_INSERT_TAIL(&c->out, o, link);
+        c->queued++;
+        for (; o->n < n; o->n++) {
+                o->fds[o->n] = fcntl(fds[o->n], F_DUPFD_CLOEXEC, 3);
+                if (o->fds[o->n] < 0) {
+                        out_free(c, o);
+                        return false;
+                }
+        }
+        if (c->src.fd >= 0)
+                loop_mod(c->loop, &c->src, EPOLLIN | EPOLLOUT);
+        return true;
+}
+
+void conn_send(struct conn *c, struct unetd_msg *msg, const int *fds, unsigned n)
+{
+        int r = -EAGAIN;
+
+        if (c->broken)
+                return;
+        if (c->src.fd >= 0 && c->queued == 0)
+                r = wire_send(c->src.fd, msg, fds, n, MSG_DONTWAIT);
+        if (r == -EAGAIN && enqueue(c, msg, fds, n))
+                return;
+        if (r < 0)
+                conn_fail(c);
+}
+
+void conn_reply(struct conn *c, const struct unetd_msg *request, int err)
+{
+        struct unetd_msg reply = *request;
+
+        reply.err = err;
+        conn_send(c, &reply, NULL, 0);
+}
