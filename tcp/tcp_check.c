@@ -72,6 +72,12 @@ static void check_receive_queue(const struct tcp *t, const struct tcp_conn *tc)
         assert(tc->ooo_tail == prev && !(tc->slow & SLOW_OOO) == (tc->ooo_head == 0));
 }
 
+/* Whoever was refused room has been told of it as soon as there is some: no level comes without its event. */
+static void check_room_is_told(const struct tcp *t, const struct tcp_conn *tc)
+{
+        assert(!(tc->flags & TCF_SND_FULL) || tc->shut & SHUT_SND || !sndbuf_writable(t, tc));
+}
+
 void tcp_conn_check(const struct tcp *t, const struct tcp_conn *tc)
 {
         if (!tc->live)
@@ -89,4 +95,5 @@ void tcp_conn_check(const struct tcp *t, const struct tcp_conn *tc)
         assert(tc->probe == 0 || (tc->path_mss != 0 && tc->probe > tc->path_mss));
         assert(tc->search_hi == 0 || tc->search_hi >= tc->path_mss);
         check_send_queue(t, tc);
+        check_room_is_told(t, tc);
 }

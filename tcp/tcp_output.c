@@ -218,6 +218,13 @@ static bool pace_blocks(struct tcp_conn *tc, nstime now)
         return tc->pacing_rate != 0 && pace_waits(tc, now);
 }
 
+/* TCP_NOTSENT_LOWAT: what leaves makes room for what may be written, before anything of it is acknowledged. */
+static void below_unsent_mark(struct tcp *t, struct tcp_conn *tc)
+{
+        if (tc->opts.notsent_lowat != 0)
+                sndbuf_freed(t, tc);
+}
+
 /* The first unsent segment leaves: SND.NXT moves. */
 static void send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, struct tcp_seg *seg,
                       nstime now)
@@ -247,6 +254,8 @@ static void send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, s
                 timer_arm_rtx(tc, now);
         else if (!tc->link.lossless)
                 timer_arm_probe(tc, now);
+        if (unlikely(tc->flags & TCF_SND_FULL))
+                below_unsent_mark(t, tc);
 }
 
 /* Larger than SND.MSS: a probe of the path, which waits until it can go whole; all else is cut. */
@@ -569,6 +578,8 @@ bool tcp_output_next(struct tcp *t, struct tcp_conn *tc, struct buf *data, uint8
                 timer_arm_probe(tc, now);
         tc->segs_out++;
         tc->bytes_sent += s->len;
+        if (unlikely(tc->flags & TCF_SND_FULL))
+                below_unsent_mark(t, tc);
         *data = (struct buf){s->frame, s->off, s->len};
         *flags = s->ctl;
         return true;

@@ -203,6 +203,8 @@ void tcp_recover(struct tcp *t, uint32_t broken, nstime now)
                 give_up(t, tc);
         for_each_conn(t, other)
         {
+                if (sndbuf_writable(t, other))
+                        conn_unflag(other, TCF_SND_FULL);
                 conn_raise(t, other, TCP_EV_WRITABLE);
                 conn_reap(t, other); /* one that was being freed */
         }

@@ -501,9 +501,13 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
         if (unlikely(tc->flags & TCF_RATES))
                 rate_written(tc);
         drop_reservation(t, tc, bytes, alive);
-        if (!alive)
+        if (!alive) {
                 conn_reap(t, tc); /* over meanwhile, and the record waited for us */
-        if (!alive || bytes == 0)
+                return;
+        }
+        if (tc->flags & TCF_SND_FULL) /* others were refused room, and what was reserved may have ended that */
+                sndbuf_freed(t, tc);
+        if (bytes == 0)
                 return;
         if (unlikely(urgent)) {
                 tc->snd_up = tc->snd_end;

@@ -144,8 +144,8 @@ static void unsent_mark_cuts_a_write(void **state)
         peer_sends(s, .seq = 1, .ack = 1, .wnd = 60000);
         forget_sent(s);
         assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
-        peer_sends(s, .seq = 1, .ack = 2001, .zero_wnd = true);
         assert_true(s->tc->events & TCP_EV_WRITABLE);
+        peer_sends(s, .seq = 1, .ack = 2001, .zero_wnd = true);
         assert_int_equal(writes_what_is_taken(s, 900, false), 900);
         assert_true(tcp_poll_events(&s->rig->t, s->tc) & POLLOUT);
         assert_int_equal(writes_what_is_taken(s, 100, false), 100);
@@ -156,6 +156,32 @@ static void unsent_mark_cuts_a_write(void **state)
         app_sets(s);
         assert_true(s->tc->events & TCP_EV_WRITABLE);
         assert_int_equal(writes_what_is_taken(s, 10000, false), 10000);
+        app_aborts(s);
+        forget_sent(s);
+}
+
+/* What leaves makes room below the mark: the writer is told then, and not by the next ACK, which may be of all there was. First by
+ * the window, then in a run behind the first segment, then by the congestion window. */
+static void output_below_the_mark_is_told(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.notsent_lowat = 8000;
+        s->tc->cwnd = 4000;
+        app_sets(s);
+        s->tc->events = 0;
+        assert_int_equal(writes_what_is_taken(s, 20000, false), 8000);
+        assert_int_equal(s->tc->events & TCP_EV_WRITABLE, 0);
+        advance_ms(s, 1);
+        assert_int_equal(s->tc->snd_end - s->tc->snd_nxt, 4000);        /* half is not less than half */
+        assert_int_equal(s->tc->events & TCP_EV_WRITABLE, 0);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 1001);
+        assert_true(s->tc->events & TCP_EV_WRITABLE);
+        s->tc->events = 0;
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        assert_int_equal(s->tc->events & TCP_EV_WRITABLE, 0);           /* told once */
         app_aborts(s);
         forget_sent(s);
 }
@@ -292,6 +318,7 @@ int main(void)
                 scenario(a_buffer_made_smaller_tells_when_there_is_room, established, &held_back),
                 scenario(large_buffer_is_refilled_in_small_parts, established, &large),
                 scenario(unsent_mark_cuts_a_write, established, NULL),
+                scenario(output_below_the_mark_is_told, established, NULL),
                 scenario(unsent_mark_holds_nothing_back, established, NULL),
                 scenario(small_writes_collect_while_the_peer_is_behind, established, &longest_mss),
                 scenario(reservation_can_be_cut_or_cancelled, established, NULL),
