@@ -41,9 +41,22 @@ static bool foreign(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
 static struct gate_rules rules = {.addr = US, .owner = owner, .may = may, .foreign = foreign};
 static struct gate_sender alice, bob;
 
+static struct gate_groups groups;
+static struct ip_ids ids;
+static struct prng prng;
+static nstime now;
+
 static int setup(void **state)
 {
-        static const uint8_t seed[16] = {1, 2, 3};
+        static const uint8_t seed[32] = {1, 2, 3};
+
+        now = NS_PER_S;
+        prng_init(&prng, seed);
+        ip_ids_init(&ids, &prng);
+        groups = (struct gate_groups){.n = 0};
+        rules.groups = &groups;
+        rules.ids = &ids;
+        rules.prng = &prng;
 
         web_owner = ALICE;
         alice = (struct gate_sender){.stack = ALICE};
@@ -137,7 +150,7 @@ static struct frame quoting(bool out, uint8_t type, struct frame inner)
 
 static enum drop leaves(struct gate_sender *who, struct frame f)
 {
-        enum drop why = gate_check(&rules, who, f.p, f.len, f.len, 1);
+        enum drop why = gate_check(&rules, who, f.p, f.len, f.len, now);
 
         free(f.p);
         return why;
@@ -219,22 +232,92 @@ static void arp_says_who_we_are(void **state)
         expect_refused(&alice, arp(US, 3));
 }
 
+/* A datagram of the sender's, in two fragments. */
+enum { LAST_AT = 3 };
+
+static struct frame first_fragment(uint16_t port, uint16_t id)
+{
+        struct frame f = ported(true, IP_PROTO_UDP, port, 5, 24);
+
+        put16(f.p + 18, id);
+        put16(f.p + 20, 0x2000);
+        sum_ip(f);
+        return f;
+}
+
+static struct frame later_fragment(uint8_t proto, uint16_t id)
+{
+        struct frame f = packet(true, proto, US, PEER, 24);
+
+        put16(f.p + 18, id);
+        put16(f.p + 20, LAST_AT);
+        sum_ip(f);
+        return f;
+}
+
+/* Its identification as it leaves; -1: it does not. Its header's sum is right. */
+static int leaves_as(struct gate_sender *who, struct frame f)
+{
+        int id = -1;
+
+        if (gate_check(&rules, who, f.p, f.len, f.len, now) == DROP_NONE) {
+                assert_true(csum_finish(csum_partial(f.p + 14, 20, 0)).raw == 0);
+                id = f.p[18] << 8 | f.p[19];
+        }
+        free(f.p);
+        return id;
+}
+
 static void later_fragments_follow_their_first(void **state)
 {
-        struct frame f = ported(true, IP_PROTO_UDP, WEB, 5, 24);
+        int id;
 
-        put16(f.p + 18, 77);
-        put16(f.p + 20, 0x2000);
-        expect_passes(&alice, f);
-        for (uint32_t id = 77; id < 79; id++) {
-                f = packet(true, IP_PROTO_UDP, US, PEER, 24);
-                put16(f.p + 18, id);
-                put16(f.p + 20, 3);
-                if (id == 77)
-                        expect_passes(&alice, f);
-                else
-                        expect_refused(&alice, f);
-        }
+        expect_refused(&alice, later_fragment(IP_PROTO_UDP, 77));
+        id = leaves_as(&alice, first_fragment(WEB, 77));
+        assert_true(id >= 0);
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(leaves_as(&alice, later_fragment(IP_PROTO_UDP, 77)), id);
+        expect_refused(&alice, later_fragment(IP_PROTO_UDP, 78));
+        expect_refused(&alice, later_fragment(IP_PROTO_TCP, 77));
+        expect_refused(&bob, later_fragment(IP_PROTO_UDP, 77));
+}
+
+/* The receiver joins fragments by addresses, protocol and identification, of which only the last can tell stacks apart. */
+static void fragments_of_two_stacks_are_never_joined(void **state)
+{
+        int alices, bobs;
+
+        web_owner = BOB;
+        bobs = leaves_as(&bob, first_fragment(WEB, 77));
+        web_owner = ALICE;
+        alices = leaves_as(&alice, first_fragment(WEB, 77));
+        assert_int_not_equal(alices, bobs);
+        assert_int_equal(leaves_as(&bob, later_fragment(IP_PROTO_UDP, 77)), bobs);
+        assert_int_equal(leaves_as(&alice, later_fragment(IP_PROTO_UDP, 77)), alices);
+        assert_int_not_equal(leaves_as(&alice, first_fragment(WEB, 77)), alices);
+}
+
+static void a_first_fragment_that_is_refused_opens_nothing(void **state)
+{
+        expect_refused(&bob, first_fragment(WEB, 77));
+        expect_refused(&bob, later_fragment(IP_PROTO_UDP, 77));
+}
+
+static void a_first_fragment_is_forgotten_in_time(void **state)
+{
+        assert_true(leaves_as(&alice, first_fragment(WEB, 77)) >= 0);
+        now += (GATE_FIRST_S - 1) * NS_PER_S;
+        assert_true(leaves_as(&alice, later_fragment(IP_PROTO_UDP, 77)) >= 0);
+        now += NS_PER_S;
+        expect_refused(&alice, later_fragment(IP_PROTO_UDP, 77));
+}
+
+static void a_stack_has_few_first_fragments(void **state)
+{
+        for (uint16_t id = 0; id < 5; id++)
+                assert_true(leaves_as(&alice, first_fragment(WEB, id)) >= 0);
+        expect_refused(&alice, later_fragment(IP_PROTO_UDP, 0));
+        assert_true(leaves_as(&alice, later_fragment(IP_PROTO_UDP, 1)) >= 0);
 }
 
 static void errors_are_about_what_came_for_the_sender(void **state)
@@ -243,6 +326,18 @@ static void errors_are_about_what_came_for_the_sender(void **state)
         expect_refused(&bob, quoting(true, ICMP_UNREACHABLE, ported(false, IP_PROTO_UDP, WEB, 5, 20)));
         expect_refused(&alice, quoting(true, ICMP_UNREACHABLE, segment(false, LEASED, 5, TCP_ACK)));
         expect_refused(&alice, quoting(true, ICMP_REDIRECT, ported(false, IP_PROTO_UDP, WEB, 5, 20)));
+}
+
+/* To somebody else than the sender of what it quotes; about what was never for us. */
+static void errors_go_to_who_sent_what_they_quote_only(void **state)
+{
+        struct frame f = quoting(true, ICMP_UNREACHABLE, ported(false, IP_PROTO_UDP, WEB, 5, 20));
+
+        put32(f.p + 30, OTHER);
+        expect_refused(&alice, f);
+        f = quoting(true, ICMP_UNREACHABLE, ported(false, IP_PROTO_UDP, WEB, 5, 20));
+        put32(f.p + 42 + 16, OTHER);
+        expect_refused(&alice, f);
 }
 
 /* ---- in ---- */
@@ -307,6 +402,114 @@ static void echoes(void **state)
         expect_passes(&bob, echo(true, ICMP_ECHO_REQUEST, 9));
         expect_to(BOB, echo(false, ICMP_ECHO_REPLY, 9));
         expect_way(GATE_NOBODY, echo(false, ICMP_ECHO_REPLY, 10));
+}
+
+static void the_host_answers_echoes_itself(void **state)
+{
+        expect_passes(&bob, echo(true, ICMP_ECHO_REQUEST, 9));
+        expect_refused(&bob, echo(true, ICMP_ECHO_REPLY, 9));
+        expect_refused(&alice, echo(true, ICMP_ECHO_REPLY, 9));
+}
+
+static void nobody_takes_the_answers_to_anothers_echoes(void **state)
+{
+        expect_passes(&bob, echo(true, ICMP_ECHO_REQUEST, 9));
+        now += 59 * NS_PER_S;
+        expect_refused(&alice, echo(true, ICMP_ECHO_REQUEST, 9));
+        expect_passes(&alice, echo(true, ICMP_ECHO_REQUEST, 10));
+        expect_to(BOB, echo(false, ICMP_ECHO_REPLY, 9));
+        gate_flows_forget(rules.flows, BOB);
+        expect_passes(&alice, echo(true, ICMP_ECHO_REQUEST, 9));
+}
+
+/* ---- IGMP ---- */
+
+enum { GROUP = 0xef010203, V1 = 0x12, V2 = 0x16, LEAVE = 0x17, V3 = 0x22, QUERY = 0x11 };
+enum { IS_EX = 2, TO_IN = 3, TO_EX = 4, ALLOW = 5, BLOCK = 6 };
+
+/* Of version 3, with one record; `type` is the message's or, from the left byte, the record's. */
+static struct frame igmp(uint32_t dst, uint8_t type, uint8_t record)
+{
+        struct frame f = packet(true, IP_PROTO_IGMP, US, dst, type == V3 ? 16 : 8);
+
+        ether_multicast_v4(dst, f.p);
+        f.p[22] = 1;
+        f.p[34] = type;
+        if (type == V3) {
+                f.p[34 + 7] = 1;
+                f.p[34 + 8] = record;
+        }
+        put32(f.p + f.len - 4, GROUP);
+        return f;
+}
+
+static void groups_are_joined(void **state)
+{
+        struct frame f;
+
+        expect_passes(&alice, igmp(GROUP, V1, 0));
+        expect_passes(&alice, igmp(GROUP, V2, 0));
+        for (uint8_t record = IS_EX; record <= BLOCK; record++)
+                expect_passes(&alice, igmp(0xe0000016, V3, record));
+        expect_refused(&alice, igmp(GROUP + 1, V2, 0));         /* not where it belongs */
+        expect_refused(&alice, igmp(PEER, V3, IS_EX));
+        f = igmp(GROUP, V2, 0);
+        f.p[22] = 2;
+        expect_refused(&alice, f);
+}
+
+static void routers_words_are_not_a_stacks(void **state)
+{
+        static const uint8_t types[] = {QUERY, 0x13, 0x14, 0x30, 0x31, 0x32};
+
+        for (size_t i = 0; i < sizeof types; i++)
+                expect_refused(&alice, igmp(GROUP, types[i], 0));
+        expect_refused(&alice, igmp(0xe0000001, QUERY, 0));
+}
+
+static void no_stack_leaves_for_another(void **state)
+{
+        expect_passes(&alice, igmp(0xe0000016, V3, TO_EX));
+        expect_refused(&bob, igmp(0xe0000002, LEAVE, 0));
+        expect_refused(&bob, igmp(0xe0000016, V3, TO_IN));
+        expect_refused(&bob, igmp(0xe0000016, V3, BLOCK));
+        expect_passes(&bob, igmp(0xe0000016, V3, TO_EX));
+        expect_refused(&alice, igmp(0xe0000016, V3, TO_IN));    /* Bob is a member still */
+        gate_groups_forget(&groups, BOB);
+        expect_passes(&alice, igmp(0xe0000016, V3, TO_IN));
+        expect_passes(&bob, igmp(0xe0000002, LEAVE, 0));
+}
+
+static void damaged_reports(void **state)
+{
+        struct frame f;
+
+        for (uint32_t n = 0; n < 16; n++) {             /* cut off anywhere */
+                f = igmp(0xe0000016, V3, IS_EX);
+                f.len = 34 + n;
+                put16(f.p + 16, 20 + n);
+                expect_refused(&alice, f);
+        }
+        f = igmp(0xe0000016, V3, IS_EX);
+        f.p[34 + 7] = 2;                                /* a record that is not there */
+        expect_refused(&alice, f);
+        f = igmp(0xe0000016, V3, IS_EX);
+        f.p[34 + 11] = 1;                               /* nor is that source */
+        expect_refused(&alice, f);
+        f = igmp(0xe0000016, V3, IS_EX);
+        put16(f.p + 20, 0x2000);
+        expect_refused(&alice, f);
+}
+
+/* What one stack says takes no room from another. */
+static void a_stack_has_few_groups(void **state)
+{
+        for (uint32_t i = 0; i < 100; i++) {
+                struct frame f = igmp(GROUP + i, V2, 0);
+                put32(f.p + f.len - 4, GROUP + i);
+                expect_passes(&alice, f);
+        }
+        assert_int_equal(groups.n, GATE_GROUPS_EACH);
 }
 
 static void what_is_for_several_goes_to_all(void **state)
@@ -592,12 +795,24 @@ int main(void)
                 RULE(addresses_are_ours),
                 RULE(arp_says_who_we_are),
                 RULE(later_fragments_follow_their_first),
+                RULE(fragments_of_two_stacks_are_never_joined),
+                RULE(a_first_fragment_that_is_refused_opens_nothing),
+                RULE(a_first_fragment_is_forgotten_in_time),
+                RULE(a_stack_has_few_first_fragments),
                 RULE(errors_are_about_what_came_for_the_sender),
+                RULE(errors_go_to_who_sent_what_they_quote_only),
                 RULE(packets_go_to_who_has_the_port),
                 RULE(connections_outlive_their_listener),
                 RULE(leases_win_over_connections),
                 RULE(errors_go_to_who_sent_what_they_quote),
                 RULE(echoes),
+                RULE(the_host_answers_echoes_itself),
+                RULE(nobody_takes_the_answers_to_anothers_echoes),
+                RULE(groups_are_joined),
+                RULE(routers_words_are_not_a_stacks),
+                RULE(no_stack_leaves_for_another),
+                RULE(damaged_reports),
+                RULE(a_stack_has_few_groups),
                 RULE(what_is_for_several_goes_to_all),
                 RULE(damaged_frames),
                 RULE(those_that_stand_stay),

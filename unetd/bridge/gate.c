@@ -97,6 +97,9 @@ int gate_open(struct gate **out, struct loop *loop, const char *ifname, const st
         if (r == 0) {
                 memcpy(g->rules.mac, g->dev.info.mac, sizeof g->rules.mac);
                 g->rules.flows = g->flows;
+                g->rules.groups = &g->groups;
+                g->rules.ids = &g->answerer.ids;
+                g->rules.prng = &g->answerer.prng;
                 g->wire = (struct loop_source){.fd = g->dev.sock, .ready = wire_ready};
                 r = loop_add(loop, &g->wire, EPOLLIN);
         }
@@ -223,6 +226,7 @@ void gate_leave(struct gate_port *p)
 
         gate_drain(p, g->loop->now);
         gate_flows_forget(g->flows, p->sender.stack);
+        gate_groups_forget(&g->groups, p->sender.stack);
         g->frames.region[p->num] = (struct frame_region){.base = NULL};
         g->port[p->num] = NULL;
         port_free(p);

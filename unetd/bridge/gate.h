@@ -61,6 +61,7 @@ struct gate {
         struct gate_rules rules;
         struct gate_answerer answerer;
         struct gate_flows *flows;
+        struct gate_groups groups;
         struct arp_cache *cache;
         struct counters cnt;            /* what came from the wire for nobody, and what the gateway answered */
         struct frames frames;

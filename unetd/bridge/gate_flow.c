@@ -40,6 +40,11 @@ struct gate_flow *gate_flow_find(struct gate_flows *t, const struct gate_key *k,
         return f;
 }
 
+const struct gate_flow *gate_flow_peek(struct gate_flows *t, const struct gate_key *k)
+{
+        return find(bucket_of(t, k), k);
+}
+
 /* Whether `a` gives way before `b`. */
 static bool before(const struct gate_flow *a, const struct gate_flow *b)
 {

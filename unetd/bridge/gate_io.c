@@ -149,7 +149,7 @@ static void to_others(struct gate_port *p, const struct unet_rx *rx, const uint8
                         to_port(g->port[i], frame, rx->inl_len + rx->len);
 }
 
-static void forward(struct gate_port *p, struct unet_rx *rx, uint32_t sec)
+static void forward(struct gate_port *p, struct unet_rx *rx, nstime now)
 {
         struct gate *g = p->gate;
         const uint8_t *rest = NULL;
@@ -162,7 +162,7 @@ static void forward(struct gate_port *p, struct unet_rx *rx, uint32_t sec)
                 rx->len = 0;
         if (len <= UINT16_MAX + ETHER_HDR) {            /* what the interface does not take the kernel refuses */
                 complete(rx, &rest);
-                why = gate_check(&g->rules, &p->sender, rx->inl, rx->inl_len, len, sec);
+                why = gate_check(&g->rules, &p->sender, rx->inl, rx->inl_len, len, now);
         }
         if (why != DROP_NONE)
                 count_drop(&p->cnt, why);
@@ -172,14 +172,14 @@ static void forward(struct gate_port *p, struct unet_rx *rx, uint32_t sec)
                 gate_out_add(&g->out, rx->inl, rx->inl_len, rest, rx->len);
 }
 
-static bool from_port(struct gate_port *p, uint32_t sec)
+static bool from_port(struct gate_port *p, nstime now)
 {
         struct gate *g = p->gate;
         struct unet_chan *ch = &p->chan.base;
         int n = ch->ops->recv(ch, g->in, GATE_BATCH);
 
         for (int i = 0; i < n; i++)
-                forward(p, &g->in[i], sec);
+                forward(p, &g->in[i], now);
         if (g->out.n != 0)
                 p->cnt.drop[DROP_NI_TX_FULL] += gate_out_send(&g->out, g->dev.sock);
         for (int i = 0; i < n; i++)
@@ -338,7 +338,7 @@ static void flush(struct gate *g)
         }
 }
 
-static bool from_ports(struct gate *g, uint32_t sec)
+static bool from_ports(struct gate *g, nstime now)
 {
         bool any = false;
 
@@ -347,7 +347,7 @@ static bool from_ports(struct gate *g, uint32_t sec)
                 struct gate_port *p = g->port[(g->turn + i) % g->nports];
                 if (p) {
                         any |= reap(p);
-                        any |= from_port(p, sec);
+                        any |= from_port(p, now);
                 }
         }
         return any;
@@ -364,7 +364,7 @@ bool gate_move(struct gate *g, nstime now)
         } while (n == GATE_BATCH && ++round < WIRE_ROUNDS);
         if (any)
                 flush(g);               /* receivers may begin */
-        any |= from_ports(g, seconds(now));
+        any |= from_ports(g, now);
         any |= arp_turn(g, now);
         flush(g);
         if (any)
@@ -374,7 +374,7 @@ bool gate_move(struct gate *g, nstime now)
 
 void gate_drain(struct gate_port *p, nstime now)
 {
-        for (uint32_t n = 0; n < SHM_SLOTS && from_port(p, seconds(now)); n += GATE_BATCH)
+        for (uint32_t n = 0; n < SHM_SLOTS && from_port(p, now); n += GATE_BATCH)
                 ;
 }
 

@@ -3,9 +3,12 @@
 
 #include "arp/ether.h"
 #include "ip/icmp.h"
+#include "ip/igmp.h"
 #include "ip/ip.h"
 
-enum { TCP_FLAGS_AT = 13, FLAG_SYN = 2, FLAG_RST = 4, ARP_LEN = 28, ARP_REPLY_OP = 2 };
+enum { IP_ID_AT = 4, IP_TTL_AT = 8, IP_SUM_AT = 10, TCP_FLAGS_AT = 13, FLAG_SYN = 2, FLAG_RST = 4, ARP_LEN = 28, ARP_REPLY_OP = 2 };
+
+static_assert(ETHER_HDR + IGMP_MIN_ROOM <= GATE_HEAD, "reports of ours are there whole");
 
 static uint16_t get16(const uint8_t *p)
 {
@@ -15,6 +18,11 @@ static uint16_t get16(const uint8_t *p)
 static uint32_t get32(const uint8_t *p)
 {
         return (uint32_t)get16(p) << 16 | get16(p + 2);
+}
+
+static uint32_t seconds(nstime now)
+{
+        return (uint32_t)(now / NS_PER_S);
 }
 
 /* ---- an IP header, and what is behind it ---- */
@@ -108,30 +116,37 @@ static bool icmp_is_error(uint8_t type)
                type == ICMP_PARAMETER_PROBLEM;
 }
 
-/* An error is about what came for the stack; an echo is remembered by its identifier. */
-static bool icmp_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v, uint32_t sec)
+#define ECHO_IDLE 60u                   /* seconds after which an echo's identifier may be another stack's */
+
+/* Its answers come to who asked last: nobody takes those of another. */
+static bool echo_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v, uint32_t sec)
+{
+        const struct gate_flow *f;
+        struct gate_key k;
+
+        if (!key_of(v, false, &k))
+                return false;
+        f = gate_flow_peek(g->flows, &k);
+        if (f != NULL && f->stack != stack && sec - f->used < ECHO_IDLE)
+                return false;
+        gate_flow_note(g->flows, &k, stack, GATE_STANDS, sec);
+        return true;
+}
+
+static bool error_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v, uint32_t sec)
 {
         struct gate_key k;
         struct view quoted;
 
-        if (v->left < ICMP_HDR)
-                return false;
-        if (v->l4[0] == ICMP_ECHO_REPLY)
-                return true;
-        if (v->l4[0] == ICMP_ECHO_REQUEST && key_of(v, false, &k)) {
-                gate_flow_note(g->flows, &k, stack, GATE_STANDS, sec);
-                return true;
-        }
         return icmp_is_error(v->l4[0]) && look(v->l4 + ICMP_HDR, v->left - ICMP_HDR, UINT16_MAX, &quoted) &&
-               key_of(&quoted, true, &k) && owner_of(g, &k, sec) == stack;
+               quoted.src == v->dst && quoted.dst == g->addr && key_of(&quoted, true, &k) && owner_of(g, &k, sec) == stack;
 }
 
-static bool fragment_is_senders(const struct gate_sender *from, const struct view *v)
+static bool icmp_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v, uint32_t sec)
 {
-        for (uint32_t i = 0; i < ARRAY_LEN(from->first); i++)
-                if (from->first[i].proto == v->proto && from->first[i].dst == v->dst && from->first[i].id == v->id)
-                        return true;
-        return false;
+        if (v->left < ICMP_HDR)
+                return false;
+        return v->l4[0] == ICMP_ECHO_REQUEST ? echo_is_senders(g, stack, v, sec) : error_is_senders(g, stack, v, sec);
 }
 
 /* To a group a port may be several stacks' (SO_REUSEADDR), of which the directory names one; not so the privileged ones. */
@@ -152,23 +167,77 @@ static bool packet_is_senders(const struct gate_rules *g, struct gate_sender *fr
         case IP_PROTO_ICMP:
                 return icmp_is_senders(g, from->stack, v, sec);
         case IP_PROTO_IGMP:
-                return v->frag == 0;
+                return v->frag == 0 && v->ip[IP_TTL_AT] == 1 && v->left == get16(v->ip + 2) - (uint32_t)(v->l4 - v->ip) &&
+                       gate_igmp_passes(g->groups, from->stack, v->dst, v->l4, v->left);
         default:
                 return false;
         }
 }
 
-static void note_first(struct gate_sender *from, const struct view *v)
+/* ---- fragments ---- */
+
+static void put16(uint8_t *p, uint32_t v)
 {
+        p[0] = (uint8_t)(v >> 8);
+        p[1] = (uint8_t)v;
+}
+
+/* RFC 1624: the header's sum changes with it. A wrong one stays wrong. */
+static void set_id(uint8_t *ip, uint16_t id)
+{
+        uint32_t sum = (uint16_t)~get16(ip + IP_SUM_AT) + (uint32_t)(uint16_t)~get16(ip + IP_ID_AT) + id;
+
+        sum = (sum & 0xffff) + (sum >> 16);
+        sum = (sum & 0xffff) + (sum >> 16);
+        put16(ip + IP_SUM_AT, ~sum);
+        put16(ip + IP_ID_AT, id);
+}
+
+static uint16_t note_first(const struct gate_rules *g, struct gate_sender *from, const struct view *v, nstime now)
+{
+        uint16_t id = ip_id_next(g->ids, g->prng, v->dst, v->src, v->proto, now);
         uint32_t i = from->next++ % ARRAY_LEN(from->first);
 
         from->first[i].dst = v->dst;
+        from->first[i].sec = seconds(now);
         from->first[i].id = v->id;
+        from->first[i].new_id = id;
         from->first[i].proto = v->proto;
+        return id;
 }
 
-enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, const uint8_t *p, uint32_t have, uint32_t len,
-                     uint32_t sec)
+/* The latest first one with this identification; false: none. */
+static bool find_first(const struct gate_sender *from, const struct view *v, uint32_t sec, uint16_t *id)
+{
+        const uint32_t n = ARRAY_LEN(from->first);
+
+        for (uint32_t back = 1; back <= n; back++) {
+                uint32_t i = (from->next - back) % n;
+                if (from->first[i].proto != v->proto || from->first[i].dst != v->dst || from->first[i].id != v->id)
+                        continue;
+                *id = from->first[i].new_id;
+                return sec - from->first[i].sec < GATE_FIRST_S;
+        }
+        return false;
+}
+
+static bool fragment_is_senders(const struct gate_rules *g, struct gate_sender *from, const struct view *v, uint8_t *ip, nstime now)
+{
+        uint16_t id;
+
+        if ((v->frag & 0x1fff) != 0) {
+                if (!find_first(from, v, seconds(now), &id))
+                        return false;
+        } else {
+                if (!packet_is_senders(g, from, v, seconds(now)))
+                        return false;
+                id = note_first(g, from, v, now);
+        }
+        set_id(ip, id);
+        return true;
+}
+
+enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, uint8_t *p, uint32_t have, uint32_t len, nstime now)
 {
         struct ether_hdr h;
         struct view v;
@@ -180,9 +249,10 @@ enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, const
                 return arp_is_ours(g, p, have) ? DROP_NONE : DROP_NI_BAD_SOURCE;
         if (h.type != ETHER_IPV4 || !look(p + ETHER_HDR, have - ETHER_HDR, len - ETHER_HDR, &v) || v.src != g->addr)
                 return DROP_NI_BAD_SOURCE;
-        fine = (v.frag & 0x1fff) != 0 ? fragment_is_senders(from, &v) : packet_is_senders(g, from, &v, sec);
-        if (fine && v.frag == 0x2000)
-                note_first(from, &v);
+        if (v.frag != 0)
+                fine = fragment_is_senders(g, from, &v, p + ETHER_HDR, now);
+        else
+                fine = packet_is_senders(g, from, &v, seconds(now));
         return fine ? DROP_NONE : DROP_NI_BAD_SOURCE;
 }
 

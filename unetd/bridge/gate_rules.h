@@ -4,20 +4,27 @@
  *      from a stack    our link and IP address as the source, and a port that is the stack's: it takes what is sent there,
  *                      holds it, is bound to it or has leased it (the directory), or the connection is one of its own
  *                      (gate_flow.h); and no other stack has leased it.
- *                      To a group an unprivileged port may be several stacks'. Later fragments follow their first one;
- *                      an ICMP error is about what was for the stack.
- *                      Everything else is DROP_NI_BAD_SOURCE.
+ *                      To a group an unprivileged port may be several stacks'. Of ICMP: echo requests with an identifier that no
+ *                      other stack uses there, and errors, to the sender of what they quote, about what was for the stack.
+ *                      Of IGMP: reports (gate_igmp.h). Fragments: below.
+ *                      Everything else is DROP_NI_BAD_SOURCE: echo replies and queries are the host's to send.
  *      from the wire   to the stack that has the connection or the port; what is for several (broadcast, multicast, ARP
  *                      replies), to all; what nobody has, to the gateway itself, which answers as a host does
  *
  * Frames from the wire are only looked at as far as whose they are: the stack that gets one checks it as any other, and the
  * gateway checks what it answers itself (gate_answer.h). Fragments have been put together before (PACKET_FANOUT_FLAG_DEFRAG).
+ *
+ * Fragments from stacks: all have the host's address, so a receiver would join one stack's fragment to another's of the same
+ * identification. So the gateway chooses it. A first fragment that may pass gets a fresh one; later ones follow the first of
+ * the same stack, and get the same. It does not matter whether the receiver ever saw that first one: nobody else's has the number.
  */
 #ifndef UNETD_GATE_RULES_H
 #define UNETD_GATE_RULES_H
 
 #include "base/counters.h"
+#include "ip/frag.h"
 #include "unetd/bridge/gate_flow.h"
+#include "unetd/bridge/gate_igmp.h"
 
 #define GATE_HEAD 200u                  /* bytes of a frame that are enough to decide: headers, and those quoted in an error */
 
@@ -26,6 +33,9 @@ struct gate_rules {
         uint8_t mac[6];
         uint8_t ttl;                    /* of what the gateway answers for the host */
         struct gate_flows *flows;
+        struct gate_groups *groups;
+        struct ip_ids *ids;             /* of fragments, and of what the gateway answers */
+        struct prng *prng;
         /* Who takes what is sent to a port of ours; 0: nobody. `hint` chooses among several. */
         uint32_t (*owner)(void *arg, uint8_t proto, uint16_t port, uint32_t hint);
         /* Whether a stack may send from a port. */
@@ -40,15 +50,16 @@ struct gate_sender {
         uint32_t stack;
         uint32_t next;
         struct {
-                uint32_t dst;
-                uint16_t id;
+                uint32_t dst, sec;      /* sec: when it passed */
+                uint16_t id, new_id;    /* the stack's, and the gateway's */
                 uint8_t proto;          /* 0: none */
-        } first[4];                     /* fragments that were let through last */
+        } first[4];                     /* first fragments that passed last */
 };
+#define GATE_FIRST_S 30u                /* later fragments follow for so long: Linux puts together no longer */
 
-/* `p` holds the first `have` bytes of a frame of `len`, at least the smaller of len and GATE_HEAD. `sec`: now, in seconds. */
-enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, const uint8_t *p, uint32_t have, uint32_t len,
-                     uint32_t sec);
+/* `p` holds the first `have` bytes of a frame of `len`, at least the smaller of len and GATE_HEAD. A fragment that passes gets the
+ * gateway's identification. */
+enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, uint8_t *p, uint32_t have, uint32_t len, nstime now);
 
 enum gate_to { GATE_NOBODY, GATE_ONE, GATE_ALL, GATE_OURS, GATE_ARP };
 
