@@ -2,6 +2,7 @@
 #include "unetd/bridge/gate_rules.h"
 
 #include "arp/ether.h"
+#include "base/planted.h"
 #include "ip/icmp.h"
 #include "ip/igmp.h"
 #include "ip/ip.h"
@@ -247,7 +248,7 @@ enum drop gate_check(const struct gate_rules *g, struct gate_sender *from, uint8
                 return DROP_NI_BAD_SOURCE;
         if (h.type == ETHER_ARP)
                 return arp_is_ours(g, p, have) ? DROP_NONE : DROP_NI_BAD_SOURCE;
-        if (h.type != ETHER_IPV4 || !look(p + ETHER_HDR, have - ETHER_HDR, len - ETHER_HDR, &v) || v.src != g->addr)
+        if (h.type != ETHER_IPV4 || !look(p + ETHER_HDR, have - ETHER_HDR, len - ETHER_HDR, &v) || CHECKED(v.src != g->addr))
                 return DROP_NI_BAD_SOURCE;
         if (v.frag != 0)
                 fine = fragment_is_senders(g, from, &v, p + ETHER_HDR, now);
