@@ -18,7 +18,7 @@
 #define NUMBERS_MAX (1u << 20)
 #define NUMBERS_MIN (1u << 14)  /* what we ask for when address space is limited */
 
-struct shim shim = {.lock = PTHREAD_MUTEX_INITIALIZER, .placeholder = -1, .adopt = 1};
+struct shim shim = {.lock = PTHREAD_MUTEX_INITIALIZER, .placeholder = -1};
 __thread struct shim_tls shim_tls;
 
 static struct file *files;              /* as many as numbers */
@@ -486,7 +486,7 @@ struct dirent64_raw {
         char name[];
 };
 
-/* Every open number, by /proc: this runs once, in an image that was told that there is something to find. */
+/* Every open number, by /proc. */
 static void adopt_open_numbers(void)
 {
         char buf[4096] __attribute__((aligned(8)));
@@ -505,24 +505,12 @@ static void adopt_open_numbers(void)
         sys1(SYS_close, dir);
 }
 
-static bool is_inet(int fd)
+/*
+ * Before the program's first instruction: whatever its first call is (fork, exec, epoll_ctl), it is made by a process that has what
+ * it was given. Whoever became this program said that there is something to find; nobody else pays for looking.
+ */
+__attribute__((constructor)) static void adopt_at_start(void)
 {
-        int domain = 0;
-        socklen_t len = sizeof(domain);
-
-        return sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && (domain == AF_INET || domain == AF_INET6);
-}
-
-void shim_adopt_for(int fd)
-{
-        if (!getenv("UNET_ADOPT") || is_inet(fd))
-                shim_adopt_all();
-}
-
-void shim_adopt_all(void)
-{
-        if (!atomic_exchange(&shim.adopt, 0))
-                return;
         if (!getenv("UNET_ADOPT") || getenv("UNET_DISABLE") || getauxval(AT_SECURE))
                 return;
         adopt_open_numbers();

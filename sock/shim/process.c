@@ -194,11 +194,7 @@ static void survives(int fd, struct file *f, void *arg)
 /* Something to adopt? Then usock is told as well. */
 static bool something_survives(struct image *s)
 {
-        if (usock_tls.inside)
-                return false;
-        if (unlikely(atomic_load(&shim.adopt)) && getenv("UNET_ADOPT") && is_deaf(s))
-                shim_adopt_all();       /* a shell that made no call on what it was given, and gives it on */
-        if (!shim.size)
+        if (usock_tls.inside || !shim.size)
                 return false;
         usock_enter();
         if (s->here)

@@ -96,7 +96,6 @@ struct shim {
         unsigned size;                  /* of tab; 0: not started */
         bool disabled;                  /* UNET_DISABLE, set-uid */
         int log;                        /* UNET_LOG */
-        _Atomic int adopt;              /* numbers may be sockets of a former image: look once */
         _Atomic unsigned top;           /* above every number that has or had an entry */
         _Atomic uint32_t changes;       /* of the table: a number means something else than before */
         _Atomic uint32_t kernel_calls;  /* that may have made a descriptor of the kernel's ready: kernel_touched() */
@@ -150,10 +149,6 @@ extern __thread struct shim_tls shim_tls __attribute__((tls_model("initial-exec"
 
 /* Makes the table; first INET socket. False: nothing may be ours (disabled, no memory). */
 bool shim_start(void);
-/* Files made before exec, found again, in an image that may have some: first hooked call on a socket, or for one. (Not one on a
- * file: that may come from inside the program's allocator as it starts, and adopting allocates.) */
-void shim_adopt_for(int fd);
-void shim_adopt_all(void);
 /* Takes fd, just received or inherited, for one of ours when its kernel socket is. */
 bool shim_adopt_fd(int fd);
 
@@ -188,20 +183,13 @@ int shim_high_fd(int fd);
  * at what the program passes, and the kernel says what is wrong with it. */
 static inline bool shim_started(void)
 {
-        if (unlikely(shim.size == 0) && atomic_load_explicit(&shim.adopt, memory_order_relaxed) && !usock_tls.inside)
-                shim_adopt_all();
         return shim.size != 0;
 }
 
 static inline struct file *file_peek(int fd)
 {
-        if (unlikely((unsigned)fd >= shim.size)) {
-                if (likely(!atomic_load_explicit(&shim.adopt, memory_order_relaxed)) || usock_tls.inside)
-                        return NULL;
-                shim_adopt_for(fd);
-                if ((unsigned)fd >= shim.size)
-                        return NULL;
-        }
+        if (unlikely((unsigned)fd >= shim.size))
+                return NULL;
         return atomic_load_explicit(&shim.tab[fd], memory_order_acquire);
 }
 

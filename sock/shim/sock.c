@@ -16,8 +16,6 @@ int h_socket(int domain, int type, int protocol)
         bool tcp = base == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
         int fd;
 
-        if (unlikely(atomic_load_explicit(&shim.adopt, memory_order_relaxed)) && !usock_tls.inside)
-                shim_adopt_all();
         fd = tcp && domain == AF_INET && !usock_tls.inside ? spare_take(type, &spare) : -1;
         fd = fd_returned(fd >= 0 ? fd : REAL(socket)(domain, type, protocol));
         if (fd < 0 || usock_tls.inside || (domain != AF_INET && domain != AF_INET6))

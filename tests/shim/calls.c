@@ -175,6 +175,8 @@ static const struct {
         {"exec_many", scene_exec_many},
         {"exec_static", scene_exec_static},
         {"exec_timeout", scene_exec_timeout},
+        {"first_forks", scene_first_forks},
+        {"first_waits", scene_first_waits},
         {"linger", scene_linger},
         {"reuseport_leaves", scene_reuseport_leaves},
         {"exec_twice", scene_exec_twice},
@@ -312,6 +314,10 @@ int main(int argc, char **argv)
         if (argc == 3 && !strcmp(argv[1], "--late"))
                 late_child_of_exec(atoi(argv[2]));
         self = argv[0];
+        if (argc == 4 && !strcmp(argv[1], "--first"))
+                child_of_first(atoi(argv[2]), atoi(argv[3]));
+        if (argc == 4 && !strcmp(argv[1], "--last"))
+                last_of_first(atoi(argv[2]), atoi(argv[3]));
         setvbuf(stdout, NULL, _IOLBF, 0);
         for (size_t i = 0; i < ARRAY_LEN(scenes); i++) {
                 if (!chosen(scenes[i].name, argc, argv))

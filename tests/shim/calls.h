@@ -122,6 +122,8 @@ void child_of_exec(int fd);
 void closer_of_exec(int fd);
 void close_of_exec(int fd);
 void late_child_of_exec(int fd);
+void child_of_first(int how, int fd);
+void last_of_first(int fd, int pipe);
 
 void scene_again(void);
 void scene_small_reads(void);
@@ -179,6 +181,8 @@ void scene_exec_listener(void);
 void scene_exec_many(void);
 void scene_exec_static(void);
 void scene_exec_timeout(void);
+void scene_first_forks(void);
+void scene_first_waits(void);
 void scene_linger(void);
 void scene_reuseport_leaves(void);
 void scene_exec_twice(void);
