@@ -13,6 +13,7 @@
 #include "netstack/stack_trace.h"
 
 #define REAP_BATCH  64
+#define REAP_ROUNDS (SHM_RETS / REAP_BATCH)     /* what can be on loan in one go */
 #define ROOM_LOOK   NS_PER_MS           /* between looks of those who are told by nobody; a full ring is 2.5 ms of 10 Gb/s */
 #define ROOM_ENOUGH SHM_PUBLISH_EVERY   /* free slots before those who waited for one go on */
 
@@ -212,14 +213,15 @@ void stack_flush_last_acks(struct stack *s, nstime now)
 
 /* ---- channels ---- */
 
-/* Frames that the peer has finished with come back; whoever waited for them or for a slot is looked at again. */
+/* Frames that the peer has finished with come back; whoever waited for them or for a slot is looked at again. A peer that gives
+ * back for ever does not keep us here. */
 static bool run_reap(struct stack *s, uint32_t k, struct stack_chan *c)
 {
         uint32_t num[REAP_BATCH];
         bool any = false;
         int n;
 
-        while ((n = c->ops->reap(c->ch, num, REAP_BATCH)) > 0) {
+        for (uint32_t round = 0; round < REAP_ROUNDS && (n = c->ops->reap(c->ch, num, REAP_BATCH)) > 0; round++) {
                 any = true;
                 for (int i = 0; i < n; i++)
                         if (!frame_unlend(s->frames, FRAME_REGION_TX(k), num[i]))

@@ -15,6 +15,7 @@
 
 #define WIRE_ROUNDS 2u                  /* batches from the wire in a turn */
 #define REAP_BATCH  64
+#define REAP_ROUNDS (SHM_RETS / REAP_BATCH)     /* what can be on loan in one go */
 
 static uint32_t seconds(nstime now)
 {
@@ -189,6 +190,7 @@ static bool from_port(struct gate_port *p, nstime now)
         return n != 0;
 }
 
+/* A stack that gives back for ever does not keep the gateway here. */
 static bool reap(struct gate_port *p)
 {
         struct unet_chan *ch = &p->chan.base;
@@ -196,7 +198,7 @@ static bool reap(struct gate_port *p)
         bool any = false;
         int n;
 
-        while ((n = ch->ops->reap(ch, num, REAP_BATCH)) > 0) {
+        for (uint32_t round = 0; round < REAP_ROUNDS && (n = ch->ops->reap(ch, num, REAP_BATCH)) > 0; round++) {
                 any = true;
                 for (int i = 0; i < n; i++)
                         if (!frame_unlend(&p->gate->frames, p->num, num[i]))

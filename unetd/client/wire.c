@@ -230,6 +230,6 @@ int fd_reopen(int fd, int flags)
         int got;
 
         fd_path(path, fd);
-        got = sys_open(path, flags | O_CLOEXEC);
+        got = sys_open(path, flags | O_CLOEXEC | O_NONBLOCK);   /* its owner's lease (F_SETLEASE) refuses it, and nobody waits */
         return got < 0 ? got : fd_high(got);
 }

@@ -139,9 +139,9 @@ static void client_ended(struct conn *c)
         LIST_INSERT_HEAD(&unetd.dead, cl, link);
 }
 
-static void client_discard(struct conn *c, const int *fds, unsigned n)
+static void client_discard(struct conn *c, const int *fds, unsigned n, bool unwanted)
 {
-        discard(((struct client *)c)->user, fds, n, !c->broken);
+        discard(((struct client *)c)->user, fds, n, unwanted);
 }
 
 /* Takes fd. */
@@ -152,7 +152,7 @@ static void client_new(int fd, const struct ucred *cred)
         struct client *cl = may ? calloc(1, sizeof *cl) : NULL;
 
         if (!cl) {
-                close(fd);
+                discard_refused(u, fd);
                 return;
         }
         cl->user = u;
@@ -177,7 +177,7 @@ static void turn_away(int listening)
         close(unetd.spare);
         fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0)
-                close(fd);
+                discard_refused(NULL, fd);
         unetd.spare = fcntl(unetd.dir.fd, F_DUPFD_CLOEXEC, 3);
 }
 
@@ -195,7 +195,7 @@ void clients_accept(struct loop_source *s, uint32_t events)
                 }
                 if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
                     (!unetd.cfg.shared && cred.uid != unetd.uid))
-                        close(fd);
+                        discard_refused(NULL, fd);
                 else
                         client_new(fd, &cred);
         }

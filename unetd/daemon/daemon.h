@@ -248,6 +248,8 @@ void discard_init(struct user *u);
 /* Closes what came from a user, without waiting for it. `unwanted`: it came in a message and was of no
  * use. */
 void discard(struct user *u, const int *fds, unsigned n, bool unwanted);
+/* Closes a connection that is not served, with what may be in it already. NULL: of somebody of whom unetd keeps no record. */
+void discard_refused(struct user *u, int conn);
 /* Too much of that waits: this user is not listened to. */
 bool discard_stuck(const struct user *u);
 bool discard_busy(const struct user *u);

@@ -1,17 +1,21 @@
 /*
  * Closing what somebody else made. The last close of a socket waits for its unsent data as long as SO_LINGER
- * says; a file on FUSE is flushed, which waits for its owner; a Unix socket goes with what is unread in it. A
- * unetd that serves several users must not wait for any of them: it lets a child that shares its descriptor
- * table do the closing, one at a time for each user. What comes meanwhile is for the next child. Who sends
+ * says; a file on FUSE is flushed, which waits for its owner; a pipe is closed under its lock, which who writes
+ * to it from FUSE's memory holds; a Unix socket goes with what is unread in it. unetd must not wait for another
+ * user: it lets a child that shares its descriptor table do the closing, one at a time for each user, and one
+ * for all those of whom it keeps no record. What comes meanwhile is for the next child. Who sends
  * UNWANTED_MAX descriptors that nobody asked for and keeps them from being closed is not listened to until
  * they are.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,14 +23,28 @@
 
 #define UNWANTED_MAX 64u
 #define WAITING_MAX  4096u
+#define QUICK_BYTES  (64u << 20)        /* of memory, freed with its last descriptor */
 
-/* Memory files and pipes close without asking anybody. */
+static struct trash strangers = {.child = {.fd = -1}};
+
+/* Memory files close without asking anybody. Only they have seals: the text of /proc/self/fd is their owner's to choose. */
 static bool quick(int fd)
 {
-        char text[64];
+        struct stat st;
 
-        return fd < 0 || (fd_link(fd, text, sizeof text) > 0 &&
-                          (strncmp(text, "pipe:[", 6) == 0 || strncmp(text, "/memfd:unet-", 12) == 0));
+        return fd < 0 || (fcntl(fd, F_GET_SEALS) >= 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size <= QUICK_BYTES);
+}
+
+/* A connection with nothing in it, into which nothing can come any more. A message without a byte is one: it has a sender. */
+static bool ends_empty(int conn)
+{
+        char ctl[CMSG_SPACE(sizeof(struct ucred))], byte;
+        struct iovec iov = {&byte, 1};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof ctl};
+        int on = 1;
+
+        return setsockopt(conn, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 && shutdown(conn, SHUT_RDWR) == 0 &&
+               recvmsg(conn, &m, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) == 0 && m.msg_controllen == 0;
 }
 
 static void close_all(const int *fds, unsigned n)
@@ -132,16 +150,28 @@ static bool keep(struct trash *t, int fd)
         return true;
 }
 
+/* The processes of a unetd's own user trust each other. */
 void discard(struct user *u, const int *fds, unsigned n, bool unwanted)
 {
         struct trash *t = &u->trash;
 
         for (unsigned i = 0; i < n; i++) {
-                if (quick(fds[i]) || !unetd.cfg.shared || !keep(t, fds[i]))
+                if (!unetd.cfg.shared || quick(fds[i]) || !keep(t, fds[i]))
                         close_all(&fds[i], 1);
                 else if (unwanted)
                         t->unwanted++;
         }
         if (t->child.fd < 0)
+                next_child(t);
+}
+
+void discard_refused(struct user *u, int conn)
+{
+        struct trash *t = u ? &u->trash : &strangers;
+
+        t->child.ready = child_done;
+        if (ends_empty(conn) || !keep(t, conn))
+                close(conn);
+        else if (t->child.fd < 0)
                 next_child(t);
 }

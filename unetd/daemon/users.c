@@ -16,7 +16,7 @@
 
 static void keeper_message(struct conn *c, struct wire_in *in);
 static void keeper_ended(struct conn *c);
-static void keeper_discard(struct conn *c, const int *fds, unsigned n);
+static void keeper_discard(struct conn *c, const int *fds, unsigned n, bool unwanted);
 
 struct user *user_get(uint32_t uid, uint32_t gid)
 {
@@ -271,9 +271,9 @@ static void keeper_ended(struct conn *c)
         ((struct user *)c)->keeper_died = true;
 }
 
-static void keeper_discard(struct conn *c, const int *fds, unsigned n)
+static void keeper_discard(struct conn *c, const int *fds, unsigned n, bool unwanted)
 {
-        discard((struct user *)c, fds, n, !c->broken);
+        discard((struct user *)c, fds, n, unwanted);
 }
 
 static bool dies_too_often(struct user *u)

@@ -16,24 +16,23 @@ struct conn_out {
         unsigned n;
 };
 
-static void out_free(struct conn *c, struct conn_out *o)
-{
-        for (unsigned i = 0; i < o->n; i++)
-                close(o->fds[i]);
-        TAILQ_REMOVE(&c->out, o, link);
-        c->queued--;
-        free(o);
-}
-
-static void discard(struct conn *c, const int *fds, unsigned n)
+static void discard(struct conn *c, const int *fds, unsigned n, bool unwanted)
 {
         if (c->discard) {
-                c->discard(c, fds, n);
+                c->discard(c, fds, n, unwanted);
                 return;
         }
         for (unsigned i = 0; i < n; i++)
                 if (fds[i] >= 0)
                         close(fds[i]);
+}
+
+static void out_free(struct conn *c, struct conn_out *o)
+{
+        discard(c, o->fds, o->n, false);
+        TAILQ_REMOVE(&c->out, o, link);
+        c->queued--;
+        free(o);
 }
 
 /* The socket goes with what is unread in it, descriptors included. */
@@ -44,7 +43,7 @@ void conn_free(struct conn *c)
 
         c->broken = true;
         loop_del(c->loop, &c->src);
-        discard(c, &fd, 1);
+        discard(c, &fd, 1, false);
         while ((o = TAILQ_FIRST(&c->out)))
                 out_free(c, o);
 }
@@ -96,7 +95,7 @@ static void receive(struct conn *c)
                         conn_fail(c);
                 else
                         c->message(c, &in);
-                discard(c, in.fds, in.n);
+                discard(c, in.fds, in.n, !c->broken);
         }
 }
 
@@ -127,7 +126,7 @@ int conn_attach(struct conn *c, int fd)
         r = loop_add(c->loop, &c->src, EPOLLIN | (c->queued ? EPOLLOUT : 0));
         if (r < 0) {
                 c->src.fd = -1;
-                close(fd);
+                discard(c, &fd, 1, false);
         }
         return r;
 }

@@ -26,9 +26,9 @@ struct conn {
         void (*message)(struct conn *c, struct wire_in *in);
         /* Told once; the owner frees later. */
         void (*ended)(struct conn *c);
-        /* Closes descriptors that nobody wanted; or, once broken, the connection's own, with what is unread
-         * in it. NULL: close(2). */
-        void (*discard)(struct conn *c, const int *fds, unsigned n);
+        /* Closes descriptors: those that came and nobody wanted (`unwanted`), copies of those that were to be sent, and the
+         * connection's own, with what is unread in it. NULL: close(2). */
+        void (*discard)(struct conn *c, const int *fds, unsigned n, bool unwanted);
 };
 
 /* Takes fd, on success and failure. With fd -1 it only queues, until conn_attach(). */
