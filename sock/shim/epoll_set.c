@@ -391,7 +391,10 @@ void epoll_item_remove(struct epoll_item *it, bool in_kernel_too)
                 epoll_kernel_ctl(it, EPOLL_CTL_DEL, 0);
         pthread_mutex_unlock(&set->lock);
         epoll_kick(set);                      /* who sleeps with it in hand lets go */
-        item_free(it);
+        if (!in_kernel_too && it->elsewhere)
+                it->set = NULL;               /* its tag may be reported for as long as we live */
+        else
+                item_free(it);
 }
 
 /* Its file has changed sides. A shared one (EPOLLEXCLUSIVE) cannot be changed, but put there anew. */
@@ -425,12 +428,13 @@ void epoll_file_moved(struct file *f)
         }
 }
 
-/* The kernel forgets its half of what is closed by itself, unless a duplicate it cannot see holds it: ask anyway. */
+/* The kernel forgets its half of what is closed by itself, unless a duplicate it cannot see holds it: ask anyway. But not where
+ * another process has both: fork() shares the kernel's set, and what is closed here is in it for as long as it is open there. */
 void epoll_file_closed(struct file *f)
 {
         pthread_mutex_lock(&shim.lock);
         while (f->items)
-                epoll_item_remove(f->items, true);
+                epoll_item_remove(f->items, !f->items->elsewhere);
         while (f->set && f->set->members)
                 epoll_item_remove(f->set->members, false);
         pthread_mutex_unlock(&shim.lock);
@@ -457,6 +461,8 @@ void epoll_fork_lock(void)
         for (unsigned i = 0; i < sets_used; i++)
                 if (sets[i].live)
                         pthread_mutex_lock(&sets[i].lock);
+        for (unsigned i = 0; i < items_used; i++)
+                items[i].elsewhere |= items[i].in_kernel;
 }
 
 /* In the child nobody sleeps. */

@@ -32,6 +32,7 @@ struct epoll_item {
         bool off;                       /* one-shot, fired */
         bool fresh;                     /* new or re-armed: an edge in itself */
         bool in_kernel;
+        bool elsewhere;                 /* ... where a child or the parent has it, too */
         bool queued;
         uint32_t asked;                 /* of the kernel, if it is there */
         struct usock *us;               /* that it is in a bucket for */

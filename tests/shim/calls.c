@@ -285,6 +285,7 @@ static const struct {
         {"epoll_data", scene_epoll_data},
         {"epoll_one_at_a_time", scene_epoll_one_at_a_time},
         {"epoll_by_ring", scene_epoll_by_ring},
+        {"epoll_forked", scene_epoll_forked},
         {"epoll_many", scene_epoll_many},
         {"acceptors", scene_acceptors},
         {"interrupted", scene_interrupted},
