@@ -184,8 +184,8 @@ static int port_map(struct gate_port *p, const struct gate_peer *peer)
         c->mine = unet_memfd_map(p->region, c->mine_bytes, true, NULL);
         c->peer = unet_memfd_map(peer->tx, c->peer_bytes, false, NULL);
         c->bell = unet_memfd_map(peer->bell, BELL_BYTES, false, NULL);
-        c->leader_fd = fcntl(peer->leader_w, F_DUPFD_CLOEXEC, 3);
-        c->keeper_fd = fcntl(peer->keeper_w, F_DUPFD_CLOEXEC, 3);
+        c->leader_fd = fd_reopen(peer->leader_w, O_WRONLY | O_NONBLOCK);        /* the stack takes it from its own only */
+        c->keeper_fd = fd_reopen(peer->keeper_w, O_WRONLY | O_NONBLOCK);
         if (c->leader_fd < 0 || c->keeper_fd < 0)
                 return -EMFILE;
         return c->mine && c->peer && c->bell && p->pool ? 0 : -ENOMEM;

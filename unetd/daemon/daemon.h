@@ -24,6 +24,7 @@
 
 #include <net/if.h>
 #include <sys/queue.h>
+#include <sys/resource.h>
 
 #include "unet/shm/switch.h"
 #include "unet/verbs/vlink.h"
@@ -215,6 +216,7 @@ struct daemon {
         uint64_t instance;
         nstime began;
         uint32_t uid;
+        struct rlimit started_with[RLIM_NLIMITS];
         struct loop_source listening, signals, routes;
         unsigned name;                  /* which of the names it has */
         int spare;                      /* a descriptor to give up when there are no more */

@@ -271,9 +271,11 @@ static void forget_starter(void)
         memset(&all, 0xff, sizeof all);
         sched_setaffinity(0, sizeof all, &all);
         sched_setscheduler(0, SCHED_OTHER, &normal);
-        for (int what = 0; what < RLIM_NLIMITS; what++)
+        for (int what = 0; what < RLIM_NLIMITS; what++) {
+                getrlimit(what, &unetd.started_with[what]);
                 if (what != RLIMIT_CORE)
                         lift_limit(what);
+        }
         if (unetd.cfg.shared || (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_max < FDS_OF_ALL_USERS))
                 setrlimit(RLIMIT_NOFILE, &many);
 }

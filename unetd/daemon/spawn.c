@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #endif
 
 #define KEEPER_FD 3
+#define KEEPER_PINNED (256u << 20)      /* bytes that it may pin for queue pairs */
 
 static int spawner = -1;                /* the connection to that process */
 
@@ -51,6 +53,22 @@ static bool become_user(uint32_t uid, uint32_t gid)
         return setgroups(1, &gid) == 0 && setresgid(gid, gid, gid) == 0 && setresuid(uid, uid, uid) == 0;
 }
 
+/* What root lifted for a unetd of all users is not a user's: he might trace his keeper before it forbids that. It may have as many
+ * descriptors as who started unetd. */
+static void limit_keeper(void)
+{
+        struct rlimit rl;
+
+        for (int what = 0; what < RLIM_NLIMITS; what++) {
+                rl = unetd.started_with[what];
+                if (what == RLIMIT_NOFILE)
+                        rl.rlim_cur = rl.rlim_max;
+                if (what == RLIMIT_MEMLOCK && rl.rlim_max < KEEPER_PINNED)
+                        rl = (struct rlimit){KEEPER_PINNED, KEEPER_PINNED};
+                setrlimit(what, &rl);
+        }
+}
+
 /* A user's process must not have the terminal of the root who started unetd. */
 static bool leave_terminal(void)
 {
@@ -62,7 +80,7 @@ static bool leave_terminal(void)
 __attribute__((noreturn)) static void keeper_child(uint32_t uid, uint32_t gid, int fd)
 {
         char idle[16], domain[64], libexec[3100], config[4200];
-        char *argv[] = {"unet-keeper", "--idle", idle, NULL};
+        char *argv[] = {"unet-keeper", "--idle", idle, unetd.cfg.shared ? "--system" : NULL, NULL};
         char *env[] = {domain, libexec, NULL, NULL};
         const char *dir = secure_getenv("UNET_LIBEXEC"), *file = secure_getenv("UNET_CONFIG");
         sigset_t none;
@@ -78,7 +96,9 @@ __attribute__((noreturn)) static void keeper_child(uint32_t uid, uint32_t gid, i
         sigprocmask(SIG_SETMASK, &none, NULL);
         setsid();
         umask(022);
-        if (!leave_terminal() || !become_user(uid, gid) || dup2(fd, KEEPER_FD) < 0)
+        if (unetd.cfg.shared)
+                limit_keeper();
+        if (!leave_terminal() || !become_user(uid, gid) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || dup2(fd, KEEPER_FD) < 0)
                 _exit(126);
         if (fd == KEEPER_FD)
                 fcntl(fd, F_SETFD, 0);

@@ -22,6 +22,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "unetd/client/timens.h"
 
@@ -128,6 +129,7 @@ static int parse(int argc, char **argv)
         static const struct option longs[] = {
                 {"idle", required_argument, NULL, 'i'},
                 {"log", required_argument, NULL, 'l'},
+                {"system", no_argument, NULL, 's'},
                 {"help", no_argument, NULL, 'h'},
                 {NULL, 0, NULL, 0},
         };
@@ -138,6 +140,8 @@ static int parse(int argc, char **argv)
                         keeper.cfg.idle_s = atoi(optarg);
                 else if (opt == 'l')
                         snprintf(keeper.cfg.log, sizeof keeper.cfg.log, "%s", optarg);
+                else if (opt == 's')
+                        prctl(PR_SET_DUMPABLE, 0);      /* its user's other processes do not trace it */
                 else {
                         fputs("unet-keeper is started by unetd, with its connection as descriptor 3.\n",
                               opt == 'h' ? stdout : stderr);
