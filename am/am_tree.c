@@ -1,0 +1,6 @@
+#include "am/am_int.h"
+
+void am_tree_free(struct uam *am)
+{
+        (void)am;
+}
