@@ -156,6 +156,7 @@ static const struct {
         {"signals", scene_signals},
         {"signal_calls", scene_signal_calls},
         {"fork", scene_fork},
+        {"fork_cleared", scene_fork_cleared},
         {"fork_beside_options", scene_fork_beside_options},
         {"port_again", scene_port_again},
         {"udp_answered", scene_udp_answered},

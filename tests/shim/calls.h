@@ -164,6 +164,7 @@ void scene_signals(void);
 void scene_signal_calls(void);
 void scene_fork(void);
 void scene_fork_beside_options(void);
+void scene_fork_cleared(void);
 void scene_port_again(void);
 void scene_udp_answered(void);
 void scene_udp_later(void);

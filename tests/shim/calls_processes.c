@@ -38,6 +38,41 @@ void scene_fork(void)
         close(v[1]);
 }
 
+/* Servers that clear their environment (nginx, in its master): what their children have is the same all the same, whether they are
+ * born after that or do it themselves. */
+void scene_fork_cleared(void)
+{
+        for (int how = 0; how < 2; how++) {
+                struct sockaddr_in sa;
+                char b[16], **env = environ;
+                int l = listener(&sa), c;
+
+                fflush(stdout);
+                if (how == 0)
+                        environ = NULL;
+                if (fork() == 0) {
+                        if (how == 1)
+                                clearenv();
+                        for (int i = 0; i < 2; i++) {
+                                c = accept(l, NULL, NULL);
+                                write(c, "child", 5);
+                                close(c);
+                        }
+                        _exit(0);
+                }
+                environ = env;
+                close(l);
+                for (int i = 0; i < 2; i++) {
+                        c = socket(AF_INET, SOCK_STREAM, 0);
+                        SHOW(connect(c, (void *)&sa, sizeof(sa)));
+                        show_bytes("read", b, read(c, b, sizeof(b)));
+                        SHOW(read(c, b, sizeof(b)));
+                        close(c);
+                }
+                wait(NULL);
+        }
+}
+
 /* Children that are born while other threads are in the middle of calls: what these had locked is free in the child. */
 static _Atomic bool forks_over;
 

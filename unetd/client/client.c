@@ -270,23 +270,20 @@ static int find_daemon(struct unetd_client *c, const char *domain)
 
 static int find_or_start(struct unetd_client *c)
 {
-        const char *domain = unetd_domain();
         int r;
 
-        if (!domain)
-                return -EINVAL;
         if (sys_now_ms() < c->silent_until)
                 return -ETIMEDOUT;
-        r = find_daemon(c, domain);
+        r = find_daemon(c, c->domain);
         if (r == -ETIMEDOUT)
                 c->silent_until = sys_now_ms() + UNETD_SILENT_MS;
         if (system_only(c) || c->flags & UNETD_NO_START)
                 return r;
         for (int round = 0; round < FIND_ROUNDS && r == -ECONNREFUSED; round++) {
-                int started = unetd_start(domain);
+                int started = unetd_start(c->domain);
                 if (started == -ENOENT || started == -EPERM)
                         return -ECONNREFUSED;
-                r = find_daemon(c, domain);
+                r = find_daemon(c, c->domain);
         }
         return r;
 }
@@ -398,9 +395,13 @@ int client_ask_keeper(struct unetd_client *c, struct unetd_msg *msg, struct wire
 
 int unetd_open(struct unetd_client *c, unsigned flags)
 {
+        const char *domain = unetd_domain();
         int r;
 
         c->daemon.fd = c->keeper.fd = -1;
+        if (!domain)
+                return -EINVAL;
+        strcpy(c->domain, domain);
         c->flags = flags;
         c->shared = false;
         c->instance = 0;

@@ -57,6 +57,7 @@ struct unetd_client {
         struct unetd_conn daemon, keeper;
         int32_t pid;                    /* the process that opened them */
         uint32_t flags;
+        char domain[UNETD_DOMAIN_MAX + 1]; /* UNET_DOMAIN as it was at unetd_open(): a program may clear its environment */
         uint32_t seq;
         bool shared;                    /* the unetd in use, or the last one, is a system-wide one */
         bool renewing;
