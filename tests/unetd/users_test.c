@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -270,9 +271,37 @@ static void keeper_is_as_the_user(void)
                         must(strtoul(line + 7, NULL, 10) == ALICE);
         }
         must(uid == ALICE && gid == ALICE);
-        snprintf(path, sizeof path, "/proc/%d/fd/1", (int)world_keeper_pid(&c));
-        must(readlink(path, line, sizeof line) == 9 && strncmp(line, "/dev/null", 9) == 0);
+        table->bob_keeper = world_keeper_pid(&c);
+        must_eventually(ptrace(PTRACE_ATTACH, table->bob_keeper, NULL, NULL) == -1 && errno == EPERM);
+        table->ready = 1;
+        must_eventually(table->done);
         _exit(0);
+}
+
+/* It has what who started unetd had, which root raises for itself; but for memory that queue pairs pin. */
+static void is_limited(pid_t keeper)
+{
+        enum { HARD = 47, WIDTH = 20 };         /* of proc_pid_limits(5) */
+        char path[64], own[256], its[256];
+        FILE *a = fopen("/proc/self/limits", "re"), *b;
+
+        snprintf(path, sizeof path, "/proc/%d/limits", (int)keeper);
+        b = fopen(path, "re");
+        assert_non_null(a);
+        assert_non_null(b);
+        while (fgets(own, sizeof own, a) && fgets(its, sizeof its, b))
+                if (strncmp(own, "Max locked", 10) != 0)
+                        assert_memory_equal(own + HARD, its + HARD, WIDTH);
+        fclose(a);
+        fclose(b);
+}
+
+static bool has_a_terminal(pid_t keeper)
+{
+        char path[64], line[256];
+
+        snprintf(path, sizeof path, "/proc/%d/fd/1", (int)keeper);
+        return readlink(path, line, sizeof line) != 9 || strncmp(line, "/dev/null", 9) != 0;
 }
 
 static void the_keeper_runs_as_the_user(void **state)
@@ -284,6 +313,10 @@ static void the_keeper_runs_as_the_user(void **state)
         pid = fork();
         if (pid == 0)
                 keeper_is_as_the_user();
+        eventually(table->ready);
+        is_limited(table->bob_keeper);
+        assert_false(has_a_terminal(table->bob_keeper));
+        table->done = 1;
         must_child(pid);
 }
 
