@@ -22,7 +22,7 @@ void stack_limits_default(struct stack_limits *l)
 
 /* Offsets of everything behind struct stack_state; one place says the order. */
 struct layout {
-        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, igmp, routes, crowd, wants, end;
+        size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, igmp, routes, crowd, wants, holders, end;
 };
 
 static size_t take(size_t *at, size_t bytes, size_t align)
@@ -52,6 +52,7 @@ static struct layout layout_of(const struct stack_limits *l)
         o.routes = take(&at, sizeof(struct route_table), 4096);
         o.crowd = take(&at, pool_bytes(sizeof(struct crowd_waiter), STACK_CROWD), 4096);
         o.wants = take(&at, pool_bytes(sizeof(struct crowd_want), STACK_WANTS), 4096);
+        o.holders = take(&at, (size_t)l->socks * sizeof(struct sock_holders), 4096);
         o.end = at;
         return o;
 }
@@ -82,6 +83,7 @@ void stack_format(struct stack_state *st, const struct stack_limits *l, const ui
         st->route_off = o.routes;
         st->crowd_off = o.crowd;
         st->wants_off = o.wants;
+        st->holders_off = o.holders;
         st->limits = *l;
         st->chan_room = STACK_CHANS;
         prng_init(&st->prng, seed);
@@ -129,7 +131,7 @@ static bool laid_out(const struct stack_state *st, const struct stack_limits *l,
         return st->tcp_off == o->tcp && st->udp_off == o->udp && st->sock_off == o->socks && st->rxpool_off == o->rxpool &&
                st->rxframes_off == o->rxframes && st->capture_off == o->capture && st->ip_off == o->ip &&
                st->trace_off == o->trace && st->netif_off == o->netifs && st->igmp_off == o->igmp &&
-               st->route_off == o->routes && st->crowd_off == o->crowd && st->wants_off == o->wants &&
+               st->route_off == o->routes && st->crowd_off == o->crowd && st->wants_off == o->wants && st->holders_off == o->holders &&
                pool_is(&st->sleepers, at_offset(st, o->crowd), sizeof(struct crowd_waiter), STACK_CROWD) &&
                pool_is(&st->wants, at_offset(st, o->wants), sizeof(struct crowd_want), STACK_WANTS) &&
                pool_is(&st->socks, at_offset(st, o->socks), sizeof(struct sock_rec), l->socks) &&

@@ -39,10 +39,10 @@
 #include "unet/shm/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   24u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   25u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
-#define STACK_PROCS   63u               /* processes that share a stack */
+#define STACK_PROCS   4096u             /* process slots of a stack; SOCK_REF_FLIGHT is never a process's */
 #define STACK_WAITERS 62u               /* threads asleep in it at once that have a bit each; who comes then is of the crowd */
 #define STACK_CROWD   16384u            /* threads in that */
 #define STACK_WANTS   65536u            /* sockets that they wait for */
@@ -69,6 +69,7 @@ void stack_limits_default(struct stack_limits *l);
 
 struct proc_slot {
         _Atomic uint32_t pid;           /* 0: free */
+        _Atomic uint32_t full;          /* it has no descriptors for another channel: there comes none */
         uint32_t parent;                /* STACK_FORKING: slot of the process that forks */
         uint64_t start;                 /* when it came, ms since boot: a process that began later has its number again */
 };
@@ -119,7 +120,7 @@ struct chan_slot {
 
 /* Of a UDP socket's peer: it is a group, or everybody; it has left the stack that was found when they were connected. */
 enum { SOCK_MANY_PEERS = 1, SOCK_MANY_PLACES = 0x80 };
-enum { SOCK_REF_FLIGHT = STACK_PROCS }; /* as if a process slot: descriptors of it are under way in messages */
+enum { SOCK_REF_FLIGHT = 63 };          /* as if a process slot: descriptors of it are under way in messages */
 
 struct sock_rec {                       /* sock/ owns the meaning; see sock/usock_rec.h */
         uint32_t link;                  /* free list */
@@ -136,8 +137,9 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/usoc
         _Atomic uint32_t edge_in, edge_out;
         _Atomic uint64_t waiters;       /* waiter slots that want to know; WAITERS_CROWD, WAITERS_SIGNAL */
         uint64_t exclusive;             /* those of them of which one is enough; the crowd's say so themselves */
-        uint64_t refs;                  /* process slots that hold it */
+        uint64_t refs;                  /* process slots that hold it (netstack/stack_refs.h), below 64 */
         uint64_t kept;                  /* those that will hold it after an exec as well */
+        uint64_t more;                  /* words of its row of struct sock_holders that are not 0 */
         uint64_t cookie;                /* SO_COOKIE of the kernel socket beside it, 0: none */
         uint32_t flights;               /* descriptors under way (SCM_RIGHTS) */
         uint32_t flyer;                 /* process slot + 1 that is just telling the keeper of one */
@@ -197,13 +199,19 @@ static inline uint8_t sock_role(const struct sock_rec *rec)
         return __atomic_load_n(&rec->role, __ATOMIC_ACQUIRE);
 }
 
+/* Process slots from 64 on that hold a socket: a row beside each record, untouched in a stack of fewer processes. Word 0 is the record's. */
+struct sock_holders {
+        uint64_t refs[STACK_PROCS / 64], kept[STACK_PROCS / 64];
+};
+static_assert(STACK_PROCS % 64 == 0 && STACK_PROCS / 64 <= 64, "sock_rec.more has a bit for each word");
+
 struct stack_state {
         uint64_t magic;
         uint32_t abi, id;
         uint32_t uid, pad;              /* whose it is */
         uint64_t bytes;                 /* of the segment */
         uint64_t tcp_off, udp_off, sock_off, rxpool_off, rxframes_off, capture_off, trace_off, ip_off, netif_off,
-                igmp_off, route_off, crowd_off, wants_off;
+                igmp_off, route_off, crowd_off, wants_off, holders_off;
         struct stack_limits limits;
 
         _Alignas(CACHE_LINE) struct rlock lock;
@@ -220,7 +228,7 @@ struct stack_state {
         _Atomic uint32_t chan_gen;      /* grows when a channel comes or goes */
         uint32_t netifs;                /* interfaces ever used: 0 .. netifs-1 */
         uint32_t chan_room;             /* slots that are used at most: its processes have no address space for more */
-        _Atomic uint64_t full;          /* process slots that have no descriptors for another channel: there comes none */
+        _Atomic uint32_t procs;         /* process slots ever used: 0 .. procs-1 */
 
         /* Connections with something to send or to tell, oldest first; linked by tc->out_next. */
         uint32_t out_head, out_tail;
@@ -259,6 +267,18 @@ struct stack_state {
         struct pool socks;              /* struct sock_rec, at sock_off */
         struct pool sleepers, wants;       /* struct crowd_waiter and crowd_want */
 };
+
+/* What lies behind the state, at one of its offsets. */
+static inline void *at_offset(const struct stack_state *st, uint64_t off)
+{
+        return (char *)(uintptr_t)st + off;
+}
+
+/* Process slots to look at: 0 .. n-1. */
+static inline uint32_t stack_procs(const struct stack_state *st)
+{
+        return MIN(atomic_load_explicit(&st->procs, memory_order_acquire), STACK_PROCS);
+}
 
 /* The place of waiter `slot`: of those that have a bit, and from STACK_WAITERS on of the crowd. */
 static inline struct waiter_slot *stack_waiter(struct stack_state *st, uint32_t slot)

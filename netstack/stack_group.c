@@ -137,7 +137,7 @@ static bool lives(void *arg, uint32_t sock)
 {
         const struct stack *s = arg;
 
-        return sock < s->st->socks.fresh && stack_sock(s, sock)->refs != 0;
+        return sock < s->st->socks.fresh && sock_held(stack_sock(s, sock));
 }
 
 void stack_group_recover(struct stack *s, nstime now)

@@ -28,7 +28,9 @@ static void rebuild_socks(struct stack *s)
         if (live == NULL)
                 return;                 /* the free list may be short a few records; nothing is wrong in it */
         for (uint32_t i = 1; i < p->fresh; i++)
-                if (((struct sock_rec *)pool_at(p, i))->refs != 0)
+                sock_refs_recover(s->st, pool_at(p, i));
+        for (uint32_t i = 1; i < p->fresh; i++)
+                if (sock_held(pool_at(p, i)))
                         live[i / 64] |= 1ull << (i % 64);
         pool_rebuild(p, live);
         free(live);
@@ -74,7 +76,7 @@ static void hold_frames(struct stack *s)
 
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
-                if (rec->refs == 0 || rec->role != SOCK_ROLE_UDP)
+                if (!sock_held(rec) || rec->role != SOCK_ROLE_UDP)
                         continue;
                 if (rec->writer != 0)
                         hold(s, rec->tx_frame);
@@ -96,7 +98,7 @@ static bool has_socket(const struct stack *s, uint32_t sock, uint8_t role, uint3
         if (sock == 0 || sock >= p->fresh)
                 return sock != 0;
         rec = pool_at(p, sock);
-        return rec->refs != 0 && rec->role == role && rec->conn == index;
+        return sock_held(rec) && rec->role == role && rec->conn == index;
 }
 
 /* A reservation is out while a process copies without the lock, which its socket says. Any other was made or committed

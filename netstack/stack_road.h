@@ -6,6 +6,7 @@
 #define NETSTACK_STACK_ROAD_H
 
 #include "netstack/stack.h"
+#include "netstack/stack_refs.h"
 
 #define STACK_RX_BATCH  16                              /* messages taken from a channel at once */
 #define STACK_LOANS_MAX (SHM_RETS - STACK_RX_BATCH)     /* frames the peer may hold: their returns always find room */
@@ -87,10 +88,5 @@ bool stack_opts_output(struct stack *s, struct stack_chan *c, struct tcp_conn *t
  * dropped. */
 int stack_opts_send_udp(struct stack *s, uint32_t k, const struct udp_out *o, const struct stack_payload *p);
 void stack_opts_loop(const struct stack *s, const struct udp_out *o, struct ip_optbuf *out);
-
-static inline void *at_offset(const struct stack_state *st, uint64_t off)
-{
-        return (char *)(uintptr_t)st + off;
-}
 
 #endif

@@ -103,15 +103,15 @@ json_t *stacks_program(int32_t pid)
 json_t *stacks_holders(const struct seen_stack *s, uint32_t sock)
 {
         const struct stack_state *st = s->view.st;
-        uint64_t refs = sock > 0 && sock < st->socks.cap ? stack_sock(&s->view, sock)->refs : 0;
+        const struct sock_rec *rec = sock > 0 && sock < st->socks.cap ? stack_sock(&s->view, sock) : NULL;
         char text[128] = "";
 
-        for (uint32_t i = 0; i < STACK_PROCS; i++) {
+        for (uint32_t i = 0, procs = stack_procs(st); rec && i < procs; i++) {
                 uint32_t pid = atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed);
                 size_t n = strlen(text);
                 json_t *name;
 
-                if (!(refs >> i & 1) || pid == 0 || pid == STACK_FORKING)
+                if (!sock_held_by(st, rec, i) || pid == 0 || pid == STACK_FORKING)
                         continue;
                 name = stacks_program((int32_t)pid);
                 snprintf(text + n, sizeof text - n, "%s%s/%u", n ? "," : "",

@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "netstack/stack.h"
+#include "netstack/stack_refs.h"
 #include "unetd/client/client.h"
 
 struct seen_stack {

@@ -36,20 +36,32 @@ struct half {
 
 /* ---- ours ---- */
 
+static bool is_slot_of(const struct stack_state *st, uint32_t slot, int32_t pid)
+{
+        return atomic_load_explicit(&st->proc[slot].pid, memory_order_relaxed) == (uint32_t)pid;
+}
+
+static bool holds(const struct stack_state *st, const struct sock_rec *r, int32_t pid)
+{
+        for (uint32_t slot = sock_next_holder(st, r, 0); slot < STACK_PROCS; slot = sock_next_holder(st, r, slot + 1))
+                if (is_slot_of(st, slot, pid))
+                        return true;
+        return false;
+}
+
 static bool add_ours(void *arg, const struct seen_stack *s)
 {
         const struct stack_state *st = s->view.st;
         struct asked *a = arg;
-        uint64_t mine = 0;
+        bool any = false;
 
-        for (uint32_t i = 0; i < STACK_PROCS; i++)
-                if (atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed) == (uint32_t)a->pid)
-                        mine |= (uint64_t)1 << i;
-        for (uint32_t i = 1; mine != 0 && i < st->socks.fresh && i < st->socks.cap; i++) {
+        for (uint32_t i = 0, n = stack_procs(st); i < n && !any; i++)
+                any = is_slot_of(st, i, a->pid);
+        for (uint32_t i = 1; any && i < st->socks.fresh && i < st->socks.cap; i++) {
                 const struct sock_rec *r = stack_sock(&s->view, i);
                 struct half *grown;
 
-                if (!(r->refs & mine) || r->role == SOCK_ROLE_NONE)
+                if (!holds(st, r, a->pid) || r->role == SOCK_ROLE_NONE)
                         continue;
                 json_array_append_new(
                         a->rows, json_pack("{si sn ss so so ss ss}", "pid", a->pid, "fd", "protocol",

@@ -388,17 +388,16 @@ void ustack_leave(struct ustack *u)
 
 /* ---- making and mapping ---- */
 
-/* A free process slot of the stack, taken under its lock. */
-static int take_slot(struct ustack *u)
+int ustack_take_slot(struct stack_state *st, uint32_t pid)
 {
-        struct stack_state *st = u->s.st;
-
         for (uint32_t i = 0; i < STACK_PROCS; i++) {
                 uint32_t none = 0;
-                if (atomic_compare_exchange_strong(&st->proc[i].pid, &none, (uint32_t)getpid())) {
-                        st->proc[i].start = ustack_boot_ms();
-                        return (int)i;
-                }
+                if (i == SOCK_REF_FLIGHT || !atomic_compare_exchange_strong(&st->proc[i].pid, &none, pid))
+                        continue;
+                st->proc[i].start = ustack_boot_ms();
+                if (i >= stack_procs(st))
+                        atomic_store_explicit(&st->procs, i + 1, memory_order_release);
+                return (int)i;
         }
         return -ENOSPC;
 }
@@ -471,7 +470,7 @@ static struct ustack *make(uint32_t room, int *err)
         if (*err == 0)
                 capture_if_asked(u);
         if (*err == 0) {
-                u->slot = (uint32_t)take_slot(u);
+                u->slot = (uint32_t)ustack_take_slot(u->s.st, (uint32_t)getpid());
                 return u;
         }
         ustack_free(u);
@@ -590,7 +589,7 @@ static int take_known_slot(struct ustack *u)
         int err = 0;
 
         for (int tries = 0; tries < SLOT_TRIES; tries++) {
-                int slot = take_slot(u);
+                int slot = ustack_take_slot(u->s.st, (uint32_t)getpid());
                 err = slot < 0 ? slot : unetd_proc_add(&proc.client, u->id, (uint32_t)slot, 0);
                 if (err == 0)
                         u->slot = (uint32_t)slot;

@@ -11,6 +11,7 @@
 #include <sys/single_threaded.h>
 
 #include "netstack/stack.h"
+#include "netstack/stack_refs.h"
 #include "sock/usock.h"
 #include "sock/attach/user.h"
 #include "unet/verbs/ni_verbs.h"
@@ -80,6 +81,8 @@ void ustack_keep_numbers(void);
 /* The same when there were none for a peer's. */
 void ustack_lack_numbers(void);
 void ustack_set_full(struct ustack *u, uint32_t slot, bool full);
+/* A free process slot of the stack becomes that of `pid`, or STACK_FORKING; -ENOSPC. Under the lock. */
+int ustack_take_slot(struct stack_state *st, uint32_t pid);
 /* All stacks that are mapped. */
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX]);
 /* Maps another process's stack by its socket's cookie. */
@@ -301,9 +304,9 @@ static inline uint64_t ustack_entry_sock(const struct sock_rec *rec)
 {
         return rec->kind == USOCK_TCP && rec->registered == SOCK_TAKES ? READ_ONCE(rec->cookie) : 0;
 }
-/* Has another socket the same entry in the directory? Those that only the process slots `dying` hold do not count. Under
- * the lock. */
-bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t dying);
+/* Has another socket the same entry in the directory? What only the process slot `dying` holds does
+ * not count (STACK_PROCS: all count). Under the lock. */
+bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint32_t dying);
 /*
  * usock_register.c. Puts the socket's entry into the directory, unless it or another socket of the stack has it. -EALREADY: it is
  * no `role` (any more). No lock is held.
@@ -336,9 +339,9 @@ static inline struct sock_rec *usock_rec(const struct usock *s)
         return s->rec;
 }
 /* Nobody but this thread can use the socket: it has one thread, one process, and its number never left it. */
-static inline bool usock_alone(const struct sock_rec *rec)
+static inline bool usock_alone(const struct usock *s)
 {
-        return __libc_single_threaded && !rec->outside && (rec->refs & (rec->refs - 1)) == 0;
+        return __libc_single_threaded && !s->rec->outside && sock_held_once(s->u->s.st, s->rec);
 }
 static inline struct tcp_conn *usock_conn(const struct usock *s)
 {

@@ -54,7 +54,7 @@ static void ring(void *arg)
 
 static bool has_other_processes(const struct ustack *u)
 {
-        for (uint32_t i = 0; i < STACK_PROCS; i++)
+        for (uint32_t i = 0, n = stack_procs(u->s.st); i < n; i++)
                 if (i != u->slot && atomic_load_explicit(&u->s.st->proc[i].pid, memory_order_relaxed) != 0)
                         return true;
         return false;
@@ -341,7 +341,7 @@ static bool needed(const struct ustack *u)
 
         if (t->conns.used != t->tw_count)
                 return true;
-        for (uint32_t k = 0; k < STACK_PROCS; k++)
+        for (uint32_t k = 0, n = stack_procs(u->s.st); k < n; k++)
                 if (atomic_load_explicit(&u->s.st->proc[k].pid, memory_order_relaxed) != 0)
                         return true;
         return false;

@@ -95,12 +95,10 @@ uint32_t ustack_room(void)
 /* In the books of a stack that has a process slot of that number. */
 void ustack_set_full(struct ustack *u, uint32_t slot, bool full)
 {
-        _Atomic uint64_t *all = &u->s.st->full;
+        _Atomic uint32_t *mine = &u->s.st->proc[slot].full;
 
-        if (full)
-                atomic_fetch_or(all, 1ull << slot);
-        else if (atomic_load(all) >> slot & 1)
-                atomic_fetch_and(all, ~(1ull << slot));
+        if (atomic_load_explicit(mine, memory_order_relaxed) != full)
+                atomic_store(mine, full);
 }
 
 bool ustack_chan_fits(void)

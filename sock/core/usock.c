@@ -65,7 +65,7 @@ static void link_handle(struct usock *s)
 {
         struct ustack *u = s->u;
 
-        stack_sock(&u->s, s->idx)->refs |= 1ull << u->slot;
+        sock_hold(u->s.st, stack_sock(&u->s, s->idx), u->slot);
         s->next = u->handles;
         s->link = &u->handles;
         if (s->next != NULL)
@@ -204,7 +204,7 @@ void usock_close(struct usock *s)
         usock_tcp_hear(s);
         unlink_handle(s);
         if (!other_handle(s)) {
-                if (entry && (rec->refs & ~(1ull << u->slot)) == 0)
+                if (entry && !sock_held_besides(u->s.st, rec, u->slot))
                         e = ustack_entry_end(u, rec);
                 ustack_unref(u, s->idx, u->slot, ustack_now());
         }
@@ -240,7 +240,7 @@ int usock_adopt(uint64_t cookie, int kfd, struct usock **out)
                         u = all[k];
                         ustack_lock(u);
                         idx = ustack_find_cookie(u, cookie);
-                        aloft = idx != 0 && stack_sock(&u->s, idx)->refs == 1ull << SOCK_REF_FLIGHT;
+                        aloft = idx != 0 && sock_held_only_by(u->s.st, stack_sock(&u->s, idx), SOCK_REF_FLIGHT);
                         if (idx != 0)
                                 *out = handle(u, idx, kfd);
                         ustack_leave(u);
@@ -260,7 +260,7 @@ uint32_t ustack_find_cookie(struct ustack *u, uint64_t cookie)
 
         for (uint32_t i = 1; i < READ_ONCE(p->fresh); i++) {
                 struct sock_rec *rec = pool_at(p, i);
-                if (READ_ONCE(rec->refs) != 0 && READ_ONCE(rec->cookie) == cookie)
+                if (sock_held(rec) && READ_ONCE(rec->cookie) == cookie)
                         return i;
         }
         return 0;

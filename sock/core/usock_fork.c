@@ -32,14 +32,11 @@ static void wait_1ms(void)
 
 static int reserve_slot(struct stack_state *st, uint32_t parent)
 {
-        for (uint32_t i = 0; i < STACK_PROCS; i++) {
-                uint32_t none = 0;
-                if (atomic_compare_exchange_strong(&st->proc[i].pid, &none, STACK_FORKING)) {
-                        st->proc[i].parent = parent;
-                        return (int)i;
-                }
-        }
-        return -1;
+        int slot = ustack_take_slot(st, STACK_FORKING);
+
+        if (slot >= 0)
+                st->proc[slot].parent = parent;
+        return slot;
 }
 
 static void copy_refs(struct ustack *u, uint32_t from, uint32_t to)
@@ -48,8 +45,8 @@ static void copy_refs(struct ustack *u, uint32_t from, uint32_t to)
 
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
-                if (rec->refs >> from & 1)
-                        rec->refs |= 1ull << to;
+                if (sock_held_by(u->s.st, rec, from))
+                        sock_hold(u->s.st, rec, to);
         }
 }
 
@@ -192,7 +189,7 @@ void usock_exec(void)
                 struct pool *p = &all[i]->s.st->socks;
                 ustack_lock(all[i]);
                 for (uint32_t k = 1; k < p->fresh; k++)
-                        ((struct sock_rec *)pool_at(p, k))->kept &= ~(1ull << all[i]->slot);
+                        sock_set_kept(all[i]->s.st, pool_at(p, k), all[i]->slot, false);
                 ustack_leave(all[i]);
         }
 }
@@ -200,7 +197,7 @@ void usock_exec(void)
 void usock_survives(struct usock *s)
 {
         ustack_lock(s->u);
-        usock_rec(s)->kept |= 1ull << s->u->slot;
+        sock_set_kept(s->u->s.st, usock_rec(s), s->u->slot, true);
         ustack_leave(s->u);
 }
 
@@ -215,7 +212,7 @@ void usock_adopted(void)
         uint32_t n = ustack_all(all);
 
         for (uint32_t i = 0; i < n; i++)
-                for (uint32_t slot = 0; slot < STACK_PROCS; slot++) {
+                for (uint32_t slot = 0, procs = stack_procs(all[i]->s.st); slot < procs; slot++) {
                         if (!is_former(all[i], slot))
                                 continue;
                         ustack_client();

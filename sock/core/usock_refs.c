@@ -32,9 +32,8 @@ void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
 {
         struct sock_rec *rec = stack_sock(&u->s, sock);
 
-        rec->refs &= ~(1ull << slot);
-        rec->kept &= ~(1ull << slot);
-        if (rec->refs != 0)
+        sock_let_go(u->s.st, rec, slot);
+        if (sock_held(rec))
                 return;
         now = stack_time(&u->s, now);
         ustack_end_role(u, rec, now);
@@ -64,7 +63,7 @@ void usock_fly(struct usock *s)
         int err;
 
         ustack_lock(u);
-        rec->refs |= 1ull << SOCK_REF_FLIGHT;
+        sock_hold(u->s.st, rec, SOCK_REF_FLIGHT);
         rec->flights++;
         rec->flyer = u->slot + 1;
         ustack_leave(u);
@@ -128,10 +127,10 @@ static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
         now = stack_time(&u->s, now);
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
-                if (!(rec->refs >> slot & 1))
+                if (!sock_held_by(u->s.st, rec, slot))
                         continue;
                 end_copies(u, rec, slot, now);
-                if (keep && rec->kept >> slot & 1)
+                if (keep && sock_kept_by(u->s.st, rec, slot))
                         any = true;
                 else
                         ustack_unref(u, i, slot, now);
@@ -143,8 +142,14 @@ static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
 
 void ustack_proc_gone(struct ustack *u, uint32_t slot, nstime now)
 {
+        struct stack_state *st = u->s.st;
+        uint32_t n = stack_procs(st);
+
         end_refs(u, slot, false, now);
-        atomic_store(&u->s.st->proc[slot].pid, 0);
+        atomic_store(&st->proc[slot].pid, 0);
+        while (n > 0 && atomic_load(&st->proc[n - 1].pid) == 0)
+                n--;
+        atomic_store_explicit(&st->procs, n, memory_order_release);
 }
 
 bool ustack_proc_execed(struct ustack *u, uint32_t slot, nstime now)
@@ -157,9 +162,10 @@ void ustack_nobody_left(struct ustack *u, nstime now)
         struct pool *p = &u->s.st->socks;
 
         for (uint32_t i = 1; i < p->fresh; i++) {
-                uint64_t refs = ((const struct sock_rec *)pool_at(p, i))->refs & ~(1ull << SOCK_REF_FLIGHT);
-                for (uint32_t slot = 0; refs != 0; slot++, refs >>= 1)
-                        if (refs & 1)
+                const struct sock_rec *rec = pool_at(p, i);
+                for (uint32_t slot = sock_next_holder(u->s.st, rec, 0); slot < STACK_PROCS;
+                     slot = sock_next_holder(u->s.st, rec, slot + 1))
+                        if (slot != SOCK_REF_FLIGHT)
                                 ustack_unref(u, i, slot, now);
         }
         stack_close_nobodys(&u->s, now);

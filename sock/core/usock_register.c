@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t dying)
+bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint32_t dying)
 {
         struct pool *p = &u->s.st->socks;
 
@@ -18,7 +18,7 @@ bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint64_t d
                 return false;
         for (uint32_t i = 1; i < p->fresh; i++) {
                 const struct sock_rec *r = pool_at(p, i);
-                if (r != rec && r->registered == rec->registered && (r->refs & ~dying) != 0 && r->kind == rec->kind &&
+                if (r != rec && r->registered == rec->registered && (dying == STACK_PROCS ? sock_held(r) : sock_held_besides(u->s.st, r, dying)) && r->kind == rec->kind &&
                     r->lport == rec->lport &&
                     ip_addr_eq(r->reg_addr, rec->reg_addr))
                         return true;
@@ -38,7 +38,7 @@ static bool begin(struct ustack *u, struct sock_rec *rec, enum sock_registered a
         rec->reg_addr = rec->laddr;     /* as the kernel's socket has it, which unetd looks at */
         WRITE_ONCE(rec->registered, as);
         *e = entry_of(rec);
-        if (ustack_shares_port(u, rec, 0))
+        if (ustack_shares_port(u, rec, STACK_PROCS))
                 return false;
         WRITE_ONCE(rec->registered, SOCK_UNREGISTERED);
         return true;
@@ -73,7 +73,7 @@ struct sock_entry ustack_entry_end(struct ustack *u, struct sock_rec *rec)
 {
         struct sock_entry e = entry_of(rec);
 
-        e.last = rec->registered != SOCK_UNREGISTERED && !ustack_shares_port(u, rec, 0);
+        e.last = rec->registered != SOCK_UNREGISTERED && !ustack_shares_port(u, rec, STACK_PROCS);
         WRITE_ONCE(rec->registered, SOCK_UNREGISTERED);
         return e;
 }

@@ -582,7 +582,7 @@ static void take_ahead(struct usock *s, struct sock_rec *rec, const struct tcp_c
         const uint8_t *p;
         uint32_t left;
 
-        if (!usock_alone(rec) || rec->peeks_on)
+        if (!usock_alone(s) || rec->peeks_on)
                 return;
         left = tcp_recv_ahead(&s->u->s.tcp, tc, &p);
         if (left <= AHEAD_READS * n)

@@ -21,7 +21,7 @@ bool keeper_port_next(const struct stack_state *st, uint32_t *at, struct unetd_m
                 const struct sock_rec *rec = pool_at(p, i / 2 + 1);
 
                 ++*at;
-                if (rec->refs == 0 || rec->lport == 0 || !(i % 2 == 0 ? may_be_held(rec) : rec->registered))
+                if (!sock_held(rec) || rec->lport == 0 || !(i % 2 == 0 ? may_be_held(rec) : rec->registered))
                         continue;
                 *msg = (struct unetd_msg){.type = i % 2 == 0 ? UNETD_PORT_HOLD : UNETD_LISTEN_ADD,
                                           .port = {.proto = i % 2 == 0 ? (rec->kind == USOCK_UDP ? IP_PROTO_UDP : IP_PROTO_TCP)

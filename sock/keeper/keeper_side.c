@@ -25,7 +25,7 @@ static void no_event(struct stack *s, uint32_t sock, uint32_t events)
 /* A socket that is in a message, and whose keeper has been told so. */
 static bool in_message(const struct sock_rec *rec)
 {
-        return rec->refs >> SOCK_REF_FLIGHT & 1 && rec->flyer == 0;
+        return (rec->refs & sock_ref_bit(SOCK_REF_FLIGHT)) != 0 && rec->flyer == 0;
 }
 
 /*
@@ -106,8 +106,8 @@ static bool rest(struct keeper_view *v)
 
 void keeper_note_listener(struct keeper_view *v, const struct sock_rec *rec, uint32_t slot)
 {
-        if (rec->refs != 1ull << slot || !rec->registered || v->ngone == ARRAY_LEN(v->gone) ||
-            ustack_shares_port(&v->u, rec, 1ull << slot))
+        if (!sock_held_only_by(v->u.s.st, rec, slot) || !rec->registered || v->ngone == ARRAY_LEN(v->gone) ||
+            ustack_shares_port(&v->u, rec, slot))
                 return;
         v->gone[v->ngone++] = (struct keeper_listener){
                 .proto = ustack_entry_proto(rec),
@@ -200,7 +200,7 @@ static bool resting(void *view)
 
 static bool is_aloft(const struct sock_rec *rec, struct keeper_listener *at)
 {
-        if (rec->refs != 1ull << SOCK_REF_FLIGHT || !rec->registered || rec->flyer != 0)
+        if (rec->refs != sock_ref_bit(SOCK_REF_FLIGHT) || rec->more != 0 || !rec->registered || rec->flyer != 0)
                 return false;
         *at = (struct keeper_listener){
                 .proto = ustack_entry_proto(rec),

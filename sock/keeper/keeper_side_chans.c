@@ -131,11 +131,19 @@ static uint64_t mapped_by(uint32_t pid)
         return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+static bool any_full(const struct stack_state *st)
+{
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
+                if (atomic_load(&st->proc[i].full) != 0)
+                        return true;
+        return false;
+}
+
 /* The limits of address space as they are now: somebody may have set one from outside (prlimit(1)), and on a channel that a process
  * cannot map nobody answers. Limits that are not told are none. */
 static bool has_space(const struct stack_state *st, uint64_t bytes)
 {
-        for (uint32_t i = 0; i < STACK_PROCS; i++) {
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++) {
                 uint32_t pid = atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed);
                 struct rlimit rl;
 
@@ -154,7 +162,7 @@ static bool has_room(const struct stack_state *st, uint32_t slot, const struct u
                 return false;
         if (atomic_load(&st->chan[slot].state) != CHAN_FREE)
                 return true;
-        return atomic_load(&st->full) == 0 && has_space(st, SHM_REGION_BYTES(chan->tx_geom) + SHM_REGION_BYTES(chan->rx_geom));
+        return !any_full(st) && has_space(st, SHM_REGION_BYTES(chan->tx_geom) + SHM_REGION_BYTES(chan->rx_geom));
 }
 
 int keeper_chan_attach(void *view, uint32_t slot, const struct unetd_chan *chan)

@@ -20,7 +20,7 @@ static void note_listeners(struct keeper_view *v, uint32_t slot, bool execed)
 
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
-                if (!(execed && rec->kept >> slot & 1))
+                if (!(execed && sock_kept_by(v->u.s.st, rec, slot)))
                         keeper_note_listener(v, rec, slot);
         }
 }
@@ -29,7 +29,7 @@ static bool has_slot(void *arg, int32_t pid)
 {
         const struct stack_state *st = ((const struct keeper_view *)arg)->u.s.st;
 
-        for (uint32_t i = 0; i < STACK_PROCS; i++)
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
                 if (st->proc[i].pid == (uint32_t)pid)
                         return true;
         return false;
@@ -44,7 +44,7 @@ static bool child_awaited(struct keeper_view *v, uint32_t parent, nstime now)
         struct stack_state *st = v->u.s.st;
         bool any = false;
 
-        for (uint32_t i = 0; i < STACK_PROCS; i++)
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
                 any |= st->proc[i].pid == STACK_FORKING && st->proc[i].parent == parent;
         if (!any)
                 v->forking_until[parent] = 0;
@@ -78,7 +78,7 @@ int keeper_proc_died(void *view, uint32_t slot)
                 ustack_unlock(u);
                 return -EAGAIN;
         }
-        for (uint32_t i = 0; i < STACK_PROCS; i++)
+        for (uint32_t i = 0, n = stack_procs(u->s.st); i < n; i++)
                 if (p[i].pid == STACK_FORKING && p[i].parent == slot)
                         proc_gone(v, i);
         proc_gone(v, slot);
@@ -150,7 +150,7 @@ void keeper_bury_strangers(struct keeper_view *v)
         v->strangers = false;
         if (!ustack_trylock(&v->u))
                 return;
-        for (uint32_t i = 0; i < STACK_PROCS; i++) {
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++) {
                 if (st->proc[i].pid == 0)
                         continue;
                 if (is_there(&st->proc[i]))

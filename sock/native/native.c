@@ -47,7 +47,7 @@ static bool last_holder(const struct usock *us)
         bool last;
 
         ustack_lock(us->u);
-        last = usock_rec(us)->refs == 1ull << us->u->slot;
+        last = sock_held_only_by(us->u->s.st, usock_rec(us), us->u->slot);
         ustack_leave(us->u);
         return last;
 }

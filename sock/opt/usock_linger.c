@@ -17,7 +17,7 @@ static int32_t lingers(struct usock *s)
         if (likely(READ_ONCE(rec->role) != SOCK_ROLE_CONN || READ_ONCE(usock_conn(s)->opts.linger_s) <= 0))
                 return 0;
         ustack_lock(s->u);
-        if (rec->role == SOCK_ROLE_CONN && rec->refs == 1ull << s->u->slot && tcp_recv_avail(usock_conn(s)) == 0)
+        if (rec->role == SOCK_ROLE_CONN && sock_held_only_by(s->u->s.st, rec, s->u->slot) && tcp_recv_avail(usock_conn(s)) == 0)
                 left = usock_conn(s)->opts.linger_s;
         ustack_leave(s->u);
         return left;

@@ -175,7 +175,7 @@ ssize_t usock_udp_read_short(struct usock *s, void *p, size_t n)
         if (!udp_recv_look_short(&s->u->s.udp, pcb, &first) || first.msg.len > MIN(n, COPY_SHORT_MAX))
                 return -EAGAIN;
         good = user_copy_short(p, first.msg.span[0].ptr, first.msg.len);
-        if (unlikely(!udp_recv_take_short(pcb, &first, usock_alone(usock_rec(s)))))
+        if (unlikely(!udp_recv_take_short(pcb, &first, usock_alone(s))))
                 return -EAGAIN;
         if (unlikely(settle_is_due(s) || first.last))
                 settle(s->u, usock_rec(s)->conn, 0);

@@ -57,7 +57,7 @@ void usock_set_owner(struct usock *s, int32_t owner, uint32_t tid, bool async)
 /* A process that is gone may be another one by now. */
 static bool is_of_stack(const struct stack_state *st, int32_t pid)
 {
-        for (uint32_t i = 0; i < STACK_PROCS; i++)
+        for (uint32_t i = 0, n = stack_procs(st); i < n; i++)
                 if (atomic_load_explicit(&st->proc[i].pid, memory_order_relaxed) == (uint32_t)pid)
                         return true;
         return false;

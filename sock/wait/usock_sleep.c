@@ -118,7 +118,7 @@ static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
 
 static bool has_other_processes(const struct ustack *u)
 {
-        for (uint32_t i = 0; i < STACK_PROCS; i++)
+        for (uint32_t i = 0, n = stack_procs(u->s.st); i < n; i++)
                 if (i != u->slot && atomic_load_explicit(&u->s.st->proc[i].pid, memory_order_relaxed) != 0)
                         return true;
         return false;

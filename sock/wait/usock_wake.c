@@ -415,7 +415,7 @@ void ustack_look_again(struct ustack *u)
 
         for (uint32_t i = 1; i < p->fresh; i++) {
                 struct sock_rec *rec = pool_at(p, i);
-                if (rec->refs == 0)
+                if (!sock_held(rec))
                         continue;
                 atomic_fetch_add_explicit(&rec->edge_in, 1, memory_order_release);
                 atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);

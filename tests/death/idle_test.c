@@ -355,6 +355,8 @@ static void nor_when_daemons_are_killed_too(void **state)
 
 /* ---- processes that unetd does not know, and that are not there either ---- */
 
+#define ANOTHER 1000u                   /* a process slot that nobody has */
+
 /* A stack with a connection to itself, in whose books another process stands, and which dies. */
 static void in_whose_books(pid_t pid, uint64_t start)
 {
@@ -365,10 +367,11 @@ static void in_whose_books(pid_t pid, uint64_t start)
         l = tcp_listen_any();
         c = tcp_connect_to(port_of(l));
         st = ustack_mine(&err)->s.st;
-        st->proc[STACK_PROCS - 1].start = start;
-        st->proc[STACK_PROCS - 1].pid = (uint32_t)pid;
+        st->proc[ANOTHER].start = start;
+        st->proc[ANOTHER].pid = (uint32_t)pid;
+        st->procs = ANOTHER + 1;
         for (uint32_t i = 1; i < st->socks.fresh; i++)
-                ((struct sock_rec *)pool_at(&st->socks, i))->refs |= 1ull << (STACK_PROCS - 1);
+                sock_hold(st, pool_at(&st->socks, i), ANOTHER);
         CHECK(unet_send(c, "x", 1, 0) == 1);
         kill(getpid(), SIGKILL);
 }

@@ -23,13 +23,13 @@
 #include "base/frame.h"
 #include "config/settings.h"
 
-#define UNETD_ABI      24u
+#define UNETD_ABI      25u
 #define UNETD_MAGIC    0x756e6574u      /* "unet" */
 #define UNETD_NAMES    8u               /* names tried, 0 .. 7: a squatted one is skipped */
 #define UNETD_FDS_MAX  8u               /* most descriptors in one message */
 #define UNETD_DOMAIN_MAX 32u            /* bytes of UNET_DOMAIN: letters, digits, '-', '_', '.' */
 #define UNETD_EMUL_NAME 64u             /* bytes of the name of an emulated endpoint, with the zero after it */
-#define UNETD_SLOTS_MAX 256u            /* process slots of a stack: 0 .. 255 */
+#define UNETD_SLOTS_MAX 4096u           /* process slots of a stack: STACK_PROCS */
 #define UNETD_CHANS_MAX 1024u           /* channels of a stack: 0 .. 1023 (they number frame regions) */
 
 enum unetd_type {

@@ -1,0 +1,82 @@
+"""Servers of many processes, and their client, which holds all its connections at once:
+
+    each PORT N        a child for each connection, as PostgreSQL and vsftpd have it; prints the children's numbers
+    prefork PORT N     N children that accept on one listener, and serve a connection each, as Apache's prefork has it
+    ask PORT N         N connections: prints as JSON how many were answered, then waits for a line of its input, asks all again,
+                       and prints that; a connection that ended is not answered
+
+A connection is answered with the bytes that it sent and the number of the process that has it."""
+
+import json
+import os
+import signal
+import socket
+import sys
+
+PROGRAM = ("/usr/bin/python3", os.path.abspath(__file__))
+PATIENCE = 240
+
+
+def serve(c):
+    with c:
+        while d := c.recv(100):
+            c.sendall(d + b" %d\n" % os.getpid())
+
+
+def listener(port, n):
+    s = socket.socket()
+    s.bind(("127.0.0.1", int(port)))
+    s.listen(n)
+    return s
+
+
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(PATIENCE)
+        work()
+        os._exit(0)
+    print(pid, flush=True)
+
+
+def reap(n):
+    for _ in range(n):
+        os.wait()
+
+
+def each(port, n):
+    s = listener(port, int(n))
+    for _ in range(int(n)):
+        with s.accept()[0] as c:
+            child(lambda: (s.close(), serve(c)))
+    reap(int(n))
+
+
+def prefork(port, n):
+    s = listener(port, int(n))
+    for _ in range(int(n)):
+        child(lambda: serve(s.accept()[0]))
+    reap(int(n))
+
+
+def answer(c, text):
+    try:
+        c.sendall(text)
+        return c.recv(100).startswith(text)
+    except OSError:
+        return False
+
+
+def ask(port, n):
+    all_of_them = [socket.create_connection(("127.0.0.1", int(port)), timeout=PATIENCE) for _ in range(int(n))]
+    for text in (b"first", b"second"):
+        print(json.dumps(sum(answer(c, text) for c in all_of_them)), flush=True)
+        if text == b"first":
+            sys.stdin.readline()
+    for c in all_of_them:
+        c.close()
+
+
+if __name__ == "__main__":
+    signal.alarm(PATIENCE)
+    {"each": each, "prefork": prefork, "ask": ask}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Servers of many processes: as many as there are connections are served, and one that is killed harms no other."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from children import PROGRAM  # noqa: E402
+from shim_test import UNET, Case, wait_until  # noqa: E402
+
+MANY = 500                              # children, beyond any word of bits
+KILLED = 100
+
+
+class Children(Case):
+    def answers(self, client, k):
+        return wait_until(f"answers {k}", lambda: len(client.text().split()) > k and [int(n) for n in client.text().split()])[k]
+
+    def connections(self):
+        done = self.run_it(UNET, "ss", "--json", shim=False)
+        rows = json.loads(done.end(ok=None) or "[]")
+        return sum(f":{self.port}" in row["local"] + row["peer"] for row in rows)
+
+    def all_are_served(self, what, shim):
+        server = self.server(*PROGRAM, what, str(self.port), str(MANY))
+        client = self.run_it(*PROGRAM, "ask", str(self.port), str(MANY), shim=shim, stdin=subprocess.PIPE)
+        self.assertEqual(self.answers(client, 0), MANY)
+        for pid in server.text().split()[:KILLED]:
+            os.kill(int(pid), signal.SIGKILL)
+        client.child.stdin.write(b"\n")
+        client.child.stdin.close()
+        self.assertEqual(self.answers(client, 1), MANY - KILLED)
+        client.end()
+        server.end()
+        if shim:
+            self.assertEqual(client.said("ours"), MANY)
+        wait_until("the last connection to end", lambda: self.connections() == 0)
+
+    def test_a_child_for_each_connection(self):
+        self.all_are_served("each", True)
+
+    def test_a_child_for_each_connection_of_ordinary_clients(self):
+        self.all_are_served("each", False)
+
+    def test_children_that_accept_on_one_listener(self):
+        self.all_are_served("prefork", True)
+
+    def test_children_that_accept_on_one_listener_with_ordinary_clients(self):
+        self.all_are_served("prefork", False)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
