@@ -3,8 +3,8 @@
  * Where RLIMIT_AS bounds what a program may have, half of what is left is the program's, and the rest must do for the stack and a few
  * channels; the same is true of the hard RLIMIT_NOFILE, where the soft one does not leave that much above it. If it does not do,
  * there is none, and sockets are the kernel's; if it does, as many channels come about as there is room for, and who comes
- * then is told to go by the kernel (keeper_chan_attach()). A few numbers are kept (unetd/client/fd_room.h), so that the program can use up its own
- * later: when it has, there are no more channels, until it closes some.
+ * then is told to go by the kernel (keeper_chan_attach()). A few numbers are kept (unetd/client/fd_room.h), so that
+ * the program can use up its own later: when it has, there are no more channels, until it closes some.
  */
 #include "sock/attach/ustack.h"
 

@@ -1,4 +1,6 @@
-/* Descriptor numbers that the library keeps, so that a program that uses up its own still has sockets and channels (unetd/client/fd_room.h). */
+/*
+ * Descriptor numbers that the library keeps (unetd/client/fd_room.h): a program that uses up its own still has sockets and channels.
+ */
 #include "base/sandbox.h"
 #include "sock/attach/ustack.h"
 #include "sock/wait/usock_wake.h"
