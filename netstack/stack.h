@@ -199,7 +199,7 @@ static inline uint8_t sock_role(const struct sock_rec *rec)
         return __atomic_load_n(&rec->role, __ATOMIC_ACQUIRE);
 }
 
-/* Process slots from 64 on that hold a socket: a row beside each record, untouched in a stack of fewer processes. Word 0 is the record's. */
+/* Process slots from 64 on that hold a socket: a row beside each record, untouched in a stack of fewer processes. */
 struct sock_holders {
         uint64_t refs[STACK_PROCS / 64], kept[STACK_PROCS / 64];
 };

@@ -18,9 +18,9 @@ bool ustack_shares_port(struct ustack *u, const struct sock_rec *rec, uint32_t d
                 return false;
         for (uint32_t i = 1; i < p->fresh; i++) {
                 const struct sock_rec *r = pool_at(p, i);
-                if (r != rec && r->registered == rec->registered && (dying == STACK_PROCS ? sock_held(r) : sock_held_besides(u->s.st, r, dying)) && r->kind == rec->kind &&
-                    r->lport == rec->lport &&
-                    ip_addr_eq(r->reg_addr, rec->reg_addr))
+                if (r != rec && r->registered == rec->registered && r->kind == rec->kind && r->lport == rec->lport &&
+                    ip_addr_eq(r->reg_addr, rec->reg_addr) &&
+                    (dying == STACK_PROCS ? sock_held(r) : sock_held_besides(u->s.st, r, dying)))
                         return true;
         }
         return false;

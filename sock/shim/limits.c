@@ -2,7 +2,8 @@
  * RLIMIT_AS is about the program's memory. What the library has mapped in its address space comes on top: when a program that
  * has a stack limits itself, as much is added to what the kernel is told, and taken off again from what the program is told. A limit
  * that is there before the first socket decides whether there is a stack at all (sock/attach/ustack_room.c). One of descriptors is
- * the program's as it is: a few of them are kept for us (unetd/client/fd_room.h). mlockall() spares what is ours (sock/attach/ustack_map.c).
+ * the program's as it is: a few of them are kept for us (unetd/client/fd_room.h). mlockall() spares what is
+ * ours (sock/attach/ustack_map.c).
  *
  * A new image of this process begins with the limit that the program set, unless sockets survive, with which it needs what we
  * need. Children of posix_spawn() have ours.

@@ -106,7 +106,8 @@ static void check_passed(struct world *w, uint32_t stack, const uint8_t *p, uint
 
 static void send_one(struct world *w, uint32_t which, uint8_t *p, uint32_t len)
 {
-        bool right = len >= ETHER_HDR + IP_MIN_HDR && (p[14] & 15u) >= 5 && len >= ETHER_HDR + (p[14] & 15u) * 4 && sum_is_right(p + ETHER_HDR);
+        bool right = len >= ETHER_HDR + IP_MIN_HDR && (p[14] & 15u) >= 5 &&
+                     len >= ETHER_HDR + (p[14] & 15u) * 4 && sum_is_right(p + ETHER_HDR);
         enum drop why = gate_check(&w->rules, &w->from[which], p, MIN(len, GATE_HEAD), len, w->now);
 
         assert(why == DROP_NONE || why == DROP_NI_BAD_SOURCE);
