@@ -1,0 +1,444 @@
+/* See users.h. */
+#include "tests/users/users.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "unetd/client/name.h"
+
+struct users_table *table;
+const struct directory *hostile_dir;
+
+static int table_fd = -1;
+static pid_t system_unetd, victim;
+static unsigned worlds;
+static char config_path[64];
+
+int64_t users_now_ms(void)
+{
+        struct timespec ts;
+
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* ---- users ---- */
+
+static void become(uint32_t uid)
+{
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
+                abort();
+        prctl(PR_SET_PDEATHSIG, SIGKILL);       /* changing the uid took it back */
+}
+
+static int can_run_daemons(void)
+{
+        return access(USERS_LIBEXEC "/unet-keeper", X_OK) == 0 && access(USERS_PRELOAD, R_OK) == 0 &&
+               access(USERS_VICTIM, X_OK) == 0;
+}
+
+bool users_cannot_run(void)
+{
+        pid_t pid;
+        int status;
+
+        if (geteuid() != 0) {
+                print_message("skipped: only root can be two users\n");
+                return true;
+        }
+        pid = fork();
+        if (pid == 0) {
+                become(VICTIM);
+                _exit(can_run_daemons() ? 0 : 1);
+        }
+        waitpid(pid, &status, 0);
+        if (status != 0)
+                print_message("skipped: the build tree is closed to other users\n");
+        return status != 0;
+}
+
+pid_t users_begin(uint32_t uid, int (*fn)(void))
+{
+        pid_t pid = fork();
+
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                become(uid);
+                _exit(fn());
+        }
+        return pid;
+}
+
+void users_wait(pid_t pid)
+{
+        int status;
+
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+}
+
+void users_kill(pid_t pid)
+{
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+}
+
+void users_run(uint32_t uid, int (*fn)(void))
+{
+        users_wait(users_begin(uid, fn));
+}
+
+/* ---- the system's unetd ---- */
+
+static bool write_config(const char *config)
+{
+        int fd;
+        ssize_t n = 0;
+
+        snprintf(config_path, sizeof config_path, "/tmp/unet-users-%d-%u.conf", (int)getpid(), worlds);
+        fd = open(config_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        if (fd < 0)
+                return false;
+        n = write(fd, config, strlen(config));
+        close(fd);
+        return n == (ssize_t)strlen(config);
+}
+
+static bool daemon_is_there(void)
+{
+        struct unetd_client c = {.pid = 0};
+
+        if (unetd_open(&c, UNETD_NO_START | UNETD_SYSTEM) < 0)
+                return false;
+        unetd_close(&c);
+        return true;
+}
+
+int users_setup_with(const char *config)
+{
+        char domain[UNETD_DOMAIN_MAX + 1];
+
+        system_unetd = victim = 0;
+        if (geteuid() != 0)
+                return 0;
+        snprintf(domain, sizeof domain, "users-%d-%u", (int)getpid(), worlds++);
+        setenv("UNET_DOMAIN", domain, 1);
+        setenv("UNET_LIBEXEC", USERS_LIBEXEC, 1);
+        if (!write_config(config))
+                return -1;
+        setenv("UNET_CONFIG", config_path, 1);
+        table_fd = memfd_create("users-table", 0);
+        if (table_fd < 0 || ftruncate(table_fd, sizeof *table) < 0)
+                return -1;
+        table = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED, table_fd, 0);
+        if (table == MAP_FAILED)
+                return -1;
+        system_unetd = fork();
+        if (system_unetd == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                execl(USERS_LIBEXEC "/unetd", "unetd", "--system", "--foreground", "--idle", "-1", NULL);
+                _exit(127);
+        }
+        eventually(daemon_is_there());
+        return 0;
+}
+
+int users_setup(void **state)
+{
+        return users_setup_with("");
+}
+
+pid_t users_unetd(void)
+{
+        return system_unetd;
+}
+
+int users_teardown(void **state)
+{
+        if (victim > 0)
+                users_kill(victim);
+        if (system_unetd > 0) {
+                kill(system_unetd, SIGCONT);
+                users_kill(system_unetd);
+                unlink(config_path);
+        }
+        if (table)
+                munmap(table, sizeof *table);
+        if (table_fd >= 0)
+                close(table_fd);
+        table = NULL;
+        table_fd = -1;
+        return 0;
+}
+
+void users_unetd_answers(void)
+{
+        eventually(daemon_is_there());
+}
+
+/* ---- the victim ---- */
+
+static int be_victim(void)
+{
+        char fd[16];
+        int flags = fcntl(table_fd, F_GETFD);
+
+        fcntl(table_fd, F_SETFD, flags & ~FD_CLOEXEC);
+        snprintf(fd, sizeof fd, "%d", table_fd);
+        setenv("LD_PRELOAD", USERS_PRELOAD, 1);
+        execl(USERS_VICTIM, "users_victim", fd, NULL);
+        return 127;
+}
+
+uint16_t users_victim_start(void)
+{
+        victim = users_begin(VICTIM, be_victim);
+        eventually(table->conns > 0 && table->kept > 0 && table->datagrams > 0);
+        return (uint16_t)table->port;
+}
+
+static void assert_unharmed(void)
+{
+        if (table->wrong != 0 || table->failed != 0)
+                print_message("the victim: %llu wrong, %llu failed\n", (unsigned long long)table->wrong, (unsigned long long)table->failed);
+        assert_int_equal(table->wrong, 0);
+        assert_int_equal(table->failed, 0);
+}
+
+void users_victim_goes_on(void)
+{
+        uint64_t conns = table->conns, kept = table->kept, datagrams = table->datagrams;
+
+        eventually(table->wrong + table->failed > 0 ||
+                   (table->conns > conns + 20 && table->kept > kept + 20 && table->datagrams > datagrams + 20));
+        assert_unharmed();
+}
+
+void users_victim_stop(void)
+{
+        users_kill(victim);
+        victim = 0;
+}
+
+/* ---- a hostile client ---- */
+
+static _Atomic uint32_t seq = 1;
+
+int hostile_dial(void)
+{
+        struct sockaddr_un sun;
+        socklen_t len = unetd_name(&sun, 0, unetd_domain(), 0);
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        must(fd >= 0);
+        if (connect(fd, (struct sockaddr *)&sun, len) < 0) {
+                close(fd);
+                return -errno;
+        }
+        return fd;
+}
+
+int hostile_send(int fd, struct unetd_msg *msg, const int *fds, unsigned n)
+{
+        return wire_send(fd, msg, fds, n, 0);
+}
+
+int hostile_recv(int fd, struct wire_in *in, int ms)
+{
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+
+        in->n = 0;
+        if (poll(&p, 1, ms) <= 0)
+                return -ETIMEDOUT;
+        return wire_recv(fd, in, 0);
+}
+
+int hostile_ask(int fd, struct unetd_msg *msg, const int *fds, unsigned n)
+{
+        uint32_t number = msg->seq = atomic_fetch_add(&seq, 1);
+        struct wire_in in;
+        int r = hostile_send(fd, msg, fds, n);
+
+        while (r == 0) {
+                r = hostile_recv(fd, &in, USERS_PATIENCE_MS);
+                wire_in_close(&in);
+                if (r == 0 && in.msg.seq == number) {
+                        *msg = in.msg;
+                        return in.msg.err;
+                }
+        }
+        return r;
+}
+
+int hostile_hello(int fd)
+{
+        struct unetd_msg msg = {.type = UNETD_HELLO, .seq = atomic_fetch_add(&seq, 1), .hello = {.abi = UNETD_ABI}};
+        struct wire_in in;
+        int r = hostile_send(fd, &msg, NULL, 0);
+
+        if (r == 0)
+                r = hostile_recv(fd, &in, USERS_PATIENCE_MS);
+        if (r < 0)
+                return r;
+        if (in.n == 1 && !hostile_dir) {
+                void *p = mmap(NULL, sizeof(struct directory), PROT_READ, MAP_SHARED, in.fds[0], 0);
+
+                hostile_dir = p == MAP_FAILED ? NULL : p;
+        }
+        wire_in_close(&in);
+        return in.msg.err;
+}
+
+int hostile_client(void)
+{
+        int fd = hostile_dial();
+
+        must(fd >= 0);
+        must(hostile_hello(fd) == 0);
+        return fd;
+}
+
+/* ---- ... that is its user's keeper ---- */
+
+static struct {
+        int fd;
+        enum hostile_keeps what;
+        pthread_mutex_t lock;
+        struct wire_in chan;
+        bool came;
+} keeper = {.fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void keep_channel(struct wire_in *in)
+{
+        pthread_mutex_lock(&keeper.lock);
+        if (keeper.came)
+                wire_in_close(&keeper.chan);
+        keeper.chan = *in;
+        keeper.came = true;
+        in->n = 0;
+        pthread_mutex_unlock(&keeper.lock);
+}
+
+static void *keep(void *arg)
+{
+        struct wire_in in;
+        int r;
+
+        while ((r = hostile_recv(keeper.fd, &in, -1)) == 0) {
+                struct unetd_msg answer = in.msg;
+                bool answers = keeper.what == HOSTILE_ANSWERS || (keeper.what == HOSTILE_ATTACHES && answer.type == UNETD_K_STACK);
+
+                if (answer.type == UNETD_K_CHAN)
+                        keep_channel(&in);
+                wire_in_close(&in);
+                answer.err = 0;
+                if (answer.seq != 0 && answers)
+                        hostile_send(keeper.fd, &answer, NULL, 0);
+        }
+        return NULL;
+}
+
+int hostile_keeper(enum hostile_keeps what)
+{
+        struct unetd_msg msg = {.type = UNETD_K_HELLO};
+        pthread_t thread;
+        int r;
+
+        keeper.fd = hostile_client();
+        keeper.what = what;
+        r = hostile_ask(keeper.fd, &msg, NULL, 0);
+        if (r == 0)
+                must(pthread_create(&thread, NULL, keep, NULL) == 0);
+        return r < 0 ? r : keeper.fd;
+}
+
+unsigned hostile_channel(struct unetd_chan_info *info, int fds[UNETD_CHAN_FDS_MAX])
+{
+        unsigned n = 0;
+
+        pthread_mutex_lock(&keeper.lock);
+        if (keeper.came) {
+                n = MIN(keeper.chan.n, UNETD_CHAN_FDS_MAX);
+                *info = keeper.chan.msg.chan;
+                memcpy(fds, keeper.chan.fds, n * sizeof *fds);
+                keeper.came = false;
+        }
+        pthread_mutex_unlock(&keeper.lock);
+        return n;
+}
+
+/* ---- ... and has stacks and ports ---- */
+
+int hostile_stack(int fd, struct hostile_stack *st)
+{
+        struct unetd_msg msg = {.type = UNETD_STACK_NEW};
+        int fds[UNETD_STACK_FDS], r;
+
+        must(unetd_stack_fds_make(&st->fds, 1 << 20) == 0);
+        fds[UNETD_FD_STATE] = st->fds.state;
+        fds[UNETD_FD_BELL] = st->fds.bell;
+        fds[UNETD_FD_LEADER_R] = st->fds.leader_r;
+        fds[UNETD_FD_LEADER_W] = st->fds.leader_w;
+        fds[UNETD_FD_KEEPER_R] = st->fds.keeper_r;
+        fds[UNETD_FD_KEEPER_W] = st->fds.keeper_w;
+        r = hostile_ask(fd, &msg, fds, UNETD_STACK_FDS);
+        st->id = msg.stack.stack;
+        return r;
+}
+
+void hostile_stack_close(struct hostile_stack *st)
+{
+        unetd_stack_fds_close(&st->fds);
+}
+
+int hostile_socket(uint8_t proto, uint32_t addr, uint16_t *port, bool reuse)
+{
+        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(*port)};
+        socklen_t len = sizeof sin;
+        int fd = socket(AF_INET, (proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0), yes = reuse;
+
+        sin.sin_addr.s_addr = htonl(addr);
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+        if (bind(fd, (struct sockaddr *)&sin, len) < 0 || (proto == IPPROTO_TCP && listen(fd, 8) < 0) ||
+            getsockname(fd, (struct sockaddr *)&sin, &len) < 0) {
+                int err = errno;
+
+                close(fd);
+                errno = err;
+                return -1;
+        }
+        *port = ntohs(sin.sin_port);
+        return fd;
+}
+
+int hostile_listen(int fd, uint32_t stack, uint8_t proto, uint32_t addr, uint16_t port, int sock)
+{
+        struct unetd_msg msg = {.type = UNETD_LISTEN_ADD,
+                                .port = {.stack = stack, .proto = proto, .port = port, .addr = ip_addr_v4(addr)}};
+
+        return hostile_ask(fd, &msg, &sock, sock >= 0 ? 1 : 0);
+}
+
+uint32_t hostile_sees(uint8_t proto, uint32_t addr, uint16_t port, uint32_t hint)
+{
+        struct dir_hit hit;
+        int r;
+
+        while ((r = directory_lookup(hostile_dir, proto, ip_addr_v4(addr), port, hint, &hit)) == -EAGAIN)
+                ;
+        return r == 1 ? hit.uid : UINT32_MAX;
+}
