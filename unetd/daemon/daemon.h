@@ -128,6 +128,7 @@ struct listener {
         ip_addr addr;
         uint64_t sock;                  /* as in struct unetd_port */
         int fd;                         /* the kernel socket, or -1 */
+        uint64_t cookie;                /* its SO_COOKIE, of which no copy may be kept; 0: a hold vouches for it */
 };
 
 struct lease {
@@ -344,9 +345,6 @@ int vouch_socket(int fd, const struct unetd_port *want);
 bool vouch_shares(int fd);
 /* Its local name. */
 bool vouch_addr(int fd, ip_addr *addr, uint16_t *port);
-/* Whether the kernel lists a socket of the user's with the port (TCP: that listens): enough when a keeper brings back what an
- * earlier unetd was shown. */
-bool vouch_user(uint32_t uid, const struct unetd_port *p);
 
 /* ---- ports.c: listeners, bound and held ports, leases ---- */
 int ports_init(void);
@@ -354,6 +352,8 @@ int ports_init(void);
 bool ports_same_addr(ip_addr a, ip_addr b);
 int listen_add(struct client *cl, struct wire_in *in);
 int listen_del(struct user *u, const struct unetd_msg *msg);     /* a client's, or K_UNLISTEN */
+/* The entry goes: what it stood for is no more. */
+void listen_end(struct stack *st, struct listener *l);
 /* No process has the listener of K_ALOFT: nor have we. */
 void listen_aloft(struct user *u, const struct unetd_msg *msg);
 /*

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "unetd/daemon/claims.h"
 #include "unetd/daemon/daemon.h"
 #include "unetd/client/name.h"
 
@@ -302,7 +303,7 @@ static nstime after_batch(struct loop *l)
         users_tick();
         clients_bury();
         again = nstime_min(again, nstime_min(waiters_deadline(), users_deadline()));
-        again = nstime_min(again, links_tick());
+        again = nstime_min(again, nstime_min(links_tick(), claims_tick()));
         return nstime_min(again, idle_deadline());
 }
 

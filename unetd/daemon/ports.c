@@ -9,10 +9,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "unetd/daemon/claims.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/sockdiag.h"
 
 static uint32_t listened[2][UINT16_MAX + 1];    /* TCP, UDP: the stack that last had the port and does not now; 0: none */
-static uint16_t claims[UINT16_MAX + 1];         /* TCP: entries of stacks with the port */
+static uint16_t claims[2][UINT16_MAX + 1];      /* the same: entries of stacks with the port */
 
 union any_addr {
         struct sockaddr sa;
@@ -79,8 +81,9 @@ static void listener_free(struct user *u, struct listener *l)
 
 static void claim(const struct listener *l, int by)
 {
-        if (is_tcp(l->proto))
-                claims[l->port] = (uint16_t)(claims[l->port] + by);
+        uint16_t *n = &claims[!is_tcp(l->proto)][l->port];
+
+        *n = (uint16_t)(*n + by);
 }
 
 static struct vlink_range range_of(const struct listener *l)
@@ -89,20 +92,6 @@ static struct vlink_range range_of(const struct listener *l)
 }
 
 /* ---- listeners, and bound sockets ---- */
-
-/* Who may have the entry: in a shared unetd, only who has the port. */
-static int may_listen(struct stack *st, const struct wire_in *in, bool offered)
-{
-        if (in->n > 1)
-                return -EBADMSG;
-        if (in->n == 1)
-                return vouch_socket(in->fds[0], &in->msg.port);
-        if (in->msg.port.proto & DIR_HELD)
-                return -EACCES;
-        if (!unetd.cfg.shared || find_in(LIST_FIRST(&st->holds), &in->msg.port))
-                return 0;
-        return offered && vouch_user(st->user->uid, &in->msg.port) ? 0 : -EACCES;
-}
 
 static bool any_in(const struct listener *first, struct vlink_range r)
 {
@@ -126,7 +115,7 @@ static void left_port(struct stack *st, struct vlink_range r)
         links_ports(NULL, NULL, st, r, false);
 }
 
-static void unlisten(struct stack *st, struct listener *l)
+void listen_end(struct stack *st, struct listener *l)
 {
         struct vlink_range range = range_of(l);
 
@@ -138,42 +127,41 @@ static void unlisten(struct stack *st, struct listener *l)
         left_port(st, range);
 }
 
-/* The claims of other users at the stack's port go, whose sockets do not bear them out any more. -EADDRINUSE: one stands. */
+/* The claims of other users at the stack's port go, which do not stand any more. -EADDRINUSE: one does. */
 static int clear_of(struct stack *st, const struct unetd_port *p)
 {
         struct listener *l, *next;
         int r = 0;
 
         for (l = LIST_FIRST(&st->listeners); l; l = next) {
-                struct unetd_port key = {.proto = l->proto, .port = l->port, .addr = l->addr};
-
                 next = LIST_NEXT(l, link);
-                if (l->port != p->port || !is_tcp(l->proto) || !overlap(l->addr, p->addr) || l->fd < 0)
+                if (l->port != p->port || is_tcp(l->proto) != is_tcp(p->proto) || !overlap(l->addr, p->addr))
                         continue;
-                if (vouch_socket(l->fd, &key) < 0)
-                        unlisten(st, l);
-                else
+                if (claim_stands(st, l))
                         r = -EADDRINUSE;
+                else
+                        listen_end(st, l);
         }
         LIST_FOREACH(l, &st->holds, link)
-                if (l->port == p->port && is_tcp(l->proto) && overlap(l->addr, p->addr))
+                if (l->port == p->port && is_tcp(l->proto) == is_tcp(p->proto) && overlap(l->addr, p->addr))
                         r = -EADDRINUSE;
         return r;
 }
 
-/* A TCP port is one user's on the fabric, also where the kernel lets several bind it (SO_REUSEADDR, devices). */
+/* A TCP port is one user's on the fabric, also where the kernel lets several bind it (SO_REUSEADDR, devices). A UDP port is theirs
+ * whose sockets the kernel lets share it. */
 static int make_way(const struct stack *st, const struct unetd_port *p)
 {
         struct stack *other;
         int r = 0;
 
-        if (!is_tcp(p->proto) || claims[p->port] == 0)
+        if (claims[!is_tcp(p->proto)][p->port] == 0)
                 return 0;
-        for (unsigned b = 0; b < STACK_BUCKETS && r == 0; b++)
+        for (unsigned b = 0; b < STACK_BUCKETS; b++)
                 LIST_FOREACH(other, &unetd.stacks[b], link)
-                        if (other->user != st->user)
-                                r = r != 0 ? r : clear_of(other, p);
-        return r;
+                        if (other->user != st->user && clear_of(other, p) < 0)
+                                r = -EADDRINUSE;
+        return is_tcp(p->proto) ? r : 0;
 }
 
 /* To send from a port that others have leased would be to speak for them. */
@@ -201,6 +189,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
         const struct unetd_port *p = &in->msg.port;
         struct stack *st;
         struct listener *l;
+        uint64_t cookie;
         bool had;
         int r = stack_of(u, p->stack, &st);
 
@@ -208,7 +197,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
                 return r;
         if (!valid(p, false))
                 return -EINVAL;
-        r = st->state == STACK_UP ? may_listen(st, in, cl == NULL) : -ENOENT;
+        r = st->state == STACK_UP ? claim_judge(st, in, cl == NULL, &cookie) : -ENOENT;
         if (r == 0)
                 r = may_send(st, p);
         if (r == 0)
@@ -218,6 +207,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
         l = find_socket(LIST_FIRST(&st->listeners), p);
         if (l && l->fd < 0 && in->n == 1) {     /* a keeper brought it, without the socket */
                 l->fd = socket_kept(in);
+                l->cookie = cookie;
                 return 0;
         }
         if (l)
@@ -233,6 +223,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
                 return r;
         }
         l->fd = socket_kept(in);
+        l->cookie = cookie;
         had = has_port(st, range_of(l));
         LIST_INSERT_HEAD(&st->listeners, l, link);
         claim(l, 1);
@@ -271,7 +262,7 @@ int listen_del(struct user *u, const struct unetd_msg *msg)
         l = find_socket(LIST_FIRST(&st->listeners), &msg->port);
         if (!l)
                 return -ENOENT;
-        unlisten(st, l);
+        listen_end(st, l);
         return 0;
 }
 
@@ -359,7 +350,7 @@ void ports_stop_listening(struct stack *st)
         struct listener *l;
 
         while ((l = LIST_FIRST(&st->listeners)))
-                unlisten(st, l);
+                listen_end(st, l);
 }
 
 /* ---- held ports ---- */
@@ -436,10 +427,16 @@ static void hold_free(struct stack *st, struct listener *hold)
 {
         struct vlink_range range = range_of(hold);
 
+        struct unetd_port at = {.proto = hold->proto, .port = hold->port, .addr = hold->addr};
+        struct listener *l;
+
         directory_del(&unetd.dir, hold->proto | DIR_HELD, hold->addr, hold->port, st->id);
         claim(hold, -1);
         st->user->used.holds--;
         listener_free(st->user, hold);
+        l = unetd.cfg.shared ? find_in(LIST_FIRST(&st->listeners), &at) : NULL;
+        if (l && !claim_stands(st, l))
+                listen_end(st, l);              /* the hold was what vouched for it */
         left_port(st, range);
 }
 
@@ -517,6 +514,8 @@ int ports_init(void)
         directory_set_ports(&unetd.dir, unetd.lease_low, (uint16_t)unetd.cfg.lease_ports);
         if (unetd.lease_blocks > 0)
                 unetd.lease_next = unetd.next_stack % unetd.lease_blocks;       /* random, as that is */
+        if (sockdiag_open() < 0)
+                log_line("no sock_diag: what keepers say of ports is not believed");
         return vouch_init();
 }
 
@@ -551,7 +550,7 @@ uint32_t port_lessee(uint8_t proto, uint16_t port)
 static bool block_claimed(uint32_t block)
 {
         for (uint32_t i = 0; i < unetd.cfg.lease_ports; i++)
-                if (claims[block_first(block) + i] != 0)
+                if (claims[0][block_first(block) + i] != 0)
                         return true;
         return false;
 }

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -129,31 +128,4 @@ int vouch_socket(int fd, const struct unetd_port *want)
         if (family == AF_INET6 && ip_addr_is_any(addr) && int_opt(fd, IPPROTO_IPV6, IPV6_V6ONLY) != 0)
                 return -EINVAL;
         return 0;
-}
-
-/* ---- a user's ports ---- */
-
-/* A line of /proc/net/tcp and the like (proc(5)). TCP: of one that listens. */
-static bool is_port_of(const char *line, uint32_t uid, uint8_t proto, uint16_t port)
-{
-        unsigned at, state, owner;
-
-        return sscanf(line, " %*u: %*[0-9A-Fa-f]:%4x %*[0-9A-Fa-f]:%*x %2x %*x:%*x %*x:%*x %*x %u", &at, &state, &owner) == 3 &&
-               at == port && owner == uid && (proto == IPPROTO_UDP || state == TCPI_LISTEN);
-}
-
-bool vouch_user(uint32_t uid, const struct unetd_port *p)
-{
-        static const char *const path[2][2] = {{"/proc/net/udp", "/proc/net/udp6"}, {"/proc/net/tcp", "/proc/net/tcp6"}};
-        bool found = false;
-        char line[512];
-
-        for (int i = 0; i < 2 && !found; i++) {
-                FILE *f = fopen(path[p->proto == IPPROTO_TCP][i], "re");
-                while (f && !found && fgets(line, sizeof line, f))
-                        found = is_port_of(line, uid, p->proto, p->port);
-                if (f)
-                        fclose(f);
-        }
-        return found;
 }

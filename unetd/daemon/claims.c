@@ -1,0 +1,171 @@
+/* See claims.h. */
+#include "unetd/daemon/claims.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "unetd/daemon/sockdiag.h"
+
+#define LOOK_EVERY NS_PER_S             /* or less often: looking takes LOOK_SHARE of the time at most */
+#define LOOK_SHARE 50
+
+/* ---- one claim ---- */
+
+static uint64_t cookie_of(int fd)
+{
+        uint64_t cookie = 0;
+        socklen_t len = sizeof cookie;
+
+        return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0 ? 0 : cookie;
+}
+
+static bool is_held(const struct stack *st, const struct unetd_port *p)
+{
+        const struct listener *h;
+
+        LIST_FOREACH(h, &st->holds, link)
+                if (h->port == p->port && h->proto == p->proto && ports_same_addr(h->addr, p->addr))
+                        return true;
+        return false;
+}
+
+struct wanted {
+        const struct unetd_port *at;
+        bool of_anybody;
+        uint32_t uid;
+        uint64_t cookie;                /* 0: any; then: of the one that was found */
+        bool found;
+};
+
+static bool is_wanted(void *arg, const struct sockdiag_socket *s)
+{
+        struct wanted *w = arg;
+
+        if (s->port != w->at->port || !ports_same_addr(s->addr, w->at->addr) || (!w->of_anybody && s->uid != w->uid) ||
+            (w->cookie != 0 && s->cookie != w->cookie))
+                return true;
+        w->cookie = s->cookie;
+        w->found = true;
+        return false;
+}
+
+static bool kernel_has(struct wanted *w)
+{
+        return sockdiag_each(w->at->proto, w->at->port, is_wanted, w) == 0 && w->found;
+}
+
+int claim_judge(const struct stack *st, const struct wire_in *in, bool offered, uint64_t *cookie)
+{
+        const struct unetd_port *p = &in->msg.port;
+        struct wanted w = {.at = p, .uid = st->user->uid, .cookie = p->sock};
+
+        *cookie = 0;
+        if (in->n > 1)
+                return -EBADMSG;
+        if (in->n == 1) {
+                *cookie = cookie_of(in->fds[0]);
+                return vouch_socket(in->fds[0], p);
+        }
+        if (p->proto & DIR_HELD)
+                return -EACCES;
+        if (!unetd.cfg.shared || is_held(st, p))
+                return 0;
+        if (!offered || !kernel_has(&w))
+                return -EACCES;
+        *cookie = w.cookie;
+        return 0;
+}
+
+bool claim_stands(const struct stack *st, const struct listener *l)
+{
+        struct unetd_port at = {.proto = l->proto, .port = l->port, .addr = l->addr};
+        struct wanted w = {.at = &at, .of_anybody = true, .cookie = l->cookie};
+
+        if (l->fd >= 0)
+                return vouch_socket(l->fd, &at) == 0;
+        return l->cookie != 0 ? kernel_has(&w) : is_held(st, &at);
+}
+
+/* ---- all of them ---- */
+
+struct sockets {
+        struct sockdiag_socket *at;
+        size_t n, cap;
+};
+
+static bool gather(void *arg, const struct sockdiag_socket *s)
+{
+        struct sockets *all = arg;
+
+        if (all->n == all->cap) {
+                size_t cap = all->cap ? all->cap * 2 : 256;
+                struct sockdiag_socket *more = realloc(all->at, cap * sizeof *more);
+
+                if (!more)
+                        return false;
+                all->at = more;
+                all->cap = cap;
+        }
+        all->at[all->n++] = *s;
+        return true;
+}
+
+static int by_cookie(const void *a, const void *b)
+{
+        uint64_t x = ((const struct sockdiag_socket *)a)->cookie, y = ((const struct sockdiag_socket *)b)->cookie;
+
+        return x < y ? -1 : x > y;
+}
+
+/* As claim_stands(), by what the kernel listed. A TCP socket that is bound and no more is not listed, and is asked when somebody else
+ * wants its port. */
+static bool is_listed(const struct sockets *all, const struct stack *st, const struct listener *l)
+{
+        const struct sockdiag_socket key = {.cookie = l->cookie}, *s;
+
+        if (l->proto & DIR_HELD)
+                return true;
+        if (l->cookie == 0)
+                return claim_stands(st, l);
+        s = all->n > 0 ? bsearch(&key, all->at, all->n, sizeof key, by_cookie) : NULL;
+        return s && s->proto == l->proto && s->port == l->port && ports_same_addr(s->addr, l->addr);
+}
+
+static void look(void)
+{
+        struct sockets all = {NULL, 0, 0};
+        struct stack *st;
+
+        if (sockdiag_each(IPPROTO_TCP, 0, gather, &all) == 0 && sockdiag_each(IPPROTO_UDP, 0, gather, &all) == 0) {
+                if (all.n > 0)
+                        qsort(all.at, all.n, sizeof *all.at, by_cookie);
+                for (unsigned b = 0; b < STACK_BUCKETS; b++)
+                        LIST_FOREACH(st, &unetd.stacks[b], link) {
+                                struct listener *l = LIST_FIRST(&st->listeners), *next;
+
+                                for (; l; l = next) {
+                                        next = LIST_NEXT(l, link);
+                                        if (!is_listed(&all, st, l) && !claim_stands(st, l))
+                                                listen_end(st, l);
+                                }
+                        }
+        }
+        free(all.at);
+}
+
+nstime claims_tick(void)
+{
+        static nstime look_at;
+        nstime began;
+
+        if (!unetd.cfg.shared || unetd.nlisteners == 0)
+                return NSTIME_NEVER;
+        if (unetd.loop.now < look_at)
+                return look_at;
+        began = loop_clock();
+        look();
+        look_at = unetd.loop.now + MAX(LOOK_EVERY, LOOK_SHARE * (loop_clock() - began));
+        return look_at;
+}

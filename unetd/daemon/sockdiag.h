@@ -1,0 +1,24 @@
+/*
+ * What the kernel says of its sockets (sock_diag(7)), in unetd's network namespace. One question is one dump, which no user can
+ * hold up.
+ */
+#ifndef UNETD_SOCKDIAG_H
+#define UNETD_SOCKDIAG_H
+
+#include "base/base.h"
+
+struct sockdiag_socket {
+        uint8_t proto;
+        uint16_t port;
+        ip_addr addr;                   /* all zero: a wildcard that takes both families, or of IPv4 */
+        uint32_t uid;                   /* who made it */
+        uint64_t cookie;                /* SO_COOKIE */
+};
+
+/* 0, or a negative errno. */
+int sockdiag_open(void);
+/* Calls each() for each TCP socket that listens or UDP socket that is bound, at the port (0: at any), until it returns false. A wildcard
+ * of IPv6 alone is left out. 0, or a negative errno: the kernel does not say. */
+int sockdiag_each(uint8_t proto, uint16_t port, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg);
+
+#endif
