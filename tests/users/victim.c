@@ -184,7 +184,9 @@ static void *sends(void *arg)
         int fd = connected(SOCK_DGRAM);
         uint8_t out[512], in[512];
 
-        for (uint64_t round = 1; fd >= 0; round++) {
+        if (fd < 0)
+                return NULL;
+        for (uint64_t round = 1;; round++) {
                 struct pollfd p = {.fd = fd, .events = POLLIN};
 
                 memset(out, 0, sizeof out);
