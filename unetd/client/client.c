@@ -154,17 +154,18 @@ static int check_holder(int fd, uint32_t name_uid)
         return cred.uid == 0 || cred.uid == name_uid ? MAX((int)cred.pid, 0) : -EPERM;
 }
 
-/* A connected socket and to whom, or a negative errno: -ECONNREFUSED when nobody has the name. */
+/* A connected socket and to whom, or a negative errno: -ECONNREFUSED when nobody has the name. i: UNETD_NAMES: the system's file. */
 static int connect_name(uint32_t uid, const char *domain, unsigned i, int64_t until, int32_t *pid)
 {
         struct sockaddr_un sun;
-        socklen_t len = unetd_name(&sun, uid, domain, i);
+        socklen_t len;
         int fd = sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         int r;
 
         if (fd < 0 || (fd = fd_high(fd)) < 0)
                 return fd;
-        while ((r = sys_connect(fd, &sun, len)) == -EAGAIN || r == -EINTR) {
+        len = i < UNETD_NAMES ? unetd_name(&sun, uid, domain, i) : unetd_system_name(&sun, domain, fd);
+        while ((r = len == 0 ? -ECONNREFUSED : sys_connect(fd, &sun, len)) == -EAGAIN || r == -EINTR) {
                 if (sys_now_ms() > until)
                         break;
                 sys_sleep_ms(1);
@@ -254,11 +255,14 @@ static int find_daemon(struct unetd_client *c, const char *domain)
 {
         uint32_t uids[2] = {0, sys_geteuid()};
         int64_t until = sys_now_ms() + BACKLOG_MS;
-        int none = -ECONNREFUSED;
+        int none = -ECONNREFUSED, r;
 
+        r = try_name(c, 0, domain, UNETD_NAMES, until);
+        if (r == 0 || r == -EMFILE || r == -ENFILE)
+                return r;
         for (unsigned u = 0; u < (uids[1] == 0 || system_only(c) ? 1 : 2); u++) {
                 for (unsigned i = 0; i < UNETD_NAMES; i++) {
-                        int r = try_name(c, uids[u], domain, i, until);
+                        r = try_name(c, uids[u], domain, i, until);
                         if (r == 0 || r == -EMFILE || r == -ENFILE)
                                 return r;
                         if (r == -ETIMEDOUT && uids[u] == uids[1])

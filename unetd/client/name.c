@@ -4,6 +4,11 @@
 #include <stdlib.h>
 
 #include "unetd/client/proto.h"
+#include "unetd/client/sys.h"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
 
 bool unetd_domain_valid(const char *domain)
 {
@@ -35,9 +40,9 @@ static char *put(char *at, const char *s)
         return at;
 }
 
-static char *put_number(char *at, uint32_t v)
+static char *put_number(char *at, uint64_t v)
 {
-        char digits[10];
+        char digits[20];
         int n = 0;
 
         do
@@ -46,6 +51,22 @@ static char *put_number(char *at, uint32_t v)
         while (n > 0)
                 *at++ = digits[--n];
         return at;
+}
+
+socklen_t unetd_system_name(struct sockaddr_un *sun, const char *domain, int sock)
+{
+        uint64_t cookie = 0;
+        socklen_t len = sizeof cookie;
+        char *at = sun->sun_path;
+
+        memset(sun, 0, sizeof *sun);
+        sun->sun_family = AF_UNIX;
+        if (sys_getsockopt(sock, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) < 0)
+                return 0;
+        at = put(put(at, UNETD_RUN_DIR "/"), domain);
+        at = put_number(put(at, "."), UNETD_ABI);
+        at = put_number(put(at, "."), cookie);
+        return (socklen_t)(at + 1 - (char *)sun);
 }
 
 socklen_t unetd_name(struct sockaddr_un *sun, uint32_t uid, const char *domain, unsigned i)

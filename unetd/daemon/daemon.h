@@ -218,7 +218,7 @@ struct daemon {
         nstime began;
         uint32_t uid;
         struct rlimit started_with[RLIM_NLIMITS];
-        struct loop_source listening, signals, routes;
+        struct loop_source listening, at_file, signals, routes;
         unsigned name;                  /* which of the names it has */
         int spare;                      /* a descriptor to give up when there are no more */
         LIST_HEAD(, user) users;

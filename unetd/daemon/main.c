@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -147,7 +149,22 @@ static void parse(struct options *o, int argc, char **argv)
 
 /* ---- the name ---- */
 
-enum holder { HOLDER_NONE, HOLDER_US, HOLDER_OTHER };
+enum holder { HOLDER_US, HOLDER_OTHER, HOLDER_DYING };
+
+/* A unetd that is being killed still listens, and then answers nothing. One that is busy counts as alive. */
+static bool is_dying(int fd)
+{
+        struct unetd_msg hello = {.type = UNETD_HELLO, .hello = {.abi = UNETD_ABI}};
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        struct wire_in in;
+        int r = wire_send(fd, &hello, NULL, 0, 0);
+
+        if (r == 0 && poll(&p, 1, LISTEN_WAIT_MS) == 1) {
+                r = wire_recv(fd, &in, 0);
+                wire_in_close(&in);
+        }
+        return r == -ECONNRESET || r == -EPIPE;
+}
 
 /* Who has the name, when it is taken: another unetd of this user, or somebody to be passed over. */
 static enum holder ask_holder(const struct sockaddr_un *sun, socklen_t len)
@@ -160,8 +177,9 @@ static enum holder ask_holder(const struct sockaddr_un *sun, socklen_t len)
 
                 r = fd < 0 ? -1 : connect(fd, (const struct sockaddr *)sun, len);
                 if (r == 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen) == 0) {
+                        enum holder h = cred.uid != unetd.uid ? HOLDER_OTHER : is_dying(fd) ? HOLDER_DYING : HOLDER_US;
                         close(fd);
-                        return cred.uid == unetd.uid ? HOLDER_US : HOLDER_OTHER;
+                        return h;
                 }
                 if (fd >= 0)
                         close(fd);
@@ -177,39 +195,108 @@ static bool replaces_us(enum holder h)
         return h == HOLDER_US && !unetd.cfg.shared;
 }
 
+/* 0, 1: it is somebody else's, or a negative errno. */
+static int take_one(int fd, const struct sockaddr_un *sun, socklen_t len)
+{
+        const struct timespec pause = {0, NS_PER_MS};
+        enum holder h = HOLDER_OTHER;
+
+        for (int ms = 0; ms < LISTEN_WAIT_MS; ms++) {
+                if (bind(fd, (const struct sockaddr *)sun, len) == 0)
+                        return listen(fd, 4096) < 0 ? -errno : 0;
+                if (errno != EADDRINUSE)
+                        return -errno;
+                h = ask_holder(sun, len);
+                if (h != HOLDER_DYING)
+                        break;
+                nanosleep(&pause, NULL);
+        }
+        return replaces_us(h) ? -EADDRINUSE : 1;
+}
+
 /* The first name that is free. 0; -EADDRINUSE: another unetd of this user is there already. */
 static int take_name(int fd)
 {
         for (unsigned i = 0; i < UNETD_NAMES; i++) {
                 struct sockaddr_un sun;
                 socklen_t len = unetd_name(&sun, unetd.uid, unetd.cfg.domain, i);
+                int r = take_one(fd, &sun, len);
 
-                if (bind(fd, (struct sockaddr *)&sun, len) == 0) {
+                if (r <= 0) {
                         unetd.name = i;
-                        return listen(fd, 4096) < 0 ? -errno : 0;
+                        return r;
                 }
-                if (errno != EADDRINUSE)
-                        return -errno;
-                if (replaces_us(ask_holder(&sun, len)))
-                        return -EADDRINUSE;
         }
         return -EADDRNOTAVAIL;
 }
 
-static int listen_init(void)
+static int listen_at(struct loop_source *s, int (*take)(int fd))
 {
         int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
 
+        *s = (struct loop_source){.fd = fd, .ready = clients_accept};
         if (fd < 0)
                 return -errno;
-        r = take_name(fd);
+        r = take(fd);
+        if (r == 0)
+                r = loop_add(&unetd.loop, s, EPOLLIN);
         if (r < 0) {
                 close(fd);
-                return r;
+                s->fd = -1;
         }
+        return r;
+}
+
+/* ---- the system's file ---- */
+
+static struct sockaddr_un file;
+static struct stat file_made;
+
+/* Nobody but root may put anything there. */
+static bool is_roots(const char *dir)
+{
+        struct stat st;
+
+        return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == 0 && (st.st_mode & 022) == 0;
+}
+
+/* In place of an earlier one's, which may not be able to say that it has gone. */
+static int take_file(int fd)
+{
+        socklen_t len = unetd_system_name(&file, unetd.cfg.domain, fd);
+        struct sockaddr_un new = file;
+
+        if (len == 0)
+                return -EOPNOTSUPP;
+        if ((mkdir(UNETD_RUN_DIR, 0755) < 0 && errno != EEXIST) || !is_roots(UNETD_RUN_DIR))
+                return -EACCES;
+        strcat(new.sun_path, "+");
+        unlink(new.sun_path);
+        if (bind(fd, (struct sockaddr *)&new, sizeof new) < 0 || chmod(new.sun_path, 0666) < 0 || listen(fd, 4096) < 0 ||
+            stat(new.sun_path, &file_made) < 0 || rename(new.sun_path, file.sun_path) < 0)
+                return -errno;
+        return 0;
+}
+
+static void leave_file(void)
+{
+        struct stat st;
+
+        if (unetd.at_file.fd >= 0 && stat(file.sun_path, &st) == 0 && st.st_ino == file_made.st_ino && st.st_dev == file_made.st_dev)
+                unlink(file.sun_path);
+}
+
+static int listen_init(void)
+{
+        int r, by_name;
+
+        unetd.at_file.fd = -1;
+        r = unetd.cfg.shared ? listen_at(&unetd.at_file, take_file) : -ENOENT;
+        if (unetd.cfg.shared && r < 0)
+                log_line("no socket in " UNETD_RUN_DIR ": %s", strerror(-r));
+        by_name = listen_at(&unetd.listening, take_name);
         unetd.spare = fcntl(unetd.dir.fd, F_DUPFD_CLOEXEC, 3);
-        unetd.listening = (struct loop_source){.fd = fd, .ready = clients_accept};
-        return loop_add(&unetd.loop, &unetd.listening, EPOLLIN);
+        return r == 0 ? 0 : by_name;
 }
 
 /* ---- running ---- */
@@ -373,7 +460,9 @@ int main(int argc, char **argv)
         tell_starter(o.ready_fd);
         loop_run(&unetd.loop);
         log_line("leaving");
-        shutdown(unetd.listening.fd, SHUT_RDWR);        /* a child of discard.c may have it longer than we */
+        leave_file();
+        shutdown(unetd.listening.fd, SHUT_RDWR);        /* a child of discard.c may have them longer than we */
+        shutdown(unetd.at_file.fd, SHUT_RDWR);
         directory_destroy(&unetd.dir);
         return 0;
 }

@@ -196,7 +196,7 @@ static void live_on_alone(void)
                 conn_fail(&cl->conn);
 }
 
-/* A system-wide one is not ours to start, and comes back. */
+/* A system-wide one is not ours to start, and comes back. A private one that was killed may be found dying at first. */
 static void look_later(nstime gap)
 {
         keeper.look_gap = gap;
@@ -224,10 +224,8 @@ void keeper_daemon_lost(void)
                 drop_ifaces(st);
         if (find_daemon() == 0)
                 offer_all();
-        else if (keeper.system)
-                look_later(LOOK_FIRST);
         else
-                live_on_alone();
+                look_later(LOOK_FIRST);
 }
 
 nstime keeper_daemon_look(void)
@@ -237,7 +235,9 @@ nstime keeper_daemon_look(void)
         keeper.look_at = NSTIME_NEVER;
         if (find_daemon() == 0)
                 offer_all();
-        else
+        else if (keeper.system || keeper.look_gap < LOOK_LAST)
                 look_later(MIN(keeper.look_gap * 2, LOOK_LAST));
+        else
+                live_on_alone();
         return keeper.look_at;
 }
