@@ -187,7 +187,7 @@ static void rx_icmp_error(struct stack *s, uint32_t k, const struct ip_pkt *pkt,
         bool ours = false;
 
         if (e->proto == IP_PROTO_TCP)
-                tcp_icmp(&s->tcp, &t, e->seq, e->err, e->hard, pmtu_claim(e), s->now);
+                tcp_icmp(&s->tcp, &t, e->seq, e->err, e->type == ICMP_UNREACHABLE, pmtu_claim(e), s->now);
         else if (unlikely(e->proto == IP_PROTO_ICMP))
                 ours = stack_ping_error(s, e);
         else if (unlikely(s->chan[k].stranger) && udp_error_forged(s, k, e))

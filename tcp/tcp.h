@@ -255,9 +255,10 @@ nstime tcp_train_until(const struct tcp_conn *tc);
 /* Call tcp_expire() no later than this. */
 nstime tcp_deadline(const struct tcp_conn *tc);
 void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now);
-/* ICMP error about a segment of ours (RFC 5927 checks are made here). err is an errno, hard or soft; mtu: what a "fragmentation
- * needed" claims (pmtu_claim()), 0: another error, or no claim. Paths: tcp_path.c. */
-void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool hard, uint32_t mtu, nstime now);
+/* ICMP error about a segment of ours (RFC 5927 checks are made here). err is an errno; unreachable: the peer or its port is. mtu:
+ * what a "fragmentation needed" claims (pmtu_claim()), 0: another error, or no claim. Paths: tcp_path.c. */
+void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool unreachable, uint32_t mtu,
+              nstime now);
 /* The link carries segments of `mss` bytes from now on (IP packets less 40 bytes): what is longer is cut and sent again, and new
  * data may be longer at once. Not for a channel that is a ring in memory. */
 void tcp_set_link_mss(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now);
@@ -368,6 +369,7 @@ struct tcp_report {
         uint32_t sndbuf, rcvbuf;
         enum tcp_limit limit;
         nstime limited[TCP_LIM_PACING + 1];             /* time spent so far under each */
+        nstime busy;                                    /* ... with something sent and not acknowledged */
         nstime last_sent, last_received;
         uint32_t sock;                                  /* 0: orphan */
         uint64_t delivery_rate;                         /* bytes a second, 0 unknown */

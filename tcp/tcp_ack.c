@@ -88,6 +88,8 @@ static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, uint32_t
         nstime rtt = clean_acked(t, tc, ack, fack, now);
 
         WRITE_ONCE(tc->snd_una, ack);
+        if (likely(tc->stalled_at != 0))
+                tc->busy += now - tc->stalled_at;
         tc->stalled_at = flight(tc) != 0 ? now : 0;
         tc->bytes_acked += acked;
         if (tc->snd_head == 0)

@@ -109,10 +109,11 @@ void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
         touch(t, tc);
 }
 
-/* RFC 5927 §4.1: an ICMP error counts only when it quotes a byte that is in flight. RFC 9293 §3.9.2.2: hard
- * errors abort while the connection is being opened, and are advice after that. A parameter problem is none to TCP
- * (MUST-56). */
-void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool hard, uint32_t mtu,
+/* RFC 5927 §4.1: an ICMP error counts only when it quotes a byte that is in flight. What cannot be reached ends an opening, and is
+ * advice after that. RFC 9293 §3.9.2.2 calls hosts and networks that cannot be reached a soft error at all times; RFC 5461 tells why
+ * Linux and others do not while they open: a program that has another address would wait for minutes before it tries that.
+ * Time exceeded and a parameter problem are none (MUST-56). */
+void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int err, bool unreachable, uint32_t mtu,
               nstime now)
 {
         struct tcp_conn *tc = demux_find(t, tuple);
@@ -123,7 +124,7 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
                 path_claim(t, tc, seq, mtu, now);
         } else if (err == EMSGSIZE || err == 0) {
                 return; /* too long, and nothing said that helps; or source quench (RFC 6633) */
-        } else if (hard && err != EPROTO && tc->state <= TCPS_SYN_RECEIVED) {
+        } else if (unreachable && err != EPROTO && tc->state <= TCPS_SYN_RECEIVED) {
                 conn_done(t, tc, err);
                 return;
         } else {

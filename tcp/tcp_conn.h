@@ -260,6 +260,7 @@ struct tcp_conn {
         uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
         nstime limited[TCP_LIM_PACING + 1];
+        nstime busy;                    /* time with something in flight, until stalled_at */
         struct tcp_opts opts;
         uint64_t pacing_rate;           /* bytes a second, 0: as fast as it goes; tcp_pace.c */
         nstime pace_at;                 /* the next quantum's time */

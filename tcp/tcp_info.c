@@ -8,6 +8,7 @@ static void report_limits(const struct tcp_conn *tc, struct tcp_report *r, nstim
         memcpy(r->limited, tc->limited, sizeof r->limited);
         if (tc->limit < ARRAY_LEN(r->limited))
                 r->limited[tc->limit] += MAX(now - tc->limit_since, 0);
+        r->busy = tc->busy + (tc->stalled_at != 0 ? MAX(now - tc->stalled_at, 0) : 0);
 }
 
 /* How far `to` is ahead of `from`. Read while the connection moves they may be of different moments: what no window allows

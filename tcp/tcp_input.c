@@ -543,15 +543,16 @@ bool tcp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         return took;
 }
 
-/* RFC 6191 and RFC 9293 §3.6.1: a SYN that is certainly newer ends TIME-WAIT. */
+/* RFC 6191 §2 and RFC 9293 §3.6.1: a SYN that is certainly newer ends TIME-WAIT. Timestamps decide where both have them and they
+ * differ: an older one is of an older SYN, whatever its number. */
 static bool reuses_time_wait(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
         if (tc->state != TCPS_TIME_WAIT || (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_SYN)
                 return false;
         if (tc->link.lossless)
                 return true; /* no old duplicate can exist: in order, nothing repeated */
-        if (tc->ts_ok && seg->has_ts && (int32_t)(seg->tsval - tc->ts_recent) > 0)
-                return true;
+        if (tc->ts_ok && seg->has_ts && seg->tsval != tc->ts_recent)
+                return (int32_t)(seg->tsval - tc->ts_recent) > 0;
         return seq_gt(seg->seq, tc->rcv_nxt);
 }
 

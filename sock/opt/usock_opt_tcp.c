@@ -21,8 +21,8 @@ static int set_maxseg(struct opt_call *c, int v)
 
 static int get_maxseg(const struct opt_call *c)
 {
-        if (opt_conn(c) != NULL && opt_conn(c)->state != TCPS_CLOSED)
-                return (int)opt_conn(c)->snd_mss;
+        if (opt_conn(c) != NULL && (opt_conn(c)->state != TCPS_CLOSED || c->tcp.maxseg == 0))
+                return (int)opt_conn(c)->snd_mss;              /* what it was, when it is over */
         return c->tcp.maxseg != 0 ? c->tcp.maxseg : 536;        /* RFC 9293 MUST-15 */
 }
 
@@ -183,9 +183,7 @@ static void info_times(struct tcp_info *i, const struct tcp_report *r, nstime no
         i->tcpi_last_ack_recv = i->tcpi_last_data_recv;
         i->tcpi_rwnd_limited = (uint64_t)(r->limited[TCP_LIM_RWND] / NS_PER_US);
         i->tcpi_sndbuf_limited = (uint64_t)(r->limited[TCP_LIM_SNDBUF] / NS_PER_US);
-        i->tcpi_busy_time = i->tcpi_rwnd_limited + i->tcpi_sndbuf_limited +
-                            (uint64_t)((r->limited[TCP_LIM_CWND] + r->limited[TCP_LIM_NIQ] +
-                                        r->limited[TCP_LIM_PACING]) / NS_PER_US);
+        i->tcpi_busy_time = MAX((uint64_t)(r->busy / NS_PER_US), i->tcpi_rwnd_limited + i->tcpi_sndbuf_limited);
 }
 
 static void info_totals(struct tcp_info *i, const struct tcp_report *r)

@@ -246,6 +246,7 @@ static const struct {
         {"low_water", scene_low_water},
         {"low_water_reads", scene_low_water_reads},
         {"late_resets", scene_late_resets},
+        {"segment_after_end", scene_segment_after_end},
         {"splice_full", scene_splice_full},
         {"sendfile_beyond", scene_sendfile_beyond},
         {"peek_all_late", scene_peek_all_late},

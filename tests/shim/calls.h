@@ -253,6 +253,7 @@ void scene_urgent(void);
 void scene_low_water(void);
 void scene_low_water_reads(void);
 void scene_late_resets(void);
+void scene_segment_after_end(void);
 void scene_splice_full(void);
 void scene_sendfile_beyond(void);
 void scene_peek_all_late(void);

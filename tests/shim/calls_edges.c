@@ -628,3 +628,32 @@ void scene_mixed_ready(void)
         close(q[0]);
         close(ep);
 }
+
+/* TCP_MAXSEG of a connection that is over is what it was; that of a socket of which a listener or nothing came is a default. */
+static int segment_of(int s)
+{
+        int v = -1;
+        socklen_t len = sizeof(v);
+
+        getsockopt(s, IPPROTO_TCP, TCP_MAXSEG, &v, &len);
+        return v;
+}
+
+void scene_segment_after_end(void)
+{
+        struct linger none = {.l_onoff = 1};
+        struct pollfd p = {.events = POLLIN};
+        int v[2], before, s = socket(AF_INET, SOCK_STREAM, 0);
+
+        SHOW(segment_of(s));
+        close(s);
+        tcp_pair(v);
+        before = segment_of(v[0]);
+        SHOW(before > 536);
+        setsockopt(v[1], SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+        close(v[1]);
+        p.fd = v[0];
+        SHOW(poll(&p, 1, LONG));
+        SHOW(segment_of(v[0]) - before);
+        close(v[0]);
+}

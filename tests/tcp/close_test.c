@@ -443,6 +443,44 @@ static void hard_icmp_error_ends_an_opening(void **state)
         assert_int_equal(tcp_take_error(s->tc), ECONNREFUSED);
 }
 
+/* RFC 5461 §4.1, as Linux: the program has another address to try. */
+static void an_unreachable_host_ends_an_opening(void **state)
+{
+        struct scene *s = *state;
+
+        tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS + 1, EHOSTUNREACH, true, 0, s->now);
+        expect_state(s, TCPS_SYN_SENT);         /* quotes nothing that was sent */
+        tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS, ENETUNREACH, true, 0, s->now);
+        expect_state(s, TCPS_CLOSED);
+        assert_true(s->tc->events & TCP_EV_CLOSED);
+        assert_int_equal(tcp_take_error(s->tc), ENETUNREACH);
+        expect_silence(s);
+}
+
+/* RFC 6191 §2: an older timestamp is of an older SYN, whatever its number is; the same one says nothing, and the number decides. */
+static void timestamps_decide_about_time_wait(void **state)
+{
+        struct scene *s = *state;
+        int l = tcp_listen(&s->rig->t, (ip_addr){{0, 0}}, s->tuple.lport, 4, &s->opts);
+        uint32_t recent = s->tc->ts_recent;
+
+        app_closes(s);
+        forget_sent(s);
+        peer_sends(s, .seq = 70000, .flags = S, .has_ts = true, .tsval = recent - 500);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_TIME_WAIT_REUSED], 0);
+        expect_sent(s, .seq = 2, .ack = 2);
+        peer_sends(s, .seq = 0xffff0000u, .flags = S, .has_ts = true, .tsval = recent);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_TIME_WAIT_REUSED], 0);
+        forget_sent(s);
+        peer_sends(s, .seq = 70000, .flags = S, .has_ts = true, .tsval = recent);
+        assert_int_equal(s->rig->cnt.n[COUNT_TCP_TIME_WAIT_REUSED], 1);
+        forget_sent(s);
+        tcp_unlisten(&s->rig->t, (uint32_t)l);
+        advance_ms(s, 1);
+        forget_sent(s);
+        s->tc = NULL;
+}
+
 /* RFC 1191: what is queued is cut to the new size. */
 static void smaller_mtu_recuts_segments(void **state)
 {
@@ -563,6 +601,8 @@ int main(void)
                 scenario(an_open_connection_has_no_soft_error, syn_sent, NULL),
                 scenario(a_syn_ack_sent_twice_measures_nothing, syn_received, NULL),
                 scenario(hard_icmp_error_ends_an_opening, syn_sent, NULL),
+                scenario(an_unreachable_host_ends_an_opening, syn_sent, NULL),
+                scenario(timestamps_decide_about_time_wait, time_wait, &ts),
                 scenario(smaller_mtu_recuts_segments, established, NULL),
                 scenario(dead_channel_resets_without_a_segment, established, NULL),
                 scenario(peers_are_told_of_a_channel_that_goes, established, NULL),

@@ -472,6 +472,34 @@ static void one_segment_of_two_that_is_read_moves_the_window(void **state)
         }
 }
 
+static nstime busy(struct scene *s)
+{
+        struct tcp_report r;
+
+        tcp_get_report(&s->rig->t, s->tc, &r, s->now);
+        return r.busy;
+}
+
+/* tcpi_busy_time: as long as something is sent and not acknowledged, whoever waits for whom. */
+static void time_in_flight_is_busy(void **state)
+{
+        struct scene *s = *state;
+
+        advance_ms(s, 50);
+        assert_int_equal(busy(s), 0);
+        app_writes(s, 2000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        advance_ms(s, 60);
+        assert_int_equal(busy(s), 60 * NS_PER_MS);
+        peer_sends(s, .seq = 1, .ack = 1001);
+        advance_ms(s, 40);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        assert_int_equal(busy(s), 100 * NS_PER_MS);
+        advance_ms(s, 70);
+        assert_int_equal(busy(s), 100 * NS_PER_MS);
+}
+
 int main(void)
 {
         static const struct scene_setup lossless = {.lossless = true}, rcvbuf = {.rcvbuf = 4000},
@@ -479,6 +507,7 @@ int main(void)
                                         longest_mss = {.mss = 60000, .wnd = 65535};
         const struct CMUnitTest tests[] = {
                 scenario(data_is_cut_to_the_mss, established, NULL),
+                scenario(time_in_flight_is_busy, established, NULL),
                 scenario(send_buffer_grows_with_the_window, established, NULL),
                 scenario(send_buffer_of_a_long_way_is_large, established, NULL),
                 scenario(send_buffer_has_room_for_what_is_late, established, &longest_mss),
