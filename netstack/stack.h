@@ -263,6 +263,7 @@ struct stack_state {
         uint64_t news_waiters;
         uint32_t crowd_news;            /* first of the crowd_wants for any news */
         uint64_t wake_asked;            /* waiters whom a process may not wake that has locked itself in: the keeper does */
+        nstime unheard_at;              /* the last wake-up that nobody could deliver; 0: none */
         struct chan_slot chan[STACK_CHANS];
         struct pool socks;              /* struct sock_rec, at sock_off */
         struct pool sleepers, wants;       /* struct crowd_waiter and crowd_want */

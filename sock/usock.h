@@ -331,6 +331,9 @@ void usock_adopted(void);
  * what cannot be looked after is given up. */
 void usock_before_sandbox(uint32_t forbidden);
 
+/* A thread is about to go to another network namespace. */
+void usock_netns_changes(void);
+
 /* mlockall(), but for what is the library's, which is large and hardly touched. 0 or -errno. */
 int usock_lock_memory(int flags);
 

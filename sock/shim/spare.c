@@ -186,12 +186,15 @@ static void all_over(bool off)
 int h_setns(int fd, int type)
 {
         all_over(true);
+        usock_netns_changes();
         return REAL(setns)(fd, type);
 }
 
 int h_unshare(int flags)
 {
         all_over(flags & CLONE_NEWNET);
+        if (flags & CLONE_NEWNET)
+                usock_netns_changes();
         return REAL(unshare)(flags);
 }
 

@@ -9,6 +9,7 @@
 #include "sock/wait/usock_wake.h"
 
 #define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
+#define UNHEARD      NS_PER_S           /* how long followers look by themselves after a wake-up that did not arrive */
 #define BLIND        (20 * NS_PER_MS)   /* the longest sleep that a signal may not end */
 
 /* ---- the kernel's side ---- */
@@ -124,6 +125,16 @@ static bool has_other_processes(const struct ustack *u)
         return false;
 }
 
+/* When a follower looks for itself: at leaders of other processes that may be stopped, and for wake-ups that cannot reach it. */
+static nstime next_guard(const struct ustack *u)
+{
+        nstime now = ustack_now(), unheard = u->s.st->unheard_at;
+
+        if (unlikely(unheard != 0) && now - unheard < UNHEARD)
+                return now + NS_PER_MS;
+        return has_other_processes(u) || usock_names_elsewhere() ? now + GUARD : NSTIME_NEVER;
+}
+
 /* Work that has waited for a leader all this time: its process is stopped. It wakes when it is continued, as a follower. */
 static void replace_leaders(struct wait *w)
 {
@@ -171,8 +182,7 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
                 } else {
                         if (stack_deadline(&u->s) < u->s.st->leader_at)         /* what it fell asleep without */
                                 *until = nstime_min(*until, stack_deadline(&u->s));
-                        if (has_other_processes(u))
-                                *until = nstime_min(*until, ustack_now() + GUARD);
+                        *until = nstime_min(*until, next_guard(u));
                 }
                 ustack_links_arm(u);
                 found |= stack_pending(&u->s, 0);

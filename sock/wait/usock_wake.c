@@ -1,6 +1,7 @@
 /* Waking: the places that waiters sleep in (usock_wait.c), and who is told of what has happened to a socket. */
 #include "sock/wait/usock_wake.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/un.h>
@@ -17,6 +18,7 @@
 /* A process keeps those it has made. Their names tell no secret: a stranger's datagram is a wake-up for nothing. */
 static struct usock_place *free_places, *all_places;
 static _Atomic int wake_fd = -1;        /* to wake others from */
+static _Atomic bool names_elsewhere;    /* a thread went to another network namespace, where the names of others are not known */
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int socket_high(void)
@@ -119,6 +121,21 @@ void usock_wait_forked(void)
                 free(p);
         }
         free_places = NULL;
+        if (!sandbox_forbids(SANDBOX_PLACE)) {          /* the child may be in another network namespace */
+                int fd = atomic_exchange(&wake_fd, -1);
+                if (fd >= 0)
+                        sys1(SYS_close, fd);
+        }
+}
+
+bool usock_names_elsewhere(void)
+{
+        return atomic_load_explicit(&names_elsewhere, memory_order_relaxed);
+}
+
+void usock_netns_changes(void)
+{
+        atomic_store_explicit(&names_elsewhere, true, memory_order_relaxed);
 }
 
 bool usock_wait_owns_fd(int fd)
@@ -222,21 +239,46 @@ bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t 
 
 /* ---- waking ---- */
 
-void usock_wake(struct ustack *u, uint32_t slot)
+/* False: nobody hears that name from here. It is of another network namespace, Landlock forbids it (its abstract scope), or its owner
+ * is gone. A queue that is full wakes as well. */
+static bool ring(struct ustack *u, const struct waiter_slot *w)
 {
         struct sockaddr_un un = {.sun_family = AF_UNIX};
-        const struct waiter_slot *w = stack_waiter(u->s.st, slot);
+        long r;
 
         memcpy(un.sun_path, w->name, w->name_len);
+        wake_socket();
+        r = sys6(SYS_sendto, atomic_load_explicit(&wake_fd, memory_order_relaxed), (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
+                 (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
+        return r >= 0 || r == -EAGAIN;
+}
+
+static void ask_keeper(struct ustack *u, uint32_t slot)
+{
+        u->s.st->wake_asked |= 1ull << MIN(slot, STACK_WAITERS);
+        sys3(SYS_write, u->fds.keeper_w, "", 1);
+}
+
+void usock_wake(struct ustack *u, uint32_t slot)
+{
         if (sandbox_forbids(SANDBOX_WAKE)) {
-                u->s.st->wake_asked |= 1ull << MIN(slot, STACK_WAITERS);
-                sys3(SYS_write, u->fds.keeper_w, "", 1);
+                ask_keeper(u, slot);
                 return;
         }
         u->woke = true;
-        wake_socket();
-        sys6(SYS_sendto, atomic_load_explicit(&wake_fd, memory_order_relaxed), (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (long)&un,
-             (long)(offsetof(struct sockaddr_un, sun_path) + w->name_len));
+        if (likely(ring(u, stack_waiter(u->s.st, slot))))
+                return;
+        if (u->s.st->leader == slot + 1)
+                sys3(SYS_write, u->fds.leader_w, "", 1);
+        else
+                ask_keeper(u, slot);
+}
+
+/* The keeper, for those who may not. Whom it does not reach either looks for itself (usock_sleep.c). */
+static void wake_asked(struct ustack *u, uint32_t slot)
+{
+        if (!ring(u, stack_waiter(u->s.st, slot)))
+                u->s.st->unheard_at = ustack_now();
 }
 
 /* Of the crowd, who among it is not said. */
@@ -247,11 +289,10 @@ static void wake_crowd_asked(struct ustack *u)
         for (uint32_t i = STACK_WAITERS + 1; i < STACK_WAITERS + st->sleepers.fresh; i++) {
                 const struct waiter_slot *w = stack_waiter(st, i);
                 if (w->proc != 0 && !atomic_load_explicit(&w->armed, memory_order_relaxed))
-                        usock_wake(u, i);
+                        wake_asked(u, i);
         }
 }
 
-/* The keeper, for those who may not. */
 void ustack_wake_asked(struct ustack *u)
 {
         struct stack_state *st = u->s.st;
@@ -264,7 +305,8 @@ void ustack_wake_asked(struct ustack *u)
         while (st->wake_asked != 0) {
                 uint32_t i = (uint32_t)__builtin_ctzll(st->wake_asked);
                 st->wake_asked &= st->wake_asked - 1;
-                usock_wake(u, i);
+                if (st->waiter[i].proc != 0)
+                        wake_asked(u, i);
         }
 }
 

@@ -34,4 +34,7 @@ void usock_wake_one(struct ustack *u);
 /* Of those of whom one is enough, one that sleeps; 0: none. Who has been woken looks before he goes on. */
 uint64_t usock_one_of(const struct stack_state *st, uint64_t who);
 
+/* Wake-ups of this process may not arrive, and no look of others' finds that out: a sleeper looks for itself now and then. */
+bool usock_names_elsewhere(void);
+
 #endif

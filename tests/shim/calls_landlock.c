@@ -1,0 +1,121 @@
+/*
+ * shim_calls, programs that lock themselves in by Landlock: its abstract scope keeps threads and processes of a stack from each other's
+ * names, and so does a network namespace of its own.
+ */
+#include "tests/shim/calls.h"
+
+#include <sys/prctl.h>
+
+#define TALKERS 4
+
+/* struct landlock_ruleset_attr, which the headers of an older kernel have shorter. */
+struct ruleset {
+        uint64_t files, net, scoped;
+};
+#define SCOPED_ABSTRACT 1ull            /* Linux 6.12 */
+
+/* No rule is added: what is handled is forbidden. */
+static void lock_in(struct ruleset handled)
+{
+        int rules = (int)syscall(SYS_landlock_create_ruleset, &handled, sizeof(handled), 0);
+
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        if (rules < 0)
+                printf("  this kernel's Landlock has not what is to be tried: %s\n", strerror(errno));
+        else
+                SHOW(syscall(SYS_landlock_restrict_self, rules, 0));
+        close(rules);
+}
+
+static void *echo(void *arg)
+{
+        int fd = (int)(intptr_t)arg;
+        char b;
+
+        while (read(fd, &b, 1) == 1) {
+                usleep(5000);           /* who waits for it sleeps by then */
+                write(fd, &b, 1);
+        }
+        return NULL;
+}
+
+static void echo_by_threads(const int fd[TALKERS])
+{
+        pthread_t t;
+
+        for (int i = 0; i < TALKERS; i++)
+                pthread_create(&t, NULL, echo, (void *)(intptr_t)fd[i]);
+}
+
+/* All of them answer, asleep or not. */
+static void talk_to(const int fd[TALKERS])
+{
+        struct timeval patience = {.tv_sec = 20};
+        int answers = 0;
+        char b;
+
+        for (int round = 0; round < 4; round++) {
+                usleep(20000);
+                for (int i = 0; i < TALKERS; i++) {
+                        setsockopt(fd[i], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+                        b = 'x';
+                        answers += write(fd[i], &b, 1) == 1 && read(fd[i], &b, 1) == 1;
+                }
+        }
+        SHOW(answers);
+}
+
+static void pairs(int client[TALKERS], int server[TALKERS])
+{
+        int v[2];
+
+        for (int i = 0; i < TALKERS; i++) {
+                tcp_pair(v);
+                client[i] = v[0];
+                server[i] = v[1];
+        }
+}
+
+void scene_landlock_scope(void)
+{
+        int client[TALKERS], server[TALKERS];
+
+        pairs(client, server);
+        echo_by_threads(server);
+        talk_to(client);
+        lock_in((struct ruleset){.scoped = SCOPED_ABSTRACT});
+        talk_to(client);
+        exit(0);
+}
+
+/* One that sleeps for ever is outside, those that are to wake it are inside, and the other way round. */
+void scene_landlock_scope_child(void)
+{
+        int client[TALKERS], server[TALKERS];
+        pid_t pid;
+
+        pairs(client, server);
+        fflush(stdout);
+        if ((pid = fork()) == 0) {
+                lock_in((struct ruleset){.scoped = SCOPED_ABSTRACT});
+                echo_by_threads(server);
+                pause();
+        }
+        talk_to(client);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+}
+
+void scene_netns_left(void)
+{
+        int client[TALKERS], server[TALKERS];
+
+        pairs(client, server);
+        if (unshare(CLONE_NEWNET) < 0) {
+                printf("  no namespace can be made here: %s\n", strerror(errno));
+                return;
+        }
+        echo_by_threads(server);
+        talk_to(client);
+        exit(0);
+}
