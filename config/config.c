@@ -155,6 +155,7 @@ static int set_yes_no(struct reading *r, const struct key *k, const char *value)
 #define IFACE_SECTION "interface "
 
 static const char *const probes[] = {[IFACE_PROBE_QUICK] = "quick", [IFACE_PROBE_FULL] = "full", [IFACE_PROBE_NO] = "no"};
+static const char *const checks[] = {[IFACE_CHECK_AUTO] = "auto", [IFACE_CHECK_YES] = "yes", [IFACE_CHECK_NO] = "no"};
 static const char *const links[] = {[IFACE_LINK_AUTO] = "auto", [IFACE_LINK_XDP] = "xdp", [IFACE_LINK_PACKET] = "packet"};
 static const char *const modes[] = {[IFACE_AUTO] = "auto", [IFACE_NATIVE] = "native", [IFACE_GENERIC] = "generic",
                                        [IFACE_TCX] = "tcx"};
@@ -171,6 +172,7 @@ static const struct {
         {"neighbour", "address of a host on the network and its link address, for which ARP is not asked"},
         {"mode", "how the program that takes its packets is attached: auto, native, generic or tcx"},
         {"link", "what packets go by: auto, xdp or packet"},
+        {"check", "whether what a program sends must be from the host's own addresses: yes, no, or auto: of other users"},
         {"queue", "receive queue that is taken over"},
         {"probe", "whether somebody else has the address is asked first: quick, full (RFC 5227's times) or no"},
         {"provider", "how packets travel: xdp (all of the interface's), or verbs (to hosts that run unetd, over its RDMA device)"},
@@ -186,6 +188,7 @@ enum {
         KEY_NEIGHBOUR,
         KEY_MODE,
         KEY_LINK,
+        KEY_CHECK,
         KEY_QUEUE,
         KEY_PROBE,
         KEY_PROVIDER,
@@ -373,6 +376,8 @@ static int iface_line(struct reading *r, const char *section, const char *name, 
                 return set_word(r, &i->mode, name, value, modes, ARRAY_LEN(modes), "auto, native, generic or tcx");
         case KEY_LINK:
                 return set_word(r, &i->link, name, value, links, ARRAY_LEN(links), "auto, xdp or packet");
+        case KEY_CHECK:
+                return set_word(r, &i->check, name, value, checks, ARRAY_LEN(checks), "auto, yes or no");
         case KEY_PROBE:
                 return set_word(r, &i->probe, name, value, probes, ARRAY_LEN(probes), "quick, full or no");
         case KEY_PROVIDER:
@@ -724,6 +729,7 @@ static void each_of_iface(const struct unetd_config *c, uint32_t number,
         snprintf(value[KEY_MODE], sizeof value[0], "%s", modes[i->mode]);
         snprintf(value[KEY_LINK], sizeof value[0], "%s", links[i->link]);
         snprintf(value[KEY_QUEUE], sizeof value[0], "%u", i->queue);
+        snprintf(value[KEY_CHECK], sizeof value[0], "%s", checks[i->check]);
         snprintf(value[KEY_PROBE], sizeof value[0], "%s", probes[i->probe]);
         snprintf(value[KEY_PROVIDER], sizeof value[0], "%s", providers[i->provider]);
         snprintf(value[KEY_CHECKSUM], sizeof value[0], "%s", yes_no[i->checksum]);

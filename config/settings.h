@@ -33,6 +33,10 @@ enum unetd_iface_provider { IFACE_XDP, IFACE_VERBS };
 /* What its packets go by: the first stack's own rings (unet/xdp/xdp.h), and a gateway when there are several; or a gateway always. */
 enum unetd_iface_link { IFACE_LINK_AUTO, IFACE_LINK_XDP, IFACE_LINK_PACKET };
 
+/* Whether what a stack sends by an interface that it has to itself is checked (unet/xdp/send_check.h): auto: if it is another user's than
+ * unetd's. */
+enum unetd_iface_check { IFACE_CHECK_AUTO, IFACE_CHECK_YES, IFACE_CHECK_NO };
+
 #define UNETD_IFACES NETCONF_IFS
 #define UNETD_PINNED_MB 256u            /* unless the config file says otherwise */
 #define UNETD_SILENCE_S 600
@@ -47,6 +51,7 @@ struct unetd_iface_config {
         uint8_t probe;                  /* enum unetd_iface_probe: for the address, before it is used */
         uint16_t queue;                 /* of the interface */
         uint8_t provider;               /* enum unetd_iface_provider */
+        uint8_t check;                  /* enum unetd_iface_check */
         uint8_t checksum;               /* verbs: 0: transports need not sum, where the other host agrees */
         uint32_t pinned_mb;             /* verbs: most memory registered by all its stacks */
         int64_t silence_s;              /* verbs: how long another host's unetd may be silent, or our device away, before

@@ -162,7 +162,7 @@ const struct command cmd_if = {
         "           connections stay, and wait\n"
         "  up       they are again\n"
         "  add      takes one more of the kernel's interfaces; KEY is gateway, metric, mode, link,\n"
-        "           queue or probe, as in unet.conf(5)\n"
+        "           check, queue or probe, as in unet.conf(5)\n"
         "  remove   gives it back: its connections end with ENETDOWN, its routes go\n"
         "  --json   as JSON\n"
         "\n"

@@ -67,7 +67,8 @@ static const struct section sections[UNETD_S_KINDS] = {
                             {{"stack", "stack", SHOW_PLAIN}, {"uid", "uid", SHOW_PLAIN},
                              {"interface", "interface", SHOW_PLAIN}, {"no_buffer", "no buffer", SHOW_PLAIN},
                              {"queue_full", "queue full", SHOW_PLAIN},
-                             {"hopeless_fragments", "hopeless fragments", SHOW_PLAIN}, {"odd", "odd", SHOW_PLAIN}}},
+                             {"hopeless_fragments", "hopeless fragments", SHOW_PLAIN}, {"odd", "odd", SHOW_PLAIN},
+                             {"bad_source", "bad source", SHOW_PLAIN}}},
 };
 
 static json_t *gate_item(const struct unetd_status_item *i)
@@ -132,10 +133,11 @@ static json_t *item_json(const struct unetd_status_item *i)
         case UNETD_S_GATE:
                 return gate_item(i);
         case UNETD_S_SOCKET:
-                return json_pack("{si si so sI sI sI sI}", "stack", i->stack, "uid", i->uid, "interface",
+                return json_pack("{si si so sI sI sI sI sI}", "stack", i->stack, "uid", i->uid, "interface",
                                  show_text(i->xsk.iface, sizeof i->xsk.iface), "no_buffer", (json_int_t)i->xsk.no_buffer,
                                  "queue_full", (json_int_t)i->xsk.queue_full, "hopeless_fragments",
-                                 (json_int_t)i->xsk.fragments, "odd", (json_int_t)i->xsk.odd);
+                                 (json_int_t)i->xsk.fragments, "odd", (json_int_t)i->xsk.odd, "bad_source",
+                                 (json_int_t)i->xsk.bad_source);
         default:
                 return port_item(i);
         }

@@ -241,7 +241,7 @@ static void what_it_shows_it_reads(void **state)
                                                     .checksum = 1, .pinned_mb = 5, .silence_s = 9};
         s->c.iface[0] = (struct unetd_iface_config){.name = "eth1", .addr = 0xc0000201, .gateway = 0xc00002fe,
                                                            .prefix = 24, .mode = IFACE_NATIVE, .queue = 2, .metric = 7,
-                                                           .probe = IFACE_PROBE_FULL};
+                                                           .probe = IFACE_PROBE_FULL, .check = IFACE_CHECK_NO};
         s->c.route[0] = (struct route){.dst = 0x0a000000, .prefix = 8, .gateway = 0xc0000203, .metric = 5, .mtu = 1400,
                                        .src = 0xc0000201, .ifindex = 1};
         s->c.route[1] = (struct route){.gateway = 0xc6336402, .ifindex = 2, .flags = ROUTE_F_ONLINK};
@@ -356,6 +356,7 @@ static void refuses_wrong_routes(void **state)
                 "\"route\" has a source that is no interface's address");
         refuses(s, ETH1 "route = 10.0.0.0/8\nroute = 10.0.0.0/8\n", 5, "\"route\" is there already");
         refuses(s, ETH1 "route = default via 192.0.2.254\n", 4, "\"route\" is there already");
+        refuses(s, ETH1 "check = maybe\n", 4, "\"check\" wants auto, yes or no");
         refuses(s, ETH1 "probe = often\n", 4, "\"probe\" wants quick, full or no");
         refuses(s, ETH1 "metric = x\n", 4, "\"metric\" wants a number from 0 to 4294967295");
 }

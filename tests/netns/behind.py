@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Names the programs that hang behind an interface's driver (tcx) in this network namespace, as the kernel tells; as root.
 
-usage: behind.py INTERFACE"""
+usage: behind.py INTERFACE [out]        out: where packets leave"""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ import sys
 
 SYS_BPF = {"x86_64": 321, "aarch64": 280}
 PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, PROG_QUERY = 13, 15, 16
-TCX_INGRESS = 46
+TCX_INGRESS, TCX_EGRESS = 46, 47
 MOST = 64
 
 
@@ -34,7 +34,8 @@ def name_of(prog_id):
 
 def main():
     ids = (ctypes.c_uint32 * MOST)()
-    asked = struct.pack("IIIIQI", socket.if_nametoindex(sys.argv[1]), TCX_INGRESS, 0, 0, ctypes.addressof(ids), MOST)
+    where = TCX_EGRESS if sys.argv[2:] == ["out"] else TCX_INGRESS
+    asked = struct.pack("IIIIQI", socket.if_nametoindex(sys.argv[1]), where, 0, 0, ctypes.addressof(ids), MOST)
     answer, _ = bpf(PROG_QUERY, asked)
     for i in range(struct.unpack_from("I", answer, 24)[0]):
         print(name_of(ids[i]))

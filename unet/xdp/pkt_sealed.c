@@ -148,7 +148,7 @@ static int deafen(int fd)
 
 /* As long as it is there the interface lets all groups through, whose frames its filter may keep back otherwise (RFC 1112 §7.3);
  * which of them are wanted is IP's to know. The macvlan has no queue that could be passed by; the interface's is not. */
-static int set_up(int fd)
+static int set_up(int fd, uint32_t mark)
 {
         struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex(DEVICE)};
         struct packet_mreq groups = {.mr_ifindex = ll.sll_ifindex, .mr_type = PACKET_MR_ALLMULTI};
@@ -156,6 +156,8 @@ static int set_up(int fd)
 
         if (err == 0)
                 err = bring_up(fd);
+        if (err == 0 && mark != 0)
+                err = set(fd, SOL_SOCKET, SO_MARK, &mark, sizeof mark);
         if (err == 0)
                 err = set(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &groups, sizeof groups);
         if (err == 0)
@@ -171,13 +173,13 @@ static int set_up(int fd)
         return err;
 }
 
-static int make_socket(void)
+static int make_socket(uint32_t mark)
 {
         int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 
         if (fd < 0)
                 return -errno;
-        err = set_up(fd);
+        err = set_up(fd, mark);
         if (err == 0)
                 return fd;
         close(fd);
@@ -192,7 +194,7 @@ static int go_home(int home)
 }
 
 /* The thread is in the namespace, and is at home in between: the device is made where the interface is. */
-static int furnish(struct pkt_sealed *s, int home, uint32_t ifindex)
+static int furnish(struct pkt_sealed *s, int home, uint32_t ifindex, uint32_t mark)
 {
         int err = silence();
 
@@ -203,11 +205,11 @@ static int furnish(struct pkt_sealed *s, int home, uint32_t ifindex)
         if (err == 0)
                 err = go_home(s->ns);
         if (err == 0)
-                err = s->sock = make_socket();
+                err = s->sock = make_socket(mark);
         return err < 0 ? err : 0;
 }
 
-int pkt_sealed_open(struct pkt_sealed *s, uint32_t ifindex)
+int pkt_sealed_open(struct pkt_sealed *s, uint32_t ifindex, uint32_t mark)
 {
         int home = current(), err;
 
@@ -216,7 +218,7 @@ int pkt_sealed_open(struct pkt_sealed *s, uint32_t ifindex)
                 return home;
         err = s->ns = enter_new();
         if (err >= 0)
-                err = furnish(s, home, ifindex);
+                err = furnish(s, home, ifindex, mark);
         if (go_home(home) < 0)
                 abort();
         close(home);

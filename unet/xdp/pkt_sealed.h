@@ -22,10 +22,11 @@ struct pkt_sealed {
         int sock, ns;
 };
 
-/* On an interface of the caller's namespace, in which its thread is again when it returns. 0, or a negative errno: -EPERM;
+/* On an interface of the caller's namespace, in which its thread is again when it returns. What it sends has that mark (0: none).
+ * 0, or a negative errno: -EPERM;
  * -EOPNOTSUPP: the kernel has no macvlan devices; -EBUSY: the interface is part of a bridge or the like; -EROFS: IPv6 cannot be
  * kept quiet there, since /proc/sys may not be written. Both descriptors are -1 then. */
-int pkt_sealed_open(struct pkt_sealed *s, uint32_t ifindex);
+int pkt_sealed_open(struct pkt_sealed *s, uint32_t ifindex, uint32_t mark);
 /* Another socket of that namespace, raw; *ifindex is the device's number there. Or a negative errno. */
 int pkt_sealed_socket(const struct pkt_sealed *s, int family, uint32_t *ifindex);
 /* The interface's MTU is another one now. The kernel takes the device's down with it, and does not take it up. 0 or a negative errno. */

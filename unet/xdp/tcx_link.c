@@ -8,41 +8,65 @@
 #include "unet/xdp/bpf_obj.h"
 #include "tap_prog.h"                   /* made from tap_prog.bpf.c: tap_prog[] */
 
-#define TCX_INGRESS 46                  /* enum bpf_attach_type, Linux 6.6 */
+/* enum bpf_attach_type, Linux 6.6 */
+static const enum bpf_attach_type where[] = {[TCX_IN] = (enum bpf_attach_type)46, [TCX_OUT] = (enum bpf_attach_type)47};
 #define PROGRAMS    64u                 /* the kernel's most (BPF_MPROG_MAX) */
 
 int tcx_link(int prog, uint32_t ifindex)
 {
-        int fd = bpf_link_create(prog, (int)ifindex, (enum bpf_attach_type)TCX_INGRESS, NULL);
+        int fd = bpf_link_create(prog, (int)ifindex, where[TCX_IN], NULL);
 
         if (fd >= 0)
                 return fd;
         return errno == EINVAL ? -EOPNOTSUPP : -errno;
 }
 
-static bool is_named(uint32_t id, const char *name)
+/* Its descriptor, if it has the name; else -1. */
+static int named(uint32_t id, const char *name)
 {
         struct bpf_prog_info info = {0};
         uint32_t len = sizeof info;
-        int fd = bpf_prog_get_fd_by_id(id), err;
+        int fd = bpf_prog_get_fd_by_id(id);
 
-        if (fd < 0)
-                return false;
-        err = bpf_obj_get_info_by_fd(fd, &info, &len);
+        if (fd < 0 || (bpf_obj_get_info_by_fd(fd, &info, &len) == 0 && strncmp(info.name, name, sizeof info.name) == 0))
+                return fd;
         close(fd);
-        return err == 0 && strncmp(info.name, name, sizeof info.name) == 0;
+        return -1;
+}
+
+int tcx_find(enum tcx_way way, const char *name, uint32_t ifindex)
+{
+        uint32_t id[PROGRAMS], n = PROGRAMS;
+        int fd = -1;
+
+        if (bpf_prog_query((int)ifindex, where[way], 0, NULL, id, &n) != 0)
+                return -1;
+        for (uint32_t i = 0; i < n && fd < 0; i++)
+                fd = named(id[i], name);
+        return fd;
 }
 
 bool tcx_has(const char *name, uint32_t ifindex)
 {
-        uint32_t id[PROGRAMS], n = PROGRAMS;
+        int fd = tcx_find(TCX_IN, name, ifindex);
 
-        if (bpf_prog_query((int)ifindex, (enum bpf_attach_type)TCX_INGRESS, 0, NULL, id, &n) != 0)
-                return false;
-        for (uint32_t i = 0; i < n; i++)
-                if (is_named(id[i], name))
-                        return true;
-        return false;
+        if (fd >= 0)
+                close(fd);
+        return fd >= 0;
+}
+
+int tcx_attach_out(int prog, int old, uint32_t ifindex)
+{
+        LIBBPF_OPTS(bpf_prog_attach_opts, opts, .flags = old >= 0 ? BPF_F_REPLACE : 0, .replace_prog_fd = old >= 0 ? old : 0);
+
+        if (bpf_prog_attach_opts(prog, (int)ifindex, where[TCX_OUT], &opts) == 0)
+                return 0;
+        return errno == EINVAL ? -EOPNOTSUPP : -errno;
+}
+
+int tcx_detach_out(int prog, uint32_t ifindex)
+{
+        return bpf_prog_detach2(prog, (int)ifindex, where[TCX_OUT]) == 0 ? 0 : -errno;
 }
 
 int tcx_link_tap(const char *name, uint32_t ifindex)

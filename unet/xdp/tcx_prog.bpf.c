@@ -54,6 +54,8 @@ const volatile __u32 chunk_bytes = 2048;
 const volatile __u32 ring_mask = 0;
 const volatile __u64 large_bytes = 0;           /* of all large chunks */
 const volatile __u64 rx_bytes = 2048;           /* of all receive chunks: where the words begin */
+const volatile __u32 mark_sent = 0;             /* of answers, which the stack has made up */
+const volatile __u32 zero = 0;
 
 struct udp_packet {
         __u16 align;                    /* the IP header is */
@@ -310,6 +312,7 @@ static __noinline int answer(struct __sk_buff *packet)
         syn_fill(reply, &s, sum, iss, (__u32)(now / 1000000) - 1 + keyed(ans, &a, &s, FOR_TS));
         if (bpf_skb_store_bytes(packet, 0, &reply->eth, TCX_ANSWER_BYTES, 0) != 0)
                 return TC_ACT_SHOT;
+        packet->mark = mark_sent;
         return (int)bpf_redirect(packet->ifindex, 0);
 }
 

@@ -24,11 +24,12 @@ static_assert(TCX_LARGE_BYTES == FRAME_LARGE_BYTES && TCX_RING_MAX == XDP_RING_M
 struct constants {
         uint32_t chunk_bytes, ring_mask;
         uint64_t large_bytes, rx_bytes;
+        uint32_t mark, zero;
 };
 
-static int set_constants(struct bpf_object *obj, const struct xdp_geom *g)
+static int set_constants(struct bpf_object *obj, const struct xdp_geom *g, uint32_t mark)
 {
-        const struct constants c = {g->chunk_bytes, g->rx_ring - 1, xdp_large_bytes(g), xdp_rx_bytes(g)};
+        const struct constants c = {g->chunk_bytes, g->rx_ring - 1, xdp_large_bytes(g), xdp_rx_bytes(g), mark, 0};
         struct bpf_map *m = bpf_object__find_map_by_name(obj, ".rodata");
 
         return m != NULL ? bpf_map__set_initial_value(m, &c, sizeof c) : -ENOENT;
@@ -58,9 +59,9 @@ static int fill(const struct xdp_sock *s)
         return 0;
 }
 
-static int load(struct xdp_sock *s, struct bpf_object *obj, uint32_t ifindex)
+static int load(struct xdp_sock *s, struct bpf_object *obj, uint32_t ifindex, uint32_t mark)
 {
-        int err = set_constants(obj, &s->geom);
+        int err = set_constants(obj, &s->geom, mark);
 
         if (err == 0)
                 err = bpf_map__set_value_size(bpf_object__find_map_by_name(obj, "ring"), (uint32_t)ni_xdp_ring_bytes(&s->geom));
@@ -79,7 +80,7 @@ static int load(struct xdp_sock *s, struct bpf_object *obj, uint32_t ifindex)
         return MIN(err, 0);
 }
 
-int tcx_sock_open(struct xdp_sock *s, const struct xdp_dev *d, char line[XDP_LINE_MAX])
+int tcx_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t mark, char line[XDP_LINE_MAX])
 {
         const struct xdp_geom *g = &s->geom;
         struct bpf_object *obj;
@@ -92,7 +93,7 @@ int tcx_sock_open(struct xdp_sock *s, const struct xdp_dev *d, char line[XDP_LIN
         obj = bpf_obj_open("unet_tcx", tcx_prog, sizeof tcx_prog);
         if (obj == NULL)
                 return -errno;
-        err = load(s, obj, d->ifindex);
+        err = load(s, obj, d->ifindex, mark);
         bpf_object__close(obj);
         if (err != 0)
                 say(line, "no program that takes packets: %s", strerror(-err));

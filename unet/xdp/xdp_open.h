@@ -53,10 +53,12 @@ struct xdp_drops {
 };
 
 /* Sizes asked for; 0 chooses. Rounded up to what rings can be. `rx_large` is for XDP_MODE_TCX only. `at_once`: a queue that was let go
- * of just now is not waited for (up to a second). */
+ * of just now is not waited for (up to a second). `mark`: of all that is sent (SO_MARK), so that it can be told (send_check.h);
+ * XDP_MODE_TCX only, since what an AF_XDP socket on the interface itself sends passes no program. */
 struct xdp_sizes {
         uint32_t rx_chunks, rx_large, tx_chunks;
         bool at_once;
+        uint32_t mark;
 };
 
 /* A socket bound to a queue, and a packet socket (pkt_sealed.h) for runs of segments that the kernel cuts; -1 where there can be

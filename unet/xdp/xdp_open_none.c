@@ -1,6 +1,7 @@
 /* In place of what makes sockets on interfaces where libbpf or clang was missing when this was built. */
 #include "unet/xdp/pkt_open.h"
 #include "unet/xdp/pkt_sealed.h"
+#include "unet/xdp/send_check.h"
 #include "unet/xdp/tcx_link.h"
 
 #include <errno.h>
@@ -39,6 +40,26 @@ void xdp_drops(const struct xdp_sock *s, const struct xdp_dev *d, struct xdp_dro
 bool tcx_has(const char *name, uint32_t ifindex)
 {
         return false;
+}
+
+int send_check_open(struct send_check *c, uint32_t ifindex, uint32_t addr, const uint8_t mac[6], char line[XDP_LINE_MAX])
+{
+        *c = SEND_CHECK_NONE;
+        return not_here(line);
+}
+
+int send_check_set(struct send_check *c, uint32_t addr, const uint8_t mac[6])
+{
+        return -ENOSYS;
+}
+
+uint64_t send_check_refused(const struct send_check *c)
+{
+        return 0;
+}
+
+void send_check_close(struct send_check *c, bool ended)
+{
 }
 
 int pkt_sealed_mtu(const struct pkt_sealed *s, uint32_t mtu)

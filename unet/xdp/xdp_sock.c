@@ -219,7 +219,7 @@ static int set_up_xsk(struct xdp_sock *s, const struct xdp_dev *d, void *umem, b
 }
 
 /* By the device of the packet socket, so that it can be taken away with that: pkt_sealed.h. */
-static int set_up_sender(struct xdp_sock *s, void *mem, char line[XDP_LINE_MAX])
+static int set_up_sender(struct xdp_sock *s, void *mem, uint32_t mark, char line[XDP_LINE_MAX])
 {
         const struct xdp_geom *g = &s->geom;
         struct sockaddr_xdp a = {.sxdp_family = AF_XDP,
@@ -231,6 +231,8 @@ static int set_up_sender(struct xdp_sock *s, void *mem, char line[XDP_LINE_MAX])
         err = give_memory(s->sender, mem, xdp_umem_bytes(g) - xdp_rx_bytes(g), g->tx_chunk_bytes, line);
         if (err == 0)
                 err = make_sending_rings(s);
+        if (err == 0 && mark != 0 && setsockopt(s->sender, SOL_SOCKET, SO_MARK, &mark, sizeof mark) != 0)
+                err = -errno;
         if (err == 0)
                 err = bind(s->sender, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : -errno;
         return err;
@@ -247,14 +249,14 @@ static void write_shared(const struct xdp_geom *g, uint8_t *mem)
 }
 
 /* In mode XDP_MODE_TCX nothing is sent but by the packet socket's device. */
-static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *mem, bool at_once, char line[XDP_LINE_MAX])
+static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *mem, struct xdp_sizes sizes, char line[XDP_LINE_MAX])
 {
-        int err = s->geom.mode == XDP_MODE_TCX ? 0 : set_up_xsk(s, d, mem, at_once, line);
+        int err = s->geom.mode == XDP_MODE_TCX ? 0 : set_up_xsk(s, d, mem, sizes.at_once, line);
 
         if (err != 0)
                 return err;
         write_shared(&s->geom, mem);
-        s->no_packet = pkt_sealed_open(&s->packet, d->ifindex);
+        s->no_packet = pkt_sealed_open(&s->packet, d->ifindex, sizes.mark);
         if (s->geom.mode != XDP_MODE_TCX) {
                 say_chosen(s, d, line);
                 return 0;
@@ -263,9 +265,9 @@ static int set_up(struct xdp_sock *s, const struct xdp_dev *d, void *mem, bool a
                 say(line, "no packet socket that could be passed: %s", strerror(-s->no_packet));
                 return s->no_packet;
         }
-        err = set_up_sender(s, mem, line);
+        err = set_up_sender(s, mem, sizes.mark, line);
         if (err == 0)
-                return tcx_sock_open(s, d, line);
+                return tcx_sock_open(s, d, sizes.mark, line);
         if (line[0] == 0)
                 say(line, "no AF_XDP socket that sends: %s", strerror(-err));
         return err;
@@ -289,7 +291,7 @@ int xdp_sock_open(struct xdp_sock *s, const struct xdp_dev *d, uint32_t queue, s
         if (err == 0 && (mem = unet_memfd_map(s->mem, bytes, true, NULL)) == NULL)
                 err = -ENOMEM;
         if (err == 0)
-                err = set_up(s, d, mem, sizes.at_once, line);
+                err = set_up(s, d, mem, sizes, line);
         if (err != 0 && line[0] == 0)
                 say(line, "the interface cannot be had: %s", strerror(-err));
         if (mem != NULL)

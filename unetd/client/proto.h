@@ -344,6 +344,7 @@ struct unetd_status_item {
                 struct {                        /* SOCKET: of a stack that has an interface to itself; struct xdp_drops */
                         char iface[16];         /* ends with a zero */
                         uint64_t no_buffer, queue_full, fragments, odd;
+                        uint64_t bad_source;    /* of what it sent (unet/xdp/send_check.h) */
                 } xsk;
         };
 };

@@ -420,10 +420,13 @@ struct unetd_emul_counts iface_counts(const struct gate_port *port);
 bool iface_sockets(const struct stack *st, uint32_t *skip, struct unetd_status_item *item);
 /* The gateways' work; when there is more. */
 nstime ifaces_turn(void);
+/* unetd leaves: whose sending was checked sends no more. */
+void ifaces_end(void);
 /* Links have changed. */
 void ifaces_look(void);
-/* The MTU of the i-th one's device is this now. */
+/* The MTU of the i-th one's device is this now; its link address. */
 void iface_has_mtu(uint32_t i, uint32_t mtu);
+void iface_has_mac(uint32_t i, const uint8_t mac[6]);
 /* Whether one of them has it; the kernel then does not. */
 bool iface_has_addr(ip_addr addr);
 /* Whether the kernel's number of a device is one of theirs. */

@@ -6,6 +6,9 @@
  *
  * Rings and memory are made anew each time: nothing of one stack's packets is seen by the next.
  *
+ * What another user's stack sends by its own rings is checked on the way (unet/xdp/send_check.h, `check` of the config file). By an AF_XDP
+ * socket on the interface itself it cannot be: then the way is tcx, or the gateway.
+ *
  * The last stack of several gets a socket when it has been alone for back_gap; longer each time that another one came soon
  * afterwards, since each change costs the packets on their way. With AF_XDP the queue may be taken still, by the socket of a process of
  * the first stack that is stopped, or does not let go: then it is tried again, and the stack goes on by the gateway.
@@ -17,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "unet/xdp/send_check.h"
 #include "unet/xdp/xdp_open.h"
 #include "unetd/daemon/daemon.h"
 #include "unetd/bridge/gate.h"
@@ -34,6 +38,7 @@ struct iface {
         uint32_t mtu;                   /* what its packet socket's device was last told of */
         struct xdp_dev dev;
         struct xdp_sock sock;
+        struct send_check check;        /* of what is sent by the sockets, of `alone` or of `last` */
         struct pkt_sealed last;         /* removed, and its stack may send its last words by this ... */
         nstime last_until;              /* ... until then, if its keeper does not say before that it has; NSTIME_NEVER: there is none */
         struct gate *gate;              /* NULL: not shared */
@@ -162,7 +167,7 @@ void ifaces_init(void)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
                 ifaces[i] = (struct iface){.cfg = &unetd.cfg.iface[i], .back_at = NSTIME_NEVER, .last_until = NSTIME_NEVER,
-                                          .back_gap = BACK_FIRST};
+                                          .check = SEND_CHECK_NONE, .back_gap = BACK_FIRST};
                 ifaces[i].works = try(&ifaces[i]);
         }
         probe_all(NULL);
@@ -175,8 +180,8 @@ static void close_socket(struct iface *f)
 {
         if (f->alone == 0)
                 return;
-        if (f->last_until == NSTIME_NEVER)
-                pkt_sealed_end(&f->sock.packet);        /* whoever has it still */
+        if (f->last_until == NSTIME_NEVER)              /* whoever has it still */
+                send_check_close(&f->check, pkt_sealed_end(&f->sock.packet) == 0);
         xdp_sock_close(&f->sock);
         xdp_dev_close(&f->dev);
         f->alone = 0;
@@ -197,7 +202,7 @@ static void end_last_words(struct iface *f)
 {
         if (f->last_until == NSTIME_NEVER)
                 return;
-        pkt_sealed_end(&f->last);
+        send_check_close(&f->check, pkt_sealed_end(&f->last) == 0);
         pkt_sealed_close(&f->last);
         f->last_until = NSTIME_NEVER;
 }
@@ -235,7 +240,7 @@ static int place_for(const struct unetd_iface_config *c)
 static bool sane(const struct unetd_iface_config *c)
 {
         return c->name[0] != '\0' && c->addr != 0 && c->prefix >= 1 && c->prefix <= 32 && c->mode <= IFACE_TCX &&
-               c->link <= IFACE_LINK_PACKET && c->probe <= IFACE_PROBE_NO && c->queue <= 4095;
+               c->link <= IFACE_LINK_PACKET && c->check <= IFACE_CHECK_NO && c->probe <= IFACE_PROBE_NO && c->queue <= 4095;
 }
 
 int iface_add(const struct unetd_iface_config *c, uint32_t *index)
@@ -255,7 +260,7 @@ int iface_add(const struct unetd_iface_config *c, uint32_t *index)
         unetd.cfg.iface[place] = *c;
         unetd.cfg.nifaces = MAX(unetd.cfg.nifaces, (uint32_t)place + 1);
         *f = (struct iface){.cfg = &unetd.cfg.iface[place], .removed = true, .back_at = NSTIME_NEVER,
-                            .last_until = NSTIME_NEVER, .back_gap = BACK_FIRST};
+                            .last_until = NSTIME_NEVER, .check = SEND_CHECK_NONE, .back_gap = BACK_FIRST};
         f->works = try(f);
         if (!f->works)
                 return -ENODATA;
@@ -345,11 +350,42 @@ static void publish_use(const struct iface *f)
                 directory_iface_taken(&unetd.dir, f->number, f->alone, f->users, f->how);
 }
 
-static int open_socket(struct iface *f, bool at_once, char line[XDP_LINE_MAX])
+static bool is_checked(const struct iface *f, uint32_t stack)
 {
-        struct xdp_sizes sizes = {.rx_chunks = 8192, .tx_chunks = 2048, .at_once = at_once};
+        const struct stack *st = stack_find(stack);
+
+        if (f->cfg->check == IFACE_CHECK_AUTO)
+                return !st || st->user->uid != unetd.uid;
+        return f->cfg->check == IFACE_CHECK_YES;
+}
+
+static int open_device(struct iface *f, bool checked, char line[XDP_LINE_MAX])
+{
+        enum xdp_want want = wanted(f);
         char name[IF_NAMESIZE];
-        int r = xdp_dev_open(&f->dev, device_of(f, name), wanted(f), line);
+
+        if (checked && (want == XDP_WANT_NATIVE || want == XDP_WANT_GENERIC)) {
+                snprintf(line, XDP_LINE_MAX, "what an AF_XDP socket sends cannot be checked, and \"check\" asks for it");
+                return -EOPNOTSUPP;
+        }
+        return xdp_dev_open(&f->dev, device_of(f, name), checked ? XDP_WANT_TCX : want, line);
+}
+
+/* Nobody has the socket yet. */
+static int open_check(struct iface *f, char line[XDP_LINE_MAX])
+{
+        int r = send_check_open(&f->check, f->dev.ifindex, f->cfg->addr, f->dev.mac, line);
+
+        if (r < 0)
+                xdp_sock_close(&f->sock);
+        return r;
+}
+
+static int open_socket(struct iface *f, uint32_t stack, bool at_once, char line[XDP_LINE_MAX])
+{
+        bool checked = is_checked(f, stack);
+        struct xdp_sizes sizes = {.rx_chunks = 8192, .tx_chunks = 2048, .at_once = at_once, .mark = checked ? SEND_MARK : 0};
+        int r = open_device(f, checked, line);
 
         if (r < 0)
                 return r;
@@ -363,6 +399,8 @@ static int open_socket(struct iface *f, bool at_once, char line[XDP_LINE_MAX])
                 snprintf(line, XDP_LINE_MAX, "no packet socket that could be passed: %s", strerror(-r));
                 xdp_sock_close(&f->sock);
         }
+        if (r == 0 && checked)
+                r = open_check(f, line);
         if (r < 0)
                 xdp_dev_close(&f->dev);
         else
@@ -378,6 +416,14 @@ void iface_has_mtu(uint32_t i, uint32_t mtu)
                 return;
         f->mtu = mtu;
         pkt_sealed_mtu(&f->sock.packet, mtu);
+}
+
+void iface_has_mac(uint32_t i, const uint8_t mac[6])
+{
+        struct iface *f = &ifaces[i];
+
+        if (f->check.prog >= 0)
+                send_check_set(&f->check, f->cfg->addr, mac);
 }
 
 static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
@@ -400,7 +446,7 @@ static void say_alone(struct iface *f, int err, const char *line)
 static int enter_alone(struct iface *f, uint32_t stack)
 {
         char line[XDP_LINE_MAX];
-        int r = open_socket(f, false, line);
+        int r = open_socket(f, stack, false, line);
 
         say_alone(f, r, line);
         log_line("interface %s, for stack %u: %s", f->cfg->name, stack, f->how);
@@ -437,7 +483,7 @@ static void go_back(struct iface *f)
 {
         uint32_t stack = chan_alone(f);
         char line[XDP_LINE_MAX];
-        int r = stack != 0 ? open_socket(f, true, line) : -EAGAIN;
+        int r = stack != 0 ? open_socket(f, stack, true, line) : -EAGAIN;
 
         if (r < 0) {
                 f->back_gap = MIN(f->back_gap * 2, BACK_LAST);
@@ -589,9 +635,19 @@ bool iface_sockets(const struct stack *st, uint32_t *skip, struct unetd_status_i
                 item->xsk.queue_full = n.queue_full;
                 item->xsk.fragments = n.fragments;
                 item->xsk.odd = n.odd;
+                item->xsk.bad_source = send_check_refused(&f->check);
                 return true;
         }
         return false;
+}
+
+void ifaces_end(void)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
+                end_last_words(&ifaces[i]);
+                if (ifaces[i].check.prog >= 0)
+                        close_socket(&ifaces[i]);
+        }
 }
 
 nstime ifaces_turn(void)

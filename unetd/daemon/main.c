@@ -460,6 +460,7 @@ int main(int argc, char **argv)
         tell_starter(o.ready_fd);
         loop_run(&unetd.loop);
         log_line("leaving");
+        ifaces_end();
         leave_file();
         shutdown(unetd.listening.fd, SHUT_RDWR);        /* a child of discard.c may have them longer than we */
         shutdown(unetd.at_file.fd, SHUT_RDWR);

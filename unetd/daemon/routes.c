@@ -51,8 +51,10 @@ static void look_at_link(int fd, uint32_t i)
         if (ask_link(fd, name, SIOCGIFMTU, &r))
                 f->mtu = (uint32_t)r.ifr_mtu;
         iface_has_mtu(i, f->mtu);
-        if (ask_link(fd, name, SIOCGIFHWADDR, &r) && r.ifr_hwaddr.sa_family == ARPHRD_ETHER)
+        if (ask_link(fd, name, SIOCGIFHWADDR, &r) && r.ifr_hwaddr.sa_family == ARPHRD_ETHER) {
                 memcpy(f->mac, r.ifr_hwaddr.sa_data, sizeof f->mac);
+                iface_has_mac(i, f->mac);
+        }
         route_if_set(&routes.table, i + 1, ROUTE_IF_BROADCAST | (f->flags & NETCONF_IF_UP ? ROUTE_IF_UP : 0),
                      MAX(f->mtu, 68u));
 }
