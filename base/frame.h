@@ -95,6 +95,15 @@ struct buf {
         uint32_t len;                   /* bytes */
 };
 
+/*
+ * So many frames of a region may be with the other side, of all classes: their returns have room (SHM_RETS). Who receives keeps less
+ * than that in the queues of sockets that nobody reads, so that what other sockets send and receive still moves: TCP half, UDP a
+ * quarter. What comes beyond is copied.
+ */
+#define FRAME_LOANS     8192u
+#define FRAME_LOANS_TCP (FRAME_LOANS / 2)
+#define FRAME_LOANS_UDP (FRAME_LOANS / 4)
+
 struct frame_rec {
         uint32_t next;                  /* free list */
         uint32_t owner;                 /* connection charged for it, 0: none */

@@ -392,13 +392,14 @@ static inline void touch(struct tcp *t, const struct tcp_conn *tc)
 {
         t->touched(t->arg, tc->self);
 }
-/* Lent frames of the class that our queues hold, of the channel whose receive region holds `frame`. */
+/* Lent frames that our queues hold, by class, of the channel whose receive region holds `frame`; and those of its class. */
+static inline uint32_t *lent_of(const struct tcp *t, uint32_t frame)
+{
+        return t->sh->lent[(frame_id_region(frame) - 1) / 2 % TCP_CACHE];
+}
 static inline uint32_t *lent_count(const struct tcp *t, uint32_t frame)
 {
-        uint32_t region = frame_id_region(frame);
-        enum frame_class c = frame_geom_class(t->frames->region[region].geom, frame_id_num(frame));
-
-        return &t->sh->lent[(region - 1) / 2 % TCP_CACHE][c];
+        return &lent_of(t, frame)[frame_geom_class(t->frames->region[frame_id_region(frame)].geom, frame_id_num(frame))];
 }
 /* What is stored before is stored before what follows, to whoever finds the memory after a death: the compiler must not move
  * stores over this; what a processor has executed of a process that is killed is all there. tcp_mend.c says what it needs. */

@@ -50,10 +50,17 @@ static void drop_empty(struct tcp *t, struct tcp_conn *tc)
                 free_head(t, tc);
 }
 
+/* When private frames run out, what is left is for connections that have little unread. */
+static bool has_its_share(const struct tcp *t, const struct tcp_conn *tc, enum frame_class c)
+{
+        return tc->rcv_mem > FRAME_LARGE_BYTES &&
+               frame_avail(t->frames, FRAME_REGION_PRIVATE, c) < t->frames->region[FRAME_REGION_PRIVATE].geom.count[c] / 8;
+}
+
 static bool fresh_fill(struct tcp *t, struct tcp_conn *tc, uint32_t len)
 {
         enum frame_class c = len > FRAME_SMALL_BYTES ? FRAME_LARGE : FRAME_SMALL;
-        uint32_t id = frame_alloc(t->frames, FRAME_REGION_PRIVATE, c, 0);
+        uint32_t id = has_its_share(t, tc, c) ? 0 : frame_alloc(t->frames, FRAME_REGION_PRIVATE, c, 0);
 
         if (id == 0)
                 return false;
@@ -89,13 +96,15 @@ static bool copy_to_fill(const struct tcp *t, struct tcp_conn *tc, const struct 
         return true;
 }
 
-/* We sit on half of what the peer has to lend: its other connections must not starve for what ours do not
+/* We sit on half of what the peer has to lend, of this class or of all: its other connections must not starve for what ours do not
  * read. */
 static bool lent_enough(const struct tcp *t, uint32_t frame)
 {
         struct frame_geom g = t->frames->region[frame_id_region(frame)].geom;
+        enum frame_class c = frame_geom_class(g, frame_id_num(frame));
+        const uint32_t *lent = lent_of(t, frame);
 
-        return *lent_count(t, frame) >= g.count[frame_geom_class(g, frame_id_num(frame))] / 2;
+        return lent[c] >= g.count[c] / 2 || lent[FRAME_SMALL] + lent[FRAME_LARGE] >= FRAME_LOANS_TCP;
 }
 
 /* A frame is kept as it is when what is in it is worth its size. A lent one costs us nothing but the peer
@@ -137,7 +146,7 @@ bool rcvbuf_take(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, 
         if (!*took) {
                 if (rcvbuf_copy(t, tc, seg, skip, len, out))
                         return true;
-                if (seg->inl != NULL)
+                if (seg->inl != NULL || (frame_id_region(seg->data.id) != FRAME_REGION_PRIVATE && lent_enough(t, seg->data.id)))
                         return false;
                 *took = true; /* no memory for a copy: rather the frame than nothing */
         }

@@ -165,19 +165,22 @@ static void tally(struct udp_queue *q, const struct udp *u, const struct rec *r,
 }
 
 /* How many frames of its class and channel all queues keep. */
+/* By class, of the peer whose frame that is. */
 static uint32_t *kept_of(const struct udp *u, uint32_t id)
 {
-        uint32_t region = frame_id_region(id);
-        enum frame_class c = frame_geom_class(u->frames->region[region].geom, frame_id_num(id));
+        return u->sh->kept[(frame_id_region(id) - 1) / 2];
+}
 
-        return &u->sh->kept[(region - 1) / 2][c];
+static enum frame_class class_of(const struct udp *u, uint32_t id)
+{
+        return frame_geom_class(u->frames->region[frame_id_region(id)].geom, frame_id_num(id));
 }
 
 static void account(struct udp_queue *q, const struct udp *u, const struct rec *r, int by)
 {
         tally(q, u, r, by);
         if (lent(&r->data))
-                *kept_of(u, r->data.id) += (uint32_t)by;
+                kept_of(u, r->data.id)[class_of(u, r->data.id)] += (uint32_t)by;
 }
 
 /* ---- blocks ---- */
@@ -351,15 +354,15 @@ static enum udp_put put_own(struct udp_queue *q, struct udp *u, const struct udp
 }
 
 /* A peer's frames are for all that it sends us: one pcb keeps lend_max bytes of them, all pcbs together half
- * of what it has of a class. */
+ * of what it has of a class, and FRAME_LOANS_UDP of all. */
 static bool may_keep(const struct udp_queue *q, const struct udp *u, const struct buf *data)
 {
         struct frame_geom g = u->frames->region[frame_id_region(data->id)].geom;
-        enum frame_class c = frame_geom_class(g, frame_id_num(data->id));
-        uint32_t lend_max = u->sh->limits.lend_max;
+        enum frame_class c = class_of(u, data->id);
+        uint32_t lend_max = u->sh->limits.lend_max, *kept = kept_of(u, data->id);
 
         return frame_class_bytes(c) <= lend_max - MIN(lend_max, q->lent) &&
-               *kept_of(u, data->id) < MAX(g.count[c] / 2, 1);
+               kept[c] < MAX(g.count[c] / 2, 1) && kept[FRAME_SMALL] + kept[FRAME_LARGE] < FRAME_LOANS_UDP;
 }
 
 enum udp_put udp_queue_put(struct udp_queue *q, struct udp *u, const struct udp_dgram *d, uint32_t rcvbuf,

@@ -31,7 +31,7 @@
 #include "unet/ni.h"
 
 #define SHM_SLOTS 512u                  /* messages in flight a direction */
-#define SHM_RETS  8192u                 /* frames on loan a direction; loans are bounded by it */
+#define SHM_RETS  FRAME_LOANS           /* frames on loan a direction; loans are bounded by it */
 
 enum {
         SHM_F_FRAME = 1,                /* the message's tail is in a frame */
