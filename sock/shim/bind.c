@@ -124,9 +124,9 @@ int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
                 r = bind_somewhere(f, sa, len);
         if (r == 0) {
                 pthread_mutex_lock(&shim.lock);
-                f->bound = true;
-                if (f->kind == USOCK_UDP && f->mode == MODE_NEW)
+                if (f->kind == USOCK_UDP && (f->mode == MODE_NEW || (f->mode == MODE_UDP && !f->bound)))
                         udp_engage(f);
+                f->bound = true;
                 pthread_mutex_unlock(&shim.lock);
         }
         file_leave(f);

@@ -156,14 +156,33 @@ void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len
         struct sockaddr_storage any = {.ss_family = f->family};
         socklen_t any_len = f->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 
-        if (f->kind != USOCK_UDP || !sa || !sock_may_be_ours(sa, len))
+        if (f->kind != USOCK_UDP || !sa || (f->mode == MODE_NEW && !sock_may_be_ours(sa, len)))
                 return;
         pthread_mutex_lock(&shim.lock);
-        if (f->mode == MODE_NEW && !f->bound)
+        if (f->mode >= MODE_NEW && !f->bound)
                 sys3(SYS_bind, f->kfd, &any, any_len);
-        if (f->mode == MODE_NEW)
+        if (f->mode == MODE_NEW || !f->bound)
                 udp_engage(f);
         pthread_mutex_unlock(&shim.lock);
+}
+
+bool udp_await(int fd)
+{
+        struct file *f = __libc_single_threaded ? NULL : file_enter(fd, MODE_NEW);
+        bool ours;
+        int r;
+
+        if (!f)
+                return false;
+        pthread_mutex_lock(&shim.lock);
+        if (f->mode == MODE_NEW) {
+                r = sock_engage(f);
+                sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, r == 0 ? "a thread waits for what may come" : sock_refused(r));
+        }
+        ours = f->mode == MODE_UDP;
+        pthread_mutex_unlock(&shim.lock);
+        file_leave(f);
+        return ours;
 }
 
 void tcp_kernel_connects(struct file *f)

@@ -450,6 +450,7 @@ static bool adopt(int fd, int domain, uint64_t cookie)
         f->us = s;
         f->family = (sa_family_t)domain;
         f->kind = (uint8_t)usock_kind(s);
+        f->bound = f->mode == MODE_UDP && usock_has_port(s);
         f->connecting = f->mode == MODE_TCP && (usock_connect_failed(s) || !(usock_poll(s) & USOCK_POLL_MADE));
         f->rcvtimeo = kernel_timeo(fd, SO_RCVTIMEO);
         f->sndtimeo = kernel_timeo(fd, SO_SNDTIMEO);

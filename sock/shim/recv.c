@@ -270,7 +270,7 @@ ssize_t h_recv(int fd, void *p, size_t n, int flags)
 
         cancellation_point();
         do {
-                struct file *f = file_enter(fd, MODE_TCP);
+                struct file *f = file_enter_reading(fd);
 
                 if (!f)
                         return kernel_only_recv(fd, p, n, flags, NULL, NULL);
@@ -286,7 +286,7 @@ static __attribute__((noinline)) ssize_t read_any(int fd, void *p, size_t n)
 
         cancellation_point();
         do {
-                struct file *f = file_enter(fd, MODE_TCP);
+                struct file *f = file_enter_reading(fd);
 
                 if (!f) {
                         kernel_touched();
@@ -352,7 +352,7 @@ ssize_t h_recvfrom(int fd, void *p, size_t n, int flags, struct sockaddr *sa, so
 
         cancellation_point();
         do {
-                struct file *f = file_enter(fd, MODE_TCP);
+                struct file *f = file_enter_reading(fd);
 
                 if (!f)
                         return kernel_only_recv(fd, p, n, flags, sa, len);
@@ -376,7 +376,7 @@ ssize_t h_readv(int fd, const struct iovec *iov, int n)
 
         cancellation_point();
         do {
-                struct file *f = file_peek(fd) && io_vector_readable(iov, (size_t)n) ? file_enter(fd, MODE_TCP) : NULL;
+                struct file *f = file_peek(fd) && io_vector_readable(iov, (size_t)n) ? file_enter_reading(fd) : NULL;
 
                 if (!f)
                         return REAL(readv)(fd, iov, n);
@@ -455,7 +455,7 @@ ssize_t h_recvmsg(int fd, struct msghdr *m, int flags)
 
         cancellation_point();
         do {
-                struct file *f = file_peek(fd) && io_take_header(&own, m) ? file_enter(fd, MODE_TCP) : NULL;
+                struct file *f = file_peek(fd) && io_take_header(&own, m) ? file_enter_reading(fd) : NULL;
 
                 if (!f)
                         return kernel_only_recvmsg(fd, m, flags);
@@ -533,7 +533,7 @@ int h_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec
 
         cancellation_point();
         do {
-                struct file *f = file_peek(fd) && !bad_time(timeout) ? file_enter(fd, MODE_TCP) : NULL;
+                struct file *f = file_peek(fd) && !bad_time(timeout) ? file_enter_reading(fd) : NULL;
 
                 if (!f)
                         return kernel_only_recvmmsg(fd, v, n, flags, timeout);

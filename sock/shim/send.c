@@ -256,7 +256,7 @@ static struct file *enter_sending(int fd, const struct sockaddr *sa, socklen_t l
 {
         struct file *f = file_peek(fd) && (!sa || sockaddr_readable(sa, len)) ? file_enter(fd, MODE_NEW) : NULL;
 
-        if (!f || f->mode >= MODE_TCP)
+        if (!f || (f->mode >= MODE_TCP && likely(f->bound || f->mode != MODE_UDP)))
                 return f;
         if (flags & MSG_FASTOPEN)
                 tcp_kernel_connects(f);

@@ -391,6 +391,23 @@ void bind_in_range(struct file *f);
 void sock_decide(struct file *f, enum file_mode mode, const char *why);
 /* A datagram is about to leave a socket that is still undecided. */
 void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len);
+/* A thread is about to wait for what comes to a datagram socket that another thread may send from, bind or connect meanwhile: it
+ * waits on both sides from the beginning, and our side gets its name when the kernel's does. Returns true if it is ours now. */
+bool udp_await(int fd);
+static inline bool file_may_come(int fd, const struct file *f)
+{
+        return unlikely(f->mode == MODE_NEW && f->kind == USOCK_UDP) && udp_await(fd);
+}
+/* file_enter() for calls that may wait for input. */
+static inline struct file *file_enter_reading(int fd)
+{
+        struct file *f = file_peek(fd);
+
+        if (likely(!f))
+                return NULL;
+        file_may_come(fd, f);
+        return file_enter(fd, MODE_TCP);
+}
 /* sendto() with MSG_FASTOPEN connects. Ours has no cookie, so what is sent goes when the connection is there, as Linux's goes
  * without one. -1 and errno: there is none, yet; 0: the call goes on, the kernel's too. */
 int connect_to_send(int fd, const struct sockaddr *sa, socklen_t len, bool nonblock);

@@ -25,7 +25,7 @@ static inline bool want_ours(int fd)
 {
         struct file *f = file_peek(fd);
 
-        return f && (f->mode >= MODE_TCP || f->set);
+        return f && (f->mode >= MODE_TCP || f->set || file_may_come(fd, f));
 }
 
 #endif

@@ -161,6 +161,7 @@ static const struct {
         {"port_again", scene_port_again},
         {"udp_answered", scene_udp_answered},
         {"udp_later", scene_udp_later},
+        {"udp_awaited", scene_udp_awaited},
         {"log_nowhere", scene_log_nowhere},
         {"refused_each_time", scene_refused_each_time},
         {"connect_failed", scene_connect_failed},

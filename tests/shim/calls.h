@@ -168,6 +168,7 @@ void scene_fork_cleared(void);
 void scene_port_again(void);
 void scene_udp_answered(void);
 void scene_udp_later(void);
+void scene_udp_awaited(void);
 void scene_refused_each_time(void);
 void scene_connect_failed(void);
 void scene_nonblock_shared(void);

@@ -548,3 +548,115 @@ void scene_epoll_threads(void)
         close(churn_set);
         close(churn_listener);
 }
+
+/* ---- a datagram socket that gets its name while a thread waits for what comes to it ---- */
+
+enum waits { BY_RECV, BY_RECVFROM, BY_RECVMSG, BY_RECVMMSG, BY_READ, BY_READV, BY_POLL, BY_SELECT, BY_EPOLL, WAYS };
+enum named { BY_SENDING, BY_BINDING, BY_CONNECTING, NAMED };
+
+struct awaited {
+        int how, fd;
+        _Atomic pid_t tid;
+        char came[16];
+        ssize_t n;
+};
+
+static void wait_by(int how, int fd)
+{
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        struct epoll_event ev = {.events = EPOLLIN};
+        int ep;
+        fd_set set;
+
+        if (how == BY_POLL) {
+                poll(&p, 1, -1);
+        } else if (how == BY_SELECT) {
+                FD_ZERO(&set);
+                FD_SET(fd, &set);
+                select(fd + 1, &set, NULL, NULL, NULL);
+        } else if (how == BY_EPOLL) {
+                ep = epoll_create1(0);
+                epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
+                epoll_wait(ep, &ev, 1, -1);
+                close(ep);
+        }
+}
+
+static void *awaits(void *arg)
+{
+        struct awaited *a = arg;
+        char *b = a->came;
+        struct iovec iov = {b, sizeof(a->came)};
+        struct mmsghdr mm = {.msg_hdr = {.msg_iov = &iov, .msg_iovlen = 1}};
+        ssize_t n;
+
+        a->tid = (pid_t)syscall(SYS_gettid);
+        wait_by(a->how, a->fd);
+        switch (a->how) {
+        case BY_RECVFROM:
+                n = recvfrom(a->fd, b, sizeof(a->came), 0, &(struct sockaddr){0}, &(socklen_t){sizeof(struct sockaddr)});
+                break;
+        case BY_RECVMSG:
+                n = recvmsg(a->fd, &mm.msg_hdr, 0);
+                break;
+        case BY_RECVMMSG:
+                n = recvmmsg(a->fd, &mm, 1, 0, NULL) == 1 ? (ssize_t)mm.msg_len : -1;
+                break;
+        case BY_READ:
+                n = read(a->fd, b, sizeof(a->came));
+                break;
+        case BY_READV:
+                n = readv(a->fd, &iov, 1);
+                break;
+        default:
+                n = recv(a->fd, b, sizeof(a->came), 0);
+        }
+        a->n = n;
+        return NULL;
+}
+
+static void name_it(int named, int fd, int other, const struct sockaddr_in *to)
+{
+        struct sockaddr_in from = loopback();
+        socklen_t len = sizeof(from);
+        char b[16];
+
+        if (named == BY_BINDING) {
+                SHOW(bind(fd, (void *)&from, sizeof(from)));
+                getsockname(fd, (void *)&from, &len);
+        } else {
+                if (named == BY_SENDING) {
+                        SHOW(sendto(fd, "there", 5, 0, (const void *)to, sizeof(*to)));
+                } else {
+                        SHOW(connect(fd, (const void *)to, sizeof(*to)));
+                        SHOW(send(fd, "there", 5, 0));
+                }
+                show_bytes("sent", b, recvfrom(other, b, sizeof(b), 0, (void *)&from, &len));
+        }
+        SHOW(sendto(other, "back", 4, 0, (void *)&from, sizeof(from)));
+}
+
+void scene_udp_awaited(void)
+{
+        for (int named = 0; named < NAMED; named++)
+                for (int how = 0; how < WAYS; how++) {
+                        struct awaited a = {.how = how, .fd = socket(AF_INET, SOCK_DGRAM, 0)};
+                        struct sockaddr_in sa, own;
+                        socklen_t len = sizeof(own);
+                        int other = udp_socket(&sa);
+                        pthread_t t;
+
+                        printf("  %d %d\n", named, how);
+                        pthread_create(&t, NULL, awaits, &a);
+                        while (a.tid == 0)
+                                usleep(100);
+                        until_asleep(a.tid);
+                        SHOW(getsockname(a.fd, (void *)&own, &len));
+                        SHOW(own.sin_port);
+                        name_it(named, a.fd, other, &sa);
+                        pthread_join(t, NULL);
+                        show_bytes("came", a.came, a.n);
+                        close(other);
+                        close(a.fd);
+                }
+}
