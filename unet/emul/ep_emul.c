@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memfd.h"
 #include "unet/ep.h"
 #include "unet/shm/shm_link.h"
 #include "unetd/client/client.h"
@@ -52,26 +53,12 @@ static bool attached(const struct unet_ep *ep, const struct unetd_client *c)
         return ep->emul.instance == c->instance && l->serial == ep->emul.serial && !l->gone;
 }
 
-static int peer_uid(int sock, uid_t *uid)
-{
-        struct ucred cred;
-        socklen_t len = sizeof cred;
-
-        if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0)
-                return -errno;
-        *uid = cred.uid;
-        return 0;
-}
-
-/* Takes the socket and the descriptors of *theirs. */
+/* Takes the socket and the descriptors of *theirs, which are unetd's: who it is was asked when we connected. */
 static int use_link(struct unet_ep *ep, struct shm_link *s, const struct shm_offer *theirs, int sock, uint32_t *link)
 {
         struct link l;
-        uid_t uid = (uid_t)-1;
-        int err = peer_uid(sock, &uid);
+        int err = shm_link_connect(s, sock, theirs, UNET_MEMFD_ANYBODY, &l);
 
-        if (err == 0)
-                err = shm_link_connect(s, sock, theirs, uid, &l);
         close(theirs->region);
         close(theirs->station);
         if (err == 0) {

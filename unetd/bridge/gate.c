@@ -75,23 +75,22 @@ static int make_tables(struct gate *g, uint8_t prefix, nstime now)
         return arp_addr_add(&arp, g->rules.addr, prefix, ARP_DEFEND_ALWAYS, false, now);
 }
 
-int gate_open(struct gate **out, struct loop *loop, const char *ifname, const struct gate_rules *rules, uint8_t prefix,
-              char line[XDP_LINE_MAX])
+int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev, const struct gate_rules *rules, uint8_t prefix)
 {
         struct gate *g = calloc(1, sizeof *g);
         int r;
 
-        snprintf(line, XDP_LINE_MAX, "no memory");
-        if (!g)
+        if (!g) {
+                pkt_dev_close(dev);
                 return -ENOMEM;
+        }
+        g->dev = *dev;
         g->loop = loop;
         g->bell_fd = g->ring_w = g->wire.fd = g->rings.fd = -1;
         g->flows = MAP_FAILED;
         g->rx = MAP_FAILED;
         g->rules = *rules;
-        r = pkt_dev_open(&g->dev, ifname, true, line);
-        if (r == 0)
-                r = make_bell(g);
+        r = make_bell(g);
         if (r == 0)
                 r = make_tables(g, prefix, loop->now);
         if (r == 0) {
@@ -114,15 +113,11 @@ int gate_open(struct gate **out, struct loop *loop, const char *ifname, const st
         return 0;
 }
 
-int gate_reopen(struct gate *g, const char *ifname, char line[XDP_LINE_MAX])
+int gate_reopen(struct gate *g, struct pkt_dev *dev)
 {
-        int r;
-
         loop_del(g->loop, &g->wire);
         pkt_dev_close(&g->dev);
-        r = pkt_dev_open(&g->dev, ifname, true, line);
-        if (r < 0)
-                return r;
+        g->dev = *dev;
         g->wire.fd = g->dev.sock;
         return loop_add(g->loop, &g->wire, EPOLLIN);
 }

@@ -82,12 +82,11 @@ struct gate_peer {
         int bell, leader_w, keeper_w;
 };
 
-/* Takes an interface. `rules`: who may what (addr, owner, may, foreign, arg); the rest is filled in. 0, or a negative errno as of
- * pkt_dev_open(); `line` as there. */
-int gate_open(struct gate **out, struct loop *loop, const char *ifname, const struct gate_rules *rules, uint8_t prefix,
-              char line[XDP_LINE_MAX]);
-/* Its name is another device's now, which it takes, with all who are there. 0 or as gate_open(): it has none. */
-int gate_reopen(struct gate *g, const char *ifname, char line[XDP_LINE_MAX]);
+/* Takes an interface by this packet socket, which it takes over, also on failure. `rules`: who may what (addr, owner, may,
+ * foreign, arg); the rest is filled in. 0, or a negative errno. */
+int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev, const struct gate_rules *rules, uint8_t prefix);
+/* Its name is another device's now, which it takes, with all who are there. 0 or a negative errno. */
+int gate_reopen(struct gate *g, struct pkt_dev *dev);
 /* All have left. */
 void gate_close(struct gate *g);
 

@@ -57,7 +57,9 @@ bool fd_above(void);
 /* What /proc says the descriptor is ("pipe:[...]", "/memfd:...", a path), cut to size; its length, or
  * negative. */
 int fd_link(int fd, char *text, int size);
-/* The same file, opened anew with `flags`: a file description of its own. High, close-on-exec. */
+/* The same file, opened anew with `flags`: a file description of its own. High, close-on-exec. Who may not open what another user
+ * has made can have somebody who may. */
 int fd_reopen(int fd, int flags);
+extern int (*fd_reopen_denied)(int fd, int flags);
 
 #endif

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "unetd/daemon/daemon.h"
+#include "unetd/monitor/monitor.h"
 
 #define ACCEPTS_A_TURN 64
 
@@ -148,7 +149,8 @@ static void client_discard(struct conn *c, const int *fds, unsigned n, bool unwa
 static void client_new(int fd, const struct ucred *cred)
 {
         struct user *u = user_get(cred->uid, cred->gid);
-        bool may = u && u->used.clients < unetd.cfg.per_uid.clients && !discard_stuck(u);
+        bool may = u && u->used.clients < unetd.cfg.per_uid.clients && !discard_stuck(u) &&
+                   (u->used.clients != 0 || monitor_user(fd) == 0);
         struct client *cl = may ? calloc(1, sizeof *cl) : NULL;
 
         if (!cl) {

@@ -24,7 +24,6 @@
 
 #include <net/if.h>
 #include <sys/queue.h>
-#include <sys/resource.h>
 
 #include "unet/shm/switch.h"
 #include "unet/verbs/vlink.h"
@@ -217,7 +216,6 @@ struct daemon {
         uint64_t instance;
         nstime began;
         uint32_t uid;
-        struct rlimit started_with[RLIM_NLIMITS];
         struct loop_source listening, at_file, signals, routes;
         unsigned name;                  /* which of the names it has */
         int spare;                      /* a descriptor to give up when there are no more */
@@ -259,11 +257,6 @@ bool discard_busy(const struct user *u);
 /* The answer to a request by which something was closed: when it is, so that who asked can bind the port again. 0, a negative
  * errno, or REPLY_LATER. */
 int discarded(struct client *cl, const struct unetd_msg *request);
-
-/* ---- spawn.c ---- */
-int spawn_init(void);                   /* before anything else is opened */
-/* Starts a keeper with `fd` (borrowed) as its connection. Its pid, or a negative errno. */
-int spawn_keeper(uint32_t uid, uint32_t gid, int fd);
 
 /* ---- users.c: users, keepers, asks ---- */
 struct user *user_get(uint32_t uid, uint32_t gid);      /* freed in users_tick() when nothing of it is left */
@@ -392,10 +385,10 @@ bool emul_status(const struct client *cl, uint32_t skip, struct unetd_status_ite
 
 /* ---- ifaces.c: interfaces that unetd owns ---- */
 void ifaces_init(void);
-/* One more: 0 and its index. -ENXIO: the kernel knows no such device; -EEXIST: it is there; -EADDRINUSE: another has the
- * address, here or on its network; -ENOSPC; -EINVAL, -EOPNOTSUPP: no settings for one; -ENODATA: it cannot be had (see the log).
- * Asking on its network takes half a second, for which unetd does nothing else. */
-int iface_add(const struct unetd_iface_config *c, uint32_t *index);
+/* One more, by the wish of this client: 0 and its index. -ENXIO: the kernel knows no such device; -EEXIST: it is there;
+ * -EADDRINUSE: another has the address, here or on its network; -ENOSPC; -EINVAL, -EOPNOTSUPP: no settings for one; -ENODATA: it
+ * cannot be had (see the log). Asking on its network takes half a second, for which unetd does nothing else. */
+int iface_add(const struct unetd_iface_config *c, int client, uint32_t *index);
 /* It is the kernel's again: -ENODEV, or 0 and its index. Its channels end. */
 int iface_remove(const char *name, uint32_t *index);
 /* Stacks that wait for something at the address get a channel to each interface that has it (any: to all). */
@@ -424,9 +417,9 @@ nstime ifaces_turn(void);
 void ifaces_end(void);
 /* Links have changed. */
 void ifaces_look(void);
-/* The MTU of the i-th one's device is this now; its link address. */
+/* The MTU of the i-th one's device is this now; its link address may be another. */
 void iface_has_mtu(uint32_t i, uint32_t mtu);
-void iface_has_mac(uint32_t i, const uint8_t mac[6]);
+void iface_has_mac(uint32_t i);
 /* Whether one of them has it; the kernel then does not. */
 bool iface_has_addr(ip_addr addr);
 /* Whether the kernel's number of a device is one of theirs. */

@@ -20,11 +20,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "unet/xdp/send_check.h"
-#include "unet/xdp/xdp_open.h"
 #include "unetd/daemon/daemon.h"
 #include "unetd/bridge/gate.h"
 #include "unetd/daemon/probe.h"
+#include "unetd/monitor/monitor.h"
 
 struct iface {
         const struct unetd_iface_config *cfg;
@@ -36,9 +35,7 @@ struct iface {
         unsigned ifindex;               /* the device: when it was tried, or that of the first of them */
         uint32_t alone;                 /* the stack that has the socket; 0: there is none */
         uint32_t mtu;                   /* what its packet socket's device was last told of */
-        struct xdp_dev dev;
-        struct xdp_sock sock;
-        struct send_check check;        /* of what is sent by the sockets, of `alone` or of `last` */
+        struct root_rings rings;        /* `check` is of what is sent by the sockets, of `alone` or of `last` */
         struct pkt_sealed last;         /* removed, and its stack may send its last words by this ... */
         nstime last_until;              /* ... until then, if its keeper does not say before that it has; NSTIME_NEVER: there is none */
         struct gate *gate;              /* NULL: not shared */
@@ -69,25 +66,15 @@ static const char *device_of(const struct iface *f, char name[IF_NAMESIZE])
         return iface_device((uint32_t)(f - ifaces), name);
 }
 
-static enum xdp_want wanted(const struct iface *f)
+static uint32_t index_of(const struct iface *f)
 {
-        switch ((enum unetd_iface_mode)f->cfg->mode) {
-        case IFACE_NATIVE:
-                return XDP_WANT_NATIVE;
-        case IFACE_GENERIC:
-                return XDP_WANT_GENERIC;
-        case IFACE_TCX:
-                return XDP_WANT_TCX;
-        case IFACE_AUTO:
-                break;
-        }
-        return XDP_WANT_BEST;
+        return (uint32_t)(f - ifaces);
 }
 
 static bool try_packet(const struct iface *f, char line[XDP_LINE_MAX])
 {
         struct pkt_dev dev;
-        int r = pkt_dev_open(&dev, f->cfg->name, true, line);
+        int r = monitor_packet_open(index_of(f), &dev, line);
 
         if (r == 0)
                 pkt_dev_close(&dev);
@@ -105,13 +92,11 @@ static bool try(struct iface *f)
                 return false;
         f->ifindex = if_nametoindex(f->cfg->name);
         if (f->cfg->link != IFACE_LINK_PACKET) {
-                r = xdp_dev_open(&f->dev, f->cfg->name, wanted(f), line);
+                r = monitor_rings_try(index_of(f), line);
                 log_line("interface %s: %s", f->cfg->name, line);
         }
-        if (r == 0) {
-                xdp_dev_close(&f->dev);
+        if (r == 0)
                 return true;
-        }
         if (f->cfg->link == IFACE_LINK_XDP)
                 return false;
         f->gate_only = try_packet(f, line);
@@ -146,7 +131,7 @@ static void probe_all(const struct iface *only)
                 if (!ifaces[i].works || c->probe == IFACE_PROBE_NO || (only && only != &ifaces[i]))
                         continue;
                 who[n] = &ifaces[i];
-                p[n++] = (struct probe){.ifname = c->name, .addr = c->addr, .prefix = c->prefix,
+                p[n++] = (struct probe){.ifname = c->name, .sock = monitor_arp_open(i), .addr = c->addr, .prefix = c->prefix,
                                         .speed = c->probe == IFACE_PROBE_FULL ? 1 : PROBE_QUICK};
         }
         probe_addresses(p, n, unetd.signals.fd);
@@ -167,7 +152,7 @@ void ifaces_init(void)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
                 ifaces[i] = (struct iface){.cfg = &unetd.cfg.iface[i], .back_at = NSTIME_NEVER, .last_until = NSTIME_NEVER,
-                                          .check = SEND_CHECK_NONE, .back_gap = BACK_FIRST};
+                                          .rings.check = SEND_CHECK_NONE, .back_gap = BACK_FIRST};
                 ifaces[i].works = try(&ifaces[i]);
         }
         probe_all(NULL);
@@ -181,9 +166,9 @@ static void close_socket(struct iface *f)
         if (f->alone == 0)
                 return;
         if (f->last_until == NSTIME_NEVER)              /* whoever has it still */
-                send_check_close(&f->check, pkt_sealed_end(&f->sock.packet) == 0);
-        xdp_sock_close(&f->sock);
-        xdp_dev_close(&f->dev);
+                monitor_sender_end(&f->rings.sock.packet, &f->rings.check);
+        xdp_sock_close(&f->rings.sock);
+        xdp_dev_close(&f->rings.dev);
         f->alone = 0;
 }
 
@@ -193,8 +178,8 @@ static void leave_last_words(struct iface *f)
 {
         if (f->alone == 0 || f->users == 0)
                 return;
-        f->last = f->sock.packet;
-        f->sock.packet = (struct pkt_sealed){-1, -1};
+        f->last = f->rings.sock.packet;
+        f->rings.sock.packet = (struct pkt_sealed){-1, -1};
         f->last_until = unetd.loop.now + LAST_WORDS;
 }
 
@@ -202,7 +187,7 @@ static void end_last_words(struct iface *f)
 {
         if (f->last_until == NSTIME_NEVER)
                 return;
-        send_check_close(&f->check, pkt_sealed_end(&f->last) == 0);
+        monitor_sender_end(&f->last, &f->rings.check);
         pkt_sealed_close(&f->last);
         f->last_until = NSTIME_NEVER;
 }
@@ -237,30 +222,25 @@ static int place_for(const struct unetd_iface_config *c)
         return place;
 }
 
-static bool sane(const struct unetd_iface_config *c)
+int iface_add(const struct unetd_iface_config *c, int client, uint32_t *index)
 {
-        return c->name[0] != '\0' && c->addr != 0 && c->prefix >= 1 && c->prefix <= 32 && c->mode <= IFACE_TCX &&
-               c->link <= IFACE_LINK_PACKET && c->check <= IFACE_CHECK_NO && c->probe <= IFACE_PROBE_NO && c->queue <= 4095;
-}
-
-int iface_add(const struct unetd_iface_config *c, uint32_t *index)
-{
-        int place = place_for(c);
+        int place = place_for(c), r;
         struct iface *f;
 
         if (c->provider != IFACE_XDP)
                 return -EOPNOTSUPP;
-        if (!sane(c))
+        if (!root_iface_is_sane(c))
                 return -EINVAL;
         if (if_nametoindex(c->name) == 0)
                 return -ENXIO;
         if (place < 0)
                 return place;
+        r = monitor_iface_set((uint32_t)place, c, client);
+        if (r < 0)
+                return r;
         f = &ifaces[place];
-        unetd.cfg.iface[place] = *c;
-        unetd.cfg.nifaces = MAX(unetd.cfg.nifaces, (uint32_t)place + 1);
         *f = (struct iface){.cfg = &unetd.cfg.iface[place], .removed = true, .back_at = NSTIME_NEVER,
-                            .last_until = NSTIME_NEVER, .check = SEND_CHECK_NONE, .back_gap = BACK_FIRST};
+                            .last_until = NSTIME_NEVER, .rings.check = SEND_CHECK_NONE, .back_gap = BACK_FIRST};
         f->works = try(f);
         if (!f->works)
                 return -ENODATA;
@@ -359,52 +339,12 @@ static bool is_checked(const struct iface *f, uint32_t stack)
         return f->cfg->check == IFACE_CHECK_YES;
 }
 
-static int open_device(struct iface *f, bool checked, char line[XDP_LINE_MAX])
-{
-        enum xdp_want want = wanted(f);
-        char name[IF_NAMESIZE];
-
-        if (checked && (want == XDP_WANT_NATIVE || want == XDP_WANT_GENERIC)) {
-                snprintf(line, XDP_LINE_MAX, "what an AF_XDP socket sends cannot be checked, and \"check\" asks for it");
-                return -EOPNOTSUPP;
-        }
-        return xdp_dev_open(&f->dev, device_of(f, name), checked ? XDP_WANT_TCX : want, line);
-}
-
-/* Nobody has the socket yet. */
-static int open_check(struct iface *f, char line[XDP_LINE_MAX])
-{
-        int r = send_check_open(&f->check, f->dev.ifindex, f->cfg->addr, f->dev.mac, line);
-
-        if (r < 0)
-                xdp_sock_close(&f->sock);
-        return r;
-}
-
 static int open_socket(struct iface *f, uint32_t stack, bool at_once, char line[XDP_LINE_MAX])
 {
-        bool checked = is_checked(f, stack);
-        struct xdp_sizes sizes = {.rx_chunks = 8192, .tx_chunks = 2048, .at_once = at_once, .mark = checked ? SEND_MARK : 0};
-        int r = open_device(f, checked, line);
+        int r = monitor_rings_open(index_of(f), is_checked(f, stack), at_once, &f->rings, line);
 
-        if (r < 0)
-                return r;
-        if (f->dev.mode == XDP_MODE_TCX) {
-                sizes.rx_chunks = 4096;
-                sizes.rx_large = f->dev.mtu + XDP_ETH_BYTES > 4096 ? 512 : 128;         /* a frame each, then */
-        }
-        r = xdp_sock_open(&f->sock, &f->dev, f->cfg->queue, sizes, line);
-        if (r == 0 && f->sock.packet.sock < 0) {
-                r = f->sock.no_packet;
-                snprintf(line, XDP_LINE_MAX, "no packet socket that could be passed: %s", strerror(-r));
-                xdp_sock_close(&f->sock);
-        }
-        if (r == 0 && checked)
-                r = open_check(f, line);
-        if (r < 0)
-                xdp_dev_close(&f->dev);
-        else
-                f->mtu = f->sock.geom.mtu;
+        if (r == 0)
+                f->mtu = f->rings.sock.geom.mtu;
         return r;
 }
 
@@ -415,29 +355,32 @@ void iface_has_mtu(uint32_t i, uint32_t mtu)
         if (f->alone == 0 || f->mtu == mtu)
                 return;
         f->mtu = mtu;
-        pkt_sealed_mtu(&f->sock.packet, mtu);
+        monitor_sender_mtu(&f->rings.sock.packet, mtu);
 }
 
-void iface_has_mac(uint32_t i, const uint8_t mac[6])
+void iface_has_mac(uint32_t i)
 {
         struct iface *f = &ifaces[i];
 
-        if (f->check.prog >= 0)
-                send_check_set(&f->check, f->cfg->addr, mac);
+        if (f->rings.check.refused >= 0)
+                monitor_sender_mac(i, &f->rings.check);
 }
 
 static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
 {
         struct gate_rules rules = {.addr = f->cfg->addr, .ttl = (uint8_t)unetd.cfg.ip_ttl, .owner = port_owner,
                                    .may = may_use_port, .foreign = is_leased_to_another, .arg = f};
-        char name[IF_NAMESIZE];
+        struct pkt_dev dev;
+        int r = monitor_packet_open(index_of(f), &dev, line);
 
-        return gate_open(&f->gate, &unetd.loop, device_of(f, name), &rules, f->cfg->prefix, line);
+        if (r == 0 && (r = gate_open(&f->gate, &unetd.loop, &dev, &rules, f->cfg->prefix)) < 0)
+                snprintf(line, XDP_LINE_MAX, "%s", strerror(-r));
+        return r;
 }
 
 static void say_alone(struct iface *f, int err, const char *line)
 {
-        bool tcx = f->dev.mode == XDP_MODE_TCX;
+        bool tcx = f->rings.dev.mode == XDP_MODE_TCX;
 
         snprintf(f->how, sizeof f->how, "%s%s", err != 0 ? "" : tcx ? "rings of its own: " : "socket of its own (AF_XDP): ", line);
 }
@@ -507,12 +450,13 @@ static void go_back(struct iface *f)
 static void take_anew(struct iface *f)
 {
         bool shared = f->gate != NULL;
+        struct pkt_dev dev;
         char line[XDP_LINE_MAX];
         int r = 0;
 
-        if (shared)
-                r = gate_reopen(f->gate, f->cfg->name, line);
-        else
+        if (shared && (r = monitor_packet_open(index_of(f), &dev, line)) == 0)
+                r = gate_reopen(f->gate, &dev);
+        else if (!shared)
                 r = enter_gate(f, f->alone);
         if (shared || r < 0)
                 log_line("interface %s, another device than before: %s", f->cfg->name, r < 0 ? strerror(-r) : line);
@@ -592,15 +536,15 @@ int iface_describe(const struct iface *f, const struct gate_port *port, struct u
         info->iface.addr = f->cfg->addr;
         info->iface.gateway = f->cfg->gateway;
         info->iface.prefix = f->cfg->prefix;
-        info->iface.link = port ? UNETD_LINK_GATE : f->sock.ring >= 0 ? UNETD_LINK_TCX : UNETD_LINK_XDP;
+        info->iface.link = port ? UNETD_LINK_GATE : f->rings.sock.ring >= 0 ? UNETD_LINK_TCX : UNETD_LINK_XDP;
         if (port)
                 return gate_describe(port, info, fds);
-        fds[UNETD_FD_IF_MEM] = fcntl(f->sock.mem, F_DUPFD_CLOEXEC, 3);
-        fds[UNETD_FD_IF_XSK] = fcntl(f->sock.xsk, F_DUPFD_CLOEXEC, 3);
-        fds[UNETD_FD_IF_PACKET] = fcntl(f->sock.packet.sock, F_DUPFD_CLOEXEC, 3);
+        fds[UNETD_FD_IF_MEM] = fcntl(f->rings.sock.mem, F_DUPFD_CLOEXEC, 3);
+        fds[UNETD_FD_IF_XSK] = fcntl(f->rings.sock.xsk, F_DUPFD_CLOEXEC, 3);
+        fds[UNETD_FD_IF_PACKET] = fcntl(f->rings.sock.packet.sock, F_DUPFD_CLOEXEC, 3);
         if (info->iface.link == UNETD_LINK_TCX) {
-                fds[UNETD_FD_IF_RING] = fcntl(f->sock.ring, F_DUPFD_CLOEXEC, 3);
-                fds[UNETD_FD_IF_SENDER] = fcntl(f->sock.sender, F_DUPFD_CLOEXEC, 3);
+                fds[UNETD_FD_IF_RING] = fcntl(f->rings.sock.ring, F_DUPFD_CLOEXEC, 3);
+                fds[UNETD_FD_IF_SENDER] = fcntl(f->rings.sock.sender, F_DUPFD_CLOEXEC, 3);
         }
         return 0;
 }
@@ -627,7 +571,7 @@ bool iface_sockets(const struct stack *st, uint32_t *skip, struct unetd_status_i
 
                 if (f->alone != st->id || (*skip)-- != 0)
                         continue;
-                xdp_drops(&f->sock, &f->dev, &n);
+                xdp_drops(&f->rings.sock, &f->rings.dev, &n);
                 item->uid = st->user->uid;
                 item->stack = st->id;
                 memcpy(item->xsk.iface, f->cfg->name, sizeof item->xsk.iface);
@@ -635,7 +579,7 @@ bool iface_sockets(const struct stack *st, uint32_t *skip, struct unetd_status_i
                 item->xsk.queue_full = n.queue_full;
                 item->xsk.fragments = n.fragments;
                 item->xsk.odd = n.odd;
-                item->xsk.bad_source = send_check_refused(&f->check);
+                item->xsk.bad_source = send_check_refused(&f->rings.check);
                 return true;
         }
         return false;
@@ -645,7 +589,7 @@ void ifaces_end(void)
 {
         for (uint32_t i = 0; i < unetd.cfg.nifaces; i++) {
                 end_last_words(&ifaces[i]);
-                if (ifaces[i].check.prog >= 0)
+                if (ifaces[i].rings.check.refused >= 0)
                         close_socket(&ifaces[i]);
         }
 }

@@ -11,15 +11,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memfd.h"
 #include "unetd/daemon/links.h"
+#include "unetd/monitor/monitor.h"
 #include "unetd/agent/owners.h"
 #include "unetd/client/wire.h"
 
@@ -174,7 +173,7 @@ static bool is_our_book(int fd)
 {
         char name[64];
 
-        return unet_memfd_check(fd, sizeof(struct vlink_book), false, unetd.uid) == 0 &&
+        return unet_memfd_check(fd, sizeof(struct vlink_book), false, geteuid()) == 0 &&
                fd_link(fd, name, sizeof name) > 0 && strncmp(name, BOOK_LINK, strlen(BOOK_LINK)) == 0;
 }
 
@@ -270,19 +269,18 @@ int link_open(struct client *cl, struct unetd_msg *msg)
 
 static bool is_thread_of(int32_t pid, int32_t tid)
 {
-        char path[64];
+        struct root_process p;
 
-        snprintf(path, sizeof path, "/proc/%d/task/%d", pid, tid);
-        return pid == tid || access(path, F_OK) == 0;
+        monitor_process(pid, tid, &p);
+        return p.has_thread;
 }
 
 static bool is_of_user(const struct user *u, int32_t tid)
 {
-        char path[32];
-        struct stat sb;
+        struct root_process p;
 
-        snprintf(path, sizeof path, "/proc/%d", tid);
-        return stat(path, &sb) == 0 && sb.st_uid == u->uid;
+        monitor_process(tid, 0, &p);
+        return p.is_there && p.uid == u->uid;
 }
 
 /* A process may name the queue pairs that it made; the keeper also those of its user's other processes. */

@@ -19,6 +19,9 @@
 #include "config/config.h"
 #include "unetd/daemon/claims.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/monitor/broker.h"
+#include "unetd/monitor/monitor.h"
+#include "unetd/monitor/monitor_run.h"
 #include "unetd/client/name.h"
 
 #define LISTEN_WAIT_MS 500              /* for who has bound a name and does not listen yet */
@@ -203,7 +206,7 @@ static int take_one(int fd, const struct sockaddr_un *sun, socklen_t len)
 
         for (int ms = 0; ms < LISTEN_WAIT_MS; ms++) {
                 if (bind(fd, (const struct sockaddr *)sun, len) == 0)
-                        return listen(fd, 4096) < 0 ? -errno : 0;
+                        return 0;
                 if (errno != EADDRINUSE)
                         return -errno;
                 h = ask_holder(sun, len);
@@ -230,7 +233,7 @@ static int take_name(int fd)
         return -EADDRNOTAVAIL;
 }
 
-static int listen_at(struct loop_source *s, int (*take)(int fd))
+static int socket_at(struct loop_source *s, int (*take)(int fd))
 {
         int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
 
@@ -238,8 +241,6 @@ static int listen_at(struct loop_source *s, int (*take)(int fd))
         if (fd < 0)
                 return -errno;
         r = take(fd);
-        if (r == 0)
-                r = loop_add(&unetd.loop, s, EPOLLIN);
         if (r < 0) {
                 close(fd);
                 s->fd = -1;
@@ -249,7 +250,7 @@ static int listen_at(struct loop_source *s, int (*take)(int fd))
 
 /* ---- the system's file ---- */
 
-static struct sockaddr_un file;
+static struct sockaddr_un file, file_new;       /* it begins under another name */
 static struct stat file_made;
 
 /* Nobody but root may put anything there. */
@@ -260,20 +261,19 @@ static bool is_roots(const char *dir)
         return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == 0 && (st.st_mode & 022) == 0;
 }
 
-/* In place of an earlier one's, which may not be able to say that it has gone. */
 static int take_file(int fd)
 {
         socklen_t len = unetd_system_name(&file, unetd.cfg.domain, fd);
-        struct sockaddr_un new = file;
 
         if (len == 0)
                 return -EOPNOTSUPP;
         if ((mkdir(UNETD_RUN_DIR, 0755) < 0 && errno != EEXIST) || !is_roots(UNETD_RUN_DIR))
                 return -EACCES;
-        strcat(new.sun_path, "+");
-        unlink(new.sun_path);
-        if (bind(fd, (struct sockaddr *)&new, sizeof new) < 0 || chmod(new.sun_path, 0666) < 0 || listen(fd, 4096) < 0 ||
-            stat(new.sun_path, &file_made) < 0 || rename(new.sun_path, file.sun_path) < 0)
+        file_new = file;
+        strcat(file_new.sun_path, "+");
+        unlink(file_new.sun_path);
+        if (bind(fd, (struct sockaddr *)&file_new, sizeof file_new) < 0 || chmod(file_new.sun_path, 0666) < 0 ||
+            stat(file_new.sun_path, &file_made) < 0)
                 return -errno;
         return 0;
 }
@@ -286,17 +286,70 @@ static void leave_file(void)
                 unlink(file.sun_path);
 }
 
-static int listen_init(void)
+/* ---- listening ---- */
+
+static int take_names(void)
 {
         int r, by_name;
 
         unetd.at_file.fd = -1;
-        r = unetd.cfg.shared ? listen_at(&unetd.at_file, take_file) : -ENOENT;
+        r = unetd.cfg.shared ? socket_at(&unetd.at_file, take_file) : -ENOENT;
         if (unetd.cfg.shared && r < 0)
                 log_line("no socket in " UNETD_RUN_DIR ": %s", strerror(-r));
-        by_name = listen_at(&unetd.listening, take_name);
-        unetd.spare = fcntl(unetd.dir.fd, F_DUPFD_CLOEXEC, 3);
+        by_name = socket_at(&unetd.listening, take_name);
         return r == 0 ? 0 : by_name;
+}
+
+/* Clients ask the kernel who began to listen, and believe root or themselves: the broker does it while it is root. The file takes
+ * the place of an earlier unetd's, which may not be able to say that it has gone. Who connects waits until the loop runs. */
+static int begin_listening(void)
+{
+        if (unetd.listening.fd >= 0 && listen(unetd.listening.fd, 4096) < 0)
+                return -errno;
+        if (unetd.at_file.fd >= 0 && (listen(unetd.at_file.fd, 4096) < 0 || rename(file_new.sun_path, file.sun_path) < 0))
+                return -errno;
+        return 0;
+}
+
+static int accept_init(void)
+{
+        int r = unetd.listening.fd >= 0 ? loop_add(&unetd.loop, &unetd.listening, EPOLLIN) : 0;
+
+        unetd.spare = fcntl(unetd.dir.fd, F_DUPFD_CLOEXEC, 3);
+        return r == 0 && unetd.at_file.fd >= 0 ? loop_add(&unetd.loop, &unetd.at_file, EPOLLIN) : r;
+}
+
+/* ---- two processes ---- */
+
+__attribute__((noreturn)) static void be_monitor(int sock, int broker, const struct options *o)
+{
+        const struct monitor_scope scope = {.cfg = &unetd.cfg, .listening = {unetd.listening.fd, unetd.at_file.fd}};
+        int status;
+
+        if (o->ready_fd >= 0)
+                close(o->ready_fd);
+        status = monitor_run(&scope, sock, broker);
+        leave_file();
+        exit(status);
+}
+
+/* A system-wide unetd goes on as the broker (monitor.h). */
+static int split(const struct options *o)
+{
+        pid_t monitor = getpid(), broker;
+        int fd[2], r;
+
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd) < 0)
+                return -errno;
+        broker = fork();
+        if (broker < 0)
+                return -errno;
+        close(fd[broker != 0]);
+        if (broker != 0)
+                be_monitor(fd[0], broker, o);
+        monitor_connect(fd[1]);
+        r = begin_listening();
+        return r < 0 ? r : broker_become(monitor);
 }
 
 /* ---- running ---- */
@@ -359,11 +412,9 @@ static void forget_starter(void)
         memset(&all, 0xff, sizeof all);
         sched_setaffinity(0, sizeof all, &all);
         sched_setscheduler(0, SCHED_OTHER, &normal);
-        for (int what = 0; what < RLIM_NLIMITS; what++) {
-                getrlimit(what, &unetd.started_with[what]);
+        for (int what = 0; what < RLIM_NLIMITS; what++)
                 if (what != RLIMIT_CORE)
                         lift_limit(what);
-        }
         if (unetd.cfg.shared || (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_max < FDS_OF_ALL_USERS))
                 setrlimit(RLIMIT_NOFILE, &many);
 }
@@ -402,12 +453,11 @@ static int daemon_init(void)
         if (getrandom(random, sizeof random, 0) != sizeof random)
                 return -EIO;
         TAILQ_INIT(&unetd.waiters);
-        unetd.uid = geteuid();
         unetd.began = loop_clock();
         memcpy(&unetd.instance, random, sizeof unetd.instance);
         unetd.next_stack = random[2] & UNETD_STACK_ID_MAX;
         unetd.idle_since = NSTIME_NEVER;
-        if ((r = spawn_init()) < 0 || (r = loop_init(&unetd.loop, after_batch)) < 0 ||
+        if ((r = loop_init(&unetd.loop, after_batch)) < 0 ||
             (r = signals_init()) < 0 || (r = directory_create(&unetd.dir, unetd.instance)) < 0 ||
             (r = ports_init()) < 0)
                 return r;
@@ -416,7 +466,7 @@ static int daemon_init(void)
         routes_init();
         if (addrs_init() < 0)
                 log_line("no rtnetlink: only loopback addresses are known");
-        return listen_init();
+        return accept_init();
 }
 
 /* That it may look for a unetd now: this one, or the one that was first. */
@@ -447,9 +497,15 @@ int main(int argc, char **argv)
                 return o.status;
         if (o.ready_fd >= 0)
                 fcntl(o.ready_fd, F_SETFD, FD_CLOEXEC);
+        root_init(&unetd.cfg);
         forget_starter();
         log_open(unetd.cfg.log, unetd.cfg.foreground);
-        r = daemon_init();
+        unetd.uid = geteuid();
+        r = take_names();
+        if (r == 0)
+                r = unetd.cfg.shared ? split(&o) : begin_listening();
+        if (r == 0)
+                r = daemon_init();
         if (r < 0) {
                 log_line("not started: %s", why_not(r));
                 tell_starter(o.ready_fd);
@@ -461,7 +517,6 @@ int main(int argc, char **argv)
         loop_run(&unetd.loop);
         log_line("leaving");
         ifaces_end();
-        leave_file();
         shutdown(unetd.listening.fd, SHUT_RDWR);        /* a child of discard.c may have them longer than we */
         shutdown(unetd.at_file.fd, SHUT_RDWR);
         directory_destroy(&unetd.dir);

@@ -12,6 +12,7 @@
 #include "unetd/daemon/claims.h"
 #include "unetd/daemon/daemon.h"
 #include "unetd/daemon/sockdiag.h"
+#include "unetd/monitor/monitor.h"
 
 static uint32_t listened[2][UINT16_MAX + 1];    /* TCP, UDP: the stack that last had the port and does not now; 0: none */
 static uint16_t claims[2][UINT16_MAX + 1];      /* the same: entries of stacks with the port */
@@ -390,7 +391,7 @@ static int bind_kernel(const struct unetd_port *p)
         union any_addr a;
         socklen_t len = to_sockaddr(p, &a);
         int type = p->proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM, no = 0, yes = 1;
-        int fd = socket(a.sa.sa_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, p->proto);
+        int fd = socket(a.sa.sa_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, p->proto), err;
 
         if (fd < 0)
                 return -errno;
@@ -398,10 +399,12 @@ static int bind_kernel(const struct unetd_port *p)
                 setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
         if (a.sa.sa_family == AF_INET && iface_has_addr(p->addr))
                 setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &yes, sizeof yes);
-        if (bind(fd, &a.sa, len) < 0) {
-                int err = errno;
+        err = bind(fd, &a.sa, len) == 0 ? 0 : -errno;
+        if (err == -EACCES)
+                err = monitor_bind(fd, &a.sa, len);
+        if (err < 0) {
                 close(fd);
-                return -err;
+                return err;
         }
         return fd;
 }

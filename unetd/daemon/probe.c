@@ -1,9 +1,7 @@
 /* See probe.h. */
 #include "unetd/daemon/probe.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <linux/if_packet.h>
 #include <net/if.h>
 #include <poll.h>
 #include <stdio.h>
@@ -45,22 +43,17 @@ static nstime its_now(const struct asking *a)
 
 /* ---- the socket ---- */
 
-static const char *open_socket(struct asking *a)
+static const char *look_at_link(struct asking *a)
 {
-        struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons(ETHER_ARP)};
         struct ifreq r = {.ifr_flags = 0};
-        int one = 1;
 
-        a->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        ll.sll_ifindex = (int)if_nametoindex(a->p->ifname);
         snprintf(r.ifr_name, sizeof r.ifr_name, "%s", a->p->ifname);
-        if (a->fd < 0 || ll.sll_ifindex == 0 || ioctl(a->fd, SIOCGIFHWADDR, &r) < 0)
+        if (a->fd < 0 || ioctl(a->fd, SIOCGIFHWADDR, &r) < 0)
                 return "no packet socket";
         memcpy(a->mac, r.ifr_hwaddr.sa_data, sizeof a->mac);
         if (ioctl(a->fd, SIOCGIFFLAGS, &r) < 0 || (r.ifr_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING))
                 return "the link is down";
-        setsockopt(a->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one);
-        return bind(a->fd, (struct sockaddr *)&ll, sizeof ll) == 0 ? NULL : "no packet socket";
+        return NULL;
 }
 
 static const char *begin(struct asking *a, struct probe *p)
@@ -69,10 +62,10 @@ static const char *begin(struct asking *a, struct probe *p)
         uint8_t seed[16];
         const char *why;
 
-        *a = (struct asking){.p = p, .fd = -1, .base = real_now(), .cache = calloc(1, sizeof *a->cache)};
+        *a = (struct asking){.p = p, .fd = p->sock, .base = real_now(), .cache = calloc(1, sizeof *a->cache)};
         if (!a->cache || getrandom(seed, sizeof seed, 0) != sizeof seed)
                 return "no memory";
-        why = open_socket(a);
+        why = look_at_link(a);
         if (why)
                 return why;
         arp_config_default(&cfg, a->mac);

@@ -21,6 +21,7 @@ enum probe_result {
 
 struct probe {
         const char *ifname;
+        int sock;                       /* a packet socket there, for ARP (root_arp_open()); taken over. Negative: there is none */
         uint32_t addr;                  /* IPv4, host order */
         uint8_t prefix;
         uint32_t speed;                 /* 1: the times of RFC 5227; or PROBE_QUICK */

@@ -53,7 +53,7 @@ static void look_at_link(int fd, uint32_t i)
         iface_has_mtu(i, f->mtu);
         if (ask_link(fd, name, SIOCGIFHWADDR, &r) && r.ifr_hwaddr.sa_family == ARPHRD_ETHER) {
                 memcpy(f->mac, r.ifr_hwaddr.sa_data, sizeof f->mac);
-                iface_has_mac(i, f->mac);
+                iface_has_mac(i);
         }
         route_if_set(&routes.table, i + 1, ROUTE_IF_BROADCAST | (f->flags & NETCONF_IF_UP ? ROUTE_IF_UP : 0),
                      MAX(f->mtu, 68u));
@@ -250,10 +250,10 @@ static int change_iface(const struct unetd_net *n, bool down)
         return 0;
 }
 
-static int iface_came(const struct unetd_iface_config *c)
+static int iface_came(const struct unetd_iface_config *c, int client)
 {
         uint32_t i;
-        int err = iface_add(c, &i);
+        int err = iface_add(c, client, &i);
 
         if (err != 0)
                 return err;
@@ -301,11 +301,11 @@ static int iface_left(const struct unetd_net *net)
         return 0;
 }
 
-static int change(struct unetd_msg *msg)
+static int change(const struct client *cl, struct unetd_msg *msg)
 {
         switch (msg->type) {
         case UNETD_IFACE_ADD:
-                return iface_came(&msg->iface);
+                return iface_came(&msg->iface, cl->conn.src.fd);
         case UNETD_IFACE_DEL:
                 return iface_left(&msg->net);
         case UNETD_ROUTE_ADD:
@@ -335,7 +335,7 @@ int routes_change(struct client *cl, struct unetd_msg *msg)
         static_assert(offsetof(struct unetd_net, iface) == offsetof(struct unetd_iface_config, name), "either has its name there");
         if (memchr(msg->net.iface, 0, sizeof msg->net.iface) == NULL)
                 return -EBADMSG;
-        err = change(msg);
+        err = change(cl, msg);
         if (err == 0)
                 publish();
         log_line("uid %u %s: %s", cl->user->uid, verb[msg->type - UNETD_ROUTE_ADD], err == 0 ? "done" : strerror(-err));

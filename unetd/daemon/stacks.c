@@ -2,15 +2,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memfd.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/monitor/monitor.h"
 #include "unetd/client/fdcheck.h"
 
 #ifndef SO_PEERPIDFD
@@ -76,14 +75,13 @@ static bool pidfd_dead(int pidfd)
 static int other_pidfd(const struct client *cl, int32_t pid)
 {
         int fd = pidfd_open(pid, 0);
-        char path[32];
-        struct stat sb;
+        struct root_process p;
 
         if (fd < 0)
                 return errno == EMFILE || errno == ENFILE ? -errno : -ESRCH;
-        snprintf(path, sizeof path, "/proc/%d", pid);
-        if (stat(path, &sb) == 0 && !pidfd_dead(fd)) {
-                if (sb.st_uid == cl->user->uid)
+        monitor_process(pid, 0, &p);
+        if (p.is_there && !pidfd_dead(fd)) {
+                if (p.uid == cl->user->uid)
                         return fd;
                 close(fd);
                 return -EPERM;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "unetd/daemon/daemon.h"
-#include "unetd/client/stopped.h"
+#include "unetd/monitor/monitor.h"
 
 #define KEEPER_QUEUE  16384u            /* messages for a keeper that is being started, or slow */
 #define DEATHS_MAX    5u
@@ -76,7 +76,7 @@ static int keeper_start(struct user *u)
 
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd) < 0)
                 return -errno;
-        pid = spawn_keeper(u->uid, u->gid, fd[1]);
+        pid = monitor_keeper(u->uid, u->gid, fd[1]);
         close(fd[1]);
         if (pid < 0) {
                 close(fd[0]);
@@ -316,12 +316,20 @@ static void keeper_bury(struct user *u)
         stacks_replay(u, false);
 }
 
+static bool keeper_is_stopped(const struct user *u)
+{
+        struct root_process p;
+
+        monitor_process(u->keeper_pid, 0, &p);
+        return p.stopped;
+}
+
 bool users_keeper_stopped(void)
 {
         struct user *u;
 
         LIST_FOREACH(u, &unetd.users, link)
-                if (u->keeper_state == KEEPER_RUNS && !TAILQ_EMPTY(&u->asks) && process_is_stopped(u->keeper_pid))
+                if (u->keeper_state == KEEPER_RUNS && !TAILQ_EMPTY(&u->asks) && keeper_is_stopped(u))
                         return true;
         return false;
 }
@@ -331,7 +339,7 @@ bool user_keeper_silent(struct user *u)
         const struct ask *a = TAILQ_FIRST(&u->asks);
 
         if (u->keeper_state != KEEPER_RUNS || !a || unetd.loop.now - a->sent < unetd.cfg.reply_ms * NS_PER_MS ||
-            !process_is_stopped(u->keeper_pid))
+            !keeper_is_stopped(u))
                 return false;
         if (!u->silence_said)
                 log_line("keeper %d of uid %u is stopped: who needs it goes by the kernel", u->keeper_pid, u->uid);
@@ -347,7 +355,7 @@ static bool lost_patience(struct user *u)
         if (u->keeper_state != KEEPER_RUNS || !a || unetd.loop.now - a->sent <= ASK_PATIENCE || unetd.loop.now < u->keeper_look)
                 return false;
         u->keeper_look = unetd.loop.now + ASK_PATIENCE;
-        return unetd.loop.now - a->sent > ASK_END || process_is_stopped(u->keeper_pid);
+        return unetd.loop.now - a->sent > ASK_END || keeper_is_stopped(u);
 }
 
 void users_tick(void)

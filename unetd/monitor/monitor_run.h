@@ -1,0 +1,20 @@
+/* The monitor's own side, for main.c and for tests that are a hostile broker. */
+#ifndef UNETD_MONITOR_RUN_H
+#define UNETD_MONITOR_RUN_H
+
+#include "config/settings.h"
+
+/* What the monitor knows by itself. */
+struct monitor_scope {
+        const struct unetd_config *cfg;
+        int listening[2];               /* the broker's listening sockets: by an abstract name, by a file; -1: there is none */
+};
+
+/* Answers the broker until it ends, and passes SIGTERM and SIGINT on to it. The broker's exit status; 128 and its signal. */
+int monitor_run(const struct monitor_scope *scope, int sock, int broker);
+
+/* The same in pieces. One request: 0, or a negative errno when there will be no more. */
+void monitor_scope_set(const struct monitor_scope *scope);
+int monitor_answer(int sock);
+
+#endif
