@@ -84,6 +84,13 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
                 }
                 return 1;
         }
+        r = landlock_asked(sa);
+        if (unlikely(r < 0))
+                return r;
+        if (unlikely(r > 0)) {
+                sock_decide(f, MODE_KERNEL, "the program has locked itself in, and may have rules of Landlock's");
+                return 1;
+        }
         bind_in_range(f);
         r = sock_engage(f);
         if (r < 0) {

@@ -166,6 +166,9 @@ static bool number_call(const struct raw *c, long *r)
         case SYS_seccomp:
                 *r = sandbox_seccomp((unsigned)a[0], (unsigned)a[1], (void *)a[2]);
                 return true;
+        case SYS_landlock_restrict_self:
+                *r = sandbox_landlock((int)a[0], (unsigned)a[1]);
+                return true;
         case SYS_execveat:
                 *r = h_execveat((int)a[0], (const char *)a[1], (char *const *)a[2], (char *const *)a[3], (int)a[4]);
                 return true;

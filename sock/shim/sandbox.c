@@ -62,9 +62,17 @@ int h_prctl(int option, ...)
         for (int i = 1; i < 5; i++)
                 a[i] = va_arg(ap, long);
         va_end(ap);
+        if (option == PR_SET_NO_NEW_PRIVS && !usock_tls.inside)
+                landlock_may_come();
         if (option != PR_SET_SECCOMP || usock_tls.inside)
                 return REAL(prctl)(option, a[1], a[2], a[3], a[4]);
         return (int)lock_in(a[1] == SECCOMP_MODE_FILTER ? forbids((const struct sock_fprog *)a[2]) : SANDBOX_STRICT, SYS_prctl, a);
+}
+
+long sandbox_landlock(int rules, unsigned flags)
+{
+        landlock_may_come();
+        return REAL(syscall)(SYS_landlock_restrict_self, rules, flags);
 }
 
 long sandbox_seccomp(unsigned op, unsigned flags, void *args)

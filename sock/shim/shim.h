@@ -523,6 +523,15 @@ bool signals_put_off(void);
 
 /* seccomp(2), which libc has no function for. */
 long sandbox_seccomp(unsigned op, unsigned flags, void *args);
+/* landlock_restrict_self(2). */
+long sandbox_landlock(int rules, unsigned flags);
+
+/* ---- landlock.c ---- */
+
+/* This process has, or may have soon, rules of Landlock's that its connections have to keep. */
+void landlock_may_come(void);
+/* Whether they let this thread connect to an IPv4 name of TCP, mapped or not: 0, -EACCES, or 1: only the kernel can say. */
+int landlock_asked(const struct sockaddr *sa);
 
 /* ---- async.c ---- */
 

@@ -259,6 +259,8 @@ static const struct {
         {"backlog", scene_backlog},
         {"mixed_ready", scene_mixed_ready},
         {"sandbox", scene_sandbox},
+        {"landlock_connects", scene_landlock_connects},
+        {"landlock_connects_child", scene_landlock_connects_child},
         {"landlock_scope", scene_landlock_scope},
         {"landlock_scope_child", scene_landlock_scope_child},
         {"netns_left", scene_netns_left},
@@ -320,6 +322,8 @@ int main(int argc, char **argv)
                 close_of_exec(atoi(argv[2]));
         if (argc == 3 && !strcmp(argv[1], "--late"))
                 late_child_of_exec(atoi(argv[2]));
+        if (argc == 3 && !strcmp(argv[1], "--connect"))
+                connector_of_exec(atoi(argv[2]));
         self = argv[0];
         if (argc == 4 && !strcmp(argv[1], "--first"))
                 child_of_first(atoi(argv[2]), atoi(argv[3]));

@@ -122,6 +122,7 @@ void child_of_exec(int fd);
 void closer_of_exec(int fd);
 void close_of_exec(int fd);
 void late_child_of_exec(int fd);
+void connector_of_exec(int port);
 void child_of_first(int how, int fd);
 void last_of_first(int fd, int pipe);
 
@@ -266,6 +267,8 @@ void scene_sources(void);
 void scene_backlog(void);
 void scene_mixed_ready(void);
 void scene_sandbox(void);
+void scene_landlock_connects(void);
+void scene_landlock_connects_child(void);
 void scene_landlock_scope(void);
 void scene_landlock_scope_child(void);
 void scene_netns_left(void);

@@ -14,10 +14,21 @@ struct ruleset {
 };
 #define SCOPED_ABSTRACT 1ull            /* Linux 6.12 */
 
-/* No rule is added: what is handled is forbidden. */
-static void lock_in(struct ruleset handled)
+struct port_rule {
+        uint64_t allowed, port;
+};
+#define BIND_TCP    1ull                /* Linux 6.7 */
+#define CONNECT_TCP 2ull
+#define RULE_PORT   2
+
+/* What is handled is forbidden, but to connect to this port, if it is not 0. */
+static void lock_in_but(struct ruleset handled, uint16_t port)
 {
+        struct port_rule rule = {CONNECT_TCP, port};
         int rules = (int)syscall(SYS_landlock_create_ruleset, &handled, sizeof(handled), 0);
+
+        if (rules >= 0 && port != 0)
+                SHOW(syscall(SYS_landlock_add_rule, rules, RULE_PORT, &rule, 0));
 
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         if (rules < 0)
@@ -25,6 +36,64 @@ static void lock_in(struct ruleset handled)
         else
                 SHOW(syscall(SYS_landlock_restrict_self, rules, 0));
         close(rules);
+}
+
+static void lock_in(struct ruleset handled)
+{
+        lock_in_but(handled, 0);
+}
+
+static void connect_to(uint16_t port, int flags)
+{
+        struct sockaddr_in sa = loopback();
+        int s = socket(AF_INET, SOCK_STREAM | flags, 0);
+
+        sa.sin_port = port;
+        if (flags != 0)
+                SHOW(connect(s, (void *)&sa, sizeof(sa)) < 0 && errno == EACCES);
+        else
+                SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        close(s);
+}
+
+void scene_landlock_connects(void)
+{
+        struct sockaddr_in sa, other;
+
+        listener(&sa);
+        listener(&other);
+        connect_to(sa.sin_port, 0);
+        lock_in_but((struct ruleset){.net = CONNECT_TCP}, ntohs(other.sin_port));
+        connect_to(sa.sin_port, 0);
+        connect_to(sa.sin_port, SOCK_NONBLOCK);
+        connect_to(other.sin_port, 0);
+        exit(0);
+}
+
+void connector_of_exec(int port)
+{
+        connect_to((uint16_t)port, 0);
+        exit(0);
+}
+
+/* A sandbox is a child's own, and it keeps it in its next image. */
+void scene_landlock_connects_child(void)
+{
+        struct sockaddr_in sa;
+        char port[8];
+        pid_t pid;
+
+        listener(&sa);
+        snprintf(port, sizeof(port), "%u", sa.sin_port);
+        fflush(stdout);
+        if ((pid = fork()) == 0) {
+                lock_in((struct ruleset){.net = CONNECT_TCP | BIND_TCP});
+                connect_to(sa.sin_port, 0);
+                fflush(stdout);
+                execl(self, self, "--connect", port, NULL);
+        }
+        waitpid(pid, NULL, 0);
+        connect_to(sa.sin_port, 0);
 }
 
 static void *echo(void *arg)

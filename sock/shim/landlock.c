@@ -1,0 +1,66 @@
+/*
+ * Landlock (landlock(7)) may keep a thread from connecting to ports of TCP. The kernel holds that on its own sockets; before a
+ * connection over the fabric it is asked by one. Its rules name ports only, and a connect() to the broadcast address fails after
+ * they were looked at and before a packet is sent.
+ *
+ * A program that has no such rules is not asked for each connection. A domain comes from before this image, which is found out once,
+ * or from this process: by landlock_restrict_self(2) through libc's syscall(), or after prctl(PR_SET_NO_NEW_PRIVS), which who is
+ * not privileged has to call before. Only who makes both calls past libc is not seen.
+ */
+#include "sock/shim/shim.h"
+
+#include <netinet/in.h>
+
+#include "base/sandbox.h"
+
+enum { UNKNOWN, NONE, SOME };           /* SOME: there may be, in this thread or another */
+static _Atomic int rules = UNKNOWN;
+
+static bool forbids(uint16_t port)
+{
+        struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = INADDR_BROADCAST, .sin_port = htons(port)};
+        long fd = sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
+
+        if (fd < 0)
+                return false;
+        r = sys3(SYS_connect, fd, &sa, sizeof(sa));
+        sys1(SYS_close, fd);
+        return r == -EACCES;
+}
+
+/* What is not allowed by name is forbidden, and nobody names all of these. */
+static bool forbids_most(void)
+{
+        static const uint16_t seldom[] = {0, 1, 65535};
+
+        for (size_t i = 0; i < ARRAY_LEN(seldom); i++)
+                if (forbids(seldom[i]))
+                        return true;
+        return false;
+}
+
+void landlock_may_come(void)
+{
+        atomic_store(&rules, SOME);
+}
+
+static bool may_have_rules(void)
+{
+        int unknown = UNKNOWN;
+
+        if (unlikely(atomic_load_explicit(&rules, memory_order_relaxed) == UNKNOWN))
+                atomic_compare_exchange_strong(&rules, &unknown, forbids_most() ? SOME : NONE);
+        return atomic_load_explicit(&rules, memory_order_relaxed) == SOME;
+}
+
+int landlock_asked(const struct sockaddr *sa)
+{
+        uint16_t port;
+
+        if (sandbox_forbids(SANDBOX_PLACE))             /* no socket can be made to ask by */
+                return atomic_load_explicit(&rules, memory_order_relaxed) == NONE ? 0 : 1;
+        if (likely(!may_have_rules()))
+                return 0;
+        memcpy(&port, (const char *)sa + offsetof(struct sockaddr_in, sin_port), sizeof(port));     /* as in sockaddr_in6 */
+        return forbids(ntohs(port)) ? -EACCES : 0;
+}
