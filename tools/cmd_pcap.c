@@ -1,6 +1,5 @@
 /* unet pcap: writes the packets of live stacks (taps.h) to a file that tcpdump and tshark read. */
 #include <errno.h>
-#include <pcap/pcap.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +11,14 @@
 #include "tools/command.h"
 #include "tools/show.h"
 #include "tools/taps.h"
+#include "unet/sim/pcap_file.h"
 #include "unetd/client/timens.h"
 
 #define SCAN_EVERY (20 * NS_PER_MS)
 
 struct session {
         struct taps *taps;
-        pcap_dumper_t *dump;
+        struct pcap_file *file;
         nstime to_wall;                 /* added to the stacks' clock */
         uint64_t packets, max_packets;  /* 0: no bound */
 };
@@ -50,24 +50,18 @@ static nstime clock_ns(clockid_t id)
 
 static bool open_file(struct session *s, const char *path)
 {
-        pcap_t *dead = pcap_open_dead_with_tstamp_precision(DLT_RAW, CAPTURE_SNAP_MAX, PCAP_TSTAMP_PRECISION_NANO);
+        int err = pcap_file_open(path, CAPTURE_SNAP_MAX, &s->file);
 
-        s->dump = dead ? pcap_dump_open(dead, path) : NULL;
-        if (!s->dump)
-                command_fail("%s: %s", path, dead ? pcap_geterr(dead) : "no memory");
-        if (dead)
-                pcap_close(dead);
-        return s->dump != NULL;
+        if (err != 0)
+                command_fail("%s: %s", path, strerror(-err));
+        return err == 0;
 }
 
 static bool write_packet(void *arg, const struct capture_rec *rec, const uint8_t *bytes)
 {
         struct session *s = arg;
-        nstime at = rec->at + s->to_wall;
-        struct pcap_pkthdr hdr = {.caplen = rec->kept, .len = rec->len,
-                                  .ts = {.tv_sec = at / NS_PER_S, .tv_usec = at % NS_PER_S}};
 
-        pcap_dump((u_char *)s->dump, &hdr, bytes);
+        pcap_file_packet(s->file, rec->at + s->to_wall, bytes, rec->kept, rec->len);
         return ++s->packets != s->max_packets;
 }
 
@@ -200,7 +194,7 @@ static int run(const struct command *cmd, int argc, char **argv)
                                .until = NSTIME_NEVER};
         struct sigaction sa = {.sa_handler = on_signal};
         struct session s = {0};
-        int status = 0, r;
+        int status = 0, r, err;
         pid_t pid = 0;
 
         if (!options(cmd, argc, argv, &set))
@@ -226,11 +220,11 @@ static int run(const struct command *cmd, int argc, char **argv)
         else
                 command_fail("%s", strerror(errno));
         r = sum_up(&s, set.json, strcmp(set.path, "-") == 0 ? stderr : stdout);
-        if (pcap_dump_flush(s.dump) != 0 || ferror(pcap_dump_file(s.dump))) {
-                fprintf(stderr, "unet: %s: %s\n", set.path, strerror(errno));
+        err = pcap_file_close(s.file);
+        if (err != 0) {
+                fprintf(stderr, "unet: %s: %s\n", set.path, strerror(-err));
                 r = EXIT_NOTHING;
         }
-        pcap_dump_close(s.dump);
         taps_free(s.taps);
         return status != 0 ? status : r;
 }

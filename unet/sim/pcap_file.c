@@ -4,8 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define MAGIC        0xa1b2c3d4u
+#define MAGIC        0xa1b23c4du /* times in nanoseconds */
 #define LINKTYPE_RAW 101u
 #define SNAPLEN_ALL  262144u
 
@@ -32,7 +33,7 @@ int pcap_file_open(const char *path, uint32_t snaplen, struct pcap_file **out)
         if (f == NULL)
                 return -ENOMEM;
         f->snaplen = snap;
-        f->out = fopen(path, "we");
+        f->out = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
         if (f->out == NULL) {
                 err = -errno;
                 free(f);
@@ -43,13 +44,17 @@ int pcap_file_open(const char *path, uint32_t snaplen, struct pcap_file **out)
         return 0;
 }
 
-void pcap_file_begin(struct pcap_file *f, nstime at, uint32_t len)
+static void begin(struct pcap_file *f, nstime at, uint32_t kept, uint32_t len)
 {
-        uint32_t head[4] = {(uint32_t)(at / NS_PER_S), (uint32_t)(at % NS_PER_S / NS_PER_US),
-                            MIN(len, f->snaplen), len};
+        uint32_t head[4] = {(uint32_t)(at / NS_PER_S), (uint32_t)(at % NS_PER_S), MIN(kept, f->snaplen), len};
 
         f->left = head[2];
         put(f, head, sizeof head);
+}
+
+void pcap_file_begin(struct pcap_file *f, nstime at, uint32_t len)
+{
+        begin(f, at, len, len);
 }
 
 void pcap_file_add(struct pcap_file *f, const void *bytes, size_t n)
@@ -60,11 +65,17 @@ void pcap_file_add(struct pcap_file *f, const void *bytes, size_t n)
         f->left -= k;
 }
 
+void pcap_file_packet(struct pcap_file *f, nstime at, const void *bytes, uint32_t kept, uint32_t len)
+{
+        begin(f, at, kept, len);
+        pcap_file_add(f, bytes, kept);
+}
+
 int pcap_file_close(struct pcap_file *f)
 {
         int err = f->err;
 
-        if (fclose(f->out) != 0 && err == 0)
+        if ((f->out == stdout ? fflush(stdout) : fclose(f->out)) != 0 && err == 0)
                 err = -errno;
         free(f);
         return err;
