@@ -26,6 +26,8 @@ struct xdp_view {
         struct xdp_view *before;
 };
 
+#define USTACK_LOOPBACK_BROADCAST 0x7fffffffu   /* 127.255.255.255: the kernel's */
+
 struct ustack {
         struct stack s;                 /* first: s.owner is this */
         size_t bytes;

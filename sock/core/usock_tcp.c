@@ -17,7 +17,6 @@
 
 #define STAGE_BYTES 2048u               /* copied through our own stack */
 #define SPANS       8
-#define LOOPBACK_BROADCAST 0x7fffffffu
 #define SEND_CHUNK  131072u             /* most that is reserved before some of it is on its way */
 #define CHAN_TRIES  500                 /* for a channel that connect() cannot have at once, a millisecond apart */
 
@@ -182,7 +181,7 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
         int chan, local;
 
         *why = "no unetd";
-        if (dir == NULL || ip_addr_eq(addr, ip_addr_v4(LOOPBACK_BROADCAST)))
+        if (dir == NULL || ip_addr_eq(addr, ip_addr_v4(USTACK_LOOPBACK_BROADCAST)))
                 return -ENOENT;         /* the kernel says what is to be said */
         *why = "unetd is in mid-write of its directory, and does not get on";
         local = ustack_is_local(dir, hop);

@@ -361,6 +361,13 @@ int file_materialise(struct file *f)
         return 0;
 }
 
+void file_keep_flags(int fd, const struct file *f)
+{
+        long flags = sys2(SYS_fcntl, fd, F_GETFL);
+
+        sys3(SYS_fcntl, fd, F_SETFL, file_nonblock(f) ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+}
+
 /* Another image or process will know it by the cookie of its kernel socket. */
 void file_known_outside(struct file *f)
 {

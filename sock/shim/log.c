@@ -6,15 +6,15 @@
 #include <unistd.h>
 
 /*
- * What is standard error: as it was when the program began, or what the program has put there by dup2() since. Another
- * file that only got the number, standard error being closed, is none; and a connection at it is somebody's, who has
- * asked for no log.
+ * What is standard error: as it was when the program began, or what it has put there by dup2() since: the last few, for a child of
+ * vfork() puts its own there in our memory. Another file that only got the number, standard error being closed, is none; and a
+ * connection at it is somebody's, who has asked for no log.
  */
-static struct {
+static struct known {
         dev_t dev;
         ino_t ino;
-        bool none;
-} standard_error;
+} known[4];
+static unsigned nknown;                 /* so far: those that came last are there */
 
 static bool is_inet(int fd)
 {
@@ -24,25 +24,28 @@ static bool is_inet(int fd)
         return sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain != AF_UNIX;
 }
 
+static bool is_known(const struct stat *sb)
+{
+        for (unsigned i = 0; i < MIN(nknown, (unsigned)ARRAY_LEN(known)); i++)
+                if (known[i].dev == sb->st_dev && known[i].ino == sb->st_ino)
+                        return true;
+        return false;
+}
+
 void log_to(void)
 {
         struct stat sb;
 
-        if (shim.log < 1)
+        if (shim.log < 1 || fstat(STDERR_FILENO, &sb) < 0 || is_inet(STDERR_FILENO) || is_known(&sb))
                 return;
-        standard_error.none = fstat(STDERR_FILENO, &sb) < 0 || is_inet(STDERR_FILENO);
-        if (standard_error.none)
-                return;
-        standard_error.dev = sb.st_dev;
-        standard_error.ino = sb.st_ino;
+        known[nknown++ % ARRAY_LEN(known)] = (struct known){sb.st_dev, sb.st_ino};
 }
 
 static bool is_standard_error(void)
 {
         struct stat sb;
 
-        return !standard_error.none && fstat(STDERR_FILENO, &sb) == 0 && sb.st_dev == standard_error.dev &&
-               sb.st_ino == standard_error.ino;
+        return fstat(STDERR_FILENO, &sb) == 0 && is_known(&sb);
 }
 
 /* Before the program opens anything. */

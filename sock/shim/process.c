@@ -150,18 +150,11 @@ static bool is_deaf(struct image *s)
         return s->deaf;
 }
 
-static void keep_flags(int fd, const struct file *f)
-{
-        long flags = sys2(SYS_fcntl, fd, F_GETFL);
-
-        sys3(SYS_fcntl, fd, F_SETFL, file_nonblock(f) ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
-}
-
 /* A listener that a deaf image has, too, must not be given connections that only the library could accept: it is the kernel's from now
  * on. Hosts on interfaces of ours can reach it there only. */
 static void left_to_kernel(int fd, struct file *f)
 {
-        keep_flags(fd, f);
+        file_keep_flags(fd, f);
         if (usock_has_ifaces())
                 return;
         usock_withdraw(f->us);
@@ -187,7 +180,7 @@ static void survives(int fd, struct file *f, void *arg)
                 usock_survives(f->us);
         f->spawned |= !s->here;
         if (f->mode == MODE_TCP)
-                keep_flags(fd, f);
+                file_keep_flags(fd, f);
         s->survive++;
 }
 

@@ -172,6 +172,8 @@ void file_left_to_spawned(struct file *f);
 void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg);
 /* The kernel socket under it is made a real one, for what we cannot answer; -errno. */
 int file_materialise(struct file *f);
+/* The kernel's socket gets the O_NONBLOCK that the program has set: what is asked beside ours never blocks. */
+void file_keep_flags(int fd, const struct file *f);
 /* ... and is made known to usock, for whoever gets a number of it by exec or by a message. */
 void file_known_outside(struct file *f);
 /* A number of the library's own, which the program has not opened and cannot close. */

@@ -292,6 +292,7 @@ int sock_shutdown(struct file *f, int how)
         pthread_mutex_lock(&shim.lock);
         if (f->mode == MODE_LISTEN && how != SHUT_WR) {         /* as Linux: the listener is no more */
                 usock_shutdown(f->us, how);
+                file_keep_flags(f->kfd, f);
                 sock_decide(f, MODE_KERNEL, "shut down");
         }
         pthread_mutex_unlock(&shim.lock);

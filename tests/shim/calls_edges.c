@@ -657,3 +657,68 @@ void scene_segment_after_end(void)
         SHOW(segment_of(v[0]) - before);
         close(v[0]);
 }
+
+/* A listener that is no more is as blocking as the program made it, though we never block on the kernel's. */
+void scene_listener_ends(void)
+{
+        const struct sockaddr none = {.sa_family = AF_UNSPEC};
+        struct sockaddr_in sa, there;
+        int other = listener(&there);
+        char b;
+
+        for (int how = 0; how < 3; how++)
+                for (int flags = 0; flags <= O_NONBLOCK; flags += O_NONBLOCK) {
+                        int l = listener(&sa);
+
+                        fcntl(l, F_SETFL, flags);
+                        if (how == 2)
+                                SHOW(connect(l, &none, sizeof(none)));
+                        else
+                                SHOW(shutdown(l, how == 1 ? SHUT_RDWR : SHUT_RD));
+                        SHOW((fcntl(l, F_GETFL) & O_NONBLOCK) != 0);
+                        SHOW(accept(l, NULL, NULL));
+                        SHOW(read(l, &b, 1));
+                        SHOW(connect(l, (void *)&there, sizeof(there)));
+                        close(l);
+                }
+        close(other);
+}
+
+/* 127.255.255.255 is loopback's broadcast: it needs permission, all that are bound get it, and no stream goes there. */
+void scene_loopback_broadcast(void)
+{
+        struct sockaddr_in sa = {.sin_family = AF_INET}, own = {.sin_family = AF_INET};
+        socklen_t len = sizeof(sa);
+        int on = 1, r[2], s = udp_socket(&own), l, c;
+        char b;
+
+        for (int i = 0; i < 2; i++) {
+                r[i] = socket(AF_INET, SOCK_DGRAM, 0);
+                setsockopt(r[i], SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+                sa.sin_addr.s_addr = 0;
+                SHOW(bind(r[i], (void *)&sa, sizeof(sa)));
+                getsockname(r[i], (void *)&sa, &len);
+        }
+        sa.sin_addr.s_addr = htonl(0x7fffffff);
+        SHOW(sendto(s, "x", 1, 0, (void *)&sa, sizeof(sa)));
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        setsockopt(s, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on));
+        SHOW(sendto(s, "x", 1, 0, (void *)&sa, sizeof(sa)));
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        SHOW(send(s, "y", 1, 0));
+        for (int i = 0; i < 4; i++)
+                SHOW(recv(r[i % 2], &b, 1, 0));
+        SHOW(recv(r[0], &b, 1, MSG_DONTWAIT));
+        l = socket(AF_INET, SOCK_STREAM, 0);
+        own.sin_addr.s_addr = own.sin_port = 0;
+        bind(l, (void *)&own, sizeof(own));
+        listen(l, 4);
+        getsockname(l, (void *)&own, &len);
+        own.sin_addr.s_addr = htonl(0x7fffffff);
+        c = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(c, (void *)&own, sizeof(own)));
+        close(c);
+        close(l);
+        close(s);
+        close2(r);
+}

@@ -191,3 +191,18 @@ void scene_log_nowhere(void)
         close(kept);
         close(l);
 }
+
+/* A child of vfork() that puts its own file at number 2 does so in its parent's memory, but not for its parent: that logs on. */
+void scene_log_vforked(void)
+{
+        pid_t pid = vfork();
+        int v[2];
+
+        if (pid == 0) {
+                dup2(open("/dev/null", O_WRONLY), 2);
+                _exit(0);
+        }
+        waitpid(pid, NULL, 0);
+        tcp_pair(v);
+        close2(v);
+}
