@@ -50,7 +50,7 @@ struct ustack {
         nstime turned_at[DIR_IFACES], drive_again[DIR_IFACES];  /* the keeper's */
         struct unetd_chan chan_fds[STACK_CHANS];
         struct unet_chan *fault[STACK_CHANS];   /* before the channel, when faults were asked for */
-        bool woke;                      /* a waiter since one got up; he will lead, or see to it. Under the lock */
+        bool woke;                      /* a waiter since one got up; he will lead. Under the lock */
         nstime peers_at;                /* when it is looked for peers that ended unseen: ustack_peers_look() */
         struct usock *handles;          /* this process's, linked by next */
 };

@@ -166,7 +166,7 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
                 slot[i] = usock_enlist(u, w->v, w->n, w->news != NULL, p);
                 if (slot[i] == 0 && *until > ustack_now() + NS_PER_MS)
                         *until = ustack_now() + NS_PER_MS;      /* no place: look again soon */
-                if (slot[i] != 0 && u->s.st->leader == 0 && !sandbox_forbids(SANDBOX_UNETD)) {
+                if (slot[i] != 0 && u->s.st->leader == 0 && !w->relayed && !sandbox_forbids(SANDBOX_UNETD)) {
                         WRITE_ONCE(u->s.st->leader, slot[i]);
                         u->s.st->leader_at = stack_deadline(&u->s);
                         *until = nstime_min(*until, u->s.st->leader_at);
@@ -187,7 +187,7 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
                 ustack_links_arm(u);
                 found |= stack_pending(&u->s, 0);
                 found |= wait_look(w) > 0;
-                if (sandbox_forbids(SANDBOX_UNETD))
+                if (sandbox_forbids(SANDBOX_UNETD) || w->relayed)
                         ustack_leave(u);        /* the keeper sees to new channels, and so to all */
                 else
                         ustack_unlock(u);

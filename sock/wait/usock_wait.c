@@ -5,9 +5,10 @@
  * waiter_slot) and says which sockets it wants to hear of. At any moment one waiter of a stack is its leader: it sleeps
  * on the stack's pipe, which peers ring, runs input and timers when it wakes, and wakes exactly the waiters whose
  * sockets got something. The others, followers, sleep on a datagram socket of their own, whose abstract name stands in
- * their place, so that any process of the stack can wake them. Who has slept and goes wakes one follower to be the leader, if
- * there is none; one whose process was stopped or killed meanwhile is replaced by a follower of another, which looks after it
- * now and then. Where one of several waiters is enough (accept(), EPOLLEXCLUSIVE) one is woken.
+ * their place, so that any process of the stack can wake them. A leader that was woken for what is another's does not lead again
+ * in this wait: whom it woke does, when he sleeps next. While nobody leads the keeper is rung (ustack_leave()). A leader whose
+ * process was stopped or killed is replaced by a follower of another, which looks after it now and then. Where one of several
+ * waiters is enough (accept(), EPOLLEXCLUSIVE) one is woken.
  *
  * No wake-up is lost. A waiter publishes its interest and arms the bell, under the lock, and only then looks at the
  * sockets and queues once more. Whoever changes a socket does so under the lock: before that look, which then sees it,
@@ -89,13 +90,6 @@ static int ready_items(const struct wait *w)
         return count_ready(w->v, w->n) + has_news(w);
 }
 
-/* Who has slept and does not sleep again: another is to be the leader. Under the lock. */
-static void hand_over(struct wait *w, struct ustack *u)
-{
-        if (w->slept && u->s.st->leader == 0 && !u->woke)
-                usock_wake_one(u);
-}
-
 /*
  * One turn of every stack, then a look. When something is ready the caller goes back to the application, whose answer
  * will carry the acknowledgements; otherwise they go out now, since this thread has nothing else to do. Returns how many
@@ -116,16 +110,16 @@ static int progress(struct wait *w, nstime now)
                 }
                 if (i + 1 == w->nall)
                         ready = wait_look(w);
+                if (u->woke && w->slept)
+                        w->relayed = ready == 0;
                 if (ready == 0 && u->s.st->nacks != 0 && !w->gave_way && ustack_links_any(u) && stack_owes_acks(&u->s))
                         w->owes = true;
                 else if (ready == 0)
                         stack_flush_acks(&u->s, now);
-                if (ready == 0) {
+                if (ready == 0)
                         ustack_unlock(u);
-                } else {
-                        hand_over(w, u);
+                else
                         ustack_leave(u);
-                }
         }
         w->inside = ready == 0 || w->nall > 1;
         return ready;
@@ -281,7 +275,6 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
         ready = wait_loop(&w, timeout);
         for (uint32_t i = 0; w.inside && i < w.nall; i++) {
                 ustack_lock(w.all[i]);
-                hand_over(&w, w.all[i]);
                 ustack_leave(w.all[i]);
         }
         if (w.pfd != few)

@@ -17,6 +17,7 @@ struct wait {
         struct ustack *all[USTACKS_MAX];
         uint32_t nall;
         bool inside;                    /* stacks were polled and not left yet */
+        bool relayed;                   /* what it led for was another's, who leads when he sleeps next */
         bool slept;                     /* there may be followers that wait for this one to lead or to wake another */
         bool owes, gave_way;            /* acknowledgements; and who sends had the processor since something was ready last */
         nstime began;

@@ -16,7 +16,7 @@ static void *recv_one(void *sock)
         return NULL;
 }
 
-/* Somebody leads, and looks at nothing by himself; nor does the keeper. */
+/* Whoever leads looks at nothing by himself; nor does the keeper. */
 static bool all_is_quiet(void)
 {
         int err;
@@ -24,7 +24,7 @@ static bool all_is_quiet(void)
         bool quiet;
 
         ustack_lock(u);
-        quiet = u->s.st->leader != 0 && u->s.st->leader_at == NSTIME_NEVER && u->s.st->keeper_at == NSTIME_NEVER &&
+        quiet = (u->s.st->leader == 0 || u->s.st->leader_at == NSTIME_NEVER) && u->s.st->keeper_at == NSTIME_NEVER &&
                 !atomic_load(&u->s.st->ticking);
         ustack_leave(u);
         return quiet;
