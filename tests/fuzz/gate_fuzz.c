@@ -144,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         begin(w);
         while (c.at < c.end) {
                 unsigned what = byte(&c);
-                uint32_t len = MIN(number(&c, 2), (uint32_t)(c.end - c.at));
+                uint32_t asked = number(&c, 2), len = MIN(asked, (uint32_t)(c.end - c.at));
                 uint8_t *p = malloc(len + 1);
 
                 memcpy(p, c.at, len);
