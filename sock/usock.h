@@ -331,6 +331,12 @@ void usock_adopted(void);
  * what cannot be looked after is given up. */
 void usock_before_sandbox(uint32_t forbidden);
 
+/* The user of a stack of this process is none of its user IDs any more: it cannot become him again. */
+bool usock_gave_up_user(void);
+/* Leaves all stacks: they are not mapped any more and their descriptors closed, nor is there a connection to unetd. No socket may be
+ * open in them, and no other thread inside. */
+void usock_leave_user(void);
+
 /* A thread is about to go to another network namespace. */
 void usock_netns_changes(void);
 

@@ -20,6 +20,7 @@
 
 #include "base/sandbox.h"
 #include "base/sys.h"
+#include "unetd/client/client_ask.h"
 #include "unetd/client/fd_room.h"
 #include "unetd/client/timens.h"
 #include "base/clock.h"
@@ -541,6 +542,17 @@ void ustack_lose(struct ustack *u)
         if (proc.mine == u)
                 proc.mine = NULL;
         ustack_free(u);
+}
+
+void ustack_forget_all(void)
+{
+        uint32_t n = atomic_exchange(&proc.nstacks, 0);
+
+        atomic_store(&proc.mine, NULL);
+        for (uint32_t i = 0; i < n; i++)
+                ustack_free(proc.stack[i]);
+        client_drop(&proc.client.daemon);
+        client_drop(&proc.client.keeper);
 }
 
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX])

@@ -85,6 +85,8 @@ void ustack_lack_numbers(void);
 void ustack_set_full(struct ustack *u, uint32_t slot, bool full);
 /* A free process slot of the stack becomes that of `pid`, or STACK_FORKING; -ENOSPC. Under the lock. */
 int ustack_take_slot(struct stack_state *st, uint32_t pid);
+/* Forgets all stacks, of which this process has no slot any more, and unetd, which is to know it anew. The client's lock is held. */
+void ustack_forget_all(void);
 /* All stacks that are mapped. */
 uint32_t ustack_all(struct ustack *out[USTACKS_MAX]);
 /* Maps another process's stack by its socket's cookie. */

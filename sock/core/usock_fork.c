@@ -220,3 +220,33 @@ void usock_adopted(void)
                         ustack_client_done();
                 }
 }
+
+bool usock_gave_up_user(void)
+{
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n = ustack_all(all);
+        uid_t real = 0, effective = 0, saved = 0;
+        bool gave = false;
+
+        sys3(SYS_getresuid, &real, &effective, &saved);
+        for (uint32_t i = 0; i < n; i++) {
+                uid_t owner = READ_ONCE(all[i]->s.st->uid);
+                gave |= owner != real && owner != effective && owner != saved;
+        }
+        return gave;
+}
+
+/* The slots end here, with what descriptors in messages and the like held by them. */
+void usock_leave_user(void)
+{
+        struct ustack *all[USTACKS_MAX];
+        uint32_t n;
+
+        usock_exit();
+        ustack_client();
+        n = ustack_all(all);
+        for (uint32_t i = 0; i < n; i++)
+                forget_slot(all[i], all[i]->slot, (uint32_t)getpid(), 0);
+        ustack_forget_all();
+        ustack_client_done();
+}

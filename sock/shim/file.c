@@ -73,6 +73,7 @@ static bool start_locked(void)
                         return false;
                 }
         }
+        shim.across_users = getenv("UNET_ACROSS_USERS") != NULL;        /* a program may clear its environment */
         signals_start();
         process_start();
         streams_start();

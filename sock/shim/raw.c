@@ -173,7 +173,7 @@ static bool number_call(const struct raw *c, long *r)
                 *r = h_execveat((int)a[0], (const char *)a[1], (char *const *)a[2], (char *const *)a[3], (int)a[4]);
                 return true;
         default:
-                return false;
+                return privilege_call(c->nr, a, r);
         }
 }
 

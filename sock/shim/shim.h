@@ -95,6 +95,7 @@ struct shim {
         struct file *_Atomic *tab;
         unsigned size;                  /* of tab; 0: not started */
         bool disabled;                  /* UNET_DISABLE, set-uid */
+        bool across_users;              /* UNET_ACROSS_USERS: privilege.c */
         int log;                        /* UNET_LOG */
         _Atomic unsigned top;           /* above every number that has or had an entry */
         _Atomic uint32_t changes;       /* of the table: a number means something else than before */
@@ -527,6 +528,11 @@ bool signals_put_off(void);
 long sandbox_seccomp(unsigned op, unsigned flags, void *args);
 /* landlock_restrict_self(2). */
 long sandbox_landlock(int rules, unsigned flags);
+
+/* ---- privilege.c ---- */
+
+/* setuid(2) and its like by number. True: it was one, and its result is *r. */
+bool privilege_call(long nr, const long a[3], long *r);
 
 /* ---- landlock.c ---- */
 
