@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pwd.h>
@@ -184,6 +185,26 @@ static void the_broker_has_no_privilege(void **state)
         assert_int_equal(status_number(broker, "PPid:", 10), started);
         assert_int_equal(status_number(started, "Uid:", 10), 0);
         unetd_close(&c);
+}
+
+/* ... but for one, where agents of RDMA hosts have to know each other by it. */
+static void an_agent_keeps_one_capability(void **state)
+{
+        static const char text[] = "[interface rxe0]\nprovider = verbs\naddress = 192.0.2.1/24\n";
+        char path[] = "/tmp/unet-split-XXXXXX";
+        int fd = mkstemp(path);
+        struct unetd_client c;
+        pid_t broker;
+
+        assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
+        close(fd);
+        setenv("UNET_CONFIG", path, 1);
+        broker = start();
+        open_client(&c);
+        assert_int_equal(status_number(broker, "CapPrm:", 16), 1u << CAP_NET_BIND_SERVICE);
+        assert_int_equal(status_number(broker, "CapEff:", 16), 1u << CAP_NET_BIND_SERVICE);
+        unetd_close(&c);
+        unlink(path);
 }
 
 /* Both end with the broker's status; what the signal is makes no difference to the broker. */
@@ -616,6 +637,7 @@ int main(void)
 #define t(name) cmocka_unit_test_setup_teardown(name, new_world, end_world)
         const struct CMUnitTest tests[] = {
                 t(the_broker_has_no_privilege),
+                t(an_agent_keeps_one_capability),
                 t(the_monitor_ends_with_the_broker),
                 t(the_broker_ends_with_the_monitor),
                 t(both_end_in_order_when_asked),

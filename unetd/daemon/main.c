@@ -337,6 +337,7 @@ __attribute__((noreturn)) static void be_monitor(int sock, int broker, const str
 static int split(const struct options *o)
 {
         pid_t monitor = getpid(), broker;
+        bool agent = false;
         int fd[2], r;
 
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd) < 0)
@@ -349,7 +350,9 @@ static int split(const struct options *o)
                 be_monitor(fd[0], broker, o);
         monitor_connect(fd[1]);
         r = begin_listening();
-        return r < 0 ? r : broker_become(monitor);
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
+                agent |= unetd.cfg.iface[i].provider == IFACE_VERBS;
+        return r < 0 ? r : broker_become(monitor, agent);
 }
 
 /* ---- running ---- */

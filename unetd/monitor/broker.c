@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -18,15 +20,25 @@
 
 #define PROCESSES 4096                  /* a child for each user whose descriptors are being closed (daemon/discard.c) */
 
-static int become_user(void)
+/* By system call, as libc has none: no library for one capability. */
+static int set_capabilities(uint32_t low)
+{
+        struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct d[_LINUX_CAPABILITY_U32S_3] = {{.effective = low, .permitted = low}};
+
+        return syscall(SYS_capset, &h, d) == 0 ? 0 : -errno;
+}
+
+static int become_user(bool agent)
 {
         const struct passwd *pw = getpwnam(BROKER_USER);
         uid_t uid = pw && pw->pw_uid != 0 ? pw->pw_uid : BROKER_UID;
         gid_t gid = pw && pw->pw_uid != 0 ? pw->pw_gid : BROKER_UID;
 
-        if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+        if (prctl(PR_SET_KEEPCAPS, agent, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 ||
+            setresuid(uid, uid, uid) < 0)
                 return -errno;
-        return 0;
+        return set_capabilities(agent ? 1u << CAP_NET_BIND_SERVICE : 0);
 }
 
 static int limit(void)
@@ -51,14 +63,14 @@ static int tie(pid_t monitor)
         return getppid() == monitor ? 0 : -ESRCH;
 }
 
-int broker_become(pid_t monitor)
+int broker_become(pid_t monitor, bool agent)
 {
         int r = limit();
 
         if (r == 0 && chdir("/") < 0)
                 r = -errno;
         if (r == 0)
-                r = become_user();
+                r = become_user(agent);
         if (r == 0)
                 r = tie(monitor);
         if (r == 0 && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0))
