@@ -28,11 +28,6 @@ static bool may(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
         return owner(arg, proto, port, 0) == stack;
 }
 
-static bool foreign(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
-{
-        return port == WEB + 2 && stack != 2;
-}
-
 struct world {
         struct gate_rules rules;
         struct gate_sender from[STACKS];
@@ -131,7 +126,7 @@ static void begin(struct world *w)
         prng_init(&w->prng, seed);
         ip_ids_init(&w->ids, &w->prng);
         gate_flows_init(&flows, seed);
-        w->rules = (struct gate_rules){.addr = US, .owner = owner, .may = may, .foreign = foreign, .flows = &flows,
+        w->rules = (struct gate_rules){.addr = US, .owner = owner, .may = may, .flows = &flows,
                                        .groups = &w->groups, .ids = &w->ids, .prng = &w->prng};
         memcpy(w->rules.mac, our_mac, sizeof our_mac);
 }

@@ -20,7 +20,7 @@ static struct directory_owner dir;
 
 static int setup(void **state)
 {
-        return directory_create(&dir, 42);
+        return directory_create(&dir, 42, (const uint8_t *)"sixteen bytes...");
 }
 
 static int teardown(void **state)
@@ -120,7 +120,7 @@ static void it_fills_up_to_its_limit(void **state)
 {
         for (uint32_t i = 0; i < DIR_MAX; i++)
                 assert_int_equal(
-                        directory_add(&dir, TCP, host((uint8_t)(i >> 13)), (uint16_t)(i & 8191), i + 1, 0),
+                        directory_add(&dir, TCP, host((uint8_t)(i >> 13)), (uint16_t)(i & 8191), i + 1, i % 4),
                         0);
         assert_int_equal(directory_add(&dir, UDP, host(1), 9999, 1, 0), -ENOSPC);
         for (uint32_t i = 0; i < DIR_MAX; i++)
@@ -202,10 +202,28 @@ static void clients_cannot_write(void **state)
 
 #define t(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* Who has many addresses finds, with the key that he reads, as many that lie where another's entry is to go. */
+static void nobody_fills_a_run_alone(void **state)
+{
+        const ip_addr theirs = host(1);
+        uint32_t home = dir_hash(dir.d, TCP, theirs, 80), taken = 0;
+
+        for (uint32_t a = 0x7f000001; a < 0x7f100000 && taken < 4096; a++) {
+                uint32_t at = (dir_hash(dir.d, TCP, ip_addr_v4(a), 80) - home + 2) % DIR_SLOTS;
+
+                if (at < DIR_RUN + 4)
+                        taken += directory_add(&dir, TCP, ip_addr_v4(a), 80, 7, 7) == 0;
+        }
+        assert_in_range(taken, 100, DIR_RUN - 1);
+        assert_int_equal(directory_add(&dir, TCP, theirs, 80, 8, 8), 0);
+        assert_int_equal(lookup(TCP, theirs, 80, 0), 8);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 t(exact_address_wins_over_wildcard),
+                t(nobody_fills_a_run_alone),
                 t(both_wildcards_are_one_key),
                 t(the_hint_spreads_over_stacks_with_one_key),
                 t(each_socket_of_a_stack_counts),

@@ -33,12 +33,7 @@ static bool may(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
         return owner(arg, proto, port, 0) == stack;
 }
 
-static bool foreign(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
-{
-        return port == LEASED && proto == IP_PROTO_TCP && stack != BOB;
-}
-
-static struct gate_rules rules = {.addr = US, .owner = owner, .may = may, .foreign = foreign};
+static struct gate_rules rules = {.addr = US, .owner = owner, .may = may};
 static struct gate_sender alice, bob;
 
 static struct gate_groups groups;
@@ -366,15 +361,38 @@ static void connections_outlive_their_listener(void **state)
         expect_to(BOB, segment(false, WEB, 5, TCP_ACK));
 }
 
-/* What is known of a connection does not hold when its port was leased to somebody else. */
-static void leases_win_over_connections(void **state)
+/* A lease is of the ports, not of connections that others have there. */
+static void a_lease_takes_no_connection(void **state)
 {
         struct gate_key k = {.raddr = PEER, .local = LEASED, .remote = 5, .proto = IP_PROTO_TCP};
 
         gate_flow_note(rules.flows, &k, ALICE, GATE_STANDS, 1);
+        assert_true(gate_flows_of_others(rules.flows, BOB, LEASED - 10, 64));
+        assert_false(gate_flows_of_others(rules.flows, ALICE, LEASED - 10, 64));
+        assert_false(gate_flows_of_others(rules.flows, BOB, LEASED + 1, 64));
+        expect_to(ALICE, segment(false, LEASED, 5, TCP_ACK));
+        expect_passes(&alice, segment(true, LEASED, 5, TCP_ACK));
+        expect_refused(&bob, segment(true, LEASED, 5, TCP_SYN));
+        expect_refused(&bob, segment(true, LEASED, 5, TCP_RST));
+        expect_passes(&bob, segment(true, LEASED, 6, TCP_SYN));
+        gate_flows_forget_ports(rules.flows, ALICE, LEASED - 10, 64);
         expect_to(BOB, segment(false, LEASED, 5, TCP_ACK));
-        expect_refused(&alice, segment(true, LEASED, 5, TCP_ACK));
         expect_passes(&bob, segment(true, LEASED, 5, TCP_SYN));
+}
+
+/* Alice left connections at her port, of all that may come: they begin with who has the port now. */
+static void a_connection_begins_with_who_has_the_port(void **state)
+{
+        struct gate_key k = {.raddr = PEER, .local = WEB, .remote = 5, .proto = IP_PROTO_TCP};
+
+        gate_flow_note(rules.flows, &k, ALICE, GATE_STANDS, 1);
+        web_owner = BOB;
+        expect_to(ALICE, segment(false, WEB, 5, TCP_ACK));
+        expect_to(ALICE, segment(false, WEB, 5, TCP_SYN | TCP_ACK));
+        expect_to(BOB, segment(false, WEB, 5, TCP_SYN));
+        expect_passes(&bob, segment(true, WEB, 5, TCP_SYN | TCP_ACK));
+        expect_to(BOB, segment(false, WEB, 5, TCP_ACK));
+        expect_refused(&alice, segment(true, WEB, 5, TCP_ACK));
 }
 
 static void errors_go_to_who_sent_what_they_quote(void **state)
@@ -803,7 +821,8 @@ int main(void)
                 RULE(errors_go_to_who_sent_what_they_quote_only),
                 RULE(packets_go_to_who_has_the_port),
                 RULE(connections_outlive_their_listener),
-                RULE(leases_win_over_connections),
+                RULE(a_lease_takes_no_connection),
+                RULE(a_connection_begins_with_who_has_the_port),
                 RULE(errors_go_to_who_sent_what_they_quote),
                 RULE(echoes),
                 RULE(the_host_answers_echoes_itself),

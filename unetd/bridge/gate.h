@@ -83,7 +83,7 @@ struct gate_peer {
 };
 
 /* Takes an interface by this packet socket, which it takes over, also on failure. `rules`: who may what (addr, owner, may,
- * foreign, arg); the rest is filled in. 0, or a negative errno. */
+ * arg); the rest is filled in. 0, or a negative errno. */
 int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev, const struct gate_rules *rules, uint8_t prefix);
 /* Its name is another device's now, which it takes, with all who are there. 0 or a negative errno. */
 int gate_reopen(struct gate *g, struct pkt_dev *dev);

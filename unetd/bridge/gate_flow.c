@@ -1,6 +1,8 @@
 /* See gate_flow.h. */
 #include "unetd/bridge/gate_flow.h"
 
+#include <netinet/in.h>
+
 void gate_flows_init(struct gate_flows *t, const uint8_t seed[16])
 {
         memcpy(&t->key, seed, sizeof t->key);
@@ -77,4 +79,24 @@ void gate_flows_forget(struct gate_flows *t, uint32_t stack)
         for (uint32_t i = 0; i < GATE_FLOWS; i++)
                 if (t->slot[i].stack == stack)
                         t->slot[i].stack = 0;
+}
+
+static bool has_port(const struct gate_flow *f, uint16_t first, uint32_t count)
+{
+        return f->stack != 0 && f->key.proto == IPPROTO_TCP && (uint16_t)(f->key.local - first) < count;
+}
+
+void gate_flows_forget_ports(struct gate_flows *t, uint32_t stack, uint16_t first, uint32_t count)
+{
+        for (uint32_t i = 0; i < GATE_FLOWS; i++)
+                if (t->slot[i].stack == stack && has_port(&t->slot[i], first, count))
+                        t->slot[i].stack = 0;
+}
+
+bool gate_flows_of_others(const struct gate_flows *t, uint32_t stack, uint16_t first, uint32_t count)
+{
+        for (uint32_t i = 0; i < GATE_FLOWS; i++)
+                if (t->slot[i].stack != stack && t->slot[i].stage != GATE_ENDED && has_port(&t->slot[i], first, count))
+                        return true;
+        return false;
 }

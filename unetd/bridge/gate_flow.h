@@ -48,6 +48,10 @@ const struct gate_flow *gate_flow_peek(struct gate_flows *t, const struct gate_k
 void gate_flow_note(struct gate_flows *t, const struct gate_key *k, uint32_t stack, enum gate_stage stage, uint32_t sec);
 /* The stack is gone. */
 void gate_flows_forget(struct gate_flows *t, uint32_t stack);
+/* ... or some of its TCP ports. */
+void gate_flows_forget_ports(struct gate_flows *t, uint32_t stack, uint16_t first, uint32_t count);
+/* Whether a TCP connection of another stack has one of the ports. */
+bool gate_flows_of_others(const struct gate_flows *t, uint32_t stack, uint16_t first, uint32_t count);
 
 /* For choosing among listeners of one port: the same for all packets of a connection. */
 uint32_t gate_flow_hash(const struct gate_flows *t, const struct gate_key *k);

@@ -7,7 +7,8 @@
 #include "ip/igmp.h"
 #include "ip/ip.h"
 
-enum { IP_ID_AT = 4, IP_TTL_AT = 8, IP_SUM_AT = 10, TCP_FLAGS_AT = 13, FLAG_SYN = 2, FLAG_RST = 4, ARP_LEN = 28, ARP_REPLY_OP = 2 };
+enum { IP_ID_AT = 4, IP_TTL_AT = 8, IP_SUM_AT = 10, TCP_FLAGS_AT = 13, FLAG_SYN = 2, FLAG_RST = 4, FLAG_ACK = 16 };
+enum { ARP_LEN = 28, ARP_REPLY_OP = 2 };
 
 static_assert(ETHER_HDR + IGMP_MIN_ROOM <= GATE_HEAD, "reports of ours are there whole");
 
@@ -64,14 +65,23 @@ static bool key_of(const struct view *v, bool in, struct gate_key *k)
         return true;
 }
 
-/* Whose a connection of ours is; 0: nobody's. */
-static uint32_t owner_of(const struct gate_rules *g, const struct gate_key *k, uint32_t sec)
+/* Whose a connection of ours is; 0: nobody's. One that begins is of who has the port now: what another left there ends. */
+static uint32_t owner_of(const struct gate_rules *g, const struct gate_key *k, bool begins, uint32_t sec)
 {
-        const struct gate_flow *f = k->proto != IP_PROTO_UDP ? gate_flow_find(g->flows, k, sec) : NULL;
+        struct gate_flow *f = k->proto != IP_PROTO_UDP ? gate_flow_find(g->flows, k, sec) : NULL;
 
-        if (f != NULL && !g->foreign(g->arg, k->proto, k->local, f->stack))
+        if (f != NULL && begins && !g->may(g->arg, k->proto, k->local, f->stack)) {
+                f->stack = 0;
+                f = NULL;
+        }
+        if (f != NULL)
                 return f->stack;
         return k->proto != IP_PROTO_ICMP ? g->owner(g->arg, k->proto, k->local, gate_flow_hash(g->flows, k)) : 0;
+}
+
+static bool is_syn(const struct view *v)
+{
+        return v->proto == IP_PROTO_TCP && v->left > TCP_FLAGS_AT && (v->l4[TCP_FLAGS_AT] & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN;
 }
 
 /* ---- out ---- */
@@ -95,7 +105,7 @@ static bool tcp_is_senders(const struct gate_rules *g, uint32_t stack, const str
         uint8_t flags;
         enum gate_stage stage;
 
-        if (v->left < 20 || !key_of(v, false, &k) || g->foreign(g->arg, k.proto, k.local, stack))
+        if (v->left < 20 || !key_of(v, false, &k))
                 return false;
         flags = v->l4[TCP_FLAGS_AT];
         stage = flags & FLAG_RST ? GATE_ENDED : flags & FLAG_SYN ? GATE_ASKED : GATE_STANDS;
@@ -105,7 +115,7 @@ static bool tcp_is_senders(const struct gate_rules *g, uint32_t stack, const str
                         f->stage = (uint8_t)stage;
                 return true;
         }
-        if (!g->may(g->arg, k.proto, k.local, stack))
+        if ((f != NULL && f->stage == GATE_STANDS) || !g->may(g->arg, k.proto, k.local, stack))
                 return false;
         gate_flow_note(g->flows, &k, stack, stage, sec);
         return true;
@@ -140,7 +150,7 @@ static bool error_is_senders(const struct gate_rules *g, uint32_t stack, const s
         struct view quoted;
 
         return icmp_is_error(v->l4[0]) && look(v->l4 + ICMP_HDR, v->left - ICMP_HDR, UINT16_MAX, &quoted) &&
-               quoted.src == v->dst && quoted.dst == g->addr && key_of(&quoted, true, &k) && owner_of(g, &k, sec) == stack;
+               quoted.src == v->dst && quoted.dst == g->addr && key_of(&quoted, true, &k) && owner_of(g, &k, false, sec) == stack;
 }
 
 static bool icmp_is_senders(const struct gate_rules *g, uint32_t stack, const struct view *v, uint32_t sec)
@@ -278,13 +288,13 @@ static struct gate_way route_icmp(const struct gate_rules *g, const struct view 
         if (v->left < ICMP_HDR || v->l4[0] == ICMP_ECHO_REQUEST)
                 return (struct gate_way){.to = GATE_OURS};
         if (v->l4[0] == ICMP_ECHO_REPLY) {
-                stack = key_of(v, true, &k) ? owner_of(g, &k, sec) : 0;
+                stack = key_of(v, true, &k) ? owner_of(g, &k, false, sec) : 0;
                 return stack != 0 ? to_owner(stack) : nobody(DROP_ICMP_IGNORED);
         }
         if (!icmp_is_error(v->l4[0]) || !look(v->l4 + ICMP_HDR, v->left - ICMP_HDR, UINT16_MAX, &quoted) ||
             quoted.src != g->addr || !key_of(&quoted, false, &k))
                 return nobody(DROP_ICMP_IGNORED);
-        stack = owner_of(g, &k, sec);
+        stack = owner_of(g, &k, false, sec);
         return stack != 0 ? to_owner(stack) : nobody(DROP_ICMP_IGNORED);
 }
 
@@ -304,7 +314,7 @@ static struct gate_way route_ip(const struct gate_rules *g, enum ether_cast cast
                 return route_icmp(g, v, sec);
         if (v->proto == IP_PROTO_IGMP)
                 return (struct gate_way){.to = GATE_ALL};
-        return to_owner(key_of(v, true, &k) ? owner_of(g, &k, sec) : 0);
+        return to_owner(key_of(v, true, &k) ? owner_of(g, &k, is_syn(v), sec) : 0);
 }
 
 struct gate_way gate_route(const struct gate_rules *g, const uint8_t *p, uint32_t len, uint32_t sec)

@@ -22,6 +22,7 @@
 
 #include "ip/netconf.h"
 #include "base/base.h"
+#include "base/siphash.h"
 
 #define DIR_MAGIC     0x75646972u       /* "udir" */
 #define DIR_SLOTS     16384u            /* at most 3/4 used */
@@ -63,6 +64,7 @@ struct directory {
         _Atomic uint32_t seq;           /* odd while unetd writes */
         _Atomic uint64_t generation;    /* one more with each change: cached answers are old */
         uint64_t instance;              /* the unetd it belongs to */
+        struct sip_key hash_key;        /* random: whoever chooses keys does not choose where they lie */
         uint32_t used;
         uint32_t naddrs;
         uint16_t lease_low, lease_ports;        /* first port of block 0, ports in a block */
@@ -83,19 +85,19 @@ struct dir_hit {
         uint32_t same_key;              /* how many stacks share the key, at most DIR_PER_KEY */
 };
 
-static inline uint32_t dir_hash(uint8_t proto, ip_addr addr, uint16_t port)
+/* Where probing for a key starts. */
+static inline uint32_t dir_hash(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port)
 {
-        uint64_t h = addr.w[0] ^ (addr.w[1] * 0x9e3779b97f4a7c15u) ^ ((uint64_t)proto << 16 | port);
+        const uint64_t words[] = {addr.w[0], addr.w[1], (uint64_t)proto << 16 | port};
 
-        h *= 0xff51afd7ed558ccdu;
-        return (uint32_t)(h >> 32) % DIR_SLOTS;
+        return (uint32_t)siphash13(&d->hash_key, words, sizeof words) % DIR_SLOTS;
 }
 
 /* One key, inside one attempt; the caller checks `seq`. */
 static inline bool dir_probe(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port,
                              uint32_t hint, struct dir_hit *hit)
 {
-        uint32_t i = dir_hash(proto, addr, port), n = 0, socks = 0;
+        uint32_t i = dir_hash(d, proto, addr, port), n = 0, socks = 0;
         uint32_t at[DIR_PER_KEY];
 
         for (uint32_t steps = 0; steps < DIR_RUN && n < DIR_PER_KEY; steps++, i = (i + 1) % DIR_SLOTS) {
@@ -145,7 +147,7 @@ static inline int directory_lookup(const struct directory *d, uint8_t proto, ip_
 /* One key and stack, inside one attempt. */
 static inline bool dir_has(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
 {
-        uint32_t i = dir_hash(proto, addr, port);
+        uint32_t i = dir_hash(d, proto, addr, port);
 
         for (uint32_t steps = 0; steps < DIR_RUN && d->slot[i].stack != 0; steps++, i = (i + 1) % DIR_SLOTS) {
                 const struct dir_entry *e = &d->slot[i];
@@ -163,12 +165,29 @@ static inline uint32_t directory_lessee_of(const struct directory *d, uint16_t p
         return block < DIR_BLOCKS ? atomic_load_explicit(&d->lease[block], memory_order_relaxed) : 0;
 }
 
+/* One attempt at whether a stack takes what is sent to the port, or holds it. */
+static inline bool dir_is_at(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        const ip_addr any = {{0, 0}};
+
+        return dir_has(d, proto, addr, port, stack) || dir_has(d, proto, any, port, stack) ||
+               dir_has(d, proto | DIR_HELD, addr, port, stack) || dir_has(d, proto | DIR_HELD, any, port, stack);
+}
+
+/* One attempt at whether any stack does. */
+static inline bool dir_is_anybodys(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port)
+{
+        const ip_addr any = {{0, 0}};
+        struct dir_hit hit;
+
+        return dir_probe(d, proto, addr, port, 0, &hit) || dir_probe(d, proto, any, port, 0, &hit) ||
+               dir_probe(d, proto | DIR_HELD, addr, port, 0, &hit) || dir_probe(d, proto | DIR_HELD, any, port, 0, &hit);
+}
+
 /* Whether a stack may send from there: it takes what is sent to the port, or holds it, or has leased it (TCP). 1, 0 or
  * -EAGAIN. */
 static inline int directory_vouches(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
 {
-        const ip_addr any = {{0, 0}};
-
         if (proto == IPPROTO_TCP && directory_lessee_of(d, port) == stack)
                 return true;
         for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
@@ -177,8 +196,24 @@ static inline int directory_vouches(const struct directory *d, uint8_t proto, ip
 
                 if (unlikely(seq & 1))
                         continue;
-                found = dir_has(d, proto, addr, port, stack) || dir_has(d, proto, any, port, stack) ||
-                        dir_has(d, proto | DIR_HELD, addr, port, stack) || dir_has(d, proto | DIR_HELD, any, port, stack);
+                found = dir_is_at(d, proto, addr, port, stack);
+                atomic_thread_fence(memory_order_acquire);
+                if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
+                        return found;
+        }
+        return -EAGAIN;
+}
+
+/* Whether a leased port is not to be used, since another stack takes what is sent there, or holds it. 1, 0 or -EAGAIN. */
+static inline int directory_is_anothers(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+{
+        for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
+                uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
+                bool found;
+
+                if (unlikely(seq & 1))
+                        continue;
+                found = dir_is_anybodys(d, proto, addr, port) && !dir_is_at(d, proto, addr, port, stack);
                 atomic_thread_fence(memory_order_acquire);
                 if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
                         return found;
@@ -293,10 +328,11 @@ struct directory_owner {
         int fd;                         /* read-only twin, for clients */
 };
 
-/* Makes an empty directory. 0, or a negative errno. */
-int directory_create(struct directory_owner *o, uint64_t instance);
+/* Makes an empty directory; `key`: 16 random bytes. 0, or a negative errno. */
+int directory_create(struct directory_owner *o, uint64_t instance, const uint8_t key[16]);
 void directory_destroy(struct directory_owner *o);
-/* One more socket of the stack there. -ENOSPC: full, or too many hash alike. A wildcard of either family becomes the wildcard
+/* One more socket of the stack there. -ENOSPC: full, or too many hash alike, or too many of
+ * this user's lie there. A wildcard of either family becomes the wildcard
  * key. */
 int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack,
                   uint32_t uid);

@@ -15,6 +15,7 @@
 #include "base/memfd.h"
 #include "unet/shm/shm_ring.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/shares.h"
 #include "unetd/bridge/gate.h"
 
 static struct end *other_end(const struct end *e)
@@ -32,8 +33,25 @@ static int slot_take(struct stack *st, uint32_t slot)
         return 0;
 }
 
-static int slot_new(struct stack *st, uint32_t *slot)
+/* Others leave numbers to each other, and to the stack's own user, however many stacks they have. */
+static bool may_take_slot(const struct stack *st, const struct user *payer)
 {
+        uint32_t have = 0, taken = 0;
+        const struct end *e;
+
+        if (payer == st->user)
+                return true;
+        LIST_FOREACH(e, &st->ends, link) {
+                have += e->payer == payer;
+                taken++;
+        }
+        return share_may_take(have, taken, MIN(unetd.cfg.per_uid.chans_per_stack, UNETD_CHANS_MAX));
+}
+
+static int slot_new(struct stack *st, const struct user *payer, uint32_t *slot)
+{
+        if (!may_take_slot(st, payer))
+                return -EDQUOT;
         for (uint32_t i = 0; i < MIN(unetd.cfg.per_uid.chans_per_stack, UNETD_CHANS_MAX); i++) {
                 if (slot_take(st, i) == 0) {
                         *slot = i;
@@ -112,19 +130,20 @@ static void chan_free_if_unused(struct chan *ch)
 }
 
 /* Ties an end to a stack, under number `slot` or, with UNETD_CHANS_MAX, the lowest free one. */
-static int end_bind(struct end *e, struct stack *st, uint32_t slot)
+static int end_bind(struct end *e, struct stack *st, struct user *payer, uint32_t slot)
 {
         int r;
 
-        if (st->user->used.chans >= unetd.cfg.per_uid.chans)
+        if (payer->used.chans >= unetd.cfg.per_uid.chans || !share_may_hold(payer, 1))
                 return -EDQUOT;
         e->slot = slot;
-        r = slot == UNETD_CHANS_MAX ? slot_new(st, &e->slot) : slot_take(st, slot);
+        r = slot == UNETD_CHANS_MAX ? slot_new(st, payer, &e->slot) : slot_take(st, slot);
         if (r < 0)
                 return r;
         e->stack = st;
         e->state = END_OPENING;
-        st->user->used.chans++;
+        e->payer = payer;
+        payer->used.chans++;
         LIST_INSERT_HEAD(&st->ends, e, link);
         return 0;
 }
@@ -134,7 +153,7 @@ static void end_free(struct end *e)
         if (e->state == END_FREE)
                 return;
         e->stack->slots[e->slot / 64] &= ~((uint64_t)1 << (e->slot % 64));
-        e->stack->user->used.chans--;
+        e->payer->used.chans--;
         LIST_REMOVE(e, link);
         e->state = END_FREE;
         e->stack = NULL;
@@ -260,6 +279,14 @@ static struct end *find_pair(struct stack *mine, struct stack *peer)
         return NULL;
 }
 
+/* Another user's keeper has to attach its end first. */
+static bool waits_for_another(const struct end *e)
+{
+        const struct end *o = other_end(e);
+
+        return o->state == END_OPENING && o->stack->user != e->stack->user;
+}
+
 int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request)
 {
         struct waiter *w;
@@ -273,6 +300,8 @@ int chan_wait(struct client *cl, struct end *e, const struct unetd_msg *request)
         else
                 w->request.chan = end_info(e);
         LIST_INSERT_HEAD(&e->chan->waiters, w, of_chan);
+        if (waits_for_another(e))
+                waiter_hurries(w);
         return REPLY_LATER;
 }
 
@@ -293,7 +322,7 @@ static int chan_new(struct stack *mine, struct stack *peer, struct iface *iface,
                 ch->end[i].geom = unetd.cfg.geom;
                 r = ch->end[i].tx = region_new(unetd.cfg.geom);
                 if (r >= 0)
-                        r = end_bind(&ch->end[i], st[i], UNETD_CHANS_MAX);
+                        r = end_bind(&ch->end[i], st[i], mine->user, UNETD_CHANS_MAX);
         }
         if (r >= 0 && iface && iface_is_shared(iface))
                 r = iface_plug(iface, &ch->end[0], &ch->port);
@@ -329,6 +358,12 @@ static int chan_start(struct client *cl, struct end *e, const struct unetd_msg *
 static void chan_go_on(struct chan *ch)
 {
         int r = ch->end[0].state == END_OPENING ? end_attach(&ch->end[0]) : 0;
+        struct waiter *w;
+
+        LIST_FOREACH(w, &ch->waiters, of_chan) {        /* for his own */
+                w->deadline = unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS;
+                w->end = unetd.loop.now + unetd.cfg.slow_ms * NS_PER_MS;
+        }
 
         if (r < 0)
                 chan_close(ch, r);
@@ -479,7 +514,7 @@ int chan_new_remote(struct stack *st, struct remote *r, struct chan **out)
         ch->end[0].geom = unetd.cfg.geom;
         err = ch->end[0].tx = region_new(unetd.cfg.geom);
         if (err >= 0)
-                err = end_bind(&ch->end[0], st, UNETD_CHANS_MAX);
+                err = end_bind(&ch->end[0], st, st->user, UNETD_CHANS_MAX);
         if (err == 0)
                 err = end_attach(&ch->end[0]);
         if (err < 0) {
@@ -505,6 +540,8 @@ int chan_open(struct client *cl, struct wire_in *in)
                 return -ENOENT;
         e = find_pair(mine, peer);
         if (!e && (user_keeper_silent(mine->user) || user_keeper_silent(peer->user)))
+                return -ETIMEDOUT;
+        if ((!e || waits_for_another(e)) && user_keeper_late(peer->user, cl->user))
                 return -ETIMEDOUT;
         if (!e) {
                 r = chan_new(mine, peer, NULL, &e);
@@ -609,7 +646,7 @@ static void remote_offered(struct user *u, struct wire_in *in)
         ch = chan_alloc();
         if (!ch)
                 return;
-        if (end_bind(&ch->end[0], st, info->chan) < 0) {
+        if (end_bind(&ch->end[0], st, u, info->chan) < 0) {
                 chan_free_if_unused(ch);
                 return;
         }
@@ -646,7 +683,7 @@ void chan_offered(struct user *u, struct wire_in *in)
                 e = &ch->end[0];
                 ch->end[1].slot = info->peer_chan;
         }
-        if (end_bind(e, st, info->chan) < 0) {
+        if (end_bind(e, st, u, info->chan) < 0) {
                 chan_free_if_unused(ch);
                 return;
         }

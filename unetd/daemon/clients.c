@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/shares.h"
 #include "unetd/monitor/monitor.h"
 
 #define ACCEPTS_A_TURN 64
@@ -149,7 +150,7 @@ static void client_discard(struct conn *c, const int *fds, unsigned n, bool unwa
 static void client_new(int fd, const struct ucred *cred)
 {
         struct user *u = user_get(cred->uid, cred->gid);
-        bool may = u && u->used.clients < unetd.cfg.per_uid.clients && !discard_stuck(u) &&
+        bool may = u && u->used.clients < unetd.cfg.per_uid.clients && share_may_hold(u, 1) && !discard_stuck(u) &&
                    (u->used.clients != 0 || monitor_user(fd) == 0);
         struct client *cl = may ? calloc(1, sizeof *cl) : NULL;
 
@@ -207,7 +208,8 @@ void clients_accept(struct loop_source *s, uint32_t events)
 
 int waiter_new(struct client *cl, const struct unetd_msg *request, struct waiter **out)
 {
-        struct waiter *w = cl->waiting < unetd.cfg.queue_max ? calloc(1, sizeof *w) : NULL;
+        bool may = cl->waiting < unetd.cfg.queue_max && cl->user->waiting < WAITING_MAX;
+        struct waiter *w = may ? calloc(1, sizeof *w) : NULL;
 
         if (!w)
                 return -ENOBUFS;
@@ -216,9 +218,15 @@ int waiter_new(struct client *cl, const struct unetd_msg *request, struct waiter
         w->deadline = unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS;
         w->end = unetd.loop.now + unetd.cfg.slow_ms * NS_PER_MS;
         cl->waiting++;
+        cl->user->waiting++;
         TAILQ_INSERT_TAIL(&unetd.waiters, w, link);
         *out = w;
         return 0;
+}
+
+void waiter_hurries(struct waiter *w)
+{
+        w->deadline = w->end = unetd.loop.now + ASK_OTHERS;
 }
 
 static void waiter_free(struct waiter *w)
@@ -227,12 +235,15 @@ static void waiter_free(struct waiter *w)
                 w->ask->waiter = NULL;
         if (w->chan)
                 LIST_REMOVE(w, of_chan);
+        if (w->settles)
+                LIST_REMOVE(w, of_settle);
         if (w->opening)
                 opening_forget(w->opening);
         if (w->telling)
                 telling_forget(w->telling);
         TAILQ_REMOVE(&unetd.waiters, w, link);
         w->client->waiting--;
+        w->client->user->waiting--;
         free(w);
 }
 
@@ -245,7 +256,7 @@ void waiter_end(struct waiter *w, int err)
 /* For a keeper that is slow, of a machine that is busy; other waits have limits of their own. */
 static bool waits_on(struct waiter *w)
 {
-        if ((!w->ask && !w->chan) || w->end <= unetd.loop.now || users_keeper_stopped())
+        if ((!w->ask && !w->chan && !w->settles) || w->end <= unetd.loop.now || users_keeper_stopped())
                 return false;
         w->deadline = nstime_min(w->end, unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS);
         return true;

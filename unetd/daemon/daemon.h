@@ -35,6 +35,9 @@
 #define STACK_BUCKETS 1024u
 #define ASK_PATIENCE  (10 * NS_PER_S)  /* with a keeper that is stopped, ... */
 #define ASK_END       (60 * NS_PER_S)  /* ... and with any */
+#define ASK_OTHERS    NS_PER_S          /* how long one user waits for another's keeper, ... */
+#define QUEUE_OTHERS  256u              /* ... and messages that wait for it: beyond, others are refused at once */
+#define WAITING_MAX   4096u             /* requests of one user that wait */
 #define AGENT_NS      (1500 * NS_PER_MS) /* how long another host's agent may take to answer */
 #define REPLY_LATER   1
 
@@ -69,6 +72,8 @@ struct waiter {
         struct ask *ask;                /* what it waits for: one of these */
         struct chan *chan;
         LIST_ENTRY(waiter) of_chan;
+        bool settles;                   /* ... or K_SETTLE, with others */
+        LIST_ENTRY(waiter) of_settle;
         bool discard;                   /* that everything of its user's is closed */
         struct opening *opening;        /* ... or an answer of another host's agent */
         struct telling *telling;        /* ... or those of several */
@@ -108,6 +113,9 @@ struct user {
         uint32_t deaths;                /* of keepers, within DEATHS_WINDOW of the first */
         nstime first_death;
         TAILQ_HEAD(, ask) asks;
+        bool settling;                  /* K_SETTLE is with the keeper, for these; */
+        LIST_HEAD(, waiter) settle_now, settle_next;    /* who came since waits for the next one */
+        uint32_t waiting;               /* requests of all his connections that are not answered yet */
         struct unetd_limits used;       /* counted as the limits are, but for: */
         struct unet_switch_account emul;        /* what its emulated endpoints use */
         struct trash trash;
@@ -141,6 +149,7 @@ struct end {
         LIST_ENTRY(end) link;           /* of its stack, while not END_FREE */
         struct chan *chan;
         struct stack *stack;
+        struct user *payer;             /* who asked for the channel: it is of his quota, on both sides */
         uint32_t slot;
         enum end_state state;
         struct frame_geom geom;
@@ -277,6 +286,11 @@ void users_tick(void);
 bool users_keeper_stopped(void);
 /* The same of one user's, when somebody has waited for it in vain: who needs it is refused at once (-ETIMEDOUT), and the log says so. */
 bool user_keeper_silent(struct user *u);
+/* The same for who is another user: it owes an answer for a while, or has much to read. He is refused at once (-ETIMEDOUT) and goes by
+ * the kernel; nothing happens to it. */
+bool user_keeper_late(const struct user *u, const struct user *asks);
+/* Not longer than a user waits for another's keeper. */
+void waiter_hurries(struct waiter *w);
 nstime users_deadline(void);
 
 /* ---- stacks.c ---- */
@@ -354,7 +368,7 @@ void listen_aloft(struct user *u, const struct unetd_msg *msg);
  * is asked to see to that now. -ENOENT when nobody has the port here.
  */
 int port_settle(struct client *cl, const struct unetd_msg *msg);
-void port_settled(struct ask *a, int err);
+void port_settled(struct user *u, int err);
 int port_hold(struct client *cl, struct unetd_msg *msg);
 int port_release(struct client *cl, const struct unetd_msg *msg);
 int port_lease(struct client *cl, struct unetd_msg *msg);
@@ -420,6 +434,9 @@ void ifaces_look(void);
 /* The MTU of the i-th one's device is this now; its link address may be another. */
 void iface_has_mtu(uint32_t i, uint32_t mtu);
 void iface_has_mac(uint32_t i);
+/* Whether stacks other than this one have TCP connections from these ports, by a gateway; this one has none there any more. */
+bool ifaces_flow_of_others(uint32_t stack, uint16_t first, uint32_t count);
+void ifaces_forget_flows(uint32_t stack, uint16_t first, uint32_t count);
 /* Whether one of them has it; the kernel then does not. */
 bool iface_has_addr(ip_addr addr);
 /* Whether the kernel's number of a device is one of theirs. */

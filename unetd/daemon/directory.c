@@ -10,7 +10,9 @@
 #include "base/memfd.h"
 #include "unetd/client/wire.h"
 
-int directory_create(struct directory_owner *o, uint64_t instance)
+#define CROWD (DIR_RUN / 4 * 3)         /* of one user's around one slot: as far as probing goes, there is room for another's */
+
+int directory_create(struct directory_owner *o, uint64_t instance, const uint8_t key[16])
 {
         int fd = unet_memfd_make("unet-directory", sizeof(struct directory)), r;
         void *p;
@@ -31,6 +33,7 @@ int directory_create(struct directory_owner *o, uint64_t instance)
         o->d->magic = DIR_MAGIC;
         o->d->bytes = sizeof(struct directory);
         o->d->instance = instance;
+        memcpy(&o->d->hash_key, key, sizeof o->d->hash_key);
         o->d->net.gen = (uint32_t)instance | 1;         /* not that of the unetd before */
         atomic_store(&o->d->alive, 1);
         return 0;
@@ -70,11 +73,24 @@ static bool is_entry(const struct dir_entry *e, uint8_t proto, ip_addr addr, uin
 /* The slot of the entry, or the free one where it would go. */
 static uint32_t find(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
 {
-        uint32_t i = dir_hash(proto, addr, port);
+        uint32_t i = dir_hash(d, proto, addr, port);
 
         while (d->slot[i].stack != 0 && !is_entry(&d->slot[i], proto, addr, port, stack))
                 i = (i + 1) % DIR_SLOTS;
         return i;
+}
+
+/* Whoever has many keys finds some that lie together, where others are to find no room: the hash's key is no secret from him. */
+static bool crowds(const struct directory *d, uint32_t at, uint32_t uid)
+{
+        uint32_t n = 0;
+
+        for (uint32_t i = 1; i < DIR_RUN; i++) {
+                const struct dir_entry *after = &d->slot[(at + i) % DIR_SLOTS], *before = &d->slot[(at - i) % DIR_SLOTS];
+
+                n += (after->stack != 0 && after->uid == uid) + (before->stack != 0 && before->uid == uid);
+        }
+        return n >= CROWD;
 }
 
 int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack,
@@ -91,7 +107,7 @@ int directory_add(struct directory_owner *o, uint8_t proto, ip_addr addr, uint16
                 write_end(d);
                 return 0;
         }
-        if (d->used >= DIR_MAX || (i - dir_hash(proto, addr, port)) % DIR_SLOTS >= DIR_RUN)
+        if (d->used >= DIR_MAX || (i - dir_hash(d, proto, addr, port)) % DIR_SLOTS >= DIR_RUN || crowds(d, i, uid))
                 return -ENOSPC;
         write_begin(d);
         d->slot[i] =
@@ -113,7 +129,7 @@ static void remove_at(struct directory *d, uint32_t hole)
 
         for (i = (hole + 1) % DIR_SLOTS; d->slot[i].stack != 0; i = (i + 1) % DIR_SLOTS) {
                 const struct dir_entry *e = &d->slot[i];
-                if (may_fill(dir_hash(e->proto, e->addr, e->port), hole, i)) {
+                if (may_fill(dir_hash(d, e->proto, e->addr, e->port), hole, i)) {
                         d->slot[hole] = *e;
                         hole = i;
                 }

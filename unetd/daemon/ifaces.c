@@ -23,6 +23,7 @@
 #include "unetd/daemon/daemon.h"
 #include "unetd/bridge/gate.h"
 #include "unetd/daemon/probe.h"
+#include "unetd/daemon/shares.h"
 #include "unetd/monitor/monitor.h"
 
 struct iface {
@@ -291,35 +292,45 @@ struct iface *iface_find(uint32_t peer)
 /* A gateway asks for packets of no connection that it knows: one that begins, one from before there was a gateway, one that
  * it forgot. */
 
+/* What somebody listens at or holds comes before what somebody has leased: his connections from there are known by themselves. */
 static uint32_t port_owner(void *arg, uint8_t proto, uint16_t port, uint32_t hint)
 {
         const struct iface *f = arg;
         const ip_addr addr = ip_addr_v4(f->cfg->addr), any = {{0, 0}};
-        uint32_t stack = port_lessee(proto, port);
         struct dir_hit hit;
+        uint32_t stack;
 
-        if (stack != 0)
-                return stack;
         if (directory_lookup(unetd.dir.d, proto, addr, port, hint, &hit) == 1 ||
             dir_probe(unetd.dir.d, proto | DIR_HELD, addr, port, hint, &hit) ||
             dir_probe(unetd.dir.d, proto | DIR_HELD, any, port, hint, &hit))
                 return hit.stack;
-        return port_listened(proto, port);
+        stack = port_lessee(proto, port);
+        return stack != 0 ? stack : port_listened(proto, port);
 }
 
 static bool may_use_port(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
 {
         const struct iface *f = arg;
+        const ip_addr addr = ip_addr_v4(f->cfg->addr);
 
-        return directory_vouches(unetd.dir.d, proto, ip_addr_v4(f->cfg->addr), port, stack) == 1 ||
-               (port_listened(proto, port) == stack && port_owner(arg, proto, port, 0) == stack);
+        return dir_is_at(unetd.dir.d, proto, addr, port, stack) ||
+               (!dir_is_anybodys(unetd.dir.d, proto, addr, port) && port_owner(arg, proto, port, 0) == stack);
 }
 
-static bool is_leased_to_another(void *arg, uint8_t proto, uint16_t port, uint32_t stack)
+/* Connections of other stacks, or this one's, at some client ports. */
+bool ifaces_flow_of_others(uint32_t stack, uint16_t first, uint32_t count)
 {
-        uint32_t has = port_lessee(proto, port);
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
+                if (ifaces[i].gate && gate_flows_of_others(ifaces[i].gate->flows, stack, first, count))
+                        return true;
+        return false;
+}
 
-        return has != 0 && has != stack;
+void ifaces_forget_flows(uint32_t stack, uint16_t first, uint32_t count)
+{
+        for (uint32_t i = 0; i < unetd.cfg.nifaces; i++)
+                if (ifaces[i].gate)
+                        gate_flows_forget_ports(ifaces[i].gate->flows, stack, first, count);
 }
 
 /* ---- users ---- */
@@ -369,7 +380,7 @@ void iface_has_mac(uint32_t i)
 static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
 {
         struct gate_rules rules = {.addr = f->cfg->addr, .ttl = (uint8_t)unetd.cfg.ip_ttl, .owner = port_owner,
-                                   .may = may_use_port, .foreign = is_leased_to_another, .arg = f};
+                                   .may = may_use_port, .arg = f};
         struct pkt_dev dev;
         int r = monitor_packet_open(index_of(f), &dev, line);
 
@@ -514,6 +525,19 @@ bool iface_is_shared(const struct iface *f)
         return f->gate != NULL;
 }
 
+static bool may_take_place(const struct gate *g, const struct user *u)
+{
+        uint32_t have = 0, taken = 0;
+
+        for (uint32_t i = 0; i < g->nports; i++) {
+                const struct stack *st = g->port[i] ? stack_find(g->port[i]->sender.stack) : NULL;
+
+                have += st && st->user == u;
+                taken += g->port[i] != NULL;
+        }
+        return share_may_take(have, taken, GATE_PORTS);
+}
+
 int iface_plug(struct iface *f, const struct end *e, struct gate_port **port)
 {
         struct gate_peer peer = {.stack = e->stack->id,
@@ -523,7 +547,7 @@ int iface_plug(struct iface *f, const struct end *e, struct gate_port **port)
                                  .leader_w = e->stack->fds[UNETD_FD_LEADER_W],
                                  .keeper_w = e->stack->fds[UNETD_FD_KEEPER_W]};
 
-        return gate_join(f->gate, &peer, port);
+        return may_take_place(f->gate, e->stack->user) ? gate_join(f->gate, &peer, port) : -EDQUOT;
 }
 
 int iface_describe(const struct iface *f, const struct gate_port *port, struct unetd_chan_info *info,

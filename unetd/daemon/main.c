@@ -19,6 +19,7 @@
 #include "config/config.h"
 #include "unetd/daemon/claims.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/sockdiag.h"
 #include "unetd/monitor/broker.h"
 #include "unetd/monitor/monitor.h"
 #include "unetd/monitor/monitor_run.h"
@@ -175,6 +176,7 @@ static enum holder ask_holder(const struct sockaddr_un *sun, socklen_t len)
         for (int ms = 0; ms < LISTEN_WAIT_MS; ms++) {
                 struct timespec pause = {0, NS_PER_MS};
                 struct ucred cred;
+                uint32_t uid;
                 socklen_t clen = sizeof cred;
                 int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
 
@@ -186,6 +188,8 @@ static enum holder ask_holder(const struct sockaddr_un *sun, socklen_t len)
                 }
                 if (fd >= 0)
                         close(fd);
+                if (sockdiag_holder(sun->sun_path, len - offsetof(struct sockaddr_un, sun_path), &uid) && uid != unetd.uid)
+                        return HOLDER_OTHER;    /* it need not be waited for */
                 nanosleep(&pause, NULL);
         }
         return HOLDER_OTHER;
@@ -450,7 +454,7 @@ static nstime after_batch(struct loop *l)
 
 static int daemon_init(void)
 {
-        uint32_t random[4];
+        uint32_t random[8];
         int r;
 
         if (getrandom(random, sizeof random, 0) != sizeof random)
@@ -461,7 +465,7 @@ static int daemon_init(void)
         unetd.next_stack = random[2] & UNETD_STACK_ID_MAX;
         unetd.idle_since = NSTIME_NEVER;
         if ((r = loop_init(&unetd.loop, after_batch)) < 0 ||
-            (r = signals_init()) < 0 || (r = directory_create(&unetd.dir, unetd.instance)) < 0 ||
+            (r = signals_init()) < 0 || (r = directory_create(&unetd.dir, unetd.instance, (const uint8_t *)&random[4])) < 0 ||
             (r = ports_init()) < 0)
                 return r;
         ifaces_init();

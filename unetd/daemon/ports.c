@@ -11,6 +11,7 @@
 
 #include "unetd/daemon/claims.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/shares.h"
 #include "unetd/daemon/sockdiag.h"
 #include "unetd/monitor/monitor.h"
 
@@ -213,7 +214,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
         }
         if (l)
                 return -EADDRINUSE;
-        if (st->user->used.listeners >= unetd.cfg.per_uid.listeners)
+        if (st->user->used.listeners >= unetd.cfg.per_uid.listeners || !share_may_enter(st->user))
                 return -EDQUOT;
         l = listener_new(p, -1);
         if (!l)
@@ -303,42 +304,58 @@ static struct user *user_at(const struct unetd_port *p)
         return NULL;
 }
 
-int port_settle(struct client *cl, const struct unetd_msg *msg)
+/* What the question is about is now; so who comes while the keeper is at it waits for the next one. However many ask, it has one. */
+static void settle_ask(struct user *u)
 {
         struct unetd_msg ask = {.type = UNETD_K_SETTLE};
+        struct waiter *w;
+
+        if (u->settling || LIST_EMPTY(&u->settle_next))
+                return;
+        while ((w = LIST_FIRST(&u->settle_next))) {
+                LIST_REMOVE(w, of_settle);
+                LIST_INSERT_HEAD(&u->settle_now, w, of_settle);
+        }
+        u->settling = true;
+        if (u->keeper_state != KEEPER_RUNS || !ask_send(u, &ask, NULL, 0))
+                port_settled(u, -EAGAIN);
+}
+
+int port_settle(struct client *cl, const struct unetd_msg *msg)
+{
         struct user *u = valid(&msg->port, false) ? user_at(&msg->port) : NULL;
         struct waiter *w;
         int r;
 
-        if (!u || u->keeper_state != KEEPER_RUNS || user_keeper_silent(u)) {
+        if (!u || u->keeper_state != KEEPER_RUNS || user_keeper_silent(u) || user_keeper_late(u, cl->user)) {
                 r = discarded(cl, msg);         /* nobody has it any more, but for a child that is closing it */
                 return r == 0 ? -ENOENT : r;
         }
         r = waiter_new(cl, msg, &w);
         if (r < 0)
                 return r;
-        w->ask = ask_send(u, &ask, NULL, 0);
-        if (w->ask)
-                w->ask->waiter = w;
-        else
-                waiter_end(w, -ENOMEM);
+        w->settles = true;
+        LIST_INSERT_HEAD(&u->settle_next, w, of_settle);
+        if (u != cl->user)
+                waiter_hurries(w);
+        settle_ask(u);
         return REPLY_LATER;
 }
 
 /* What is being closed in a child is not closed yet. */
-void port_settled(struct ask *a, int err)
+void port_settled(struct user *u, int err)
 {
-        struct waiter *w = a->waiter;
+        struct waiter *w;
 
-        if (!w)
-                return;
-        w->discard = err == 0 && discard_busy(w->client->user);
-        if (!w->discard) {
-                waiter_end(w, err);
-                return;
+        while ((w = LIST_FIRST(&u->settle_now))) {
+                LIST_REMOVE(w, of_settle);
+                w->settles = false;
+                w->discard = err == 0 && discard_busy(w->client->user);
+                if (!w->discard)
+                        waiter_end(w, err);
         }
-        w->ask = NULL;
-        a->waiter = NULL;
+        u->settling = false;
+        settle_ask(u);
 }
 
 uint32_t port_listened(uint8_t proto, uint16_t port)
@@ -455,7 +472,7 @@ static int hold_put(struct user *u, struct client *cl, struct unetd_msg *msg)
                 return r;
         if (!valid(p, true) || p->proto & DIR_HELD)
                 return -EINVAL;
-        if (st->user->used.holds >= unetd.cfg.per_uid.holds)
+        if (st->user->used.holds >= unetd.cfg.per_uid.holds || !share_may_enter(st->user))
                 return -EDQUOT;
         if (st->user->uid != unetd.uid && privileged(p->port))
                 return -EACCES;
@@ -532,39 +549,53 @@ static struct vlink_range block_range(uint32_t block)
         return (struct vlink_range){.proto = IPPROTO_TCP, .first = block_first(block), .count = (uint16_t)unetd.cfg.lease_ports};
 }
 
-/* The block that a stack had with an earlier unetd. */
+uint32_t port_lessee(uint8_t proto, uint16_t port)
+{
+        return proto == IPPROTO_TCP ? directory_lessee_of(unetd.dir.d, port) : 0;
+}
+
+/* Entries of the stack's own in the block. */
+static uint32_t claims_of(const struct listener *first, uint32_t block)
+{
+        uint32_t n = 0;
+
+        for (const struct listener *l = first; l; l = LIST_NEXT(l, link))
+                n += is_tcp(l->proto) && (uint32_t)(l->port - block_first(block)) < unetd.cfg.lease_ports;
+        return n;
+}
+
+/* Whether others have ports there. */
+static bool block_claimed(const struct stack *st, uint32_t block)
+{
+        uint32_t n = 0;
+
+        for (uint32_t i = 0; i < unetd.cfg.lease_ports; i++)
+                n += claims[0][block_first(block) + i];
+        return n > 0 && n > claims_of(LIST_FIRST(&st->listeners), block) + claims_of(LIST_FIRST(&st->holds), block);
+}
+
+/* The block that a stack had with an earlier unetd. It may have been another's meanwhile, or somebody else may have a port there
+ * or a connection. */
 static int block_retake(struct stack *st, uint16_t first, uint32_t *block)
 {
         uint32_t b = (uint32_t)(first - unetd.lease_low) / unetd.cfg.lease_ports;
 
         if (first < unetd.lease_low || b >= unetd.lease_blocks || block_first(b) != first ||
-            directory_lessee(&unetd.dir, b) != 0)
+            directory_lessee(&unetd.dir, b) != 0 || block_claimed(st, b) ||
+            ifaces_flow_of_others(st->id, first, unetd.cfg.lease_ports))
                 return -EADDRNOTAVAIL;
         directory_lease(&unetd.dir, b, st->id);
         *block = b;
         return 0;
 }
 
-uint32_t port_lessee(uint8_t proto, uint16_t port)
-{
-        return proto == IPPROTO_TCP ? directory_lessee_of(unetd.dir.d, port) : 0;
-}
-
-static bool block_claimed(uint32_t block)
-{
-        for (uint32_t i = 0; i < unetd.cfg.lease_ports; i++)
-                if (claims[0][block_first(block) + i] != 0)
-                        return true;
-        return false;
-}
-
 /* Round and round, so that a block that came back rests before it is used again. One in which somebody has a port is taken
- * only when there is no other: a lease comes before other claims (port_owner() in ifaces.c). */
+ * only when there is no other: its lessee does not use that port (port_owner() in ifaces.c, open_conn() in sock/core/usock_tcp.c). */
 static int block_take(struct stack *st, uint32_t *block)
 {
         for (uint32_t i = 0; i < 2 * unetd.lease_blocks; i++) {
                 uint32_t b = (unetd.lease_next + i) % unetd.lease_blocks;
-                if (directory_lessee(&unetd.dir, b) == 0 && (i >= unetd.lease_blocks || !block_claimed(b))) {
+                if (directory_lessee(&unetd.dir, b) == 0 && (i >= unetd.lease_blocks || !block_claimed(st, b))) {
                         directory_lease(&unetd.dir, b, st->id);
                         unetd.lease_next = b + 1;
                         *block = b;
@@ -605,7 +636,7 @@ static int lease_put(struct user *u, struct client *cl, struct unetd_msg *msg)
                 msg->lease.count = (uint16_t)unetd.cfg.lease_ports;
                 return 0;
         }
-        if (st->user->used.leases >= unetd.cfg.per_uid.leases)
+        if (st->user->used.leases >= unetd.cfg.per_uid.leases || !share_may_lease(st->user))
                 return -EDQUOT;
         l = calloc(1, sizeof *l);
         if (!l)
@@ -650,6 +681,7 @@ int port_unlease(struct client *cl, const struct unetd_msg *msg)
         l = lease_find(st, msg->lease.first);
         if (!l)
                 return -ENOENT;
+        ifaces_forget_flows(st->id, block_first(l->block), unetd.cfg.lease_ports);
         lease_free(st, l);
         return 0;
 }

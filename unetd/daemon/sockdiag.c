@@ -6,7 +6,9 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
 #include <netinet/in.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -60,8 +62,9 @@ static int ask(int family, uint8_t proto, uint16_t port)
         return send(diag, &q, sizeof q, 0) == sizeof q ? 0 : -errno;
 }
 
-/* One family; 1: each() has seen enough. The rest of the dump is read all the same, so that the next question finds nothing of it. */
-static int answers(uint8_t proto, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
+/* Reads one dump to its end, so that the next question finds nothing of it; each message goes to take() until that returns false. 1:
+ * it did. */
+static int read_dump(bool (*take)(void *arg, const struct nlmsghdr *nlh), void *arg)
 {
         _Alignas(struct nlmsghdr) char buf[32768];
         bool enough = false;
@@ -75,27 +78,86 @@ static int answers(uint8_t proto, bool (*each)(void *arg, const struct sockdiag_
                 if (n <= 0)
                         return n < 0 ? -errno : -EIO;
                 for (const struct nlmsghdr *nlh = (void *)buf; NLMSG_OK(nlh, (unsigned)left); nlh = NLMSG_NEXT(nlh, left)) {
-                        struct sockdiag_socket s;
-
                         if (nlh->nlmsg_type == NLMSG_DONE)
                                 return enough;
                         if (nlh->nlmsg_type == NLMSG_ERROR)
                                 return -EOPNOTSUPP;
-                        if (!enough && parse(nlh, proto, &s))
-                                enough = !each(arg, &s);
+                        enough = enough || !take(arg, nlh);
                 }
         }
+}
+
+struct inet_dump {
+        uint8_t proto;
+        bool (*each)(void *arg, const struct sockdiag_socket *s);
+        void *arg;
+};
+
+static bool take_inet(void *arg, const struct nlmsghdr *nlh)
+{
+        struct inet_dump *d = arg;
+        struct sockdiag_socket s;
+
+        return !parse(nlh, d->proto, &s) || d->each(d->arg, &s);
 }
 
 int sockdiag_each(uint8_t proto, uint16_t port, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
 {
         static const int families[] = {AF_INET, AF_INET6};
+        struct inet_dump d = {proto, each, arg};
         int r = 0;
 
         for (size_t i = 0; i < ARRAY_LEN(families) && r == 0; i++) {
                 r = ask(families[i], proto, port);
                 if (r == 0)
-                        r = answers(proto, each, arg);
+                        r = read_dump(take_inet, &d);
         }
         return r < 0 ? r : 0;
+}
+
+/* ---- names ---- */
+
+struct holder {
+        const char *name;
+        size_t len;
+        uint32_t uid;
+        bool found;
+};
+
+static bool take_unix(void *arg, const struct nlmsghdr *nlh)
+{
+        const struct unix_diag_msg *m = NLMSG_DATA(nlh);
+        int left = (int)(nlh->nlmsg_len - NLMSG_LENGTH(sizeof *m));
+        struct holder *h = arg;
+        bool named = false, known = false;
+        uint32_t uid = 0;
+
+        for (const struct rtattr *a = (const struct rtattr *)(m + 1); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
+                if (a->rta_type == UNIX_DIAG_NAME)
+                        named = RTA_PAYLOAD(a) == h->len && memcmp(RTA_DATA(a), h->name, h->len) == 0;
+                if (a->rta_type == UNIX_DIAG_UID && RTA_PAYLOAD(a) == sizeof uid) {
+                        memcpy(&uid, RTA_DATA(a), sizeof uid);
+                        known = true;
+                }
+        }
+        if (!named || !known)
+                return true;
+        h->uid = uid;
+        h->found = true;
+        return false;
+}
+
+bool sockdiag_holder(const char *name, size_t len, uint32_t *uid)
+{
+        struct {
+                struct nlmsghdr nlh;
+                struct unix_diag_req req;
+        } q = {.nlh = {.nlmsg_len = sizeof q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+               .req = {.sdiag_family = AF_UNIX, .udiag_states = ~0u, .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID}};
+        struct holder h = {.name = name, .len = len};
+
+        if (send(diag, &q, sizeof q, 0) != sizeof q || read_dump(take_unix, &h) < 0 || !h.found)
+                return false;
+        *uid = h.uid;
+        return true;
 }

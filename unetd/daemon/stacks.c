@@ -9,6 +9,7 @@
 
 #include "base/memfd.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/shares.h"
 #include "unetd/monitor/monitor.h"
 #include "unetd/client/fdcheck.h"
 
@@ -367,7 +368,7 @@ int stack_new(struct client *cl, struct wire_in *in)
                 return known->user == cl->user ? proc_register(cl, known, &in->msg) : -EEXIST;
         if (user_keeper_silent(cl->user))
                 return -ETIMEDOUT;
-        if (cl->user->used.stacks >= unetd.cfg.per_uid.stacks)
+        if (cl->user->used.stacks >= unetd.cfg.per_uid.stacks || !share_may_hold(cl->user, UNETD_STACK_FDS + 1))
                 return -EDQUOT;
         pidfd = peer_pidfd(cl);
         if (pidfd < 0)

@@ -37,6 +37,8 @@ struct user *user_get(uint32_t uid, uint32_t gid)
         u->emul.msgs_max = unetd.cfg.per_uid.emul_msgs;
         u->emul.chans_max = unetd.cfg.per_uid.emul_chans;
         TAILQ_INIT(&u->asks);
+        LIST_INIT(&u->settle_now);
+        LIST_INIT(&u->settle_next);
         discard_init(u);
         LIST_INSERT_HEAD(&unetd.users, u, link);
         return u;
@@ -44,7 +46,8 @@ struct user *user_get(uint32_t uid, uint32_t gid)
 
 static void user_free_if_unused(struct user *u)
 {
-        if (u->used.clients || u->used.stacks || u->used.emul_endpoints || discard_busy(u) || u->keeper_state != KEEPER_NONE)
+        if (u->used.clients || u->used.stacks || u->used.chans || u->used.emul_endpoints || discard_busy(u) ||
+            u->keeper_state != KEEPER_NONE)
                 return;
         LIST_REMOVE(u, link);
         free(u->trash.fd);
@@ -186,7 +189,7 @@ static void dispatch(struct user *u, struct ask *a, int err)
         if (a->type == UNETD_K_CHAN || a->type == UNETD_K_CHAN_DOWN)
                 chan_answered(a, err);
         else if (a->type == UNETD_K_SETTLE)
-                port_settled(a, err);
+                port_settled(u, err);
         else
                 stack_answered(u, a, err);
 }
@@ -293,7 +296,7 @@ static void asks_fail(struct user *u)
 
         while ((a = TAILQ_FIRST(&u->asks))) {
                 if (a->type == UNETD_K_SETTLE)
-                        port_settled(a, -EAGAIN);
+                        port_settled(u, -EAGAIN);
                 else if (a->type != UNETD_K_CHAN && a->type != UNETD_K_CHAN_DOWN)
                         stack_answered(u, a, -EAGAIN);
                 ask_free(u, a);
@@ -345,6 +348,15 @@ bool user_keeper_silent(struct user *u)
                 log_line("keeper %d of uid %u is stopped: who needs it goes by the kernel", u->keeper_pid, u->uid);
         u->silence_said = true;
         return true;
+}
+
+bool user_keeper_late(const struct user *u, const struct user *asks)
+{
+        const struct ask *a = TAILQ_FIRST(&u->asks);
+
+        if (u == asks || u->keeper_state != KEEPER_RUNS)
+                return false;
+        return u->keeper.queued >= QUEUE_OTHERS || (a && unetd.loop.now - a->sent >= ASK_OTHERS);
 }
 
 /* A keeper that does not answer is stopped, or broken, or slow: the last is waited for longer. */

@@ -1,0 +1,283 @@
+/* What one user can take, and what is left for others: leases, the directory, and all that users share (unetd/daemon/shares.h). */
+#include "tests/users/users.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "unetd/client/name.h"
+
+#define LOOPBACK 0x7f000001u
+
+/* ---- blocks of client ports ---- */
+
+static int leases_by_number(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        uint32_t low = hostile_dir->lease_low, n = hostile_dir->lease_ports, port = table->port;
+        struct hostile_stack st;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        for (uint32_t block = 0; low + block * n <= UINT16_MAX - n; block++) {
+                bool his = hostile_dir->lease[block] != 0 || (port - low) / n == block;
+                struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.stack = st.id, .first = (uint16_t)(low + block * n)}};
+
+                if (!his)
+                        continue;
+                must(hostile_ask(c, &msg, NULL, 0) == -EADDRNOTAVAIL);
+                must(hostile_send(k, &msg, NULL, 0) == 0);              /* nor as an offer */
+        }
+        must(hostile_sees(IPPROTO_TCP, LOOPBACK, (uint16_t)port, 0) == VICTIM);
+        must(directory_lessee_of(hostile_dir, (uint16_t)port) != st.id);
+        return 0;
+}
+
+static void a_lease_covers_nothing_of_others(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_victim_start();
+        users_run(HOSTILE, leases_by_number);
+        users_victim_goes_on();
+}
+
+/* ---- the directory ---- */
+
+/* Listeners at addresses that are chosen to lie where the victim's entry is to go. */
+static int crowds_the_directory(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        uint16_t port = (uint16_t)table->value[0];
+        uint32_t want = dir_hash(hostile_dir, IPPROTO_TCP, ip_addr_v4(LOOPBACK), port);
+        uint32_t any = dir_hash(hostile_dir, IPPROTO_TCP, (ip_addr){{0, 0}}, port), placed = 0, refused = 0;
+        struct hostile_stack st;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        for (uint32_t addr = LOOPBACK + 1; addr < 0x7f200000 && refused < 64 && placed < 3000; addr++) {
+                uint32_t at = dir_hash(hostile_dir, IPPROTO_TCP, ip_addr_v4(addr), port);
+                int sock, r;
+
+                if ((at - want + 2) % DIR_SLOTS > DIR_RUN + 4 && (at - any + 2) % DIR_SLOTS > DIR_RUN + 4)
+                        continue;
+                sock = hostile_socket(IPPROTO_TCP, addr, &port, false);
+                must(sock >= 0);
+                r = hostile_listen(c, st.id, IPPROTO_TCP, addr, port, sock);
+                close(sock);
+                placed += r == 0;
+                refused += r == -ENOSPC;
+                must(r == 0 || r == -ENOSPC);
+        }
+        table->value[1] = placed;
+        table->value[2] = refused;
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static int finds_room_in_it(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), sock;
+        uint16_t port = (uint16_t)table->value[0];
+        struct hostile_stack st;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        sock = hostile_socket(IPPROTO_TCP, LOOPBACK, &port, false);
+        must(sock >= 0 && hostile_listen(c, st.id, IPPROTO_TCP, LOOPBACK, port, sock) == 0);
+        must(hostile_sees(IPPROTO_TCP, LOOPBACK, port, 0) == VICTIM);
+        return 0;
+}
+
+static void colliding_listeners_keep_nobody_off(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run())
+                skip();
+        table->value[0] = 24017;
+        hostile = users_begin(HOSTILE, crowds_the_directory);
+        eventually(table->ready == 1);
+        print_message("one user's listeners around one key: %d placed, %d refused\n", (int)table->value[1], (int)table->value[2]);
+        users_run(VICTIM, finds_room_in_it);
+        table->done = 1;
+        users_wait(hostile);
+}
+
+/* ---- channels of a stack ---- */
+
+/* Stacks of its own, as many as it takes, each with a channel to the victim's; whoever asks pays. */
+static int takes_his_channels(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), r = 0;
+        uint32_t n = 0;
+
+        must(k >= 0);
+        while (r == 0) {
+                struct unetd_msg msg = {.type = UNETD_CHAN_OPEN};
+                struct hostile_stack st;
+
+                must(hostile_stack(c, &st) == 0);
+                hostile_stack_close(&st);
+                msg.chan.stack = st.id;
+                msg.chan.peer_stack = table->stack;
+                r = hostile_ask(c, &msg, NULL, 0);
+                n += r == 0;
+        }
+        must(r == -EDQUOT);
+        table->value[0] = n;
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static int has_one_more(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        struct unetd_msg msg = {.type = UNETD_CHAN_OPEN};
+        struct hostile_stack st;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        msg.chan.stack = st.id;
+        msg.chan.peer_stack = table->stack;
+        must(hostile_ask(c, &msg, NULL, 0) == 0);
+        return 0;
+}
+
+/* The victim: a stack that others open channels to, and that has as many left as it is owed. */
+static int is_called(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        struct hostile_stack st, mine;
+        uint32_t n = 0;
+        int r = 0;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        table->stack = st.id;
+        must_eventually(table->done == 1);
+        while (r == 0) {
+                struct unetd_msg msg = {.type = UNETD_CHAN_OPEN};
+
+                must(hostile_stack(c, &mine) == 0);
+                hostile_stack_close(&mine);
+                msg.chan.stack = st.id;
+                msg.chan.peer_stack = mine.id;
+                r = hostile_ask(c, &msg, NULL, 0);
+                n += r == 0;
+        }
+        must(n >= 31 - 1);                      /* two others have 32 and one */
+        return 0;
+}
+
+static void channels_of_a_stack_are_left_to_others(void **state)
+{
+        pid_t hostile, called;
+
+        if (users_cannot_run())
+                skip();
+        called = users_begin(VICTIM, is_called);
+        eventually(table->stack != 0);
+        hostile = users_begin(HOSTILE, takes_his_channels);
+        eventually(table->ready == 1);
+        print_message("channels of a stack that one other user has: %d of 64\n", (int)table->value[0]);
+        assert_in_range(table->value[0], 1, 32);
+        users_run(BYSTANDER, has_one_more);
+        table->done = 1;
+        users_wait(called);
+        users_wait(hostile);
+}
+
+/* ---- blocks of client ports ---- */
+
+static int leases_all(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), r;
+        struct hostile_stack st;
+        uint32_t n = 0;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        do {
+                struct unetd_msg msg = {.type = UNETD_PORT_LEASE, .lease = {.stack = st.id}};
+
+                r = hostile_ask(c, &msg, NULL, 0);
+                n += r == 0;
+        } while (r == 0);
+        must(r == -EDQUOT);
+        table->value[table->ready] = n;
+        table->ready++;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static void client_ports_are_left_to_others(void **state)
+{
+        pid_t first, second;
+
+        if (users_cannot_run())
+                skip();
+        first = users_begin(HOSTILE, leases_all);
+        eventually(table->ready == 1);
+        second = users_begin(VICTIM, leases_all);
+        eventually(table->ready == 2);
+        print_message("blocks of client ports: %d, then %d\n", (int)table->value[0], (int)table->value[1]);
+        assert_true(table->value[1] > 0 && table->value[1] >= table->value[0] / 3);
+        table->done = 1;
+        users_wait(first);
+        users_wait(second);
+}
+
+/* ---- names ---- */
+
+/* All names of the victim's, half of them with a full backlog. */
+static int squats(void)
+{
+        for (unsigned i = 0; i < UNETD_NAMES; i++) {
+                struct sockaddr_un sun;
+                socklen_t len = unetd_name(&sun, VICTIM, "squatted", i);
+                int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+                must(fd >= 0 && bind(fd, (struct sockaddr *)&sun, len) == 0);
+                must(i % 2 == 0 || listen(fd, 0) == 0);
+        }
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static int begins_to_use_unet(void)
+{
+        struct unetd_client c = {.pid = 0};
+        int64_t began = users_now_ms();
+
+        setenv("UNET_DOMAIN", "squatted", 1);
+        must(unetd_open(&c, 0) == -ECONNREFUSED);
+        fprintf(stderr, "that no unetd can be had is known after %d ms\n", (int)(users_now_ms() - began));
+        must(users_now_ms() - began < 10000);   /* waiting for each of the names took 12 s and more */
+        return 0;
+}
+
+static void names_of_others_are_not_waited_for(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run())
+                skip();
+        hostile = users_begin(HOSTILE, squats);
+        eventually(table->ready == 1);
+        users_run(VICTIM, begins_to_use_unet);
+        table->done = 1;
+        users_wait(hostile);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_lease_covers_nothing_of_others, users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(colliding_listeners_keep_nobody_off, users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(channels_of_a_stack_are_left_to_others, users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(client_ports_are_left_to_others, users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(names_of_others_are_not_waited_for, users_setup, users_teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,64 @@
+/* See shares.h. */
+#include "unetd/daemon/shares.h"
+
+#include <sys/resource.h>
+
+#define OWN_FDS 256u                    /* unetd's, besides what users make it hold */
+
+bool share_may_take(uint32_t have, uint32_t taken, uint32_t total)
+{
+        uint32_t others = taken - have;
+
+        return !unetd.cfg.shared || (taken < total && have + 1 <= (total - others + 1) / 2);
+}
+
+/* As counted in struct unetd_limits: what each of them comes to, while nothing waits to be sent. */
+static uint32_t held_by(const struct user *u)
+{
+        const struct unetd_limits *n = &u->used;
+
+        return n->clients + n->stacks * UNETD_STACK_FDS + n->procs + n->chans + n->listeners + n->holds +
+               n->emul_endpoints * (UNETD_EMUL_FDS + 1) + (uint32_t)u->trash.n;
+}
+
+/* What all users have together. */
+static uint32_t all(uint32_t (*of)(const struct user *u))
+{
+        const struct user *u;
+        uint32_t n = 0;
+
+        LIST_FOREACH(u, &unetd.users, link)
+                n += of(u);
+        return n;
+}
+
+static uint32_t entries_of(const struct user *u)
+{
+        return u->used.listeners + u->used.holds;
+}
+
+static uint32_t leases_of(const struct user *u)
+{
+        return u->used.leases;
+}
+
+bool share_may_enter(const struct user *u)
+{
+        return share_may_hold(u, 1) && share_may_take(entries_of(u), all(entries_of), DIR_MAX);
+}
+
+bool share_may_lease(const struct user *u)
+{
+        return share_may_take(leases_of(u), all(leases_of), unetd.lease_blocks);
+}
+
+bool share_may_hold(const struct user *u, uint32_t more)
+{
+        struct rlimit rl;
+        uint32_t total;
+
+        if (!unetd.cfg.shared || getrlimit(RLIMIT_NOFILE, &rl) < 0)
+                return true;
+        total = rl.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)rl.rlim_cur;
+        return total > OWN_FDS && share_may_take(held_by(u) + more - 1, all(held_by) + more - 1, total - OWN_FDS);
+}

@@ -1,0 +1,25 @@
+/*
+ * Tables that users share keep room for others: one user has at most as much as he leaves to them. The first may have half, a second
+ * half of what is left, and so on; who has nothing yet finds something. In a private unetd all is its one user's.
+ *
+ *      what                                of how many                         who counts
+ *      places at an interface's bridge     GATE_PORTS                          the stack's user
+ *      channels of one stack               per_uid.chans_per_stack             who asked for them; the stack's own user is not limited
+ *      blocks of client ports              all there are                       the stack's user
+ *      entries of the directory            DIR_MAX                             the stack's user
+ *      descriptors of unetd                RLIMIT_NOFILE                       who made it hold them
+ */
+#ifndef UNETD_SHARES_H
+#define UNETD_SHARES_H
+
+#include "unetd/daemon/daemon.h"
+
+/* Whether a user who has `have` of the `taken` may have one more, of `total`. */
+bool share_may_take(uint32_t have, uint32_t taken, uint32_t total);
+/* The same of `more` descriptors. */
+bool share_may_hold(const struct user *u, uint32_t more);
+/* ... of an entry of the directory, of a block of client ports. */
+bool share_may_enter(const struct user *u);
+bool share_may_lease(const struct user *u);
+
+#endif
