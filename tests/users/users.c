@@ -363,6 +363,8 @@ int hostile_keeper(enum hostile_keeps what)
         r = hostile_ask(keeper.fd, &msg, NULL, 0);
         if (r == 0)
                 must(pthread_create(&thread, NULL, keep, NULL) == 0);
+        else
+                close(keeper.fd);
         return r < 0 ? r : keeper.fd;
 }
 

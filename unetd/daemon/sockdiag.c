@@ -16,9 +16,14 @@
 
 static int diag = -1;
 
+static int open_diag(void)
+{
+        return socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+}
+
 int sockdiag_open(void)
 {
-        diag = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+        diag = open_diag();
         return diag < 0 ? -errno : 0;
 }
 
@@ -64,13 +69,13 @@ static int ask(int family, uint8_t proto, uint16_t port)
 
 /* Reads one dump to its end, so that the next question finds nothing of it; each message goes to take() until that returns false. 1:
  * it did. */
-static int read_dump(bool (*take)(void *arg, const struct nlmsghdr *nlh), void *arg)
+static int read_dump(int fd, bool (*take)(void *arg, const struct nlmsghdr *nlh), void *arg)
 {
         _Alignas(struct nlmsghdr) char buf[32768];
         bool enough = false;
 
         for (;;) {
-                ssize_t n = recv(diag, buf, sizeof buf, 0);
+                ssize_t n = recv(fd, buf, sizeof buf, 0);
                 int left = (int)n;
 
                 if (n < 0 && errno == EINTR)
@@ -110,7 +115,7 @@ int sockdiag_each(uint8_t proto, uint16_t port, bool (*each)(void *arg, const st
         for (size_t i = 0; i < ARRAY_LEN(families) && r == 0; i++) {
                 r = ask(families[i], proto, port);
                 if (r == 0)
-                        r = read_dump(take_inet, &d);
+                        r = read_dump(diag, take_inet, &d);
         }
         return r < 0 ? r : 0;
 }
@@ -155,9 +160,14 @@ bool sockdiag_holder(const char *name, size_t len, uint32_t *uid)
         } q = {.nlh = {.nlmsg_len = sizeof q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
                .req = {.sdiag_family = AF_UNIX, .udiag_states = ~0u, .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID}};
         struct holder h = {.name = name, .len = len};
+        int fd = open_diag();
 
-        if (send(diag, &q, sizeof q, 0) != sizeof q || read_dump(take_unix, &h) < 0 || !h.found)
+        if (fd < 0)
                 return false;
-        *uid = h.uid;
-        return true;
+        if (send(fd, &q, sizeof q, 0) != sizeof q || read_dump(fd, take_unix, &h) < 0)
+                h.found = false;
+        close(fd);
+        if (h.found)
+                *uid = h.uid;
+        return h.found;
 }

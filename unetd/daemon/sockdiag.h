@@ -21,7 +21,7 @@ int sockdiag_open(void);
  * of IPv6 alone is left out. 0, or a negative errno: the kernel does not say. */
 int sockdiag_each(uint8_t proto, uint16_t port, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg);
 /* Who made the socket with this abstract name, of `len` bytes with the zero that it begins with. False: nobody, or the kernel does
- * not say. */
+ * not say. Asked before sockdiag_open(), too. */
 bool sockdiag_holder(const char *name, size_t len, uint32_t *uid);
 
 #endif
