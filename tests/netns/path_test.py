@@ -6,6 +6,7 @@ UNET_WHOLE=1: a gigabyte each way instead of some megabytes."""
 import json
 import os
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import lan  # noqa: E402
@@ -70,6 +71,15 @@ class Path(lan_test.Lan):
         self.one_way(self.other, self.ours, BIG)
         self.assertGreater(self.silenced(self.far), 0)
 
+    def test_what_a_router_says_is_unreachable_ends_a_connect(self):
+        for name, error in (("host-unreachable", "EHOSTUNREACH"), ("net-unreachable", "ENETUNREACH")):
+            self.near.sh("nft", "add table ip no; add chain ip no way { type filter hook forward priority 0; };"
+                                f"add rule ip no way tcp dport {lan_test.CLOSED} reject with icmp type {name}")
+            start = time.monotonic()
+            p = self.peer(self.ours, "error", "tcp", FAR, lan_test.CLOSED)
+            self.assertEqual(p.end(), error + "\n")
+            self.assertLess(time.monotonic() - start, 100)     # an attempt that nobody answers takes four minutes
+            self.near.sh("nft", "delete table ip no")
 
     def learnt_by(self, name):
         """While bytes go both ways: counters end with their stack, and are returned."""
