@@ -102,6 +102,8 @@ int uam_open(struct unet_ep *ep, const struct uam_opts *opts, struct uam **out)
         err = fill_opts(opts, am->seg.tx_bytes, &am->o);
         if (err == 0)
                 err = alloc_tables(am);
+        if (err == 0)
+                err = am_tree_new(am);
         if (err != 0) {
                 free_all(am);
                 return err;

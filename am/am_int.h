@@ -31,7 +31,7 @@
 #define AM_ID_GET    UAM_HANDLERS       /* handler numbers of the library itself */
 #define AM_ID_NONE   (UAM_HANDLERS + 1) /* a put: no handler */
 #define AM_ID_TREE   (UAM_HANDLERS + 2) /* collectives, am_tree.c */
-#define AM_ID_SPLITC (UAM_HANDLERS + 8)
+#define AM_ID_SC     (UAM_HANDLERS + 8) /* and the following, splitc.c */
 #define AM_IDS       256u
 
 #define AM_BATCH  16                    /* messages taken from a link at a time */
@@ -192,6 +192,10 @@ bool am_lendable(const struct uam *am, const void *p, size_t len);
 
 /* am_request.c. A request for a handler of the library itself. */
 int am_request_own(struct uam *am, uint32_t rank, unsigned id, const uam_arg *arg, int nargs);
+int am_request_data(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len, const uam_arg *arg, int nargs);
+int am_request_long(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len, uint64_t off,
+                    struct uam_event *event);
+int am_reply_own(struct uam_token *token, unsigned id, const uam_arg *arg, int nargs);
 /* From a request's handler that has not replied: 0 or -EPIPE. */
 int am_reply(struct uam_token *t, const struct am_msg *m);
 
@@ -220,6 +224,9 @@ void am_peer_ends(struct am_peer *p, int err);
 void am_cut_off(struct am_peer *p, int err);
 /* Tests bring their own time. */
 void am_set_time(struct uam *am, struct am_time time);
+
+/* am_tree.c. 0 or -ENOMEM. */
+int am_tree_new(struct uam *am);
 void am_tree_free(struct uam *am);
 
 #endif

@@ -157,13 +157,19 @@ int uam_request_long(struct uam *am, uint32_t rank, unsigned id, unsigned flags,
         return err != 0 ? err : request_long(p, flags, &m, data, len);
 }
 
-int uam_put(struct uam *am, uint32_t rank, uint64_t off, const void *data, size_t len, struct uam_event *event)
+int am_request_long(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len, uint64_t off,
+                    struct uam_event *event)
 {
         struct am_peer *p = peer_of(am, rank);
         int err = check_request(am, p, 0, 0);
-        struct am_msg m = {.kind = AM_REQ, .cat = AM_CAT_LONG, .id = AM_ID_NONE, .off = off, .event = event};
+        struct am_msg m = {.kind = AM_REQ, .cat = AM_CAT_LONG, .id = (uint8_t)id, .off = off, .event = event};
 
         return err != 0 ? err : request_long(p, 0, &m, data, len);
+}
+
+int uam_put(struct uam *am, uint32_t rank, uint64_t off, const void *data, size_t len, struct uam_event *event)
+{
+        return am_request_long(am, rank, AM_ID_NONE, data, len, off, event);
 }
 
 int am_request_own(struct uam *am, uint32_t rank, unsigned id, const uam_arg *arg, int nargs)
@@ -171,6 +177,16 @@ int am_request_own(struct uam *am, uint32_t rank, unsigned id, const uam_arg *ar
         struct am_peer *p = peer_of(am, rank);
         int err = check_request(am, p, 0, nargs);
         const struct am_msg m = {.kind = AM_REQ, .cat = AM_CAT_SHORT, .id = (uint8_t)id, .nargs = nargs, .arg = arg};
+
+        return err != 0 ? err : request(p, 0, &m);
+}
+
+int am_request_data(struct uam *am, uint32_t rank, unsigned id, const void *data, size_t len, const uam_arg *arg, int nargs)
+{
+        struct am_peer *p = peer_of(am, rank);
+        int err = check_request(am, p, 0, nargs);
+        const struct am_msg m = {.kind = AM_REQ, .cat = AM_CAT_MEDIUM, .id = (uint8_t)id, .nargs = nargs, .arg = arg,
+                                 .data = data, .len = (uint32_t)len};
 
         return err != 0 ? err : request(p, 0, &m);
 }
@@ -205,6 +221,13 @@ static inline int replied(struct uam_token *t, int err)
 int am_reply(struct uam_token *t, const struct am_msg *m)
 {
         return replied(t, am_send(t->peer, m));
+}
+
+int am_reply_own(struct uam_token *token, unsigned id, const uam_arg *arg, int nargs)
+{
+        int err = check_reply(token, 0, nargs);
+
+        return err != 0 ? err : replied(token, am_send_short(token->peer, AM_REP, id, arg, nargs));
 }
 
 int uam_reply_short(struct uam_token *token, unsigned id, const uam_arg *arg, int nargs)

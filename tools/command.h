@@ -19,7 +19,7 @@ struct command {
         int (*run)(const struct command *cmd, int argc, char **argv);
 };
 
-extern const struct command cmd_run, cmd_ss, cmd_why, cmd_stat, cmd_status, cmd_pcap, cmd_trace, cmd_config, cmd_if, cmd_arp,
+extern const struct command cmd_am, cmd_run, cmd_ss, cmd_why, cmd_stat, cmd_status, cmd_pcap, cmd_trace, cmd_config, cmd_if, cmd_arp,
         cmd_route, cmd_ping;
 
 /*

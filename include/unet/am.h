@@ -169,6 +169,35 @@ UNET_API int uam_flush(struct uam *am, uint32_t rank, int64_t timeout);
 typedef void uam_lost_fn(void *arg, uint32_t rank, int err);
 UNET_API void uam_on_lost(struct uam *am, uam_lost_fn *fn, void *arg);
 
+/* ---- collective calls ----
+ *
+ * All ranks make the same ones in the same order; trees of messages, about log2(ranks) steps. 0, -EDEADLK, -EINVAL, -ENOMEM, or -EPIPE:
+ * a rank that is needed has gone. */
+enum uam_op { UAM_ADD, UAM_MUL, UAM_MIN, UAM_MAX, UAM_AND, UAM_OR, UAM_XOR };   /* bits: of integers only */
+/* Returns when all ranks have called it. */
+UNET_API int uam_barrier(struct uam *am);
+/* What lies at root's buf gets to everybody's. */
+UNET_API int uam_broadcast(struct uam *am, uint32_t root, void *buf, size_t len);
+/* *out gets all ranks' values combined, at each rank the same. Sums of doubles are added in one order, whoever is late. */
+UNET_API int uam_reduce_i64(struct uam *am, enum uam_op op, int64_t value, int64_t *out);
+UNET_API int uam_reduce_f64(struct uam *am, enum uam_op op, double value, double *out);
+/* The values of ranks 0 .. our own combined. */
+UNET_API int uam_scan_i64(struct uam *am, enum uam_op op, int64_t value, int64_t *out);
+UNET_API int uam_scan_f64(struct uam *am, enum uam_op op, double value, double *out);
+
+/* ---- jobs ----
+ *
+ * `unet am run -n N PROGRAM` (unet-am(1)) starts N ranks. Each opens its endpoint and is connected to all, itself too. */
+struct uam_job_opts {
+        size_t memory;                  /* of uam_memory(), at least: default 16 MB */
+        uint32_t window;                /* as in struct uam_opts */
+};
+/* Started by hand, a program is a job of one rank. opts may be NULL. Errors of opening and joining; -EINVAL: the environment is
+ * not `unet am run`'s. */
+UNET_API int uam_job_open(const struct uam_job_opts *opts, struct uam **out);
+/* Waits until all ranks have called it, closes the endpoint too. NULL: nothing happens. */
+UNET_API void uam_job_close(struct uam *am);
+
 #define UAM_STATS(X)                                                                                                             \
         X(REQUESTS, "requests sent")                                                                                             \
         X(REPLIES, "replies sent")                                                                                               \

@@ -1,0 +1,18 @@
+/*
+ * What `unet am run` hands to its ranks, in the environment:
+ *
+ *      UNET_AM_RANK=2  UNET_AM_RANKS=8  UNET_AM_JOB=NUMBER
+ *      UNET_AM_SOCKETS=5,6,-1,7,...            shared memory: a socket to each rank, -1 to itself
+ *      UNET_AM_NAME=am-PID-NUMBER              through unetd: NAME-LOW-HIGH is where LOW listens for HIGH
+ */
+#ifndef AM_JOB_H
+#define AM_JOB_H
+
+#define AM_JOB_RANK    "UNET_AM_RANK"
+#define AM_JOB_RANKS   "UNET_AM_RANKS"
+#define AM_JOB_NUMBER  "UNET_AM_JOB"
+#define AM_JOB_SOCKETS "UNET_AM_SOCKETS"
+#define AM_JOB_NAME    "UNET_AM_NAME"
+#define AM_JOB_MOST    128u             /* ranks: a socket for each pair, and a link of the endpoint */
+
+#endif

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""The Split-C programs compute what a serial run does, for 1, 2, 4 and 8 processors; and how a job ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+BUILD = os.environ["UNET_BUILD"]
+UNET = os.path.join(BUILD, "tools", "unet")
+
+
+def program(name):
+    return os.path.join(BUILD, "examples", "splitc", "splitc_" + name)
+
+
+def job(ranks, *command, options=()):
+    return subprocess.run([UNET, "am", "run", "-n", str(ranks), *options, *command], capture_output=True, text=True, check=False)
+
+
+RUNS = [("mm", "--size", "64"), ("cc", "--size", "40"), ("cg", "--size", "24"),
+        ("em3d", "--size", "60", "--variant", "get"), ("em3d", "--size", "60", "--variant", "store"),
+        *[(sort, "--size", "5000", "--variant", v, "--keys", k) for sort in ("ssort", "rsort") for v in ("small", "bulk")
+          for k in ("uniform", "gauss", "zero", "bucket", "stagger", "same")]]
+
+
+class Programs(unittest.TestCase):
+    def right(self, ranks, run, options=()):
+        r = job(ranks, program(run[0]), *run[1:], options=options)
+        said = f"{ranks} processors, {' '.join(run)}: {r.stdout}{r.stderr}"
+        self.assertEqual(r.returncode, 0, said)
+        self.assertEqual(len(r.stdout.splitlines()), 1, said)
+        self.assertTrue(r.stdout.rstrip().endswith(" right"), said)
+        self.assertIn(f"processors {ranks} ", r.stdout)
+
+    def test_shared_memory(self):
+        for ranks in (1, 2, 4, 8):
+            for run in RUNS:
+                self.right(ranks, run)
+
+    def test_odd_numbers(self):
+        for run in RUNS[:5]:
+            self.right(3, run)
+            self.right(7, run)
+
+    def test_by_hand_it_is_one_processor(self):
+        r = subprocess.run([program("rsort"), "--size", "1000"], capture_output=True, text=True, check=False)
+        self.assertIn("processors 1 ", r.stdout)
+        self.assertTrue(r.stdout.rstrip().endswith(" right"), r.stdout + r.stderr)
+
+
+class Jobs(unittest.TestCase):
+    def test_output_by_lines_with_ranks(self):
+        r = job(3, "sh", "-c", "echo one $UNET_AM_RANK; printf 'two %s' $UNET_AM_RANKS", options=["--label"])
+        self.assertEqual(r.returncode, 0)
+        self.assertEqual(sorted(r.stdout.splitlines()),
+                         sorted(f"[{i}] {line}" for i in range(3) for line in (f"one {i}", "two 3")))
+
+    def test_a_rank_that_fails_ends_the_job(self):
+        r = job(3, "sh", "-c", "[ $UNET_AM_RANK = 1 ] && exit 7; exec sleep 1000")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("rank 1 ended with status 7", r.stderr)
+
+    def test_a_rank_that_is_killed_ends_the_job(self):
+        r = job(3, "sh", "-c", "[ $UNET_AM_RANK = 2 ] && kill -KILL $$; exec sleep 1000")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("rank 2 was killed: Killed", r.stderr)
+
+    def test_a_rank_that_ignores_the_end_is_killed(self):
+        r = job(2, "sh", "-c", "[ $UNET_AM_RANK = 1 ] && exit 7; trap '' TERM; while :; do sleep 1; done")
+        self.assertEqual(r.returncode, 1)
+
+    def test_a_processor_that_dies_takes_the_program_with_it(self):
+        with subprocess.Popen([UNET, "am", "run", "-n", "2", "sh", "-c", "echo $$; exec " + program("rsort") + " --size 4000000"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
+            os.kill(int(p.stdout.readline()), signal.SIGKILL)
+            said = p.stderr.read()
+            self.assertEqual(p.wait(), 1)
+            self.assertIn("was killed: Killed", said)
+
+    def test_a_killed_launcher_leaves_nobody(self):
+        with subprocess.Popen([UNET, "am", "run", "-n", "2", "sh", "-c", "echo $$; exec sleep 1000"], stdout=subprocess.PIPE,
+                              text=True) as p:
+            ranks = [int(p.stdout.readline()) for _ in range(2)]
+            p.kill()
+            p.wait()
+        for pid in ranks:
+            while os.path.exists(f"/proc/{pid}") and "Z" not in open(f"/proc/{pid}/stat", encoding="ascii").read().split()[2]:
+                time.sleep(0.01)
+
+    def test_usage(self):
+        for args in ((), ("walk",), ("run",), ("run", "-n", "0", "true"), ("run", "-n", "129", "true"), ("run", "--odd", "true")):
+            self.assertEqual(subprocess.run([UNET, "am", *args], capture_output=True, check=False).returncode, 2, args)
+        self.assertEqual(job(2, "/no/such/program").returncode, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
