@@ -9,6 +9,7 @@
 
 #include "am/am_int.h"
 #include "base/checksum.h"
+#include "base/planted.h"
 
 #define TICK_POLLS 8u                   /* polls in vain between two looks at the clock */
 #define LOOK_POLLS 4096u                /* and between two looks for hung-up peers */
@@ -113,11 +114,12 @@ static void place_long(struct am_peer *p, const struct am_pkt *k, const struct a
         bool last = k->h.flags & AM_F_LAST;
         uint64_t end = k->off + k->h.len;
 
-        if (k->h.len > am->mem_len || k->off > am->mem_len - k->h.len || (last && k->total > end)) {
+        if (k->h.len > am->mem_len || CHECKED(k->off > am->mem_len - k->h.len) || (last && k->total > end)) {
                 am_cut_off(p, -ERANGE);
                 return;
         }
-        am_pieces_copy(d, am->mem + k->off);
+        if (k->h.len != 0)
+                am_pieces_copy(d, am->mem + k->off);
         if (last && k->h.id != AM_ID_NONE)
                 run(p, k, am->mem + (end - k->total), k->total);
 }
@@ -337,8 +339,7 @@ int am_receive(struct uam *am)
 
 static void look_for_gone(struct uam *am)
 {
-        if (am->time.sleep == NULL)
-                unet_ep_wait(am->ep, UNET_CLOSED, 0);   /* hang-ups are told by a descriptor */
+        unet_ep_wait(am->ep, UNET_CLOSED, 0);   /* hang-ups are told by a descriptor */
         for (uint32_t r = 0; r <= am->o.ranks; r++) {
                 struct am_peer *p = am->peer[r];
                 if (p == NULL || p->err != 0 || !am_link_gone(am->ep, p->link, p->chan))
@@ -368,7 +369,7 @@ void am_idle(struct uam *am, bool look)
                 am_collect(am);
         if (am->timed != NULL && (look || am->idle % TICK_POLLS == 0))
                 am_tick(am);
-        if (look || am->idle % LOOK_POLLS == LOOK_POLLS - 1)
+        if ((look || am->idle % LOOK_POLLS == LOOK_POLLS - 1) && am->time.sleep == NULL)
                 look_for_gone(am);
         am->idle++;
 }

@@ -14,6 +14,7 @@
 #include "am/am_int.h"
 
 #define TREE_SYNC 64u
+#define FAILED    UINT64_MAX            /* a step: the sender's collective calls have failed, and so will everybody's */
 
 struct letter {
         struct letter *next;
@@ -25,7 +26,7 @@ struct letter {
 struct am_tree {
         uint64_t call;
         struct letter *box;
-        bool no_memory;
+        bool failed, no_memory;
 };
 
 static void on_letter(struct uam_token *t, const uam_arg *arg, int nargs, void *data, size_t len, void *ctx)
@@ -33,10 +34,16 @@ static void on_letter(struct uam_token *t, const uam_arg *arg, int nargs, void *
         struct am_tree *tree = t->peer->am->tree;
         struct letter *l;
 
-        if (nargs != 2) {
-                am_cut_off(t->peer, -EPROTO);
+        if (nargs == 2 && arg[1] == FAILED) {
+                tree->failed = true;
                 return;
         }
+        if (nargs != 2 || (int64_t)(arg[0] - tree->call) > (int64_t)(2 * TREE_SYNC)) {
+                am_cut_off(t->peer, -EPROTO);   /* nobody can be ahead so far */
+                return;
+        }
+        if ((int64_t)(arg[0] - tree->call) < 0)
+                return;                 /* of a call that failed here */
         l = malloc(sizeof *l + len);
         if (l == NULL) {
                 tree->no_memory = true;
@@ -83,6 +90,27 @@ static struct letter **find(struct am_tree *tree, uint32_t from, uint64_t step)
         return at;
 }
 
+/* Who sends nothing may be dead, and over a lossy channel only what is not acknowledged tells. */
+static void probe(struct uam *am, uint32_t rank)
+{
+        const struct am_peer *p = am->peer[rank];
+
+        if (!p->lossless && p->tx[AM_SEQ_REQ].una == p->tx[AM_SEQ_REQ].nxt)
+                am_request_long(am, rank, AM_ID_NONE, NULL, 0, 0, NULL);
+}
+
+/* Others may wait for a letter of ours, and not for the rank that has gone. */
+static int fail(struct uam *am)
+{
+        uint8_t none = 0;
+
+        for (uint32_t r = 0; r < am->o.ranks && !am->tree->failed; r++)
+                if (am->peer[r] != NULL && am->peer[r]->err == 0)
+                        give(am, r, FAILED, &none, 1);
+        am->tree->failed = true;
+        return -EPIPE;
+}
+
 static int take(struct uam *am, uint32_t from, uint64_t step, void *data, size_t len)
 {
         struct letter **at, *l;
@@ -91,9 +119,12 @@ static int take(struct uam *am, uint32_t from, uint64_t step, void *data, size_t
         while (*(at = find(am->tree, from, step)) == NULL) {
                 if (am->tree->no_memory)
                         return -ENOMEM;
-                if (am->peer[from] == NULL || am->peer[from]->err != 0)
+                if (am->tree->failed)
                         return -EPIPE;
-                uam_pause(am);
+                if (am->peer[from] == NULL || am->peer[from]->err != 0)
+                        return fail(am);
+                if (uam_pause(am) == -ETIMEDOUT)
+                        probe(am, from);
         }
         l = *at;
         *at = l->next;

@@ -1,4 +1,4 @@
-# libunet.so: <unet/sock.h> and <unet/unet.h>. What these headers mark as theirs is exported, nothing else.
+# libunet.so: <unet/sock.h>, <unet/unet.h>, <unet/am.h>, <unet/splitc.h>, <unet/gam.h>. What these headers mark as theirs is exported, nothing else.
 find_package(Threads REQUIRED)
 add_library(libunet SHARED
   ${SOCK_OBJECTS}
@@ -7,7 +7,8 @@ add_library(libunet SHARED
   $<TARGET_OBJECTS:unet_sim>
   $<TARGET_OBJECTS:unet_xdp_ni>
   $<TARGET_OBJECTS:unet_verbs>
-  $<TARGET_OBJECTS:unet_emul>)
+  $<TARGET_OBJECTS:unet_emul>
+  $<TARGET_OBJECTS:am>)
 target_link_libraries(libunet PRIVATE netstack unetd_client Threads::Threads)
 set_target_properties(libunet PROPERTIES OUTPUT_NAME unet EXPORT_NAME unet VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
   LINKER_LANGUAGE C)

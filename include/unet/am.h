@@ -172,7 +172,7 @@ UNET_API void uam_on_lost(struct uam *am, uam_lost_fn *fn, void *arg);
 /* ---- collective calls ----
  *
  * All ranks make the same ones in the same order; trees of messages, about log2(ranks) steps. 0, -EDEADLK, -EINVAL, -ENOMEM, or -EPIPE:
- * a rank that is needed has gone. */
+ * a rank that was needed has gone, here or at another; all collective calls fail from then on. */
 enum uam_op { UAM_ADD, UAM_MUL, UAM_MIN, UAM_MAX, UAM_AND, UAM_OR, UAM_XOR };   /* bits: of integers only */
 /* Returns when all ranks have called it. */
 UNET_API int uam_barrier(struct uam *am);

@@ -55,11 +55,16 @@ typedef struct {
 } sc_gptr;
 static inline sc_gptr sc_global(uint32_t proc, uint64_t off)
 {
-        return (sc_gptr){off, proc};
+        sc_gptr g;
+
+        g.off = off;
+        g.proc = proc;
+        return g;
 }
 static inline sc_gptr sc_gadd(sc_gptr g, int64_t bytes)
 {
-        return (sc_gptr){g.off + (uint64_t)bytes, g.proc};
+        g.off += (uint64_t)bytes;
+        return g;
 }
 
 typedef struct {

@@ -9,6 +9,7 @@ import time
 import unittest
 
 BUILD = os.environ["UNET_BUILD"]
+os.environ["UNET_DOMAIN"] = f"am-{os.getpid()}"         # a unetd of our own
 UNET = os.path.join(BUILD, "tools", "unet")
 
 
@@ -40,10 +41,21 @@ class Programs(unittest.TestCase):
             for run in RUNS:
                 self.right(ranks, run)
 
+    def test_through_unetd(self):
+        for ranks in (2, 4):
+            for run in RUNS[:9:2]:
+                self.right(ranks, run, options=["--unetd"])
+
     def test_odd_numbers(self):
         for run in RUNS[:5]:
             self.right(3, run)
             self.right(7, run)
+
+    def test_gam(self):
+        for ranks in (1, 2, 5):
+            r = job(ranks, os.path.join(BUILD, "tests", "am", "am_gam_prog"))
+            self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+            self.assertEqual(sorted(r.stdout.splitlines()), [f"node {i} of {ranks}: right" for i in range(ranks)])
 
     def test_by_hand_it_is_one_processor(self):
         r = subprocess.run([program("rsort"), "--size", "1000"], capture_output=True, text=True, check=False)

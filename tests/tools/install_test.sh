@@ -8,13 +8,14 @@ check "install" cmake --install "$UNET_BUILD" --prefix "$scratch/first" --strip
 mv "$scratch/first" "$scratch/moved"
 p=$scratch/moved
 for file in bin/unet lib/libunet_preload.so lib/libunet.so libexec/unet/unetd libexec/unet/unet-keeper \
-        include/unet/unet.h include/unet/sock.h lib/pkgconfig/unet.pc share/man/man1/unet.1 share/man/man8/unetd.8; do
+        include/unet/unet.h include/unet/sock.h include/unet/am.h include/unet/splitc.h include/unet/gam.h lib/pkgconfig/unet.pc share/man/man1/unet.1 share/man/man8/unetd.8; do
         check "$file is there" test -f "$p/$file"
 done
 check "nothing in it knows the build" bash -c "! grep -rlF '$UNET_BUILD' '$p'"
 
 cat >"$scratch/own.c" <<'C'
 #include <unet/sock.h>
+#include <unet/splitc.h>
 #include <unet/unet.h>
 
 int main(void)
@@ -38,7 +39,7 @@ plain_headers() {
                 for x in c c++; do
                         for std in 99 11 17 2x 11 14 20; do
                                 case $x$std in c14 | c20 | c++99 | c++2x) continue ;; esac
-                                for h in sock unet; do
+                                for h in sock unet am splitc gam; do
                                         echo "#include <unet/$h.h>" >"$scratch/h.$x"
                                         "$c" -x "$x" -std="$x$std" -pedantic -Wall -Wextra -Wundef -Werror -fsyntax-only \
                                                 -I"$p/include" "$scratch/h.$x" || { echo "$c $x$std $h"; bad=1; }
@@ -50,7 +51,7 @@ plain_headers() {
 }
 check "the headers compile as C99 to C2x and C++11 to C++20, alone and without a warning" plain_headers
 
-only_ours() { ! nm -D --defined-only "$p/lib/libunet.so" | awk '{print $3}' | grep -v '^unet_'; }
+only_ours() { ! nm -D --defined-only "$p/lib/libunet.so" | awk '{print $3}' | grep -vE '^(unet|uam|sc|gam)_'; }
 check "the library exports what its headers name, and nothing else" only_ours
 check "its soname has the version" bash -c "readelf -d '$p/lib/libunet.so' | grep -q 'soname: .libunet.so.0.'"
 
