@@ -130,7 +130,7 @@ static bool is_right(const struct cc *c)
 int main(int argc, char **argv)
 {
         static const char *const variants[] = {"mesh", NULL};
-        struct prog p = prog_start(argc, argv, "cc", 128, variants, 0, 32 << 20);
+        struct prog p = prog_start(argc, argv, "cc", 128, variants, 16, 0);
         struct cc c = {.n = p.size < sc_procs() ? sc_procs() : p.size, .seed = p.seed * 1000003};
 
         c.first = strip(&c, sc_me());

@@ -163,7 +163,7 @@ static void make(struct cg *c, bool alone)
 int main(int argc, char **argv)
 {
         static const char *const variants[] = {"grid", NULL};
-        struct prog p = prog_start(argc, argv, "cg", 64, variants, 0, 32 << 20);
+        struct prog p = prog_start(argc, argv, "cg", 64, variants, 16, 0);
         struct cg c = {.n = p.size < sc_procs() ? sc_procs() : p.size, .prog = &p}, serial = {.n = c.n};
         uint64_t steps;
         bool right;

@@ -128,7 +128,7 @@ static bool is_right(const struct em *e)
 int main(int argc, char **argv)
 {
         static const char *const variants[] = {"get", "store", NULL};
-        struct prog p = prog_start(argc, argv, "em3d", 500, variants, 1024, 1 << 20);
+        struct prog p = prog_start(argc, argv, "em3d", 500, variants, 0, 256);
         struct em e = {.n = p.size, .seed = p.seed * 7919};
 
         for (int kind = 0; kind < 2; kind++) {

@@ -100,7 +100,7 @@ static bool is_right(const struct mm *m)
 int main(int argc, char **argv)
 {
         static const char *const variants[] = {"block", NULL};
-        struct prog p = prog_start(argc, argv, "mm", 256, variants, 0, 64 << 20);
+        struct prog p = prog_start(argc, argv, "mm", 256, variants, 32, 0);
         struct mm m = {.n = p.size, .nb = 4};
 
         m.b = (m.n + m.nb - 1) / m.nb;

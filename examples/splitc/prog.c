@@ -25,8 +25,8 @@ static void usage(const char *name, const char *const *variants)
         exit(2);
 }
 
-struct prog prog_start(int argc, char **argv, const char *name, uint64_t size, const char *const *variants, size_t heap_per_size,
-                       size_t heap_least)
+struct prog prog_start(int argc, char **argv, const char *name, uint64_t size, const char *const *variants, size_t per_square,
+                       size_t per_size)
 {
         static const struct option opts[] = {{"size", required_argument, NULL, 'n'},
                                              {"variant", required_argument, NULL, 'v'},
@@ -50,7 +50,7 @@ struct prog prog_start(int argc, char **argv, const char *name, uint64_t size, c
         }
         if (optind < argc || p.size == 0)
                 usage(name, variants);
-        sc_init(heap_per_size * p.size + heap_least);
+        sc_init((per_square * p.size + per_size) * p.size + HEAP_LEAST);
         return p;
 }
 

@@ -20,9 +20,11 @@ struct prog {
         double start, wait_start, waited;
 };
 
-/* Reads the options: `size` and `variant` are the defaults, `variants` the words allowed. Ends the program when they are wrong. */
-struct prog prog_start(int argc, char **argv, const char *name, uint64_t size, const char *const *variants, size_t heap_per_size,
-                       size_t heap_least);
+/* Reads the options and joins the job: `size` and `variants[0]` are the defaults. The heap holds so many bytes for each of size * size,
+ * and of size, and HEAP_LEAST. Ends the program when an option is wrong. */
+#define HEAP_LEAST (2u << 20)
+struct prog prog_start(int argc, char **argv, const char *name, uint64_t size, const char *const *variants, size_t per_square,
+                       size_t per_size);
 bool prog_is(const struct prog *p, const char *variant);
 /* The measured part begins; between wait and go the program communicates. */
 void prog_measure(struct prog *p);

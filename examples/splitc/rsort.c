@@ -118,7 +118,7 @@ static bool is_right(const struct rsort *s, const struct prog *p)
 int main(int argc, char **argv)
 {
         static const char *const variants[] = {"small", "bulk", NULL};
-        struct prog p = prog_start(argc, argv, "rsort", 65536, variants, 12, 1 << 20);
+        struct prog p = prog_start(argc, argv, "rsort", 65536, variants, 0, 12);
         struct rsort s = {.n = p.size, .each = (p.size + sc_procs() - 1) / sc_procs()};
         uint64_t first = sc_me() * s.each;
         uint32_t *key;

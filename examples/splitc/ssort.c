@@ -130,7 +130,7 @@ static bool is_right(const struct ssort *s, const struct prog *p)
 int main(int argc, char **argv)
 {
         static const char *const variants[] = {"small", "bulk", NULL};
-        struct prog p = prog_start(argc, argv, "ssort", 65536, variants, 8, 1 << 20);
+        struct prog p = prog_start(argc, argv, "ssort", 65536, variants, 0, 8);
         uint32_t procs = sc_procs();
         struct ssort s = {.n = p.size, .each = (p.size + procs - 1) / procs};
         uint64_t first = sc_me() * s.each;

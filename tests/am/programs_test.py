@@ -21,6 +21,14 @@ def job(ranks, *command, options=()):
     return subprocess.run([UNET, "am", "run", "-n", str(ranks), *options, *command], capture_output=True, text=True, check=False)
 
 
+def lives(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            return f.read().split()[2] != "Z"
+    except OSError:
+        return False
+
+
 RUNS = [("mm", "--size", "64"), ("cc", "--size", "40"), ("cg", "--size", "24"),
         ("em3d", "--size", "60", "--variant", "get"), ("em3d", "--size", "60", "--variant", "store"),
         *[(sort, "--size", "5000", "--variant", v, "--keys", k) for sort in ("ssort", "rsort") for v in ("small", "bulk")
@@ -98,9 +106,8 @@ class Jobs(unittest.TestCase):
             ranks = [int(p.stdout.readline()) for _ in range(2)]
             p.kill()
             p.wait()
-        for pid in ranks:
-            while os.path.exists(f"/proc/{pid}") and "Z" not in open(f"/proc/{pid}/stat", encoding="ascii").read().split()[2]:
-                time.sleep(0.01)
+        while any(lives(pid) for pid in ranks):
+            time.sleep(0.01)
 
     def test_usage(self):
         for args in ((), ("walk",), ("run",), ("run", "-n", "0", "true"), ("run", "-n", "129", "true"), ("run", "--odd", "true")):
