@@ -1,4 +1,4 @@
-# libunet.so: <unet/sock.h>, <unet/unet.h>, <unet/am.h>, <unet/splitc.h>, <unet/gam.h>. What these headers mark as theirs is exported, nothing else.
+# libunet.so: what the headers in include/unet mark as theirs is exported, nothing else.
 find_package(Threads REQUIRED)
 add_library(libunet SHARED
   ${SOCK_OBJECTS}

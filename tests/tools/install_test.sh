@@ -8,7 +8,8 @@ check "install" cmake --install "$UNET_BUILD" --prefix "$scratch/first" --strip
 mv "$scratch/first" "$scratch/moved"
 p=$scratch/moved
 for file in bin/unet lib/libunet_preload.so lib/libunet.so libexec/unet/unetd libexec/unet/unet-keeper \
-        include/unet/unet.h include/unet/sock.h include/unet/am.h include/unet/splitc.h include/unet/gam.h lib/pkgconfig/unet.pc share/man/man1/unet.1 share/man/man8/unetd.8; do
+        include/unet/unet.h include/unet/sock.h include/unet/am.h include/unet/splitc.h include/unet/gam.h \
+        lib/pkgconfig/unet.pc share/man/man1/unet.1 share/man/man8/unetd.8; do
         check "$file is there" test -f "$p/$file"
 done
 check "nothing in it knows the build" bash -c "! grep -rlF '$UNET_BUILD' '$p'"
