@@ -44,6 +44,8 @@ struct launch {
         struct rank *rank;
         uint32_t left;
         int status;                     /* EXIT_DONE, until a rank ends otherwise */
+        uint32_t cause;                 /* that rank, and how it ended */
+        int cause_status;
         sigset_t before;
 };
 
@@ -198,20 +200,26 @@ static void kill_all(const struct launch *l, int sig)
                         kill(l->rank[i].pid, sig);
 }
 
-/* The first that ends badly ends the job, and its reason is the job's. */
+/* Of several that ended badly together, one that was killed is the cause, and the others lost it. */
 static void ended(struct launch *l, uint32_t rank, int status)
 {
         l->rank[rank].pid = 0;
         l->left--;
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
                 return;
-        if (l->status != EXIT_DONE)
+        if (l->cause_status != 0 && (WIFSIGNALED(l->cause_status) || !WIFSIGNALED(status)))
                 return;
+        l->cause = rank;
+        l->cause_status = status;
+}
+
+static void end_job(struct launch *l)
+{
         l->status = EXIT_NOTHING;
-        if (WIFSIGNALED(status))
-                command_fail("am: rank %u was killed: %s; ending the job", rank, strsignal(WTERMSIG(status)));
+        if (WIFSIGNALED(l->cause_status))
+                command_fail("am: rank %u was killed: %s; ending the job", l->cause, strsignal(WTERMSIG(l->cause_status)));
         else
-                command_fail("am: rank %u ended with status %d; ending the job", rank, WEXITSTATUS(status));
+                command_fail("am: rank %u ended with status %d; ending the job", l->cause, WEXITSTATUS(l->cause_status));
         kill_all(l, SIGTERM);
 }
 
@@ -224,6 +232,8 @@ static void reap(struct launch *l)
                 for (uint32_t i = 0; i < l->ranks; i++)
                         if (l->rank[i].pid == pid)
                                 ended(l, i, status);
+        if (l->cause_status != 0 && l->status == EXIT_DONE)
+                end_job(l);
 }
 
 static nfds_t fill_poll(const struct launch *l, struct pollfd *p, int signals)
