@@ -136,7 +136,8 @@ class Host:
         self.until(lambda: "state UP" in self.ip("link", "show", name), f"{self.name}: {name} up")
 
     def become_ours(self, gateway=None, mode=MODE, link="auto", more=""):
-        self.own(f"{more}[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\nlink = {link}\n" +
+        check = "no" if mode == "native" else "auto"            # an ordinary user has an AF_XDP socket of his own only unchecked
+        self.own(f"{more}[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\nlink = {link}\ncheck = {check}\n" +
                  (f"gateway = {gateway}\n" if gateway else ""))
 
     def own(self, text):
