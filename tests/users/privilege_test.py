@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
@@ -119,6 +120,7 @@ class Privilege(unittest.TestCase):
         while "worker" not in os.pread(out.fileno(), 1000, 0).decode():
             if server.poll() is not None:
                 self.fail("the server has ended")
+            time.sleep(0.02)
 
     def test_a_worker_has_nothing_of_its_masters_stack(self):
         for how in ("after", "after+resuid", "after+number"):
