@@ -24,6 +24,7 @@
 #include "tests/unetd/world.h"
 #include "unet/shm/shm_ring.h"
 #include "unetd/client/name.h"
+#include "unetd/client/stopped.h"
 #include "unetd/client/wire.h"
 
 #define ALICE 65534u
@@ -640,20 +641,23 @@ static void alice_asks_what_stands_at_a_port(void)
 
 static void what_a_child_closes_is_waited_for(void **state)
 {
-        pid_t alice;
-        int status;
+        struct unetd_client c = {.pid = 0};
+        pid_t alice, broker;
 
         if (cannot_run())
                 skip();
+        assert_int_equal(unetd_open(&c, UNETD_NO_START), 0);
+        broker = world_daemon_pid(&c);
+        unetd_close(&c);
         alice = fork();
         if (alice == 0)
                 alice_asks_what_stands_at_a_port();
         eventually(table->ready);
-        kill(system_unetd, SIGSTOP);
-        assert_int_equal(waitpid(system_unetd, &status, WUNTRACED), system_unetd);
+        kill(broker, SIGSTOP);
+        eventually(process_is_stopped(broker));
         table->stopped = 1;
         eventually(table->sent);
-        kill(system_unetd, SIGCONT);
+        kill(broker, SIGCONT);
         must_child(alice);
 }
 
