@@ -349,7 +349,8 @@ const char *tcp_cc_name(int cc);
 
 /* ---- looking in (TCP_INFO, unet ss); safe without the lock, a torn snapshot at worst ---- */
 
-enum tcp_limit { TCP_LIM_NONE, TCP_LIM_APP, TCP_LIM_RWND, TCP_LIM_CWND, TCP_LIM_NIQ, TCP_LIM_SNDBUF, TCP_LIM_PACING };
+enum tcp_limit { TCP_LIM_NONE, TCP_LIM_APP, TCP_LIM_RWND, TCP_LIM_CWND, TCP_LIM_NIQ, TCP_LIM_SNDBUF, TCP_LIM_PACING,
+                 TCP_LIM_PEER, TCP_LIMITS };
 
 struct tcp_report {
         struct tcp_tuple tuple;
@@ -368,7 +369,7 @@ struct tcp_report {
         uint32_t memory;                                /* bytes of frames charged */
         uint32_t sndbuf, rcvbuf;
         enum tcp_limit limit;
-        nstime limited[TCP_LIM_PACING + 1];             /* time spent so far under each */
+        nstime limited[TCP_LIMITS];             /* time spent so far under each */
         nstime busy;                                    /* ... with something sent and not acknowledged */
         nstime last_sent, last_received;
         uint32_t sock;                                  /* 0: orphan */

@@ -102,10 +102,12 @@ static nstime advance(struct tcp *t, struct tcp_conn *tc, uint32_t ack, uint32_t
 }
 
 /* MSG_MORE is about the write that it came with: what it holds goes by Nagle's rule when anything comes, as in Linux. */
-static void after_ack(struct tcp *t, struct tcp_conn *tc)
+static void after_ack(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         conn_unflag(tc, TCF_MORE);
         sndbuf_freed(t, tc);
+        if (tc->flags & TCF_SND_FULL && tc->snd_next == 0)
+                conn_set_limit(tc, sndbuf_is_lent(tc) ? TCP_LIM_PEER : TCP_LIM_SNDBUF, now);
 }
 
 void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
@@ -122,7 +124,7 @@ void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
         }
         timer_arm_rtx(tc, now);
         if (unlikely(tc->flags & (TCF_SND_FULL | TCF_MORE)))
-                after_ack(t, tc);
+                after_ack(t, tc, now);
 }
 
 /* RFC 9293 §3.10.7.4: SND.WND is taken from a segment that is not older than the one it was last taken from: by its numbers, or, as
@@ -233,6 +235,6 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
                 path_ack(t, tc, now);
         recovery_set_slow(tc);
         if (tc->flags & (TCF_SND_FULL | TCF_MORE))
-                after_ack(t, tc);
+                after_ack(t, tc, now);
         return true;
 }

@@ -259,7 +259,7 @@ struct tcp_conn {
         uint32_t ecn_end;               /* with TCF_ECN_CUT: snd_nxt when it was cut */
         uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
-        nstime limited[TCP_LIM_PACING + 1];
+        nstime limited[TCP_LIMITS];
         nstime busy;                    /* time with something in flight, until stalled_at */
         struct tcp_opts opts;
         uint64_t pacing_rate;           /* bytes a second, 0: as fast as it goes; tcp_pace.c */
@@ -591,6 +591,8 @@ bool txseg_merge(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32
 void txseg_free_head(struct tcp *t, struct tcp_conn *tc);
 void txseg_trim(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, uint32_t bytes);
 bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc);
+/* Most of what fills the send buffer is acknowledged, in frames that the peer gives back when its program has read them. */
+bool sndbuf_is_lent(const struct tcp_conn *tc);
 void sndbuf_freed(struct tcp *t, struct tcp_conn *tc);
 void sndbuf_queue_fin(struct tcp *t, struct tcp_conn *tc);
 /* Those that wait for frames of the region look again; of ANY_REGION, when records came back, which all share. */

@@ -20,14 +20,22 @@ void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o)
         *o = tc->opts;
 }
 
+/* What is set, or else what there was or would have been at first; a clamp that is raised again or taken away gives that back. */
+static uint32_t rcv_limit_by(const struct tcp_conn *tc, const struct tcp_opts *o)
+{
+        struct tcp_opts unclamped = *o;
+
+        unclamped.window_clamp = 0;
+        if (o->rcvbuf == 0)
+                unclamped.rcvbuf = MAX(tc->rcv_limit, conn_rcv_limit(&unclamped, &tc->link));
+        return o->window_clamp != 0 ? MIN(unclamped.rcvbuf, o->window_clamp) : unclamped.rcvbuf;
+}
+
 static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o)
 {
         if (o->sndbuf != 0)
                 WRITE_ONCE(tc->snd_limit, snd_limit_of(tc, MAX(o->sndbuf, SND_LIMIT_LEAST)));
-        if (o->rcvbuf != 0)
-                WRITE_ONCE(tc->rcv_limit, o->rcvbuf);
-        if (o->window_clamp != 0)
-                WRITE_ONCE(tc->rcv_limit, MIN(tc->rcv_limit, o->window_clamp));
+        WRITE_ONCE(tc->rcv_limit, rcv_limit_by(tc, o));
         if (!sndbuf_writable(t, tc))
                 conn_flag(tc, TCF_SND_FULL);
         sndbuf_freed(t, tc);
@@ -40,12 +48,16 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         bool rate = o->max_pacing_rate != tc->opts.max_pacing_rate, cc = o->cc != tc->opts.cc;
         bool mss = o->maxseg != tc->opts.maxseg || o->ip_opts.len != tc->opts.ip_opts.len;
 
+        uint32_t window = tc->rcv_limit;
+
         write_words(&tc->opts, o, sizeof *o);
         tc->nodelay = o->nodelay;
         tc->cork = o->cork;
         tc->cc = o->cc;
         conn_heed_ttl(tc);
         set_buffers(t, tc, o);
+        if (tc->rcv_limit > window)
+                output_window_update(t, tc, now);
         if (push) {
                 conn_unflag(tc, TCF_MORE);
                 tc->owed |= tc->snd_next != 0 ? OWE_PUSH : 0;

@@ -338,7 +338,7 @@ void tcp_recv_consume(struct tcp *t, struct tcp_conn *tc, size_t bytes, nstime n
         drop_bytes(t, tc, (uint32_t)bytes);
         if (unlikely(tc->urg_state != URG_NONE) && (int32_t)(copied_seq(tc) - tc->rcv_up) >= 0)
                 urgent_over(tc);        /* as Linux: read past it, it is gone */
-        if (!(tc->opts.rcvbuf | tc->opts.window_clamp) && !tc->link.lossless)
+        if (!tc->opts.rcvbuf && !tc->link.lossless)
                 rcvbuf_autosize(t, tc, now);
         output_window_update(t, tc, now);
 }
@@ -401,12 +401,13 @@ static uint32_t limit_most(const struct tcp *t, const struct tcp_conn *tc)
 void rcvbuf_autosize(const struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint32_t read = copied_seq(tc) - tc->drs_seq, limit = tc->rcv_limit;
+        uint32_t clamp = tc->opts.window_clamp != 0 ? tc->opts.window_clamp : RCV_LIMIT_MAX;
         nstime way = tc->srtt != 0 ? MAX(tc->srtt, (nstime)tc->train_rtt << 10) : tc->rto;
 
         if (now - tc->drs_at < way)
                 return;
-        if (read >= limit / 2 && limit < limit_most(t, tc))
-                WRITE_ONCE(tc->rcv_limit, MIN(limit * 2, RCV_LIMIT_MAX));
+        if (read >= limit / 2 && limit < MIN(limit_most(t, tc), clamp))
+                WRITE_ONCE(tc->rcv_limit, MIN(limit * 2, MIN(RCV_LIMIT_MAX, clamp)));
         tc->drs_seq = copied_seq(tc);
         tc->drs_at = now;
 }

@@ -255,6 +255,11 @@ static uint32_t limit_room(const struct tcp_conn *tc)
         return used < tc->snd_limit ? tc->snd_limit - used : 0;
 }
 
+bool sndbuf_is_lent(const struct tcp_conn *tc)
+{
+        return !counts_bytes(tc) && tc->snd_end - tc->snd_una < tc->snd_mem / 2;
+}
+
 /* Of the class that fits better, or of the other. */
 static uint32_t alloc_either(struct tcp *t, const struct tcp_conn *tc, enum frame_class c)
 {

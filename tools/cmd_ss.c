@@ -13,7 +13,7 @@ struct want {
 
 static const char *limit_name(enum tcp_limit l)
 {
-        static const char *const names[] = {"-", "application", "receiver", "cwnd", "queue", "buffer", "pacing"};
+        static const char *const names[] = {"-", "application", "receiver", "cwnd", "queue", "buffer", "pacing", "peer"};
 
         return (size_t)l < ARRAY_LEN(names) ? names[l] : "?";
 }
@@ -28,7 +28,7 @@ static json_t *limited_json(const struct tcp_report *r)
 {
         json_t *o = json_object();
 
-        for (int l = TCP_LIM_APP; l <= TCP_LIM_PACING; l++)
+        for (int l = TCP_LIM_APP; l < TCP_LIMITS; l++)
                 json_object_set_new(o, limit_name((enum tcp_limit)l), json_integer(r->limited[l]));
         return o;
 }

@@ -198,6 +198,7 @@ enum unet_limit {
         UNET_LIMIT_NIQ,                 /* the interface's send queue is full */
         UNET_LIMIT_SNDBUF,              /* the send buffer is too small for what is in flight */
         UNET_LIMIT_PACING,
+        UNET_LIMIT_PEER,                /* the peer has acknowledged what fills the send buffer, and has not read it */
         UNET_LIMITS
 };
 UNET_API const char *unet_limit_name(enum unet_limit limit);    /* "receiver window" */

@@ -181,7 +181,7 @@ static void info_times(struct tcp_info *i, const struct tcp_report *r, nstime no
         i->tcpi_last_data_sent = ms_since(r->last_sent, now);
         i->tcpi_last_data_recv = ms_since(r->last_received, now);
         i->tcpi_last_ack_recv = i->tcpi_last_data_recv;
-        i->tcpi_rwnd_limited = (uint64_t)(r->limited[TCP_LIM_RWND] / NS_PER_US);
+        i->tcpi_rwnd_limited = (uint64_t)((r->limited[TCP_LIM_RWND] + r->limited[TCP_LIM_PEER]) / NS_PER_US);
         i->tcpi_sndbuf_limited = (uint64_t)(r->limited[TCP_LIM_SNDBUF] / NS_PER_US);
         i->tcpi_busy_time = MAX((uint64_t)(r->busy / NS_PER_US), i->tcpi_rwnd_limited + i->tcpi_sndbuf_limited);
 }
