@@ -59,6 +59,8 @@ bool usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa
         }
 }
 
+#define LAST_TURNS 4                    /* of the stack, before a socket ends */
+
 /* ---- records and handles ---- */
 
 static void link_handle(struct usock *s)
@@ -187,6 +189,18 @@ static bool other_handle(const struct usock *s)
         return false;
 }
 
+/* What has come counts before the end, as in the kernel, which has it before the call: bytes that nobody will read and connections that
+ * nobody will accept are reset, and not closed or refused. An answer of our own may bring more; it is not waited for. */
+static void hear_before_the_end(struct usock *s)
+{
+        const struct sock_rec *rec = usock_rec(s);
+
+        if (rec->role != SOCK_ROLE_CONN && rec->role != SOCK_ROLE_LISTENER)
+                return;
+        for (int turns = 0; turns < LAST_TURNS && stack_pending(&s->u->s, 0); turns++)
+                stack_run(&s->u->s, ustack_now());
+}
+
 void usock_close(struct usock *s)
 {
         struct ustack *u = s->u;
@@ -201,7 +215,7 @@ void usock_close(struct usock *s)
                 ustack_client();
         ustack_lock(u);
         usock_tcp_settle(s);
-        usock_tcp_hear(s);
+        hear_before_the_end(s);
         unlink_handle(s);
         if (!other_handle(s)) {
                 if (entry && !sock_held_besides(u->s.st, rec, u->slot))

@@ -165,6 +165,7 @@ static const struct {
         {"log_nowhere", scene_log_nowhere},
         {"log_vforked", scene_log_vforked},
         {"listener_ends", scene_listener_ends},
+        {"listener_closes", scene_listener_closes},
         {"loopback_broadcast", scene_loopback_broadcast},
         {"refused_each_time", scene_refused_each_time},
         {"connect_failed", scene_connect_failed},

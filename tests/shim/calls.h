@@ -152,6 +152,7 @@ void scene_streams_reopened(void);
 void scene_log_nowhere(void);
 void scene_log_vforked(void);
 void scene_listener_ends(void);
+void scene_listener_closes(void);
 void scene_loopback_broadcast(void);
 void scene_streams_inherited(void);
 void scene_vdprintf(void);

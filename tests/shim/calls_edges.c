@@ -684,6 +684,29 @@ void scene_listener_ends(void)
         close(other);
 }
 
+/* Connections that nobody has accepted, some just asked for, are reset with their listener and not refused. */
+void scene_listener_closes(void)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa), c[5], err;
+        struct pollfd p[5];
+        socklen_t len = sizeof(err);
+
+        for (int i = 0; i < 5; i++) {
+                c[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+                SHOW(connect(c[i], (void *)&sa, sizeof(sa)));
+                p[i] = (struct pollfd){.fd = c[i], .events = POLLIN | POLLOUT};
+        }
+        close(l);
+        for (int i = 0; i < 5; i++) {
+                SHOW(poll(&p[i], 1, 10000));
+                SHOW(p[i].revents);
+                SHOW(getsockopt(c[i], SOL_SOCKET, SO_ERROR, &err, &len));
+                SHOW(err);
+                close(c[i]);
+        }
+}
+
 /* 127.255.255.255 is loopback's broadcast: it needs permission, all that are bound get it, and no stream goes there. */
 void scene_loopback_broadcast(void)
 {
