@@ -132,6 +132,7 @@ int main(int argc, char **argv)
         static const char *const variants[] = {"mesh", NULL};
         struct prog p = prog_start(argc, argv, "cc", 128, variants, 16, 0);
         struct cc c = {.n = p.size < sc_procs() ? sc_procs() : p.size, .seed = p.seed * 1000003};
+        bool right;
 
         c.first = strip(&c, sc_me());
         c.rows = strip(&c, sc_me() + 1) - c.first;
@@ -150,5 +151,9 @@ int main(int argc, char **argv)
         sc_barrier();
         while (one_round(&c, &p))
                 ;
-        return prog_end(&p, is_right(&c));
+        right = is_right(&c);
+        free(c.parent);
+        free(c.label);
+        free(c.above);
+        return prog_end(&p, right);
 }

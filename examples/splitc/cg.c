@@ -176,5 +176,8 @@ int main(int argc, char **argv)
         make(&serial, true);
         right = solve(&serial) == steps &&
                 memcmp(c.x, serial.x + c.first * c.n, c.rows * c.n * sizeof(double)) == 0;
+        free(c.x);
+        free(serial.x);
+        free(serial.p_alone);
         return prog_end(&p, right);
 }

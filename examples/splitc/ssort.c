@@ -134,6 +134,7 @@ int main(int argc, char **argv)
         uint32_t procs = sc_procs();
         struct ssort s = {.n = p.size, .each = (p.size + procs - 1) / procs};
         uint64_t first = sc_me() * s.each;
+        bool right;
 
         s.mine = first >= s.n ? 0 : first + s.each > s.n ? s.n - first : s.each;
         s.key = sc_at(sc_all_alloc(s.each * sizeof *s.key));
@@ -164,5 +165,9 @@ int main(int argc, char **argv)
         sc_all_store_sync();
         prog_go(&p);
         prog_sort(sc_at(s.received), s.have);
-        return prog_end(&p, is_right(&s, &p));
+        right = is_right(&s, &p);
+        free(s.splitter);
+        free(s.count);
+        free(s.place);
+        return prog_end(&p, right);
 }
