@@ -26,9 +26,9 @@ static const struct flood floods[] = {
         {"large frames", SOCK_STREAM, 60, 2000000, 1},
         {"more than there is memory for", SOCK_STREAM, 150, 4000000, 1},
         {"a trickle", SOCK_STREAM, 300, 600, 100},
-        {"datagrams in frames", SOCK_DGRAM, 500, 1400, 50},
-        {"large datagrams", SOCK_DGRAM, 300, 30000, 10},
-        {"small datagrams", SOCK_DGRAM, 400, 60, 50},
+        {"datagrams in frames", SOCK_DGRAM, 200, 1400, 60},
+        {"large datagrams", SOCK_DGRAM, 150, 30000, 20},
+        {"small datagrams", SOCK_DGRAM, 200, 60, 50},
 };
 
 static const struct flood *flood_of(const struct side *s)
