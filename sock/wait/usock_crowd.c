@@ -133,6 +133,14 @@ void crowd_wake(struct ustack *u, uint32_t sock, uint32_t exclusive)
         }
 }
 
+bool crowd_wake_one(struct ustack *u)
+{
+        for (uint32_t i = 1; i < u->s.st->sleepers.fresh; i++)
+                if (wake(u, i))
+                        return true;
+        return false;
+}
+
 bool crowd_wake_all(struct ustack *u, uint32_t proc)
 {
         bool any = false;

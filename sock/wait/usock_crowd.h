@@ -15,7 +15,8 @@ bool crowd_want(struct stack_state *st, uint32_t slot, uint32_t sock, bool exclu
 void crowd_leave(struct stack_state *st, uint32_t slot);
 /* Wakes those who sleep for a socket (0: for any news), and of the exclusive ones as many as `exclusive`. */
 void crowd_wake(struct ustack *u, uint32_t sock, uint32_t exclusive);
-/* Wakes all who sleep; of one process (its slot + 1; 0: of any). False: nobody did. */
+/* Wakes one who sleeps, or all; of one process (its slot + 1; 0: of any). False: nobody did. */
+bool crowd_wake_one(struct ustack *u);
 bool crowd_wake_all(struct ustack *u, uint32_t proc);
 /* The threads of a process (its slot + 1) are no more. */
 void crowd_end(struct stack_state *st, uint32_t proc);

@@ -6,7 +6,8 @@
  * on the stack's pipe, which peers ring, runs input and timers when it wakes, and wakes exactly the waiters whose
  * sockets got something. The others, followers, sleep on a datagram socket of their own, whose abstract name stands in
  * their place, so that any process of the stack can wake them. A leader that was woken for what is another's does not lead again
- * in this wait: whom it woke does, when he sleeps next. While nobody leads the keeper is rung (ustack_leave()). A leader whose
+ * in this wait: whom it woke does, when he sleeps next. While nobody leads the keeper is rung (ustack_leave()); but who goes with what
+ * one of several takes has woken the next of them to lead. A leader whose
  * process was stopped or killed is replaced by a follower of another, which looks after it now and then. Where one of several
  * waiters is enough (accept(), EPOLLEXCLUSIVE) one is woken.
  *
@@ -90,6 +91,22 @@ static int ready_items(const struct wait *w)
         return count_ready(w->v, w->n) + has_news(w);
 }
 
+static bool takes_turns(const struct wait *w)
+{
+        for (int i = 0; i < w->n; i++)
+                if (w->v[i].exclusive)
+                        return true;
+        return false;
+}
+
+/* Who has slept for what one of several takes (accept()), and goes with it: the next is another's, who is to be the leader. Under the
+ * lock. */
+static void hand_over(struct wait *w, struct ustack *u)
+{
+        if (w->slept && u->s.st->leader == 0 && !u->woke && takes_turns(w))
+                usock_wake_one(u);
+}
+
 /*
  * One turn of every stack, then a look. When something is ready the caller goes back to the application, whose answer
  * will carry the acknowledgements; otherwise they go out now, since this thread has nothing else to do. Returns how many
@@ -116,10 +133,12 @@ static int progress(struct wait *w, nstime now)
                         w->owes = true;
                 else if (ready == 0)
                         stack_flush_acks(&u->s, now);
-                if (ready == 0)
+                if (ready == 0) {
                         ustack_unlock(u);
-                else
+                } else {
+                        hand_over(w, u);
                         ustack_leave(u);
+                }
         }
         w->inside = ready == 0 || w->nall > 1;
         return ready;
@@ -275,6 +294,7 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
         ready = wait_loop(&w, timeout);
         for (uint32_t i = 0; w.inside && i < w.nall; i++) {
                 ustack_lock(w.all[i]);
+                hand_over(&w, w.all[i]);
                 ustack_leave(w.all[i]);
         }
         if (w.pfd != few)

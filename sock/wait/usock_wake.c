@@ -355,6 +355,16 @@ bool usock_wake_process(struct ustack *u, uint32_t proc)
         return crowd_wake_all(u, proc) || who != 0;
 }
 
+void usock_wake_one(struct ustack *u)
+{
+        uint64_t who = usock_one_of(u->s.st, UINT64_MAX);
+
+        if (who != 0)
+                usock_wake_armed(u, who);
+        else
+                crowd_wake_one(u);
+}
+
 static void wake_all_armed(struct ustack *u)
 {
         usock_wake_armed(u, UINT64_MAX);
