@@ -2,11 +2,14 @@
 
     each PORT N        a child for each connection, as PostgreSQL and vsftpd have it; prints the children's numbers
     prefork PORT N     N children that accept on one listener, and serve a connection each, as Apache's prefork has it
+    turns PORT N       N children that accept on one listener for ever, and answer one connection after the other with their number
+    one PORT COUNT     COUNT connections, one after the other: prints as JSON how many each child had
     ask PORT N         N connections: prints as JSON how many were answered, then waits for a line of its input, asks all again,
                        and prints that; a connection that ended is not answered
 
 A connection is answered with the bytes that it sent and the number of the process that has it."""
 
+import collections
 import json
 import os
 import signal
@@ -59,6 +62,28 @@ def prefork(port, n):
     reap(int(n))
 
 
+def turns(port, n):
+    s = listener(port, int(n))
+
+    def work():
+        while True:
+            with s.accept()[0] as c:
+                c.sendall(b"%d" % os.getpid())
+
+    for _ in range(int(n)):
+        child(work)
+    reap(int(n))
+
+
+def one(port, count):
+    had = collections.Counter()
+    for _ in range(int(count)):
+        with socket.create_connection(("127.0.0.1", int(port)), timeout=PATIENCE) as c:
+            had[c.recv(100).decode()] += 1
+            c.recv(1)
+    print(json.dumps(had), flush=True)
+
+
 def answer(c, text):
     try:
         c.sendall(text)
@@ -79,4 +104,4 @@ def ask(port, n):
 
 if __name__ == "__main__":
     signal.alarm(PATIENCE)
-    {"each": each, "prefork": prefork, "ask": ask}[sys.argv[1]](*sys.argv[2:])
+    {"each": each, "prefork": prefork, "turns": turns, "one": one, "ask": ask}[sys.argv[1]](*sys.argv[2:])

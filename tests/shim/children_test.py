@@ -52,6 +52,13 @@ class Children(Case):
     def test_children_that_accept_on_one_listener_with_ordinary_clients(self):
         self.all_are_served("prefork", False)
 
+    def test_children_that_are_idle_take_turns(self):
+        """The kernel gives the next connection to whoever waits longest; nobody is left out here."""
+        self.server(*PROGRAM, "turns", str(self.port), "3")
+        for shim in (True, False):
+            had = json.loads(self.run_it(*PROGRAM, "one", str(self.port), "300", shim=shim).end())
+            self.assertEqual(len(had), 3, had)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
