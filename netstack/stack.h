@@ -122,7 +122,7 @@ struct chan_slot {
 enum { SOCK_MANY_PEERS = 1, SOCK_MANY_PLACES = 0x80 };
 enum { SOCK_REF_FLIGHT = 63 };          /* as if a process slot: descriptors of it are under way in messages */
 
-struct sock_rec {                       /* sock/ owns the meaning; see sock/usock_rec.h */
+struct sock_rec {                       /* sock/ owns the meaning; see sock/attach/ustack.h */
         uint32_t link;                  /* free list */
         uint8_t kind, family;
         _Atomic uint8_t nonblock;       /* O_NONBLOCK: of the open file, so of all processes that have it */

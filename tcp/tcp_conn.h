@@ -31,7 +31,6 @@
 
 #include "base/pool.h"
 #include "base/wheel.h"
-#include "base/wheel.h"
 #include "tcp/tcp.h"
 #include "tcp/tcp_seq.h"
 

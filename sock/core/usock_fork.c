@@ -1,5 +1,5 @@
 /*
- * fork, exec and exit (design.md decision 2). The stack is in shared memory: a child goes on with the same connections,
+ * fork, exec and exit. The stack is in shared memory: a child goes on with the same connections,
  * under a process slot of its own; the references of its parent's slot are copied before either runs on.
  */
 #include "sock/attach/ustack.h"

@@ -3,7 +3,7 @@
  *
  * The application's memory is never touched under the stack's lock: a page fault, a stopped process or a bad pointer
  * there would hold everybody up. Small data goes through a buffer on our own stack, and the lock is taken once; large
- * data is copied between reserve and commit, or peek and consume, with the lock left meanwhile (design.md decision 2).
+ * data is copied between reserve and commit, or peek and consume, with the lock left meanwhile.
  */
 #include "sock/attach/ustack.h"
 

@@ -1,5 +1,5 @@
 /*
- * Options of sockets, from inside, for sock/usock_opt*.c. usock_opt.c has the calls and the ioctls; each level of options has
+ * Options of sockets, from inside, for sock/opt/usock_opt*.c. usock_opt.c has the calls and the ioctls; each level of options has
  * a file: its tables, and what they call.
  *
  * A call loads the socket's options, changes one, and stores them: into the record, and into the connection, listener or pcb

@@ -1,5 +1,5 @@
 /*
- * Waiting: the one place where a thread sleeps (design.md §9).
+ * Waiting: the one place where a thread sleeps.
  *
  * A wait is: progress, look, spin for a while, and then sleep. For sleeping a thread takes a *place* (struct
  * waiter_slot) and says which sockets it wants to hear of. At any moment one waiter of a stack is its leader: it sleeps

@@ -1,5 +1,5 @@
 /*
- * A process dies at every store of a turn of the stack (design.md, decision 2). A child does something on a stack in
+ * A process dies at every store of a turn of the stack. A child does something on a stack in
  * shared memory, one instruction at a time. After each instruction that changed anything, a copy of the memory, mapped
  * elsewhere as another process has it, is recovered and must be whole: every connection, the one that was being changed
  * as well, goes on and carries every byte that was written before; and a new one can be opened.

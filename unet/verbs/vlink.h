@@ -5,7 +5,7 @@
  * So the packets that a stack sends are put into a ring in its shared memory, by whoever sends, and the driver hands them to the
  * device from where they lie: the ring is what is registered. Packets received are taken by the driver alone, who runs the
  * stack with them, so that their buffers stay private to it. Who is the driver may change: the next one has a queue pair of its
- * own, and the hosts' agents tell the peers (unetd/agent.c).
+ * own, and the hosts' agents tell the peers (unetd/daemon/links.c).
  *
  *      ring    packets sent: 0 .. cons-1 done | cons .. posted-1 with the device | posted .. prod-1 wait for the driver
  *      book    who the peers are, by channel: written by unetd, read by the stack
