@@ -123,15 +123,21 @@ bool take(struct end *e, struct unet_rx *rx)
         return e->ni.base.ops->recv(&e->ni.base, rx, 1) == 1;
 }
 
+/* Whoever sleeps arms the bell first, and looks again: a tcx program rings it once for each time that it was armed. */
+bool wait_for_packet(struct end *e, int ms)
+{
+        struct pollfd p = {.fd = e->sock.xsk, .events = POLLIN};
+
+        e->ni.base.ops->arm(&e->ni.base);
+        return e->ni.base.ops->pending(&e->ni.base) || poll(&p, 1, ms) == 1;
+}
+
 /* And a flush, as after every turn of a stack. */
 void await(struct end *e, struct unet_rx *rx)
 {
         while (!take(e, rx)) {
-                struct pollfd p = {.fd = e->sock.xsk, .events = POLLIN};
                 flush(e);
-                e->ni.base.ops->arm(&e->ni.base);
-                if (!e->ni.base.ops->pending(&e->ni.base))
-                        assert_int_equal(poll(&p, 1, PATIENCE), 1);
+                assert_true(wait_for_packet(e, PATIENCE));
         }
         flush(e);
 }

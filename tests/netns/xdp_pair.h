@@ -48,6 +48,7 @@ void flush(struct end *e);
 uint32_t whole(struct end *e, const struct unet_rx *rx, uint8_t *to);
 bool take(struct end *e, struct unet_rx *rx);
 /* Waits for the next packet as a stack does: poll(2). */
+bool wait_for_packet(struct end *e, int ms);
 void await(struct end *e, struct unet_rx *rx);
 void give_back(struct end *e, const struct unet_rx *rx);
 void expect(struct end *e, uint32_t number, uint32_t len);
