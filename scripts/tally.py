@@ -3,6 +3,10 @@
 
     tally.py --skips tests/expected_skips.txt RESULT...
 
+A file *.again.xml beside a file *.xml holds the tests that failed there and were run again with the machine to themselves:
+the second verdict counts, and a test that failed first is named as unsteady, with its first output. What a sanitizer
+reported stays a failure.
+
 A RESULT is a JUnit file of ctest (*.xml), named after its build, or a list of checks (*.tsv: passed|failed, name, log
 file). Programs of CMocka and of Python's unittest count as many tests as they say they ran. A test is skipped by exit
 status 77 or by skip() of either, and must have printed a line "skipped: REASON" for each; a skip whose name and reason
@@ -23,6 +27,7 @@ UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(.*)$", re.MULTI
 REASON = re.compile(r"^(?:\[.*?\]\s*)?skipped: (.+)$|^.* \.\.\. skipped '(.+)'$", re.MULTILINE)
 SIGN = re.compile(r"WARNING: ThreadSanitizer|ERROR: \w+Sanitizer|runtime error:|^FAIL: |^ERROR: |--- failed|CHECK\(|"
                   r"\[  FAILED  \]|\[   LINE   \]|AssertionError|Assertion ")
+SANITIZER = re.compile(r"WARNING: ThreadSanitizer|ERROR: \w+Sanitizer|runtime error:")
 CONTROL = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd]")
 
 
@@ -53,6 +58,7 @@ class Tally:
         self.expected = expected
         self.passed = self.failed = self.skipped = 0
         self.failures = []              # (name, output)
+        self.unsteady = []              # the same of those that passed at the second time
         self.skips = {}                 # (test, reason) -> builds
 
     def skip(self, build, test, reasons, count):
@@ -72,11 +78,26 @@ class Tally:
         build = os.path.splitext(os.path.basename(path))[0]
         with open(path, encoding="utf-8", errors="replace") as f:
             root = ET.fromstring(CONTROL.sub("?", f.read()))
+        again = self.second_verdicts(path)
         for case in root.iter("testcase"):
             output = case.findtext("system-out") or ""
+            if case.get("status") == "fail" and case.get("name") in again and not SANITIZER.search(output):
+                self.unsteady.append((f"{build}: {case.get('name')}", output))
+                case = again[case.get("name")]
+                output = case.findtext("system-out") or ""
             if case.get("status") == "fail" and not any(counted(output).values()):
                 output += f"\nended without a summary after {float(case.get('time') or 0):.0f} s: crash or time limit"
             self.case(build, case.get("name"), case.get("status"), output, case.find("skipped") is not None)
+
+    @staticmethod
+    def second_verdicts(path):
+        """The tests that passed when they were run again, by name."""
+        path = os.path.splitext(path)[0] + ".again.xml"
+        if not os.path.exists(path):
+            return {}
+        with open(path, encoding="utf-8", errors="replace") as f:
+            root = ET.fromstring(CONTROL.sub("?", f.read()))
+        return {case.get("name"): case for case in root.iter("testcase") if case.get("status") == "run"}
 
     def case(self, build, name, status, output, was_skipped):
         counts = counted(output)
@@ -110,9 +131,14 @@ class Tally:
             print("\nskipped, as foreseen:")
         for (test, reason), builds in sorted(self.skips.items()):
             print(f"    {test} ({', '.join(builds)}): {reason}")
+        for name, output in self.unsteady:
+            print(f"\n--- unsteady, failed beside others and passed alone: {name}")
+            print("\n".join("    " + line for line in the_end(output, lines)))
         for name, output in self.failures:      # last, since of a log often only the end is kept
             print(f"\n--- failed: {name}")
             print("\n".join("    " + line for line in the_end(output, lines)))
+        if self.unsteady:
+            print("\nunsteady: " + "; ".join(name for name, _ in self.unsteady))
         if self.failures:
             print("\nfailed: " + "; ".join(name for name, _ in self.failures))
         print(f"\n{self.passed} passed, {self.failed} failed, {self.skipped} skipped")

@@ -20,10 +20,10 @@ def junit(*cases):
 
 
 class Tally(unittest.TestCase):
-    def tally(self, xml, skips="", checks=""):
+    def tally(self, xml, skips="", checks="", again=junit()):
         with tempfile.TemporaryDirectory() as d:
-            paths = {name: os.path.join(d, name) for name in ("dev.xml", "skips.txt", "checks.tsv", "log")}
-            for name, text in (("dev.xml", xml), ("skips.txt", skips), ("log", "why it failed\n"),
+            paths = {name: os.path.join(d, name) for name in ("dev.xml", "dev.again.xml", "skips.txt", "checks.tsv", "log")}
+            for name, text in (("dev.xml", xml), ("dev.again.xml", again), ("skips.txt", skips), ("log", "why it failed\n"),
                                ("checks.tsv", checks.replace("LOG", paths["log"]))):
                 with open(paths[name], "w", encoding="utf-8") as f:
                     f.write(text)
@@ -51,6 +51,20 @@ class Tally(unittest.TestCase):
                                             ("crash", "fail", "Segmentation fault")))
         self.assertEqual((code, last), (1, "2 passed, 2 failed, 0 skipped"))
         self.assertIn("Segmentation fault", text)
+
+    def test_a_test_that_passes_alone_is_unsteady(self):
+        first = junit(("a", "fail", "[  PASSED  ] 2 test(s).\n[  FAILED  ] 1 test(s), listed:"), ("b", "run", "fine"))
+        code, last, text = self.tally(first, again=junit(("a", "run", "[  PASSED  ] 3 test(s).")))
+        self.assertEqual((code, last), (0, "4 passed, 0 failed, 0 skipped"))
+        self.assertIn("unsteady: dev: a", text)
+        code, last, text = self.tally(first, again=junit(("a", "fail", "[  FAILED  ] 1 test(s), listed:")))
+        self.assertEqual((code, last), (1, "3 passed, 1 failed, 0 skipped"))
+        self.assertNotIn("unsteady", text)
+
+    def test_a_sanitizers_report_is_no_unsteadiness(self):
+        code, last, _ = self.tally(junit(("a", "fail", "ERROR: AddressSanitizer: heap-use-after-free")),
+                                   again=junit(("a", "run", "fine")))
+        self.assertEqual((code, last), (1, "0 passed, 1 failed, 0 skipped"))
 
     def test_the_end_tells_what_failed_and_why(self):
         """A log's last lines are often all that is kept: skips come before failures, and each shows where it began."""
