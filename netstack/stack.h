@@ -164,7 +164,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/atta
         /* UDP to many: usock_group.c. */
         uint8_t group_out;              /* enum sock_group_out, or interface + SOCK_GROUP_IF: where groups are sent */
         uint8_t group_ttl, no_loop, members_only; /* IP_MULTICAST_TTL; IP_MULTICAST_LOOP and _ALL switched off */
-        uint8_t broadcast, gro;         /* SO_BROADCAST, UDP_GRO */
+        uint8_t broadcast;              /* SO_BROADCAST */
         uint8_t member;                 /* it is or was a member of a group */
         uint8_t bound_many;             /* laddr is a group or a broadcast address */
         uint8_t oif;                    /* SO_BINDTODEVICE: number of an interface in the route table; 0: none */

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <netinet/udp.h>
 
+#include "sock/udp/usock_cmsg.h"
+
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #define UDP_GRO     104
@@ -34,16 +36,18 @@ static int get_cork(const struct opt_call *c)
         return !!(c->rec->cork & SOCK_CORK_ON);
 }
 
-/* Whether datagrams may be joined on reception, which they never are here. */
+/* Whether datagrams of one sender are joined when they are read: usock_udp_recv.c. */
 static int set_gro(struct opt_call *c, int v)
 {
-        c->rec->gro = v != 0;
+        uint16_t told = c->rec->told;
+
+        WRITE_ONCE(c->rec->told, (uint16_t)(v != 0 ? told | USOCK_TELL_GRO : told & ~USOCK_TELL_GRO));
         return 0;
 }
 
 static int get_gro(const struct opt_call *c)
 {
-        return c->rec->gro;
+        return !!(c->rec->told & USOCK_TELL_GRO);
 }
 
 static const struct opt_int ints[] = {

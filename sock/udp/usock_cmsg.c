@@ -16,6 +16,7 @@
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
+#define UDP_GRO     104
 #endif
 
 /* ---- received ---- */
@@ -192,7 +193,7 @@ void usock_cmsg_put_stream(struct usock *s, nstime came, struct msghdr *m)
         usock_cmsg_end(&r, m);
 }
 
-void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, struct usock_room *r)
+void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, uint32_t joined, struct usock_room *r)
 {
         uint16_t told = READ_ONCE(usock_rec(s)->told);
         int ttl = msg->ttl;
@@ -200,6 +201,8 @@ void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, struct usock_ro
         tell_times(told, msg->at, r);
         if (told & USOCK_TELL_OVERFLOW)
                 put_overflow(r, s);
+        if (joined != 0)
+                usock_cmsg_add(r, IPPROTO_UDP, UDP_GRO, &joined, sizeof joined);
         if (told & USOCK_TELL_PKTINFO6)
                 put_pktinfo6(r, s, msg);
         if (told & USOCK_TELL_PKTINFO)
@@ -216,11 +219,11 @@ void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, struct usock_ro
                 put_origdst(r, msg);
 }
 
-void usock_cmsg_put(struct usock *s, const struct udp_msg *msg, struct msghdr *m)
+void usock_cmsg_put(struct usock *s, const struct udp_msg *msg, uint32_t joined, struct msghdr *m)
 {
         struct usock_room r = usock_cmsg_begin(m);
 
-        usock_cmsg_tell(s, msg, &r);
+        usock_cmsg_tell(s, msg, joined, &r);
         usock_cmsg_end(&r, m);
 }
 

@@ -22,6 +22,7 @@ enum {
         USOCK_TELL_OPTS = 512,
         USOCK_TELL_RETOPTS = 1024,
         USOCK_TELL_INQ = 2048,          /* TCP_INQ */
+        USOCK_TELL_GRO = 4096,          /* UDP_GRO: datagrams may be joined, and then of what size they were */
         USOCK_TELL_STAMPS = 256,        /* SO_TIMESTAMPING, with both flags that the time of arrival wants */
 };
 
@@ -35,10 +36,11 @@ struct usock_room {
 ssize_t usock_tcp_recv_note(struct usock *s, struct msghdr *m);
 struct usock_room usock_cmsg_begin(const struct msghdr *m);
 void usock_cmsg_add(struct usock_room *r, int level, int type, const void *val, size_t n);
-void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, struct usock_room *r);
+/* joined: what is read are datagrams of so many bytes and a last one (UDP_GRO); 0: it is one datagram. */
+void usock_cmsg_tell(struct usock *s, const struct udp_msg *msg, uint32_t joined, struct usock_room *r);
 void usock_cmsg_end(const struct usock_room *r, struct msghdr *m);
 /* Writes what the socket wants to know of a datagram into m's control buffer: msg_controllen, and MSG_CTRUNC in msg_flags. */
-void usock_cmsg_put(struct usock *s, const struct udp_msg *msg, struct msghdr *m);
+void usock_cmsg_put(struct usock *s, const struct udp_msg *msg, uint32_t joined, struct msghdr *m);
 
 /* The same for bytes of a stream: when they came (0: not known), and how many more there are (TCP_INQ). */
 #define USOCK_TELL_TIMES (USOCK_TELL_TIMESTAMP | USOCK_TELL_TIMESTAMPNS | USOCK_TELL_STAMPS)

@@ -44,7 +44,7 @@ static void put_beside(struct usock *s, const struct udp_error *e, struct msghdr
         struct usock_room r = usock_cmsg_begin(m);
 
         if (!e->local)
-                usock_cmsg_tell(s, &msg, &r);
+                usock_cmsg_tell(s, &msg, 0, &r);
         put_error(&r, s->family, e);
         usock_cmsg_end(&r, m);
 }

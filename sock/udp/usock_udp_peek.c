@@ -95,7 +95,7 @@ ssize_t usock_udp_peek_on(struct usock *s, const struct iovec *iov, size_t total
                 if (total <= msg.len - off && total < msg.len)  /* as Linux: of a later part, its end may be said to be cut */
                         m->msg_flags |= MSG_TRUNC;
                 if (READ_ONCE(usock_rec(s)->told) != 0)
-                        usock_cmsg_put(s, &msg, m);
+                        usock_cmsg_put(s, &msg, 0, m);
                 else
                         m->msg_controllen = 0;
         }

@@ -114,6 +114,40 @@ static void keep_options(struct udp_msg *msg, uint8_t copy[IP_OPTS_MAX])
         msg->opts = copy;
 }
 
+/* UDP_GRO: whether `next` came from the same program by the same way as `first`, and is no longer. */
+static bool continues(const struct udp_msg *first, const struct udp_msg *next)
+{
+        return next->len <= first->len && next->len != 0 && next->sport == first->sport && ip_addr_eq(next->src, first->src) &&
+               ip_addr_eq(next->dst, first->dst) && next->tos == first->tos && next->ttl == first->ttl && next->chan == first->chan &&
+               next->nopts == 0;
+}
+
+/* UDP_GRO (udp(7)): datagrams of one size and a shorter last one are read as one, as many as there is room for. Returns the bytes
+ * behind those of `first`, which are in place. Linux joins what one call sent with UDP_SEGMENT, and what an interface joins. */
+static size_t join_more(struct usock *s, const struct iovec *iov, const struct udp_msg *first, size_t total)
+{
+        struct ustack *u = s->u;
+        uint32_t pcb = usock_rec(s)->conn;
+        struct cursor c = {iov, first->len, 0};
+        size_t room = MIN(total, UDP_MAX_PAYLOAD) - first->len, joined = 0;
+        struct udp_sight next;
+
+        for (; c.off >= c.iov->iov_len && room != 0; c.iov++)
+                c.off -= c.iov->iov_len;
+        for (unsigned n = 1; n < UDP_SEGMENTS_MAX && look_mapped(u, pcb, &next); n++) {
+                if (!continues(first, &next.msg) || next.msg.len > room - joined)
+                        break;
+                if (!copy_spans(&c, next.msg.span, next.msg.len) || !udp_recv_take(&u->s.udp, pcb, &next))
+                        break;
+                joined += next.msg.len;
+                if (settle_is_due(s) || next.last)
+                        settle(u, pcb, 0);
+                if (next.msg.len < first->len)
+                        break;
+        }
+        return joined;
+}
+
 /* The first datagram, without the lock. -EAGAIN: there is none, or something else to tell. m: NULL, or where name and
  * flags go. */
 static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_t total, int flags, struct msghdr *m)
@@ -121,6 +155,7 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
         struct ustack *u = s->u;
         uint32_t pcb = usock_rec(s)->conn;
         uint8_t opts[IP_OPTS_MAX];
+        size_t joined = 0;
         struct udp_sight first;
 
         if (unlikely(flags & MSG_PEEK && READ_ONCE(usock_rec(s)->peeks_on)))
@@ -140,21 +175,23 @@ static inline ssize_t read_first(struct usock *s, const struct iovec *iov, size_
                         continue;
                 fetch_part(&first.ahead);
                 fetch_later(s, first.ahead);
+                if (unlikely(READ_ONCE(usock_rec(s)->told) & USOCK_TELL_GRO && good && n == first.msg.len && !(flags & MSG_PEEK)))
+                        joined = join_more(s, iov, &first.msg, total);
                 if (m != NULL) {
                         good &= put_name(s, m, &first.msg);
                         m->msg_flags = (first.msg.len > total ? MSG_TRUNC : 0) | (flags & MSG_CMSG_CLOEXEC);
                         if (unlikely(READ_ONCE(usock_rec(s)->told) != 0))
-                                usock_cmsg_put(s, &first.msg, m);
+                                usock_cmsg_put(s, &first.msg, joined != 0 ? first.msg.len : 0, m);
                         else
                                 m->msg_controllen = 0;
                 }
                 if (unlikely(settle_is_due(s) || first.last))
                         settle(u, pcb, flags);
                 if (unlikely(READ_ONCE(usock_rec(s)->peeks_on)))
-                        usock_udp_read_before(s, flags & MSG_TRUNC ? first.msg.len : n);
+                        usock_udp_read_before(s, (flags & MSG_TRUNC ? first.msg.len : n) + joined);
                 if (unlikely(!good))
                         return -EFAULT;         /* as Linux: the datagram is gone */
-                return (ssize_t)(flags & MSG_TRUNC ? first.msg.len : n);
+                return (ssize_t)((flags & MSG_TRUNC ? first.msg.len : n) + joined);
         }
         return -EAGAIN;
 }
@@ -170,7 +207,7 @@ ssize_t usock_udp_read_short(struct usock *s, void *p, size_t n)
                 pcb = udp_pcb_at(&s->u->s.udp, usock_rec(s)->conn);
                 atomic_store_explicit(&s->pcb, pcb, memory_order_relaxed);
         }
-        if (unlikely(READ_ONCE(usock_rec(s)->peeks_on)))
+        if (unlikely(READ_ONCE(usock_rec(s)->peeks_on) || READ_ONCE(usock_rec(s)->told) & USOCK_TELL_GRO))
                 return -EAGAIN;
         if (!udp_recv_look_short(&s->u->s.udp, pcb, &first) || first.msg.len > MIN(n, COPY_SHORT_MAX))
                 return -EAGAIN;

@@ -218,6 +218,7 @@ static const struct {
         {"beside_sent", scene_beside_sent},
         {"beside_wrong", scene_beside_wrong},
         {"segments", scene_segments},
+        {"gro", scene_gro},
         {"cork", scene_cork},
         {"cork_named", scene_cork_named},
         {"cork_long", scene_cork_long},

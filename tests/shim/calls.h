@@ -226,6 +226,7 @@ void scene_beside_truncated(void);
 void scene_beside_sent(void);
 void scene_beside_wrong(void);
 void scene_segments(void);
+void scene_gro(void);
 void scene_cork(void);
 void scene_cork_named(void);
 void scene_cork_long(void);

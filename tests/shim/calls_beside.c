@@ -8,6 +8,7 @@
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
+#define UDP_GRO     104
 #endif
 
 static void show_pktinfo(const struct cmsghdr *c)
@@ -436,6 +437,72 @@ void scene_segments(void)
         lengths(s, 1);
         close(s);
         close(t);
+}
+
+/* What one call sent in segments is read as one, and the size of them stands beside it. */
+static void joined(int s, size_t room)
+{
+        static char b[65536];
+        _Alignas(struct cmsghdr) char beside[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(int))];
+        struct iovec iov[3] = {{b, 7}, {b + 7, room - 7}, {b, 0}};
+        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 3, .msg_control = beside, .msg_controllen = sizeof(beside)};
+        ssize_t n;
+        long sum = 0;
+
+        wait_readable(s);
+        n = recvmsg(s, &m, MSG_DONTWAIT);
+        for (ssize_t i = 0; i < n; i++)
+                sum = sum * 31 % 1000003 + b[i];
+        printf("  %zd bytes, sum %ld, flags %#x\n", n, sum, (unsigned)m.msg_flags);
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c != NULL; c = CMSG_NXTHDR(&m, c)) {
+                int v = 0;
+                memcpy(&v, CMSG_DATA(c), sizeof(v));
+                printf("  beside: level %d type %d value %d\n", c->cmsg_level, c->cmsg_type, v);
+        }
+}
+
+void scene_gro(void)
+{
+        static char much[60000], rest[60000];
+        struct sockaddr_in a, b, c;
+        int s = udp_socket(&a), t = udp_socket(&b), u = udp_socket(&c), v = 1000, on = 1;
+        socklen_t len = sizeof(on);
+
+        for (size_t i = 0; i < sizeof(much); i++)
+                much[i] = (char)(i * i / 7);
+        connect(t, (void *)&a, sizeof(a));
+        SHOW(setsockopt(s, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)));
+        SHOW(getsockopt(s, IPPROTO_UDP, UDP_GRO, &on, &len));
+        printf("  joins: %d\n", on);
+        SHOW(setsockopt(s, IPPROTO_IP, IP_RECVTTL, &on, sizeof(on)));
+        SHOW(send(t, much, 400, 0));
+        joined(s, 65536);                       /* one is one */
+        SHOW(setsockopt(t, IPPROTO_UDP, UDP_SEGMENT, &v, sizeof(v)));
+        SHOW(send(t, much, 5000, 0));
+        joined(s, 65536);
+        SHOW(send(t, much, 4001, 0));
+        joined(s, 65536);
+        SHOW(send(t, much, 900, 0));
+        joined(s, 65536);
+        SHOW(send(t, much, sizeof(much), 0));
+        joined(s, 65536);
+        v = 100;                                /* short ones */
+        SHOW(setsockopt(t, IPPROTO_UDP, UDP_SEGMENT, &v, sizeof(v)));
+        SHOW(send(t, much, 450, 0));
+        joined(s, 65536);
+        SHOW(send(t, much, 450, 0));
+        show_bytes("read", rest, recv(s, rest, 16, MSG_DONTWAIT | MSG_TRUNC) > 0 ? 16 : -1);     /* too little room for one */
+        SHOW(sendto(u, "other", 5, 0, (void *)&a, sizeof(a)));
+        on = 0;
+        SHOW(setsockopt(s, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)));
+        while (recv(s, rest, sizeof(rest), MSG_DONTWAIT) != 5)
+                ;
+        SHOW(send(t, much, 150, 0));
+        joined(s, 65536);
+        joined(s, 65536);
+        close(s);
+        close(t);
+        close(u);
 }
 
 /* On loopback groups are the kernel's, whatever our side is to the socket. */
