@@ -140,6 +140,8 @@ bool usock_waits_for_more(const struct usock *s);
 off_t usock_file_end(int fd);
 /* A call that had moved bytes met an error of the connection, -errno: the next one tells of it. Others are let go. */
 void usock_keep_error(struct usock *s, ssize_t r);
+/* The next call fails with this errno, and SO_ERROR tells it, where no other error waits. */
+void usock_put_error(struct usock *s, int err);
 
 /* ---- groups: which of them are ours (usock_group.c) ---- */
 

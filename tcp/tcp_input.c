@@ -513,6 +513,7 @@ static bool input_syn_sent(struct tcp *t, struct tcp_conn *tc, const struct tcp_
 static bool input_slow(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
         struct tcp_seg stripped;
+        bool took;
 
         switch (tc->state) {
         case TCPS_CLOSED:
@@ -523,7 +524,10 @@ static bool input_slow(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
         case TCPS_SYN_RECEIVED: /* simultaneous open: the peer's SYN again, now with the ACK of ours */
                 if ((seg->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK) && seg->seq == tc->irs) {
                         stripped = without_syn(seg);
-                        return input_synchronized(t, tc, &stripped, now);
+                        took = input_synchronized(t, tc, &stripped, now);
+                        if (tc->live && tc->snd_wl1 == stripped.seq)
+                                tc->snd_wnd = tc->max_wnd = seg->wnd; /* RFC 7323 §2.2: never scaled in a SYN */
+                        return took;
                 }
                 return input_synchronized(t, tc, seg, now);
         default:

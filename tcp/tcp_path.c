@@ -170,6 +170,12 @@ static uint32_t step_below(const struct tcp *t, const struct tcp_conn *tc)
         return 0;
 }
 
+/* A claim is of a segment that was in flight; numbers come round, and what is beyond SND.NXT was acknowledged long ago. */
+static bool in_flight(const struct tcp_conn *tc, uint32_t seq)
+{
+        return seq_leq(tc->snd_una, seq) && seq_lt(seq, tc->snd_nxt);
+}
+
 void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint32_t mss;
@@ -178,7 +184,7 @@ void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
                 return;
         if (tc->probe != 0)
                 probe_failed(t, tc, tc->probe - 1u, now);
-        if (tc->claim != 0 && tc->claim < size_now(tc) && seq_leq(tc->snd_una, tc->claim_seq)) {
+        if (tc->claim != 0 && tc->claim < size_now(tc) && in_flight(tc, tc->claim_seq)) {
                 believe(t, tc, tc->claim, now);
                 return;
         }

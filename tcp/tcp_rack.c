@@ -23,7 +23,7 @@ void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now)
 void rack_dsack(struct tcp_conn *tc)
 {
         tc->rack_persist = PERSIST_ROUNDS;
-        if (seq_geq(tc->snd_una, tc->rack_dsack_round) || tc->rack_mult == 0) {
+        if (seq_geq(tc->snd_una, tc->rack_dsack_round) || seq_gt(tc->rack_dsack_round, tc->snd_nxt) || tc->rack_mult == 0) {
                 tc->rack_dsack_round = tc->snd_nxt;
                 tc->rack_mult = (uint8_t)MIN(tc->rack_mult + 1, 255);
         }

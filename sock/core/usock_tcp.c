@@ -378,6 +378,18 @@ void usock_keep_error(struct usock *s, ssize_t r)
         ustack_leave(s->u);
 }
 
+void usock_put_error(struct usock *s, int err)
+{
+        struct sock_rec *rec = usock_rec(s);
+
+        ustack_lock(s->u);
+        if (rec->role == SOCK_ROLE_UDP)
+                udp_put_error(&s->u->s.udp, rec->conn, err);
+        else if (rec->role == SOCK_ROLE_CONN && usock_conn(s)->err == 0)
+                WRITE_ONCE(usock_conn(s)->err, (int16_t)err);
+        ustack_leave(s->u);
+}
+
 /* Room for a reservation, after what arrived meanwhile was looked at. As tcp_send_reserve. */
 static int reserve(struct ustack *u, struct tcp_conn *tc, size_t want, struct span *span, nstime now)
 {

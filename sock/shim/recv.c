@@ -52,10 +52,9 @@ ssize_t file_moved(struct file *f, size_t done, ssize_t r)
         return (ssize_t)done;
 }
 
-ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
+static ssize_t recv_until(struct file *f, void *p, size_t n, int flags, struct until *u)
 {
         size_t done = 0, least;
-        struct until u = until_timeo(f->rcvtimeo);
 
         if (unlikely(flags & MSG_PEEK && usock_peeks_on(f->us)))
                 flags &= ~MSG_WAITALL;
@@ -77,10 +76,17 @@ ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
                         return file_moved(f, done, r);
                 }
                 if (r <= 0 || (flags & MSG_PEEK))
-                        r = wait_for_more(f, r > 0 || usock_peeks_on(f->us) ? flags : 0, &u);
+                        r = wait_for_more(f, r > 0 || usock_peeks_on(f->us) ? flags : 0, u);
                 if (r < 0)
                         return done ? (ssize_t)done : r;
         }
+}
+
+ssize_t file_recv(struct file *f, void *p, size_t n, int flags)
+{
+        struct until u = until_timeo(f->rcvtimeo);
+
+        return recv_until(f, p, n, flags, &u);
 }
 
 /* A datagram from either side; ours first, unless it is the kernel's turn. */
@@ -127,8 +133,8 @@ static bool all_there(const struct file *f, const struct msghdr *m)
         return usock_ioctl(f->us, FIONREAD, &there) == 0 && want <= (size_t)there;
 }
 
-/* Several buffers, MSG_WAITALL: only the first round can be one call. */
-static ssize_t tcp_recv_all(struct file *f, const struct msghdr *m, int flags)
+/* Several buffers, MSG_WAITALL: only the first round can be one call. SO_RCVTIMEO is the time of all of them. */
+static ssize_t tcp_recv_all(struct file *f, const struct msghdr *m, int flags, struct until *u)
 {
         ssize_t done = 0;
 
@@ -137,7 +143,7 @@ static ssize_t tcp_recv_all(struct file *f, const struct msghdr *m, int flags)
 
                 if (m->msg_iov[i].iov_len == 0)
                         continue;       /* recv() of nothing waits */
-                r = file_recv(f, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len, flags);
+                r = recv_until(f, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len, flags, u);
                 if (r < 0)
                         return file_moved(f, (size_t)done, r);
                 done += r;
@@ -166,7 +172,7 @@ static ssize_t tcp_recvmsg(struct file *f, struct msghdr *m, int flags)
                 m->msg_namelen = 0;
                 m->msg_controllen = 0;
                 m->msg_flags = 0;
-                return tcp_recv_all(f, m, flags);
+                return tcp_recv_all(f, m, flags, &u);
         }
         for (;;) {
                 ssize_t r = recvmsg_now(f, m, flags & ~MSG_WAITALL);
@@ -524,6 +530,8 @@ static ssize_t file_recvmmsg(struct file *f, struct mmsghdr *v, unsigned n, int 
                 if (timeout && until_over(&u))
                         break;
         }
+        if (i != 0 && r < 0 && r != -EAGAIN && r != -ERR_RESTART && r != -ERR_AGAIN)
+                usock_put_error(f->us, (int)-r);
         return i ? (ssize_t)i : r;
 }
 

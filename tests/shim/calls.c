@@ -238,6 +238,8 @@ static const struct {
         {"stream_flags", scene_stream_flags},
         {"datagram_flags", scene_datagram_flags},
         {"many_messages", scene_many_messages},
+        {"many_messages_late_error", scene_many_messages_late_error},
+        {"all_in_time", scene_all_in_time},
         {"options_swept", scene_options_swept},
         {"options_set_swept", scene_options_set_swept},
         {"options_inherited", scene_options_inherited},

@@ -246,6 +246,8 @@ void scene_errors_kept(void);
 void scene_stream_flags(void);
 void scene_datagram_flags(void);
 void scene_many_messages(void);
+void scene_many_messages_late_error(void);
+void scene_all_in_time(void);
 void scene_options_swept(void);
 void scene_options_set_swept(void);
 void scene_options_inherited(void);

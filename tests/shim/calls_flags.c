@@ -258,6 +258,52 @@ void scene_many_messages(void)
         close2(v);
 }
 
+/* An error after the first datagram waits for the next call. */
+void scene_many_messages_late_error(void)
+{
+        static char text[8];
+        struct iovec good = {text, sizeof(text)}, bad = {(void *)8, 8};
+        struct mmsghdr m[2] = {{.msg_hdr = {.msg_iov = &good, .msg_iovlen = 1}}, {.msg_hdr = {.msg_iov = &bad, .msg_iovlen = 1}}};
+        struct sockaddr_in a, b;
+        int s = udp_socket(&a), t = udp_socket(&b);
+
+        connect(t, (void *)&a, sizeof(a));
+        send_many(t, 3, 0);
+        all_there(s, 3);
+        SHOW(recvmmsg(s, m, 2, MSG_DONTWAIT, NULL));
+        show_bytes("text", text, m[0].msg_len);
+        SHOW(recv(s, text, sizeof(text), MSG_DONTWAIT));
+        show_bytes("next", text, recv(s, text, sizeof(text), MSG_DONTWAIT));
+        SHOW(recv(s, text, sizeof(text), MSG_DONTWAIT));
+        close(s);
+        close(t);
+}
+
+/* SO_RCVTIMEO is the time of the call, whatever comes meanwhile and into how many buffers. */
+void scene_all_in_time(void)
+{
+        struct timeval tv = {1, 0};
+        char b[2][4];
+        struct iovec iov[2] = {{b[0], 4}, {b[1], 4}};
+        int v[2];
+        pid_t pid;
+
+        tcp_pair(v);
+        setsockopt(v[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+        fflush(stdout);
+        pid = fork();
+        if (pid == 0) {
+                usleep(600000);
+                write(v[0], "four", 4);
+                usleep(800000);
+                write(v[0], "more", 4);
+                _exit(0);
+        }
+        SHOW(recvmsg(v[1], &(struct msghdr){.msg_iov = iov, .msg_iovlen = 2}, MSG_WAITALL));
+        waitpid(pid, NULL, 0);
+        close2(v);
+}
+
 static bool can_write(int s)
 {
         struct pollfd p = {.fd = s, .events = POLLOUT};

@@ -126,6 +126,24 @@ static void simultaneous_open_completes(void **state)
         forget_sent(s);
 }
 
+/* RFC 7323 §2.2: the SYN-ACK of a simultaneous open carries a window that is not scaled, as each SYN does. */
+static void window_of_a_crossing_syn_ack_is_not_scaled(void **state)
+{
+        struct scene *s = *state;
+
+        s->wnd = 1000;
+        peer_sends(s, .seq = 0, .flags = S);
+        forget_sent(s);
+        peer_sends(s, .seq = 0, .ack = 1, .flags = SA);
+        expect_state(s, TCPS_ESTABLISHED);
+        assert_int_equal(s->tc->snd_wscale, 3);
+        assert_int_equal(s->tc->snd_wnd, 1000);
+        assert_int_equal(s->tc->max_wnd, 1000);
+        peer_sends(s, .seq = 1, .ack = 1);
+        assert_int_equal(s->tc->snd_wnd, 8000);
+        forget_sent(s);
+}
+
 static void passive_open_completes(void **state)
 {
         struct scene *s = *state;
@@ -561,6 +579,7 @@ int main(void)
                 scenario(wrong_ack_of_syn_is_reset, syn_sent, NULL),
                 scenario(syn_is_repeated_with_back_off_and_given_up, syn_sent, NULL),
                 scenario(simultaneous_open_completes, syn_sent, NULL),
+                scenario(window_of_a_crossing_syn_ack_is_not_scaled, syn_sent, &all_options),
                 scenario(passive_open_completes, listening, NULL),
                 scenario(missing_mss_option_means_536, syn_sent, NULL),
                 scenario(options_hold_when_both_sides_sent_them, syn_sent, &all_options),

@@ -114,6 +114,27 @@ static void a_claim_against_progress_waits_for_a_timeout(void **state)
         peer_sends(s, .seq = 1, .ack = 5001);
 }
 
+/* A claim is forgotten with its segment, also where the numbers have come so far round that it looks as if it were ahead. */
+static void an_old_claim_is_not_believed_when_numbers_come_round(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 2000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        app_writes(s, 2000);
+        forget_sent(s);
+        claims(s, 2001, 640);
+        peer_sends(s, .seq = 1, .ack = 4001);
+        s->tc->claim_seq = s->tc->snd_una + (1u << 30); /* as 3 GB later */
+        app_writes(s, 1000);
+        forget_sent(s);
+        advance_ms(s, 3000);
+        assert_int_equal(s->tc->snd_mss, 1000);
+        forget_sent(s);
+        peer_sends(s, .seq = 1, .ack = 5001);
+}
+
 /* An error without a size that helps ends nothing, even while opening; source quench does nothing (RFC 6633). */
 static void too_long_without_a_size_is_no_reason_to_give_up(void **state)
 {
@@ -254,6 +275,7 @@ int main(void)
                 IN(a_claim_before_anything_got_through_is_believed, established),
                 IN(claims_that_make_no_sense_are_ignored, established),
                 IN(a_claim_against_progress_waits_for_a_timeout, established),
+                IN(an_old_claim_is_not_believed_when_numbers_come_round, established),
                 IN(too_long_without_a_size_is_no_reason_to_give_up, syn_sent),
                 IN(repeated_timeouts_make_segments_smaller, established),
                 IN(a_last_segment_that_is_shorter_is_made_smaller_too, established),

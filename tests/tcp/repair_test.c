@@ -707,6 +707,21 @@ static void dsack_is_counted(void **state)
         assert_int_equal(s->rig->cnt.n[COUNT_TCP_SPURIOUS], 1);
 }
 
+/* RFC 8985 §6.2 step 4: a round of D-SACKs ends with what was in flight, also where the numbers have come half round since. */
+static void a_round_of_dsacks_is_not_remembered_for_ever(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 2000);
+        forget_sent(s);
+        advance_ms(s, 250);
+        forget_sent(s);
+        s->tc->rack_mult = 1;
+        s->tc->rack_dsack_round = s->tc->snd_una + (1u << 30);  /* of 3 GB ago */
+        peer_sends(s, .seq = 1, .ack = 2001, .nsack = 1, .sack = {{1, 1001}});
+        assert_int_equal(s->tc->rack_mult, 2);
+}
+
 int main(void)
 {
         static const struct scene_setup user_timeout = {.user_timeout_ms = 7000}, lossless = {.lossless = true, .sack = true};
@@ -748,6 +763,7 @@ int main(void)
                 scenario(pacing_spreads_segments, established, NULL),
                 scenario(pacing_does_not_push_what_is_corked, established, NULL),
                 scenario(dsack_is_counted, established, &sack),
+                scenario(a_round_of_dsacks_is_not_remembered_for_ever, established, &sack),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
