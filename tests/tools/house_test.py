@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What counts and judges: scripts/tally.py and the rows of bench/compare."""
 
+import json
 import os
 import subprocess
 import sys
@@ -149,6 +150,35 @@ class Judge(unittest.TestCase):
         text = report.table(report.judged_rows(runs))
         self.assertIn("3.33x", text)
         self.assertIn("<= 1", text)
+
+
+class House(unittest.TestCase):
+    SCRIPT = os.path.join(SOURCE, "scripts", "measure_house.py")
+
+    def measure(self, tree, *options):
+        done = subprocess.run([sys.executable, self.SCRIPT, "--json", *options, tree], capture_output=True, text=True, timeout=300,
+                              check=False)
+        return done.returncode, json.loads(done.stdout)
+
+    def test_no_function_is_too_long(self):
+        code, found = self.measure(SOURCE, "--check")
+        self.assertEqual(code, 0, found["functions"]["longest"][0])
+        self.assertGreater(found["functions"]["count"], 1000)
+
+    def test_counts_what_stands_there(self):
+        with tempfile.TemporaryDirectory() as d:
+            os.makedirs(os.path.join(d, "room"))
+            with open(os.path.join(d, "room", "a.c"), "w", encoding="utf-8") as f:
+                f.write("int a(void)\n{\n" + "        assert(1);\n" * 80 + "}\n\nstatic void b(int x,\n              int y)\n{\n}\n")
+            with open(os.path.join(d, "room", "a.h"), "w", encoding="utf-8") as f:
+                f.write("int a(void);\nvoid c(int x,\n       int y);\nstatic inline int d(void);\n")
+            with open(os.path.join(d, "README.md"), "w", encoding="utf-8") as f:
+                f.write("# Head\n\nThree words here. Now there are five.\n\n    code code code code code code\n")
+            code, found = self.measure(d, "--check")
+        self.assertEqual(code, 1)
+        self.assertEqual([(f["lines"], f["where"]) for f in found["functions"]["longest"]], [(83, "room/a.c:a"), (4, "room/a.c:b")])
+        self.assertEqual((found["folders"]["room"]["assertions"], found["hub_headers"][0]["prototypes"]), (80, 2))
+        self.assertEqual(found["pages"]["README.md"], {"sentences": 2, "mean": 3.5, "longest": 4})
 
 
 if __name__ == "__main__":
