@@ -137,7 +137,7 @@ static void end_unwatched(struct keeper_view *v)
 }
 
 /* Whose timer is due soon costs the others who sleep on that processor: up to 3 us a round trip in a virtual machine
- * (docs/performance-notes.md). */
+ * (docs/decisions.md). */
 static nstime next_look(const struct keeper_view *v, nstime now)
 {
         return now + MIN(MAX((now - v->needed_at) / LATE, LOOK_EVERY), LOOK_SELDOM);

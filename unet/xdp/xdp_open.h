@@ -36,7 +36,7 @@ enum xdp_want { XDP_WANT_BEST, XDP_WANT_NATIVE, XDP_WANT_GENERIC, XDP_WANT_TCX }
  * large for one chunk, or for the driver in native mode; -EOPNOTSUPP: a kernel without tcx; -ENOSYS; other negative errno of the
  * kernel. `line` says what was chosen and why, or what failed and what would help.
  *
- * On a veth, tcx is the fastest (docs/performance-notes.md), and takes the other end's large segments whole. Of AF_XDP generic is the
+ * On a veth, tcx is the fastest (docs/decisions.md), and takes the other end's large segments whole. Of AF_XDP generic is the
  * faster one, but only native makes the other end cut its large segments: with generic, segmentation offload has to be switched off
  * there (ethtool -K).
  */
