@@ -31,7 +31,8 @@ struct key {
 
 static const char *const yes_no[] = {"no", "yes"};
 static const char *const ecn[] = {[TCP_ECN_ACCEPT] = "accept", [TCP_ECN_NO] = "no", [TCP_ECN_ASK] = "ask"};
-static const char *const congestion[] = {[TCP_CC_CUBIC] = "cubic", [TCP_CC_RENO] = "reno", [TCP_CC_BBR] = "bbr"};
+static const char *const congestion[] = {[TCP_CC_CUBIC] = "cubic", [TCP_CC_RENO] = "reno", [TCP_CC_BBR] = "bbr",
+                                          [TCP_CC_DCTCP] = "dctcp"};
 static_assert(ARRAY_LEN(congestion) == TCP_CC_COUNT, "each has its name");
 
 /* Of which there is one, in a byte. */
@@ -41,7 +42,7 @@ static const struct {
         const char *all;
 } word_kinds[] = {
         [ECN] = {ecn, ARRAY_LEN(ecn), "accept, no or ask"},
-        [CONGESTION] = {congestion, ARRAY_LEN(congestion), "cubic, reno or bbr"},
+        [CONGESTION] = {congestion, ARRAY_LEN(congestion), "cubic, reno, bbr or dctcp"},
 };
 
 static const struct key keys[] = {
@@ -71,7 +72,7 @@ static const struct key keys[] = {
         COUNT("ip", "arp_reachable", arp_reachable_s, 1, 86400, "seconds that a neighbour is good without a sign of life"),
         {"tcp", "ecn", "marks of congestion instead of losses (RFC 3168): accept where peers ask for them, no, or ask", ECN,
          offsetof(struct unetd_config, tcp_ecn), 0, 0},
-        {"tcp", "congestion", "congestion control of connections that choose none: cubic, reno or bbr", CONGESTION,
+        {"tcp", "congestion", "congestion control of connections that choose none: cubic, reno, bbr or dctcp", CONGESTION,
          offsetof(struct unetd_config, tcp_cc), 0, 0},
         COUNT("memory", "large_frames", geom.count[FRAME_LARGE], 16, 65536,
               "64 KB frames that a channel can send from, each way"),

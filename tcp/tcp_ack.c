@@ -110,13 +110,23 @@ static void after_ack(struct tcp *t, struct tcp_conn *tc, nstime now)
                 conn_set_limit(tc, sndbuf_is_lent(tc) ? TCP_LIM_PEER : TCP_LIM_SNDBUF, now);
 }
 
+/* With a model of the path, or with ECN. */
+static bool ack_is_counted(struct tcp_conn *tc, uint32_t acked, nstime rtt, nstime now)
+{
+        if (tc->flags & TCF_ECN && cc_of(tc)->told != NULL)
+                cc_of(tc)->told(tc, acked, false);
+        if (!(tc->flags & TCF_RATES))
+                return false;
+        cc_of(tc)->model(tc, rtt, now);
+        return true;
+}
+
 void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
 {
         uint32_t before = flight(tc), acked = ack - tc->snd_una;
         nstime rtt = advance(t, tc, ack, tc->snd_una, now);
 
-        if (unlikely(tc->flags & TCF_RATES)) {
-                cc_of(tc)->model(tc, rtt, now);
+        if (unlikely(tc->flags & (TCF_RATES | TCF_ECN)) && ack_is_counted(tc, acked, rtt, now)) {
                 autosize(tc);
         } else if (cwnd_was_used(tc, before, acked)) {
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
@@ -221,7 +231,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         undo_ack(t, tc, seg, acked);
         recovery_ack(t, tc, acked, acked + tc->sacked - sacked, now); /* RFC 6937: DeliveredData */
         if (unlikely(tc->flags & TCF_ECN))
-                marked = ecn_ack(t, tc, seg, now);
+                marked = ecn_ack(t, tc, seg, acked, now);
         if ((acked != 0 && tc->rtx_kind != RTX_REO) || tc->rtx_kind == RTX_NONE)
                 timer_arm_rtx(tc, now);
         if (tc->flags & TCF_RATES) {

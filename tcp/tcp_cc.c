@@ -12,6 +12,11 @@ static const struct tcp_cc *const table[] = {
 #undef X
 };
 
+const struct tcp_cc *cc_by(unsigned cc)
+{
+        return table[cc];
+}
+
 const struct tcp_cc *cc_of(const struct tcp_conn *tc)
 {
         return table[tc->cc];

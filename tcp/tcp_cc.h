@@ -19,7 +19,8 @@
 #define TCP_CC_LIST(X)                                                                                                \
         X(CUBIC, tcp_cubic)                                                                                           \
         X(RENO, tcp_newreno)                                                                                          \
-        X(BBR, tcp_bbr)
+        X(BBR, tcp_bbr)                                                                                               \
+        X(DCTCP, tcp_dctcp)
 
 enum {
 #define X(name, table) TCP_CC_##name,
@@ -30,6 +31,8 @@ enum {
 
 struct tcp_cc {
         const char *name;
+        /* ECN is asked for, its echo is exact (RFC 8257 §3.2), and all segments are ECT. */
+        bool wants_ecn;
         /* The connection is ESTABLISHED; cwnd and ssthresh are set. */
         void (*init)(struct tcp_conn *tc, nstime now);
         /* `acked` bytes were newly acknowledged outside recovery, while cwnd was what limited the sender. rtt is the
@@ -39,6 +42,10 @@ struct tcp_cc {
         uint32_t (*on_loss)(struct tcp_conn *tc, bool timeout, nstime now);
         /* The last on_loss() was a mistake; cwnd and ssthresh are restored already. NULL: nothing else to do. */
         void (*undo)(struct tcp_conn *tc);
+        /* Where marks are counted, else NULL. On each ACK, with ECN: `acked` bytes, possibly 0, whose ACK said ECE or not. */
+        void (*told)(struct tcp_conn *tc, uint32_t acked, bool echo);
+        /* The first ECE of a window of data: the new ssthresh and cwnd. NULL: on_loss(). */
+        uint32_t (*on_mark)(struct tcp_conn *tc);
 
         /* Of one with a model, else NULL. An ACK, instead of on_ack(); rtt as there, and in recovery too. */
         void (*model)(struct tcp_conn *tc, nstime rtt, nstime now);
@@ -51,8 +58,9 @@ struct tcp_cc {
         void (*report)(const struct tcp_conn *tc, struct tcp_report *r);
 };
 
-extern const struct tcp_cc tcp_newreno, tcp_cubic, tcp_bbr;
+extern const struct tcp_cc tcp_newreno, tcp_cubic, tcp_bbr, tcp_dctcp;
 const struct tcp_cc *cc_of(const struct tcp_conn *tc);
+const struct tcp_cc *cc_by(unsigned cc);        /* TCP_CC_* */
 /* The connection is ESTABLISHED, or has another algorithm now, or one that begins anew. */
 void cc_begin(struct tcp_conn *tc, nstime now);
 /* RFC 5681 §3.1, RFC 6928: the initial window. Where nothing is lost, ten segments of whatever size. */

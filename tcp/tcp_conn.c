@@ -121,7 +121,7 @@ void conn_end_time_wait(struct tcp *t, struct tcp_conn *tc, enum count why)
         uint32_t was = t->busy ? *t->busy : 0;
 
         if (unlikely(tcp_ack_waits(tc)))
-                output_last_ack(t, tc, tc->slow_at - TIME_WAIT_FOR);
+                output_ack_now(t, tc, tc->slow_at - TIME_WAIT_FOR);
         count(t->cnt, why);
         if (t->busy)
                 *t->busy = tc->self;

@@ -531,9 +531,11 @@ bool ecn_syn_refused(struct tcp_conn *tc);
 /* A segment with new data leaves. */
 void ecn_mark(struct tcp_conn *tc, struct tcp_seg *seg);
 /* An acceptable segment of a connection with TCF_ECN. */
-void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg);
+void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 /* ... acknowledges, and says ECE or not. True: the window is not to grow by it. */
-bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
+bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, nstime now);
+/* Whether what carries no new data leaves as ECT, too. */
+bool ecn_on_all(const struct tcp_conn *tc);
 /* The window was reduced for another reason; and that was a mistake. */
 void ecn_reduced(struct tcp_conn *tc);
 void ecn_restored(struct tcp_conn *tc);
@@ -711,8 +713,9 @@ void pace_sent(struct tcp_conn *tc, uint32_t len);
 
 /* tcp_output.c */
 void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now);
-/* The ACK of the peer's FIN, which came at `now`, before the record goes. */
-void output_last_ack(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* An ACK of what has come, which leaves before anything else of the connection: of the peer's FIN, before the record goes; of what
+ * came before a mark. */
+void output_ack_now(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* `len` bytes of the segment came in order, and are to be acknowledged at once or later: tcp_delack.c. */
 void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, nstime now);
 /* ... and the end of the stream. The state is still the one in which it came. */

@@ -10,16 +10,19 @@
  *
  * As Linux: by default it is agreed to and not asked for; what is sent again, pure ACKs and window probes are never ECT; a SYN
  * that is repeated, or refused, asks no more (§6.1.1.1), and neither does one over a link that loses nothing.
+ *
+ * A congestion control that wants ECN (DCTCP, RFC 8257) asks for it, agrees also to a SYN that is ECT itself (§3.5), echoes what came
+ * exactly, and sends nothing that is not ECT.
  */
 #include "ip/ip.h"
 #include "tcp/tcp_cc.h"
 
 #define SETUP (TCP_ECE | TCP_CWR)
 
-/* One that is marked itself came by a path that does not leave these bits alone. */
+/* One that is marked itself came by a path that does not leave these bits alone, or from one who has DCTCP. */
 bool ecn_agrees(const struct tcp_opts *o, const struct tcp_link *link, const struct tcp_seg *syn)
 {
-        return (syn->flags & SETUP) == SETUP && syn->ecn == 0 && o->ecn != TCP_ECN_NO && !link->lossless;
+        return (syn->flags & SETUP) == SETUP && (syn->ecn == 0 || cc_by(o->cc)->wants_ecn) && o->ecn != TCP_ECN_NO && !link->lossless;
 }
 
 void ecn_syn(struct tcp_conn *tc, const struct tcp_seg *seg)
@@ -38,12 +41,17 @@ void ecn_syn_again(struct tcp_conn *tc, const struct tcp_seg *seg)
                 conn_unflag(tc, TCF_ECN);
 }
 
+static bool asks(const struct tcp_opts *o)
+{
+        return o->ecn == TCP_ECN_ASK || (o->ecn != TCP_ECN_NO && cc_by(o->cc)->wants_ecn);
+}
+
 uint8_t ecn_syn_flags(struct tcp_conn *tc)
 {
         if (tc->state == TCPS_SYN_RECEIVED)
                 return tc->flags & TCF_ECN ? TCP_ECE : 0;
-        if (tc->flags & TCF_ECN_ASKED || tc->dups != 0 || tc->opts.ecn != TCP_ECN_ASK || tc->link.lossless) {
-                tc->opts.ecn = tc->opts.ecn == TCP_ECN_ASK ? TCP_ECN_NO : tc->opts.ecn;
+        if (tc->flags & TCF_ECN_ASKED || tc->dups != 0 || !asks(&tc->opts) || tc->link.lossless) {
+                tc->opts.ecn = asks(&tc->opts) ? TCP_ECN_NO : tc->opts.ecn;
                 conn_unflag(tc, TCF_ECN_ASKED);
                 return 0;
         }
@@ -70,17 +78,42 @@ void ecn_mark(struct tcp_conn *tc, struct tcp_seg *seg)
         }
 }
 
-/* §6.1.3. The first that is marked is acknowledged at once, and so is CWR: who has just slowed down may wait for it. */
-void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
+bool ecn_on_all(const struct tcp_conn *tc)
 {
+        return tc->flags & (TCF_ECN | TCF_ECN_ASKED) && cc_of(tc)->wants_ecn;
+}
+
+/* RFC 8257 §3.2, figure 1: what came before the change is acknowledged with what it was. */
+static void echo_exactly(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        bool marked = seg->ecn == IP_ECN_CE;
+
+        if (marked == !!(tc->flags & TCF_ECN_ECHO))
+                return;
+        if (tc->rcv_nxt != tc->last_ack_sent)
+                output_ack_now(t, tc, now);
+        if (marked)
+                conn_flag(tc, TCF_ECN_ECHO);
+        else
+                conn_unflag(tc, TCF_ECN_ECHO);
+        tc->owed |= OWE_ACK;
+}
+
+/* §6.1.3. The first that is marked is acknowledged at once, and so is CWR: who has just slowed down may wait for it. */
+void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        bool exactly = cc_of(tc)->wants_ecn;
+
         if (seg->len == 0)
                 return;
-        if (seg->flags & TCP_CWR) {
+        if (seg->flags & TCP_CWR && !exactly) {
                 conn_unflag(tc, TCF_ECN_ECHO);
                 tc->owed |= OWE_ACK;
         }
         if (seg->ecn != 0)
                 conn_flag(tc, TCF_ECN_SEEN);
+        if (exactly)
+                echo_exactly(t, tc, seg, now);
         if (seg->ecn != IP_ECN_CE)
                 return;
         count(t->cnt, COUNT_TCP_ECN_MARKED);
@@ -91,8 +124,10 @@ void ecn_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
 
 /* §6.1.2. What was reduced for a loss in this round trip is not reduced again; the echo ends by the CWR that is due for that. CWR
  * goes with what begins at ecn_end or later: until some of that is acknowledged the echo is of the same mark (as Linux). */
-bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, nstime now)
 {
+        if (cc_of(tc)->told != NULL)
+                cc_of(tc)->told(tc, acked, seg->flags & TCP_ECE);
         if (tc->flags & TCF_ECN_CUT && seq_gt(tc->snd_una, tc->ecn_end))
                 conn_unflag(tc, TCF_ECN_CUT);
         if (!(seg->flags & TCP_ECE))
@@ -104,7 +139,7 @@ bool ecn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nsti
         if (tc->flags & TCF_RATES) {
                 cc_of(tc)->marked(tc);
         } else {
-                tc->ssthresh = cc_of(tc)->on_loss(tc, false, now);
+                tc->ssthresh = cc_of(tc)->on_mark != NULL ? cc_of(tc)->on_mark(tc) : cc_of(tc)->on_loss(tc, false, now);
                 tc->cwnd = MIN(tc->cwnd, tc->ssthresh);
         }
         tc->ecn_end = tc->snd_nxt;

@@ -57,7 +57,7 @@ static bool input_predicted(struct tcp *t, struct tcp_conn *tc, const struct tcp
         if (seg->has_ts)
                 note_timestamp(tc, seg, now);
         if (unlikely(seg->ecn != 0) && tc->flags & TCF_ECN)
-                ecn_input(t, tc, seg);
+                ecn_input(t, tc, seg, now);
         if (seg->len != 0) {
                 WRITE_ONCE(tc->rcv_nxt, tc->rcv_nxt + seg->len);
                 tc->bytes_received += seg->len;
@@ -435,7 +435,7 @@ static bool input_synchronized(struct tcp *t, struct tcp_conn *tc, const struct 
             !process_ack(t, tc, seg, now)) /* fifth  */
                 return false;
         if (unlikely(tc->flags & TCF_ECN))
-                ecn_input(t, tc, seg);
+                ecn_input(t, tc, seg, now);
         process_urg(t, tc, seg);              /* sixth  */
         return process_text(t, tc, seg, now); /* seventh, eighth */
 }

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 
+#include "ip/ip.h"
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_rate.h"
 
@@ -115,13 +116,15 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
                 seg->tsval = conn_ts(tc, now);
                 seg->tsecr = tc->ts_recent;
         }
-        if (unlikely((tc->slow & SLOW_OOO) | (tc->flags & (TCF_DSACK | TCF_URG_OUT | TCF_ECN_ECHO)))) {
+        if (unlikely((tc->slow & SLOW_OOO) | (tc->flags & (TCF_DSACK | TCF_URG_OUT | TCF_ECN_ECHO | TCF_ECN | TCF_ECN_ASKED)))) {
                 if (tc->sack_ok)
                         add_sack(t, tc, seg);
                 if (tc->flags & TCF_URG_OUT)
                         add_urgent(tc, seg);
                 if (tc->flags & TCF_ECN_ECHO && !(flags & TCP_RST))
                         seg->flags |= TCP_ECE;
+                if (ecn_on_all(tc))
+                        seg->ecn = IP_ECN_ECT0;
         }
         tc->last_ack_sent = tc->rcv_nxt;
         tc->owed &= (uint8_t)~OWE_ACK;
@@ -604,7 +607,7 @@ void output_refuse(struct tcp *t, const struct tcp_tuple *tuple, const struct tc
         t->reply(t->arg, tuple, &rst);
 }
 
-void output_last_ack(struct tcp *t, struct tcp_conn *tc, nstime now)
+void output_ack_now(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         struct tcp_seg ack;
 

@@ -34,6 +34,9 @@ static void run_output(struct scene *s)
         struct tcp_seg seg, back;
         uint8_t hdr[TCP_MAX_HDR];
 
+        for (unsigned i = 0; i < s->rig->replies; i++)
+                keep(s, &s->rig->reply[i].seg, true);
+        s->rig->replies = 0;
         for (uint32_t i = 1; i < RIG_CONNS; i++) {
                 if (!s->rig->touched[i])
                         continue;
@@ -46,9 +49,6 @@ static void run_output(struct scene *s)
                         rig_check(s->rig);
                 }
         }
-        for (unsigned i = 0; i < s->rig->replies; i++)
-                keep(s, &s->rig->reply[i].seg, true);
-        s->rig->replies = 0;
         rig_check(s->rig);
 }
 
@@ -346,7 +346,7 @@ static void set_options(struct scene *s)
         const struct scene_setup *u = &s->setup;
 
         tcp_opts_default(&s->opts);
-        s->opts.cc = u->reno ? TCP_CC_RENO : TCP_CC_CUBIC;
+        s->opts.cc = u->dctcp ? TCP_CC_DCTCP : u->reno ? TCP_CC_RENO : TCP_CC_CUBIC;
         s->opts.nodelay = !u->nagle;
         s->opts.no_sack = !u->sack;
         s->opts.no_timestamps = !u->ts;
@@ -419,7 +419,8 @@ int syn_sent(void **state)
         tcp_set_sock(&s->rig->t, s->conn, 1);
         rebase(s->tc);
         run_output(s);
-        expect_sent(s, .flags = (uint8_t)(TCP_SYN | ecn_of(s, TCP_ECE | TCP_CWR)), .mss = s->link.mss);
+        expect_sent(s, .flags = (uint8_t)(TCP_SYN | ecn_of(s, TCP_ECE | TCP_CWR)), .mss = s->link.mss,
+                    .ecn = s->setup.dctcp ? IP_ECN_ECT0 : 0);
         return 0;
 }
 
@@ -435,7 +436,7 @@ int established(void **state)
         syn_sent(state);
         s = *state;
         send_syn(s, TCP_SYN | TCP_ACK | ecn_of(s, TCP_ECE), 1);
-        expect_sent(s, .seq = 1, .ack = 1);
+        expect_sent(s, .seq = 1, .ack = 1, .ecn = s->setup.dctcp ? IP_ECN_ECT0 : 0);
         if (s->setup.wscale)
                 peer_sends(s, .seq = 1, .ack = 1); /* the first window that is scaled */
         expect_silence(s);

@@ -34,6 +34,7 @@ struct scene_setup {
         uint32_t user_timeout_ms;
         bool keepalive;
         uint8_t ecn;                    /* enum tcp_ecn; not 0: by the setups it is agreed upon */
+        bool dctcp;                     /* instead of CUBIC; with ecn */
 };
 
 struct scene_packet {

@@ -151,7 +151,7 @@ static void refuses_values_out_of_range(void **state)
         refuses(s, "[ip]\nttl = 256\n", 2, "\"ttl\" wants a number from 1 to 255");
         refuses(s, "[ip]\nredirects = 1\n", 2, "\"redirects\" is yes or no");
         refuses(s, "[tcp]\necn = yes\n", 2, "\"ecn\" wants accept, no or ask");
-        refuses(s, "[tcp]\ncongestion = vegas\n", 2, "\"congestion\" wants cubic, reno or bbr");
+        refuses(s, "[tcp]\ncongestion = vegas\n", 2, "\"congestion\" wants cubic, reno, bbr or dctcp");
         refuses(s, "[limits]\nclients = 0\n", 2, "\"clients\" wants a number from 1 to 1048576");
         refuses(s, "[limits]\nclients = 99999999999999999999\n", 2, "\"clients\" wants a number from 1 to 1048576");
         snprintf(line, sizeof line, "[daemon]\nlog = /%0150d\n", 0);

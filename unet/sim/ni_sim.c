@@ -214,6 +214,21 @@ static struct fate draw_fate(struct end *e, size_t len)
         return f;
 }
 
+/* As a router with a threshold marks: ECT becomes CE, and the header's checksum goes along (RFC 1624, eqn. 3). */
+static void mark(struct packet *p)
+{
+        uint32_t was = (uint32_t)p->bytes[0] << 8 | p->bytes[1], sum;
+
+        if (p->len < 20 || p->bytes[0] >> 4 != 4 || (p->bytes[1] & 3) == 0)
+                return;
+        p->bytes[1] |= 3;
+        sum = (~((uint32_t)p->bytes[10] << 8 | p->bytes[11]) & 0xffff) + (~was & 0xffff) + ((uint32_t)p->bytes[0] << 8 | p->bytes[1]);
+        sum = (sum & 0xffff) + (sum >> 16);
+        sum = ~((sum & 0xffff) + (sum >> 16));
+        p->bytes[10] = (uint8_t)(sum >> 8);
+        p->bytes[11] = (uint8_t)sum;
+}
+
 /* When the packet will have left the wire, or NSTIME_NEVER: it did not fit into the queue. */
 static nstime through_queue(struct end *e, size_t len)
 {
@@ -289,6 +304,9 @@ static void send_packet(struct end *e, struct packet *p)
                 drop_on_way(e, p, SIM_LOST, DROP_LINK_LOST);
                 return;
         }
+        drain_wire(e);
+        if (e->p.mark_bytes != 0 && e->wait_bytes > e->p.mark_bytes)
+                mark(p);
         left = through_queue(e, p->len);
         if (left == NSTIME_NEVER)
                 drop_on_way(e, p, SIM_QUEUE_FULL, DROP_LINK_QUEUE);
@@ -528,6 +546,12 @@ const struct counters *sim_counters(const struct sim *s, int side)
 void sim_set_counters(struct sim *s, int side, struct counters *c)
 {
         s->end[side].c = c;
+}
+
+uint64_t sim_queued(struct sim *s, int side)
+{
+        drain_wire(&s->end[side]);
+        return s->end[side].wait_bytes;
 }
 
 uint32_t sim_loans(const struct sim *s, int side)

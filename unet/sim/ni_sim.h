@@ -29,6 +29,7 @@ struct sim_params {
         nstime delay;                   /* propagation */
         nstime jitter;                  /* 0 .. jitter more, evenly; does not change the order */
         uint64_t queue_bytes;           /* waiting for the wire; more is dropped (LINK_QUEUE). 0: no limit */
+        uint64_t mark_bytes;            /* waiting for the wire; an IPv4 packet with ECT that finds more is marked CE. 0: none is */
         uint32_t tx_slots;              /* packets waiting for the wire before send refuses. 0: never */
         uint32_t rx_slots;              /* packets not received yet; more are NI_QUEUE_FULL. 0: 4096 */
         double loss;                    /* lost at random */
@@ -93,6 +94,8 @@ void sim_set_counters(struct sim *s, int side, struct counters *c);
 uint64_t sim_trace(const struct sim *s);
 /* Calls fn for each event from now on; NULL: no longer. */
 void sim_set_trace(struct sim *s, sim_trace_fn *fn, void *arg);
+/* Bytes that wait for the wire on this side. */
+uint64_t sim_queued(struct sim *s, int side);
 /* Frames received on this side and not released yet. */
 uint32_t sim_loans(const struct sim *s, int side);
 
