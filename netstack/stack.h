@@ -39,7 +39,7 @@
 #include "unet/shm/ni_shm.h"
 
 #define STACK_MAGIC 0x754e65742d737401ull
-#define STACK_ABI   25u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
+#define STACK_ABI   26u                 /* layout of this file, tcp_conn.h and udp.h; part of unetd's names */
 
 #define STACK_CHANS   64u               /* peers at once */
 #define STACK_PROCS   4096u             /* process slots of a stack; SOCK_REF_FLIGHT is never a process's */
@@ -144,6 +144,8 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/atta
         uint32_t flights;               /* descriptors under way (SCM_RIGHTS) */
         uint32_t flyer;                 /* process slot + 1 that is just telling the keeper of one */
         uint32_t reader, writer;        /* process slot + 1 that copies without the lock; WRITE_ONCE() */
+        _Atomic uint32_t relay;         /* process slot + 1 that carries it for a process outside (sock/core/usock_relay.c) */
+        _Atomic uint32_t relay_asked, relay_done; /* questions to the relay, and how many of them are answered */
         _Atomic uint8_t awaited;        /* somebody looked meanwhile, and could not have his turn */
         uint16_t segment;               /* UDP_SEGMENT: datagrams of so much are made of what is sent; 0: one */
         uint8_t many;                   /* UDP: SOCK_MANY_*; WRITE_ONCE() */

@@ -18,6 +18,8 @@ CHECK_PACKAGES=(clang llvm libclang-rt-14-dev libcmocka-dev liblwip-dev netcat-o
 CHECK_PACKAGES+=(hping3 nmap python3-scapy nginx-light)
 # What locks itself in.
 CHECK_PACKAGES+=(openssh-server openssh-client)
+# What begins as root and gives up root (tests/users).
+CHECK_PACKAGES+=(apache2 lighttpd haproxy vsftpd rsync postgresql)
 # What virtual machines are made of, and what runs in them (tests/vm).
 CHECK_PACKAGES+=(qemu-system-x86 busybox-static kmod libibverbs-dev rdma-core ibverbs-providers ibverbs-utils perftest rdmacm-utils)
 CHECK_PACKAGES+=(redis-server redis-tools)

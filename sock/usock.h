@@ -333,11 +333,25 @@ void usock_adopted(void);
  * what cannot be looked after is given up. */
 void usock_before_sandbox(uint32_t forbidden);
 
-/* The user of a stack of this process is none of its user IDs any more: it cannot become him again. */
-bool usock_gave_up_user(void);
+/* The user of a stack of this process is none of these, real, effective and saved: who has them cannot become him again. */
+struct usock_uids {
+        uid_t real, effective, saved;
+};
+bool usock_gives_up_user(const struct usock_uids *to);
+uid_t usock_user(const struct usock *s);
 /* Leaves all stacks: they are not mapped any more and their descriptors closed, nor is there a connection to unetd. No socket may be
  * open in them, and no other thread inside. */
 void usock_leave_user(void);
+
+/* ---- relays: who carries a connection for a process that has left the stack (usock_relay.c) ---- */
+
+/* From now on this process carries it; what an earlier one had under way has gone. */
+void usock_relay_begin(struct usock *s);
+/* How often others have asked, by SIGURG, that what is under way goes; and all that was under way then has gone. */
+uint32_t usock_relay_asked(const struct usock *s);
+void usock_relay_answer(struct usock *s, uint32_t asked);
+/* Other processes hold it. */
+bool usock_is_shared(const struct usock *s);
 
 /* A thread is about to go to another network namespace. */
 void usock_netns_changes(void);

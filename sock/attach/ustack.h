@@ -347,6 +347,13 @@ static inline bool usock_alone(const struct usock *s)
 {
         return __libc_single_threaded && !s->rec->outside && sock_held_once(s->u->s.st, s->rec);
 }
+/* Before the connection is used: what a relay has under way of it has gone (usock_relay.c). Without the lock. */
+void usock_relay_ask(struct usock *s);
+static inline void usock_relay_first(struct usock *s)
+{
+        if (unlikely(atomic_load_explicit(&s->rec->relay, memory_order_relaxed) != 0))
+                usock_relay_ask(s);
+}
 static inline struct tcp_conn *usock_conn(const struct usock *s)
 {
         return tcp_conn_at(&s->u->s.tcp, READ_ONCE(usock_rec(s)->conn));

@@ -571,6 +571,7 @@ int usock_shutdown(struct usock *s, int how)
                         stop_listening(s);
                 return 0;
         }
+        usock_relay_first(s);
         ustack_lock(u);
         usock_tcp_settle(s);
         usock_tcp_hear(s);

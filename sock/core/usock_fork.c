@@ -221,19 +221,22 @@ void usock_adopted(void)
                 }
 }
 
-bool usock_gave_up_user(void)
+bool usock_gives_up_user(const struct usock_uids *to)
 {
         struct ustack *all[USTACKS_MAX];
         uint32_t n = ustack_all(all);
-        uid_t real = 0, effective = 0, saved = 0;
-        bool gave = false;
+        bool gives = false;
 
-        sys3(SYS_getresuid, &real, &effective, &saved);
         for (uint32_t i = 0; i < n; i++) {
                 uid_t owner = READ_ONCE(all[i]->s.st->uid);
-                gave |= owner != real && owner != effective && owner != saved;
+                gives |= owner != to->real && owner != to->effective && owner != to->saved;
         }
-        return gave;
+        return gives;
+}
+
+uid_t usock_user(const struct usock *s)
+{
+        return READ_ONCE(s->u->s.st->uid);
 }
 
 /* The slots end here, with what descriptors in messages and the like held by them. */

@@ -33,6 +33,8 @@ void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
         struct sock_rec *rec = stack_sock(&u->s, sock);
 
         sock_let_go(u->s.st, rec, slot);
+        if (unlikely(atomic_load_explicit(&rec->relay, memory_order_relaxed) == slot + 1))
+                atomic_store(&rec->relay, 0);
         if (sock_held(rec))
                 return;
         now = stack_time(&u->s, now);

@@ -439,6 +439,7 @@ static ssize_t send_staged(struct usock *s, const uint8_t *p, size_t n, int flag
         nstime now;
         int got = -EAGAIN;
 
+        usock_relay_first(s);
         ustack_lock(u);
         usock_tcp_hear(s);
         if (send_appended(u, rec, p, n, flags)) {
@@ -501,6 +502,7 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
         size_t done = 0;
         ssize_t got = -EPIPE;
 
+        usock_relay_first(s);
         ustack_lock(u);
         usock_tcp_hear(s);
         while (rec->role == SOCK_ROLE_CONN && done < total) {
@@ -787,6 +789,7 @@ ssize_t usock_tcp_recv(struct usock *s, const struct iovec *iov, int n, size_t t
         if (flags & MSG_OOB)
                 return recv_urgent(s, &c, total, flags);
         total = MIN(total, (size_t)INT32_MAX);
+        usock_relay_first(s);
         ustack_lock(u);
         usock_tcp_settle(s);
         from = usock_peek_from(rec, flags);

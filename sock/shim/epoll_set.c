@@ -319,6 +319,18 @@ void epoll_kicked(struct epoll_set *set)
         sys3(SYS_read, set->kick, &count, sizeof(count));
 }
 
+/* A side of the kernel's that it has not been told of. */
+static int kernel_begins(struct epoll_item *it)
+{
+        int r;
+
+        it->asked = asked_of_kernel(it);
+        r = epoll_kernel_ctl(it, EPOLL_CTL_ADD, it->asked);
+        it->in_kernel = r == 0;
+        it->set->kernel_half |= r == 0;
+        return r;
+}
+
 int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct epoll_event *ev)
 {
         struct epoll_item *it;
@@ -333,10 +345,7 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
                                   .fresh = true};
         if (has_kernel_side(f)) {
                 spare_used(f);
-                it->asked = asked_of_kernel(it);
-                r = epoll_kernel_ctl(it, EPOLL_CTL_ADD, it->asked);
-                it->in_kernel = r == 0;
-                set->kernel_half |= r == 0;
+                r = kernel_begins(it);
         }
         if (r < 0) {
                 item_free(it);
@@ -402,6 +411,8 @@ static void kernel_follows(struct epoll_item *it)
 {
         uint32_t ask = asked_of_kernel(it);
 
+        if (!it->in_kernel && it->f->relayed && !it->off)
+                kernel_begins(it);
         if (!it->in_kernel)
                 return;
         if (!has_kernel_side(it->f)) {

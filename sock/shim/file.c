@@ -4,7 +4,7 @@
  * All memory is reserved once, sized by RLIMIT_NOFILE, and touched as it is used: nothing here calls malloc, so every
  * call that POSIX wants async-signal-safe is.
  */
-#include "sock/shim/shim.h"
+#include "sock/shim/relay.h"
 
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -187,6 +187,7 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         atomic_store(&f->kernel_sleepers, 0);
         f->kernel_members = false;
         f->opts = NULL;
+        f->relayed = NULL;
         f->why = NULL;
         atomic_store(&f->nfds, 1);
         atomic_store_explicit(&f->refs, 1, memory_order_release);
@@ -304,7 +305,8 @@ void file_each(void (*fn)(int fd, struct file *f, void *arg), void *arg)
 
 bool shim_owns_fd(int fd)
 {
-        return shim.size && fd >= 0 && (fd == shim.placeholder || usock_owns_fd(fd) || spares_own(fd));
+        return shim.size && fd >= 0 &&
+               (fd == shim.placeholder || usock_owns_fd(fd) || spares_own(fd) || relayed_owns(fd) || relay_owns(fd));
 }
 
 int shim_high_fd(int fd)

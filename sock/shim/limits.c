@@ -101,13 +101,21 @@ static int changed(int r, pid_t pid, int what, const struct rlimit *new)
         return r;
 }
 
+static void before(pid_t pid, int what, const struct rlimit *new)
+{
+        if (what == RLIMIT_NOFILE && new && (pid == 0 || pid == getpid()) && user_read_range(new, sizeof(*new)) && new->rlim_max == 0)
+                privilege_before_no_numbers();
+}
+
 int h_prlimit(pid_t pid, int what, const struct rlimit *new, struct rlimit *old)
 {
+        before(pid, what, new);
         return is_ours(pid, what) ? change(new, old) : changed(REAL(prlimit)(pid, what, new, old), pid, what, new);
 }
 
 int h_prlimit64(pid_t pid, int what, const struct rlimit *new, struct rlimit *old)
 {
+        before(pid, what, new);
         return is_ours(pid, what) ? change(new, old) : changed(REAL(prlimit64)(pid, what, new, old), pid, what, new);
 }
 
@@ -128,6 +136,7 @@ UNCHECKED int h_setrlimit(int what, const struct rlimit *new)
 {
         if (!shim.size)
                 return plain(what, new, NULL);
+        before(0, what, new);
         return new && is_ours(0, what) ? change(new, NULL) : changed(REAL(setrlimit)(what, new), 0, what, new);
 }
 
@@ -135,6 +144,7 @@ UNCHECKED int h_setrlimit64(int what, const struct rlimit *new)
 {
         if (!shim.size)
                 return plain(what, new, NULL);
+        before(0, what, new);
         return new && is_ours(0, what) ? change(new, NULL) : changed(REAL(setrlimit64)(what, new), 0, what, new);
 }
 

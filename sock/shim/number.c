@@ -2,7 +2,7 @@
  * Calls that end, copy or make descriptor numbers. What a call closes, replaces or returns means nothing to us any
  * more; what it copies is one more number of the same file.
  */
-#include "sock/shim/shim.h"
+#include "sock/shim/relay.h"
 
 #include <pty.h>
 #include <stdlib.h>
@@ -44,6 +44,7 @@ static int close_ours(int fd)
                 usock_linger(f->us);
                 spare_back(f, fd);
         }
+        relayed_close(fd, f);
         file_void(fd);
         r = sys1(SYS_close, fd);
         file_leave(f);

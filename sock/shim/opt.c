@@ -5,7 +5,7 @@
  * it, a connection's options are ours first and the kernel's when we do not know them; sockets with two sides get them
  * on both. A connection has its listener's. What we do not know is never an error of ours.
  */
-#include "sock/shim/shim.h"
+#include "sock/shim/relay.h"
 
 #include <linux/sock_diag.h>
 #include <linux/sockios.h>
@@ -55,7 +55,7 @@ static int give(void *val, socklen_t *len, const void *from, socklen_t n)
         return user_copy(val, from, n) && user_put32(len, n) ? 0 : -EFAULT;
 }
 
-static int give_int(void *val, socklen_t *len, int v)
+int opt_give_int(void *val, socklen_t *len, int v)
 {
         return give(val, len, &v, sizeof(v));
 }
@@ -74,13 +74,13 @@ static int identity(const struct file *f, int level, int name, void *val, sockle
                 return -ENOPROTOOPT;
         switch (name) {
         case SO_TYPE:
-                return give_int(val, len, SOCK_STREAM);
+                return opt_give_int(val, len, SOCK_STREAM);
         case SO_DOMAIN:
-                return give_int(val, len, f->family);
+                return opt_give_int(val, len, f->family);
         case SO_PROTOCOL:
-                return give_int(val, len, IPPROTO_TCP);
+                return opt_give_int(val, len, IPPROTO_TCP);
         case SO_ACCEPTCONN:
-                return give_int(val, len, 0);
+                return opt_give_int(val, len, 0);
         default:
                 return -ENOPROTOOPT;
         }
@@ -195,7 +195,7 @@ int h_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
         ssize_t r;
 
         if (!f)
-                return REAL(setsockopt)(fd, level, name, val, len);
+                return relayed_of(fd) ? relayed_setsockopt(fd, level, name, val, len) : REAL(setsockopt)(fd, level, name, val, len);
         r = do_setsockopt(f, level, name, val, len);
         file_leave(f);
         result_again(&r);
@@ -224,7 +224,7 @@ static int get_both_error(struct file *f, void *val, socklen_t *len)
 
         r = usock_getsockopt(f->us, SOL_SOCKET, SO_ERROR, &err, &n);
         if (r == 0 && err)
-                return give_int(val, len, err);
+                return opt_give_int(val, len, err);
         return (int)sys5(SYS_getsockopt, f->kfd, SOL_SOCKET, SO_ERROR, val, len);
 }
 
@@ -282,7 +282,7 @@ int h_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
         ssize_t r;
 
         if (!f)
-                return REAL(getsockopt)(fd, level, name, val, len);
+                return relayed_of(fd) ? relayed_getsockopt(fd, level, name, val, len) : REAL(getsockopt)(fd, level, name, val, len);
         r = do_getsockopt(f, level, name, val, len);
         file_leave(f);
         result_again(&r);

@@ -1,26 +1,32 @@
 /*
  * A process that gives up its user (a worker below a root master) leaves the stack of that user: what it may write there the others
- * would read. Its listeners and datagram sockets are the kernel's from then on, with the same numbers; new sockets are of a stack of
- * its new user. Nobody connects over the fabric any more to a listener that such a process has.
+ * would read. Its connections stay there, and a relay carries them (relay.h). Its listeners and datagram sockets are the
+ * kernel's from then on, with the same numbers; new sockets are of a stack of its new user. Nobody connects over the fabric any more
+ * to a listener that such a process has.
  *
- * It stays where it holds connections of the stack, which nobody can take to another one, and where other threads may be in there; and
- * if UNET_ACROSS_USERS says so. docs/security.md has what that means.
+ * It stays where other threads may be in there, and if UNET_ACROSS_USERS says so. docs/security.md has what that means.
  */
-#include "sock/shim/shim.h"
+#include "sock/shim/relay.h"
 
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define PATIENCE  (200 * NS_PER_MS)     /* for others to accept whom no new listener will have */
+#define WHY "the process has given up its user, whose stack it has left"
 
-static bool stays(void)
-{
-        return !__libc_single_threaded || shim.across_users;
-}
+/* A change of the user that is under way. */
+struct change {
+        bool leaves;                    /* the stack, if the kernel agrees */
+        struct relay relay;
+};
 
-static void count_connections(int fd, struct file *f, void *arg)
+/* Once threaded is not threaded: each thread is a directory in there, besides "." and "..". */
+static bool has_threads(void)
 {
-        *(int *)arg += f->us != NULL && f->mode == MODE_TCP;
+        struct stat st;
+
+        return !__libc_single_threaded && !(stat("/proc/self/task", &st) == 0 && st.st_nlink == 3);
 }
 
 static void reset(struct usock *s)
@@ -44,73 +50,177 @@ static void end_queue(struct usock *l)
                 reset(s);
 }
 
-static void leave_to_kernel(int fd, struct file *f, void *arg)
+static void leave_to_kernel(struct file *f, int fd)
 {
         long flags;
 
-        if (f->us == NULL)
-                return;
         usock_withdraw(f->us);
         if (f->mode == MODE_LISTEN) {
                 flags = sys2(SYS_fcntl, fd, F_GETFL);
                 sys3(SYS_fcntl, fd, F_SETFL, file_nonblock(f) ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
                 end_queue(f->us);
         }
-        sock_decide(f, f->mode == MODE_NEW ? MODE_NEW : MODE_KERNEL, "the process has given up its user, whose stack it has left");
+        sock_decide(f, f->mode == MODE_NEW ? MODE_NEW : MODE_KERNEL, WHY);
 }
 
-static void user_changed(void)
+static void replace(int fd, struct file *f, void *arg)
 {
-        int connections = 0;
-
-        if (!shim.size || usock_tls.inside || !usock_gave_up_user() || stays())
-                return;
-        usock_enter();
-        pthread_mutex_lock(&shim.lock);
-        file_each(count_connections, &connections);
-        if (connections == 0) {
-                file_each(leave_to_kernel, NULL);
-                shim_tls.select = (struct select_memo){0};
-                usock_leave_user();
-        }
-        pthread_mutex_unlock(&shim.lock);
-        usock_leave();
+        relay_replace(arg, fd, f);
 }
 
-static int changed(long r)
+/* Of a program that was threaded the last call does that, and this is none. */
+static void let_go(struct file *f)
+{
+        struct usock *us = f->us;
+
+        f->us = NULL;
+        if (us != NULL)
+                usock_close(us);
+}
+
+static void leave(int fd, struct file *f, void *arg)
+{
+        if (f->us == NULL)
+                return;
+        if (f->mode == MODE_TCP)
+                sock_decide(f, MODE_KERNEL, f->relayed ? WHY "; a relay carries it" : WHY "; no relay could be made for it");
+        else
+                leave_to_kernel(f, fd);
+        let_go(f);
+}
+
+/* Before the call, which makes the user IDs these. */
+static struct change begin(struct usock_uids to)
+{
+        struct change c = {.leaves = false};
+
+        if (!shim.size || usock_tls.inside || shim.across_users || !usock_gives_up_user(&to) || has_threads())
+                return c;
+        usock_enter();
+        c.leaves = true;
+        relay_start(&c.relay);
+        return c;
+}
+
+static void leave_stack(struct change *c)
+{
+        pthread_mutex_lock(&shim.lock);
+        file_each(replace, &c->relay);
+        file_each(leave, NULL);
+        shim_tls.select = (struct select_memo){0};
+        usock_leave_user();
+        pthread_mutex_unlock(&shim.lock);
+        relay_go(&c->relay);
+}
+
+/* After the call, with its result. */
+static int end(struct change *c, long r)
 {
         int err = errno;
 
+        if (!c->leaves)
+                return (int)r;
         if (r == 0)
-                user_changed();
+                leave_stack(c);
+        else
+                relay_cancel(&c->relay);
+        usock_leave();
         errno = err;
         return (int)r;
 }
 
+static struct usock_uids now(void)
+{
+        struct usock_uids u = {0};
+
+        sys3(SYS_getresuid, &u.real, &u.effective, &u.saved);
+        return u;
+}
+
+static struct usock_uids after_setresuid(uid_t real, uid_t effective, uid_t saved)
+{
+        struct usock_uids u = now();
+
+        u.real = real == (uid_t)-1 ? u.real : real;
+        u.effective = effective == (uid_t)-1 ? u.effective : effective;
+        u.saved = saved == (uid_t)-1 ? u.saved : saved;
+        return u;
+}
+
+/* Who may change all three does; who may not changes the effective one. */
+static struct usock_uids after_setuid(uid_t uid)
+{
+        return now().effective == 0 ? (struct usock_uids){uid, uid, uid} : after_setresuid(-1, uid, -1);
+}
+
+/* The saved one follows the effective one unless that only becomes the real one. */
+static struct usock_uids after_setreuid(uid_t real, uid_t effective)
+{
+        struct usock_uids to = after_setresuid(real, effective, -1);
+
+        if (real != (uid_t)-1 || (effective != (uid_t)-1 && effective != now().real))
+                to.saved = to.effective;
+        return to;
+}
+
+/* Then a relay could not be made any more, and numbers not be replaced. */
+void privilege_before_no_numbers(void)
+{
+        struct change c = {.leaves = false};
+
+        if (now().effective == 0)
+                c = begin((struct usock_uids){-1, -1, -1});
+        end(&c, 0);
+}
+
 int h_setuid(uid_t uid)
 {
-        return changed(REAL(setuid)(uid));
+        struct change c = begin(after_setuid(uid));
+
+        return end(&c, REAL(setuid)(uid));
 }
 
 int h_seteuid(uid_t uid)
 {
-        return changed(REAL(seteuid)(uid));
+        struct change c = begin(after_setresuid(-1, uid, -1));
+
+        return end(&c, REAL(seteuid)(uid));
 }
 
 int h_setreuid(uid_t real, uid_t effective)
 {
-        return changed(REAL(setreuid)(real, effective));
+        struct change c = begin(after_setreuid(real, effective));
+
+        return end(&c, REAL(setreuid)(real, effective));
 }
 
 int h_setresuid(uid_t real, uid_t effective, uid_t saved)
 {
-        return changed(REAL(setresuid)(real, effective, saved));
+        struct change c = begin(after_setresuid(real, effective, saved));
+
+        return end(&c, REAL(setresuid)(real, effective, saved));
+}
+
+static struct usock_uids after_call(long nr, const uid_t a[3])
+{
+        switch (nr) {
+        case SYS_setuid:
+                return after_setuid(a[0]);
+        case SYS_setreuid:
+                return after_setreuid(a[0], a[1]);
+        default:
+                return after_setresuid(a[0], a[1], a[2]);
+        }
 }
 
 bool privilege_call(long nr, const long a[3], long *r)
 {
+        const uid_t ids[] = {(uid_t)a[0], (uid_t)a[1], (uid_t)a[2]};
+        struct change c;
+
         if (nr != SYS_setuid && nr != SYS_setreuid && nr != SYS_setresuid)
                 return false;
-        *r = changed(REAL(syscall)(nr, a[0], a[1], a[2]));
+        c = begin(after_call(nr, ids));
+        *r = end(&c, REAL(syscall)(nr, a[0], a[1], a[2]));
         return true;
 }

@@ -7,7 +7,7 @@
  * exec: connections whose numbers survive are found again by the new image through the SO_COOKIE of their kernel
  * sockets; UNET_ADOPT in its environment tells it to look. A copy of the placeholder becomes a real socket first.
  */
-#include "sock/shim/shim.h"
+#include "sock/shim/relay.h"
 
 #include <alloca.h>
 #include <dlfcn.h>
@@ -101,6 +101,7 @@ static void at_exit(void)
         if (!shim.size || usock_tls.inside)
                 return;
         usock_enter();                  /* for good */
+        relayed_exit();
         file_each(left_to_spawned, NULL);
         usock_exit();
 }

@@ -1,5 +1,6 @@
 /* Bytes in: recv, recvfrom, recvmsg, recvmmsg, read, readv. */
 #include "sock/shim/io.h"
+#include "sock/shim/relay.h"
 
 #include <sys/ioctl.h>
 
@@ -267,7 +268,7 @@ static ssize_t kernel_only_recv(int fd, void *p, size_t n, int flags, struct soc
 {
         if (unlikely(netlink_dumps != 0) && user_read(len))
                 return recv_answer(fd, p, n, flags, sa, len);
-        return sa ? REAL(recvfrom)(fd, p, n, flags, sa, len) : REAL(recv)(fd, p, n, flags);
+        return relayed_read(fd, sa ? REAL(recvfrom)(fd, p, n, flags, sa, len) : REAL(recv)(fd, p, n, flags));
 }
 
 ssize_t h_recv(int fd, void *p, size_t n, int flags)
@@ -296,7 +297,7 @@ static __attribute__((noinline)) ssize_t read_any(int fd, void *p, size_t n)
 
                 if (!f) {
                         kernel_touched();
-                        return REAL(read)(fd, p, n);
+                        return relayed_read(fd, REAL(read)(fd, p, n));
                 }
                 r = n ? recv_buf(f, p, n, 0) : 0;
                 file_leave(f);
@@ -385,7 +386,7 @@ ssize_t h_readv(int fd, const struct iovec *iov, int n)
                 struct file *f = file_peek(fd) && io_vector_readable(iov, (size_t)n) ? file_enter_reading(fd) : NULL;
 
                 if (!f)
-                        return REAL(readv)(fd, iov, n);
+                        return relayed_read(fd, REAL(readv)(fd, iov, n));
                 r = io_vector_is_empty(iov, n) ? 0 : file_recvmsg(f, &m, 0);
                 file_leave(f);
         } while (result_again(&r));
@@ -441,7 +442,7 @@ static ssize_t kernel_only_recvmsg(int fd, struct msghdr *m, int flags)
         r = REAL(recvmsg)(fd, m, flags);
         if (r >= 0 && m->msg_controllen && !usock_tls.inside && !shim.disabled)
                 look_at_rights(m);
-        return r;
+        return relayed_read(fd, r);
 }
 
 static int kernel_only_recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)

@@ -44,6 +44,7 @@
 struct epoll_set;
 struct epoll_item;
 struct opt_log;
+struct relayed;
 
 /* In this order: a call that is about ours asks for MODE_TCP and above. */
 enum file_mode { MODE_EPOLL, MODE_KERNEL, MODE_NEW, MODE_TCP, MODE_LISTEN, MODE_UDP };
@@ -82,6 +83,7 @@ struct file {
         _Atomic int kernel_sleepers;    /* MODE_EPOLL: threads in libc's epoll_wait() */
         bool kernel_members;            /* MODE_EPOLL: it holds, or may hold, something of the kernel's */
         struct opt_log *opts;           /* set before the decision */
+        struct relayed *relayed;        /* MODE_KERNEL: a connection that a relay carries (relay.h); NULL: not so */
         const char *why;                /* the decision's reason, for unet why */
         struct file *free_next;
 };
@@ -429,6 +431,8 @@ bool sock_may_be_ours(const struct sockaddr *sa, socklen_t len);
 /* In words, why our side did not come about. */
 const char *sock_refused(int err);
 int sock_shutdown(struct file *f, int how);
+/* A name goes to the program, as much of it as there is room for: how long it is, it is told in any case. */
+int sock_give_name(const struct sockaddr_storage *name, socklen_t n, struct sockaddr *sa, socklen_t *len);
 /* Whether a name that the program passes can be read, and is no longer than any; if not, the kernel says what it has to say
  * about it. */
 static inline bool sockaddr_readable(const struct sockaddr *sa, socklen_t len)
@@ -453,6 +457,8 @@ void opts_fork_unlock(void);
 /* ---- opt.c ---- */
 
 int file_fcntl_dup(int fd, int cmd, int low);
+/* The value of an option of getsockopt(). */
+int opt_give_int(void *val, socklen_t *len, int v);
 
 /* ---- addrs.c: unetd's interfaces where programs look for the kernel's ---- */
 
@@ -533,6 +539,8 @@ long sandbox_landlock(int rules, unsigned flags);
 
 /* setuid(2) and its like by number. True: it was one, and its result is *r. */
 bool privilege_call(long nr, const long a[3], long *r);
+/* Root takes all descriptors away from itself, as who is about to give up root and lock himself in does (vsftpd). */
+void privilege_before_no_numbers(void);
 
 /* ---- landlock.c ---- */
 

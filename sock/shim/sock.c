@@ -1,7 +1,7 @@
 /*
  * socket, listen, accept, shutdown and names. decide.c takes the decisions, connect.c has connect().
  */
-#include "sock/shim/shim.h"
+#include "sock/shim/relay.h"
 
 #include <netinet/in.h>
 #include <sys/ioctl.h>
@@ -111,8 +111,7 @@ static int placeholder_number(int flags)
         return (int)sys3(SYS_fcntl, base, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
 }
 
-/* A name goes to the program, as much of it as there is room for: how long it is, it is told in any case. */
-static int give_name(const struct sockaddr_storage *name, socklen_t n, struct sockaddr *sa, socklen_t *len)
+int sock_give_name(const struct sockaddr_storage *name, socklen_t n, struct sockaddr *sa, socklen_t *len)
 {
         if (!user_read(len))
                 return -EFAULT;
@@ -127,7 +126,7 @@ static int give_local_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
         socklen_t n = sizeof name;
         int r = usock_getsockname(s, (void *)&name, &n);
 
-        return r < 0 ? r : give_name(&name, n, sa, len);
+        return r < 0 ? r : sock_give_name(&name, n, sa, len);
 }
 
 static int give_peer_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
@@ -136,7 +135,7 @@ static int give_peer_name(struct usock *s, struct sockaddr *sa, socklen_t *len)
         socklen_t n = sizeof name;
         int r = usock_getpeername(s, (void *)&name, &n);
 
-        return r < 0 ? r : give_name(&name, n, sa, len);
+        return r < 0 ? r : sock_give_name(&name, n, sa, len);
 }
 
 /* As Linux: also of one that was reset since. */
@@ -146,7 +145,7 @@ static int give_accepted_name(struct usock *s, struct sockaddr *sa, socklen_t *l
         socklen_t n = sizeof name;
 
         usock_accepted_from(s, (void *)&name, &n);
-        return give_name(&name, n, sa, len);
+        return sock_give_name(&name, n, sa, len);
 }
 
 /* A connection of ours gets a file. */
@@ -310,7 +309,7 @@ int h_shutdown(int fd, int how)
         ssize_t r;
 
         if (!f)
-                return REAL(shutdown)(fd, how);
+                return relayed_of(fd) ? relayed_shutdown(fd, how) : REAL(shutdown)(fd, how);
         r = sock_shutdown(f, how);
         file_leave(f);
         result_again(&r);
@@ -329,10 +328,11 @@ int h_sockatmark(int fd)
 int h_getsockname(int fd, struct sockaddr *sa, socklen_t *len)
 {
         struct file *f = file_enter(fd, MODE_TCP);
+        const struct relayed *c = f ? NULL : relayed_of(fd);
         ssize_t r;
 
         if (!f)
-                return REAL(getsockname)(fd, sa, len);
+                return c ? relayed_name(&c->local, c->local_len, sa, len) : REAL(getsockname)(fd, sa, len);
         if (f->mode == MODE_TCP || f->out)
                 r = give_local_name(f->us, sa, len);
         else
@@ -345,10 +345,11 @@ int h_getsockname(int fd, struct sockaddr *sa, socklen_t *len)
 int h_getpeername(int fd, struct sockaddr *sa, socklen_t *len)
 {
         struct file *f = file_enter(fd, MODE_TCP);
+        const struct relayed *c = f ? NULL : relayed_of(fd);
         ssize_t r;
 
         if (!f)
-                return REAL(getpeername)(fd, sa, len);
+                return c ? relayed_name(&c->peer, c->peer_len, sa, len) : REAL(getpeername)(fd, sa, len);
         if (f->mode == MODE_TCP || f->out)
                 r = give_peer_name(f->us, sa, len);
         else

@@ -1,0 +1,359 @@
+#!/usr/bin/env python3
+"""Servers that begin as root and give up root, over the shim and not, with clients of either kind: they do what they are for, and the
+shim says what each of their sockets got."""
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD, SOURCE = os.environ["UNET_BUILD"], os.environ["UNET_SOURCE"]
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(SOURCE, "tests"))
+from ports import free_port  # noqa: E402
+
+SHIM = os.path.join(BUILD, "sock", "shim", "libunet_preload.so")
+LIMIT = 240                       # for what must come
+DATA = random.Random(24).randbytes(3 << 20)
+SUM = hashlib.sha256(DATA).hexdigest()
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin:/usr/lib/postgresql/15/bin"
+GAVE_UP = "has given up its user"
+
+
+def which(program):
+    found = shutil.which(program, path=PATH)
+    if not found:
+        raise unittest.SkipTest(f"no {program} here")
+    return found
+
+
+def wait_until(what, condition):
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.02)
+    raise AssertionError(f"did not come: {what}")
+
+
+class Programs(unittest.TestCase):
+    def setUp(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can be two users")
+        self.port = free_port()
+        self.dir = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.dir)
+        os.chmod(self.dir, 0o755)
+        self.write("data", DATA)
+        self.env = dict(os.environ, PATH=PATH, UNET_LIBEXEC=os.path.join(BUILD, "unetd"), UNET_DOMAIN=f"programs-{os.getpid()}")
+        self.servers = []
+        self.addCleanup(self.stop)
+
+    def path(self, *name):
+        return os.path.join(self.dir, *name)
+
+    def write(self, name, content):
+        mode = "wb" if isinstance(content, bytes) else "w"
+        with open(self.path(name), mode) as f:
+            f.write(content)
+        return f.name
+
+    def read(self, name):
+        try:
+            with open(self.path(name), encoding="utf-8", errors="replace") as f:
+                return f.read()
+        except FileNotFoundError:
+            return ""
+
+    def shimmed(self, shim):
+        return dict(self.env, LD_PRELOAD=SHIM, UNET_LOG="1") if shim else self.env
+
+    def stop(self):
+        for s in self.servers:
+            if s.poll() is None:
+                s.terminate()
+                try:
+                    s.wait(20)
+                except subprocess.TimeoutExpired:
+                    s.kill()
+                    s.wait()
+
+    def listens(self):
+        want = f":{self.port:04X}"
+        for table in ("tcp", "tcp6"):
+            with open(f"/proc/net/{table}", encoding="ascii") as rows:
+                if any(row.split()[1].endswith(want) and row.split()[3] == "0A" for row in rows.readlines()[1:]):
+                    return True
+        return False
+
+    def with_somebody(self):
+        """What begins a program in a mount namespace where there is a user `somebody`."""
+        for name, row in (("passwd", f"somebody:x:65533:65534::{self.path('home')}:/bin/sh"), ("shadow", "somebody:*:19000:0:99999:7:::")):
+            with open(f"/etc/{name}", encoding="utf-8") as f:
+                self.write(name, f.read().rstrip("\n") + "\n" + row + "\n")
+        mounts = f"mount --bind {self.path('passwd')} /etc/passwd && mount --bind {self.path('shadow')} /etc/shadow"
+        if subprocess.run(["unshare", "-m", "sh", "-c", mounts], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            self.skipTest("mount namespaces cannot be made here")
+        return "unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "sh"
+
+    def serve(self, *argv, shim=True, **more):
+        """What it says goes to the file `log`."""
+        with open(self.path("log"), "ab") as log:
+            s = subprocess.Popen(argv, env=self.shimmed(shim), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir, **more)
+        self.servers.append(s)
+        wait_until(f"{argv[0]} listens", lambda: self.listens() or s.poll() is not None)
+        self.assertTrue(self.listens(), self.read("log"))
+        return s
+
+    def client(self, *argv, shim=True):
+        """What it prints, and what the shim says of its sockets."""
+        p = subprocess.run(argv, env=self.shimmed(shim), stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT, check=False,
+                           cwd=self.dir)
+        err = p.stderr.decode(errors="replace")
+        self.assertEqual(p.returncode, 0, f"{argv}\n{err}\n{self.read('log')}")
+        return p.stdout, err
+
+    def fetch(self, shim, url=None):
+        out, err = self.client("curl", "-v", "-sS", "--max-time", "100", url or f"http://127.0.0.1:{self.port}/data", shim=shim)
+        self.assertEqual(hashlib.sha256(out).hexdigest(), SUM, err + self.read("log"))
+        return err
+
+    def fetch_both(self):
+        for shim in (True, False):
+            self.fetch(shim)
+
+    def assert_said(self, what):
+        self.assertIn(what, self.read("log"))
+
+    def workers(self, server):
+        with open(f"/proc/{server}/task/{server}/children", encoding="ascii") as f:
+            return [int(pid) for pid in f.read().split()]
+
+    def nothing_of_roots(self, pid):
+        """The worker has nothing of its master's stack."""
+        with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+            return not any("unet-" in line and "unet-directory" not in line for line in maps)
+
+
+class Http(Programs):
+    def test_nginx(self):
+        """Reload, and another binary in the place of the first."""
+        which("nginx")
+        self.write("conf", f"""
+            user www-data; worker_processes 2; daemon off; pid {self.path("pid")}; error_log stderr;
+            events {{}}
+            http {{ access_log off; client_body_temp_path {self.path("t1")}; proxy_temp_path {self.path("t2")};
+                   fastcgi_temp_path {self.path("t3")}; uwsgi_temp_path {self.path("t4")}; scgi_temp_path {self.path("t5")};
+                   server {{ listen 127.0.0.1:{self.port}; root {self.dir}; }} }}""")
+        s = self.serve(which("nginx"), "-c", self.path("conf"), "-p", self.dir)
+        self.fetch_both()
+        self.assert_said(GAVE_UP)
+        first = wait_until("two workers", lambda: v if len(v := self.workers(s.pid)) == 2 else None)
+        self.assertTrue(all(self.nothing_of_roots(pid) for pid in first))
+        s.send_signal(signal.SIGHUP)
+        wait_until("others", lambda: not set(self.workers(s.pid)) & set(first) and len(self.workers(s.pid)) == 2)
+        self.fetch_both()
+        s.send_signal(signal.SIGUSR2)
+        second = int(wait_until("the second master", lambda: self.read("pid.oldbin") and self.read("pid")))
+        self.addCleanup(os.kill, second, signal.SIGKILL)
+        wait_until("its workers", lambda: len(self.workers(second)) == 2)
+        s.send_signal(signal.SIGQUIT)
+        self.assertEqual(s.wait(LIMIT), 0, self.read("log"))
+        self.fetch_both()
+
+    def apache(self, mpm):
+        modules = "/usr/lib/apache2/modules"
+        program = which("apache2")
+        self.write("conf", f"""
+            LoadModule mpm_{mpm}_module {modules}/mod_mpm_{mpm}.so
+            LoadModule authz_core_module {modules}/mod_authz_core.so
+            ServerName localhost
+            Listen 127.0.0.1:{self.port}
+            PidFile {self.path("pid")}
+            DefaultRuntimeDir {self.dir}
+            ErrorLog {self.path("errors")}
+            User www-data
+            Group www-data
+            StartServers 2
+            DocumentRoot {self.dir}""")
+        s = self.serve(program, "-d", self.dir, "-f", self.path("conf"), "-D", "FOREGROUND")
+        self.fetch_both()
+        first = wait_until("workers", lambda: self.workers(s.pid))
+        s.send_signal(signal.SIGUSR1)
+        wait_until("others", lambda: (v := self.workers(s.pid)) and not set(v) & set(first))
+        self.fetch_both()
+        self.assertTrue(all(self.nothing_of_roots(pid) for pid in self.workers(s.pid)))
+
+    def test_apache_prefork(self):
+        self.apache("prefork")
+
+    def test_apache_event(self):
+        self.apache("event")
+
+    def test_lighttpd(self):
+        self.write("conf", f"""
+            server.document-root = "{self.dir}"
+            server.port = {self.port}
+            server.bind = "127.0.0.1"
+            server.username = "www-data"
+            server.groupname = "www-data"
+            """)
+        s = self.serve(which("lighttpd"), "-D", "-f", self.path("conf"))
+        self.fetch_both()
+        self.assert_said(GAVE_UP)
+        self.assertTrue(self.nothing_of_roots(s.pid))
+
+    def test_haproxy(self):
+        """Before a server of Python's; a second one takes its listeners over, and connections go on."""
+        backend = free_port()
+        conf = self.write("conf", f"""
+            global
+                user nobody
+                group nogroup
+                stats socket {self.path("admin")} level admin expose-fd listeners
+            defaults
+                mode http
+                timeout connect 60s
+                timeout client 60s
+                timeout server 60s
+            frontend f
+                bind 127.0.0.1:{self.port}
+                default_backend b
+            backend b
+                server s 127.0.0.1:{backend}\n""")
+        program = which("haproxy")
+        port, self.port = self.port, backend
+        self.serve(sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(backend))
+        self.port = port
+        first = self.serve(program, "-db", "-f", conf)
+        self.fetch_both()
+        self.assert_said(GAVE_UP)
+        self.assertTrue(self.nothing_of_roots(first.pid))
+        with open(self.path("log"), "ab") as log:
+            second = subprocess.Popen([program, "-db", "-f", conf, "-x", self.path("admin"), "-sf", str(first.pid)],
+                                      env=self.shimmed(True), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.servers.append(second)
+        wait_until("the first to end", lambda: first.poll() is not None)
+        self.fetch_both()
+        self.assertIsNone(second.poll(), self.read("log"))
+
+
+class Ssh(Programs):
+    """Whose monitor of root's shares each connection with a child that has another user: sshd's, and then the one who came."""
+
+    def setUp(self):
+        super().setUp()
+        which("sshd")
+        which("ssh-keygen")
+        os.makedirs("/run/sshd", exist_ok=True)
+        for key in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.path(key)], check=True, timeout=LIMIT)
+        shutil.copy(self.path("user.pub"), self.path("keys"))
+        os.mkdir(self.path("home"))
+        os.chown(self.path("home"), 65533, 65534)
+        self.write("conf", f"""
+            ListenAddress 127.0.0.1:{self.port}
+            HostKey {self.path("host")}
+            AuthorizedKeysFile {self.path("keys")}
+            PidFile none
+            StrictModes no
+            UsePAM no
+            PermitRootLogin yes
+            LoginGraceTime 0
+            MaxStartups 100
+            Subsystem sftp internal-sftp""")
+        self.options = ["-F", "none", "-i", self.path("user"), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+                        "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]
+
+    def sshd(self, shim):
+        return self.serve(*self.with_somebody(), which("sshd"), "-D", "-e", "-f", self.path("conf"), shim=shim)
+
+    def sessions(self, shim):
+        for who in ("somebody", "root"):
+            for _ in range(3):
+                out, err = self.client("ssh", *self.options, "-p", str(self.port), f"{who}@127.0.0.1",
+                                       f"id -un; sha256sum < {self.path('data')}", shim=shim)
+                self.assertEqual(out.decode().split()[:2], [who, SUM], err)
+        there = self.path("home", "copy")
+        self.client("scp", "-q", *self.options, "-P", str(self.port), self.path("data"), f"somebody@127.0.0.1:{there}", shim=shim)
+        with open(there, "rb") as f:
+            self.assertEqual(f.read(), DATA)
+        ssh = " ".join(["ssh", *self.options, "-p", str(self.port)])
+        self.client("rsync", "-e", ssh, f"somebody@127.0.0.1:{there}", self.path("back"), shim=shim)
+        with open(self.path("back"), "rb") as f:
+            self.assertEqual(f.read(), DATA)
+        os.remove(there)
+        os.remove(self.path("back"))
+
+    def test_both_over_the_shim(self):
+        which("rsync")
+        self.sshd(True)
+        self.sessions(True)
+        self.assert_said("a relay carries it")
+
+    def test_one_side_over_the_shim(self):
+        which("rsync")
+        s = self.sshd(True)
+        self.sessions(False)
+        s.terminate()
+        s.wait(LIMIT)
+        self.sshd(False)
+        self.sessions(True)
+
+
+class Ftp(Programs):
+    def test_vsftpd(self):
+        """The child that talks to who has not logged in is nobody, in a namespace of its own; the parent goes on."""
+        os.makedirs("/run/vsftpd/empty", exist_ok=True)
+        os.mkdir(self.path("pub"))
+        shutil.copy(self.path("data"), self.path("pub", "data"))
+        os.chmod(self.path("pub"), 0o555)
+        conf = self.write("conf", f"""listen=YES
+listen_ipv6=NO
+listen_address=127.0.0.1
+listen_port={self.port}
+background=NO
+anonymous_enable=YES
+local_enable=NO
+anon_root={self.path("pub")}
+secure_chroot_dir=/run/vsftpd/empty
+xferlog_enable=NO
+""")
+        os.chown(conf, 0, 0)
+        self.serve(which("vsftpd"), conf)
+        for shim in (True, False):
+            self.fetch(shim, f"ftp://127.0.0.1:{self.port}/data")
+        self.assert_said("ours: came over the fabric")
+
+
+class Database(Programs):
+    def test_postgresql(self):
+        """It never is root; its children share its listener."""
+        for program in ("postgres", "initdb", "psql", "setpriv"):
+            which(program)
+        os.mkdir(self.path("db"))
+        os.chown(self.path("db"), 65533, 65534)
+        user = (*self.with_somebody(), "setpriv", "--reuid=65533", "--regid=65534", "--clear-groups")
+        subprocess.run([*user, which("initdb"), "-D", self.path("db"), "-U", "postgres", "-A", "trust", "--no-sync"], env=self.env,
+                       stdout=subprocess.DEVNULL, check=True, timeout=LIMIT, cwd="/")
+        for server in (True, False):
+            s = self.serve(*user, "env", *(f"{k}={v}" for k, v in self.shimmed(server).items() if k in ("LD_PRELOAD", "UNET_LOG")),
+                           which("postgres"), "-D", self.path("db"), "-p", str(self.port), "-k", "", "-c", "listen_addresses=127.0.0.1",
+                           "-c", "fsync=off", shim=False)
+            for shim in (True, False):
+                out, err = self.client("psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-At", "-c",
+                                       "select sum(x), length(repeat('y', 1000000)) from generate_series(1, 1000) x", shim=shim)
+                self.assertEqual(out, b"500500|1000000\n", err + self.read("log"))
+            s.send_signal(signal.SIGINT)
+            s.wait(LIMIT)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
