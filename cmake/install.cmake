@@ -11,7 +11,7 @@ foreach(page ${UNET_PAGES})
 endforeach()
 
 # Each function of a header has the page of its header: man unet_connect.
-foreach(pair sock:unet_sock unet:unet_ep am:unet_am splitc:unet_splitc)
+foreach(pair sock:unet_sock flow:unet_flow unet:unet_ep am:unet_am splitc:unet_splitc)
   string(REGEX MATCH "^[a-z]+" name ${pair})
   string(REGEX MATCH "[a-z_]+$" page ${pair})
   set(header ${PROJECT_SOURCE_DIR}/include/unet/${name}.h)

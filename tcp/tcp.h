@@ -115,6 +115,7 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint8_t reuseport;              /* SO_REUSEPORT: a listener shares its port with others that say so */
         struct ip_optbuf ip_opts;       /* IP options of all that is sent; segments are so much shorter. Not inherited: a
                                          * connection that was opened from outside has what answers its SYN's */
+        uint8_t credit;                 /* the window is what was granted (tcp_window_grant()), whatever is read */
         int32_t linger_s;               /* -1 off; 0 reset on close; else seconds (the socket layer waits) */
         uint32_t keepidle_s, keepintvl_s;
         uint32_t user_timeout_ms;       /* 0: R2 of RFC 1122 §4.2.3.5 */
@@ -123,6 +124,8 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint32_t window_clamp;          /* bytes, 0: none */
         uint64_t max_pacing_rate;       /* bytes a second, 0: none */
         uint32_t defer_accept_s;
+        uint32_t window_most;           /* the largest that is ever offered, which the scale is chosen for; 0: what the buffer may become */
+        uint32_t window_first;          /* with credit: what a connection has to begin with */
 };
 
 struct tcp_shared;                      /* tcp_conn.h */
@@ -342,6 +345,16 @@ void tcp_opts_default(struct tcp_opts *o);
 /* Changes the options of a live connection; takes effect at once where it can (nodelay and uncork push data out). */
 void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, nstime now);
 void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o);
+/* With opts.credit: the peer may send so many bytes more, and is told. -EINVAL: without; -EOVERFLOW: more than opts.window_most in
+ * advance. */
+int tcp_window_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes, nstime now);
+/* The scale of what we offer; before the peer's SYN is known (tcp_window_opened()) the one that ours asks for, and before that the one
+ * that it is going to ask for. The largest window that can be said by it. What the peer may send. */
+uint8_t tcp_window_scale(const struct tcp_conn *tc);
+uint8_t tcp_window_scale_for(const struct tcp_opts *o);
+bool tcp_window_opened(const struct tcp_conn *tc);
+uint32_t tcp_window_reach(const struct tcp_conn *tc);
+uint32_t tcp_window_ahead(const struct tcp_conn *tc);
 /* The longest IP packet that the path carries, as far as is known (IP_MTU). */
 int tcp_path_mtu(const struct tcp_conn *tc);
 int tcp_cc_lookup(const char *name);    /* "cubic", "reno", "bbr"; -ENOENT */
@@ -366,6 +379,7 @@ struct tcp_report {
         uint8_t ecn_ok, ecn_seen;                       /* agreed upon; and something came that could be marked */
         uint8_t ca_state;                               /* 0 open, 1 disorder, 2 cut by ECN, 3 recovery, 4 loss, as Linux's TCP_CA_* */
         uint8_t backoff, probes, cc;
+        uint8_t credit;                                 /* rcv_wnd is what was granted and has not come */
         uint32_t memory;                                /* bytes of frames charged */
         uint32_t sndbuf, rcvbuf;
         enum tcp_limit limit;

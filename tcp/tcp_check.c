@@ -89,6 +89,7 @@ void tcp_conn_check(const struct tcp *t, const struct tcp_conn *tc)
         assert(seq_leq(tc->snd_una, tc->snd_nxt));
         assert(seq_leq(tc->snd_nxt, tc->snd_end + !!(tc->flags & TCF_FIN_QUEUED)));
         assert(seq_leq(tc->rcv_nxt, tc->rcv_adv));
+        assert(!tc->opts.credit || tc->rcv_limit == 0);
         assert(tc->cwnd >= tc->snd_mss || tc->ca_state != CA_OPEN);
         assert(flight(tc) == 0 || tc->rtx_at != NSTIME_NEVER || tc->owed & (OWE_TLP | OWE_PROBE));
         assert((tc->state == TCPS_ESTABLISHED) == !(tc->slow & SLOW_STATE));

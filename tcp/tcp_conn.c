@@ -113,7 +113,7 @@ static void size_buffers(struct tcp_conn *tc)
         WRITE_ONCE(tc->snd_limit, o->sndbuf           ? MAX(o->sndbuf, SND_LIMIT_LEAST)
                                   : tc->link.lossless ? SND_LIMIT_LOSSLESS
                                   : SND_LIMIT_FIRST);
-        WRITE_ONCE(tc->rcv_limit, conn_rcv_limit(o, &tc->link));
+        WRITE_ONCE(tc->rcv_limit, o->credit ? 0 : conn_rcv_limit(o, &tc->link));
 }
 
 void conn_end_time_wait(struct tcp *t, struct tcp_conn *tc, enum count why)

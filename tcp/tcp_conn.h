@@ -19,6 +19,8 @@
  *         +-----------------+----------------------+
  *           rcv_unread bytes  window offered
  *
+ * By credit (opts.credit) rcv_adv is where what was granted ends, and rcv_limit is 0: what is read then offers nothing.
+ *
  * Readiness is asked for without the lock. What it is made of is written by WRITE_ONCE(): state, shut, err, urg_state, flags,
  * rcv_nxt, rcv_unread, rcv_up, snd_una, snd_nxt, snd_end, snd_mem, snd_limit, a listener's q_head. A record is made whole before a
  * socket names it.
@@ -295,7 +297,7 @@ static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 && offsetof(struct tcp_co
               offsetof(struct tcp_conn, snd_fill) == 192 && offsetof(struct tcp_conn, bytes_sent) == 256, "lines");
 static_assert(offsetof(struct tcp_conn, opts.tos) / CACHE_LINE == offsetof(struct tcp_conn, opts.ip_opts.len) / CACHE_LINE,
               "who looks at the one looks at the other");
-static_assert(sizeof(struct tcp_conn) == 1152, "eighteen lines");
+static_assert(sizeof(struct tcp_conn) == 1216, "nineteen lines");
 
 /* Marks that are looked at without the lock (tcp_poll_events()). */
 static inline void conn_flag(struct tcp_conn *tc, uint32_t flags)
@@ -477,7 +479,7 @@ void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now);
 void conn_reset(struct tcp *t, struct tcp_conn *tc, int err);
 void conn_set_limit(struct tcp_conn *tc, enum tcp_limit limit, nstime now);
 void conn_size_mss(struct tcp_conn *tc);
-/* Bytes that a new connection may have unread. */
+/* Bytes that a new connection may have unread, when it is not by credit. */
 uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link);
 
 /* tcp_demux.c */
@@ -625,13 +627,21 @@ static inline uint32_t rcvbuf_limit(const struct tcp_conn *tc)
 {
         return MIN(READ_ONCE(tc->rcv_limit), (uint32_t)UINT16_MAX << READ_ONCE(tc->rcv_wscale));
 }
-/* What can be offered now. */
+/* What can be offered now, when it is not by credit. */
 static inline uint32_t rcvbuf_window(const struct tcp_conn *tc)
 {
         uint32_t limit = rcvbuf_limit(tc), unread = READ_ONCE(tc->rcv_unread);
 
         return limit > unread ? limit - unread : 0;
 }
+/* What a SYN offers, before a scale holds, as far as 16 bits can say it. */
+static inline uint32_t rcvbuf_first_window(const struct tcp_conn *tc)
+{
+        return tc->opts.credit ? tc->opts.window_first : rcvbuf_window(tc);
+}
+/* tcp_window.c: the right edge, when the peer's SYN is known; rcv_limit, by these options. */
+void rcvbuf_open(struct tcp_conn *tc);
+uint32_t rcvbuf_limit_by(const struct tcp_conn *tc, const struct tcp_opts *o);
 static inline uint32_t copied_seq(const struct tcp_conn *tc)
 {
         return READ_ONCE(tc->rcv_nxt) - !!(READ_ONCE(tc->flags) & TCF_FIN_RCVD) - READ_ONCE(tc->rcv_unread);

@@ -95,7 +95,7 @@ void cookie_answer(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple
                 .flags = TCP_SYN | TCP_ACK,
                 .seq = whole_part(t, tuple) + syn->seq + (minute << DATA_BITS) + data,
                 .ack = syn->seq + 1,
-                .wnd = (uint16_t)MIN(conn_rcv_limit(o, link), UINT16_MAX),
+                .wnd = (uint16_t)MIN(o->credit ? o->window_first : conn_rcv_limit(o, link), UINT16_MAX),
                 .mss = o->maxseg ? MIN(o->maxseg, link->mss) : link->mss,
                 .wscale = TCP_NO_WSCALE,
         };

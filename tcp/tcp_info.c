@@ -72,6 +72,7 @@ void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_r
                 .backoff = tc->backoff,
                 .probes = tc->probes,
                 .cc = tc->cc,
+                .credit = tc->opts.credit,
                 .memory = tc->snd_mem + tc->rcv_mem,
                 .sndbuf = tc->snd_limit,
                 .rcvbuf = tc->rcv_limit,

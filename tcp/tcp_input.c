@@ -415,7 +415,7 @@ static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         tc->fin_end = tc->rcv_nxt + 1;
         if (seq_gt(tc->fin_end, tc->rcv_adv)) /* it needs no room: a closed window takes it */
-                tc->rcv_adv = tc->fin_end;
+                WRITE_ONCE(tc->rcv_adv, tc->fin_end);
         store_order();
         conn_flag(tc, TCF_FIN_RCVD);
         store_order();
@@ -457,7 +457,7 @@ static void learn_peer(struct tcp_conn *tc, const struct tcp_seg *seg, nstime no
         tc->irs = seg->seq;
         tc->last_ack_sent = seg->seq + 1;
         WRITE_ONCE(tc->rcv_nxt, tc->last_ack_sent);
-        tc->rcv_adv = tc->rcv_nxt + MIN(rcvbuf_window(tc), UINT16_MAX);
+        rcvbuf_open(tc);
         open_syn_options(tc, seg, now);
         tc->snd_wnd = tc->max_wnd = seg->wnd; /* RFC 7323 §2.2: never scaled in a SYN */
         tc->snd_wl1 = seg->seq;

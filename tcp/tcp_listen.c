@@ -231,7 +231,7 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
         tc->irs = seg->seq;
         tc->last_ack_sent = seg->seq + 1;
         WRITE_ONCE(tc->rcv_nxt, seg->seq + 1);
-        tc->rcv_adv = tc->rcv_nxt + MIN(rcvbuf_window(tc), UINT16_MAX);
+        rcvbuf_open(tc);
         open_syn_options(tc, seg, now);
         tc->snd_wnd = tc->max_wnd = seg->wnd;
         tc->snd_wl1 = seg->seq;
@@ -254,7 +254,8 @@ static void take_answered(struct tcp *t, struct tcp_listener *l, const struct tc
                 return;
         output_answered(t, tc, a->at, now);
         WRITE_ONCE(tc->rcv_wscale, a->wscale);
-        tc->rcv_adv = tc->rcv_nxt + a->wnd;
+        if (!tc->opts.credit || tc->opts.window_first < a->wnd)
+                tc->rcv_adv = tc->rcv_nxt + a->wnd;
         count(t->cnt, COUNT_TCP_ANSWERED);
         touch(t, tc);
 }

@@ -305,6 +305,7 @@ void mend_finish(struct tcp *t, struct tcp_conn *tc, nstime now)
         reass_purge(t, tc);
         tc->rcv_mem = private_mem(t, tc);
         rcvbuf_drop_empty(t, tc);
+        WRITE_ONCE(tc->rcv_limit, rcvbuf_limit_by(tc, &tc->opts));
         tc->delack_at = tc->cork_at = NSTIME_NEVER;
         if (tc->state == TCPS_CLOSED) {
                 finish_ended(tc);

@@ -20,11 +20,11 @@ bool open_address_ok(ip_addr a)
         return v4 >> 28 != 0xe && v4 != UINT32_MAX;
 }
 
-/* RFC 7323 §2.2: for the largest buffer there may be. One that was set (SO_RCVBUF) stays as it is, and the less it has to be scaled the
- * finer is what can be said of it. */
+/* RFC 7323 §2.2: for the largest buffer there may be, or the largest window that the application ever wants. A buffer that was set
+ * (SO_RCVBUF) stays as it is, and the less it has to be scaled the finer is what can be said of it. */
 uint8_t open_wscale(const struct tcp_opts *o)
 {
-        uint32_t most = o->rcvbuf != 0 ? o->rcvbuf : RCV_LIMIT_MOST;
+        uint32_t most = o->window_most != 0 ? o->window_most : o->rcvbuf != 0 ? o->rcvbuf : RCV_LIMIT_MOST;
         uint8_t s = 0;
 
         if (o->no_wscale)

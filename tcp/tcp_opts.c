@@ -20,22 +20,11 @@ void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o)
         *o = tc->opts;
 }
 
-/* What is set, or else what there was or would have been at first; a clamp that is raised again or taken away gives that back. */
-static uint32_t rcv_limit_by(const struct tcp_conn *tc, const struct tcp_opts *o)
-{
-        struct tcp_opts unclamped = *o;
-
-        unclamped.window_clamp = 0;
-        if (o->rcvbuf == 0)
-                unclamped.rcvbuf = MAX(tc->rcv_limit, conn_rcv_limit(&unclamped, &tc->link));
-        return o->window_clamp != 0 ? MIN(unclamped.rcvbuf, o->window_clamp) : unclamped.rcvbuf;
-}
-
 static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o)
 {
         if (o->sndbuf != 0)
                 WRITE_ONCE(tc->snd_limit, snd_limit_of(tc, MAX(o->sndbuf, SND_LIMIT_LEAST)));
-        WRITE_ONCE(tc->rcv_limit, rcv_limit_by(tc, o));
+        WRITE_ONCE(tc->rcv_limit, rcvbuf_limit_by(tc, o));
         if (!sndbuf_writable(t, tc))
                 conn_flag(tc, TCF_SND_FULL);
         sndbuf_freed(t, tc);

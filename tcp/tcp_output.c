@@ -28,7 +28,7 @@ static uint16_t offer_window(struct tcp_conn *tc)
                 wnd = MIN(free >> tc->rcv_wscale, UINT16_MAX);
                 if (wnd << tc->rcv_wscale > cur) {
                         cur = wnd << tc->rcv_wscale;
-                        tc->rcv_adv = tc->rcv_nxt + cur;
+                        WRITE_ONCE(tc->rcv_adv, tc->rcv_nxt + cur);
                 }
         }
         wnd = MIN(cur >> tc->rcv_wscale, UINT16_MAX);
@@ -53,7 +53,7 @@ void output_window_update(struct tcp *t, struct tcp_conn *tc, nstime now)
 
         if (tc->flags & TCF_WND_ZERO)
                 step = MIN(half, (uint32_t)tc->link.mss);
-        if (likely(free < cur + step || cur > half))
+        if (likely(free < cur + MAX(step, 1u) || cur > half))
                 return;
         if (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_FIN_WAIT_1 && tc->state != TCPS_FIN_WAIT_2)
                 return;
@@ -189,7 +189,14 @@ static bool held_back(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now
         return !tc->nodelay && small_in_flight(tc) && !(tc->flags & TCF_URG_OUT && seq_gt(tc->snd_up, tc->snd_una));
 }
 
-/* How much of s the peer's window takes: all, a part worth sending (RFC 9293 §3.8.6.2.1), or 0. */
+/* RFC 9293 §3.8.6.2.1. Where nothing is lost the receiver is one of ours: it avoids silly windows by itself, and a small one is what its
+ * application granted. */
+static bool is_worth_sending(const struct tcp_conn *tc, uint32_t room)
+{
+        return room >= MIN(tc->snd_mss, MAX(tc->max_wnd / 2, 1u)) || tc->owed & OWE_PUSH || tc->link.lossless;
+}
+
+/* How much of s the peer's window takes: all, a part worth sending, or 0. */
 static uint32_t fits_window(const struct tcp_conn *tc, const struct tcp_txseg *s)
 {
         uint32_t room = tc->snd_una + tc->snd_wnd - s->seq;
@@ -198,7 +205,7 @@ static uint32_t fits_window(const struct tcp_conn *tc, const struct tcp_txseg *s
                 return 0;
         if (room >= txseg_space(s) || room == s->len)
                 return MIN(room, txseg_space(s));
-        return room >= MIN(tc->snd_mss, MAX(tc->max_wnd / 2, 1u)) || tc->owed & OWE_PUSH ? room : 0;
+        return is_worth_sending(tc, room) ? room : 0;
 }
 
 static bool window_blocks(struct tcp_conn *tc, nstime now)
@@ -374,7 +381,7 @@ static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg,
 /* Of an answer or, before the peer has said anything, of a SYN of ours. */
 static void syn_options(const struct tcp_conn *tc, struct tcp_seg *seg, bool answer)
 {
-        seg->wnd = (uint16_t)MIN(rcvbuf_window(tc), UINT16_MAX); /* never scaled: RFC 7323 §2.2 */
+        seg->wnd = (uint16_t)MIN(rcvbuf_first_window(tc), UINT16_MAX); /* never scaled: RFC 7323 §2.2 */
         seg->mss = tc->opts.maxseg ? MIN(tc->opts.maxseg, tc->link.mss) : tc->link.mss;
         seg->wscale = !answer ? tc->syn_wscale : tc->flags & TCF_WSCALE ? tc->rcv_wscale : TCP_NO_WSCALE;
         seg->sack_ok = answer ? tc->sack_ok : !tc->opts.no_sack;

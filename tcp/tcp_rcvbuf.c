@@ -401,10 +401,11 @@ static uint32_t limit_most(const struct tcp *t, const struct tcp_conn *tc)
 void rcvbuf_autosize(const struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint32_t read = copied_seq(tc) - tc->drs_seq, limit = tc->rcv_limit;
-        uint32_t clamp = tc->opts.window_clamp != 0 ? tc->opts.window_clamp : RCV_LIMIT_MAX;
+        uint32_t clamp = MIN(tc->opts.window_clamp != 0 ? tc->opts.window_clamp : RCV_LIMIT_MAX,
+                             tc->opts.window_most != 0 ? tc->opts.window_most : RCV_LIMIT_MAX);
         nstime way = tc->srtt != 0 ? MAX(tc->srtt, (nstime)tc->train_rtt << 10) : tc->rto;
 
-        if (now - tc->drs_at < way)
+        if (now - tc->drs_at < way || tc->opts.credit)
                 return;
         if (read >= limit / 2 && limit < MIN(limit_most(t, tc), clamp))
                 WRITE_ONCE(tc->rcv_limit, MIN(limit * 2, MIN(RCV_LIMIT_MAX, clamp)));
@@ -444,7 +445,7 @@ bool tcp_at_mark(const struct tcp_conn *tc, size_t skip)
 
 bool tcp_recv_enough(const struct tcp_conn *tc, uint32_t lowat)
 {
-        return tcp_recv_avail(tc) >= lowat || rcvbuf_window(tc) < READ_ONCE(tc->snd_mss);
+        return tcp_recv_avail(tc) >= lowat || MAX(rcvbuf_window(tc), tcp_window_ahead(tc)) < READ_ONCE(tc->snd_mss);
 }
 
 uint32_t tcp_recv_inq(const struct tcp_conn *tc)

@@ -331,6 +331,14 @@ void app_sets(struct scene *s)
         run_output(s);
 }
 
+int app_grants(struct scene *s, uint32_t bytes)
+{
+        int err = tcp_window_grant(&s->rig->t, s->tc, bytes, s->now);
+
+        run_output(s);
+        return err;
+}
+
 void app_accepts(struct scene *s)
 {
         s->conn = tcp_accept(&s->rig->t, s->listener);
@@ -356,6 +364,9 @@ static void set_options(struct scene *s)
         s->opts.user_timeout_ms = u->user_timeout_ms;
         s->opts.keepalive = u->keepalive;
         s->opts.ecn = u->ecn;
+        s->opts.credit = u->most != 0;
+        s->opts.window_most = u->most;
+        s->opts.window_first = u->credit;
 }
 
 int scene_blank(void **state)

@@ -35,6 +35,7 @@ struct scene_setup {
         bool keepalive;
         uint8_t ecn;                    /* enum tcp_ecn; not 0: by the setups it is agreed upon */
         bool dctcp;                     /* instead of CUBIC; with ecn */
+        uint32_t credit, most;          /* most not 0: the window is by credit, of so many bytes to begin with */
 };
 
 struct scene_packet {
@@ -118,6 +119,7 @@ void app_aborts(struct scene *s);
 /* Takes the first connection of the listener; the scene is about it from then on. */
 void app_accepts(struct scene *s);
 void app_sets(struct scene *s);         /* s->opts on the live connection */
+int app_grants(struct scene *s, uint32_t bytes);        /* as tcp_window_grant() */
 void turn_ends(struct scene *s);        /* the stack is about to wait: delayed ACKs go (lossless links) */
 void advance_ms(struct scene *s, uint32_t ms);
 void forget_sent(struct scene *s);      /* what left so far does not matter */

@@ -57,6 +57,8 @@ static json_t *tcp_row(const struct seen_stack *s, const struct tcp_report *r)
                 (json_int_t)r->mss, "reordering", (json_int_t)r->reordering, "dsack_duplicates",
                 (json_int_t)r->dsack_dups);
 
+        if (r->credit)
+                json_object_set_new(row, "granted", json_integer(r->rcv_wnd));
         json_object_update_new(row, sender);
         json_object_update_new(row, totals);
         return row;

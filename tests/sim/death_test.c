@@ -400,6 +400,33 @@ static void cuts(struct view *v)
         stack_flush(s, v->w->now);
 }
 
+/* By credit, and the other way; a grant; what was promised is enough for what follows. */
+static void changes_window(struct view *v)
+{
+        struct stack *s = &v->s[0];
+        struct tcp_opts o;
+
+        s->now = v->w->now;
+        tcp_get_opts(conn(v, 0, 0), &o);
+        o.credit = !o.credit;
+        o.window_most = 65535u << 14;
+        stack_begin(s->st, v->w->conn[0][0]);
+        tcp_set_opts(&s->tcp, conn(v, 0, 0), &o, v->w->now);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
+static void grants(struct view *v)
+{
+        struct stack *s = &v->s[0];
+
+        s->now = v->w->now;
+        stack_begin(s->st, v->w->conn[0][0]);
+        assert_int_equal(tcp_window_grant(&s->tcp, conn(v, 0, 0), 65536, v->w->now), 0);
+        stack_end(s->st);
+        stack_flush(s, v->w->now);
+}
+
 static void prepare_cut(struct view *v)
 {
         write_bytes(v, 0, 0, 3000);
@@ -714,6 +741,17 @@ static void cutting_segments_may_end_anywhere(void **state)
         dies_everywhere(prepare_cut, cuts, GOES_ON);
 }
 
+static void changing_the_window_may_end_anywhere(void **state)
+{
+        dies_everywhere(NULL, changes_window, GOES_ON);
+        dies_everywhere(changes_window, changes_window, GOES_ON);
+}
+
+static void a_grant_may_end_anywhere(void **state)
+{
+        dies_everywhere(changes_window, grants, GOES_ON);
+}
+
 static void a_shutdown_may_end_anywhere(void **state)
 {
         dies_everywhere(prepare_close, shuts_down, CLOSES);
@@ -847,6 +885,8 @@ int main(void)
                 cmocka_unit_test(a_turn_that_fills_a_gap_may_end_anywhere),
                 cmocka_unit_test(a_turn_with_a_loss_may_end_anywhere),
                 cmocka_unit_test(cutting_segments_may_end_anywhere),
+                cmocka_unit_test(changing_the_window_may_end_anywhere),
+                cmocka_unit_test(a_grant_may_end_anywhere),
                 cmocka_unit_test(a_shutdown_may_end_anywhere),
                 cmocka_unit_test(a_close_may_end_anywhere),
                 cmocka_unit_test(a_close_with_data_unread_may_end_anywhere),

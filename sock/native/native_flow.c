@@ -1,0 +1,180 @@
+/* The native API, <unet/flow.h>: windows as the application wants them. */
+#include "sock/native/native.h"
+#include "unet/flow.h"
+
+#define WINDOW_UNSCALED UINT16_MAX
+#define WINDOW_MOST     ((uint32_t)UINT16_MAX << 14)    /* RFC 7323 §2.3 */
+
+/* The connection, or NULL. */
+static struct tcp_conn *conn_of(struct usock *s)
+{
+        return usock_rec(s)->role == SOCK_ROLE_CONN ? usock_conn(s) : NULL;
+}
+
+/* The options as they are, of a connection or of what is to become one. */
+static struct tcp_opts *load(struct usock *s)
+{
+        struct sock_rec *rec = usock_rec(s);
+
+        if (conn_of(s) != NULL)
+                tcp_get_opts(conn_of(s), &rec->opts);
+        return &rec->opts;
+}
+
+/* A connection has these options from now on (NULL: as before), and `credit` more bytes are granted (0: none). */
+static int change(struct usock *s, const struct tcp_opts *o, uint32_t credit)
+{
+        struct ustack *u = s->u;
+        nstime now = stack_time(&u->s, ustack_now());
+        int err = 0;
+
+        stack_begin(u->s.st, usock_rec(s)->conn);
+        if (o != NULL)
+                tcp_set_opts(&u->s.tcp, conn_of(s), o, now);
+        if (credit != 0)
+                err = tcp_window_grant(&u->s.tcp, conn_of(s), credit, now);
+        stack_end(u->s.st);
+        stack_flush(&u->s, now);
+        return err;
+}
+
+/* ---- set ---- */
+
+static uint32_t most_of(const struct unet_window *w)
+{
+        return w->mode == UNET_WINDOW_CREDIT && w->most == 0 ? WINDOW_UNSCALED : w->most;
+}
+
+static bool is_valid(const struct unet_window *w, const struct tcp_conn *tc)
+{
+        uint32_t reach = tc != NULL ? tcp_window_reach(tc) : WINDOW_MOST, most = most_of(w);
+
+        if (w->mode > UNET_WINDOW_CREDIT || most > reach)
+                return false;
+        if (w->mode == UNET_WINDOW_AUTO)
+                return true;
+        if (w->mode == UNET_WINDOW_SIZE && (w->bytes == 0 || w->bytes > reach))
+                return false;
+        return most == 0 || w->bytes <= most;
+}
+
+/* Granted is what the peer was told already, or more. */
+static uint32_t missing(const struct unet_window *w, const struct tcp_conn *tc)
+{
+        uint32_t ahead = tcp_window_opened(tc) ? tcp_window_ahead(tc) : w->bytes;
+
+        return w->mode == UNET_WINDOW_CREDIT && w->bytes > ahead ? w->bytes - ahead : 0;
+}
+
+static int set(struct usock *s, const struct unet_window *w)
+{
+        struct tcp_opts *o = load(s);
+
+        if (!is_valid(w, conn_of(s)))
+                return -EINVAL;
+        o->credit = w->mode == UNET_WINDOW_CREDIT;
+        o->window_most = most_of(w);
+        o->window_first = o->credit ? w->bytes : 0;
+        if (!o->credit)
+                o->rcvbuf = w->mode == UNET_WINDOW_SIZE ? w->bytes : 0;
+        if (conn_of(s) != NULL)
+                return change(s, o, missing(w, conn_of(s)));
+        if (usock_rec(s)->role == SOCK_ROLE_LISTENER)
+                tcp_listen_opts(&s->u->s.tcp, usock_rec(s)->conn, o);
+        return 0;
+}
+
+/* ---- get ---- */
+
+static uint8_t scale_of(struct usock *s, const struct tcp_opts *o)
+{
+        return conn_of(s) != NULL ? tcp_window_scale(conn_of(s)) : tcp_window_scale_for(o);
+}
+
+static int get(struct usock *s, struct unet_window *w)
+{
+        const struct tcp_opts *o = load(s);
+        const struct tcp_conn *tc = conn_of(s);
+        uint8_t scale = scale_of(s, o);
+        bool opened = tc != NULL && tcp_window_opened(tc);
+        uint32_t ahead = opened ? tcp_window_ahead(tc) : o->credit ? o->window_first : 0;
+
+        w->mode = o->credit ? UNET_WINDOW_CREDIT : o->rcvbuf != 0 ? UNET_WINDOW_SIZE : UNET_WINDOW_AUTO;
+        w->bytes = o->credit ? o->window_first : o->rcvbuf != 0 ? o->rcvbuf : tc != NULL ? tc->rcv_limit : 0;
+        w->most = o->window_most;
+        w->unit = 1u << scale;
+        w->offered = opened ? MIN(ahead >> scale, UINT16_MAX) << scale : 0;
+        w->granted = o->credit ? ahead : 0;
+        return 0;
+}
+
+/* ---- grant ---- */
+
+static int grant(struct usock *s, uint32_t bytes)
+{
+        struct tcp_opts *o = load(s);
+
+        if (!o->credit || usock_rec(s)->role == SOCK_ROLE_LISTENER)
+                return -EINVAL;
+        if (conn_of(s) != NULL)
+                return change(s, NULL, bytes);
+        if (bytes > o->window_most - o->window_first)
+                return -EOVERFLOW;
+        o->window_first += bytes;
+        return 0;
+}
+
+/* ---- the calls ---- */
+
+/* The socket with its stack's lock, or NULL and -errno at *err. */
+static struct native_slot *enter(int sock, int *err)
+{
+        struct native_slot *n = native_get(sock);
+
+        *err = n == NULL ? -EBADF : n->us->kind == USOCK_UDP ? -EOPNOTSUPP : 0;
+        if (*err == 0) {
+                ustack_lock(n->us->u);
+                usock_tcp_settle(n->us);
+                return n;
+        }
+        if (n != NULL)
+                native_put(n);
+        return NULL;
+}
+
+static int leave(struct native_slot *n, int err)
+{
+        ustack_leave(n->us->u);
+        native_put(n);
+        return (int)native_result(err);
+}
+
+int unet_window_set(int sock, const struct unet_window *w)
+{
+        struct native_slot *n;
+        int err;
+
+        if (w == NULL || w->size != sizeof *w)
+                return (int)native_result(w == NULL ? -EFAULT : -EINVAL);
+        n = enter(sock, &err);
+        return n != NULL ? leave(n, set(n->us, w)) : (int)native_result(err);
+}
+
+int unet_window_get(int sock, struct unet_window *w)
+{
+        struct native_slot *n;
+        int err;
+
+        if (w == NULL || w->size != sizeof *w)
+                return (int)native_result(w == NULL ? -EFAULT : -EINVAL);
+        n = enter(sock, &err);
+        return n != NULL ? leave(n, get(n->us, w)) : (int)native_result(err);
+}
+
+int unet_window_grant(int sock, uint32_t bytes)
+{
+        int err;
+        struct native_slot *n = enter(sock, &err);
+
+        return n != NULL ? leave(n, grant(n->us, bytes)) : (int)native_result(err);
+}
