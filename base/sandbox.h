@@ -21,8 +21,7 @@ enum sandbox_need {
         SANDBOX_UNETD,          /* asking unetd and the keeper, and taking what they pass */
         SANDBOX_WAKE,           /* waking a waiter of another thread or process */
         SANDBOX_PLACE,          /* one more socket to sleep on */
-        SANDBOX_RING,           /* ringing without SIGPIPE, by one call */
-        SANDBOX_TAKE_SIGNAL,    /* taking a pending signal away */
+        SANDBOX_PEERS,          /* looking whether a peer lives */
         SANDBOX_SELF,           /* asking the kernel who this thread is */
         SANDBOX_PPOLL,
         SANDBOX_EPOLL2,

@@ -220,6 +220,7 @@ struct stack_state {
         uint32_t gen;                   /* odd: somebody is changing things */
         uint32_t busy;                  /* the connection being changed while gen is odd */
         nstime now;                     /* of the latest call of any process */
+        uint64_t unetd;                 /* of whose channels they are: the instance that made the stack known */
         uint32_t sleeps, rests;         /* counts of the bell: leaders asleep; the keeper gone back to sleep */
         uint32_t rung;                  /* `rests` when a process of ours last rang the keeper itself */
         nstime keeper_at;               /* when the keeper will look in by itself */

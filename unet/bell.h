@@ -2,13 +2,13 @@
  * The bell: how a sender knows whether the other side must be woken, and whom to wake.
  *
  * One page a stack (or raw endpoint), written by its owner and mapped read-only by its peers. While somebody polls,
- * a message costs no system call; otherwise the sender writes a byte into one of two pipes, whose write ends it was
- * given with the channel: the leader's, when a waiter sleeps, or the keeper's, when nobody waits at all.
+ * a message costs no system call; otherwise the sender rings one of two sockets (bell_fd.h), for which it was given ringers
+ * with the channel: the leader's, when a waiter sleeps, or the keeper's, when nobody waits at all.
  *
- * No wake-up is lost. Sleeper: (1) store ASLEEP, (2) full fence, (3) look at all queues, (4) sleep on the pipe.
- * Sender: (a) store the message, (b) full fence, (c) load the word, (d) write to the pipe if it is not POLLED. If (3)
+ * No wake-up is lost. Sleeper: (1) store ASLEEP, (2) full fence, (3) look at all queues, (4) sleep on the socket.
+ * Sender: (a) store the message, (b) full fence, (c) load the word, (d) ring if it is not POLLED. If (3)
  * missed the message, (3) came before (a) in the order of fences, so (1) comes before (c) and the sender rings; and a
- * byte in a pipe stays there until it is read. The word carries a count besides the mode, so that a sender rings once
+ * ring stays in the socket until it is read. The word carries a count besides the mode, so that a sender rings once
  * for each time the other side went to sleep, and not once a message until it has woken.
  *
  * For the keeper the count is its own: it grows when the keeper goes back to sleep, not when a process leaves. One ring is
@@ -23,8 +23,8 @@
 
 enum bell_mode {
         BELL_POLLED = 0,                /* queues are looked at: ring nobody */
-        BELL_ASLEEP = 1,                /* the leader sleeps on its pipe */
-        BELL_UNATTENDED = 2,            /* nobody waits: the keeper sleeps on its pipe */
+        BELL_ASLEEP = 1,                /* the leader sleeps */
+        BELL_UNATTENDED = 2,            /* nobody waits: the keeper sleeps */
 };
 
 struct bell {

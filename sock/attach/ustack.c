@@ -20,6 +20,7 @@
 
 #include "base/sandbox.h"
 #include "base/sys.h"
+#include "unet/bell_fd.h"
 #include "unetd/client/client_ask.h"
 #include "unetd/client/fd_room.h"
 #include "unetd/client/timens.h"
@@ -41,6 +42,7 @@ static struct {
         const struct directory *_Atomic dir;    /* the client's, which stays where it is, or the keeper's; read without the lock */
         struct ustack *stack[USTACKS_MAX];
         _Atomic uint32_t nstacks;
+        _Atomic uint64_t unetd;         /* client.instance, to be read without the lock */
         _Atomic(struct ustack *) mine;
 } proc = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -84,8 +86,10 @@ static int client_open(unsigned flags)
         err = unetd_open(&proc.client, flags);
         proc.client.flags = 0;
         proc.open = err == 0;
-        if (proc.open)
+        if (proc.open) {
                 atomic_store_explicit(&proc.dir, proc.client.dir, memory_order_release);
+                atomic_store(&proc.unetd, proc.client.instance);
+        }
         return err;
 }
 
@@ -224,6 +228,7 @@ static void register_again(struct unetd_client *c, struct ustack *u, const struc
 /* Another unetd took over: the stacks of this process, their ports and names are made known to it as they were. */
 static void renewed(struct unetd_client *c, void *arg)
 {
+        atomic_store(&proc.unetd, c->instance);
         for (uint32_t i = 0; i < proc.nstacks; i++) {
                 struct ustack *u = proc.stack[i];
                 if (u->id == 0)
@@ -271,6 +276,11 @@ void usock_numbers_limited(void)
         ustack_client();
         ustack_keep_numbers();
         ustack_client_done();
+}
+
+uint64_t ustack_unetd(void)
+{
+        return atomic_load_explicit(&proc.unetd, memory_order_relaxed);
 }
 
 int ustack_daemon_fd(nstime *until)
@@ -384,7 +394,7 @@ void ustack_leave(struct ustack *u)
         }
         rlock_unlock(&st->lock);
         if (unlikely(ring))
-                sys3(SYS_write, u->fds.keeper_w, "", 1);
+                bell_ring(u->fds.ring_keeper);
 }
 
 /* ---- making and mapping ---- */
@@ -492,6 +502,7 @@ static struct ustack *make_registered(int *err)
                 return NULL;
         *err = unetd_stack_new(&proc.client, &u->fds, u->slot, &u->id);
         u->s.st->id = u->id;
+        u->s.st->unetd = proc.client.instance;
         if (*err == 0)
                 return u;
         ustack_free(u);
@@ -692,8 +703,8 @@ static bool stack_owns(const struct ustack *u, int fd)
 {
         const struct unetd_stack_fds *f = &u->fds;
 
-        if (fd == f->state || fd == f->bell || fd == f->leader_r || fd == f->leader_w || fd == f->keeper_r ||
-            fd == f->keeper_w)
+        if (fd == f->state || fd == f->bell || fd == f->leader || fd == f->ring_leader || fd == f->keeper ||
+            fd == f->ring_keeper)
                 return true;
         if (ustack_links_own(u, fd))
                 return true;

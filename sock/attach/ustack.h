@@ -112,6 +112,8 @@ void ustack_lose(struct ustack *u);
  * at once in USTACK_PEERS_EVERY by whoever is at work. The locks must not be held.
  */
 void ustack_daemon_look(void);
+/* The unetd that was talked to last: struct unetd_client's instance. */
+uint64_t ustack_unetd(void);
 /* What a long sleep waits for besides (POLLHUP): the connection to unetd; -1: it has none, and *until is soon. */
 int ustack_daemon_fd(nstime *until);
 
@@ -189,8 +191,8 @@ int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd);
  * the lock. */
 #define USTACK_PEERS_EVERY (2 * NS_PER_S)
 void ustack_peers_look(struct ustack *u, nstime now);
-/* What a long sleep waits for besides, at most one a channel (POLLERR). Under the lock. */
-int ustack_peers_fds(const struct ustack *u, struct pollfd *pfd);
+/* When who sleeps for long is to look: NSTIME_NEVER while unetd knows of all peers. Under the lock. */
+nstime ustack_peers_due(const struct ustack *u);
 
 /* ustack_link.c: interfaces over verbs. The channel to who has a port there; -ENOENT and *why. */
 int ustack_remote(struct ustack *u, const struct dir_iface *f, uint8_t proto, ip_addr to, uint16_t port, const char **why);

@@ -14,6 +14,7 @@
 
 #include "base/sandbox.h"
 #include "base/sys.h"
+#include "unet/bell_fd.h"
 
 #define STANDS_STILL (20 * NS_PER_MS)
 #define DRIVE_AGAIN  (100 * NS_PER_MS)  /* between two attempts of the keeper's */
@@ -45,8 +46,8 @@ static void ring(void *arg)
                 driver = atomic_load_explicit(&vlink_shared(v)->driver, memory_order_relaxed);
                 if (driver != 0 && !vlink_waits(v))
                         continue;
-                if ((driver == VLINK_KEEPER || driver == 0 || !usock_wake_process(u, driver)) && u->fds.keeper_w >= 0)
-                        sys3(SYS_write, u->fds.keeper_w, "", 1);
+                if ((driver == VLINK_KEEPER || driver == 0 || !usock_wake_process(u, driver)) && u->fds.ring_keeper >= 0)
+                        bell_ring(u->fds.ring_keeper);
         }
 }
 
@@ -328,7 +329,7 @@ void ustack_links_doubt(struct ustack *u)
 
                 if (is_process(driver) && driver != u->slot + 1 && turns == u->turns[i] && !usock_wake_process(u, driver)) {
                         atomic_store_explicit(&sh->wanted, 1, memory_order_relaxed);
-                        sys3(SYS_write, u->fds.keeper_w, "", 1);
+                        bell_ring(u->fds.ring_keeper);
                 }
                 u->turns[i] = turns;
         }

@@ -2,37 +2,36 @@
  * Peers that are no more, with nobody left to say so.
  *
  * A stack hears from its keeper that a peer has ended, and the keeper from unetd. Both may have been killed with the peer. What
- * it leaves then is a pipe without a reader: its processes and its keeper have the read ends of its pipes while they live,
- * and so has unetd, which keeps those of a stack that has ended until all its peers have been told. We have the write ends:
- * poll(2) says POLLERR.
+ * it leaves then is a bell's page without a lock (unet/bell_fd.h): its processes and its keeper hold that while they live, and so
+ * does unetd, which keeps that of a stack that has ended until all its peers have been told.
  *
- * They are looked at every USTACK_PEERS_EVERY by whoever is at work in the stack; who has waited for longer than that sleeps on
- * them too, and wakes for nothing else. What follows is what the keeper does (chan_down() of sock/keeper/keeper_side.c), which may do
- * it as well: under the lock the second finds nothing to do.
+ * The locks are looked at every USTACK_PEERS_EVERY by whoever is at work in the stack. Who has waited for longer than that sleeps
+ * on his connection to unetd (ustack_daemon_fd()), and looks as often only if there are peers from before this unetd. What follows is
+ * what the keeper does (chan_down() of sock/keeper/keeper_side.c), which may do it as well: under the lock the second finds nothing
+ * to do.
  */
 #include "sock/attach/ustack.h"
 
-#include <poll.h>
+#include "base/sandbox.h"
+#include "unet/bell_fd.h"
 
-#include "base/sys.h"
-
-/* The channel's view is that of the slot as it is now, and it has a peer with a pipe: the gateway of an interface is one. */
-static bool has_pipe(const struct ustack *u, uint32_t k)
+/* The channel's view is that of the slot as it is now, and it has a peer with a bell: the bridge of an interface is one. */
+static bool has_bell(const struct ustack *u, uint32_t k)
 {
         const struct chan_slot *slot = &u->s.st->chan[k];
 
         return atomic_load_explicit(&slot->state, memory_order_relaxed) != CHAN_FREE && u->s.chan[k].ops != NULL &&
-               u->s.chan[k].generation == slot->generation && u->chan_fds[k].peer_leader >= 0;
+               u->s.chan[k].generation == slot->generation && u->chan_fds[k].peer_bell >= 0;
 }
 
-int ustack_peers_fds(const struct ustack *u, struct pollfd *pfd)
+nstime ustack_peers_due(const struct ustack *u)
 {
-        int n = 0;
-
+        if (ustack_unetd() == u->s.st->unetd)
+                return NSTIME_NEVER;
         for (uint32_t k = 0; k < u->s.nchan; k++)
-                if (has_pipe(u, k))
-                        pfd[n++] = (struct pollfd){.fd = u->chan_fds[k].peer_leader};
-        return n;
+                if (has_bell(u, k))
+                        return u->peers_at;
+        return NSTIME_NEVER;
 }
 
 static void end(struct ustack *u, uint32_t k, nstime now)
@@ -44,19 +43,10 @@ static void end(struct ustack *u, uint32_t k, nstime now)
 
 void ustack_peers_look(struct ustack *u, nstime now)
 {
-        struct pollfd pfd[STACK_CHANS];
-        const struct timespec at_once = {0};
-        uint32_t chan[STACK_CHANS], n = 0;
-
         u->peers_at = now + USTACK_PEERS_EVERY;
-        for (uint32_t k = 0; k < u->s.nchan; k++)
-                if (has_pipe(u, k)) {
-                        chan[n] = k;
-                        pfd[n++] = (struct pollfd){.fd = u->chan_fds[k].peer_leader};
-                }
-        if (n == 0 || sys5(SYS_ppoll, pfd, n, &at_once, NULL, 0) <= 0)
+        if (sandbox_forbids(SANDBOX_PEERS))
                 return;
-        for (uint32_t i = 0; i < n; i++)
-                if (pfd[i].revents & POLLERR)
-                        end(u, chan[i], now);
+        for (uint32_t k = 0; k < u->s.nchan; k++)
+                if (has_bell(u, k) && !bell_is_held(u->chan_fds[k].peer_bell))
+                        end(u, k, now);
 }

@@ -7,6 +7,7 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 #include "sock/wait/usock_wake.h"
+#include "unet/bell_fd.h"
 
 #define GUARD        (200 * NS_PER_MS)  /* between a follower's looks at a leader of another process */
 #define UNHEARD      NS_PER_S           /* how long followers look by themselves after a wake-up that did not arrive */
@@ -107,12 +108,10 @@ static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
         rung = usock_delist(u, w->v, w->n, slot);
         u->woke = false;
         if (st->leader == slot) {
-                char junk[64];
                 WRITE_ONCE(st->leader, 0);
                 bell_disarm(u->s.bell);
                 stack_want_returns(&u->s, false);
-                while (sys3(SYS_read, u->fds.leader_r, junk, sizeof junk) == sizeof junk)
-                        ;
+                bell_drain(u->fds.leader);
         }
         return rung;
 }
@@ -170,8 +169,8 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
                         WRITE_ONCE(u->s.st->leader, slot[i]);
                         u->s.st->leader_at = stack_deadline(&u->s);
                         *until = nstime_min(*until, u->s.st->leader_at);
-                        if (w->npeers >= 0 && (uint32_t)w->npeers + u->s.nchan <= WAIT_PEERS)
-                                w->npeers += ustack_peers_fds(u, w->peers + w->npeers);
+                        if (w->is_long)
+                                *until = nstime_min(*until, ustack_peers_due(u));
                         else if (u->s.nchan != 0)
                                 *until = nstime_min(*until, u->peers_at);
                         stack_want_returns(&u->s, true);
@@ -203,8 +202,8 @@ static bool disarm(struct wait *w, const uint32_t slot[])
         for (uint32_t i = 0; i < w->nall; i++) {
                 ustack_lock(w->all[i]);
                 rung |= delist(w->all[i], w, slot[i]);
-                if (w->npeers > 0)
-                        w->all[i]->peers_at = 0;        /* it may be that what woke us */
+                if (w->is_long)
+                        w->all[i]->peers_at = 0;        /* unetd may have ended, and they with it */
                 ustack_unlock(w->all[i]);
         }
         return rung;
@@ -218,15 +217,13 @@ int wait_doze(struct wait *w)
         bool rung = false;
         sigset_t all, old;
         long ret = 0;
-        struct pollfd peers[WAIT_PEERS];
         int k;
 
         if (p == NULL)
                 return sys_ppoll(NULL, 0, NS_PER_MS, w->mask) == -EINTR ? -EINTR : 0;
         sigfillset(&all);
         sys4(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, _NSIG / 8);
-        w->peers = peers;
-        w->npeers = ustack_now() - w->began >= USTACK_PEERS_EVERY ? 0 : -1;
+        w->is_long = ustack_now() - w->began >= USTACK_PEERS_EVERY;
         if (!arm(w, p, slot, &until)) {
                 k = kernel_set(w->v, w->n, w->pfd);
                 w->pfd[k++] = (struct pollfd){.fd = p->fd, .events = POLLIN};
@@ -235,12 +232,10 @@ int wait_doze(struct wait *w)
                         /* Nobody but itself writes its number there; if somebody takes it away it is woken by its place. */
                         if (slot[i] == 0 || READ_ONCE(w->all[i]->s.st->leader) != slot[i])
                                 continue;
-                        w->pfd[k++] = (struct pollfd){.fd = w->all[i]->fds.leader_r, .events = POLLIN};
+                        w->pfd[k++] = (struct pollfd){.fd = w->all[i]->fds.leader, .events = POLLIN};
                         k += ustack_wake_fds(w->all[i], w->pfd + k);
                 }
-                for (int i = 0; i < w->npeers; i++)
-                        w->pfd[k++] = peers[i];
-                if (w->npeers >= 0) {
+                if (w->is_long) {
                         w->look_daemon = true;
                         w->pfd[k] = (struct pollfd){.fd = ustack_daemon_fd(&until)};
                         k += w->pfd[k].fd >= 0;

@@ -3,7 +3,7 @@
  *
  * A wait is: progress, look, spin for a while, and then sleep. For sleeping a thread takes a *place* (struct
  * waiter_slot) and says which sockets it wants to hear of. At any moment one waiter of a stack is its leader: it sleeps
- * on the stack's pipe, which peers ring, runs input and timers when it wakes, and wakes exactly the waiters whose
+ * on the stack's bell socket, which peers ring, runs input and timers when it wakes, and wakes exactly the waiters whose
  * sockets got something. The others, followers, sleep on a datagram socket of their own, whose abstract name stands in
  * their place, so that any process of the stack can wake them. A leader that was woken for what is another's does not lead again
  * in this wait: whom it woke does, when he sleeps next. While nobody leads the keeper is rung (ustack_leave()); but who goes with what
@@ -277,7 +277,7 @@ int usock_wait(struct usock_item *v, int n, nstime timeout, const sigset_t *mask
 
 int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout, const sigset_t *mask)
 {
-        struct pollfd few[STACK_ITEMS + USTACKS_MAX * WAIT_FDS + WAIT_PEERS + 2];
+        struct pollfd few[STACK_ITEMS + USTACKS_MAX * WAIT_FDS + 2];
         struct wait w = {.v = v, .n = n, .pfd = few, .mask = mask, .news = at};
         int ready;
 
@@ -287,7 +287,7 @@ int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, ns
         }
         w.nall = ustack_all(w.all);
         if (w.nk > STACK_ITEMS) {
-                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX * WAIT_FDS + WAIT_PEERS + 2) * sizeof *w.pfd);
+                w.pfd = malloc(((size_t)w.nk + USTACKS_MAX * WAIT_FDS + 2) * sizeof *w.pfd);
                 if (w.pfd == NULL)
                         return -ENOMEM;
         }

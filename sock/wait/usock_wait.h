@@ -4,7 +4,6 @@
 
 #include "sock/attach/ustack.h"
 
-#define WAIT_PEERS STACK_CHANS          /* whose ends a long sleep notices */
 #define WAIT_FDS   (1 + NETIF_MAX + USTACK_LINK_FDS)    /* of one stack, asleep */
 
 struct wait {
@@ -21,8 +20,7 @@ struct wait {
         bool slept;                     /* there may be followers that wait for this one to lead or to wake another */
         bool owes, gave_way;            /* acknowledgements; and who sends had the processor since something was ready last */
         nstime began;
-        int npeers;                     /* of peers[], whose ends a long sleep notices; -1: it has not waited for long yet */
-        struct pollfd *peers;
+        bool is_long;                   /* it has waited for USTACK_PEERS_EVERY */
         bool napped;                    /* once is enough (nap()) */
         bool look_daemon;               /* it is time to look whether unetd is the same */
 };

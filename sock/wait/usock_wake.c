@@ -11,6 +11,7 @@
 #include "base/sys.h"
 #include "sock/wait/usock_crowd.h"
 #include "sock/wait/usock_owner.h"
+#include "unet/bell_fd.h"
 #include "unetd/client/wire.h"
 
 /* ---- places to sleep in ---- */
@@ -41,6 +42,7 @@ static struct usock_place *place_make(void)
                 free(p);
                 return NULL;
         }
+        bell_refuse_rights(p->fd);
         len = sizeof un;
         sys3(SYS_getsockname, p->fd, &un, &len);
         p->name_len = (uint8_t)MIN(len - offsetof(struct sockaddr_un, sun_path), sizeof p->name);
@@ -256,7 +258,7 @@ static bool ring(struct ustack *u, const struct waiter_slot *w)
 static void ask_keeper(struct ustack *u, uint32_t slot)
 {
         u->s.st->wake_asked |= 1ull << MIN(slot, STACK_WAITERS);
-        sys3(SYS_write, u->fds.keeper_w, "", 1);
+        bell_ring(u->fds.ring_keeper);
 }
 
 void usock_wake(struct ustack *u, uint32_t slot)
@@ -269,7 +271,7 @@ void usock_wake(struct ustack *u, uint32_t slot)
         if (likely(ring(u, stack_waiter(u->s.st, slot))))
                 return;
         if (u->s.st->leader == slot + 1)
-                sys3(SYS_write, u->fds.leader_w, "", 1);
+                bell_ring(u->fds.ring_leader);
         else
                 ask_keeper(u, slot);
 }

@@ -1,6 +1,6 @@
 /*
  * A process that scribbles into everything that it may write: its transmit region (ring, positions, returned frames,
- * payload), its bell, the pipes and the sleepers' sockets of its peer. The victim talks to a friend all the while; those
+ * payload), its bell, the bells' sockets and the sleepers' of its peer. The victim talks to a friend all the while; those
  * connections carry exactly what was written, nothing crashes (this runs under ASan too), and memory stays bounded.
  */
 #include "tests/sock/sides.h"
@@ -287,15 +287,15 @@ static void changes_what_it_sends(struct target *t)
         unet_recv(t->sock, data, sizeof data, MSG_DONTWAIT);
 }
 
-/* Its own pipes are full, and what it has of them blocks: those who ring it have descriptions of their own. */
-static void blocks_its_pipes(struct target *t)
+/* Its own bells are full, and what it has of them blocks: those who ring it have descriptions of their own. */
+static void blocks_its_bells(struct target *t)
 {
         static const char junk[4096];
         const struct unetd_stack_fds *f = &t->u->fds;
-        const int end[] = {f->leader_r, f->leader_w, f->keeper_r, f->keeper_w};
+        const int end[] = {f->leader, f->ring_leader, f->keeper, f->ring_keeper};
 
-        CHECK(fcntl(f->leader_w, F_SETFL, O_NONBLOCK) == 0);
-        while (write(f->leader_w, junk, sizeof junk) > 0)
+        CHECK(fcntl(f->ring_leader, F_SETFL, O_NONBLOCK) == 0);
+        while (write(f->ring_leader, junk, sizeof junk) > 0)
                 ;
         for (size_t i = 0; i < sizeof end / sizeof *end; i++)
                 CHECK(fcntl(end[i], F_SETFL, 0) == 0);
@@ -326,7 +326,7 @@ static void one_act(struct target *t, uint64_t what)
                 wakes_sleepers(t);
                 break;
         case 6:
-                blocks_its_pipes(t);
+                blocks_its_bells(t);
                 break;
         default:
                 changes_what_it_sends(t);

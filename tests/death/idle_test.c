@@ -76,10 +76,10 @@ static uint32_t daemons(pid_t pid[DAEMONS])
         return n;
 }
 
-/* Descriptors of a daemon's that belong to stacks and channels: their memory, their pipes, the pidfds of their processes. */
+/* Descriptors of a daemon's that belong to stacks and channels: their memory, the pidfds of their processes. */
 static uint32_t descriptors(pid_t pid)
 {
-        static const char *const kinds[] = {"/memfd:unet-state", "/memfd:unet-bell", "/memfd:unet-channel", "pipe:",
+        static const char *const kinds[] = {"/memfd:unet-state", "/memfd:unet-bell", "/memfd:unet-channel",
                                             "anon_inode:[pidfd]"};
         char path[64], link[320], to[256];
         struct dirent *e;

@@ -148,6 +148,24 @@ static void all_who_share_a_socket_see_the_end(void **state)
         play(TWO_PROCESSES, waits_with_a_child, dies, 0);
 }
 
+/* The next unetd knows nothing of who says nothing. */
+static void sleeps_under_another(struct side *s)
+{
+        pid_t peer;
+        int c = meet(s, &peer);
+        char byte;
+
+        all_die(0);
+        CHECK(tcp_listen_any() >= 0);
+        CHECK(kill(peer, SIGKILL) == 0);
+        CHECK_ERR(unet_recv(c, &byte, 1, 0), ECONNRESET);
+}
+
+static void who_is_unknown_to_the_next_unetd_is_seen_to_end(void **state)
+{
+        play(TWO_PROCESSES, sleeps_under_another, dies, 0);
+}
+
 static bool answers(int c)
 {
         char byte = 'y';
@@ -240,6 +258,7 @@ int main(void)
                 TEST(a_writer_sees_the_end_and_lives),
                 TEST(who_never_sleeps_sees_the_end),
                 TEST(all_who_share_a_socket_see_the_end),
+                TEST(who_is_unknown_to_the_next_unetd_is_seen_to_end),
                 TEST(a_stack_that_comes_later_takes_nobodys_place),
         };
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tests/unetd/world.h"
+#include "unet/bell_fd.h"
 #include "unet/shm/shm_ring.h"
 
 static const ip_addr any = {{0, 0}};
@@ -91,9 +92,9 @@ static void a_stack_is_registered_and_its_descriptors_come_back(void **state)
         assert_int_equal(unetd_stack_get(&c, st.id, &got), 0);
         assert_true(inode(got.state) == inode(st.fds.state));
         assert_true(inode(got.bell) == inode(st.fds.bell));
-        assert_true(inode(got.leader_r) == inode(st.fds.leader_r));
-        assert_true(inode(got.keeper_w) == inode(st.fds.keeper_w));
-        assert_int_equal(fcntl(got.leader_w, F_GETFD), FD_CLOEXEC);
+        assert_true(inode(got.leader) == inode(st.fds.leader));
+        assert_true(inode(got.ring_keeper) == inode(st.fds.ring_keeper));
+        assert_int_equal(fcntl(got.ring_leader, F_GETFD), FD_CLOEXEC);
         unetd_stack_fds_close(&got);
 
         assert_int_equal(unetd_stack_get(&c, st.id + 1, &got), -ENOENT);
@@ -162,11 +163,11 @@ static void wrong_descriptors_are_refused(void **state)
         open_client(&c);
         fake_stack_make(&st);
         assert_int_equal(ftruncate(plain, FAKE_BYTES), 0);
-        int wrong[] = {null, dir, plain, sock, st.fds.leader_r};
+        int wrong[] = {null, dir, plain, sock, st.fds.leader};
         for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
                 for (unsigned at = 0; at < 6; at++) {
-                        int *field[] = {&bad.state, &bad.bell, &bad.leader_r,
-                                        &bad.leader_w, &bad.keeper_r, &bad.keeper_w};
+                        int *field[] = {&bad.state, &bad.bell, &bad.leader,
+                                        &bad.ring_leader, &bad.keeper, &bad.ring_keeper};
                         bad = st.fds;
                         if (*field[at] == wrong[i])
                                 continue;
@@ -299,8 +300,8 @@ static void check_chan(struct unetd_client *c, uint32_t stack, uint32_t chan, ui
         p = mmap(NULL, SHM_REGION_BYTES(ch.rx_geom), PROT_READ | PROT_WRITE, MAP_SHARED, ch.rx, 0);
         assert_ptr_equal(p, MAP_FAILED);
         assert_true(inode(ch.peer_bell) == inode(peer->fds.bell));
-        assert_true(inode(ch.peer_leader) == inode(peer->fds.leader_w));
-        assert_true(inode(ch.peer_keeper) == inode(peer->fds.keeper_w));
+        assert_true(bell_is_ringer(ch.peer_leader, peer->fds.leader));
+        assert_true(bell_is_ringer(ch.peer_keeper, peer->fds.keeper));
         assert_int_equal(write(ch.peer_leader, "x", 1), 1);
         unetd_chan_close(&ch);
 }
@@ -465,7 +466,7 @@ static void a_listener_is_in_the_directory_while_it_lasts(void **state)
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, localhost(), port, 0, fd), 0);
         st.s->gone_port = port;
         st.s->gone_listeners = 1;
-        assert_int_equal(write(st.fds.keeper_w, "x", 1), 1);    /* the stack closed it: the keeper says so */
+        assert_int_equal(write(st.fds.ring_keeper, "x", 1), 1);    /* the stack closed it: the keeper says so */
         eventually(lookup(&c, IPPROTO_TCP, localhost(), port) == 0);
 
         assert_int_equal(unetd_listen_add(&c, st.id, IPPROTO_TCP, any, 4242, 0, -1), 0);

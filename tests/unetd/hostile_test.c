@@ -234,7 +234,7 @@ static void a_stack_of_huge_pages_is_refused(void **state)
         assert_int_equal(unetd_stack_new(&b.c, &f, 0, &st.id), -EACCES);
         close(f.bell);
         f = st.fds;
-        f.leader_r = st.fds.keeper_r;                           /* two ends of different pipes */
+        f.leader = st.fds.keeper;                               /* not what the ringer is for */
         assert_int_equal(unetd_stack_new(&b.c, &f, 0, &st.id), -EINVAL);
         fake_stack_forget(&st);
         bystander_check(&b);
@@ -439,8 +439,8 @@ static void fds_make(struct fds *f)
         fake_stack_make(&f->st);
         assert_int_equal(pipe2(p, O_NONBLOCK), 0);
         assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sp), 0);
-        int all[] = {f->st.fds.state, f->st.fds.bell, f->st.fds.leader_r, f->st.fds.leader_w,
-                     f->st.fds.keeper_r, f->st.fds.keeper_w, p[0], p[1], sp[0], sp[1],
+        int all[] = {f->st.fds.state, f->st.fds.bell, f->st.fds.leader, f->st.fds.ring_leader,
+                     f->st.fds.keeper, f->st.fds.ring_keeper, p[0], p[1], sp[0], sp[1],
                      open("/", O_RDONLY), open("/", O_PATH), open("/dev/null", O_RDWR),
                      memfd_create("x", MFD_ALLOW_SEALING), socket(AF_INET, SOCK_STREAM, 0),
                      epoll_create1(0), open("/proc/self/mem", O_RDWR), fd_reopen(f->st.fds.state, O_RDONLY)};

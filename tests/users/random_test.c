@@ -90,7 +90,7 @@ static unsigned stack_fds(int fds[UNETD_FDS_MAX])
 
         if (p.nst == 0)
                 return 0;
-        memcpy(fds, (const int[]){f->state, f->bell, f->leader_r, f->leader_w, f->keeper_r, f->keeper_w}, UNETD_STACK_FDS * sizeof *fds);
+        memcpy(fds, (const int[]){f->state, f->bell, f->leader, f->ring_leader, f->keeper, f->ring_keeper}, UNETD_STACK_FDS * sizeof *fds);
         return UNETD_STACK_FDS;
 }
 

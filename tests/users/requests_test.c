@@ -73,8 +73,8 @@ static void fill(struct unetd_msg *m, const struct hostile *h, unsigned how, uin
 /* Nothing; one of each wrong kind; too few and too many that could be right; and a stack's, of which one is something else. */
 static unsigned bring(const struct hostile *h, unsigned what, int fds[UNETD_FDS_MAX])
 {
-        int own[UNETD_STACK_FDS] = {h->st.fds.state, h->st.fds.bell, h->st.fds.leader_r, h->st.fds.leader_w, h->st.fds.keeper_r,
-                                    h->st.fds.keeper_w};
+        int own[UNETD_STACK_FDS] = {h->st.fds.state, h->st.fds.bell, h->st.fds.leader, h->st.fds.ring_leader,
+                                    h->st.fds.keeper, h->st.fds.ring_keeper};
         unsigned n = UNETD_STACK_FDS;
 
         if (what == 0)

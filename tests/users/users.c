@@ -393,10 +393,10 @@ int hostile_stack(int fd, struct hostile_stack *st)
         must(unetd_stack_fds_make(&st->fds, 1 << 20) == 0);
         fds[UNETD_FD_STATE] = st->fds.state;
         fds[UNETD_FD_BELL] = st->fds.bell;
-        fds[UNETD_FD_LEADER_R] = st->fds.leader_r;
-        fds[UNETD_FD_LEADER_W] = st->fds.leader_w;
-        fds[UNETD_FD_KEEPER_R] = st->fds.keeper_r;
-        fds[UNETD_FD_KEEPER_W] = st->fds.keeper_w;
+        fds[UNETD_FD_LEADER] = st->fds.leader;
+        fds[UNETD_FD_RING_LEADER] = st->fds.ring_leader;
+        fds[UNETD_FD_KEEPER] = st->fds.keeper;
+        fds[UNETD_FD_RING_KEEPER] = st->fds.ring_keeper;
         r = hostile_ask(fd, &msg, fds, UNETD_STACK_FDS);
         st->id = msg.stack.stack;
         return r;

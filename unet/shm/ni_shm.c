@@ -1,19 +1,7 @@
 /* Provider `shm`, the protocol stack's side. See shm_ring.h for what lies in memory and who may write it. */
 #include "unet/shm/ni_shm.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "base/sandbox.h"
-#include "base/sys.h"
-
-#ifndef RWF_NOSIGNAL
-#define RWF_NOSIGNAL 0x100              /* Linux 6.18 */
-#endif
+#include "unet/bell_fd.h"
 
 static struct shm_chan *shm(struct unet_chan *ch)
 {
@@ -119,46 +107,13 @@ static bool shm_pending(struct unet_chan *ch)
         return shm_rx_ready(&sh->pos, peer) || shm_ret_ready(&sh->pos, peer);
 }
 
-static bool has_no_reader(int fd)
-{
-        struct pollfd p = {.fd = fd};
-        const struct timespec at_once = {0};
-
-        return !sandbox_forbids(SANDBOX_PPOLL) ? sys5(SYS_ppoll, &p, 1, &at_once, NULL, 0) > 0 : poll(&p, 1, 0) > 0;
-}
-
-/* The signal of a pipe without a reader is no business of the application's: the peer, its keeper and unetd were killed
- * together. Where the kernel cannot be told, it is blocked, and taken away if it came; where that may not be done either, it is
- * seen beforehand. */
-static void write_quietly(int fd)
-{
-        static _Atomic bool cannot_be_told;
-        const struct iovec byte = {"", 1};
-        const uint64_t pipe = 1ull << (SIGPIPE - 1);
-        const struct timespec at_once = {0};
-        uint64_t old;
-
-        if (!atomic_load_explicit(&cannot_be_told, memory_order_relaxed) && !sandbox_forbids(SANDBOX_RING)) {
-                long put = sys6(SYS_pwritev2, fd, (long)&byte, 1, -1, -1, RWF_NOSIGNAL);
-                if (likely(put > 0 || put == -EAGAIN || put == -EPIPE))
-                        return;
-                atomic_store_explicit(&cannot_be_told, true, memory_order_relaxed);
-        }
-        if (sandbox_forbids(SANDBOX_TAKE_SIGNAL) && has_no_reader(fd))
-                return;
-        sys4(SYS_rt_sigprocmask, SIG_BLOCK, &pipe, &old, sizeof old);
-        if (unlikely(sys3(SYS_write, fd, "", 1) == -EPIPE))
-                sys4(SYS_rt_sigtimedwait, &pipe, NULL, &at_once, sizeof pipe);
-        sys4(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
-}
-
 static void ring(struct shm_chan *c, uint32_t word)
 {
         int fd = bell_mode(word) == BELL_ASLEEP ? c->leader_fd : c->keeper_fd;
 
         c->sh->rung = word;
         count(c->cnt, COUNT_NI_BELLS);
-        write_quietly(fd);              /* EAGAIN: the pipe is full of rings already */
+        bell_ring(fd);
 }
 
 /* Whether the peer sleeps until we make room, and there is enough to be worth waking it: it is told of all there is. */

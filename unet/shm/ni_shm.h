@@ -27,13 +27,13 @@ struct shm_chan {
         const struct shm_region *peer;  /* the peer's, read only */
         size_t mine_bytes, peer_bytes;
         const struct bell *bell;        /* the peer's, read only */
-        int leader_fd, keeper_fd;       /* write ends of the peer's pipes */
+        int leader_fd, keeper_fd;       /* ringers (unet/bell_fd.h) of the peer's bells */
         struct counters *cnt;
         bool sent;                      /* since the last flush: messages */
         bool gave;                      /* since the last flush: slots consumed or frames returned */
 };
 
-/* Completes a channel whose regions, bell and pipes are filled in. */
+/* Completes a channel whose regions, bell and ringers are filled in. */
 void shm_chan_init(struct shm_chan *c, struct shm_shared *sh, struct counters *cnt);
 
 extern const struct unet_ni_ops shm_ni_ops;

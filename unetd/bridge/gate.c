@@ -12,6 +12,7 @@
 
 #include "arp/ether.h"
 #include "base/memfd.h"
+#include "unet/bell_fd.h"
 #include "unetd/client/wire.h"
 
 #define LINGER (20 * NS_PER_US)         /* it looks so long before it sleeps */
@@ -30,15 +31,15 @@ static void wire_ready(struct loop_source *s, uint32_t events)
 
 static void rang(struct loop_source *s, uint32_t events)
 {
-        char bytes[4096];
+        struct gate *g = gate_of(s, offsetof(struct gate, rings));
 
-        if (read(s->fd, bytes, sizeof bytes) > 0)       /* what is left rings again */
-                gate_of(s, offsetof(struct gate, rings))->awake = true;
+        if (bell_drain_rights(s->fd, g->closes))
+                g->awake = true;
 }
 
 static int make_bell(struct gate *g)
 {
-        int fd[2];
+        int fd;
 
         g->bell_fd = unet_memfd_make_sealed("unet-gate-bell", BELL_BYTES);
         if (g->bell_fd < 0)
@@ -46,11 +47,9 @@ static int make_bell(struct gate *g)
         g->bell = unet_memfd_map(g->bell_fd, BELL_BYTES, true, NULL);
         if (g->bell == NULL)
                 return -ENOMEM;
-        if (pipe2(fd, O_CLOEXEC | O_NONBLOCK) < 0)
-                return -errno;
-        g->rings = (struct loop_source){.fd = fd[0], .ready = rang};
-        g->ring_w = fd[1];
-        return 0;
+        fd = bell_make();
+        g->rings = (struct loop_source){.fd = fd, .ready = rang};
+        return fd < 0 ? fd : bell_hold(g->bell_fd);
 }
 
 static int make_tables(struct gate *g, uint8_t prefix, nstime now)
@@ -75,7 +74,8 @@ static int make_tables(struct gate *g, uint8_t prefix, nstime now)
         return arp_addr_add(&arp, g->rules.addr, prefix, ARP_DEFEND_ALWAYS, false, now);
 }
 
-int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev, const struct gate_rules *rules, uint8_t prefix)
+int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev, const struct gate_rules *rules, uint8_t prefix,
+              void (*closes)(const int *fds, unsigned n))
 {
         struct gate *g = calloc(1, sizeof *g);
         int r;
@@ -86,10 +86,11 @@ int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev, const s
         }
         g->dev = *dev;
         g->loop = loop;
-        g->bell_fd = g->ring_w = g->wire.fd = g->rings.fd = -1;
+        g->bell_fd = g->wire.fd = g->rings.fd = -1;
         g->flows = MAP_FAILED;
         g->rx = MAP_FAILED;
         g->rules = *rules;
+        g->closes = closes;
         r = make_bell(g);
         if (r == 0)
                 r = make_tables(g, prefix, loop->now);
@@ -130,9 +131,7 @@ void gate_close(struct gate *g)
         loop_del(g->loop, &g->rings);
         pkt_dev_close(&g->dev);
         if (rings >= 0)
-                close(rings);
-        if (g->ring_w >= 0)
-                close(g->ring_w);
+                bell_close(rings, g->closes);
         if (g->bell)
                 munmap(g->bell, BELL_BYTES);
         if (g->bell_fd >= 0)
@@ -179,8 +178,8 @@ static int port_map(struct gate_port *p, const struct gate_peer *peer)
         c->mine = unet_memfd_map(p->region, c->mine_bytes, true, NULL);
         c->peer = unet_memfd_map(peer->tx, c->peer_bytes, false, NULL);
         c->bell = unet_memfd_map(peer->bell, BELL_BYTES, false, NULL);
-        c->leader_fd = fd_reopen(peer->leader_w, O_WRONLY | O_NONBLOCK);        /* the stack takes it from its own only */
-        c->keeper_fd = fd_reopen(peer->keeper_w, O_WRONLY | O_NONBLOCK);
+        c->leader_fd = bell_ringer(peer->leader);
+        c->keeper_fd = bell_ringer(peer->keeper);
         if (c->leader_fd < 0 || c->keeper_fd < 0)
                 return -EMFILE;
         return c->mine && c->peer && c->bell && p->pool ? 0 : -ENOMEM;
@@ -238,8 +237,8 @@ int gate_describe(const struct gate_port *p, struct unetd_chan_info *info, int f
         info->iface.csum_pseudo = g->dev.info.veth;
         fds[UNETD_FD_RX] = fd_reopen(p->region, O_RDONLY);
         fds[UNETD_FD_PEER_BELL] = fd_reopen(g->bell_fd, O_RDONLY);
-        fds[UNETD_FD_PEER_LEADER] = fd_reopen(g->ring_w, O_WRONLY | O_NONBLOCK);
-        fds[UNETD_FD_PEER_KEEPER] = fd_reopen(g->ring_w, O_WRONLY | O_NONBLOCK);
+        fds[UNETD_FD_PEER_LEADER] = bell_ringer(g->rings.fd);
+        fds[UNETD_FD_PEER_KEEPER] = bell_ringer(g->rings.fd);
         for (unsigned i = 1; i < UNETD_CHAN_FDS; i++)
                 if (fds[i] < 0)
                         r = fds[i];

@@ -56,7 +56,7 @@ struct gate {
         struct pkt_dev dev;
         struct loop *loop;
         struct loop_source wire, rings;
-        int bell_fd, ring_w;
+        int bell_fd;                    /* its page; `rings` is the socket */
         struct bell *bell;
         struct gate_rules rules;
         struct gate_answerer answerer;
@@ -70,6 +70,7 @@ struct gate {
         uint8_t *rx;                    /* GATE_BATCH frames of GATE_ROOM */
         struct gate_out out;
         struct unet_rx in[GATE_BATCH];
+        void (*closes)(const int *fds, unsigned n);     /* what strangers put into rings (unet/bell_fd.h) */
         bool awake;
         nstime last_work;
 };
@@ -79,12 +80,13 @@ struct gate_peer {
         uint32_t stack;
         int tx;                         /* memfd of its transmit region, of this geometry */
         struct frame_geom geom;
-        int bell, leader_w, keeper_w;
+        int bell, leader, keeper;       /* the page, and the sockets */
 };
 
 /* Takes an interface by this packet socket, which it takes over, also on failure. `rules`: who may what (addr, owner, may,
- * arg); the rest is filled in. 0, or a negative errno. */
-int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev, const struct gate_rules *rules, uint8_t prefix);
+ * arg); the rest is filled in. closes() closes descriptors without waiting for anybody. 0, or a negative errno. */
+int gate_open(struct gate **out, struct loop *loop, struct pkt_dev *dev, const struct gate_rules *rules, uint8_t prefix,
+              void (*closes)(const int *fds, unsigned n));
 /* Its name is another device's now, which it takes, with all who are there. 0 or a negative errno. */
 int gate_reopen(struct gate *g, struct pkt_dev *dev);
 /* All have left. */

@@ -411,8 +411,6 @@ int unetd_open(struct unetd_client *c, unsigned flags)
         c->instance = 0;
         timens_find();
         r = client_ready(c);
-        if (r == 0)
-                r = fdcheck_init();
         if (r < 0)
                 unetd_close(c);
         return r;

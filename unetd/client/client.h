@@ -74,8 +74,8 @@ struct unetd_client {
 struct unetd_stack_fds {
         int state;                      /* memfd, the stack's whole state: for its processes and the keeper */
         int bell;                       /* memfd of one page, mapped read-only by peers */
-        int leader_r, leader_w;         /* pipe that wakes the application's waiter */
-        int keeper_r, keeper_w;         /* pipe that wakes the keeper */
+        int leader, ring_leader;        /* bell socket that wakes the application's waiter, and a ringer of the stack's own */
+        int keeper, ring_keeper;        /* the same for the keeper */
 };
 
 /* One side of a channel as a process of the stack holds it. */
@@ -83,7 +83,7 @@ struct unetd_chan {
         int tx;                         /* own transmit region, read and write */
         int rx;                         /* the peer's, read only */
         int peer_bell;                  /* read only */
-        int peer_leader, peer_keeper;   /* write ends: one byte wakes */
+        int peer_leader, peer_keeper;   /* ringers */
         int mem, xsk, packet, ring, sender;     /* an interface of the stack's own (struct ni_xdp_fds); rx and all peer_* are then -1 */
         int book;                       /* a stack of another host (unet/verbs/vlink.h): it, tx and mem, and no others */
         struct frame_geom tx_geom, rx_geom;

@@ -2,6 +2,7 @@
 #include "unetd/client/client_ask.h"
 
 #include "unet/bell.h"
+#include "unet/bell_fd.h"
 #include "base/memfd.h"
 #include "unet/shm/shm_ring.h"
 #include "unet/verbs/vlink.h"
@@ -14,15 +15,16 @@ static int sealed_memfd(const char *name, uint64_t bytes)
         return fd < 0 ? fd : fd_high(fd);
 }
 
-static int high_pipe(int *rd, int *wr)
+static int high_bell(int *bell, int *ringer)
 {
-        int fd[2], r = sys_pipe2(fd, O_CLOEXEC | O_NONBLOCK);
+        int fd = bell_make();
 
-        if (r < 0)
-                return r;
-        *rd = fd_high(fd[0]);
-        *wr = fd_high(fd[1]);
-        return *rd < 0 ? *rd : *wr < 0 ? *wr : 0;
+        *bell = fd < 0 ? fd : fd_high(fd);
+        if (*bell < 0)
+                return *bell;
+        fd = bell_ringer(*bell);
+        *ringer = fd < 0 ? fd : fd_high(fd);
+        return *ringer < 0 ? *ringer : 0;
 }
 
 int unetd_stack_fds_make(struct unetd_stack_fds *f, uint64_t state_bytes)
@@ -31,8 +33,8 @@ int unetd_stack_fds_make(struct unetd_stack_fds *f, uint64_t state_bytes)
         int r;
 
         if ((r = n.state = sealed_memfd("unet-state", state_bytes)) < 0 ||
-            (r = n.bell = sealed_memfd("unet-bell", BELL_BYTES)) < 0 ||
-            (r = high_pipe(&n.leader_r, &n.leader_w)) < 0 || (r = high_pipe(&n.keeper_r, &n.keeper_w)) < 0) {
+            (r = n.bell = sealed_memfd("unet-bell", BELL_BYTES)) < 0 || (r = bell_hold(n.bell)) < 0 ||
+            (r = high_bell(&n.leader, &n.ring_leader)) < 0 || (r = high_bell(&n.keeper, &n.ring_keeper)) < 0) {
                 unetd_stack_fds_close(&n);
                 return r;
         }
@@ -42,7 +44,7 @@ int unetd_stack_fds_make(struct unetd_stack_fds *f, uint64_t state_bytes)
 
 void unetd_stack_fds_close(struct unetd_stack_fds *f)
 {
-        int *fd[] = {&f->state, &f->bell, &f->leader_r, &f->leader_w, &f->keeper_r, &f->keeper_w};
+        int *fd[] = {&f->state, &f->bell, &f->leader, &f->ring_leader, &f->keeper, &f->ring_keeper};
 
         for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
                 if (*fd[i] >= 0)
@@ -55,7 +57,7 @@ int unetd_stack_new(struct unetd_client *c, const struct unetd_stack_fds *f, uin
                     uint32_t *stack_id)
 {
         struct unetd_msg msg = {.type = UNETD_STACK_NEW, .stack = {.stack = *stack_id, .slot = slot}};
-        int fds[UNETD_STACK_FDS] = {f->state, f->bell, f->leader_r, f->leader_w, f->keeper_r, f->keeper_w};
+        int fds[UNETD_STACK_FDS] = {f->state, f->bell, f->leader, f->ring_leader, f->keeper, f->ring_keeper};
         int r = client_ask_plain(c, &msg, fds, UNETD_STACK_FDS);
 
         if (r == 0)
@@ -101,16 +103,14 @@ static int raise_fds(struct wire_in *in)
 
 static int check_stack_fds(const struct wire_in *in)
 {
-        uint64_t ino;
         int r;
 
         if ((r = unet_memfd_check(in->fds[UNETD_FD_STATE], 0, true, UNET_MEMFD_ANYBODY)) < 0 ||
             (r = unet_memfd_check(in->fds[UNETD_FD_BELL], BELL_BYTES, true, UNET_MEMFD_ANYBODY)) < 0 ||
-            (r = fdcheck_pipe(in->fds[UNETD_FD_LEADER_R], false, &ino)) < 0 ||
-            (r = fdcheck_pipe(in->fds[UNETD_FD_LEADER_W], true, &ino)) < 0 ||
-            (r = fdcheck_pipe(in->fds[UNETD_FD_KEEPER_R], false, &ino)) < 0)
+            (r = fdcheck_bell(in->fds[UNETD_FD_LEADER])) < 0 || (r = fdcheck_bell(in->fds[UNETD_FD_RING_LEADER])) < 0 ||
+            (r = fdcheck_bell(in->fds[UNETD_FD_KEEPER])) < 0)
                 return r;
-        return fdcheck_pipe(in->fds[UNETD_FD_KEEPER_W], true, &ino);
+        return fdcheck_bell(in->fds[UNETD_FD_RING_KEEPER]);
 }
 
 static int stack_get(struct unetd_client *c, struct unetd_msg *msg, struct unetd_stack_fds *out)
@@ -127,10 +127,10 @@ static int stack_get(struct unetd_client *c, struct unetd_msg *msg, struct unetd
                 *out = (struct unetd_stack_fds){
                         .state = wire_in_take(&in, UNETD_FD_STATE),
                         .bell = wire_in_take(&in, UNETD_FD_BELL),
-                        .leader_r = wire_in_take(&in, UNETD_FD_LEADER_R),
-                        .leader_w = wire_in_take(&in, UNETD_FD_LEADER_W),
-                        .keeper_r = wire_in_take(&in, UNETD_FD_KEEPER_R),
-                        .keeper_w = wire_in_take(&in, UNETD_FD_KEEPER_W),
+                        .leader = wire_in_take(&in, UNETD_FD_LEADER),
+                        .ring_leader = wire_in_take(&in, UNETD_FD_RING_LEADER),
+                        .keeper = wire_in_take(&in, UNETD_FD_KEEPER),
+                        .ring_keeper = wire_in_take(&in, UNETD_FD_RING_KEEPER),
                 };
                 msg->stack.stack = in.msg.stack.stack;
         }
@@ -211,7 +211,6 @@ static int check_remote(const struct unetd_chan_info *info, const int fds[UNETD_
 /* What the keeper says is believed for our own stack; what is to be mapped is checked all the same. */
 int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHAN_FDS_MAX])
 {
-        uint64_t ino;
         int r;
 
         if (!geom_sane(info->tx_geom) || !geom_sane(info->rx_geom))
@@ -226,9 +225,9 @@ int unetd_chan_check(const struct unetd_chan_info *info, const int fds[UNETD_CHA
         if ((r = unet_memfd_check(fds[UNETD_FD_TX], SHM_REGION_BYTES(info->tx_geom), true, UNET_MEMFD_ANYBODY)) < 0 ||
             (r = unet_memfd_check(fds[UNETD_FD_RX], SHM_REGION_BYTES(info->rx_geom), false, UNET_MEMFD_ANYBODY)) < 0 ||
             (r = unet_memfd_check(fds[UNETD_FD_PEER_BELL], BELL_BYTES, false, UNET_MEMFD_ANYBODY)) < 0 ||
-            (r = fdcheck_pipe(fds[UNETD_FD_PEER_LEADER], true, &ino)) < 0)
+            (r = fdcheck_bell(fds[UNETD_FD_PEER_LEADER])) < 0)
                 return r;
-        return fdcheck_pipe(fds[UNETD_FD_PEER_KEEPER], true, &ino);
+        return fdcheck_bell(fds[UNETD_FD_PEER_KEEPER]);
 }
 
 int unetd_chan_get(struct unetd_client *c, uint32_t stack_id, uint32_t chan, struct unetd_chan *out)

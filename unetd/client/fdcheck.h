@@ -7,10 +7,8 @@
 
 #include "base/base.h"
 
-/* Learns how pipes look, by one made for it, while there are numbers for that; else the first check does. Also -EMFILE and its like. */
-int fdcheck_init(void);
-/* One end of a pipe, non-blocking, open only for reading or only for writing; *ino names the pipe. */
-int fdcheck_pipe(int fd, bool writable, uint64_t *ino);
+/* A bell socket or a ringer (unet/bell_fd.h), to be read or written without waiting: -EINVAL. */
+int fdcheck_bell(int fd);
 /* Names a process, living or dead. */
 int fdcheck_pidfd(int fd);
 

@@ -110,8 +110,8 @@ enum unetd_type {
 enum unetd_stack_fd {
         UNETD_FD_STATE,                 /* memfd, read and write */
         UNETD_FD_BELL,                  /* memfd of one page, read and write */
-        UNETD_FD_LEADER_R, UNETD_FD_LEADER_W,   /* pipe, O_NONBLOCK */
-        UNETD_FD_KEEPER_R, UNETD_FD_KEEPER_W,   /* pipe, O_NONBLOCK */
+        UNETD_FD_LEADER, UNETD_FD_RING_LEADER,  /* bell socket and the stack's own ringer (unet/bell_fd.h), O_NONBLOCK */
+        UNETD_FD_KEEPER, UNETD_FD_RING_KEEPER,
         UNETD_STACK_FDS
 };
 
@@ -120,7 +120,7 @@ enum unetd_chan_fd {
         UNETD_FD_TX,                    /* own transmit region, read and write */
         UNETD_FD_RX,                    /* the peer's, read only */
         UNETD_FD_PEER_BELL,             /* read only */
-        UNETD_FD_PEER_LEADER,           /* write ends */
+        UNETD_FD_PEER_LEADER,           /* ringers, this end's own */
         UNETD_FD_PEER_KEEPER,
         UNETD_CHAN_FDS
 };

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memfd.h"
+#include "unet/bell_fd.h"
 #include "unet/shm/shm_ring.h"
 #include "unetd/daemon/daemon.h"
 #include "unetd/daemon/shares.h"
@@ -98,7 +99,7 @@ static struct chan *chan_alloc(void)
                 return NULL;
         for (int i = 0; i < 2; i++)
                 ch->end[i] = (struct end){.chan = ch, .tx = -1};
-        ch->pipes[0] = ch->pipes[1] = -1;
+        ch->bells[0] = ch->bells[1] = -1;
         LIST_INSERT_HEAD(&unetd.chans, ch, link);
         unetd.nchans++;
         return ch;
@@ -123,7 +124,7 @@ static void chan_free_if_unused(struct chan *ch)
         for (int i = 0; i < 2; i++)
                 if (ch->end[i].tx >= 0)
                         close(ch->end[i].tx);
-        close_all(ch->pipes, 2);
+        close_all(ch->bells, 2);
         LIST_REMOVE(ch, link);
         unetd.nchans--;
         free(ch);
@@ -169,8 +170,8 @@ static int peer_fds(const struct end *e, int fds[UNETD_CHAN_FDS_MAX])
         fds[UNETD_FD_TX] = e->tx;
         fds[UNETD_FD_RX] = fd_reopen(o->tx, O_RDONLY);
         fds[UNETD_FD_PEER_BELL] = fd_reopen(o->stack->fds[UNETD_FD_BELL], O_RDONLY);
-        fds[UNETD_FD_PEER_LEADER] = fd_reopen(o->stack->fds[UNETD_FD_LEADER_W], O_WRONLY | O_NONBLOCK);
-        fds[UNETD_FD_PEER_KEEPER] = fd_reopen(o->stack->fds[UNETD_FD_KEEPER_W], O_WRONLY | O_NONBLOCK);
+        fds[UNETD_FD_PEER_LEADER] = bell_ringer(o->stack->fds[UNETD_FD_LEADER]);
+        fds[UNETD_FD_PEER_KEEPER] = bell_ringer(o->stack->fds[UNETD_FD_KEEPER]);
         for (unsigned i = 1; i < UNETD_CHAN_FDS; i++) {
                 if (fds[i] < 0) {
                         int err = fds[i];
@@ -417,13 +418,13 @@ uint32_t chan_alone(const struct iface *f)
         return e ? e->stack->id : 0;
 }
 
-/* The gateway's pipe keeps a reader until two more came: who has not heard yet that its stack has moved, since the keeper is late,
- * would take the gateway for dead, and unetd with it (sock/attach/ustack_peers.c). */
-static void keep_ring(struct chan *ch)
+/* The bell's page of the bridge stays locked until two more came: who has not heard yet that its stack has moved, since the keeper
+ * is late, would take the bridge for dead, and unetd with it (sock/attach/ustack_peers.c). */
+static void keep_bell(struct chan *ch)
 {
-        close_all(ch->pipes, 1);
-        ch->pipes[0] = ch->pipes[1];
-        ch->pipes[1] = fcntl(ch->port->gate->rings.fd, F_DUPFD_CLOEXEC, 3);
+        close_all(ch->bells, 1);
+        ch->bells[0] = ch->bells[1];
+        ch->bells[1] = fcntl(ch->port->gate->bell_fd, F_DUPFD_CLOEXEC, 3);
 }
 
 /* What it has sent goes out before; frames that it sends meanwhile may be others by the time anybody looks: they are lost. */
@@ -432,7 +433,7 @@ void chan_unshare(const struct iface *f)
         struct end *e = only_end(f);
         int r;
 
-        keep_ring(e->chan);
+        keep_bell(e->chan);
         gate_leave(e->chan->port);
         e->chan->port = NULL;
         e->chan->serial = ++unetd.next_serial;
@@ -588,9 +589,9 @@ void chans_stack_gone(struct stack *st)
         struct end *e;
 
         while ((e = LIST_FIRST(&st->ends))) {
-                close_all(e->chan->pipes, 2);
-                e->chan->pipes[0] = fcntl(st->fds[UNETD_FD_LEADER_R], F_DUPFD_CLOEXEC, 3);
-                e->chan->pipes[1] = fcntl(st->fds[UNETD_FD_KEEPER_R], F_DUPFD_CLOEXEC, 3);
+                close_all(e->chan->bells, 2);
+                e->chan->bells[0] = fcntl(st->fds[UNETD_FD_BELL], F_DUPFD_CLOEXEC, 3);
+                e->chan->bells[1] = -1;
                 end_free(e);
                 chan_close(e->chan, -ECONNRESET);
         }

@@ -194,8 +194,8 @@ struct chan {
         uint32_t serial;                /* of the way to the interface (struct unetd_iface) */
         struct remote *remote;          /* ... or this stack of another host; or NULL */
         struct end end[2];
-        int pipes[2];                   /* of the end that went first, or of gateways left, for reading: nobody's ring is a SIGPIPE,
-                                         * and who is not dead is not taken for it; or -1 */
+        int bells[2];                   /* pages of the end that went first, or of bridges left, so that they stay locked until the
+                                         * peer has heard of it; or -1 */
         LIST_HEAD(, waiter) waiters;
 };
 
@@ -260,6 +260,8 @@ void discard_init(struct user *u);
 void discard(struct user *u, const int *fds, unsigned n, bool unwanted);
 /* Closes a connection that is not served, with what may be in it already. NULL: of somebody of whom unetd keeps no record. */
 void discard_refused(struct user *u, int conn);
+/* Closes what came in a ring, of whoever. */
+void discard_strange(const int *fds, unsigned n);
 /* Too much of that waits: this user is not listened to. */
 bool discard_stuck(const struct user *u);
 bool discard_busy(const struct user *u);

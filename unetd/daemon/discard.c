@@ -165,6 +165,16 @@ void discard(struct user *u, const int *fds, unsigned n, bool unwanted)
                 next_child(t);
 }
 
+void discard_strange(const int *fds, unsigned n)
+{
+        strangers.child.ready = child_done;
+        for (unsigned i = 0; i < n; i++)
+                if (quick(fds[i]) || !keep(&strangers, fds[i]))
+                        close(fds[i]);
+        if (strangers.child.fd < 0)
+                next_child(&strangers);
+}
+
 void discard_refused(struct user *u, int conn)
 {
         struct trash *t = u ? &u->trash : &strangers;

@@ -384,7 +384,7 @@ static int open_gate(struct iface *f, char line[XDP_LINE_MAX])
         struct pkt_dev dev;
         int r = monitor_packet_open(index_of(f), &dev, line);
 
-        if (r == 0 && (r = gate_open(&f->gate, &unetd.loop, &dev, &rules, f->cfg->prefix)) < 0)
+        if (r == 0 && (r = gate_open(&f->gate, &unetd.loop, &dev, &rules, f->cfg->prefix, discard_strange)) < 0)
                 snprintf(line, XDP_LINE_MAX, "%s", strerror(-r));
         return r;
 }
@@ -544,8 +544,8 @@ int iface_plug(struct iface *f, const struct end *e, struct gate_port **port)
                                  .tx = e->tx,
                                  .geom = e->geom,
                                  .bell = e->stack->fds[UNETD_FD_BELL],
-                                 .leader_w = e->stack->fds[UNETD_FD_LEADER_W],
-                                 .keeper_w = e->stack->fds[UNETD_FD_KEEPER_W]};
+                                 .leader = e->stack->fds[UNETD_FD_LEADER],
+                                 .keeper = e->stack->fds[UNETD_FD_KEEPER]};
 
         return may_take_place(f->gate, e->stack->user) ? gate_join(f->gate, &peer, port) : -EDQUOT;
 }

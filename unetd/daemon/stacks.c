@@ -11,6 +11,7 @@
 #include "unetd/daemon/daemon.h"
 #include "unetd/daemon/shares.h"
 #include "unetd/monitor/monitor.h"
+#include "unet/bell_fd.h"
 #include "unetd/client/fdcheck.h"
 
 #ifndef SO_PEERPIDFD
@@ -237,19 +238,29 @@ int stack_flight(struct client *cl, struct wire_in *in)
 
 /* ---- stacks ---- */
 
-/* Six descriptors of the right kinds, each pipe's two ends of one pipe. */
+/* Whether it can be rung from here. */
+static int check_bell(int bell, int ringer)
+{
+        int ours;
+
+        if (!bell_is_ringer(ringer, bell))
+                return -EINVAL;
+        ours = bell_ringer(bell);
+        if (ours >= 0)
+                close(ours);
+        return MIN(ours, 0);
+}
+
+/* Six descriptors of the right kinds. */
 static int check_fds(const struct wire_in *in)
 {
-        uint64_t ino[4];
         int r;
 
         if ((r = unet_memfd_check(in->fds[UNETD_FD_STATE], 0, true, UNET_MEMFD_ANYBODY)) < 0 ||
             (r = unet_memfd_check(in->fds[UNETD_FD_BELL], BELL_BYTES, true, UNET_MEMFD_ANYBODY)) < 0)
                 return r;
-        for (unsigned i = 0; i < 4; i++)
-                if ((r = fdcheck_pipe(in->fds[UNETD_FD_LEADER_R + i], i % 2 == 1, &ino[i])) < 0)
-                        return r;
-        return ino[0] == ino[1] && ino[2] == ino[3] && ino[0] != ino[2] ? 0 : -EINVAL;
+        r = check_bell(in->fds[UNETD_FD_LEADER], in->fds[UNETD_FD_RING_LEADER]);
+        return r < 0 ? r : check_bell(in->fds[UNETD_FD_KEEPER], in->fds[UNETD_FD_RING_KEEPER]);
 }
 
 static struct stack *stack_alloc(struct user *u, uint32_t id, int32_t pid, struct wire_in *in)
@@ -278,8 +289,7 @@ void stack_free(struct stack *st)
         ports_free(st);
         while ((p = LIST_FIRST(&st->procs)))
                 proc_free(st, p);
-        for (unsigned i = 0; i < UNETD_STACK_FDS; i++)
-                close(st->fds[i]);
+        discard(st->user, st->fds, UNETD_STACK_FDS, false);
         LIST_REMOVE(st, link);
         st->user->used.stacks--;
         unetd.nstacks--;

@@ -4,7 +4,7 @@
  *      unetd ----- stacks, processes, channels in; who died, what is empty out
  *      clients --- descriptors of stacks and channels out
  *      pidfds ---- a process died: its references end
- *      pipes ----- a stack wants a tick: no process of it waits in a call
+ *      bells ----- a stack wants a tick: no process of it waits in a call
  *
  * Handlers only note what happened and mark the stack due; all work on a stack, and all freeing, is in
  * kstack_work(), called after the batch for stacks that are due. An idle keeper has no deadline and does not

@@ -4,7 +4,7 @@
  *      keeper.c          the loop: what is due, and main
  *      keeper_daemon.c   what unetd says, and when it dies
  *      keeper_clients.c  what clients ask
- *      keeper_stacks.c   a stack: attached, its pipe, what is due for it, its end
+ *      keeper_stacks.c   a stack: attached, its bell, what is due for it, its end
  *      keeper_procs.c    its processes: who died, who left by exec
  *      keeper_chans.c    its channels: attached, watched, taken down
  *      keeper_flights.c  sockets of its that are under way in messages
@@ -48,7 +48,7 @@ struct kchan {
 };
 
 struct kstack {
-        struct loop_source pipe;        /* first: handlers cast */
+        struct loop_source bell;        /* first: handlers cast */
         LIST_ENTRY(kstack) link;
         uint32_t id;
         int32_t pid;

@@ -31,7 +31,7 @@ struct keeper_stack_ops {
         void (*detach)(void *view);
         /* Makes what progress is due when no process of the stack does. Returns when to call again at the
          * latest, NSTIME_NEVER for none; *active: call again within a millisecond. Also called when the
-         * keeper pipe rang. */
+         * keeper was rung. */
         nstime (*tick)(void *view, nstime now, bool *active);
         /* Writes channel `slot` into the state: from then on the stack's processes may use it. A keeper that
          * replaces a dead one attaches what is there already: the same peer again is no error. -EAGAIN: ask

@@ -8,16 +8,15 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "unet/bell_fd.h"
+
 #define ACTIVE_NS    NS_PER_MS
 #define ORPHAN_EVERY NS_PER_S           /* an orphan is asked whether it is empty at least so often */
 
-static void pipe_rang(struct loop_source *s, uint32_t events)
+static void rang(struct loop_source *s, uint32_t events)
 {
-        struct kstack *st = (struct kstack *)s;
-        char bytes[4096];
-
-        if (read(s->fd, bytes, sizeof bytes) > 0)       /* what is left rings again */
-                kstack_due(st);
+        if (bell_drain(s->fd))
+                kstack_due((struct kstack *)s);
 }
 
 static struct unetd_stack_fds stack_fds(const struct kstack *st)
@@ -25,10 +24,10 @@ static struct unetd_stack_fds stack_fds(const struct kstack *st)
         return (struct unetd_stack_fds){
                 .state = st->fds[UNETD_FD_STATE],
                 .bell = st->fds[UNETD_FD_BELL],
-                .leader_r = st->fds[UNETD_FD_LEADER_R],
-                .leader_w = st->fds[UNETD_FD_LEADER_W],
-                .keeper_r = st->fds[UNETD_FD_KEEPER_R],
-                .keeper_w = st->fds[UNETD_FD_KEEPER_W],
+                .leader = st->fds[UNETD_FD_LEADER],
+                .ring_leader = st->fds[UNETD_FD_RING_LEADER],
+                .keeper = st->fds[UNETD_FD_KEEPER],
+                .ring_keeper = st->fds[UNETD_FD_RING_KEEPER],
         };
 }
 
@@ -47,7 +46,7 @@ static void kstack_free(struct kstack *st)
         }
         for (int i = 0; i < KEEPER_WAKE_FDS; i++)
                 st->wake[i].source.fd = -1;
-        loop_del(&keeper.loop, &st->pipe);
+        loop_del(&keeper.loop, &st->bell);
         if (st->view)
                 keeper.ops->detach(st->view);
         for (unsigned i = 0; i < UNETD_STACK_FDS; i++)
@@ -67,15 +66,15 @@ int kstack_new(struct wire_in *in, struct kstack **out)
         st->alone_since = NSTIME_NEVER;
         st->id = in->msg.stack.stack;
         st->pid = in->msg.stack.pid;
-        st->pipe = (struct loop_source){.fd = -1, .ready = pipe_rang};
+        st->bell = (struct loop_source){.fd = -1, .ready = rang};
         for (unsigned i = 0; i < UNETD_STACK_FDS; i++)
                 st->fds[i] = wire_in_take(in, i);
         LIST_INSERT_HEAD(&keeper.stacks, st, link);
         fds = stack_fds(st);
         r = keeper.ops->attach(&st->view, st->id, &fds);
         if (r == 0) {
-                st->pipe.fd = st->fds[UNETD_FD_KEEPER_R];
-                r = loop_add(&keeper.loop, &st->pipe, EPOLLIN);
+                st->bell.fd = st->fds[UNETD_FD_KEEPER];
+                r = loop_add(&keeper.loop, &st->bell, EPOLLIN);
         }
         if (r < 0) {
                 kstack_free(st);

@@ -137,15 +137,11 @@ static bool is_inet_socket(int fd, int family)
                (type == SOCK_STREAM || type == SOCK_DGRAM);
 }
 
-/* Memory for reading, pipes for writing: nothing else do users get of each other. Only the kernel is asked: fstat(2) of a file on
- * FUSE would wait for its owner. No path begins as the name of a pipe. */
+/* Memory for reading: nothing else of a file do users get of each other. Only the kernel is asked: fstat(2) of a file on FUSE
+ * would wait for its owner. */
 static bool may_reopen(int fd, int flags)
 {
-        char text[64];
-
-        if (fcntl(fd, F_GET_SEALS) >= 0)
-                return flags == O_RDONLY;
-        return flags == (O_WRONLY | O_NONBLOCK) && fd_link(fd, text, sizeof text) > 0 && strncmp(text, "pipe:[", 6) == 0;
+        return fcntl(fd, F_GET_SEALS) >= 0 && flags == O_RDONLY;
 }
 
 /* ---- requests ---- */

@@ -21,7 +21,7 @@ enum mon_type {
         MON_SENDER_MAC,                 /* iface */
         MON_IFACE_SET,                  /* iface, cfg; fd: root's connection */
         MON_BIND,                       /* name; fd: a socket */
-        MON_REOPEN,                     /* flags; fd: a memory file or a pipe */
+        MON_REOPEN,                     /* flags; fd: a memory file */
         MON_PROCESS,                    /* pid, tid */
         MON_TYPES
 };
