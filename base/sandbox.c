@@ -30,6 +30,7 @@ static const struct {
         {SANDBOX_UNETD, SYS_connect, {0}},
         {SANDBOX_UNETD, SYS_sendmsg, {0}},
         {SANDBOX_UNETD, SYS_recvmsg, {0}},
+        {SANDBOX_UNETD, SYS_recvfrom, {0}},
         {SANDBOX_UNETD, SYS_statx, {0}},
         {SANDBOX_UNETD, SYS_fstatfs, {0}},
         {SANDBOX_UNETD, SYS_getsockopt, {0, SOL_SOCKET, SO_PEERCRED}},

@@ -19,7 +19,7 @@
 
 #define FAMILY_BYTES offsetof(struct sockaddr_un, sun_path)
 #define RIGHTS_MAX   253                /* SCM_MAX_FD */
-#define DRAIN_MAX    16                 /* what is left is seen at the next sleep */
+#define DRAIN_MAX    16
 
 int bell_hold(int page)
 {
@@ -149,7 +149,7 @@ static bool take_one(int bell, void (*closes)(const int *fds, unsigned n))
         struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof ctl};
         int fds[RIGHTS_MAX];
 
-        if (sys3(SYS_recvmsg, bell, &m, MSG_CMSG_CLOEXEC) < 0)
+        if (sys3(SYS_recvmsg, bell, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 0)
                 return false;
         for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c != NULL; c = CMSG_NXTHDR(&m, c))
                 if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
@@ -169,12 +169,18 @@ bool bell_drain_rights(int bell, void (*closes)(const int *fds, unsigned n))
         return n > 0;
 }
 
-bool bell_drain(int bell)
+bool bell_take(int bell)
 {
         char byte;
+
+        return sys6(SYS_recvfrom, bell, (long)&byte, 1, MSG_DONTWAIT, 0, 0) >= 0;
+}
+
+bool bell_drain(int bell)
+{
         int n = 0;
 
-        while (n < DRAIN_MAX && sys3(SYS_read, bell, &byte, 1) >= 0)
+        while (n < DRAIN_MAX && bell_take(bell))
                 n++;
         return n > 0;
 }

@@ -41,7 +41,9 @@ bool bell_is_sock(int fd);
 bool bell_is_ringer(int fd, int bell);
 
 void bell_ring(int ringer);
-/* Takes what was rung. Returns true if something was. */
+/* Takes one ring; what was rung. Returns true if there was one. What is left is seen at the next sleep. Processes of the owner share
+ * the descriptor, and one of them may have made it wait: these do not. */
+bool bell_take(int bell);
 bool bell_drain(int bell);
 /* The same for who must not wait for what closes: descriptors that came all the same are for closes(). */
 bool bell_drain_rights(int bell, void (*closes)(const int *fds, unsigned n));

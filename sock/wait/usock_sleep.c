@@ -111,7 +111,10 @@ static bool delist(struct ustack *u, const struct wait *w, uint32_t slot)
                 WRITE_ONCE(st->leader, 0);
                 bell_disarm(u->s.bell);
                 stack_want_returns(&u->s, false);
-                bell_drain(u->fds.leader);
+                if (u->s.nchan > 1)
+                        bell_drain(u->fds.leader);
+                else
+                        bell_take(u->fds.leader);       /* one peer rings once: to look for more costs a call */
         }
         return rung;
 }

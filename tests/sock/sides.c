@@ -39,10 +39,11 @@ static void run_unetd(int ready)
 
 int world_begin(void **state)
 {
+        static unsigned worlds;         /* a test may leave a unetd behind */
         int ready[2];
         char byte;
 
-        snprintf(world.domain, sizeof world.domain, "sock-%d", (int)getpid());
+        snprintf(world.domain, sizeof world.domain, "sock-%d-%u", (int)getpid(), worlds++);
         setenv("UNET_DOMAIN", world.domain, 1);
         setenv("UNET_LIBEXEC", TEST_LIBEXEC, 1);
         if (pipe(ready) != 0)

@@ -58,6 +58,15 @@ static void a_ring_stays_until_it_is_taken(void **state)
         assert_false(rung());
 }
 
+static void who_takes_rings_never_waits(void **state)
+{
+        assert_int_equal(fcntl(bell, F_SETFL, 0), 0);
+        bell_ring(ringer);
+        assert_true(bell_drain(bell));
+        assert_false(bell_take(bell));
+        assert_false(bell_drain(bell));
+}
+
 static void who_rings_never_waits(void **state)
 {
         for (int i = 0; i < 1000; i++)
@@ -252,6 +261,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 t(a_ring_stays_until_it_is_taken),
                 t(who_rings_never_waits),
+                t(who_takes_rings_never_waits),
                 t(each_has_a_ringer_of_his_own),
                 t(a_dead_bell_raises_no_signal),
                 t(a_bell_that_is_shut_raises_no_signal),

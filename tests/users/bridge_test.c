@@ -1,20 +1,43 @@
-/* Places at an interface's bridge, in a network namespace of the test's own: one user's stacks leave some to others. */
+/* An interface's bridge, in a network namespace of the test's own: one user's stacks leave places to others, and hold nobody up. */
 #include "tests/users/users.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include "base/checksum.h"
+#include "tests/users/hold.h"
+#include "unet/bell.h"
+
+#define ADDRESS 0x0a4f0001u             /* 10.79.0.1 */
+
+static int enters(int fd, const struct hostile_stack *st)
+{
+        struct unetd_msg msg = {.type = UNETD_CHAN_OPEN};
+
+        msg.chan.stack = st->id;
+        msg.chan.peer_stack = UNETD_IFACE;
+        return hostile_ask(fd, &msg, NULL, 0);
+}
 
 static int enters_the_interface(int fd)
 {
-        struct unetd_msg msg = {.type = UNETD_CHAN_OPEN};
         struct hostile_stack st;
 
         must(hostile_stack(fd, &st) == 0);
         hostile_stack_close(&st);
-        msg.chan.stack = st.id;
-        msg.chan.peer_stack = UNETD_IFACE;
-        return hostile_ask(fd, &msg, NULL, 0);
+        return enters(fd, &st);
 }
 
 static int takes_all_places(void)
@@ -48,6 +71,90 @@ static void places_are_left_to_others(void **state)
         users_wait(second);
 }
 
+/* ---- who holds his own is rung ---- */
+
+/* Asleep again and again, so that each datagram rings. */
+static void *sleeps(void *arg)
+{
+        struct bell *bell = arg;
+
+        for (uint32_t n = 1;; n++) {
+                bell_arm_count(bell, n % 2 ? BELL_ASLEEP : BELL_UNATTENDED, n);
+                usleep(100);
+        }
+        return NULL;
+}
+
+static int holds_what_the_bridge_rings(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), own[UNETD_STACK_FDS], fds[UNETD_CHAN_FDS_MAX], sock;
+        uint16_t port = 0;
+        struct unetd_chan_info info;
+        struct hostile_stack st;
+        pthread_t thread;
+        unsigned n;
+        void *bell;
+
+        prctl(PR_SET_DUMPABLE, 1);
+        must(k >= 0 && hostile_stack(c, &st) == 0 && enters(c, &st) == 0);
+        must_eventually((n = hostile_channel(&info, fds)) > 0);
+        sock = hostile_socket(IPPROTO_UDP, INADDR_ANY, &port, false);
+        must(sock >= 0 && hostile_listen(c, st.id, IPPROTO_UDP, INADDR_ANY, port, sock) == 0);
+        memcpy(own, &st.fds, sizeof own);
+        bell = mmap(NULL, BELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, st.fds.bell, 0);
+        must(bell != MAP_FAILED && pthread_create(&thread, NULL, sleeps, bell) == 0);
+        hold_all(own, UNETD_STACK_FDS);
+        hold_all(fds, n);
+        table->port = port;
+        table->ready = 1;
+        pause();
+        return 0;
+}
+
+/* A datagram to that port, from the other end of the wire. */
+static void send_datagram(int sock, uint16_t port)
+{
+        struct {
+                struct ether_header eth;
+                struct iphdr ip;
+                struct udphdr udp;
+                char data[4];
+        } __attribute__((packed)) f = {
+                .eth = {.ether_dhost = "\xff\xff\xff\xff\xff\xff", .ether_shost = "\2\0\0\0\0\7", .ether_type = htons(ETHERTYPE_IP)},
+                .ip = {.version = 4, .ihl = 5, .tot_len = htons(32), .ttl = 64, .protocol = IPPROTO_UDP, .saddr = htonl(ADDRESS + 1),
+                       .daddr = htonl(ADDRESS)},
+                .udp = {.source = htons(7), .dest = htons(port), .len = htons(12)},
+        };
+        struct sockaddr_ll to = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex("unet1")};
+        be16 sum = csum_finish(csum_partial(&f.ip, sizeof f.ip, 0));
+
+        memcpy(&f.ip.check, &sum, sizeof sum);
+        assert_int_equal(sendto(sock, &f, sizeof f, 0, (struct sockaddr *)&to, sizeof to), sizeof f);
+}
+
+static bool is_rung(int sock)
+{
+        send_datagram(sock, (uint16_t)table->port);
+        return table->value[7] > 0;
+}
+
+static void who_holds_his_own_is_rung_by_the_bridge(void **state)
+{
+        int sock = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+        pid_t hostile = users_begin(HOSTILE, holds_what_the_bridge_rings);
+
+        eventually(table->ready == 1);
+        eventually(is_rung(sock));
+        for (int i = 0; i < 200; i++) {
+                send_datagram(sock, (uint16_t)table->port);
+                usleep(200);
+        }
+        users_unetd_answers();
+        users_kill(hostile);
+        users_unetd_answers();
+        close(sock);
+}
+
 static int setup(void **state)
 {
         return users_setup_with("[interface unet0]\naddress = 10.79.0.1/24\nlink = packet\nprobe = no\n");
@@ -57,6 +164,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(places_are_left_to_others, setup, users_teardown),
+                cmocka_unit_test_setup_teardown(who_holds_his_own_is_rung_by_the_bridge, setup, users_teardown),
         };
 
         if (users_cannot_run())

@@ -20,7 +20,7 @@
 
 static const int calls[] = {
         /* descriptors */
-        SCMP_SYS(read), SCMP_SYS(readv), SCMP_SYS(pread64), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(pwrite64), SCMP_SYS(pwritev2),
+        SCMP_SYS(read), SCMP_SYS(readv), SCMP_SYS(pread64), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(pwrite64),
         SCMP_SYS(close), SCMP_SYS(close_range), SCMP_SYS(fcntl), SCMP_SYS(ioctl), SCMP_SYS(lseek), SCMP_SYS(fstat), SCMP_SYS(fstatfs),
         SCMP_SYS(statx), SCMP_SYS(newfstatat), SCMP_SYS(stat), SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(faccessat2),
         SCMP_SYS(readlink), SCMP_SYS(readlinkat), SCMP_SYS(getdents64), SCMP_SYS(dup), SCMP_SYS(dup3), SCMP_SYS(pipe2),
