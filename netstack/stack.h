@@ -135,6 +135,7 @@ struct sock_rec {                       /* sock/ owns the meaning; see sock/atta
         uint8_t peeks_on;               /* SO_PEEK_OFF: peek_off is 0 or more; WRITE_ONCE() */
         uint16_t told;                  /* UDP: what recvmsg() says of a datagram besides, USOCK_TELL_* of sock/udp/usock_cmsg.h */
         _Atomic uint32_t edge_in, edge_out;
+        _Atomic uint32_t said;          /* what it has become: usock_say(); 0: nobody has said */
         _Atomic uint64_t waiters;       /* waiter slots that want to know; WAITERS_CROWD, WAITERS_SIGNAL */
         uint64_t exclusive;             /* those of them of which one is enough; the crowd's say so themselves */
         uint64_t refs;                  /* process slots that hold it (netstack/stack_refs.h), below 64 */

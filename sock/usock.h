@@ -49,6 +49,18 @@ int usock_kfd(const struct usock *s);
 /* O_NONBLOCK as the program set it, for all processes that hold the socket. No call here waits either way. */
 bool usock_nonblock(const struct usock *s);
 void usock_set_nonblock(struct usock *s, bool on);
+/*
+ * What the socket has become, for all processes that have it: `what` is a byte in the words of who uses it (the shim's), with the
+ * times that reads and writes wait. Each saying is another one, so that who remembers the last one that he heard or said sees that
+ * there is a new one. 0: nobody has said anything.
+ */
+uint32_t usock_say(struct usock *s, uint8_t what, nstime rcvtimeo, nstime sndtimeo);
+uint32_t usock_said(const struct usock *s);
+static inline uint8_t usock_said_what(uint32_t said)
+{
+        return (uint8_t)said;
+}
+void usock_said_times(const struct usock *s, nstime *rcvtimeo, nstime *sndtimeo);
 /* Its number leaves the process, which from now on is not the only one to read it. */
 void usock_goes_outside(struct usock *s);
 int usock_kind(const struct usock *s);
@@ -91,6 +103,8 @@ void usock_disconnect(struct usock *s, const ip_addr *bound);
 /* The same of a UDP socket: it has no peer, and the local address that it was bound to; NULL: the one that it can
  * be reached by. */
 void usock_udp_disconnect(struct usock *s, const ip_addr *bound);
+/* ... and it has lost the port that it had. What has come can be read all the same. */
+void usock_udp_unbind(struct usock *s);
 /* Whether it did come to nothing, when usock_poll() says that the attempt is over. */
 bool usock_connect_failed(const struct usock *s);
 int usock_shutdown(struct usock *s, int how);

@@ -145,6 +145,8 @@ bool udp_port_free(const struct udp *u, uint32_t pcb, ip_addr addr, uint16_t por
 int udp_connect(struct udp *u, uint32_t pcb, ip_addr laddr, ip_addr raddr, uint16_t rport);
 /* connect(AF_UNSPEC): the peer is forgotten, and the local address if connect had chosen it. */
 void udp_disconnect(struct udp *u, uint32_t pcb);
+/* It has no ends any more, and may be bound anew; what has come stays. */
+void udp_unbind(struct udp *u, uint32_t pcb);
 bool udp_connected(const struct udp *u, uint32_t pcb);
 /* how: SHUT_RD, SHUT_WR or SHUT_RDWR of <sys/socket.h>. -ENOTCONN as Linux. */
 int udp_shutdown(struct udp *u, uint32_t pcb, int how);

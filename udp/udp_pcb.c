@@ -342,6 +342,14 @@ void udp_disconnect(struct udp *u, uint32_t pcb)
         set_ends(u, pcb, &t);
 }
 
+void udp_unbind(struct udp *u, uint32_t pcb)
+{
+        const struct udp_tuple none = {0};
+
+        pcb_at(u, pcb)->bound_addr = 0;
+        set_ends(u, pcb, &none);
+}
+
 bool udp_connected(const struct udp *u, uint32_t pcb)
 {
         return pcb_connected(pcb_at(u, pcb));

@@ -302,6 +302,33 @@ void usock_set_nonblock(struct usock *s, bool on)
         atomic_store_explicit(&usock_rec(s)->nonblock, on, memory_order_relaxed);
 }
 
+#define ANOTHER_SAYING 256u             /* below it is what is said */
+
+uint32_t usock_say(struct usock *s, uint8_t what, nstime rcvtimeo, nstime sndtimeo)
+{
+        struct sock_rec *rec = usock_rec(s);
+        uint32_t before = atomic_load(&rec->said), now;
+
+        WRITE_ONCE(rec->rcvtimeo, rcvtimeo);
+        WRITE_ONCE(rec->sndtimeo, sndtimeo);
+        do {
+                now = (before & ~(ANOTHER_SAYING - 1)) + ANOTHER_SAYING;
+                now = (now == 0 ? ANOTHER_SAYING : now) | what;
+        } while (!atomic_compare_exchange_weak(&rec->said, &before, now));
+        return now;
+}
+
+uint32_t usock_said(const struct usock *s)
+{
+        return atomic_load_explicit(&usock_rec(s)->said, memory_order_acquire);
+}
+
+void usock_said_times(const struct usock *s, nstime *rcvtimeo, nstime *sndtimeo)
+{
+        *rcvtimeo = READ_ONCE(usock_rec(s)->rcvtimeo);
+        *sndtimeo = READ_ONCE(usock_rec(s)->sndtimeo);
+}
+
 void usock_goes_outside(struct usock *s)
 {
         ustack_lock(s->u);

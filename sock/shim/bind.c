@@ -118,7 +118,7 @@ int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
         if (!f)
                 return REAL(bind)(fd, sa, len);
         spare_used(f);
-        if (f->placeholder)
+        if (f->placeholder || f->mode == MODE_TCP)
                 r = -EINVAL;
         else
                 r = bind_somewhere(f, sa, len);
@@ -127,6 +127,7 @@ int h_bind(int fd, const struct sockaddr *sa, socklen_t len)
                 if (f->kind == USOCK_UDP && (f->mode == MODE_NEW || (f->mode == MODE_UDP && !f->bound)))
                         udp_engage(f);
                 f->bound = true;
+                file_say(f);
                 pthread_mutex_unlock(&shim.lock);
         }
         file_leave(f);

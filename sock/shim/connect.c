@@ -26,6 +26,7 @@ static int connect_result(struct file *f)
         if (!(usock_poll(f->us) & (USOCK_POLL_MADE | POLLERR | POLLHUP)))
                 return -EALREADY;
         f->connecting = false;
+        file_say(f);
         usock_getsockopt(f->us, SOL_SOCKET, SO_ERROR, &err, &len);
         if (!usock_connect_failed(f->us))
                 return -err;
@@ -130,10 +131,12 @@ static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len,
                 pthread_mutex_unlock(&shim.lock);
         } else {
                 r = f->connecting ? connect_result(f) : usock_connect(f->us, sa, len, NULL);
-                if (r == -EINPROGRESS)
+                if (r == -EINPROGRESS) {
                         f->connecting = true;
-                else if (r == -ENOENT)
+                        file_say(f);
+                } else if (r == -ENOENT) {
                         r = -EISCONN;
+                }
         }
         if ((r == -EINPROGRESS || r == -EALREADY) && !nonblock)
                 r = connect_wait(f);
@@ -184,8 +187,8 @@ static int connect_below(struct file *f, const struct sockaddr *sa, socklen_t le
         return r;
 }
 
-/* connect() to AF_UNSPEC, which the kernel's socket has done: one that was bound to a port stays where it is.
- * False: it had its port of the first connect, and has lost it. */
+/* connect() to AF_UNSPEC, which the kernel's socket has done: one that was bound to a port stays where it is; a port that the kernel
+ * has chosen is lost. What has come can be read all the same. */
 static bool disconnect_udp(struct file *f)
 {
         struct sockaddr_storage ss;
@@ -193,10 +196,12 @@ static bool disconnect_udp(struct file *f)
 
         if (f->mode != MODE_UDP || sock_kernel_name(f, &ss, &len) < 0)
                 return false;
-        if (((struct sockaddr_in *)&ss)->sin_port == 0)
-                return false;
-        usock_udp_disconnect(f->us, NULL);
         f->out = false;
+        f->bound = ((struct sockaddr_in *)&ss)->sin_port != 0;
+        if (f->bound)
+                usock_udp_disconnect(f->us, NULL);
+        else
+                usock_udp_unbind(f->us);
         return true;
 }
 
@@ -248,6 +253,7 @@ static int do_connect(struct file *f, const struct sockaddr *sa, socklen_t len)
                 return 1;
         pthread_mutex_lock(&shim.lock);
         r = connect_udp(f, sa, len);
+        file_say(f);
         pthread_mutex_unlock(&shim.lock);
         return r;
 }
@@ -260,7 +266,7 @@ static int connect_kernel(int fd, const struct sockaddr *sa, socklen_t len)
 
         if (!f)
                 return r;
-        if (f->mode == MODE_KERNEL && f->kind == USOCK_TCP && f->retry)
+        if (f->mode == MODE_KERNEL && f->kind == USOCK_TCP && f->retry && !f->shared)
                 __atomic_store_n(&f->mode, MODE_NEW, __ATOMIC_RELEASE);
         file_leave(f);
         errno = err;

@@ -231,10 +231,10 @@ static ssize_t file_splice(struct file *f, int pipe, bool to_socket, size_t n, u
         void *buf;
         ssize_t r;
 
-        if (f->mode != MODE_TCP && f->mode != MODE_UDP)
-                return -EINVAL;
         if (n == 0)
                 return 0;
+        if (f->mode == MODE_LISTEN)
+                return to_socket ? -EPIPE : -ENOTCONN;
         buf = chunk_get();
         if (!buf)
                 return -ENOMEM;

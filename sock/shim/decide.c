@@ -61,7 +61,7 @@ void sock_decide(struct file *f, enum file_mode mode, const char *why)
         f->why = why;
         if (mode != MODE_NEW && mode != MODE_TCP)
                 spare_used(f);
-        if (mode <= MODE_NEW && f->us && __libc_single_threaded) {
+        if (mode <= MODE_NEW && f->us && __libc_single_threaded && !f->shared) {
                 gone = f->us;           /* a threaded program's last reference ends it */
                 f->nonblock = usock_nonblock(gone);
                 f->us = NULL;
@@ -72,6 +72,9 @@ void sock_decide(struct file *f, enum file_mode mode, const char *why)
                 epoll_file_moved(f);
         if (gone)
                 usock_close(gone);
+        else if (mode == MODE_KERNEL && f->us)
+                usock_withdraw(f->us);
+        file_say(f);
         log_decision(f);
 }
 
@@ -153,34 +156,43 @@ bool sock_may_be_ours(const struct sockaddr *sa, socklen_t len)
 
 void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len)
 {
-        struct sockaddr_storage any = {.ss_family = f->family};
-        socklen_t any_len = f->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        struct sockaddr_storage any;
+        socklen_t any_len;
 
         if (f->kind != USOCK_UDP || !sa || (f->mode == MODE_NEW && !sock_may_be_ours(sa, len)))
                 return;
         pthread_mutex_lock(&shim.lock);
-        if (f->mode >= MODE_NEW && !f->bound)
-                sys3(SYS_bind, f->kfd, &any, any_len);
+        if (f->mode >= MODE_NEW && !f->bound && sock_kernel_name(f, &any, &any_len) == 0)
+                sys3(SYS_bind, f->kfd, &any, any_len);  /* the port is 0, but an address may be left of an earlier name */
         if (f->mode == MODE_NEW || !f->bound)
                 udp_engage(f);
         pthread_mutex_unlock(&shim.lock);
 }
 
+void udp_await_locked(struct file *f)
+{
+        int r;
+
+        if (f->mode != MODE_NEW || f->kind != USOCK_UDP)
+                return;
+        r = sock_engage(f);
+        sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, r == 0 ? "somebody waits for what may come" : sock_refused(r));
+}
+
+/* Nobody else can do anything with a socket that one thread has alone. */
 bool udp_await(int fd)
 {
-        struct file *f = __libc_single_threaded ? NULL : file_enter(fd, MODE_NEW);
+        struct file *f = file_enter(fd, MODE_NEW);
         bool ours;
-        int r;
 
         if (!f)
                 return false;
-        pthread_mutex_lock(&shim.lock);
-        if (f->mode == MODE_NEW) {
-                r = sock_engage(f);
-                sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, r == 0 ? "a thread waits for what may come" : sock_refused(r));
+        if (f->shared || !__libc_single_threaded) {
+                pthread_mutex_lock(&shim.lock);
+                udp_await_locked(f);
+                pthread_mutex_unlock(&shim.lock);
         }
-        ours = f->mode == MODE_UDP;
-        pthread_mutex_unlock(&shim.lock);
+        ours = f->mode >= MODE_TCP;
         file_leave(f);
         return ours;
 }

@@ -161,6 +161,7 @@ again:
                 pthread_mutex_unlock(&shim.lock);
                 goto again;
         }
+        file_hear_locked(f);
         r = ctl_known(ef, epfd, op, f, fd, ev);
         if (r == 0 && op == EPOLL_CTL_ADD && f->mode == MODE_KERNEL)
                 kernel_joins(ef);

@@ -74,6 +74,7 @@ struct epoll_set *epoll_set_new(struct file *owner)
         s->seen = (struct usock_news){0};
         s->stirred = 0;
         s->kernel_half = owner->kernel_members;
+        s->undecided = false;
         s->round = 1;
         s->kick = -1;
         s->live = true;
@@ -356,6 +357,7 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
         pthread_mutex_unlock(&set->lock);
         it->same_file = f->items;
         f->items = it;
+        set->undecided |= f->shared && f->mode == MODE_NEW;
         epoll_kick(set);
         return 0;
 }
@@ -470,8 +472,10 @@ void epoll_file_ended(struct file *f)
 void epoll_fork_lock(void)
 {
         for (unsigned i = 0; i < sets_used; i++)
-                if (sets[i].live)
+                if (sets[i].live) {
                         pthread_mutex_lock(&sets[i].lock);
+                        sets[i].undecided = true;
+                }
         for (unsigned i = 0; i < items_used; i++)
                 items[i].elsewhere |= items[i].in_kernel;
 }

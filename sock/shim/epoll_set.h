@@ -54,6 +54,7 @@ struct epoll_set {
         struct usock_news seen;
         uint32_t stirred;               /* grows when a member comes to the queue by news: the edge of a set in a set */
         bool kernel_half;               /* something was put there */
+        bool undecided;                 /* a member may be, which another process can decide */
         unsigned round;                 /* grows with each call that reports */
         struct kernel_watch watch;      /* of the kernel's half */
         _Atomic int kick;               /* eventfd in the kernel's half, see kick(); -1: not made */

@@ -107,11 +107,32 @@ static enum kernels_turn kernels_turn(struct epoll_set *set)
         return kernel_is_due(&set->watch) ? KERNEL_TOO : KERNEL_IF_NOTHING;
 }
 
+/* What other processes have made of members; datagrams may come to those that are undecided still. */
+static void hear_of_members(struct epoll_set *set)
+{
+        struct epoll_item *it;
+        bool undecided = false;
+
+        pthread_mutex_lock(&shim.lock);
+        it = set->members;
+        for (int i = 0; i < set->count; i++, it = it->next) {
+                if (!it->f->shared || it->f->mode != MODE_NEW)
+                        continue;
+                file_hear_locked(it->f);
+                udp_await_locked(it->f);
+                undecided |= it->f->mode == MODE_NEW;
+        }
+        set->undecided = undecided;
+        pthread_mutex_unlock(&shim.lock);
+}
+
 int epoll_set_wait(struct epoll_set *set, struct epoll_event *ev, int max, struct until *u, const sigset_t *mask)
 {
         struct harvest h = {.ev = ev, .max = max};
         int r;
 
+        if (unlikely(set->undecided))
+                hear_of_members(set);
         usock_progress();
         for (;;) {
                 r = epoll_harvest(set, &h, kernels_turn(set));

@@ -176,6 +176,8 @@ static void file_init(struct file *f, int fd, enum file_mode mode)
         f->kind = 0;
         f->family = 0;
         f->nonblock = f->placeholder = f->bound = f->connecting = f->connected = f->retry = f->told = f->out = f->signals = false;
+        f->shared = false;
+        f->heard = 0;
         f->spare = 0;
         f->fresh = 0;
         f->kfd = fd;
@@ -391,6 +393,7 @@ void file_known_outside(struct file *f)
  */
 static void share_kernel_socket(int fd, struct file *f, void *arg)
 {
+        file_share(f);
         if (__atomic_load_n(&f->mode, __ATOMIC_ACQUIRE) != MODE_TCP || !f->placeholder || number_closes_on_exec(fd))
                 return;
         f->told = true;
@@ -465,7 +468,11 @@ static bool adopt(int fd, int domain, uint64_t cookie)
         f->rcvtimeo = kernel_timeo(fd, SO_RCVTIMEO);
         f->sndtimeo = kernel_timeo(fd, SO_SNDTIMEO);
         f->signals = true;              /* it may */
+        f->shared = usock_said(s) != 0;
         f->why = "adopted from another process";
+        pthread_mutex_lock(&shim.lock);
+        file_hear_locked(f);
+        pthread_mutex_unlock(&shim.lock);
         log_decision(f);
         return true;
 }

@@ -174,6 +174,8 @@ static int do_setsockopt(struct file *f, int level, int name, const void *val, s
                 spare_used(f);
                 if (r == 0 && !f->placeholder)
                         sys5(SYS_setsockopt, f->kfd, level, name, val, len);
+                if (r == 0)
+                        file_say(f);
                 return r;
         }
         if (group_opt(f, level, name))
@@ -310,7 +312,7 @@ static int get_flags(const struct file *f)
 {
         int r = (int)sys2(SYS_fcntl, f->kfd, F_GETFL);
 
-        if (r < 0)
+        if (r < 0 || f->mode <= MODE_NEW)       /* the kernel's copy is the one that all processes have */
                 return r;
         return file_nonblock(f) ? r | O_NONBLOCK : r & ~O_NONBLOCK;
 }

@@ -82,6 +82,9 @@ static void leave(int fd, struct file *f, void *arg)
 {
         if (f->us == NULL)
                 return;
+        if (f->mode == MODE_NEW && f->shared)
+                sock_decide(f, MODE_KERNEL, "a process that has it, too, has given up its user");
+        f->shared = false;              /* what it is to others does not change */
         if (f->mode == MODE_TCP)
                 sock_decide(f, MODE_KERNEL, f->relayed ? WHY "; a relay carries it" : WHY "; no relay could be made for it");
         else

@@ -170,12 +170,19 @@ static void survives(int fd, struct file *f, void *arg)
         long flags = sys2(SYS_fcntl, fd, F_GETFD);
 
         spare_used(f);
-        if (f->mode < MODE_TCP || flags < 0 || (flags & FD_CLOEXEC))
+        if (f->mode < MODE_NEW || flags < 0 || (flags & FD_CLOEXEC))
                 return;
         if (f->mode == MODE_LISTEN && f->us && is_deaf(s)) {
                 left_to_kernel(fd, f);
                 return;
         }
+        pthread_mutex_lock(&shim.lock);
+        if (f->mode == MODE_NEW && is_deaf(s))
+                sock_decide(f, MODE_KERNEL, "it was given to a program without the library");
+        file_share(f);
+        pthread_mutex_unlock(&shim.lock);
+        if (f->mode < MODE_NEW)
+                return;
         file_known_outside(f);
         if (s->here && f->us)
                 usock_survives(f->us);

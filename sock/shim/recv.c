@@ -315,7 +315,7 @@ static inline ssize_t read_few(int fd, void *p, size_t n)
         if ((unsigned)fd >= shim.size || n - 1 >= USOCK_SHORT_MAX)
                 return -EAGAIN;
         f = atomic_load_explicit(&shim.tab[fd], memory_order_acquire);
-        if (!f || (f->mode != MODE_UDP && f->mode != MODE_TCP) || usock_tls.inside || !__libc_single_threaded ||
+        if (!f || (f->mode != MODE_UDP && f->mode != MODE_TCP) || f->shared || usock_tls.inside || !__libc_single_threaded ||
             f->pace.left == 0)
                 return -EAGAIN;
         usock_enter();
@@ -395,7 +395,7 @@ ssize_t h_readv(int fd, const struct iovec *iov, int n)
 
 static void landed(int fd)
 {
-        struct file *f = file_enter(fd, MODE_TCP);
+        struct file *f = file_enter(fd, MODE_KERNEL);
 
         if (f) {
                 usock_landed(f->us);

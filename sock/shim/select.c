@@ -103,9 +103,11 @@ static inline struct ready look_at_word(unsigned long rd, unsigned long wr, int 
 
         for (unsigned long any = rd | wr; any; any &= any - 1) {
                 unsigned long bit = any & -any;
-                const struct file *f = file_peek(fd + __builtin_ctzl(any));
+                struct file *f = file_peek(fd + __builtin_ctzl(any));
                 short ev;
 
+                if (f)
+                        file_now(f);
                 if (!f || f->mode < MODE_TCP) {
                         can.others = true;
                         continue;
@@ -153,7 +155,7 @@ static inline bool memo_holds(const struct select_memo *m)
 static inline bool select_again(int n, fd_set *r, fd_set *w, const fd_set *x)
 {
         const struct select_memo *m = &shim_tls.select;
-        const struct file *f;
+        struct file *f;
         bool can;
 
         if (n != m->n || !may_look_first(n, x) || !memo_holds(m) || shim_tls.watch.pace.left == 0 || shim_tls.kernel_due ||
@@ -163,6 +165,7 @@ static inline bool select_again(int n, fd_set *r, fd_set *w, const fd_set *x)
                 return false;
         f = file_peek(m->fd);
         usock_enter();
+        file_now(f);
         can = f->mode >= MODE_TCP && usock_readable(f->us);
         usock_leave();
         if (!can)

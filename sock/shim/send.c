@@ -291,6 +291,18 @@ ssize_t h_sendto(int fd, const void *p, size_t n, int flags, const struct sockad
         return r;
 }
 
+static void leaves(struct file *f)
+{
+        pthread_mutex_lock(&shim.lock);
+        file_share(f);
+        pthread_mutex_unlock(&shim.lock);
+        if (f->mode >= MODE_NEW) {
+                file_known_outside(f);
+                usock_fly(f->us);
+        }
+        file_leave(f);
+}
+
 /* Numbers that leave with a message must be real sockets, known by their cookie to whoever receives them. */
 static void look_at_leaving(struct msghdr *m)
 {
@@ -306,12 +318,9 @@ static void look_at_leaving(struct msghdr *m)
                         int fd;
 
                         memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-                        f = file_enter(fd, MODE_TCP);
-                        if (f) {
-                                file_known_outside(f);
-                                usock_fly(f->us);
-                                file_leave(f);
-                        }
+                        f = file_enter(fd, MODE_NEW);
+                        if (f)
+                                leaves(f);
                 }
         }
 }

@@ -12,6 +12,8 @@
  *                                                                      UDP     both sides
  *                                                                      KERNEL  decided: the kernel's
  *
+ * A file is this process's view; what the socket has become others may decide who have it, too (share.c).
+ *
  * Life. refs counts the numbers that name a file, plus the calls under way in threaded programs; the last one gone,
  * the file ends. Memory of files is never unmapped and never changes its type, so a stale pointer may be looked at: a
  * threaded call takes its reference by compare-and-swap from a count that is not zero and then checks that the number
@@ -72,6 +74,8 @@ struct file {
         uint8_t spare;                  /* the kernel socket is lent: place + 1 (spare.c) */
         uint32_t fresh;                 /* nothing was done with the kernel socket, which is of that age; 0: not so */
         bool retry;                     /* the kernel's for want of a peer; asked again at the next connect() */
+        bool shared;                    /* other processes have it, or may: share.c */
+        uint32_t heard;                 /* ... the last that this one heard or said of what it has become */
         _Atomic int nfds;               /* numbers that name this file */
         _Atomic int pins;               /* threads that are at these numbers: none is given up */
         int kfd;                        /* one of them */
@@ -198,12 +202,32 @@ static inline struct file *file_peek(int fd)
         return atomic_load_explicit(&shim.tab[fd], memory_order_acquire);
 }
 
+/* ---- share.c: what a socket has become belongs to the socket, not to the process ---- */
+
+/* From now on other processes may have it. An undecided one gets a record in the stack for that, or is the kernel's. shim.lock held. */
+void file_share(struct file *f);
+/* It has become something: who else has it will hear of it. */
+void file_say(struct file *f);
+/* What others have made of it is so here, too. Inside; the second one with shim.lock held. */
+void file_hear(struct file *f);
+void file_hear_locked(struct file *f);
+struct file *file_enter_shared(int fd, unsigned mode);
+static inline void file_now(struct file *f)
+{
+        if (unlikely(f->shared))
+                file_hear(f);
+}
+
 /* Enters the library with the file of fd, if it has one of at least this mode; NULL: libc's call is the right one. */
 static inline struct file *file_enter(int fd, unsigned mode)
 {
         struct file *f = file_peek(fd);
 
-        if (likely(!f) || f->mode < mode || usock_tls.inside)
+        if (likely(!f) || usock_tls.inside)
+                return NULL;
+        if (unlikely(f->shared))
+                return file_enter_shared(fd, mode);
+        if (f->mode < mode)
                 return NULL;
         usock_enter();
         if (!__libc_single_threaded) {
@@ -396,12 +420,14 @@ void bind_in_range(struct file *f);
 void sock_decide(struct file *f, enum file_mode mode, const char *why);
 /* A datagram is about to leave a socket that is still undecided. */
 void udp_first_datagram(struct file *f, const struct sockaddr *sa, socklen_t len);
-/* A thread is about to wait for what comes to a datagram socket that another thread may send from, bind or connect meanwhile: it
- * waits on both sides from the beginning, and our side gets its name when the kernel's does. Returns true if it is ours now. */
+/* Somebody is about to wait for what comes to a datagram socket that another thread or process may send from, bind or connect
+ * meanwhile: he waits on both sides from the beginning, and our side gets its name when the kernel's does. Returns true if it is ours
+ * now. The second one with shim.lock held. */
 bool udp_await(int fd);
+void udp_await_locked(struct file *f);
 static inline bool file_may_come(int fd, const struct file *f)
 {
-        return unlikely(f->mode == MODE_NEW && f->kind == USOCK_UDP) && udp_await(fd);
+        return unlikely(f->shared || (f->mode == MODE_NEW && f->kind == USOCK_UDP)) && udp_await(fd);
 }
 /* file_enter() for calls that may wait for input. */
 static inline struct file *file_enter_reading(int fd)

@@ -284,8 +284,13 @@ int sock_shutdown(struct file *f, int how)
 {
         int r;
 
-        if (f->mode == MODE_TCP)
+        if (f->mode == MODE_TCP) {
+                if (f->connecting && usock_poll(f->us) & USOCK_POLL_MADE && !usock_connect_failed(f->us)) {
+                        f->connecting = false;  /* as Linux: who shuts it down has been told that it is connected */
+                        file_say(f);
+                }
                 return usock_shutdown(f->us, how);
+        }
         spare_used(f);
         r = (int)sys2(SYS_shutdown, f->kfd, how);
         pthread_mutex_lock(&shim.lock);
@@ -303,14 +308,28 @@ int sock_shutdown(struct file *f, int how)
         return r;
 }
 
+/* A datagram socket that was shut down sends nothing to anybody, though the call says that it has no peer. */
+static int shutdown_undecided(struct file *f, int how)
+{
+        if (f->kind == USOCK_UDP) {
+                pthread_mutex_lock(&shim.lock);
+                sock_decide(f, MODE_KERNEL, "shut down");
+                pthread_mutex_unlock(&shim.lock);
+        }
+        return (int)sys2(SYS_shutdown, f->kfd, how);
+}
+
 int h_shutdown(int fd, int how)
 {
-        struct file *f = file_enter(fd, MODE_TCP);
+        struct file *f = file_enter(fd, MODE_NEW);
         ssize_t r;
 
         if (!f)
                 return relayed_of(fd) ? relayed_shutdown(fd, how) : REAL(shutdown)(fd, how);
-        r = sock_shutdown(f, how);
+        if (f->mode == MODE_NEW)
+                r = shutdown_undecided(f, how);
+        else
+                r = sock_shutdown(f, how);
         file_leave(f);
         result_again(&r);
         return (int)r;

@@ -23,14 +23,28 @@ static bool kernel_side_too(const struct file *f)
         return f->mode != MODE_TCP;
 }
 
+static bool may_be_ours(const struct file *f)
+{
+        return f->mode >= MODE_TCP || f->shared || (f->mode == MODE_EPOLL && f->set);
+}
+
 /* Ours, for waiting: an undecided socket is the kernel's so far. */
 static struct file *take_file(int fd)
 {
         struct file *f = file_peek(fd);
 
-        if (!f || (f->mode < MODE_TCP && !(f->mode == MODE_EPOLL && f->set)))
+        if (!f || !may_be_ours(f))
                 return NULL;
-        return __libc_single_threaded ? f : file_ref_threaded(fd);
+        if (!__libc_single_threaded)
+                f = file_ref_threaded(fd);
+        if (!f || likely(!f->shared))
+                return f;
+        file_hear(f);
+        if (f->mode >= MODE_TCP)
+                return f;
+        if (!__libc_single_threaded)
+                file_unref(f);
+        return NULL;
 }
 
 static bool take_files(struct want *w, int n)

@@ -153,6 +153,21 @@ void usock_udp_disconnect(struct usock *s, const ip_addr *bound)
         ustack_leave(s->u);
 }
 
+void usock_udp_unbind(struct usock *s)
+{
+        struct sock_rec *rec = usock_rec(s);
+
+        usock_withdraw(s);
+        ustack_lock(s->u);
+        udp_unbind(&s->u->s.udp, rec->conn);
+        WRITE_ONCE(rec->rport, 0);
+        WRITE_ONCE(rec->chan, 0);
+        rec->laddr = (ip_addr){{0, 0}};
+        WRITE_ONCE(rec->lport, 0);
+        rec->bound = 0;
+        ustack_leave(s->u);
+}
+
 int usock_udp_register(struct usock *s)
 {
         struct sock_rec *rec = usock_rec(s);
