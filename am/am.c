@@ -175,10 +175,21 @@ static struct am_link *link_of(struct uam *am, struct ep_link *l)
         return k;
 }
 
+/* Whose messages take places of the same receiver: those by this link, and by others of its port. */
+static uint32_t sharers(const struct uam *am, const struct am_link *k)
+{
+        uint32_t n = k->npeers;
+
+        for (uint32_t i = 0; i < am->nlinks && k->l->l.port != NULL; i++)
+                if (&am->links[i] != k && am->links[i].l->l.port == k->l->l.port)
+                        n += am->links[i].npeers;
+        return n;
+}
+
 /* §5.1 of the paper: 4w places a peer; w requests and w replies of ours, as many of the peer's; and two acknowledgements. */
 static bool has_places(const struct uam *am, const struct am_link *k)
 {
-        uint64_t theirs = (uint64_t)(k->npeers + 1) * (2 * am->o.window + 2);
+        uint64_t theirs = (uint64_t)(sharers(am, k) + 1) * (2 * am->o.window + 2);
 
         return am->nfree - am->reserve >= am->o.window && theirs <= am->o.places;
 }

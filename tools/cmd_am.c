@@ -1,53 +1,18 @@
 /*
- * unet am run: starts the ranks of a job of active messages (<unet/am.h>) on this host, gives each its number and a way to
- * every other, passes their output on by lines, and ends the job with its reason when a rank dies.
+ * unet am run: starts the ranks of a job of active messages (<unet/am.h>), gives each its number and a way to every other,
+ * passes their output on by lines, and ends the job with its reason when a rank dies.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "am/am_job.h"
-#include "base/base.h"
+#include "tools/am_launch.h"
 #include "tools/command.h"
 
-#define LINE_BYTES 4096u
-#define GRACE_MS   2000                 /* between asking ranks to end and ending them */
-
-struct stream {                         /* of a rank */
-        int fd;                         /* -1: at its end */
-        FILE *to;
-        size_t len;
-        char line[LINE_BYTES];
-};
-
-struct rank {
-        pid_t pid;                      /* 0: it has ended */
-        struct stream out, err;
-};
-
-struct launch {
-        uint32_t ranks;
-        bool through_unetd, label;
-        uint32_t job;
-        char **program;
-        int (*sock)[AM_JOB_MOST];       /* [a][b]: a's end of the way to b */
-        struct rank *rank;
-        uint32_t left;
-        int status;                     /* EXIT_DONE, until a rank ends otherwise */
-        uint32_t cause;                 /* that rank, and how it ended */
-        int cause_status;
-        sigset_t before;
-};
+#define BY "ssh -o BatchMode=yes"
 
 /* ---- a rank's process ---- */
 
@@ -59,12 +24,17 @@ static void put_number(const char *name, uint32_t n)
         setenv(name, text, 1);
 }
 
+static bool is_ours(const struct launch *l, uint32_t rank)
+{
+        return rank >= l->first && rank - l->first < l->n;
+}
+
 static void hand_sockets(const struct launch *l, uint32_t me)
 {
         char text[AM_JOB_MOST * 12], *at = text;
 
         for (uint32_t i = 0; i < l->ranks; i++) {
-                int fd = i == me ? -1 : l->sock[me][i];
+                int fd = i == l->first + me || !is_ours(l, i) ? -1 : l->sock[me][i - l->first];
                 at += sprintf(at, i + 1 < l->ranks ? "%d," : "%d", fd);
                 if (fd >= 0)
                         fcntl(fd, F_SETFD, 0);
@@ -72,67 +42,56 @@ static void hand_sockets(const struct launch *l, uint32_t me)
         setenv(AM_JOB_SOCKETS, text, 1);
 }
 
+static void hand_meeting(const struct launch *l)
+{
+        char key[2 * AM_KEY + 1], meet[64];
+
+        am_key_write(l->key, key);
+        am_address_write(&l->meet, meet, sizeof meet);
+        setenv(AM_JOB_KEY, key, 1);
+        setenv(AM_JOB_MEET, meet, 1);
+}
+
 static void hand_environment(const struct launch *l, uint32_t me)
 {
+        static const char *const others[] = {AM_JOB_SOCKETS, AM_JOB_NAME, AM_JOB_MEET, AM_JOB_KEY};
         char name[48];
 
-        put_number(AM_JOB_RANK, me);
+        put_number(AM_JOB_RANK, l->first + me);
         put_number(AM_JOB_RANKS, l->ranks);
         put_number(AM_JOB_NUMBER, l->job);
-        unsetenv(AM_JOB_SOCKETS);
-        unsetenv(AM_JOB_NAME);
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+                unsetenv(others[i]);
         if (l->through_unetd) {
                 snprintf(name, sizeof name, "am-%d-%x", (int)getppid(), l->job);
                 setenv(AM_JOB_NAME, name, 1);
         } else {
                 hand_sockets(l, me);
         }
+        if (l->part)
+                hand_meeting(l);
 }
 
-static void become_rank(const struct launch *l, uint32_t me, pid_t parent, const int out[2], const int err[2])
+static void become_rank(const struct launch *l, uint32_t me)
 {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-                _exit(1);
-        dup2(out[1], STDOUT_FILENO);
-        dup2(err[1], STDERR_FILENO);
-        sigprocmask(SIG_SETMASK, &l->before, NULL);
+        int none = l->part ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+
+        if (none >= 0)
+                dup2(none, STDIN_FILENO);
         hand_environment(l, me);
         execvp(l->program[0], l->program);
         fprintf(stderr, "%s: %s\n", l->program[0], strerror(errno));
-        _exit(127);
 }
 
-static int start_rank(struct launch *l, uint32_t me)
-{
-        struct rank *r = &l->rank[me];
-        pid_t parent = getpid();
-        int out[2], err[2];
-
-        if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
-                return -errno;
-        r->pid = fork();
-        if (r->pid < 0)
-                return -errno;
-        if (r->pid == 0)
-                become_rank(l, me, parent, out, err);
-        close(out[1]);
-        close(err[1]);
-        r->out = (struct stream){.fd = out[0], .to = stdout};
-        r->err = (struct stream){.fd = err[0], .to = stderr};
-        l->left++;
-        return 0;
-}
-
-/* ---- the ways between ranks ---- */
+/* ---- the ways between ranks of this host ---- */
 
 static int make_sockets(struct launch *l)
 {
-        l->sock = calloc(l->ranks, sizeof *l->sock);
+        l->sock = calloc(l->n, sizeof *l->sock);
         if (l->sock == NULL)
                 return -ENOMEM;
-        for (uint32_t a = 0; a < l->ranks && !l->through_unetd; a++)
-                for (uint32_t b = a + 1; b < l->ranks; b++) {
+        for (uint32_t a = 0; a < l->n && !l->through_unetd; a++)
+                for (uint32_t b = a + 1; b < l->n; b++) {
                         int s[2];
                         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s) != 0)
                                 return -errno;
@@ -145,177 +104,70 @@ static int make_sockets(struct launch *l)
 /* The ranks have them now: a rank that dies hangs up. */
 static void close_sockets(struct launch *l)
 {
-        for (uint32_t a = 0; a < l->ranks && !l->through_unetd; a++)
-                for (uint32_t b = 0; b < l->ranks; b++)
+        for (uint32_t a = 0; a < l->n && !l->through_unetd; a++)
+                for (uint32_t b = 0; b < l->n; b++)
                         if (a != b)
                                 close(l->sock[a][b]);
         free(l->sock);
 }
 
-/* ---- output ---- */
-
-static void print_line(const struct launch *l, struct stream *s, uint32_t rank, size_t len)
+static int start_ranks(struct launch *l)
 {
-        if (l->label)
-                fprintf(s->to, "[%u] ", rank);
-        fwrite(s->line, 1, len, s->to);
-        if (len == 0 || s->line[len - 1] != '\n')
-                fputc('\n', s->to);
-        s->len -= len;
-        memmove(s->line, s->line + len, s->len);
+        int err = make_sockets(l);
+
+        for (uint32_t i = 0; i < l->n && err == 0; i++)
+                err = launch_child(l, i, false, become_rank);
+        close_sockets(l);
+        return err;
 }
 
-static void print_lines(const struct launch *l, struct stream *s, uint32_t rank)
-{
-        char *end;
+/* ---- the command ---- */
 
-        while ((end = memchr(s->line, '\n', s->len)) != NULL)
-                print_line(l, s, rank, (size_t)(end - s->line) + 1);
-        if (s->len == sizeof s->line || (s->fd < 0 && s->len > 0))
-                print_line(l, s, rank, s->len);
-        fflush(s->to);
+struct asked {
+        const char *hosts, *at, *part, *meet;
+};
+
+/* Of --part: "FIRST:COUNT", and where to meet the others. */
+static bool read_part(struct launch *l, const struct asked *a)
+{
+        return sscanf(a->part, "%u:%u", &l->first, &l->n) == 2 && l->n >= 1 && l->first < l->ranks && l->n <= l->ranks - l->first &&
+               a->meet != NULL && am_address_read(a->meet, &l->meet) == 0 && launch_part_key(l->key);
 }
 
-static void pass_on(const struct launch *l, struct stream *s, uint32_t rank)
-{
-        ssize_t n = read(s->fd, s->line + s->len, sizeof s->line - s->len);
-
-        if (n < 0 && (errno == EINTR || errno == EAGAIN))
-                return;
-        if (n > 0) {
-                s->len += (size_t)n;
-        } else {
-                close(s->fd);
-                s->fd = -1;
-        }
-        print_lines(l, s, rank);
-}
-
-/* ---- ends ---- */
-
-static void kill_all(const struct launch *l, int sig)
-{
-        for (uint32_t i = 0; i < l->ranks; i++)
-                if (l->rank[i].pid > 0)
-                        kill(l->rank[i].pid, sig);
-}
-
-/* Of several that ended badly together, one that was killed is the cause, and the others lost it. */
-static void ended(struct launch *l, uint32_t rank, int status)
-{
-        l->rank[rank].pid = 0;
-        l->left--;
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-                return;
-        if (l->cause_status != 0 && (WIFSIGNALED(l->cause_status) || !WIFSIGNALED(status)))
-                return;
-        l->cause = rank;
-        l->cause_status = status;
-}
-
-static void end_job(struct launch *l)
-{
-        l->status = EXIT_NOTHING;
-        if (WIFSIGNALED(l->cause_status))
-                command_fail("am: rank %u was killed: %s; ending the job", l->cause, strsignal(WTERMSIG(l->cause_status)));
-        else
-                command_fail("am: rank %u ended with status %d; ending the job", l->cause, WEXITSTATUS(l->cause_status));
-        kill_all(l, SIGTERM);
-}
-
-static void reap(struct launch *l)
+static int run_job(const struct command *cmd, struct launch *l, const struct asked *a)
 {
         int status;
-        pid_t pid;
 
-        while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-                for (uint32_t i = 0; i < l->ranks; i++)
-                        if (l->rank[i].pid == pid)
-                                ended(l, i, status);
-        if (l->cause_status != 0 && l->status == EXIT_DONE)
-                end_job(l);
-}
-
-static nfds_t fill_poll(const struct launch *l, struct pollfd *p, int signals)
-{
-        nfds_t n = 0;
-
-        for (uint32_t i = 0; i < l->ranks; i++) {
-                p[n++] = (struct pollfd){.fd = l->rank[i].out.fd, .events = POLLIN};
-                p[n++] = (struct pollfd){.fd = l->rank[i].err.fd, .events = POLLIN};
-        }
-        p[n++] = (struct pollfd){.fd = signals, .events = POLLIN};
-        return n;
-}
-
-static bool output_left(const struct launch *l)
-{
-        for (uint32_t i = 0; i < l->ranks; i++)
-                if (l->rank[i].out.fd >= 0 || l->rank[i].err.fd >= 0)
-                        return true;
-        return false;
-}
-
-/* Until all ranks have ended, and what they printed is passed on: a child of a rank may hold its streams, and is not waited for. */
-static void watch(struct launch *l, int signals)
-{
-        struct pollfd p[2 * AM_JOB_MOST + 1];
-        struct signalfd_siginfo info;
-
-        while (l->left > 0 || output_left(l)) {
-                int n = poll(p, fill_poll(l, p, signals), l->left == 0 ? 0 : l->status != EXIT_DONE ? GRACE_MS : -1);
-                if (n == 0 && l->left == 0)
-                        return;
-                if (n == 0)
-                        kill_all(l, SIGKILL);
-                for (uint32_t i = 0; i < l->ranks && n > 0; i++) {
-                        if (p[2 * i].fd >= 0 && p[2 * i].revents != 0)
-                                pass_on(l, &l->rank[i].out, i);
-                        if (p[2 * i + 1].fd >= 0 && p[2 * i + 1].revents != 0)
-                                pass_on(l, &l->rank[i].err, i);
-                }
-                while (read(signals, &info, sizeof info) > 0)
-                        ;
-                reap(l);
-        }
-}
-
-static int launch(struct launch *l)
-{
-        sigset_t child;
-        int signals, err;
-
-        sigemptyset(&child);
-        sigaddset(&child, SIGCHLD);
-        sigprocmask(SIG_BLOCK, &child, &l->before);
-        signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-        l->rank = calloc(l->ranks, sizeof *l->rank);
-        if (signals < 0 || l->rank == NULL)
-                return command_fail("am: %s", strerror(errno));
-        err = make_sockets(l);
-        for (uint32_t i = 0; i < l->ranks; i++)
-                l->rank[i].out.fd = l->rank[i].err.fd = -1;
-        for (uint32_t i = 0; i < l->ranks && err == 0; i++)
-                err = start_rank(l, i);
-        close_sockets(l);
-        if (err != 0) {
-                l->status = command_fail("am: a rank cannot be started: %s", strerror(-err));
-                kill_all(l, SIGKILL);
-        }
-        watch(l, signals);
-        free(l->rank);
-        close(signals);
-        return l->status;
+        if (l->ranks < 1 || l->ranks > AM_JOB_MOST)
+                return command_usage(cmd, "ranks: 1 to %u", AM_JOB_MOST);
+        if (l->program[0] == NULL)
+                return command_usage(cmd, "no program");
+        if ((a->hosts != NULL || a->part != NULL) && l->through_unetd)
+                return command_usage(cmd, "--unetd is of one host");
+        if (l->job == 0 && (getrandom(&l->job, sizeof l->job, 0) != sizeof l->job || l->job == UINT32_MAX))
+                l->job = (uint32_t)getpid();
+        if (a->hosts != NULL)
+                return launch_hosts(l, a->hosts, a->at);
+        l->n = l->ranks;
+        l->part = a->part != NULL;
+        if (l->part && !read_part(l, a))
+                return command_usage(cmd, "--part is what --hosts starts");
+        status = launch_all(l, start_ranks);
+        return l->part && status == EXIT_NOTHING ? AM_EXIT_TOLD : status;
 }
 
 static int run_am(const struct command *cmd, int argc, char **argv)
 {
         static const struct option opts[] = {
                 {"ranks", required_argument, NULL, 'n'}, {"unetd", no_argument, NULL, 'u'},
-                {"label", no_argument, NULL, 'l'},       {"help", no_argument, NULL, 'h'},
+                {"label", no_argument, NULL, 'l'},       {"hosts", required_argument, NULL, 'H'},
+                {"launch", required_argument, NULL, 'L'}, {"at", required_argument, NULL, 'a'},
+                {"part", required_argument, NULL, 'P'},  {"meet", required_argument, NULL, 'M'},
+                {"job", required_argument, NULL, 'J'},   {"help", no_argument, NULL, 'h'},
                 {NULL, 0, NULL, 0},
         };
-        struct launch l = {.ranks = 1};
+        struct launch l = {.ranks = 1, .by = BY};
+        struct asked a = {0};
         int c;
 
         if (argc > 1 && strcmp(argv[1], "run") == 0) {
@@ -335,6 +187,24 @@ static int run_am(const struct command *cmd, int argc, char **argv)
                 case 'l':
                         l.label = true;
                         break;
+                case 'H':
+                        a.hosts = optarg;
+                        break;
+                case 'L':
+                        l.by = optarg;
+                        break;
+                case 'a':
+                        a.at = optarg;
+                        break;
+                case 'P':
+                        a.part = optarg;
+                        break;
+                case 'M':
+                        a.meet = optarg;
+                        break;
+                case 'J':
+                        l.job = (uint32_t)strtoul(optarg, NULL, 10);
+                        break;
                 case 'h':
                         command_help(cmd);
                         return EXIT_DONE;
@@ -342,22 +212,21 @@ static int run_am(const struct command *cmd, int argc, char **argv)
                         return command_usage(cmd, "try --help");
                 }
         }
-        if (l.ranks < 1 || l.ranks > AM_JOB_MOST || optind == argc)
-                return command_usage(cmd, l.ranks < 1 || l.ranks > AM_JOB_MOST ? "ranks: 1 to 128" : "no program");
         l.program = argv + optind;
-        if (getrandom(&l.job, sizeof l.job, 0) != sizeof l.job || l.job == UINT32_MAX)
-                l.job = (uint32_t)getpid();
-        return launch(&l);
+        return run_job(cmd, &l, &a);
 }
 
 const struct command cmd_am = {
         .name = "am",
-        .synopsis = "run [-n N] [--unetd] [--label] PROGRAM [ARGUMENT...]",
-        .summary = "Starts the ranks of a job of active messages on this host",
-        .help = "  -n, --ranks N  so many ranks, at most 128 (default 1)\n"
-                "  -u, --unetd    they talk through unetd, not by shared memory of each pair\n"
-                "  -l, --label    each line of output begins with its rank\n"
-                "  --help         this\n"
+        .synopsis = "run [-n N] [--unetd | --hosts H,H...] [--label] PROGRAM [ARGUMENT...]",
+        .summary = "Starts the ranks of a job of active messages, on this host or several",
+        .help = "  -n, --ranks N   so many ranks, at most 128 (default 1)\n"
+                "  -u, --unetd     they talk through unetd, not by shared memory of each pair\n"
+                "  --hosts H,H...  in equal parts on these hosts, over RDMA between hosts\n"
+                "  --launch CMD    CMD HOST COMMAND runs a shell's command there (default: " BY ")\n"
+                "  --at ADDRESS    of this host, where ranks of all hosts meet (default: the one that leads to the first)\n"
+                "  -l, --label     each line of output begins with its rank\n"
+                "  --help          this\n"
                 "\n"
                 "A rank that ends with a status other than 0, or is killed, ends the job.\n",
         .run = run_am,

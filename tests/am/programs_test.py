@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """The Split-C programs compute what a serial run does, for 1, 2, 4 and 8 processors; and how a job ends."""
 
+import glob
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -111,9 +113,73 @@ class Jobs(unittest.TestCase):
             time.sleep(0.01)
 
     def test_usage(self):
+        for args in (("--hosts", "a,b,c", "-n", "2"), ("--hosts", "-oProxyCommand=x", "-n", "2"), ("--hosts", "no.such.host.", "-n", "1")):
+            self.assertEqual(subprocess.run([UNET, "am", "run", *args, "true"], capture_output=True, check=False).returncode, 1, args)
         for args in ((), ("walk",), ("run",), ("run", "-n", "0", "true"), ("run", "-n", "129", "true"), ("run", "--odd", "true")):
             self.assertEqual(subprocess.run([UNET, "am", *args], capture_output=True, check=False).returncode, 2, args)
         self.assertEqual(job(2, "/no/such/program").returncode, 1)
+
+
+class Hosts(unittest.TestCase):
+    """This host under several names; what starts ranks runs their command here, as ssh does elsewhere. Over RDMA: tests/vm/am.py."""
+
+    def job(self, hosts, ranks, *command, by):
+        return job(ranks, *command, options=["--label", "--hosts", hosts, "--at", "127.0.0.1", "--launch", by])
+
+    def setUp(self):
+        self.script = tempfile.NamedTemporaryFile("w", suffix=".sh")
+        self.script.write('shift\nexec sh -c "$1"\n')
+        self.script.flush()
+        self.by = f"sh {self.script.name}"
+        self.addCleanup(self.script.close)
+
+    def test_numbers_words_and_input(self):
+        r = self.job("a,b", 5, "sh", "-c", "echo $UNET_AM_RANK of $UNET_AM_RANKS \"$0\"; cat", "it's one", by=self.by)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(sorted(r.stdout.splitlines()), [f"[{i}] {i} of 5 it's one" for i in range(5)])
+
+    def test_ranks_of_one_host_share_memory(self):
+        r = self.job("a", 4, program("cg"), "--size", "24", by=self.by)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertTrue(r.stdout.rstrip().endswith(" right"), r.stdout)
+
+    def test_without_a_device_it_says_so(self):
+        r = self.job("a,b", 2, program("cg"), "--size", "24", by=self.by)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("cannot join the job", r.stderr)
+
+    def test_a_rank_that_dies_ends_the_ranks_of_all_hosts(self):
+        for how, said in (("exit 7", "rank 3 ended with status 7"), ("kill -KILL $$", "rank 3 was killed: Killed")):
+            r = self.job("a,b", 4, "sh", "-c", f"[ $UNET_AM_RANK = 3 ] && {how}; exec sleep 1000", by=self.by)
+            self.assertEqual(r.returncode, 1)
+            self.assertIn(said, r.stderr)
+
+    def test_a_host_that_cannot_be_reached_ends_the_job(self):
+        r = self.job("a,b", 2, "sleep", "1000", by="sh -c 'exit 255'")
+        self.assertEqual(r.returncode, 1)
+        self.assertRegex(r.stderr, "the start of ranks on [ab] ended with status 255")
+
+    def test_a_killed_launcher_leaves_nobody(self):
+        with subprocess.Popen([UNET, "am", "run", "-n", "4", "--hosts", "a,b", "--at", "127.0.0.1", "--launch", self.by, "sh", "-c",
+                               "echo $$; exec sleep 1000"], stdout=subprocess.PIPE, text=True) as p:
+            ranks = [int(p.stdout.readline()) for _ in range(4)]
+            p.kill()
+            p.wait()
+        while any(lives(pid) for pid in ranks):
+            time.sleep(0.01)
+
+    def test_the_key_is_in_no_command_line(self):
+        with subprocess.Popen([UNET, "am", "run", "--hosts", "a", "--at", "127.0.0.1", "--launch", self.by, "sh", "-c",
+                               "echo $UNET_AM_KEY; exec sleep 1000"], stdout=subprocess.PIPE, text=True) as p:
+            key = p.stdout.readline().strip()
+            self.assertRegex(key, "^[0-9a-f]{32}$")
+            for path in glob.glob("/proc/[0-9]*/cmdline"):
+                try:
+                    with open(path, "rb") as f:
+                        self.assertNotIn(key.encode(), f.read())
+                except OSError:
+                    continue
+            p.kill()
 
 
 if __name__ == "__main__":

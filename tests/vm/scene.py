@@ -85,7 +85,9 @@ def until(true_of, what, patience=PATIENCE, instead=lambda: ""):
 
 
 def barrier(name, patience=PATIENCE):
-    """Both machines have come here."""
+    """Both machines have come here; one alone does not wait."""
+    if os.environ["VM_HOSTS"] == "1":
+        return
     open(os.path.join(OUT, f"{name}.{HOST}"), "w", encoding="ascii").close()
     other = "b" if HOST == "a" else "a"
     until(lambda: os.path.exists(os.path.join(OUT, f"{name}.{other}")) or os.path.exists(os.path.join(OUT, f"failed.{other}")),
