@@ -137,3 +137,8 @@ def listening(port):
             if fields[1].endswith(want) and fields[3] == "0A":
                 return True
     return False
+
+
+def bound(port):
+    """Whether the kernel has a UDP socket on this port."""
+    return any(line.split()[1].endswith(f":{port:04X}") for line in _read("/proc/net/udp").splitlines()[1:])

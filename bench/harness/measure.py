@@ -51,7 +51,7 @@ class Bench:
         """Waits until the server listens; over U-Net, until the fabric knows it too."""
         if side != "native":
             server.wait_listening(port)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 10 * process.PATIENCE
         while side != "kernel" and port not in self.fabric_ports():
             if server.wait(0.01) or time.monotonic() > deadline:
                 raise Failed(f"port {port} is not on the fabric: {' '.join(server.argv)}\n{server.output()}")

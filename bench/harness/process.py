@@ -10,6 +10,9 @@ import time
 from . import host
 
 
+PATIENCE = float(os.environ.get("UNET_BENCH_PATIENCE", "1"))    # times as long for a child to end: on a busy machine
+
+
 class Failed(Exception):
     """A child did not do what it was started for; the text says which, how, and shows its last output."""
 
@@ -69,7 +72,7 @@ class Child:
     def finish(self, seconds):
         """Its output, once it has ended well."""
         name = " ".join(os.path.basename(a) if i == 0 else a for i, a in enumerate(self.argv))
-        if not self.wait(seconds):
+        if not self.wait(seconds * PATIENCE):
             self.end()
             raise Failed(f"no end after {seconds:.0f} s: {name}\n{_tail(self.output())}")
         if self.status != 0:
@@ -82,7 +85,7 @@ class Child:
 
     def wait_for(self, text, seconds):
         """Waits until its output holds the text."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * PATIENCE
         while text not in self.output():
             if self.wait(0.02):
                 break
@@ -93,7 +96,7 @@ class Child:
 
     def wait_listening(self, port, seconds=10):
         """Waits until somebody listens on the port."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * PATIENCE
         while not host.listening(port):
             if self.wait(0.01):
                 raise Failed(f"ended with {self.status}: {' '.join(self.argv)}\n{_tail(self.output())}")

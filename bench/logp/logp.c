@@ -243,6 +243,17 @@ static struct line fit(const double *gap)
 
 /* ---- the report ---- */
 
+static void report_json(const struct logp *a, const struct line *l)
+{
+        printf("{\"rtt_ns\": %.0f, \"poll_ns\": %.0f, \"os_ns\": %.0f, \"or_ns\": %.0f, \"g_ns\": %.0f, \"l_ns\": %.0f,"
+               " \"fit_g_ns\": %.0f, \"fit_G_ns_per_byte\": %.4f, \"fit_error_ns\": %.0f, \"signature\": [",
+               a->rtt, a->poll, a->os, a->or, a->g, a->l, l->g, l->big_g, l->error);
+        for (int m = 1; m <= WINDOW; m *= 2)
+                for (double d = 0; d <= 4 * a->rtt; d += a->rtt / 2)
+                        printf("%s[%d, %.0f, %.0f]", m > 1 || d > 0 ? ", " : "", m, d, per_message(m, d));
+        printf("]}\n");
+}
+
 static void report(bool json)
 {
         struct logp a = method_a();
@@ -253,9 +264,7 @@ static void report(bool json)
                 gap[i] = (prtt(WINDOW, sizes[i]) - prtt(1, sizes[i])) / (WINDOW - 1);
         l = fit(gap);
         if (json) {
-                printf("{\"rtt_ns\": %.0f, \"poll_ns\": %.0f, \"os_ns\": %.0f, \"or_ns\": %.0f, \"g_ns\": %.0f, \"l_ns\": %.0f,"
-                       " \"fit_g_ns\": %.0f, \"fit_G_ns_per_byte\": %.4f, \"fit_error_ns\": %.0f}\n",
-                       a.rtt, a.poll, a.os, a.or, a.g, a.l, l.g, l.big_g, l.error);
+                report_json(&a, &l);
                 return;
         }
         printf("round trip %.0f ns (2L + 4o = %.0f), an empty poll %.0f\n", a.rtt, 2 * a.l + 2 * (a.os + a.or), a.poll);
@@ -273,12 +282,18 @@ static void report(bool json)
         printf("\nby least squares g %.0f ns, G %.4f ns/byte, error %.0f ns\n", l.g, l.big_g, l.error);
 }
 
-/* Two ranks on one processor measure the scheduler. */
-static bool enough_processors(void)
+/* A processor for each rank: two on one measure the scheduler. */
+static bool own_processor(unsigned rank)
 {
-        cpu_set_t allowed;
+        cpu_set_t allowed, one;
 
-        return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) >= 2;
+        if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2)
+                return false;
+        CPU_ZERO(&one);
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+                if (CPU_ISSET(cpu, &allowed) && rank-- == 0)
+                        CPU_SET(cpu, &one);
+        return sched_setaffinity(0, sizeof one, &one) == 0;
 }
 
 int main(int argc, char **argv)
@@ -286,7 +301,7 @@ int main(int argc, char **argv)
         size_t bytes;
         bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
 
-        if (uam_job_open(NULL, &am) != 0 || uam_ranks(am) != 2 || !enough_processors()) {
+        if (uam_job_open(NULL, &am) != 0 || uam_ranks(am) != 2 || !own_processor(uam_rank(am))) {
                 fprintf(stderr, "usage: unet am run -n 2 logp [--json], with two processors\n");
                 return 2;
         }

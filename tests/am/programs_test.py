@@ -120,6 +120,29 @@ class Jobs(unittest.TestCase):
         self.assertEqual(job(2, "/no/such/program").returncode, 1)
 
 
+class Hostile(unittest.TestCase):
+    """A rank that sends whatever it can: its own job is told, and a job beside it computes what it would have computed."""
+
+    def beside(self, options):
+        for seed in range(1, 6):
+            with subprocess.Popen([UNET, "am", "run", "-n", "2", *options, os.path.join(BUILD, "tests", "am", "am_hostile"), "20000",
+                                   str(seed)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
+                r = job(2, program("rsort"), "--size", "2000", "--variant", "small", options=options)
+                out, err = p.communicate()
+            self.assertEqual(p.returncode, 0, err)
+            self.assertRegex(out, "^told: ")
+            self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+            self.assertTrue(r.stdout.rstrip().endswith(" right"), r.stdout)
+
+    def test_shared_memory(self):
+        self.beside([])
+
+    def test_at_the_same_switch(self):
+        self.beside(["--unetd"])
+        status = subprocess.run([UNET, "status"], capture_output=True, text=True, check=False)
+        self.assertEqual(status.returncode, 0, status.stdout + status.stderr)
+
+
 class Hosts(unittest.TestCase):
     """This host under several names; what starts ranks runs their command here, as ssh does elsewhere. Over RDMA: tests/vm/am.py."""
 

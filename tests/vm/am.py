@@ -15,8 +15,11 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from scene import ADDR, BUILD, HOST, OUT, PATIENCE, PEER, UNET, bad_wire, barrier, good_wire, play, sh, until  # noqa: E402
 
 TWO = os.environ["VM_HOSTS"] == "2"
-HERE = "shift; exec sh -c \"$1\""               # instead of ssh, on one machine
-SSH = f"ssh -i {OUT}/key -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+SSH = ("ssh -i /tmp/key -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR "
+       "-o ControlMaster=auto -o ControlPath=/tmp/master -o ControlPersist=yes")
+LAUNCH = f"""[ "$1" != {ADDR} ] || exec sh -c "$2"
+exec {SSH} "$@"
+"""                                             # machine a has no sshd
 RUNS = [("mm", "--size", "32"), ("cc", "--size", "16"), ("cg", "--size", "12"), ("em3d", "--size", "24", "--variant", "get"),
         ("em3d", "--size", "24", "--variant", "store"),
         *[(sort, "--size", "600", "--variant", v) for sort in ("ssort", "rsort") for v in ("small", "bulk")]]
@@ -32,9 +35,8 @@ def hosts(ranks):
 
 
 def job(ranks, *command):
-    by = SSH if TWO else f"sh {OUT}/here"
-    return subprocess.Popen((UNET, "am", "run", "-n", str(ranks), "--label", "--at", ADDR, "--hosts", hosts(ranks), "--launch", by,
-                             *command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen((UNET, "am", "run", "-n", str(ranks), "--label", "--at", ADDR, "--hosts", hosts(ranks), "--launch",
+                             "sh /tmp/launch", *command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def finish(child):
@@ -55,10 +57,9 @@ def right(ranks, run):
     print(f"{ranks} processors, {' '.join(run)}: {time.monotonic() - began:.1f} s", flush=True)
 
 
-def programs(counts):
-    for ranks in counts:
-        for run in RUNS:
-            right(ranks, run)
+def programs(ranks, runs=RUNS):
+    for run in runs:
+        right(ranks, run)
 
 
 LONG = ("rsort", "--size", "60000", "--variant", "small")       # of two ranks: it is still at work when something happens to one
@@ -67,7 +68,9 @@ LONG = ("rsort", "--size", "60000", "--variant", "small")       # of two ranks: 
 def begun():
     """A long program, when both its ranks are there: the launcher, and the rank that is to suffer."""
     child = job(2, "sh", "-c", 'echo $$; exec "$@"', "sh", program(LONG[0]), *LONG[1:])
-    pids = dict(child.stdout.readline().split() for _ in range(2))
+    lines = [child.stdout.readline() for _ in range(2)]
+    assert all(lines), finish(child)
+    pids = dict(line.split() for line in lines)
     return child, int(pids["[1]"])
 
 
@@ -88,7 +91,8 @@ def works(pid):
 # ---- one machine ----
 
 def one_a():
-    programs((1, 2, 4, 8))
+    for ranks in (1, 2, 4, 8):
+        programs(ranks)
 
 
 def killed_a():
@@ -98,7 +102,7 @@ def killed_a():
     err = finish(child)[1]
     assert child.returncode == 1, err
     assert "rank 1 was killed: Killed" in err or "rank 0 ended with status 1" in err, err
-    until(lambda: "splitc" not in sh("rdma", "res", "show", "qp"), "no rank is left")
+    until(lambda: "splitc" not in sh("rdma", "res", "show", "qp"), "no rank is left here")
 
 
 def stopped_a():
@@ -127,25 +131,23 @@ def sshd():
 
 
 def set_up():
+    with open("/tmp/launch", "w", encoding="ascii") as f:
+        f.write(LAUNCH)
     if not TWO:
-        with open(f"{OUT}/here", "w", encoding="ascii") as f:
-            f.write(HERE)
         return
     if HOST == "b":
         sshd()
-    until(lambda: os.path.exists(f"{OUT}/key"), "b has an sshd")
-    if HOST == "a":
+    else:
+        until(lambda: os.path.exists(f"{OUT}/key"), "b has an sshd")
         sh("cp", f"{OUT}/key", "/tmp/key")
         os.chmod("/tmp/key", 0o600)
         until(lambda: subprocess.run((*SSH.split(), PEER, "true"), check=False, capture_output=True, timeout=PATIENCE).returncode == 0,
               "ssh to b works")
 
 
-SSH = SSH.replace(f"{OUT}/key", "/tmp/key")
-
-
 def two_a():
-    programs((2, 4))
+    programs(2)
+    programs(4, RUNS[::3])
     barrier("two-done")
 
 
@@ -158,8 +160,7 @@ def bad_wires(how):
     bad_wire(*how)
     barrier("bad")
     if HOST == "a":
-        for run in RUNS:
-            right(2, run)
+        programs(2, RUNS[::2])
     barrier("bad-done")
     good_wire()
 

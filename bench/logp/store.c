@@ -1,0 +1,85 @@
+/*
+ * Split-C stores against their size, two processors: there and back, and one way.
+ *
+ *      unet am run -n 2 splitc_rate [--json] [SECONDS]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <unet/splitc.h>
+
+#define MOST  (1u << 20)
+#define BATCH 64
+
+static double least = 0.2;
+static sc_gptr there;                   /* the other's memory */
+static uint8_t *from;
+
+/* Both go on while processor 0 says so, in rounds of a batch. */
+static int64_t go_on(double end)
+{
+        return sc_all_reduce_i64(UAM_MAX, sc_me() == 0 && sc_seconds() < end);
+}
+
+static double round_trip(size_t size)
+{
+        double end = sc_seconds() + least, spent = 0;
+        uint64_t trips = 0;
+
+        do {
+                double start = sc_seconds();
+                for (int i = 0; i < BATCH; i++) {
+                        if (sc_me() == 0)
+                                sc_bulk_store(there, from, size);
+                        sc_store_sync(size);
+                        if (sc_me() == 1)
+                                sc_bulk_store(there, from, size);
+                }
+                spent += sc_seconds() - start;
+                trips += BATCH;
+                sc_all_store_sync();
+        } while (go_on(end));
+        return spent / (double)trips * 1e6;
+}
+
+/* MB a second, all of them there. */
+static double rate(size_t size)
+{
+        double start = sc_seconds(), end = start + least;
+        uint64_t bytes = 0;
+
+        do {
+                for (int i = 0; i < 16 * BATCH && sc_me() == 0; i++)
+                        sc_bulk_store(there, from, size);
+                bytes += 16 * BATCH * size;
+                sc_all_store_sync();
+        } while (go_on(end));
+        return (double)bytes / (sc_seconds() - start) / 1e6;
+}
+
+int main(int argc, char **argv)
+{
+        static const size_t sizes[] = {8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 262144, 1048576};
+        int json = argc > 1 && strcmp(argv[1], "--json") == 0;
+
+        if (argc > 1 + json)
+                least = atof(argv[1 + json]);
+        sc_init(3 * (size_t)MOST);
+        if (sc_procs() != 2 || least <= 0) {
+                fprintf(stderr, "usage: unet am run -n 2 splitc_rate [--json] [SECONDS]\n");
+                return 2;
+        }
+        there = sc_global(1 - sc_me(), sc_all_alloc(MOST));
+        from = sc_at(sc_all_alloc(MOST));
+        memset(from, 1, MOST);
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+                double rtt = round_trip(sizes[i]), mb = rate(sizes[i]);
+                if (sc_me() == 0)
+                        printf(json ? "{\"bytes\": %zu, \"rtt_us\": %.3f, \"mb_s\": %.1f}\n" : "%8zu bytes %10.3f us %12.1f MB/s\n",
+                               sizes[i], rtt, mb);
+        }
+        fflush(stdout);
+        sc_exit();
+        return 0;
+}
