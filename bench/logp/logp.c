@@ -1,7 +1,7 @@
 /*
  * LogP and LogGP of active messages (Culler, Liu, Martin, Yoshikawa 1996; Hoefler, Lichei, Rehm 2007), two ranks of a job:
  *
- *      unet am run -n 2 logp [--json]
+ *      unet am run -n 2 logp [--json] [REPEATS]
  *
  * Rank 0 measures, rank 1 answers from its poll loop. Method A: o_s is the time to issue one request; g the time a message of a window
  * sent back to back; o_r what a think time longer than the round trip leaves of a message's time; L what is left of half a round
@@ -19,8 +19,7 @@
 
 #include <unet/am.h>
 
-#define REPEATS 2001
-#define WARM_UP 200
+#define REPEATS_MOST 20001
 #define WINDOW  16
 
 enum { ASK, ANSWER, TAKE, STOP };
@@ -70,18 +69,19 @@ static int by_value(const void *a, const void *b)
 }
 
 static double clock_cost;
+static int repeats = 2001;              /* of each measurement, after a tenth as many to warm up */
 
-/* The median of REPEATS measurements, less what reading the clock takes. */
+/* The median of the measurements, less what reading the clock takes. */
 static double median(double (*measure)(void *), void *arg)
 {
-        static double sample[REPEATS];
+        static double sample[REPEATS_MOST];
 
-        for (int i = 0; i < WARM_UP; i++)
+        for (int i = 0; i < repeats / 10; i++)
                 measure(arg);
-        for (int i = 0; i < REPEATS; i++)
+        for (int i = 0; i < repeats; i++)
                 sample[i] = measure(arg);
-        qsort(sample, REPEATS, sizeof sample[0], by_value);
-        return sample[REPEATS / 2] - clock_cost;
+        qsort(sample, (size_t)repeats, sizeof sample[0], by_value);
+        return sample[repeats / 2] - clock_cost;
 }
 
 static double nothing(void *arg)
@@ -301,8 +301,10 @@ int main(int argc, char **argv)
         size_t bytes;
         bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
 
-        if (uam_job_open(NULL, &am) != 0 || uam_ranks(am) != 2 || !own_processor(uam_rank(am))) {
-                fprintf(stderr, "usage: unet am run -n 2 logp [--json], with two processors\n");
+        if (argc > 1 + json)
+                repeats = atoi(argv[1 + json]);
+        if (repeats < 1 || repeats > REPEATS_MOST || uam_job_open(NULL, &am) != 0 || uam_ranks(am) != 2 || !own_processor(uam_rank(am))) {
+                fprintf(stderr, "usage: unet am run -n 2 logp [--json] [REPEATS], with two processors\n");
                 return 2;
         }
         memory = uam_memory(am, &bytes);
