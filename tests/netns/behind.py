@@ -4,6 +4,7 @@
 usage: behind.py INTERFACE [out]        out: where packets leave"""
 
 import ctypes
+import errno
 import os
 import socket
 import struct
@@ -36,7 +37,12 @@ def main():
     ids = (ctypes.c_uint32 * MOST)()
     where = TCX_EGRESS if sys.argv[2:] == ["out"] else TCX_INGRESS
     asked = struct.pack("IIIIQI", socket.if_nametoindex(sys.argv[1]), where, 0, 0, ctypes.addressof(ids), MOST)
-    answer, _ = bpf(PROG_QUERY, asked)
+    try:
+        answer, _ = bpf(PROG_QUERY, asked)
+    except OSError as why:
+        if why.errno == errno.EINVAL:           # a kernel before 6.6 has no such place
+            return
+        raise
     for i in range(struct.unpack_from("I", answer, 24)[0]):
         print(name_of(ids[i]))
 

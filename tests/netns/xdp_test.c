@@ -682,15 +682,15 @@ static void frames_of_others_are_no_messages(void **state)
         assert_int_equal(unet_ep_open(&(struct unet_ep_opts){.tx_bytes = 65536, .rx_bytes = 65536}, &ep), 0);
         assert_int_equal(xdp_link_over(ep, dup(p.e->sock.xsk), dup(p.e->sock.mem), peer_mac, &chan), 0);
         for (int i = 0; i < 100; i++) {
-                send_message(&p, other, peer_mac, XDP_LINK_TYPE, 7, 7, 60);
-                send_message(&p, mac, peer_mac, XDP_LINK_TYPE + 1, 7, 7, 60);
-                send_message(&p, mac, other, XDP_LINK_TYPE, 7, 7, 60);
-                send_message(&p, mac, peer_mac, XDP_LINK_TYPE, 8, 7, 60);       /* more inline than there is */
-                send_message(&p, mac, peer_mac, XDP_LINK_TYPE, 7, 43, 60);      /* longer than the frame */
-                send_message(&p, mac, peer_mac, XDP_LINK_TYPE, 65535, 65535, 200);
-                send_message(&p, mac, peer_mac, XDP_LINK_TYPE, 0, 0, 18);
-                send_message(&p, mac, peer_mac, XDP_LINK_TYPE, 0, 0, 14);
-                send_message(&p, mac, peer_mac, XDP_LINK_TYPE, 7, 7, 60);       /* padded, and good */
+                send_message(&p, other, peer_mac, ETHER_MSG_TYPE, 7, 7, 60);
+                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE + 1, 7, 7, 60);
+                send_message(&p, mac, other, ETHER_MSG_TYPE, 7, 7, 60);
+                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 8, 7, 60);       /* more inline than there is */
+                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 7, 43, 60);      /* longer than the frame */
+                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 65535, 65535, 200);
+                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 0, 0, 18);
+                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 0, 0, 14);
+                send_message(&p, mac, peer_mac, ETHER_MSG_TYPE, 7, 7, 60);       /* padded, and good */
                 assert_int_equal(unet_ep_wait(ep, UNET_READABLE, PATIENCE * NS_PER_MS), UNET_READABLE);
                 while (unet_ep_recv(ep, &m, 1) != 1)
                         ;

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdio.h>
 
+#include "pair_packet.h"
 #include "pair_unetd.h"
 #include "pair_verbs.h"
 #include "pair_xdp.h"
@@ -634,43 +635,56 @@ static int run_over(const struct provider *p, CMFixtureFunction setup, CMFixture
         return _cmocka_run_group_tests(p->name, run, ARRAY_LEN(run), setup, teardown);
 }
 
-static int run_verbs(const char *only)
-{
-        int failed = 0;
+/* ---- the providers: a row for each; docs/providers.md says what makes one ---- */
 
-        for (int i = 0; i < nverbs_providers; i++)
-                if (strcmp(only, "verbs") == 0 || strcmp(only, verbs_providers[i].name) == 0)
-                        failed += run_over(&verbs_providers[i], NULL, NULL);
-        return failed;
-}
+static const struct suite {
+        const char *name;
+        const struct provider *rows;
+        const int *nrows;
+        const char *(*impossible)(void);        /* why there can be no pairs here; NULL: there always can */
+        CMFixtureFunction setup, teardown;      /* of each row's tests */
+        bool if_named;                          /* it is run only where it is named: as root, or in a machine that has devices */
+} suites[] = {
+        {.name = "inside", .rows = providers, .nrows = &nproviders},
+        {.name = "unetd", .rows = &emul_via_unetd, .nrows = &(const int){1}, .setup = world_setup, .teardown = world_teardown},
+        {.name = "verbs", .rows = verbs_providers, .nrows = &nverbs_providers, .if_named = true},
+        {.name = "xdp", .rows = xdp_providers, .nrows = &nxdp_providers, .impossible = xdp_pairs_impossible, .if_named = true},
+        {.name = "packet", .rows = packet_providers, .nrows = &npacket_providers, .impossible = packet_pairs_impossible, .if_named = true},
+};
 
-static int run_xdp(void)
+/* How many tests failed, or 77. */
+static int run_suite(const struct suite *s, const char *only)
 {
-        const char *why = xdp_pairs_impossible();
+        const char *why = s->impossible != NULL ? s->impossible() : NULL;
         int failed = 0;
 
         if (why != NULL) {
                 printf("skipped: %s\n", why);
                 return 77;
         }
-        for (int i = 0; i < nxdp_providers; i++)
-                failed += run_over(&xdp_providers[i], NULL, NULL);
+        for (int i = 0; i < *s->nrows; i++)
+                if (only == NULL || strcmp(only, s->name) == 0 || strcmp(only, s->rows[i].name) == 0)
+                        failed += run_over(&s->rows[i], s->setup, s->teardown);
         return failed;
 }
 
-/* With an argument: only the provider of that name. "verbs" is run only so, in a machine that has RDMA devices, and "xdp",
- * as root. */
+static bool has_row(const struct suite *s, const char *name)
+{
+        bool has = strcmp(name, s->name) == 0;
+
+        for (int i = 0; i < *s->nrows; i++)
+                has |= strcmp(name, s->rows[i].name) == 0;
+        return has;
+}
+
+/* With an argument: only the suite, or the provider, of that name. */
 int main(int argc, char **argv)
 {
         const char *only = argc > 1 ? argv[1] : NULL;
-        int failed = only != NULL ? run_verbs(only) : 0;
+        int failed = 0;
 
-        if (only != NULL && strcmp(only, "xdp") == 0)
-                return run_xdp();
-        for (int i = 0; i < nproviders; i++)
-                if (only == NULL || strcmp(only, providers[i].name) == 0)
-                        failed += run_over(&providers[i], NULL, NULL);
-        if (only == NULL || strcmp(only, emul_via_unetd.name) == 0)
-                failed += run_over(&emul_via_unetd, world_setup, world_teardown);
+        for (size_t i = 0; i < ARRAY_LEN(suites); i++)
+                if (only != NULL ? has_row(&suites[i], only) : !suites[i].if_named)
+                        failed += run_suite(&suites[i], only);
         return failed;
 }

@@ -8,7 +8,7 @@
 
 #include "unet/xdp/bpf_obj.h"
 #include "unet/xdp/tcx_link.h"
-#include "unet/xdp/xdp_line.h"
+#include "unet/packet/line.h"
 #include "send_prog.h"                  /* made from send_prog.bpf.c: send_prog[] */
 
 #define PROGRAM "send_check"

@@ -13,7 +13,7 @@
 #include "unet/xdp/ni_xdp.h"
 #include "unet/xdp/tcx_link.h"
 #include "unet/xdp/tcx_ring.h"
-#include "unet/xdp/xdp_line.h"
+#include "unet/packet/line.h"
 #include "tcx_prog.h"                   /* made from tcx_prog.bpf.c: tcx_prog[] */
 
 static_assert(TCX_LARGE_BYTES == FRAME_LARGE_BYTES && TCX_RING_MAX == XDP_RING_MAX, "the program's are ours");

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "unet/xdp/bpf_obj.h"
-#include "unet/xdp/ifinfo.h"
+#include "unet/packet/ifinfo.h"
 #include "unet/xdp/tcx_link.h"
-#include "unet/xdp/xdp_line.h"
+#include "unet/packet/line.h"
 #include "unet/xdp/xdp_open.h"
 #include "xdp_prog.h"                   /* made from xdp_prog.bpf.c: xdp_prog[] */
 

@@ -5,19 +5,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-struct head {
-        uint8_t to[6], from[6];
-        be16 type, inl_len, len;
-};
-static_assert(sizeof(struct head) == 18, "as on the wire");
-
-#define INLINE (UNET_INLINE_MAX - sizeof(struct head))
-static_assert(INLINE >= UNET_EP_INLINE, "what an endpoint may send in the descriptor fits behind the header");
+static_assert(ETHER_MSG_INLINE >= UNET_EP_INLINE, "what an endpoint may send in the descriptor fits behind the header");
 
 struct xdp_link {
         struct unet_chan base;
         struct ni_xdp ni;
-        struct head head;               /* of what is sent */
+        struct ether_msg head;          /* of what is sent */
         int mem;
 };
 
@@ -41,7 +34,7 @@ static int link_send(struct unet_chan *ch, const struct unet_tx *tx, int n)
 
         n = MIN(n, EP_BATCH);
         for (int i = 0; i < n; i++) {
-                struct head h = l->head;
+                struct ether_msg h = l->head;
                 h.inl_len = be16_of(tx[i].inl_len);
                 h.len = be16_of((uint16_t)unet_tx_bytes(&tx[i]));
                 memcpy(inl[i], &h, sizeof h);
@@ -71,17 +64,9 @@ static void link_flush(struct unet_chan *ch)
 /* ---- receiving ---- */
 
 /* Whether a frame is a message of the peer's. Its header is private to us; the rest still lies where the kernel put it. */
-static enum drop check(const struct xdp_link *l, const struct unet_rx *rx, const struct head *h)
+static enum drop check(const struct xdp_link *l, const struct unet_rx *rx, const struct ether_msg *h)
 {
-        if (rx->inl_len < sizeof *h || rx->frame == 0)
-                return DROP_NI_MALFORMED;
-        if (h->type.raw != l->head.type.raw || memcmp(h->to, l->head.from, sizeof h->to) != 0)
-                return DROP_NI_NO_CHANNEL;
-        if (memcmp(h->from, l->head.to, sizeof h->from) != 0)
-                return DROP_NI_BAD_SOURCE;
-        if (be16_get(h->len) > rx->len || be16_get(h->inl_len) > be16_get(h->len) || be16_get(h->inl_len) > INLINE)
-                return DROP_NI_MALFORMED;
-        return DROP_NONE;
+        return rx->inl_len < sizeof *h || rx->frame == 0 ? DROP_NI_MALFORMED : ether_msg_check(&l->head, h, rx->len);
 }
 
 static void give_back(struct xdp_link *l, struct unet_rx *rx)
@@ -94,7 +79,7 @@ static void give_back(struct xdp_link *l, struct unet_rx *rx)
 /* Cuts the header off; offsets become those of a flat region. */
 static enum drop unpack(struct xdp_link *l, struct unet_rx *rx)
 {
-        struct head h;
+        struct ether_msg h;
         enum drop why;
         uint32_t at;
 
@@ -188,15 +173,13 @@ int xdp_link_over(struct unet_ep *ep, int xsk, int mem, const uint8_t peer[6], u
                 free(l);
                 return err;
         }
-        l->ni.inline_most = sizeof(struct head);
+        l->ni.inline_most = sizeof(struct ether_msg);
         l->mem = mem;
         l->base = l->ni.base;
         l->base.ops = &link_ni_ops;
-        l->base.caps.inline_max = INLINE;
-        l->base.caps.mtu -= sizeof(struct head);
-        l->head.type = be16_of(XDP_LINK_TYPE);
-        memcpy(l->head.to, peer, sizeof l->head.to);
-        memcpy(l->head.from, l->ni.geom.mac, sizeof l->head.from);
+        l->base.caps.inline_max = ETHER_MSG_INLINE;
+        l->base.caps.mtu -= sizeof(struct ether_msg);
+        l->head = ether_msg_to(l->ni.geom.mac, peer);
         out = (struct link){.ops = &ops,
                             .ch = &l->base,
                             .rx_mem = unet_mem_flat(l->ni.umem, xdp_umem_bytes(&l->ni.geom)),

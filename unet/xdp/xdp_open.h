@@ -10,10 +10,9 @@
 #ifndef UNET_XDP_OPEN_H
 #define UNET_XDP_OPEN_H
 
-#include "unet/xdp/pkt_sealed.h"
+#include "unet/packet/line.h"
+#include "unet/packet/pkt_sealed.h"
 #include "unet/xdp/xdp.h"
-
-#define XDP_LINE_MAX 200                /* what is said of a choice or a failure: one line, no newline */
 
 /* A program on an interface. */
 struct xdp_dev {

@@ -1,6 +1,4 @@
 /* In place of what makes sockets on interfaces where libbpf or clang was missing when this was built. */
-#include "unet/xdp/pkt_open.h"
-#include "unet/xdp/pkt_sealed.h"
 #include "unet/xdp/send_check.h"
 #include "unet/xdp/tcx_link.h"
 
@@ -62,25 +60,7 @@ void send_check_close(struct send_check *c, bool ended)
 {
 }
 
-int pkt_sealed_mtu(const struct pkt_sealed *s, uint32_t mtu)
+int tcx_link_tap(const char *name, uint32_t ifindex)
 {
         return -ENOSYS;
-}
-
-void pkt_sealed_close(struct pkt_sealed *s)
-{
-}
-
-int pkt_sealed_end(struct pkt_sealed *s)
-{
-        return -ENOSYS;
-}
-
-int pkt_dev_open(struct pkt_dev *d, const char *ifname, bool whole, char line[XDP_LINE_MAX])
-{
-        return not_here(line);
-}
-
-void pkt_dev_close(struct pkt_dev *d)
-{
 }

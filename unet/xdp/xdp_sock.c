@@ -13,7 +13,7 @@
 #include "base/memfd.h"
 #include "unet/xdp/ni_xdp.h"
 #include "unet/xdp/tcx_sock.h"
-#include "unet/xdp/xdp_line.h"
+#include "unet/packet/line.h"
 #include "unet/xdp/xdp_open.h"
 
 #define RX_CHUNKS 2048u                 /* 4 MB at MTU 1500: more than a window of 2 MB, half of a second-level cache */

@@ -3,7 +3,7 @@
  *
  * Each stack has a channel to the gateway in the place of the rings of its own: a pair of transmit regions as between
  * two stacks (unet/shm/shm_ring.h), that carries whole Ethernet frames. The gateway has the interface by a packet socket
- * (unet/xdp/pkt_open.h) and moves frames between the two, checked and to whom they are for (gate_rules.h).
+ * (unet/packet/pkt_open.h) and moves frames between the two, checked and to whom they are for (gate_rules.h).
  *
  *      stack A --ring--\                                          /-- PACKET_VNET_HDR, runs of up to 64 KB (gate_run.h)
  *      stack B --ring---+--> gate_check() --> gate_out ----------+--> the interface
@@ -24,7 +24,7 @@
 #include "arp/arp.h"
 #include "ip/netconf.h"
 #include "unet/shm/ni_shm.h"
-#include "unet/xdp/pkt_open.h"
+#include "unet/packet/pkt_open.h"
 #include "unetd/bridge/gate_answer.h"
 #include "unetd/bridge/gate_flow.h"
 #include "unetd/bridge/gate_rules.h"

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "unet/xdp/tcx_link.h"
 #include "unetd/client/stopped.h"
 #include "unetd/client/wire.h"
 
@@ -159,14 +160,34 @@ static enum xdp_want wanted(uint32_t i)
         return XDP_WANT_BEST;
 }
 
+/* Whether the kernel has what it takes; a queue that somebody has is not asked for. */
+static int try_socket(const struct xdp_dev *d, uint32_t queue, char line[XDP_LINE_MAX])
+{
+        struct xdp_sizes small = {.rx_chunks = 64, .tx_chunks = 64, .at_once = true};
+        char chosen[XDP_LINE_MAX];
+        struct xdp_sock s;
+        int r;
+
+        memcpy(chosen, line, sizeof chosen);
+        r = xdp_sock_open(&s, d, queue, small, line);
+        if (r == -EOPNOTSUPP)
+                return r;
+        if (r == 0)
+                xdp_sock_close(&s);
+        memcpy(line, chosen, sizeof chosen);
+        return 0;
+}
+
 int root_rings_try(uint32_t i, char line[XDP_LINE_MAX])
 {
         char name[IF_NAMESIZE];
         struct xdp_dev dev;
         int r = xdp_dev_open(&dev, name_of(i, name), wanted(i), line);
 
-        if (r == 0)
-                xdp_dev_close(&dev);
+        if (r < 0)
+                return r;
+        r = dev.mode == XDP_MODE_TCX ? 0 : try_socket(&dev, cfg->iface[i].queue, line);
+        xdp_dev_close(&dev);
         return r;
 }
 
@@ -217,11 +238,16 @@ int root_rings_open(uint32_t i, bool checked, bool at_once, struct root_rings *r
         return err;
 }
 
+static int drop_behind(uint32_t ifindex)
+{
+        return tcx_link_tap("to_nobody", ifindex);
+}
+
 int root_packet_open(uint32_t i, struct pkt_dev *d, char line[XDP_LINE_MAX])
 {
         char name[IF_NAMESIZE];
 
-        return pkt_dev_open(d, name_of(i, name), true, line);
+        return pkt_dev_open(d, name_of(i, name), true, drop_behind, line);
 }
 
 int root_arp_open(uint32_t i)

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "config/settings.h"
-#include "unet/xdp/pkt_open.h"
+#include "unet/packet/pkt_open.h"
 #include "unet/xdp/send_check.h"
 #include "unet/xdp/xdp_open.h"
 

@@ -1,5 +1,5 @@
 /* See ifinfo.h. */
-#include "unet/xdp/ifinfo.h"
+#include "unet/packet/ifinfo.h"
 
 #include <errno.h>
 #include <linux/ethtool.h>

@@ -1,11 +1,11 @@
-/* The one line in which the makers of AF_XDP sockets say what they chose, or what failed. */
-#ifndef UNET_XDP_LINE_H
-#define UNET_XDP_LINE_H
+/* The one line in which whoever opens an interface says what it chose, or what failed. */
+#ifndef UNET_PACKET_LINE_H
+#define UNET_PACKET_LINE_H
 
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "unet/xdp/xdp_open.h"
+#define XDP_LINE_MAX 200                /* bytes; no newline */
 
 static inline void __attribute__((format(printf, 2, 3))) say(char line[XDP_LINE_MAX], const char *fmt, ...)
 {
