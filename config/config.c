@@ -157,11 +157,11 @@ static int set_yes_no(struct reading *r, const struct key *k, const char *value)
 
 static const char *const probes[] = {[IFACE_PROBE_QUICK] = "quick", [IFACE_PROBE_FULL] = "full", [IFACE_PROBE_NO] = "no"};
 static const char *const checks[] = {[IFACE_CHECK_AUTO] = "auto", [IFACE_CHECK_YES] = "yes", [IFACE_CHECK_NO] = "no"};
-static const char *const links[] = {[IFACE_LINK_AUTO] = "auto", [IFACE_LINK_XDP] = "xdp", [IFACE_LINK_PACKET] = "packet"};
 static const char *const modes[] = {[IFACE_AUTO] = "auto", [IFACE_NATIVE] = "native", [IFACE_GENERIC] = "generic",
                                        [IFACE_TCX] = "tcx"};
 
-static const char *const providers[] = {[IFACE_XDP] = "xdp", [IFACE_VERBS] = "verbs"};
+static const char *const providers[] = {[IFACE_BEST] = "auto", [IFACE_XDP] = "xdp", [IFACE_PACKET] = "packet",
+                                        [IFACE_VERBS] = "verbs"};
 
 static const struct {
         const char *name, *text;
@@ -172,11 +172,11 @@ static const struct {
         {"route", "another route: PREFIX [via GATEWAY] [metric NUMBER] [src ADDRESS] [mtu BYTES] [onlink]"},
         {"neighbour", "address of a host on the network and its link address, for which ARP is not asked"},
         {"mode", "how the program that takes its packets is attached: auto, native, generic or tcx"},
-        {"link", "what packets go by: auto, xdp or packet"},
         {"check", "whether what a program sends must be from the host's own addresses: yes, no, or auto: of other users"},
         {"queue", "receive queue that is taken over"},
         {"probe", "whether somebody else has the address is asked first: quick, full (RFC 5227's times) or no"},
-        {"provider", "how packets travel: xdp (all of the interface's), or verbs (to hosts that run unetd, over its RDMA device)"},
+        {"provider", "how packets travel: xdp, packet, or auto: xdp, and packet where that cannot be; verbs: to hosts that run unetd, over "
+                     "its RDMA device"},
         {"checksum", "verbs: whether transports sum all the same; no: not where the other host says so too"},
         {"pinned", "verbs: MB of memory that stacks may let the device touch"},
         {"silence", "verbs: seconds that another host's unetd may be silent before channels there end; 0: for ever"},
@@ -188,7 +188,6 @@ enum {
         KEY_ROUTE,
         KEY_NEIGHBOUR,
         KEY_MODE,
-        KEY_LINK,
         KEY_CHECK,
         KEY_QUEUE,
         KEY_PROBE,
@@ -375,14 +374,12 @@ static int iface_line(struct reading *r, const char *section, const char *name, 
                 return add_neighbour(r, i, value);
         case KEY_MODE:
                 return set_word(r, &i->mode, name, value, modes, ARRAY_LEN(modes), "auto, native, generic or tcx");
-        case KEY_LINK:
-                return set_word(r, &i->link, name, value, links, ARRAY_LEN(links), "auto, xdp or packet");
         case KEY_CHECK:
                 return set_word(r, &i->check, name, value, checks, ARRAY_LEN(checks), "auto, yes or no");
         case KEY_PROBE:
                 return set_word(r, &i->probe, name, value, probes, ARRAY_LEN(probes), "quick, full or no");
         case KEY_PROVIDER:
-                return set_word(r, &i->provider, name, value, providers, ARRAY_LEN(providers), "xdp or verbs");
+                return set_word(r, &i->provider, name, value, providers, ARRAY_LEN(providers), "auto, xdp, packet or verbs");
         case KEY_CHECKSUM:
                 return set_word(r, &i->checksum, name, value, yes_no, ARRAY_LEN(yes_no), "yes or no");
         case KEY_PINNED:
@@ -728,7 +725,6 @@ static void each_of_iface(const struct unetd_config *c, uint32_t number,
         put_addr(value[KEY_GATEWAY], sizeof value[0], i->gateway, -1);
         snprintf(value[KEY_METRIC], sizeof value[0], "%u", i->metric);
         snprintf(value[KEY_MODE], sizeof value[0], "%s", modes[i->mode]);
-        snprintf(value[KEY_LINK], sizeof value[0], "%s", links[i->link]);
         snprintf(value[KEY_QUEUE], sizeof value[0], "%u", i->queue);
         snprintf(value[KEY_CHECK], sizeof value[0], "%s", checks[i->check]);
         snprintf(value[KEY_PROBE], sizeof value[0], "%s", probes[i->probe]);

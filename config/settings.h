@@ -29,9 +29,11 @@ struct unetd_limits {
 enum unetd_iface_mode { IFACE_AUTO, IFACE_NATIVE, IFACE_GENERIC, IFACE_TCX };
 enum unetd_iface_probe { IFACE_PROBE_QUICK, IFACE_PROBE_FULL, IFACE_PROBE_NO };
 
-enum unetd_iface_provider { IFACE_XDP, IFACE_VERBS };
-/* What its packets go by: the first stack's own rings (unet/xdp/xdp.h), and a gateway when there are several; or a gateway always. */
-enum unetd_iface_link { IFACE_LINK_AUTO, IFACE_LINK_XDP, IFACE_LINK_PACKET };
+/*
+ * What its packets go by. XDP: the first stack's own rings (unet/xdp/xdp.h), and a gateway with a packet socket (unet/packet/pkt_open.h) when
+ * there are several. PACKET: a gateway always. BEST: as XDP, and as PACKET where there can be no such rings. VERBS: an RDMA device.
+ */
+enum unetd_iface_provider { IFACE_BEST, IFACE_XDP, IFACE_PACKET, IFACE_VERBS };
 
 /* Whether what a stack sends by an interface that it has to itself is checked (unet/xdp/send_check.h): auto: if it is another user's than
  * unetd's. */
@@ -46,7 +48,6 @@ struct unetd_iface_config {
         uint32_t addr, gateway;         /* 0: none */
         uint8_t prefix;                 /* bits of addr's network */
         uint8_t mode;                   /* enum unetd_iface_mode: how the program is attached */
-        uint8_t link;                   /* enum unetd_iface_link */
         uint32_t metric;                /* of the route by the gateway */
         uint8_t probe;                  /* enum unetd_iface_probe: for the address, before it is used */
         uint16_t queue;                 /* of the interface */

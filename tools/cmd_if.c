@@ -161,7 +161,7 @@ const struct command cmd_if = {
         "  down     its address and routes are not used by what begins from now on;\n"
         "           connections stay, and wait\n"
         "  up       they are again\n"
-        "  add      takes one more of the kernel's interfaces; KEY is gateway, metric, mode, link,\n"
+        "  add      takes one more of the kernel's interfaces; KEY is gateway, metric, provider, mode,\n"
         "           check, queue or probe, as in unet.conf(5)\n"
         "  remove   gives it back: its connections end with ENETDOWN, its routes go\n"
         "  --json   as JSON\n"

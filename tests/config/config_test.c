@@ -265,7 +265,7 @@ static void knows_interfaces(void **state)
         const struct unetd_iface_config *i = s->c.iface;
 
         assert_int_equal(read_text(s, "[interface eth1]\naddress = 192.0.2.1/24\ngateway = 192.0.2.254\n"
-                                      "[interface veth0]\nmode = generic\nlink = packet\nqueue = 3\naddress = 198.51.100.7/32\n"
+                                      "[interface veth0]\nmode = generic\nprovider = packet\nqueue = 3\naddress = 198.51.100.7/32\n"
                                       "[interface veth1]\nmode = tcx\naddress = 198.51.100.9/32\n"), 0);
         assert_int_equal(s->c.nifaces, 3);
         assert_int_equal(i[2].mode, IFACE_TCX);
@@ -276,10 +276,9 @@ static void knows_interfaces(void **state)
         assert_int_equal(i[0].mode, IFACE_AUTO);
         assert_string_equal(i[1].name, "veth0");
         assert_int_equal(i[1].mode, IFACE_GENERIC);
-        assert_int_equal(i[0].link, IFACE_LINK_AUTO);
-        assert_int_equal(i[1].link, IFACE_LINK_PACKET);
+        assert_int_equal(i[0].provider, IFACE_BEST);
+        assert_int_equal(i[1].provider, IFACE_PACKET);
         assert_int_equal(i[1].queue, 3);
-        assert_int_equal(i[1].provider, IFACE_XDP);
         s->c = defaults;
 }
 
@@ -399,12 +398,11 @@ static void refuses_wrong_interfaces(void **state)
         refuses(s, "[interface eth1]\nadress = 192.0.2.1/24\n", 2, "unknown key \"adress\" in [interface eth1]");
         refuses(s, "[interface a name too long]\nqueue = 0\n", 2, "\"a name too long\" is not an interface's name");
         refuses(s, "[interface eth1]\nmode = fast\n", 2, "\"mode\" wants auto, native, generic or tcx");
-        refuses(s, "[interface eth1]\nprovider = dpdk\n", 2, "\"provider\" wants xdp or verbs");
         refuses(s, "[interface eth1]\nchecksum = 1\n", 2, "\"checksum\" wants yes or no");
         refuses(s, "[interface eth1]\npinned = many\n", 2, "\"pinned\" wants a number from 0 to 1048576");
         refuses(s, "[interface eth1]\nprovider = verbs\naddress = 192.0.2.1/24\ngateway = 192.0.2.2\n", 1,
                 "[interface eth1] has a gateway: hosts are met over verbs on their own network");
-        refuses(s, "[interface eth1]\nlink = wire\n", 2, "\"link\" wants auto, xdp or packet");
+        refuses(s, "[interface eth1]\nprovider = wire\n", 2, "\"provider\" wants auto, xdp, packet or verbs");
         refuses(s, "[interface eth1]\nqueue = -1\n", 2, "\"queue\" wants a number from 0 to 4095");
         refuses(s, "[interface eth1]\nqueue = 1\nqueue = 1\n", 3, "\"queue\" is set twice");
         refuses(s, "\n[interface eth1]\nqueue = 1\n", 2, "[interface eth1] has no address");

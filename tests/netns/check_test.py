@@ -22,8 +22,8 @@ class Check(Lan):
         self.other.become_kernels()
         self.serve_peer(self.other, "mirror", PORT)
 
-    def begin(self, check, mode="auto", link="auto"):
-        self.ours.own(f"[interface {lan.IFACE}]\naddress = {OURS}/24\nmode = {mode}\nlink = {link}\ncheck = {check}\n")
+    def begin(self, check, mode="auto", provider="auto"):
+        self.ours.own(f"[interface {lan.IFACE}]\naddress = {OURS}/24\nmode = {mode}\nprovider = {provider}\ncheck = {check}\n")
 
     def is_checked(self):
         return "send_check" in self.ours.sh(sys.executable, lan.BEHIND, lan.IFACE, "out").split()

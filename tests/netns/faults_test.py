@@ -15,13 +15,13 @@ OTHER = "other0"
 
 
 class Faults(Lan):
-    link = "auto"
+    provider = "auto"
 
     def setUp(self):
         self.ours = self.host("a", OURS)
         self.other = self.host("b", KERNELS)
         lan.cable(self.ours, self.other)
-        self.ours.become_ours(link=self.link)
+        self.ours.become_ours(provider=self.provider)
         self.other.become_kernels()
 
     def set(self, host, *argv, name=lan.IFACE):
@@ -95,7 +95,7 @@ class Faults(Lan):
 class FaultsOfShared(Faults):
     """The same through the gateway."""
 
-    link = "packet"
+    provider = "packet"
 
 
 if __name__ == "__main__":

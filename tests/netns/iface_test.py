@@ -60,7 +60,7 @@ class Ifaces(Lan):
         self.ours.serve(PORT + 1, *PEER, "echo", "0.0.0.0", str(PORT + 1), kind="u", user=BOB)
         self.ours.serve(PORT + 2, *PEER, "many-listen", "0.0.0.0", str(PORT + 2), "1000", user=ALICE)
         for _ in range(2):
-            self.add("link", "packet")
+            self.add("provider", "packet")
             self.peer(self.other, "ask", OURS, PORT + 1, 100).end()
             self.assertEqual(self.peer(self.other, "many", OURS, PORT + 2, 3).end(), "all\n")
             self.remove()
@@ -136,7 +136,7 @@ class Ifaces(Lan):
 
     def test_its_device_is_made_again(self):
         """Under its name, while one program has it, and while two share it."""
-        for more in ((), ("link", "packet")):
+        for more in ((), ("provider", "packet")):
             self.add(*more)
             programs = [self.serve_peer(self.ours, "mirror", PORT + 1)]
             for _ in range(2):

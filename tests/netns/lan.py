@@ -135,9 +135,9 @@ class Host:
         """Waits for the link: until then the kernel drops what it is given to send."""
         self.until(lambda: "state UP" in self.ip("link", "show", name), f"{self.name}: {name} up")
 
-    def become_ours(self, gateway=None, mode=MODE, link="auto", more=""):
+    def become_ours(self, gateway=None, mode=MODE, provider="auto", more=""):
         check = "no" if mode == "native" else "auto"            # an ordinary user has an AF_XDP socket of his own only unchecked
-        self.own(f"{more}[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\nlink = {link}\ncheck = {check}\n" +
+        self.own(f"{more}[interface {IFACE}]\naddress = {self.address}/24\nmode = {mode}\nprovider = {provider}\ncheck = {check}\n" +
                  (f"gateway = {gateway}\n" if gateway else ""))
 
     def own(self, text):

@@ -27,12 +27,12 @@ def route(*addresses):
 
 
 class Options(lan.Scene):
-    link = "auto"
+    provider = "auto"
 
     def setUp(self):
         self.ours, self.kernels = self.host("a", OURS), self.host("b", KERNELS)
         lan.cable(self.ours, self.kernels)
-        self.ours.become_ours(link=self.link)
+        self.ours.become_ours(provider=self.provider)
         self.kernels.become_kernels()
 
     def serve(self, host, *argv, kind="t"):
@@ -92,7 +92,7 @@ class Options(lan.Scene):
 
 class Gateway(Options):
     """Every packet by the gateway of a shared interface."""
-    link = "packet"
+    provider = "packet"
 
 
 class Settings(lan.Scene):

@@ -177,7 +177,7 @@ class WireByAfXdp(Wire):
 
 
 class WireByTheGateway(Wire):
-    how = {"link": "packet"}
+    how = {"provider": "packet"}
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ class Script(lan.Scene):
             self.us.become_kernels()
             self.us.ip("neigh", "add", PEER, "lladdr", self.macs[0], "dev", lan.IFACE)
         else:
-            self.us.become_ours(link=f"auto\nneighbour = {PEER} {self.macs[0]}")
+            self.us.become_ours(provider=f"auto\nneighbour = {PEER} {self.macs[0]}")
 
     def plays(self, scene, *expected):
         for _ in range(3):      # a machine that stood still may have had a segment sent again, or an order changed

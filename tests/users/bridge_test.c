@@ -157,7 +157,7 @@ static void who_holds_his_own_is_rung_by_the_bridge(void **state)
 
 static int setup(void **state)
 {
-        return users_setup_with("[interface unet0]\naddress = 10.79.0.1/24\nlink = packet\nprobe = no\n");
+        return users_setup_with("[interface unet0]\naddress = 10.79.0.1/24\nprovider = packet\nprobe = no\n");
 }
 
 int main(void)

@@ -89,16 +89,16 @@ static bool try(struct iface *f)
         char line[XDP_LINE_MAX] = "";
         int r = -ENOTSUP;
 
-        if (f->cfg->provider != IFACE_XDP)      /* links.c */
+        if (f->cfg->provider == IFACE_VERBS)      /* links.c */
                 return false;
         f->ifindex = if_nametoindex(f->cfg->name);
-        if (f->cfg->link != IFACE_LINK_PACKET) {
+        if (f->cfg->provider != IFACE_PACKET) {
                 r = monitor_rings_try(index_of(f), line);
                 log_line("interface %s: %s", f->cfg->name, line);
         }
         if (r == 0)
                 return true;
-        if (f->cfg->link == IFACE_LINK_XDP)
+        if (f->cfg->provider == IFACE_XDP)
                 return false;
         f->gate_only = try_packet(f, line);
         log_line("interface %s: %s", f->cfg->name, line);
@@ -228,7 +228,7 @@ int iface_add(const struct unetd_iface_config *c, int client, uint32_t *index)
         int place = place_for(c), r;
         struct iface *f;
 
-        if (c->provider != IFACE_XDP)
+        if (c->provider == IFACE_VERBS)
                 return -EOPNOTSUPP;
         if (!root_iface_is_sane(c))
                 return -EINVAL;
@@ -499,7 +499,7 @@ int iface_enter(struct iface *f, uint32_t stack)
 
         if (f->gate)
                 r = 0;
-        else if (r < 0 && (f->users != 0 || f->cfg->link != IFACE_LINK_XDP))
+        else if (r < 0 && (f->users != 0 || f->cfg->provider != IFACE_XDP))
                 r = enter_gate(f, stack);
         if (r == 0 && f->users++ == 0)
                 f->ifindex = if_nametoindex(device_of(f, name));

@@ -159,7 +159,7 @@ static int keeper(const struct mon_request *q, int fd)
 
 static bool is_iface(const struct mon_request *q)
 {
-        return q->iface < mon.scope->cfg->nifaces && mon.scope->cfg->iface[q->iface].provider == IFACE_XDP;
+        return q->iface < mon.scope->cfg->nifaces && mon.scope->cfg->iface[q->iface].provider != IFACE_VERBS;
 }
 
 static void forget_sender(struct sender *s)

@@ -299,8 +299,8 @@ void root_iface_set(uint32_t i, const struct unetd_iface_config *c)
 
 bool root_iface_is_sane(const struct unetd_iface_config *c)
 {
-        return c->name[0] != '\0' && memchr(c->name, 0, sizeof c->name) != NULL && c->provider == IFACE_XDP && c->addr != 0 &&
-               c->prefix >= 1 && c->prefix <= 32 && c->mode <= IFACE_TCX && c->link <= IFACE_LINK_PACKET &&
+        return c->name[0] != '\0' && memchr(c->name, 0, sizeof c->name) != NULL && c->provider <= IFACE_PACKET && c->addr != 0 &&
+               c->prefix >= 1 && c->prefix <= 32 && c->mode <= IFACE_TCX &&
                c->check <= IFACE_CHECK_NO && c->probe <= IFACE_PROBE_NO && c->queue <= 4095;
 }
 
