@@ -343,6 +343,18 @@ static int add_neighbour(struct reading *r, const struct unetd_iface_config *i, 
         return 1;
 }
 
+/* The older name of `provider`, for interfaces that are not of verbs: there it said nothing. */
+static int set_link(struct reading *r, struct unetd_iface_config *i, const char *value)
+{
+        uint8_t provider = IFACE_BEST;
+        int ok = set_word(r, &provider, "link", value, providers, IFACE_VERBS, "auto, xdp or packet");
+
+        if (ok && i->provider != IFACE_VERBS)
+                i->provider = provider;
+        r->c->said_link = true;
+        return ok;
+}
+
 static int iface_line(struct reading *r, const char *section, const char *name, const char *value)
 {
         struct unetd_iface_config *i = iface_get(r, section + strlen(IFACE_SECTION));
@@ -351,6 +363,8 @@ static int iface_line(struct reading *r, const char *section, const char *name, 
 
         if (!i)
                 return 0;
+        if (strcmp(name, "link") == 0)
+                return set_link(r, i, value);
         while (k < ARRAY_LEN(iface_keys) && strcmp(iface_keys[k].name, name) != 0)
                 k++;
         if (k == ARRAY_LEN(iface_keys))

@@ -30,8 +30,9 @@ enum unetd_iface_mode { IFACE_AUTO, IFACE_NATIVE, IFACE_GENERIC, IFACE_TCX };
 enum unetd_iface_probe { IFACE_PROBE_QUICK, IFACE_PROBE_FULL, IFACE_PROBE_NO };
 
 /*
- * What its packets go by. XDP: the first stack's own rings (unet/xdp/xdp.h), and a gateway with a packet socket (unet/packet/pkt_open.h) when
- * there are several. PACKET: a gateway always. BEST: as XDP, and as PACKET where there can be no such rings. VERBS: an RDMA device.
+ * What its packets go by. XDP: the first stack's own rings (unet/xdp/xdp.h), and a gateway with a packet socket
+ * (unet/packet/pkt_open.h) when there are several. PACKET: a gateway always. BEST: as XDP, and as PACKET where there can
+ * be no such rings. VERBS: an RDMA device.
  */
 enum unetd_iface_provider { IFACE_BEST, IFACE_XDP, IFACE_PACKET, IFACE_VERBS };
 
@@ -75,6 +76,7 @@ struct unetd_config {
         int adopt_ms;                   /* how long a new unetd waits for a keeper of the last one */
         struct unetd_iface_config iface[UNETD_IFACES];
         uint32_t nifaces;
+        bool said_link;                 /* an interface's `provider` by the key's older name */
         struct route route[NETCONF_ROUTES];     /* interface n is iface[n - 1]; without those by its gateway */
         uint32_t nroutes;
         struct netconf_neigh neigh[NETCONF_NEIGHS];

@@ -282,6 +282,26 @@ static void knows_interfaces(void **state)
         s->c = defaults;
 }
 
+static void knows_the_older_name_of_a_provider(void **state)
+{
+        struct scratch *s = *state;
+        const struct unetd_iface_config *i = s->c.iface;
+
+        s->c = defaults;
+        assert_int_equal(read_text(s, "[interface a]\naddress = 192.0.2.1/24\nlink = packet\n"
+                                      "[interface b]\naddress = 198.51.100.7/24\nprovider = verbs\nlink = xdp\n"
+                                      "[interface c]\naddress = 203.0.113.7/24\nlink = xdp\n"
+                                      "[interface d]\naddress = 203.0.112.7/24\nlink = auto\n"), 0);
+        assert_int_equal(i[0].provider, IFACE_PACKET);
+        assert_int_equal(i[1].provider, IFACE_VERBS);
+        assert_int_equal(i[2].provider, IFACE_XDP);
+        assert_int_equal(i[3].provider, IFACE_BEST);
+        assert_true(s->c.said_link);
+        s->c = defaults;
+        refuses(s, "[interface eth1]\nlink = verbs\n", 2, "\"link\" wants auto, xdp or packet");
+        s->c = defaults;
+}
+
 static void knows_interfaces_over_verbs(void **state)
 {
         struct scratch *s = *state;
@@ -428,6 +448,7 @@ int main(void)
                 TEST(what_it_shows_it_reads),        TEST(knows_interfaces),
                 TEST(refuses_wrong_interfaces),      TEST(knows_routes_and_neighbours),
                 TEST(refuses_wrong_routes),          TEST(refuses_wrong_neighbours),
+                TEST(knows_the_older_name_of_a_provider),
                 TEST(knows_interfaces_over_verbs),   TEST(refuses_sections_without_a_key_too),
         };
 

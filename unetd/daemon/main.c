@@ -518,6 +518,8 @@ int main(int argc, char **argv)
                 tell_starter(o.ready_fd);
                 return r == -EADDRINUSE ? 0 : 1;
         }
+        if (unetd.cfg.said_link)
+                log_line("config: the key \"link\" of interfaces is \"provider\" now");
         log_line("ready: uid %u domain %s name %u%s", unetd.uid, unetd.cfg.domain, unetd.name,
                  unetd.cfg.shared ? " (system)" : "");
         tell_starter(o.ready_fd);
