@@ -71,6 +71,7 @@ struct proc_slot {
         _Atomic uint32_t pid;           /* 0: free */
         _Atomic uint32_t full;          /* it has no descriptors for another channel: there comes none */
         uint32_t parent;                /* STACK_FORKING: slot of the process that forks */
+        _Atomic uint32_t waking;        /* its threads that are to wake others, having left the lock */
         uint64_t start;                 /* when it came, ms since boot: a process that began later has its number again */
 };
 
@@ -235,8 +236,8 @@ struct stack_state {
         _Atomic uint32_t procs;         /* process slots ever used: 0 .. procs-1 */
 
         /* Connections with something to send or to tell, oldest first; linked by tc->out_next. */
-        uint32_t out_head, out_tail;
-        uint32_t nacks;                 /* connections that delay an acknowledgement until the end of the turn */
+        uint32_t out_head, out_tail;    /* out_head: WRITE_ONCE() */
+        uint32_t nacks;                 /* connections that delay an acknowledgement until the end of the turn; WRITE_ONCE() */
         uint32_t acks[32];
         struct {
                 uint16_t first, count;
@@ -441,6 +442,8 @@ static inline nstime stack_time(struct stack *s, nstime now)
 
 /* Whether stack_run() would find something: a message, returned frames, a deadline. No lock needed. */
 bool stack_pending(struct stack *s, nstime now);
+/* Whether stack_run() and stack_flush_acks() would do anything. No lock needed. */
+bool stack_has_work(struct stack *s, nstime now);
 /* One turn: input, timers, output, bells. Returns whether anything was done. */
 bool stack_run(struct stack *s, nstime now);
 /* The same, for a reader. */

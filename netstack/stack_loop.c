@@ -39,7 +39,7 @@ static void touched(void *arg, uint32_t conn)
         if (st->out_tail != 0)
                 tcp_conn_at(&s->tcp, st->out_tail)->out_next = conn;
         else
-                st->out_head = conn;
+                WRITE_ONCE(st->out_head, conn);
         st->out_tail = conn;
 }
 
@@ -56,7 +56,7 @@ static void out_unlink(struct stack *s, uint32_t conn)
         if (prev != 0)
                 tcp_conn_at(&s->tcp, prev)->out_next = i;
         else
-                st->out_head = i;
+                WRITE_ONCE(st->out_head, i);
         if (st->out_tail == conn)
                 st->out_tail = prev;
         tcp_conn_at(&s->tcp, conn)->out_queued = 0;
@@ -88,7 +88,7 @@ static void sift_acks(struct stack *s)
         for (uint32_t i = 0; i < s->st->nacks; i++)
                 if (owes_ack(s, i))
                         s->st->acks[n++] = s->st->acks[i];
-        s->st->nacks = n;
+        WRITE_ONCE(s->st->nacks, n);
 }
 
 /* An acknowledgement that waits for the end of the turn is remembered; with the table full it goes now. */
@@ -103,10 +103,12 @@ static void note_ack(struct stack *s, struct tcp_conn *tc)
                         return;
         if (unlikely(st->nacks == ARRAY_LEN(st->acks)))
                 sift_acks(s);
-        if (likely(st->nacks < ARRAY_LEN(st->acks)))
-                st->acks[st->nacks++] = tc->self;
-        else
+        if (unlikely(st->nacks == ARRAY_LEN(st->acks))) {
                 tcp_flush_ack(&s->tcp, tc);
+                return;
+        }
+        st->acks[st->nacks] = tc->self;
+        WRITE_ONCE(st->nacks, st->nacks + 1);
 }
 
 static void tell(struct stack *s, struct tcp_conn *tc)
@@ -136,7 +138,7 @@ static void drain(struct stack *s)
                 struct tcp_conn *tc = tcp_conn_at(&s->tcp, conn);
 
                 stack_begin(st, conn);
-                st->out_head = tc->out_next;
+                WRITE_ONCE(st->out_head, tc->out_next);
                 if (st->out_head == 0)
                         st->out_tail = 0;
                 tc->out_queued = 0;
@@ -179,7 +181,7 @@ bool stack_owes_acks(struct stack *s)
         for (uint32_t i = 0; i < s->st->nacks; i++)
                 if (owes_ack(s, i))
                         return true;
-        s->st->nacks = 0;
+        WRITE_ONCE(s->st->nacks, 0);
         return false;
 }
 
@@ -192,7 +194,7 @@ void stack_flush_acks(struct stack *s, nstime now)
         for (uint32_t i = 0; i < st->nacks; i++)
                 if (owes_ack(s, i))
                         tcp_flush_ack(&s->tcp, tcp_conn_at(&s->tcp, st->acks[i]));
-        st->nacks = 0;
+        WRITE_ONCE(st->nacks, 0);
         stack_flush(s, now);
 }
 
@@ -446,6 +448,11 @@ bool stack_pending(struct stack *s, nstime now)
                         return true;
         }
         return now != 0 && stack_deadline(s) <= now;
+}
+
+bool stack_has_work(struct stack *s, nstime now)
+{
+        return READ_ONCE(s->st->out_head) != 0 || READ_ONCE(s->st->nacks) != 0 || stack_pending(s, now);
 }
 
 /* ---- for stack.c ---- */

@@ -185,8 +185,9 @@ void stack_recover(struct stack *s, nstime now)
         route_recover(s->routes);
         name_pools(s);
         each_frame_pool(st, frame_pool_zero_refs);
-        st->out_head = st->out_tail = 0;
-        st->nacks = 0;
+        WRITE_ONCE(st->out_head, 0);
+        st->out_tail = 0;
+        WRITE_ONCE(st->nacks, 0);
         wheel_reset(&st->wheel, now);
         stack_loop_forget(s);
         end_reservations(s);

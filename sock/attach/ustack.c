@@ -363,7 +363,10 @@ void ustack_lock(struct ustack *u)
 
 void ustack_unlock(struct ustack *u)
 {
-        rlock_unlock(&u->s.st->lock);
+        if (unlikely(u->nwakes != 0))
+                ustack_unlock_and_wake(u);
+        else
+                rlock_unlock(&u->s.st->lock);
 }
 
 /* Whether a timer is due before anybody looks in who sleeps. */
@@ -392,7 +395,7 @@ void ustack_leave(struct ustack *u)
                 if (ring)
                         st->rung = st->rests;
         }
-        rlock_unlock(&st->lock);
+        ustack_unlock(u);
         if (unlikely(ring))
                 bell_ring(u->fds.ring_keeper);
 }
@@ -476,6 +479,7 @@ static struct ustack *make(uint32_t room, int *err)
                 stack_format(u->s.st, &l, seed, ustack_now());
                 u->s.st->uid = geteuid();
                 u->s.st->chan_room = room;
+                u->wakes_late = true;
                 *err = view(u);
         }
         if (*err == 0)
@@ -637,6 +641,7 @@ static struct ustack *map_given(const struct unetd_stack_fds *fds, uint32_t id, 
         u->fds = *fds;
         u->id = id;
         u->bytes = (size_t)bytes;
+        u->wakes_late = true;
         *err = map_state(u);
         if (*err == 0)
                 *err = view(u);

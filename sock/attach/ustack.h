@@ -28,8 +28,12 @@ struct xdp_view {
 
 #define USTACK_LOOPBACK_BROADCAST 0x7fffffffu   /* 127.255.255.255: the kernel's */
 
+#define USTACK_WAKES 16u                /* that are put off until the lock is left */
+
 struct ustack {
         struct stack s;                 /* first: s.owner is this */
+        uint32_t wakes[USTACK_WAKES], nwakes;   /* waiter slots to be woken; under the lock, and none when it is free */
+        bool wakes_late;                /* it is a process of the stack, whose death is noticed, and not the keeper */
         size_t bytes;
         struct unetd_stack_fds fds;
         uint32_t id;
@@ -254,6 +258,8 @@ uint64_t ustack_boot_ms(void);          /* for proc_slot.start */
 /* Takes the stack's lock; what a dead process left half done is repaired first. From here on the queues are polled. */
 void ustack_lock(struct ustack *u);
 bool ustack_trylock(struct ustack *u);
+/* Leaves the lock and wakes those who are to be woken (u->wakes). (usock_wake.c) */
+void ustack_unlock_and_wake(struct ustack *u);
 /* Leaves the lock, staying in the call: more will come. */
 void ustack_unlock(struct ustack *u);
 /* Leaves the lock and the stack: the keeper watches the queues until somebody comes back. */

@@ -43,7 +43,7 @@ static void end(struct ustack *u, uint32_t k, nstime now)
 
 void ustack_peers_look(struct ustack *u, nstime now)
 {
-        u->peers_at = now + USTACK_PEERS_EVERY;
+        WRITE_ONCE(u->peers_at, now + USTACK_PEERS_EVERY);
         if (sandbox_forbids(SANDBOX_PEERS))
                 return;
         for (uint32_t k = 0; k < u->s.nchan; k++)

@@ -120,6 +120,13 @@ static void end_waiters(struct stack_state *st, uint32_t slot)
         crowd_end(st, slot + 1);
 }
 
+/* What they were to wake sleeps on. */
+static void end_wakes(struct ustack *u, uint32_t slot)
+{
+        if (atomic_exchange(&u->s.st->proc[slot].waking, 0) != 0)
+                ustack_wake_all(u);
+}
+
 /* What the slot holds ends, but for sockets that are kept over an exec where `keep` says so. True: there are such. */
 static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
 {
@@ -138,6 +145,7 @@ static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
                         ustack_unref(u, i, slot, now);
         }
         end_waiters(u->s.st, slot);
+        end_wakes(u, slot);
         ustack_set_full(u, slot, false);
         return any;
 }

@@ -84,11 +84,12 @@ static int set_wait(struct epoll_set *set, const struct usock_news *seen, struct
         pthread_mutex_unlock(&set->lock);
         if (l.n < 0 && !news) {
                 let_go(&l);
-                l.v[0] = (struct usock_item){.fd = epoll_kernel_fd(set), .events = POLLIN};
+                l.v[0] = (struct usock_item){.fd = epoll_kernel_fd(set), .events = POLLIN, .asked = true};
                 r = wait_items(l.v, set->kernel_half, u, mask, seen);
         } else if (!news) {
                 if (set->kernel_half)
                         l.v[l.n++] = (struct usock_item){.fd = epoll_kernel_fd(set), .events = POLLIN};
+                l.v[0].asked = true;
                 r = wait_items(l.v, l.n, u, mask, NULL);
         } else {
                 usock_progress();

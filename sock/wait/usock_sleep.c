@@ -197,16 +197,19 @@ static bool arm(struct wait *w, const struct usock_place *p, uint32_t slot[], ns
         return found || usock_tls.pending;
 }
 
-/* True: our place was rung. */
+/* Takes what has come, too. True: our place was rung. */
 static bool disarm(struct wait *w, const uint32_t slot[])
 {
+        nstime now = ustack_now();
         bool rung = false;
 
+        w->slept = true;
         for (uint32_t i = 0; i < w->nall; i++) {
                 ustack_lock(w->all[i]);
                 rung |= delist(w->all[i], w, slot[i]);
                 if (w->is_long)
-                        w->all[i]->peers_at = 0;        /* unetd may have ended, and they with it */
+                        WRITE_ONCE(w->all[i]->peers_at, 0);       /* unetd may have ended, and they with it */
+                wait_turn(w, w->all[i], now);
                 ustack_unlock(w->all[i]);
         }
         return rung;
@@ -251,7 +254,6 @@ int wait_doze(struct wait *w)
                 rung = ret > 0 && w->pfd[w->nk].revents != 0;
         }
         rung |= disarm(w, slot);
-        w->slept = true;
         if (ret == 0)
                 replace_leaders(w);
         w->inside = true;

@@ -100,7 +100,7 @@ bool wait_spin(struct wait *w, nstime now)
                 due = MIN(due, stack_deadline(&w->all[i]->s));
         do {
                 for (int i = 0; i < looks; i++) {
-                        if (wait_pending(w, 0)) {
+                        if (wait_pending(w, 0) || wait_heard(w)) {
                                 spin_budget = MIN(spin_budget * 2, most);
                                 if (unlikely(yield))
                                         usock_turns_spun(offers, lent);

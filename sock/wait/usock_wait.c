@@ -29,6 +29,7 @@
 #include "sock/wait/usock_wake.h"
 
 #define STACK_ITEMS 64
+#define LOCK_LOOKS  200                 /* at a lock that is taken, and at what its holder brings, before it is waited for */
 #define READERS     8                   /* who waits for more is a server of many, and does not pause for one */
 
 /* ---- looking ---- */
@@ -107,6 +108,52 @@ static void hand_over(struct wait *w, struct ustack *u)
                 usock_wake_one(u);
 }
 
+bool wait_heard(struct wait *w)
+{
+        bool any = false;
+
+        for (uint32_t i = 0; i < w->nall; i++) {
+                uint32_t count = atomic_load_explicit(&w->all[i]->s.st->news_count, memory_order_acquire);
+                any |= count != w->heard[i];
+                w->heard[i] = count;
+        }
+        return any && wait_look(w) > 0;
+}
+
+/* Whether a turn of the stack would do anything. No lock needed. */
+static bool has_work(const struct wait *w, nstime now)
+{
+        for (uint32_t i = 0; i < w->nall; i++) {
+                struct ustack *u = w->all[i];
+                if (stack_has_work(&u->s, now) || now >= READ_ONCE(u->peers_at))
+                        return true;
+        }
+        return w->nall == 0;
+}
+
+/* False: meanwhile whoever has the lock has brought what is waited for. */
+static bool lock_unless_heard(struct wait *w, struct ustack *u)
+{
+        for (int i = 0; i < LOCK_LOOKS && rlock_taken(&u->s.st->lock); i++) {
+                if (wait_heard(w))
+                        return false;
+                cpu_relax();
+        }
+        ustack_lock(u);
+        return true;
+}
+
+void wait_turn(struct wait *w, struct ustack *u, nstime now)
+{
+        stack_run(&u->s, now);
+        if (unlikely(now >= u->peers_at)) {
+                ustack_peers_look(u, now);
+                w->look_daemon = true;
+        }
+        if (u->woke && w->slept)
+                w->relayed = wait_look(w) == 0;
+}
+
 /*
  * One turn of every stack, then a look. When something is ready the caller goes back to the application, whose answer
  * will carry the acknowledgements; otherwise they go out now, since this thread has nothing else to do. Returns how many
@@ -119,16 +166,13 @@ static int progress(struct wait *w, nstime now)
 
         for (uint32_t i = 0; i < w->nall; i++) {
                 struct ustack *u = w->all[i];
-                ustack_lock(u);
-                stack_run(&u->s, now);
-                if (unlikely(now >= u->peers_at)) {
-                        ustack_peers_look(u, now);
-                        w->look_daemon = true;
+                if (!lock_unless_heard(w, u)) {
+                        w->inside |= i > 0;
+                        return wait_look(w);
                 }
+                wait_turn(w, u, now);
                 if (i + 1 == w->nall)
                         ready = wait_look(w);
-                if (u->woke && w->slept)
-                        w->relayed = ready == 0;
                 if (ready == 0 && u->s.st->nacks != 0 && !w->gave_way && ustack_links_any(u) && stack_owes_acks(&u->s))
                         w->owes = true;
                 else if (ready == 0)
@@ -208,6 +252,7 @@ static int pause_or_doze(struct wait *w, nstime now)
         if (err != 0 && (err < 0 || wait_pending(w, 0)))
                 return err;
         err = wait_doze(w);
+        rest_seen = usock_ticks();
         slept = ustack_now() - now;
         wait_judge_sleep(w, slept);
         usock_slept(w->all, w->nall, slept);
@@ -217,7 +262,7 @@ static int pause_or_doze(struct wait *w, nstime now)
 /* Something came that the caller will take itself. */
 static bool left_to_caller(struct wait *w, nstime now)
 {
-        if (likely(!w->v[0].device) || w->nall != 1 || now >= w->all[0]->peers_at || !wait_pending(w, 0))
+        if (likely(!w->v[0].device) || w->nall != 1 || now >= READ_ONCE(w->all[0]->peers_at) || !wait_pending(w, 0))
                 return false;
         w->v[0].revents = POLLIN;
         return true;
@@ -238,7 +283,7 @@ static int wait_loop(struct wait *w, nstime timeout)
                 bool due = usock_ticks() - rest_seen > USOCK_TICKS_EVERY;
                 if (ready == 0 && w->n != 0 && left_to_caller(w, now))
                         return 1;
-                if (ready == 0 || wait_pending(w, now) || (due && others_inside(w)))
+                if ((ready == 0 && has_work(w, now)) || wait_pending(w, now) || (due && others_inside(w)))
                         ready = progress(w, now);
                 if (w->nk > 0 && (ready == 0 || (due && !itself)))
                         ready = (due && !just) || !asked ? ask_kernel(w) : ready_items(w);
@@ -254,8 +299,10 @@ static int wait_loop(struct wait *w, nstime timeout)
                         w->look_daemon = false;
                         ustack_daemon_look();
                 }
-                if (give_way(w) || (!usock_in_stream() && wait_spin(w, now)))
+                if (give_way(w) || (!usock_in_stream() && wait_spin(w, now))) {
+                        ready = wait_look(w);
                         continue;
+                }
                 err = pause_or_doze(w, now);
                 w->gave_way = false;
                 if (err > 0)

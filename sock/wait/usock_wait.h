@@ -15,6 +15,7 @@ struct wait {
         const struct usock_news *news;  /* wait for news since this too; may be NULL */
         struct ustack *all[USTACKS_MAX];
         uint32_t nall;
+        uint32_t heard[USTACKS_MAX];    /* events of each stack when the items were looked at last */
         bool inside;                    /* stacks were polled and not left yet */
         bool relayed;                   /* what it led for was another's, who leads when he sleeps next */
         bool slept;                     /* there may be followers that wait for this one to lead or to wake another */
@@ -40,6 +41,11 @@ static inline bool wait_pending(const struct wait *w, nstime now)
 int wait_look(struct wait *w);
 
 /* ---- usock_spin.c ---- */
+
+/* True: something has happened since this was asked last, and items of ours are ready. No lock needed. */
+bool wait_heard(struct wait *w);
+/* One turn of a stack. Under its lock. */
+void wait_turn(struct wait *w, struct ustack *u, nstime now);
 
 /* Polls until something is pending or the budget is spent. True: something came. What others had of the time, when they were
  * offered the processor, is not of the budget: it is theirs that what comes next comes from. */

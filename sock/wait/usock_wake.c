@@ -70,8 +70,8 @@ void usock_place_put(struct usock_place *p, bool rung)
 {
         char junk[16];
 
-        while (rung && sys3(SYS_read, p->fd, junk, sizeof junk) >= 0)
-                ;
+        if (rung)                       /* once, as a rule; who was woken twice is woken in vain the next time */
+                sys3(SYS_read, p->fd, junk, sizeof junk);
         pthread_mutex_lock(&places_lock);
         p->next = free_places;
         free_places = p;
@@ -243,7 +243,7 @@ bool usock_delist(struct ustack *u, const struct usock_item *v, int n, uint32_t 
 
 /* False: nobody hears that name from here. It is of another network namespace, Landlock forbids it (its abstract scope), or its owner
  * is gone. A queue that is full wakes as well. */
-static bool ring(struct ustack *u, const struct waiter_slot *w)
+static bool ring(const struct ustack *u, const struct waiter_slot *w)
 {
         struct sockaddr_un un = {.sun_family = AF_UNIX};
         long r;
@@ -261,6 +261,19 @@ static void ask_keeper(struct ustack *u, uint32_t slot)
         bell_ring(u->fds.ring_keeper);
 }
 
+/* Its name is not heard from here. Under the lock. */
+static void wake_otherwise(struct ustack *u, uint32_t slot)
+{
+        if (u->s.st->leader == slot + 1)
+                bell_ring(u->fds.ring_leader);
+        else
+                ask_keeper(u, slot);
+}
+
+/*
+ * Who is woken wants the lock at once, and may be given the processor of whoever wakes him. So that is done when the lock has been
+ * left. Who dies before he has done it has said so (proc_slot.waking), and all are woken in his stead.
+ */
 void usock_wake(struct ustack *u, uint32_t slot)
 {
         if (sandbox_forbids(SANDBOX_WAKE)) {
@@ -268,12 +281,37 @@ void usock_wake(struct ustack *u, uint32_t slot)
                 return;
         }
         u->woke = true;
-        if (likely(ring(u, stack_waiter(u->s.st, slot))))
-                return;
-        if (u->s.st->leader == slot + 1)
-                bell_ring(u->fds.ring_leader);
-        else
-                ask_keeper(u, slot);
+        if (likely(u->wakes_late && u->nwakes < USTACK_WAKES))
+                u->wakes[u->nwakes++] = slot;
+        else if (!ring(u, stack_waiter(u->s.st, slot)))
+                wake_otherwise(u, slot);
+}
+
+void ustack_unlock_and_wake(struct ustack *u)
+{
+        struct stack_state *st = u->s.st;
+        struct proc_slot *self = &st->proc[u->slot];
+        struct waiter_slot who[USTACK_WAKES];
+        uint32_t slot[USTACK_WAKES], n = u->nwakes, unheard = 0;
+
+        for (uint32_t i = 0; i < n; i++) {
+                slot[i] = u->wakes[i];
+                who[i] = *stack_waiter(st, slot[i]);
+        }
+        u->nwakes = 0;
+        atomic_fetch_add(&self->waking, 1);
+        rlock_unlock(&st->lock);
+        for (uint32_t i = 0; i < n; i++)
+                if (!ring(u, &who[i]))
+                        unheard |= 1u << i;
+        if (unlikely(unheard != 0)) {
+                ustack_lock(u);
+                for (uint32_t i = 0; i < n; i++)
+                        if (unheard >> i & 1)
+                                wake_otherwise(u, slot[i]);
+                ustack_unlock(u);
+        }
+        atomic_fetch_sub(&self->waking, 1);
 }
 
 /* The keeper, for those who may not. Whom it does not reach either looks for itself (usock_sleep.c). */
