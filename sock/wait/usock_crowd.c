@@ -141,6 +141,13 @@ bool crowd_wake_one(struct ustack *u)
         return false;
 }
 
+void crowd_rearm(struct stack_state *st)
+{
+        for (uint32_t i = 1; i < st->sleepers.fresh; i++)
+                if (waiter_at(st, i)->slot.proc != 0)
+                        atomic_store_explicit(&waiter_at(st, i)->slot.armed, 1, memory_order_relaxed);
+}
+
 bool crowd_wake_all(struct ustack *u, uint32_t proc)
 {
         bool any = false;

@@ -515,5 +515,6 @@ void ustack_wake_all(struct ustack *u)
                 if (st->waiter[i].proc != 0)
                         usock_wake(u, i);
         }
+        crowd_rearm(st);
         crowd_wake_all(u, 0);
 }

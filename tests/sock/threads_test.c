@@ -390,6 +390,39 @@ static void a_death_leaves_nobody_asleep(void **state)
         play(TWO_PROCESSES, dies, asks, 0);
 }
 
+/* ---- a process dies between leaving the lock and waking whom it had chosen ---- */
+
+#define DEAD_SLOT 40u
+
+static void dies_before_it_wakes(struct side *s)
+{
+        int err;
+        struct ustack *u = ustack_mine(&err);
+        struct stack_state *st = u->s.st;
+
+        connect_all(s);
+        start(echo);
+        all_asleep();
+        ustack_lock(u);
+        for (uint32_t i = 0; i < STACK_WAITERS; i++)
+                atomic_store(&st->waiter[i].armed, 0);
+        for (uint32_t i = 1; i < st->sleepers.fresh; i++)
+                atomic_store(&stack_waiter(st, STACK_WAITERS + i)->armed, 0);
+        atomic_store(&st->proc[DEAD_SLOT].pid, 1);
+        atomic_store(&st->proc[DEAD_SLOT].waking, 1);
+        ustack_proc_gone(u, DEAD_SLOT, ustack_now());
+        ustack_leave(u);
+        all_asleep();                   /* each was woken, and sleeps again */
+        tell(s, 0);
+        join_all();
+        close_all();
+}
+
+static void who_was_to_be_woken_by_the_dead_is(void **state)
+{
+        play(TWO_PROCESSES, dies_before_it_wakes, asks, 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -399,6 +432,7 @@ int main(void)
                 cmocka_unit_test(a_shutdown_wakes_all),
                 cmocka_unit_test(they_wait_for_anything),
                 cmocka_unit_test(a_death_leaves_nobody_asleep),
+                cmocka_unit_test(who_was_to_be_woken_by_the_dead_is),
         };
 
         return run_sides(tests);
