@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building, running and testing need. Says nothing when all are there.
 #
-#   scripts/deps.sh [run|check] [--list] [--help]
+#   scripts/deps.sh [run|check|bench] [--list] [--help]
 #
 #   run     what building and ./quickstart need (the default)
 #   check   also what the tests, the fuzzers and the plots need
+#   bench   what building and bench/programs need: the servers, and what asks them
 #   --list  prints the names and installs nothing
 #
 # Exit status: 0 all there; 1 something is missing and could not be installed (the command to run is printed); 2 usage.
@@ -23,13 +24,14 @@ CHECK_PACKAGES+=(apache2 lighttpd haproxy vsftpd rsync postgresql)
 # What virtual machines are made of, and what runs in them (tests/vm).
 CHECK_PACKAGES+=(qemu-system-x86 busybox-static kmod libibverbs-dev rdma-core ibverbs-providers ibverbs-utils perftest rdmacm-utils)
 CHECK_PACKAGES+=(redis-server redis-tools)
+BENCH_PACKAGES=(postgresql memcached libmemcached-tools redis-server redis-tools nginx-light apache2-utils gnuplot-nox)
 
-usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,11s/^# \{0,1\}//p' "$0"; }
 
 set_name=run list=0
 for arg in "$@"; do
         case $arg in
-        run | check) set_name=$arg ;;
+        run | check | bench) set_name=$arg ;;
         --list) list=1 ;;
         -h | --help) usage; exit 0 ;;
         *) usage >&2; exit 2 ;;
@@ -37,7 +39,8 @@ for arg in "$@"; do
 done
 
 packages=("${RUN_PACKAGES[@]}")
-[ "$set_name" = run ] || packages+=("${CHECK_PACKAGES[@]}")
+[ "$set_name" != check ] || packages+=("${CHECK_PACKAGES[@]}")
+[ "$set_name" != bench ] || packages+=("${BENCH_PACKAGES[@]}")
 if [ "$list" = 1 ]; then
         printf '%s\n' "${packages[@]}"
         exit 0
