@@ -8,16 +8,19 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "unet/bell_fd.h"
 #include "unetd/client/name.h"
 
 /* ---- a file system of the user's own ---- */
@@ -61,6 +64,7 @@ static void fuse_serve(const struct fuse_in_header *in)
                 fuse_reply(in->unique, 0, &opened, sizeof opened);
                 break;
         case FUSE_FLUSH:
+        case FUSE_READ:
                 table->value[0]++;
                 break;
         case FUSE_FORGET:
@@ -146,6 +150,56 @@ static int passes_a_file_of_its_own(void)
         table->done = 1;
         pause();
         return 0;
+}
+
+/* ---- a ring that is read into a file of the user's own ---- */
+
+static void *reads_a_ring(void *arg)
+{
+        void *page = arg;
+
+        recv((int)table->value[2], page, 1, 0);
+        return NULL;
+}
+
+/* The bell's reader waits with the page for ever; who rings, connects and leaves does not. */
+static int reads_into_a_file_of_its_own(void)
+{
+        int bell = bell_make(), ringer = bell_ringer(bell), file, other;
+        pthread_t thread;
+        void *page;
+
+        must(fuse_mount());
+        table->value[1] = fuse_server();
+        must(table->value[1] > 0);
+        file = open("/mnt/x", O_RDWR | O_CLOEXEC);
+        page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+        must(file >= 0 && page != MAP_FAILED);
+        table->value[2] = bell;
+        bell_ring(ringer);
+        must(pthread_create(&thread, NULL, reads_a_ring, page) == 0);
+        must_eventually(table->value[0] > 0);
+        for (int i = 0; i < 100; i++)
+                bell_ring(ringer);
+        other = bell_ringer(bell);
+        must(other >= 0);
+        bell_ring(other);
+        close(other), close(ringer);
+        table->done = 1;
+        pause();
+        return 0;
+}
+
+static void a_ring_that_is_read_for_ever(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run() || no_fuse())
+                skip();
+        hostile = users_begin(HOSTILE, reads_into_a_file_of_its_own);
+        eventually(table->done);
+        kill((pid_t)table->value[1], SIGKILL);
+        users_kill(hostile);
 }
 
 static void a_file_that_is_never_flushed(void **state)
@@ -422,6 +476,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 t(a_file_that_is_never_flushed),
+                t(a_ring_that_is_read_for_ever),
                 t(sockets_that_linger),
                 t_few(sockets_that_linger_where_nobody_is_let_in),
                 t(sockets_that_linger_at_a_private_unetd),
