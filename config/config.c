@@ -2,6 +2,7 @@
 #include "config/config.h"
 #include "config/plain.h"
 #include "config/route_text.h"
+#include "config/rule_text.h"
 #include "config/sections.h"
 #include "tcp/tcp_cc.h"
 
@@ -88,6 +89,8 @@ struct reading {
         uint64_t seen;                  /* bit of each key */
         uint32_t seen_iface[UNETD_IFACES];      /* ... of each interface's */
         int line_of[UNETD_IFACES];              /* where each interface's section begins; 0: not from a file */
+        uint32_t seen_rule[RULES_MAX];          /* bit of each key of a rule's, ... */
+        int line_of_rule[RULES_MAX];            /* ... and where its section begins */
         struct route_table *routes;     /* second reading: what the routes are checked against */
         bool failed;
 };
@@ -405,6 +408,68 @@ static int iface_line(struct reading *r, const char *section, const char *name, 
         }
 }
 
+/* ---- [rule NAME] ---- */
+
+#define RULE_SECTION "rule "
+
+static bool is_section_of(const char *section, const char *kind)
+{
+        return strncmp(section, kind, strlen(kind)) == 0;
+}
+
+static struct rule *rule_get(struct reading *r, const char *name)
+{
+        struct unetd_config *c = r->c;
+        size_t len = strlen(name);
+
+        for (uint32_t i = 0; i < c->nrules; i++)
+                if (strcmp(c->rule[i].name, name) == 0)
+                        return &c->rule[i];
+        if (len == 0 || len >= RULE_NAME) {
+                complain(r, "\"%s\" is not a rule's name: 1 to 23 bytes%s", name, "");
+                return NULL;
+        }
+        if (c->nrules == RULES_MAX) {
+                complain(r, "there are too many rules%s%s", "", "");
+                return NULL;
+        }
+        c->rule[c->nrules] = RULE_BLANK;
+        memcpy(c->rule[c->nrules].name, name, len + 1);
+        return &c->rule[c->nrules++];
+}
+
+static int rule_line(struct reading *r, const char *section, const char *name, const char *value)
+{
+        struct rule *rule = rule_get(r, section + strlen(RULE_SECTION));
+        unsigned k = 0;
+        const char *wrong;
+
+        if (!rule)
+                return 0;
+        while (k < RULE_KEYS && strcmp(rule_key_name(k), name) != 0)
+                k++;
+        if (k == RULE_KEYS)
+                return complain(r, "unknown key \"%s\" in [%s]", name, section);
+        if (r->seen_rule[rule - r->c->rule] >> k & 1)
+                return complain(r, "\"%s\" is set twice%s", name, "");
+        r->seen_rule[rule - r->c->rule] |= 1u << k;
+        wrong = rule_set(rule, k, value);
+        return wrong ? complain(r, "\"%s\" %s", name, wrong) : 1;
+}
+
+/* One that says nothing is a mistake. */
+static int check_rules(struct reading *r)
+{
+        for (uint32_t k = 0; k < r->c->nrules; k++) {
+                if (r->c->rule[k].carrier != RULE_UNSAID)
+                        continue;
+                complain(r, "[rule %s] has no \"%s\"", r->c->rule[k].name, rule_key_name(RULE_KEY_CARRIER));
+                r->err->line = r->line_of_rule[k];
+                return -EINVAL;
+        }
+        return 0;
+}
+
 /* What only the whole file can show. */
 static const char *iface_wrong(const struct unetd_iface_config *i)
 {
@@ -570,6 +635,8 @@ static int one_line(void *arg, const char *section, const char *name, const char
 
         if (strncmp(section, IFACE_SECTION, strlen(IFACE_SECTION)) == 0)
                 return iface_line(r, section, name, value);
+        if (is_section_of(section, RULE_SECTION))
+                return rule_line(r, section, name, value);
         if (!k && *section == '\0')
                 return complain(r, "\"%s\" stands before any [section]%s", name, "");
         if (!k && !known_section(section))
@@ -589,18 +656,35 @@ static int one_line(void *arg, const char *section, const char *name, const char
 
 /* ---- the file ---- */
 
+/* Where the section of that name begins. */
+static int *line_of_section(struct reading *r, const char *section)
+{
+        static int nowhere;
+        const struct unetd_iface_config *i;
+        const struct rule *rule;
+
+        if (is_section_of(section, IFACE_SECTION)) {
+                i = iface_get(r, section + strlen(IFACE_SECTION));
+                return i != NULL ? &r->line_of[i - r->c->iface] : &nowhere;
+        }
+        if (is_section_of(section, RULE_SECTION)) {
+                rule = rule_get(r, section + strlen(RULE_SECTION));
+                return rule != NULL ? &r->line_of_rule[rule - r->c->rule] : &nowhere;
+        }
+        if (!known_section(section))
+                complain(r, "there is no section [%s]%s", section, "");
+        return &nowhere;
+}
+
 static bool one_section(void *arg, const char *section, int line)
 {
         struct reading *r = arg;
-        bool iface = strncmp(section, IFACE_SECTION, strlen(IFACE_SECTION)) == 0;
-        struct unetd_iface_config *i = iface ? iface_get(r, section + strlen(IFACE_SECTION)) : NULL;
+        int *begins = line_of_section(r, section);
 
-        if (!iface && !known_section(section))
-                complain(r, "there is no section [%s]%s", section, "");
         if (r->failed)
                 r->err->line = line;
-        else if (i != NULL && r->line_of[i - r->c->iface] == 0)
-                r->line_of[i - r->c->iface] = line;
+        else if (*begins == 0)
+                *begins = line;
         return !r->failed;
 }
 
@@ -639,7 +723,7 @@ int config_read(const char *path, struct unetd_config *c, struct config_error *e
                 snprintf(err->text, sizeof err->text, "%s", strerror(-line));
                 return line;
         }
-        if (r.failed || check_ifaces(&r) < 0 || check_routes(&r, path) < 0)
+        if (r.failed || check_ifaces(&r) < 0 || check_rules(&r) < 0 || check_routes(&r, path) < 0)
                 return -EINVAL;
         *c = copy;
         return 0;
@@ -752,6 +836,17 @@ static void each_of_iface(const struct unetd_config *c, uint32_t number,
         each_route(c, (uint8_t)(number + 1), section, row, arg);
 }
 
+static void each_of_rule(const struct rule *rule, row_fn *row, void *arg)
+{
+        char section[sizeof RULE_SECTION + RULE_NAME], value[RULE_PROGRAM];
+
+        snprintf(section, sizeof section, RULE_SECTION "%s", rule->name);
+        for (unsigned k = 0; k < RULE_KEYS; k++) {
+                rule_put(rule, k, value);
+                row(arg, section, rule_key_name(k), value, rule_key_text(k));
+        }
+}
+
 void config_each(const struct unetd_config *c,
                  void (*row)(void *arg, const char *section, const char *key, const char *value, const char *text),
                  void *arg)
@@ -770,4 +865,6 @@ void config_each(const struct unetd_config *c,
         }
         for (uint32_t i = 0; i < c->nifaces; i++)
                 each_of_iface(c, i, row, arg);
+        for (uint32_t i = 0; i < c->nrules; i++)
+                each_of_rule(&c->rule[i], row, arg);
 }

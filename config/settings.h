@@ -7,6 +7,7 @@
 #include "ip/netconf.h"
 #include "base/base.h"
 #include "base/frame.h"
+#include "config/rule.h"
 
 /* Limits hold for each uid by itself. Together they bound the descriptors that one user can make unetd hold,
  * queued ones included: some 100,000 of the million that a system-wide unetd takes. */
@@ -81,6 +82,8 @@ struct unetd_config {
         uint32_t nroutes;
         struct netconf_neigh neigh[NETCONF_NEIGHS];
         uint32_t nneighs;
+        struct rule rule[RULES_MAX];            /* in the file's order */
+        uint32_t nrules;
         uint32_t ip_ttl, source_routes, redirects;
         uint8_t tcp_ecn;                /* enum tcp_ecn of tcp/tcp.h */
         uint8_t tcp_cc;                 /* enum of tcp/tcp_cc.h */

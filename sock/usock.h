@@ -80,6 +80,9 @@ int usock_getpeername(struct usock *s, struct sockaddr *sa, socklen_t *len);
 /* ---- connections ---- */
 
 int usock_listen(struct usock *s, int backlog);
+/* A rule of the configuration keeps a socket of this kind (USOCK_TCP, USOCK_UDP), with this name of its own, off the fabric: which one,
+ * for `unet why`; NULL: none does. Who makes it listen, or registers it, asks before. */
+const char *usock_rule_listens(int kind, const struct sockaddr *sa, socklen_t len);
 /* Whether there is a connection to accept, or another answer than -EAGAIN. */
 bool usock_acceptable(struct usock *s);
 /* -EAGAIN: nobody waits on our side (the kernel's side is the caller's business). The new socket has kfd -1. */

@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 struct asked {
         int pid;
         bool shimmed, disabled;
+        char program[PATH_MAX];         /* that runs; empty: not known */
         struct unetd_client unetd;      /* its directory says who listens */
         json_t *rows;
         struct half *half;
@@ -116,23 +118,53 @@ static ip_addr address_of(const struct sockaddr_storage *ss, uint16_t *port)
         return a;
 }
 
-static const char *reason(const struct asked *a, bool tcp, bool listening, ip_addr peer, uint16_t port)
+/* The rule of unetd's configuration that gives a socket to the kernel; NULL: none does. */
+static const char *rule(const struct asked *a, bool tcp, enum rule_role role, ip_addr addr, uint16_t port)
 {
+        struct rule_asked q = {.role = role, .proto = tcp ? IPPROTO_TCP : IPPROTO_UDP, .port = port,
+                               .addr = ip_addr_is_v4(addr) ? ip_addr_get_v4(addr) : 0, .program = {a->program, NULL}};
+        const struct rule *r = a->unetd.dir ? rule_against(a->unetd.dir->rule, a->unetd.dir->nrules, &q) : NULL;
+        static char text[RULE_NAME + 32];
+
+        if (r)
+                snprintf(text, sizeof text, "[rule %.*s] of the configuration", (int)sizeof r->name, r->name);
+        return r ? text : NULL;
+}
+
+struct seen {
+        bool tcp, listening;
+        ip_addr laddr, paddr;
+        uint16_t lport, pport;
+};
+
+static const char *rule_of(const struct asked *a, const struct seen *s)
+{
+        const char *r = s->listening || !s->tcp ? rule(a, s->tcp, RULE_LISTENS, s->laddr, s->lport) : NULL;
+
+        return r || s->pport == 0 ? r : rule(a, s->tcp, RULE_CONNECTS, s->paddr, s->pport);
+}
+
+static const char *reason(const struct asked *a, const struct seen *s)
+{
+        const char *said;
         struct dir_hit hit;
 
         if (!a->shimmed)
                 return "the program runs without the shim: start it by unet run";
         if (a->disabled)
                 return "UNET_DISABLE is set";
-        if (listening || port == 0)
+        said = rule_of(a, s);
+        if (said)
+                return said;
+        if (s->listening || s->pport == 0)
                 return "it was made before the shim could see it";
-        if (!ip_addr_is_v4(peer))
+        if (!ip_addr_is_v4(s->paddr))
                 return "IPv6 is the kernel's";
         if (!a->unetd.dir)
                 return "no unetd runs";
-        if (directory_is_local(a->unetd.dir, peer) != 1)
+        if (directory_is_local(a->unetd.dir, s->paddr) != 1)
                 return "the peer is not on this host";
-        if (directory_lookup(a->unetd.dir, tcp ? IPPROTO_TCP : IPPROTO_UDP, peer, port, 0, &hit) != 1)
+        if (directory_lookup(a->unetd.dir, s->tcp ? IPPROTO_TCP : IPPROTO_UDP, s->paddr, s->pport, 0, &hit) != 1)
                 return "the peer is not on the fabric";
         return "the other side came through the kernel";
 }
@@ -142,8 +174,7 @@ static void add_kernel_socket(struct asked *a, int number, int fd)
         struct sockaddr_storage local = {0}, peer = {0};
         socklen_t llen = sizeof local, plen = sizeof peer, ilen = sizeof(int);
         int domain = 0, type = 0, listening = 0;
-        uint16_t lport, pport;
-        ip_addr laddr, paddr;
+        struct seen s;
 
         getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &ilen);
         getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &ilen);
@@ -153,16 +184,15 @@ static void add_kernel_socket(struct asked *a, int number, int fd)
                 return;
         if (getpeername(fd, (struct sockaddr *)&peer, &plen) != 0)
                 peer.ss_family = AF_UNSPEC;
-        laddr = address_of(&local, &lport);
-        paddr = address_of(&peer, &pport);
-        if ((pport == 0 && lport == 0) || (type == SOCK_STREAM && pport == 0 && !listening) ||
-            beside_ours(a, fd, type == SOCK_STREAM, listening || type == SOCK_DGRAM ? lport : 0))
+        s = (struct seen){.tcp = type == SOCK_STREAM, .listening = listening};
+        s.laddr = address_of(&local, &s.lport);
+        s.paddr = address_of(&peer, &s.pport);
+        if ((s.pport == 0 && s.lport == 0) || (s.tcp && s.pport == 0 && !listening) ||
+            beside_ours(a, fd, s.tcp, listening || !s.tcp ? s.lport : 0))
                 return;
         json_array_append_new(a->rows, json_pack("{si si ss so so ss ss}", "pid", a->pid, "fd", number, "protocol",
-                                                 type == SOCK_STREAM ? "tcp" : "udp", "local",
-                                                 address_port_json(laddr, lport), "peer",
-                                                 address_port_json(paddr, pport), "carried", "kernel", "why",
-                                                 reason(a, type == SOCK_STREAM, listening, paddr, pport)));
+                                                 s.tcp ? "tcp" : "udp", "local", address_port_json(s.laddr, s.lport), "peer",
+                                                 address_port_json(s.paddr, s.pport), "carried", "kernel", "why", reason(a, &s)));
 }
 
 /* Every descriptor of the process in turn, by a copy. */
@@ -234,6 +264,9 @@ bool why_pid(int pid, json_t *rows, char why[WHY_TEXT])
         }
         a.shimmed = file_holds(pid, "maps", "libunet_preload.so");
         a.disabled = file_holds(pid, "environ", "UNET_DISABLE=");
+        strcat(path, "/exe");
+        if (readlink(path, a.program, sizeof a.program - 1) < 0)
+                a.program[0] = '\0';
         if (unetd_open(&a.unetd, UNETD_NO_START) == 0)
                 stacks_each(add_ours, &a);
         whole = add_kernels(&a, why);

@@ -186,6 +186,9 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
         *why = "no unetd";
         if (dir == NULL || ip_addr_eq(addr, ip_addr_v4(USTACK_LOOPBACK_BROADCAST)))
                 return -ENOENT;         /* the kernel says what is to be said */
+        *why = ustack_rule(dir, IP_PROTO_TCP, RULE_CONNECTS, addr, port);
+        if (unlikely(*why != NULL))
+                return -ENOENT;
         *why = "unetd is in mid-write of its directory, and does not get on";
         local = ustack_is_local(dir, hop);
         if (unlikely(local < 0))

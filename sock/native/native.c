@@ -255,6 +255,15 @@ static int set_name(struct native_slot *n, ip_addr addr, uint16_t port)
         return usock_bind(n->us, (struct sockaddr *)&ss, len);
 }
 
+bool native_rule(struct native_slot *n)
+{
+        struct sockaddr_storage ss;
+        socklen_t len = sizeof ss;
+
+        return usock_getsockname(n->us, (struct sockaddr *)&ss, &len) == 0 &&
+               usock_rule_listens(n->us->kind, (struct sockaddr *)&ss, len) != NULL;
+}
+
 /* The port is the kernel's word; then UDP is told to all stacks. */
 static int bind_to(struct native_slot *n, ip_addr addr, uint16_t port)
 {
@@ -267,7 +276,7 @@ static int bind_to(struct native_slot *n, ip_addr addr, uint16_t port)
                 return err;
         err = set_name(n, addr, port);
         if (err == 0 && n->us->kind == USOCK_UDP)
-                err = usock_udp_register(n->us);
+                err = native_rule(n) ? -EACCES : usock_udp_register(n->us);
         n->held = err == 0;
         n->held_addr = addr;
         if (err != 0) {

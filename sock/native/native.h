@@ -50,6 +50,8 @@ void native_put(struct native_slot *n);
 int native_install(struct usock *us, bool nonblock);
 /* Binds to a free port unless it is bound. Under setup, but for who finds that it is. */
 int native_autobind(struct native_slot *n);
+/* A rule of the configuration keeps it, with the name that it has, off the fabric: -EACCES, as there is no kernel's socket. */
+bool native_rule(struct native_slot *n);
 /* Nobody on the fabric has the address: -ECONNREFUSED when it is this host's, else -ENETUNREACH. */
 int native_nobody(const struct sockaddr *to, socklen_t len);
 

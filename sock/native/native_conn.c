@@ -160,7 +160,7 @@ int unet_listen(int sock, int backlog)
         pthread_mutex_lock(&n->setup);
         err = n->us->kind == USOCK_TCP ? native_autobind(n) : -EOPNOTSUPP;
         if (err == 0)
-                err = usock_listen(n->us, backlog);
+                err = native_rule(n) ? -EACCES : usock_listen(n->us, backlog);
         pthread_mutex_unlock(&n->setup);
         native_put(n);
         return (int)native_result(err);

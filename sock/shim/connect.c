@@ -205,6 +205,19 @@ static bool disconnect_udp(struct file *f)
         return true;
 }
 
+/* 0: it can be sent to over the fabric, too. */
+static int offer_udp(struct file *f, const char **why)
+{
+        struct sockaddr_storage ss;
+        socklen_t len;
+        const char *rule = sock_kernel_name(f, &ss, &len) < 0 ? NULL : usock_rule_listens(USOCK_UDP, (void *)&ss, len);
+
+        if (!rule)
+                return usock_udp_register(f->us);
+        *why = rule;
+        return -EACCES;
+}
+
 /* The kernel's socket is connected too: it chooses our address, and keeps strangers out. */
 static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
 {
@@ -238,7 +251,7 @@ static int connect_udp(struct file *f, const struct sockaddr *sa, socklen_t len)
         else if (was_bound && f->mode == MODE_UDP && usock_udp_hear(f->us, sa, len) == 0)
                 r = 0;
         if (r == 0)
-                r = usock_udp_register(f->us);
+                r = offer_udp(f, &why);
         sock_decide(f, r == 0 ? MODE_UDP : MODE_KERNEL, why);
         return 0;
 }

@@ -132,6 +132,8 @@ void udp_engage(struct file *f)
         if (sock_kernel_name(f, &ss, &len) < 0)
                 return;
         why = sock_not_v4(f, &ss, len);
+        if (!why)
+                why = usock_rule_listens(f->kind, (void *)&ss, len);
         if (why) {
                 sock_decide(f, MODE_KERNEL, why);
                 return;

@@ -58,6 +58,8 @@ static const char *start_listening(struct file *f, int backlog)
         if (sock_kernel_name(f, &ss, &len) < 0)
                 return "no local name";
         why = sock_not_v4(f, &ss, len);
+        if (!why)
+                why = usock_rule_listens(f->kind, (void *)&ss, len);
         if (why)
                 return why;
         f->bound = true;                /* listen() binds what was not */

@@ -69,6 +69,9 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usoc
         if (dir == NULL || ip_addr_eq(addr, ip_addr_v4(USTACK_LOOPBACK_BROADCAST)))
                 return -ENOENT;         /* the kernel asks for SO_BROADCAST, and has all receivers */
         *many = 0;
+        *why = ustack_rule(dir, IP_PROTO_UDP, RULE_CONNECTS, addr, port);
+        if (unlikely(*why != NULL))
+                return -ENOENT;
         *why = "unetd is in mid-write of its directory, and does not get on";
         local = ustack_is_local(dir, hop);
         if (unlikely(local < 0))

@@ -248,6 +248,10 @@ static void what_it_shows_it_reads(void **state)
         s->c.nroutes = 2;
         s->c.neigh[0] = (struct netconf_neigh){0xc0000209, 1, {2, 0, 0, 0, 0xab, 9}};
         s->c.nneighs = 1;
+        s->c.rule[0] = (struct rule){.name = "web", .program = "/usr/sbin/nginx", .addr = 0x7f000000, .prefix = 8, .proto = 6,
+                                     .role = RULE_LISTENS, .carrier = RULE_UNET, .port_low = 80, .port_high = 443};
+        s->c.rule[1] = (struct rule){.name = "all the rest", .role = RULE_BOTH, .carrier = RULE_KERNEL, .port_high = 65535};
+        s->c.nrules = 2;
         s->c.iface[1] = (struct unetd_iface_config){.name = "eth2", .addr = 0xc6336401, .prefix = 32};
         s->c.nifaces = 3;
         config_each(&s->c, count_row, &n);
@@ -395,6 +399,76 @@ static void refuses_wrong_neighbours(void **state)
                 "\"neighbour\" is no other host on the interface's network");
 }
 
+static void knows_rules(void **state)
+{
+        struct scratch *s = *state;
+        const struct rule *r = s->c.rule;
+
+        assert_int_equal(read_text(s, "[rule b]\ncarrier = kernel\nport = 80\n[rule a]\nprogram = nginx\ncarrier = unet\n"
+                                      "protocol = udp\nrole = connect\naddress = 10.0.0.0/8\nport = 8000-8099\n"), 0);
+        assert_int_equal(s->c.nrules, 2);
+        assert_string_equal(r[0].name, "b");            /* in the file's order */
+        assert_true(r[0].role == RULE_BOTH && r[0].proto == 0 && r[0].prefix == 0 && r[0].port_low == 80 && r[0].port_high == 80);
+        assert_int_equal(r[0].carrier, RULE_KERNEL);
+        assert_string_equal(r[1].program, "nginx");
+        assert_true(r[1].role == RULE_CONNECTS && r[1].proto == 17 && r[1].addr == 0x0a000000 && r[1].prefix == 8);
+        assert_true(r[1].port_low == 8000 && r[1].port_high == 8099 && r[1].carrier == RULE_UNET);
+}
+
+static void refuses_wrong_rules(void **state)
+{
+        static const char address[] = "\"address\" wants an address, as 127.0.0.1, a network, as 192.0.2.0/24, or any";
+        static const char port[] = "\"port\" wants a number from 1 to 65535, two of them as in 8000-8099, or any";
+        struct scratch *s = *state;
+
+        refuses(s, "[rule]\ncarrier = kernel\n", 2, "there is no section [rule]");
+        refuses(s, "[rule ]\ncarrier = kernel\n", 2, "\"\" is not a rule's name: 1 to 23 bytes");
+        refuses(s, "[rule a name that is a bit long]\n", 1, "\"a name that is a bit long\" is not a rule's name: 1 to 23 bytes");
+        refuses(s, "[daemon]\n[rule a]\nport = 80\n", 2, "[rule a] has no \"carrier\"");
+        refuses(s, "[daemon]\n[rule a]\n", 2, "[rule a] has no \"carrier\"");
+        refuses(s, "[rule a]\ncarrier = linux\n", 2, "\"carrier\" is unet or kernel");
+        refuses(s, "[rule a]\ncarrier = unet\ncarrier = unet\n", 3, "\"carrier\" is set twice");
+        refuses(s, "[rule a]\nports = 80\n", 2, "unknown key \"ports\" in [rule a]");
+        refuses(s, "[rule a]\nrole = server\n", 2, "\"role\" is listen, connect or both");
+        refuses(s, "[rule a]\nprotocol = sctp\n", 2, "\"protocol\" is tcp, udp or both");
+        refuses(s, "[rule a]\nprogram = bin/x\n", 2, "\"program\" wants a file's name alone, or its whole path");
+        refuses(s, "[rule a]\naddress = here\n", 2, address);
+        refuses(s, "[rule a]\naddress = 10.0.0.0/33\n", 2, address);
+        refuses(s, "[rule a]\naddress = 10.0.0.0/0\n", 2, address);
+        refuses(s, "[rule a]\naddress = ::1\n", 2, address);
+        refuses(s, "[rule a]\naddress = 0.0.0.0\n", 2, "\"address\" wants no address for all of them: that is any");
+        refuses(s, "[rule a]\naddress = 10.0.0.1/8\n", 2, "\"address\" has bits behind its prefix");
+        refuses(s, "[rule a]\nport = 0\n", 2, port);
+        refuses(s, "[rule a]\nport = 65536\n", 2, port);
+        refuses(s, "[rule a]\nport = 80-79\n", 2, port);
+        refuses(s, "[rule a]\nport = 80-\n", 2, port);
+        refuses(s, "[rule a]\nport = 80x\n", 2, port);
+}
+
+/* The first one that fits holds; who cannot tell the program holds what is said of all of them. */
+static void the_first_rule_that_fits_holds(void **state)
+{
+        struct scratch *s = *state;
+        struct rule_asked q = {.role = RULE_LISTENS, .proto = 6, .addr = 0x7f000001, .port = 80, .program = {"/usr/sbin/nginx", NULL}};
+
+        assert_int_equal(read_text(s, "[rule 1]\nprogram = nginx\nport = 80\ncarrier = unet\n"
+                                      "[rule 2]\nrole = listen\naddress = 127.0.0.0/8\nport = 80-90\ncarrier = kernel\n"
+                                      "[rule 3]\nprogram = /bin/x\ncarrier = kernel\n"), 0);
+        assert_null(rule_against(s->c.rule, s->c.nrules, &q));
+        assert_null(rule_against_all(s->c.rule, s->c.nrules, &q));
+        q.program[0] = "/usr/sbin/nginx2";
+        assert_ptr_equal(rule_against(s->c.rule, s->c.nrules, &q), &s->c.rule[1]);
+        q.port = 81;
+        assert_ptr_equal(rule_against_all(s->c.rule, s->c.nrules, &q), &s->c.rule[1]);
+        q.role = RULE_CONNECTS;
+        assert_null(rule_against(s->c.rule, s->c.nrules, &q));
+        q.program[0] = "/bin/x";
+        assert_ptr_equal(rule_against(s->c.rule, s->c.nrules, &q), &s->c.rule[2]);
+        assert_null(rule_against_all(s->c.rule, s->c.nrules, &q));
+        q = (struct rule_asked){.role = RULE_LISTENS, .proto = 6, .addr = 0, .port = 80};     /* on all addresses */
+        assert_null(rule_against(s->c.rule, s->c.nrules, &q));
+}
+
 static void refuses_sections_without_a_key_too(void **state)
 {
         struct scratch *s = *state;
@@ -449,6 +523,8 @@ int main(void)
                 TEST(refuses_wrong_interfaces),      TEST(knows_routes_and_neighbours),
                 TEST(refuses_wrong_routes),          TEST(refuses_wrong_neighbours),
                 TEST(knows_the_older_name_of_a_provider),
+                TEST(knows_rules),                   TEST(refuses_wrong_rules),
+                TEST(the_first_rule_that_fits_holds),
                 TEST(knows_interfaces_over_verbs),   TEST(refuses_sections_without_a_key_too),
         };
 

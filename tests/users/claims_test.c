@@ -151,12 +151,46 @@ static void a_claim_without_its_socket_gives_way(void **state)
         users_wait(hostile);
 }
 
+/* ---- rules of the operator's ---- */
+
+static int with_rules(void **state)
+{
+        return users_setup_with("[rule web]\nprogram = web\nprotocol = tcp\naddress = 127.0.0.2\ncarrier = unet\n"
+                                "[rule all]\nprotocol = tcp\naddress = 127.0.0.0/8\nrole = listen\ncarrier = kernel\n");
+}
+
+/* By the wire itself: no shim asks for rules. What another program may do cannot be told from him. */
+static int takes_no_rules(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client();
+        uint16_t port = 0, udp_port = 0, second = 0;
+        struct hostile_stack st;
+        int sock = hostile_socket(IPPROTO_TCP, LOOPBACK, &port, false);
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        must(hostile_listen(c, st.id, IPPROTO_TCP, LOOPBACK, port, sock) == -EACCES);
+        must(hostile_sees(IPPROTO_TCP, LOOPBACK, port, 0) == UINT32_MAX);
+        sock = hostile_socket(IPPROTO_UDP, LOOPBACK, &udp_port, false);
+        must(hostile_listen(c, st.id, IPPROTO_UDP, LOOPBACK, udp_port, sock) == 0);
+        sock = hostile_socket(IPPROTO_TCP, LOOPBACK_2, &second, false);
+        must(hostile_listen(c, st.id, IPPROTO_TCP, LOOPBACK_2, second, sock) == 0);
+        return 0;
+}
+
+static void a_rule_for_all_programs_holds_for_all(void **state)
+{
+        if (users_cannot_run())
+                skip();
+        users_run(HOSTILE, takes_no_rules);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(an_offer_is_compared_whole, users_setup, users_teardown),
                 cmocka_unit_test_setup_teardown(a_claim_ends_with_its_socket, users_setup, users_teardown),
                 cmocka_unit_test_setup_teardown(a_claim_without_its_socket_gives_way, users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(a_rule_for_all_programs_holds_for_all, with_rules, users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,6 +222,13 @@ void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack
         write_end(o->d);
 }
 
+void directory_set_rules(struct directory_owner *o, const struct rule *rules, uint32_t n)
+{
+        assert(n <= RULES_MAX);
+        memcpy(o->d->rule, rules, n * sizeof *rules);
+        o->d->nrules = n;
+}
+
 void directory_set_net(struct directory_owner *o, const struct netconf *net)
 {
         uint32_t gen = o->d->net.gen + 1;

@@ -468,6 +468,7 @@ static int daemon_init(void)
             (r = signals_init()) < 0 || (r = directory_create(&unetd.dir, unetd.instance, (const uint8_t *)&random[4])) < 0 ||
             (r = ports_init()) < 0)
                 return r;
+        directory_set_rules(&unetd.dir, unetd.cfg.rule, unetd.cfg.nrules);
         ifaces_init();
         links_init();
         routes_init();

@@ -166,6 +166,15 @@ static int make_way(const struct stack *st, const struct unetd_port *p)
         return is_tcp(p->proto) ? r : 0;
 }
 
+/* A rule of the operator's that speaks of all programs holds whatever a program does. */
+static int rules_allow(const struct unetd_port *p)
+{
+        uint32_t addr = ip_addr_is_v4(p->addr) ? ip_addr_get_v4(p->addr) : 0;
+        struct rule_asked q = {.role = RULE_LISTENS, .proto = p->proto, .addr = addr, .port = p->port};
+
+        return !(p->proto & DIR_HELD) && rule_against_all(unetd.cfg.rule, unetd.cfg.nrules, &q) ? -EACCES : 0;
+}
+
 /* To send from a port that others have leased would be to speak for them. */
 static int may_send(const struct stack *st, const struct unetd_port *p)
 {
@@ -200,6 +209,8 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
         if (!valid(p, false))
                 return -EINVAL;
         r = st->state == STACK_UP ? claim_judge(st, in, cl == NULL, &cookie) : -ENOENT;
+        if (r == 0)
+                r = rules_allow(p);
         if (r == 0)
                 r = may_send(st, p);
         if (r == 0)
