@@ -10,16 +10,9 @@
 
 #define LOOK_EVERY NS_PER_S             /* or less often: looking takes LOOK_SHARE of the time at most */
 #define LOOK_SHARE 50
+#define DOUBTS     16
 
 /* ---- one claim ---- */
-
-static uint64_t cookie_of(int fd)
-{
-        uint64_t cookie = 0;
-        socklen_t len = sizeof cookie;
-
-        return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0 ? 0 : cookie;
-}
 
 static bool is_held(const struct stack *st, const struct unetd_port *p)
 {
@@ -65,7 +58,7 @@ int claim_judge(const struct stack *st, const struct wire_in *in, bool offered, 
         if (in->n > 1)
                 return -EBADMSG;
         if (in->n == 1) {
-                *cookie = cookie_of(in->fds[0]);
+                *cookie = vouch_cookie(in->fds[0]);
                 return vouch_socket(in->fds[0], p);
         }
         if (p->proto & DIR_HELD)
@@ -133,26 +126,56 @@ static bool is_listed(const struct sockets *all, const struct stack *st, const s
         return s && s->proto == l->proto && s->port == l->port && ports_same_addr(s->addr, l->addr);
 }
 
+/* False: the kernel does not say. */
+static bool list_all(struct sockets *all)
+{
+        *all = (struct sockets){NULL, 0, 0};
+        if (sockdiag_each(IPPROTO_TCP, 0, gather, all) < 0 || sockdiag_each(IPPROTO_UDP, 0, gather, all) < 0)
+                return false;
+        if (all->n > 0)
+                qsort(all->at, all->n, sizeof *all->at, by_cookie);
+        return true;
+}
+
+struct looking {
+        struct sockets all, again;
+        bool listed_again;
+        unsigned doubts;                /* claims that are asked for one by one yet */
+};
+
+/* What moves from one port of the kernel's table to another while it is listed may be left out. So it is listed once more, for all that
+ * are missing; and some are asked for by themselves, each of which takes as long as a list. */
+static bool is_gone(struct looking *k, const struct stack *st, const struct listener *l)
+{
+        if (is_listed(&k->all, st, l))
+                return false;
+        if (!k->listed_again && !list_all(&k->again))
+                return false;
+        k->listed_again = true;
+        if (is_listed(&k->again, st, l))
+                return false;
+        if (k->doubts == 0)
+                return true;
+        k->doubts--;
+        return !claim_stands(st, l);
+}
+
 static void look(void)
 {
-        struct sockets all = {NULL, 0, 0};
+        struct looking k = {.doubts = DOUBTS};
+        struct listener *l, *next;
         struct stack *st;
+        bool known = list_all(&k.all);
 
-        if (sockdiag_each(IPPROTO_TCP, 0, gather, &all) == 0 && sockdiag_each(IPPROTO_UDP, 0, gather, &all) == 0) {
-                if (all.n > 0)
-                        qsort(all.at, all.n, sizeof *all.at, by_cookie);
-                for (unsigned b = 0; b < STACK_BUCKETS; b++)
-                        LIST_FOREACH(st, &unetd.stacks[b], link) {
-                                struct listener *l = LIST_FIRST(&st->listeners), *next;
-
-                                for (; l; l = next) {
-                                        next = LIST_NEXT(l, link);
-                                        if (!is_listed(&all, st, l) && !claim_stands(st, l))
-                                                listen_end(st, l);
-                                }
+        for (unsigned b = 0; known && b < STACK_BUCKETS; b++)
+                LIST_FOREACH(st, &unetd.stacks[b], link)
+                        for (l = LIST_FIRST(&st->listeners); l; l = next) {
+                                next = LIST_NEXT(l, link);
+                                if (is_gone(&k, st, l))
+                                        listen_end(st, l);
                         }
-        }
-        free(all.at);
+        free(k.all.at);
+        free(k.again.at);
 }
 
 nstime claims_tick(void)

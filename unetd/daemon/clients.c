@@ -253,10 +253,23 @@ void waiter_end(struct waiter *w, int err)
         waiter_free(w);
 }
 
+/* The keepers of all who have a part in what is waited for. */
+static bool waits_for_stopped(const struct waiter *w)
+{
+        if (user_keeper_stopped(w->client->user))
+                return true;
+        for (int i = 0; w->chan && i < 2; i++) {
+                const struct stack *st = w->chan->end[i].stack;
+                if (st && user_keeper_stopped(st->user))
+                        return true;
+        }
+        return false;
+}
+
 /* For a keeper that is slow, of a machine that is busy; other waits have limits of their own. */
 static bool waits_on(struct waiter *w)
 {
-        if ((!w->ask && !w->chan && !w->settles) || w->end <= unetd.loop.now || users_keeper_stopped())
+        if ((!w->ask && !w->chan && !w->settles) || w->end <= unetd.loop.now || waits_for_stopped(w))
                 return false;
         w->deadline = nstime_min(w->end, unetd.loop.now + unetd.cfg.reply_ms * NS_PER_MS);
         return true;

@@ -108,6 +108,8 @@ struct user {
         enum keeper_state keeper_state;
         int32_t keeper_pid;
         nstime keeper_look;             /* not before is it looked at whether it is stopped */
+        nstime stopped_at;              /* when it was looked at last, ... */
+        bool stopped;                   /* ... and what was seen: once a turn of the loop, however many wait */
         bool silence_said;              /* the log has it that the keeper is stopped, since it answered last */
         nstime adopt_until;             /* KEEPER_AWAITED: then start one */
         uint32_t deaths;                /* of keepers, within DEATHS_WINDOW of the first */
@@ -284,8 +286,8 @@ struct ask *ask_send(struct user *u, struct unetd_msg *msg, const int *fds, unsi
 /* Nobody waits for the channel's asks any more. */
 void asks_forget_chan(struct chan *ch);
 void users_tick(void);
-/* Whether a keeper that has not answered yet is stopped. */
-bool users_keeper_stopped(void);
+/* Whether the user's keeper owes an answer and is stopped. */
+bool user_keeper_stopped(struct user *u);
 /* The same of one user's, when somebody has waited for it in vain: who needs it is refused at once (-ETIMEDOUT), and the log says so. */
 bool user_keeper_silent(struct user *u);
 /* The same for who is another user: it owes an answer for a while, or has much to read. He is refused at once (-ETIMEDOUT) and goes by
@@ -352,7 +354,9 @@ int vouch_init(void);
 int vouch_socket(int fd, const struct unetd_port *want);
 /* Whether others may have its port, too (SO_REUSEADDR, SO_REUSEPORT). */
 bool vouch_shares(int fd);
-/* Its local name. */
+/* What the kernel calls it (SO_COOKIE); 0: it is no socket. */
+uint64_t vouch_cookie(int fd);
+/* The local name of a socket of unetd's own: another's owner might hold its lock. */
 bool vouch_addr(int fd, ip_addr *addr, uint16_t *port);
 
 /* ---- ports.c: listeners, bound and held ports, leases ---- */

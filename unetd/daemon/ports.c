@@ -159,10 +159,12 @@ static int make_way(const struct stack *st, const struct unetd_port *p)
 
         if (claims[!is_tcp(p->proto)][p->port] == 0)
                 return 0;
+        sockdiag_same_moment(true);     /* however many there are */
         for (unsigned b = 0; b < STACK_BUCKETS; b++)
                 LIST_FOREACH(other, &unetd.stacks[b], link)
                         if (other->user != st->user && clear_of(other, p) < 0)
                                 r = -EADDRINUSE;
+        sockdiag_same_moment(false);
         return is_tcp(p->proto) ? r : 0;
 }
 
@@ -187,11 +189,14 @@ static int may_send(const struct stack *st, const struct unetd_port *p)
  * The copy of a socket that is kept, so that nobody else has its port meanwhile; -1: none is. Not of a datagram socket that shares
  * its port: that keeps nobody away, and when its owner has closed it the kernel would go on giving it its part of what comes.
  */
-static int socket_kept(struct wire_in *in)
+static int socket_kept(struct user *u, struct wire_in *in)
 {
-        if (in->n != 1 || (in->msg.port.proto == IPPROTO_UDP && vouch_shares(in->fds[0])))
-                return -1;
-        return wire_in_take(in, 0);
+        int fd = in->n == 1 ? wire_in_take(in, 0) : -1;
+
+        if (fd < 0 || in->msg.port.proto != IPPROTO_UDP || !vouch_shares(fd))
+                return fd;
+        discard(u, &fd, 1, false);      /* it was asked for */
+        return -1;
 }
 
 /* `cl` NULL: its keeper brings it. */
@@ -219,7 +224,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
                 return r;
         l = find_socket(LIST_FIRST(&st->listeners), p);
         if (l && l->fd < 0 && in->n == 1) {     /* a keeper brought it, without the socket */
-                l->fd = socket_kept(in);
+                l->fd = socket_kept(u, in);
                 l->cookie = cookie;
                 return 0;
         }
@@ -235,7 +240,7 @@ static int listen_put(struct user *u, struct client *cl, struct wire_in *in)
                 free(l);
                 return r;
         }
-        l->fd = socket_kept(in);
+        l->fd = socket_kept(u, in);
         l->cookie = cookie;
         had = has_port(st, range_of(l));
         LIST_INSERT_HEAD(&st->listeners, l, link);

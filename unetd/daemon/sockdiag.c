@@ -8,11 +8,13 @@
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define TCP_LISTENS (1u << 10)          /* of the kernel's tcp_states.h */
+#define TCP_BOUND   (1u << 13)          /* TCP_BOUND_INACTIVE: Linux 6.8 */
 
 static int diag = -1;
 
@@ -55,7 +57,7 @@ static bool parse(const struct nlmsghdr *nlh, uint8_t proto, struct sockdiag_soc
         return !(m->idiag_family == AF_INET6 && ip_addr_is_any(s->addr) && is_v6only(nlh));
 }
 
-static int ask(int family, uint8_t proto, uint16_t port)
+static int ask(int family, uint8_t proto, uint16_t port, uint32_t states)
 {
         struct {
                 struct nlmsghdr nlh;
@@ -63,7 +65,7 @@ static int ask(int family, uint8_t proto, uint16_t port)
         } q = {.nlh = {.nlmsg_len = sizeof q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
                .req = {.sdiag_family = (uint8_t)family, .sdiag_protocol = proto, .id = {.idiag_sport = htons(port)}}};
 
-        q.req.idiag_states = proto == IPPROTO_TCP ? TCP_LISTENS : ~0u;
+        q.req.idiag_states = states;
         return send(diag, &q, sizeof q, 0) == sizeof q ? 0 : -errno;
 }
 
@@ -106,18 +108,103 @@ static bool take_inet(void *arg, const struct nlmsghdr *nlh)
         return !parse(nlh, d->proto, &s) || d->each(d->arg, &s);
 }
 
-int sockdiag_each(uint8_t proto, uint16_t port, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
+static int list_in(uint8_t proto, uint16_t port, uint32_t states, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
 {
         static const int families[] = {AF_INET, AF_INET6};
         struct inet_dump d = {proto, each, arg};
         int r = 0;
 
         for (size_t i = 0; i < ARRAY_LEN(families) && r == 0; i++) {
-                r = ask(families[i], proto, port);
+                r = ask(families[i], proto, port, states);
                 if (r == 0)
                         r = read_dump(diag, take_inet, &d);
         }
         return r < 0 ? r : 0;
+}
+
+/* ---- one moment ---- */
+
+struct list {
+        uint8_t proto;
+        uint16_t port;
+        uint32_t states;
+        int err;
+        struct sockdiag_socket *at;
+        size_t n, cap;
+};
+
+static struct {
+        bool on;
+        struct list list[2];            /* of one port: those that listen, and those that are bound */
+        unsigned n;
+} moment;
+
+static bool keep(void *arg, const struct sockdiag_socket *s)
+{
+        struct list *l = arg;
+
+        if (l->n == l->cap) {
+                size_t cap = l->cap ? l->cap * 2 : 64;
+                struct sockdiag_socket *more = realloc(l->at, cap * sizeof *more);
+
+                if (!more) {
+                        l->err = -ENOMEM;
+                        return false;
+                }
+                l->at = more;
+                l->cap = cap;
+        }
+        l->at[l->n++] = *s;
+        return true;
+}
+
+void sockdiag_same_moment(bool on)
+{
+        while (moment.n > 0)
+                free(moment.list[--moment.n].at);
+        moment.on = on;
+}
+
+/* NULL: there is no room for another. */
+static struct list *list_of(uint8_t proto, uint16_t port, uint32_t states)
+{
+        struct list *l;
+        int r;
+
+        for (unsigned i = 0; i < moment.n; i++) {
+                l = &moment.list[i];
+                if (l->proto == proto && l->port == port && l->states == states)
+                        return l;
+        }
+        if (moment.n == ARRAY_LEN(moment.list))
+                return NULL;
+        l = &moment.list[moment.n++];
+        *l = (struct list){.proto = proto, .port = port, .states = states};
+        r = list_in(proto, port, states, keep, l);
+        l->err = r < 0 ? r : l->err;
+        return l;
+}
+
+static int each_in(uint8_t proto, uint16_t port, uint32_t states, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
+{
+        const struct list *l = moment.on ? list_of(proto, port, states) : NULL;
+
+        if (!l)
+                return list_in(proto, port, states, each, arg);
+        for (size_t i = 0; i < l->n && l->err == 0; i++)
+                if (!each(arg, &l->at[i]))
+                        break;
+        return l->err;
+}
+
+int sockdiag_each(uint8_t proto, uint16_t port, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
+{
+        return each_in(proto, port, proto == IPPROTO_TCP ? TCP_LISTENS : ~0u, each, arg);
+}
+
+int sockdiag_each_bound(uint16_t port, bool (*each)(void *arg, const struct sockdiag_socket *s), void *arg)
+{
+        return each_in(IPPROTO_TCP, port, TCP_BOUND, each, arg);
 }
 
 /* ---- names ---- */

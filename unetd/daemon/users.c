@@ -68,6 +68,7 @@ static int keeper_connect(struct user *u, int fd, int32_t pid)
                 return r;
         u->keeper_state = KEEPER_RUNS;
         u->keeper_pid = pid;
+        u->stopped_at = 0;
         msg.hello.flags = unetd.cfg.shared ? UNETD_SHARED : 0;
         conn_send(&u->keeper, &msg, &unetd.dir.fd, 1);
         return 0;
@@ -319,22 +320,21 @@ static void keeper_bury(struct user *u)
         stacks_replay(u, false);
 }
 
-static bool keeper_is_stopped(const struct user *u)
+static bool keeper_is_stopped(struct user *u)
 {
         struct root_process p;
 
-        monitor_process(u->keeper_pid, 0, &p);
-        return p.stopped;
+        if (u->stopped_at != unetd.loop.now) {
+                monitor_process(u->keeper_pid, 0, &p);
+                u->stopped = p.stopped;
+                u->stopped_at = unetd.loop.now;
+        }
+        return u->stopped;
 }
 
-bool users_keeper_stopped(void)
+bool user_keeper_stopped(struct user *u)
 {
-        struct user *u;
-
-        LIST_FOREACH(u, &unetd.users, link)
-                if (u->keeper_state == KEEPER_RUNS && !TAILQ_EMPTY(&u->asks) && keeper_is_stopped(u))
-                        return true;
-        return false;
+        return u->keeper_state == KEEPER_RUNS && !TAILQ_EMPTY(&u->asks) && keeper_is_stopped(u);
 }
 
 bool user_keeper_silent(struct user *u)

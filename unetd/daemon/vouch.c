@@ -1,7 +1,13 @@
 /*
  * The kernel's word for who has a port: a socket that its owner passes, as it is at this moment.
  *
- * A TCP socket that listens has its port for itself. One that is only bound says so less well: where it was last bound it
+ * A system-wide unetd does nothing to it that takes the socket's lock: another user holds that as long as he likes, by a call that
+ * copies from memory of a file system of his own. SOL_SOCKET's options do not take it; its name, which getsockname() would wait for,
+ * is found in what sock_diag(7) lists, by the socket's cookie. A TCP socket that is bound and no more is listed from Linux 6.8 on;
+ * before, a system-wide unetd does not vouch for one.
+ *
+ * A private unetd asks the socket. A TCP socket that listens has its port for itself. One that is only bound says so less well: where
+ * it was last bound it
  * tells also when the kernel has long given the port to somebody else (after a connection that failed, say), and one that is
  * connected may share its port with those of other users. What a bound socket does, and only that, is to refuse to be bound
  * while it is closed (inet_bind(): EINVAL); which harms nobody, as one that lies is bound to a port of its own by it.
@@ -13,6 +19,7 @@
 #include <unistd.h>
 
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/sockdiag.h"
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
@@ -106,6 +113,42 @@ bool vouch_shares(int fd)
         return int_opt(fd, SOL_SOCKET, SO_REUSEADDR) == 1 || int_opt(fd, SOL_SOCKET, SO_REUSEPORT) == 1;
 }
 
+uint64_t vouch_cookie(int fd)
+{
+        uint64_t cookie = 0;
+        socklen_t len = sizeof cookie;
+
+        return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0 ? 0 : cookie;
+}
+
+struct listed {
+        const struct unetd_port *want;
+        uint64_t cookie;
+        bool found;
+};
+
+static bool is_listed(void *arg, const struct sockdiag_socket *s)
+{
+        struct listed *l = arg;
+
+        l->found = s->cookie == l->cookie && s->port == l->want->port && ports_same_addr(s->addr, l->want->addr);
+        return !l->found;
+}
+
+static int kernel_lists(int fd, const struct unetd_port *want)
+{
+        struct listed l = {.want = want, .cookie = vouch_cookie(fd)};
+        int r;
+
+        if (l.cookie == 0)
+                return -EINVAL;
+        if (want->proto & DIR_HELD)
+                r = sockdiag_each_bound(want->port, is_listed, &l);
+        else
+                r = sockdiag_each(want->proto, want->port, is_listed, &l);
+        return r == 0 && l.found ? 0 : -EINVAL;
+}
+
 int vouch_socket(int fd, const struct unetd_port *want)
 {
         int family = int_opt(fd, SOL_SOCKET, SO_DOMAIN), proto = want->proto & ~DIR_HELD, device;
@@ -118,11 +161,13 @@ int vouch_socket(int fd, const struct unetd_port *want)
                 return -EINVAL;
         if (want->proto == (IPPROTO_TCP | DIR_HELD)) {
                 device = int_opt(fd, SOL_SOCKET, SO_BINDTOIFINDEX);
-                if (device < 0 || (device != 0 && !iface_is(device)) || !is_bound(fd, family))
+                if (device < 0 || (device != 0 && !iface_is(device)) || (!unetd.cfg.shared && !is_bound(fd, family)))
                         return -EINVAL;
         } else if (proto == IPPROTO_TCP && int_opt(fd, SOL_SOCKET, SO_ACCEPTCONN) != 1) {
                 return -EINVAL;
         }
+        if (unetd.cfg.shared)
+                return kernel_lists(fd, want);
         if (!vouch_addr(fd, &addr, &port) || port != want->port || !ports_same_addr(addr, want->addr))
                 return -EINVAL;
         if (family == AF_INET6 && ip_addr_is_any(addr) && int_opt(fd, IPPROTO_IPV6, IPV6_V6ONLY) != 0)

@@ -1,0 +1,165 @@
+/*
+ * One user does as much as he may at one moment, and another is served meanwhile: what unetd does for a claim, an answer or an end does
+ * not grow with what somebody else has. How long the other waits is printed; a hang fails the test.
+ */
+#include "tests/users/users.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#define LOOPBACK 0x7f000001u
+enum { CLAIMS = 3000, CONNS = 64, ASKS = 60 };
+
+static void many_descriptors(void)
+{
+        struct rlimit rl;
+
+        must(getrlimit(RLIMIT_NOFILE, &rl) == 0);
+        rl.rlim_cur = rl.rlim_max;
+        must(setrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur > CLAIMS + 100);
+}
+
+/* The longest that a stranger waits until unetd says hello, while `more` is true. */
+static int64_t longest_hello(bool (*more)(void))
+{
+        int64_t longest = 0;
+
+        do {
+                struct unetd_client c = {.pid = 0};
+                int64_t began = users_now_ms();
+
+                eventually(unetd_open(&c, UNETD_NO_START | UNETD_SYSTEM) == 0);
+                unetd_close(&c);
+                longest = MAX(longest, users_now_ms() - began);
+                usleep(1000);
+        } while (more());
+        return longest;
+}
+
+/* ---- claims whose sockets go all at once ---- */
+
+static uint16_t shared_port;
+
+/* Each at another address, and shared: unetd keeps no copy of them. */
+static int claims_and_leaves(void)
+{
+        int k, c, *sock = calloc(CLAIMS, sizeof *sock);
+        struct hostile_stack st;
+        uint16_t port = 0;
+
+        many_descriptors();
+        k = hostile_keeper(HOSTILE_ANSWERS);
+        c = hostile_client();
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        for (uint32_t i = 0; i < CLAIMS; i++) {
+                sock[i] = hostile_socket(IPPROTO_UDP, LOOPBACK + 1 + i, &port, true);
+                must(sock[i] >= 0);
+                must(hostile_listen(c, st.id, IPPROTO_UDP, LOOPBACK + 1 + i, port, sock[i]) == 0);
+        }
+        table->port = port;
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        for (uint32_t i = 0; i < CLAIMS; i++)
+                close(sock[i]);
+        for (uint32_t i = 0; i < CLAIMS; i++)
+                must_eventually(hostile_sees(IPPROTO_UDP, LOOPBACK + 1 + i, port, 0) == UINT32_MAX);
+        table->done = 2;
+        return 0;
+}
+
+/* Somebody else at all of these addresses. */
+static int claims_the_wildcard(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), sock;
+        struct hostile_stack st;
+
+        shared_port = (uint16_t)table->port;
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        sock = hostile_socket(IPPROTO_UDP, 0, &shared_port, true);
+        must(sock >= 0);
+        must(hostile_listen(c, st.id, IPPROTO_UDP, 0, shared_port, sock) == 0);
+        table->done = 1;
+        return 0;
+}
+
+static bool not_claimed(void)
+{
+        return table->done == 0;
+}
+
+static bool not_gone(void)
+{
+        return table->done == 1;
+}
+
+static void many_claims_keep_nobody_waiting(void **state)
+{
+        pid_t hostile, other;
+
+        if (users_cannot_run())
+                skip();
+        hostile = users_begin(HOSTILE, claims_and_leaves);
+        eventually(table->ready == 1);
+        other = users_begin(VICTIM, claims_the_wildcard);
+        print_message("longest wait while another claims the port: %lld ms\n", (long long)longest_hello(not_claimed));
+        users_wait(other);
+        print_message("longest wait while %d claims end: %lld ms\n", CLAIMS, (long long)longest_hello(not_gone));
+        users_wait(hostile);
+}
+
+/* ---- requests that wait for a keeper which says nothing ---- */
+
+static int waits_for_his_own(void)
+{
+        struct unetd_msg msg;
+        struct hostile_stack st;
+        int conn[CONNS];
+
+        must(hostile_keeper(HOSTILE_ATTACHES) >= 0);
+        for (int i = 0; i < CONNS; i++)
+                conn[i] = hostile_client();
+        must(hostile_stack(conn[0], &st) == 0);
+        for (int i = 0; i < CONNS; i++)
+                for (int n = 0; n < ASKS; n++) {
+                        msg = (struct unetd_msg){.type = UNETD_PROC_ADD, .seq = (uint32_t)n + 1,
+                                                 .stack = {.stack = st.id, .slot = 1 + (uint32_t)i, .pid = getpid()}};
+                        must(hostile_send(conn[i], &msg, NULL, 0) == 0);
+                }
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static int64_t until;
+
+static bool not_over(void)
+{
+        return users_now_ms() < until;
+}
+
+static void many_who_wait_keep_nobody_waiting(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run())
+                skip();
+        hostile = users_begin(HOSTILE, waits_for_his_own);
+        eventually(table->ready == 1);
+        until = users_now_ms() + 6000;          /* longer than who waits for a stopped keeper: then all are looked at */
+        print_message("longest wait beside %d requests: %lld ms\n", CONNS * ASKS, (long long)longest_hello(not_over));
+        table->done = 1;
+        users_wait(hostile);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(many_claims_keep_nobody_waiting, users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(many_who_wait_keep_nobody_waiting, users_setup, users_teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
