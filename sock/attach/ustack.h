@@ -138,6 +138,9 @@ const struct directory *ustack_directory_if_any(void);
 /* Why the kernel carries a socket that listens (UDP: is bound) at its own address and port, or that connects (UDP: sends) to another's:
  * a rule of the configuration; NULL: it is ours if it can be. (ustack_policy.c) */
 const char *ustack_rule(const struct directory *dir, uint8_t proto, enum rule_role role, ip_addr addr, uint16_t port);
+/* Why the kernel carries a connection or datagram to who has this address of this host: it has something against it, and will say what.
+ * NULL: nothing, or it cannot be asked. */
+const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip_addr addr, uint16_t port);
 /* Who has a port, by the directory; patient with a unetd that is writing. */
 bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit);
 /* directory_is_local(), which waits for unetd in mid-write of it, a second at most: not with a stack's lock. -EAGAIN: it is still

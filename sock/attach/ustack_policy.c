@@ -1,14 +1,32 @@
 /*
- * Whose a socket is to be by the words of others than the program: rules of unet.conf(5), which unetd's directory has for everybody.
+ * Whose a socket is to be by the words of others than the program: rules of unet.conf(5), which unetd's directory has for everybody, and
+ * what the kernel would say to a connection between programs of this host: routes and rules (prohibit, unreachable, blackhole), `lo` that
+ * is down, hooks of control groups.
+ *
+ * The kernel is asked by a connect() of a socket of its own, from which no packet leaves: of UDP; of TCP with TCP_FASTOPEN_CONNECT
+ * and no cookie, by which the SYN waits for data that never comes. All that connect() looks at is looked at, the program's hooks too. A
+ * pair is not asked about again for a second. netfilter and hooks of packets see packets, and there are none.
  */
 #include "sock/attach/ustack.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <sys/auxv.h>
+#include <sys/socket.h>
 
+#include "base/sandbox.h"
 #include "base/sys.h"
+
+#ifndef TCP_FASTOPEN_CONNECT
+#define TCP_FASTOPEN_CONNECT 30
+#endif
+#ifndef TCP_FASTOPEN_NO_COOKIE
+#define TCP_FASTOPEN_NO_COOKIE 34
+#endif
 
 /* ---- rules ---- */
 
@@ -71,4 +89,77 @@ const char *usock_rule_listens(int kind, const struct sockaddr *sa, socklen_t le
         if (usock_addr_in(sa, len, &addr, &port) != 0)
                 return NULL;
         return ustack_rule(ustack_directory_anyway(), proto, RULE_LISTENS, addr, port);
+}
+
+/* ---- the kernel ---- */
+
+/* No SYN is to leave before data. False: this kernel has no such thing, or the operator has turned it off. */
+static bool holds_syn(long fd)
+{
+        const int on = 1;
+
+        return sys5(SYS_setsockopt, fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &on, sizeof on) == 0 &&
+               sys5(SYS_setsockopt, fd, IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, &on, sizeof on) == 0;
+}
+
+static long socket_to_ask(uint8_t proto)
+{
+        long fd = proto == IPPROTO_TCP ? sys3(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
+
+        if (fd >= 0 && holds_syn(fd))
+                return fd;
+        if (fd >= 0)
+                sys1(SYS_close, fd);
+        return sys3(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+}
+
+/* What connect() says; 0 also if it cannot be asked. */
+static long ask_kernel(uint8_t proto, uint32_t addr, uint16_t port)
+{
+        struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(addr), .sin_port = htons(port)};
+        long fd = socket_to_ask(proto), r;
+
+        if (fd < 0)
+                return 0;
+        r = sys3(SYS_connect, fd, &sa, sizeof sa);
+        sys1(SYS_close, fd);
+        return r;
+}
+
+static bool is_policy(long err)
+{
+        return err == -EACCES || err == -EPERM || err == -ENETUNREACH || err == -EHOSTUNREACH || err == -EINVAL;
+}
+
+#define PAIRS 256u
+
+/* The second in which the kernel had nothing against a pair, beside the pair: in one word, as threads share it. */
+static _Atomic uint64_t allowed[PAIRS];
+
+static bool is_unetds(const struct directory *dir, ip_addr addr)
+{
+        struct dir_iface all[DIR_IFACES];
+        bool found = false;
+
+        for (uint32_t i = 0; ustack_ifaces(dir, all) && i < DIR_IFACES && !found; i++)
+                found = all[i].peer != 0 && ip_addr_eq(addr, ip_addr_v4(all[i].addr));
+        return found;
+}
+
+const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip_addr addr, uint16_t port)
+{
+        uint32_t host = ip_addr_is_v4(addr) ? ip_addr_get_v4(addr) : 0, second = (uint32_t)(ustack_now() / NS_PER_S);
+        /* A datagram's port would be asked for with each peer of a server. */
+        uint64_t pair = (uint64_t)host << 32 | (proto == IPPROTO_TCP ? (uint32_t)port << 16 : 0), now = pair | (second & 0x7fff) << 1 |
+                        (proto == IPPROTO_TCP);
+        _Atomic uint64_t *at = &allowed[(host ^ host >> 8 ^ (uint32_t)(pair >> 16 & 0xffff) * 7u) % PAIRS];
+
+        if (unlikely(atomic_load_explicit(&dir->lo_down, memory_order_relaxed) != 0) && !is_unetds(dir, addr))
+                return "lo is down";
+        if (likely(atomic_load_explicit(at, memory_order_relaxed) == now) || host == 0 || sandbox_forbids(SANDBOX_PLACE))
+                return NULL;
+        if (unlikely(is_policy(ask_kernel(proto, host, port)) && !is_unetds(dir, addr)))
+                return "the kernel refuses it: a route, a rule, an interface that is down, or a hook";
+        atomic_store_explicit(at, now, memory_order_relaxed);
+        return NULL;
 }

@@ -201,6 +201,9 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
         *why = "no listener on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_TCP, addr, port, turn_of(s, own, addr, port), &hit))
                 return -ENOENT;
+        *why = ustack_kernel_refuses(dir, IP_PROTO_TCP, addr, port);
+        if (unlikely(*why != NULL))
+                return -ENOENT;
         *why = "bound to a port that unetd cannot vouch for, and the listener is another user's";
         if (own->port != 0 && usock_kfd(s) >= 0 && hit.uid != s->u->s.st->uid)
                 return -ENOENT;

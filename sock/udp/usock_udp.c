@@ -84,6 +84,9 @@ static int route(struct usock *s, ip_addr addr, uint16_t port, const struct usoc
         *why = "no socket on the fabric has this port";
         if (!ustack_lookup(IP_PROTO_UDP, addr, port, READ_ONCE(usock_rec(s)->lport), &hit))
                 return -ENOENT;
+        *why = ustack_kernel_refuses(dir, IP_PROTO_UDP, addr, port);
+        if (unlikely(*why != NULL))
+                return -ENOENT;
         *src = ustack_source_to(addr);
         *why = "no channel to that stack";
         chan = ustack_chan_to(s->u, hit.stack);

@@ -39,11 +39,11 @@ static void fuse_reply(uint64_t unique, int err, const void *data, size_t len)
                 _exit(1);
 }
 
-/* One directory with whatever file is asked for; what is flushed waits for ever, and the test hears of it. */
+/* One directory with whatever file is asked for; what is flushed or read waits for ever, and the test hears of it. */
 static void fuse_serve(const struct fuse_in_header *in)
 {
         const struct fuse_attr dir = {.ino = 1, .mode = S_IFDIR | 0755, .nlink = 2};
-        const struct fuse_attr file = {.ino = 2, .mode = S_IFREG | 0644, .nlink = 1, .size = 100};
+        const struct fuse_attr file = {.ino = 2, .mode = S_IFREG | 0644, .nlink = 1, .size = 1 << 20};
         const struct fuse_init_out init = {.major = 7, .minor = 31, .max_write = 4096, .max_readahead = 4096};
         const struct fuse_entry_out entry = {.nodeid = 2, .attr = file, .entry_valid = 100, .attr_valid = 100};
         const struct fuse_attr_out attr = {.attr_valid = 100, .attr = in->nodeid == 1 ? dir : file};
@@ -214,6 +214,98 @@ static void a_file_that_is_never_flushed(void **state)
         users_unetd_answers();
         users_victim_goes_on();
         kill((pid_t)table->value[1], SIGKILL);
+        users_kill(hostile);
+        users_unetd_answers();
+}
+
+/* ---- sockets whose lock their owner holds ---- */
+
+enum { LOCKED = 3, PAGE_APART = 65536 };
+
+struct locked {
+        int sock;
+        void *memory;
+};
+
+/* The kernel copies options with the socket's lock held. */
+static void *hold_lock(void *arg)
+{
+        const struct locked *l = arg;
+
+        setsockopt(l->sock, IPPROTO_IP, IP_OPTIONS, l->memory, 8);
+        _exit(1);                                       /* it was to wait */
+}
+
+static pid_t lock_holder(const int *socks)
+{
+        struct locked l[LOCKED];
+        pthread_t thread;
+        pid_t pid = fork();
+        char *memory;
+        int file;
+
+        if (pid != 0)
+                return pid;
+        must(fuse_mount());
+        table->value[1] = fuse_server();
+        file = open("/mnt/memory", O_RDWR | O_CLOEXEC);
+        memory = file < 0 ? MAP_FAILED : mmap(NULL, LOCKED * PAGE_APART, PROT_READ, MAP_SHARED, file, 0);
+        must(memory != MAP_FAILED);
+        for (int i = 0; i < LOCKED; i++) {
+                l[i] = (struct locked){socks[i], memory + i * PAGE_APART};
+                must(pthread_create(&thread, NULL, hold_lock, &l[i]) == 0);
+        }
+        for (;;)
+                pause();
+}
+
+static int bound_only(uint16_t *port)
+{
+        struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t len = sizeof sin;
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        must(fd >= 0 && bind(fd, (struct sockaddr *)&sin, len) == 0 && getsockname(fd, (struct sockaddr *)&sin, &len) == 0);
+        *port = ntohs(sin.sin_port);
+        return fd;
+}
+
+static int claims_with_locked_sockets(void)
+{
+        uint16_t port[LOCKED] = {0};
+        int socks[LOCKED], k, c, r;
+        struct hostile_stack st;
+
+        socks[0] = hostile_socket(IPPROTO_TCP, INADDR_LOOPBACK, &port[0], false);
+        socks[1] = hostile_socket(IPPROTO_UDP, INADDR_LOOPBACK, &port[1], false);
+        socks[2] = bound_only(&port[2]);
+        table->value[2] = lock_holder(socks);
+        must_eventually(table->value[0] == LOCKED);
+        k = hostile_keeper(HOSTILE_ANSWERS);
+        c = hostile_client();
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        must(hostile_listen(c, st.id, IPPROTO_TCP, INADDR_LOOPBACK, port[0], socks[0]) == 0);
+        must(hostile_listen(c, st.id, IPPROTO_UDP, INADDR_LOOPBACK, port[1], socks[1]) == 0);
+        r = hostile_listen(c, st.id, IPPROTO_TCP | DIR_HELD, INADDR_LOOPBACK, port[2], socks[2]);
+        must(r == 0 || r == -EINVAL);                   /* before Linux 6.8 nobody says whose the port is */
+        table->done = 1;
+        pause();
+        return 0;
+}
+
+static void a_socket_that_is_locked(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run() || no_fuse())
+                skip();
+        users_victim_start();
+        hostile = users_begin(HOSTILE, claims_with_locked_sockets);
+        eventually(table->done);
+        users_unetd_answers();
+        users_victim_goes_on();
+        kill((pid_t)table->value[1], SIGKILL);
+        kill((pid_t)table->value[2], SIGKILL);
         users_kill(hostile);
         users_unetd_answers();
 }
@@ -477,6 +569,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 t(a_file_that_is_never_flushed),
                 t(a_ring_that_is_read_for_ever),
+                t(a_socket_that_is_locked),
                 t(sockets_that_linger),
                 t_few(sockets_that_linger_where_nobody_is_let_in),
                 t(sockets_that_linger_at_a_private_unetd),

@@ -70,6 +70,7 @@ struct directory {
         uint32_t naddrs;
         uint16_t lease_low, lease_ports;        /* first port of block 0, ports in a block */
         _Atomic uint32_t lease[DIR_BLOCKS];     /* stack that has the block, 0: nobody */
+        _Atomic uint32_t lo_down;       /* the kernel would lose what goes from here to here */
         ip_addr addrs[DIR_ADDRS];
         uint32_t nifaces;               /* places used, once at the least */
         struct dir_iface iface[DIR_IFACES];

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/rtnetlink.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -23,6 +24,14 @@ static bool addr_of(const struct sockaddr *sa, ip_addr *out)
         return true;
 }
 
+static bool lo_is_down(const struct ifaddrs *list)
+{
+        for (const struct ifaddrs *i = list; i; i = i->ifa_next)
+                if (i->ifa_flags & IFF_LOOPBACK)
+                        return !(i->ifa_flags & IFF_UP);
+        return false;
+}
+
 void addrs_look(void)
 {
         struct ifaddrs *list;
@@ -31,6 +40,7 @@ void addrs_look(void)
 
         if (getifaddrs(&list) < 0)
                 return;
+        atomic_store(&unetd.dir.d->lo_down, lo_is_down(list));
         for (struct ifaddrs *i = list; i && n < DIR_ADDRS; i = i->ifa_next)
                 if (addr_of(i->ifa_addr, &addrs[n]))
                         n++;

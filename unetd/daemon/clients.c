@@ -15,6 +15,8 @@
 #include "unetd/monitor/monitor.h"
 
 #define ACCEPTS_A_TURN 64
+#define UNREAD_BYTES   8192             /* of replies that the kernel keeps for who does not read: its memory, and descriptors in flight,
+                                         * of which the kernel counts those of all whom we serve as ours (unix(7), ETOOMANYREFS) */
 
 static int serve(struct client *cl, struct wire_in *in)
 {
@@ -90,8 +92,12 @@ static int serve(struct client *cl, struct wire_in *in)
 
 static void hello(struct client *cl, struct unetd_msg *msg)
 {
-        int err = msg->hello.abi == UNETD_ABI ? 0 : -EPROTONOSUPPORT;
+        int err = cl->greeted ? -EALREADY : msg->hello.abi == UNETD_ABI ? 0 : -EPROTONOSUPPORT;
 
+        if (err == -EALREADY) {
+                conn_reply(&cl->conn, msg, err);        /* the directory was sent, once */
+                return;
+        }
         cl->greeted = err == 0;
         cl->has_keeper = msg->hello.flags & UNETD_HAS_KEEPER;
         msg->err = err;
@@ -153,6 +159,7 @@ static void client_new(int fd, const struct ucred *cred)
         bool may = u && u->used.clients < unetd.cfg.per_uid.clients && share_may_hold(u, 1) && !discard_stuck(u) &&
                    (u->used.clients != 0 || monitor_user(fd) == 0);
         struct client *cl = may ? calloc(1, sizeof *cl) : NULL;
+        const int bytes = UNREAD_BYTES;
 
         if (!cl) {
                 discard_refused(u, fd);
@@ -163,6 +170,7 @@ static void client_new(int fd, const struct ucred *cred)
         cl->conn.message = client_message;
         cl->conn.ended = client_ended;
         cl->conn.discard = client_discard;
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
         if (conn_init(&cl->conn, &unetd.loop, fd, unetd.cfg.queue_max) < 0) {
                 free(cl);
                 return;

@@ -12,13 +12,13 @@ bool share_may_take(uint32_t have, uint32_t taken, uint32_t total)
         return !unetd.cfg.shared || (taken < total && have + 1 <= (total - others + 1) / 2);
 }
 
-/* As counted in struct unetd_limits: what each of them comes to, while nothing waits to be sent. */
+/* As counted in struct unetd_limits: what each of them comes to; and what waits to be closed, or for a keeper that does not read. */
 static uint32_t held_by(const struct user *u)
 {
         const struct unetd_limits *n = &u->used;
 
         return n->clients + n->stacks * UNETD_STACK_FDS + n->procs + n->chans + n->listeners + n->holds +
-               n->emul_endpoints * (UNETD_EMUL_FDS + 1) + (uint32_t)u->trash.n;
+               n->emul_endpoints * (UNETD_EMUL_FDS + 1) + (uint32_t)u->trash.n + u->keeper.queued_fds;
 }
 
 /* What all users have together. */

@@ -230,6 +230,8 @@ int stack_flight(struct client *cl, struct wire_in *in)
                 return r;
         if (in->n != 1 || cl->user->keeper_state != KEEPER_RUNS)
                 return in->n != 1 ? -EBADMSG : -EAGAIN;
+        if (!share_may_hold(cl->user, 1))
+                return -EDQUOT;
         if (getsockopt(in->fds[0], SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0 || cookie == 0 || cookie != in->msg.stack.cookie)
                 return -EINVAL;
         conn_send(&cl->user->keeper, &msg, in->fds, 1);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/shares.h"
 #include "unetd/monitor/monitor.h"
 
 #define KEEPER_QUEUE  16384u            /* messages for a keeper that is being started, or slow */
@@ -109,6 +110,8 @@ int user_keeper_get(struct client *cl, struct unetd_msg *msg)
 
         if (r < 0)
                 return r;
+        if (!share_may_hold(cl->user, 2))
+                return -EDQUOT;
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) < 0)
                 return -errno;
         conn_send(&cl->user->keeper, &hand, &fd[0], 1);

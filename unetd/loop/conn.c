@@ -30,6 +30,7 @@ static void discard(struct conn *c, const int *fds, unsigned n, bool unwanted)
 static void out_free(struct conn *c, struct conn_out *o)
 {
         discard(c, o->fds, o->n, false);
+        c->queued_fds -= o->n;
         TAILQ_REMOVE(&c->out, o, link);
         c->queued--;
         free(o);
@@ -146,6 +147,7 @@ static bool enqueue(struct conn *c, const struct unetd_msg *msg, const int *fds,
                         out_free(c, o);
                         return false;
                 }
+                c->queued_fds++;
         }
         if (c->src.fd >= 0)
                 loop_mod(c->loop, &c->src, EPOLLIN | EPOLLOUT);

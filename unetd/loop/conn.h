@@ -21,6 +21,7 @@ struct conn {
         struct loop *loop;
         TAILQ_HEAD(, conn_out) out;
         uint32_t queued, queue_max;
+        uint32_t queued_fds;            /* copies of descriptors in the queue */
         bool broken;
         /* A message in form. The handler takes the descriptors it wants; the rest are closed after it. */
         void (*message)(struct conn *c, struct wire_in *in);
