@@ -154,11 +154,51 @@ static void many_who_wait_keep_nobody_waiting(void **state)
         users_wait(hostile);
 }
 
+/* ---- answers that nobody reads ---- */
+
+enum { DEAF = 150, HELLOS = 400 };
+
+/* Each asks for the directory, a descriptor, until nobody listens. */
+static int reads_nothing(void)
+{
+        struct unetd_msg hello = {.type = UNETD_HELLO, .seq = 1, .hello = {.abi = UNETD_ABI}};
+
+        must(hostile_client() >= 0);                    /* there is a unetd */
+        for (int i = 0; i < DEAF; i++) {
+                int fd = hostile_dial();
+                struct timeval soon = {0, 200000};
+
+                must(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &soon, sizeof soon) == 0);
+                for (int n = 0; n < HELLOS && hostile_send(fd, &hello, NULL, 0) == 0; n++)
+                        ;
+        }
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static void unread_answers_keep_nobody_out(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run())
+                skip();
+        users_victim_start();
+        hostile = users_begin(HOSTILE, reads_nothing);
+        eventually(table->ready == 1);
+        for (int i = 0; i < 20; i++)
+                users_unetd_answers();
+        users_victim_goes_on();
+        table->done = 1;
+        users_wait(hostile);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(many_claims_keep_nobody_waiting, users_setup, users_teardown),
                 cmocka_unit_test_setup_teardown(many_who_wait_keep_nobody_waiting, users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(unread_answers_keep_nobody_out, users_setup, users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

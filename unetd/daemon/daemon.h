@@ -273,6 +273,15 @@ int discarded(struct client *cl, const struct unetd_msg *request);
 
 /* ---- users.c: users, keepers, asks ---- */
 struct user *user_get(uint32_t uid, uint32_t gid);      /* freed in users_tick() when nothing of it is left */
+/* As log_line(), of what a user can bring about as often as he likes: a line a second and USER_LINES at once; the log is on somebody
+ * else's disk. */
+#define USER_LINES 20u
+bool user_may_log(const struct user *u);
+#define user_log(u, ...)                      \
+        do {                                  \
+                if (user_may_log(u))          \
+                        log_line(__VA_ARGS__); \
+        } while (0)
 /* A keeper runs, is started, or is waited for. 0 or a negative errno. `awaited`: one may still come. */
 int user_need_keeper(struct user *u, bool awaited);
 void user_client_left(const struct client *cl);

@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -70,17 +71,24 @@ static int close_in_child(const int *fds, unsigned n)
 
 static void next_child(struct trash *t)
 {
+        int pidfd;
+
         if (t->n == 0) {
                 t->unwanted = 0;
                 return;
         }
-        t->child.fd = close_in_child(t->fd, t->n);
-        if (t->child.fd < 0 || loop_add(&unetd.loop, &t->child, EPOLLIN) < 0) {
-                log_line("no child to close %u descriptors", t->n);
-                t->child.fd = -1;
+        pidfd = close_in_child(t->fd, t->n);
+        if (pidfd < 0) {
+                log_line("no child to close %u descriptors: %s", t->n, strerror(-pidfd));
                 return;                 /* tried again with the next one */
         }
-        t->n = 0;
+        t->n = 0;                       /* they are the child's, whatever follows */
+        t->child.fd = pidfd;
+        if (loop_add(&unetd.loop, &t->child, EPOLLIN) < 0) {
+                log_line("the end of a child that closes descriptors is not waited for: %s", strerror(errno));
+                close(pidfd);
+                t->child.fd = -1;
+        }
 }
 
 static void all_closed(const struct trash *t)

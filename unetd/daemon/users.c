@@ -55,6 +55,28 @@ static void user_free_if_unused(struct user *u)
         free(u);
 }
 
+/* By uid, as the record of a user goes with his last connection. Users who share a place share the lines. */
+bool user_may_log(const struct user *u)
+{
+        static struct {
+                nstime at;              /* when the lines of before count no more */
+                uint32_t left_out;
+        } said[256];
+        nstime now = unetd.loop.now;
+        uint32_t i = u->uid % ARRAY_LEN(said);
+
+        said[i].at = MAX(said[i].at, now) + NS_PER_S;
+        if (said[i].at - now > USER_LINES * NS_PER_S) {
+                said[i].at -= NS_PER_S;
+                said[i].left_out++;
+                return false;
+        }
+        if (said[i].left_out > 0)
+                log_line("%u lines about uid %u, or who shares its place, are left out", said[i].left_out, u->uid);
+        said[i].left_out = 0;
+        return true;
+}
+
 /* ---- starting a keeper ---- */
 
 /* Takes fd as the connection to the user's keeper; what was queued for one that was awaited goes out. */
@@ -87,7 +109,7 @@ static int keeper_start(struct user *u)
                 close(fd[0]);
                 return pid;
         }
-        log_line("keeper %d started for uid %u", pid, u->uid);
+        user_log(u, "keeper %d started for uid %u", pid, u->uid);
         return keeper_connect(u, fd[0], pid);
 }
 
@@ -147,7 +169,7 @@ int user_adopt(struct client *cl, struct unetd_msg *msg)
         conn_fail(&cl->conn);
         r = keeper_connect(u, fd, cl->pid);
         if (r == 0)
-                log_line("keeper %d of uid %u came back", cl->pid, u->uid);
+                user_log(u, "keeper %d of uid %u came back", cl->pid, u->uid);
         return REPLY_LATER;             /* the client is no more */
 }
 
@@ -314,9 +336,9 @@ static void keeper_bury(struct user *u)
         asks_fail(u);
         if (u->used.stacks == 0)
                 return;
-        log_line("keeper of uid %u died, %u stacks", u->uid, u->used.stacks);
+        user_log(u, "keeper of uid %u died, %u stacks", u->uid, u->used.stacks);
         if (dies_too_often(u) || keeper_start(u) < 0) {
-                log_line("keeper of uid %u is given up, and its stacks", u->uid);
+                user_log(u, "keeper of uid %u is given up, and its stacks", u->uid);
                 stacks_free_of(u);
                 return;
         }
@@ -348,7 +370,7 @@ bool user_keeper_silent(struct user *u)
             !keeper_is_stopped(u))
                 return false;
         if (!u->silence_said)
-                log_line("keeper %d of uid %u is stopped: who needs it goes by the kernel", u->keeper_pid, u->uid);
+                user_log(u, "keeper %d of uid %u is stopped: who needs it goes by the kernel", u->keeper_pid, u->uid);
         u->silence_said = true;
         return true;
 }
