@@ -103,11 +103,17 @@ class Programs(unittest.TestCase):
             self.skipTest("mount namespaces cannot be made here")
         return "unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "sh"
 
-    def serve(self, *argv, shim=True, **more):
+    def start(self, log, *argv, shim=True):
+        """In a session of its own: some servers end their process group, which is ours."""
+        s = subprocess.Popen(argv, env=self.shimmed(shim), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir,
+                             start_new_session=True)
+        self.servers.append(s)
+        return s
+
+    def serve(self, *argv, shim=True):
         """What it says goes to the file `log`."""
         with open(self.path("log"), "ab") as log:
-            s = subprocess.Popen(argv, env=self.shimmed(shim), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir, **more)
-        self.servers.append(s)
+            s = self.start(log, *argv, shim=shim)
         wait_until(f"{argv[0]} listens", lambda: self.listens() or s.poll() is not None)
         self.assertTrue(self.listens(), self.read("log"))
         return s
@@ -137,35 +143,52 @@ class Programs(unittest.TestCase):
             return [int(pid) for pid in f.read().split()]
 
     def nothing_of_roots(self, pid):
-        """The worker has nothing of its master's stack."""
-        with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
-            return not any("unet-" in line and "unet-directory" not in line for line in maps)
+        """It has nothing of its master's stack."""
+        try:
+            with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+                return not any("unet-" in line and "unet-directory" not in line for line in maps)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
 
+    def settled(self, server, but=()):
+        """Its workers, that is, processes that have given up root, none of which is one of `but`. Who connects by the fabric before is
+        reset, if nobody accepts him."""
+        return wait_until("workers", lambda: (v := self.workers(server)) and not set(v) & set(but) and
+                          all(self.nothing_of_roots(pid) for pid in v) and v)
 
 class Http(Programs):
+    def end(self, pid):
+        """One that is not our child."""
+        try:
+            os.kill(pid, signal.SIGTERM)
+            wait_until("its end", lambda: not os.path.exists(f"/proc/{pid}"))
+        except ProcessLookupError:
+            pass
+
     def test_nginx(self):
         """Reload, and another binary in the place of the first."""
         which("nginx")
         self.write("conf", f"""
-            user www-data; worker_processes 2; daemon off; pid {self.path("pid")}; error_log stderr;
+            user www-data; worker_processes 2; pid {self.path("pid")}; error_log stderr;
             events {{}}
             http {{ access_log off; client_body_temp_path {self.path("t1")}; proxy_temp_path {self.path("t2")};
                    fastcgi_temp_path {self.path("t3")}; uwsgi_temp_path {self.path("t4")}; scgi_temp_path {self.path("t5")};
                    server {{ listen 127.0.0.1:{self.port}; root {self.dir}; }} }}""")
-        s = self.serve(which("nginx"), "-c", self.path("conf"), "-p", self.dir)
+        self.serve(which("nginx"), "-c", self.path("conf"), "-p", self.dir)
+        master = int(wait_until("the master", lambda: self.read("pid")))
+        self.addCleanup(self.end, master)
+        first = self.settled(master)
         self.fetch_both()
         self.assert_said(GAVE_UP)
-        first = wait_until("two workers", lambda: v if len(v := self.workers(s.pid)) == 2 else None)
-        self.assertTrue(all(self.nothing_of_roots(pid) for pid in first))
-        s.send_signal(signal.SIGHUP)
-        wait_until("others", lambda: not set(self.workers(s.pid)) & set(first) and len(self.workers(s.pid)) == 2)
+        os.kill(master, signal.SIGHUP)
+        self.settled(master, first)
         self.fetch_both()
-        s.send_signal(signal.SIGUSR2)
+        os.kill(master, signal.SIGUSR2)
         second = int(wait_until("the second master", lambda: self.read("pid.oldbin") and self.read("pid")))
-        self.addCleanup(os.kill, second, signal.SIGKILL)
-        wait_until("its workers", lambda: len(self.workers(second)) == 2)
-        s.send_signal(signal.SIGQUIT)
-        self.assertEqual(s.wait(LIMIT), 0, self.read("log"))
+        self.addCleanup(self.end, second)
+        self.settled(second)
+        os.kill(master, signal.SIGQUIT)
+        wait_until("the first to end", lambda: not os.path.exists(f"/proc/{master}"))
         self.fetch_both()
 
     def apache(self, mpm):
@@ -184,12 +207,11 @@ class Http(Programs):
             StartServers 2
             DocumentRoot {self.dir}""")
         s = self.serve(program, "-d", self.dir, "-f", self.path("conf"), "-D", "FOREGROUND")
+        first = self.settled(s.pid)
         self.fetch_both()
-        first = wait_until("workers", lambda: self.workers(s.pid))
         s.send_signal(signal.SIGUSR1)
-        wait_until("others", lambda: (v := self.workers(s.pid)) and not set(v) & set(first))
+        self.settled(s.pid, first)
         self.fetch_both()
-        self.assertTrue(all(self.nothing_of_roots(pid) for pid in self.workers(s.pid)))
 
     def test_apache_prefork(self):
         self.apache("prefork")
@@ -206,9 +228,9 @@ class Http(Programs):
             server.groupname = "www-data"
             """)
         s = self.serve(which("lighttpd"), "-D", "-f", self.path("conf"))
+        wait_until("it to give up root", lambda: self.nothing_of_roots(s.pid))
         self.fetch_both()
         self.assert_said(GAVE_UP)
-        self.assertTrue(self.nothing_of_roots(s.pid))
 
     def test_haproxy(self):
         """Before a server of Python's; a second one takes its listeners over, and connections go on."""
@@ -233,13 +255,11 @@ class Http(Programs):
         self.serve(sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(backend))
         self.port = port
         first = self.serve(program, "-db", "-f", conf)
+        wait_until("it to give up root", lambda: self.nothing_of_roots(first.pid))
         self.fetch_both()
         self.assert_said(GAVE_UP)
-        self.assertTrue(self.nothing_of_roots(first.pid))
         with open(self.path("log"), "ab") as log:
-            second = subprocess.Popen([program, "-db", "-f", conf, "-x", self.path("admin"), "-sf", str(first.pid)],
-                                      env=self.shimmed(True), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.servers.append(second)
+            second = self.start(log, program, "-db", "-f", conf, "-x", self.path("admin"), "-sf", str(first.pid))
         wait_until("the first to end", lambda: first.poll() is not None)
         self.fetch_both()
         self.assertIsNone(second.poll(), self.read("log"))
