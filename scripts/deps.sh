@@ -5,7 +5,7 @@
 #
 #   run     what building and ./quickstart need (the default)
 #   check   also what the tests, the fuzzers and the plots need
-#   bench   what building and bench/programs need: the servers, and what asks them
+#   bench   what building, bench/programs and bench/paper --rivals need: the servers, what asks them, UCX and OpenMPI
 #   --list  prints the names and installs nothing
 #
 # Exit status: 0 all there; 1 something is missing and could not be installed (the command to run is printed); 2 usage.
@@ -24,7 +24,8 @@ CHECK_PACKAGES+=(apache2 lighttpd haproxy vsftpd rsync postgresql)
 # What virtual machines are made of, and what runs in them (tests/vm).
 CHECK_PACKAGES+=(qemu-system-x86 busybox-static kmod libibverbs-dev rdma-core ibverbs-providers ibverbs-utils perftest rdmacm-utils)
 CHECK_PACKAGES+=(redis-server redis-tools)
-BENCH_PACKAGES=(postgresql memcached libmemcached-tools redis-server redis-tools nginx-light apache2-utils gnuplot-nox)
+BENCH_PACKAGES=(postgresql memcached libmemcached-tools redis-server redis-tools nginx-light apache2-utils gnuplot-nox
+        ucx-utils openmpi-bin libopenmpi-dev)
 
 usage() { sed -n '2,11s/^# \{0,1\}//p' "$0"; }
 

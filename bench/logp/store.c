@@ -11,6 +11,8 @@
 
 #define MOST  (1u << 20)
 #define BATCH 64
+#define TRIPS 16                        /* in a sample */
+#define SAMPLES 20000
 
 static double least = 0.2;
 static sc_gptr there;                   /* the other's memory */
@@ -22,25 +24,36 @@ static int64_t go_on(double end)
         return sc_all_reduce_i64(UAM_MAX, sc_me() == 0 && sc_seconds() < end);
 }
 
+static int by_value(const void *a, const void *b)
+{
+        double x = *(const double *)a, y = *(const double *)b;
+
+        return (x > y) - (x < y);
+}
+
+/* The median of means of a few, microseconds. */
 static double round_trip(size_t size)
 {
-        double end = sc_seconds() + least, spent = 0;
-        uint64_t trips = 0;
+        static double sample[SAMPLES];
+        double end = sc_seconds() + least;
+        int n = 0;
 
         do {
-                double start = sc_seconds();
-                for (int i = 0; i < BATCH; i++) {
-                        if (sc_me() == 0)
-                                sc_bulk_store(there, from, size);
-                        sc_store_sync(size);
-                        if (sc_me() == 1)
-                                sc_bulk_store(there, from, size);
+                for (int k = 0; k < BATCH; k++) {
+                        double start = sc_seconds();
+                        for (int i = 0; i < TRIPS; i++) {
+                                if (sc_me() == 0)
+                                        sc_bulk_store(there, from, size);
+                                sc_store_sync(size);
+                                if (sc_me() == 1)
+                                        sc_bulk_store(there, from, size);
+                        }
+                        sample[n++] = (sc_seconds() - start) / TRIPS * 1e6;
                 }
-                spent += sc_seconds() - start;
-                trips += BATCH;
                 sc_all_store_sync();
-        } while (go_on(end));
-        return spent / (double)trips * 1e6;
+        } while (go_on(end) && n + BATCH <= SAMPLES);
+        qsort(sample, (size_t)n, sizeof sample[0], by_value);
+        return sample[n / 2];
 }
 
 /* MB a second, all of them there. */
