@@ -52,8 +52,8 @@ class Programs(unittest.TestCase):
                 self.right(ranks, run)
 
     def test_through_unetd(self):
-        for ranks in (2, 4):
-            for run in RUNS[:9:2]:
+        for ranks in (1, 2, 4, 8):
+            for run in RUNS[:5] + RUNS[5::6]:       # each program and variant
                 self.right(ranks, run, options=["--unetd"])
 
     def test_odd_numbers(self):

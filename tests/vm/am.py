@@ -62,7 +62,7 @@ def programs(ranks, runs=RUNS):
         right(ranks, run)
 
 
-LONG = ("rsort", "--size", "60000", "--variant", "small")       # of two ranks: it is still at work when something happens to one
+LONG = ("rsort", "--size", "15000", "--variant", "small")       # of two ranks: it is still at work when something happens to one
 
 
 def begun():
