@@ -16,8 +16,9 @@ from collections import namedtuple
 from . import host, process, report
 from .process import Failed
 
-# client(server) is its command line; rate(output, seconds) what it did a second.
-Load = namedtuple("Load", "name client rate quick")
+# client(server, n) is the command line that makes n requests; rate(output) what it did a second. Of a run of one second there are
+# `count` requests: a number, not a time, so that a busy machine makes a run longer and never void.
+Load = namedtuple("Load", "name count client rate quick")
 
 _scratch = []
 
@@ -95,18 +96,18 @@ def _path():
 # ---- PostgreSQL: a process for each connection ----
 
 def _pgbench(clients, *options):
-    return lambda server: ["pgbench", "-h", "127.0.0.1", "-p", str(server.port), "-n", "-S", "-c", str(clients), "-T",
-                           str(server.bench.seconds), *options, "postgres"]
+    return lambda server, n: ["pgbench", "-h", "127.0.0.1", "-p", str(server.port), "-n", "-S", "-c", str(clients), "-t",
+                              str(max(n // clients, 1)), *options, "postgres"]
 
 
-def _tps(text, _seconds):
+def _tps(text):
     return found(r"^tps = ([\d.]+)", text)
 
 
 class Postgres(Server):
     name, programs, user = "postgresql", ("postgres", "initdb", "pgbench"), "postgres"
-    loads = [Load(f"postgresql {n}", _pgbench(n, "-M", "prepared"), _tps, n in (2, 16)) for n in (1, 2, 16, 100, 300)]
-    loads.append(Load("postgresql 16, -C", _pgbench(16, "-C"), _tps, False))
+    loads = [Load(f"postgresql {n}", 24000, _pgbench(n, "-M", "prepared"), _tps, n in (2, 16)) for n in (1, 2, 16, 100, 300)]
+    loads.append(Load("postgresql 16, -C", 800, _pgbench(16, "-C"), _tps, False))
     data = None
 
     @classmethod
@@ -142,21 +143,18 @@ class Postgres(Server):
 # ---- memcached: a few threads that poll, many clients that block ----
 
 def _memcslap(threads):
-    return lambda server: ["memcslap", f"--servers=127.0.0.1:{server.port}", f"--concurrency={threads}", "--test=get",
-                           f"--execute-number={ROUNDS_OF_MEMCSLAP * server.bench.seconds // threads}"]
+    return lambda server, n: ["memcslap", f"--servers=127.0.0.1:{server.port}", f"--concurrency={threads}", "--test=get",
+                              f"--execute-number={n // threads}"]
 
 
-ROUNDS_OF_MEMCSLAP = 20000
-
-
-def _memcslap_rate(text, _seconds):
+def _memcslap_rate(text):
     line = r"^Time to get +%s keys by +\d+ threads: +%s seconds"
     return found(line % (r"(\d+)", r"[\d.]+"), text) / found(line % (r"\d+", r"([\d.]+)"), text)
 
 
 class Memcached(Server):
     name, programs, user = "memcached", ("memcached", "memcslap"), "nobody"
-    loads = [Load(f"memcached get, {n} threads", _memcslap(n), _memcslap_rate, n == 16) for n in (1, 16, 50)]
+    loads = [Load(f"memcached get, {n} threads", 50000, _memcslap(n), _memcslap_rate, n == 16) for n in (1, 16, 50)]
 
     def command(self):
         return ["memcached", "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", "-t", "2"]
@@ -165,14 +163,16 @@ class Memcached(Server):
 # ---- Redis ----
 
 def _redis(clients):
-    return lambda server: ["redis-benchmark", "-p", str(server.port), "-c", str(clients), "-n", str(40000 * server.bench.seconds),
-                           "-t", "get", "-q"]
+    return lambda server, n: ["redis-benchmark", "-p", str(server.port), "-c", str(clients), "-n", str(n), "-t", "get", "-q"]
+
+
+def _redis_rate(text):
+    return found(r"GET: ([\d.]+) requests per second", text)
 
 
 class Redis(Server):
     name, programs = "redis", ("redis-server", "redis-benchmark")
-    loads = [Load(f"redis get, {n} clients", _redis(n), lambda text, _: found(r"GET: ([\d.]+) requests per second", text), n == 50)
-             for n in (1, 50)]
+    loads = [Load(f"redis get, {n} clients", 50000, _redis(n), _redis_rate, n == 50) for n in (1, 50)]
 
     def command(self):
         return ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", scratch()]
@@ -189,11 +189,10 @@ http { access_log off; keepalive_requests 1000000000; client_body_temp_path %(to
 
 
 def _ab(clients, *options):
-    return lambda server: ["ab", "-q", "-c", str(clients), "-t", str(server.bench.seconds), "-n", "100000000", *options,
-                           f"http://127.0.0.1:{server.port}/"]
+    return lambda server, n: ["ab", "-q", "-c", str(clients), "-n", str(n), *options, f"http://127.0.0.1:{server.port}/"]
 
 
-def _ab_rate(text, _seconds):
+def _ab_rate(text):
     if found(r"Failed requests: +(\d+)", text) != 0:
         raise Failed("ab: some requests failed\n" + text[-600:])
     return found(r"Requests per second: +([\d.]+)", text)
@@ -201,7 +200,7 @@ def _ab_rate(text, _seconds):
 
 class Nginx(Server):
     name, programs = "nginx", ("nginx", "ab")
-    loads = [Load("nginx, 16 kept", _ab(16, "-k"), _ab_rate, True), Load("nginx, 16 closed", _ab(16), _ab_rate, False)]
+    loads = [Load("nginx, 16 kept", 80000, _ab(16, "-k"), _ab_rate, True), Load("nginx, 16 closed", 12000, _ab(16), _ab_rate, False)]
 
     def command(self):
         top = scratch()
@@ -219,18 +218,18 @@ def one(bench, server, load):
     """Runs a load against a server that runs. Requests a second, and what each cost."""
     others = set(process.descendants())
     before, segments, began = process.tree_cpu_ns(), host.kernel_segments(), time.monotonic()
-    client = server.start(load.client(server))
+    requests = load.count * bench.seconds
+    client = server.start(load.client(server, requests))
     try:
-        text = client.finish(bench.seconds * 10 + 60)
+        text = client.finish(bench.seconds * 60 + 240)
     finally:
         client.end()
     took = time.monotonic() - began
     while time.monotonic() < began + took + 2 and not others >= set(process.descendants()):
         time.sleep(0.02)                # whom the server made for this client ends, and then its time is counted
-    rate = load.rate(text, bench.seconds)
     cpu = process.tree_cpu_ns() - before + client.cpu_seconds() * 1e9
-    return {"rate": rate, "cpu_us": cpu / 1e3 / max(rate * min(took, bench.seconds), 1),
-            "kernel_segments": host.kernel_segments() - segments, "requests": rate * min(took, bench.seconds)}
+    return {"rate": load.rate(text), "cpu_us": cpu / 1e3 / requests, "kernel_segments": host.kernel_segments() - segments,
+            "requests": requests}
 
 
 def rows(runs):
