@@ -35,6 +35,11 @@ void xdp_drops(const struct xdp_sock *s, const struct xdp_dev *d, struct xdp_dro
         *n = (struct xdp_drops){0};
 }
 
+int tcx_find(enum tcx_way way, const char *name, uint32_t ifindex)
+{
+        return -1;
+}
+
 bool tcx_has(const char *name, uint32_t ifindex)
 {
         return false;
