@@ -193,12 +193,72 @@ static void unread_answers_keep_nobody_out(void **state)
         users_wait(hostile);
 }
 
+/* ---- descriptors of unetd's, by every way there is ---- */
+
+enum { FDS = 1500 };
+
+/* For all that comes after in this program: unetd takes more where it may, and then there is enough for everybody. */
+static int with_few_descriptors(void **state)
+{
+        const struct rlimit few = {FDS, FDS};
+
+        return setrlimit(RLIMIT_NOFILE, &few) == 0 ? users_setup(state) : -1;
+}
+
+/* Slots of a process; then stacks that its keeper says it had with an earlier unetd. */
+static int takes_descriptors(void)
+{
+        int k = hostile_keeper(HOSTILE_ANSWERS), c = hostile_client(), fds[UNETD_STACK_FDS];
+        struct hostile_stack st, more;
+        struct unetd_msg msg;
+        int slots = 1, r = 0;
+
+        must(k >= 0 && hostile_stack(c, &st) == 0);
+        for (; r == 0; slots++) {
+                msg = (struct unetd_msg){.type = UNETD_PROC_ADD, .stack = {.stack = st.id, .slot = (uint32_t)slots, .pid = getpid()}};
+                r = hostile_ask(c, &msg, NULL, 0);
+        }
+        must(r == -EDQUOT);
+        table->value[0] = slots;
+        must(unetd_stack_fds_make(&more.fds, 1 << 20) == 0);
+        fds[UNETD_FD_STATE] = more.fds.state;
+        fds[UNETD_FD_BELL] = more.fds.bell;
+        fds[UNETD_FD_LEADER] = more.fds.leader;
+        fds[UNETD_FD_RING_LEADER] = more.fds.ring_leader;
+        fds[UNETD_FD_KEEPER] = more.fds.keeper;
+        fds[UNETD_FD_RING_KEEPER] = more.fds.ring_keeper;
+        r = 0;
+        for (uint32_t i = 1; i <= FDS && r == 0; i++) {         /* who brings too much that is not wanted is cut off */
+                msg = (struct unetd_msg){.type = UNETD_K_STACK, .stack = {.stack = (st.id + i) & UNETD_STACK_ID_MAX}};
+                r = hostile_send(k, &msg, fds, UNETD_STACK_FDS);
+        }
+        table->ready = 1;
+        must_eventually(table->done == 1);
+        return 0;
+}
+
+static void no_way_takes_all_descriptors(void **state)
+{
+        pid_t hostile;
+
+        if (users_cannot_run())
+                skip();
+        hostile = users_begin(HOSTILE, takes_descriptors);
+        eventually(table->ready == 1);
+        print_message("one user got %d slots\n", (int)table->value[0] - 2);
+        users_victim_start();
+        users_victim_goes_on();
+        table->done = 1;
+        users_wait(hostile);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(many_claims_keep_nobody_waiting, users_setup, users_teardown),
                 cmocka_unit_test_setup_teardown(many_who_wait_keep_nobody_waiting, users_setup, users_teardown),
                 cmocka_unit_test_setup_teardown(unread_answers_keep_nobody_out, users_setup, users_teardown),
+                cmocka_unit_test_setup_teardown(no_way_takes_all_descriptors, with_few_descriptors, users_teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

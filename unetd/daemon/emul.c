@@ -20,6 +20,7 @@
 
 #include "base/memfd.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/shares.h"
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83                /* Linux 6.16 */
@@ -174,7 +175,7 @@ static int check_offer(const struct client *cl, const struct wire_in *in)
         if (in->n != UNETD_EMUL_FDS)
                 return -EINVAL;
         if (in->msg.emul.mem.station_bytes > STATION_MAX ||
-            cl->user->used.emul_endpoints >= unetd.cfg.per_uid.emul_endpoints)
+            cl->user->used.emul_endpoints >= unetd.cfg.per_uid.emul_endpoints || !share_may_hold(cl->user, UNETD_EMUL_FDS))
                 return -EDQUOT;
         if (cl->name || cl->call || cl->waiting || cl->conn.queued)
                 return -EBUSY;          /* the connection owes something as it is */

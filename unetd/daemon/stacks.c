@@ -107,7 +107,7 @@ static int proc_new(struct stack *st, uint32_t slot, int32_t pid, int pidfd)
 {
         struct proc *p = NULL;
 
-        if (st->user->used.procs < unetd.cfg.per_uid.procs)
+        if (st->user->used.procs < unetd.cfg.per_uid.procs && share_may_hold(st->user, 1))
                 p = calloc(1, sizeof *p);
         if (!p) {
                 close(pidfd);
@@ -463,7 +463,7 @@ void stack_offered(struct user *u, struct wire_in *in)
 
         if (in->n != UNETD_STACK_FDS || in->msg.stack.stack == 0 || in->msg.stack.stack > UNETD_STACK_ID_MAX || check_fds(in) < 0)
                 return;
-        if (!st && u->used.stacks < unetd.cfg.per_uid.stacks) {
+        if (!st && u->used.stacks < unetd.cfg.per_uid.stacks && share_may_hold(u, UNETD_STACK_FDS)) {
                 st = stack_alloc(u, in->msg.stack.stack, in->msg.stack.pid, in);
                 if (st)
                         st->state = STACK_UP;
