@@ -189,6 +189,20 @@ static bool other_handle(const struct usock *s)
         return false;
 }
 
+#define A_FLIGHT (16u << 10)            /* bytes */
+
+/* Who has sent as much may wait for our acknowledgement, with more to come, which no reader will read. */
+static void let_the_peer_go_on(struct usock *s)
+{
+        struct stack *st = &s->u->s;
+        struct tcp_conn *tc = usock_conn(s);
+
+        if (tc->rcv_nxt - tc->last_ack_sent < A_FLIGHT)
+                return;
+        tcp_flush_ack(&st->tcp, tc);
+        stack_flush(st, ustack_now());
+}
+
 /* What has come counts before the end, as in the kernel, which has it before the call: bytes that nobody will read and connections that
  * nobody will accept are reset, and not closed or refused. An answer of our own may bring more; it is not waited for. */
 static void hear_before_the_end(struct usock *s)
@@ -197,6 +211,8 @@ static void hear_before_the_end(struct usock *s)
 
         if (rec->role != SOCK_ROLE_CONN && rec->role != SOCK_ROLE_LISTENER)
                 return;
+        if (rec->role == SOCK_ROLE_CONN)
+                let_the_peer_go_on(s);
         for (int turns = 0; turns < LAST_TURNS && stack_pending(&s->u->s, 0); turns++)
                 stack_run(&s->u->s, ustack_now());
 }

@@ -84,6 +84,7 @@ static const struct {
         {"vectors", scene_vectors},
         {"flags", scene_flags},
         {"ends", scene_ends},
+        {"closes_unread", scene_closes_unread},
         {"sigpipe", scene_sigpipe},
         {"udp", scene_udp},
         {"connect", scene_connect},

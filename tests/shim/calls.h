@@ -132,6 +132,7 @@ void scene_read_write(void);
 void scene_vectors(void);
 void scene_flags(void);
 void scene_ends(void);
+void scene_closes_unread(void);
 void scene_sigpipe(void);
 void scene_udp(void);
 void scene_connect(void);

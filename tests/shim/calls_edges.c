@@ -745,3 +745,22 @@ void scene_loopback_broadcast(void)
         close(s);
         close2(r);
 }
+
+/* A first flight that fills the window, and has more behind it: who reads that and closes has not read all. */
+void scene_closes_unread(void)
+{
+        static char flight[100000], b[65536];
+
+        for (int i = 0; i < 5; i++) {
+                int v[2];
+
+                tcp_pair(v);
+                SHOW(send(v[0], flight, sizeof(flight), MSG_DONTWAIT));
+                wait_readable(v[1]);
+                SHOW_OK(recv(v[1], b, sizeof(b), 0));
+                close(v[1]);
+                wait_readable(v[0]);
+                SHOW(recv(v[0], b, 1, 0));
+                close(v[0]);
+        }
+}
