@@ -126,6 +126,9 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint32_t defer_accept_s;
         uint32_t window_most;           /* the largest that is ever offered, which the scale is chosen for; 0: what the buffer may become */
         uint32_t window_first;          /* with credit: what a connection has to begin with */
+        uint32_t send_window;           /* no more in flight, whatever the peer offers; 0: no such limit */
+        uint32_t rto_min_us, rto_max_ms; /* 0: the link's; RFC 6298's */
+        uint32_t ack_delay_us;          /* an acknowledgement waits no longer; 0: as long as it does by itself */
 };
 
 struct tcp_shared;                      /* tcp_conn.h */
@@ -359,11 +362,19 @@ uint32_t tcp_window_ahead(const struct tcp_conn *tc);
 int tcp_path_mtu(const struct tcp_conn *tc);
 int tcp_cc_lookup(const char *name);    /* "cubic", "reno", "bbr"; -ENOENT */
 const char *tcp_cc_name(int cc);
+#define TCP_RTO_MIN_LEAST   NS_PER_MS          /* what opts.rto_min_us may be set to; as Linux, but for its jiffies */
+#define TCP_RTO_MIN_MOST    (200 * NS_PER_MS)
+#define TCP_RTO_MOST_LEAST  NS_PER_S            /* ... and opts.rto_max_ms */
+#define TCP_RTO_MOST_MOST   (120 * NS_PER_S)
+#define TCP_ACK_DELAY_MOST  (200 * NS_PER_MS)   /* ... and opts.ack_delay_us */
+/* Bounds of the retransmission timeout as they hold: of the options, else ours. */
+nstime tcp_rto_least(const struct tcp_opts *o, const struct tcp_link *link);
+nstime tcp_rto_most(const struct tcp_opts *o);
 
 /* ---- looking in (TCP_INFO, unet ss); safe without the lock, a torn snapshot at worst ---- */
 
 enum tcp_limit { TCP_LIM_NONE, TCP_LIM_APP, TCP_LIM_RWND, TCP_LIM_CWND, TCP_LIM_NIQ, TCP_LIM_SNDBUF, TCP_LIM_PACING,
-                 TCP_LIM_PEER, TCP_LIMITS };
+                 TCP_LIM_PEER, TCP_LIM_CLAMP, TCP_LIMITS };
 
 struct tcp_report {
         struct tcp_tuple tuple;

@@ -141,7 +141,7 @@ void ack_fast(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now)
  * Linux has it, because it acknowledges more than any before. Beyond a gap the peer's numbers run ahead of what it repeats. */
 static bool update_window(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked)
 {
-        uint32_t wnd = (uint32_t)seg->wnd << tc->snd_wscale;
+        uint32_t wnd = conn_peer_window(tc, (uint32_t)seg->wnd << tc->snd_wscale);
         bool changed = wnd != tc->snd_wnd, wider = wnd > tc->snd_wnd;
 
         if (acked == 0 && (seq_gt(tc->snd_wl1, seg->seq) || (tc->snd_wl1 == seg->seq && seq_gt(tc->snd_wl2, seg->ack))))

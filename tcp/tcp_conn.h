@@ -99,6 +99,7 @@ enum {                                  /* tc->slow: why header prediction does 
         SLOW_URG = 8,                   /* urgent data announced */
         SLOW_SHUT = 16,                 /* the application reads no more */
         SLOW_NOSACK = 32,               /* duplicate ACKs must be counted */
+        SLOW_CLAMP = 64,                /* opts.send_window bounds what each ACK offers */
 };
 
 enum { SHUT_RCV = 1, SHUT_SND = 2, SHUT_BOTH = 3 };
@@ -461,6 +462,13 @@ static inline uint32_t frame_owner(const struct tcp_conn *tc)
         return tc->self | (uint32_t)tc->gen << 20;
 }
 
+/* The peer's window as far as our own limit lets. It never goes back on what is in flight, as the peer's own may: it is taken with
+ * each ACK. */
+static inline uint32_t conn_peer_window(const struct tcp_conn *tc, uint32_t wnd)
+{
+        return likely(tc->opts.send_window == 0) ? wnd : MIN(wnd, MAX(tc->opts.send_window, flight(tc)));
+}
+
 /* What the files of tcp/ ask of one another, by file. */
 
 /* tcp_conn.c */
@@ -705,6 +713,7 @@ void prr_ack(struct tcp_conn *tc, uint32_t delivered, bool safe);
 void rtt_init(struct tcp_conn *tc);
 void rtt_sample(struct tcp_conn *tc, nstime rtt);
 nstime rtt_rto(const struct tcp_conn *tc);      /* with back-off */
+void rtt_bounds(struct tcp_conn *tc);           /* opts.rto_* have changed */
 
 /* tcp_timer.c */
 void timer_arm_rtx(struct tcp_conn *tc, nstime now);

@@ -59,7 +59,7 @@ static bool in_train(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 
         tc->train_at = at;
         tc->train_rtt = (uint16_t)MIN(rxseg_time(round_trip(tc, seg, now)), UINT16_MAX);
-        if (paused || tc->slow & ~(SLOW_LOSS | SLOW_NOSACK) || seg->len < tc->rcv_full)
+        if (paused || tc->slow & ~(SLOW_LOSS | SLOW_NOSACK | SLOW_CLAMP) || seg->len < tc->rcv_full)
                 tc->train = 0;
         tc->train += tc->train < TRAIN_BEGINS;
         return tc->train == TRAIN_BEGINS;
@@ -86,6 +86,13 @@ static bool waits_for_reader(const struct tcp_conn *tc)
         return !tc->link.lossless && tc->rcv_unread != 0 && left != 0 && left < tc->rcv_full;
 }
 
+static nstime delay(const struct tcp_conn *tc)
+{
+        nstime ours = waits_for_reader(tc) ? READER : DELACK, most = tc->opts.ack_delay_us * NS_PER_US;
+
+        return unlikely(most != 0) ? MIN(ours, most) : ours;
+}
+
 void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, nstime now)
 {
         uint32_t owed = tc->rcv_nxt - tc->last_ack_sent;
@@ -103,7 +110,7 @@ void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, ns
                 tc->quick--;
                 tc->delack_at = MIN(tc->delack_at, now + AT_ONCE);
         } else {
-                tc->delack_at = MIN(tc->delack_at, now + (waits_for_reader(tc) ? READER : DELACK));
+                tc->delack_at = MIN(tc->delack_at, now + delay(tc));
         }
 }
 

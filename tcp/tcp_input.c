@@ -236,7 +236,7 @@ static bool end_handshake(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
                 return false;
         }
         open_established(t, tc, now);
-        tc->snd_wnd = (uint32_t)seg->wnd << tc->snd_wscale;
+        tc->snd_wnd = conn_peer_window(tc, (uint32_t)seg->wnd << tc->snd_wscale);
         tc->snd_wl1 = seg->seq;
         tc->snd_wl2 = seg->ack;
         tc->max_wnd = tc->snd_wnd;
@@ -459,7 +459,7 @@ static void learn_peer(struct tcp_conn *tc, const struct tcp_seg *seg, nstime no
         WRITE_ONCE(tc->rcv_nxt, tc->last_ack_sent);
         rcvbuf_open(tc);
         open_syn_options(tc, seg, now);
-        tc->snd_wnd = tc->max_wnd = seg->wnd; /* RFC 7323 §2.2: never scaled in a SYN */
+        tc->snd_wnd = tc->max_wnd = conn_peer_window(tc, seg->wnd); /* RFC 7323 §2.2: never scaled in a SYN */
         tc->snd_wl1 = seg->seq;
         tc->snd_wl2 = seg->ack;
 }

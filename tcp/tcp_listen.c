@@ -233,7 +233,7 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
         WRITE_ONCE(tc->rcv_nxt, seg->seq + 1);
         rcvbuf_open(tc);
         open_syn_options(tc, seg, now);
-        tc->snd_wnd = tc->max_wnd = seg->wnd;
+        tc->snd_wnd = tc->max_wnd = conn_peer_window(tc, seg->wnd);
         tc->snd_wl1 = seg->seq;
         tc->stalled_at = now;
         tcp_set_state(t, tc, TCPS_SYN_RECEIVED);

@@ -64,7 +64,7 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         bool syn_lost = tc->backoff != 0 && !deferred;
 
         if (syn_lost)
-                tc->rto = MAX(tc->rto, RTO_AFTER_LOST_SYN);
+                tc->rto = MIN(MAX(tc->rto, RTO_AFTER_LOST_SYN), tcp_rto_most(&tc->opts));
         else if (!(tc->flags & TCF_COOKIE) && !deferred && tc->retrans == 0)   /* Karn's: which SYN-ACK it answers is not known */
                 rtt_sample(tc, now - tc->last_sent);
         WRITE_ONCE(tc->snd_una, tc->iss + 1);

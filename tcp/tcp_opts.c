@@ -20,6 +20,16 @@ void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o)
         *o = tc->opts;
 }
 
+/* A limit that is lifted waits for the peer's next window. */
+static void set_send_window(struct tcp_conn *tc)
+{
+        if (tc->opts.send_window != 0)
+                tc->slow |= SLOW_CLAMP;
+        else
+                tc->slow &= (uint8_t)~SLOW_CLAMP;
+        tc->snd_wnd = conn_peer_window(tc, tc->snd_wnd);
+}
+
 static void set_buffers(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o)
 {
         if (o->sndbuf != 0)
@@ -44,6 +54,8 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         tc->cork = o->cork;
         tc->cc = o->cc;
         conn_heed_ttl(tc);
+        set_send_window(tc);
+        rtt_bounds(tc);
         set_buffers(t, tc, o);
         if (tc->rcv_limit > window)
                 output_window_update(t, tc, now);

@@ -189,11 +189,19 @@ static bool held_back(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now
         return !tc->nodelay && small_in_flight(tc) && !(tc->flags & TCF_URG_OUT && seq_gt(tc->snd_up, tc->snd_una));
 }
 
+/* Whether it is our own limit that holds. */
+static bool is_clamped(const struct tcp_conn *tc)
+{
+        return unlikely(tc->slow & SLOW_CLAMP) && tc->snd_wnd >= tc->opts.send_window;
+}
+
 /* RFC 9293 §3.8.6.2.1. Where nothing is lost the receiver is one of ours: it avoids silly windows by itself, and a small one is what its
  * application granted. */
 static bool is_worth_sending(const struct tcp_conn *tc, uint32_t room)
 {
-        return room >= MIN(tc->snd_mss, MAX(tc->max_wnd / 2, 1u)) || tc->owed & OWE_PUSH || tc->link.lossless;
+        uint32_t widest = is_clamped(tc) ? tc->opts.send_window : tc->max_wnd;
+
+        return room >= MIN(tc->snd_mss, MAX(widest / 2, 1u)) || tc->owed & OWE_PUSH || tc->link.lossless;
 }
 
 /* How much of s the peer's window takes: all, a part worth sending, or 0. */
@@ -210,7 +218,7 @@ static uint32_t fits_window(const struct tcp_conn *tc, const struct tcp_txseg *s
 
 static bool window_blocks(struct tcp_conn *tc, nstime now)
 {
-        conn_set_limit(tc, TCP_LIM_RWND, now);
+        conn_set_limit(tc, is_clamped(tc) ? TCP_LIM_CLAMP : TCP_LIM_RWND, now);
         if (flight(tc) == 0)
                 timer_persist(tc, now);
         return false;

@@ -6,10 +6,29 @@
 #define RTO_MAX     (120 * NS_PER_S) /* §2.5: at least 60 s */
 #define GRANULARITY NS_PER_MS
 
+nstime tcp_rto_least(const struct tcp_opts *o, const struct tcp_link *link)
+{
+        return o->rto_min_us ? o->rto_min_us * NS_PER_US : link->rto_min ? link->rto_min : RTO_FLOOR;
+}
+
+nstime tcp_rto_most(const struct tcp_opts *o)
+{
+        return o->rto_max_ms ? o->rto_max_ms * NS_PER_MS : RTO_MAX;
+}
+
+/* A floor that was set is the link's from then on, so that an ACK looks at one word. */
+void rtt_bounds(struct tcp_conn *tc)
+{
+        if (tc->opts.rto_min_us != 0)
+                tc->link.rto_min = tcp_rto_least(&tc->opts, &tc->link);
+        tc->rto = MIN(tc->rto, tcp_rto_most(&tc->opts));
+}
+
 void rtt_init(struct tcp_conn *tc)
 {
         tc->srtt = tc->rttvar = 0;
         tc->rto = RTO_FIRST;
+        rtt_bounds(tc);
 }
 
 /*
@@ -33,9 +52,16 @@ void rtt_sample(struct tcp_conn *tc, nstime rtt)
         if (rtt < tc->min_rtt)
                 tc->min_rtt = rtt;
         tc->rto = MIN((tc->srtt < GRANULARITY ? 0 : tc->srtt) + MAX(MAX(GRANULARITY, floor), 4 * tc->rttvar), RTO_MAX);
+        if (unlikely(tc->rto > TCP_RTO_MOST_LEAST))
+                tc->rto = MIN(tc->rto, tcp_rto_most(&tc->opts));
 }
 
 nstime rtt_rto(const struct tcp_conn *tc)
 {
-        return tc->backoff >= 10 ? RTO_MAX : MIN(tc->rto << tc->backoff, RTO_MAX); /* §5.5 */
+        nstime most;
+
+        if (likely(tc->backoff == 0))
+                return tc->rto;
+        most = tcp_rto_most(&tc->opts);
+        return tc->backoff >= 10 ? most : MIN(tc->rto << tc->backoff, most); /* §5.5 */
 }

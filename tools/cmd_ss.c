@@ -13,7 +13,8 @@ struct want {
 
 static const char *limit_name(enum tcp_limit l)
 {
-        static const char *const names[] = {"-", "application", "receiver", "cwnd", "queue", "buffer", "pacing", "peer"};
+        static const char *const names[] = {"-", "application", "receiver", "cwnd", "queue", "buffer", "pacing", "peer",
+                                            "clamp"};
 
         return (size_t)l < ARRAY_LEN(names) ? names[l] : "?";
 }

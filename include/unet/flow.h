@@ -1,5 +1,5 @@
 /*
- * The application in control of a TCP socket: its windows. Beside <unet/sock.h>, with the same sockets; errors in errno with -1.
+ * The application in control of a TCP socket: windows, and what a sender keeps to. Beside <unet/sock.h>, with the same sockets; errors in errno with -1.
  *
  *      struct unet_window w = {.size = sizeof w, .mode = UNET_WINDOW_CREDIT, .bytes = 0};
  *      unet_window_set(s, &w);                 the peer may send nothing
@@ -47,6 +47,22 @@ UNET_API int unet_window_get(int sock, struct unet_window *w);
  * A peer that sends whole segments may wait for a segment's worth: see unet_flow(3).
  */
 UNET_API int unet_window_grant(int sock, uint32_t bytes);
+
+/* What a sender, and who acknowledges, keeps to. Times are nanoseconds. */
+struct unet_flow {
+        uint32_t size;                  /* sizeof(struct unet_flow) */
+        uint32_t send_window;           /* never more in flight, whatever the peer offers; 0: no such limit */
+        uint64_t rate;                  /* bytes a second, as SO_MAX_PACING_RATE; 0: as fast as it goes */
+        int64_t rto_min, rto_max;       /* of the retransmission timeout: 1 to 200 ms, 1 to 120 s; 0 in a call: as it is */
+        int64_t ack_delay;              /* an acknowledgement waits no longer; 1 to 200 ms; 0: as long as the stack lets it */
+};
+/*
+ * At any time; what is in flight already is not taken back. Tells what holds: of rto_min and rto_max what is in force. By
+ * setsockopt() they are SO_MAX_PACING_RATE, TCP_RTO_MIN_US, TCP_RTO_MAX_MS and TCP_DELACK_MAX_US.
+ * What send_window holds up is UNET_LIMIT_CLAMP in unet_feedback(). EINVAL: out of these bounds.
+ */
+UNET_API int unet_flow_set(int sock, const struct unet_flow *f);
+UNET_API int unet_flow_get(int sock, struct unet_flow *f);
 
 #ifdef __cplusplus
 }

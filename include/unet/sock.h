@@ -130,7 +130,7 @@ UNET_API ssize_t unet_sendfile(int sock, int fd, off_t *off, size_t n);
  *                    SO_RCVLOWAT SO_OOBINLINE SO_MAX_PACING_RATE SO_INCOMING_CPU SO_NO_CHECK SO_MEMINFO
  *      IPPROTO_TCP   TCP_NODELAY TCP_CORK TCP_QUICKACK TCP_MAXSEG TCP_CONGESTION TCP_INFO TCP_KEEPIDLE
  *                    TCP_KEEPINTVL TCP_KEEPCNT TCP_SYNCNT TCP_LINGER2 TCP_DEFER_ACCEPT TCP_WINDOW_CLAMP
- *                    TCP_USER_TIMEOUT TCP_NOTSENT_LOWAT
+ *                    TCP_USER_TIMEOUT TCP_NOTSENT_LOWAT TCP_RTO_MIN_US TCP_RTO_MAX_MS TCP_DELACK_MAX_US
  *      IPPROTO_IP    IP_TOS IP_TTL IP_MTU_DISCOVER IP_MTU (UDP);   IPPROTO_IPV6   IPV6_V6ONLY IPV6_TCLASS IPV6_UNICAST_HOPS
  * A listener's are inherited by what it accepts. ENOPROTOOPT: no such option.
  */
@@ -199,6 +199,7 @@ enum unet_limit {
         UNET_LIMIT_SNDBUF,              /* the send buffer is too small for what is in flight */
         UNET_LIMIT_PACING,
         UNET_LIMIT_PEER,                /* the peer has acknowledged what fills the send buffer, and has not read it */
+        UNET_LIMIT_CLAMP,               /* unet_flow.send_window (<unet/flow.h>) */
         UNET_LIMITS
 };
 UNET_API const char *unet_limit_name(enum unet_limit limit);    /* "receiver window" */

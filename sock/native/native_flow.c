@@ -1,4 +1,4 @@
-/* The native API, <unet/flow.h>: windows as the application wants them. */
+/* The native API, <unet/flow.h>: windows, and what a sender keeps to, as the application wants them. */
 #include "sock/native/native.h"
 #include "unet/flow.h"
 
@@ -36,6 +36,16 @@ static int change(struct usock *s, const struct tcp_opts *o, uint32_t credit)
         stack_end(u->s.st);
         stack_flush(&u->s, now);
         return err;
+}
+
+/* The options that load() gave have been changed. */
+static int adopt(struct usock *s, const struct tcp_opts *o, uint32_t credit)
+{
+        if (conn_of(s) != NULL)
+                return change(s, o, credit);
+        if (usock_rec(s)->role == SOCK_ROLE_LISTENER)
+                tcp_listen_opts(&s->u->s.tcp, usock_rec(s)->conn, o);
+        return 0;
 }
 
 /* ---- set ---- */
@@ -77,11 +87,7 @@ static int set(struct usock *s, const struct unet_window *w)
         o->window_first = o->credit ? w->bytes : 0;
         if (!o->credit)
                 o->rcvbuf = w->mode == UNET_WINDOW_SIZE ? w->bytes : 0;
-        if (conn_of(s) != NULL)
-                return change(s, o, missing(w, conn_of(s)));
-        if (usock_rec(s)->role == SOCK_ROLE_LISTENER)
-                tcp_listen_opts(&s->u->s.tcp, usock_rec(s)->conn, o);
-        return 0;
+        return adopt(s, o, conn_of(s) != NULL ? missing(w, conn_of(s)) : 0);
 }
 
 /* ---- get ---- */
@@ -121,6 +127,48 @@ static int grant(struct usock *s, uint32_t bytes)
         if (bytes > o->window_most - o->window_first)
                 return -EOVERFLOW;
         o->window_first += bytes;
+        return 0;
+}
+
+/* ---- what a sender keeps to ---- */
+
+static bool is_in(int64_t t, nstime least, nstime most)
+{
+        return t == 0 || (t >= least && t <= most);
+}
+
+static bool flow_is_valid(const struct unet_flow *f)
+{
+        return is_in(f->rto_min, TCP_RTO_MIN_LEAST, TCP_RTO_MIN_MOST) && is_in(f->rto_max, TCP_RTO_MOST_LEAST, TCP_RTO_MOST_MOST) &&
+               is_in(f->ack_delay, NS_PER_MS, TCP_ACK_DELAY_MOST);
+}
+
+static int set_flow(struct usock *s, const struct unet_flow *f)
+{
+        struct tcp_opts *o = load(s);
+
+        if (!flow_is_valid(f))
+                return -EINVAL;
+        o->send_window = f->send_window;
+        o->max_pacing_rate = f->rate;
+        if (f->rto_min != 0)
+                o->rto_min_us = (uint32_t)(f->rto_min / NS_PER_US);
+        if (f->rto_max != 0)
+                o->rto_max_ms = (uint32_t)(f->rto_max / NS_PER_MS);
+        o->ack_delay_us = (uint32_t)(f->ack_delay / NS_PER_US);
+        return adopt(s, o, 0);
+}
+
+static int get_flow(struct usock *s, struct unet_flow *f)
+{
+        static const struct tcp_link usual;
+        const struct tcp_opts *o = load(s);
+
+        f->send_window = o->send_window;
+        f->rate = o->max_pacing_rate;
+        f->rto_min = tcp_rto_least(o, conn_of(s) != NULL ? &conn_of(s)->link : &usual);
+        f->rto_max = tcp_rto_most(o);
+        f->ack_delay = o->ack_delay_us * NS_PER_US;
         return 0;
 }
 
@@ -177,4 +225,26 @@ int unet_window_grant(int sock, uint32_t bytes)
         struct native_slot *n = enter(sock, &err);
 
         return n != NULL ? leave(n, grant(n->us, bytes)) : (int)native_result(err);
+}
+
+int unet_flow_set(int sock, const struct unet_flow *f)
+{
+        struct native_slot *n;
+        int err;
+
+        if (f == NULL || f->size != sizeof *f)
+                return (int)native_result(f == NULL ? -EFAULT : -EINVAL);
+        n = enter(sock, &err);
+        return n != NULL ? leave(n, set_flow(n->us, f)) : (int)native_result(err);
+}
+
+int unet_flow_get(int sock, struct unet_flow *f)
+{
+        struct native_slot *n;
+        int err;
+
+        if (f == NULL || f->size != sizeof *f)
+                return (int)native_result(f == NULL ? -EFAULT : -EINVAL);
+        n = enter(sock, &err);
+        return n != NULL ? leave(n, get_flow(n->us, f)) : (int)native_result(err);
 }

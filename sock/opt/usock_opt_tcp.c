@@ -8,6 +8,12 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 
+#ifndef TCP_RTO_MAX_MS                  /* Linux 6.15 */
+#define TCP_RTO_MAX_MS    44
+#define TCP_RTO_MIN_US    45
+#define TCP_DELACK_MAX_US 46
+#endif
+
 #define CC_NAME_BYTES 16u               /* TCP_CA_NAME_MAX */
 #define NO_SSTHRESH   0x7fffffff        /* Linux: TCP_INFINITE_SSTHRESH */
 
@@ -61,6 +67,48 @@ static int set_defer_accept(struct opt_call *c, int v)
 static int get_defer_accept(const struct opt_call *c)
 {
         return (int)c->tcp.defer_accept_s;
+}
+
+static int set_rto_min(struct opt_call *c, int v)
+{
+        if (v < TCP_RTO_MIN_LEAST / NS_PER_US || v > TCP_RTO_MIN_MOST / NS_PER_US)
+                return -EINVAL;
+        c->tcp.rto_min_us = (uint32_t)v;
+        return 0;
+}
+
+/* What holds without a connection the link decides; then as Linux. */
+static int get_rto_min(const struct opt_call *c)
+{
+        static const struct tcp_link usual;
+
+        return (int)(tcp_rto_least(&c->tcp, opt_conn(c) != NULL ? &opt_conn(c)->link : &usual) / NS_PER_US);
+}
+
+static int set_rto_max(struct opt_call *c, int v)
+{
+        if (v < TCP_RTO_MOST_LEAST / NS_PER_MS || v > TCP_RTO_MOST_MOST / NS_PER_MS)
+                return -EINVAL;
+        c->tcp.rto_max_ms = (uint32_t)v;
+        return 0;
+}
+
+static int get_rto_max(const struct opt_call *c)
+{
+        return (int)(tcp_rto_most(&c->tcp) / NS_PER_MS);
+}
+
+static int set_delack_max(struct opt_call *c, int v)
+{
+        if (v < TCP_RTO_MIN_LEAST / NS_PER_US || v > TCP_ACK_DELAY_MOST / NS_PER_US)
+                return -EINVAL;
+        c->tcp.ack_delay_us = (uint32_t)v;
+        return 0;
+}
+
+static int get_delack_max(const struct opt_call *c)
+{
+        return c->tcp.ack_delay_us != 0 ? (int)c->tcp.ack_delay_us : (int)(TCP_ACK_DELAY_MOST / NS_PER_US);
 }
 
 static int set_window_clamp(struct opt_call *c, int v)
@@ -304,6 +352,9 @@ static const struct opt_int ints[] = {
         OPT_CALLS(TCP_DEFER_ACCEPT, OPT_TCP, set_defer_accept, get_defer_accept),
         OPT_CALLS(TCP_INQ, OPT_TCP, set_inq, get_inq),
         OPT_CALLS(TCP_WINDOW_CLAMP, OPT_TCP, set_window_clamp, get_window_clamp),
+        OPT_CALLS(TCP_RTO_MAX_MS, OPT_TCP, set_rto_max, get_rto_max),
+        OPT_CALLS(TCP_RTO_MIN_US, OPT_TCP, set_rto_min, get_rto_min),
+        OPT_CALLS(TCP_DELACK_MAX_US, OPT_TCP, set_delack_max, get_delack_max),
 };
 
 static const struct opt_blob blobs[] = {

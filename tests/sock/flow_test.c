@@ -150,6 +150,108 @@ static void a_client_has_credit_too(void **state)
         play_both(grants_before, sends_hundred, 0);
 }
 
+/* ---- what a sender keeps to ---- */
+
+#define LIMIT 5000u
+
+static void sends_within_a_limit(struct side *s)
+{
+        struct unet_flow f = {.size = sizeof f};
+        int c = side_connect(s);
+        struct unet_feedback b;
+        static uint8_t data[STREAM];
+
+        CHECK(unet_flow_get(c, &f) == 0 && f.send_window == 0 && f.rate == 0 && f.ack_delay == 0 && f.rto_max == 120000000000);
+        f.send_window = LIMIT;
+        f.rto_min = 30000000;
+        f.rto_max = 2000000000;
+        f.ack_delay = 3000000;
+        CHECK(unet_flow_set(c, &f) == 0);
+        f = (struct unet_flow){.size = sizeof f};
+        CHECK(unet_flow_get(c, &f) == 0 && f.send_window == LIMIT && f.rto_min == 30000000 && f.rto_max == 2000000000 &&
+              f.ack_delay == 3000000);
+        fill(data, sizeof data, 5, 0);
+        for (uint32_t at = 0; at < STREAM;) {
+                ssize_t n = unet_send(c, data + at, STREAM - at, MSG_DONTWAIT);
+                CHECK(n > 0 || errno == EAGAIN);
+                at += n > 0 ? (uint32_t)n : 0;
+                CHECK(unet_feedback(c, &b) == 0 && b.in_flight <= LIMIT);
+        }
+        hear(s);
+        CHECK(unet_close(c) == 0);
+}
+
+static void reads_slowly(struct side *s)
+{
+        static uint8_t got[STREAM];
+        int c = side_accept(s);
+
+        for (uint32_t at = 0; at < STREAM; at += 3000)
+                CHECK(unet_recv(c, got + at, 3000, MSG_WAITALL) == 3000);
+        CHECK(filled(got, STREAM, 5, 0));
+        tell(s, 0);
+        CHECK(unet_recv(c, got, 1, 0) == 0);
+        CHECK(unet_close(c) == 0);
+}
+
+static void no_more_is_in_flight_than_wanted(void **state)
+{
+        play_both(sends_within_a_limit, reads_slowly, 0);
+}
+
+static int option(int sock, int name)
+{
+        socklen_t len = sizeof(int);
+        int v = -1;
+
+        CHECK(unet_getsockopt(sock, IPPROTO_TCP, name, &v, &len) == 0 && len == sizeof v);
+        return v;
+}
+
+static int set_option(int sock, int name, int v)
+{
+        return unet_setsockopt(sock, IPPROTO_TCP, name, &v, sizeof v);
+}
+
+/* Linux 6.15's names, where libc has none yet. */
+enum { RTO_MAX_MS = 44, RTO_MIN_US = 45, DELACK_MAX_US = 46 };
+
+static void sets_options(struct side *s)
+{
+        int c = unet_socket(AF_INET, SOCK_STREAM, 0);
+        struct unet_flow f = {.size = sizeof f}, bad;
+
+        CHECK(option(c, RTO_MAX_MS) == 120000 && option(c, RTO_MIN_US) == 200000 && option(c, DELACK_MAX_US) == 200000);
+        CHECK(set_option(c, RTO_MAX_MS, 5000) == 0 && option(c, RTO_MAX_MS) == 5000);
+        CHECK(set_option(c, RTO_MIN_US, 8000) == 0 && option(c, RTO_MIN_US) == 8000);
+        CHECK(set_option(c, DELACK_MAX_US, 4000) == 0 && option(c, DELACK_MAX_US) == 4000);
+        CHECK_ERR(set_option(c, RTO_MAX_MS, 999), EINVAL);
+        CHECK_ERR(set_option(c, RTO_MAX_MS, 120001), EINVAL);
+        CHECK_ERR(set_option(c, RTO_MIN_US, 200001), EINVAL);
+        CHECK_ERR(set_option(c, RTO_MIN_US, -1), EINVAL);
+        CHECK_ERR(set_option(c, DELACK_MAX_US, 200001), EINVAL);
+        CHECK_ERR(set_option(c, DELACK_MAX_US, 0), EINVAL);
+        CHECK(unet_flow_get(c, &f) == 0 && f.rto_max == 5000000000 && f.rto_min == 8000000 && f.ack_delay == 4000000);
+        bad = f;
+        bad.rto_min = 999999;
+        CHECK_ERR(unet_flow_set(c, &bad), EINVAL);
+        bad = f;
+        bad.rto_max = 999999999;
+        CHECK_ERR(unet_flow_set(c, &bad), EINVAL);
+        bad = f;
+        bad.ack_delay = -1;
+        CHECK_ERR(unet_flow_set(c, &bad), EINVAL);
+        bad.size = 1;
+        CHECK_ERR(unet_flow_get(c, &bad), EINVAL);
+        CHECK_ERR(unet_flow_set(c, NULL), EFAULT);
+        CHECK(unet_close(c) == 0);
+}
+
+static void options_of_linux_say_the_same(void **state)
+{
+        assert_int_equal(play_alone(sets_options, 0), 0);
+}
+
 /* ---- errors ---- */
 
 static void errs(struct side *s)
@@ -189,6 +291,8 @@ int main(void)
                 cmocka_unit_test(a_sender_sends_exactly_what_was_granted),
                 cmocka_unit_test(a_window_changes_its_kind_while_data_flows),
                 cmocka_unit_test(a_client_has_credit_too),
+                cmocka_unit_test(no_more_is_in_flight_than_wanted),
+                cmocka_unit_test(options_of_linux_say_the_same),
                 cmocka_unit_test(what_cannot_be_is_an_error),
         };
 

@@ -1,7 +1,8 @@
 /* What the application sets while data flows: its receive window, and what it is told of who holds it up. */
 #include "tests/tcp/scenarios.h"
 
-static const struct scene_setup small = {.rcvbuf = 3000}, scaled = {.wscale = 7}, far = {.wscale = 7, .sndbuf = 8192};
+static const struct scene_setup small = {.rcvbuf = 3000}, scaled = {.wscale = 7}, far = {.wscale = 7, .sndbuf = 8192},
+                                wide = {.wnd = 20000};
 
 static void sets_clamp(struct scene *s, uint32_t clamp)
 {
@@ -100,6 +101,125 @@ static void a_peer_that_does_not_read_is_told_as_that(void **state)
         assert_false(s->tc->flags & TCF_SND_FULL);
 }
 
+/* ---- what a sender keeps to ---- */
+
+static void no_more_is_in_flight_than_the_application_wants(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.send_window = 2500;
+        app_sets(s);
+        app_writes(s, 8000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        expect_silence(s);                      /* 500 are less than half: not worth a segment */
+        assert_int_equal(s->tc->limit, TCP_LIM_CLAMP);
+        peer_sends(s, .seq = 1, .ack = 1001);
+        expect_sent(s, .seq = 2001, .len = 1000);
+        expect_silence(s);
+        s->opts.send_window = 4000;
+        app_sets(s);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        for (uint32_t at = 3001; at < 6001; at += 1000)
+                expect_sent(s, .seq = at, .len = 1000);
+        expect_silence(s);
+        s->opts.send_window = 0;
+        app_sets(s);
+        peer_sends(s, .seq = 1, .ack = 3001);
+        expect_sent(s, .seq = 6001, .len = 1000);
+        expect_sent(s, .seq = 7001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 8001);
+        expect_silence(s);
+}
+
+/* Less than a segment, set while more is in flight: nothing is taken back, and what follows fits in. */
+static void a_smaller_limit_takes_nothing_back(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 3000);
+        for (uint32_t at = 1; at < 3001; at += 1000)
+                expect_sent(s, .seq = at, .len = 1000);
+        s->opts.send_window = 600;
+        app_sets(s);
+        app_writes(s, 1000);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 2001, .len = 100);
+        turn_ends(s);
+        advance_ms(s, 40);
+        expect_sent(s, .seq = 3001, .ack = 101);        /* at SND.NXT: the edge did not go back */
+        peer_sends(s, .seq = 101, .ack = 3001);
+        expect_sent(s, .seq = 3001, .ack = 101, .len = 600);
+        peer_sends(s, .seq = 101, .ack = 3601);
+        expect_sent(s, .seq = 3601, .ack = 101, .len = 400);
+        peer_sends(s, .seq = 101, .ack = 4001);
+        expect_silence(s);
+}
+
+/* The peer may offer less. */
+static void the_smaller_of_both_windows_holds(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.send_window = 5000;
+        app_sets(s);
+        peer_sends(s, .seq = 1, .ack = 1, .wnd = 2000);
+        app_writes(s, 4000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_sent(s, .seq = 1001, .len = 1000);
+        expect_silence(s);
+        assert_int_equal(s->tc->limit, TCP_LIM_RWND);
+        peer_sends(s, .seq = 1, .ack = 2001, .wnd = 20000);
+        expect_sent(s, .seq = 2001, .len = 1000);
+        expect_sent(s, .seq = 3001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 4001);
+}
+
+/* The timeouts of a segment of which nothing is ever heard again, in milliseconds from the one before. */
+static void expect_timeouts(struct scene *s, const uint32_t *ms, unsigned n)
+{
+        for (unsigned i = 0; i < n; i++) {
+                advance_ms(s, ms[i] - 1);
+                expect_silence(s);
+                advance_ms(s, 1);
+                expect_sent(s, .len = 100);
+        }
+}
+
+static void a_timeout_keeps_to_its_bounds(void **state)
+{
+        static const uint32_t doubled[] = {20, 40, 80, 160, 320, 640, 1000, 1000, 1000};
+        struct scene *s = *state;
+
+        s->opts.rto_min_us = 20000;
+        s->opts.rto_max_ms = 1000;
+        app_sets(s);
+        app_writes(s, 1000);
+        peer_sends(s, .seq = 1, .ack = 1001);           /* at once: a round trip of nothing */
+        app_writes(s, 100);                             /* small enough for any path */
+        forget_sent(s);
+        assert_int_equal(s->tc->rto, 20 * NS_PER_MS);
+        expect_timeouts(s, doubled, ARRAY_LEN(doubled));
+}
+
+static void an_acknowledgement_waits_no_longer_than_wanted(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .len = 10);
+        advance_ms(s, 39);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .ack = 11);
+        s->opts.ack_delay_us = 5000;
+        app_sets(s);
+        peer_sends(s, .seq = 11, .ack = 1, .len = 10);
+        advance_ms(s, 4);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .ack = 21);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -108,6 +228,11 @@ int main(void)
                 scenario(a_larger_buffer_is_told_at_once, established, &small),
                 scenario(a_clamp_that_is_raised_is_told_at_once, established, &small),
                 scenario(a_peer_that_does_not_read_is_told_as_that, established, &far),
+                scenario(no_more_is_in_flight_than_the_application_wants, established, &wide),
+                scenario(a_smaller_limit_takes_nothing_back, established, &wide),
+                scenario(the_smaller_of_both_windows_holds, established, &wide),
+                scenario(a_timeout_keeps_to_its_bounds, established, &wide),
+                scenario(an_acknowledgement_waits_no_longer_than_wanted, established, &wide),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
