@@ -5,7 +5,8 @@
  *      - no byte beyond what was granted is ever accepted;
  *      - each window on the wire, by credit, is what was granted and has not come, rounded down to the scale;
  *      - the wire takes nothing back, but for less than a unit of the scale;
- *      - with grants enough, everything arrives.
+ *      - with grants enough, everything arrives;
+ *      - a sender that wants no more than so much in flight has no more.
  *
  *      sim_credit_test [FIRST COUNT]
  */
@@ -35,6 +36,7 @@ struct talk {
         uint64_t granted;               /* from the beginning of the stream: where what the peer may send ends, by credit */
         uint64_t promised;              /* the right edge, as the wire has said it */
         uint32_t most;
+        uint32_t send_window;           /* of the writer; 0: no limit of its own */
         bool credit;
 };
 
@@ -162,6 +164,8 @@ static void checks(struct talk *k)
                 wrong(k, "more than was granted");
         if (k->credit && tcp_window_ahead(reader(k)) != k->granted - received(k))
                 wrong(k, "books that differ");
+        if (k->send_window != 0 && flight(pair_conn(k->p, WRITER, k->conn[WRITER])) > k->send_window)
+                wrong(k, "more in flight than the sender wants");
 }
 
 static void does_as_it_likes(struct talk *k)
@@ -210,6 +214,20 @@ static struct pair *makes_pair(struct talk *k)
         return pair_sim(k->seed, both);
 }
 
+/* Some writers have a limit of their own, from before the first byte. */
+static void limits_sender(struct talk *k)
+{
+        struct stack *s = &k->p->side[WRITER].s;
+        struct tcp_opts o;
+
+        if (below(k, 4) != 0)
+                return;
+        tcp_get_opts(pair_conn(k->p, WRITER, k->conn[WRITER]), &o);
+        o.send_window = k->send_window = below(k, 2) == 0 ? 1 + below(k, 3000) : 1 + below(k, 100000);
+        tcp_set_opts(&s->tcp, pair_conn(k->p, WRITER, k->conn[WRITER]), &o, k->p->now);
+        stack_flush(s, k->p->now);
+}
+
 static void begins(struct talk *k)
 {
         struct tcp_opts o;
@@ -226,6 +244,7 @@ static void begins(struct talk *k)
                 sim_set_trace(k->p->sim, looks, k);
         pair_connect_opts(k->p, 80, &o, &k->conn[WRITER], &k->conn[READER]);
         k->credit = true;
+        limits_sender(k);
 }
 
 static void talk(uint64_t seed)

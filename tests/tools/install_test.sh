@@ -63,7 +63,7 @@ example() {
         # shellcheck disable=SC2086
         cc -Wall -Wextra -Werror -o "$scratch/$1" "$p/share/doc/unet/examples/$1.c" "${@:2}" $flags
 }
-for name in echo_sock stream_sock; do
+for name in echo_sock stream_sock meter_sock; do
         check "$name is built from what is installed" example "$name"
 done
 for name in pingpong stream; do
@@ -97,7 +97,7 @@ check "and builds with it" cmake --build "$scratch/own-build"
 # A manual page for each command, file and function.
 pages() {
         local name bad=0
-        for name in unet unet.conf unetd unet-keeper libunet_preload unet_sock unet_ep \
+        for name in unet unet.conf unetd unet-keeper libunet_preload unet_sock unet_flow unet_ep \
                 $(nm -D --defined-only "$p/lib/libunet.so" | awk '$3 ~ /^unet_/ {print $3}'); do
                 man -M "$p/share/man" -w "$name" >/dev/null 2>&1 || { echo "no page: $name"; bad=1; }
         done
