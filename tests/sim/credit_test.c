@@ -223,7 +223,7 @@ static void limits_sender(struct talk *k)
         if (below(k, 4) != 0)
                 return;
         tcp_get_opts(pair_conn(k->p, WRITER, k->conn[WRITER]), &o);
-        o.send_window = k->send_window = below(k, 2) == 0 ? 1 + below(k, 3000) : 1 + below(k, 100000);
+        o.send_window = k->send_window = 200 + below(k, below(k, 2) == 0 ? 3000 : 100000);
         tcp_set_opts(&s->tcp, pair_conn(k->p, WRITER, k->conn[WRITER]), &o, k->p->now);
         stack_flush(s, k->p->now);
 }
