@@ -78,7 +78,7 @@ static uint32_t client_ports(const struct stack_state *st)
 /*
  * Opens with one of the leased ports, or with the port the socket is bound to. Under the lock. -EADDRINUSE: all taken. Which of
  * the leased ones: RFC 6056 §3.3.3, algorithm 3, counted by all destinations from a place that is each one's own. Not one at which
- * somebody else listens.
+ * somebody listens: with a listener of ours a connection could have the same two ends.
  */
 static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t, nstime now)
 {
@@ -95,7 +95,7 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
                 int conn;
                 WRITE_ONCE(st->port_next, st->port_next + 1);
                 t->lport = client_port(st, (offset + st->port_next) % n);
-                if (unlikely(directory_is_anothers(ustack_directory(), IPPROTO_TCP, t->laddr, t->lport, u->id) == 1))
+                if (unlikely(directory_is_taken(ustack_directory(), IPPROTO_TCP, t->laddr, t->lport) == 1))
                         continue;
                 conn = tcp_connect(&u->s.tcp, t, &link, &rec->opts, now);
                 if (conn != -EADDRINUSE)

@@ -297,10 +297,58 @@ static void a_sender_knows_what_limits_it(void **state)
         play_both(feedback_client, feedback_server, 0);
 }
 
+/* ---- client ports ---- */
+
+/* -1: the port is somebody's. */
+static int listener_at(uint16_t port)
+{
+        struct sockaddr_in a = loopback(port);
+        int l = unet_socket(AF_INET, SOCK_STREAM, 0);
+
+        CHECK(l >= 0);
+        if (unet_bind(l, (struct sockaddr *)&a, sizeof a) == 0 && unet_listen(l, 200) == 0)
+                return l;
+        unet_close(l);
+        return -1;
+}
+
+static uint16_t connection_from(int l)
+{
+        struct linger at_once = {.l_onoff = 1};
+        int c = tcp_connect_to(port_of(l)), d;
+        uint16_t port = port_of(c);
+
+        d = unet_accept4(l, NULL, NULL, 0);
+        CHECK(d >= 0 && unet_setsockopt(c, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+        CHECK(unet_close(c) == 0 && unet_close(d) == 0);
+        return port;
+}
+
+/* A listener at one of the ports that the stack has leased for its connections: as in Linux none begins there. Its two ends would
+ * be the same, where it goes to that listener. */
+static void leased_side(struct side *s)
+{
+        int first = tcp_listen_any(), l = -1;
+        uint16_t port = connection_from(first);
+
+        for (int away = 1; l < 0 && away < 8; away++)
+                l = listener_at((uint16_t)(port + away));
+        CHECK(l >= 0);
+        for (int i = 0; i < 600; i++)
+                CHECK(connection_from(l) != port_of(l));
+}
+
+static void no_connection_begins_where_somebody_listens(void **state)
+{
+        (void)state;
+        assert_int_equal(play_alone(leased_side, 0), 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(all_forms_of_send_and_receive),
+                cmocka_unit_test(no_connection_begins_where_somebody_listens),
                 cmocka_unit_test(both_ends_know_their_names),
                 cmocka_unit_test(ipv6_sockets_carry_v4_mapped_addresses),
                 cmocka_unit_test(urgent_data_is_out_of_line),

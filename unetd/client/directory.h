@@ -208,8 +208,8 @@ static inline int directory_vouches(const struct directory *d, uint8_t proto, ip
         return -EAGAIN;
 }
 
-/* Whether a leased port is not to be used, since another stack takes what is sent there, or holds it. 1, 0 or -EAGAIN. */
-static inline int directory_is_anothers(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port, uint32_t stack)
+/* Whether a leased port is not to be used, since a stack, the lessee perhaps, takes what is sent there, or holds it. 1, 0 or -EAGAIN. */
+static inline int directory_is_taken(const struct directory *d, uint8_t proto, ip_addr addr, uint16_t port)
 {
         for (uint32_t tries = 0; tries < DIR_TRIES; tries++) {
                 uint32_t seq = atomic_load_explicit(&d->seq, memory_order_acquire);
@@ -217,7 +217,7 @@ static inline int directory_is_anothers(const struct directory *d, uint8_t proto
 
                 if (unlikely(seq & 1))
                         continue;
-                found = dir_is_anybodys(d, proto, addr, port) && !dir_is_at(d, proto, addr, port, stack);
+                found = dir_is_anybodys(d, proto, addr, port);
                 atomic_thread_fence(memory_order_acquire);
                 if (likely(atomic_load_explicit(&d->seq, memory_order_relaxed) == seq))
                         return found;
