@@ -249,9 +249,9 @@ static void forget_losses(struct tcp *t, struct tcp_conn *tc, nstime now)
 
 static void mend_slow(struct tcp_conn *tc)
 {
-        tc->slow = (uint8_t)((tc->opts.send_window != 0 ? SLOW_CLAMP : 0) | (tc->state != TCPS_ESTABLISHED ? SLOW_STATE : 0) | (tc->urg_state ? SLOW_URG : 0) |
+        tc->slow = (uint8_t)((tc->state != TCPS_ESTABLISHED ? SLOW_STATE : 0) | (tc->urg_state ? SLOW_URG : 0) |
                              (tc->ooo_head ? SLOW_OOO : 0) | (tc->shut & SHUT_RCV ? SLOW_SHUT : 0) |
-                             (tc->sack_ok ? 0 : SLOW_NOSACK));
+                             (tc->sack_ok ? 0 : SLOW_NOSACK) | (tc->opts.send_window != 0 ? SLOW_CLAMP : 0));
         recovery_set_slow(tc);
 }
 

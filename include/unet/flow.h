@@ -1,5 +1,6 @@
 /*
- * The application in control of a TCP socket: windows, and what a sender keeps to. Beside <unet/sock.h>, with the same sockets; errors in errno with -1.
+ * The application in control of a TCP socket: windows, and what a sender keeps to. Beside <unet/sock.h>, with the same sockets;
+ * errors are -1 and errno.
  *
  *      struct unet_window w = {.size = sizeof w, .mode = UNET_WINDOW_CREDIT, .bytes = 0};
  *      unet_window_set(s, &w);                 the peer may send nothing
