@@ -220,7 +220,8 @@ static void share_with_thread(void)
 static void bad_buffer(uint32_t kind)
 {
         struct batch b;
-        int n;
+        socklen_t len = sizeof(int);
+        int n, err;
 
         must(mprotect(buf, LONGEST + 1, PROT_READ | PROT_WRITE) == 0, "mprotect");
         for (uint32_t i = 0; i < 5; i++) {
@@ -232,6 +233,7 @@ static void bad_buffer(uint32_t kind)
         n = recvmmsg(fd, b.m, 5, MSG_WAITFORONE, NULL);
         must((n > 0 && n <= 2) || (n < 0 && (errno == EAGAIN || errno == EFAULT)), "more than two before a bad buffer");
         look_at(&b, n, kind, LONGEST, false);
+        must(getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && (err == 0 || err == EFAULT), "what came after waits for the next call");
 }
 
 static void read_burst(uint32_t kind)
