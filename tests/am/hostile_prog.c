@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "am/am_int.h"
 
@@ -67,11 +68,12 @@ int main(int argc, char **argv)
         if (uam_rank(am) == 0) {
                 for (long i = 0; i < messages; i++)
                         attack(am, am->peer[1]);
-                return 0;               /* without a word */
+                _exit(0);               /* without a word */
         }
         uam_on_lost(am, on_lost, NULL);
         while (lost == 0)
                 uam_wait(am, NS_PER_S);
         printf("told: %s\n", strerror(-lost));
+        uam_job_close(am);
         return 0;
 }
