@@ -233,7 +233,7 @@ static void bad_buffer(uint32_t kind)
         n = recvmmsg(fd, b.m, 5, MSG_WAITFORONE, NULL);
         must((n > 0 && n <= 2) || (n < 0 && (errno == EAGAIN || errno == EFAULT)), "more than two before a bad buffer");
         look_at(&b, n, kind, LONGEST, false);
-        must(getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && (err == 0 || err == EFAULT), "what came after waits for the next call");
+        must(getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && (err == 0 || err == EFAULT), "a late error is kept");
 }
 
 static void read_burst(uint32_t kind)
