@@ -117,7 +117,7 @@ static void begin(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, uint3
                 seg->tsecr = tc->ts_recent;
         }
         if (unlikely((tc->slow & SLOW_OOO) | (tc->flags & (TCF_DSACK | TCF_URG_OUT | TCF_ECN_ECHO | TCF_ECN | TCF_ECN_ASKED)))) {
-                if (tc->sack_ok)
+                if (tc->sack_ok && (tc->slow & SLOW_OOO || tc->flags & TCF_DSACK))
                         add_sack(t, tc, seg);
                 if (tc->flags & TCF_URG_OUT)
                         add_urgent(tc, seg);

@@ -84,22 +84,29 @@ static bool reads(struct bed *b, struct flow *f)
         return f->got != before;
 }
 
+static bool all_write(void *arg)
+{
+        struct bed *b = arg;
+        bool any = false;
+
+        for (unsigned i = 0; i < b->n; i++)
+                any |= writes(b, &b->flow[i]);
+        return any;
+}
+
+static bool all_read(void *arg)
+{
+        struct bed *b = arg;
+        bool any = false;
+
+        for (unsigned i = 0; i < b->n; i++)
+                any |= reads(b, &b->flow[i]);
+        return any;
+}
+
 static void turns(struct bed *b)
 {
-        struct stack *from = &b->p->side[0].s, *to = &b->p->side[1].s;
-        bool any;
-
-        do {
-                any = stack_run(from, b->p->now);
-                for (unsigned i = 0; i < b->n; i++)
-                        any |= writes(b, &b->flow[i]);
-                any |= stack_run(to, b->p->now);
-                for (unsigned i = 0; i < b->n; i++)
-                        any |= reads(b, &b->flow[i]);
-                stack_flush_acks(from, b->p->now);
-                stack_flush_acks(to, b->p->now);
-                sim_advance(b->p->sim, b->p->now);
-        } while (any);
+        pair_turns(b->p, all_write, all_read, b);
 }
 
 static void runs(struct bed *b, nstime length)

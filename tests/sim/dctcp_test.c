@@ -34,8 +34,9 @@ struct flows {
 
 static uint8_t data[131072];
 
-static bool write_all(struct flows *f)
+static bool write_all(void *arg)
 {
+        struct flows *f = arg;
         bool any = false;
 
         for (int i = 0; i < FLOWS; i++)
@@ -44,8 +45,9 @@ static bool write_all(struct flows *f)
         return any;
 }
 
-static bool read_all(struct flows *f)
+static bool read_all(void *arg)
 {
+        struct flows *f = arg;
         bool any = false;
         int n;
 
@@ -59,18 +61,7 @@ static bool read_all(struct flows *f)
 
 static void turns(struct flows *f)
 {
-        struct stack *a = &f->p->side[0].s, *b = &f->p->side[1].s;
-        bool any;
-
-        do {
-                any = stack_run(a, f->p->now);
-                any |= write_all(f);
-                any |= stack_run(b, f->p->now);
-                any |= read_all(f);
-                stack_flush_acks(a, f->p->now);
-                stack_flush_acks(b, f->p->now);
-                sim_advance(f->p->sim, f->p->now);
-        } while (any);
+        pair_turns(f->p, write_all, read_all, f);
 }
 
 static void run_until(struct flows *f, nstime end)

@@ -229,6 +229,22 @@ static nstime next_event(struct pair *p)
         return next;
 }
 
+void pair_turns(struct pair *p, bool (*writes)(void *arg), bool (*reads)(void *arg), void *arg)
+{
+        struct stack *from = &p->side[0].s, *to = &p->side[1].s;
+        bool any;
+
+        do {
+                any = stack_run(from, p->now);
+                any |= writes(arg);
+                any |= stack_run(to, p->now);
+                any |= reads(arg);
+                stack_flush_acks(from, p->now);
+                stack_flush_acks(to, p->now);
+                sim_advance(p->sim, p->now);
+        } while (any);
+}
+
 bool pair_step(struct pair *p, nstime until)
 {
         nstime next = next_event(p);

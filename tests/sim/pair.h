@@ -54,6 +54,9 @@ struct pair *pair_ether(uint64_t seed, const struct sim_params dir[2]);
 
 /* Runs both stacks until neither has anything to do at this moment. */
 void pair_settle(struct pair *p);
+/* The same with two applications that wait for their sockets: `writes` on side 0 and `reads` on side 1 do what they can, and say whether
+ * that was anything, before delayed acknowledgements leave. */
+void pair_turns(struct pair *p, bool (*writes)(void *arg), bool (*reads)(void *arg), void *arg);
 /* Moves the clock to the next thing that happens, but not beyond `until`, and settles. False: nothing before
  * `until`. */
 bool pair_step(struct pair *p, nstime until);

@@ -26,8 +26,9 @@ struct flow {
 
 static uint8_t data[131072];
 
-static bool write_all(struct flow *f)
+static bool write_all(void *arg)
 {
+        struct flow *f = arg;
         int n, any = 0;
 
         while ((n = pair_write(f->p, 0, f->conn[0], data, sizeof data)) > 0)
@@ -35,8 +36,9 @@ static bool write_all(struct flow *f)
         return any != 0;
 }
 
-static bool read_all(struct flow *f)
+static bool read_all(void *arg)
 {
+        struct flow *f = arg;
         uint64_t before = f->got;
         int n;
 
@@ -45,21 +47,9 @@ static bool read_all(struct flow *f)
         return f->got != before;
 }
 
-/* Both applications wait for their socket, and do what they can before they wait again: then what is not acknowledged yet is. */
 static void turns(struct flow *f)
 {
-        struct stack *a = &f->p->side[0].s, *b = &f->p->side[1].s;
-        bool any;
-
-        do {
-                any = stack_run(a, f->p->now);
-                any |= write_all(f);
-                any |= stack_run(b, f->p->now);
-                any |= read_all(f);
-                stack_flush_acks(a, f->p->now);
-                stack_flush_acks(b, f->p->now);
-                sim_advance(f->p->sim, f->p->now);
-        } while (any);
+        pair_turns(f->p, write_all, read_all, f);
 }
 
 static void runs_until(struct flow *f, nstime end)
