@@ -8,7 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "unetd/daemon/addrs.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/routes.h"
 
 static bool addr_of(const struct sockaddr *sa, ip_addr *out)
 {

@@ -15,8 +15,14 @@
 #include "base/memfd.h"
 #include "unet/bell_fd.h"
 #include "unet/shm/shm_ring.h"
+#include "unetd/daemon/chans.h"
+#include "unetd/daemon/clients.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/links.h"
 #include "unetd/daemon/shares.h"
+#include "unetd/daemon/stacks.h"
+#include "unetd/daemon/users.h"
 #include "unetd/bridge/gate.h"
 
 static struct end *other_end(const struct end *e)

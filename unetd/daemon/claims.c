@@ -1,5 +1,6 @@
 /* See claims.h. */
 #include "unetd/daemon/claims.h"
+#include "unetd/daemon/ports.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -7,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "unetd/daemon/sockdiag.h"
+#include "unetd/daemon/vouch.h"
 
 #define LOOK_EVERY NS_PER_S             /* or less often: looking takes LOOK_SHARE of the time at most */
 #define LOOK_SHARE 50

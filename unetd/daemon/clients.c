@@ -10,8 +10,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "unetd/daemon/chans.h"
+#include "unetd/daemon/clients.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/discard.h"
+#include "unetd/daemon/emul.h"
+#include "unetd/daemon/links.h"
+#include "unetd/daemon/ports.h"
+#include "unetd/daemon/routes.h"
 #include "unetd/daemon/shares.h"
+#include "unetd/daemon/stacks.h"
+#include "unetd/daemon/status.h"
+#include "unetd/daemon/users.h"
 #include "unetd/monitor/monitor.h"
 
 #define ACCEPTS_A_TURN 64

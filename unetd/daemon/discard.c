@@ -20,7 +20,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "unetd/daemon/clients.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/discard.h"
 
 #define UNWANTED_MAX 64u
 #define WAITING_MAX  4096u

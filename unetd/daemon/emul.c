@@ -20,6 +20,7 @@
 
 #include "base/memfd.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/emul.h"
 #include "unetd/daemon/shares.h"
 
 #ifndef SO_PASSRIGHTS

@@ -20,10 +20,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "unetd/daemon/chans.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/discard.h"
+#include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/ports.h"
 #include "unetd/bridge/gate.h"
 #include "unetd/daemon/probe.h"
 #include "unetd/daemon/shares.h"
+#include "unetd/daemon/stacks.h"
 #include "unetd/monitor/monitor.h"
 
 struct iface {

@@ -18,6 +18,8 @@
 
 #include "base/memfd.h"
 #include "unetd/daemon/links.h"
+#include "unetd/daemon/links_int.h"
+#include "unetd/daemon/stacks.h"
 #include "unetd/monitor/monitor.h"
 #include "unetd/agent/owners.h"
 #include "unetd/client/wire.h"

@@ -17,9 +17,17 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "unetd/daemon/addrs.h"
 #include "unetd/daemon/claims.h"
+#include "unetd/daemon/clients.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/emul.h"
+#include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/links.h"
+#include "unetd/daemon/ports.h"
+#include "unetd/daemon/routes.h"
 #include "unetd/daemon/sockdiag.h"
+#include "unetd/daemon/users.h"
 #include "unetd/monitor/broker.h"
 #include "unetd/monitor/monitor.h"
 #include "unetd/monitor/monitor_run.h"

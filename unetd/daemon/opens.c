@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "unetd/daemon/chans.h"
+#include "unetd/daemon/clients.h"
 #include "unetd/daemon/links.h"
+#include "unetd/daemon/links_int.h"
+#include "unetd/daemon/stacks.h"
 
 #define SILENT_NS  (5 * NS_PER_S)       /* and twice as long each time, ... */
 #define SILENT_MAX 3u                   /* ... so often: a host without an agent is not to be waited for again and again */

@@ -10,9 +10,17 @@
 #include <unistd.h>
 
 #include "unetd/daemon/claims.h"
+#include "unetd/daemon/clients.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/discard.h"
+#include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/links.h"
+#include "unetd/daemon/ports.h"
 #include "unetd/daemon/shares.h"
 #include "unetd/daemon/sockdiag.h"
+#include "unetd/daemon/stacks.h"
+#include "unetd/daemon/users.h"
+#include "unetd/daemon/vouch.h"
 #include "unetd/monitor/monitor.h"
 
 static uint32_t listened[2][UINT16_MAX + 1];    /* TCP, UDP: the stack that last had the port and does not now; 0: none */

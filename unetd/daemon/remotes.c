@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "unetd/daemon/chans.h"
+#include "unetd/daemon/clients.h"
 #include "unetd/daemon/links.h"
+#include "unetd/daemon/links_int.h"
 
 #define PROBE_EVERY    (10 * NS_PER_S)
 #define PROBE_AGAIN    NS_PER_S         /* after it was silent, or busy */

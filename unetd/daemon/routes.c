@@ -18,7 +18,11 @@
 #include "arp/arp.h"
 #include "config/config.h"
 #include "config/route_text.h"
+#include "unetd/daemon/addrs.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/ports.h"
+#include "unetd/daemon/routes.h"
 
 static struct {
         struct route_table table;

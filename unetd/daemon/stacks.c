@@ -8,8 +8,15 @@
 #include <unistd.h>
 
 #include "base/memfd.h"
+#include "unetd/daemon/chans.h"
+#include "unetd/daemon/clients.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/discard.h"
+#include "unetd/daemon/links.h"
+#include "unetd/daemon/ports.h"
 #include "unetd/daemon/shares.h"
+#include "unetd/daemon/stacks.h"
+#include "unetd/daemon/users.h"
 #include "unetd/monitor/monitor.h"
 #include "unet/bell_fd.h"
 #include "unetd/client/fdcheck.h"

@@ -6,6 +6,10 @@
 #include <unistd.h>
 
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/emul.h"
+#include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/links.h"
+#include "unetd/daemon/status.h"
 
 struct walk {
         const struct client *cl;

@@ -5,8 +5,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "unetd/daemon/chans.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/discard.h"
+#include "unetd/daemon/links.h"
+#include "unetd/daemon/ports.h"
 #include "unetd/daemon/shares.h"
+#include "unetd/daemon/stacks.h"
+#include "unetd/daemon/users.h"
 #include "unetd/monitor/monitor.h"
 
 #define KEEPER_QUEUE  16384u            /* messages for a keeper that is being started, or slow */

@@ -19,7 +19,10 @@
 #include <unistd.h>
 
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/ifaces.h"
+#include "unetd/daemon/ports.h"
 #include "unetd/daemon/sockdiag.h"
+#include "unetd/daemon/vouch.h"
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71

@@ -1,0 +1,19 @@
+/* Emulated endpoints: ports of one switch. */
+#ifndef UNETD_EMUL_H
+#define UNETD_EMUL_H
+
+#include "unetd/daemon/daemon.h"
+
+int emul_attach(struct client *cl, struct wire_in *in);
+int emul_listen(struct client *cl, const struct unetd_msg *msg);
+int emul_connect(struct client *cl, const struct unetd_msg *msg);
+int emul_accept(struct client *cl, struct unetd_msg *msg);
+/* The connection has ended: its name and its call go. */
+void emul_client_ended(struct client *cl);
+bool emul_in_use(void);                 /* an endpoint is attached */
+/* A bounded piece of the switch's work. Returns when there is more. */
+nstime emul_turn(void);
+/* The skip-th port that the client may see. */
+bool emul_status(const struct client *cl, uint32_t skip, struct unetd_status_item *item);
+
+#endif

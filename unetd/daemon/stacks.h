@@ -1,0 +1,27 @@
+/* Stacks and the process slots of each. */
+#ifndef UNETD_STACKS_H
+#define UNETD_STACKS_H
+
+#include "unetd/daemon/daemon.h"
+
+struct stack *stack_find(uint32_t id);
+/* 0, or -ENOENT, -EPERM. */
+int stack_of(struct user *u, uint32_t id, struct stack **st);
+/* Requests return 0 (answer now), a negative errno, or REPLY_LATER. */
+int stack_new(struct client *cl, struct wire_in *in);
+int stack_proc_add(struct client *cl, struct wire_in *in);
+int stack_flight(struct client *cl, struct wire_in *in);
+int stack_proc_del(struct client *cl, struct wire_in *in);
+void stack_answered(struct user *u, struct ask *a, int err);
+void stack_free(struct stack *st);
+void stacks_free_of(struct user *u);
+/* From the keeper. */
+void stack_proc_gone(struct user *u, const struct unetd_msg *msg);
+void stack_orphan(struct user *u, const struct unetd_msg *msg);
+void stack_gone(struct user *u, const struct unetd_msg *msg);
+void stack_offered(struct user *u, struct wire_in *in);
+void proc_offered(struct user *u, struct wire_in *in);
+/* To the keeper: all stacks of the user, or those handed over, with their processes and channels. */
+void stacks_replay(struct user *u, bool handed_over);
+
+#endif

@@ -1,0 +1,9 @@
+/* What unetd tells of itself. */
+#ifndef UNETD_STATUS_H
+#define UNETD_STATUS_H
+
+#include "unetd/daemon/daemon.h"
+
+int status_next(struct client *cl, struct unetd_msg *msg);
+
+#endif
