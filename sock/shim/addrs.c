@@ -3,6 +3,7 @@
  * netdevice(7). The interface itself the kernel has, with its name, number and flags; what it says there is kept, and our address
  * added to it. The broadcast address is that of the network.
  */
+#include "sock/shim/addrs.h"
 #include "sock/shim/shim.h"
 
 #include <net/if.h>

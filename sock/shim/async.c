@@ -3,7 +3,10 @@
  * side follows it, at once or when the decision is taken. With F_SETSIG a signal says which descriptor has what, which only
  * the kernel's can: such a socket stays with it.
  */
+#include "sock/shim/decide.h"
 #include "sock/shim/shim.h"
+#include "sock/shim/signals.h"
+#include "sock/shim/spare.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -4,7 +4,10 @@
  * A TCP port that the kernel is to choose it chooses among the ports that stacks lease too, of which it knows nothing. Where
  * stacks share an interface a leased port is its lessee's (unetd/bridge/gate_rules.h), so another is looked for.
  */
+#include "sock/shim/decide.h"
+#include "sock/shim/opts.h"
 #include "sock/shim/shim.h"
+#include "sock/shim/spare.h"
 
 #include <netinet/in.h>
 

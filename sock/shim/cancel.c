@@ -9,6 +9,7 @@
  * end it inside of us, with our locks and our references. So the signal has a handler of ours before libc's, and what comes inside is
  * sent once more by the outermost usock_leave().
  */
+#include "sock/shim/cancel.h"
 #include "sock/shim/shim.h"
 
 #include <signal.h>

@@ -1,7 +1,13 @@
 /*
  * connect(): where the decision is taken between the fabric and the kernel, for TCP once and for UDP each time.
  */
+#include "sock/shim/cancel.h"
+#include "sock/shim/decide.h"
+#include "sock/shim/privilege.h"
+#include "sock/shim/process.h"
 #include "sock/shim/shim.h"
+#include "sock/shim/spare.h"
+#include "sock/shim/wait.h"
 
 #include <netinet/in.h>
 

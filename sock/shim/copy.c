@@ -3,7 +3,11 @@
  * buffer here. The position of a file moves only by what was sent, and not at all when an offset is given.
  * To a UDP socket all that one call moves is one datagram, or is added to the one that is begun (UDP_CORK).
  */
+#include "sock/shim/cancel.h"
 #include "sock/shim/shim.h"
+#include "sock/shim/signals.h"
+#include "sock/shim/transfer.h"
+#include "sock/shim/wait.h"
 
 #include <sys/ioctl.h>
 #include <sys/mman.h>

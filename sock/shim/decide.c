@@ -3,7 +3,13 @@
  * (bind, listen, options); ours joins when the decision is taken: at listen, at connect, at the bind or the first
  * datagram of a UDP socket. When the fabric has nobody at the address the kernel's socket goes on alone.
  */
+#include "sock/shim/decide.h"
+#include "sock/shim/epoll.h"
+#include "sock/shim/opts.h"
+#include "sock/shim/process.h"
 #include "sock/shim/shim.h"
+#include "sock/shim/signals.h"
+#include "sock/shim/spare.h"
 
 #include <netinet/in.h>
 

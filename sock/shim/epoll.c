@@ -19,7 +19,9 @@
  * of its file is closed. Files that change sides (an undecided socket is told to connect) take their members along.
  * Locks: shim.lock when members come and go, then the set's.
  */
+#include "sock/shim/cancel.h"
 #include "sock/shim/epoll_set.h"
+#include "sock/shim/wait.h"
 
 #include <dirent.h>
 #include <stdlib.h>

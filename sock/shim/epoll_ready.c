@@ -1,7 +1,10 @@
 /*
  * What is ready: the members on the queue are looked at, and the kernel's half is asked without waiting.
  */
+#include "sock/shim/epoll.h"
 #include "sock/shim/epoll_set.h"
+#include "sock/shim/transfer.h"
+#include "sock/shim/wait.h"
 
 #include "base/sandbox.h"
 

@@ -1,7 +1,9 @@
 /*
  * The members of an epoll set: their memory, the queue of those that may be ready, and how they come and go.
  */
+#include "sock/shim/epoll.h"
 #include "sock/shim/epoll_set.h"
+#include "sock/shim/spare.h"
 
 #include <sys/eventfd.h>
 #include <sys/mman.h>

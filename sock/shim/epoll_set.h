@@ -10,6 +10,7 @@
 #define SOCK_SHIM_EPOLL_SET_H
 
 #include "sock/shim/shim.h"
+#include "sock/shim/wait.h"
 
 #define PRIVATE_BITS (EPOLLWAKEUP | EPOLLONESHOT | EPOLLET | EPOLLEXCLUSIVE)
 #define IN_BITS      (EPOLLIN | EPOLLRDNORM | EPOLLRDBAND | EPOLLPRI | EPOLLRDHUP)

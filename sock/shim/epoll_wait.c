@@ -1,7 +1,9 @@
 /*
  * Sleeping on an epoll set: on a few sockets of ours themselves, on news of any if there are many; and on the kernel's half.
  */
+#include "sock/shim/decide.h"
 #include "sock/shim/epoll_set.h"
+#include "sock/shim/wait.h"
 
 /*
  * The wait item of one member. Of an edge-triggered one only the events that are not there can wake, for the others

@@ -4,7 +4,13 @@
  * All memory is reserved once, sized by RLIMIT_NOFILE, and touched as it is used: nothing here calls malloc, so every
  * call that POSIX wants async-signal-safe is.
  */
+#include "sock/shim/epoll.h"
+#include "sock/shim/opts.h"
+#include "sock/shim/process.h"
 #include "sock/shim/relay.h"
+#include "sock/shim/signals.h"
+#include "sock/shim/spare.h"
+#include "sock/shim/wait.h"
 
 #include <stdlib.h>
 #include <sys/auxv.h>

@@ -2,6 +2,7 @@
  * What a program will be, looked at before it is exec'd: whether the library will be in it and see its calls. It will not where no loader
  * is asked for or the loader ignores LD_PRELOAD, nor in what Go's own compiler makes, which makes its calls without libc.
  */
+#include "sock/shim/process.h"
 #include "sock/shim/shim.h"
 
 #include <elf.h>

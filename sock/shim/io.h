@@ -6,6 +6,7 @@
 #define SOCK_SHIM_IO_H
 
 #include "sock/shim/shim.h"
+#include "sock/shim/signals.h"
 
 #include <limits.h>
 

@@ -7,6 +7,7 @@
  * or from this process: by landlock_restrict_self(2) through libc's syscall(), or after prctl(PR_SET_NO_NEW_PRIVS), which who is
  * not privileged has to call before. Only who makes both calls past libc is not seen.
  */
+#include "sock/shim/privilege.h"
 #include "sock/shim/shim.h"
 
 #include <netinet/in.h>

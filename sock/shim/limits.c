@@ -8,6 +8,7 @@
  * A new image of this process begins with the limit that the program set, unless sockets survive, with which it needs what we
  * need. Children of posix_spawn() have ours.
  */
+#include "sock/shim/privilege.h"
 #include "sock/shim/shim.h"
 
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
 /* UNET_LOG=1: every socket's decision on standard error, a line each, for `unet why` and for people. */
+#include "sock/shim/process.h"
 #include "sock/shim/shim.h"
 
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * Programs that list addresses by rtnetlink(7), as `ip addr` and many servers do: to the kernel's answer to RTM_GETADDR ours is
  * added, a datagram of its own that is read first. What the kernel says then ends the list, and makes the descriptor readable.
  */
+#include "sock/shim/addrs.h"
 #include "sock/shim/shim.h"
 
 #include <linux/netlink.h>

@@ -2,7 +2,12 @@
  * Calls that end, copy or make descriptor numbers. What a call closes, replaces or returns means nothing to us any
  * more; what it copies is one more number of the same file.
  */
+#include "sock/shim/cancel.h"
+#include "sock/shim/opts.h"
+#include "sock/shim/process.h"
 #include "sock/shim/relay.h"
+#include "sock/shim/spare.h"
+#include "sock/shim/wait.h"
 
 #include <pty.h>
 #include <stdlib.h>

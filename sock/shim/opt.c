@@ -5,7 +5,13 @@
  * it, a connection's options are ours first and the kernel's when we do not know them; sockets with two sides get them
  * on both. A connection has its listener's. What we do not know is never an error of ours.
  */
+#include "sock/shim/addrs.h"
+#include "sock/shim/decide.h"
+#include "sock/shim/group.h"
+#include "sock/shim/opts.h"
 #include "sock/shim/relay.h"
+#include "sock/shim/signals.h"
+#include "sock/shim/spare.h"
 
 #include <linux/sock_diag.h>
 #include <linux/sockios.h>

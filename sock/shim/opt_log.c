@@ -4,6 +4,7 @@
  *
  * A listener and its connections share one log. Who changes one that is shared gets a copy first.
  */
+#include "sock/shim/opts.h"
 #include "sock/shim/shim.h"
 
 #include <netinet/in.h>

@@ -1,4 +1,6 @@
 /* poll and ppoll over any mixture of descriptors. */
+#include "sock/shim/cancel.h"
+#include "sock/shim/wait.h"
 #include "sock/shim/want.h"
 
 #include <limits.h>

@@ -6,6 +6,8 @@
  *
  * It stays where other threads may be in there, and if UNET_ACROSS_USERS says so. docs/security.md has what that means.
  */
+#include "sock/shim/decide.h"
+#include "sock/shim/privilege.h"
 #include "sock/shim/relay.h"
 
 #include <sys/stat.h>

@@ -7,7 +7,16 @@
  * exec: connections whose numbers survive are found again by the new image through the SO_COOKIE of their kernel
  * sockets; UNET_ADOPT in its environment tells it to look. A copy of the placeholder becomes a real socket first.
  */
+#include "sock/shim/addrs.h"
+#include "sock/shim/cancel.h"
+#include "sock/shim/decide.h"
+#include "sock/shim/epoll.h"
+#include "sock/shim/opts.h"
+#include "sock/shim/privilege.h"
+#include "sock/shim/process.h"
 #include "sock/shim/relay.h"
+#include "sock/shim/signals.h"
+#include "sock/shim/spare.h"
 
 #include <alloca.h>
 #include <dlfcn.h>

@@ -2,6 +2,9 @@
  * syscall(): programs and language runtimes that make their calls by number get the same sockets. Numbers of calls
  * that we do not hook, and calls on descriptors that are not ours, go straight on.
  */
+#include "sock/shim/privilege.h"
+#include "sock/shim/process.h"
+#include "sock/shim/select.h"
 #include "sock/shim/shim.h"
 
 #include <sched.h>

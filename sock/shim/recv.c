@@ -1,6 +1,11 @@
 /* Bytes in: recv, recvfrom, recvmsg, recvmmsg, read, readv. */
+#include "sock/shim/addrs.h"
+#include "sock/shim/cancel.h"
+#include "sock/shim/decide.h"
 #include "sock/shim/io.h"
 #include "sock/shim/relay.h"
+#include "sock/shim/transfer.h"
+#include "sock/shim/wait.h"
 
 #include <sys/ioctl.h>
 

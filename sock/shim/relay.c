@@ -1,4 +1,5 @@
 /* How a relay begins, from the side of the program: see relay.h. */
+#include "sock/shim/process.h"
 #include "sock/shim/relay.h"
 
 #include <sys/mman.h>

@@ -3,6 +3,8 @@
  * connection. Options of IP and TCP are those of a kernel socket that is there for nothing else: what is set there can be read
  * again, and does nothing.
  */
+#include "sock/shim/decide.h"
+#include "sock/shim/opts.h"
 #include "sock/shim/relay.h"
 
 #include <linux/sockios.h>

@@ -2,6 +2,7 @@
  * getaddrinfo(): AI_ADDRCONFIG asks for IPv4 addresses only where the system has one itself, loopback apart. libc asks the
  * kernel, which knows nothing of unetd's interfaces.
  */
+#include "sock/shim/addrs.h"
 #include "sock/shim/shim.h"
 
 #include <netdb.h>

@@ -2,6 +2,7 @@
  * A program locks itself in (seccomp). What its filter forbids is found out before the kernel has it (base/sandbox.h), and
  * what cannot be made any more then, a socket to sleep on, the channels there are, is made before.
  */
+#include "sock/shim/privilege.h"
 #include "sock/shim/shim.h"
 
 #include <linux/filter.h>

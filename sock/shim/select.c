@@ -2,6 +2,9 @@
  * select and pselect over any mixture of descriptors. Programs select before every read: the usual case has ways of its own,
  * which make no list of what to wait for, and remember what the last look found.
  */
+#include "sock/shim/cancel.h"
+#include "sock/shim/select.h"
+#include "sock/shim/wait.h"
 #include "sock/shim/want.h"
 
 #include <sys/mman.h>

@@ -1,5 +1,10 @@
 /* Bytes out: send, sendto, sendmsg, sendmmsg, write, writev. */
+#include "sock/shim/addrs.h"
+#include "sock/shim/cancel.h"
+#include "sock/shim/decide.h"
 #include "sock/shim/io.h"
+#include "sock/shim/transfer.h"
+#include "sock/shim/wait.h"
 
 /* All of it, unless the socket may not wait. */
 ssize_t file_send(struct file *f, const void *p, size_t n, int flags)

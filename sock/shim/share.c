@@ -8,6 +8,9 @@
  * One for which there can be no record (no unetd, a limit) is the kernel's from then on, which all processes find as it is.
  * One that became the kernel's while it was shared stays so: others may be in the middle of the kernel's call.
  */
+#include "sock/shim/decide.h"
+#include "sock/shim/epoll.h"
+#include "sock/shim/process.h"
 #include "sock/shim/shim.h"
 
 enum { SAID_MODE = 7, SAID_CONNECTING = 8, SAID_BOUND = 16, SAID_CONNECTED = 32, SAID_OUT = 64 };

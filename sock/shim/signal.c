@@ -18,7 +18,9 @@
  * A deferred handler runs on the ordinary stack even with SA_ONSTACK, and the ucontext it gets is a copy without the
  * floating-point state.
  */
+#include "sock/shim/cancel.h"
 #include "sock/shim/shim.h"
+#include "sock/shim/signals.h"
 
 #include <ucontext.h>
 #include <unistd.h>

@@ -1,7 +1,13 @@
 /*
  * socket, listen, accept, shutdown and names. decide.c takes the decisions, connect.c has connect().
  */
+#include "sock/shim/cancel.h"
+#include "sock/shim/decide.h"
+#include "sock/shim/opts.h"
+#include "sock/shim/process.h"
 #include "sock/shim/relay.h"
+#include "sock/shim/spare.h"
+#include "sock/shim/wait.h"
 
 #include <netinet/in.h>
 #include <sys/ioctl.h>

@@ -11,6 +11,7 @@
  * goes when the program closes it.
  */
 #include "sock/shim/shim.h"
+#include "sock/shim/spare.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
  *
  * The other calls return or end numbers.
  */
+#include "sock/shim/process.h"
 #include "sock/shim/shim.h"
 
 #include <dlfcn.h>

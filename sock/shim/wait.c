@@ -1,5 +1,8 @@
 /* Waiting, and the results of calls that waited. Everything that sleeps ends up in usock_wait(). */
+#include "sock/shim/cancel.h"
 #include "sock/shim/shim.h"
+#include "sock/shim/signals.h"
+#include "sock/shim/wait.h"
 
 #include "base/clock.h"
 

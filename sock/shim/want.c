@@ -5,6 +5,9 @@
  * First a look at ours alone, which costs a few nanoseconds each (programs select before every read); the kernel is
  * asked as well when it is its turn. Only when nothing of ours is ready are wait items made, for usock_wait().
  */
+#include "sock/shim/epoll.h"
+#include "sock/shim/transfer.h"
+#include "sock/shim/wait.h"
 #include "sock/shim/want.h"
 
 #include <sys/mman.h>

@@ -4,7 +4,9 @@
 #ifndef SOCK_SHIM_WANT_H
 #define SOCK_SHIM_WANT_H
 
+#include "sock/shim/decide.h"
 #include "sock/shim/shim.h"
+#include "sock/shim/wait.h"
 
 #define WANTS_ON_STACK 64       /* that need no memory */
 #define ERR_KERNEL     514

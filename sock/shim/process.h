@@ -1,0 +1,24 @@
+/* The life of the process: libc's streams, the image that exec runs, fork, the log: stdio.c, image.c, process.c, log.c. */
+#ifndef SHIM_PROCESS_H
+#define SHIM_PROCESS_H
+
+#include "sock/shim/shim.h"
+
+/* From now on libc's streams read, write and close by our calls. */
+void streams_start(void);
+
+/* The program file, or the script's interpreter, is one that will not have the library. What cannot be read will, for all we know. */
+bool image_is_deaf(int dir, const char *path);
+/* The one that execvp() finds. */
+bool image_searched_is_deaf(const char *file);
+
+void process_start(void);
+/* Around a fork of which pthread_atfork() does not hear. */
+void fork_begin(void);
+void fork_end(bool child);
+
+/* Standard error is another file now, by the program's will. */
+void log_to(void);
+void log_decision(const struct file *f);
+
+#endif
