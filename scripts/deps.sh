@@ -11,7 +11,7 @@
 # Exit status: 0 all there; 1 something is missing and could not be installed (the command to run is printed); 2 usage.
 set -euo pipefail
 
-RUN_PACKAGES=(build-essential cmake ninja-build pkg-config libjansson-dev libinih-dev libseccomp-dev
+RUN_PACKAGES=(build-essential cmake ninja-build pkg-config libjansson-dev libinih-dev libseccomp-dev libncurses-dev
         iperf3 sockperf python3 iproute2 util-linux procps)
 CHECK_PACKAGES=(clang llvm libclang-rt-14-dev libcmocka-dev liblwip-dev netcat-openbsd netcat-traditional curl tshark
         gnuplot-nox man-db mandoc valgrind shellcheck libbpf-dev libelf-dev linux-libc-dev ethtool tcpdump nftables)

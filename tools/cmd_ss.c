@@ -1,122 +1,13 @@
 /* unet ss: every socket of every stack, read from outside while it runs. */
-#include <stdio.h>
-#include <string.h>
-
-#include "tools/address.h"
+#include "base/base.h"
 #include "tools/command.h"
 #include "tools/show.h"
+#include "tools/sockets.h"
 #include "tools/stacks.h"
 
 struct want {
         bool tcp, udp, listening;       /* none set: all */
 };
-
-static const char *limit_name(enum tcp_limit l)
-{
-        static const char *const names[] = {"-", "application", "receiver", "cwnd", "queue", "buffer", "pacing", "peer",
-                                            "clamp"};
-
-        return (size_t)l < ARRAY_LEN(names) ? names[l] : "?";
-}
-
-/* Nanoseconds, or null for "not known" and "never". */
-static json_t *time_json(nstime t)
-{
-        return t <= 0 || t == NSTIME_NEVER ? json_null() : json_integer(t);
-}
-
-static json_t *limited_json(const struct tcp_report *r)
-{
-        json_t *o = json_object();
-
-        for (int l = TCP_LIM_APP; l < TCP_LIMITS; l++)
-                json_object_set_new(o, limit_name((enum tcp_limit)l), json_integer(r->limited[l]));
-        return o;
-}
-
-static json_t *tcp_row(const struct seen_stack *s, const struct tcp_report *r)
-{
-        json_t *row = json_pack("{ss si ss so so so}", "protocol", "tcp", "stack", s->id, "state",
-                                tcp_state_name(r->state), "local", address_port_json(r->tuple.laddr, r->tuple.lport),
-                                "peer", address_port_json(r->tuple.raddr, r->tuple.rport), "holders",
-                                stacks_holders(s, r->sock));
-        json_t *sender = json_pack(
-                "{sI sI sI sI sI so so so so so si si ss ss sI sI so}", "recv_q", (json_int_t)r->unread, "send_q",
-                (json_int_t)r->unacked + r->unsent, "unsent", (json_int_t)r->unsent, "cwnd", (json_int_t)r->cwnd,
-                "ssthresh", (json_int_t)r->ssthresh, "rtt", time_json(r->srtt), "rttvar", time_json(r->rttvar),
-                "min_rtt", time_json(r->min_rtt), "rto", time_json(r->rto), "limited", limited_json(r), "backoff",
-                r->backoff, "probes", r->probes, "congestion", tcp_cc_name(r->cc), "limit", limit_name(r->limit),
-                "delivery_rate", (json_int_t)r->delivery_rate, "pacing_rate", (json_int_t)r->pacing_rate,
-                "orphan", json_boolean(r->sock == 0));
-        json_t *totals = json_pack(
-                "{sI sI sI sI sI sI sI sI sI sI sI sI sI sI sI}", "retransmits", (json_int_t)r->retrans,
-                "bytes_retransmitted", (json_int_t)r->bytes_retrans, "bytes_sent", (json_int_t)r->bytes_sent,
-                "bytes_acked", (json_int_t)r->bytes_acked, "bytes_received", (json_int_t)r->bytes_received,
-                "segments_out", (json_int_t)r->segs_out, "segments_in", (json_int_t)r->segs_in, "memory",
-                (json_int_t)r->memory, "send_buffer", (json_int_t)r->sndbuf, "receive_buffer", (json_int_t)r->rcvbuf,
-                "send_window", (json_int_t)r->snd_wnd, "receive_window", (json_int_t)r->rcv_wnd, "mss",
-                (json_int_t)r->mss, "reordering", (json_int_t)r->reordering, "dsack_duplicates",
-                (json_int_t)r->dsack_dups);
-
-        if (r->credit)
-                json_object_set_new(row, "granted", json_integer(r->rcv_wnd));
-        json_object_update_new(row, sender);
-        json_object_update_new(row, totals);
-        return row;
-}
-
-static void add_connections(const struct seen_stack *s, json_t *rows)
-{
-        const struct tcp *t = &s->view.tcp;
-
-        for (uint32_t i = 1; i < t->sh->conns.fresh && i < t->sh->conns.cap; i++) {
-                const struct tcp_conn *tc = tcp_conn_at(t, i);
-                struct tcp_report r;
-
-                if (!tc->live)
-                        continue;
-                tcp_get_report(t, tc, &r, s->now);
-                json_array_append_new(rows, tcp_row(s, &r));
-        }
-}
-
-static void add_listeners(const struct seen_stack *s, json_t *rows)
-{
-        const struct tcp *t = &s->view.tcp;
-
-        for (uint32_t i = 1; i < t->sh->listeners.fresh && i < t->sh->listeners.cap; i++) {
-                const struct tcp_listener *l = tcp_listener_at(t, i);
-
-                if (!l->live)
-                        continue;
-                json_array_append_new(
-                        rows, json_pack("{ss si ss so ss so sI sI}", "protocol", "tcp", "stack", s->id, "state",
-                                           "LISTEN", "local", address_port_json(l->addr, l->port), "peer", "*:*",
-                                           "holders", stacks_holders(s, l->sock), "recv_q", (json_int_t)l->queued,
-                                           "send_q", (json_int_t)l->backlog));
-        }
-}
-
-static void add_pcbs(const struct seen_stack *s, json_t *rows)
-{
-        const struct udp *u = &s->view.udp;
-
-        for (uint32_t i = 1; i < udp_pcb_cap(u); i++) {
-                struct udp_report r;
-
-                if (!udp_get_report(u, i, &r))
-                        continue;
-                json_array_append_new(
-                        rows,
-                        json_pack("{ss si ss so so so sI si sI sI sI sI}", "protocol", "udp", "stack", s->id, "state",
-                                  r.connected ? "CONNECTED" : "-", "local",
-                                  address_port_json(r.tuple.laddr, r.tuple.lport), "peer",
-                                  address_port_json(r.tuple.raddr, r.tuple.rport), "holders",
-                                  stacks_holders(s, r.sock), "recv_q", (json_int_t)r.queued, "send_q", 0, "memory",
-                                  (json_int_t)r.memory, "datagrams_in", (json_int_t)r.in, "datagrams_out",
-                                  (json_int_t)r.out, "dropped", (json_int_t)r.dropped));
-        }
-}
 
 static void add_stack(void *arg, const struct seen_stack *s, json_t *rows)
 {
@@ -124,11 +15,11 @@ static void add_stack(void *arg, const struct seen_stack *s, json_t *rows)
         bool all = !w->tcp && !w->udp && !w->listening;
 
         if (all || w->listening)
-                add_listeners(s, rows);
+                sockets_listeners(s, rows);
         if (all || w->tcp)
-                add_connections(s, rows);
+                sockets_connections(s, rows);
         if (all || w->udp)
-                add_pcbs(s, rows);
+                sockets_udp(s, rows);
 }
 
 static int run(const struct command *cmd, int argc, char **argv)

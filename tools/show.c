@@ -14,13 +14,13 @@ static bool is_number(const json_t *v)
         return json_is_integer(v) || json_is_real(v);
 }
 
-static void format_bytes(char *cell, double v)
+static void format_scaled(char *cell, double v, double base)
 {
         static const char units[] = "KMGT";
         int u = -1;
 
-        while (v >= 1024 && u < 3) {
-                v /= 1024;
+        while (v >= base && u < 3) {
+                v /= base;
                 u++;
         }
         if (u < 0)
@@ -45,8 +45,10 @@ static void format_text(char *cell, const char *text)
 
 static void format_cell(char *cell, const json_t *v, enum show_as as)
 {
-        if (is_number(v) && as == SHOW_BYTES)
-                format_bytes(cell, json_number_value(v));
+        if (is_number(v) && (as == SHOW_BYTES || as == SHOW_COUNT))
+                format_scaled(cell, json_number_value(v), as == SHOW_BYTES ? 1024 : 1000);
+        else if (is_number(v) && as == SHOW_PERCENT)
+                snprintf(cell, CELL, "%.0f%%", json_number_value(v) * 100);
         else if (is_number(v) && as == SHOW_US)
                 format_us(cell, json_number_value(v));
         else if (json_is_integer(v))
@@ -62,14 +64,14 @@ static void format_cell(char *cell, const json_t *v, enum show_as as)
 }
 
 /* The last column is not padded; a column holds numbers or text throughout. */
-static void print_cell(const char *cell, int width, bool right, bool last)
+static void print_cell(FILE *out, const char *cell, int width, bool right, bool last)
 {
         if (right)
-                printf("%*s%s", width, cell, last ? "\n" : "  ");
+                fprintf(out, "%*s%s", width, cell, last ? "\n" : "  ");
         else if (last)
-                printf("%s\n", cell);
+                fprintf(out, "%s\n", cell);
         else
-                printf("%-*s  ", width, cell);
+                fprintf(out, "%-*s  ", width, cell);
 }
 
 static void measure(json_t *rows, const struct show_column *col, int *width, bool *right)
@@ -89,7 +91,7 @@ static void measure(json_t *rows, const struct show_column *col, int *width, boo
         }
 }
 
-static void print_table(json_t *rows, const struct show_column *cols, size_t n)
+void show_rows_to(FILE *out, json_t *rows, const struct show_column *cols, size_t n)
 {
         int width[32];
         bool right[32];
@@ -99,14 +101,14 @@ static void print_table(json_t *rows, const struct show_column *cols, size_t n)
         assert(n <= ARRAY_LEN(width));
         for (size_t c = 0; c < n; c++) {
                 measure(rows, &cols[c], &width[c], &right[c]);
-                print_cell(cols[c].head, width[c], right[c], c + 1 == n);
+                print_cell(out, cols[c].head, width[c], right[c], c + 1 == n);
         }
         json_array_foreach(rows, i, row) {
                 for (size_t c = 0; c < n; c++) {
                         char cell[CELL];
 
                         format_cell(cell, json_object_get(row, cols[c].key), cols[c].as);
-                        print_cell(cell, width[c], right[c], c + 1 == n);
+                        print_cell(out, cell, width[c], right[c], c + 1 == n);
                 }
         }
 }
@@ -133,7 +135,7 @@ void show_rows(json_t *rows, const struct show_column *cols, size_t n, bool as_j
                 return;
         }
         if (json_array_size(rows) > 0)
-                print_table(rows, cols, n);
+                show_rows_to(stdout, rows, cols, n);
         json_decref(rows);
 }
 

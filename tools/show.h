@@ -8,10 +8,13 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 enum show_as {
         SHOW_PLAIN,                     /* strings and numbers as they are */
         SHOW_BYTES,                     /* 128K, 4.0M */
+        SHOW_COUNT,                     /* 128K of 1000, 4.0M */
+        SHOW_PERCENT,                   /* of a fraction */
         SHOW_US,                        /* nanoseconds, shown as microseconds */
 };
 
@@ -22,6 +25,8 @@ struct show_column {
 
 /* Prints the rows and gives up the reference. Numbers are set right, text left; a missing or null value is "-". */
 void show_rows(json_t *rows, const struct show_column *cols, size_t n, bool as_json);
+/* The table alone; the rows stay the caller's. */
+void show_rows_to(FILE *out, json_t *rows, const struct show_column *cols, size_t n);
 /* Prints any value as JSON and gives up the reference. */
 void show_json(json_t *value);
 /* Whether anything was printed by it: what is to be read as JSON is one value. */

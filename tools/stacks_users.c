@@ -74,6 +74,20 @@ static char *take(int in, size_t *n)
         return text;
 }
 
+/* Whose rows these are is known here, and not believed from them. */
+static void take_rows(uint32_t uid, json_t *rows, json_t *all)
+{
+        json_t *row;
+        size_t i;
+
+        json_array_foreach(rows, i, row) {
+                if (!json_is_object(row))
+                        continue;
+                json_object_set_new(row, "uid", json_integer(uid));
+                json_array_append(all, row);
+        }
+}
+
 static void add_user(uint32_t uid, const struct look *l)
 {
         struct look theirs = {l->add, l->arg, json_array()};
@@ -97,7 +111,7 @@ static void add_user(uint32_t uid, const struct look *l)
         }
         rows = text ? json_loadb(text, n, 0, NULL) : NULL;
         if (json_is_array(rows))
-                json_array_extend(l->rows, rows);
+                take_rows(uid, rows, l->rows);
         json_decref(rows);
         json_decref(theirs.rows);
         free(text);

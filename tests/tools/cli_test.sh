@@ -10,7 +10,7 @@ check "no command is wrong usage" exits 2 "$unet"
 check "an unknown command is wrong usage" exits 2 "$unet" nonsense
 check "help is no error" exits 0 "$unet" --help
 check "version" exits 0 "$unet" --version
-for command in run ss why stat status pcap config if route arp ping; do
+for command in run ss top why stat status pcap config if route arp ping; do
         check "$command --help" exits 0 "$unet" "$command" --help
         check "$command --help says how it is used" says "usage: unet $command"
         check "help $command" exits 0 "$unet" help "$command"
@@ -56,6 +56,10 @@ check "one of them" exits 2 "$unet" ping 192.0.2.1 192.0.2.2
 for option in "--count 0" "--count x" "--interval 0" "--size 65508" "--ttl 256" "--timeout -1" "--source host" "--stack 0"; do
         # shellcheck disable=SC2086
         check "ping refuses $option" exits 2 "$unet" ping $option 192.0.2.1
+done
+for option in "--count 0" "--count x" "--count -1" "--interval 0" "--interval nan" "--interval x" surplus; do
+        # shellcheck disable=SC2086
+        check "top refuses $option" exits 2 "$unet" top $option
 done
 check "run wants a program" exits 2 "$unet" run
 check "run refuses faults that are none" exits 2 "$unet" run --fault loss=2 true
