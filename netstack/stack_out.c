@@ -11,6 +11,7 @@
 #include "ip/pmtu.h"
 #include "base/checksum.h"
 #include "netstack/stack_trace.h"
+#include "tcp/tcp_send.h"
 
 static const struct ip_tmpl *template_of(struct stack *s, const struct tcp_conn *tc)
 {

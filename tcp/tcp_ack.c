@@ -1,6 +1,10 @@
 /* Acknowledgements (RFC 9293 §3.10.7.4 fifth, RFC 5681, 5961 §5): what they free, teach and permit. */
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_ecn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_loss.h"
 #include "tcp/tcp_rate.h"
+#include "tcp/tcp_send.h"
 
 #define SND_LIMIT_MAX  (6u << 20)       /* 1,448 bytes as often as SND_SEGS_LOG says; 4 MB is 0.88 of that over 10 ms and what is late */
 #define SND_LIMIT_NEAR (512u << 10)     /* while the way is shorter than SND_NEAR: 80 Gb/s of it */

@@ -11,6 +11,7 @@
  *      - a mark (RFC 3168) is a round with a loss, and ends Startup and a probe for bandwidth; the draft leaves it open how.
  */
 #include "tcp/tcp_bbr.h"
+#include "tcp/tcp_send.h"
 
 #define STARTUP_LOSSES      6                   /* BBRStartupFullLossCnt (§5.3.1.3) */
 #define DRAIN_ROUNDS        3                   /* §5.3.2 */

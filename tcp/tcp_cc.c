@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_send.h"
 
 #define IW_SEGMENTS 10u         /* RFC 6928 §2: ten segments, */
 #define IW_BYTES    14600u      /* and of long ones no more than this, but two */

@@ -3,6 +3,10 @@
 #include <errno.h>
 
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_loss.h"
+#include "tcp/tcp_recv.h"
+#include "tcp/tcp_send.h"
 
 void close_send(struct tcp *t, struct tcp_conn *tc)
 {

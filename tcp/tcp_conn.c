@@ -4,6 +4,9 @@
 #include "base/trace.h"
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_recv.h"
+#include "tcp/tcp_send.h"
 
 #define SND_LIMIT_FIRST    (256u << 10)
 #define SND_LIMIT_LOSSLESS (2u << 20)

@@ -11,6 +11,8 @@
  */
 #include "base/siphash.h"
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_ecn.h"
+#include "tcp/tcp_life.h"
 
 #define PERIOD     (60 * NS_PER_S)
 #define PERIODS    2u           /* that a cookie is good for: the one it was made in, and the next */

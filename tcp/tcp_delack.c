@@ -28,6 +28,7 @@
  * measured there are no trains.
  */
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_recv.h"
 
 #define DELACK       (40 * NS_PER_MS)   /* RFC 1122 §4.2.3.2 allows 500 ms; Linux's minimum */
 #define AT_ONCE      NS_PER_MS          /* for an application that is at work; a segment of its own costs as much as one of data */

@@ -7,6 +7,7 @@
  */
 #include "base/siphash.h"
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_life.h"
 
 static uint32_t *conn_buckets(const struct tcp_shared *sh)
 {

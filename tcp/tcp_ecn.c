@@ -16,6 +16,9 @@
  */
 #include "ip/ip.h"
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_ecn.h"
+#include "tcp/tcp_loss.h"
+#include "tcp/tcp_send.h"
 
 #define SETUP (TCP_ECE | TCP_CWR)
 

@@ -16,6 +16,11 @@
 #include "base/checksum.h"
 #include "base/planted.h"
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_ecn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_loss.h"
+#include "tcp/tcp_recv.h"
+#include "tcp/tcp_send.h"
 
 #define PAWS_IDLE_S    (24u * 24 * 3600) /* RFC 7323 §5.5 */
 #define RCV_FULL_LEAST 536u

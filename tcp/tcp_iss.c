@@ -5,6 +5,7 @@
  */
 #include "base/siphash.h"
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_life.h"
 
 enum { FOR_ISS, FOR_TS, FOR_PORT = 4 }; /* tcp_cookie.c has more */
 

@@ -8,6 +8,9 @@
 #include <errno.h>
 
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_recv.h"
+#include "tcp/tcp_send.h"
 
 #define HALF_OPEN_LEAST 128u /* half-open connections a small backlog is allowed all the same */
 

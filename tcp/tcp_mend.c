@@ -18,6 +18,10 @@
 #include <errno.h>
 
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_loss.h"
+#include "tcp/tcp_recv.h"
+#include "tcp/tcp_send.h"
 
 /* ---- sending ---- */
 

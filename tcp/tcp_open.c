@@ -2,6 +2,9 @@
 #include <errno.h>
 
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_ecn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_send.h"
 
 #define RCV_LIMIT_MOST (6u << 20) /* what the buffer may grow to: the scale is chosen for it once */
 #define MSS_DEFAULT_V4 536        /* RFC 9293 MUST-15 */

@@ -1,5 +1,8 @@
 /* Options of a connection: defaults, and what changes at once when one is set on a live connection. */
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_recv.h"
+#include "tcp/tcp_send.h"
 
 void tcp_opts_default(struct tcp_opts *o)
 {

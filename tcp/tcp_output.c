@@ -11,7 +11,12 @@
 
 #include "ip/ip.h"
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_ecn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_loss.h"
 #include "tcp/tcp_rate.h"
+#include "tcp/tcp_recv.h"
+#include "tcp/tcp_send.h"
 
 #define CORK_FOR            (200 * NS_PER_MS) /* as Linux: a corked segment waits no longer */
 #define ANSWER_MS           500u              /* RFC 5961 §7 has ten in 5 s for its default; Linux's tcp_invalid_ratelimit */

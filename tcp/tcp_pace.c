@@ -9,6 +9,8 @@
  *      output_new(), output_lost(), tcp_output_next() -> pace_waits()          note_sent() -> pace_sent()
  */
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_send.h"
 
 #define QUANTA_A_SECOND 1000u
 #define QUANTUM_MOST    (64u << 10)

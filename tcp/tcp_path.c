@@ -20,6 +20,9 @@
  *      expire_slow()  -> path_expire() -> make_probe(); it leaves by output_new() -> path_is_probe()
  */
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_loss.h"
+#include "tcp/tcp_send.h"
 
 #define HEADERS         40u               /* IP's and TCP's, without options */
 #define RAISE_AFTER     (600 * NS_PER_S)  /* RFC 1191 §6.3, RFC 8899 PMTU_RAISE_TIMER */

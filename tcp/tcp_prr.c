@@ -5,6 +5,7 @@
  * arrive: it moves SND.UNA, and tells of no new loss (RFC 9937 §6, Linux). Without SACK every ACK counts so.
  */
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_loss.h"
 
 /* What was SACKed before will not be counted as delivered in recovery, what this ACK delivers is (§6.1, RecoverFS). */
 void prr_init(struct tcp_conn *tc, uint32_t delivered)

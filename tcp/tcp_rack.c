@@ -3,6 +3,8 @@
  * turns the loss of the last segments into something that acknowledgements can tell.
  */
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_loss.h"
+#include "tcp/tcp_send.h"
 
 #define PERSIST_ROUNDS 16 /* §6.2 step 4: recoveries without D-SACK until the window is small again */
 

@@ -10,6 +10,8 @@
 
 #include "base/checksum.h"
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_recv.h"
+#include "tcp/tcp_send.h"
 
 #define TINY          512u /* a lent frame with this little in it is copied out and given back */
 #define RCV_LIMIT_MAX (6u << 20)

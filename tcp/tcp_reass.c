@@ -12,6 +12,8 @@
  *       c.run = a
  */
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_loss.h"
+#include "tcp/tcp_recv.h"
 
 #define RUNS_MOST    1024u      /* what lies before so many gaps is sent again when its time comes */
 #define RECORDS_MOST 16384u     /* of one connection: four times the largest window in full segments */

@@ -8,6 +8,9 @@
 #include <errno.h>
 
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_recv.h"
+#include "tcp/tcp_send.h"
 
 static uint64_t *scratch(const struct tcp_shared *sh)
 {

@@ -6,6 +6,9 @@
  * control's.
  */
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_ecn.h"
+#include "tcp/tcp_loss.h"
+#include "tcp/tcp_send.h"
 
 #define DUPTHRESH 3 /* RFC 5681 §3.2 */
 

@@ -1,5 +1,6 @@
 /* Round-trip time and the retransmission timeout (RFC 6298), in nanoseconds. */
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_send.h"
 
 #define RTO_FIRST NS_PER_S           /* RFC 6298 §2.1 */
 #define RTO_FLOOR (200 * NS_PER_MS)  /* §2.4 asks for 1 s; Linux and BSD use 200 ms, links may justify less */

@@ -1,6 +1,8 @@
 /* Selective acknowledgement, both directions (RFC 2018), and duplicates reported by it (RFC 2883). */
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_loss.h"
 #include "tcp/tcp_rate.h"
+#include "tcp/tcp_send.h"
 
 /* ---- what we report ---- */
 

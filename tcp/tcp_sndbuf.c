@@ -9,7 +9,9 @@
  */
 #include <errno.h>
 
+#include "tcp/tcp_life.h"
 #include "tcp/tcp_rate.h"
+#include "tcp/tcp_send.h"
 
 #define SMALL_WRITE    FRAME_SMALL_BYTES /* a write up to this does not ask for a large frame by itself */
 #define TXSEG_SPARE(p) ((p)->cap / 16)   /* kept for splits: without them nothing could move */

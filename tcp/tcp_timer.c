@@ -8,6 +8,9 @@
 #include <errno.h>
 
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_loss.h"
+#include "tcp/tcp_send.h"
 
 #define RETRIES 15u /* RFC 9293 §3.8.3 R2; 15 as Linux: some 15 minutes, at least 100 s */
 #define ORPHAN_WAIT                                                                                          \

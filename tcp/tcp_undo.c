@@ -16,6 +16,8 @@
  *      sack_input() -> undo_duplicate()                            ack_input()   -> undo_ack() -> frto_ack()
  */
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_ecn.h"
+#include "tcp/tcp_loss.h"
 
 #define FRTO (TCF_FRTO | TCF_FRTO_NEW | TCF_ORIG_ACKED)
 

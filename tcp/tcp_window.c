@@ -9,6 +9,8 @@
 #include <errno.h>
 
 #include "tcp/tcp_conn.h"
+#include "tcp/tcp_life.h"
+#include "tcp/tcp_recv.h"
 
 /* What is set, or else what there was or would have been at first; a clamp that is raised again or taken away gives that back. */
 uint32_t rcvbuf_limit_by(const struct tcp_conn *tc, const struct tcp_opts *o)

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "tcp/tcp_cc.h"
+#include "tcp/tcp_send.h"
 
 #define MSS 1000u
 

@@ -1,5 +1,6 @@
 /* Opening: RFC 9293 §3.5, §3.10.7.2-3; options of the SYN; listeners. */
 #include "tests/tcp/scenarios.h"
+#include "tcp/tcp_life.h"
 
 static const struct scene_setup all_options = {.wscale = 3, .sack = true, .ts = true};
 

@@ -1,5 +1,6 @@
 /* See rig.h. */
 #include "tests/tcp/rig.h"
+#include "tcp/tcp_send.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 /* Rules of the RFCs that no other scenario has by the way: docs/requirements/tcp.csv. */
 #include "tests/tcp/scenarios.h"
+#include "tcp/tcp_life.h"
 
 static const struct scene_setup small = {.rcvbuf = 3000}, timestamps = {.ts = true},
                                 wide = {.wnd = 40000, .sndbuf = 100000},
