@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_directory.h"
 #include "tools/address.h"
 #include "tools/command.h"
 #include "tools/show.h"

@@ -7,7 +7,12 @@
  * does for a while after it was woken: a stream costs no system call either way. The bell stays so while processes come and
  * go: a message that comes while one is inside may wake the keeper in vain, once for each time that it went to rest.
  */
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_directory.h"
+#include "sock/attach/ustack_link.h"
+#include "sock/attach/ustack_wake.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -5,6 +5,8 @@
  * and empty, when it is over, until another channel takes its place.
  */
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_link.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
  * is no answer: unetd may merely have lost its CPU. Who holds a stack's lock does not ask here, as it may take a second.
  */
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_directory.h"
 
 #include <errno.h>
 #include <time.h>

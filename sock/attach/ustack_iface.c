@@ -2,7 +2,11 @@
  * unetd's interfaces as a process sees them: which one leads to an address, by what name and number, and what they say of
  * addresses and routes.
  */
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_directory.h"
+#include "sock/attach/ustack_link.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -6,6 +6,9 @@
  * does not come back to what waits for it, the keeper makes a queue pair and drives (sock/keeper/keeper_side.c).
  */
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_link.h"
+#include "sock/attach/ustack_wake.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -3,6 +3,7 @@
  * nearly all of that is never touched. Locked or dumped, all of it would be memory in use; it would count against RLIMIT_MEMLOCK.
  */
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,6 +11,7 @@
  * to do.
  */
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
 
 #include "base/sandbox.h"
 #include "unet/bell_fd.h"

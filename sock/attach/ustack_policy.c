@@ -7,7 +7,9 @@
  * and no cookie, by which the SYN waits for data that never comes. All that connect() looks at is looked at, the program's hooks too. A
  * pair is not asked about again for a second. netfilter and hooks of packets see packets, and there are none.
  */
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_directory.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,6 +7,7 @@
  * the program can use up its own later: when it has, there are no more channels, until it closes some.
  */
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

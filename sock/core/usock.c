@@ -1,5 +1,8 @@
 /* Sockets: life, names, data; what does not depend on the protocol. See usock.h. */
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_wake.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -2,7 +2,10 @@
  * fork, exec and exit. The stack is in shared memory: a child goes on with the same connections,
  * under a process slot of its own; the references of its parent's slot are copied before either runs on.
  */
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_link.h"
+#include "sock/attach/ustack_wake.h"
 
 #include <errno.h>
 #include <fcntl.h>

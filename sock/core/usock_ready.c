@@ -1,4 +1,5 @@
 /* Readiness of sockets: what poll(2) would say, and how it is asked for cheaply. No lock is taken but for the room. */
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 
 #include "sock/udp/usock_udp.h"

@@ -1,5 +1,8 @@
 /* Who holds a socket: a reference each of process slots, and what ends with the last one, or with a process. */
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_wake.h"
 
 #include "sock/wait/usock_crowd.h"
 #include "sock/udp/usock_udp.h"

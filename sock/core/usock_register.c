@@ -6,6 +6,7 @@
  * without it. The client's lock is held from the one to the other, so that no thread takes out of the directory what another has
  * just found there.
  */
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 
 #include <errno.h>

@@ -7,6 +7,7 @@
  * relay, and waits until the relay has looked once more. The relay sleeps meanwhile, so a signal wakes it, one that is ignored
  * by whoever else may have its process number.
  */
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 
 #include <signal.h>

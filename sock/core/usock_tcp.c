@@ -14,6 +14,10 @@
 #include "base/sandbox.h"
 #include "base/sys.h"
 #include "sock/attach/cursor.h"
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_directory.h"
+#include "sock/attach/ustack_wake.h"
 
 #define STAGE_BYTES 2048u               /* copied through our own stack */
 #define SPANS       8

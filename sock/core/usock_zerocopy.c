@@ -3,6 +3,8 @@
  * again. It is so when the call returns; what is told, once, is the numbers of the calls since what was told before, and that
  * nothing was saved (SO_EE_CODE_ZEROCOPY_COPIED).
  */
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_wake.h"
 #include "sock/udp/usock_cmsg.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  */
 #include "base/sandbox.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
 #include "sock/wait/usock_wake.h"
 #include "unetd/client/fd_room.h"
 #include "unetd/client/wire.h"

@@ -1,4 +1,5 @@
 /* What a keeper tells the next unetd of a stack's ports (unetd/keeper/keeper_ops.h, port_next). */
+#include "sock/attach/handle.h"
 #include "sock/keeper/keeper_side.h"
 #include "sock/attach/ustack.h"
 

@@ -2,6 +2,11 @@
  * What the keeper does with a stack (unetd/keeper/keeper_ops.h): it goes on when no process does, and finishes what dead ones
  * leave. It only tries the lock: whoever holds it is at work.
  */
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_directory.h"
+#include "sock/attach/ustack_link.h"
+#include "sock/attach/ustack_wake.h"
 #include "sock/keeper/keeper_view.h"
 
 #include <errno.h>

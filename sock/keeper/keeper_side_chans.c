@@ -1,4 +1,6 @@
 /* The keeper's side of a stack's channels: put into the state, moved, taken out. See unetd/keeper/keeper_ops.h. */
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_wake.h"
 #include "sock/keeper/keeper_view.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* The keeper's side of a stack's processes: what becomes of that which dead ones held, and who they were. See unetd/keeper/keeper_ops.h. */
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_link.h"
 #include "sock/keeper/keeper_view.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* The native API: connecting, listening, accepting, shutting down. */
+#include "sock/attach/handle.h"
 #include "sock/native/native.h"
 
 #include <netinet/in.h>

@@ -2,6 +2,8 @@
  * The native API: sending a file. The kernel copies from its page cache straight into the frames that will
  * be sent: a reservation, pread(2) into it without the lock, and a commit of what was read.
  */
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_wake.h"
 #include "sock/native/native.h"
 
 #include <unistd.h>

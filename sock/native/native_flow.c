@@ -1,4 +1,5 @@
 /* The native API, <unet/flow.h>: windows, and what a sender keeps to, as the application wants them. */
+#include "sock/attach/handle.h"
 #include "sock/native/native.h"
 #include "unet/flow.h"
 

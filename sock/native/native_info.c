@@ -1,5 +1,6 @@
 /* The native API: what the kernel does not give. What a sender knows, what limits it, and buffers of an
  * exact size. */
+#include "sock/attach/handle.h"
 #include "sock/native/native.h"
 #include "unetd/client/timens.h"
 

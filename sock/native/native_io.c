@@ -4,6 +4,7 @@
  * usock moves what can be moved now; here are the waits. A TCP call that is to move more than usock did at
  * first goes on buffer by buffer. An error met after some bytes were moved is told by the next call.
  */
+#include "sock/attach/handle.h"
 #include "sock/native/native.h"
 
 #include <limits.h>

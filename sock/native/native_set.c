@@ -20,6 +20,8 @@
  * Locks: the one of memberships when members come and go, then the set's. A set's lock is not held while
  * asleep.
  */
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_wake.h"
 #include "sock/native/native.h"
 
 #include <pthread.h>

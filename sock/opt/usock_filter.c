@@ -5,6 +5,7 @@
  * A filter is one of a member; without sources to include it is the end of the membership. Reports follow from it
  * (ip/igmp.h).
  */
+#include "sock/attach/handle.h"
 #include "sock/udp/usock_group.h"
 
 #include <errno.h>

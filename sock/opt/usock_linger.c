@@ -1,4 +1,5 @@
 /* SO_LINGER with a time (socket(7)): a close waits until what was sent has arrived, of a non-blocking socket too, as Linux does. */
+#include "sock/attach/handle.h"
 #include "sock/usock.h"
 
 #include <linux/sockios.h>

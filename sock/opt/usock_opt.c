@@ -5,6 +5,7 @@
  * The application's memory is not touched under the stack's lock. What is not in a table is -ENOPROTOOPT: a socket of the
  * kernel's beside ours may know it.
  */
+#include "sock/attach/handle.h"
 #include "sock/opt/usock_opt.h"
 
 #include <errno.h>

@@ -8,6 +8,7 @@
 #ifndef SOCK_USOCK_OPT_H
 #define SOCK_USOCK_OPT_H
 
+#include "sock/attach/handle.h"
 #include "sock/udp/usock_cmsg.h"
 #include "sock/attach/ustack.h"
 

@@ -1,4 +1,8 @@
 /* Options of SOL_SOCKET: socket(7). */
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_directory.h"
+#include "sock/attach/ustack_wake.h"
 #include "sock/opt/usock_opt.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* See usock_cmsg.h. */
+#include "sock/attach/handle.h"
 #include "sock/udp/usock_cmsg.h"
 
 #include <errno.h>

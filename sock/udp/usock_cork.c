@@ -14,6 +14,8 @@
 #include <netinet/in.h>
 
 #include "sock/attach/cursor.h"
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_wake.h"
 
 struct corked {                         /* the first frame */
         struct udp_tuple to;

@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 
 #include "sock/attach/cursor.h"
+#include "sock/attach/handle.h"
 
 static struct sock_extended_err describe(const struct udp_error *e)
 {

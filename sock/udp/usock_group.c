@@ -8,6 +8,9 @@
  * A call names an interface by its address or its number (if_nametoindex()), or not at all. Not at all is by unetd's routes
  * (a gateway is a route to all), else by the kernel's, and the first of unetd's when there is none.
  */
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_directory.h"
 #include "sock/udp/usock_group.h"
 
 #include <errno.h>

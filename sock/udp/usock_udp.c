@@ -10,6 +10,10 @@
 #include <netinet/in.h>
 
 #include "sock/attach/cursor.h"
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_directory.h"
+#include "sock/attach/ustack_wake.h"
 #include "sock/udp/usock_cmsg.h"
 #include "sock/udp/usock_udp.h"
 

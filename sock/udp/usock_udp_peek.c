@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "sock/attach/cursor.h"
+#include "sock/attach/handle.h"
 #include "sock/udp/usock_cmsg.h"
 #include "sock/udp/usock_udp.h"
 

@@ -5,6 +5,7 @@
  * That is done under the lock, so what is not there is waited for before: bytes whose pages are taken away again at this very moment
  * hold up the stack as others that swap do, or fail the copy, and then the datagram is not sent.
  */
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
 
 #include <errno.h>

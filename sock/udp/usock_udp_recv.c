@@ -7,6 +7,8 @@
 #include <errno.h>
 
 #include "sock/attach/cursor.h"
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_link.h"
 #include "sock/udp/usock_cmsg.h"
 #include "sock/udp/usock_udp.h"
 

@@ -9,7 +9,9 @@
  * The lock's holder writes into the program's memory. What is not there, or may not be written, is found before; what is taken away
  * at this very moment fails the copy, and the datagram is queued (sock/attach/user.h).
  */
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_link.h"
 
 #include <errno.h>
 

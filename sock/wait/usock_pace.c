@@ -1,4 +1,5 @@
 /* See usock_pace.h. */
+#include "sock/attach/ustack_link.h"
 #include "sock/wait/usock_pace.h"
 
 #include <errno.h>

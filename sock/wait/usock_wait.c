@@ -19,6 +19,10 @@
  * Signals: with a deferred one pending (usock.h) nobody sleeps; it is looked at with all signals blocked, and ppoll
  * opens the mask.
  */
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_chan.h"
+#include "sock/attach/ustack_link.h"
+#include "sock/attach/ustack_wake.h"
 #include "sock/wait/usock_wait.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
 #define SOCK_USOCK_WAIT_H
 
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_link.h"
 
 #define WAIT_FDS   (1 + NETIF_MAX + USTACK_LINK_FDS)    /* of one stack, asleep */
 

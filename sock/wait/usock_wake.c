@@ -1,4 +1,7 @@
 /* Waking: the places that waiters sleep in (usock_wait.c), and who is told of what has happened to a socket. */
+#include "sock/attach/handle.h"
+#include "sock/attach/ustack_link.h"
+#include "sock/attach/ustack_wake.h"
 #include "sock/wait/usock_wake.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
 #include "tests/sock/sides.h"
 
 static void calls(struct side *s)

@@ -15,6 +15,7 @@
 #include "arp/ether.h"
 #include "base/checksum.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
 
 #define ROUNDS 50
 

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_directory.h"
 
 static struct directory *dir;
 

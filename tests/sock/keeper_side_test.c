@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "netstack/stack.h"
+#include "sock/attach/handle.h"
 #include "sock/keeper/keeper_side.h"
 #include "sock/attach/ustack.h"
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_chan.h"
 
 #define K 20u                           /* nobody has this one */
 

@@ -10,7 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sock/attach/handle.h"
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_wake.h"
 
 #define THREADS (STACK_WAITERS + (SLOWER > 1 ? 60u : 140u))
 

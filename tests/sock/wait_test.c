@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "sock/attach/ustack.h"
+#include "sock/attach/ustack_wake.h"
 
 static void set_timeo(int c, int name, int ms)
 {

@@ -1,0 +1,53 @@
+/*
+ * What a process reads of unetd's directory: who has a port, addresses, interfaces, rules. (ustack_directory.c, ustack_policy.c, ustack.c)
+ */
+#ifndef SOCK_USTACK_DIRECTORY_H
+#define SOCK_USTACK_DIRECTORY_H
+
+#include "sock/attach/ustack.h"
+
+/* In the keeper: another unetd's directory, a descriptor that is taken. */
+void ustack_set_directory(int fd);
+/* Whether another user's stack may speak for a port (struct stack, vouch). */
+bool ustack_vouch(struct stack *s, uint32_t k, uint8_t proto, ip_addr addr, uint16_t port);
+/* Whether a UDP port is in the directory as another stack's, too (struct stack, elsewhere). */
+bool ustack_elsewhere(struct stack *s, uint32_t k, ip_addr addr, uint16_t port);
+/* The directory, or NULL. */
+const struct directory *ustack_directory(void);
+/* The same, whether this process has a stack already or not. */
+const struct directory *ustack_directory_anyway(void);
+/* The same, without starting a unetd where there is none. */
+const struct directory *ustack_directory_if_any(void);
+/* Why the kernel carries a socket that listens (UDP: is bound) at its own address and port, or that connects (UDP: sends) to another's:
+ * a rule of the configuration; NULL: it is ours if it can be. (ustack_policy.c) */
+const char *ustack_rule(const struct directory *dir, uint8_t proto, enum rule_role role, ip_addr addr, uint16_t port);
+/* Why the kernel carries a connection or datagram to who has this address of this host: it has something against it, and will say what.
+ * NULL: nothing, or it cannot be asked. */
+const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip_addr addr, uint16_t port);
+/* Who has a port, by the directory; patient with a unetd that is writing. */
+bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit);
+/* directory_is_local(), which waits for unetd in mid-write of it, a second at most: not with a stack's lock. -EAGAIN: it is still
+ * being written, and nobody knows. (ustack_directory.c) */
+int ustack_is_local(const struct directory *dir, ip_addr addr);
+int ustack_verbs_to(const struct directory *dir, ip_addr addr, struct dir_iface *f);    /* as that, directory_verbs() */
+/*
+ * Any part of the directory, as it was at one moment; it waits as those do:
+ *
+ *      struct ustack_reading r = {0};
+ *      while (ustack_read(dir, &r))
+ *              ...                     what was read in the round before, if any, was torn
+ *      if (r.whole)
+ *
+ * A number that was read is bounded before it is used, at all times.
+ */
+struct ustack_reading {
+        uint32_t seq, look;
+        bool begun, whole;
+};
+bool ustack_read(const struct directory *dir, struct ustack_reading *r);
+/* All interfaces; a place whose `peer` is 0 has none. False: there never were any, or nobody knows. `dir` may be NULL. */
+bool ustack_ifaces(const struct directory *dir, struct dir_iface all[DIR_IFACES]);
+/* The one with that `peer`. */
+bool ustack_iface(const struct directory *dir, uint32_t peer, struct dir_iface *f);
+
+#endif
