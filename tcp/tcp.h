@@ -334,6 +334,8 @@ void tcp_shutdown_recv(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* The last reference is gone. Unread data: RST (RFC 2525 §2.17); else FIN and finish in the background; linger 0: RST. */
 void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now);
 void tcp_abort(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* After output: if the peer has said that it closed, what has just been sent is as good as answered by its reset. */
+void tcp_refuse_sent(struct tcp *t, struct tcp_conn *tc);
 /* Takes and clears the pending error (SO_ERROR), positive errno. */
 int tcp_take_error(struct tcp_conn *tc);
 

@@ -65,11 +65,25 @@ void tcp_shutdown_send(struct tcp *t, struct tcp_conn *tc, nstime now)
         conn_raise(t, tc, tc->shut == SHUT_BOTH ? TCP_EV_WRITABLE | TCP_EV_CLOSED : TCP_EV_WRITABLE);
 }
 
-void tcp_shutdown_recv(struct tcp *t, struct tcp_conn *tc, nstime now)
+/* After our FIN, which did not tell of it: SEG_CLOSED. */
+static void read_no_more(struct tcp_conn *tc)
 {
+        if (tc->link.lossless && !(tc->shut & SHUT_RCV) && (tc->state == TCPS_FIN_WAIT_1 || tc->state == TCPS_FIN_WAIT_2))
+                tc->owed |= OWE_ACK;
         conn_shut(tc, SHUT_RCV);
         tc->slow |= SLOW_SHUT;
+}
+
+void tcp_shutdown_recv(struct tcp *t, struct tcp_conn *tc, nstime now)
+{
+        read_no_more(tc);
         conn_raise(t, tc, TCP_EV_READABLE);
+}
+
+void tcp_refuse_sent(struct tcp *t, struct tcp_conn *tc)
+{
+        if (unlikely(tc->slow & SLOW_REFUSED) && tc->state == TCPS_CLOSE_WAIT && flight(tc) != 0)
+                conn_done(t, tc, EPIPE);
 }
 
 void tcp_abort(struct tcp *t, struct tcp_conn *tc, nstime now)
@@ -89,8 +103,7 @@ void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
 
         tc->sock = 0;
         conn_flag(tc, TCF_CLOSED_BY_APP);
-        conn_shut(tc, SHUT_RCV);
-        tc->slow |= SLOW_SHUT;
+        read_no_more(tc);
         switch (tc->state) {
         case TCPS_CLOSED:
                 conn_reap(t, tc);

@@ -100,9 +100,14 @@ enum {                                  /* tc->slow: why header prediction does 
         SLOW_SHUT = 16,                 /* the application reads no more */
         SLOW_NOSACK = 32,               /* duplicate ACKs must be counted */
         SLOW_CLAMP = 64,                /* opts.send_window bounds what each ACK offers */
+        SLOW_REFUSED = 128,             /* the peer has closed, and resets whatever comes: SEG_CLOSED */
 };
 
 enum { SHUT_RCV = 1, SHUT_SND = 2, SHUT_BOTH = 3 };
+
+/* An urgent pointer without URG, which a receiver is to ignore (RFC 9293 §3.1), in a FIN, or the ACK after it, over a lossless link:
+ * nobody will read what its sender receives. */
+#define SEG_CLOSED 1u
 
 enum { CA_OPEN = 0, CA_DISORDER = 1, CA_RECOVERY = 3, CA_LOSS = 4 };    /* 2, Linux's TCP_CA_CWR, is TCF_ECN_CUT here */
 

@@ -432,8 +432,19 @@ static void process_fin(struct tcp *t, struct tcp_conn *tc, nstime now)
         conn_raise(t, tc, TCP_EV_READABLE);
 }
 
+/* What is in flight to a peer that has closed is refused, too. */
+static void note_closed(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg)
+{
+        if (seg->urg != SEG_CLOSED || seg->flags & TCP_URG || !tc->link.lossless)
+                return;
+        tc->slow |= SLOW_REFUSED;
+        tcp_refuse_sent(t, tc);
+}
+
 static bool input_synchronized(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 {
+        bool took;
+
         if (!check_seq(t, tc, seg, now) || /* first  */
             !check_rst(t, tc, seg, now) || /* second */
             !check_syn(t, tc, seg, now) || /* fourth */
@@ -442,7 +453,10 @@ static bool input_synchronized(struct tcp *t, struct tcp_conn *tc, const struct 
         if (unlikely(tc->flags & TCF_ECN))
                 ecn_input(t, tc, seg, now);
         process_urg(t, tc, seg);              /* sixth  */
-        return process_text(t, tc, seg, now); /* seventh, eighth */
+        took = process_text(t, tc, seg, now); /* seventh, eighth */
+        if (unlikely(seg->urg != 0))
+                note_closed(t, tc, seg);
+        return took;
 }
 
 /* ---- SYN-SENT, RFC 9293 §3.10.7.3 ---- */

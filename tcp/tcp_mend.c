@@ -255,7 +255,8 @@ static void mend_slow(struct tcp_conn *tc)
 {
         tc->slow = (uint8_t)((tc->state != TCPS_ESTABLISHED ? SLOW_STATE : 0) | (tc->urg_state ? SLOW_URG : 0) |
                              (tc->ooo_head ? SLOW_OOO : 0) | (tc->shut & SHUT_RCV ? SLOW_SHUT : 0) |
-                             (tc->sack_ok ? 0 : SLOW_NOSACK) | (tc->opts.send_window != 0 ? SLOW_CLAMP : 0));
+                             (tc->sack_ok ? 0 : SLOW_NOSACK) | (tc->opts.send_window != 0 ? SLOW_CLAMP : 0) |
+                             (tc->slow & SLOW_REFUSED));
         recovery_set_slow(tc);
 }
 

@@ -149,17 +149,29 @@ static uint32_t acceptable_seq(const struct tcp_conn *tc)
         return likely(seq_geq(edge, tc->snd_nxt)) || tc->snd_nxt - edge < 1u << tc->snd_wscale ? tc->snd_nxt : edge;
 }
 
+/* The peer then knows what becomes of data that it sends, as if our reset had come at once: who would send it may be busy. */
+static void say_closed(const struct tcp_conn *tc, struct tcp_seg *seg)
+{
+        if (tc->link.lossless && tc->shut == SHUT_BOTH && (tc->state == TCPS_FIN_WAIT_1 || tc->state == TCPS_FIN_WAIT_2) &&
+            !(seg->flags & TCP_URG))
+                seg->urg = SEG_CLOSED;
+}
+
 static void build_data(struct tcp *t, struct tcp_conn *tc, const struct tcp_txseg *s, struct tcp_seg *seg,
                        nstime now)
 {
         begin(t, tc, seg, s->seq, s->len, TCP_ACK | s->ctl, now);
         seg->data = (struct buf){s->frame, s->off, s->len};
         tc->bytes_sent += s->len;
+        if (unlikely(s->ctl & TCP_FIN))
+                say_closed(tc, seg);
 }
 
 static bool output_ack(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
         begin(t, tc, seg, acceptable_seq(tc), 0, TCP_ACK, now);
+        if (unlikely(tc->shut == SHUT_BOTH))
+                say_closed(tc, seg);
         return true;
 }
 

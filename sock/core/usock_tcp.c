@@ -413,6 +413,15 @@ static int reserve(struct ustack *u, struct tcp_conn *tc, size_t want, struct sp
         return got;
 }
 
+/* To a peer that has closed. */
+static void refuse_sent(struct ustack *u, struct tcp_conn *tc, nstime now)
+{
+        stack_begin(u->s.st, tc->self);
+        tcp_refuse_sent(&u->s.tcp, tc);
+        stack_end(u->s.st);
+        stack_flush(&u->s, now);
+}
+
 static void commit(struct ustack *u, struct tcp_conn *tc, size_t n, int flags, nstime now)
 {
         now = stack_time(&u->s, now);
@@ -421,6 +430,8 @@ static void commit(struct ustack *u, struct tcp_conn *tc, size_t n, int flags, n
                 tcp_send_end_record(&u->s.tcp, tc);
         stack_end(u->s.st);
         stack_flush(&u->s, now);
+        if (unlikely(tc->state == TCPS_CLOSE_WAIT))
+                refuse_sent(u, tc, now);
 }
 
 /* The bytes only make the last unsent segment longer, if there is one. Under the lock. */

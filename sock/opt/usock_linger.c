@@ -33,7 +33,7 @@ void usock_linger(struct usock *s)
         if (likely(left <= 0))
                 return;
         until = ustack_now() + left * NS_PER_S;
-        usock_shutdown(s, SHUT_WR);
+        usock_shutdown(s, SHUT_RDWR);
         while (usock_ioctl(s, SIOCOUTQ, &unsent) == 0 && unsent > 0 && ustack_now() < until)
                 if (usock_wait1(s, 0, LOOK) == -EINTR)
                         break;

@@ -211,6 +211,7 @@ static const struct {
         {"shutdown_reading", scene_shutdown_reading},
         {"shutdown_unread", scene_shutdown_unread},
         {"shutdown_waiting", scene_shutdown_waiting},
+        {"send_to_closed", scene_send_to_closed},
         {"urgent", scene_urgent},
         {"low_water", scene_low_water},
         {"low_water_reads", scene_low_water_reads},

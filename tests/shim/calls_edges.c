@@ -764,3 +764,84 @@ void scene_closes_unread(void)
                 close(v[0]);
         }
 }
+
+/* ---- a peer of another process that has closed, and then does something else ---- */
+
+static void end_of_peer(int how, int c)
+{
+        static const struct linger linger = {1, 5};
+
+        if (how == 1)
+                shutdown(c, SHUT_WR);
+        if (how == 2)
+                setsockopt(c, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+        if (how == 4)
+                shutdown(c, SHUT_RDWR);
+        else if (how != 3)
+                close(c);
+}
+
+static void peer_that_closes(int how, int to, int from)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa), c;
+        char b;
+
+        if (write(to, &sa, sizeof(sa)) != sizeof(sa) || (c = accept(l, NULL, NULL)) < 0)
+                _exit(1);
+        recv(c, &b, 1, 0);
+        send(c, "bye", 3, 0);
+        end_of_peer(how, c);
+        if (how != 3) {
+                write(to, "", 1);
+                read(from, &b, 1);
+        }
+        _exit(0);
+}
+
+static void send_to_closed(int how)
+{
+        int to_us[2], to_peer[2], s, err;
+        socklen_t len = sizeof(err);
+        struct sockaddr_in sa;
+        char b[8];
+        pid_t pid;
+
+        pipe(to_us);
+        pipe(to_peer);
+        fflush(stdout);
+        pid = fork();
+        if (pid == 0)
+                peer_that_closes(how, to_us[1], to_peer[0]);
+        read(to_us[0], &sa, sizeof(sa));
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(s, (void *)&sa, sizeof(sa)));
+        SHOW(send(s, "x", 1, 0));
+        SHOW(recv(s, b, sizeof(b), MSG_WAITALL));
+        if (how == 3)
+                waitpid(pid, NULL, 0);
+        else
+                read(to_us[0], b, 1);
+        SHOW(events_of(s));
+        SHOW(send(s, "1", 1, MSG_NOSIGNAL));
+        SHOW(events_of(s));
+        SHOW(send(s, "2", 1, MSG_NOSIGNAL));
+        SHOW(send(s, "3", 1, MSG_NOSIGNAL));
+        SHOW(getsockopt(s, SOL_SOCKET, SO_ERROR, &err, &len));
+        SHOW(err);
+        SHOW(recv(s, b, sizeof(b), 0));
+        SHOW(events_of(s));
+        write(to_peer[1], "", 1);
+        if (how != 3)
+                waitpid(pid, NULL, 0);
+        close(s);
+        close2(to_peer);
+        close2(to_us);
+}
+
+/* The first of what is sent is taken, and what is sent after it fails at once, whatever the peer's process does. */
+void scene_send_to_closed(void)
+{
+        for (int how = 0; how < 5; how++)
+                send_to_closed(how);
+}
