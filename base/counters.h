@@ -150,6 +150,11 @@ enum drop {
         X(TCP_PASSIVE_OPEN, "connections accepted")                                                                  \
         X(TCP_COOKIE_OUT, "SYN cookies sent (RFC 4987)")                                                             \
         X(TCP_COOKIE_IN, "connections opened by a SYN cookie")                                                       \
+        X(TCP_FASTOPEN_ASKED, "SYNs that asked for a Fast Open cookie (RFC 7413)")                                   \
+        X(TCP_FASTOPEN_IN, "connections opened by a SYN with data or a Fast Open cookie")                            \
+        X(TCP_FASTOPEN_WRONG, "SYNs with a Fast Open cookie that is none of ours")                                   \
+        X(TCP_FASTOPEN_OUT, "SYNs sent with data")                                                                   \
+        X(TCP_FASTOPEN_FAILED, "... whose data the peer did not take")                                               \
         X(TCP_ANSWERED, "SYNs that the interface answered, in the peer's turn")                                      \
         X(TCP_CHALLENGE, "challenge ACKs sent (RFC 5961)")                                                           \
         X(TCP_TIMEOUT, "connections given up after retransmitting")                                                  \

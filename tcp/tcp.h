@@ -16,7 +16,8 @@
  * hash chains, free lists, wheel links and frame reference counts are derived, see tcp_recover().
  *
  * Read first: RFC 9293 §3.3, §3.10; 7323 (options), 5681 and 6582 (NewReno), 9438 (CUBIC), 6298 (RTO), 2018 and 2883
- * (SACK, D-SACK), 8985 (RACK-TLP), 6937 (PRR), 3168 (ECN), 5961 (blind attacks), 6191 (TIME-WAIT), 6528 (ISS), 1122 §4.2.
+ * (SACK, D-SACK), 8985 (RACK-TLP), 6937 (PRR), 3168 (ECN), 5961 (blind attacks), 6191 (TIME-WAIT), 6528 (ISS), 7413 (Fast
+ * Open), 1122 §4.2.
  */
 #ifndef TCP_TCP_H
 #define TCP_TCP_H
@@ -39,6 +40,7 @@ enum tcp_state {                        /* RFC 9293 §3.3.2; tcp_state_name() pr
 const char *tcp_state_name(enum tcp_state s);
 
 #define TCP_MAX_SACK  4
+#define TCP_MAX_COOKIE 16
 #define TCP_MIN_HDR   20u
 #define TCP_MAX_HDR   60u
 #define TCP_NO_WSCALE 0xff
@@ -61,8 +63,13 @@ struct tcp_seg {
         uint8_t nsack;
         uint8_t ecn;                    /* IP's bits, enum of ip/ip.h: what came, or what is to leave (RFC 3168 §5) */
         uint8_t ttl;                    /* what came, for opts.min_ttl */
+        uint8_t fastopen;               /* Fast Open option on a SYN (RFC 7413 §4.1.1): 1 + bytes of `cookie`; 0: absent */
+        bool fastopen_old;              /* ... by its experimental number */
         uint32_t tsval, tsecr;
-        struct tcp_sack_block sack[TCP_MAX_SACK];
+        union {
+                struct tcp_sack_block sack[TCP_MAX_SACK];       /* no SYN has any */
+                uint8_t cookie[TCP_MAX_COOKIE];
+        };
         /* Payload: bytes at `inl` when it came in the descriptor (valid for the call), else the range `data`. */
         const uint8_t *inl;
         struct buf data;
@@ -102,6 +109,12 @@ struct tcp_limits {
 
 enum tcp_ecn { TCP_ECN_ACCEPT, TCP_ECN_NO, TCP_ECN_ASK };       /* when asked; never; always, and asks (Linux's tcp_ecn 2, 0, 1) */
 
+enum {                                  /* RFC 7413 */
+        TCP_FASTOPEN_USE = 1,           /* connecting: a cookie is asked for, and with one data goes in the SYN */
+        TCP_FASTOPEN_BARE = 2,          /* data goes, and is taken, without a cookie */
+};
+#define TCP_FASTOPEN_KEYS 2             /* as many as Linux has: the old one is good for a while */
+
 struct tcp_opts {                       /* of one connection; a listener's are inherited */
         uint32_t rcvbuf, sndbuf;        /* bytes; 0: sizes itself */
         uint16_t maxseg;                /* TCP_MAXSEG, 0: the link's */
@@ -129,6 +142,10 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint32_t send_window;           /* no more in flight, whatever the peer offers; 0: no such limit */
         uint32_t rto_min_us, rto_max_ms; /* 0: the link's; RFC 6298's */
         uint32_t ack_delay_us;          /* an acknowledgement waits no longer; 0: as long as it does by itself */
+        uint32_t fastopen_most;         /* of a listener: connections that a SYN opened and nobody confirmed; 0: none are opened so */
+        uint8_t fastopen;               /* TCP_FASTOPEN_* below */
+        uint8_t fastopen_keys;          /* of a listener: how many of the next; 0: the stack's own is the only one */
+        uint8_t fastopen_key[TCP_FASTOPEN_KEYS][16];    /* the first makes cookies, each is good */
 };
 
 struct tcp_shared;                      /* tcp_conn.h */
@@ -230,6 +247,11 @@ bool tcp_acceptable(const struct tcp *t, uint32_t listener);
 /* Cookie of the socket layer, kept with the record (0: nobody, an orphan). */
 void tcp_set_sock(struct tcp *t, uint32_t conn, uint32_t sock);
 void tcp_listener_set_sock(struct tcp *t, uint32_t listener, uint32_t sock);
+
+/* With TCP_FASTOPEN_USE, and a cookie of the peer's: the SYN has not left. It takes along what is written first, as far as it goes
+ * in. Or it leaves without that. */
+bool tcp_fastopen_waits(const struct tcp_conn *tc);
+void tcp_fastopen_go(struct tcp *t, struct tcp_conn *tc, nstime now);
 
 /* ---- input, output, time ---- */
 
@@ -392,6 +414,7 @@ struct tcp_report {
         uint8_t ecn_ok, ecn_seen;                       /* agreed upon; and something came that could be marked */
         uint8_t ca_state;                               /* 0 open, 1 disorder, 2 cut by ECN, 3 recovery, 4 loss, as Linux's TCP_CA_* */
         uint8_t backoff, probes, cc;
+        uint8_t syn_data;                               /* data in the SYN was taken, by whoever received it */
         uint8_t credit;                                 /* rcv_wnd is what was granted and has not come */
         uint32_t memory;                                /* bytes of frames charged */
         uint32_t sndbuf, rcvbuf;

@@ -126,6 +126,12 @@ void tcp_close(struct tcp *t, struct tcp_conn *tc, nstime now)
         touch(t, tc);
 }
 
+/* Of a connection that its SYN has opened, and that nobody has accepted yet; as Linux. */
+static bool quotes_syn_ack(const struct tcp_conn *tc, uint32_t seq)
+{
+        return conn_unconfirmed(tc) && seq == tc->iss && tc->acc_state == ACC_QUEUED;
+}
+
 /* RFC 5927 §4.1: an ICMP error counts only when it quotes a byte that is in flight. What cannot be reached ends an opening, and is
  * advice after that. RFC 9293 §3.9.2.2 calls hosts and networks that cannot be reached a soft error at all times; RFC 5461 tells why
  * Linux and others do not while they open: a program that has another address would wait for minutes before it tries that.
@@ -135,13 +141,13 @@ void tcp_icmp(struct tcp *t, const struct tcp_tuple *tuple, uint32_t seq, int er
 {
         struct tcp_conn *tc = demux_find(t, tuple);
 
-        if (tc == NULL || seq_lt(seq, tc->snd_una) || seq_geq(seq, tc->snd_nxt + !flight(tc)))
+        if (tc == NULL || (!quotes_syn_ack(tc, seq) && (seq_lt(seq, tc->snd_una) || seq_geq(seq, tc->snd_nxt + !flight(tc)))))
                 return;
         if (mtu != 0) {
                 path_claim(t, tc, seq, mtu, now);
         } else if (err == EMSGSIZE || err == 0) {
                 return; /* too long, and nothing said that helps; or source quench (RFC 6633) */
-        } else if (unreachable && err != EPROTO && tc->state <= TCPS_SYN_RECEIVED) {
+        } else if (unreachable && err != EPROTO && (tc->state <= TCPS_SYN_RECEIVED || quotes_syn_ack(tc, seq))) {
                 conn_done(t, tc, err);
                 return;
         } else {

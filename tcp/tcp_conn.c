@@ -246,7 +246,7 @@ void tcp_set_state(struct tcp *t, struct tcp_conn *tc, enum tcp_state to)
                 tw_unlink(t, tc);
         store_order();
         WRITE_ONCE(tc->state, (uint8_t)to);
-        if (to == TCPS_ESTABLISHED)
+        if (to == TCPS_ESTABLISHED && !(tc->fastopen & FO_OPEN))
                 tc->slow &= (uint8_t)~SLOW_STATE;
         else
                 tc->slow |= SLOW_STATE;
@@ -279,6 +279,8 @@ static void end(struct tcp *t, struct tcp_conn *tc, int err, uint8_t owed)
         conn_raise(t, tc, TCP_EV_CLOSED | TCP_EV_READABLE | TCP_EV_WRITABLE);
         if (tc->acc_state == ACC_HALF_OPEN)
                 listen_forget(t, tc);
+        if (conn_unconfirmed(tc))
+                fastopen_over(t, tc);
         conn_reap(t, tc);
 }
 

@@ -93,7 +93,7 @@ enum {                                  /* tc->owed: what tcp_output() must stil
 #define OWE_SPECIAL (OWE_SYN | OWE_RST | OWE_PROBE | OWE_TLP | OWE_KEEP)
 
 enum {                                  /* tc->slow: why header prediction does not apply; 0 and it does */
-        SLOW_STATE = 1,                 /* not ESTABLISHED */
+        SLOW_STATE = 1,                 /* not ESTABLISHED, or not confirmed (FO_OPEN) */
         SLOW_OOO = 2,                   /* data beyond a gap is queued */
         SLOW_LOSS = 4,                  /* recovery, SACKed or lost segments, TLP or probes outstanding */
         SLOW_URG = 8,                   /* urgent data announced */
@@ -154,6 +154,17 @@ enum {                                  /* tc->flags */
         TCF_REPAIR_PROBED = 131072,     /* what recovery waits for was probed for, and nothing came yet */
         TCF_ANSWERED = INT32_MIN,       /* the interface sent the SYN-ACK (struct tcp_answers). The last bit that there is */
         TCF_PACED = 1073741824,         /* cork_at is when pacing lets the next segment go */
+};
+
+enum {                                  /* tc->fastopen: tcp_fastopen.c */
+        FO_ASKS = 1,                    /* opened by us: the first SYN has a cookie or asks for one, */
+        FO_WAITS = 2,                   /* ... waits for what is written first, */
+        FO_SENT = 4,                    /* ... has left, */
+        FO_DATA = 8,                    /* ... with data */
+        FO_TAKEN = 16,                  /* data of a SYN was taken: of ours by the peer, or of the peer's by us */
+        FO_GIVES = 32,                  /* the SYN-ACK brings a cookie, */
+        FO_OLD = 64,                    /* ... by the number that the SYN used */
+        FO_OPEN = 128,                  /* opened by the peer's SYN, and our SYN-ACK is not acknowledged */
 };
 
 struct tcp_conn {
@@ -263,6 +274,7 @@ struct tcp_conn {
         int16_t err, err_soft;          /* positive errno, pending */
         uint16_t mss_clamp;             /* the peer's MSS option */
         uint8_t syn_wscale;             /* what our SYN says, however SO_RCVBUF changes after it; or TCP_NO_WSCALE */
+        uint8_t fastopen;               /* FO_* */
         uint32_t ecn_end;               /* with TCF_ECN_CUT: snd_nxt when it was cut */
         uint32_t fin_end;               /* with TCF_FIN_RCVD: one past the FIN */
         nstime limit_since;
@@ -273,6 +285,8 @@ struct tcp_conn {
         nstime pace_at;                 /* the next quantum's time */
         uint32_t pace_quantum, pace_left;
         nstime tlp_sent;
+        nstime syn_sent;                /* with FO_OPEN: when the SYN-ACK left; */
+        uint32_t fastopen_listener;     /* ... and whose count it is in; 0: that listener is closed */
 
         /* -- the path: tcp_path.c; sizes are payload with TCP's options and IP's -- */
         uint16_t path_mss;              /* what it carries, 0: what the link does */
@@ -303,7 +317,7 @@ static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 && offsetof(struct tcp_co
               offsetof(struct tcp_conn, snd_fill) == 192 && offsetof(struct tcp_conn, bytes_sent) == 256, "lines");
 static_assert(offsetof(struct tcp_conn, opts.tos) / CACHE_LINE == offsetof(struct tcp_conn, opts.ip_opts.len) / CACHE_LINE,
               "who looks at the one looks at the other");
-static_assert(sizeof(struct tcp_conn) == 1216, "nineteen lines");
+static_assert(sizeof(struct tcp_conn) == 1280, "twenty lines");
 
 /* Marks that are looked at without the lock (tcp_poll_events()). */
 static inline void conn_flag(struct tcp_conn *tc, uint32_t flags)
@@ -352,11 +366,28 @@ struct tcp_listener {
         uint32_t q_head, q_tail;        /* derived: connections to be accepted */
         uint32_t queued, half_open;     /* derived */
         uint32_t sharing;               /* derived: listeners at this address and port, itself among them */
+        uint32_t fastopen_open;         /* derived: connections with FO_OPEN */
+        uint32_t fastopen_resets;       /* of those so many were reset, and count until then */
+        nstime fastopen_calm_at;
         nstime cookies_until;           /* the last SYN cookie of those that share the port is good no longer; 0: there was none */
         struct tcp_opts opts;
 };
 
 #define TCP_CACHE 64u                   /* connections remembered by channel, so that a run of segments skips the hash */
+
+#define FASTOPEN_SETS 64u
+#define FASTOPEN_WAYS 4u
+
+struct fastopen_peer {                  /* by both addresses; any state of it is a good one */
+        ip_addr raddr, laddr;
+        nstime at;                      /* when it was last heard of */
+        uint16_t mss;                   /* of its SYN-ACK; 0: it said none */
+        uint8_t len;                    /* of the cookie; 0: it gave none */
+        uint8_t old;                    /* asked, and given, by the experimental number */
+        uint8_t asked_old;              /* that was tried */
+        uint8_t losses;                 /* SYNs with data that got no answer, in a row */
+        uint8_t cookie[TCP_MAX_COOKIE];
+};
 
 struct tcp_shared {
         struct tcp_limits limits;
@@ -370,6 +401,7 @@ struct tcp_shared {
         nstime caught_up_at;            /* tcp_caught_up() */
         uint32_t cache[TCP_CACHE];      /* derived */
         uint32_t lent[TCP_CACHE][FRAME_CLASSES];        /* derived: frames of peers that stand in our queues, by channel */
+        struct fastopen_peer fastopen[FASTOPEN_SETS][FASTOPEN_WAYS];
         struct pool conns, listeners, txsegs, rxsegs;
 };
 
@@ -472,6 +504,12 @@ static inline uint32_t copied_seq(const struct tcp_conn *tc)
 {
         return READ_ONCE(tc->rcv_nxt) - !!(READ_ONCE(tc->flags) & TCF_FIN_RCVD) - READ_ONCE(tc->rcv_unread);
 }
+/* FO_OPEN, known from a line that is looked at anyway. */
+static inline bool conn_unconfirmed(const struct tcp_conn *tc)
+{
+        return unlikely(tc->slow & SLOW_STATE) && tc->fastopen & FO_OPEN;
+}
+
 /* The peer's window as far as our own limit lets. It never goes back on what is in flight, as the peer's own may: it is taken with
  * each ACK. */
 static inline uint32_t conn_peer_window(const struct tcp_conn *tc, uint32_t wnd)

@@ -51,7 +51,7 @@ static bool asks(const struct tcp_opts *o)
 
 uint8_t ecn_syn_flags(struct tcp_conn *tc)
 {
-        if (tc->state == TCPS_SYN_RECEIVED)
+        if (tc->state != TCPS_SYN_SENT)
                 return tc->flags & TCF_ECN ? TCP_ECE : 0;
         if (tc->flags & TCF_ECN_ASKED || tc->dups != 0 || !asks(&tc->opts) || tc->link.lossless) {
                 tc->opts.ecn = asks(&tc->opts) ? TCP_ECN_NO : tc->opts.ecn;

@@ -1,5 +1,5 @@
 /*
- * The header on the wire <-> struct tcp_seg (RFC 9293 §3.1, 3.2; 7323; 2018).
+ * The header on the wire <-> struct tcp_seg (RFC 9293 §3.1, 3.2; 7323; 2018; 7413).
  *
  * Options are read one by one whatever their alignment; an unknown one is skipped by its length (MUST-6). At a length that cannot
  * be they end (MUST-7): what was read until there counts, and so does the segment, as with Linux and lwIP.
@@ -7,8 +7,9 @@
 #include "base/planted.h"
 #include "tcp/tcp.h"
 
-enum { OPT_END, OPT_NOP, OPT_MSS, OPT_WSCALE, OPT_SACK_OK, OPT_SACK, OPT_TS = 8 };
+enum { OPT_END, OPT_NOP, OPT_MSS, OPT_WSCALE, OPT_SACK_OK, OPT_SACK, OPT_TS = 8, OPT_FASTOPEN = 34, OPT_EXPERIMENT = 254 };
 enum { MSS_LEN = 4, WSCALE_LEN = 3, SACK_OK_LEN = 2, TS_LEN = 10, SACK_BLOCK_LEN = 8 };
+#define EXPERIMENT_FASTOPEN 0xf989u      /* RFC 7413 §4.1.1: what it was before it had a number; servers are asked so by old clients */
 
 static uint16_t get16(const uint8_t *p)
 {
@@ -47,6 +48,16 @@ static void parse_sack(const uint8_t *p, unsigned len, struct tcp_seg *seg)
                 seg->sack[seg->nsack++] = (struct tcp_sack_block){get32(p + at), get32(p + at + 4)};
 }
 
+/* A length that cannot be is no option (§4.1.1: 4 to 16 bytes, even). */
+static void parse_fastopen(const uint8_t *p, unsigned len, bool old, struct tcp_seg *seg)
+{
+        if (!(seg->flags & TCP_SYN) || len % 2 != 0 || len > TCP_MAX_COOKIE || (len != 0 && len < 4))
+                return;
+        memcpy(seg->cookie, p, len);
+        seg->fastopen = (uint8_t)(1 + len);
+        seg->fastopen_old = old;
+}
+
 /* One option of kind p[0] and length len, which is all there. Options of a SYN are ignored elsewhere. */
 static void parse_option(const uint8_t *p, unsigned len, struct tcp_seg *seg)
 {
@@ -75,6 +86,13 @@ static void parse_option(const uint8_t *p, unsigned len, struct tcp_seg *seg)
                         seg->tsval = get32(p + 2);
                         seg->tsecr = get32(p + 6);
                 }
+                break;
+        case OPT_FASTOPEN:
+                parse_fastopen(p + 2, len - 2, false, seg);
+                break;
+        case OPT_EXPERIMENT:
+                if (len >= 4 && get16(p + 2) == EXPERIMENT_FASTOPEN)
+                        parse_fastopen(p + 4, len - 4, true, seg);
                 break;
         }
 }
@@ -125,6 +143,7 @@ int tcp_hdr_parse(const uint8_t *p, size_t n, struct tcp_seg *seg)
         seg->sack_ok = false;
         seg->has_ts = false;
         seg->nsack = 0;
+        seg->fastopen = 0;
         seg->ecn = 0;
         seg->unsummed = false;
         seg->tsval = seg->tsecr = 0;
@@ -133,7 +152,21 @@ int tcp_hdr_parse(const uint8_t *p, size_t n, struct tcp_seg *seg)
         return (int)hlen;
 }
 
-/* As Linux: MSS, SACK permitted, timestamps, NOP, window scale; NOP NOP before either of the middle two alone. */
+static uint8_t *write_fastopen(const struct tcp_seg *seg, uint8_t *p)
+{
+        unsigned len = seg->fastopen - 1u;
+
+        *p++ = seg->fastopen_old ? OPT_EXPERIMENT : OPT_FASTOPEN;
+        *p++ = (uint8_t)(len + (seg->fastopen_old ? 4 : 2));
+        if (seg->fastopen_old)
+                p = put16(p, EXPERIMENT_FASTOPEN);
+        memcpy(p, seg->cookie, len);
+        for (p += len; len++ % 4 != (seg->fastopen_old ? 0 : 2);)
+                *p++ = OPT_NOP;
+        return p;
+}
+
+/* As Linux: MSS, SACK permitted, timestamps, NOP, window scale, Fast Open; NOP NOP before either of the middle two alone. */
 static uint8_t *write_syn_options(const struct tcp_seg *seg, uint8_t *p)
 {
         if (seg->mss != 0) {
@@ -161,6 +194,8 @@ static uint8_t *write_syn_options(const struct tcp_seg *seg, uint8_t *p)
                 *p++ = WSCALE_LEN;
                 *p++ = seg->wscale;
         }
+        if (seg->fastopen != 0)
+                p = write_fastopen(seg, p);
         return p;
 }
 

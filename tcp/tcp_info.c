@@ -40,7 +40,7 @@ void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_r
 {
         *r = (struct tcp_report){
                 .tuple = tc->tuple,
-                .state = tc->state,
+                .state = conn_unconfirmed(tc) && tc->state == TCPS_ESTABLISHED ? TCPS_SYN_RECEIVED : tc->state,
                 .snd_wnd = tc->snd_wnd,
                 .rcv_wnd = ahead(tc->rcv_adv, tc->rcv_nxt),
                 .cwnd = tc->cwnd,
@@ -73,6 +73,7 @@ void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_r
                 .backoff = tc->backoff,
                 .probes = tc->probes,
                 .cc = tc->cc,
+                .syn_data = !!(tc->fastopen & FO_TAKEN),
                 .credit = tc->opts.credit,
                 .memory = tc->snd_mem + tc->rcv_mem,
                 .sndbuf = tc->snd_limit,

@@ -136,7 +136,7 @@ static void refuse_seq(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg 
                 sack_note_dup(tc, seg->seq, seg->seq + seg->len); /* RFC 2883 §4.1 */
         if (is_repeated(seg) || !output_answers_too_often(tc, now))
                 tc->owed |= OWE_ACK;
-        if (tc->state == TCPS_SYN_RECEIVED && seg->flags & TCP_SYN && seg->seq == tc->irs) {
+        if ((tc->state == TCPS_SYN_RECEIVED || conn_unconfirmed(tc)) && seg->flags & TCP_SYN && seg->seq == tc->irs) {
                 ecn_syn_again(tc, seg);
                 tc->owed |= OWE_SYN; /* our SYN-ACK was lost */
                 tc->retrans++;
@@ -201,6 +201,8 @@ static bool check_rst(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *
                 return false;
         }
         count(t->cnt, COUNT_TCP_RST_IN);
+        if (conn_unconfirmed(tc))
+                fastopen_reset(t, tc, now);
         conn_done(t, tc, reset_error(tc));
         return false;
 }
@@ -241,6 +243,8 @@ static bool end_handshake(struct tcp *t, struct tcp_conn *tc, const struct tcp_s
                 return false;
         }
         open_established(t, tc, now);
+        if (unlikely(tc->snd_head != 0))
+                fastopen_syn_acked(t, tc, seg->ack, now);
         tc->snd_wnd = conn_peer_window(tc, (uint32_t)seg->wnd << tc->snd_wscale);
         tc->snd_wl1 = seg->seq;
         tc->snd_wl2 = seg->ack;
@@ -256,6 +260,8 @@ static bool process_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg
                 return false;
         }
         if (tc->state == TCPS_SYN_RECEIVED && !end_handshake(t, tc, seg, now))
+                return false;
+        if (conn_unconfirmed(tc) && !fastopen_confirmed(t, tc, seg, now))
                 return false;
         if (tc->state != TCPS_TIME_WAIT && !ack_input(t, tc, seg, now))
                 return false;
@@ -493,16 +499,25 @@ static struct tcp_seg without_syn(const struct tcp_seg *seg)
         return s;
 }
 
-/* What came with the SYN-ACK is taken from the sixth step on. */
-static bool input_syn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+/* It is taken from the sixth step on. */
+bool input_syn_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *syn, nstime now)
 {
-        struct tcp_seg rest = without_syn(seg);
+        struct tcp_seg rest = without_syn(syn);
 
-        open_established(t, tc, now);
-        tc->owed |= OWE_ACK;
-        conn_raise(t, tc, TCP_EV_CONNECTED | TCP_EV_WRITABLE);
         process_urg(t, tc, &rest);
         return process_text(t, tc, &rest, now);
+}
+
+static bool input_syn_ack(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        if (unlikely(tc->fastopen != 0))
+                fastopen_answered(t, tc, seg, now);
+        open_established(t, tc, now);
+        if (unlikely(tc->snd_head != 0))
+                fastopen_syn_acked(t, tc, seg->ack, now);
+        tc->owed |= OWE_ACK;
+        conn_raise(t, tc, TCP_EV_CONNECTED | TCP_EV_WRITABLE);
+        return input_syn_text(t, tc, seg, now);
 }
 
 static bool input_syn_sent(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)

@@ -1,6 +1,6 @@
 /*
  * The life of a connection, for the files of tcp/ only: record and lookup, listeners, SYN cookies (RFC 4987), sequence numbers
- * (RFC 6528), opening, closing, mending after a death. A part for each file, in its name.
+ * (RFC 6528), opening, Fast Open (RFC 7413), closing, mending after a death. A part for each file, in its name.
  */
 #ifndef TCP_LIFE_H
 #define TCP_LIFE_H
@@ -55,6 +55,9 @@ uint8_t cookie_wscale(void);
 bool cookie_good(const struct tcp *t, const struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_seg *seg,
                  struct tcp_seg *syn, nstime now);
 
+/* tcp_input.c: what came with a SYN, of a connection that is open. True: as of tcp_input(). */
+bool input_syn_text(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *syn, nstime now);
+
 /* tcp_listen.c */
 /* True: as of tcp_input(). */
 bool listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
@@ -71,6 +74,26 @@ bool open_address_ok(ip_addr a);
 void open_syn_options(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 uint8_t open_wscale(const struct tcp_opts *o);
 void open_established(struct tcp *t, struct tcp_conn *tc, nstime now);
+
+/* tcp_fastopen.c */
+/* A connection in SYN-RECEIVED: whether its SYN opens it; and what its SYN-ACK is to bring. Then it is open so. */
+bool fastopen_accepts(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *syn, nstime now);
+void fastopen_opened(struct tcp *t, struct tcp_conn *tc);
+/* With FO_OPEN. A segment of the peer's acknowledges the SYN-ACK: false, it is none of this connection's. It was reset. It is over. The
+ * listener is. */
+bool fastopen_confirmed(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
+void fastopen_reset(struct tcp *t, const struct tcp_conn *tc, nstime now);
+void fastopen_over(struct tcp *t, struct tcp_conn *tc);
+void fastopen_unlisten(struct tcp *t, struct tcp_listener *l);
+/* With TCP_FASTOPEN_USE: true, and the SYN is not to leave yet. */
+bool fastopen_begin(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* With FO_WAITS: bytes that the SYN takes along. */
+uint32_t fastopen_room(const struct tcp_conn *tc);
+/* Our SYN or SYN-ACK leaves: what else it says, and takes along. */
+void fastopen_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now);
+/* The SYN-ACK came: what is learnt of the peer. The SYN is acknowledged, up to `ack`. */
+void fastopen_answered(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
+void fastopen_syn_acked(struct tcp *t, struct tcp_conn *tc, uint32_t ack, nstime now);
 
 /* tcp_close.c */
 /* FIN after what is queued; from ESTABLISHED or CLOSE-WAIT. */

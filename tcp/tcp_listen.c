@@ -139,7 +139,7 @@ void listen_established(struct tcp *t, struct tcp_conn *tc)
         l->half_open--;
         listen_requeue(t, tc);
         l->events |= TCP_EV_ACCEPT;
-        if (t->answers != NULL && is_plain(tc, l) && room_of(l) != 0)
+        if (t->answers != NULL && is_plain(tc, l) && room_of(l) != 0 && !conn_unconfirmed(tc))
                 t->answers->learn(t->arg, tc, room_of(l));
         count(t->cnt, COUNT_TCP_PASSIVE_OPEN);
         touch(t, tc);
@@ -188,6 +188,7 @@ void tcp_unlisten(struct tcp *t, uint32_t listener)
 
         demux_remove_listener(t, l);
         forget_answers(t);
+        fastopen_unlisten(t, l);
         for (uint32_t i = 1; i < t->sh->conns.fresh && (l->queued != 0 || l->half_open != 0); i++) {
                 struct tcp_conn *tc = conn_at(t, i);
                 if (!tc->live || tc->listener != listener)
@@ -263,9 +264,23 @@ static void take_answered(struct tcp *t, struct tcp_listener *l, const struct tc
         touch(t, tc);
 }
 
+/* RFC 7413 §4.2.2: what came with the SYN can be read, and what is written leaves, before the SYN-ACK is acknowledged. */
+static bool open_at_once(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
+{
+        bool took;
+
+        fastopen_opened(t, tc);
+        open_established(t, tc, now);
+        listen_established(t, tc);
+        took = input_syn_text(t, tc, seg, now);
+        if (tc->rcv_nxt != tc->irs + 1)
+                tc->fastopen |= FO_TAKEN;
+        return took;
+}
+
 /* RFC 9293 §3.10.7.2, third. With no room for one more half-open connection the peer gets a cookie. Not so where addresses
  * cannot be forged, nor where the sequence number must be above that of a connection in TIME-WAIT: there it tries again. */
-static void take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
+static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple *tuple, const struct tcp_link *link,
                      const struct tcp_seg *seg, uint32_t min_iss, nstime now)
 {
         uint32_t iss = iss_new(t, tuple, now);
@@ -274,21 +289,22 @@ static void take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
 
         if (t->answers != NULL && t->answers->took(t->arg, tuple, seg->seq, &answer)) {
                 take_answered(t, l, tuple, link, seg, &answer, now);
-                return;
+                return false;
         }
         if (queue_will_be_full(l, link) || (half_open_is_full(l) && min_iss != 0)) {
                 count_drop(t->cnt, DROP_TCP_BACKLOG);
-                return;
+                return false;
         }
         if (half_open_is_full(l)) {
                 cookie_answer(t, l, tuple, link, seg, now);
-                return;
+                return false;
         }
         tc = begin(t, l, tuple, &l->opts, link, seg, min_iss != 0 ? seq_max(iss, min_iss) : iss, now);
         if (tc == NULL)
-                return;
+                return false;
         tc->owed |= OWE_SYN;
         touch(t, tc);
+        return unlikely(l->opts.fastopen_most != 0) && fastopen_accepts(t, tc, seg, now) && open_at_once(t, tc, seg, now);
 }
 
 /* An ACK for nobody's connection: that of a cookie, or refused. It may bring the first data. TCP_DEFER_ACCEPT does not hold: what
@@ -332,6 +348,6 @@ bool listen_input(struct tcp *t, struct tcp_listener *l, const struct tcp_tuple 
         else if (seg->flags & TCP_FIN) /* could be kept for later, says the third; Linux drops it, and nobody sends it in earnest */
                 count_drop(t->cnt, DROP_TCP_BAD_SYN);
         else /* third */
-                take_syn(t, l, tuple, link, seg, min_iss, now);
+                return take_syn(t, l, tuple, link, seg, min_iss, now);
         return false;
 }

@@ -206,6 +206,12 @@ static bool ended(const struct tcp_conn *tc)
         return tc->state == TCPS_CLOSED && tc->shut == SHUT_BOTH;
 }
 
+/* Whether there may be something to send: in SYN-SENT what goes in the SYN (tcp_fastopen.c). */
+static bool has_written(const struct tcp_conn *tc)
+{
+        return tc->state == TCPS_SYN_SENT ? tc->snd_head != 0 : tc->state >= TCPS_ESTABLISHED && tc->state != TCPS_TIME_WAIT;
+}
+
 bool mend_queues(struct tcp *t, struct tcp_conn *tc)
 {
         bool whole = mend_rcv(t, tc);
@@ -214,8 +220,10 @@ bool mend_queues(struct tcp *t, struct tcp_conn *tc)
         tc->sacked = tc->lost = tc->retx = 0;
         if (!(tc->flags & TCF_RSV)) /* a reservation that is out is complete */
                 tc->rsv_head = tc->rsv_tail = tc->rsv_bytes = 0;
-        if (tc->state >= TCPS_ESTABLISHED && tc->state != TCPS_TIME_WAIT && whole && mend_snd(t, tc))
+        if (has_written(tc) && whole && mend_snd(t, tc))
                 return true;
+        if (tc->state == TCPS_SYN_SENT && tc->snd_head != 0)
+                return false;
         forget_snd(tc);
         return tc->state == TCPS_TIME_WAIT || tc->state == TCPS_SYN_SENT || tc->state == TCPS_SYN_RECEIVED || ended(tc);
 }
@@ -224,8 +232,11 @@ bool mend_queues(struct tcp *t, struct tcp_conn *tc)
 static void begin_handshake(struct tcp_conn *tc, nstime now)
 {
         WRITE_ONCE(tc->snd_una, tc->iss);
-        WRITE_ONCE(tc->snd_nxt, tc->iss + 1);
-        WRITE_ONCE(tc->snd_end, tc->iss + 1);
+        if (tc->snd_head == 0) {
+                WRITE_ONCE(tc->snd_nxt, tc->iss + 1);
+                WRITE_ONCE(tc->snd_end, tc->iss + 1);
+        }
+        WRITE_ONCE(tc->fastopen, tc->fastopen & (uint8_t)~FO_WAITS);
         tc->owed = OWE_SYN;
         tc->backoff = 0;
         timer_arm_rtx(tc, now);
@@ -253,7 +264,7 @@ static void forget_losses(struct tcp *t, struct tcp_conn *tc, nstime now)
 
 static void mend_slow(struct tcp_conn *tc)
 {
-        tc->slow = (uint8_t)((tc->state != TCPS_ESTABLISHED ? SLOW_STATE : 0) | (tc->urg_state ? SLOW_URG : 0) |
+        tc->slow = (uint8_t)((tc->state != TCPS_ESTABLISHED || tc->fastopen & FO_OPEN ? SLOW_STATE : 0) | (tc->urg_state ? SLOW_URG : 0) |
                              (tc->ooo_head ? SLOW_OOO : 0) | (tc->shut & SHUT_RCV ? SLOW_SHUT : 0) |
                              (tc->sack_ok ? 0 : SLOW_NOSACK) | (tc->opts.send_window != 0 ? SLOW_CLAMP : 0) |
                              (tc->slow & SLOW_REFUSED));
@@ -329,7 +340,7 @@ void mend_finish(struct tcp *t, struct tcp_conn *tc, nstime now)
                                 tc->owed |= OWE_ACK;
                         return;
                 }
-                tc->owed = OWE_ACK | (tc->snd_next != 0 ? OWE_PUSH : 0);
+                tc->owed = OWE_ACK | (tc->snd_next != 0 ? OWE_PUSH : 0) | (tc->fastopen & FO_OPEN ? OWE_SYN : 0);
         }
         mend_slow(tc);
         conn_raise(t, tc, TCP_EV_READABLE | TCP_EV_WRITABLE);

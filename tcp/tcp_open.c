@@ -68,10 +68,9 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
 
         if (syn_lost)
                 tc->rto = MIN(MAX(tc->rto, RTO_AFTER_LOST_SYN), tcp_rto_most(&tc->opts));
-        else if (!(tc->flags & TCF_COOKIE) && !deferred && tc->retrans == 0)   /* Karn's: which SYN-ACK it answers is not known */
+        else if (!(tc->flags & TCF_COOKIE) && !deferred && tc->retrans == 0 && !conn_unconfirmed(tc)) /* Karn's: which it answers */
                 rtt_sample(tc, now - tc->last_sent);
         WRITE_ONCE(tc->snd_una, tc->iss + 1);
-        WRITE_ONCE(tc->snd_nxt, tc->iss + 1);
         tc->snd_sml = tc->recover = tc->high_sacked = tc->rack_end = tc->flight_end = tc->snd_una;
         tc->snd_up = tc->snd_una;
         tc->backoff = tc->dups = 0;
@@ -126,6 +125,8 @@ int tcp_connect(struct tcp *t, const struct tcp_tuple *tuple, const struct tcp_l
         WRITE_ONCE(tc->snd_end, iss + 1);
         tc->stalled_at = now;
         tcp_set_state(t, tc, TCPS_SYN_SENT);
+        if (unlikely(opts->fastopen & TCP_FASTOPEN_USE) && fastopen_begin(t, tc, now))
+                return (int)tc->self;
         tc->owed |= OWE_SYN;
         touch(t, tc);
         return (int)tc->self;

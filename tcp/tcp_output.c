@@ -415,7 +415,7 @@ static void syn_options(const struct tcp_conn *tc, struct tcp_seg *seg, bool ans
 
 static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, nstime now)
 {
-        bool answer = tc->state == TCPS_SYN_RECEIVED;
+        bool answer = tc->state != TCPS_SYN_SENT;
 
         if (unlikely(tc->flags & TCF_ANSWERED) && t->answers != NULL)
                 t->answers->lost(t->arg, tc);
@@ -425,6 +425,9 @@ static void output_syn(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         seg->tsval = conn_ts(tc, now);
         seg->tsecr = answer ? tc->ts_recent : 0;
         seg->nsack = 0;
+        seg->fastopen = 0;
+        if (unlikely(tc->fastopen != 0))
+                fastopen_syn(t, tc, seg, now);
         tc->last_sent = now;
         tc->owed &= (uint8_t)~OWE_SYN;
         if (tc->rtx_kind == RTX_NONE)

@@ -86,13 +86,13 @@ void path_init(struct tcp *t, struct tcp_conn *tc, nstime now)
 
 /* What was sent larger than that is lost, and is sent again; the window of congestion is for the network's sake and
  * stays. As Linux's tcp_simple_retransmit(). */
-static void send_again(struct tcp *t, struct tcp_conn *tc, nstime now)
+void path_send_again(struct tcp *t, struct tcp_conn *tc, uint32_t longer, nstime now)
 {
         bool any = false;
 
         for (uint32_t i = tc->snd_head; i != 0 && i != tc->snd_next; i = txseg_at(t, i)->next) {
                 struct tcp_txseg *s = txseg_at(t, i);
-                if (s->len <= tc->snd_mss || s->marks & TXS_SACKED)
+                if (s->len <= longer || s->marks & TXS_SACKED)
                         continue;
                 rack_mark_lost(tc, s);
                 any = true;
@@ -119,7 +119,7 @@ static void lower(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now)
         tc->probe = tc->claim = 0;
         conn_size_mss(tc);
         if (tc->state >= TCPS_ESTABLISHED)
-                send_again(t, tc, now);
+                path_send_again(t, tc, tc->snd_mss, now);
 }
 
 static void believe(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now)
@@ -137,7 +137,7 @@ static void probe_failed(struct tcp *t, struct tcp_conn *tc, uint32_t largest, n
         tc->search_hi = (uint16_t)MAX(largest, tc->path_mss);
         tc->probe = 0;
         tc->path_wait = 0;
-        send_again(t, tc, now);
+        path_send_again(t, tc, tc->snd_mss, now);
         try_at(tc, now + MAX(tc->srtt, TRY_AGAIN));
 }
 
@@ -215,7 +215,7 @@ void tcp_set_link_mss(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime n
         tc->search_hi = 0;
         conn_size_mss(tc);
         if (tc->snd_mss < was && tc->state >= TCPS_ESTABLISHED)
-                send_again(t, tc, now);
+                path_send_again(t, tc, tc->snd_mss, now);
         touch(t, tc);
 }
 

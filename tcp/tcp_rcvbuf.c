@@ -469,7 +469,7 @@ short tcp_poll_events(const struct tcp *t, const struct tcp_conn *tc)
         if (READ_ONCE(tc->err) != 0)
                 ev |= POLLERR;
         if (state == TCPS_SYN_SENT || state == TCPS_SYN_RECEIVED)
-                return ev;
+                return tcp_fastopen_waits(tc) ? ev | POLLOUT | POLLWRNORM : ev;
         if (tcp_recv_avail(tc) != 0)
                 ev |= POLLIN | POLLRDNORM;
         if (shut & SHUT_SND || sndbuf_writable(t, tc))

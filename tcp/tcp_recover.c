@@ -95,7 +95,7 @@ static void rebuild_listeners(struct tcp *t)
                 if (!l->live)
                         continue;
                 WRITE_ONCE(l->q_head, 0);
-                l->q_tail = l->queued = l->half_open = 0;
+                l->q_tail = l->queued = l->half_open = l->fastopen_open = 0;
                 set_live(live, i);
                 demux_add_listener(t, l);
         }
@@ -150,6 +150,8 @@ static void rebuild_lists(struct tcp *t)
                         listen_requeue(t, tc);
                 else if (tc->acc_state == ACC_HALF_OPEN)
                         tcp_listener_at(t, tc->listener)->half_open++;
+                if (tc->fastopen & FO_OPEN && tc->fastopen_listener != 0)
+                        tcp_listener_at(t, tc->fastopen_listener)->fastopen_open++;
         }
 }
 

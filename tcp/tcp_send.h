@@ -23,6 +23,8 @@ void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* While a probe is out (tc->probe): something was acknowledged; something was marked lost. */
 void path_ack(struct tcp *t, struct tcp_conn *tc, nstime now);
 void path_probe_lost(struct tcp *t, struct tcp_conn *tc, nstime now);
+/* What was sent in segments of more than `longer` bytes, and the peer is not known to have, is sent again. */
+void path_send_again(struct tcp *t, struct tcp_conn *tc, uint32_t longer, nstime now);
 /* It will not be known whether the probe gets through: it was cut, or a process died. */
 void path_forget_probe(struct tcp_conn *tc, nstime now);
 /* An unsent segment is larger than SND.MSS: whether it is to leave so. */

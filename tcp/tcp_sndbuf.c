@@ -420,8 +420,9 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
 {
         if (unlikely((tc->err | (tc->shut & SHUT_SND)) != 0 || tc->state < TCPS_ESTABLISHED)) {
                 int err = send_error(tc);
-                if (err != 0 || tc->state < TCPS_ESTABLISHED)
+                if (err != 0 || (tc->state < TCPS_ESTABLISHED && !tcp_fastopen_waits(tc)))
                         return err;
+                want = tc->state < TCPS_ESTABLISHED ? MIN(want, fastopen_room(tc)) : want;
         }
         if (tc->flags & TCF_RSV)
                 return -EBUSY;
@@ -502,7 +503,7 @@ static bool waits_unpushed(const struct tcp_conn *tc)
 
 void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more, bool urgent, nstime now)
 {
-        bool alive = tc->state >= TCPS_ESTABLISHED && !(tc->flags & TCF_FIN_QUEUED);
+        bool alive = tc->state >= TCPS_SYN_SENT && !(tc->flags & TCF_FIN_QUEUED);
 
         bytes = MIN(bytes, tc->rsv_bytes); /* recovery after a death may have taken the reservation away */
         if (unlikely(tc->flags & TCF_RATES))
@@ -529,6 +530,8 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
                 conn_unflag(tc, TCF_MORE);
         if (!sndbuf_writable(t, tc))
                 conn_flag(tc, TCF_SND_FULL);
+        if (unlikely(tc->state == TCPS_SYN_SENT))
+                tcp_fastopen_go(t, tc, now);
         touch(t, tc);
 }
 

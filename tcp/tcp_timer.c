@@ -29,7 +29,7 @@
  * timeout: 200 ms after some 100 us. So one goes there too, while there is no progress (RFC 9002 §6.2 sends such always). */
 static bool may_probe_tail(const struct tcp_conn *tc)
 {
-        if (!tc->sack_ok || tc->link.lossless || tc->state < TCPS_ESTABLISHED)
+        if (!tc->sack_ok || tc->link.lossless || tc->state < TCPS_ESTABLISHED || conn_unconfirmed(tc))
                 return false;
         if (tc->ca_state == CA_RECOVERY)
                 return !(tc->flags & TCF_REPAIR_PROBED);
@@ -81,7 +81,10 @@ void timer_arm_rtx(struct tcp_conn *tc, nstime now)
 {
         nstime probe_at;
 
-        if (flight(tc) == 0) {
+        if (conn_unconfirmed(tc)) {
+                if (tc->rtx_kind == RTX_RTO && tc->rtx_at > now)
+                        return;         /* the SYN-ACK's runs on */
+        } else if (flight(tc) == 0) {
                 tc->rtx_kind = RTX_NONE;
                 tc->rtx_at = NSTIME_NEVER;
                 return;
@@ -113,7 +116,7 @@ void timer_arm_probe(struct tcp_conn *tc, nstime now)
 
 void timer_persist(struct tcp_conn *tc, nstime now)
 {
-        if (tc->rtx_kind == RTX_PERSIST)
+        if (tc->rtx_kind == RTX_PERSIST || conn_unconfirmed(tc))
                 return;
         tc->rtx_kind = RTX_PERSIST;
         tc->rtx_at = now + rtt_rto(tc);
@@ -159,8 +162,9 @@ static bool is_deferred(const struct tcp_conn *tc, nstime now)
 static void expire_syn(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         bool active = tc->flags & TCF_ACTIVE;
+        uint32_t most = active ? tc->opts.syncnt : MIN(tc->opts.syncnt, 5) + !!conn_unconfirmed(tc);   /* one more, as Linux */
 
-        if (tc->dups >= (active ? tc->opts.syncnt : MIN(tc->opts.syncnt, 5)) ||
+        if (tc->dups >= most ||
             (active && waited_too_long(tc, now))) {
                 give_up(t, tc);
                 return;
@@ -195,7 +199,7 @@ static void expire_persist(struct tcp *t, struct tcp_conn *tc, nstime now)
 
 static void expire_rto(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        if (tc->state < TCPS_ESTABLISHED) {
+        if (tc->state < TCPS_ESTABLISHED || conn_unconfirmed(tc)) {
                 expire_syn(t, tc, now);
                 return;
         }

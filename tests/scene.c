@@ -90,7 +90,7 @@ static void check_payload(const struct scene *s, const struct tcp_seg *g, const 
         const uint8_t *p = g->len ? rig_payload(s->rig, g) : NULL;
 
         for (uint32_t i = 0; i < g->len; i++)
-                _assert_int_equal(p[i], scene_byte(g->seq - SCENE_ISS + i), file, line);
+                _assert_int_equal(p[i], scene_byte(g->seq + !!(g->flags & TCP_SYN) - SCENE_ISS + i), file, line);
 }
 
 void scene_expect_sent(struct scene *s, const struct scene_out *o, const char *file, int line)
@@ -141,6 +141,8 @@ static void options(const struct scene *s, const struct scene_in *in, struct tcp
                 g->mss = in->mss ? in->mss : s->setup.mss;
                 g->wscale = in->wscale ? in->wscale : s->setup.wscale ? s->setup.wscale : TCP_NO_WSCALE;
                 g->sack_ok = in->sack_ok || s->setup.sack;
+                g->fastopen = in->fastopen;
+                g->fastopen_old = in->fastopen_old;
         }
         g->has_ts = in->has_ts || (s->setup.ts && !in->no_ts && !(g->flags & TCP_RST));
         g->tsval = in->tsval ? in->tsval : s->tsval + (uint32_t)((s->now - START) / NS_PER_MS);
@@ -149,6 +151,8 @@ static void options(const struct scene *s, const struct scene_in *in, struct tcp
         for (unsigned i = 0; i < in->nsack; i++)
                 g->sack[i] =
                         (struct tcp_sack_block){SCENE_ISS + in->sack[i].left, SCENE_ISS + in->sack[i].right};
+        if (g->flags & TCP_SYN)
+                memcpy(g->cookie, in->cookie, sizeof g->cookie);
 }
 
 /* Small payload comes in the descriptor, larger in a private frame, as over a provider with memory of its
@@ -416,20 +420,26 @@ static int ecn_of(const struct scene *s, int flags)
         return s->setup.ecn != 0 ? flags : 0;
 }
 
-int syn_sent(void **state)
+void app_connects(struct scene *s)
 {
-        struct scene *s;
-        int c;
+        int c = tcp_connect(&s->rig->t, &s->tuple, &s->link, &s->opts, s->now);
 
-        scene_blank(state);
-        s = *state;
-        c = tcp_connect(&s->rig->t, &s->tuple, &s->link, &s->opts, s->now);
         assert_true(c > 0);
         s->conn = (uint32_t)c;
         s->tc = tcp_conn_at(&s->rig->t, s->conn);
         tcp_set_sock(&s->rig->t, s->conn, 1);
         rebase(s->tc);
+        s->written = s->read = 0;
         run_output(s);
+}
+
+int syn_sent(void **state)
+{
+        struct scene *s;
+
+        scene_blank(state);
+        s = *state;
+        app_connects(s);
         expect_sent(s, .flags = (uint8_t)(TCP_SYN | ecn_of(s, TCP_ECE | TCP_CWR)), .mss = s->link.mss,
                     .ecn = s->setup.dctcp ? IP_ECN_ECT0 : 0);
         return 0;

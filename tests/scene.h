@@ -78,6 +78,8 @@ struct scene_in {
         uint8_t ecn;                    /* IP's bits */
         bool unsummed;                  /* payload, of which there is some, in one piece with the header; */
         bool corrupt;                   /* ... and a bit of it is wrong */
+        uint8_t fastopen, cookie[TCP_MAX_COOKIE];       /* on a SYN, as in struct tcp_seg */
+        bool fastopen_old;
 };
 
 /* What should leave. */
@@ -118,6 +120,8 @@ void app_closes(struct scene *s);
 void app_aborts(struct scene *s);
 /* Takes the first connection of the listener; the scene is about it from then on. */
 void app_accepts(struct scene *s);
+/* tcp_connect(); the scene is about it from then on. What leaves is to be expected. */
+void app_connects(struct scene *s);
 void app_sets(struct scene *s);         /* s->opts on the live connection */
 int app_grants(struct scene *s, uint32_t bytes);        /* as tcp_window_grant() */
 void turn_ends(struct scene *s);        /* the stack is about to wait: delayed ACKs go (lossless links) */

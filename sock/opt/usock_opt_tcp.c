@@ -194,7 +194,7 @@ static void info_shape(struct tcp_info *i, const struct tcp_conn *tc, const stru
         i->tcpi_backoff = r->backoff;
         i->tcpi_options = (uint8_t)((r->ts_ok ? TCPI_OPT_TIMESTAMPS : 0) | (r->sack_ok ? TCPI_OPT_SACK : 0) |
                                     (tc->flags & TCF_WSCALE ? TCPI_OPT_WSCALE : 0) | (r->ecn_ok ? TCPI_OPT_ECN : 0) |
-                                    (r->ecn_seen ? TCPI_OPT_ECN_SEEN : 0));
+                                    (r->ecn_seen ? TCPI_OPT_ECN_SEEN : 0) | (r->syn_data ? TCPI_OPT_SYN_DATA : 0));
         i->tcpi_snd_wscale = r->snd_wscale & 15;
         i->tcpi_rcv_wscale = r->rcv_wscale & 15;
         i->tcpi_snd_mss = r->mss;

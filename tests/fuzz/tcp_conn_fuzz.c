@@ -123,6 +123,8 @@ static void any_options(struct world *w, const struct tcp_conn *tc, struct tcp_s
                 seg->mss = what & 8 ? (uint16_t)number(&w->in, 2) : 1000;
                 seg->sack_ok = what & 16;
                 seg->wscale = what & 32 ? (uint8_t)(byte(&w->in) % 15) : TCP_NO_WSCALE;
+                seg->fastopen = what & 128 ? (uint8_t)(1 + byte(&w->in) % 9 * 2) : 0;
+                seg->fastopen_old = seg->fastopen & 2;
         } else if (what & 64) {
                 seg->nsack = (uint8_t)(1 + byte(&w->in) % (seg->has_ts ? 3 : 4));
                 for (unsigned i = 0; i < seg->nsack; i++)
@@ -253,6 +255,8 @@ static void any_opts(struct world *w, struct tcp_opts *o)
         o->no_wscale = b >> 6 & 1;
         o->defer_accept_s = b & 128 ? byte(&w->in) % 4 : 0;
         o->ecn = b >> 5 & a % 3;
+        o->fastopen = b >> 6;
+        o->fastopen_most = b >> 6 & a;
         o->keepidle_s = 1 + b % 8;
         o->keepintvl_s = 1;
 }

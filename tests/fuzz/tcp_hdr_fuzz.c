@@ -38,6 +38,10 @@ static void check_same(const struct tcp_seg *a, const struct tcp_seg *b)
         assert(a->flags == b->flags && a->wnd == b->wnd && a->urg == b->urg);
         assert(a->mss == b->mss && a->wscale == b->wscale && a->sack_ok == b->sack_ok);
         assert(a->has_ts == b->has_ts && a->tsval == b->tsval && a->tsecr == b->tsecr);
+        if (a->flags & TCP_SYN) {
+                assert(a->fastopen == b->fastopen && (a->fastopen == 0 || a->fastopen_old == b->fastopen_old));
+                assert(a->fastopen <= 1 || memcmp(a->cookie, b->cookie, a->fastopen - 1u) == 0);
+        }
         assert(a->nsack == b->nsack);
         assert(memcmp(a->sack, b->sack, a->nsack * sizeof a->sack[0]) == 0);
 }

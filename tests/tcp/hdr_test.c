@@ -10,7 +10,8 @@ struct bytes {
         uint16_t mss;
         uint8_t wscale;
         bool sack_ok, has_ts;
-        uint8_t nsack;
+        uint8_t nsack, fastopen;
+        bool fastopen_old;
 };
 
 static const struct bytes table[] = {
@@ -50,6 +51,15 @@ static const struct bytes table[] = {
          12,
          TCP_ACK,
          .wscale = TCP_NO_WSCALE},
+        {"Fast Open asks", {34, 2, 1, 1}, 4, S, .wscale = TCP_NO_WSCALE, .fastopen = 1},
+        {"a cookie", {34, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1}, 12, S, .wscale = TCP_NO_WSCALE, .fastopen = 9},
+        {"an odd cookie is none (RFC 7413 §4.1.1)", {34, 9, 1, 2, 3, 4, 5, 6, 7, 1, 1, 1}, 12, S, .wscale = TCP_NO_WSCALE},
+        {"nor is a short one", {34, 4, 1, 2}, 4, S, .wscale = TCP_NO_WSCALE},
+        {"nor a long one", {34, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, 20, S, .wscale = TCP_NO_WSCALE},
+        {"Fast Open is for a SYN only", {34, 2, 1, 1}, 4, TCP_ACK, .wscale = TCP_NO_WSCALE},
+        {"by the experimental number", {254, 8, 0xf9, 0x89, 1, 2, 3, 4}, 8, S, .wscale = TCP_NO_WSCALE, .fastopen = 5,
+         .fastopen_old = true},
+        {"another experiment", {254, 8, 0xf9, 0x88, 1, 2, 3, 4}, 8, S, .wscale = TCP_NO_WSCALE},
 };
 
 static void options_are_read(void **state)
@@ -67,7 +77,8 @@ static void options_are_read(void **state)
                 if (n != (b->error ? -b->error : 20 + (int)b->len))
                         fail_msg("%s: %d", b->what, n);
                 if (n > 0 && (g.mss != b->mss || g.wscale != b->wscale || g.sack_ok != b->sack_ok ||
-                              g.has_ts != b->has_ts || g.nsack != b->nsack))
+                              g.has_ts != b->has_ts || g.nsack != b->nsack || g.fastopen != b->fastopen ||
+                              (b->fastopen != 0 && g.fastopen_old != b->fastopen_old)))
                         fail_msg("%s: read wrongly", b->what);
         }
 }
@@ -86,7 +97,7 @@ static void short_headers_are_refused(void **state)
 
 static void what_is_written_parses_back(void **state)
 {
-        for (unsigned bits = 0; bits < 64; bits++) {
+        for (unsigned bits = 0; bits < 512; bits++) {
                 struct tcp_seg g = {.sport = 1000,
                                     .dport = 2000,
                                     .seq = 0xfedcba98,
@@ -112,6 +123,11 @@ static void what_is_written_parses_back(void **state)
                         for (uint32_t i = 0; i < g.nsack; i++)
                                 g.sack[i] = (struct tcp_sack_block){i * 100, i * 100 + 50};
                 }
+                if (bits & 1 && bits & 64) {    /* the longest ones fit, too */
+                        g.fastopen = bits & 128 ? 1 + TCP_MAX_COOKIE : bits & 32 ? 7 : 1;
+                        g.fastopen_old = bits & 256;
+                        memset(g.cookie, 0xee, sizeof g.cookie);
+                }
                 n = tcp_hdr_write(&g, p);
                 assert_true(n % 4 == 0 && n <= TCP_MAX_HDR);
                 assert_int_equal(tcp_hdr_parse(p, n, &back), n);
@@ -120,6 +136,11 @@ static void what_is_written_parses_back(void **state)
                             back.flags == g.flags);
                 assert_true(back.mss == g.mss && back.wscale == g.wscale && back.sack_ok == g.sack_ok &&
                             back.has_ts == g.has_ts && back.tsval == g.tsval && back.tsecr == g.tsecr);
+                assert_int_equal(back.fastopen, g.fastopen);
+                if (g.fastopen != 0) {
+                        assert_int_equal(back.fastopen_old, g.fastopen_old);
+                        assert_memory_equal(back.cookie, g.cookie, g.fastopen - 1u);
+                }
                 assert_int_equal(back.nsack, g.nsack);
                 assert_memory_equal(back.sack, g.sack, g.nsack * sizeof g.sack[0]);
         }

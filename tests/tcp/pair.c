@@ -380,6 +380,10 @@ static void app_turn(struct pair *p, int s)
         if (p->conn[s] == 0 || pair_chance(p) < a->idle)
                 return;
         tc = tcp_conn_at(&p->rig[s]->t, p->conn[s]);
+        if (tcp_fastopen_waits(tc)) {
+                app_write(p, s, tc);
+                tcp_fastopen_go(&p->rig[s]->t, tc, p->now);
+        }
         if (tc->state == TCPS_SYN_SENT || tc->state == TCPS_SYN_RECEIVED)
                 return;
         if (!a->saw_end)

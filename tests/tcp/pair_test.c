@@ -120,6 +120,11 @@ static struct pair *bad_link(uint64_t seed)
                 if (p->app[s].max_write < 100)
                         p->app[s].to_write /= 10;
         }
+        if (seed % 4 == 0) {    /* data in the SYN */
+                p->opts[0].fastopen = TCP_FASTOPEN_USE | TCP_FASTOPEN_BARE;
+                p->opts[1].fastopen = TCP_FASTOPEN_BARE;
+                p->opts[1].fastopen_most = 5;
+        }
         return p;
 }
 
@@ -129,13 +134,16 @@ static void bad_links_deliver_every_byte(void **state)
         uint64_t from = first ? strtoull(first, NULL, 0) : 1, n = many    ? strtoull(many, NULL, 0)
                                                                   : first ? 1
                                                                           : 300;
+        uint64_t fastopen = 0;
 
         for (uint64_t seed = from; seed < from + n; seed++) {
                 struct pair *p = bad_link(seed);
                 p->net.runs = seed % 2 == 0;
                 check_run(p, seed, "bad link", 3000 * NS_PER_S);
+                fastopen += p->rig[1]->cnt.n[COUNT_TCP_FASTOPEN_IN];
                 pair_free(p);
         }
+        assert_true(n < 300 || fastopen >= n / 8);
 }
 
 /* What tcp_output_next() gives is what tcp_output() would have given then, bit for bit, and so is all that follows. */

@@ -1,0 +1,982 @@
+/* TCP Fast Open (RFC 7413): data in the SYN, by who opens and by who is opened to. */
+#include "tests/tcp/scenarios.h"
+#include "tcp/tcp_life.h"
+
+#define COOKIE_LEN 8u
+#define GOOD       .fastopen = 1 + COOKIE_LEN, .cookie = {given[0], given[1], given[2], given[3], given[4], given[5], given[6], given[7]}
+#define THEIRS     .fastopen = 5, .cookie = {0xab, 0xcd, 0x12, 0x34}   /* of the scripted server */
+
+static const struct scene_setup plain = {.sack = true};
+static const struct scene_setup all_options = {.wscale = 3, .sack = true, .ts = true};
+static const struct scene_setup by_credit = {.credit = 100, .most = 1000};
+
+static uint8_t given[COOKIE_LEN];       /* the cookie that the peer has */
+
+/* ---- the server's side ---- */
+
+static void listener_takes(struct scene *s, uint32_t most)
+{
+        s->opts.fastopen_most = most;
+        tcp_listen_opts(&s->rig->t, s->listener, &s->opts);
+}
+
+/* So late that the next SYN-ACK has the number that the scene counts from. */
+static void meet_iss(struct scene *s)
+{
+        s->now += (nstime)(SCENE_ISS - iss_new(&s->rig->t, &s->tuple, s->now)) * 4 * NS_PER_US;
+}
+
+static void from_port(struct scene *s, uint16_t port)
+{
+        s->tuple.rport = port;
+        meet_iss(s);
+}
+
+static int taking(void **state)
+{
+        struct scene *s;
+
+        listening(state);
+        s = *state;
+        listener_takes(s, 2);
+        meet_iss(s);
+        return 0;
+}
+
+/* The peer asks for a cookie; the SYN-ACK has been expected. */
+static void peer_asks(struct scene *s)
+{
+        peer_sends(s, .flags = S, .fastopen = 1);
+        expect_sent(s, .seq = 0, .flags = SA, .ack = 1);
+        assert_int_equal(s->last.fastopen, 1 + COOKIE_LEN);
+        memcpy(given, s->last.cookie, sizeof given);
+}
+
+/* ... from another port, and gives up. */
+static int with_cookie(void **state)
+{
+        struct scene *s;
+
+        taking(state);
+        s = *state;
+        from_port(s, 999);
+        peer_asks(s);
+        peer_sends(s, .seq = 1, .flags = R);
+        from_port(s, 1000);
+        return 0;
+}
+
+/* ... and a SYN with 10 bytes has opened a connection, which is accepted. */
+static int opened(void **state)
+{
+        struct scene *s;
+
+        with_cookie(state);
+        s = *state;
+        peer_sends(s, .flags = S, .len = 10, GOOD);
+        expect_sent(s, .flags = SA, .ack = 11);
+        app_accepts(s);
+        return 0;
+}
+
+static uint64_t counted(const struct scene *s, enum count c)
+{
+        return s->rig->cnt.n[c];
+}
+
+static void a_cookie_is_given_to_who_asks(void **state)
+{
+        struct scene *s = *state;
+
+        peer_asks(s);
+        assert_false(s->last.fastopen_old);
+        assert_false(tcp_acceptable(&s->rig->t, s->listener));
+        peer_sends(s, .seq = 1, .ack = 1);
+        app_accepts(s);
+        app_aborts(s);
+        app_closes(s);
+        forget_sent(s);
+        from_port(s, 41000);
+        peer_sends(s, .flags = S, .fastopen = 1, .fastopen_old = true);
+        expect_sent(s, .flags = SA, .ack = 1);
+        assert_true(s->last.fastopen_old);
+        assert_memory_equal(s->last.cookie, given, sizeof given);      /* of the addresses, not of ports */
+        advance_ms(s, 1000);
+        expect_sent(s, .flags = SA, .ack = 1);
+        assert_memory_equal(s->last.cookie, given, sizeof given);
+        peer_sends(s, .seq = 1, .flags = R);
+        s->tc = NULL;
+}
+
+static void data_is_read_and_answered_before_the_handshake_ends(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .flags = S, .len = 10, GOOD);
+        expect_sent(s, .flags = SA, .ack = 11);
+        assert_int_equal(s->last.fastopen, 0);
+        app_accepts(s);
+        expect_state(s, TCPS_ESTABLISHED);
+        expect_poll(s, POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM);
+        app_reads(s, 10);
+        app_writes(s, 1500);
+        expect_sent(s, .seq = 1, .ack = 11, .len = 1000);
+        expect_sent(s, .seq = 1001, .ack = 11, .len = 500);
+        assert_int_equal(tcp_listener_at(&s->rig->t, s->listener)->fastopen_open, 1);
+        peer_sends(s, .seq = 11, .ack = 1501);
+        assert_int_equal(tcp_listener_at(&s->rig->t, s->listener)->fastopen_open, 0);
+        peer_sends(s, .seq = 11, .ack = 1501, .len = 5);
+        app_reads(s, 5);
+        assert_int_equal(counted(s, COUNT_TCP_FASTOPEN_IN), 1);
+        forget_sent(s);
+}
+
+static void tells(const struct scene *s, enum tcp_state state, bool syn_data)
+{
+        struct tcp_report r;
+
+        tcp_get_report(&s->rig->t, s->tc, &r, s->now);
+        assert_int_equal(r.state, state);
+        assert_int_equal(r.syn_data, syn_data);
+}
+
+static void what_is_known_of_it_is_told(void **state)
+{
+        struct scene *s = *state;
+
+        tells(s, TCPS_SYN_RECEIVED, true);
+        advance_ms(s, 40);
+        peer_sends(s, .seq = 11, .ack = 1);
+        tells(s, TCPS_ESTABLISHED, true);
+        assert_int_equal(s->tc->srtt, 40 * NS_PER_MS);
+}
+
+static void a_cookie_without_data_opens_too(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .flags = S, GOOD);
+        expect_sent(s, .flags = SA, .ack = 1);
+        app_accepts(s);
+        app_writes(s, 100);
+        expect_sent(s, .seq = 1, .ack = 1, .len = 100);
+        tells(s, TCPS_SYN_RECEIVED, false);
+        peer_sends(s, .seq = 1, .ack = 101);
+}
+
+/* §4.1.3: it gets a good one, and its data is to come again. */
+static void a_wrong_cookie_is_replaced(void **state)
+{
+        struct scene *s = *state;
+        uint8_t good[COOKIE_LEN];
+
+        memcpy(good, given, sizeof good);
+        given[3] ^= 1;
+        peer_sends(s, .flags = S, .len = 10, GOOD);
+        expect_sent(s, .flags = SA, .ack = 1);
+        assert_int_equal(s->last.fastopen, 1 + COOKIE_LEN);
+        assert_memory_equal(s->last.cookie, good, sizeof good);
+        assert_false(tcp_acceptable(&s->rig->t, s->listener));
+        peer_sends(s, .seq = 1, .ack = 1, .len = 10);
+        app_accepts(s);
+        app_reads(s, 10);
+        tells(s, TCPS_ESTABLISHED, false);
+        assert_int_equal(counted(s, COUNT_TCP_FASTOPEN_WRONG), 1);
+        assert_int_equal(counted(s, COUNT_TCP_FASTOPEN_IN), 0);
+        forget_sent(s);
+}
+
+static void a_cookie_of_another_length_is_wrong(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .flags = S, .len = 10, .fastopen = 1 + 4, .cookie = {1, 2, 3, 4});
+        expect_sent(s, .flags = SA, .ack = 1);
+        assert_int_equal(s->last.fastopen, 1 + COOKIE_LEN);
+        peer_sends(s, .seq = 1, .flags = R);
+}
+
+static void a_cookie_of_another_address_is_wrong(void **state)
+{
+        struct scene *s = *state;
+
+        s->tuple.raddr = ip_addr_v4(0x0a000003);
+        meet_iss(s);
+        peer_sends(s, .flags = S, .len = 10, GOOD);
+        expect_sent(s, .flags = SA, .ack = 1);
+        peer_sends(s, .seq = 1, .flags = R);
+}
+
+static void a_listener_that_takes_none_says_nothing(void **state)
+{
+        struct scene *s = *state;
+
+        meet_iss(s);
+        peer_sends(s, .flags = S, .len = 10, .fastopen = 1);
+        expect_sent(s, .flags = SA, .ack = 1);
+        assert_int_equal(s->last.fastopen, 0);
+        peer_sends(s, .seq = 1, .ack = 1, .len = 10);
+        app_accepts(s);
+        app_reads(s, 10);
+        forget_sent(s);
+}
+
+/* Linux's, of packetdrill's own scripts: net.ipv4.tcp_fastopen_key = a1a1a1a1-b2b2b2b2-c3c3c3c3-d4d4d4d4. */
+static void a_cookie_is_as_linux_makes_it(void **state)
+{
+        static const uint8_t v4[] = {0x30, 0x21, 0xb9, 0xd8, 0x89, 0x01, 0x7e, 0xeb};
+        static const uint8_t v6[] = {0xc1, 0xd1, 0xe9, 0x74, 0x2a, 0x47, 0xa9, 0xbc};
+        static const uint8_t here[16] = {0xfd, 0x3d, 0x0a, 0x0b, 0x17, 0xd6, [15] = 1};
+        static const uint8_t there[16] = {0xfd, 0x3d, 0xfa, 0x7b, 0xd1, 0x7d, [15] = 1};
+        struct scene *s = *state;
+
+        s->opts.fastopen_keys = 1;
+        for (unsigned i = 0; i < 16; i++)
+                s->opts.fastopen_key[0][i] = (uint8_t)(0xa1 + i / 4 * 0x11);
+        listener_takes(s, 1);
+        s->tuple.raddr = ip_addr_v4(0xc0000201);
+        s->tuple.laddr = ip_addr_v4(0xc0a80001);
+        peer_sends(s, .flags = S, .fastopen = 1);
+        expect_sent(s, .flags = SA, .ack = 1);
+        assert_memory_equal(s->last.cookie, v4, sizeof v4);
+        peer_sends(s, .seq = 1, .flags = R);
+        memcpy(&s->tuple.raddr, there, 16);
+        memcpy(&s->tuple.laddr, here, 16);
+        peer_sends(s, .flags = S, .fastopen = 1);
+        expect_sent(s, .flags = SA, .ack = 1);
+        assert_memory_equal(s->last.cookie, v6, sizeof v6);
+        peer_sends(s, .seq = 1, .flags = R);
+}
+
+static void rotate(struct scene *s, uint8_t now, uint8_t before)
+{
+        s->opts.fastopen_keys = before != 0 ? 2 : 1;
+        memset(s->opts.fastopen_key[0], now, 16);
+        memset(s->opts.fastopen_key[1], before, 16);
+        listener_takes(s, 8);
+}
+
+/* §4.1.2: of two keys the older is good as long as it is there; who comes with that gets a new one. */
+static void a_key_is_rotated(void **state)
+{
+        struct scene *s = *state;
+        uint8_t old[COOKIE_LEN];
+
+        rotate(s, 1, 0);
+        peer_asks(s);
+        memcpy(old, given, sizeof old);
+        peer_sends(s, .seq = 1, .flags = R);
+        rotate(s, 2, 1);
+        from_port(s, 1000);
+        peer_sends(s, .flags = S, .len = 10, GOOD);
+        expect_sent(s, .flags = SA, .ack = 11);
+        assert_int_equal(s->last.fastopen, 1 + COOKIE_LEN);
+        assert_memory_not_equal(s->last.cookie, old, sizeof old);
+        memcpy(given, s->last.cookie, sizeof given);
+        app_accepts(s);
+        app_reads(s, 10);
+        s->read = 0;
+        peer_sends(s, .seq = 11, .flags = R);
+        app_closes(s);
+        from_port(s, 1001);
+        peer_sends(s, .flags = S, .len = 10, GOOD);
+        expect_sent(s, .flags = SA, .ack = 11);
+        assert_int_equal(s->last.fastopen, 0);
+        app_accepts(s);
+        app_reads(s, 10);
+        peer_sends(s, .seq = 11, .flags = R);
+        app_closes(s);
+        s->tc = NULL;
+        rotate(s, 3, 2);
+        memcpy(given, old, sizeof given);
+        from_port(s, 1002);
+        peer_sends(s, .flags = S, .len = 10, GOOD);
+        expect_sent(s, .flags = SA, .ack = 1);
+        peer_sends(s, .seq = 1, .flags = R);
+}
+
+static void without_cookies_all_are_taken(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.fastopen = TCP_FASTOPEN_BARE;
+        listener_takes(s, 1);
+        peer_sends(s, .flags = S, .len = 10);
+        expect_sent(s, .flags = SA, .ack = 11);
+        assert_int_equal(s->last.fastopen, 0);
+        app_accepts(s);
+        app_reads(s, 10);
+        peer_sends(s, .seq = 11, .ack = 1);
+}
+
+/* §5.1: in the third handshake a SYN is as any other. */
+static void no_more_are_open_than_may_be(void **state)
+{
+        struct scene *s = *state;
+
+        for (uint16_t i = 0; i < 3; i++) {
+                from_port(s, (uint16_t)(1000 + i));
+                peer_sends(s, .flags = S, .len = 10, GOOD);
+                expect_sent(s, .flags = SA, .ack = i < 2 ? 11 : 1);
+        }
+        s->tuple.rport = 1000;
+        peer_sends(s, .seq = 11, .ack = 1);             /* one is confirmed: there is room */
+        from_port(s, 1003);
+        peer_sends(s, .flags = S, .len = 10);           /* SYNs of others do not count */
+        expect_sent(s, .flags = SA, .ack = 1);
+        for (uint16_t i = 1; i < 4; i++) {
+                s->tuple.rport = (uint16_t)(1000 + i);
+                peer_sends(s, .seq = i < 2 ? 11 : 1, .flags = R);
+        }
+        for (unsigned i = 0; i < 2; i++) {
+                app_accepts(s);
+                tcp_abort(&s->rig->t, s->tc, s->now);
+                app_closes(s);
+        }
+        s->tc = NULL;
+        forget_sent(s);
+}
+
+/* Those that were reset count for a minute: who replays cookies of others makes these reset what they never asked for. */
+static void resets_take_places_for_a_minute(void **state)
+{
+        struct scene *s = *state;
+
+        for (uint16_t i = 0; i < 3; i++) {
+                s->tuple.rport = (uint16_t)(1000 + i);
+                peer_sends(s, .flags = S, .len = 10, GOOD);
+                expect_sent(s, .flags = SA, .ack = i < 2 ? 11 : 1);
+                peer_sends(s, .seq = i < 2 ? 11 : 1, .flags = R);
+                if (i < 2) {
+                        app_accepts(s);
+                        app_closes(s);
+                }
+        }
+        s->tuple.rport = 1004;
+        advance_ms(s, 60000);
+        peer_sends(s, .flags = S, .len = 10, GOOD);
+        expect_sent(s, .flags = SA, .ack = 11);
+        peer_sends(s, .seq = 11, .flags = R);
+        app_accepts(s);
+        app_closes(s);
+        s->tc = NULL;
+}
+
+static void only_the_syn_ack_is_repeated_until_it_is_acknowledged(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 1500);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_sent(s, .seq = 1001, .len = 500);
+        advance_ms(s, 999);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .flags = SA, .ack = 11);
+        advance_ms(s, 2000);
+        expect_sent(s, .flags = SA, .ack = 11);
+        peer_sends(s, .seq = 11, .ack = 1);             /* what came before the SYN-ACK was none of its connection's */
+        expect_sent(s, .seq = 1, .ack = 11, .len = 1000);
+        expect_sent(s, .seq = 1001, .ack = 11, .len = 500);
+        peer_sends(s, .seq = 11, .ack = 1501);
+}
+
+static void the_syn_again_is_answered_again(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .flags = S);                      /* repeated without data (§4.2.1) */
+        expect_sent(s, .flags = SA, .ack = 11);
+        peer_sends(s, .flags = S, .len = 10, .fastopen = 1);
+        expect_sent(s, .flags = SA, .ack = 11);
+        peer_sends(s, .seq = 11, .ack = 1);
+        app_reads(s, 10);
+}
+
+static void an_answer_that_never_comes_ends_it(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 100);
+        forget_sent(s);
+        advance_ms(s, 200000);
+        forget_sent(s);
+        expect_state(s, TCPS_CLOSED);
+        assert_int_equal(tcp_take_error(s->tc), ETIMEDOUT);
+        app_reads(s, 10);
+        assert_int_equal(tcp_listener_at(&s->rig->t, s->listener)->fastopen_open, 0);
+}
+
+static void a_wrong_acknowledgement_is_reset(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 11, .ack = 0);
+        expect_sent(s, .seq = 0, .flags = R, .is_reply = true);
+        peer_sends(s, .seq = 11, .ack = 2);
+        expect_sent(s, .seq = 2, .flags = R, .is_reply = true);
+        expect_state(s, TCPS_ESTABLISHED);
+        peer_sends(s, .seq = 11, .ack = 1);
+}
+
+static void what_came_is_read_after_a_reset(void **state)
+{
+        struct scene *s = *state;
+        struct span span[1];
+
+        peer_sends(s, .seq = 11, .flags = R);
+        app_reads(s, 10);
+        assert_int_equal(tcp_recv_peek(&s->rig->t, s->tc, 0, 1, span, 1), -ECONNRESET);
+}
+
+static void who_cannot_be_reached_is_accepted_with_what_came(void **state)
+{
+        struct scene *s = *state;
+        struct span span[1];
+
+        peer_sends(s, .flags = S, .len = 10, GOOD);
+        expect_sent(s, .flags = SA, .ack = 11);
+        tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS + 5000, EHOSTUNREACH, true, 0, s->now);
+        assert_int_equal(tcp_listener_at(&s->rig->t, s->listener)->fastopen_open, 1);
+        tcp_icmp(&s->rig->t, &s->tuple, SCENE_ISS, EHOSTUNREACH, true, 0, s->now);
+        assert_int_equal(tcp_listener_at(&s->rig->t, s->listener)->fastopen_open, 0);
+        app_accepts(s);
+        app_reads(s, 10);
+        assert_int_equal(tcp_recv_peek(&s->rig->t, s->tc, 0, 1, span, 1), -EHOSTUNREACH);
+}
+
+static void an_end_waits_for_the_handshake(void **state)
+{
+        struct scene *s = *state;
+
+        app_reads(s, 10);
+        app_closes(s);
+        expect_sent(s, .seq = 1, .ack = 11, .flags = F);
+        advance_ms(s, 1000);
+        expect_sent(s, .flags = SA, .ack = 11);
+        peer_sends(s, .seq = 11, .ack = 2, .flags = F);
+        turn_ends(s);
+        expect_sent(s, .seq = 2, .ack = 12);
+        expect_state(s, TCPS_TIME_WAIT);
+        advance_ms(s, 60000);
+        s->tc = NULL;
+}
+
+static void unread_data_is_lost_loudly(void **state)
+{
+        struct scene *s = *state;
+
+        app_closes(s);
+        expect_sent(s, .seq = 1, .ack = 11, .flags = RA);
+        s->tc = NULL;
+}
+
+static void a_listener_that_closes_resets_who_waits(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .flags = S, .len = 10, GOOD);
+        expect_sent(s, .flags = SA, .ack = 11);
+        tcp_unlisten(&s->rig->t, s->listener);
+        s->rig->touched[2] = true;
+        advance_ms(s, 0);
+        expect_sent(s, .seq = 1, .ack = 11, .flags = RA);
+}
+
+static void an_accepted_one_outlives_its_listener(void **state)
+{
+        struct scene *s = *state;
+        int l;
+
+        tcp_unlisten(&s->rig->t, s->listener);
+        l = tcp_listen(&s->rig->t, (ip_addr){{0, 0}}, 80, 4, &s->opts);         /* of the same index */
+        assert_int_equal(l, s->listener);
+        peer_sends(s, .seq = 11, .ack = 1);
+        assert_int_equal(tcp_listener_at(&s->rig->t, s->listener)->fastopen_open, 0);
+        app_reads(s, 10);
+}
+
+/* What is beyond the window that was granted comes again. */
+static void no_more_is_taken_than_was_granted(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.fastopen = TCP_FASTOPEN_BARE;
+        listener_takes(s, 1);
+        peer_sends(s, .flags = S, .len = 150);
+        expect_sent(s, .flags = SA, .ack = 101, .wnd = 0, .zero_wnd = true);
+        app_accepts(s);
+        app_reads(s, 100);
+        forget_sent(s);
+        peer_sends(s, .seq = 101, .ack = 1);
+}
+
+static void a_death_inside_loses_nothing(void **state)
+{
+        struct scene *s = *state;
+
+        app_writes(s, 100);
+        expect_sent(s, .seq = 1, .len = 100);
+        rig_recover(s->rig, s->conn, s->now);
+        assert_int_equal(tcp_listener_at(&s->rig->t, s->listener)->fastopen_open, 1);
+        advance_ms(s, 0);
+        expect_sent(s, .flags = SA, .ack = 11);
+        forget_sent(s);
+        peer_sends(s, .seq = 11, .ack = 1);
+        advance_ms(s, 2000);
+        expect_sent(s, .seq = 1, .ack = 11, .len = 100);
+        forget_sent(s);
+        app_reads(s, 10);
+        peer_sends(s, .seq = 11, .ack = 101);
+}
+
+/* ---- the client's side ---- */
+
+static int asking(void **state)
+{
+        struct scene *s;
+
+        scene_blank(state);
+        s = *state;
+        s->opts.fastopen = TCP_FASTOPEN_USE;
+        return 0;
+}
+
+static void ends(struct scene *s)
+{
+        app_aborts(s);
+        app_closes(s);
+        forget_sent(s);
+        s->tuple.lport++;
+}
+
+/* A connection has asked for a cookie and is over; what follows answers as `in` says, with its MSS. */
+static void learns(struct scene *s, const struct scene_in *in)
+{
+        app_connects(s);
+        expect_sent(s, .seq = 0, .flags = S);
+        assert_int_equal(s->last.fastopen, 1);
+        scene_peer_sends(s, in);
+        expect_sent(s, .seq = 1, .ack = 1);
+        ends(s);
+}
+
+static int knowing(void **state)
+{
+        struct scene *s;
+
+        asking(state);
+        s = *state;
+        learns(s, &(struct scene_in){.flags = SA, .ack = 1, THEIRS});
+        return 0;
+}
+
+/* ... and 500 bytes have left in a SYN. */
+static int sent_early(void **state)
+{
+        struct scene *s;
+
+        knowing(state);
+        s = *state;
+        app_connects(s);
+        expect_silence(s);
+        app_writes(s, 500);
+        expect_sent(s, .seq = 0, .flags = S, .len = 500);
+        return 0;
+}
+
+static void the_first_syn_asks_for_a_cookie(void **state)
+{
+        struct scene *s = *state;
+
+        app_connects(s);
+        expect_sent(s, .seq = 0, .flags = S);
+        assert_int_equal(s->last.fastopen, 1);
+        assert_false(s->last.fastopen_old);
+        peer_sends(s, .flags = SA, .ack = 1, THEIRS);
+        expect_sent(s, .seq = 1, .ack = 1);
+        app_writes(s, 100);
+        expect_sent(s, .seq = 1, .ack = 1, .len = 100);
+        tells(s, TCPS_ESTABLISHED, false);
+}
+
+static void the_next_syn_takes_data_along(void **state)
+{
+        struct scene *s = *state;
+
+        app_connects(s);
+        expect_silence(s);
+        assert_true(tcp_fastopen_waits(s->tc));
+        expect_poll(s, POLLOUT | POLLWRNORM);
+        app_writes(s, 500);
+        expect_sent(s, .seq = 0, .flags = S, .len = 500);
+        assert_int_equal(s->last.fastopen, 5);
+        assert_memory_equal(s->last.cookie, ((uint8_t[]){0xab, 0xcd, 0x12, 0x34}), 4);
+        expect_poll(s, 0);
+        peer_sends(s, .flags = SA, .ack = 501);
+        expect_sent(s, .seq = 501, .ack = 1);
+        tells(s, TCPS_ESTABLISHED, true);
+        app_writes(s, 100);
+        expect_sent(s, .seq = 501, .ack = 1, .len = 100);
+        peer_sends(s, .seq = 1, .ack = 601);
+}
+
+/* The peer's last MSS, less 40 bytes for options of routers. */
+static void a_syn_takes_what_fits(void **state)
+{
+        struct scene *s = *state;
+        struct span span[2];
+
+        learns(s, &(struct scene_in){.flags = SA, .ack = 1, .mss = 600, THEIRS});
+        app_connects(s);
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 2000, span, 2), 560);
+        for (uint32_t i = 0; i < 560; i++)
+                span[0].ptr[i] = scene_byte(1 + i);
+        tcp_send_commit(&s->rig->t, s->tc, 560, false, false, s->now);
+        s->written = 560;
+        assert_int_equal(tcp_send_reserve(&s->rig->t, s->tc, 2000, span, 2), 0);
+        advance_ms(s, 0);
+        expect_sent(s, .seq = 0, .flags = S, .len = 560);
+        peer_sends(s, .flags = SA, .ack = 561);
+        expect_sent(s, .seq = 561, .ack = 1);
+        app_writes(s, 1000);
+        expect_sent(s, .seq = 561, .len = 1000);
+}
+
+static void a_syn_can_leave_without_data(void **state)
+{
+        struct scene *s = *state;
+
+        app_connects(s);
+        tcp_fastopen_go(&s->rig->t, s->tc, s->now);
+        advance_ms(s, 0);
+        expect_sent(s, .seq = 0, .flags = S);
+        assert_int_equal(s->last.fastopen, 5);
+        peer_sends(s, .flags = SA, .ack = 1);
+        expect_sent(s, .seq = 1, .ack = 1);
+        tells(s, TCPS_ESTABLISHED, false);
+}
+
+static void data_that_is_not_acknowledged_is_sent_at_once(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .flags = SA, .ack = 1, .fastopen = 5, .cookie = {1, 2, 3, 4});
+        expect_sent(s, .seq = 1, .ack = 1, .len = 500);
+        tells(s, TCPS_ESTABLISHED, false);
+        peer_sends(s, .seq = 1, .ack = 501);
+        expect_silence(s);
+        ends(s);
+        app_connects(s);
+        app_writes(s, 10);
+        expect_sent(s, .seq = 0, .flags = S, .len = 10);
+        assert_memory_equal(s->last.cookie, ((uint8_t[]){1, 2, 3, 4}), 4);
+}
+
+static void data_is_acknowledged_in_part(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .flags = SA, .ack = 201);
+        expect_sent(s, .seq = 201, .ack = 1, .len = 300);
+        tells(s, TCPS_ESTABLISHED, false);
+        peer_sends(s, .seq = 1, .ack = 501);
+        assert_int_equal(s->tc->bytes_acked, 500);
+}
+
+static void more_than_was_sent_is_no_answer(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .flags = SA, .ack = 502);
+        expect_sent(s, .seq = 502, .flags = R, .is_reply = true);
+        expect_state(s, TCPS_SYN_SENT);
+        peer_sends(s, .flags = SA, .ack = 501);
+        expect_sent(s, .seq = 501, .ack = 1);
+}
+
+static void the_answer_may_bring_data(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .flags = SA, .ack = 501, .len = 50);
+        expect_sent(s, .seq = 501, .ack = 51);
+        app_reads(s, 50);
+}
+
+/* §4.2.1: the SYN goes again without option and data; these follow the SYN-ACK. */
+static void a_lost_syn_is_sent_plain(void **state)
+{
+        struct scene *s = *state;
+
+        advance_ms(s, 1000);
+        expect_sent(s, .seq = 0, .flags = S);
+        assert_int_equal(s->last.fastopen, 0);
+        peer_sends(s, .flags = SA, .ack = 1);
+        expect_sent(s, .seq = 1, .ack = 1, .len = 500);
+        peer_sends(s, .seq = 1, .ack = 501);
+        tells(s, TCPS_ESTABLISHED, false);
+}
+
+/* It was the answer that was lost. */
+static void a_late_answer_acknowledges_the_data(void **state)
+{
+        struct scene *s = *state;
+
+        advance_ms(s, 1000);
+        expect_sent(s, .seq = 0, .flags = S);
+        peer_sends(s, .flags = SA, .ack = 501);
+        expect_sent(s, .seq = 501, .ack = 1);
+        tells(s, TCPS_ESTABLISHED, true);
+}
+
+static void expect_plain(struct scene *s)
+{
+        app_connects(s);
+        expect_sent(s, .seq = 0, .flags = S);
+        assert_int_equal(s->last.fastopen, 0);
+        ends(s);
+}
+
+/* §4.1.3.1: SYNs with data go nowhere, others do. */
+static void a_black_hole_is_avoided_for_a_while(void **state)
+{
+        struct scene *s = *state;
+
+        for (uint32_t wait_ms = 60000; wait_ms <= 240000; wait_ms *= 2) {
+                if (wait_ms != 60000) {
+                        app_connects(s);
+                        app_writes(s, 500);
+                        expect_sent(s, .seq = 0, .flags = S, .len = 500);
+                }
+                advance_ms(s, 1000);
+                expect_sent(s, .seq = 0, .flags = S);
+                peer_sends(s, .flags = SA, .ack = 1);
+                expect_sent(s, .seq = 1, .ack = 1, .len = 500);
+                ends(s);
+                expect_plain(s);
+                advance_ms(s, wait_ms - 1);
+                expect_plain(s);
+                advance_ms(s, 1);
+        }
+        app_connects(s);
+        app_writes(s, 500);
+        expect_sent(s, .seq = 0, .flags = S, .len = 500);
+        peer_sends(s, .flags = SA, .ack = 501);
+        expect_sent(s, .seq = 501, .ack = 1);
+        ends(s);
+        app_connects(s);
+        assert_true(tcp_fastopen_waits(s->tc));
+}
+
+/* Old servers know the option by its experimental number. */
+static void who_knows_no_option_is_asked_by_the_old_number_once(void **state)
+{
+        struct scene *s = *state;
+
+        for (unsigned i = 0; i < 4; i++) {
+                app_connects(s);
+                expect_sent(s, .seq = 0, .flags = S);
+                assert_int_equal(s->last.fastopen, 1);
+                assert_int_equal(s->last.fastopen_old, i == 1);
+                peer_sends(s, .flags = SA, .ack = 1);
+                expect_sent(s, .seq = 1, .ack = 1);
+                ends(s);
+        }
+        s->tuple.raddr = ip_addr_v4(0x0a000009);
+        learns(s, &(struct scene_in){.flags = SA, .ack = 1});
+        app_connects(s);
+        expect_sent(s, .seq = 0, .flags = S);
+        peer_sends(s, .flags = SA, .ack = 1, .fastopen_old = true, THEIRS);
+        expect_sent(s, .seq = 1, .ack = 1);
+        ends(s);
+        app_connects(s);
+        app_writes(s, 10);
+        expect_sent(s, .seq = 0, .flags = S, .len = 10);
+        assert_true(s->last.fastopen_old);
+}
+
+static void a_cookie_that_was_not_asked_for_is_none(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.fastopen = 0;
+        app_connects(s);
+        expect_sent(s, .seq = 0, .flags = S);
+        assert_int_equal(s->last.fastopen, 0);
+        peer_sends(s, .flags = SA, .ack = 1, THEIRS);
+        expect_sent(s, .seq = 1, .ack = 1);
+        ends(s);
+        s->opts.fastopen = TCP_FASTOPEN_USE;
+        app_connects(s);
+        expect_sent(s, .seq = 0, .flags = S);
+        assert_int_equal(s->last.fastopen, 1);
+}
+
+static void a_cookie_is_of_an_address(void **state)
+{
+        struct scene *s = *state;
+
+        s->tuple.raddr = ip_addr_v4(0x0a000007);
+        app_connects(s);
+        expect_sent(s, .seq = 0, .flags = S);
+        assert_int_equal(s->last.fastopen, 1);
+        ends(s);
+        s->tuple.raddr = ip_addr_v4(0x0a000002);
+        s->tuple.laddr = ip_addr_v4(0x0a000021);
+        app_connects(s);
+        expect_sent(s, .seq = 0, .flags = S);
+        assert_int_equal(s->last.fastopen, 1);
+}
+
+/* However many there are, of each set those stay that were heard of last. */
+static void the_cache_is_bounded(void **state)
+{
+        struct scene *s = *state;
+        unsigned known = 0;
+
+        for (uint32_t i = 0; i < 2000; i++) {
+                s->tuple.raddr = ip_addr_v4(0x0b000000 + i);
+                s->now += NS_PER_MS;
+                learns(s, &(struct scene_in){.flags = SA, .ack = 1, THEIRS});
+        }
+        for (uint32_t i = 0; i < 2000; i++) {
+                s->tuple.raddr = ip_addr_v4(0x0b000000 + i);
+                app_connects(s);
+                known += tcp_fastopen_waits(s->tc);
+                assert_true(i < 1999 || tcp_fastopen_waits(s->tc));
+                ends(s);
+        }
+        assert_in_range(known, FASTOPEN_SETS * FASTOPEN_WAYS * 9 / 10, FASTOPEN_SETS * FASTOPEN_WAYS);
+}
+
+static void without_cookies_data_goes_at_once(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.fastopen |= TCP_FASTOPEN_BARE;
+        app_connects(s);
+        app_writes(s, 100);
+        expect_sent(s, .seq = 0, .flags = S, .len = 100);
+        assert_int_equal(s->last.fastopen, 0);
+        peer_sends(s, .flags = SA, .ack = 101);
+        expect_sent(s, .seq = 101, .ack = 1);
+}
+
+/* Figure 8: what came in the other's SYN comes again. */
+static void both_may_open_at_once(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .flags = S, .len = 20, THEIRS);
+        expect_sent(s, .seq = 0, .flags = SA, .ack = 1);
+        peer_sends(s, .flags = SA, .ack = 1);
+        expect_sent(s, .seq = 1, .ack = 1, .len = 500);
+        peer_sends(s, .seq = 1, .ack = 501, .len = 20);
+        app_reads(s, 20);
+        forget_sent(s);
+}
+
+static void a_refusal_ends_it(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .ack = 1, .flags = RA);
+        expect_state(s, TCPS_CLOSED);
+        assert_int_equal(tcp_take_error(s->tc), ECONNREFUSED);
+}
+
+static void what_waits_for_data_can_be_closed(void **state)
+{
+        struct scene *s = *state;
+
+        app_connects(s);
+        advance_ms(s, 3600000);
+        expect_silence(s);
+        app_closes(s);
+        expect_silence(s);
+        s->tc = NULL;
+}
+
+static void what_was_written_survives_a_death(void **state)
+{
+        struct scene *s = *state;
+
+        rig_recover(s->rig, s->conn, s->now);
+        advance_ms(s, 0);
+        expect_sent(s, .seq = 0, .flags = S);
+        peer_sends(s, .flags = SA, .ack = 501);
+        expect_sent(s, .seq = 501, .ack = 1);
+        app_writes(s, 10);
+        expect_sent(s, .seq = 501, .len = 10);
+        rig_recover(s->rig, 0, s->now);
+        peer_sends(s, .seq = 1, .ack = 511);
+}
+
+static void what_waits_survives_a_death(void **state)
+{
+        struct scene *s = *state;
+
+        app_connects(s);
+        rig_recover(s->rig, s->conn, s->now);
+        advance_ms(s, 0);
+        expect_sent(s, .seq = 0, .flags = S);
+        peer_sends(s, .flags = SA, .ack = 1);
+        expect_sent(s, .seq = 1, .ack = 1);
+        app_writes(s, 10);
+        expect_sent(s, .seq = 1, .len = 10);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                scenario(a_cookie_is_given_to_who_asks, taking, &plain),
+                scenario(data_is_read_and_answered_before_the_handshake_ends, with_cookie, &plain),
+                scenario(what_is_known_of_it_is_told, opened, &plain),
+                scenario(a_cookie_without_data_opens_too, with_cookie, &plain),
+                scenario(a_wrong_cookie_is_replaced, with_cookie, &plain),
+                scenario(a_cookie_of_another_length_is_wrong, with_cookie, &plain),
+                scenario(a_cookie_of_another_address_is_wrong, with_cookie, &plain),
+                scenario(a_listener_that_takes_none_says_nothing, listening, &plain),
+                scenario(a_cookie_is_as_linux_makes_it, taking, &plain),
+                scenario(a_key_is_rotated, taking, &plain),
+                scenario(without_cookies_all_are_taken, taking, &plain),
+                scenario(no_more_are_open_than_may_be, with_cookie, &plain),
+                scenario(resets_take_places_for_a_minute, with_cookie, &plain),
+                scenario(only_the_syn_ack_is_repeated_until_it_is_acknowledged, opened, &plain),
+                scenario(the_syn_again_is_answered_again, opened, &plain),
+                scenario(an_answer_that_never_comes_ends_it, opened, &plain),
+                scenario(a_wrong_acknowledgement_is_reset, opened, &plain),
+                scenario(what_came_is_read_after_a_reset, opened, &plain),
+                scenario(who_cannot_be_reached_is_accepted_with_what_came, with_cookie, &plain),
+                scenario(an_end_waits_for_the_handshake, opened, &plain),
+                scenario(unread_data_is_lost_loudly, opened, &plain),
+                scenario(a_listener_that_closes_resets_who_waits, with_cookie, &plain),
+                scenario(an_accepted_one_outlives_its_listener, opened, &plain),
+                scenario(no_more_is_taken_than_was_granted, taking, &by_credit),
+                scenario(a_death_inside_loses_nothing, opened, &plain),
+                scenario(the_first_syn_asks_for_a_cookie, asking, &all_options),
+                scenario(the_next_syn_takes_data_along, knowing, &plain),
+                scenario(a_syn_takes_what_fits, asking, &plain),
+                scenario(a_syn_can_leave_without_data, knowing, &plain),
+                scenario(data_that_is_not_acknowledged_is_sent_at_once, sent_early, &plain),
+                scenario(data_is_acknowledged_in_part, sent_early, &plain),
+                scenario(more_than_was_sent_is_no_answer, sent_early, &plain),
+                scenario(the_answer_may_bring_data, sent_early, &plain),
+                scenario(a_lost_syn_is_sent_plain, sent_early, &plain),
+                scenario(a_late_answer_acknowledges_the_data, sent_early, &plain),
+                scenario(a_black_hole_is_avoided_for_a_while, sent_early, &plain),
+                scenario(who_knows_no_option_is_asked_by_the_old_number_once, asking, &plain),
+                scenario(a_cookie_that_was_not_asked_for_is_none, asking, &plain),
+                scenario(a_cookie_is_of_an_address, knowing, &plain),
+                scenario(the_cache_is_bounded, asking, &plain),
+                scenario(without_cookies_data_goes_at_once, asking, &plain),
+                scenario(both_may_open_at_once, sent_early, &plain),
+                scenario(a_refusal_ends_it, sent_early, &plain),
+                scenario(what_waits_for_data_can_be_closed, knowing, &plain),
+                scenario(what_was_written_survives_a_death, sent_early, &plain),
+                scenario(what_waits_survives_a_death, knowing, &plain),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
