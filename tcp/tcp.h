@@ -142,6 +142,7 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint32_t send_window;           /* no more in flight, whatever the peer offers; 0: no such limit */
         uint32_t rto_min_us, rto_max_ms; /* 0: the link's; RFC 6298's */
         uint32_t ack_delay_us;          /* an acknowledgement waits no longer; 0: as long as it does by itself */
+        uint32_t pace_burst;            /* bytes that may leave back to back where there is a rate; 0: tcp_pace.c */
         uint32_t fastopen_most;         /* of a listener: connections that a SYN opened and nobody confirmed; 0: none are opened so */
         uint8_t fastopen;               /* TCP_FASTOPEN_* below */
         uint8_t fastopen_keys;          /* of a listener: how many of the next; 0: the stack's own is the only one */

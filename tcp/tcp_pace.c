@@ -2,9 +2,12 @@
  * Pacing: data leaves in quanta, each when the one before has passed at the rate (draft-ietf-ccwg-bbr §5.6.2, §5.6.3).
  *
  * A quantum is what passes in a millisecond, so that a sleep and a turn of the stack are not paid for each segment, and 64 KB at the
- * most. Timers are late: what was missed by less than a quantum is made good, else the rate would not be reached. And a quantum that
- * takes no longer than a sleep does would be waited for in vain, as over a network whose round trip is some ten microseconds: then
- * there is no pacing but by the window, unless SO_MAX_PACING_RATE asks for it.
+ * most. Timers are late, on a busy machine by many quanta: what was missed meanwhile leaves with the quantum that was waited for, else
+ * the rate would not be reached. SO_MAX_PACING_RATE makes good what passes in CATCH_UP; and where the
+ * application says how many bytes may leave back to back (opts.pace_burst), these, whether they were waited for or not.
+ *
+ * A quantum that takes no longer than a sleep does would be waited for in vain, as over a network whose round trip is some ten
+ * microseconds: then there is no pacing but by the window, unless SO_MAX_PACING_RATE asks for it.
  *
  *      output_new(), output_lost(), tcp_output_next() -> pace_waits()          note_sent() -> pace_sent()
  */
@@ -15,6 +18,7 @@
 #define QUANTA_A_SECOND 1000u
 #define QUANTUM_MOST    (64u << 10)
 #define SHORTEST        (50 * NS_PER_US) /* a thread's sleep until a timer, and some */
+#define CATCH_UP        (20 * NS_PER_MS) /* a thread that wants a processor which others have */
 
 static nstime time_of(uint32_t bytes, uint64_t rate)
 {
@@ -32,17 +36,34 @@ void pace_set(struct tcp_conn *tc, uint64_t rate, uint32_t least)
                 rate = most;
                 quantum = (uint32_t)MAX(MIN(rate / QUANTA_A_SECOND, QUANTUM_MOST), 1u);
         }
+        if (tc->opts.pace_burst != 0)
+                quantum = MIN(quantum, tc->opts.pace_burst);
         tc->pacing_rate = rate;
         tc->pace_quantum = quantum;
 }
 
-/* It counts from its own time where it was waited for. */
+static bool is_own_rate(const struct tcp_conn *tc)
+{
+        return tc->pacing_rate != 0 && tc->pacing_rate == tc->opts.max_pacing_rate;
+}
+
+/* How far back time counts. */
+static nstime made_good(const struct tcp_conn *tc)
+{
+        if (tc->opts.pace_burst != 0)
+                return time_of(tc->opts.pace_burst - tc->pace_quantum, tc->pacing_rate);
+        if (!(tc->flags & TCF_PACED))
+                return 0;
+        return MAX(time_of(tc->pace_quantum, tc->pacing_rate), is_own_rate(tc) ? CATCH_UP : 0);
+}
+
+/* It counts from its own time, and what has passed since leaves with it. */
 static void next_quantum(struct tcp_conn *tc, nstime now)
 {
-        nstime late = tc->flags & TCF_PACED ? time_of(tc->pace_quantum, tc->pacing_rate) : 0;
-
+        tc->pace_at = MAX(tc->pace_at, now - made_good(tc));
         tc->pace_left = tc->pace_quantum;
-        tc->pace_at = MAX(tc->pace_at, now - late);
+        if (tc->pace_at < now && is_own_rate(tc))
+                tc->pace_left += (uint32_t)MIN((uint64_t)(now - tc->pace_at) * tc->pacing_rate / NS_PER_S, UINT32_MAX / 2);
 }
 
 /* The timer of corked segments does: while one that is full waits for its time, none at the end is held back. */
@@ -61,6 +82,13 @@ bool pace_waits(struct tcp_conn *tc, nstime now)
                 tc->cork_at = NSTIME_NEVER;
         }
         return false;
+}
+
+void pace_comes(struct tcp_conn *tc, nstime now)
+{
+        if (is_own_rate(tc) && tc->pace_left == 0 && now >= tc->pace_at)
+                next_quantum(tc, now);
+        conn_unflag(tc, TCF_PACED);
 }
 
 void pace_sent(struct tcp_conn *tc, uint32_t len)

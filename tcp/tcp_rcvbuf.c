@@ -445,9 +445,17 @@ bool tcp_at_mark(const struct tcp_conn *tc, size_t skip)
         return to_mark(tc) == skip;
 }
 
+/* Where nothing is lost the sender is one of ours, who fills any window that he was told (is_worth_sending()). */
+static bool more_may_come(const struct tcp_conn *tc)
+{
+        uint32_t ahead = tcp_window_ahead(tc);
+
+        return tc->link.lossless ? ahead >> READ_ONCE(tc->rcv_wscale) != 0 : MAX(rcvbuf_window(tc), ahead) >= READ_ONCE(tc->snd_mss);
+}
+
 bool tcp_recv_enough(const struct tcp_conn *tc, uint32_t lowat)
 {
-        return tcp_recv_avail(tc) >= lowat || MAX(rcvbuf_window(tc), tcp_window_ahead(tc)) < READ_ONCE(tc->snd_mss);
+        return tcp_recv_avail(tc) >= lowat || !more_may_come(tc);
 }
 
 uint32_t tcp_recv_inq(const struct tcp_conn *tc)

@@ -70,8 +70,10 @@ void timer_keepalive(struct tcp_conn *tc, nstime now);
 /* From now on, at `rate` bytes a second (0: as fast as it goes) and in quanta of `least` bytes at least; or at SO_MAX_PACING_RATE,
  * where that is less. */
 void pace_set(struct tcp_conn *tc, uint64_t rate, uint32_t least);
-/* The rest where there is a rate: whether nothing may leave yet (a timer is set then); `len` bytes leave. */
+/* The rest where there is a rate: whether nothing may leave yet (a timer is set then); that timer has come, late perhaps; `len` bytes
+ * leave. */
 bool pace_waits(struct tcp_conn *tc, nstime now);
+void pace_comes(struct tcp_conn *tc, nstime now);
 void pace_sent(struct tcp_conn *tc, uint32_t len);
 
 /* tcp_output.c */

@@ -309,7 +309,8 @@ void tcp_expire(struct tcp *t, struct tcp_conn *tc, nstime now)
         if (tc->cork_at <= now) {
                 bool held = tc->snd_next != 0 && (tc->cork || tc->flags & TCF_MORE) && !(tc->flags & TCF_PACED);
                 tc->cork_at = NSTIME_NEVER;
-                conn_unflag(tc, TCF_PACED);
+                if (tc->flags & TCF_PACED)
+                        pace_comes(tc, now);
                 if (held)
                         push_held(t, tc);
         }

@@ -673,6 +673,54 @@ static void pacing_spreads_segments(void **state)
         peer_sends(s, .seq = 1, .ack = 3001);
 }
 
+/* A timer that comes late, as on a busy machine: what should have left meanwhile does, and the rate is kept. */
+static void pacing_makes_good_what_a_late_timer_missed(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.max_pacing_rate = 1000000;
+        app_sets(s);
+        s->tc->cwnd = 100000;
+        app_writes(s, 60000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        expect_silence(s);
+        s->now += 10 * NS_PER_MS;               /* ten segments' time */
+        advance_ms(s, 0);
+        for (uint32_t at = 1001; at < 11001; at += 1000)
+                expect_sent(s, .seq = at, .len = 1000);
+        expect_silence(s);
+        s->now += 100 * NS_PER_MS;              /* so much is not made good: CATCH_UP, and the one that was waited for */
+        advance_ms(s, 0);
+        for (uint32_t at = 11001; at < 32001; at += 1000)
+                expect_sent(s, .seq = at, .len = 1000);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 32001);
+        forget_sent(s);
+}
+
+/* ... and no more than the application lets leave back to back. */
+static void a_burst_is_as_long_as_the_application_says(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.max_pacing_rate = 1000000;
+        s->opts.pace_burst = 3000;
+        app_sets(s);
+        s->tc->cwnd = 100000;
+        s->now += 100 * NS_PER_MS;
+        app_writes(s, 60000);
+        for (uint32_t at = 1; at < 3001; at += 1000)
+                expect_sent(s, .seq = at, .len = 1000);
+        expect_silence(s);
+        s->now += 100 * NS_PER_MS;
+        advance_ms(s, 0);
+        for (uint32_t at = 3001; at < 6001; at += 1000)
+                expect_sent(s, .seq = at, .len = 1000);
+        expect_silence(s);
+        peer_sends(s, .seq = 1, .ack = 6001);
+        forget_sent(s);
+}
+
 /* A cork holds the short segment at the end for 200 ms, not until pacing lets the next full one go. */
 static void pacing_does_not_push_what_is_corked(void **state)
 {
@@ -724,7 +772,8 @@ static void a_round_of_dsacks_is_not_remembered_for_ever(void **state)
 
 int main(void)
 {
-        static const struct scene_setup user_timeout = {.user_timeout_ms = 7000}, lossless = {.lossless = true, .sack = true};
+        static const struct scene_setup user_timeout = {.user_timeout_ms = 7000}, lossless = {.lossless = true, .sack = true},
+                                        paced = {.wnd = 65535, .sndbuf = 1u << 18};
         const struct CMUnitTest tests[] = {
                 scenario(timeout_repeats_the_first_segment, established, &reno),
                 scenario(small_segments_lost_go_again_as_one, established, &reno),
@@ -761,6 +810,8 @@ int main(void)
                 scenario(reneging_is_survived, established, &sack),
                 scenario(lossless_timeout_keeps_the_window, established, &lossless),
                 scenario(pacing_spreads_segments, established, NULL),
+                scenario(pacing_makes_good_what_a_late_timer_missed, established, &paced),
+                scenario(a_burst_is_as_long_as_the_application_says, established, &paced),
                 scenario(pacing_does_not_push_what_is_corked, established, NULL),
                 scenario(dsack_is_counted, established, &sack),
                 scenario(a_round_of_dsacks_is_not_remembered_for_ever, established, &sack),

@@ -4,7 +4,8 @@
 #include "tests/tcp/scenarios.h"
 
 static const struct scene_setup nothing = {.most = 65535}, some = {.credit = 1500, .most = 5000},
-                                large = {.credit = 100000, .most = 8000000, .wscale = 7}, window = {.rcvbuf = 3000};
+                                large = {.credit = 100000, .most = 8000000, .wscale = 7}, window = {.rcvbuf = 3000},
+                                sure = {.rcvbuf = 3000, .lossless = true};
 
 /* The SYN says what is granted to begin with. */
 static void a_syn_offers_the_first_grant(void **state)
@@ -156,6 +157,23 @@ static void a_low_water_mark_knows_the_window(void **state)
         forget_sent(s);
 }
 
+/* A window of less than a segment, where nothing is lost: more comes, until it is closed. */
+static void a_low_water_mark_counts_on_a_window_of_less_than_a_segment(void **state)
+{
+        struct scene *s = *state;
+
+        assert_int_equal(s->tc->rcv_limit, 3000);
+        s->tc->snd_mss = 2900;
+        peer_sends(s, .seq = 1, .ack = 1, .len = 1000);
+        assert_false(tcp_recv_enough(s->tc, 2500));
+        peer_sends(s, .seq = 1001, .ack = 1, .len = 1500);
+        assert_true(tcp_recv_enough(s->tc, 2500));
+        assert_false(tcp_recv_enough(s->tc, 6000));
+        peer_sends(s, .seq = 2501, .ack = 1, .len = 500);
+        assert_true(tcp_recv_enough(s->tc, 6000));
+        forget_sent(s);
+}
+
 /* The end of the stream needs no grant. */
 static void a_fin_needs_no_grant(void **state)
 {
@@ -182,6 +200,7 @@ int main(void)
                 scenario(a_listener_passes_credit_on, accepted, &some),
                 scenario(what_is_granted_before_the_peer_answers_counts, syn_sent, &some),
                 scenario(a_low_water_mark_knows_the_window, established, &some),
+                scenario(a_low_water_mark_counts_on_a_window_of_less_than_a_segment, established, &sure),
                 scenario(a_fin_needs_no_grant, established, &nothing),
         };
 
