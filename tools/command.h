@@ -20,7 +20,7 @@ struct command {
 };
 
 extern const struct command cmd_am, cmd_run, cmd_ss, cmd_why, cmd_stat, cmd_status, cmd_pcap, cmd_trace, cmd_config, cmd_if, cmd_arp,
-        cmd_route, cmd_ping, cmd_top;
+        cmd_route, cmd_ping, cmd_top, cmd_metrics;
 
 /*
  * The next option, as getopt_long() gives it, or -1. --help is answered and ends the program here, and so does an

@@ -9,8 +9,8 @@
 #include "tools/command.h"
 
 static const struct command *const commands[] = {
-        &cmd_run, &cmd_ss, &cmd_top, &cmd_why, &cmd_stat, &cmd_status, &cmd_pcap, &cmd_trace, &cmd_if, &cmd_arp,
-        &cmd_route, &cmd_ping, &cmd_config, &cmd_am,
+        &cmd_run, &cmd_ss, &cmd_top, &cmd_why, &cmd_stat, &cmd_metrics, &cmd_status, &cmd_pcap, &cmd_trace,
+        &cmd_if, &cmd_arp, &cmd_route, &cmd_ping, &cmd_config, &cmd_am,
 };
 
 static void help(FILE *out)

@@ -10,7 +10,7 @@ check "no command is wrong usage" exits 2 "$unet"
 check "an unknown command is wrong usage" exits 2 "$unet" nonsense
 check "help is no error" exits 0 "$unet" --help
 check "version" exits 0 "$unet" --version
-for command in run ss top why stat status pcap config if route arp ping; do
+for command in run ss top why stat metrics status pcap config if route arp ping; do
         check "$command --help" exits 0 "$unet" "$command" --help
         check "$command --help says how it is used" says "usage: unet $command"
         check "help $command" exits 0 "$unet" help "$command"

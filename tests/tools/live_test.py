@@ -1,132 +1,23 @@
 #!/usr/bin/env python3
 """The unet command beside live stacks: what it shows is what unmodified programs are doing."""
 
-import fcntl
 import hashlib
 import json
 import os
-import pty
 import random
-import re
-import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import tempfile
-import termios
 import time
 import unittest
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.environ["UNET_SOURCE"], "tests"))
-from ports import free_port  # noqa: E402
-
-UNET = os.path.join(os.environ["UNET_BUILD"], "tools", "unet")
-LIMIT = 300                       # for what must come or end; on a busy machine it may take long
+sys.path.insert(0, os.path.join(os.environ["UNET_SOURCE"], "tests", "tools"))
+from beside import LIMIT, UNET, Beside, look, unet, wait_until  # noqa: E402
 
 
-def unet(*args, ok=(0,), **more):
-    """Runs a subcommand to its end and returns its output."""
-    done = subprocess.run([UNET, *args], capture_output=True, timeout=LIMIT, check=False, **more)
-    if done.returncode not in ok:
-        raise AssertionError(f"unet {' '.join(args)}: exit status {done.returncode}\n{done.stdout.decode()}"
-                             f"{done.stderr.decode()}")
-    return done.stdout.decode()
-
-
-def look(*args):
-    return json.loads(unet(*args, "--json", ok=(0, 1)) or "null")
-
-
-def wait_until(what, condition, seconds=LIMIT):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.05)
-    raise AssertionError(f"did not come: {what}")
-
-
-class Live(unittest.TestCase):
-    domains = 0
-
-    def setUp(self):
-        Live.domains += 1                       # each its own: what the last one's programs left may take its time to go
-        os.environ["UNET_DOMAIN"] = f"live-{os.getpid()}-{Live.domains}"
-        self.children = []
-        self.scratch = tempfile.TemporaryDirectory()
-        self.port = free_port()
-
-    def tearDown(self):
-        result = self._outcome.result           # before Python 3.11 what went wrong is in `errors`
-        if (any(error for _, error in getattr(self._outcome, "errors", [])) or
-                any(self.id() in test.id() for test, _ in result.failures + result.errors)):
-            self.report()
-        for child in self.children:
-            if child.poll() is None:
-                child.send_signal(signal.SIGTERM)
-                try:
-                    child.wait(LIMIT)
-                except subprocess.TimeoutExpired:
-                    child.kill()
-                    child.wait()
-        self.scratch.cleanup()
-
-    def report(self):
-        """What is needed to understand a failure where nobody can look."""
-        print(f"\n--- {self.id()}, load {os.getloadavg()}", file=sys.stderr)
-        for child in self.children:
-            status = child.poll()
-            print(f"{' '.join(child.args)}: {'still runs' if status is None else f'status {status}'}", file=sys.stderr)
-        for name in sorted(os.listdir(self.scratch.name)):
-            with open(self.file(name), "rb") as f:
-                print(f"{name}, {os.fstat(f.fileno()).st_size} bytes, the last:", file=sys.stderr)
-                f.seek(-min(2000, os.fstat(f.fileno()).st_size), os.SEEK_END)
-                print(re.sub(r"[^\t\n -~]", ".", f.read().decode(errors="replace")), file=sys.stderr)
-        for command in (("status",), ("ss",), ("stat",)):
-            print(f"unet {command[0]}:\n{unet(*command, ok=(0, 1))}", file=sys.stderr)
-
-    def file(self, name):
-        return os.path.join(self.scratch.name, name)
-
-    @staticmethod
-    def lines(path):
-        with open(path, encoding="utf-8") as f:
-            return f.readlines()
-
-    def start(self, *argv, stdin=subprocess.DEVNULL, stdout=None):
-        """A program over U-Net; what it writes is a file, shown when the test fails."""
-        return self.popen("run", *argv, stdin=stdin, stdout=stdout)
-
-    def popen(self, *argv, stdin=subprocess.DEVNULL, stdout=None):
-        said = self.file(f"{len(self.children)}-{'-'.join(argv[:2])}")
-        with open(said + ".out", "wb") as out, open(said + ".err", "wb") as err:
-            child = subprocess.Popen([UNET, *argv], stdin=stdin, stdout=stdout or out, stderr=err)
-        child.said = said
-        self.children.append(child)
-        return child
-
-    def listener(self):
-        rows = look("ss", "--listening") or []
-        return next((r for r in rows if r["local"].endswith(f":{self.port}")), None)
-
-    def start_iperf3_server(self):
-        server = self.start("iperf3", "-s", "-p", str(self.port))
-        wait_until("a listener", self.listener)
-        return server
-
-    def start_iperf3_client(self, *options):
-        return self.start("iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "600", *options)
-
-    def sending(self):
-        """Connections under way towards the server's port that have sent something."""
-        rows = look("ss", "--tcp") or []
-        return [r for r in rows if r["peer"].endswith(f":{self.port}") and r["state"] == "ESTABLISHED"
-                and r["bytes_acked"] > 1000000]
-
+class Live(Beside):
     def test_ss_shows_the_listener_and_who_holds_it(self):
         server = self.start_iperf3_server()
         row = self.listener()
@@ -163,95 +54,6 @@ class Live(unittest.TestCase):
         self.start("--fault", "loss=0.01,seed=7", "iperf3", "-c", "127.0.0.1", "-p", str(self.port), "-t", "600")
         wait_until("retransmissions", lambda: [r for r in self.sending() if r["retransmits"] > 0])
         self.assertGreater(look("stat")["counters"]["TCP_RETRANS"], 0)
-
-    def test_top_shows_a_transfer(self):
-        server = self.start_iperf3_server()
-        self.start_iperf3_client("-b", "300M")
-        wait_until("a transfer", self.sending)
-        top = self.popen("top", "--json", "--interval", "0.2")
-        ticks = wait_until("two ticks with the flow", lambda: [
-            tick for tick in self.events(top) if any((f["tx_bytes"] or 0) > 0 for f in tick["flows"])][1:])
-        top.send_signal(signal.SIGINT)
-        self.assertEqual(top.wait(LIMIT), 0)
-        flow = ticks[0]["flows"][0]                     # the busiest
-        self.assertEqual(flow["protocol"], "tcp")
-        self.assertGreater(flow["tx_bytes"] + flow["rx_bytes"], 0)
-        self.assertGreater(flow["tx_messages"] + flow["rx_messages"], 0)
-        stack = next(s for s in ticks[0]["stacks"] if s["pid"] == server.pid)
-        self.assertEqual(stack["program"], "iperf3")
-        self.assertGreater(stack["rx_bytes"], 0)
-        self.assertGreaterEqual(stack["cpu"], 0)
-        self.assertEqual([t["time"] for t in ticks], sorted(t["time"] for t in ticks))
-
-    def test_top_rates_are_what_the_counters_went_up_by(self):
-        """All ticks together have what the stack has counted."""
-        self.start("nc", "-l", "-k", "-p", str(self.port))
-        wait_until("a listener", self.listener)
-        stack = self.listener()["stack"]
-        counter = lambda: look("stat", "--stack", str(stack))["counters"]["NI_RX_MSGS"]
-        before = self.quiet(stack, counter)
-        top = self.popen("top", "--json", "--interval", "0.1")
-        wait_until("a tick", lambda: self.events(top))
-        unet("run", "nc", "-N", "127.0.0.1", str(self.port), input=b"x" * 100000)
-        after = self.quiet(stack, counter)
-        seen = len(self.events(top))
-        wait_until("a tick after the last message", lambda: len(self.events(top)) > seen + 1)
-        top.send_signal(signal.SIGINT)
-        self.assertEqual(top.wait(LIMIT), 0)
-        rates = [next(s for s in tick["stacks"] if s["stack"] == stack) for tick in self.events(top)]
-        self.assertAlmostEqual(sum(r["rx_messages"] * r["seconds"] for r in rates), after - before, places=3)
-
-    def test_top_ends_and_says_that_nothing_was_there(self):
-        lines = unet("top", "--json", "--interval", "0.01", "--count", "3", ok=(1,)).splitlines()
-        self.assertEqual(len(lines), 3)
-        for line in lines:
-            tick = json.loads(line)
-            self.assertEqual((tick["stacks"], tick["flows"]), ([], []))
-            self.assertIn("no unetd runs", tick["error"])
-        self.start_iperf3_server()
-        text = unet("top", "--interval", "0.01", "--count", "2")
-        self.assertEqual(text.count("unet top  "), 2)
-        self.assertIn("iperf3", text)
-        self.assertNotIn("\x1b", text)
-
-    def test_top_fills_a_terminal_that_is_resized(self):
-        """Nothing is to be drawn anew but by the change of size: the next look is in ten minutes."""
-        if b"ncurses" not in subprocess.run(["ldd", UNET], capture_output=True, check=True).stdout:
-            self.skipTest("this build has no ncurses")
-        self.start_iperf3_server()
-        pid, tty = pty.fork()
-        if pid == 0:
-            os.environ["TERM"] = "vt100"
-            os.execv(UNET, [UNET, "top", "--interval", "600"])
-        said = bytearray()
-
-        def shown(text):
-            while select.select([tty], [], [], 0)[0]:
-                said.extend(os.read(tty, 65536))
-            return text in said
-
-        def resize(rows, columns):
-            said.clear()
-            fcntl.ioctl(tty, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-        try:
-            wait_until("the first picture", lambda: shown(b"stacks"))
-            resize(20, 30)
-            wait_until("a narrow one", lambda: shown(b"unet top"))
-            resize(40, 200)
-            wait_until("a wide one", lambda: shown(b"most for"))
-            self.assertIn(b"drops/s", said)
-            resize(24, 28)
-            wait_until("a narrow one again", lambda: shown(b"program"))
-            self.assertNotIn(b"most for", said)
-            os.write(tty, b"q")
-            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
-        except BaseException:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            raise
-        finally:
-            os.close(tty)
 
     def test_looking_disturbs_nobody(self):
         self.start_iperf3_server()
@@ -320,19 +122,6 @@ class Live(unittest.TestCase):
 
         return wait_until("quiet before and behind", attempt)
 
-    @staticmethod
-    def quiet(stack, now):
-        """The counters when nothing seems to go on any more."""
-        last = [now()]
-
-        def same():
-            time.sleep(0.5)
-            last.append(now())
-            return last[-1] == last[-2]
-
-        wait_until(f"quiet in stack {stack}", same)
-        return last[-1]
-
     def test_pcap_counts_what_the_counters_count(self):
         self.start_iperf3_server()
         counted, capture = self.counted(
@@ -366,10 +155,6 @@ class Live(unittest.TestCase):
     def watches(self, child, stack):
         """Until a command that watches says that it watches this stack."""
         wait_until(f"stack {stack} is watched", lambda: f"unet: stack {stack} is watched\n" in self.lines(child.said + ".err"))
-
-    def events(self, child):
-        """What it has told so far, whole lines."""
-        return [json.loads(line) for line in self.lines(child.said + ".out") if line.endswith("\n")]
 
     def test_trace_tells_what_the_counters_count(self):
         self.start("nc", "-l", "-k", "-p", str(self.port))
