@@ -10,6 +10,14 @@ foreach(page ${UNET_PAGES})
   install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
 
+# The unit names its program by where it is installed. A relative folder is below the prefix.
+set(UNET_UNITDIR lib/systemd/system CACHE STRING "where systemd's units are installed")
+install(CODE "
+  set(UNET_LIBEXEC \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBEXECDIR}/unet)
+  configure_file(${PROJECT_SOURCE_DIR}/packaging/systemd/unetd.service.in ${PROJECT_BINARY_DIR}/unetd.service @ONLY)")
+install(FILES ${PROJECT_BINARY_DIR}/unetd.service DESTINATION ${UNET_UNITDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/unet.conf DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+
 # Each function of a header has the page of its header: man unet_connect.
 foreach(pair sock:unet_sock flow:unet_flow unet:unet_ep am:unet_am splitc:unet_splitc)
   string(REGEX MATCH "^[a-z]+" name ${pair})

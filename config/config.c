@@ -755,7 +755,7 @@ bool config_find(char path[CONFIG_PATH_MAX])
                 return *named != '\0';
         }
         return (xdg && *xdg ? try_dir(path, xdg, "") : try_dir(path, home(), "/.config")) ||
-               try_dir(path, "/etc", "");
+               try_dir(path, "/etc", "") || try_dir(path, "/etc", "/unet");
 }
 
 int config_load(struct unetd_config *c, struct config_error *err)

@@ -116,6 +116,8 @@ class Program:
 class Host:
     """A namespace with one end of a cable. Ours: a unetd owns the interface, and programs run over the shim."""
 
+    fence = ()                          # what unetd is run by
+
     def __init__(self, name, address):
         self.name, self.address = name, address
         self.programs, self.dir, self.ours, self.log = [], tempfile.mkdtemp(), False, ""
@@ -187,7 +189,7 @@ class Host:
     def start_daemon(self):
         before = self.logged().count("ready")
         told = [f"{k}={v}" for k, v in self.sanitized.items()]
-        daemon = self.daemon = self.run("env", *told, UNETD, "--foreground", "--system", "--log", self.log, shim=False)
+        daemon = self.daemon = self.run("env", *told, *self.fence, UNETD, "--foreground", "--system", "--log", self.log, shim=False)
         self.until(lambda: self.logged().count("ready") > before or daemon.child.poll() is not None, "unetd")
         if daemon.child.poll() is not None:
             raise AssertionError(daemon.text(1) + self.logged())

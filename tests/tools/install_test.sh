@@ -9,9 +9,14 @@ mv "$scratch/first" "$scratch/moved"
 p=$scratch/moved
 for file in bin/unet lib/libunet_preload.so lib/libunet.so libexec/unet/unetd libexec/unet/unet-keeper \
         include/unet/unet.h include/unet/sock.h include/unet/am.h include/unet/splitc.h include/unet/gam.h \
-        lib/pkgconfig/unet.pc share/man/man1/unet.1 share/man/man8/unetd.8; do
+        lib/pkgconfig/unet.pc lib/systemd/system/unetd.service share/doc/unet/examples/unet.conf \
+        share/man/man1/unet.1 share/man/man8/unetd.8; do
         check "$file is there" test -f "$p/$file"
 done
+check "the unit starts what is installed" grep -q "^ExecStart=$scratch/first/libexec/unet/unetd " "$p/lib/systemd/system/unetd.service"
+check "the example config is right" env UNET_CONFIG="$p/share/doc/unet/examples/unet.conf" "$p/bin/unet" config check
+sed 's/^# \([[a-z].*[]=]\)/\1/' "$p/share/doc/unet/examples/unet.conf" >"$scratch/all.conf"
+check "with all that it shows, too" env UNET_CONFIG="$scratch/all.conf" "$p/bin/unet" config check
 check "nothing in it knows the build" bash -c "! grep -rlF '$UNET_BUILD' '$p'"
 
 cat >"$scratch/own.c" <<'C'
