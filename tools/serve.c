@@ -54,8 +54,8 @@ static void tell_address(int fd)
 
         if (getsockname(fd, (struct sockaddr *)&ss, &len) == 0 &&
             getnameinfo((struct sockaddr *)&ss, len, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-                fprintf(stderr, ss.ss_family == AF_INET6 ? "unet: serves at http://[%s]:%s/metrics\n" : "unet: serves at http://%s:%s/metrics\n",
-                        host, port);
+                fprintf(stderr, "unet: serves at http://%s%s%s:%s/metrics\n", ss.ss_family == AF_INET6 ? "[" : "", host,
+                        ss.ss_family == AF_INET6 ? "]" : "", port);
 }
 
 static const char *listen_at(const struct addrinfo *a, int *fd)

@@ -20,7 +20,8 @@ from openmetrics import parse  # noqa: E402
 class Reader(unittest.TestCase):
     """Who judges is judged."""
 
-    GOOD = '# TYPE a counter\n# HELP a Of a.\na_total{x="1\\"\\\\\\n"} 4\n# TYPE b_bytes gauge\n# UNIT b_bytes bytes\n# HELP b_bytes B.\nb_bytes 2\n# EOF\n'
+    GOOD = '# TYPE a counter\n# HELP a Of a.\na_total{x="1\\"\\\\\\n"} 4\n' \
+           '# TYPE b_bytes gauge\n# UNIT b_bytes bytes\n# HELP b_bytes B.\nb_bytes 2\n# EOF\n'
 
     def test_takes_what_is_right(self):
         samples, families = parse(self.GOOD)

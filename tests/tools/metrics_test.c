@@ -67,7 +67,8 @@ static void many_stacks_of_one_user_leave_the_others_theirs(void **state)
 
 static void what_is_missing_or_of_another_kind_is_0(void **state)
 {
-        char *text = written(json_pack("[n s i {} {ss s[s] si s[i{}]}]", "x", 4, "stack", "x", "counters", "y", "drops", -5, "sockets", 9), 64);
+        json_t *sample = json_pack("[n s i {} {ss s[s] si s[i{}]}]", "x", 4, "stack", "x", "counters", "y", "drops", -5, "sockets", 9);
+        char *text = written(sample, 64);
 
         assert_int_equal(times(text, "\nunet_tcp_in_total{stack=\"0\",uid=\"0\"} 0\n"), 1);
         assert_int_equal(times(text, "\nunet_sockets{"), 10);
