@@ -14,8 +14,9 @@ endforeach()
 set(UNET_UNITDIR lib/systemd/system CACHE STRING "where systemd's units are installed")
 install(CODE "
   set(UNET_LIBEXEC \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBEXECDIR}/unet)
-  configure_file(${PROJECT_SOURCE_DIR}/packaging/systemd/unetd.service.in ${PROJECT_BINARY_DIR}/unetd.service @ONLY)")
+  configure_file(${PROJECT_SOURCE_DIR}/packaging/unetd.service.in ${PROJECT_BINARY_DIR}/unetd.service @ONLY)")
 install(FILES ${PROJECT_BINARY_DIR}/unetd.service DESTINATION ${UNET_UNITDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/unet.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME unet)
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/unet.conf DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 # Each function of a header has the page of its header: man unet_connect.

@@ -15,7 +15,7 @@ import lan  # noqa: E402
 from lan_test import KERNELS, OURS, PORT  # noqa: E402
 from share_test import ALICE, BOB, Sharing  # noqa: E402
 
-UNIT = os.path.join(os.environ["UNET_SOURCE"], "packaging", "systemd", "unetd.service.in")
+UNIT = os.path.join(os.environ["UNET_SOURCE"], "packaging", "unetd.service.in")
 EXPOSURE = 45                           # tenths, at most, by systemd-analyze
 
 # Programs of the unit's file system: its own directory under /run can be written; here, so can the test's.

@@ -10,6 +10,7 @@ p=$scratch/moved
 for file in bin/unet lib/libunet_preload.so lib/libunet.so libexec/unet/unetd libexec/unet/unet-keeper \
         include/unet/unet.h include/unet/sock.h include/unet/am.h include/unet/splitc.h include/unet/gam.h \
         lib/pkgconfig/unet.pc lib/systemd/system/unetd.service share/doc/unet/examples/unet.conf \
+        share/bash-completion/completions/unet \
         share/man/man1/unet.1 share/man/man8/unetd.8; do
         check "$file is there" test -f "$p/$file"
 done
