@@ -82,6 +82,21 @@ int ustack_is_local(const struct directory *dir, ip_addr addr)
         return local;
 }
 
+bool ustack_takes(uint32_t stack, ip_addr addr, uint16_t port, uint64_t since)
+{
+        const struct directory *dir = ustack_directory();
+        struct ustack_reading r = {0};
+        bool found = false;
+
+        atomic_thread_fence(memory_order_seq_cst);      /* what was sent, before this is read */
+        if (dir == NULL || directory_generation(dir) == since)
+                return true;
+        while (ustack_read(dir, &r))
+                found = dir_has(dir, IP_PROTO_TCP, addr, port, stack) ||
+                        dir_has(dir, IP_PROTO_TCP, (ip_addr){{0, 0}}, port, stack);
+        return found || !r.whole;
+}
+
 int ustack_verbs_to(const struct directory *dir, ip_addr addr, struct dir_iface *f)
 {
         int found = directory_verbs(dir, addr, f);

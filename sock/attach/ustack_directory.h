@@ -26,6 +26,8 @@ const char *ustack_rule(const struct directory *dir, uint8_t proto, enum rule_ro
 const char *ustack_kernel_refuses(const struct directory *dir, uint8_t proto, ip_addr addr, uint16_t port);
 /* Who has a port, by the directory; patient with a unetd that is writing. */
 bool ustack_lookup(uint8_t proto, ip_addr addr, uint16_t port, uint32_t hint, struct dir_hit *hit);
+/* Returns true if the stack takes connections there. `since`: the directory's generation when it did. */
+bool ustack_takes(uint32_t stack, ip_addr addr, uint16_t port, uint64_t since);
 /* directory_is_local(), which waits for unetd in mid-write of it, a second at most: not with a stack's lock. -EAGAIN: it is still
  * being written, and nobody knows. (ustack_directory.c) */
 int ustack_is_local(const struct directory *dir, ip_addr addr);

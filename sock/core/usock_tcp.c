@@ -179,8 +179,15 @@ static uint32_t turn_of(const struct usock *s, const struct usock_own *own, ip_a
         return tcp_port_offset(&s->u->s.tcp, &to) + (own->port != 0 ? own->port : READ_ONCE(s->u->s.st->port_next));
 }
 
+/* Who is there, as the directory said when it was asked. Stack 0: somebody on another host. */
+struct listener_found {
+        uint64_t generation;
+        uint32_t stack;
+};
+
 /* The channel to who listens there, and our address towards it. -ENOENT: the kernel's. */
-static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, ip_addr *src, const char **why)
+static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, ip_addr *src, struct listener_found *found,
+                  const char **why)
 {
         const struct directory *dir = ustack_directory();
         struct dir_hit hit = {0, 0, 0};
@@ -203,6 +210,7 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
         if (!ip_addr_eq(hop, addr))
                 return -ENOENT;
         *why = "no listener on the fabric has this port";
+        found->generation = directory_generation(dir);
         if (!ustack_lookup(IP_PROTO_TCP, addr, port, turn_of(s, own, addr, port), &hit))
                 return -ENOENT;
         *why = ustack_kernel_refuses(dir, IP_PROTO_TCP, addr, port);
@@ -217,13 +225,27 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
                 return -ENOENT;
         *why = "accelerated";
         *src = ustack_source_to(addr);
+        found->stack = hit.stack;
         return chan;
+}
+
+/*
+ * A listener that has left the directory takes whose SYN had come by then, and nobody after that (sock/shim/relay.h): the SYN is on its
+ * way, and now the directory is asked again.
+ */
+static int still_there(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, const struct listener_found *found)
+{
+        if (likely(found->stack == 0 || ustack_takes(found->stack, addr, port, found->generation)))
+                return -EINPROGRESS;
+        usock_disconnect(s, own->port != 0 ? &own->addr : NULL);
+        return -EAGAIN;
 }
 
 static int connect_by(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, const char **why)
 {
         struct tcp_tuple t = {.raddr = addr, .rport = port};
-        int chan = way_to(s, own, addr, port, &t.laddr, why), err;
+        struct listener_found found = {.stack = 0};
+        int chan = way_to(s, own, addr, port, &t.laddr, &found, why), err;
 
         if (chan < 0)
                 return chan;
@@ -234,7 +256,7 @@ static int connect_by(struct usock *s, const struct usock_own *own, ip_addr addr
         /* All leased ports are taken: lease more, as long as there are any. */
         while (err == -EADDRINUSE && own->port == 0 && lease_ports(s->u) == 0)
                 err = connect_on(s, &t);
-        return err;
+        return err == -EINPROGRESS ? still_there(s, own, addr, port, &found) : err;
 }
 
 /* The channel that is the way may not be mapped in this process yet, while another thread talks to unetd, or may just be exchanged
