@@ -367,6 +367,8 @@ void usock_relay_begin(struct usock *s);
 /* How often others have asked, by SIGURG, that what is under way goes; and all that was under way then has gone. */
 uint32_t usock_relay_asked(const struct usock *s);
 void usock_relay_answer(struct usock *s, uint32_t asked);
+/* Returns true if others find the listener in unetd's directory, or somebody waits in it, or is about to. */
+bool usock_expects(struct usock *s);
 /* Other processes hold it. */
 bool usock_is_shared(const struct usock *s);
 

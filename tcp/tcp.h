@@ -245,6 +245,8 @@ uint32_t tcp_accept(struct tcp *t, uint32_t listener);
 /* The same one, and it is not taken. */
 uint32_t tcp_accept_next(const struct tcp *t, uint32_t listener);
 bool tcp_acceptable(const struct tcp *t, uint32_t listener);
+/* Returns true if one waits, or is being opened. */
+bool tcp_expects(const struct tcp *t, uint32_t listener);
 /* Cookie of the socket layer, kept with the record (0: nobody, an orphan). */
 void tcp_set_sock(struct tcp *t, uint32_t conn, uint32_t sock);
 void tcp_listener_set_sock(struct tcp *t, uint32_t listener, uint32_t sock);

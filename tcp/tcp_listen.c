@@ -163,6 +163,13 @@ bool tcp_acceptable(const struct tcp *t, uint32_t listener)
         return READ_ONCE(tcp_listener_at(t, listener)->q_head) != 0;
 }
 
+bool tcp_expects(const struct tcp *t, uint32_t listener)
+{
+        const struct tcp_listener *l = tcp_listener_at(t, listener);
+
+        return l->queued != 0 || l->half_open != 0;
+}
+
 uint32_t tcp_accept_next(const struct tcp *t, uint32_t listener)
 {
         return tcp_listener_at(t, listener)->q_head;

@@ -57,6 +57,17 @@ void usock_relay_answer(struct usock *s, uint32_t asked)
         atomic_store(&usock_rec(s)->relay_done, asked);
 }
 
+bool usock_expects(struct usock *s)
+{
+        const struct sock_rec *rec = usock_rec(s);
+        bool expects;
+
+        ustack_lock(s->u);
+        expects = rec->role == SOCK_ROLE_LISTENER && (rec->registered != SOCK_UNREGISTERED || tcp_expects(&s->u->s.tcp, rec->conn));
+        ustack_leave(s->u);
+        return expects;
+}
+
 bool usock_is_shared(const struct usock *s)
 {
         bool shared;

@@ -2,7 +2,7 @@
  * A process that gives up its user (a worker below a root master) leaves the stack of that user: what it may write there the others
  * would read. Its connections stay there, and a relay carries them (relay.h). Its listeners and datagram sockets are the
  * kernel's from then on, with the same numbers; new sockets are of a stack of its new user. Nobody connects over the fabric any more
- * to a listener that such a process has.
+ * to a listener that such a process has; the relay hands on who has.
  *
  * It stays where other threads may be in there, and if UNET_ACROSS_USERS says so. docs/security.md has what that means.
  */
@@ -14,7 +14,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PATIENCE  (200 * NS_PER_MS)     /* for others to accept whom no new listener will have */
 #define WHY "the process has given up its user, whose stack it has left"
 
 /* A change of the user that is under way. */
@@ -39,20 +38,16 @@ static void reset(struct usock *s)
         usock_close(s);
 }
 
-/* Who waits to be accepted by the fabric is accepted by those who stay, or by nobody. */
+/* Who waits to be accepted by the fabric, and has no relay. */
 static void end_queue(struct usock *l)
 {
-        const struct timespec ms = {.tv_nsec = NS_PER_MS};
         struct usock *s;
 
-        for (int i = 0; i < (int)(PATIENCE / NS_PER_MS) && usock_poll(l) & POLLIN; i++)
-                sys2(SYS_nanosleep, &ms, NULL);
-        usock_set_nonblock(l, true);
         while (usock_accept(l, &s) == 0)
                 reset(s);
 }
 
-static void leave_to_kernel(struct file *f, int fd)
+static void leave_to_kernel(struct file *f, int fd, const struct relay *r)
 {
         long flags;
 
@@ -60,7 +55,8 @@ static void leave_to_kernel(struct file *f, int fd)
         if (f->mode == MODE_LISTEN) {
                 flags = sys2(SYS_fcntl, fd, F_GETFL);
                 sys3(SYS_fcntl, fd, F_SETFL, file_nonblock(f) ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
-                end_queue(f->us);
+                if (relay_lacks(r))
+                        end_queue(f->us);
         }
         sock_decide(f, f->mode == MODE_NEW ? MODE_NEW : MODE_KERNEL, WHY);
 }
@@ -90,7 +86,7 @@ static void leave(int fd, struct file *f, void *arg)
         if (f->mode == MODE_TCP)
                 sock_decide(f, MODE_KERNEL, f->relayed ? WHY "; a relay carries it" : WHY "; no relay could be made for it");
         else
-                leave_to_kernel(f, fd);
+                leave_to_kernel(f, fd, arg);
         let_go(f);
 }
 
@@ -111,7 +107,7 @@ static void leave_stack(struct change *c)
 {
         pthread_mutex_lock(&shim.lock);
         file_each(replace, &c->relay);
-        file_each(leave, NULL);
+        file_each(leave, &c->relay);
         shim_tls.select = (struct select_memo){0};
         usock_leave_user();
         pthread_mutex_unlock(&shim.lock);

@@ -13,9 +13,26 @@ static void *pages(size_t bytes, int flags)
         return p == MAP_FAILED ? NULL : p;
 }
 
+static bool is_connection(const struct file *f)
+{
+        return f->us != NULL && f->mode == MODE_TCP;
+}
+
+static bool is_listener(const struct file *f)
+{
+        return f->us != NULL && f->mode == MODE_LISTEN && usock_expects(f->us);
+}
+
+struct numbers {
+        unsigned connections, listeners;
+};
+
 static void count_numbers(int fd, struct file *f, void *arg)
 {
-        *(unsigned *)arg += f->us != NULL && f->mode == MODE_TCP;
+        struct numbers *n = arg;
+
+        n->connections += is_connection(f);
+        n->listeners += is_listener(f);
 }
 
 static struct carried *find(const struct relay *r, const struct file *f)
@@ -64,13 +81,25 @@ static void add(int fd, struct file *f, void *arg)
         struct relay *r = arg;
         struct carried *c = &r->v[r->n];
 
-        if (f->us == NULL || f->mode != MODE_TCP || find(r, f) != NULL)
+        if (!is_connection(f) || find(r, f) != NULL)
                 return;
         c->f = f;
         c->r = r->n == 0 ? c->r : &r->v[0].r[r->n];
         take_names(f->us, c->r);
         make_pair(c);
         r->n++;
+}
+
+static void add_listener(int fd, struct file *f, void *arg)
+{
+        struct relay *r = arg;
+
+        if (!is_listener(f))
+                return;
+        for (unsigned i = 0; i < r->nlisteners; i++)
+                if (r->listener[i] == f)
+                        return;
+        r->listener[r->nlisteners++] = f;
 }
 
 /* No child that the program could wait for: the relay's parent ends at once, without a signal. */
@@ -136,21 +165,44 @@ static void close_ends(struct relay *r)
         }
 }
 
-void relay_start(struct relay *r)
+static void add_connections(struct relay *r, unsigned n)
 {
-        unsigned numbers = 0;
-
-        *r = (struct relay){.ctl = -1};
-        file_each(count_numbers, &numbers);
-        if (numbers == 0)
-                return;
-        r->v = pages(numbers * sizeof(*r->v), MAP_PRIVATE);
-        if (r->v == NULL || (r->v[0].r = pages(numbers * sizeof(struct relayed), MAP_SHARED)) == NULL)
+        r->v = pages(n * sizeof(*r->v), MAP_PRIVATE);
+        if (r->v == NULL || (r->v[0].r = pages(n * sizeof(struct relayed), MAP_SHARED)) == NULL)
                 return;
         file_each(add, r);
         relayed_start(r->v[0].f);
-        start(r);
+        r->uid = usock_user(r->v[0].f->us);
+}
+
+static void add_listeners(struct relay *r, unsigned n)
+{
+        r->listener = pages(n * sizeof(struct file *), MAP_PRIVATE);
+        if (r->listener == NULL)
+                return;
+        file_each(add_listener, r);
+        if (r->nlisteners != 0)
+                r->uid = usock_user(r->listener[0]->us);
+}
+
+void relay_start(struct relay *r)
+{
+        struct numbers n = {0, 0};
+
+        *r = (struct relay){.ctl = -1};
+        file_each(count_numbers, &n);
+        if (n.connections != 0)
+                add_connections(r, n.connections);
+        if (n.listeners != 0)
+                add_listeners(r, n.listeners);
+        if (r->n != 0 || r->nlisteners != 0)
+                start(r);
         close_ends(r);
+}
+
+bool relay_lacks(const struct relay *r)
+{
+        return r->nlisteners != 0 && r->ctl < 0;
 }
 
 static void end(struct relay *r)

@@ -3,6 +3,11 @@
  *
  *      peer ==connection== relay, of the old user --socket pair-- program, of the new user
  *
+ * Whoever waits in a listener of the program's, or is on the way there, is accepted by the relay, which connects to the kernel's
+ * listener for him. It does so until nobody has come for a while: unetd's directory names the listener no more.
+ *
+ *      peer ==connection== relay, of the old user --TCP of the kernel-- whoever accepts there
+ *
  * The relay is a child from before the change. The program has an end of a socket pair under each number of the connection; what else
  * it may ask of the connection is answered from its struct relayed.
  */
@@ -32,13 +37,18 @@ struct carried {
 struct relay {
         struct carried *v;
         unsigned n;
+        struct file **listener;         /* at which somebody may wait */
+        unsigned nlisteners;
+        uid_t uid;                      /* the old user */
         int ctl;                        /* to the other; -1: there is no relay */
 };
 
-/* Starts a relay for all connections, which waits for relay_go(). Without shim.lock. What there is no relay for ends. */
+/* Starts a relay for all connections and listeners, which waits for relay_go(). Without shim.lock. What there is no relay for ends. */
 void relay_start(struct relay *r);
 /* The program has, under each number, the end of the socket pair, and is out of the stack: the relay begins. */
 void relay_go(struct relay *r);
+/* Returns true if somebody may wait in a listener, and no relay could be made. */
+bool relay_lacks(const struct relay *r);
 /* It does not come to that. */
 void relay_cancel(struct relay *r);
 /* A number of the program's: the socket pair instead of the connection. */
@@ -47,6 +57,10 @@ void relay_replace(const struct relay *r, int fd, struct file *f);
 /* relay_run.c: the relay itself. */
 _Noreturn void relay_run(struct relay *r);
 bool relay_owns(int fd);
+
+/* relay_listen.c: takes who waits in a listener. A socket that connects to the kernel's listener for him; -EAGAIN: nobody waits;
+ * -ECONNRESET: he was reset; any other error: nobody can be taken. */
+int relay_hand_on(struct usock *listener, struct usock **s);
 
 /* ---- relayed.c: the program's calls on such a number ---- */
 

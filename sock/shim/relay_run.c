@@ -21,8 +21,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #define PIECE (64u << 10)
 #define EVENTS 64
+#define PATIENCE NS_PER_S               /* for who found a listener in the directory just before it left that */
 
 struct pump {
         struct usock *us;               /* NULL: it has ended */
@@ -33,6 +36,17 @@ struct pump {
         bool full, blocked;             /* it does not read; the connection takes nothing */
         bool unread;                    /* it has ended, and had not read all */
         int err;                        /* the connection has failed */
+};
+
+/* All that the relay does. */
+struct carrier {
+        struct pump *p;
+        struct usock_item *items;       /* one for each, for each listener, and for `set` */
+        unsigned n, room;
+        struct usock **listener;
+        unsigned nlisteners;            /* 0: it takes nobody any more */
+        nstime until;                   /* if nobody comes */
+        int set;                        /* of the socket pairs and the kernel's sockets */
 };
 
 static struct relay *own;               /* in the relay */
@@ -142,7 +156,7 @@ static void from_program(struct pump *p)
                 if (n == -EAGAIN)
                         return;
                 if (n <= 0) {
-                        p->unread |= n == -ECONNRESET;
+                        p->unread |= n < 0;     /* a socket of the kernel's may not have connected */
                         p->out_done = n != -ECONNRESET;
                         continue;
                 }
@@ -192,6 +206,34 @@ static void pump(struct pump *p)
 
 /* ---- all of them ---- */
 
+static bool make_room(struct carrier *c, unsigned n)
+{
+        struct pump *p = realloc(c->p, n * sizeof(*p));
+        struct usock_item *items;
+
+        if (p == NULL)
+                return false;
+        c->p = p;
+        items = realloc(c->items, (n + c->nlisteners + 1) * sizeof(*items));
+        if (items == NULL)
+                return false;
+        c->items = items;
+        c->room = n;
+        return true;
+}
+
+/* One that is free. */
+static struct pump *place(struct carrier *c)
+{
+        for (unsigned i = 0; i < c->n; i++)
+                if (c->p[i].us == NULL)
+                        return &c->p[i];
+        if (c->n == c->room && !make_room(c, 2 * c->room + 1))
+                return NULL;
+        c->p[c->n].us = NULL;
+        return &c->p[c->n++];
+}
+
 static void watch(int set, const struct pump *p)
 {
         struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
@@ -208,45 +250,89 @@ static void forget_edges(int set)
                 ;
 }
 
+/* ---- who waits in a listener ---- */
+
+/* False: nobody waits, or can be taken. */
+static bool take_one(struct carrier *c, struct usock *listener)
+{
+        static struct relayed nobodys;
+        struct pump *p = place(c);
+        struct usock *s;
+        int fd = p != NULL ? relay_hand_on(listener, &s) : -ENOMEM;
+
+        if (fd >= 0) {
+                *p = (struct pump){.us = s, .fd = fd, .r = &nobodys};
+                watch(c->set, p);
+        }
+        return fd >= 0 || fd == -ECONNRESET;
+}
+
+static bool anybody_expected(const struct carrier *c)
+{
+        for (unsigned i = 0; i < c->nlisteners; i++)
+                if (usock_expects(c->listener[i]))
+                        return true;
+        return false;
+}
+
+static void take_who_waits(struct carrier *c)
+{
+        nstime now = clock_now();
+
+        for (unsigned i = 0; i < c->nlisteners; i++)
+                while (take_one(c, c->listener[i]))
+                        c->until = now + PATIENCE;
+        if (now < c->until || anybody_expected(c))
+                return;
+        for (unsigned i = 0; i < c->nlisteners; i++)
+                usock_close(c->listener[i]);
+        c->nlisteners = 0;
+}
+
+/* ---- the loop ---- */
+
 /* What to wait for; 0: all have ended. A connection that waits for the program only is left out, for its end would be told at once. */
-static int items(struct usock_item *v, int set, struct pump *p, unsigned n)
+static int items(struct carrier *c)
 {
         int k = 0;
-        bool any = false;
+        bool any = c->nlisteners != 0;
 
-        for (unsigned i = 0; i < n; i++) {
-                short events = (short)((p[i].in_done || p[i].full || p[i].offered ? 0 : POLLIN) | (p[i].blocked ? POLLOUT : 0));
+        for (unsigned i = 0; i < c->n; i++) {
+                const struct pump *p = &c->p[i];
+                short events = (short)((p->in_done || p->full || p->offered ? 0 : POLLIN) | (p->blocked ? POLLOUT : 0));
 
-                if (p[i].us == NULL)
+                if (p->us == NULL)
                         continue;
                 any = true;
                 if (events != 0)
-                        v[k++] = (struct usock_item){.s = p[i].us, .fd = -1, .events = events};
+                        c->items[k++] = (struct usock_item){.s = p->us, .fd = -1, .events = events};
         }
-        v[k++] = (struct usock_item){.fd = set, .events = POLLIN};
+        for (unsigned i = 0; i < c->nlisteners; i++)
+                c->items[k++] = (struct usock_item){.s = c->listener[i], .fd = -1, .events = POLLIN};
+        c->items[k++] = (struct usock_item){.fd = c->set, .events = POLLIN};
         return any ? k : 0;
 }
 
-static void carry(struct pump *p, unsigned n)
+static void carry(struct carrier *c)
 {
-        struct usock_item *v = malloc((n + 1) * sizeof(*v));
-        int set = shim_high_fd((int)sys1(SYS_epoll_create1, EPOLL_CLOEXEC)), k;
         sigset_t mask;
+        int k;
 
-        if (v == NULL || set < 0)
-                return;
         sigfillset(&mask);
         sigdelset(&mask, SIGURG);
-        for (unsigned i = 0; i < n; i++)
-                watch(set, &p[i]);
+        for (unsigned i = 0; i < c->n; i++)
+                watch(c->set, &c->p[i]);
+        c->until = clock_now() + PATIENCE;
         do {
-                forget_edges(set);
-                for (unsigned i = 0; i < n; i++)
-                        if (p[i].us != NULL)
-                                pump(&p[i]);
-                k = items(v, set, p, n);
+                forget_edges(c->set);
+                if (c->nlisteners != 0)
+                        take_who_waits(c);
+                for (unsigned i = 0; i < c->n; i++)
+                        if (c->p[i].us != NULL)
+                                pump(&c->p[i]);
+                k = items(c);
                 if (k != 0)
-                        usock_wait(v, k, -1, &mask);
+                        usock_wait(c->items, k, c->nlisteners != 0 ? PATIENCE : -1, &mask);
         } while (k != 0);
 }
 
@@ -294,24 +380,39 @@ static bool may_begin(int ctl)
         return sys3(SYS_write, ctl, "", 1) == 1 && sys3(SYS_read, ctl, &byte, 1) == 1;
 }
 
+static bool take_all(struct carrier *c, const struct relay *r)
+{
+        c->listener = calloc(r->nlisteners, sizeof(*c->listener));
+        if (c->listener == NULL && r->nlisteners != 0)
+                return false;
+        for (; c->nlisteners < r->nlisteners; c->nlisteners++)
+                c->listener[c->nlisteners] = usock_dup(r->listener[c->nlisteners]->us);
+        if (!make_room(c, r->n))
+                return false;
+        for (; c->n < r->n; c->n++) {
+                take(&c->p[c->n], &r->v[c->n]);
+                sys1(SYS_close, r->v[c->n].program);
+        }
+        return true;
+}
+
 void relay_run(struct relay *r)
 {
-        struct pump *p = calloc(r->n, sizeof(*p));
+        struct carrier c = {.n = 0};
+        bool whole;
 
-        be_alone(usock_user(r->v[0].f->us));
+        be_alone(r->uid);
         own = r;
-        for (unsigned i = 0; p != NULL && i < r->n; i++) {
-                take(&p[i], &r->v[i]);
-                sys1(SYS_close, r->v[i].program);
-        }
+        whole = take_all(&c, r);
         file_each(no_spawned, NULL);
         usock_tls.inside = 0;
         h_close_range(0, ~0u, 0);
         usock_enter();
-        if (p != NULL && may_begin(r->ctl)) {
-                for (unsigned i = 0; i < r->n; i++)
-                        usock_relay_begin(p[i].us);
-                carry(p, r->n);
+        c.set = shim_high_fd((int)sys1(SYS_epoll_create1, EPOLL_CLOEXEC));
+        if (whole && c.set >= 0 && may_begin(r->ctl)) {
+                for (unsigned i = 0; i < c.n; i++)
+                        usock_relay_begin(c.p[i].us);
+                carry(&c);
         }
         usock_exit();
         sys1(SYS_exit_group, 0);

@@ -23,7 +23,35 @@ LIMIT = 240                       # for what must come
 DATA = random.Random(24).randbytes(3 << 20)
 SUM = hashlib.sha256(DATA).hexdigest()
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin:/usr/lib/postgresql/15/bin"
+GATE = os.path.join(BUILD, "tests", "users", "libusers_gate.so")
 GAVE_UP = "has given up its user"
+
+# Connects until its standard input ends, or somebody is lost. Before the first listener there is nobody.
+VISITOR = r"""
+import select, socket, sys
+socket.setdefaulttimeout(200)
+port, content, n = int(sys.argv[1]), open(sys.argv[2], "rb").read(), 0
+while not select.select([sys.stdin], [], [], 0)[0]:
+    s = socket.socket()
+    try:
+        s.connect(("127.0.0.1", port))
+    except ConnectionRefusedError:
+        if n == 0:
+            continue
+        raise
+    if n == 0:
+        print("connected", flush=True)
+    s.sendall(b"GET /small HTTP/1.0\r\n\r\n")
+    got = b""
+    while piece := s.recv(65536):
+        got += piece
+    assert got.endswith(b"\r\n\r\n" + content), got
+    s.close()
+    n += 1
+    if n == 1:
+        print("first", flush=True)
+print(n)
+"""
 
 
 def which(program):
@@ -151,8 +179,7 @@ class Programs(unittest.TestCase):
             return False
 
     def settled(self, server, but=()):
-        """Its workers, that is, processes that have given up root, none of which is one of `but`. Who connects by the fabric before is
-        reset, if nobody accepts him."""
+        """Its workers, that is, processes that have given up root, none of which is one of `but`."""
         return wait_until("workers", lambda: (v := self.workers(server)) and not set(v) & set(but) and
                           all(self.nothing_of_roots(pid) for pid in v) and v)
 
@@ -165,15 +192,18 @@ class Http(Programs):
         except ProcessLookupError:
             pass
 
-    def test_nginx(self):
-        """Reload, and another binary in the place of the first."""
+    def nginx_conf(self, more=""):
         which("nginx")
         self.write("conf", f"""
-            user www-data; worker_processes 2; pid {self.path("pid")}; error_log stderr;
+            {more} user www-data; worker_processes 2; pid {self.path("pid")}; error_log stderr;
             events {{}}
             http {{ access_log off; client_body_temp_path {self.path("t1")}; proxy_temp_path {self.path("t2")};
                    fastcgi_temp_path {self.path("t3")}; uwsgi_temp_path {self.path("t4")}; scgi_temp_path {self.path("t5")};
                    server {{ listen 127.0.0.1:{self.port}; root {self.dir}; }} }}""")
+
+    def test_nginx(self):
+        """Reload, and another binary in the place of the first."""
+        self.nginx_conf()
         self.serve(which("nginx"), "-c", self.path("conf"), "-p", self.dir)
         master = int(wait_until("the master", lambda: self.read("pid")))
         self.addCleanup(self.end, master)
@@ -190,6 +220,35 @@ class Http(Programs):
         os.kill(master, signal.SIGQUIT)
         wait_until("the first to end", lambda: not os.path.exists(f"/proc/{master}"))
         self.fetch_both()
+
+    def test_nginx_loses_nobody(self):
+        """Who connects all the time, while it starts and is told to reload, over the shim and not. Its workers give up root when somebody
+        has connected over the fabric."""
+        self.nginx_conf("daemon off; master_process on;")
+        self.write("small", DATA[:5000])
+        with open(self.path("log"), "ab") as log:
+            visitors = [subprocess.Popen([sys.executable, "-c", VISITOR, str(self.port), self.path("small")], env=self.shimmed(shim),
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+                        for shim in (True, True, False)]
+        for v in visitors:
+            self.addCleanup(v.kill)
+            self.addCleanup(v.stdout.close)
+        master = self.serve("env", f"LD_PRELOAD={SHIM} {GATE}", f"UNET_TEST_GATE={self.path('gate')}",
+                            which("nginx"), "-c", self.path("conf"), "-p", self.dir)
+        for line in ("connected\n", "first\n"):
+            for v in visitors:
+                self.assertEqual(v.stdout.readline(), line, self.read("log"))
+            self.write("gate", "")
+        for _ in range(5):
+            before = self.settled(master.pid)
+            master.send_signal(signal.SIGHUP)
+            self.settled(master.pid, before)
+        for v in visitors:
+            v.stdin.close()
+        for v in visitors:
+            self.assertGreater(int(v.stdout.read() or 0), 0, self.read("log"))
+            self.assertEqual(v.wait(LIMIT), 0, self.read("log"))
+        self.assert_said(GAVE_UP)
 
     def apache(self, mpm):
         modules = "/usr/lib/apache2/modules"

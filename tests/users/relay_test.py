@@ -359,6 +359,57 @@ while relays():
 print("good")
 """)
 
+    def test_who_waits_in_a_listener_is_handed_on(self):
+        """The child that gives up root accepts who has connected before, over the fabric, and who does meanwhile; what they have sent
+        is as it was, and their address. The listener stays with the parent, which accepts nobody."""
+        log = self.run_it(r"""
+l = socket.socket()
+l.bind(("127.0.0.1", 0))
+l.listen(128)
+to = l.getsockname()
+N = 40
+r, w = os.pipe()
+def serve():
+    for s in early:
+        s.close()
+    give_up()
+    clean()
+    os.write(w, b"x")
+    served = []
+    def answer(c):
+        c.sendall(all_of(c, 100))
+        assert to_end(c) == b"more" * 10000
+        c.close()
+        served.append(c)
+    threads = []
+    for _ in range(2 * N):                  # in any order
+        c, name = l.accept()
+        assert name == c.getpeername() and name[0] == "127.0.0.1", name
+        threads.append(threading.Thread(target=answer, args=(c,)))
+        threads[-1].start()
+    for t in threads:
+        t.join()
+    assert len(served) == 2 * N
+def talk(s):
+    s.sendall(b"%0100d" % s.getsockname()[1])
+early = [socket.create_connection(to) for _ in range(N)]
+for s in early:
+    talk(s)
+pid = child(serve)
+late = [socket.create_connection(to) for _ in range(N)]
+for s in late:
+    talk(s)
+for s in early + late:
+    assert int(all_of(s, 100)) == s.getsockname()[1]
+    s.sendall(b"more" * 10000)
+    s.shutdown(socket.SHUT_WR)
+    assert to_end(s) == b""
+well(pid)
+print("good")
+""")
+        self.assertGreaterEqual(log.count("ours: the peer is on the fabric"), 40, log)
+        self.assertIn("tcp: kernel: the process has given up its user", log)
+
     def test_a_worker_scribbles_over_all_that_it_can_reach(self):
         """The attack: every segment that is mapped, and every descriptor that can be; the master lives, and serves."""
         for holds in ("connection", "listener", "threads"):
