@@ -220,6 +220,14 @@ static void hear_before_the_end(struct usock *s)
                 stack_run(&s->u->s, ustack_now());
 }
 
+/* Before unetd is spoken to: meanwhile no channel can be mapped that a peer has just got. */
+static void hear_of_listener(struct usock *s)
+{
+        ustack_lock(s->u);
+        hear_before_the_end(s);
+        ustack_unlock(s->u);
+}
+
 void usock_close(struct usock *s)
 {
         struct ustack *u = s->u;
@@ -230,8 +238,10 @@ void usock_close(struct usock *s)
         if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
                 return;
         entry = READ_ONCE(rec->registered) != SOCK_UNREGISTERED;        /* if it gets one yet, others hold it, too */
-        if (entry)
+        if (entry) {
+                hear_of_listener(s);
                 ustack_client();
+        }
         ustack_lock(u);
         usock_tcp_settle(s);
         hear_before_the_end(s);
@@ -590,9 +600,11 @@ static void stop_listening(struct usock *s)
         struct sock_rec *rec = usock_rec(s);
         struct sock_entry e = {.last = false};
 
+        hear_of_listener(s);
         ustack_client();
         ustack_lock(u);
         if (rec->role == SOCK_ROLE_LISTENER) {
+                hear_before_the_end(s);
                 e = ustack_entry_end(u, rec);
                 ustack_end_role(u, rec, stack_time(&u->s, ustack_now()));
                 stack_flush(&u->s, ustack_now());

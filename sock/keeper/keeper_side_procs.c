@@ -80,6 +80,7 @@ int keeper_proc_died(void *view, uint32_t slot)
                 ustack_unlock(u);
                 return -EAGAIN;
         }
+        stack_run(&u->s, ustack_now());         /* what came while it lived, before its end: as in usock_close() */
         for (uint32_t i = 0, n = stack_procs(u->s.st); i < n; i++)
                 if (p[i].pid == STACK_FORKING && p[i].parent == slot)
                         proc_gone(v, i);

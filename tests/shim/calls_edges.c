@@ -845,3 +845,71 @@ void scene_send_to_closed(void)
         for (int how = 0; how < 5; how++)
                 send_to_closed(how);
 }
+
+/* ---- a listener of another process that ends, with connections that nobody has accepted ---- */
+
+static void listener_that_ends(int how, int to, int from)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa);
+        char b;
+
+        write(to, &sa, sizeof(sa));
+        read(from, &b, 1);
+        if (how == 0)
+                close(l);
+        if (how == 1)
+                shutdown(l, SHUT_RDWR);
+        if (how != 2) {
+                write(to, "", 1);
+                read(from, &b, 1);
+        }
+        _exit(0);
+}
+
+static void connect_to_ending(int how)
+{
+        int to_us[2], to_peer[2], c[5], err;
+        socklen_t len = sizeof(err);
+        struct sockaddr_in sa;
+        struct pollfd p;
+        pid_t pid;
+        char b;
+
+        pipe(to_us);
+        pipe(to_peer);
+        fflush(stdout);
+        pid = fork();
+        if (pid == 0)
+                listener_that_ends(how, to_us[1], to_peer[0]);
+        read(to_us[0], &sa, sizeof(sa));
+        for (int i = 0; i < 5; i++) {
+                c[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+                SHOW(connect(c[i], (void *)&sa, sizeof(sa)));
+        }
+        write(to_peer[1], "", 1);
+        if (how == 2)
+                waitpid(pid, NULL, 0);
+        else
+                read(to_us[0], &b, 1);
+        for (int i = 0; i < 5; i++) {
+                p = (struct pollfd){.fd = c[i], .events = POLLIN | POLLRDHUP};
+                SHOW(poll(&p, 1, LONG));
+                SHOW(p.revents);
+                SHOW(getsockopt(c[i], SOL_SOCKET, SO_ERROR, &err, &len));
+                SHOW(err);
+                close(c[i]);
+        }
+        write(to_peer[1], "", 1);
+        if (how != 2)
+                waitpid(pid, NULL, 0);
+        close2(to_peer);
+        close2(to_us);
+}
+
+/* They are reset, not refused. */
+void scene_listener_ends_elsewhere(void)
+{
+        for (int how = 0; how < 3; how++)
+                connect_to_ending(how);
+}
