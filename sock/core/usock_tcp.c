@@ -36,6 +36,8 @@ void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint3
         rec->raddr = tc->tuple.raddr;
         WRITE_ONCE(rec->rport, tc->tuple.rport);
         tcp_set_sock(&u->s.tcp, conn, sock);
+        if (unlikely(rec->waits_for_more))
+                tcp_recv_room(tc, rec->rcvlowat);
         sock_set_role(rec, SOCK_ROLE_CONN);
 }
 
@@ -435,9 +437,11 @@ static int reserve(struct ustack *u, struct tcp_conn *tc, size_t want, struct sp
         return got;
 }
 
-/* To a peer that has closed. */
+/* To a peer that has ended, and may have closed: what it has said of that is taken first. */
 static void refuse_sent(struct ustack *u, struct tcp_conn *tc, nstime now)
 {
+        if (stack_pending(&u->s, 0))
+                stack_run(&u->s, now);
         stack_begin(u->s.st, tc->self);
         tcp_refuse_sent(&u->s.tcp, tc);
         stack_end(u->s.st);
