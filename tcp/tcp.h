@@ -345,6 +345,8 @@ uint32_t tcp_recv_avail(const struct tcp_conn *tc);     /* in-order bytes queued
 uint32_t tcp_recv_inq(const struct tcp_conn *tc);       /* ... before the urgent byte, if there is one (SIOCINQ) */
 /* Whether that is so much (SO_RCVLOWAT), or so much that no more can come before some is read. */
 bool tcp_recv_enough(const struct tcp_conn *tc, uint32_t lowat);
+/* A buffer that sizes itself has room for that much. */
+void tcp_recv_room(struct tcp_conn *tc, uint32_t lowat);
 bool tcp_recv_eof(const struct tcp_conn *tc);           /* FIN received and everything before it consumed */
 /* RFC 9293 §3.8.5, as sockets know it: the urgent byte out of line; -EINVAL none, -EAGAIN announced but not here. */
 int tcp_recv_urgent(struct tcp *t, struct tcp_conn *tc, bool peek);

@@ -99,7 +99,7 @@ void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, ns
         uint32_t owed = tc->rcv_nxt - tc->last_ack_sent;
 
         if (len > tc->rcv_full)
-                tc->rcv_full = len;
+                WRITE_ONCE(tc->rcv_full, len);
         if (!tc->link.lossless) {
                 if (waits_for_more(tc, seg, owed, now))
                         return;

@@ -81,7 +81,7 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         tc->ssthresh = CWND_UNKNOWN;
         WRITE_ONCE(tc->snd_limit, snd_limit_of(tc, tc->snd_limit));
         tc->cwnd = syn_lost ? tc->snd_mss : cc_initial_window(tc); /* RFC 5681 §3.1 */
-        tc->rcv_full = tc->link.lossless ? tc->link.mss : 536;
+        WRITE_ONCE(tc->rcv_full, tc->link.lossless ? tc->link.mss : 536);
         tc->drs_seq = tc->rcv_nxt;
         tc->drs_at = now;
         tc->limit = TCP_LIM_APP;

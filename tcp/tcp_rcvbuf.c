@@ -445,17 +445,25 @@ bool tcp_at_mark(const struct tcp_conn *tc, size_t skip)
         return to_mark(tc) == skip;
 }
 
-/* Where nothing is lost the sender is one of ours, who fills any window that he was told (is_worth_sending()). */
-static bool more_may_come(const struct tcp_conn *tc)
+/* No more comes before some is read: the window that was offered, or that the next ACK offers, says nothing; where segments may be lost,
+ * so little that the peer may wait for more (RFC 9293 §3.8.6.2.1), as Linux has it. */
+static bool window_is_shut(const struct tcp_conn *tc)
 {
-        uint32_t ahead = tcp_window_ahead(tc);
+        uint32_t ahead = tcp_window_ahead(tc), free = rcvbuf_window(tc), full = READ_ONCE(tc->rcv_full);
+        uint32_t wnd = free > ahead && free - ahead >= MIN(rcvbuf_limit(tc) / 2, full) ? free : ahead;
 
-        return tc->link.lossless ? ahead >> READ_ONCE(tc->rcv_wscale) != 0 : MAX(rcvbuf_window(tc), ahead) >= READ_ONCE(tc->snd_mss);
+        return tc->link.lossless ? wnd >> READ_ONCE(tc->rcv_wscale) == 0 : wnd <= full;
 }
 
 bool tcp_recv_enough(const struct tcp_conn *tc, uint32_t lowat)
 {
-        return tcp_recv_avail(tc) >= lowat || !more_may_come(tc);
+        return tcp_recv_avail(tc) >= lowat || window_is_shut(tc);
+}
+
+void tcp_recv_room(struct tcp_conn *tc, uint32_t lowat)
+{
+        if (tc->opts.rcvbuf == 0 && !tc->opts.credit && tc->rcv_limit < lowat)
+                WRITE_ONCE(tc->rcv_limit, tc->opts.window_clamp != 0 ? MIN(lowat, tc->opts.window_clamp) : lowat);
 }
 
 uint32_t tcp_recv_inq(const struct tcp_conn *tc)

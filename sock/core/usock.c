@@ -576,13 +576,13 @@ int usock_accept(struct usock *s, struct usock **out)
                 err = -EAGAIN;
         if (idx != 0 && (conn = tcp_accept(&u->s.tcp, rec->conn)) != 0) {
                 r = stack_sock(&u->s, idx);
+                r->rcvlowat = rec->rcvlowat;
+                r->waits_for_more = rec->waits_for_more;
                 usock_tcp_link(u, r, conn, idx);
                 r->bound = 1;
                 r->edge_in = 1;
                 r->told = rec->told;    /* as Linux's sk_clone_lock(): what no connection has is inherited too */
                 r->stamps = rec->stamps;
-                r->rcvlowat = rec->rcvlowat;
-                r->waits_for_more = rec->waits_for_more;
                 r->reuse = rec->reuse;
                 r->zerocopy = rec->zerocopy;
                 tcp_get_opts(tcp_conn_at(&u->s.tcp, conn), &r->opts);

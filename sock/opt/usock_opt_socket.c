@@ -15,7 +15,7 @@
 #define SNDBUF_MIN     4608u            /* Linux: SOCK_MIN_SNDBUF */
 #define RCVBUF_DEFAULT 131072           /* Linux: tcp_rmem[1], told before there is a connection */
 #define SNDBUF_DEFAULT 16384            /* Linux: tcp_wmem[1] */
-#define RCVLOWAT_MAX   (1u << 20)       /* what fits any receive buffer that sizes itself */
+#define RCVLOWAT_MAX   (3u << 20)       /* as Linux by default, of half of which a receive buffer sizes itself; it grows to that */
 
 #ifndef SO_RCVTIMEO_NEW
 #define SO_RCVTIMEO_NEW 66
@@ -129,8 +129,10 @@ static int set_rcvlowat(struct opt_call *c, int v)
 
         WRITE_ONCE(c->rec->rcvlowat, v < 0 ? most : v == 0 ? 1 : MIN((uint32_t)v, most));
         WRITE_ONCE(c->rec->waits_for_more, c->rec->rcvlowat > 1);
-        if (c->rec->role == SOCK_ROLE_CONN)     /* it may be enough now */
-                ustack_event(&c->s->u->s, c->s->idx, TCP_EV_READABLE);
+        if (c->rec->role == SOCK_ROLE_CONN) {
+                tcp_recv_room(usock_conn(c->s), c->rec->rcvlowat);
+                ustack_event(&c->s->u->s, c->s->idx, TCP_EV_READABLE);  /* it may be enough now */
+        }
         return 0;
 }
 

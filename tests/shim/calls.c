@@ -212,6 +212,7 @@ static const struct {
         {"shutdown_unread", scene_shutdown_unread},
         {"shutdown_waiting", scene_shutdown_waiting},
         {"send_to_closed", scene_send_to_closed},
+        {"low_water_sizes", scene_low_water_sizes},
         {"listener_ends_elsewhere", scene_listener_ends_elsewhere},
         {"urgent", scene_urgent},
         {"low_water", scene_low_water},

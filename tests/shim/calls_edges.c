@@ -291,6 +291,89 @@ void scene_low_water_reads(void)
         close(ep);
 }
 
+/* Over a connection whose receive buffer has that size; 0: as it is. */
+static void sized_pair(int v[2], int size)
+{
+        struct sockaddr_in sa;
+        int l = listener(&sa);
+
+        if (size != 0)
+                setsockopt(l, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+        v[0] = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(v[0], (void *)&sa, sizeof(sa)) < 0 || (v[1] = accept(l, NULL, NULL)) < 0)
+                die("pair");
+        close(l);
+}
+
+/* What each way to wait says. */
+static void show_readable(int fd, int level, int edge)
+{
+        struct timeval now = {0, 0};
+        struct epoll_event ev;
+        fd_set set;
+
+        FD_ZERO(&set);
+        FD_SET(fd, &set);
+        printf("  poll %x, ", (unsigned)events_of(fd));
+        printf("select %d, ", select(fd + 1, &set, NULL, NULL, &now));
+        printf("epoll %d, ", epoll_wait(level, &ev, 1, 0));
+        printf("edge %d\n", epoll_wait(edge, &ev, 1, 0));
+}
+
+static void write_pieces(int v[2], int from, int to, int piece)
+{
+        static char b[1 << 20];
+
+        for (int n; from < to; from += n) {
+                n = to - from < piece ? to - from : piece;
+                if (write(v[0], b, (size_t)n) != n)
+                        die("write");
+                wait_bytes(v[1], from + n);
+        }
+}
+
+static void low_water_of(int size, int low, int piece)
+{
+        struct epoll_event ev = {.events = EPOLLIN}, et = {.events = EPOLLIN | EPOLLET};
+        int v[2], level = epoll_create1(0), edge = epoll_create1(0);
+        static char b[1 << 20];
+
+        printf(" buffer %d, mark %d, pieces of %d\n", size, low, piece);
+        sized_pair(v, size);
+        SHOW(setsockopt(v[1], SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low)));
+        epoll_ctl(level, EPOLL_CTL_ADD, v[1], &ev);
+        epoll_ctl(edge, EPOLL_CTL_ADD, v[1], &et);
+        write_pieces(v, 0, low / 2, piece);
+        show_readable(v[1], level, edge);
+        write_pieces(v, low / 2, low - 1, piece);
+        show_readable(v[1], level, edge);
+        write_pieces(v, low - 1, low, piece);
+        show_readable(v[1], level, edge);
+        show_readable(v[1], level, edge);
+        SHOW(recv(v[1], b, sizeof(b), 0));
+        show_readable(v[1], level, edge);
+        write_pieces(v, 0, low - 1, piece);
+        show_readable(v[1], level, edge);
+        shutdown(v[0], SHUT_WR);
+        SHOW(epoll_wait(edge, &et, 1, LONG));
+        show_readable(v[1], level, edge);
+        close(level);
+        close(edge);
+        close2(v);
+}
+
+/* Whatever the buffer and the segments. */
+void scene_low_water_sizes(void)
+{
+        static const struct {
+                int size, low;
+        } of[] = {{0, 2}, {0, 20000}, {10000, 2000}, {10000, 4000}, {40000, 15000}, {200000, 15000}, {200000, 60000}};
+
+        for (size_t i = 0; i < ARRAY_LEN(of); i++)
+                for (int piece = 100; piece <= 1500; piece += 1400)
+                        low_water_of(of[i].size, of[i].low, piece);
+}
+
 /* A reset that comes after some bytes is told by the call after. */
 void scene_late_resets(void)
 {

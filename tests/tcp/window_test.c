@@ -5,7 +5,8 @@
 
 static const struct scene_setup nothing = {.most = 65535}, some = {.credit = 1500, .most = 5000},
                                 large = {.credit = 100000, .most = 8000000, .wscale = 7}, window = {.rcvbuf = 3000},
-                                sure = {.rcvbuf = 3000, .lossless = true};
+                                sure = {.rcvbuf = 3000, .lossless = true},
+                                near = {.rcvbuf = 4000, .mss = 8000, .lossless = true}, automatic = {0};
 
 /* The SYN says what is granted to begin with. */
 static void a_syn_offers_the_first_grant(void **state)
@@ -174,6 +175,36 @@ static void a_low_water_mark_counts_on_a_window_of_less_than_a_segment(void **st
         forget_sent(s);
 }
 
+/* Where nothing is lost the peer waits for no full segment: all of the window comes, however large one may be. */
+static void a_low_water_mark_beside_large_segments(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .len = 1000);
+        assert_false(tcp_recv_enough(s->tc, 3000));
+        peer_sends(s, .seq = 1001, .ack = 1, .len = 1999);
+        assert_false(tcp_recv_enough(s->tc, 3000));
+        peer_sends(s, .seq = 3000, .ack = 1, .len = 1);
+        assert_true(tcp_recv_enough(s->tc, 3000));
+        assert_false(tcp_recv_enough(s->tc, 3500));
+        peer_sends(s, .seq = 3001, .ack = 1, .len = 500);
+        forget_sent(s);
+}
+
+/* A buffer that sizes itself grows to the mark. */
+static void a_low_water_mark_has_room(void **state)
+{
+        struct scene *s = *state;
+
+        tcp_recv_room(s->tc, 3u << 20);
+        assert_true(s->tc->rcv_limit >= 3u << 20);
+        s->opts.rcvbuf = 10000;
+        app_sets(s);
+        tcp_recv_room(s->tc, 3u << 20);
+        assert_int_equal(s->tc->rcv_limit, 10000);
+        forget_sent(s);
+}
+
 /* The end of the stream needs no grant. */
 static void a_fin_needs_no_grant(void **state)
 {
@@ -201,6 +232,8 @@ int main(void)
                 scenario(what_is_granted_before_the_peer_answers_counts, syn_sent, &some),
                 scenario(a_low_water_mark_knows_the_window, established, &some),
                 scenario(a_low_water_mark_counts_on_a_window_of_less_than_a_segment, established, &sure),
+                scenario(a_low_water_mark_beside_large_segments, established, &near),
+                scenario(a_low_water_mark_has_room, established, &automatic),
                 scenario(a_fin_needs_no_grant, established, &nothing),
         };
 
