@@ -44,6 +44,14 @@ void ustack_follow(struct ustack *u);
 void ustack_take_ifaces(struct ustack *u, ip_addr laddr);
 /* Descriptors to be woken by while nobody polls, besides the pipe: appends to pfd, at most NETIF_MAX. */
 int ustack_wake_fds(const struct ustack *u, struct pollfd *pfd);
+/* Before something is sent by channel k: a stack reads what it sends itself from two rings, and what it sent first is to be told of first.
+ * Under the lock. */
+static inline void ustack_hear_own(struct ustack *u, uint32_t k)
+{
+        if (unlikely(u->s.st->chan[k].peer == u->id) && u->s.st->chan[k].netif == 0 && u->s.st->chan[k].remote == 0 &&
+            stack_pending(&u->s, 0))
+                stack_run(&u->s, ustack_now());
+}
 /* ustack_peers.c: ends the channels of peers that are gone with everybody who could have said so; when peers_at has come. Under
  * the lock. */
 #define USTACK_PEERS_EVERY (2 * NS_PER_S)

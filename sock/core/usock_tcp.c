@@ -394,6 +394,8 @@ void usock_tcp_hear(struct usock *s)
         c = &u->s.chan[tcp_conn_at(&u->s.tcp, rec->conn)->tuple.chan];
         if (unlikely(c->netif.nif != NULL) && c->ops != NULL && c->ops->pending(c->ch))
                 stack_run(&u->s, ustack_now());
+        else
+                ustack_hear_own(u, tcp_conn_at(&u->s.tcp, rec->conn)->tuple.chan);
 }
 
 /* Of the connection, and told once; beside those a call fails of itself, or will fail again. Under the lock. */

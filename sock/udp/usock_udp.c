@@ -316,6 +316,7 @@ int usock_udp_post(struct usock *s, const struct udp_dest *d, const struct stack
 
         if (d->to.rport == 0 && unlikely(rec->chan != d->chan + 1))
                 return -EAGAIN;         /* another thread has connected it elsewhere: once more */
+        ustack_hear_own(u, d->chan);
         err = udp_output_prepare(&u->s.udp, rec->conn, d->to.rport != 0 ? &d->to : NULL, p->len, caps->csum, sum, &out);
         if (err != 0)
                 return err;

@@ -255,6 +255,7 @@ static const struct {
         {"epoll_duplicated_before", scene_epoll_duplicated_before},
         {"epoll_beside_closes", scene_epoll_beside_closes},
         {"epoll_edges", scene_epoll_edges},
+        {"epoll_order", scene_epoll_order},
         {"epoll_nested", scene_epoll_nested},
         {"zerocopy", scene_zerocopy},
         {"kept_errors", scene_kept_errors},

@@ -303,6 +303,7 @@ void scene_epoll_renumbered(void);
 void scene_epoll_duplicated_before(void);
 void scene_epoll_beside_closes(void);
 void scene_epoll_edges(void);
+void scene_epoll_order(void);
 void scene_epoll_nested(void);
 void scene_zerocopy(void);
 void scene_kept_errors(void);

@@ -656,3 +656,48 @@ void scene_epoll_forked(void)
                 close(ep);
         }
 }
+
+/* ---- what was sent first is reported first ---- */
+
+/* From one end of a connection or the other, or a datagram. */
+static void send_from(int which, const int v[2][2], int from, const struct sockaddr_in *to)
+{
+        if (which == 2)
+                sendto(from, "x", 1, 0, (void *)to, sizeof(*to));
+        else
+                write(v[which][which], "x", 1);
+}
+
+static void order_of(const int first[3])
+{
+        struct epoll_event ev[3] = {0};
+        struct sockaddr_in a, b;
+        int v[2][2], ep = epoll_create1(0), from = udp_socket(&a), to = udp_socket(&b);
+
+        tcp_pair(v[0]);
+        tcp_pair(v[1]);
+        ADD(ep, v[0][1], EPOLLIN, 0);
+        ADD(ep, v[1][0], EPOLLIN, 1);
+        ADD(ep, to, EPOLLIN, 2);
+        sendto(from, "x", 1, 0, (void *)&b, sizeof(b));         /* the first finds its way */
+        recv(to, &a, 1, 0);
+        epoll_wait(ep, ev, 3, 0);
+        for (int i = 0; i < 3; i++)
+                send_from(first[i], v, from, &b);
+        SHOW(epoll_wait(ep, ev, 3, LONG));
+        for (int i = 0; i < 3; i++)
+                printf("  %d: %d\n", first[i], (int)ev[i].data.u64);
+        close2(v[0]);
+        close2(v[1]);
+        close(from);
+        close(to);
+        close(ep);
+}
+
+void scene_epoll_order(void)
+{
+        static const int first[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+
+        for (size_t i = 0; i < ARRAY_LEN(first); i++)
+                order_of(first[i]);
+}
