@@ -225,7 +225,7 @@ static void hear_of_listener(struct usock *s)
 {
         ustack_lock(s->u);
         hear_before_the_end(s);
-        ustack_unlock(s->u);
+        ustack_leave(s->u);
 }
 
 void usock_close(struct usock *s)
