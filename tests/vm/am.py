@@ -70,6 +70,7 @@ ENOUGH = "/tmp/enough"                          # rank 0 sees it: it is of machi
 
 def talk(ranks, rounds, until_told=False):
     """The launcher, when all ranks have joined, and their process numbers."""
+    sh("rm", "-f", ENOUGH)
     child = job(ranks, os.path.join(BUILD, "tests", "vm", "am_rounds"), str(rounds), *([ENOUGH] if until_told else []))
     pids = {}
     while len(pids) < ranks:
@@ -124,16 +125,11 @@ LOSING = ("loses", "loses bursts", "spoils", "all")
 ROUNDS = 30                                     # of some hundred messages
 
 
-def wired(how):
-    """What each end sends is treated so."""
-    for device in ("eth0",) if TWO else ("veth0", "veth1"):
-        sh("tc", "qdisc", "replace", "dev", device, "root", "netem", "limit", "10000", *how)
-
-
 def wires_a():
+    """Each machine treats what it sends. One machine's ranks have one device, and no wire between them."""
     sh("modprobe", "sch_netem")
     for name, how in WIRES.items():
-        wired(how)
+        sh("tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "limit", "10000", *how)
         barrier(f"wire {name}")
         if HOST == "a":
             print(f"a wire that {name}:", flush=True)
@@ -190,7 +186,7 @@ def nothing():
 
 two_b = killed_b = stopped_b = nothing
 wires_b = wires_a
-SCENES = ("two" if TWO else "one", "killed", "stopped", "wires")
+SCENES = ("two", "killed", "stopped", "wires") if TWO else ("one", "killed", "stopped")
 
 if __name__ == "__main__":
     set_up()
