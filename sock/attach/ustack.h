@@ -57,6 +57,7 @@ struct ustack {
         bool woke;                      /* a waiter since one got up; he will lead. Under the lock */
         nstime peers_at;                /* when it is looked for peers that ended unseen: ustack_peers_look() */
         struct usock *handles;          /* this process's, linked by next */
+        uint32_t twins;                 /* of them, those of a record that has an older one here: it came back in a message */
 };
 
 struct usock;

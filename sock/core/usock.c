@@ -66,10 +66,20 @@ bool usock_addr_out(int family, ip_addr addr, uint16_t port, struct sockaddr *sa
 
 /* ---- records and handles ---- */
 
+static bool other_handle(const struct usock *s)
+{
+        for (const struct usock *h = s->u->handles; h != NULL; h = h->next)
+                if (h != s && h->idx == s->idx)
+                        return true;
+        return false;
+}
+
 static void link_handle(struct usock *s)
 {
         struct ustack *u = s->u;
 
+        if (unlikely(sock_held_by(u->s.st, stack_sock(&u->s, s->idx), u->slot)) && other_handle(s))
+                u->twins++;
         sock_hold(u->s.st, stack_sock(&u->s, s->idx), u->slot);
         s->next = u->handles;
         s->link = &u->handles;
@@ -184,14 +194,6 @@ struct usock *usock_dup(struct usock *s)
         return s;
 }
 
-static bool other_handle(const struct usock *s)
-{
-        for (const struct usock *h = s->u->handles; h != NULL; h = h->next)
-                if (h != s && h->idx == s->idx)
-                        return true;
-        return false;
-}
-
 #define A_FLIGHT (16u << 10)            /* bytes */
 
 /* Who has sent as much may wait for our acknowledgement, with more to come, which no reader will read. */
@@ -225,7 +227,7 @@ static void hear_of_listener(struct usock *s)
 {
         ustack_lock(s->u);
         hear_before_the_end(s);
-        ustack_leave(s->u);
+        ustack_unlock(s->u);
 }
 
 void usock_close(struct usock *s)
@@ -246,7 +248,9 @@ void usock_close(struct usock *s)
         usock_tcp_settle(s);
         hear_before_the_end(s);
         unlink_handle(s);
-        if (!other_handle(s)) {
+        if (unlikely(u->twins != 0) && other_handle(s)) {
+                u->twins--;
+        } else {
                 if (entry && !sock_held_besides(u->s.st, rec, u->slot))
                         e = ustack_entry_end(u, rec);
                 ustack_unref(u, s->idx, u->slot, ustack_now());
