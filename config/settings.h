@@ -94,7 +94,7 @@ struct unetd_config {
         {                                                                                                    \
                 .domain = "default", .idle_s = 30,                                                           \
                 .per_uid = {.clients = 4096, .stacks = 1024, .procs = 4096, .chans = 4096,                   \
-                            .chans_per_stack = 64, .listeners = 4096, .holds = 1024, .leases = 256,          \
+                            .chans_per_stack = 64, .listeners = 4096, .holds = 1024, .leases = 1024,         \
                             .emul_endpoints = 256, .emul_names = 256, .emul_chans = 1024,                    \
                             .emul_kb = 32768, .emul_msgs = 8192},                                            \
                 .geom = {.count = {[FRAME_LARGE] = 512, [FRAME_SMALL] = 16384}}, .lease_ports = 64,          \

@@ -20,6 +20,13 @@ void stack_limits_default(struct stack_limits *l)
         };
 }
 
+void stack_limits_large(struct stack_limits *l)
+{
+        stack_limits_default(l);
+        l->tcp.conns = STACK_CONNS_MAX;
+        l->socks = STACK_CONNS_MAX;
+}
+
 /* Offsets of everything behind struct stack_state; one place says the order. */
 struct layout {
         size_t tcp, udp, socks, chan_pool, rxpool, rxframes, capture, ip, trace, netifs, igmp, routes, crowd, wants, holders, end;

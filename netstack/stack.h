@@ -49,7 +49,7 @@
 #define STACK_CAPTURE (8u << 20)        /* bytes of the capture ring; untouched until somebody captures */
 #define STACK_TRACE   16384u            /* events of the trace; untouched until somebody traces */
 #define STACK_ADDRS   256u              /* addresses of this host */
-#define STACK_PORT_BLOCKS 256u          /* leases of client ports */
+#define STACK_PORT_BLOCKS 1024u         /* leases of client ports: as many as there are (DIR_BLOCKS) */
 #define STACK_NEWS    8192u             /* sockets with events that poll sets have not looked at yet */
 
 /* ---- sizes ---- */
@@ -62,6 +62,9 @@ struct stack_limits {
         struct frame_geom tx;           /* of each channel; agreed with unetd */
 };
 void stack_limits_default(struct stack_limits *l);
+/* The same with STACK_CONNS_MAX connections and sockets, for who has address space without bound: memory comes as it is used. */
+#define STACK_CONNS_MAX ((1u << 20) - 2)
+void stack_limits_large(struct stack_limits *l);
 
 /* ---- what is shared ---- */
 

@@ -470,7 +470,7 @@ static struct ustack *make(uint32_t room, int *err)
         *err = -ENOMEM;
         if (u == NULL)
                 return NULL;
-        stack_limits_default(&l);
+        ustack_limits(&l);
         u->bytes = stack_bytes(&l);
         *err = unetd_stack_fds_make(&u->fds, u->bytes);
         if (*err != 0) {

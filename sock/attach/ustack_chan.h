@@ -9,6 +9,8 @@
 
 /* For how many channels a new stack has address space; 0: it is too little for one. */
 uint32_t ustack_room(void);
+/* How large a new stack is: with STACK_CONNS_MAX connections where RLIMIT_AS does not bound this process, else with fewer. */
+void ustack_limits(struct stack_limits *l);
 /* Descriptors for channels to come are kept if they can be, and whether they can is in the books. Under the client's lock. */
 void ustack_keep_numbers(void);
 /* The same when there were none for a peer's. */

@@ -86,6 +86,14 @@ static uint32_t room_of_space(void)
         return (uint32_t)MIN((left - state_bytes() - OTHER_BYTES) / chan_bytes(), STACK_CHANS);
 }
 
+void ustack_limits(struct stack_limits *l)
+{
+        if (limit_of(RLIMIT_AS).rlim_cur == RLIM_INFINITY)
+                stack_limits_large(l);
+        else
+                stack_limits_default(l);
+}
+
 uint32_t ustack_room(void)
 {
         uint32_t room = MIN(room_of_space(), room_of_descriptors());

@@ -46,13 +46,16 @@ static int lease_ports(struct ustack *u)
 {
         struct stack_state *st = u->s.st;
         uint16_t first = 0, n;
-        int err = unetd_port_lease(ustack_client(), u->id, &first, &n);
+        int err;
 
+        if (READ_ONCE(st->nblocks) == STACK_PORT_BLOCKS)
+                return -ENOSPC;
+        err = unetd_port_lease(ustack_client(), u->id, &first, &n);
         ustack_client_done();
         if (err != 0)
                 return err;
         ustack_lock(u);
-        if (st->nblocks < STACK_PORT_BLOCKS) {
+        if (st->nblocks < STACK_PORT_BLOCKS && n != 0) {
                 st->block[st->nblocks].first = first;
                 st->block[st->nblocks].count = n;
                 st->nblocks++;
@@ -61,32 +64,32 @@ static int lease_ports(struct ustack *u)
         return 0;
 }
 
-/* The k-th of the leased client ports; 0: there are no more. */
-static uint16_t client_port(const struct stack_state *st, uint32_t k)
-{
-        for (uint32_t b = 0; b < st->nblocks; b++) {
-                if (k < st->block[b].count)
-                        return (uint16_t)(st->block[b].first + k);
-                k -= st->block[b].count;
-        }
-        return 0;
-}
-
+/* As many as it takes for client_port() to have named every port that is leased. */
 static uint32_t client_ports(const struct stack_state *st)
 {
-        uint32_t n = 0;
+        uint32_t most = 0;
 
         for (uint32_t b = 0; b < st->nblocks; b++)
-                n += st->block[b].count;
-        return n;
+                most = MAX(most, st->block[b].count);
+        return st->nblocks * most;
+}
+
+/* The k-th of the leased client ports, one of each block after the other. */
+static uint16_t client_port(const struct stack_state *st, uint32_t k)
+{
+        uint32_t b = k % st->nblocks;
+
+        return (uint16_t)(st->block[b].first + k / st->nblocks % st->block[b].count);
 }
 
 /*
  * Opens with one of the leased ports, or with the port the socket is bound to. Under the lock. -EADDRINUSE: all taken. Which of
  * the leased ones: RFC 6056 §3.3.3, algorithm 3, counted by all destinations from a place that is each one's own. Not one at which
- * somebody listens: with a listener of ours a connection could have the same two ends.
+ * somebody listens: with a listener of ours a connection could have the same two ends. At most so many `tries`: among ports of
+ * which most are taken, more of them are cheaper than a search.
  */
-static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t, nstime now)
+#define PORT_TRIES 8u
+static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t, uint32_t tries, nstime now)
 {
         struct stack_state *st = u->s.st;
         struct tcp_link link = stack_tcp_link(&u->s, t->chan);
@@ -97,7 +100,7 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
                 return tcp_connect(&u->s.tcp, t, &link, &rec->opts, now);
         }
         offset = tcp_port_offset(&u->s.tcp, t);
-        for (uint32_t tries = 0; tries < n; tries++) {
+        for (tries = MIN(tries, n); tries != 0; tries--) {
                 int conn;
                 WRITE_ONCE(st->port_next, st->port_next + 1);
                 t->lport = client_port(st, (offset + st->port_next) % n);
@@ -111,7 +114,7 @@ static int open_conn(struct ustack *u, struct sock_rec *rec, struct tcp_tuple *t
 }
 
 /* -EAGAIN: the channel could not be had. -EMFILE: nor will it be, while this process may have no more numbers. */
-static int connect_on(struct usock *s, struct tcp_tuple *t)
+static int connect_on(struct usock *s, struct tcp_tuple *t, uint32_t tries)
 {
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
@@ -127,7 +130,7 @@ static int connect_on(struct usock *s, struct tcp_tuple *t)
         }
         now = stack_time(&u->s, now);
         stack_begin(u->s.st, 0);
-        conn = rec->role != SOCK_ROLE_NONE ? -EISCONN : open_conn(u, rec, t, now);
+        conn = rec->role != SOCK_ROLE_NONE ? -EISCONN : open_conn(u, rec, t, tries, now);
         stack_end(u->s.st);
         if (conn > 0) {
                 usock_tcp_link(u, rec, (uint32_t)conn, s->idx);
@@ -254,10 +257,11 @@ static int connect_by(struct usock *s, const struct usock_own *own, ip_addr addr
         if (!ip_addr_is_any(own->addr))
                 t.laddr = own->addr;
         t.chan = (uint16_t)chan;
-        err = connect_on(s, &t);
-        /* All leased ports are taken: lease more, as long as there are any. */
+        err = connect_on(s, &t, PORT_TRIES);
         while (err == -EADDRINUSE && own->port == 0 && lease_ports(s->u) == 0)
-                err = connect_on(s, &t);
+                err = connect_on(s, &t, PORT_TRIES);
+        if (err == -EADDRINUSE && own->port == 0)
+                err = connect_on(s, &t, UINT32_MAX);
         return err == -EINPROGRESS ? still_there(s, own, addr, port, &found) : err;
 }
 
