@@ -24,6 +24,8 @@ CHECK_PACKAGES+=(apache2 lighttpd haproxy vsftpd rsync postgresql)
 # What virtual machines are made of, and what runs in them (tests/vm).
 CHECK_PACKAGES+=(qemu-system-x86 busybox-static kmod libibverbs-dev rdma-core ibverbs-providers ibverbs-utils perftest rdmacm-utils)
 CHECK_PACKAGES+=(redis-server redis-tools)
+# What packages are made with, and the machine that they are tried on (tests/packages).
+CHECK_PACKAGES+=(debhelper lintian mmdebstrap)
 BENCH_PACKAGES=(postgresql memcached libmemcached-tools redis-server redis-tools nginx-light apache2-utils gnuplot-nox
         ucx-utils openmpi-bin libopenmpi-dev)
 

@@ -44,7 +44,7 @@ static bool own_dir(char dir[PATH_MAX])
 /* The shim, beside this program as installed (wherever the prefix went) or as built. */
 static bool find_shim(char path[PATH_MAX])
 {
-        static const char *const beside[] = {UNET_BIN_TO_LIB "/libunet_preload.so", "../sock/shim/libunet_preload.so"};
+        static const char *const beside[] = {UNET_BIN_TO_SHIM "/libunet_preload.so", "../sock/shim/libunet_preload.so"};
         char dir[PATH_MAX], joined[PATH_MAX * 2];
 
         if (!own_dir(dir))
