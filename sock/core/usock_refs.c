@@ -7,6 +7,8 @@
 #include "sock/wait/usock_crowd.h"
 #include "sock/udp/usock_udp.h"
 
+#define CLOSED_MANY 4096u               /* sockets of a dead process, between flushes: each looks at all that wait for a full channel */
+
 void ustack_end_role(struct ustack *u, struct sock_rec *rec, nstime now)
 {
         struct stack *s = &u->s;
@@ -31,7 +33,8 @@ void ustack_end_role(struct ustack *u, struct sock_rec *rec, nstime now)
         sock_set_role(rec, SOCK_ROLE_NONE);
 }
 
-void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
+/* True: it is closed; what is to be sent for that goes with the next flush. */
+static bool let_go(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
 {
         struct sock_rec *rec = stack_sock(&u->s, sock);
 
@@ -39,11 +42,17 @@ void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
         if (unlikely(atomic_load_explicit(&rec->relay, memory_order_relaxed) == slot + 1))
                 atomic_store(&rec->relay, 0);
         if (sock_held(rec))
-                return;
+                return false;
         now = stack_time(&u->s, now);
         ustack_end_role(u, rec, now);
         pool_free(&u->s.st->socks, sock);
-        stack_flush(&u->s, now);
+        return true;
+}
+
+void ustack_unref(struct ustack *u, uint32_t sock, uint32_t slot, nstime now)
+{
+        if (let_go(u, sock, slot, now))
+                stack_flush(&u->s, now);
 }
 
 void ustack_turn_over(struct ustack *u, struct sock_rec *rec)
@@ -134,6 +143,7 @@ static void end_wakes(struct ustack *u, uint32_t slot)
 static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
 {
         struct pool *p = &u->s.st->socks;
+        uint32_t closed = 0;
         bool any = false;
 
         now = stack_time(&u->s, now);
@@ -144,9 +154,10 @@ static bool end_refs(struct ustack *u, uint32_t slot, bool keep, nstime now)
                 end_copies(u, rec, slot, now);
                 if (keep && sock_kept_by(u->s.st, rec, slot))
                         any = true;
-                else
-                        ustack_unref(u, i, slot, now);
+                else if (let_go(u, i, slot, now) && ++closed % CLOSED_MANY == 0)
+                        stack_flush(&u->s, now);
         }
+        stack_flush(&u->s, now);
         end_waiters(u->s.st, slot);
         end_wakes(u, slot);
         ustack_set_full(u, slot, false);
