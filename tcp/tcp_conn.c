@@ -63,7 +63,8 @@ void tcp_shared_init(struct tcp_shared *sh, const struct tcp_limits *l, const ui
         sh->limits = *l;
         memcpy(sh->secret, secret, sizeof sh->secret);
         sh->conn_hash_off = at.conn_hash;
-        sh->conn_hash_mask = power_of_two(l->conns) - 1;
+        sh->conn_hash_max = power_of_two(l->conns);
+        sh->conn_hash_n = MIN(CONN_BUCKETS_FIRST, sh->conn_hash_max);
         sh->listen_hash_off = at.listen_hash;
         sh->listen_hash_mask = power_of_two(l->listeners) - 1;
         sh->scratch_off = at.scratch;
@@ -78,7 +79,8 @@ bool tcp_shared_is(const struct tcp_shared *sh, const struct tcp_limits *l)
         struct layout at = layout_of(l);
         const char *base = (const char *)sh;
 
-        return sh->conn_hash_off == at.conn_hash && sh->conn_hash_mask == power_of_two(l->conns) - 1 &&
+        return sh->conn_hash_off == at.conn_hash && sh->conn_hash_max == power_of_two(l->conns) && sh->conn_hash_n != 0 &&
+               sh->conn_hash_n <= sh->conn_hash_max &&
                sh->listen_hash_off == at.listen_hash && sh->listen_hash_mask == power_of_two(l->listeners) - 1 &&
                sh->scratch_off == at.scratch &&
                pool_is(&sh->conns, base + at.conns, sizeof(struct tcp_conn), l->conns + 1) &&

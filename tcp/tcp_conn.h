@@ -393,7 +393,8 @@ struct tcp_shared {
         struct tcp_limits limits;
         uint8_t secret[16];
         uint64_t conn_hash_off, listen_hash_off; /* from this struct to arrays of indices */
-        uint32_t conn_hash_mask, listen_hash_mask;
+        uint32_t listen_hash_mask;
+        uint32_t conn_hash_n, conn_hash_max;     /* buckets now, and at most: tcp_demux.c */
         uint64_t scratch_off;           /* a bit a record, for tcp_recover() */
         uint32_t tw_head, tw_tail, tw_count;
         uint32_t wait_head;

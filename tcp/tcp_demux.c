@@ -4,6 +4,10 @@
  *
  * A run of segments on a channel mostly belongs to one connection, so the last one found is looked at before
  * the hash is computed. All of this is derived: demux_clear() and demux_add() make it anew.
+ *
+ * The table of connections grows with them by linear hashing (Litwin, 1980): one more bucket for each connection that there is no
+ * bucket for, which takes its part of one other chain. So a stack with few connections touches few pages, and nobody waits while a
+ * table of a million is made anew.
  */
 #include "base/siphash.h"
 #include "tcp/tcp_conn.h"
@@ -35,9 +39,13 @@ static bool same_tuple(const struct tcp_tuple *a, const struct tcp_tuple *b)
                ip_addr_eq(a->raddr, b->raddr) && ip_addr_eq(a->laddr, b->laddr);
 }
 
+/* With n buckets, where 2^k <= n < 2^(k+1): the low k + 1 bits say which, or, where there is none yet, the low k. */
 static uint32_t *bucket_of(const struct tcp_shared *sh, const struct tcp_tuple *tuple)
 {
-        return &conn_buckets(sh)[hash(sh, tuple) & sh->conn_hash_mask];
+        uint32_t n = sh->conn_hash_n, half = 1u << (31 - __builtin_clz(n));
+        uint32_t b = (uint32_t)hash(sh, tuple) & (2 * half - 1);
+
+        return &conn_buckets(sh)[b < n ? b : b - half];
 }
 
 struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple)
@@ -57,9 +65,30 @@ struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple)
         return NULL;
 }
 
+/* One more bucket, and what is its own from the chain that had it. */
+static void grow(struct tcp *t)
+{
+        struct tcp_shared *sh = t->sh;
+        uint32_t n = sh->conn_hash_n, from = n - (1u << (31 - __builtin_clz(n))), i = conn_buckets(sh)[from], next;
+        uint32_t *kept = &conn_buckets(sh)[from], *moved = &conn_buckets(sh)[n];
+
+        sh->conn_hash_n = n + 1;
+        for (; i != 0; i = next) {
+                uint32_t **to = bucket_of(sh, &conn_at(t, i)->tuple) == &conn_buckets(sh)[n] ? &moved : &kept;
+                next = conn_at(t, i)->hash_next;
+                **to = i;
+                *to = &conn_at(t, i)->hash_next;
+        }
+        *kept = *moved = 0;
+}
+
 void demux_add(struct tcp *t, struct tcp_conn *tc)
 {
-        uint32_t *head = bucket_of(t->sh, &tc->tuple);
+        uint32_t *head;
+
+        if (t->sh->conns.used > t->sh->conn_hash_n && t->sh->conn_hash_n < t->sh->conn_hash_max)
+                grow(t);
+        head = bucket_of(t->sh, &tc->tuple);
 
         tc->hash_next = *head;
         *head = tc->self;
@@ -86,7 +115,7 @@ void demux_remove(struct tcp *t, struct tcp_conn *tc)
 
 void tcp_count_all(struct tcp *t, uint16_t chan)
 {
-        for (uint32_t b = 0; b <= t->sh->conn_hash_mask; b++)
+        for (uint32_t b = 0; b < t->sh->conn_hash_n; b++)
                 for (uint32_t i = conn_buckets(t->sh)[b]; i != 0; i = conn_at(t, i)->hash_next)
                         if (conn_at(t, i)->tuple.chan == chan)
                                 t->answers->count(t->arg, &conn_at(t, i)->tuple, 1);
@@ -205,7 +234,8 @@ void demux_clear(struct tcp *t)
 {
         struct tcp_shared *sh = t->sh;
 
-        memset(conn_buckets(sh), 0, sizeof(uint32_t) * (sh->conn_hash_mask + 1));
+        sh->conn_hash_n = MIN(CONN_BUCKETS_FIRST, sh->conn_hash_max);
+        memset(conn_buckets(sh), 0, sizeof(uint32_t) * sh->conn_hash_n);
         memset(listen_buckets(sh), 0, sizeof(uint32_t) * (sh->listen_hash_mask + 1));
         memset(sh->cache, 0, sizeof sh->cache);
 }

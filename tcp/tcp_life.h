@@ -27,6 +27,7 @@ void conn_size_mss(struct tcp_conn *tc);
 uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link);
 
 /* tcp_demux.c */
+#define CONN_BUCKETS_FIRST 1024u        /* a page */
 struct tcp_conn *demux_find(const struct tcp *t, const struct tcp_tuple *tuple);
 void demux_add(struct tcp *t, struct tcp_conn *tc);
 void demux_remove(struct tcp *t, struct tcp_conn *tc);
