@@ -56,7 +56,7 @@ static void look_at(const struct world *w, const struct unet_recv *m)
                 for (uint32_t k = 0; k < f->len; k++)
                         ones += f->ptr[k] & 1;
         }
-        assert(sum == m->len && sum <= SHM_LINK_MTU && ones <= sum);
+        assert(sum == m->len && sum <= SHM_PAIR_MTU && ones <= sum);
 }
 
 static void give_back(struct world *w, const struct unet_recv *m)

@@ -144,7 +144,7 @@ static void check_message(const struct pair *p, const struct unet_recv *m)
                         sink ^= f->ptr[0] ^ f->ptr[f->len - 1];
         }
         assert_int_equal(sum, m->len);
-        assert_in_range(sum, 0, SHM_LINK_MTU);
+        assert_in_range(sum, 0, SHM_PAIR_MTU);
         (void)sink;
 }
 

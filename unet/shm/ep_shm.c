@@ -6,6 +6,16 @@
 #include "unet/ep.h"
 #include "unet/shm/shm_link.h"
 
+/* The other end is an endpoint, too: a message is 64 KB of pieces and its descriptor. */
+static int accept_pair(struct shm_link *s, int64_t timeout, struct link *out)
+{
+        int err = shm_link_accept(s, timeout, out);
+
+        if (err == 0)
+                out->ch->caps.mtu = SHM_PAIR_MTU;
+        return err;
+}
+
 int unet_chan_over(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *chan)
 {
         struct frame_geom flat = {{0}};
@@ -15,7 +25,7 @@ int unet_chan_over(struct unet_ep *ep, int sock, int64_t timeout, uint32_t *chan
 
         if (err != 0)
                 return err;
-        err = shm_link_accept(s, timeout, &l);
+        err = accept_pair(s, timeout, &l);
         if (err == 0)
                 err = ep_attach(ep, &l, chan);
         if (err != 0)
@@ -56,9 +66,9 @@ int unet_chan_pair(struct unet_ep *a, struct unet_ep *b, uint32_t *chan_a, uint3
         if (err == 0)
                 err = shm_link_offer(&b->st, flat, &b->cnt, sock[1], &sb);
         if (err == 0)
-                err = shm_link_accept(sa, 0, &la);
+                err = accept_pair(sa, 0, &la);
         if (err == 0)
-                err = shm_link_accept(sb, 0, &lb);
+                err = accept_pair(sb, 0, &lb);
         if (err == 0)
                 err = ep_attach(a, &la, &ca);
         if (err != 0)

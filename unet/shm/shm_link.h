@@ -28,6 +28,7 @@ static_assert(SHM_LINK_INLINE + sizeof(struct shm_frame_ref) +
                               (UNET_RANGES_MAX - 1) * sizeof(struct unet_range) <=
                       248,
               "fits into a slot");
+#define SHM_PAIR_MTU    (SHM_LINK_MTU + SHM_LINK_INLINE)        /* between two endpoints: no frame of a switch has to hold it */
 
 struct shm_link;
 
