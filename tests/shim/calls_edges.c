@@ -295,11 +295,12 @@ void scene_low_water_reads(void)
 static void sized_pair(int v[2], int size)
 {
         struct sockaddr_in sa;
-        int l = listener(&sa);
+        int l = listener(&sa), on = 1;
 
         if (size != 0)
                 setsockopt(l, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
         v[0] = socket(AF_INET, SOCK_STREAM, 0);
+        setsockopt(v[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         if (connect(v[0], (void *)&sa, sizeof(sa)) < 0 || (v[1] = accept(l, NULL, NULL)) < 0)
                 die("pair");
         close(l);
