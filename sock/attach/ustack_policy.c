@@ -53,33 +53,52 @@ static const char *running_file(void)
         return path[0] != '\0' ? path : NULL;
 }
 
-/* What `unet why` shows. It stays for as long as the process. */
-static const char *said(uint32_t i, const char *name)
+/* What `unet why` shows. It stays for as long as the process, whatever rules there are later. */
+static const char *said(const char *name)
 {
-        static char text[RULES_MAX][RULE_NAME + 32];
-        char now[sizeof text[0]];
+        enum { FREE, WRITTEN, THERE };
+        static struct {
+                _Atomic int state;
+                char text[RULE_NAME + 32];
+        } all[4 * RULES_MAX];
+        char now[sizeof all[0].text];
 
         snprintf(now, sizeof now, "[rule %.*s] of the configuration", (int)RULE_NAME - 1, name);
-        if (strcmp(text[i], now) != 0)
-                memcpy(text[i], now, sizeof now);
-        return text[i];
+        for (uint32_t i = 0; i < ARRAY_LEN(all); i++) {
+                int was = FREE;
+
+                if (atomic_compare_exchange_strong(&all[i].state, &was, WRITTEN)) {
+                        memcpy(all[i].text, now, sizeof now);
+                        atomic_store_explicit(&all[i].state, THERE, memory_order_release);
+                        return all[i].text;
+                }
+                if (was == THERE && strcmp(all[i].text, now) == 0)
+                        return all[i].text;
+        }
+        return "a rule of the configuration";
 }
 
 static const char *rule_for(const struct directory *dir, uint8_t proto, enum rule_role role, ip_addr addr, uint16_t port)
 {
         struct rule_asked q = {.role = role, .proto = proto, .port = port};
-        const struct rule *r;
+        struct ustack_reading at = {0};
+        char name[RULE_NAME] = "";
+        const struct rule *r = NULL;
 
         q.addr = ip_addr_is_v4(addr) ? ip_addr_get_v4(addr) : 0;
         q.program[0] = running_file();
         q.program[1] = (const char *)getauxval(AT_EXECFN);      /* of a script its own name */
-        r = rule_against(dir->rule, dir->nrules, &q);
-        return r == NULL ? NULL : said((uint32_t)(r - dir->rule), r->name);
+        while (ustack_read(dir, &at)) {
+                r = rule_against(dir->rule, READ_ONCE(dir->nrules), &q);
+                if (r != NULL)
+                        memcpy(name, r->name, sizeof name);
+        }
+        return r == NULL || !at.whole ? NULL : said(name);
 }
 
 const char *ustack_rule(const struct directory *dir, uint8_t proto, enum rule_role role, ip_addr addr, uint16_t port)
 {
-        return likely(dir == NULL || dir->nrules == 0) ? NULL : rule_for(dir, proto, role, addr, port);
+        return likely(dir == NULL || READ_ONCE(dir->nrules) == 0) ? NULL : rule_for(dir, proto, role, addr, port);
 }
 
 const char *usock_rule_listens(int kind, const struct sockaddr *sa, socklen_t len)

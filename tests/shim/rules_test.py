@@ -3,10 +3,12 @@
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -14,6 +16,7 @@ BUILD = os.environ["UNET_BUILD"]
 sys.path.insert(0, os.path.join(os.environ["UNET_SOURCE"], "tests"))
 from ports import free_port  # noqa: E402
 
+UNETD = os.path.join(BUILD, "unetd", "unetd")
 UNET = os.path.join(BUILD, "tools", "unet")
 LIMIT = 300
 
@@ -70,11 +73,20 @@ class Rules(unittest.TestCase):
 
     def carried(self, config, address="127.0.0.1"):
         """Runs the program under these rules: what carried each socket at the end, and why."""
+        return self.says(self.configure(config), address)
+
+    def configure(self, config):
+        """A domain of its own with this configuration: the environment of who is in it."""
         Rules.runs += 1
         path = os.path.join(self.dir.name, "unet.conf")
+        self.write(path, config)
+        return dict(os.environ, UNET_CONFIG=path, UNET_DOMAIN=f"rules-{os.getpid()}-{Rules.runs}")
+
+    def write(self, path, config):
         with open(path, "w", encoding="utf-8") as f:
             f.write("[daemon]\nidle = 1\n" + config.format(port=self.port, program=self.program))
-        env = dict(os.environ, UNET_CONFIG=path, UNET_DOMAIN=f"rules-{os.getpid()}-{Rules.runs}")
+
+    def says(self, env, address="127.0.0.1"):
         done = subprocess.run([UNET, "why", "--json", self.program, address, str(self.port)], env=env, capture_output=True,
                               text=True, timeout=LIMIT, check=False)
         rows = json.loads(done.stdout or "[]")
@@ -127,6 +139,52 @@ class Rules(unittest.TestCase):
         self.assert_kernels(said, (), None)
         said = self.carried("[rule 1]\nprogram = another\ncarrier = unet\n[rule 2]\ncarrier = kernel\n")
         self.assert_kernels(said, (LISTENER, CLIENT, BOUND, CONNECTED, SENDER), "2")
+
+    def read_again(self, *options):
+        """A unetd that is told to read its rules again; a file that it cannot read leaves them as they were."""
+        env = self.configure("")
+        log = os.path.join(self.dir.name, "log")
+        unetd = subprocess.Popen([UNETD, "--foreground", "--idle", "-1", "--log", log, *options], env=env, stdin=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+        self.addCleanup(lambda: (unetd.terminate(), unetd.wait(LIMIT)))
+        self.wait_for(log, "ready:")
+        programs = dict(env, UNET_CONFIG="")      # what they do is by unetd's word, whatever the file says
+        self.assert_kernels(self.says(programs), (), None)
+        all_of_them = (LISTENER, CLIENT, BOUND, CONNECTED, SENDER)
+        for config, line, numbers, name in (
+                ("[rule 1]\ncarrier = kernel\n", "1 rules were read again", all_of_them, "1"),
+                ("[rule 1]\ncarrier = nobody\n", "unet.conf:4: ", all_of_them, "1"),
+                ("[rule 2]\nprogram = another\ncarrier = unet\n[rule 3]\ncarrier = kernel\n", "2 rules were read again",
+                 all_of_them, "3"),
+                ("", "0 rules were read again", (), None)):
+            with self.subTest(line):
+                self.write(env["UNET_CONFIG"], config)
+                unetd.send_signal(signal.SIGHUP)
+                self.wait_for(log, line)
+                self.assert_kernels(self.says(programs), numbers, name)
+        with open(log, encoding="utf-8") as f:
+            self.assertEqual(f.read().count("the rules stay as they were"), 1)
+        self.assertIsNone(unetd.poll())
+
+    def wait_for(self, path, text):
+        deadline = time.monotonic() + LIMIT
+        while time.monotonic() < deadline:
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as f:
+                    if text in f.read():
+                        return
+            time.sleep(0.01)
+        self.fail(f"not said: {text}")
+
+    def test_rules_are_read_again(self):
+        self.read_again()
+
+    def test_rules_of_a_system_wide_unetd_are_read_again(self):
+        """By its monitor: nobody else may read this file."""
+        if os.geteuid() != 0:
+            self.skipTest("only root may start one for all users")
+        os.chmod(self.dir.name, 0o700)
+        self.read_again("--system")
 
 
 if __name__ == "__main__":

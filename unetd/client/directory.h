@@ -77,7 +77,7 @@ struct directory {
         uint32_t nverbs;                /* those over RDMA: to the stacks of hosts that run unetd, for every stack here */
         struct dir_iface verbs[DIR_IFACES];
         struct netconf net;             /* interface n of it is the one whose peer is UNETD_IFACE | n - 1 */
-        uint32_t nrules;                /* of [rule NAME]; they do not change while this unetd runs */
+        uint32_t nrules;                /* of [rule NAME] */
         struct rule rule[RULES_MAX];
         _Alignas(CACHE_LINE) struct dir_entry slot[DIR_SLOTS];
 };
@@ -361,7 +361,6 @@ void directory_del_iface(struct directory_owner *o, uint32_t i);
 void directory_add_verbs(struct directory_owner *o, const struct dir_iface *f);
 /* The one with that `peer` works (""), or why it does not. */
 void directory_verbs_state(struct directory_owner *o, uint32_t peer, const char *why_not);
-/* Before anybody has the directory. */
 void directory_set_rules(struct directory_owner *o, const struct rule *rules, uint32_t n);
 /* Publishes what the network is to be, as the next generation of it. */
 void directory_set_net(struct directory_owner *o, const struct netconf *net);

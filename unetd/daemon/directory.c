@@ -225,8 +225,10 @@ void directory_iface_taken(struct directory_owner *o, uint32_t i, uint32_t stack
 void directory_set_rules(struct directory_owner *o, const struct rule *rules, uint32_t n)
 {
         assert(n <= RULES_MAX);
+        write_begin(o->d);
         memcpy(o->d->rule, rules, n * sizeof *rules);
         o->d->nrules = n;
+        write_end(o->d);
 }
 
 void directory_set_net(struct directory_owner *o, const struct netconf *net)

@@ -136,6 +136,27 @@ static bool read_config(struct options *o)
         return false;
 }
 
+/* Of the file as it is now. What else it says holds from the next start on. */
+static int read_rules(struct rule rule[RULES_MAX], char line[XDP_LINE_MAX])
+{
+        static const struct unetd_config blank = UNETD_CONFIG_DEFAULT;
+        struct unetd_config *c = malloc(sizeof *c);
+        struct config_error err;
+        int r = c ? 0 : -ENOMEM;
+
+        if (c) {
+                *c = blank;
+                r = config_load(c, &err);
+                if (r == 0)
+                        memcpy(rule, c->rule, sizeof c->rule);
+                else
+                        snprintf(line, XDP_LINE_MAX, "%.120s:%d: %.70s", err.path, err.line, err.text);
+        }
+        r = r == 0 ? (int)c->nrules : r;
+        free(c);
+        return r;
+}
+
 static void parse(struct options *o, int argc, char **argv)
 {
         static const struct option longs[] = {
@@ -335,7 +356,8 @@ static int accept_init(void)
 
 __attribute__((noreturn)) static void be_monitor(int sock, int broker, const struct options *o)
 {
-        const struct monitor_scope scope = {.cfg = &unetd.cfg, .listening = {unetd.listening.fd, unetd.at_file.fd}};
+        const struct monitor_scope scope = {.cfg = &unetd.cfg, .read_rules = read_rules,
+                                            .listening = {unetd.listening.fd, unetd.at_file.fd}};
         int status;
 
         if (o->ready_fd >= 0)
@@ -369,11 +391,32 @@ static int split(const struct options *o)
 
 /* ---- running ---- */
 
+/* They hold for sockets that listen, connect or are bound from now on. */
+static void rules_again(void)
+{
+        static struct rule rule[RULES_MAX];
+        char line[XDP_LINE_MAX] = "";
+        int n = unetd.cfg.shared ? monitor_rules(rule, line) : read_rules(rule, line);
+
+        if (n < 0 || n > (int)RULES_MAX) {
+                log_line("the rules stay as they were: %s", line[0] != '\0' ? line : strerror(n < 0 ? -n : EBADMSG));
+                return;
+        }
+        memcpy(unetd.cfg.rule, rule, sizeof rule);
+        unetd.cfg.nrules = (uint32_t)n;
+        directory_set_rules(&unetd.dir, unetd.cfg.rule, unetd.cfg.nrules);
+        log_line("%d rules were read again", n);
+}
+
 static void signalled(struct loop_source *s, uint32_t events)
 {
         struct signalfd_siginfo si;
 
-        if (read(s->fd, &si, sizeof si) == sizeof si)
+        if (read(s->fd, &si, sizeof si) != sizeof si)
+                return;
+        if (si.ssi_signo == SIGHUP)
+                rules_again();
+        else
                 unetd.loop.stop = true;
 }
 
@@ -387,12 +430,23 @@ static int signals_init(void)
         sigemptyset(&set);
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
+        sigaddset(&set, SIGHUP);
         sigprocmask(SIG_SETMASK, &set, NULL);
         fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
         if (fd < 0)
                 return -errno;
         unetd.signals = (struct loop_source){.fd = fd, .ready = signalled};
         return loop_add(&unetd.loop, &unetd.signals, EPOLLIN);
+}
+
+/* One that comes too early waits. */
+static void hold_sighup(void)
+{
+        sigset_t set;
+
+        sigemptyset(&set);
+        sigaddset(&set, SIGHUP);
+        sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
 /* So that nothing of ours gets their numbers. */
@@ -508,6 +562,7 @@ int main(int argc, char **argv)
         int r;
 
         fill_standard_fds();
+        hold_sighup();
         parse(&o, argc, argv);
         if (o.quit)
                 return o.status;

@@ -286,6 +286,8 @@ static int serve(const struct mon_request *q, int fd, struct mon_reply *a)
         case MON_PROCESS:
                 root_process(q->pid, q->tid, &a->process);
                 return 0;
+        case MON_RULES:
+                return mon.scope->read_rules(a->rule, a->line);
         case MON_TYPES:
                 break;
         }
@@ -369,6 +371,7 @@ static int signals_open(void)
         sigemptyset(&set);
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
+        sigaddset(&set, SIGHUP);
         sigaddset(&set, SIGCHLD);
         signal(SIGPIPE, SIG_IGN);
         sigprocmask(SIG_SETMASK, &set, NULL);
@@ -390,7 +393,7 @@ int monitor_run(const struct monitor_scope *scope, int sock, int broker)
                         if (si.ssi_signo == SIGCHLD && reap(broker, &status))
                                 return status;
                         if (si.ssi_signo != SIGCHLD)
-                                kill(broker, SIGTERM);
+                                kill(broker, si.ssi_signo == SIGHUP ? SIGHUP : SIGTERM);
                 }
                 if (p[1].revents && monitor_answer(sock) < 0)
                         p[1].fd = -1;   /* it is ending */

@@ -31,6 +31,8 @@ int monitor_sender_mtu(const struct pkt_sealed *s, uint32_t mtu);
 int monitor_sender_end(struct pkt_sealed *s, struct send_check *c);
 int monitor_sender_mac(uint32_t i, struct send_check *c);
 int monitor_bind(int fd, const struct sockaddr *sa, socklen_t len);
+/* The rules of the configuration file as it is now: how many; a negative errno, and what is wrong in `line`. */
+int monitor_rules(struct rule rule[RULES_MAX], char line[XDP_LINE_MAX]);
 void monitor_process(int32_t pid, int32_t tid, struct root_process *p);
 /* `client`: the connection of the root who wants it. 0; -EPERM. */
 int monitor_iface_set(uint32_t i, const struct unetd_iface_config *c, int client);

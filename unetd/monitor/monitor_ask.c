@@ -177,6 +177,17 @@ int monitor_bind(int fd, const struct sockaddr *sa, socklen_t len)
         return monitor < 0 ? root_bind(fd, sa, len) : ask(&q, fd, &a, NULL);
 }
 
+int monitor_rules(struct rule rule[RULES_MAX], char line[XDP_LINE_MAX])
+{
+        struct mon_request q = {.type = MON_RULES};
+        struct mon_reply a;
+        int r = ask(&q, -1, &a, NULL);
+
+        memcpy(line, a.line, XDP_LINE_MAX);
+        memcpy(rule, a.rule, sizeof a.rule);
+        return r;
+}
+
 void monitor_process(int32_t pid, int32_t tid, struct root_process *p)
 {
         struct mon_request q = {.type = MON_PROCESS, .pid = pid, .tid = tid};

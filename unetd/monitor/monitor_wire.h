@@ -23,6 +23,7 @@ enum mon_type {
         MON_BIND,                       /* name; fd: a socket */
         MON_REOPEN,                     /* flags; fd: a memory file */
         MON_PROCESS,                    /* pid, tid */
+        MON_RULES,                      /* the configuration file may be another now */
         MON_TYPES
 };
 
@@ -55,6 +56,7 @@ struct mon_reply {
                 struct root_rings rings;
                 struct pkt_dev packet;
                 struct root_process process;
+                struct rule rule[RULES_MAX];
         };
 };
 
