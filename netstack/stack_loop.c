@@ -143,11 +143,14 @@ static void drain(struct stack *s)
                         st->out_tail = 0;
                 tc->out_queued = 0;
                 if (!stack_output_conn(s, tc)) {
+                        tcp_queue_full(tc, s->now);
                         touched(s, conn);
                         if (first_stuck == 0)
                                 first_stuck = conn;
                 }
                 if (tc->live) {
+                        if (conn_is_watched(tc))
+                                tcp_watch_look(tc);
                         wheel_set(&st->wheel, conns(s), wheel_off, conn, tcp_deadline(tc));
                         note_ack(s, tc);
                         tell(s, tc);

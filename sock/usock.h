@@ -260,6 +260,19 @@ struct usock_news {
 bool usock_news(struct usock_news *at, void (*fn)(void *arg, void *stack, uint32_t sock), void *arg);
 /* As usock_wait, and returns when there is news since `at`, counted as one more item. */
 int usock_wait_news(const struct usock_news *at, struct usock_item *v, int n, nstime timeout, const sigset_t *mask);
+/*
+ * Somebody else's event loop sleeps for a poll set (usock_outside.c), on the descriptor: with any news since `seen` it becomes
+ * readable, once, until it is armed again. False: the stack has no place for it.
+ */
+struct usock_outside;
+struct usock_outside *usock_outside_make(void);
+int usock_outside_fd(const struct usock_outside *o);
+bool usock_outside_arm(struct usock_outside *o, const struct usock_news *seen);
+/* It becomes readable now. */
+void usock_outside_ring(struct usock_outside *o);
+void usock_outside_end(struct usock_outside *o);
+/* In the child of a fork: it was the parent's. */
+void usock_outside_forked(struct usock_outside *o);
 /* A datagram socket that could not send, and now can: an edge that no event tells of, if it was for want of a frame, or there was
  * room before anybody waited. True once. */
 bool usock_unblocked(struct usock *s);

@@ -217,6 +217,7 @@ enum {
         TCP_EV_CLOSED = 8,              /* no more will happen: reset, timed out, or closed both ways */
         TCP_EV_URGENT = 16,
         TCP_EV_ACCEPT = 32,             /* raised for the listener */
+        TCP_EV_FLOW = 64,               /* something that tcp_watch_set() asks for: for poll sets */
 };
 
 /* ---- opening ---- */
@@ -380,6 +381,45 @@ void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o);
 /* With opts.credit: the peer may send so many bytes more, and is told. -EINVAL: without; -EOVERFLOW: more than opts.window_most in
  * advance. */
 int tcp_window_grant(struct tcp *t, struct tcp_conn *tc, uint32_t bytes, nstime now);
+
+/* tcp_watch.c: what is told of a connection, as TCP_EV_FLOW, and how it is asked for. */
+enum {
+        TCP_WATCH_ACKED = 1,
+        TCP_WATCH_UNSENT = 2,
+        TCP_WATCH_UNREAD = 4,
+        TCP_WATCH_LOSS = 8,
+        TCP_WATCH_RTT = 16,             /* in watch.holds: it is above the mark; */
+        TCP_WATCH_SHUT = 32,            /* ... the peer's window is 0; */
+        TCP_WATCH_NIQ = 64,             /* ... the interface's queue is full */
+        TCP_WATCH_LIMIT = 128,
+        TCP_WATCH_ON = 256,             /* in watch.holds only: somebody watches */
+        TCP_WATCH_MARKS = TCP_WATCH_ACKED | TCP_WATCH_UNSENT,   /* in watch.holds: reached */
+};
+struct tcp_marks {                      /* 0: not asked for */
+        uint64_t acked;                 /* so many bytes of the stream */
+        nstime rtt;
+        uint32_t unsent_below, unread_above;
+        uint32_t limits;                /* 1 << enum tcp_limit */
+};
+struct tcp_watch_counts {
+        uint32_t losses, timeouts;      /* segments taken for lost; retransmission timeouts */
+        uint32_t rtt, shut, niq;        /* how often it changed, either way */
+        uint32_t limit;                 /* how often it became one that is asked for */
+        uint32_t acked, unsent;         /* how often the mark was reached */
+};
+/* NULL: nothing is told any more. What is so already is told at once. */
+void tcp_watch_set(struct tcp *t, struct tcp_conn *tc, const struct tcp_marks *m);
+/* A turn that changed a connection which is watched has ended. */
+void tcp_watch_look(struct tcp_conn *tc);
+/* Without the lock: marks that are reached; what happened since the record was made. */
+uint32_t tcp_watch_marks(const struct tcp_conn *tc);
+void tcp_watch_counts(const struct tcp_conn *tc, struct tcp_watch_counts *c);
+/* Of what was written: acknowledged; accepted and not sent. */
+uint64_t tcp_stream_acked(const struct tcp_conn *tc);
+uint32_t tcp_unsent(const struct tcp_conn *tc);
+/* The interface takes no more for now. */
+void tcp_queue_full(struct tcp_conn *tc, nstime now);
+
 /* The scale of what we offer; before the peer's SYN is known (tcp_window_opened()) the one that ours asks for, and before that the one
  * that it is going to ask for. The largest window that can be said by it. What the peer may send. */
 uint8_t tcp_window_scale(const struct tcp_conn *tc);

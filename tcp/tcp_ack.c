@@ -250,5 +250,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
         recovery_set_slow(tc);
         if (tc->flags & (TCF_SND_FULL | TCF_MORE))
                 after_ack(t, tc, now);
+        if (conn_is_watched(tc))
+                tcp_watch_look(tc);
         return true;
 }

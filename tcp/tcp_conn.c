@@ -166,7 +166,7 @@ struct tcp_conn *conn_new(struct tcp *t, const struct tcp_tuple *tuple, const st
         tc->cc = opts->cc;
         tc->syn_wscale = open_wscale(opts);
         conn_heed_ttl(tc);
-        tc->slow = SLOW_STATE | (opts->send_window != 0 ? SLOW_CLAMP : 0);
+        tc->slow = SLOW_STATE | (opts->send_window != 0 ? SLOW_FLOW : 0);
         tc->delack_at = tc->rtx_at = tc->slow_at = tc->cork_at = NSTIME_NEVER;
         tc->last_received = tc->last_sent = tc->limit_since = now;
         tc->min_rtt = NSTIME_NEVER;
@@ -339,9 +339,18 @@ void conn_set_limit(struct tcp_conn *tc, enum tcp_limit limit, nstime now)
 {
         if (likely(tc->limit == limit))
                 return;
+        if (conn_is_watched(tc))
+                watch_limit(tc, limit);
         tc->limited[tc->limit] += now - tc->limit_since;
         tc->limit_since = now;
         tc->limit = (uint8_t)limit;
+}
+
+/* There is something to send, and it is not the application or a window that holds it up. */
+void tcp_queue_full(struct tcp_conn *tc, nstime now)
+{
+        if (tc->snd_next != 0)
+                conn_set_limit(tc, TCP_LIM_NIQ, now);
 }
 
 void tcp_set_sock(struct tcp *t, uint32_t conn, uint32_t sock)

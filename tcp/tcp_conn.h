@@ -99,7 +99,7 @@ enum {                                  /* tc->slow: why header prediction does 
         SLOW_URG = 8,                   /* urgent data announced */
         SLOW_SHUT = 16,                 /* the application reads no more */
         SLOW_NOSACK = 32,               /* duplicate ACKs must be counted */
-        SLOW_CLAMP = 64,                /* opts.send_window bounds what each ACK offers */
+        SLOW_FLOW = 64,                 /* opts.send_window bounds what each ACK offers, or somebody watches it (TCP_WATCH_ON) */
         SLOW_REFUSED = 128,             /* the peer has closed, and resets whatever comes: SEG_CLOSED */
 };
 
@@ -166,6 +166,15 @@ enum {                                  /* tc->fastopen: tcp_fastopen.c */
         FO_OLD = 64,                    /* ... by the number that the SYN used */
         FO_OPEN = 128,                  /* opened by the peer's SYN, and our SYN-ACK is not acknowledged */
 };
+
+struct tcp_watch {                      /* tcp_watch.c; WRITE_ONCE() */
+        uint64_t acked;                 /* as struct tcp_marks */
+        nstime rtt;
+        uint32_t unsent_below, unread_above, limits;
+        uint32_t holds;                 /* TCP_WATCH_* */
+        struct tcp_watch_counts counts;
+};
+static_assert(sizeof(struct tcp_watch) == CACHE_LINE, "a line of the record");
 
 struct tcp_conn {
         /* -- line 0: who it is -- */
@@ -311,13 +320,15 @@ struct tcp_conn {
         uint32_t sock;                  /* tcp_set_sock(); 0: orphan, or not yet accepted */
         uint8_t out_queued;
 
+        struct tcp_watch watch;
+
         uint64_t cc_priv[32];           /* the congestion control's own: of CUBIC's the first lines */
 };
 static_assert(offsetof(struct tcp_conn, rcv_nxt) == 64 && offsetof(struct tcp_conn, snd_una) == 128 &&
               offsetof(struct tcp_conn, snd_fill) == 192 && offsetof(struct tcp_conn, bytes_sent) == 256, "lines");
 static_assert(offsetof(struct tcp_conn, opts.tos) / CACHE_LINE == offsetof(struct tcp_conn, opts.ip_opts.len) / CACHE_LINE,
               "who looks at the one looks at the other");
-static_assert(sizeof(struct tcp_conn) == 1280, "twenty lines");
+static_assert(sizeof(struct tcp_conn) == 1344, "twenty-one lines");
 
 /* Marks that are looked at without the lock (tcp_poll_events()). */
 static inline void conn_flag(struct tcp_conn *tc, uint32_t flags)
@@ -509,6 +520,15 @@ static inline uint32_t copied_seq(const struct tcp_conn *tc)
 static inline bool conn_unconfirmed(const struct tcp_conn *tc)
 {
         return unlikely(tc->slow & SLOW_STATE) && tc->fastopen & FO_OPEN;
+}
+
+static inline bool conn_is_watched(const struct tcp_conn *tc)
+{
+        return unlikely(tc->slow & SLOW_FLOW) && tc->watch.holds & TCP_WATCH_ON;
+}
+static inline void conn_slow_flow(struct tcp_conn *tc)
+{
+        tc->slow = (uint8_t)((tc->slow & ~SLOW_FLOW) | (tc->opts.send_window != 0 || tc->watch.holds & TCP_WATCH_ON ? SLOW_FLOW : 0));
 }
 
 /* The peer's window as far as our own limit lets. It never goes back on what is in flight, as the peer's own may: it is taken with

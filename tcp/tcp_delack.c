@@ -60,7 +60,7 @@ static bool in_train(struct tcp_conn *tc, const struct tcp_seg *seg, nstime now)
 
         tc->train_at = at;
         tc->train_rtt = (uint16_t)MIN(rxseg_time(round_trip(tc, seg, now)), UINT16_MAX);
-        if (paused || tc->slow & ~(SLOW_LOSS | SLOW_NOSACK | SLOW_CLAMP) || seg->len < tc->rcv_full)
+        if (paused || tc->slow & ~(SLOW_LOSS | SLOW_NOSACK | SLOW_FLOW) || seg->len < tc->rcv_full)
                 tc->train = 0;
         tc->train += tc->train < TRAIN_BEGINS;
         return tc->train == TRAIN_BEGINS;

@@ -23,6 +23,10 @@ void conn_enter_time_wait(struct tcp *t, struct tcp_conn *tc, nstime now);
 void conn_reset(struct tcp *t, struct tcp_conn *tc, int err);
 void conn_set_limit(struct tcp_conn *tc, enum tcp_limit limit, nstime now);
 void conn_size_mss(struct tcp_conn *tc);
+
+/* tcp_watch.c */
+/* Of a connection that is watched: its limit changes. */
+void watch_limit(struct tcp_conn *tc, enum tcp_limit limit);
 /* Bytes that a new connection may have unread, when it is not by credit. */
 uint32_t conn_rcv_limit(const struct tcp_opts *o, const struct tcp_link *link);
 

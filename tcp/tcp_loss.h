@@ -13,6 +13,10 @@ void sack_note_dup(struct tcp_conn *tc, uint32_t left, uint32_t right);
 /* Marks what the peer reports. */
 void sack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, nstime now);
 
+/* tcp_watch.c */
+/* Of a connection that is watched: a segment was taken for lost, or the retransmission timer fired. */
+void watch_lost(struct tcp_conn *tc, bool timeout);
+
 /* tcp_rack.c */
 void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now);
 void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now);

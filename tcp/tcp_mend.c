@@ -266,8 +266,9 @@ static void mend_slow(struct tcp_conn *tc)
 {
         tc->slow = (uint8_t)((tc->state != TCPS_ESTABLISHED || tc->fastopen & FO_OPEN ? SLOW_STATE : 0) | (tc->urg_state ? SLOW_URG : 0) |
                              (tc->ooo_head ? SLOW_OOO : 0) | (tc->shut & SHUT_RCV ? SLOW_SHUT : 0) |
-                             (tc->sack_ok ? 0 : SLOW_NOSACK) | (tc->opts.send_window != 0 ? SLOW_CLAMP : 0) |
+                             (tc->sack_ok ? 0 : SLOW_NOSACK) |
                              (tc->slow & SLOW_REFUSED));
+        conn_slow_flow(tc);
         recovery_set_slow(tc);
 }
 

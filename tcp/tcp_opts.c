@@ -26,10 +26,7 @@ void tcp_get_opts(const struct tcp_conn *tc, struct tcp_opts *o)
 /* A limit that is lifted waits for the peer's next window. */
 static void set_send_window(struct tcp_conn *tc)
 {
-        if (tc->opts.send_window != 0)
-                tc->slow |= SLOW_CLAMP;
-        else
-                tc->slow &= (uint8_t)~SLOW_CLAMP;
+        conn_slow_flow(tc);
         tc->snd_wnd = conn_peer_window(tc, tc->snd_wnd);
 }
 

@@ -209,7 +209,7 @@ static bool held_back(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now
 /* Whether it is our own limit that holds. */
 static bool is_clamped(const struct tcp_conn *tc)
 {
-        return unlikely(tc->slow & SLOW_CLAMP) && tc->snd_wnd >= tc->opts.send_window;
+        return unlikely(tc->slow & SLOW_FLOW) && tc->opts.send_window != 0 && tc->snd_wnd >= tc->opts.send_window;
 }
 
 /* RFC 9293 §3.8.6.2.1. Where nothing is lost the receiver is one of ours: it avoids silly windows by itself, and a small one is what its

@@ -51,6 +51,8 @@ void rack_mark_lost(struct tcp_conn *tc, struct tcp_txseg *s)
         if (!(s->marks & TXS_LOST))
                 tc->lost += space;
         s->marks = (uint8_t)((s->marks & ~TXS_RETX) | TXS_LOST);
+        if (conn_is_watched(tc) && !known)
+                watch_lost(tc, false);
         if (tc->flags & TCF_RATES && !known)
                 cc_of(tc)->lost(tc, s);
 }

@@ -119,6 +119,8 @@ void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
         bool reneged = txseg_at(t, tc->snd_head)->marks & TXS_SACKED, first = tc->ca_state < CA_RECOVERY;
 
         count(t->cnt, COUNT_TCP_RTO);
+        if (conn_is_watched(tc))
+                watch_lost(tc, true);
         if (tc->link.lossless && !reneged) {
                 lossless_timeout(t, tc);
                 return;

@@ -65,6 +65,55 @@ struct unet_flow {
 UNET_API int unet_flow_set(int sock, const struct unet_flow *f);
 UNET_API int unet_flow_get(int sock, struct unet_flow *f);
 
+/*
+ * Events of a connection, beside POLLIN and POLLOUT in unet_pollset_add(), unet_pollset_mod() and struct unet_event. A mark is
+ * reported as long as it is reached; what happened, until unet_watch_take() has taken it; with UNET_EDGE each once.
+ */
+#define UNET_EV_ACKED  0x00010000u      /* mark: so many bytes of the stream are acknowledged */
+#define UNET_EV_UNSENT 0x00020000u      /* mark: less is accepted and not sent, when a call or a turn of the stack has ended */
+#define UNET_EV_UNREAD 0x00040000u      /* mark: so much is unread, or no more can come */
+#define UNET_EV_LOSS   0x00080000u      /* a segment was taken for lost, or the retransmission timer fired */
+#define UNET_EV_RTT    0x00100000u      /* srtt went above the mark, or came back */
+#define UNET_EV_SHUT   0x00200000u      /* the peer's window became 0, or opened again */
+#define UNET_EV_NIQ    0x00400000u      /* the interface's send queue was full, or has room again */
+#define UNET_EV_LIMIT  0x00800000u      /* what limits the sender became one of `limits` */
+
+struct unet_watch {
+        uint32_t size;                  /* sizeof(struct unet_watch) */
+        uint32_t limits;                /* 1u << UNET_LIMIT_...; the marks: 0 is none */
+        uint64_t acked;                 /* of all that was ever written to the socket */
+        uint32_t unsent_below, unread_above;
+        int64_t rtt;                    /* ns */
+};
+/*
+ * From now on; what is so already is told at once. NULL: nothing is told any more. The marks are the socket's: a child of fork() and its
+ * parent see the same ones, and each of them is told of everything. ENOTCONN: it was never connected. While a connection is watched its
+ * segments take the general path through the stack.
+ */
+UNET_API int unet_watch_set(int sock, const struct unet_watch *w);
+
+struct unet_happened {
+        uint32_t size;                  /* sizeof(struct unet_happened) */
+        uint32_t events;                /* UNET_EV_*: marks reached, and what happened */
+        uint32_t losses, timeouts;      /* so many, since this process asked last */
+        uint32_t rtt_turns, shut_turns, niq_turns, limit_turns; /* how often it went over and back; became one of them */
+        uint32_t holds;                 /* now: UNET_EV_RTT, it is above the mark; UNET_EV_SHUT, UNET_EV_NIQ */
+        enum unet_limit limit;          /* now */
+        uint64_t acked;
+        uint32_t unsent, unread;
+        int64_t srtt;
+};
+/* What happened since this process asked last, or since the watch was set; and the numbers as they are. Taken: it is not told again. */
+UNET_API int unet_watch_take(int sock, struct unet_happened *h);
+
+/*
+ * A descriptor of the set for somebody else's event loop (poll, epoll, libevent, libuv, GLib): readable when a wait in the set may find
+ * something, kernel descriptors of the set included. Then unet_pollset_wait() with a timeout of 0 is to be called; it stays readable
+ * until such a wait has returned 0. It is the set's, to be watched and not to be read, and closed with it. EMFILE. In the child of a
+ * fork() it is of the child's set, which is empty; an epoll set that has it is the parent's.
+ */
+UNET_API int unet_pollset_fd(struct unet_pollset *set);
+
 #ifdef __cplusplus
 }
 #endif

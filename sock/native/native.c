@@ -132,6 +132,7 @@ int native_install(struct usock *us, bool nonblock)
                 n->connecting = n->held = false;
                 n->late_err = 0;
                 n->members = NULL;
+                n->seen = (struct tcp_watch_counts){0};
                 atomic_fetch_add_explicit(&n->use, SLOT_OPEN + 1, memory_order_release);
         }
         pthread_mutex_unlock(&table_lock);

@@ -35,6 +35,7 @@ struct native_slot {
         bool held;                      /* the port is held in the kernel by unetd */
         ip_addr held_addr;              /* as bound; connect may choose a narrower one */
         struct native_member *members;  /* under the lock of memberships */
+        struct tcp_watch_counts seen;   /* what this process has taken of what happened (unet_watch_take()); WRITE_ONCE() */
 };
 
 enum { SLOT_OPEN = 1u << 31, SLOT_CLOSING = 1u << 30, SLOT_ENDING = 1u << 29 };
@@ -100,6 +101,19 @@ static inline bool native_nowait(const struct native_slot *n, int flags)
 
 /* A connected UDP socket whose peer nobody was: looks again. 0, or as native_nobody(). */
 int native_reconnect(struct native_slot *n);
+
+/* ---- native_watch.c ---- */
+
+/* UNET_EV_* of a watch that are there, without a lock. */
+uint32_t native_watch_events(struct native_slot *n);
+/* Of those the ones that came since this was asked last with the same counts, which move on. */
+uint32_t native_watch_edges(struct native_slot *n, struct tcp_watch_counts *at);
+
+/* ---- native_flow.c ---- */
+
+/* The socket with its stack's lock, of TCP, or NULL and -errno at *err; and back, with the result. */
+struct native_slot *native_enter(int sock, int *err);
+int native_leave(struct native_slot *n, int err);
 
 /* ---- native_set.c ---- */
 

@@ -175,8 +175,7 @@ static int get_flow(struct usock *s, struct unet_flow *f)
 
 /* ---- the calls ---- */
 
-/* The socket with its stack's lock, or NULL and -errno at *err. */
-static struct native_slot *enter(int sock, int *err)
+struct native_slot *native_enter(int sock, int *err)
 {
         struct native_slot *n = native_get(sock);
 
@@ -191,7 +190,7 @@ static struct native_slot *enter(int sock, int *err)
         return NULL;
 }
 
-static int leave(struct native_slot *n, int err)
+int native_leave(struct native_slot *n, int err)
 {
         ustack_leave(n->us->u);
         native_put(n);
@@ -205,8 +204,8 @@ int unet_window_set(int sock, const struct unet_window *w)
 
         if (w == NULL || w->size != sizeof *w)
                 return (int)native_result(w == NULL ? -EFAULT : -EINVAL);
-        n = enter(sock, &err);
-        return n != NULL ? leave(n, set(n->us, w)) : (int)native_result(err);
+        n = native_enter(sock, &err);
+        return n != NULL ? native_leave(n, set(n->us, w)) : (int)native_result(err);
 }
 
 int unet_window_get(int sock, struct unet_window *w)
@@ -216,16 +215,16 @@ int unet_window_get(int sock, struct unet_window *w)
 
         if (w == NULL || w->size != sizeof *w)
                 return (int)native_result(w == NULL ? -EFAULT : -EINVAL);
-        n = enter(sock, &err);
-        return n != NULL ? leave(n, get(n->us, w)) : (int)native_result(err);
+        n = native_enter(sock, &err);
+        return n != NULL ? native_leave(n, get(n->us, w)) : (int)native_result(err);
 }
 
 int unet_window_grant(int sock, uint32_t bytes)
 {
         int err;
-        struct native_slot *n = enter(sock, &err);
+        struct native_slot *n = native_enter(sock, &err);
 
-        return n != NULL ? leave(n, grant(n->us, bytes)) : (int)native_result(err);
+        return n != NULL ? native_leave(n, grant(n->us, bytes)) : (int)native_result(err);
 }
 
 int unet_flow_set(int sock, const struct unet_flow *f)
@@ -235,8 +234,8 @@ int unet_flow_set(int sock, const struct unet_flow *f)
 
         if (f == NULL || f->size != sizeof *f)
                 return (int)native_result(f == NULL ? -EFAULT : -EINVAL);
-        n = enter(sock, &err);
-        return n != NULL ? leave(n, set_flow(n->us, f)) : (int)native_result(err);
+        n = native_enter(sock, &err);
+        return n != NULL ? native_leave(n, set_flow(n->us, f)) : (int)native_result(err);
 }
 
 int unet_flow_get(int sock, struct unet_flow *f)
@@ -246,6 +245,6 @@ int unet_flow_get(int sock, struct unet_flow *f)
 
         if (f == NULL || f->size != sizeof *f)
                 return (int)native_result(f == NULL ? -EFAULT : -EINVAL);
-        n = enter(sock, &err);
-        return n != NULL ? leave(n, get_flow(n->us, f)) : (int)native_result(err);
+        n = native_enter(sock, &err);
+        return n != NULL ? native_leave(n, get_flow(n->us, f)) : (int)native_result(err);
 }

@@ -23,7 +23,9 @@
 #include "sock/attach/handle.h"
 #include "sock/attach/ustack_wake.h"
 #include "sock/native/native.h"
+#include "unet/flow.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -32,6 +34,7 @@
 
 #define IN_EVENTS    (POLLIN | POLLPRI | POLLRDNORM | POLLRDBAND | POLLRDHUP)
 #define OUT_EVENTS   (POLLOUT | POLLWRNORM | POLLWRBAND)
+#define FLOW_EVENTS  (UNET_EV_ACKED | UNET_EV_UNSENT | UNET_EV_UNREAD | UNET_EV_LOSS | UNET_EV_RTT | UNET_EV_SHUT | UNET_EV_NIQ | UNET_EV_LIMIT)
 #define KERNEL_EVERY (30 * NS_PER_US)   /* with our sockets busy, the kernel's are asked this often */
 #define BUCKETS_MIN  64u
 
@@ -47,6 +50,7 @@ struct native_member {
         uint32_t events;
         uint64_t data;
         uint32_t in, out;               /* edges seen */
+        struct tcp_watch_counts flow;
 };
 LIST_HEAD(bucket, native_member);
 
@@ -60,6 +64,9 @@ struct unet_pollset {
         int epfd;
         _Atomic bool kernel_half;       /* something was put there */
         _Atomic nstime kernel_asked;    /* threads that wait in the set forget it, without the lock */
+        pthread_mutex_t outside_lock;   /* of the next two; taken before stacks' locks, and not inside `lock` */
+        struct usock_outside *outside;  /* unet_pollset_fd(): who sleeps elsewhere; NULL: nobody */
+        _Atomic int outside_fd;         /* an epoll set of his socket and of our kernel half; -1: there is none */
 };
 
 static LIST_HEAD(, unet_pollset) sets = LIST_HEAD_INITIALIZER(sets);
@@ -208,6 +215,16 @@ static int drop(struct unet_pollset *set, struct native_slot *n, uint32_t events
         return 0;
 }
 
+/* A stack may have come that whoever sleeps elsewhere has no place in. */
+static void call_outside(struct unet_pollset *set)
+{
+        if (likely(set->outside_fd < 0))
+                return;
+        pthread_mutex_lock(&set->outside_lock);
+        usock_outside_ring(set->outside);
+        pthread_mutex_unlock(&set->outside_lock);
+}
+
 static int change(struct unet_pollset *set, int sock, uint32_t events, uint64_t data,
                   int (*how)(struct unet_pollset *, struct native_slot *, uint32_t, uint64_t))
 {
@@ -222,8 +239,10 @@ static int change(struct unet_pollset *set, int sock, uint32_t events, uint64_t 
         pthread_mutex_lock(&memberships);
         err = how(set, n, events, data);
         pthread_mutex_unlock(&memberships);
-        if (err == 0 && how != drop)
+        if (err == 0 && how != drop) {
                 usock_nudge(n->us);
+                call_outside(set);
+        }
         native_put(n);
         return (int)native_result(err);
 }
@@ -310,6 +329,8 @@ static struct unet_pollset *set_new(void)
                 return NULL;
         }
         pthread_mutex_init(&set->lock, NULL);
+        pthread_mutex_init(&set->outside_lock, NULL);
+        set->outside_fd = -1;
         TAILQ_INIT(&set->queue);
         return set;
 }
@@ -354,10 +375,79 @@ void unet_pollset_destroy(struct unet_pollset *set)
         pthread_mutex_unlock(&set->lock);
         LIST_REMOVE(set, all);
         pthread_mutex_unlock(&memberships);
+        if (set->outside != NULL) {
+                close(set->outside_fd);
+                usock_outside_end(set->outside);
+        }
         close(set->epfd);
         pthread_mutex_destroy(&set->lock);
+        pthread_mutex_destroy(&set->outside_lock);
         free(set->buckets);
         free(set);
+}
+
+/* ---- for other event loops ---- */
+
+static int make_outside(struct unet_pollset *set)
+{
+        struct usock_outside *o = usock_outside_make();
+        struct epoll_event in = {.events = EPOLLIN};
+        int fd = o != NULL ? epoll_create1(EPOLL_CLOEXEC) : -1;
+
+        if (fd >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, usock_outside_fd(o), &in) == 0 && epoll_ctl(fd, EPOLL_CTL_ADD, set->epfd, &in) == 0) {
+                set->outside = o;
+                return fd;
+        }
+        if (fd >= 0)
+                close(fd);
+        if (o != NULL)
+                usock_outside_end(o);
+        return -1;
+}
+
+/* In the child of a fork: under the same number another one, of a set that is empty. */
+static void outside_again(struct unet_pollset *set)
+{
+        int was = set->outside_fd, fd;
+
+        if (was < 0)
+                return;
+        usock_outside_forked(set->outside);
+        set->outside = NULL;
+        set->outside_fd = -1;
+        fd = make_outside(set);
+        if (fd >= 0 && dup3(fd, was, O_CLOEXEC) == was)
+                set->outside_fd = was;
+        if (fd >= 0)
+                close(fd);
+}
+
+/* A wait found so many. While it may find more the descriptor stays readable. */
+static void outside_after_wait(struct unet_pollset *set, int found, const struct usock_news *seen)
+{
+        pthread_mutex_lock(&set->outside_lock);
+        if (found != 0 || !usock_outside_arm(set->outside, seen))
+                usock_outside_ring(set->outside);
+        pthread_mutex_unlock(&set->outside_lock);
+}
+
+int unet_pollset_fd(struct unet_pollset *set)
+{
+        static const struct usock_news none;
+
+        if (set == NULL)
+                return (int)native_result(-EINVAL);
+        pthread_mutex_lock(&set->outside_lock);
+        if (set->outside == NULL) {
+                int fd = make_outside(set);
+                if (fd >= 0) {
+                        usock_outside_arm(set->outside, &none);
+                        usock_outside_ring(set->outside);
+                        set->outside_fd = fd;
+                }
+        }
+        pthread_mutex_unlock(&set->outside_lock);
+        return set->outside_fd >= 0 ? set->outside_fd : (int)native_result(-EMFILE);
 }
 
 void native_set_fork_prepare(void)
@@ -365,16 +455,20 @@ void native_set_fork_prepare(void)
         struct unet_pollset *set;
 
         pthread_mutex_lock(&memberships);
-        LIST_FOREACH(set, &sets, all)
+        LIST_FOREACH(set, &sets, all) {
+                pthread_mutex_lock(&set->outside_lock);
                 pthread_mutex_lock(&set->lock);
+        }
 }
 
 void native_set_fork_parent(void)
 {
         struct unet_pollset *set;
 
-        LIST_FOREACH(set, &sets, all)
+        LIST_FOREACH(set, &sets, all) {
                 pthread_mutex_unlock(&set->lock);
+                pthread_mutex_unlock(&set->outside_lock);
+        }
         pthread_mutex_unlock(&memberships);
 }
 
@@ -388,6 +482,7 @@ void native_set_fork_child(void)
                 close(set->epfd);
                 set->epfd = epoll_create1(EPOLL_CLOEXEC);
                 set->kernel_half = false;
+                outside_again(set);
         }
         native_set_fork_parent();
 }
@@ -458,14 +553,28 @@ static bool edge(struct native_member *m)
         return moved;
 }
 
+/* What a watch tells (unet_watch_set()). An edge is a mark that is reached and was not, or what happens; of what is unread, input. */
+static uint32_t ready_of_flow(struct native_member *m, bool fresh, bool input)
+{
+        uint32_t edges = native_watch_edges(m->slot, &m->flow), events = native_watch_events(m->slot) & m->events;
+
+        if (fresh || !(m->events & UNET_EDGE))
+                return events;
+        return events & (edges | (input ? UNET_EV_UNREAD : 0));
+}
+
 static uint32_t ready(struct native_member *m)
 {
-        uint32_t asked = (m->events & (IN_EVENTS | OUT_EVENTS)) | POLLERR | POLLHUP;
-        bool moved = edge(m);
+        uint32_t asked = (m->events & (IN_EVENTS | OUT_EVENTS)) | POLLERR | POLLHUP, flow = 0;
+        bool fresh = m->fresh, moved = edge(m);
 
-        if (m->off || (m->events & UNET_EDGE && !moved))
+        if (m->events & FLOW_EVENTS)
+                flow = ready_of_flow(m, fresh, moved);
+        if (m->off)
                 return 0;
-        return (uint16_t)usock_poll(m->slot->us) & asked;
+        if (m->events & UNET_EDGE && !moved)
+                return flow;
+        return flow | ((uint16_t)usock_poll(m->slot->us) & asked);
 }
 
 /* One member of the queue; true when it was reported. Those that stay ready stand at the end then. */
@@ -536,20 +645,29 @@ static int sleep_on(struct unet_pollset *set, const struct usock_news *seen, nst
         return usock_wait_news(seen, &kernel, set->kernel_half, left, NULL);
 }
 
-static int do_wait(struct unet_pollset *set, struct unet_event *ev, int max, nstime deadline)
+static int wait_for_events(struct unet_pollset *set, struct unet_event *ev, int max, nstime deadline, struct usock_news *seen)
 {
-        struct usock_news seen;
         int n, err;
 
         for (;;) {
-                n = collect(set, ev, max, &seen);
+                n = collect(set, ev, max, seen);
                 if (n > 0)
                         return n;
-                err = sleep_on(set, &seen, deadline);
+                err = sleep_on(set, seen, deadline);
                 if (err < 0)
                         return err == -EAGAIN ? 0 : err;
                 set->kernel_asked = 0;
         }
+}
+
+static int do_wait(struct unet_pollset *set, struct unet_event *ev, int max, nstime deadline)
+{
+        struct usock_news seen;
+        int n = wait_for_events(set, ev, max, deadline, &seen);
+
+        if (unlikely(set->outside_fd >= 0))
+                outside_after_wait(set, n, &seen);
+        return n;
 }
 
 int unet_pollset_wait(struct unet_pollset *set, struct unet_event *ev, int max, int timeout_ms)

@@ -476,6 +476,7 @@ void ustack_news(struct ustack *u, uint32_t sock)
 void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
 {
         struct sock_rec *rec;
+        uint64_t who;
 
         if (sock == 0) {
                 news_add(s->st, sock);
@@ -489,8 +490,9 @@ void ustack_event(struct stack *s, uint32_t sock, uint32_t events)
         if (events & (TCP_EV_WRITABLE | TCP_EV_CONNECTED | TCP_EV_CLOSED))
                 atomic_fetch_add_explicit(&rec->edge_out, 1, memory_order_release);
         news_add(s->st, sock);
-        if (unlikely((rec->waiters | s->st->news_waiters) != 0))
-                wake_waiters(s->owner, rec, sock, rec->waiters | s->st->news_waiters, events);
+        who = events == TCP_EV_FLOW ? s->st->news_waiters : rec->waiters | s->st->news_waiters;
+        if (unlikely(who != 0))
+                wake_waiters(s->owner, rec, sock, who, events);
 }
 
 void ustack_look_again(struct ustack *u)
