@@ -50,6 +50,35 @@ class Examples(unittest.TestCase):
         self.metered(2000000, 600000)
         self.metered(100000, 30001)
 
+    def served(self, name, serve, *ask):
+        """What a server and its client print."""
+        port = next(p for p in ports.candidates() if ports.claimed(p))
+        server = example(name, "-s", "-p", port, *serve)
+        told = self.sends(server, name, "-p", port, *ask)
+        out, err = server.communicate(timeout=PATIENCE)
+        self.assertEqual(server.returncode, 0, err)
+        return out, told
+
+    def test_a_video_sender_drops_what_a_slow_viewer_has_no_time_for(self):
+        out, told = self.served("video_sock", ["-r", 100], "-f", 500, "-n", 200)
+        sent, dropped = map(int, re.search(r"(\d+) sent, (\d+) dropped", told).groups())
+        shown, last = map(int, re.match(r"(\d+) frames shown, the last is number (\d+)", out).groups())
+        self.assertEqual(sent + dropped, 200)
+        self.assertGreater(dropped, 0)
+        self.assertEqual(shown, sent)
+        self.assertEqual(last, 199)
+
+    def test_an_rpc_server_sheds_what_would_wait(self):
+        out, told = self.served("rpc_sock", ["-w", 100, "-q", 4], "-n", 1000, "-o", 4)
+        self.assertEqual(out, "1000 done, 0 shed\n")
+        self.assertEqual(told, "1000 answers, 0 busy\n")
+        out, told = self.served("rpc_sock", ["-w", 2000, "-q", 4], "-n", 1000, "-o", 64)
+        done, shed = map(int, re.match(r"(\d+) done, (\d+) shed", out).groups())
+        self.assertEqual(done + shed, 1000)
+        self.assertGreater(shed, 0)
+        self.assertGreater(done, 0)
+        self.assertEqual(told, f"1000 answers, {shed} busy\n")
+
 
 if __name__ == "__main__":
     unittest.main()
