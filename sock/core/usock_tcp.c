@@ -234,13 +234,24 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
         return chan;
 }
 
+/* Nobody has accepted who was not answered; who was may be accepted, by a program that listens for one connection. */
+static bool is_answered(struct usock *s)
+{
+        bool answered;
+
+        ustack_lock(s->u);
+        answered = usock_rec(s)->role != SOCK_ROLE_CONN || usock_conn(s)->state != TCPS_SYN_SENT;
+        ustack_leave(s->u);
+        return answered;
+}
+
 /*
  * A listener that has left the directory takes whose SYN had come by then, and nobody after that (sock/shim/relay.h): the SYN is on its
  * way, and now the directory is asked again.
  */
 static int still_there(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, const struct listener_found *found)
 {
-        if (likely(found->stack == 0 || ustack_takes(found->stack, addr, port, found->generation)))
+        if (likely(found->stack == 0 || ustack_takes(found->stack, addr, port, found->generation)) || is_answered(s))
                 return -EINPROGRESS;
         usock_disconnect(s, own->port != 0 ? &own->addr : NULL);
         return -EAGAIN;
