@@ -134,6 +134,7 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint32_t user_timeout_ms;       /* 0: R2 of RFC 1122 §4.2.3.5 */
         uint32_t fin_wait2_s;           /* TCP_LINGER2 */
         uint32_t notsent_lowat;         /* TCP_NOTSENT_LOWAT, bytes, 0: off */
+        uint32_t unsent_most;           /* never more accepted and unsent, to the byte; 0: no such limit */
         uint32_t window_clamp;          /* bytes, 0: none */
         uint64_t max_pacing_rate;       /* bytes a second, 0: none */
         uint32_t defer_accept_s;
@@ -142,6 +143,7 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint32_t send_window;           /* no more in flight, whatever the peer offers; 0: no such limit */
         uint32_t rto_min_us, rto_max_ms; /* 0: the link's; RFC 6298's */
         uint32_t ack_delay_us;          /* an acknowledgement waits no longer; 0: as long as it does by itself */
+        uint32_t ack_every;             /* bytes that are acknowledged at once, and no fewer before their time; 0: tcp_delack.c */
         uint32_t pace_burst;            /* bytes that may leave back to back where there is a rate; 0: tcp_pace.c */
         uint32_t fastopen_most;         /* of a listener: connections that a SYN opened and nobody confirmed; 0: none are opened so */
         uint8_t fastopen;               /* TCP_FASTOPEN_* below */

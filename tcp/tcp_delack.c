@@ -12,6 +12,7 @@
  *      what fills the window                   when it is read, or after READER
  *      less than that                          when the stack is about to wait, or after DELACK
  *      a segment of a train                    with others: see below
+ *      where the application says so           so many bytes at once, fewer after DELACK: opts.ack_every
  *      a segment beyond a gap                  at once, three times; then with others: delack_owe_gap()
  *
  * A sender that fills the path sends a train: full-sized segments with no pause as long as a round trip. They come
@@ -94,12 +95,28 @@ static nstime delay(const struct tcp_conn *tc)
         return unlikely(most != 0) ? MIN(ours, most) : ours;
 }
 
+/* As the application says (opts.ack_every), but half a window is not kept back. */
+static void owe_by_bytes(struct tcp_conn *tc, uint32_t owed, nstime now)
+{
+        if (owed >= MIN(tc->opts.ack_every, (tc->rcv_adv - tc->last_ack_sent) / 2) || tc->opts.quickack) {
+                conn_unflag(tc, TCF_TRAIN);
+                tc->owed |= OWE_ACK;
+        } else {
+                conn_flag(tc, TCF_TRAIN);
+                tc->delack_at = MIN(tc->delack_at, now + delay(tc));
+        }
+}
+
 void delack_owe(struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t len, nstime now)
 {
         uint32_t owed = tc->rcv_nxt - tc->last_ack_sent;
 
         if (len > tc->rcv_full)
                 WRITE_ONCE(tc->rcv_full, len);
+        if (unlikely(tc->opts.ack_every != 0)) {
+                owe_by_bytes(tc, owed, now);
+                return;
+        }
         if (!tc->link.lossless) {
                 if (waits_for_more(tc, seg, owed, now))
                         return;

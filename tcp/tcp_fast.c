@@ -26,7 +26,7 @@ static void claim_ahead(uint8_t *p, uint32_t n, uint32_t room)
 /* Who makes it full has to say so (TCF_SND_FULL), as tcp_send_commit() does. At two thirds it may be, at the earliest. */
 static bool stays_writable(const struct tcp_conn *tc, uint32_t n)
 {
-        return (tc->snd_end - tc->snd_una + n) * 3ull <= tc->snd_limit * 2ull && tc->opts.notsent_lowat == 0;
+        return (tc->snd_end - tc->snd_una + n) * 3ull <= tc->snd_limit * 2ull && (tc->opts.notsent_lowat | tc->opts.unsent_most) == 0;
 }
 
 bool tcp_send_append(struct tcp *t, struct tcp_conn *tc, const uint8_t *p, uint32_t n)

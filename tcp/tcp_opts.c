@@ -74,6 +74,8 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
                 pace_set(tc, tc->flags & TCF_RATES ? tc->pacing_rate : 0, 1);
         if (cc && tc->state >= TCPS_ESTABLISHED)
                 cc_begin(tc, now);
+        if (o->ack_every == 0)
+                conn_unflag(tc, TCF_TRAIN);
         if (o->quickack && tc->delack_at != NSTIME_NEVER)
                 tc->owed |= OWE_ACK;
         touch(t, tc);

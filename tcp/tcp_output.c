@@ -253,10 +253,10 @@ static bool pace_blocks(struct tcp_conn *tc, nstime now)
         return tc->pacing_rate != 0 && pace_waits(tc, now);
 }
 
-/* TCP_NOTSENT_LOWAT: what leaves makes room for what may be written, before anything of it is acknowledged. */
+/* TCP_NOTSENT_LOWAT, opts.unsent_most: what leaves makes room for what may be written, before anything of it is acknowledged. */
 static void below_unsent_mark(struct tcp *t, struct tcp_conn *tc)
 {
-        if (tc->opts.notsent_lowat != 0)
+        if ((tc->opts.notsent_lowat | tc->opts.unsent_most) != 0)
                 sndbuf_freed(t, tc);
 }
 

@@ -372,6 +372,17 @@ static bool at_unsent_mark(const struct tcp_conn *tc)
         return unlikely(lowat != 0) && tc->snd_end - tc->snd_nxt + tc->rsv_bytes >= lowat;
 }
 
+/* Under opts.unsent_most. */
+static uint32_t unsent_room(const struct tcp_conn *tc)
+{
+        uint32_t most = READ_ONCE(tc->opts.unsent_most), unsent;
+
+        if (likely(most == 0))
+                return UINT32_MAX;
+        unsent = tcp_unsent(tc);
+        return most > unsent ? most - unsent : 0;
+}
+
 /* A small write that goes whole behind what is in the fill frame: nearly every write of a conversation. */
 static bool fits_fill(const struct tcp *t, const struct tcp_conn *tc, size_t want)
 {
@@ -430,7 +441,9 @@ int tcp_send_reserve(struct tcp *t, struct tcp_conn *tc, size_t want, struct spa
                 return 0;
         if (tc->snd_fill != 0 && tc->snd_head == 0)
                 rewind_fill(t, tc);
-        if (likely(fits_fill(t, tc, want))) {
+        if (unlikely(tc->opts.unsent_most != 0))
+                want = MIN(want, unsent_room(tc));
+        if (want != 0 && likely(fits_fill(t, tc, want))) {
                 span[0] =
                         (struct span){frame_addr(t->frames, tc->snd_fill) + tc->snd_fill_off, (uint32_t)want};
                 reserve_piece(t, tc, pool_alloc(&t->sh->txsegs), (uint32_t)want);
@@ -524,7 +537,7 @@ void tcp_send_commit(struct tcp *t, struct tcp_conn *tc, size_t bytes, bool more
         }
         if (!more || waits_unpushed(tc))
                 txseg_at(t, tc->snd_tail)->ctl |= TCP_PSH;
-        if (more && !at_unsent_mark(tc)) /* what follows would have to wait for this to go */
+        if (more && !at_unsent_mark(tc) && unsent_room(tc) != 0) /* what follows would have to wait for this to go */
                 conn_flag(tc, TCF_MORE);
         else
                 conn_unflag(tc, TCF_MORE);
@@ -548,7 +561,7 @@ uint32_t tcp_send_room(const struct tcp *t, const struct tcp_conn *tc)
 
         if (tc->state < TCPS_ESTABLISHED || tc->shut & SHUT_SND)
                 return 0;
-        return room != 0 ? room : fill_room(t, tc);
+        return MIN(room != 0 ? room : fill_room(t, tc), unsent_room(tc));
 }
 
 /* How much of the buffer has to be free for another write. Linux asks for a third (sk_stream_is_writeable()). Where the buffer is
@@ -567,7 +580,8 @@ bool sndbuf_writable(const struct tcp *t, const struct tcp_conn *tc)
         uint32_t end = READ_ONCE(tc->snd_end), data = end - READ_ONCE(tc->snd_una), mem = READ_ONCE(tc->snd_mem);
         uint32_t lowat = READ_ONCE(tc->opts.notsent_lowat), limit = READ_ONCE(tc->snd_limit);
 
-        if (READ_ONCE(tc->flags) & TCF_WAITS || (lowat != 0 && 2 * (uint64_t)(end - READ_ONCE(tc->snd_nxt)) >= lowat))
+        if (READ_ONCE(tc->flags) & TCF_WAITS || unsent_room(tc) == 0 ||
+            (lowat != 0 && 2 * (uint64_t)(end - READ_ONCE(tc->snd_nxt)) >= lowat))
                 return false;
         if (counts_bytes(tc))
                 mem = data;

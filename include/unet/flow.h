@@ -7,7 +7,8 @@
  *      unet_window_grant(s, 1000);             1,000 bytes, whatever is read meanwhile
  *
  * A setting is the socket's, not the process's: shared after fork(), inherited from a listener, kept when a process dies. Every
- * struct begins with `size`, which the caller sets to its sizeof, so that it may grow. A socket that is not TCP's: EOPNOTSUPP.
+ * struct begins with `size`, which the caller sets to its sizeof, so that it may grow: what a shorter one does not have is 0. A socket
+ * that is not TCP's: EOPNOTSUPP.
  */
 #ifndef UNET_FLOW_H
 #define UNET_FLOW_H
@@ -56,10 +57,14 @@ struct unet_flow {
         uint64_t rate;                  /* bytes a second, as SO_MAX_PACING_RATE; 0: as fast as it goes */
         int64_t rto_min, rto_max;       /* of the retransmission timeout: 1 to 200 ms, 1 to 120 s; 0 in a call: as it is */
         int64_t ack_delay;              /* an acknowledgement waits no longer; 1 to 200 ms; 0: as long as the stack lets it */
+        uint32_t ack_every;             /* bytes that are acknowledged at once, and no fewer before their time; 0: as the stack does it */
+        uint32_t burst;                 /* with a rate: bytes that may leave back to back, also after a pause; 0: the stack's choice */
+        uint32_t unsent_most;           /* never more accepted and not sent; a call that sends waits, or takes less; 0: no such limit */
+        uint32_t mss;                   /* no segment is larger: 88 to 32,767, as TCP_MAXSEG; 0: as the path lets it */
 };
 /*
- * At any time; what is in flight already is not taken back. Tells what holds: of rto_min and rto_max what is in force. By
- * setsockopt() they are SO_MAX_PACING_RATE, TCP_RTO_MIN_US, TCP_RTO_MAX_MS and TCP_DELACK_MAX_US.
+ * At any time; what is in flight or unsent already is not taken back. Tells what holds: of rto_min and rto_max what is in force. By
+ * setsockopt() they are SO_MAX_PACING_RATE, TCP_RTO_MIN_US, TCP_RTO_MAX_MS, TCP_DELACK_MAX_US and TCP_MAXSEG.
  * What send_window holds up is UNET_LIMIT_CLAMP in unet_feedback(). EINVAL: out of these bounds.
  */
 UNET_API int unet_flow_set(int sock, const struct unet_flow *f);

@@ -55,6 +55,9 @@ extern "C" {
 struct timespec;
 struct mmsghdr;
 
+/* Of the library that these headers are of: 10,000 * major + 100 * minor + patch. */
+#define UNET_VERSION 100                /* 0.1.0 */
+
 #ifndef UNET_API
 #define UNET_API __attribute__((visibility("default")))
 #endif

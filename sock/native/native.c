@@ -440,3 +440,35 @@ int native_wait(struct native_slot *n, short events, nstime deadline)
                 return -EAGAIN;
         return usock_wait1(n->us, events, left);
 }
+
+/* ---- structs that grow ---- */
+
+static bool is_zero(const char *p, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                if (p[i] != 0)
+                        return false;
+        return true;
+}
+
+int native_take_struct(void *ours, size_t size, size_t first, const void *theirs)
+{
+        uint32_t n;
+
+        if (theirs == NULL)
+                return -EFAULT;
+        memcpy(&n, theirs, sizeof n);
+        if (n < first || n > NATIVE_STRUCT_MOST || (n > size && !is_zero((const char *)theirs + size, n - size)))
+                return -EINVAL;
+        memset(ours, 0, size);
+        memcpy(ours, theirs, MIN(n, size));
+        return 0;
+}
+
+void native_give_struct(const void *ours, size_t size, void *theirs)
+{
+        uint32_t n;
+
+        memcpy(&n, theirs, sizeof n);
+        memcpy((char *)theirs + sizeof n, (const char *)ours + sizeof n, MIN(n, size) - sizeof n);
+}

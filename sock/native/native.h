@@ -102,6 +102,15 @@ static inline bool native_nowait(const struct native_slot *n, int flags)
 /* A connected UDP socket whose peer nobody was: looks again. 0, or as native_nobody(). */
 int native_reconnect(struct native_slot *n);
 
+/*
+ * Structs of the application's that begin with their size, as they are in its version of the header: `first` bytes there were in the first
+ * one. What a shorter one does not have is 0; what a longer one has besides must be. -EFAULT, -EINVAL.
+ */
+#define NATIVE_STRUCT_MOST 4096u
+int native_take_struct(void *ours, size_t size, size_t first, const void *theirs);
+/* As long as theirs is, whose size has been looked at. */
+void native_give_struct(const void *ours, size_t size, void *theirs);
+
 /* ---- native_watch.c ---- */
 
 /* UNET_EV_* of a watch that are there, without a lock. */

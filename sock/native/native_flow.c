@@ -4,6 +4,8 @@
 #include "unet/flow.h"
 
 #define WINDOW_UNSCALED UINT16_MAX
+#define MSS_LEAST       88              /* Linux's TCP_MIN_MSS and MAX_TCP_WINDOW */
+#define MSS_MOST        32767
 #define WINDOW_MOST     ((uint32_t)UINT16_MAX << 14)    /* RFC 7323 §2.3 */
 
 /* The connection, or NULL. */
@@ -98,7 +100,7 @@ static uint8_t scale_of(struct usock *s, const struct tcp_opts *o)
         return conn_of(s) != NULL ? tcp_window_scale(conn_of(s)) : tcp_window_scale_for(o);
 }
 
-static int get(struct usock *s, struct unet_window *w)
+static void get(struct usock *s, struct unet_window *w)
 {
         const struct tcp_opts *o = load(s);
         const struct tcp_conn *tc = conn_of(s);
@@ -112,7 +114,6 @@ static int get(struct usock *s, struct unet_window *w)
         w->unit = 1u << scale;
         w->offered = opened ? MIN(ahead >> scale, UINT16_MAX) << scale : 0;
         w->granted = o->credit ? ahead : 0;
-        return 0;
 }
 
 /* ---- grant ---- */
@@ -141,7 +142,7 @@ static bool is_in(int64_t t, nstime least, nstime most)
 static bool flow_is_valid(const struct unet_flow *f)
 {
         return is_in(f->rto_min, TCP_RTO_MIN_LEAST, TCP_RTO_MIN_MOST) && is_in(f->rto_max, TCP_RTO_MOST_LEAST, TCP_RTO_MOST_MOST) &&
-               is_in(f->ack_delay, NS_PER_MS, TCP_ACK_DELAY_MOST);
+               is_in(f->ack_delay, NS_PER_MS, TCP_ACK_DELAY_MOST) && is_in(f->mss, MSS_LEAST, MSS_MOST);
 }
 
 static int set_flow(struct usock *s, const struct unet_flow *f)
@@ -157,10 +158,14 @@ static int set_flow(struct usock *s, const struct unet_flow *f)
         if (f->rto_max != 0)
                 o->rto_max_ms = (uint32_t)(f->rto_max / NS_PER_MS);
         o->ack_delay_us = (uint32_t)(f->ack_delay / NS_PER_US);
+        o->ack_every = f->ack_every;
+        o->pace_burst = f->burst;
+        o->unsent_most = f->unsent_most;
+        o->maxseg = (uint16_t)f->mss;
         return adopt(s, o, 0);
 }
 
-static int get_flow(struct usock *s, struct unet_flow *f)
+static void get_flow(struct usock *s, struct unet_flow *f)
 {
         static const struct tcp_link usual;
         const struct tcp_opts *o = load(s);
@@ -170,7 +175,10 @@ static int get_flow(struct usock *s, struct unet_flow *f)
         f->rto_min = tcp_rto_least(o, conn_of(s) != NULL ? &conn_of(s)->link : &usual);
         f->rto_max = tcp_rto_most(o);
         f->ack_delay = o->ack_delay_us * NS_PER_US;
-        return 0;
+        f->ack_every = o->ack_every;
+        f->burst = o->pace_burst;
+        f->unsent_most = o->unsent_most;
+        f->mss = o->maxseg;
 }
 
 /* ---- the calls ---- */
@@ -197,26 +205,35 @@ int native_leave(struct native_slot *n, int err)
         return (int)native_result(err);
 }
 
-int unet_window_set(int sock, const struct unet_window *w)
+#define WINDOW_FIRST sizeof(struct unet_window)
+#define FLOW_FIRST   offsetof(struct unet_flow, ack_every)
+
+int unet_window_set(int sock, const struct unet_window *theirs)
 {
         struct native_slot *n;
-        int err;
+        struct unet_window w;
+        int err = native_take_struct(&w, sizeof w, WINDOW_FIRST, theirs);
 
-        if (w == NULL || w->size != sizeof *w)
-                return (int)native_result(w == NULL ? -EFAULT : -EINVAL);
+        if (err != 0)
+                return (int)native_result(err);
         n = native_enter(sock, &err);
-        return n != NULL ? native_leave(n, set(n->us, w)) : (int)native_result(err);
+        return n != NULL ? native_leave(n, set(n->us, &w)) : (int)native_result(err);
 }
 
-int unet_window_get(int sock, struct unet_window *w)
+int unet_window_get(int sock, struct unet_window *theirs)
 {
         struct native_slot *n;
-        int err;
+        struct unet_window w;
+        int err = native_take_struct(&w, sizeof w, WINDOW_FIRST, theirs);
 
-        if (w == NULL || w->size != sizeof *w)
-                return (int)native_result(w == NULL ? -EFAULT : -EINVAL);
+        if (err != 0)
+                return (int)native_result(err);
         n = native_enter(sock, &err);
-        return n != NULL ? native_leave(n, get(n->us, w)) : (int)native_result(err);
+        if (n == NULL)
+                return (int)native_result(err);
+        get(n->us, &w);
+        native_give_struct(&w, sizeof w, theirs);
+        return native_leave(n, 0);
 }
 
 int unet_window_grant(int sock, uint32_t bytes)
@@ -227,24 +244,30 @@ int unet_window_grant(int sock, uint32_t bytes)
         return n != NULL ? native_leave(n, grant(n->us, bytes)) : (int)native_result(err);
 }
 
-int unet_flow_set(int sock, const struct unet_flow *f)
+int unet_flow_set(int sock, const struct unet_flow *theirs)
 {
         struct native_slot *n;
-        int err;
+        struct unet_flow f;
+        int err = native_take_struct(&f, sizeof f, FLOW_FIRST, theirs);
 
-        if (f == NULL || f->size != sizeof *f)
-                return (int)native_result(f == NULL ? -EFAULT : -EINVAL);
+        if (err != 0)
+                return (int)native_result(err);
         n = native_enter(sock, &err);
-        return n != NULL ? native_leave(n, set_flow(n->us, f)) : (int)native_result(err);
+        return n != NULL ? native_leave(n, set_flow(n->us, &f)) : (int)native_result(err);
 }
 
-int unet_flow_get(int sock, struct unet_flow *f)
+int unet_flow_get(int sock, struct unet_flow *theirs)
 {
         struct native_slot *n;
-        int err;
+        struct unet_flow f;
+        int err = native_take_struct(&f, sizeof f, FLOW_FIRST, theirs);
 
-        if (f == NULL || f->size != sizeof *f)
-                return (int)native_result(f == NULL ? -EFAULT : -EINVAL);
+        if (err != 0)
+                return (int)native_result(err);
         n = native_enter(sock, &err);
-        return n != NULL ? native_leave(n, get_flow(n->us, f)) : (int)native_result(err);
+        if (n == NULL)
+                return (int)native_result(err);
+        get_flow(n->us, &f);
+        native_give_struct(&f, sizeof f, theirs);
+        return native_leave(n, 0);
 }

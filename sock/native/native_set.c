@@ -34,7 +34,8 @@
 
 #define IN_EVENTS    (POLLIN | POLLPRI | POLLRDNORM | POLLRDBAND | POLLRDHUP)
 #define OUT_EVENTS   (POLLOUT | POLLWRNORM | POLLWRBAND)
-#define FLOW_EVENTS  (UNET_EV_ACKED | UNET_EV_UNSENT | UNET_EV_UNREAD | UNET_EV_LOSS | UNET_EV_RTT | UNET_EV_SHUT | UNET_EV_NIQ | UNET_EV_LIMIT)
+#define FLOW_EVENTS                                                                                                                     \
+        (UNET_EV_ACKED | UNET_EV_UNSENT | UNET_EV_UNREAD | UNET_EV_LOSS | UNET_EV_RTT | UNET_EV_SHUT | UNET_EV_NIQ | UNET_EV_LIMIT)
 #define KERNEL_EVERY (30 * NS_PER_US)   /* with our sockets busy, the kernel's are asked this often */
 #define BUCKETS_MIN  64u
 

@@ -114,24 +114,31 @@ static int take(struct native_slot *n, struct unet_happened *h)
         return 0;
 }
 
-int unet_watch_set(int sock, const struct unet_watch *w)
+int unet_watch_set(int sock, const struct unet_watch *theirs)
 {
         struct native_slot *n;
-        int err;
+        struct unet_watch w;
+        int err = theirs != NULL ? native_take_struct(&w, sizeof w, sizeof w, theirs) : 0;
 
-        if (w != NULL && (w->size != sizeof *w || w->rtt < 0 || w->limits >> UNET_LIMITS != 0))
+        if (err != 0 || (theirs != NULL && (w.rtt < 0 || w.limits >> UNET_LIMITS != 0)))
                 return (int)native_result(-EINVAL);
         n = native_enter(sock, &err);
-        return n != NULL ? native_leave(n, set(n, w)) : (int)native_result(err);
+        return n != NULL ? native_leave(n, set(n, theirs != NULL ? &w : NULL)) : (int)native_result(err);
 }
 
-int unet_watch_take(int sock, struct unet_happened *h)
+int unet_watch_take(int sock, struct unet_happened *theirs)
 {
         struct native_slot *n;
-        int err;
+        struct unet_happened h;
+        int err = native_take_struct(&h, sizeof h, sizeof h, theirs);
 
-        if (h == NULL || h->size != sizeof *h)
-                return (int)native_result(h == NULL ? -EFAULT : -EINVAL);
+        if (err != 0)
+                return (int)native_result(err);
         n = native_enter(sock, &err);
-        return n != NULL ? native_leave(n, take(n, h)) : (int)native_result(err);
+        if (n == NULL)
+                return (int)native_result(err);
+        err = take(n, &h);
+        if (err == 0)
+                native_give_struct(&h, sizeof h, theirs);
+        return native_leave(n, err);
 }

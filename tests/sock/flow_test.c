@@ -216,6 +216,26 @@ static int set_option(int sock, int name, int v)
 /* Linux 6.15's names, where libc has none yet. */
 enum { RTO_MAX_MS = 44, RTO_MIN_US = 45, DELACK_MAX_US = 46 };
 
+/* A struct of the first version of the header, and one of a later one. */
+static void of_other_versions(int c)
+{
+        struct {
+                struct unet_flow f;
+                uint32_t later[4];
+        } of = {.f = {.size = offsetof(struct unet_flow, ack_every), .send_window = 77, .mss = 3}};
+
+        CHECK(unet_flow_set(c, &of.f) == 0);
+        of.f.send_window = 0;
+        CHECK(unet_flow_get(c, &of.f) == 0 && of.f.send_window == 77 && of.f.mss == 3);
+        of.f = (struct unet_flow){.size = sizeof of, .send_window = 78, .mss = 1000};
+        CHECK(unet_flow_set(c, &of.f) == 0);
+        of.later[3] = 5;
+        CHECK_ERR(unet_flow_set(c, &of.f), EINVAL);
+        of.f.size--;
+        of.later[3] = 0;
+        CHECK(unet_flow_get(c, &of.f) == 0 && of.f.size == sizeof of - 1 && of.f.send_window == 78 && of.f.mss == 1000);
+}
+
 static void sets_options(struct side *s)
 {
         int c = unet_socket(AF_INET, SOCK_STREAM, 0);
@@ -243,6 +263,7 @@ static void sets_options(struct side *s)
         CHECK_ERR(unet_flow_set(c, &bad), EINVAL);
         bad.size = 1;
         CHECK_ERR(unet_flow_get(c, &bad), EINVAL);
+        of_other_versions(c);
         CHECK_ERR(unet_flow_set(c, NULL), EFAULT);
         CHECK(unet_close(c) == 0);
 }
@@ -280,6 +301,53 @@ static void errs(struct side *s)
         CHECK(unet_close(c) == 0 && unet_close(d) == 0);
 }
 
+/* ---- no more is unsent than wanted, to the byte ---- */
+
+static void keeps_little_unsent(struct side *s)
+{
+        struct unet_flow f = {.size = sizeof f, .unsent_most = 5000, .mss = 600, .rate = 1000000000, .burst = 7000, .ack_every = 9000};
+        static uint8_t data[20000];
+        struct unet_feedback now;
+        int c = side_connect(s);
+
+        CHECK(unet_flow_set(c, &f) == 0);
+        f = (struct unet_flow){.size = sizeof f};
+        CHECK(unet_flow_get(c, &f) == 0 && f.unsent_most == 5000 && f.mss == 600 && f.burst == 7000 && f.ack_every == 9000);
+        fill(data, sizeof data, 6, 0);
+        CHECK(unet_send(c, data, sizeof data, MSG_DONTWAIT) == 5000);
+        CHECK_ERR(unet_send(c, data, 1, MSG_DONTWAIT), EAGAIN);
+        tell(s, 1234);
+        hear(s);
+        EVENTUALLY(unet_feedback(c, &now) == 0 && now.unsent == 5000 - 1234);
+        CHECK(unet_send(c, data + 5000, sizeof data - 5000, MSG_DONTWAIT) == 1234);
+        tell(s, sizeof data);
+        CHECK(unet_send(c, data + 6234, sizeof data - 6234, 0) == (ssize_t)sizeof data - 6234);
+        hear(s);
+        CHECK(unet_close(c) == 0);
+}
+
+static void lets_come(struct side *s)
+{
+        struct unet_window w = window(UNET_WINDOW_CREDIT, 0, 0);
+        static uint8_t got[20000];
+        int c = accepts_with(s, &w);
+        uint32_t n = (uint32_t)hear(s);
+
+        CHECK(unet_window_grant(c, n) == 0);
+        CHECK(unet_recv(c, got, n, MSG_WAITALL) == (ssize_t)n);
+        tell(s, 0);
+        CHECK(hear(s) == sizeof got && unet_window_grant(c, sizeof got - n) == 0);
+        CHECK(unet_recv(c, got + n, sizeof got - n, MSG_WAITALL) == (ssize_t)(sizeof got - n));
+        CHECK(filled(got, sizeof got, 6, 0));
+        tell(s, 0);
+        CHECK(unet_close(c) == 0);
+}
+
+static void no_more_is_unsent_than_wanted(void **state)
+{
+        play_both(keeps_little_unsent, lets_come, 0);
+}
+
 static void what_cannot_be_is_an_error(void **state)
 {
         assert_int_equal(play_alone(errs, 0), 0);
@@ -292,6 +360,7 @@ int main(void)
                 cmocka_unit_test(a_window_changes_its_kind_while_data_flows),
                 cmocka_unit_test(a_client_has_credit_too),
                 cmocka_unit_test(no_more_is_in_flight_than_wanted),
+                cmocka_unit_test(no_more_is_unsent_than_wanted),
                 cmocka_unit_test(options_of_linux_say_the_same),
                 cmocka_unit_test(what_cannot_be_is_an_error),
         };

@@ -220,6 +220,87 @@ static void an_acknowledgement_waits_no_longer_than_wanted(void **state)
         expect_sent(s, .ack = 21);
 }
 
+/* So many bytes, or the delay; not the end of a turn, nor every second segment. */
+static void so_many_bytes_are_acknowledged_together(void **state)
+{
+        struct scene *s = *state;
+
+        s->opts.ack_every = 3000;
+        app_sets(s);
+        for (uint32_t at = 1; at < 6001; at += 1000) {
+                peer_sends(s, .seq = at, .ack = 1, .len = 1000);
+                turn_ends(s);
+                if (at % 3000 == 2001)
+                        expect_sent(s, .ack = at + 1000);
+                expect_silence(s);
+        }
+        peer_sends(s, .seq = 6001, .ack = 1, .len = 1000);
+        advance_ms(s, 39);
+        expect_silence(s);
+        advance_ms(s, 1);
+        expect_sent(s, .ack = 7001);
+        s->opts.ack_every = 0;
+        app_sets(s);
+        peer_sends(s, .seq = 7001, .ack = 1, .len = 1000);
+        peer_sends(s, .seq = 8001, .ack = 1, .len = 1000);
+        turn_ends(s);
+        expect_sent(s, .ack = 9001);
+        expect_silence(s);
+}
+
+static void no_more_is_unsent_than_the_application_wants(void **state)
+{
+        struct scene *s = *state;
+        struct tcp *t = &s->rig->t;
+        struct span span[4];
+
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        s->opts.unsent_most = 2345;
+        app_sets(s);
+        assert_int_equal(tcp_send_room(t, s->tc), 2345);
+        app_writes(s, 2300);
+        assert_true(tcp_poll_events(t, s->tc) & POLLOUT);
+        assert_int_equal(tcp_send_reserve(t, s->tc, 100, span, 4), 45);
+        tcp_send_commit(t, s->tc, 45, false, false, s->now);
+        assert_int_equal(tcp_unsent(s->tc), 2345);
+        assert_false(tcp_poll_events(t, s->tc) & POLLOUT);
+        assert_int_equal(tcp_send_reserve(t, s->tc, 1, span, 4), 0);
+        s->tc->events = 0;
+        peer_sends(s, .seq = 1, .ack = 1, .wnd = 1000);
+        expect_sent(s, .seq = 1, .len = 1000);
+        assert_true(s->tc->events & TCP_EV_WRITABLE);
+        assert_int_equal(tcp_send_room(t, s->tc), 1000);
+        s->opts.unsent_most = 100;              /* less than there is: nothing is taken back */
+        app_sets(s);
+        assert_int_equal(tcp_send_room(t, s->tc), 0);
+        s->opts.unsent_most = 0;
+        app_sets(s);
+        assert_true(tcp_send_room(t, s->tc) > 2345);
+        app_aborts(s);
+        forget_sent(s);
+}
+
+/* Unsent data is cut anew. */
+static void segments_are_as_small_as_the_application_wants(void **state)
+{
+        struct scene *s = *state;
+
+        peer_sends(s, .seq = 1, .ack = 1, .zero_wnd = true);
+        app_writes(s, 2000);
+        s->opts.maxseg = 500;
+        app_sets(s);
+        peer_sends(s, .seq = 1, .ack = 1, .wnd = 60000);
+        for (uint32_t at = 1; at < 2001; at += 500)
+                expect_sent(s, .seq = at, .len = 500);
+        peer_sends(s, .seq = 1, .ack = 2001);
+        s->opts.maxseg = 0;
+        app_sets(s);
+        app_writes(s, 2000);
+        expect_sent(s, .seq = 2001, .len = 1000);
+        expect_sent(s, .seq = 3001, .len = 1000);
+        peer_sends(s, .seq = 1, .ack = 4001);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -233,6 +314,9 @@ int main(void)
                 scenario(the_smaller_of_both_windows_holds, established, &wide),
                 scenario(a_timeout_keeps_to_its_bounds, established, &wide),
                 scenario(an_acknowledgement_waits_no_longer_than_wanted, established, &wide),
+                scenario(so_many_bytes_are_acknowledged_together, established, &wide),
+                scenario(no_more_is_unsent_than_the_application_wants, established, &wide),
+                scenario(segments_are_as_small_as_the_application_wants, established, &wide),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

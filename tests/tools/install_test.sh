@@ -38,6 +38,15 @@ own_program() {
 }
 check "a program of one's own" own_program
 
+version_said() {
+        local v
+        v=$(PKG_CONFIG_PATH=$p/lib/pkgconfig pkg-config --modversion unet)
+        IFS=. read -r major minor patch <<<"$v"
+        echo 'int main(void) { return UNET_VERSION; }' | cc -I"$p/include" -include unet/sock.h -E -P -x c - |
+                grep -q "return $((major * 10000 + minor * 100 + patch));"
+}
+check "the headers say the library's version" version_said
+
 # The headers are plain C99 and C++11, whatever the program is compiled as, and ask for no macro.
 plain_headers() {
         local c x std bad=0
@@ -46,7 +55,7 @@ plain_headers() {
                 for x in c c++; do
                         for std in 99 11 17 2x 11 14 20; do
                                 case $x$std in c14 | c20 | c++99 | c++2x) continue ;; esac
-                                for h in sock unet am splitc gam; do
+                                for h in sock flow unet am splitc gam; do
                                         echo "#include <unet/$h.h>" >"$scratch/h.$x"
                                         "$c" -x "$x" -std="$x$std" -pedantic -Wall -Wextra -Wundef -Werror -fsyntax-only \
                                                 -I"$p/include" "$scratch/h.$x" || { echo "$c $x$std $h"; bad=1; }
