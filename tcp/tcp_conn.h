@@ -526,6 +526,11 @@ static inline bool conn_is_watched(const struct tcp_conn *tc)
 {
         return unlikely(tc->slow & SLOW_FLOW) && tc->watch.holds & TCP_WATCH_ON;
 }
+/* What header prediction changes is seen by who looks when the turn ends; but for a window that shuts, and opens within it. */
+static inline bool conn_is_only_watched(const struct tcp_conn *tc, uint16_t wnd)
+{
+        return unlikely(tc->slow == SLOW_FLOW) && tc->opts.send_window == 0 && !wnd == !tc->snd_wnd;
+}
 static inline void conn_slow_flow(struct tcp_conn *tc)
 {
         tc->slow = (uint8_t)((tc->slow & ~SLOW_FLOW) | (tc->opts.send_window != 0 || tc->watch.holds & TCP_WATCH_ON ? SLOW_FLOW : 0));

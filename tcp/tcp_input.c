@@ -29,7 +29,7 @@
 
 static inline bool predicted(const struct tcp_conn *tc, const struct tcp_seg *seg)
 {
-        return tc->slow == 0 && (seg->flags & ~TCP_PSH) == TCP_ACK && seg->seq == tc->rcv_nxt &&
+        return (tc->slow == 0 || conn_is_only_watched(tc, seg->wnd)) && (seg->flags & ~TCP_PSH) == TCP_ACK && seg->seq == tc->rcv_nxt &&
                seg->nsack == 0 && seg->ecn != IP_ECN_CE && seg->ack - tc->snd_una <= tc->snd_nxt - tc->snd_una &&
                seg->len <= tc->rcv_adv - tc->rcv_nxt && seg->has_ts == tc->ts_ok &&
                (!seg->has_ts || (int32_t)(seg->tsval - tc->ts_recent) >= 0);

@@ -9,8 +9,9 @@
  *      conn_set_limit()                        -> watch_limit()
  *      rack_mark_lost(), recovery_timeout()    -> watch_lost()
  *
- * A connection that is watched has SLOW_FLOW. Its segments and its small writes take the general path, so on the way of a segment of
- * the others nobody asks. What is news raises TCP_EV_FLOW: poll sets look, and nobody else is woken.
+ * A connection that is watched has SLOW_FLOW, which header prediction asks last. Its small writes take the general path, for what is
+ * unsent changes by them. On the way of a segment of the others nobody asks. What is news raises TCP_EV_FLOW: poll sets look, and
+ * nobody else is woken.
  */
 #include "tcp/tcp_life.h"
 #include "tcp/tcp_loss.h"

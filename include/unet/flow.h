@@ -78,7 +78,7 @@ UNET_API int unet_flow_get(int sock, struct unet_flow *f);
 #define UNET_EV_UNSENT 0x00020000u      /* mark: less is accepted and not sent, when a call or a turn of the stack has ended */
 #define UNET_EV_UNREAD 0x00040000u      /* mark: so much is unread, or no more can come */
 #define UNET_EV_LOSS   0x00080000u      /* a segment was taken for lost, or the retransmission timer fired */
-#define UNET_EV_RTT    0x00100000u      /* srtt went above the mark, or came back */
+#define UNET_EV_RTT    0x00100000u      /* srtt went above the mark, or came back, in a turn of the stack */
 #define UNET_EV_SHUT   0x00200000u      /* the peer's window became 0, or opened again */
 #define UNET_EV_NIQ    0x00400000u      /* the interface's send queue was full, or has room again */
 #define UNET_EV_LIMIT  0x00800000u      /* what limits the sender became one of `limits` */
@@ -92,8 +92,7 @@ struct unet_watch {
 };
 /*
  * From now on; what is so already is told at once. NULL: nothing is told any more. The marks are the socket's: a child of fork() and its
- * parent see the same ones, and each of them is told of everything. ENOTCONN: it was never connected. While a connection is watched its
- * segments take the general path through the stack.
+ * parent see the same ones, and each of them is told of everything. ENOTCONN: it was never connected.
  */
 UNET_API int unet_watch_set(int sock, const struct unet_watch *w);
 
