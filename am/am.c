@@ -11,6 +11,8 @@
 #define DEFAULT_RTO    NS_PER_MS
 #define DEFAULT_DEAD   (30 * NS_PER_S)
 #define BUFFER_MAX     65536u
+#define BYE_FIRST      (20 * NS_PER_MS) /* until a goodbye is repeated, then twice as long each time, */
+#define BYE_MOST       (160 * NS_PER_MS)        /* but no longer */
 
 /* ---- opening ---- */
 
@@ -121,15 +123,38 @@ void am_set_time(struct uam *am, struct am_time time)
         am->time = time;
 }
 
-/* Acknowledges what came last, and says goodbye. */
-static void say_bye(struct uam *am)
+/* Acknowledges what came last, and says goodbye; `again`: to those who may not have heard it. */
+static void say_bye(struct uam *am, bool again)
 {
         for (uint32_t r = 0; r <= am->o.ranks; r++) {
                 struct am_peer *p = am->peer[r];
-                if (p == NULL || p->err != 0)
+                if (p == NULL || p->err != 0 || (again && p->lossless))
                         continue;
                 am_control(p, AM_BYE, 0);
                 am_link_flush(p->link);
+        }
+}
+
+/* Somebody may not have heard it. */
+static bool unheard(const struct uam *am)
+{
+        for (uint32_t r = 0; r < am->o.ranks; r++)
+                if (am->peer[r] != NULL && !am->peer[r]->lossless && am->peer[r]->err == 0)
+                        return true;
+        return false;
+}
+
+/* Where messages are lost it is said until the peer says it, too, or hangs up. */
+static void say_bye_until(struct uam *am, nstime until)
+{
+        nstime now = am->time.now(am->time.arg);
+
+        say_bye(am, false);
+        for (nstime pause = BYE_FIRST; now < until && unheard(am); pause = MIN(2 * pause, BYE_MOST)) {
+                nstime next = MIN(now + pause, until);
+                for (; now < next && unheard(am); now = am->time.now(am->time.arg))
+                        uam_wait(am, next - now);
+                say_bye(am, true);
         }
 }
 
@@ -153,8 +178,9 @@ void uam_close(struct uam *am, int64_t timeout)
         uam_flush(am, UAM_ALL, MAX(timeout, 0));
         while (!replies_acked(am) && am->time.now(am->time.arg) < until)
                 uam_wait(am, until - am->time.now(am->time.arg));
+        am->closing = true;
         am_idle(am, false);
-        say_bye(am);
+        say_bye_until(am, until);
         for (uint32_t r = 0; r <= am->o.ranks; r++)
                 if (am->peer[r] != NULL && am->peer[r]->err == 0)
                         am_drop_sent(am->peer[r], -EPIPE);
@@ -360,7 +386,7 @@ void am_peer_ends(struct am_peer *p, int err)
         am->ends++;
         am_drop_sent(p, p->err);
         am_fail_gets(p, p->err);
-        if (tell && am->lost != NULL)
+        if (tell && am->lost != NULL && !am->closing)
                 am->lost(am->lost_arg, p->rank, p->err);
 }
 

@@ -238,6 +238,15 @@ static void nacked(struct am_peer *p, enum am_seq s)
                 am_repeat(p, s, p->tx[s].una, p->tx[s].sent, 0);
 }
 
+/* Where messages are lost, who leaves says so until we say that we know; unless we leave as well. */
+static void take_bye(struct am_peer *p, int err)
+{
+        p->left = err == 0;
+        am_peer_ends(p, err);
+        if (p->left && !p->lossless && !p->am->closing)
+                am_control(p, AM_BYE, 0);
+}
+
 static void take_control(struct am_peer *p, const struct am_pkt *k)
 {
         switch (k->kind) {
@@ -248,7 +257,7 @@ static void take_control(struct am_peer *p, const struct am_pkt *k)
                 nacked(p, AM_SEQ_REP);
                 break;
         case AM_BYE:
-                am_peer_ends(p, -(int)MIN(k->h.seq, 4095));
+                take_bye(p, -(int)MIN(k->h.seq, 4095));
                 break;
         default:
                 break;
@@ -274,8 +283,11 @@ static void input(struct am_peer *p, const struct unet_rx *rx, uint32_t skip)
                 am_count(am, UAM_STAT_STRAYS);
                 return;
         }
-        if (unlikely(p->err != 0))
+        if (unlikely(p->err != 0)) {
+                if (p->left && k.kind == AM_BYE)
+                        take_bye(p, 0);
                 return;
+        }
         d.ptr[0] = k.inl;
         d.len[0] = k.inl_len;
         p->heard = true;

@@ -69,6 +69,7 @@ struct am_peer {
         struct am_link *link;
         uint32_t rank, chan, tag;
         int err;                        /* lost or left: nothing more is sent */
+        bool left;                      /* in order */
         bool lossless, csum;
         bool owing, ack_now;            /* in the list of those to be acknowledged; a duplicate or gap wants it at once */
         bool timed, heard;              /* in the list of those with a timer */
@@ -139,6 +140,7 @@ struct uam {
         struct am_peer *owing, *timed;
         uint32_t idle;                  /* polls in vain since the last message */
         bool polled;                    /* since the last request */
+        bool closing;                   /* in uam_close(): nobody is told any more of who goes */
         uint32_t unsent;                /* peers' sequences with sent != nxt */
         uint64_t ends;                  /* peers lost or left */
         struct am_time time;

@@ -13,6 +13,7 @@
 #define DEFAULT_MEMORY (16u << 20)
 #define JOIN_NS        (60 * NS_PER_S)  /* for the others to come */
 #define RETRY_US       2000
+#define CLOSE_NS       (10 * NS_PER_S)  /* for the others to hear that we leave */
 
 #define VERBS_BUFFER 4224u              /* receive buffer of a datagram, with its headers */
 #define VERBS_SPARE  64u                /* buffers that wait to be posted again */
@@ -225,6 +226,6 @@ void uam_job_close(struct uam *am)
                 return;
         ep = am->ep;
         uam_barrier(am);
-        uam_close(am, NS_PER_S);
+        uam_close(am, CLOSE_NS);
         unet_ep_close(ep);
 }

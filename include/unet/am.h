@@ -67,8 +67,8 @@ struct uam_opts {
 /* Takes the endpoint, which uam_close() does not close. opts may be NULL. -ENOMEM, -EINVAL (a size, a window, a rank);
  * -ENOBUFS: the transmit part holds no buffers. */
 UNET_API int uam_open(struct unet_ep *ep, const struct uam_opts *opts, struct uam **out);
-/* Waits until what was sent is acknowledged, at most `timeout`, says goodbye to the peers, frees. Channels stay. NULL:
- * nothing happens. */
+/* Waits until what was sent is acknowledged and, where messages are lost, the peers have heard its goodbye, at most `timeout`; frees.
+ * Channels stay. NULL: nothing happens. */
 UNET_API void uam_close(struct uam *am, int64_t timeout);
 
 /* The peer at the other end of a channel of the endpoint is `rank`. -EEXIST: it has one; -EINVAL: no such rank or

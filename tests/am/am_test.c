@@ -1,7 +1,9 @@
 /* Active messages between two endpoints of one process, over shared memory: what the calls promise. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -442,6 +444,38 @@ static void who_leaves_in_order_is_not_lost(void **state)
         assert_int_equal(uam_request_short(a.am, 1, REQ, 0, NULL, 0), -EPIPE);
 }
 
+static void *closes(void *am)
+{
+        uam_close(am, 30 * NS_PER_S);
+        return NULL;
+}
+
+/* The one who leaves says goodbye until it is told that it was heard, which may be lost as well. */
+static void a_goodbye_that_is_lost_is_said_again(void **state)
+{
+        for (int seed = 1; seed <= 10; seed++) {
+                char spec[40];
+                pthread_t thread;
+
+                teardown(state);
+                open_side(&a, 0, &(struct uam_opts){0});
+                open_side(&b, 1, &(struct uam_opts){0});
+                assert_int_equal(unet_chan_pair(a.ep, b.ep, &a.chan, &b.chan), 0);
+                snprintf(spec, sizeof spec, "loss=0.4,seed=%d", seed);
+                assert_int_equal(unet_chan_fault(a.ep, a.chan, spec), 0);
+                assert_int_equal(unet_chan_fault(b.ep, b.chan, spec), 0);
+                assert_int_equal(uam_connect(a.am, 1, a.chan), 0);
+                assert_int_equal(uam_connect(b.am, 0, b.chan), 0);
+
+                assert_int_equal(pthread_create(&thread, NULL, closes, b.am), 0);
+                while (pthread_tryjoin_np(thread, NULL) != 0)
+                        uam_wait(a.am, NS_PER_MS);
+                b.am = NULL;
+                assert_int_equal(a.lost, 0);
+                assert_int_equal(uam_request_short(a.am, 1, REQ, 0, NULL, 0), -EPIPE);
+        }
+}
+
 /* The endpoint closes without a goodbye, as a process that dies: what waits is told. */
 static void a_dead_peer_is_told(void **state)
 {
@@ -500,6 +534,7 @@ int main(void)
                 T(a_write_outside_the_segment_ends_the_connection),
                 T(a_get_outside_the_segment_ends_the_connection),
                 T(who_leaves_in_order_is_not_lost),
+                T(a_goodbye_that_is_lost_is_said_again),
                 T(a_dead_peer_is_told),
                 T(a_rank_talks_to_itself),
         };

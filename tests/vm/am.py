@@ -5,6 +5,7 @@ One machine is several hosts, a rank each: all messages go over its RDMA device.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from scene import ADDR, BUILD, HOST, OUT, PATIENCE, PEER, UNET, bad_wire, barrier, good_wire, play, sh, until  # noqa: E402
+from scene import ADDR, BUILD, HOST, OUT, PATIENCE, PEER, UNET, barrier, play, sh, until  # noqa: E402
 
 TWO = os.environ["VM_HOSTS"] == "2"
 SSH = ("ssh -i /tmp/key -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR "
@@ -62,30 +63,81 @@ def programs(ranks, runs=RUNS):
         right(ranks, run)
 
 
-LONG = ("rsort", "--size", "15000", "--variant", "small")       # of two ranks: it is still at work when something happens to one
+# ---- ranks that talk until they are told to end ----
+
+ENOUGH = "/tmp/enough"                          # rank 0 sees it: it is of machine a
 
 
-def begun():
-    """A long program, when both its ranks are there: the launcher, and the rank that is to suffer."""
-    child = job(2, "sh", "-c", 'echo $$; exec "$@"', "sh", program(LONG[0]), *LONG[1:])
-    lines = [child.stdout.readline() for _ in range(2)]
-    assert all(lines), finish(child)
-    pids = dict(line.split() for line in lines)
-    return child, int(pids["[1]"])
+def talk(ranks, rounds, until_told=False):
+    """The launcher, when all ranks have joined, and their process numbers."""
+    sh("rm", "-f", ENOUGH)
+    child = job(ranks, os.path.join(BUILD, "tests", "vm", "am_rounds"), str(rounds), *([ENOUGH] if until_told else []))
+    pids = {}
+    while len(pids) < ranks:
+        line = child.stdout.readline()
+        assert line, finish(child)
+        rank, word, pid = line.split()
+        assert word == "joined", line
+        pids[rank] = pid
+    return child, pids
 
 
-def suffers(pid, sig):
-    """On whichever machine rank 1 is."""
-    if TWO:
-        sh(*SSH.split(), PEER, f"kill -{sig} {pid}")
-    else:
-        os.kill(pid, getattr(signal, f"SIG{sig}"))
+def ends_right(child):
+    """How many messages were sent again."""
+    out, err = finish(child)
+    found = re.fullmatch(r"\[0\] \d+ rounds right, (\d+) messages sent again\n", out)
+    assert child.returncode == 0 and found, f"status {child.returncode}: {out}{err}"
+    print(out.strip(), flush=True)
+    return int(found[1])
 
 
-def works(pid):
-    """The rank has joined: its queue pair is there."""
-    text = sh(*SSH.split(), PEER, "rdma res show qp") if TWO else sh("rdma", "res", "show", "qp")
-    return f"pid {pid} " in text
+def there(command):
+    """On the machine that rank 1 is on, in one go: a call to machine b takes seconds."""
+    return sh(*(SSH.split() + [PEER] if TWO else ["sh", "-c"]), command)
+
+
+def killed_a():
+    child, pids = talk(2, 1, until_told=True)
+    there(f"kill -KILL {pids['[1]']}")
+    began = time.monotonic()
+    err = finish(child)[1]
+    assert child.returncode == 1, err
+    assert "rank 1 was killed: Killed" in err or "rank 0 ended with status 1" in err, err
+    print(f"rank 1 killed, {time.monotonic() - began:.1f} s later: {err.strip()}", flush=True)
+    until(lambda: "am_rounds" not in sh("rdma", "res", "show", "qp"), "no rank is left here")
+
+
+def stopped_a():
+    """Longer than any timeout of a retransmission; nothing is lost, nobody is given up."""
+    child, pids = talk(2, 1, until_told=True)
+    there(f"kill -STOP {pids['[1]']}; sleep {STOPPED}; kill -CONT {pids['[1]']}")
+    assert child.poll() is None, child.communicate()
+    sh("touch", ENOUGH)
+    assert ends_right(child) > 0, "what rank 0 sent meanwhile was sent once"
+
+
+# ---- wires that lose, copy, overtake, delay, spoil ----
+
+WIRES = {"loses": ("loss", "3%"), "loses bursts": ("loss", "gemodel", "2%", "30%"), "copies": ("duplicate", "10%"),
+         "overtakes": ("delay", "2ms", "reorder", "25%", "50%"), "delays": ("delay", "3ms", "2ms"), "spoils": ("corrupt", "2%"),
+         "all": ("loss", "2%", "duplicate", "2%", "corrupt", "1%", "delay", "1ms", "1ms", "reorder", "25%")}
+LOSING = ("loses", "loses bursts", "spoils", "all")
+ROUNDS = 30                                     # of some hundred messages
+
+
+def wires_a():
+    """Each machine treats what it sends. One machine's ranks have one device, and no wire between them."""
+    sh("modprobe", "sch_netem")
+    for name, how in WIRES.items():
+        sh("tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "limit", "10000", *how)
+        barrier(f"wire {name}")
+        if HOST == "a":
+            print(f"a wire that {name}:", flush=True)
+            again = ends_right(talk(2, ROUNDS)[0])
+            assert again > 0 or name not in LOSING, "nothing was lost"
+            if name == "all":
+                programs(2, RUNS[::2])
+        barrier(f"wire {name} done")
 
 
 # ---- one machine ----
@@ -93,28 +145,6 @@ def works(pid):
 def one_a():
     for ranks in (1, 2, 4, 8):
         programs(ranks)
-
-
-def killed_a():
-    child, pid = begun()
-    until(lambda: works(pid), "rank 1 has joined")
-    suffers(pid, "KILL")
-    err = finish(child)[1]
-    assert child.returncode == 1, err
-    assert "rank 1 was killed: Killed" in err or "rank 0 ended with status 1" in err, err
-    until(lambda: "splitc" not in sh("rdma", "res", "show", "qp"), "no rank is left here")
-
-
-def stopped_a():
-    """Longer than any timeout of a retransmission; nothing is lost, nobody is given up."""
-    child, pid = begun()
-    until(lambda: works(pid), "rank 1 has joined")
-    suffers(pid, "STOP")
-    time.sleep(STOPPED)
-    assert child.poll() is None, child.communicate()
-    suffers(pid, "CONT")
-    out, err = finish(child)
-    assert child.returncode == 0 and out.rstrip().endswith(" right"), out + err
 
 
 # ---- two ----
@@ -148,48 +178,17 @@ def set_up():
 def two_a():
     programs(2)
     programs(4, RUNS[::3])
-    barrier("two-done")
 
 
-def two_b():
-    barrier("two-done")
+def nothing():
+    """What machine b does meanwhile: it has the sshd."""
 
 
-def bad_wires(how):
-    """Each machine spoils what it sends."""
-    bad_wire(*how)
-    barrier("bad")
-    if HOST == "a":
-        programs(2, RUNS[::2])
-    barrier("bad-done")
-    good_wire()
-
-
-def lossy_a():
-    bad_wires(("loss", "3%", "duplicate", "2%", "delay", "1ms", "1ms", "reorder", "25%"))
-
-
-def meanwhile(name):
-    """What machine b does while a's scene runs."""
-    def wait():
-        barrier(f"{name}-done")
-    return wait
-
-
-def two_killed_a():
-    killed_a()
-    barrier("two_killed-done")
-
-
-def two_stopped_a():
-    stopped_a()
-    barrier("two_stopped-done")
-
-
-lossy_b = lossy_a
-two_killed_b, two_stopped_b = meanwhile("two_killed"), meanwhile("two_stopped")
-SCENES = ("two", "lossy", "two_killed", "two_stopped") if TWO else ("one", "killed", "stopped")
+two_b = killed_b = stopped_b = nothing
+wires_b = wires_a
+SCENES = ("two", "killed", "stopped", "wires") if TWO else ("one", "killed", "stopped")
 
 if __name__ == "__main__":
     set_up()
     play(globals(), SCENES)
+    barrier("end")
