@@ -120,6 +120,7 @@ struct chan_slot {
         uint32_t remote;                /* address of the host that stack is on, IPv4 in host order; 0: this one */
         struct ip_ifaddr own;           /* remote: what we are there */
         uint32_t starved;               /* somebody waits for room for so many messages; WRITE_ONCE() */
+        uint32_t stuck_head, stuck_tail;        /* derived: connections that do, oldest first */
 };
 
 /* Of a UDP socket's peer: it is a group, or everybody; it has left the stack that was found when they were connected. */
@@ -240,6 +241,7 @@ struct stack_state {
 
         /* Connections with something to send or to tell, oldest first; linked by tc->out_next. */
         uint32_t out_head, out_tail;    /* out_head: WRITE_ONCE() */
+        uint32_t nstuck;                /* derived: connections that are stuck, of all channels */
         uint32_t nacks;                 /* connections that delay an acknowledgement until the end of the turn; WRITE_ONCE() */
         uint32_t acks[32];
         struct {

@@ -62,6 +62,78 @@ static void out_unlink(struct stack *s, uint32_t conn)
         tcp_conn_at(&s->tcp, conn)->out_queued = 0;
 }
 
+/* ---- connections that wait for room on their channel ---- */
+
+/* Until there is room nobody looks at it: of a hundred thousand that wait each turn costs by those that can go on. */
+static void stick(struct stack *s, struct tcp_conn *tc)
+{
+        struct chan_slot *slot = &s->st->chan[tc->tuple.chan];
+
+        if (tc->stuck)
+                return;
+        tc->stuck = 1;
+        tc->stuck_next = 0;
+        tc->stuck_prev = slot->stuck_tail;
+        *(slot->stuck_tail != 0 ? &tcp_conn_at(&s->tcp, slot->stuck_tail)->stuck_next : &slot->stuck_head) = tc->self;
+        slot->stuck_tail = tc->self;
+        s->st->nstuck++;
+}
+
+static void unstick(struct stack *s, struct tcp_conn *tc)
+{
+        struct chan_slot *slot = &s->st->chan[tc->tuple.chan];
+
+        *(tc->stuck_prev != 0 ? &tcp_conn_at(&s->tcp, tc->stuck_prev)->stuck_next : &slot->stuck_head) = tc->stuck_next;
+        *(tc->stuck_next != 0 ? &tcp_conn_at(&s->tcp, tc->stuck_next)->stuck_prev : &slot->stuck_tail) = tc->stuck_prev;
+        tc->stuck = 0;
+        s->st->nstuck--;
+}
+
+/* For connections that are stuck: as much as one of those who wait needs. No lock needed. */
+static bool stuck_has_room(const struct stack *s, uint32_t k, const struct unet_ni_ops *ops, struct unet_chan *ch)
+{
+        uint32_t n = MAX(READ_ONCE(s->st->chan[k].starved), 1);
+
+        return READ_ONCE(s->st->chan[k].stuck_head) != 0 && ops->room(ch) >= n &&
+               READ_ONCE(s->frames->region[FRAME_REGION_TX(k)].pool->loans) + n <= STACK_LOANS_MAX;
+}
+
+/* As many as the channel has room for are looked at again: each needs a slot at least. False: nobody waits. */
+static bool let_go_on(struct stack *s, uint32_t k)
+{
+        const struct chan_slot *slot = &s->st->chan[k];
+        bool any = slot->stuck_head != 0;
+        uint32_t conn;
+
+        for (uint32_t n = MAX(s->chan[k].ops->room(s->chan[k].ch), 1); n > 0 && (conn = slot->stuck_head) != 0; n--) {
+                unstick(s, tcp_conn_at(&s->tcp, conn));
+                touched(s, conn);
+        }
+        return any;
+}
+
+/* The first, where there is room now; and more, where some of those had nothing to send any more and nobody waits: each round sends
+ * something, or makes the list shorter. */
+static bool first_go_on(struct stack *s)
+{
+        bool any = false;
+
+        for (uint32_t k = 0; k < s->nchan; k++)
+                if (s->chan[k].ops != NULL && stuck_has_room(s, k, s->chan[k].ops, s->chan[k].ch))
+                        any |= let_go_on(s, k);
+        return any;
+}
+
+static bool more_go_on(struct stack *s)
+{
+        bool any = false;
+
+        for (uint32_t k = 0; k < s->nchan; k++)
+                if (s->chan[k].ops != NULL && s->st->chan[k].starved == 0)
+                        any |= let_go_on(s, k);
+        return any;
+}
+
 /* The record is about to be freed. */
 static void gone(void *arg, uint32_t conn)
 {
@@ -70,6 +142,8 @@ static void gone(void *arg, uint32_t conn)
         wheel_cancel(&s->st->wheel, conns(s), wheel_off, conn);
         if (tcp_conn_at(&s->tcp, conn)->out_queued)
                 out_unlink(s, conn);
+        if (tcp_conn_at(&s->tcp, conn)->stuck)
+                unstick(s, tcp_conn_at(&s->tcp, conn));
 }
 
 /* One that was put off may have gone with data meanwhile. */
@@ -128,25 +202,30 @@ static void tell(struct stack *s, struct tcp_conn *tc)
         }
 }
 
-/* What a touched connection is due. Those whose channel is full stay on the list, behind the others. */
-static void drain(struct stack *s)
+/* What a touched connection is due. Those whose channel is full wait for room there; what has no channel in this process stays on the
+ * list, behind the others. */
+static void drain_list(struct stack *s)
 {
         struct stack_state *st = s->st;
-        uint32_t first_stuck = 0, conn;
+        uint32_t first_left = 0, conn;
 
-        while ((conn = st->out_head) != 0 && conn != first_stuck) {
+        while ((conn = st->out_head) != 0 && conn != first_left) {
                 struct tcp_conn *tc = tcp_conn_at(&s->tcp, conn);
+                bool done;
 
                 stack_begin(st, conn);
                 WRITE_ONCE(st->out_head, tc->out_next);
                 if (st->out_head == 0)
                         st->out_tail = 0;
                 tc->out_queued = 0;
-                if (!stack_output_conn(s, tc)) {
+                done = stack_output_conn(s, tc);
+                if (unlikely(!done) && st->chan[tc->tuple.chan].starved != 0) {
                         tcp_queue_full(tc, s->now);
+                        stick(s, tc);
+                } else if (unlikely(!done)) {
                         touched(s, conn);
-                        if (first_stuck == 0)
-                                first_stuck = conn;
+                        if (first_left == 0)
+                                first_left = conn;
                 }
                 if (tc->live) {
                         if (conn_is_watched(tc))
@@ -157,6 +236,19 @@ static void drain(struct stack *s)
                 }
                 stack_end(st);
         }
+}
+
+static void drain(struct stack *s)
+{
+        bool more = s->st->nstuck != 0 && first_go_on(s);
+
+        for (more |= s->st->out_head != 0; more; more = s->st->nstuck != 0 && more_go_on(s))
+                drain_list(s);
+}
+
+static bool drain_due(const struct stack *s)
+{
+        return s->st->out_head != 0 || unlikely(s->st->nstuck != 0);
 }
 
 void stack_flush_bells(struct stack *s)
@@ -174,7 +266,7 @@ void stack_flush_bells(struct stack *s)
 void stack_flush(struct stack *s, nstime now)
 {
         stack_time(s, now);
-        if (s->st->out_head != 0)
+        if (drain_due(s))
                 drain(s);
         stack_flush_bells(s);
 }
@@ -423,7 +515,7 @@ bool stack_run(struct stack *s, nstime now)
 {
         bool any = stack_take(s, now);
 
-        if (s->st->out_head != 0)
+        if (drain_due(s))
                 drain(s);
         stack_flush_bells(s);
         return any;
@@ -446,8 +538,8 @@ bool stack_pending(struct stack *s, nstime now)
         for (uint32_t k = 0; k < READ_ONCE(s->nchan); k++) {
                 struct unet_chan *ch = stack_chan_peek(s, k);
                 const struct unet_ni_ops *ops = ch != NULL ? READ_ONCE(ch->ops) : NULL;
-                if (ops != NULL && (ops->pending(ch) ||
-                                    (unlikely(READ_ONCE(s->st->chan[k].starved)) && has_room_enough(s, k, ops, ch))))
+                if (ops != NULL && (ops->pending(ch) || (unlikely(READ_ONCE(s->st->chan[k].starved)) &&
+                                                         (has_room_enough(s, k, ops, ch) || stuck_has_room(s, k, ops, ch)))))
                         return true;
         }
         return now != 0 && stack_deadline(s) <= now;

@@ -187,6 +187,9 @@ void stack_recover(struct stack *s, nstime now)
         each_frame_pool(st, frame_pool_zero_refs);
         WRITE_ONCE(st->out_head, 0);
         st->out_tail = 0;
+        st->nstuck = 0;
+        for (uint32_t k = 0; k < STACK_CHANS; k++)
+                st->chan[k].stuck_head = st->chan[k].stuck_tail = 0;
         WRITE_ONCE(st->nacks, 0);
         wheel_reset(&st->wheel, now);
         stack_loop_forget(s);

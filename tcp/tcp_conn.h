@@ -318,7 +318,8 @@ struct tcp_conn {
         struct wheel_link wheel;
         uint32_t out_next;
         uint32_t sock;                  /* tcp_set_sock(); 0: orphan, or not yet accepted */
-        uint8_t out_queued;
+        uint32_t stuck_next, stuck_prev;        /* of those that wait for room on its channel, while `stuck` */
+        uint8_t out_queued, stuck;
 
         struct tcp_watch watch;
 
