@@ -90,10 +90,16 @@ int usock_accept(struct usock *s, struct usock **out);
 /* Who it was that a connection just accepted came from, and be he gone. */
 void usock_accepted_from(struct usock *s, struct sockaddr *sa, socklen_t *len);
 /*
- * 0 (a connected UDP socket), -EINPROGRESS: handshake under way; poll for POLLOUT, then SO_ERROR.
+ * 0: a connected UDP socket; or one of TCP that waits for what is sent first (usock_fastopen_waits()). -EINPROGRESS: handshake under
+ * way; poll for POLLOUT, then SO_ERROR.
  * -ENOENT: nobody on the fabric has this address and port: use the kernel. why: for `unet why`, may be NULL.
  */
 int usock_connect(struct usock *s, const struct sockaddr *sa, socklen_t len, const char **why);
+/* Before usock_connect(): it is because of a message with MSG_FASTOPEN, or TCP_FASTOPEN_CONNECT may be set. -EOPNOTSUPP: the system
+ * forbids it. */
+int usock_fastopen_connect(struct usock *s, bool by_message);
+/* Connected as far as a program sees: the SYN leaves with what is sent first. */
+bool usock_fastopen_waits(const struct usock *s);
 /* It was bound to a port. -EADDRNOTAVAIL is then the answer: unetd cannot tell that the port is the caller's. */
 bool usock_has_port(const struct usock *s);
 /* Somebody has leased this TCP port (unetd/client/directory.h). */

@@ -112,6 +112,8 @@ enum tcp_ecn { TCP_ECN_ACCEPT, TCP_ECN_NO, TCP_ECN_ASK };       /* when asked; n
 enum {                                  /* RFC 7413 */
         TCP_FASTOPEN_USE = 1,           /* connecting: a cookie is asked for, and with one data goes in the SYN */
         TCP_FASTOPEN_BARE = 2,          /* data goes, and is taken, without a cookie */
+        TCP_FASTOPEN_SERVE = 4,         /* a listener: fastopen_most holds */
+        TCP_FASTOPEN_MORE = 8,          /* from here on the bits are the socket layer's */
 };
 #define TCP_FASTOPEN_KEYS 2             /* as many as Linux has: the old one is good for a while */
 
@@ -145,7 +147,7 @@ struct tcp_opts {                       /* of one connection; a listener's are i
         uint32_t ack_delay_us;          /* an acknowledgement waits no longer; 0: as long as it does by itself */
         uint32_t ack_every;             /* bytes that are acknowledged at once, and no fewer before their time; 0: tcp_delack.c */
         uint32_t pace_burst;            /* bytes that may leave back to back where there is a rate; 0: tcp_pace.c */
-        uint32_t fastopen_most;         /* of a listener: connections that a SYN opened and nobody confirmed; 0: none are opened so */
+        uint32_t fastopen_most;         /* of a listener: connections that a SYN opened and nobody confirmed; 0: none is opened so */
         uint8_t fastopen;               /* TCP_FASTOPEN_* below */
         uint8_t fastopen_keys;          /* of a listener: how many of the next; 0: the stack's own is the only one */
         uint8_t fastopen_key[TCP_FASTOPEN_KEYS][16];    /* the first makes cookies, each is good */

@@ -81,6 +81,10 @@ uint8_t open_wscale(const struct tcp_opts *o);
 void open_established(struct tcp *t, struct tcp_conn *tc, nstime now);
 
 /* tcp_fastopen.c */
+static inline bool fastopen_serves(const struct tcp_listener *l)
+{
+        return l->opts.fastopen_most != 0 && l->opts.fastopen & TCP_FASTOPEN_SERVE;
+}
 /* A connection in SYN-RECEIVED: whether its SYN opens it; and what its SYN-ACK is to bring. Then it is open so. */
 bool fastopen_accepts(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *syn, nstime now);
 void fastopen_opened(struct tcp *t, struct tcp_conn *tc);

@@ -230,6 +230,8 @@ static struct tcp_conn *begin(struct tcp *t, struct tcp_listener *l, const struc
                 return NULL;
         }
         tc->opts.ip_opts.len = 0;
+        tc->opts.fastopen &= (uint8_t)~(TCP_FASTOPEN_MORE - 1);        /* the rest is the listener's own */
+        tc->opts.fastopen_most = tc->opts.fastopen_keys = 0;
         tc->listener = l->self;
         tc->acc_state = ACC_HALF_OPEN;
         l->half_open++;
@@ -311,7 +313,7 @@ static bool take_syn(struct tcp *t, struct tcp_listener *l, const struct tcp_tup
                 return false;
         tc->owed |= OWE_SYN;
         touch(t, tc);
-        return unlikely(l->opts.fastopen_most != 0) && fastopen_accepts(t, tc, seg, now) && open_at_once(t, tc, seg, now);
+        return unlikely(fastopen_serves(l)) && fastopen_accepts(t, tc, seg, now) && open_at_once(t, tc, seg, now);
 }
 
 /* An ACK for nobody's connection: that of a cookie, or refused. It may bring the first data. TCP_DEFER_ACCEPT does not hold: what

@@ -144,6 +144,10 @@ void ustack_settle(struct ustack *u);
 /* Makes a connection a socket's. Under the lock. */
 void usock_tcp_link(struct ustack *u, struct sock_rec *rec, uint32_t conn, uint32_t sock);
 int usock_tcp_connect(struct usock *s, ip_addr addr, uint16_t port, const char **why);
+/* usock_fastopen.c: what the system allows is told to the socket's options, before it listens; before it connects, by a message or as
+ * it was asked to. -EOPNOTSUPP: by no message. In sock_rec.opts.fastopen: */
+enum { USOCK_FASTOPEN_CONNECT = TCP_FASTOPEN_MORE, USOCK_FASTOPEN_NO_COOKIE = TCP_FASTOPEN_MORE << 1 };
+void usock_fastopen_listen(struct usock *s, uint32_t backlog);
 ssize_t usock_udp_send(struct usock *s, const struct msghdr *m, size_t total, int flags);
 ssize_t usock_udp_recv(struct usock *s, struct msghdr *m, size_t total, int flags);
 ssize_t usock_udp_read_short(struct usock *s, void *p, size_t n);     /* see usock_read_short() */

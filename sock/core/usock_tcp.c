@@ -119,6 +119,7 @@ static int connect_on(struct usock *s, struct tcp_tuple *t, uint32_t tries)
         struct ustack *u = s->u;
         struct sock_rec *rec = usock_rec(s);
         nstime now = ustack_now();
+        bool waits = false;
         int conn;
 
         ustack_lock(u);
@@ -135,9 +136,10 @@ static int connect_on(struct usock *s, struct tcp_tuple *t, uint32_t tries)
         if (conn > 0) {
                 usock_tcp_link(u, rec, (uint32_t)conn, s->idx);
                 stack_flush(&u->s, now);
+                waits = usock_fastopen_waits(s);
         }
         ustack_leave(u);
-        return conn > 0 ? -EINPROGRESS : conn;
+        return conn <= 0 || waits ? MIN(conn, 0) : -EINPROGRESS;
 }
 
 /* Who sends to other hosts from a port that it was bound to has it vouched for: where the interface is shared, now or later,
@@ -359,6 +361,7 @@ int usock_listen(struct usock *s, int backlog)
         ip_addr addr = ustack_listen_addr(rec);
         int l = 0, err;
 
+        usock_fastopen_listen(s, depth);
         ustack_lock(u);
         if (rec->role == SOCK_ROLE_LISTENER) {
                 tcp_listen_backlog(&u->s.tcp, rec->conn, depth);
@@ -588,6 +591,17 @@ static ssize_t send_copied(struct usock *s, struct cursor *c, size_t total, int 
         return got == 0 ? -EAGAIN : got;
 }
 
+/* As Linux: a message of no bytes opens as well. */
+static void begin_opening(struct ustack *u, struct tcp_conn *tc)
+{
+        nstime now = stack_time(&u->s, ustack_now());
+
+        stack_begin(u->s.st, tc->self);
+        tcp_fastopen_go(&u->s.tcp, tc, now);
+        stack_end(u->s.st);
+        stack_flush(&u->s, now);
+}
+
 /* Says whether anything could be sent, ever. */
 static ssize_t send_nothing(struct usock *s)
 {
@@ -598,6 +612,10 @@ static ssize_t send_nothing(struct usock *s)
         ustack_lock(u);
         if (rec->role == SOCK_ROLE_CONN)
                 err = tcp_send_reserve(&u->s.tcp, tcp_conn_at(&u->s.tcp, rec->conn), 0, NULL, 0);
+        if (unlikely(err == 0 && usock_fastopen_waits(s))) {
+                begin_opening(u, tcp_conn_at(&u->s.tcp, rec->conn));
+                err = -EINPROGRESS;
+        }
         ustack_leave(u);
         return err == -EBUSY ? 0 : err;
 }

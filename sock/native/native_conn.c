@@ -51,6 +51,7 @@ static int connect_tcp(struct native_slot *n, const struct sockaddr *sa, socklen
                 return await(n, -EALREADY);
         if (sock_role(usock_rec(n->us)) != SOCK_ROLE_NONE)
                 return -EISCONN;
+        usock_fastopen_connect(n->us, false);
         err = usock_connect(n->us, sa, len, NULL);
         if (err == -ENOENT)
                 return native_nobody(sa, len);

@@ -335,6 +335,65 @@ static int get_quickack(const struct opt_call *c)
         return !c->rec->ack_delayed;
 }
 
+/* ---- Fast Open: usock_fastopen.c, tcp/tcp_fastopen.c ---- */
+
+static int set_fastopen(struct opt_call *c, int v)
+{
+        if (v < 0 || opt_conn(c) != NULL)
+                return -EINVAL;
+        c->tcp.fastopen_most = MIN((uint32_t)v, 4096u); /* Linux: net.core.somaxconn */
+        return 0;
+}
+
+static int get_fastopen(const struct opt_call *c)
+{
+        return (int)c->tcp.fastopen_most;
+}
+
+static int set_fastopen_bit(struct opt_call *c, int v, bool may, uint8_t bits)
+{
+        if (v < 0 || v > 1 || !may)
+                return -EINVAL;
+        c->tcp.fastopen = (uint8_t)(v ? c->tcp.fastopen | bits : c->tcp.fastopen & ~bits);
+        return 0;
+}
+
+static int set_fastopen_connect(struct opt_call *c, int v)
+{
+        return set_fastopen_bit(c, v, c->rec->role == SOCK_ROLE_NONE, USOCK_FASTOPEN_CONNECT);
+}
+
+static int get_fastopen_connect(const struct opt_call *c)
+{
+        return !!(c->tcp.fastopen & USOCK_FASTOPEN_CONNECT);
+}
+
+static int set_fastopen_no_cookie(struct opt_call *c, int v)
+{
+        return set_fastopen_bit(c, v, opt_conn(c) == NULL, USOCK_FASTOPEN_NO_COOKIE | TCP_FASTOPEN_BARE);
+}
+
+static int get_fastopen_no_cookie(const struct opt_call *c)
+{
+        return !!(c->tcp.fastopen & USOCK_FASTOPEN_NO_COOKIE);
+}
+
+/* One, or the one to be used and the one that was. */
+static int set_fastopen_key(struct opt_call *c, const void *val, socklen_t len)
+{
+        if (len != sizeof c->tcp.fastopen_key[0] && len != sizeof c->tcp.fastopen_key)
+                return -EINVAL;
+        memcpy(c->tcp.fastopen_key, val, len);
+        c->tcp.fastopen_keys = (uint8_t)(len / sizeof c->tcp.fastopen_key[0]);
+        return 0;
+}
+
+static socklen_t get_fastopen_key(const struct opt_call *c, void *val, socklen_t room)
+{
+        memcpy(val, c->tcp.fastopen_key, sizeof c->tcp.fastopen_key);
+        return (socklen_t)(c->tcp.fastopen_keys * sizeof c->tcp.fastopen_key[0]);
+}
+
 /* ---- the tables ---- */
 
 static const struct opt_int ints[] = {
@@ -351,6 +410,9 @@ static const struct opt_int ints[] = {
         OPT_CALLS(TCP_LINGER2, OPT_TCP, set_linger2, get_linger2),
         OPT_CALLS(TCP_DEFER_ACCEPT, OPT_TCP, set_defer_accept, get_defer_accept),
         OPT_CALLS(TCP_INQ, OPT_TCP, set_inq, get_inq),
+        OPT_CALLS(TCP_FASTOPEN, OPT_TCP, set_fastopen, get_fastopen),
+        OPT_CALLS(TCP_FASTOPEN_CONNECT, OPT_TCP, set_fastopen_connect, get_fastopen_connect),
+        OPT_CALLS(TCP_FASTOPEN_NO_COOKIE, OPT_TCP, set_fastopen_no_cookie, get_fastopen_no_cookie),
         OPT_CALLS(TCP_WINDOW_CLAMP, OPT_TCP, set_window_clamp, get_window_clamp),
         OPT_CALLS(TCP_RTO_MAX_MS, OPT_TCP, set_rto_max, get_rto_max),
         OPT_CALLS(TCP_RTO_MIN_US, OPT_TCP, set_rto_min, get_rto_min),
@@ -359,6 +421,7 @@ static const struct opt_int ints[] = {
 
 static const struct opt_blob blobs[] = {
         OPT_FORM(TCP_CONGESTION, OPT_TCP, 1, set_congestion, get_congestion),
+        OPT_FORM(TCP_FASTOPEN_KEY, OPT_TCP, 0, set_fastopen_key, get_fastopen_key),
         OPT_FORM(TCP_INFO, OPT_TCP, 0, NULL, get_info),
         OPT_FORM(TCP_CC_INFO, OPT_TCP, 0, NULL, get_cc_info),
 };

@@ -79,7 +79,7 @@ static bool name_fits(const struct file *f, const struct sockaddr *sa, socklen_t
 }
 
 /* First connect of a TCP socket. 1: the kernel's call is the right one. */
-static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t len)
+static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t len, bool by_message)
 {
         const char *why = "nobody on the fabric has this address";
         int r;
@@ -105,11 +105,14 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
                 f->retry = true;
                 return 1;
         }
+        r = usock_fastopen_connect(f->us, by_message);
+        if (r < 0)
+                return r;
         r = usock_connect(f->us, sa, len, &why);
         if (r == 0 || r == -EINPROGRESS) {
                 f->connecting = true;
                 sock_decide(f, MODE_TCP, "the peer is on the fabric");
-                return -EINPROGRESS;
+                return r;
         }
         if (r == -ENOENT && usock_is_iface_addr(sa, len))       /* the kernel has not this address */
                 r = -ECONNREFUSED;
@@ -123,7 +126,15 @@ static int connect_start(struct file *f, const struct sockaddr *sa, socklen_t le
         return 1;
 }
 
-static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len, bool nonblock)
+/* One that waits for what is sent first is connected to who asks for a connection, and is opened by a message. */
+static int connect_again(struct file *f, bool by_message)
+{
+        if (usock_fastopen_waits(f->us))
+                return by_message ? 0 : -EISCONN;
+        return connect_result(f);
+}
+
+static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len, bool nonblock, bool by_message)
 {
         int r;
 
@@ -133,10 +144,10 @@ static int connect_tcp(struct file *f, const struct sockaddr *sa, socklen_t len,
                 return disconnect_tcp(f);
         if (f->mode == MODE_NEW) {
                 pthread_mutex_lock(&shim.lock);
-                r = connect_start(f, sa, len);
+                r = connect_start(f, sa, len, by_message);
                 pthread_mutex_unlock(&shim.lock);
         } else {
-                r = f->connecting ? connect_result(f) : usock_connect(f->us, sa, len, NULL);
+                r = f->connecting ? connect_again(f, by_message) : usock_connect(f->us, sa, len, NULL);
                 if (r == -EINPROGRESS) {
                         f->connecting = true;
                         file_say(f);
@@ -267,7 +278,7 @@ static int do_connect(struct file *f, const struct sockaddr *sa, socklen_t len)
         int r;
 
         if (f->kind == USOCK_TCP)
-                return connect_tcp(f, sa, len, file_nonblock(f));
+                return connect_tcp(f, sa, len, file_nonblock(f), false);
         if (!sock_may_be_ours(sa, len) && sa->sa_family != AF_UNSPEC && f->mode == MODE_NEW)
                 return 1;
         pthread_mutex_lock(&shim.lock);
@@ -312,6 +323,13 @@ int h_connect(int fd, const struct sockaddr *sa, socklen_t len)
         return (int)r;
 }
 
+ssize_t connect_sent(struct file *f, ssize_t r)
+{
+        int made = usock_poll(f->us) & USOCK_POLL_MADE ? 0 : connect_wait(f);
+
+        return made < 0 ? made : MAX(r, 0);
+}
+
 int connect_to_send(int fd, const struct sockaddr *sa, socklen_t len, bool nonblock)
 {
         struct file *f;
@@ -322,8 +340,8 @@ int connect_to_send(int fd, const struct sockaddr *sa, socklen_t len, bool nonbl
                 if (!f)
                         return 0;
                 r = 0;
-                if (f->kind == USOCK_TCP && f->mode == MODE_NEW && sa->sa_family != AF_UNSPEC)
-                        r = connect_tcp(f, sa, len, nonblock || file_nonblock(f));
+                if (f->kind == USOCK_TCP && (f->mode == MODE_NEW || f->mode == MODE_TCP) && sa->sa_family != AF_UNSPEC)
+                        r = connect_tcp(f, sa, len, nonblock || file_nonblock(f), true);
                 if (r == 1)
                         spare_used(f);
                 file_leave(f);

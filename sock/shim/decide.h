@@ -30,9 +30,11 @@ static inline struct file *file_enter_reading(int fd)
         file_may_come(fd, f);
         return file_enter(fd, MODE_TCP);
 }
-/* sendto() with MSG_FASTOPEN connects. Ours has no cookie, so what is sent goes when the connection is there, as Linux's goes
- * without one. -1 and errno: there is none, yet; 0: the call goes on, the kernel's too. */
+/* sendto() with MSG_FASTOPEN connects. With a cookie of the peer's the SYN waits for what is sent; without, what is sent goes when the
+ * connection is there. -1 and errno: there is none, yet; 0: the call goes on, the kernel's too. */
 int connect_to_send(int fd, const struct sockaddr *sa, socklen_t len, bool nonblock);
+/* A call that may wait has sent r bytes, and began the connection: it ends when that is there, as in Linux. */
+ssize_t connect_sent(struct file *f, ssize_t r);
 /* ... where that has decided nothing: an address that is none, or no IPv4. */
 void tcp_kernel_connects(struct file *f);
 /* A UDP socket with a local name: reachable over the fabric too. Under shim.lock. */

@@ -135,6 +135,8 @@ static ssize_t udp_sendmsg(struct file *f, const struct msghdr *m, int flags)
 /* The result of a whole call on a stream. */
 static inline ssize_t stream_sent(struct file *f, ssize_t r, int flags)
 {
+        if (unlikely(f->connecting) && (r > 0 || r == -EINPROGRESS) && io_may_wait(f, flags))
+                r = connect_sent(f, r);
         if (unlikely(flags & MSG_ZEROCOPY) && r > 0)
                 usock_zerocopy_sent(f->us);
         return r;

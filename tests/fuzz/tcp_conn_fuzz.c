@@ -255,7 +255,7 @@ static void any_opts(struct world *w, struct tcp_opts *o)
         o->no_wscale = b >> 6 & 1;
         o->defer_accept_s = b & 128 ? byte(&w->in) % 4 : 0;
         o->ecn = b >> 5 & a % 3;
-        o->fastopen = b >> 6;
+        o->fastopen = b >> 5;
         o->fastopen_most = b >> 6 & a;
         o->keepidle_s = 1 + b % 8;
         o->keepintvl_s = 1;

@@ -16,6 +16,7 @@ static uint8_t given[COOKIE_LEN];       /* the cookie that the peer has */
 
 static void listener_takes(struct scene *s, uint32_t most)
 {
+        s->opts.fastopen |= TCP_FASTOPEN_SERVE;
         s->opts.fastopen_most = most;
         tcp_listen_opts(&s->rig->t, s->listener, &s->opts);
 }

@@ -122,7 +122,7 @@ static struct pair *bad_link(uint64_t seed)
         }
         if (seed % 4 == 0) {    /* data in the SYN */
                 p->opts[0].fastopen = TCP_FASTOPEN_USE | TCP_FASTOPEN_BARE;
-                p->opts[1].fastopen = TCP_FASTOPEN_BARE;
+                p->opts[1].fastopen = TCP_FASTOPEN_BARE | TCP_FASTOPEN_SERVE;
                 p->opts[1].fastopen_most = 5;
         }
         return p;
