@@ -93,6 +93,24 @@ static struct file *epoll_file(int epfd)
         return f && f->mode == MODE_EPOLL ? f : NULL;
 }
 
+bool epoll_put_back(const struct epoll_kept *k)
+{
+        struct file *ef = epoll_file(k->epfd), *f = file_peek(k->fd);
+        bool back;
+
+        if (!f)
+                f = epoll_file(k->fd);
+        if (!ef || !f || f == ef)
+                return false;
+        pthread_mutex_lock(&shim.lock);
+        file_hear_locked(f);
+        if (!ef->set && f->mode != MODE_KERNEL)
+                ef->set = epoll_set_new(ef);
+        back = ef->set && f->mode != MODE_KERNEL && epoll_item_back(ef->set, f, k);
+        pthread_mutex_unlock(&shim.lock);
+        return back;
+}
+
 /* epoll_ctl(2): what may stand beside EPOLLEXCLUSIVE. */
 static bool bad_exclusive(const struct file *f, uint32_t events)
 {

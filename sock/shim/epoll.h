@@ -12,6 +12,11 @@ void epoll_file_closed(struct file *f);
 void epoll_file_ended(struct file *f);
 /* An epoll descriptor that holds some of ours: is one ready? If not, one may be after news since *seen. */
 bool epoll_set_ready(struct epoll_set *set, struct usock_news *seen);
+/* Before exec: who is in the sets that the new image has, in a memfd; its number, or -1: there is nothing to say. And when exec failed. */
+int epoll_image_make(void);
+void epoll_image_drop(void);
+/* After it, when the sockets are adopted; `adopt` is what UNET_ADOPT says. */
+void epoll_image_take(const char *adopt);
 void epoll_fork_lock(void);
 void epoll_fork_unlock(bool child);
 

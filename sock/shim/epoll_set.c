@@ -364,6 +364,37 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
         return 0;
 }
 
+void epoll_each_item(void (*fn)(struct epoll_item *it))
+{
+        pthread_mutex_lock(&shim.lock);
+        for (unsigned i = 0; i < sets_used; i++) {
+                struct epoll_item *it = sets[i].members;
+
+                for (int n = 0; sets[i].live && n < sets[i].count; n++, it = it->next)
+                        fn(it);
+        }
+        pthread_mutex_unlock(&shim.lock);
+}
+
+bool epoll_item_back(struct epoll_set *set, struct file *f, const struct epoll_kept *k)
+{
+        const struct epoll_event ev = {.events = k->events, .data.u64 = k->data};
+        struct epoll_item *it;
+
+        if (k->in_kernel)               /* by the tag of the image before */
+                sys4(SYS_epoll_ctl, k->epfd, EPOLL_CTL_DEL, k->fd, NULL);
+        if (epoll_item_add(set, f, k->fd, &ev) != 0)
+                return false;
+        it = epoll_item_find(set, f, k->fd);
+        it->in = k->in;
+        it->out = k->out;
+        it->fresh = k->fresh;
+        it->off = k->off;
+        if (k->off && it->in_kernel)
+                epoll_kernel_ctl(it, EPOLL_CTL_MOD, EPOLLONESHOT | EPOLLET);
+        return true;
+}
+
 int epoll_item_mod(struct epoll_set *set, struct epoll_item *it, const struct epoll_event *ev)
 {
         uint32_t before = it->events;

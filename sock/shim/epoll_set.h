@@ -5,6 +5,7 @@
  *      epoll_set.c     members, the queue, coming and going
  *      epoll_ready.c   what is ready in both halves
  *      epoll_wait.c    sleeping until something may be
+ *      epoll_image.c   sets that go over exec
  */
 #ifndef SOCK_SHIM_EPOLL_SET_H
 #define SOCK_SHIM_EPOLL_SET_H
@@ -64,6 +65,14 @@ struct epoll_set {
         struct epoll_item *bucket[BUCKETS];
 };
 
+/* A member, as it goes over exec. */
+struct epoll_kept {
+        int epfd, fd;
+        uint32_t events, in, out;
+        bool off, fresh, in_kernel;
+        uint64_t data;
+};
+
 /* What a call has found. */
 struct harvest {
         struct epoll_event *ev;
@@ -108,6 +117,10 @@ int epoll_item_add(struct epoll_set *set, struct file *f, int fd, const struct e
 int epoll_item_mod(struct epoll_set *set, struct epoll_item *it, const struct epoll_event *ev);
 void epoll_item_remove(struct epoll_item *it, bool in_kernel_too);
 int epoll_kernel_ctl(struct epoll_item *it, int op, uint32_t events);
+void epoll_each_item(void (*fn)(struct epoll_item *it));
+/* A member of a former image's set; false: it is none of ours any more. (epoll.c; epoll_item_back() has shim.lock held.) */
+bool epoll_put_back(const struct epoll_kept *k);
+bool epoll_item_back(struct epoll_set *set, struct file *f, const struct epoll_kept *k);
 /* Wakes those who sleep on the set: its members have changed. */
 void epoll_kick(struct epoll_set *set);
 /* The kernel reported the kick. */

@@ -539,6 +539,7 @@ __attribute__((constructor)) static void adopt_at_start(void)
                 return;
         adopt_open_numbers();
         usock_enter();
+        epoll_image_take(getenv("UNET_ADOPT"));
         usock_adopted();
         usock_leave();
 }

@@ -150,6 +150,7 @@ struct image {
         bool here;                      /* this process becomes it */
         bool looked, deaf;              /* the library is not in it */
         int survive;                    /* sockets of ours that it takes over */
+        int sets;                       /* who is in its epoll sets; -1: there are none */
 };
 
 static bool is_deaf(struct image *s)
@@ -210,6 +211,7 @@ static bool something_survives(struct image *s)
         if (s->here)
                 usock_exec();
         file_each(survives, s);
+        s->sets = s->here && s->survive > 0 && !is_deaf(s) ? epoll_image_make() : -1;
         usock_leave();
         return s->survive > 0;
 }
@@ -228,6 +230,7 @@ static size_t count(char *const v[])
  * there is no connection: then it gets that back, with the variables that say which unetd is ours.
  */
 #define PRELOAD_MAX (PATH_MAX + 16)
+#define ADOPT_MAX   32
 
 static bool is_unet(const char *var)
 {
@@ -252,7 +255,7 @@ static char *preload(char text[PRELOAD_MAX], const char *others)
         return text;
 }
 
-static char *const *env_adopting(char *const env[], char **room, char text[PRELOAD_MAX])
+static char *const *env_adopting(const struct image *s, char *const env[], char **room, char text[PRELOAD_MAX], char adopt[ADOPT_MAX])
 {
         const char *others = NULL;
         bool cleaned = true;
@@ -272,18 +275,21 @@ static char *const *env_adopting(char *const env[], char **room, char text[PRELO
                         room[n++] = environ[i];
         if (cleaned && preload(text, others)[0])
                 room[n++] = text;
-        room[n++] = (char *)"UNET_ADOPT=1";
+        snprintf(adopt, ADOPT_MAX, s->sets >= 0 ? "UNET_ADOPT=1,%d" : "UNET_ADOPT=1", s->sets);
+        room[n++] = adopt;
         room[n] = NULL;
         return room;
 }
-#define ENV_ADOPTING(env) \
-        env_adopting(env, alloca((count(env) + count(environ) + 3) * sizeof(char *)), alloca(PRELOAD_MAX))
+#define ENV_ADOPTING(s, env)                                                                                         \
+        env_adopting(s, env, alloca((count(env) + count(environ) + 3) * sizeof(char *)), alloca(PRELOAD_MAX), \
+                     alloca(ADOPT_MAX))
 
 /* The process goes on as it was. */
 static int not_become(int r)
 {
         int saved = errno;
 
+        epoll_image_drop();
         limits_go_on();
         errno = saved;
         return r;
@@ -294,7 +300,7 @@ int h_execve(const char *path, char *const argv[], char *const env[])
         struct image s = {.dir = AT_FDCWD, .path = path, .here = true};
 
         if (something_survives(&s))
-                env = ENV_ADOPTING(env);
+                env = ENV_ADOPTING(&s, env);
         else
                 limits_for_image();
         return not_become(REAL(execve)(path, argv, env));
@@ -305,7 +311,7 @@ int h_execvpe(const char *file, char *const argv[], char *const env[])
         struct image s = {.path = file, .searched = true, .here = true};
 
         if (something_survives(&s))
-                env = ENV_ADOPTING(env);
+                env = ENV_ADOPTING(&s, env);
         else
                 limits_for_image();
         return not_become(REAL(execvpe)(file, argv, env));
@@ -329,7 +335,7 @@ int h_fexecve(int fd, char *const argv[], char *const env[])
         snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
 
         if (something_survives(&s))
-                env = ENV_ADOPTING(env);
+                env = ENV_ADOPTING(&s, env);
         else
                 limits_for_image();
         return not_become(REAL(fexecve)(fd, argv, env));
@@ -340,7 +346,7 @@ int h_execveat(int dir, const char *path, char *const argv[], char *const env[],
         struct image s = {.dir = dir, .path = path, .here = true};
 
         if (something_survives(&s))
-                env = ENV_ADOPTING(env);
+                env = ENV_ADOPTING(&s, env);
         else
                 limits_for_image();
         return not_become(REAL(execveat)(dir, path, argv, env, flags));
@@ -421,7 +427,7 @@ int h_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t
         struct image s = {.dir = AT_FDCWD, .path = path};
 
         if (something_survives(&s))
-                env = ENV_ADOPTING(env);
+                env = ENV_ADOPTING(&s, env);
         return REAL(posix_spawn)(pid, path, fa, at, argv, env);
 }
 
@@ -431,6 +437,6 @@ int h_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_
         struct image s = {.path = file, .searched = true};
 
         if (something_survives(&s))
-                env = ENV_ADOPTING(env);
+                env = ENV_ADOPTING(&s, env);
         return REAL(posix_spawnp)(pid, file, fa, at, argv, env);
 }

@@ -256,6 +256,7 @@ static const struct {
         {"epoll_beside_closes", scene_epoll_beside_closes},
         {"epoll_edges", scene_epoll_edges},
         {"epoll_order", scene_epoll_order},
+        {"sets_over_exec", scene_sets_over_exec},
         {"epoll_nested", scene_epoll_nested},
         {"zerocopy", scene_zerocopy},
         {"kept_errors", scene_kept_errors},
@@ -299,6 +300,8 @@ int main(int argc, char **argv)
         self = argv[0];
         if (argc == 4 && !strcmp(argv[1], "--first"))
                 child_of_first(atoi(argv[2]), atoi(argv[3]));
+        if (argc == 3 && !strcmp(argv[1], "--sets"))
+                child_with_sets(argv[2]);
         if (argc == 4 && !strcmp(argv[1], "--last"))
                 last_of_first(atoi(argv[2]), atoi(argv[3]));
         setvbuf(stdout, NULL, _IOLBF, 0);

@@ -125,6 +125,8 @@ void late_child_of_exec(int fd);
 void connector_of_exec(int port);
 void child_of_first(int how, int fd);
 void last_of_first(int fd, int pipe);
+void child_with_sets(const char *numbers);
+void scene_sets_over_exec(void);
 
 void scene_again(void);
 void scene_small_reads(void);

@@ -169,3 +169,115 @@ void scene_first_waits(void)
                 close(l);
         }
 }
+
+/* ---- an epoll set that goes over exec, with all that is in it ---- */
+
+enum kept { SET, LEVEL, LEVEL_PEER, EDGE, EDGE_PEER, ONCE, ONCE_PEER, LISTENER, DATAGRAMS, PIPE, PIPE_END, KEPT };
+
+static void show_set(int ep)
+{
+        struct epoll_event ev[16];
+        int n = epoll_wait(ep, ev, 16, 100);
+
+        for (uint64_t data = 1; data < KEPT; data++)
+                for (int i = 0; i < n; i++)
+                        if (ev[i].data.u64 >> 32 == data)
+                                printf("  %d of them: %d has %x\n", n, (int)data, ev[i].events);
+        if (n <= 0)
+                printf("  none: %d\n", n);
+}
+
+static int in_set(int op, const int fd[KEPT], enum kept which, uint32_t events)
+{
+        struct epoll_event ev = {.events = events, .data.u64 = (uint64_t)which << 32 | 0x12345678};
+
+        return epoll_ctl(fd[SET], op, fd[which], &ev);
+}
+
+/* `calls --sets NUMBERS`: the new image. */
+void child_with_sets(const char *numbers)
+{
+        struct sockaddr_in sa;
+        socklen_t len = sizeof(sa);
+        int fd[KEPT], c;
+        char b[8];
+
+        for (int i = 0; i < KEPT; i++)
+                fd[i] = (int)strtol(numbers + (i > 0), (char **)&numbers, 10);
+        show_set(fd[SET]);
+        SHOW(read(fd[LEVEL], b, sizeof(b)));
+        show_set(fd[SET]);
+        write(fd[LEVEL_PEER], "more", 4);
+        write(fd[EDGE_PEER], "more", 4);
+        write(fd[ONCE_PEER], "more", 4);
+        show_set(fd[SET]);
+        SHOW(read(fd[LEVEL], b, sizeof(b)));
+        show_set(fd[SET]);
+        SHOW(in_set(EPOLL_CTL_MOD, fd, ONCE, EPOLLIN | EPOLLONESHOT));
+        show_set(fd[SET]);
+        getsockname(fd[LISTENER], (void *)&sa, &len);
+        c = socket(AF_INET, SOCK_STREAM, 0);
+        SHOW(connect(c, (void *)&sa, sizeof(sa)));
+        show_set(fd[SET]);
+        SHOW_OK(accept(fd[LISTENER], NULL, NULL));
+        len = sizeof(sa);
+        getsockname(fd[DATAGRAMS], (void *)&sa, &len);
+        c = socket(AF_INET, SOCK_DGRAM, 0);
+        SHOW(sendto(c, "x", 1, 0, (void *)&sa, sizeof(sa)));
+        show_set(fd[SET]);
+        SHOW(read(fd[DATAGRAMS], b, sizeof(b)));
+        write(fd[PIPE_END], "x", 1);
+        show_set(fd[SET]);
+        SHOW(in_set(EPOLL_CTL_ADD, fd, EDGE, EPOLLIN));
+        SHOW(in_set(EPOLL_CTL_DEL, fd, EDGE, 0));
+        SHOW(in_set(EPOLL_CTL_DEL, fd, LISTENER, 0));
+        SHOW(in_set(EPOLL_CTL_DEL, fd, PIPE, 0));
+        SHOW(in_set(EPOLL_CTL_DEL, fd, LEVEL, 0));
+        close(fd[ONCE]);
+        show_set(fd[SET]);
+        exit(0);
+}
+
+static void become_with_sets(void)
+{
+        char numbers[KEPT * 12] = "";
+        struct sockaddr_in sa;
+        int fd[KEPT];
+
+        tcp_pair(&fd[LEVEL]);
+        tcp_pair(&fd[EDGE]);
+        tcp_pair(&fd[ONCE]);
+        fd[LISTENER] = listener(&sa);
+        fd[DATAGRAMS] = udp_socket(&sa);
+        if (pipe(&fd[PIPE]) != 0)
+                _exit(1);
+        fd[SET] = epoll_create1(0);
+        in_set(EPOLL_CTL_ADD, fd, EDGE, EPOLLIN | EPOLLET);
+        in_set(EPOLL_CTL_ADD, fd, ONCE, EPOLLIN | EPOLLONESHOT);
+        write(fd[EDGE_PEER], "x", 1);
+        write(fd[ONCE_PEER], "x", 1);
+        wait_readable(fd[EDGE]);
+        wait_readable(fd[ONCE]);
+        show_set(fd[SET]);
+        show_set(fd[SET]);
+        in_set(EPOLL_CTL_ADD, fd, LEVEL, EPOLLIN);
+        in_set(EPOLL_CTL_ADD, fd, LISTENER, EPOLLIN);
+        in_set(EPOLL_CTL_ADD, fd, DATAGRAMS, EPOLLIN);
+        in_set(EPOLL_CTL_ADD, fd, PIPE, EPOLLIN);
+        write(fd[LEVEL_PEER], "x", 1);
+        wait_readable(fd[LEVEL]);
+        for (int i = 0; i < KEPT; i++)
+                snprintf(numbers + strlen(numbers), sizeof(numbers) - strlen(numbers), "%d,", fd[i]);
+        fflush(stdout);
+        execl(self, self, "--sets", numbers, (char *)NULL);
+        _exit(1);
+}
+
+/* What was reported is not reported again, and what is not is. */
+void scene_sets_over_exec(void)
+{
+        fflush(stdout);
+        if (fork() == 0)
+                become_with_sets();
+        wait(NULL);
+}
