@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -422,6 +423,96 @@ static void sockets_that_linger_where_nobody_is_let_in(void **state)
         lingering_connections(lingers_in_what_is_refused);
 }
 
+/* ---- a child that cannot be made ---- */
+
+static pid_t only_child_of(pid_t pid)
+{
+        char path[64], text[32] = "";
+        int fd;
+
+        snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        assert_true(read(fd, text, sizeof text - 1) > 0);
+        close(fd);
+        return atoi(text);
+}
+
+static bool has_no_reader(int fd)
+{
+        return write(fd, "x", 1) < 0 && errno == EPIPE;
+}
+
+/* Gives unetd a pipe that it does not want, and hears when its end is closed. */
+static int gives_a_pipe(void)
+{
+        struct unetd_msg m = {.type = UNETD_PORT_LEASE};
+        int p[2], fd = hostile_client();
+
+        signal(SIGPIPE, SIG_IGN);
+        must(pipe2(p, O_CLOEXEC | O_NONBLOCK) == 0);
+        must(hostile_ask(fd, &m, p, 1) != -ETIMEDOUT);
+        close(p[0]);
+        must(!has_no_reader(p[1]));
+        table->ready = 1;
+        must_eventually(table->done);
+        must_eventually(has_no_reader(p[1]));
+        return 0;
+}
+
+/* The number after `name` in /proc/PID/status. */
+static unsigned status_of_process(pid_t pid, const char *name)
+{
+        char path[64], line[256];
+        unsigned value = 0;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+        f = fopen(path, "re");
+        assert_non_null(f);
+        while (fgets(line, sizeof line, f) != NULL)
+                if (strncmp(line, name, strlen(name)) == 0)
+                        value = (unsigned)strtoul(line + strlen(name), NULL, 10);
+        fclose(f);
+        return value;
+}
+
+/* Its soft limit of processes; as its user, who alone may do that without CAP_SYS_RESOURCE. */
+static void limit_processes(pid_t pid, rlim_t to)
+{
+        unsigned uid = status_of_process(pid, "Uid:"), gid = status_of_process(pid, "Gid:");
+        int status;
+        pid_t child = fork();
+
+        if (child == 0) {
+                struct rlimit rl;
+                if (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0 || prlimit(pid, RLIMIT_NPROC, NULL, &rl) != 0)
+                        _exit(1);
+                rl.rlim_cur = MIN(to, rl.rlim_max);
+                _exit(prlimit(pid, RLIMIT_NPROC, &rl, NULL) != 0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+}
+
+/* unetd's limit of processes, or memory. */
+static void a_child_that_cannot_be_made_is_made_later(void **state)
+{
+        pid_t broker, hostile;
+
+        if (users_cannot_run())
+                skip();
+        table->ready = table->done = 0;
+        broker = only_child_of(users_unetd());
+        limit_processes(broker, 0);
+        hostile = users_begin(HOSTILE, gives_a_pipe);
+        eventually(table->ready);
+        users_unetd_answers();
+        limit_processes(broker, RLIM_INFINITY);
+        table->done = 1;
+        users_wait(hostile);
+        users_unetd_answers();
+}
+
 /* ---- private ones ---- */
 
 static char private_domain[UNETD_DOMAIN_MAX + 1];
@@ -572,6 +663,7 @@ int main(void)
                 t(a_socket_that_is_locked),
                 t(sockets_that_linger),
                 t_few(sockets_that_linger_where_nobody_is_let_in),
+                t(a_child_that_cannot_be_made_is_made_later),
                 t(sockets_that_linger_at_a_private_unetd),
                 t(a_private_unetd_that_is_killed_is_replaced),
                 t(names_that_are_taken),

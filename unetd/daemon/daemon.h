@@ -98,6 +98,7 @@ struct trash {
         int *fd;                        /* the next one's work */
         uint32_t n, cap;
         uint32_t unwanted;              /* of all not closed yet: what came in messages that asked for none */
+        nstime again;                   /* no child could be made: tried again then; 0: none was refused */
 };
 
 struct user {

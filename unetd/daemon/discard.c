@@ -26,6 +26,7 @@
 
 #define UNWANTED_MAX 64u
 #define WAITING_MAX  4096u
+#define AGAIN        (100 * NS_PER_MS)  /* after a child could not be made: memory, or the limit of processes */
 #define QUICK_BYTES  (64u << 20)        /* of memory, freed with its last descriptor */
 
 static struct trash strangers = {.child = {.fd = -1}};
@@ -81,9 +82,12 @@ static void next_child(struct trash *t)
         }
         pidfd = close_in_child(t->fd, t->n);
         if (pidfd < 0) {
-                log_line("no child to close %u descriptors: %s", t->n, strerror(-pidfd));
-                return;                 /* tried again with the next one */
+                if (t->again == 0)
+                        log_line("no child to close %u descriptors, tried again: %s", t->n, strerror(-pidfd));
+                t->again = unetd.loop.now + AGAIN;
+                return;
         }
+        t->again = 0;
         t->n = 0;                       /* they are the child's, whatever follows */
         t->child.fd = pidfd;
         if (loop_add(&unetd.loop, &t->child, EPOLLIN) < 0) {
@@ -91,6 +95,11 @@ static void next_child(struct trash *t)
                 close(pidfd);
                 t->child.fd = -1;
         }
+}
+
+static bool is_busy(const struct trash *t)
+{
+        return t->child.fd >= 0 || t->n > 0;
 }
 
 static void all_closed(const struct trash *t)
@@ -112,7 +121,7 @@ static void child_done(struct loop_source *s, uint32_t events)
         loop_del(&unetd.loop, s);
         close(pidfd);
         next_child(t);
-        if (t->child.fd < 0)
+        if (!is_busy(t))
                 all_closed(t);
 }
 
@@ -121,7 +130,7 @@ int discarded(struct client *cl, const struct unetd_msg *request)
         struct waiter *w;
         int r;
 
-        if (cl->user->trash.child.fd < 0)
+        if (!discard_busy(cl->user))
                 return 0;
         r = waiter_new(cl, request, &w);
         if (r < 0)
@@ -142,7 +151,7 @@ bool discard_stuck(const struct user *u)
 
 bool discard_busy(const struct user *u)
 {
-        return u->trash.child.fd >= 0 || u->trash.n > 0;
+        return is_busy(&u->trash);
 }
 
 static bool keep(struct trash *t, int fd)
@@ -160,6 +169,13 @@ static bool keep(struct trash *t, int fd)
         return true;
 }
 
+/* One at a time. */
+static void begin(struct trash *t)
+{
+        if (t->child.fd < 0 && t->again <= unetd.loop.now)
+                next_child(t);
+}
+
 /* The processes of a unetd's own user trust each other. */
 void discard(struct user *u, const int *fds, unsigned n, bool unwanted)
 {
@@ -171,8 +187,7 @@ void discard(struct user *u, const int *fds, unsigned n, bool unwanted)
                 else if (unwanted)
                         t->unwanted++;
         }
-        if (t->child.fd < 0)
-                next_child(t);
+        begin(t);
 }
 
 void discard_strange(const int *fds, unsigned n)
@@ -181,8 +196,7 @@ void discard_strange(const int *fds, unsigned n)
         for (unsigned i = 0; i < n; i++)
                 if (quick(fds[i]) || !keep(&strangers, fds[i]))
                         close(fds[i]);
-        if (strangers.child.fd < 0)
-                next_child(&strangers);
+        begin(&strangers);
 }
 
 void discard_refused(struct user *u, int conn)
@@ -192,6 +206,24 @@ void discard_refused(struct user *u, int conn)
         t->child.ready = child_done;
         if (ends_empty(conn) || !keep(t, conn))
                 close(conn);
-        else if (t->child.fd < 0)
-                next_child(t);
+        else
+                begin(t);
+}
+
+static nstime try_again(struct trash *t)
+{
+        if (t->again == 0)
+                return NSTIME_NEVER;
+        begin(t);
+        return t->again == 0 ? NSTIME_NEVER : t->again;
+}
+
+nstime discard_tick(void)
+{
+        nstime when = try_again(&strangers);
+        struct user *u;
+
+        LIST_FOREACH(u, &unetd.users, link)
+                when = nstime_min(when, try_again(&u->trash));
+        return when;
 }

@@ -15,6 +15,8 @@ void discard_strange(const int *fds, unsigned n);
 /* Too much of that waits: this user is not listened to. */
 bool discard_stuck(const struct user *u);
 bool discard_busy(const struct user *u);
+/* Makes the children that could not be made before. Returns when to be called again. */
+nstime discard_tick(void);
 /* The answer to a request by which something was closed: when it is, so that who asked can bind the port again. 0, a negative
  * errno, or REPLY_LATER. */
 int discarded(struct client *cl, const struct unetd_msg *request);

@@ -21,6 +21,7 @@
 #include "unetd/daemon/claims.h"
 #include "unetd/daemon/clients.h"
 #include "unetd/daemon/daemon.h"
+#include "unetd/daemon/discard.h"
 #include "unetd/daemon/emul.h"
 #include "unetd/daemon/ifaces.h"
 #include "unetd/daemon/links.h"
@@ -511,6 +512,7 @@ static nstime after_batch(struct loop *l)
         clients_bury();
         again = nstime_min(again, nstime_min(waiters_deadline(), users_deadline()));
         again = nstime_min(again, nstime_min(links_tick(), claims_tick()));
+        again = nstime_min(again, discard_tick());
         return nstime_min(again, idle_deadline());
 }
 
