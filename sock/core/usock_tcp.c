@@ -236,15 +236,30 @@ static int way_to(struct usock *s, const struct usock_own *own, ip_addr addr, ui
         return chan;
 }
 
-/* Nobody has accepted who was not answered; who was may be accepted, by a program that listens for one connection. */
-static bool is_answered(struct usock *s)
+/* The connection is reset. Under the lock. */
+static void abort_conn(struct usock *s)
 {
-        bool answered;
+        struct ustack *u = s->u;
+        nstime now = stack_time(&u->s, ustack_now());
+
+        stack_begin(u->s.st, usock_rec(s)->conn);
+        tcp_abort(&u->s.tcp, usock_conn(s), now);
+        stack_end(u->s.st);
+        stack_flush(&u->s, now);
+}
+
+/* Resets the connection unless it was answered: who was may be accepted, by a program that listens for one connection, and so may who
+ * sent data with his SYN (RFC 7413). False: it stays. */
+static bool gives_up(struct usock *s)
+{
+        bool waits;
 
         ustack_lock(s->u);
-        answered = usock_rec(s)->role != SOCK_ROLE_CONN || usock_conn(s)->state != TCPS_SYN_SENT;
+        waits = usock_rec(s)->role == SOCK_ROLE_CONN && usock_conn(s)->state == TCPS_SYN_SENT && !(usock_conn(s)->fastopen & FO_DATA);
+        if (waits)
+                abort_conn(s);
         ustack_leave(s->u);
-        return answered;
+        return waits;
 }
 
 /*
@@ -253,9 +268,9 @@ static bool is_answered(struct usock *s)
  */
 static int still_there(struct usock *s, const struct usock_own *own, ip_addr addr, uint16_t port, const struct listener_found *found)
 {
-        if (likely(found->stack == 0 || ustack_takes(found->stack, addr, port, found->generation)) || is_answered(s))
+        if (likely(found->stack == 0 || ustack_takes(found->stack, addr, port, found->generation)) || !gives_up(s))
                 return -EINPROGRESS;
-        usock_disconnect(s, own->port != 0 ? &own->addr : NULL);
+        usock_connect_undo(s, own->port != 0 ? &own->addr : NULL);
         return -EAGAIN;
 }
 
@@ -337,18 +352,11 @@ void usock_connect_undo(struct usock *s, const ip_addr *bound)
 void usock_disconnect(struct usock *s, const ip_addr *bound)
 {
         struct ustack *u = s->u;
-        struct sock_rec *rec = usock_rec(s);
-        nstime now;
 
         ustack_lock(u);
         usock_tcp_settle(s);
-        if (rec->role == SOCK_ROLE_CONN) {
-                now = stack_time(&u->s, ustack_now());
-                stack_begin(u->s.st, rec->conn);
-                tcp_abort(&u->s.tcp, usock_conn(s), now);
-                stack_end(u->s.st);
-                stack_flush(&u->s, now);
-        }
+        if (usock_rec(s)->role == SOCK_ROLE_CONN)
+                abort_conn(s);
         ustack_leave(u);
         usock_connect_undo(s, bound);
 }
