@@ -64,7 +64,7 @@ int main(int argc, char **argv)
                 return EXIT_DONE;
         }
         if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-                printf("unet %s\n", UNET_VERSION);
+                printf("unet %s\n", UNET_TOOLS_VERSION);
                 return EXIT_DONE;
         }
         if (argc > 1)
