@@ -245,7 +245,7 @@ bool ack_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ns
                 cc_of(tc)->on_ack(tc, acked, rtt, now);
                 autosize(tc);
         }
-        if (unlikely(tc->probe != 0))
+        if (unlikely(tc->path.probe != 0))
                 path_ack(t, tc, now);
         recovery_set_slow(tc);
         if (tc->flags & (TCF_SND_FULL | TCF_MORE))

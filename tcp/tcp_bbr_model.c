@@ -40,7 +40,7 @@ uint32_t bbr_bdp(const struct tcp_conn *tc, const struct bbr *b, uint64_t bw, ui
 /* QuantizationBudget(), §5.6.4.2; three quanta: §5.5.8.1 */
 uint32_t bbr_with_budget(const struct tcp_conn *tc, const struct bbr *b, uint32_t inflight)
 {
-        inflight = MAX(inflight, 3 * tc->pace_quantum);
+        inflight = MAX(inflight, 3 * tc->pace.quantum);
         inflight = MAX(inflight, bbr_min_cwnd(tc));
         return b->state == BBR_UP ? inflight + 2 * tc->snd_mss : inflight;
 }

@@ -94,8 +94,8 @@ void tcp_conn_check(const struct tcp *t, const struct tcp_conn *tc)
         assert(tc->cwnd >= tc->snd_mss || tc->ca_state != CA_OPEN);
         assert(flight(tc) == 0 || tc->rtx_at != NSTIME_NEVER || tc->owed & (OWE_TLP | OWE_PROBE));
         assert((tc->state == TCPS_ESTABLISHED && !(tc->fastopen & FO_OPEN)) == !(tc->slow & SLOW_STATE));
-        assert(tc->probe == 0 || (tc->path_mss != 0 && tc->probe > tc->path_mss));
-        assert(tc->search_hi == 0 || tc->search_hi >= tc->path_mss);
+        assert(tc->path.probe == 0 || (tc->path.mss != 0 && tc->path.probe > tc->path.mss));
+        assert(tc->path.search_hi == 0 || tc->path.search_hi >= tc->path.mss);
         check_send_queue(t, tc);
         check_room_is_told(t, tc);
 }

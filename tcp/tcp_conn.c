@@ -194,8 +194,8 @@ void conn_size_mss(struct tcp_conn *tc)
                 mss = MIN(mss, tc->mss_clamp);
         if (tc->opts.maxseg != 0)
                 mss = MIN(mss, tc->opts.maxseg);
-        if (tc->path_mss != 0)
-                mss = MIN(mss, tc->path_mss);
+        if (tc->path.mss != 0)
+                mss = MIN(mss, tc->path.mss);
         WRITE_ONCE(tc->snd_mss, MAX(mss, 48u + tc->opts.ip_opts.len) - conn_options_len(tc));
 }
 

@@ -241,26 +241,35 @@ struct tcp_conn {
         uint32_t flight_end;
         uint32_t recover;               /* snd_nxt when recovery began */
         uint32_t high_sacked;           /* RACK.fack */
-        nstime rack_sent;               /* RACK.xmit_ts */
-        nstime rack_rtt;
-        uint32_t rack_end;
-        uint32_t rack_dsack_round;
-        uint8_t rack_mult, rack_persist;
+        struct {                        /* RFC 8985 §5.3: tcp_rack.c */
+                nstime sent;            /* RACK.xmit_ts */
+                nstime rtt;
+                uint32_t end;
+                uint32_t dsack_round;
+                uint8_t mult, persist;
+        } rack;
         uint8_t dups;                   /* timeouts in a row without progress */
         uint8_t probes;                 /* unanswered window or keepalive probes */
-        uint8_t tlp_out;                /* TLP_*: a tail loss probe is out, and tlp_end was snd_nxt when it left, at tlp_sent */
         uint8_t train;                  /* full-sized segments received without a pause, as far as that matters */
         uint16_t gen;                   /* of this index: see tcp_uncharge() */
-        uint32_t tlp_end;
-        uint32_t prr_delivered, prr_out, prr_fs;
+        struct {                        /* RFC 8985 §7, a tail loss probe: tcp_rack.c */
+                nstime sent;            /* when it left, */
+                uint32_t end;           /* ... and snd_nxt then */
+                uint8_t out;            /* TLP_*: it is out */
+        } tlp;
+        struct {                        /* RFC 6937: tcp_prr.c */
+                uint32_t delivered, out, fs;
+        } prr;
         uint32_t dsack_dups;
         uint32_t retrans;
         struct tcp_sack_block dsack;    /* RFC 2883, when TCF_DSACK */
         uint64_t bytes_retrans;
-        uint32_t undo_cwnd, undo_ssthresh; /* what they were before the last reduction, with TCF_UNDO */
-        uint32_t undo_una;              /* snd_una then */
-        uint32_t undo_retx;             /* bytes sent again since and not reported as duplicates */
-        uint32_t undo_ts;               /* our timestamp on the first of them */
+        struct {                        /* with TCF_UNDO: tcp_undo.c */
+                uint32_t cwnd, ssthresh; /* what they were before the last reduction */
+                uint32_t una;           /* snd_una then */
+                uint32_t retx;          /* bytes sent again since and not reported as duplicates */
+                uint32_t ts;            /* our timestamp on the first of them */
+        } undo;
 
         /* -- seldom -- */
         uint32_t rsv_head, rsv_tail, rsv_bytes; /* txsegs of the reservation */
@@ -290,36 +299,39 @@ struct tcp_conn {
         nstime limited[TCP_LIMITS];
         nstime busy;                    /* time with something in flight, until stalled_at */
         struct tcp_opts opts;
-        uint64_t pacing_rate;           /* bytes a second, 0: as fast as it goes; tcp_pace.c */
-        nstime pace_at;                 /* the next quantum's time */
-        uint32_t pace_quantum, pace_left;
-        nstime tlp_sent;
+        struct {                        /* tcp_pace.c */
+                uint64_t rate;          /* bytes a second, 0: as fast as it goes */
+                nstime at;              /* the next quantum's time */
+                uint32_t quantum, left;
+        } pace;
         nstime syn_sent;                /* with FO_OPEN: when the SYN-ACK left; */
         uint32_t fastopen_listener;     /* ... and whose count it is in; 0: that listener is closed */
 
-        /* -- the path: tcp_path.c; sizes are payload with TCP's options and IP's -- */
-        uint16_t path_mss;              /* what it carries, 0: what the link does */
-        uint16_t search_hi;             /* more than this does not get through; 0: no search */
-        uint16_t probe;                 /* the size being tried, 0: none */
-        uint16_t claim;                 /* what an ICMP error claims, and is not believed yet; 0: nothing */
-        uint32_t probe_seq, claim_seq;  /* where the probe begins; the segment that the error quotes */
-        uint64_t path_acked;            /* bytes_acked when segments were last made smaller */
-        nstime path_at;                 /* a larger size is tried */
-        uint8_t path_wait;              /* how often that was put off */
+        struct {                        /* tcp_path.c; sizes are payload with TCP's options and IP's */
+                uint16_t mss;           /* what it carries, 0: what the link does */
+                uint16_t search_hi;     /* more than this does not get through; 0: no search */
+                uint16_t probe;         /* the size being tried, 0: none */
+                uint16_t claim;         /* what an ICMP error claims, and is not believed yet; 0: nothing */
+                uint32_t probe_seq, claim_seq; /* where the probe begins; the segment that the error quotes */
+                uint64_t acked;         /* bytes_acked when segments were last made smaller */
+                nstime at;              /* a larger size is tried */
+                uint8_t wait;           /* how often that was put off */
+        } path;
 
         uint8_t gap_acks;               /* duplicate ACKs since what is expected last moved: delack_owe_gap() */
-        uint16_t ooo_records;           /* beyond a gap */
+        uint8_t out_queued, stuck;      /* the stack's, as out_next and stuck_next below */
 
         /* -- trains: tcp_delack.c; in units of 1,024 ns -- */
         uint16_t train_rtt;             /* the round trip that the last data in order told of; no more than fits */
         uint32_t train_at;              /* when it came */
+
+        uint16_t ooo_records;           /* beyond a gap */
 
         /* -- the stack's: zeroed when the record is made, not looked at by TCP -- */
         struct wheel_link wheel;
         uint32_t out_next;
         uint32_t sock;                  /* tcp_set_sock(); 0: orphan, or not yet accepted */
         uint32_t stuck_next, stuck_prev;        /* of those that wait for room on its channel, while `stuck` */
-        uint8_t out_queued, stuck;
 
         struct tcp_watch watch;
 

@@ -31,7 +31,7 @@ static uint64_t delivery_rate(const struct tcp_conn *tc)
 
 int tcp_path_mtu(const struct tcp_conn *tc)
 {
-        uint32_t mss = tc->path_mss != 0 ? MIN(tc->path_mss, tc->link.mss) : tc->link.mss;
+        uint32_t mss = tc->path.mss != 0 ? MIN(tc->path.mss, tc->link.mss) : tc->link.mss;
 
         return (int)(mss + IP_MIN_HDR + TCP_MIN_HDR);
 }
@@ -82,7 +82,7 @@ void tcp_get_report(const struct tcp *t, const struct tcp_conn *tc, struct tcp_r
                 .last_received = tc->last_received,
                 .sock = tc->sock,
                 .delivery_rate = delivery_rate(tc),
-                .pacing_rate = tc->pacing_rate,
+                .pacing_rate = tc->pace.rate,
         };
         if (tc->flags & TCF_RATES && cc_of(tc)->report != NULL)
                 cc_of(tc)->report(tc, r);

@@ -26,7 +26,7 @@ void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ui
 /* The peer reports the last probe as a duplicate: a timer sent it, not a judgement about what is lost (as Linux). */
 static inline bool tlp_dup(const struct tcp_conn *tc, const struct tcp_sack_block *b)
 {
-        return tc->flags & TCF_TLP_RETX && b->right == tc->tlp_end;
+        return tc->flags & TCF_TLP_RETX && b->right == tc->tlp.end;
 }
 
 /* tcp_undo.c */

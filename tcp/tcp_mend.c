@@ -248,8 +248,8 @@ static void forget_losses(struct tcp *t, struct tcp_conn *tc, nstime now)
                 txseg_at(t, i)->marks = TXS_EVER_RETX;
         tc->ca_state = CA_OPEN;
         tc->dupacks = 0;
-        tc->recover = tc->high_sacked = tc->rack_end = tc->snd_una;
-        tc->tlp_out = tc->probes = tc->dups = tc->backoff = 0;
+        tc->recover = tc->high_sacked = tc->rack.end = tc->snd_una;
+        tc->tlp.out = tc->probes = tc->dups = tc->backoff = 0;
         path_forget_probe(tc, now);
         conn_unflag(tc, TCF_DSACK | TCF_TLP_RETX | TCF_ECN_CUT);
         undo_forget(tc);

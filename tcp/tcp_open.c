@@ -71,7 +71,7 @@ void open_established(struct tcp *t, struct tcp_conn *tc, nstime now)
         else if (!(tc->flags & TCF_COOKIE) && !deferred && tc->retrans == 0 && !conn_unconfirmed(tc)) /* Karn's: which it answers */
                 rtt_sample(tc, now - tc->last_sent);
         WRITE_ONCE(tc->snd_una, tc->iss + 1);
-        tc->snd_sml = tc->recover = tc->high_sacked = tc->rack_end = tc->flight_end = tc->snd_una;
+        tc->snd_sml = tc->recover = tc->high_sacked = tc->rack.end = tc->flight_end = tc->snd_una;
         tc->snd_up = tc->snd_una;
         tc->backoff = tc->dups = 0;
         tc->stalled_at = 0;

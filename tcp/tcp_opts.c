@@ -71,7 +71,7 @@ void tcp_set_opts(struct tcp *t, struct tcp_conn *tc, const struct tcp_opts *o, 
         if (keep)
                 timer_keepalive(tc, now);
         if (rate)
-                pace_set(tc, tc->flags & TCF_RATES ? tc->pacing_rate : 0, 1);
+                pace_set(tc, tc->flags & TCF_RATES ? tc->pace.rate : 0, 1);
         if (cc && tc->state >= TCPS_ESTABLISHED)
                 cc_begin(tc, now);
         if (o->ack_every == 0)

@@ -180,7 +180,7 @@ static void note_sent(struct tcp_conn *tc, struct tcp_txseg *s, nstime now)
         s->sent = tc->last_sent = now;
         if (unlikely(tc->stalled_at == 0))
                 tc->stalled_at = now;
-        if (unlikely(tc->pacing_rate != 0))
+        if (unlikely(tc->pace.rate != 0))
                 pace_sent(tc, s->len);
         if (unlikely(tc->flags & TCF_RATES))
                 rate_sent(tc, s, now);
@@ -250,7 +250,7 @@ static bool cwnd_blocks(const struct tcp_conn *tc, const struct tcp_txseg *s)
 
 static bool pace_blocks(struct tcp_conn *tc, nstime now)
 {
-        return tc->pacing_rate != 0 && pace_waits(tc, now);
+        return tc->pace.rate != 0 && pace_waits(tc, now);
 }
 
 /* TCP_NOTSENT_LOWAT, opts.unsent_most: what leaves makes room for what may be written, before anything of it is acknowledged. */
@@ -284,7 +284,7 @@ static void send_next(struct tcp *t, struct tcp_conn *tc, struct tcp_txseg *s, s
                 conn_set_limit(tc, TCP_LIM_NONE, now);
         }
         if (tc->ca_state == CA_RECOVERY)
-                tc->prr_out += s->len;
+                tc->prr.out += s->len;
         if (first)
                 timer_arm_rtx(tc, now);
         else if (!tc->link.lossless)
@@ -397,7 +397,7 @@ static bool output_lost(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg,
         undo_resent(tc, seg);
         s->marks |= TXS_RETX;
         tc->retx += txseg_space(s);
-        tc->prr_out += s->len;
+        tc->prr.out += s->len;
         return true;
 }
 
@@ -501,8 +501,8 @@ static bool output_tlp(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
         if (flight(tc) == 0 || tc->ca_state >= CA_RECOVERY)
                 return false;
         count(t->cnt, COUNT_TCP_TLP);
-        tc->tlp_out = TLP_OUT;
-        tc->tlp_sent = now;
+        tc->tlp.out = TLP_OUT;
+        tc->tlp.sent = now;
         conn_unflag(tc, TCF_TLP_RETX);
         if (tc->snd_next != 0 &&
             fits_window(tc, txseg_at(t, tc->snd_next)) >= txseg_space(txseg_at(t, tc->snd_next))) {
@@ -516,7 +516,7 @@ static bool output_tlp(struct tcp *t, struct tcp_conn *tc, struct tcp_seg *seg, 
                 conn_flag(tc, TCF_TLP_RETX);
                 resend(t, tc, txseg_at(t, last), seg, now);
         }
-        tc->tlp_end = tc->snd_nxt;
+        tc->tlp.end = tc->snd_nxt;
         recovery_set_slow(tc);
         timer_arm_rtx(tc, now);
         return true;

@@ -38,44 +38,44 @@ void pace_set(struct tcp_conn *tc, uint64_t rate, uint32_t least)
         }
         if (tc->opts.pace_burst != 0)
                 quantum = MIN(quantum, tc->opts.pace_burst);
-        tc->pacing_rate = rate;
-        tc->pace_quantum = quantum;
+        tc->pace.rate = rate;
+        tc->pace.quantum = quantum;
 }
 
 static bool is_own_rate(const struct tcp_conn *tc)
 {
-        return tc->pacing_rate != 0 && tc->pacing_rate == tc->opts.max_pacing_rate;
+        return tc->pace.rate != 0 && tc->pace.rate == tc->opts.max_pacing_rate;
 }
 
 /* How far back time counts. */
 static nstime made_good(const struct tcp_conn *tc)
 {
         if (tc->opts.pace_burst != 0)
-                return time_of(tc->opts.pace_burst - tc->pace_quantum, tc->pacing_rate);
+                return time_of(tc->opts.pace_burst - tc->pace.quantum, tc->pace.rate);
         if (!(tc->flags & TCF_PACED))
                 return 0;
-        return MAX(time_of(tc->pace_quantum, tc->pacing_rate), is_own_rate(tc) ? CATCH_UP : 0);
+        return MAX(time_of(tc->pace.quantum, tc->pace.rate), is_own_rate(tc) ? CATCH_UP : 0);
 }
 
 /* It counts from its own time, and what has passed since leaves with it. */
 static void next_quantum(struct tcp_conn *tc, nstime now)
 {
-        tc->pace_at = MAX(tc->pace_at, now - made_good(tc));
-        tc->pace_left = tc->pace_quantum;
-        if (tc->pace_at < now && is_own_rate(tc))
-                tc->pace_left += (uint32_t)MIN((uint64_t)(now - tc->pace_at) * tc->pacing_rate / NS_PER_S, UINT32_MAX / 2);
+        tc->pace.at = MAX(tc->pace.at, now - made_good(tc));
+        tc->pace.left = tc->pace.quantum;
+        if (tc->pace.at < now && is_own_rate(tc))
+                tc->pace.left += (uint32_t)MIN((uint64_t)(now - tc->pace.at) * tc->pace.rate / NS_PER_S, UINT32_MAX / 2);
 }
 
 /* The timer of corked segments does: while one that is full waits for its time, none at the end is held back. */
 bool pace_waits(struct tcp_conn *tc, nstime now)
 {
-        if (tc->pace_left == 0 && now < tc->pace_at) {
-                tc->cork_at = MIN(tc->cork_at, tc->pace_at);
+        if (tc->pace.left == 0 && now < tc->pace.at) {
+                tc->cork_at = MIN(tc->cork_at, tc->pace.at);
                 conn_flag(tc, TCF_PACED);
                 conn_set_limit(tc, TCP_LIM_PACING, now);
                 return true;
         }
-        if (tc->pace_left == 0)
+        if (tc->pace.left == 0)
                 next_quantum(tc, now);
         if (tc->flags & TCF_PACED) {
                 conn_unflag(tc, TCF_PACED);
@@ -86,13 +86,13 @@ bool pace_waits(struct tcp_conn *tc, nstime now)
 
 void pace_comes(struct tcp_conn *tc, nstime now)
 {
-        if (is_own_rate(tc) && tc->pace_left == 0 && now >= tc->pace_at)
+        if (is_own_rate(tc) && tc->pace.left == 0 && now >= tc->pace.at)
                 next_quantum(tc, now);
         conn_unflag(tc, TCF_PACED);
 }
 
 void pace_sent(struct tcp_conn *tc, uint32_t len)
 {
-        tc->pace_left -= MIN(len, tc->pace_left);
-        tc->pace_at += time_of(len, tc->pacing_rate);
+        tc->pace.left -= MIN(len, tc->pace.left);
+        tc->pace.at += time_of(len, tc->pace.rate);
 }

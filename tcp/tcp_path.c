@@ -1,7 +1,7 @@
 /*
  * What the path carries: the largest segment that gets through (RFC 1191, 4821, 5927 §7, 8899).
  *
- * path_mss is that size as far as it is known, the IP packet less 40 bytes, 0 while the link's is not in doubt. It gets
+ * path.mss is that size as far as it is known, the IP packet less 40 bytes, 0 while the link's is not in doubt. It gets
  * smaller when
  *
  *      - an ICMP error claims so: at once while nothing larger is known to have got through, else, since anybody can claim
@@ -56,12 +56,12 @@ static uint32_t size_now(const struct tcp_conn *tc)
 void path_arm(struct tcp_conn *tc)
 {
         if ((tc->state == TCPS_ESTABLISHED || tc->state == TCPS_CLOSE_WAIT) && tc->probes == 0)
-                tc->slow_at = nstime_min(tc->slow_at, tc->path_at);
+                tc->slow_at = nstime_min(tc->slow_at, tc->path.at);
 }
 
 static void try_at(struct tcp_conn *tc, nstime at)
 {
-        tc->path_at = at;
+        tc->path.at = at;
         path_arm(tc);
 }
 
@@ -75,11 +75,11 @@ void path_init(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint32_t mtu = t->path_mtu != NULL ? t->path_mtu(t->arg, &tc->tuple) : 0;
 
-        tc->path_at = NSTIME_NEVER;
+        tc->path.at = NSTIME_NEVER;
         if (mtu <= HEADERS || mtu - HEADERS >= tc->link.mss)
                 return;
-        tc->path_mss = (uint16_t)(mtu - HEADERS);
-        tc->path_at = now + RAISE_AFTER;
+        tc->path.mss = (uint16_t)(mtu - HEADERS);
+        tc->path.at = now + RAISE_AFTER;
 }
 
 /* ---- smaller ---- */
@@ -104,7 +104,7 @@ void path_send_again(struct tcp *t, struct tcp_conn *tc, uint32_t longer, nstime
                 tc->ca_state = CA_LOSS;
                 tc->recover = tc->snd_nxt;
                 tc->dupacks = 0;
-                tc->tlp_out = 0;
+                tc->tlp.out = 0;
                 undo_forget(tc);
         }
         tc->owed |= OWE_FORCE;
@@ -114,9 +114,9 @@ void path_send_again(struct tcp *t, struct tcp_conn *tc, uint32_t longer, nstime
 
 static void lower(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now)
 {
-        tc->path_mss = (uint16_t)mss;
-        tc->path_acked = tc->bytes_acked;
-        tc->probe = tc->claim = 0;
+        tc->path.mss = (uint16_t)mss;
+        tc->path.acked = tc->bytes_acked;
+        tc->path.probe = tc->path.claim = 0;
         conn_size_mss(tc);
         if (tc->state >= TCPS_ESTABLISHED)
                 path_send_again(t, tc, tc->snd_mss, now);
@@ -126,17 +126,17 @@ static void believe(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime now
 {
         count(t->cnt, COUNT_TCP_PMTU);
         lower(t, tc, mss, now);
-        tc->search_hi = 0;
-        tc->path_wait = 0;
+        tc->path.search_hi = 0;
+        tc->path.wait = 0;
         try_at(tc, now + RAISE_AFTER);
         learnt(t, tc, mss);
 }
 
 static void probe_failed(struct tcp *t, struct tcp_conn *tc, uint32_t largest, nstime now)
 {
-        tc->search_hi = (uint16_t)MAX(largest, tc->path_mss);
-        tc->probe = 0;
-        tc->path_wait = 0;
+        tc->path.search_hi = (uint16_t)MAX(largest, tc->path.mss);
+        tc->path.probe = 0;
+        tc->path.wait = 0;
         path_send_again(t, tc, tc->snd_mss, now);
         try_at(tc, now + MAX(tc->srtt, TRY_AGAIN));
 }
@@ -147,15 +147,15 @@ void path_claim(struct tcp *t, struct tcp_conn *tc, uint32_t seq, uint32_t mtu, 
 
         if (mss == 0)
                 return;
-        if (tc->probe != 0 && seq == tc->probe_seq) {
-                if (mss < tc->probe)
+        if (tc->path.probe != 0 && seq == tc->path.probe_seq) {
+                if (mss < tc->path.probe)
                         probe_failed(t, tc, mss, now);
         } else if (mss < size_now(tc)) {
-                if (tc->bytes_acked - tc->path_acked <= mss) { /* nothing larger can have got through */
+                if (tc->bytes_acked - tc->path.acked <= mss) { /* nothing larger can have got through */
                         believe(t, tc, mss, now);
                 } else {
-                        tc->claim = (uint16_t)mss;
-                        tc->claim_seq = seq;
+                        tc->path.claim = (uint16_t)mss;
+                        tc->path.claim_seq = seq;
                 }
         }
 }
@@ -185,20 +185,20 @@ void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
 
         if (tc->link.lossless || tc->snd_head == 0)
                 return;
-        if (tc->probe != 0)
-                probe_failed(t, tc, tc->probe - 1u, now);
-        if (tc->claim != 0 && tc->claim < size_now(tc) && in_flight(tc, tc->claim_seq)) {
-                believe(t, tc, tc->claim, now);
+        if (tc->path.probe != 0)
+                probe_failed(t, tc, tc->path.probe - 1u, now);
+        if (tc->path.claim != 0 && tc->path.claim < size_now(tc) && in_flight(tc, tc->path.claim_seq)) {
+                believe(t, tc, tc->path.claim, now);
                 return;
         }
-        tc->claim = 0;
+        tc->path.claim = 0;
         mss = step_below(t, tc);
         if (mss == 0)
                 return;
         count(t->cnt, COUNT_TCP_BLACK_HOLE);
         lower(t, tc, mss, now);
-        tc->search_hi = 0;
-        tc->path_wait = 0;
+        tc->path.search_hi = 0;
+        tc->path.wait = 0;
         try_at(tc, now + OUTAGE_AFTER);
 }
 
@@ -209,10 +209,10 @@ void tcp_set_link_mss(struct tcp *t, struct tcp_conn *tc, uint32_t mss, nstime n
         if (tc->link.mss == mss)
                 return;
         tc->link.mss = (uint16_t)mss;
-        if (tc->path_mss >= mss)
-                tc->path_mss = 0;       /* the link is the narrowest place again */
-        tc->probe = tc->claim = 0;
-        tc->search_hi = 0;
+        if (tc->path.mss >= mss)
+                tc->path.mss = 0;       /* the link is the narrowest place again */
+        tc->path.probe = tc->path.claim = 0;
+        tc->path.search_hi = 0;
         conn_size_mss(tc);
         if (tc->snd_mss < was && tc->state >= TCPS_ESTABLISHED)
                 path_send_again(t, tc, tc->snd_mss, now);
@@ -231,7 +231,7 @@ static bool may_probe(const struct tcp_conn *tc, uint32_t len)
 {
         uint32_t need = len + PROBE_COVER * tc->snd_mss;
 
-        return tc->ca_state == CA_OPEN && tc->sacked == 0 && tc->lost == 0 && tc->dups == 0 && !tc->tlp_out &&
+        return tc->ca_state == CA_OPEN && tc->sacked == 0 && tc->lost == 0 && tc->dups == 0 && !tc->tlp.out &&
                unsent(tc) >= need && tc->cwnd >= need && tc->max_wnd >= 2 * need;
 }
 
@@ -255,8 +255,8 @@ static bool make_probe(struct tcp *t, struct tcp_conn *tc, uint32_t len)
 
 static void try_later(struct tcp_conn *tc, nstime now)
 {
-        try_at(tc, now + (TRY_AGAIN << tc->path_wait));
-        tc->path_wait += tc->path_wait < TRY_DOUBLINGS;
+        try_at(tc, now + (TRY_AGAIN << tc->path.wait));
+        tc->path.wait += tc->path.wait < TRY_DOUBLINGS;
 }
 
 /* The largest size first: what is most likely. Then half way between what works and what does not. */
@@ -264,63 +264,63 @@ static uint32_t next_size(const struct tcp_conn *tc)
 {
         uint32_t hi = ceiling(tc);
 
-        return tc->search_hi >= hi ? hi : (tc->path_mss + tc->search_hi + 1u) / 2;
+        return tc->path.search_hi >= hi ? hi : (tc->path.mss + tc->path.search_hi + 1u) / 2;
 }
 
 void path_expire(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
         uint32_t size;
 
-        tc->path_at = NSTIME_NEVER;
-        if (tc->path_mss == 0 || tc->path_mss >= ceiling(tc) ||
+        tc->path.at = NSTIME_NEVER;
+        if (tc->path.mss == 0 || tc->path.mss >= ceiling(tc) ||
             (tc->state != TCPS_ESTABLISHED && tc->state != TCPS_CLOSE_WAIT))
                 return;
-        if (tc->search_hi == 0)
-                tc->search_hi = (uint16_t)ceiling(tc);
-        if (tc->search_hi < tc->path_mss + SEARCH_END) {
-                tc->search_hi = 0;
+        if (tc->path.search_hi == 0)
+                tc->path.search_hi = (uint16_t)ceiling(tc);
+        if (tc->path.search_hi < tc->path.mss + SEARCH_END) {
+                tc->path.search_hi = 0;
                 try_at(tc, now + RAISE_AFTER);
                 return;
         }
         size = next_size(tc);
-        if (tc->probe != 0 || !may_probe(tc, size - conn_options_len(tc)) ||
+        if (tc->path.probe != 0 || !may_probe(tc, size - conn_options_len(tc)) ||
             !make_probe(t, tc, size - conn_options_len(tc))) {
                 try_later(tc, now);
                 return;
         }
         count(t->cnt, COUNT_TCP_MTU_PROBE);
-        tc->probe = (uint16_t)size;
-        tc->probe_seq = tc->snd_nxt;
+        tc->path.probe = (uint16_t)size;
+        tc->path.probe_seq = tc->snd_nxt;
         recovery_set_slow(tc);
 }
 
 void path_forget_probe(struct tcp_conn *tc, nstime now)
 {
-        if (tc->probe == 0)
+        if (tc->path.probe == 0)
                 return;
-        tc->probe = 0;
+        tc->path.probe = 0;
         try_at(tc, now + TRY_AGAIN);
 }
 
 bool path_is_probe(const struct tcp_conn *tc, const struct tcp_txseg *s)
 {
-        return tc->probe != 0 && s->seq == tc->probe_seq;
+        return tc->path.probe != 0 && s->seq == tc->path.probe_seq;
 }
 
 void path_ack(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        uint32_t size = tc->probe;
+        uint32_t size = tc->path.probe;
 
-        if (seq_lt(tc->snd_una, tc->probe_seq + size - conn_options_len(tc)))
+        if (seq_lt(tc->snd_una, tc->path.probe_seq + size - conn_options_len(tc)))
                 return;
-        tc->probe = 0;
-        tc->path_wait = 0;
-        tc->path_mss = (uint16_t)size;
+        tc->path.probe = 0;
+        tc->path.wait = 0;
+        tc->path.mss = (uint16_t)size;
         conn_size_mss(tc);
         tc->cwnd = MAX(tc->cwnd, tc->snd_mss);
         learnt(t, tc, size);
         if (size >= tc->link.mss)
-                tc->path_mss = 0;
+                tc->path.mss = 0;
         else
                 try_at(tc, now + MAX(tc->srtt, NS_PER_MS));
 }
@@ -338,10 +338,10 @@ static bool is_lost(const struct tcp *t, const struct tcp_conn *tc, uint32_t seq
 
 void path_probe_lost(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        uint32_t len, size = tc->probe;
+        uint32_t len, size = tc->path.probe;
         bool alone;
 
-        if (!is_lost(t, tc, tc->probe_seq, &len))
+        if (!is_lost(t, tc, tc->path.probe_seq, &len))
                 return;
         alone = tc->lost == len;
         if (!alone && tc->ca_state < CA_RECOVERY)

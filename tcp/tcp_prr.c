@@ -10,27 +10,27 @@
 /* What was SACKed before will not be counted as delivered in recovery, what this ACK delivers is (§6.1, RecoverFS). */
 void prr_init(struct tcp_conn *tc, uint32_t delivered)
 {
-        tc->prr_delivered = tc->prr_out = 0;
-        tc->prr_fs = flight(tc) - tc->sacked + delivered;
+        tc->prr.delivered = tc->prr.out = 0;
+        tc->prr.fs = flight(tc) - tc->sacked + delivered;
 }
 
 void prr_ack(struct tcp_conn *tc, uint32_t delivered, bool safe)
 {
         uint32_t pipe = pipe_bytes(tc), sndcnt;
 
-        if (delivered == 0 && tc->sack_ok && tc->prr_out != 0)
+        if (delivered == 0 && tc->sack_ok && tc->prr.out != 0)
                 return;         /* nothing has left the network */
-        tc->prr_delivered += delivered;
+        tc->prr.delivered += delivered;
         if (pipe > tc->ssthresh) {
                 uint64_t due =
-                        ((uint64_t)tc->prr_delivered * tc->ssthresh + tc->prr_fs - 1) / MAX(tc->prr_fs, 1u);
-                sndcnt = due > tc->prr_out ? (uint32_t)due - tc->prr_out : 0;
+                        ((uint64_t)tc->prr.delivered * tc->ssthresh + tc->prr.fs - 1) / MAX(tc->prr.fs, 1u);
+                sndcnt = due > tc->prr.out ? (uint32_t)due - tc->prr.out : 0;
         } else {
-                uint32_t owed = tc->prr_delivered > tc->prr_out ? tc->prr_delivered - tc->prr_out : 0;
+                uint32_t owed = tc->prr.delivered > tc->prr.out ? tc->prr.delivered - tc->prr.out : 0;
                 uint32_t limit = MAX(owed, delivered) + (safe || !tc->sack_ok ? tc->snd_mss : 0);
                 sndcnt = MIN(tc->ssthresh - pipe, limit);
         }
-        if (tc->prr_out == 0)
+        if (tc->prr.out == 0)
                 sndcnt = MAX(sndcnt, tc->snd_mss); /* the fast retransmission */
         tc->cwnd = MAX(pipe + sndcnt, tc->snd_mss);
 }

@@ -15,19 +15,19 @@ void rack_update(struct tcp_conn *tc, const struct tcp_txseg *s, nstime now)
 
         if (s->marks & TXS_EVER_RETX && tc->min_rtt != NSTIME_NEVER && rtt < tc->min_rtt)
                 return; /* the acknowledgement is of an earlier transmission */
-        if (s->sent < tc->rack_sent || (s->sent == tc->rack_sent && seq_leq(txseg_end(s), tc->rack_end)))
+        if (s->sent < tc->rack.sent || (s->sent == tc->rack.sent && seq_leq(txseg_end(s), tc->rack.end)))
                 return;
-        tc->rack_sent = s->sent;
-        tc->rack_end = txseg_end(s);
-        tc->rack_rtt = rtt;
+        tc->rack.sent = s->sent;
+        tc->rack.end = txseg_end(s);
+        tc->rack.rtt = rtt;
 }
 
 void rack_dsack(struct tcp_conn *tc)
 {
-        tc->rack_persist = PERSIST_ROUNDS;
-        if (seq_geq(tc->snd_una, tc->rack_dsack_round) || seq_gt(tc->rack_dsack_round, tc->snd_nxt) || tc->rack_mult == 0) {
-                tc->rack_dsack_round = tc->snd_nxt;
-                tc->rack_mult = (uint8_t)MIN(tc->rack_mult + 1, 255);
+        tc->rack.persist = PERSIST_ROUNDS;
+        if (seq_geq(tc->snd_una, tc->rack.dsack_round) || seq_gt(tc->rack.dsack_round, tc->snd_nxt) || tc->rack.mult == 0) {
+                tc->rack.dsack_round = tc->snd_nxt;
+                tc->rack.mult = (uint8_t)MIN(tc->rack.mult + 1, 255);
         }
 }
 
@@ -38,7 +38,7 @@ static nstime reordering_window(const struct tcp_conn *tc)
                 return 0;
         if (tc->min_rtt == NSTIME_NEVER)
                 return 0;
-        return MIN((tc->rack_mult + 1) * tc->min_rtt / 4, tc->srtt);
+        return MIN((tc->rack.mult + 1) * tc->min_rtt / 4, tc->srtt);
 }
 
 void rack_mark_lost(struct tcp_conn *tc, struct tcp_txseg *s)
@@ -59,7 +59,7 @@ void rack_mark_lost(struct tcp_conn *tc, struct tcp_txseg *s)
 
 static bool sent_before_rack(const struct tcp_conn *tc, const struct tcp_txseg *s)
 {
-        return s->sent < tc->rack_sent || (s->sent == tc->rack_sent && seq_lt(txseg_end(s), tc->rack_end));
+        return s->sent < tc->rack.sent || (s->sent == tc->rack.sent && seq_lt(txseg_end(s), tc->rack.end));
 }
 
 /* §6.2 step 5, RACK_detect_loss(): marks segments lost; sets the reordering timer for those that may yet
@@ -78,7 +78,7 @@ void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now)
                                 break; /* and what is behind was sent later still */
                         continue;
                 }
-                left = s->sent + tc->rack_rtt + window - now;
+                left = s->sent + tc->rack.rtt + window - now;
                 if (left <= 0)
                         rack_mark_lost(tc, s);
                 else
@@ -97,7 +97,7 @@ void rack_detect(struct tcp *t, struct tcp_conn *tc, nstime now)
  * was delayed is what the peer echoes when the probe comes, RFC 7323 §4.3.) */
 static bool too_soon(const struct tcp_conn *tc, nstime now)
 {
-        return tc->min_rtt != NSTIME_NEVER && now - tc->tlp_sent < tc->min_rtt;
+        return tc->min_rtt != NSTIME_NEVER && now - tc->tlp.sent < tc->min_rtt;
 }
 
 static bool says_duplicate(const struct tcp_conn *tc, const struct tcp_seg *seg, uint32_t acked, bool moved)
@@ -114,18 +114,18 @@ void tlp_input(struct tcp *t, struct tcp_conn *tc, const struct tcp_seg *seg, ui
 {
         bool open;
 
-        if (tc->tlp_out == 0 || seq_lt(seg->ack, tc->tlp_end))
+        if (tc->tlp.out == 0 || seq_lt(seg->ack, tc->tlp.end))
                 return;
         open = tc->flags & TCF_TLP_RETX && !says_duplicate(tc, seg, acked, moved);
-        if (open && seg->ack == tc->tlp_end) {
+        if (open && seg->ack == tc->tlp.end) {
                 if (acked != 0 && too_soon(tc, now))
-                        tc->tlp_out = TLP_NEEDLESS;
+                        tc->tlp.out = TLP_NEEDLESS;
                 return;
         }
-        if (open && tc->tlp_out != TLP_NEEDLESS) {
+        if (open && tc->tlp.out != TLP_NEEDLESS) {
                 recovery_enter(t, tc, acked, now); /* the probe repaired a loss: the window pays for it once */
                 undo_forget(tc);
         }
-        tc->tlp_out = 0;
+        tc->tlp.out = 0;
         recovery_set_slow(tc);
 }

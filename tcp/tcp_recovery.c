@@ -14,8 +14,8 @@
 
 void recovery_set_slow(struct tcp_conn *tc)
 {
-        if (tc->ca_state != CA_OPEN || tc->sacked != 0 || tc->lost != 0 || tc->tlp_out || tc->probes != 0 ||
-            tc->backoff != 0 || tc->probe != 0 || tc->err_soft != 0 || tc->flags & TCF_ECN_CUT)
+        if (tc->ca_state != CA_OPEN || tc->sacked != 0 || tc->lost != 0 || tc->tlp.out || tc->probes != 0 ||
+            tc->backoff != 0 || tc->path.probe != 0 || tc->err_soft != 0 || tc->flags & TCF_ECN_CUT)
                 tc->slow |= SLOW_LOSS;
         else
                 tc->slow &= (uint8_t)~SLOW_LOSS;
@@ -34,7 +34,7 @@ void recovery_enter(struct tcp *t, struct tcp_conn *tc, uint32_t delivered, nsti
         }
         ecn_reduced(tc);
         tc->ca_state = CA_RECOVERY;
-        tc->tlp_out = TLP_NONE;                 /* RFC 8985 §7.4.1: the window pays by this */
+        tc->tlp.out = TLP_NONE;                 /* RFC 8985 §7.4.1: the window pays by this */
         tc->recover = tc->snd_nxt;
         prr_init(tc, delivered);
         conn_unflag(tc, TCF_REPAIR_PROBED);
@@ -48,8 +48,8 @@ static void recovery_exit(struct tcp_conn *tc)
         tc->ca_state = CA_OPEN;
         tc->dupacks = 0;
         tc->owed &= (uint8_t)~OWE_FORCE;
-        if (tc->rack_persist != 0 && --tc->rack_persist == 0)
-                tc->rack_mult = 0;
+        if (tc->rack.persist != 0 && --tc->rack.persist == 0)
+                tc->rack.mult = 0;
 }
 
 static void mark_head_lost(struct tcp *t, struct tcp_conn *tc)
@@ -84,7 +84,7 @@ void recovery_ack(struct tcp *t, struct tcp_conn *tc, uint32_t acked, uint32_t d
                 rack_detect(t, tc, now);
         else
                 newreno_detect(t, tc, acked);
-        if (unlikely(tc->probe != 0) && tc->lost != 0)
+        if (unlikely(tc->path.probe != 0) && tc->lost != 0)
                 path_probe_lost(t, tc, now);
         if (tc->lost != 0 && tc->ca_state < CA_RECOVERY)
                 recovery_enter(t, tc, delivered, now);
@@ -143,7 +143,7 @@ void recovery_timeout(struct tcp *t, struct tcp_conn *tc, nstime now)
         }
         tc->ca_state = CA_LOSS;
         tc->dupacks = 0;
-        tc->tlp_out = 0;
+        tc->tlp.out = 0;
         tc->cwnd = tc->snd_mss;
         tc->owed |= OWE_FORCE;
         recovery_set_slow(tc);

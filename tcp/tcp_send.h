@@ -20,7 +20,7 @@ void path_expire(struct tcp *t, struct tcp_conn *tc, nstime now);
 void path_claim(struct tcp *t, struct tcp_conn *tc, uint32_t seq, uint32_t mtu, nstime now);
 /* A retransmission timeout, counted in tc->dups; before anything is done about it. */
 void path_timeout(struct tcp *t, struct tcp_conn *tc, nstime now);
-/* While a probe is out (tc->probe): something was acknowledged; something was marked lost. */
+/* While a probe is out (tc->path.probe): something was acknowledged; something was marked lost. */
 void path_ack(struct tcp *t, struct tcp_conn *tc, nstime now);
 void path_probe_lost(struct tcp *t, struct tcp_conn *tc, nstime now);
 /* What was sent in segments of more than `longer` bytes, and the peer is not known to have, is sent again. */

@@ -33,7 +33,7 @@ static bool may_probe_tail(const struct tcp_conn *tc)
                 return false;
         if (tc->ca_state == CA_RECOVERY)
                 return !(tc->flags & TCF_REPAIR_PROBED);
-        return tc->ca_state <= CA_DISORDER && !tc->tlp_out && tc->sacked == 0;
+        return tc->ca_state <= CA_DISORDER && !tc->tlp.out && tc->sacked == 0;
 }
 
 /* On a link whose timeouts come early so do probes: in recovery one that waited as long as on others would never come before the
@@ -274,7 +274,7 @@ static void expire_keepalive(struct tcp *t, struct tcp_conn *tc, nstime now)
 
 static void expire_established(struct tcp *t, struct tcp_conn *tc, nstime now)
 {
-        if (tc->path_at <= now)
+        if (tc->path.at <= now)
                 path_expire(t, tc, now);
         if (tc->opts.keepalive)
                 expire_keepalive(t, tc, now);

@@ -23,10 +23,10 @@
 
 void undo_begin(struct tcp_conn *tc)
 {
-        tc->undo_cwnd = tc->cwnd;
-        tc->undo_ssthresh = tc->ssthresh;
-        tc->undo_una = tc->snd_una;
-        tc->undo_retx = 0;
+        tc->undo.cwnd = tc->cwnd;
+        tc->undo.ssthresh = tc->ssthresh;
+        tc->undo.una = tc->snd_una;
+        tc->undo.retx = 0;
         WRITE_ONCE(tc->flags, (tc->flags & ~(uint32_t)(TCF_UNDO_SENT | FRTO)) | TCF_UNDO);
 }
 
@@ -40,7 +40,7 @@ void undo_forget(struct tcp_conn *tc)
 void undo_timeout(struct tcp_conn *tc, bool first)
 {
         conn_unflag(tc, TCF_FRTO_NEW);
-        if (first && tc->probe == 0)
+        if (first && tc->path.probe == 0)
                 conn_flag(tc, TCF_FRTO);
 }
 
@@ -49,21 +49,21 @@ void undo_resent(struct tcp_conn *tc, const struct tcp_seg *seg)
         if (!(tc->flags & TCF_UNDO))
                 return;
         if (!(tc->flags & TCF_UNDO_SENT))
-                tc->undo_ts = seg->tsval;
+                tc->undo.ts = seg->tsval;
         conn_flag(tc, TCF_UNDO_SENT);
-        tc->undo_retx += seg->len;
+        tc->undo.retx += seg->len;
 }
 
 void undo_duplicate(struct tcp_conn *tc, const struct tcp_sack_block *b)
 {
-        if (tc->flags & TCF_UNDO && seq_gt(b->right, tc->undo_una) && seq_leq(b->right, tc->snd_nxt))
-                tc->undo_retx -= MIN(tc->undo_retx, b->right - b->left);
+        if (tc->flags & TCF_UNDO && seq_gt(b->right, tc->undo.una) && seq_leq(b->right, tc->snd_nxt))
+                tc->undo.retx -= MIN(tc->undo.retx, b->right - b->left);
 }
 
 /* Everything that was sent again had arrived before. */
 static bool all_duplicates(const struct tcp_conn *tc)
 {
-        return tc->flags & TCF_UNDO_SENT && tc->undo_retx == 0;
+        return tc->flags & TCF_UNDO_SENT && tc->undo.retx == 0;
 }
 
 /* RFC 3522 §3.2 step 5 */
@@ -71,7 +71,7 @@ static bool of_the_original(const struct tcp_conn *tc, const struct tcp_seg *seg
 {
         if (!(tc->flags & TCF_UNDO_SENT))
                 return seq_geq(tc->snd_una, tc->recover);
-        return tc->ts_ok && seg->has_ts && seg->tsecr != 0 && (int32_t)(seg->tsecr - tc->undo_ts) < 0 &&
+        return tc->ts_ok && seg->has_ts && seg->tsecr != 0 && (int32_t)(seg->tsecr - tc->undo.ts) < 0 &&
                (tc->retx == 0 || seq_geq(tc->snd_una, tc->recover));
 }
 
@@ -130,8 +130,8 @@ static void restore(struct tcp_conn *tc)
 
         if (tc->ca_state == CA_LOSS)
                 most = flight(tc) + cc_initial_window(tc);
-        tc->cwnd = MAX(tc->cwnd, MIN(tc->undo_cwnd, most));
-        tc->ssthresh = MAX(tc->ssthresh, tc->undo_ssthresh);
+        tc->cwnd = MAX(tc->cwnd, MIN(tc->undo.cwnd, most));
+        tc->ssthresh = MAX(tc->ssthresh, tc->undo.ssthresh);
         ecn_restored(tc);
         if (cc_of(tc)->undo != NULL)
                 cc_of(tc)->undo(tc);

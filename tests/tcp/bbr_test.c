@@ -51,8 +51,8 @@ static void the_first_window_is_paced(void **state)
 {
         struct scene *s = *state;
 
-        assert_int_equal(s->tc->pacing_rate, 277000);
-        assert_int_equal(s->tc->pace_quantum, 2000);
+        assert_int_equal(s->tc->pace.rate, 277000);
+        assert_int_equal(s->tc->pace.quantum, 2000);
         app_writes(s, 6000);
         expect_sent(s, .seq = 1, .len = 1000);
         expect_sent(s, .seq = 1001, .len = 1000);
@@ -78,14 +78,14 @@ static void the_sockets_rate_is_a_bound(void **state)
 
         s->opts.max_pacing_rate = 100000;
         app_sets(s);
-        assert_int_equal(s->tc->pacing_rate, 100000);
+        assert_int_equal(s->tc->pace.rate, 100000);
         app_writes(s, 3000);
         expect_sent(s, .seq = 1, .len = 1000);
         expect_silence(s);
         advance_ms(s, 10);
         expect_sent(s, .seq = 1001, .len = 1000);
         peer_sends(s, .seq = 1, .ack = 1001);
-        assert_in_range(s->tc->pacing_rate, 1, 100000);
+        assert_in_range(s->tc->pace.rate, 1, 100000);
         forget_sent(s);
 }
 
@@ -227,7 +227,7 @@ static void it_is_chosen_and_left_at_any_time(void **state)
         s->opts.cc = TCP_CC_CUBIC;
         app_sets(s);
         assert_false(s->tc->flags & TCF_RATES);
-        assert_int_equal(s->tc->pacing_rate, 0);
+        assert_int_equal(s->tc->pace.rate, 0);
         app_writes(s, 6000);
         leave(s, 2001, 6);
         assert_false(txseg_at(&s->rig->t, s->tc->snd_tail)->marks & TXS_RATE);
@@ -278,7 +278,7 @@ static void nothing_is_measured_where_nothing_is_lost(void **state)
                 expect_sent(s, .seq = 1 + 1000 * i, .len = 1000);
         peer_sends(s, .seq = 1, .ack = 10001);
         assert_int_equal(s->tc->cwnd, 20000);
-        assert_int_equal(s->tc->pacing_rate, 0);
+        assert_int_equal(s->tc->pace.rate, 0);
 }
 
 /* For who looks in: TCP_INFO, TCP_CC_INFO, unet ss. */
@@ -297,7 +297,7 @@ static void it_tells_what_it_knows(void **state)
         assert_int_equal(r.model.min_rtt, RTT_MS * NS_PER_MS);
         assert_int_equal(r.model.pacing_gain, 277);
         assert_int_equal(r.model.cwnd_gain, 200);
-        assert_int_equal(r.pacing_rate, s->tc->pacing_rate);
+        assert_int_equal(r.pacing_rate, s->tc->pace.rate);
         assert_int_equal(r.model.app_limited, 1);
 }
 

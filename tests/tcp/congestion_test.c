@@ -199,14 +199,14 @@ static void what_comes_too_soon_is_of_the_original(void **state)
         advance_ms(s, 100);
         peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{1001, 4001}});
         expect_sent(s, .seq = 1, .len = 1000);
-        sent = s->tc->rack_sent;
+        sent = s->tc->rack.sent;
         assert_true(sent != 0);
-        assert_int_equal(s->tc->rack_rtt, 100 * NS_PER_MS);
-        assert_int_equal(s->tc->rack_end - s->tc->iss, 4001);
+        assert_int_equal(s->tc->rack.rtt, 100 * NS_PER_MS);
+        assert_int_equal(s->tc->rack.end - s->tc->iss, 4001);
         advance_ms(s, 20);
         peer_sends(s, .seq = 1, .ack = 4001);
-        assert_int_equal(s->tc->rack_sent, sent);
-        assert_int_equal(s->tc->rack_rtt, 100 * NS_PER_MS);
+        assert_int_equal(s->tc->rack.sent, sent);
+        assert_int_equal(s->tc->rack.rtt, 100 * NS_PER_MS);
         peer_sends(s, .seq = 1, .ack = 5001);
 }
 
@@ -243,7 +243,7 @@ static void duplicates_make_the_reordering_window_larger(void **state)
                 peer_sends(s, .seq = 1, .ack = at, .nsack = 1, .sack = {{at - 1000, at}});
                 /* the same round */
                 peer_sends(s, .seq = 1, .ack = at, .nsack = 1, .sack = {{at - 1000, at}});
-                assert_int_equal(s->tc->rack_mult, i + 1);
+                assert_int_equal(s->tc->rack.mult, i + 1);
                 peer_sends(s, .seq = 1, .ack = at + 1000);
         }
         conn_flag(s->tc, TCF_REORDER);
@@ -260,9 +260,9 @@ static void duplicates_make_the_reordering_window_larger(void **state)
         peer_sends(s, .seq = 1, .ack = at + 5000);
         for (int i = 0; i < 14; i++)
                 recovers_once(s);
-        assert_int_equal(s->tc->rack_mult, 2);
+        assert_int_equal(s->tc->rack.mult, 2);
         recovers_once(s);
-        assert_int_equal(s->tc->rack_mult, 0);
+        assert_int_equal(s->tc->rack.mult, 0);
 }
 
 int main(void)

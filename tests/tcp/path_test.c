@@ -126,7 +126,7 @@ static void an_old_claim_is_not_believed_when_numbers_come_round(void **state)
         forget_sent(s);
         claims(s, 2001, 640);
         peer_sends(s, .seq = 1, .ack = 4001);
-        s->tc->claim_seq = s->tc->snd_una + (1u << 30); /* as 3 GB later */
+        s->tc->path.claim_seq = s->tc->snd_una + (1u << 30); /* as 3 GB later */
         app_writes(s, 1000);
         forget_sent(s);
         advance_ms(s, 3000);
@@ -251,9 +251,9 @@ static void a_larger_size_is_tried_after_ten_minutes(void **state)
         peer_sends(s, .seq = 1, .ack = 20201, .wnd = 600);
         app_writes(s, 6000);
         expect_sent(s, .seq = 20201, .len = 600);
-        assert_int_equal(s->tc->probe, 0);
+        assert_int_equal(s->tc->path.probe, 0);
         advance_ms(s, 50);
-        assert_int_equal(s->tc->probe, 1000);
+        assert_int_equal(s->tc->path.probe, 1000);
         peer_sends(s, .seq = 1, .ack = 20801, .wnd = 60000);
         expect_sent(s, .seq = 20801, .len = 1000);
         expect_sent(s, .seq = 21801, .len = 200); /* what the probe left of the second segment */

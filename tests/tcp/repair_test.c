@@ -610,7 +610,7 @@ static void recovery_is_paced_by_what_arrives(void **state)
                 sent += s->tail - s->head;
                 forget_sent(s);
         }
-        assert_int_equal(s->tc->prr_fs, 10000); /* at the third SACK 12 were out, two of them SACKed before (RFC 9937 §6.1) */
+        assert_int_equal(s->tc->prr.fs, 10000); /* at the third SACK 12 were out, two of them SACKed before (RFC 9937 §6.1) */
         assert_int_equal(s->tc->ssthresh, 6000); /* limited transmit made the flight 12 segments */
         assert_true(sent >= 5 && sent <= 8);
         app_aborts(s);
@@ -764,10 +764,10 @@ static void a_round_of_dsacks_is_not_remembered_for_ever(void **state)
         forget_sent(s);
         advance_ms(s, 250);
         forget_sent(s);
-        s->tc->rack_mult = 1;
-        s->tc->rack_dsack_round = s->tc->snd_una + (1u << 30);  /* of 3 GB ago */
+        s->tc->rack.mult = 1;
+        s->tc->rack.dsack_round = s->tc->snd_una + (1u << 30);  /* of 3 GB ago */
         peer_sends(s, .seq = 1, .ack = 2001, .nsack = 1, .sack = {{1, 1001}});
-        assert_int_equal(s->tc->rack_mult, 2);
+        assert_int_equal(s->tc->rack.mult, 2);
 }
 
 int main(void)

@@ -350,13 +350,13 @@ static void a_late_ack_and_a_duplicate_probe_are_no_loss(void **state)
         advance_ms(s, 21);
         peer_sends(s, .seq = 1, .ack = 4001);
         assert_int_equal(s->tc->ssthresh, ssthresh);
-        assert_true(s->tc->tlp_out);
+        assert_true(s->tc->tlp.out);
         peer_sends(s, .seq = 1, .ack = 4001, .nsack = 1, .sack = {{3001, 4001}});
-        assert_false(s->tc->tlp_out);
+        assert_false(s->tc->tlp.out);
         goes_on(s);
         assert_int_equal(s->tc->ssthresh, ssthresh);
         assert_int_equal(s->tc->slow, 0);
-        assert_int_equal(s->tc->rack_mult, 0); /* a timer sent it, no judgement about what was reordered */
+        assert_int_equal(s->tc->rack.mult, 0); /* a timer sent it, no judgement about what was reordered */
 }
 
 /* Case 2: a peer that knows no D-SACK answers the second of two with a duplicate ACK. */
@@ -368,7 +368,7 @@ static void a_late_ack_and_a_duplicate_ack_are_no_loss(void **state)
         advance_ms(s, 21);
         peer_sends(s, .seq = 1, .ack = 4001);
         peer_sends(s, .seq = 1, .ack = 4001);
-        assert_false(s->tc->tlp_out);
+        assert_false(s->tc->tlp.out);
         goes_on(s);
         assert_int_equal(s->tc->ssthresh, ssthresh);
 }
@@ -384,7 +384,7 @@ static void an_ack_too_soon_after_the_probe_is_of_the_original(void **state)
         peer_sends(s, .seq = 1, .ack = 4001);
         goes_on(s);
         assert_int_equal(s->tc->ssthresh, ssthresh);
-        assert_false(s->tc->tlp_out);
+        assert_false(s->tc->tlp.out);
 }
 
 /* No duplicate is told of, or another: the probe repaired a loss, and the window pays once, when more is acknowledged. */
@@ -416,7 +416,7 @@ static void recovery_ends_what_the_probe_began(void **state)
         peer_sends(s, .seq = 1, .ack = 1, .nsack = 1, .sack = {{3001, 4001}});
         forget_sent(s);
         assert_int_equal(s->tc->ca_state, CA_RECOVERY);
-        assert_false(s->tc->tlp_out);
+        assert_false(s->tc->tlp.out);
         cut = s->tc->ssthresh;
         assert_true(cut < ssthresh);
         advance_ms(s, 20);
