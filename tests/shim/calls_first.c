@@ -147,7 +147,7 @@ void scene_first_forks(void)
 void scene_first_waits(void)
 {
         struct sockaddr_in sa;
-        int v[2], l;
+        int v[2], l, connected;
 
         for (int how = FORKS; how < FIRSTS; how++) {
                 printf("  %s\n", names[how]);
@@ -163,8 +163,9 @@ void scene_first_waits(void)
                 if (fork() == 0)
                         become_first(how, l);
                 v[0] = socket(AF_INET, SOCK_STREAM, 0);
-                SHOW(connect(v[0], (void *)&sa, sizeof(sa)));
-                wait(NULL);
+                connected = connect(v[0], (void *)&sa, sizeof(sa));
+                wait(NULL);                     /* two write to one file: one after the other */
+                SHOW(connected);
                 close(v[0]);
                 close(l);
         }
