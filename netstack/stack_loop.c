@@ -64,7 +64,7 @@ static void out_unlink(struct stack *s, uint32_t conn)
 
 /* ---- connections that wait for room on their channel ---- */
 
-/* Until there is room nobody looks at it: of a hundred thousand that wait each turn costs by those that can go on. */
+/* The connection waits on its channel's list until the channel has room: a turn costs by those that can go on, not by those that wait. */
 static void stick(struct stack *s, struct tcp_conn *tc)
 {
         struct chan_slot *slot = &s->st->chan[tc->tuple.chan];
@@ -89,7 +89,7 @@ static void unstick(struct stack *s, struct tcp_conn *tc)
         s->st->nstuck--;
 }
 
-/* For connections that are stuck: as much as one of those who wait needs. No lock needed. */
+/* Whether the channel has the room that the least demanding of its waiters needs, and connections wait. No lock needed. */
 static bool stuck_has_room(const struct stack *s, uint32_t k, const struct unet_ni_ops *ops, struct unet_chan *ch)
 {
         uint32_t n = MAX(READ_ONCE(s->st->chan[k].starved), 1);
@@ -98,7 +98,8 @@ static bool stuck_has_room(const struct stack *s, uint32_t k, const struct unet_
                READ_ONCE(s->frames->region[FRAME_REGION_TX(k)].pool->loans) + n <= STACK_LOANS_MAX;
 }
 
-/* As many as the channel has room for are looked at again: each needs a slot at least. False: nobody waits. */
+/* Moves as many of the channel's stuck connections as it has free slots back to the list of those touched: each needs a slot at
+ * least. False: none is stuck. */
 static bool let_go_on(struct stack *s, uint32_t k)
 {
         const struct chan_slot *slot = &s->st->chan[k];
@@ -112,8 +113,7 @@ static bool let_go_on(struct stack *s, uint32_t k)
         return any;
 }
 
-/* The first, where there is room now; and more, where some of those had nothing to send any more and nobody waits: each round sends
- * something, or makes the list shorter. */
+/* At the beginning of a drain: stuck connections of every channel that has room by now. */
 static bool first_go_on(struct stack *s)
 {
         bool any = false;
@@ -124,6 +124,8 @@ static bool first_go_on(struct stack *s)
         return any;
 }
 
+/* After a round of it: where nobody waits for room any more, those of the last round needed less than there was, and others may go.
+ * Each round empties a list or fills a channel. */
 static bool more_go_on(struct stack *s)
 {
         bool any = false;
