@@ -79,9 +79,13 @@ void usock_fastopen_listen(struct usock *s, uint32_t backlog)
 int usock_fastopen_connect(struct usock *s, bool by_message)
 {
         struct tcp_opts *o = &usock_rec(s)->opts;
+        bool is_asked;
         int says;
 
-        if (likely(!by_message && !(READ_ONCE(o->fastopen) & USOCK_FASTOPEN_CONNECT)))
+        ustack_lock(s->u);
+        is_asked = by_message || o->fastopen & USOCK_FASTOPEN_CONNECT;
+        ustack_leave(s->u);
+        if (!is_asked)
                 return 0;
         says = system_says();
         if (by_message && !(says & CLIENT))

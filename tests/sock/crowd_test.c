@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <unet/flow.h>
 
 #define THREADS 4
 #define SHARED  6
@@ -152,6 +153,8 @@ static const struct {
         {IPPROTO_IP, IP_TOS},         {IPPROTO_IP, IP_TTL},        {IPPROTO_IP, IP_PKTINFO},   {IPPROTO_IP, IP_RECVERR},
         {IPPROTO_IP, IP_OPTIONS},     {IPPROTO_IP, IP_MULTICAST_IF}, {IPPROTO_IP, IP_MTU},     {IPPROTO_UDP, UDP_SEGMENT},
         {SOL_SOCKET, SO_RCVTIMEO},    {SOL_SOCKET, SO_SNDTIMEO},   {SOL_SOCKET, SO_ACCEPTCONN}, {SOL_SOCKET, SO_PEERNAME},
+        {IPPROTO_TCP, TCP_FASTOPEN},  {IPPROTO_TCP, TCP_FASTOPEN_CONNECT}, {IPPROTO_TCP, TCP_WINDOW_CLAMP},
+        {IPPROTO_TCP, TCP_NOTSENT_LOWAT}, {SOL_SOCKET, SO_MAX_PACING_RATE}, {SOL_SOCKET, SO_LINGER},
 };
 
 static void set_options(struct member *m)
@@ -189,6 +192,22 @@ static void ask(struct member *m)
         unet_get_nonblock(any_sock(m));
 }
 
+static void steer(struct member *m)
+{
+        struct unet_window w = {.size = sizeof w, .mode = (uint32_t)(rnd(&m->rng) % 3), .bytes = 65536};
+        struct unet_flow f = {.size = sizeof f};
+        struct unet_watch watch = {.size = sizeof watch, .unread_above = 1, .unsent_below = 4096};
+        struct unet_happened h = {.size = sizeof h};
+
+        unet_window_set(any_sock(m), &w);
+        unet_window_grant(any_sock(m), 4096);
+        unet_window_get(any_sock(m), &w);
+        if (unet_flow_get(any_sock(m), &f) == 0)
+                unet_flow_set(any_sock(m), &f);
+        unet_watch_set(any_sock(m), rnd(&m->rng) % 2 ? &watch : NULL);
+        unet_watch_take(any_sock(m), &h);
+}
+
 static void look(struct member *m)
 {
         struct unet_pollfd v[3];
@@ -219,7 +238,7 @@ static void (*const calls[])(struct member *) = {
         replace,      bind_it,      bind_it,     listen_on,   listen_on,   connect_it,  connect_it,  connect_it,
         accept_from,  accept_from,  send_some,   send_some,   send_some,   send_several, receive_some, receive_some,
         receive_some, names,        set_options, set_options, get_options, ask,         look,        look_by_set,
-        end,
+        steer,        end,
 };
 
 static void *mingle(void *arg)
