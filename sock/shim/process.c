@@ -2,7 +2,7 @@
  * fork, exec, exit: the stack lives on in shared memory; here a process comes to it or takes its leave.
  *
  * fork() is followed by pthread_atfork(), registered with the first socket. _Fork() runs no such handlers and is
- * hooked. vfork becomes fork once there is a socket (vfork.S), for its child runs our hooks on its parent's memory.
+ * hooked. vfork becomes fork once there is a socket (jump.S), for its child runs our hooks on its parent's memory.
  *
  * exec: connections whose numbers survive are found again by the new image through the SO_COOKIE of their kernel
  * sockets; UNET_ADOPT in its environment tells it to look. A copy of the placeholder becomes a real socket first.
@@ -91,7 +91,7 @@ pid_t h__Fork(void)
         return pid;
 }
 
-/* Where vfork goes: its frame must not be ours, so vfork.S jumps. */
+/* Where vfork goes: its frame must not be ours, so jump.S jumps. */
 __attribute__((visibility("hidden"))) void *shim_vfork_target(void);
 void *shim_vfork_target(void)
 {

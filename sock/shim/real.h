@@ -50,6 +50,12 @@ extern union real real_libc;
 
 /* Finds libc's version and keeps it. */
 void *real_lookup(enum real_index i);
+const char *real_name(enum real_index i);
+/* Which of them has this name; -1: none. */
+int real_index_of(const char *name);
+/* libc's dlsym(), by which the others are found. */
+typedef void *real_dlsym_fn(void *handle, const char *name);
+real_dlsym_fn *real_dlsym(void);
 
 static inline void *real_get(enum real_index i)
 {

@@ -142,6 +142,8 @@ static const struct {
         {"exec_many", scene_exec_many},
         {"exec_static", scene_exec_static},
         {"exec_timeout", scene_exec_timeout},
+        {"by_handle", scene_by_handle},
+        {"deep_bound", scene_deep_bound},
         {"first_forks", scene_first_forks},
         {"first_waits", scene_first_waits},
         {"linger", scene_linger},

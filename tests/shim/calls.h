@@ -191,6 +191,8 @@ void scene_exec_listener(void);
 void scene_exec_many(void);
 void scene_exec_static(void);
 void scene_exec_timeout(void);
+void scene_by_handle(void);
+void scene_deep_bound(void);
 void scene_first_forks(void);
 void scene_first_waits(void);
 void scene_linger(void);

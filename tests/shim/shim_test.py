@@ -227,6 +227,16 @@ class Beside(Case):
                 self.assertGreater(ours.said("(ours|both)"), 0)
 
 
+    def test_a_library_that_finds_libcs_functions_by_its_handle(self):
+        behind = os.path.join(BUILD, "tests", "shim", "libshim_behind.so")
+        for name in ("by_handle", "read_write", "deep_bound"):
+            with self.subTest(name):
+                kernel = self.run_it("env", f"LD_PRELOAD={behind}", CALLS, name, shim=False).end()
+                ours = self.run_it("env", f"LD_PRELOAD={SHIM} {behind}", "UNET_LOG=1", CALLS, name, shim=False)
+                self.assert_same(ours.end(), kernel)
+                self.assertGreater(ours.said("(ours|both)"), 0)
+
+
 class Inert(Case):
     SCRIPT = "ls -l /proc/self/fd | wc -l; cat /proc/self/status | grep Threads; exec cat /proc/self/cmdline"
 

@@ -1,0 +1,100 @@
+/*
+ * Calls that libc's versions must be reached from by a jump.
+ *
+ * vfork returns twice to its caller, the second time when the child has already used the stack. The target is libc's vfork in a process
+ * without a socket of ours, and our fork in one with.
+ *
+ * dlsym and dlopen go by their caller, whom they know by the address that they return to.
+ */
+#if defined(__x86_64__)
+        .text
+        .globl  vfork, __vfork
+        .type   vfork, @function
+        .type   __vfork, @function
+vfork:
+__vfork:
+        endbr64
+        subq    $8, %rsp
+        call    shim_vfork_target
+        addq    $8, %rsp
+        jmp     *%rax
+        .size   vfork, . - vfork
+
+        .globl  dlsym
+        .type   dlsym, @function
+dlsym:
+        endbr64
+        pushq   %rdi
+        pushq   %rsi
+        movq    16(%rsp), %rdx
+        subq    $8, %rsp
+        call    handle_lookup
+        addq    $8, %rsp
+        popq    %rsi
+        popq    %rdi
+        testq   %rax, %rax
+        jz      1f
+        ret
+1:      jmp     *%rdx
+        .size   dlsym, . - dlsym
+
+        .globl  dlopen
+        .type   dlopen, @function
+dlopen:
+        endbr64
+        pushq   %rdi
+        pushq   %rsi
+        subq    $8, %rsp
+        movl    %esi, %edi
+        call    handle_open
+        addq    $8, %rsp
+        popq    %rsi
+        popq    %rdi
+        jmp     *%rax
+        .size   dlopen, . - dlopen
+#elif defined(__aarch64__)
+        .text
+        .globl  vfork, __vfork
+        .type   vfork, %function
+        .type   __vfork, %function
+vfork:
+__vfork:
+        stp     x29, x30, [sp, -16]!
+        bl      shim_vfork_target
+        ldp     x29, x30, [sp], 16
+        br      x0
+        .size   vfork, . - vfork
+
+        .globl  dlsym
+        .type   dlsym, %function
+dlsym:
+        stp     x29, x30, [sp, -32]!
+        stp     x0, x1, [sp, 16]
+        mov     x2, x30
+        bl      handle_lookup
+        mov     x16, x1
+        mov     x17, x0
+        ldp     x0, x1, [sp, 16]
+        ldp     x29, x30, [sp], 32
+        cbz     x17, 1f
+        mov     x0, x17
+        ret
+1:      br      x16
+        .size   dlsym, . - dlsym
+
+        .globl  dlopen
+        .type   dlopen, %function
+dlopen:
+        stp     x29, x30, [sp, -32]!
+        stp     x0, x1, [sp, 16]
+        mov     w0, w1
+        bl      handle_open
+        mov     x16, x0
+        ldp     x0, x1, [sp, 16]
+        ldp     x29, x30, [sp], 32
+        br      x16
+        .size   dlopen, . - dlopen
+#else
+#error "no vfork for this machine yet"
+#endif
+        .section .note.GNU-stack, "", %progbits
