@@ -1,7 +1,8 @@
 /*
  * Get: each piece is a request with its place and length, and a reply that brings the data.
  *
- *      uam_get() -> AM_ID_GET (offset, length, number)      am_serve_get() -> AM_CAT_GOT, off = number -> am_got()
+ *   uam_get() -> AM_ID_GET (offset, length, number)
+ *   am_serve_get() -> AM_CAT_GOT, off = number -> am_got()
  *
  * The number stands for the piece's address here, so that nobody can name another.
  */

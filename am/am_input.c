@@ -1,9 +1,9 @@
 /*
  * Receiving, in this order (§5.1 of the paper; the reasons stand at the steps):
  *
- *      am_receive() -> from_link() -> input(): header, checksum, acknowledgements, then by kind:
- *              take_numbered(): in order? -> deliver(): handler -> reply      (or a duplicate, or a gap)
- *      uam_poll() -> am_receive(), and when nothing came: acknowledgements owed, timers
+ *   am_receive() -> from_link() -> input(): header, checksum, acknowledgements, then by kind:
+ *           take_numbered(): in order? -> deliver(): handler -> reply    (or a duplicate, or a gap)
+ *   uam_poll() -> am_receive(), and when nothing came: acknowledgements owed, timers
  */
 #include <errno.h>
 

@@ -1,9 +1,10 @@
 /*
  * struct uam from inside, for am/ only.
  *
- *      uam_request_*()  am_request.c   rules and window -> am_send()          am_send.c    number, keep, transmit
- *      uam_poll()       am_input.c     take from links -> acknowledgements -> number -> handler -> am_send()
- *                       am_timer.c     retransmission, dead peers, sleeping
+ *   uam_request_*()  am_request.c  rules and window -> am_send()
+ *                    am_send.c     number, keep, transmit
+ *   uam_poll()       am_input.c    take from links -> acknowledgements -> number -> handler
+ *                    am_timer.c    retransmission, dead peers, sleeping
  *
  * Numbers. Requests and replies of a peer are two sequences of 16-bit numbers, each acknowledged cumulatively:
  *

@@ -1,11 +1,12 @@
 /*
  * What `unet am run` hands to its ranks, in the environment:
  *
- *      UNET_AM_RANK=2  UNET_AM_RANKS=8  UNET_AM_JOB=NUMBER
- *      UNET_AM_SOCKETS=5,6,-1,7,...            shared memory: a socket to each rank, -1 to itself
- *      UNET_AM_NAME=am-PID-NUMBER              through unetd: NAME-LOW-HIGH is where LOW listens for HIGH
- *      UNET_AM_MEET="ADDRESS PORT" UNET_AM_KEY=HEX     several hosts: where ranks meet (am_meet.h). A rank of another host has
- *                                              no socket among UNET_AM_SOCKETS, and is talked to over verbs
+ *   UNET_AM_RANK=2  UNET_AM_RANKS=8  UNET_AM_JOB=NUMBER
+ *   UNET_AM_SOCKETS=5,6,-1,7,...    shared memory: a socket to each rank, -1 to itself
+ *   UNET_AM_NAME=am-PID-NUMBER      through unetd: NAME-LOW-HIGH is where LOW listens for HIGH
+ *   UNET_AM_MEET="ADDRESS PORT"     several hosts: where ranks meet (am_meet.h), the job's key. A
+ *   UNET_AM_KEY=HEX                 rank of another host has no socket among UNET_AM_SOCKETS: it is
+ *                                   talked to over verbs
  */
 #ifndef AM_JOB_H
 #define AM_JOB_H

@@ -6,9 +6,9 @@
  *        connects, says its hello  ------------------>   takes a hello of each rank
  *        <------------------  where all ranks' doors are
  *
- *      rank 5                                          rank 2
- *        connects to 2's door, says its hello  ------>   takes rank 5's hello, whoever else came first
- *        the socket is unet_verbs_over()'s               and so is this end
+ *   rank 5                                          rank 2
+ *     connects to 2's door, says its hello  ------>   takes rank 5's hello, whoever else came first
+ *     the socket is unet_verbs_over()'s               and so is this end
  *
  * A hello bears the job's key, 128 random bits that ranks get in their environment. Who does not know it is
  * shut out, and holds nobody up: a door waits for all who came at once, and lets the oldest without a hello go for a new one.

@@ -2,9 +2,9 @@
  * What a message looks like: little endian, a header of 24 bytes, arguments of 8 bytes each, for long messages
  * the place in the segment, then the payload.
  *
- *       0          8          16         24
- *      +--------+---------+---------+----------+----------
- *      | kind form id flags | seq ack_req | ack_rep sum job | rank len | args ... | [off total] | payload
+ * 0          8          16         24
+ * +--------+---------+---------+----------+----------
+ * | kind form id flags | seq ack_req | ack_rep sum job | rank len | args ... | [off total] | payload
  *
  * Both acknowledgements are in every message: the next request and the next reply that its sender expects. A
  * request with four arguments fills the first cache line of a ring's slot (unet/shm/shm_ring.h) to the byte.

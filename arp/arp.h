@@ -5,22 +5,24 @@
  * allocates. struct arp_cache lies in the stack's state and has no pointer in it; struct arp is one process's view.
  * What has to be sent is recorded, and arp_output() is the one place it comes out of:
  *
- *      out:  arp_ref_good() for who remembers its neighbour, else arp_resolve(); -EINPROGRESS: arp_hold() keeps a copy
- *      in:   ether_parse() -> arp_input()
- *      then: arp_output() and arp_output_done() until there is no more; arp_expire() when arp_deadline() has come
+ *   out:  arp_ref_good() for who remembers its neighbour, else arp_resolve(); -EINPROGRESS:
+ *         arp_hold() keeps a copy
+ *   in:   ether_parse() -> arp_input()
+ *   then: arp_output() and arp_output_done() until there is no more; arp_expire() when
+ *         arp_deadline() has come
  *
  * A neighbour, after RFC 4861 §7.3.2 (what IPv4's neighbours need is the same), within RFC 1122 §2.3.2.1:
  *
- *                    arp_resolve()           answer
- *            (none) -------------> INCOMPLETE ------> REACHABLE <----------------+ answer, arp_confirm()
- *               ^                   |  ^                 | reachable_time        |
- *               |                   |  |                 v        use            |
- *               +------- FAILED <---+  |               STALE ----------> DELAY --+
- *               failed_time    no      |                 |                | delay_time
- *                              answer  |  no answer      | stale_time     v
- *                                      +---------------- | --- PROBE <----+   (unicast polls)
- *                                     (to all)           v
- *                                                      (none)
+ *               arp_resolve()           answer
+ *       (none) -------------> INCOMPLETE ------> REACHABLE <----------------+ answer, arp_confirm()
+ *          ^                   |  ^                 | reachable_time        |
+ *          |                   |  |                 v        use            |
+ *          +------- FAILED <---+  |               STALE ----------> DELAY --+
+ *          failed_time    no      |                 |                | delay_time
+ *                         answer  |  no answer      | stale_time     v
+ *                                 +---------------- | --- PROBE <----+   (unicast polls)
+ *                                (to all)           v
+ *                                                 (none)
  *
  * Others' packets change the address of an entry that exists and make it STALE, hence used at once and polled soon; they
  * make an entry only when they ask for an address of ours and come from our own network (RFC 826). Where the table is
@@ -29,9 +31,9 @@
  *
  * An address of ours, after RFC 5227:
  *
- *      arp_addr_add() -> PROBING -> WAITING -> ANNOUNCING -> BOUND          usable from ANNOUNCING on
- *                           |          |           |           |
- *                           +----------+-----------+-----------+---> LOST   conflict, not defended
+ *     arp_addr_add() -> PROBING -> WAITING -> ANNOUNCING -> BOUND         usable from ANNOUNCING on
+ *                          |          |           |           |
+ *                          +----------+-----------+-----------+---> LOST  conflict, not defended
  *
  * Primary records are neighbours and addresses. Hash chains, lists, timers, free lists are derived; packets that wait
  * for a neighbour are given up when a process dies inside, as a link would lose them. See arp_recover().

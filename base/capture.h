@@ -5,10 +5,13 @@
  * under the stack's lock by whoever runs the stack, the keeper included, so nothing is missed when processes come and
  * go. The writer never waits: it writes over the oldest packets, and a reader that was too slow is told how many.
  *
- *      ring: ... [ header | bytes, padded to 8 ] [ header | bytes ] ...       positions count bytes ever written
+ *   ring: ... [ header | bytes, padded to 8 ] [ header | bytes ] ...
+ *         positions count bytes ever written
  *
- *      begun    the writer may be writing below this position      reader: what it copied was whole if
- *      head     everything below this position is written                  begun <= its position + cap afterwards
+ *   begun  the writer may be writing below this position
+ *   head   everything below this position is written
+ *
+ * What a reader copied was whole if begun <= its position + cap afterwards.
  *
  * A record never wraps: one that would is preceded by a filler to the ring's end.
  */

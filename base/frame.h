@@ -4,9 +4,9 @@
  * A frame is a fixed-size piece of a *region*; regions are mapped memory, named by number. A frame's id is its region
  * and its number within, and is the same in every process of the stack; frame_addr() turns it into an address.
  *
- *      region 0        private receive frames, in the stack's state segment
- *      region 2c + 1   what this stack sends on channel c: its own transmit region   (read and write)
- *      region 2c + 2   what the peer sends on channel c: frames lent to this stack   (read only)
+ *      region 0       private receive frames, in the stack's state segment
+ *      region 2c + 1  what this stack sends on channel c: its own transmit region  (read and write)
+ *      region 2c + 2  what the peer sends on channel c: frames lent to this stack  (read only)
  *
  * Ownership. For a frame of ours (region 0 and transmit regions) `refs` is the number of queue records that name it
  * (a reservation counts as one) and `loans` the number of messages sent with it that the other side has not given

@@ -6,10 +6,10 @@
  * list. When a thread dies the kernel walks the list: in every lock whose word names the thread it puts FUTEX_OWNER_DIED,
  * and wakes one who waits. Whoever takes such a lock is told, and repairs what the lock guards.
  *
- *      word    0: free; else the thread id of the holder, with FUTEX_WAITERS when somebody may sleep,
- *              FUTEX_OWNER_DIED (and no id) when the holder died
- *      next    the next lock in the holder's list (an address of the holder's, of no use to anybody else)
- *      prev    the field `next` of the lock before it, or the head of the list
+ *   word  0: free; else the thread id of the holder, with FUTEX_WAITERS when somebody may sleep,
+ *         FUTEX_OWNER_DIED (and no id) when the holder died
+ *   next  the next lock in the holder's list (an address of the holder's, of no use to others)
+ *   prev  the field `next` of the lock before it, or the head of the list
  *
  * The thread may die between any two instructions:
  *

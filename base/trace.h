@@ -6,7 +6,7 @@
  * its name and the names of its fields, as counters.h does for drops. A field's first letter says how it is
  * shown:
  *
- *      u number   x hexadecimal   t nanoseconds   S TCP state   D drop reason   P IP protocol   - unused
+ *      u number   x hexadecimal  t nanoseconds  S TCP state  D drop reason  P IP protocol  - unused
  *
  * Written under the stack's lock, read by anybody: trace_read() gives a record that was whole.
  */

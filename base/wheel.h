@@ -4,14 +4,14 @@
  * Each level has 64 slots. A slot of level 0 is one tick of 16.4 µs wide, each level above is 64 times
  * coarser:
  *
- *      level    slot      whole level
- *        0      16.4 µs     1.05 ms       Write time as a number of ticks in base 64. The level of a timer
- *        1      1.05 ms      67 ms        is the highest digit in which its tick differs from the tick the
- *        2       67 ms      4.3 s         wheel has come to, and its slot there is that digit. So a level
- *        3      4.3 s       275 s         lies in the future of all levels below it, and the first occupied
- *        4      275 s       4.9 h         slot of the lowest occupied level is the next thing to happen:
- *       ...                               its timers then move down, or fire. Nine levels hold every nstime.
- *        8      146 y
+ *   level  slot     whole level
+ *     0    16.4 µs    1.05 ms    Write time as a number of ticks in base 64. The level of a timer
+ *     1    1.05 ms     67 ms     is the highest digit in which its tick differs from the tick the
+ *     2     67 ms     4.3 s      wheel has come to, and its slot there is that digit. So a level
+ *     3    4.3 s      275 s      lies in the future of all levels below it, and the first occupied
+ *     4    275 s      4.9 h      slot of the lowest occupied level is the next thing to happen:
+ *    ...                         its timers then move down, or fire. Nine levels hold every nstime.
+ *     8    146 y
  *
  * A timer fires never before its deadline and less than a tick after it, when somebody asks.
  *

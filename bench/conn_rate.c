@@ -1,8 +1,9 @@
 /*
  * Connections a second: connect, one byte each way, close; in sequence, from one client to one server.
  *
- *      conn_rate server PORT[/N] [ADDRESS]                     serves until a client sends 'q'
- *      conn_rate client PORT[/N] SECONDS [ADDRESS [FROM]]      prints one line of JSON, then stops the server
+ *   conn_rate server PORT[/N] [ADDRESS]                 serves until a client sends 'q'
+ *   conn_rate client PORT[/N] SECONDS [ADDRESS [FROM]]  prints one line of JSON, then stops the
+ *                                                       server
  *
  * ADDRESS is the server's, 127.0.0.1 if not said; FROM is one of the client's own. The server listens on PORT and the N - 1 above it
  * (16 in all, if not said; librspreload.so dies of so many), and connections take turns: who closes first keeps the pair of ports for

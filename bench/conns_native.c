@@ -1,8 +1,9 @@
 /*
  * Very many connections between two programs of the native API: what one costs, and a message on one of them.
  *
- *      conns_native server PORT                echoes a byte on any of its connections, until it is killed
- *      conns_native client PORT N ACTIVE SECONDS
+ *   conns_native server PORT                echoes a byte on any of its connections, until it is
+ *                                           killed
+ *   conns_native client PORT N ACTIVE SECONDS
  *
  * The client opens N connections and prints "opened N in S s". For each line that it reads it then sends a byte on a random one of
  * ACTIVE of them, one after the other for SECONDS, and prints a line of JSON. Sockets of the native API have no descriptor, so that

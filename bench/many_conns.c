@@ -1,9 +1,9 @@
 /*
  * Holds many connections between two processes, so that what each costs can be read from outside.
  *
- *      many_conns server PORT N        accepts N, answers one byte on each, then blocks reading the first
- *      many_conns client PORT N        prints "connected 1" when one stands, reads a line, opens the rest, prints
- *                                      "connected N", then blocks reading the first until killed
+ *   many_conns server PORT N  accepts N, answers one byte on each, then blocks reading the first
+ *   many_conns client PORT N  prints "connected 1" when one stands, reads a line, opens the rest,
+ *                             prints "connected N", then blocks reading the first until killed
  *
  * Both end up blocked in recv(): with N = 1 this is the idle pair, with N = 10,000 the memory test.
  */

@@ -1,9 +1,10 @@
 /*
  * Round trip over TCP, or UDP: messages there and back, one after the other.
  *
- *      rtt server PORT ADDRESS BYTES                   serves one client after the other, until it is killed
- *      rtt client PORT ADDRESS BYTES SECONDS [FROM]    prints one line of JSON
- *      rtt udp-server ..., rtt udp-client ...          the same by datagrams
+ *   rtt server PORT ADDRESS BYTES                 serves one client after the other, until it is
+ *                                                 killed
+ *   rtt client PORT ADDRESS BYTES SECONDS [FROM]  prints one line of JSON
+ *   rtt udp-server ..., rtt udp-client ...        the same by datagrams
  *
  * ADDRESS is the server's, FROM one of the client's own.
  */

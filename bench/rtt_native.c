@@ -1,8 +1,9 @@
 /*
  * Round trip over TCP through the native API: messages there and back, one after the other.
  *
- *      rtt_native server PORT [ADDRESS BYTES]              serves one connection; with ADDRESS one after the other
- *      rtt_native client PORT SECONDS [ADDRESS BYTES]      prints one line of JSON
+ *   rtt_native server PORT [ADDRESS BYTES]          serves one connection; with ADDRESS one after
+ *                                                   the other
+ *   rtt_native client PORT SECONDS [ADDRESS BYTES]  prints one line of JSON
  *
  * ADDRESS is the server's; 127.0.0.1 and 14 bytes if not said.
  */

@@ -1,9 +1,11 @@
 /*
  * Datagrams one way, as fast as they are taken: by write(), by sendmmsg(), or by one call that the stack cuts (UDP_SEGMENT).
  *
- *      udp_rate ADDRESS PORT                           counts what comes, 32 a call, and answers who asks
- *      udp_rate ADDRESS PORT FROM BYTES SECONDS HOW BATCH
- *                                                      sends from that address; HOW is write, mmsg or segment; prints JSON
+ *   udp_rate ADDRESS PORT                           counts what comes, 32 a call, and answers who
+ *                                                   asks
+ *   udp_rate ADDRESS PORT FROM BYTES SECONDS HOW BATCH
+ *                                                   sends from that address; HOW is write, mmsg or
+ *                                                   segment; prints JSON
  *
  * A datagram of one byte asks for the count since the last such question; it is asked again until there is an answer.
  */

@@ -6,9 +6,10 @@
  *
  * The first of these that exists is read, and no other:
  *
- *      $UNET_CONFIG                                    must exist when it is set; empty: no file at all
- *      $XDG_CONFIG_HOME/unet.conf, or ~/.config/unet.conf
- *      /etc/unet.conf
+ *   $UNET_CONFIG                                    must exist when it is set; empty: no file at
+ *                                                   all
+ *   $XDG_CONFIG_HOME/unet.conf, or ~/.config/unet.conf
+ *   /etc/unet.conf
  *
  * A unetd that was started on demand sees only the UNET_* part of its program's environment; `unet run` therefore sets
  * UNET_CONFIG to the file it found.

@@ -2,8 +2,9 @@
  * An RPC server that sheds load by feedback: a request that would wait too long is answered at once, with "busy", and the client may ask
  * another server. Nothing is measured and nothing is guessed: what waits is what is unread, and the stack says when that is too much.
  *
- *      rpc_sock -s [-p PORT] -w MICROSECONDS -q REQUESTS       works so long for each, and lets so many wait on a connection
- *      rpc_sock [-p PORT] -n REQUESTS -o OUTSTANDING           asks, with so many under way
+ *   rpc_sock -s [-p PORT] -w MICROSECONDS -q REQUESTS  works so long for each, and lets so many
+ *                                                      wait on a connection
+ *   rpc_sock [-p PORT] -n REQUESTS -o OUTSTANDING      asks, with so many under way
  *
  * From a client that does not read its answers no more requests are taken, for what is unsent is told too.
  */

@@ -1,8 +1,8 @@
 /*
  * A stream over the native API, and what the kernel does not tell: what limited the sender, and for how long.
  *
- *      stream_sock -s [-p PORT]                        receives one stream and says how fast it came
- *      stream_sock [-p PORT] [-l BYTES] [-t SECONDS]   sends writes of BYTES, then says what it knows
+ *     stream_sock -s [-p PORT]                       receives one stream and says how fast it came
+ *     stream_sock [-p PORT] [-l BYTES] [-t SECONDS]  sends writes of BYTES, then says what it knows
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -3,9 +3,9 @@
  *
  * The road in: ip_rx() -> icmp_rx(), which says what the message is.
  *
- *      ICMP_IS_ECHO    the caller finds room for ip_payload_len() bytes, icmp_echo_reply() fills it
- *      ICMP_IS_ERROR   msg.err names the connection concerned: tcp_icmp() or udp_icmp(), by err.proto
- *      ICMP_IS_REPLY   an answer to an echo of ours: for whoever asked
+ *     ICMP_IS_ECHO   the caller finds room for ip_payload_len() bytes, icmp_echo_reply() fills it
+ *     ICMP_IS_ERROR  msg.err names the connection concerned: tcp_icmp() or udp_icmp(), by err.proto
+ *     ICMP_IS_REPLY  an answer to an echo of ours: for whoever asked
  *
  * The road out for errors: icmp_may_answer(), icmp_bucket_take(), icmp_error_write().
  *

@@ -4,8 +4,9 @@
  * Pure functions: the message and the host's addresses go in, a struct ip_pkt or the reason for a drop comes
  * out.
  *
- *      in:   ip_rx() -> by pkt.proto tcp_hdr_parse() and tcp_rx(), udp_hdr_parse() and udp_rx(), icmp_rx()
- *      out:  ip_hdr_write() of a template made once a connection, then the transport's header
+ *   in:   ip_rx() -> by pkt.proto tcp_hdr_parse() and tcp_rx(), udp_hdr_parse() and udp_rx(),
+ *         icmp_rx()
+ *   out:  ip_hdr_write() of a template made once a connection, then the transport's header
  *
  * A message is the descriptor's bytes followed by a range of a frame (unet/ni.h). All headers are in the
  * descriptor's bytes; the payload may be in either, or begin in the one and go on in the other.

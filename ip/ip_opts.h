@@ -10,8 +10,9 @@
  * Options that an application has to do with are in the form of IP_OPTIONS, IP_RECVOPTS and IP_RETOPTS (ip(7)), as Linux's
  * (net/ipv4/ip_options.c): a source route lists the hops without the destination, the first of them first.
  *
- *      to be sent:   ip_opts_set() ... ip_opts_build() for each packet
- *      received:     ip_opts_record() -> IP_RECVOPTS; ip_opts_back() -> IP_RETOPTS, and a TCP connection's answers
+ *   to be sent:  ip_opts_set() ... ip_opts_build() for each packet
+ *   received:    ip_opts_record() -> IP_RECVOPTS; ip_opts_back() -> IP_RETOPTS, and a TCP
+ *                connection's answers
  *
  * Read first: RFC 791 §3.1; RFC 1122 §3.2.1.8 and §3.2.2.6; RFC 7126.
  */

@@ -6,8 +6,8 @@
  * fit it, else a large one. Which 8-byte units are there is a bitmap, so the cost of a fragment does not depend on how
  * many came before it.
  *
- *      ip_rx() says DROP_IP_FRAGMENT -> reass_rx() -> REASS_WHOLE: pkt is the datagram, goes where ip_rx()'s would
- *      reass_deadline() -> reass_expire() -> ICMP time exceeded, when fragment zero had come
+ *   ip_rx() says DROP_IP_FRAGMENT -> reass_rx() -> REASS_WHOLE: pkt is the datagram, as ip_rx()'s
+ *   reass_deadline() -> reass_expire() -> ICMP time exceeded, when fragment zero had come
  *
  * The datagram that comes out is an ordinary struct ip_pkt: `hdr` is the header of fragment zero with total length,
  * fragment field, TOS (CE of any fragment, RFC 3168 §5.3) and checksum put right; up to REASS_FLAT bytes of payload are

@@ -3,10 +3,11 @@
  * gateway. What they go by is an AF_XDP socket of the stack's own (unet/xdp/xdp.h) or unetd's gateway (unetd/bridge/gate.h), and may
  * change (stack_netif_move()): connections and neighbours stay, packets on their way are lost.
  *
- *      in:   stack_run_rx() -> netif_rx() -> arp_input() | stack_rx_packet(), as from any other channel
- *      out:  stack_post() -> netif_link() writes the Ethernet header in front of the IP header, or keeps the packet until
- *            its neighbour has answered
- *      then: netif_run(), once a turn: ARP's own packets, and those that waited
+ *   in:   stack_run_rx() -> netif_rx() -> arp_input() | stack_rx_packet(), as from any other
+ *         channel
+ *   out:  stack_post() -> netif_link() writes the Ethernet header in front of the IP header, or
+ *         keeps the packet until its neighbour has answered
+ *   then: netif_run(), once a turn: ARP's own packets, and those that waited
  *
  * What all processes of a stack share of an interface stands in its state segment (struct netif); what one of them
  * remembers of its neighbours is in its view (struct netif_view).

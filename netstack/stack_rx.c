@@ -1,9 +1,10 @@
 /*
  * What arrives.
  *
- *      stack_run_rx() -> ops->recv() -> stack_rx_next(): the next segment of a stream over an RDMA device; or
- *                                    -> rx_packet() -> udp_flow_match() -> udp_rx_short() or udp_rx_to(): like the one before
- *                                                   -> ip_rx() -> rx_tcp() | rx_udp() | stack_icmp_rx()
+ *   stack_run_rx() -> ops->recv() -> stack_rx_next(): a stream's next segment, over RDMA devices
+ *                                 -> rx_packet() -> udp_flow_match(): like the one before
+ *                                                     -> udp_rx_short() | udp_rx_to()
+ *                                               -> ip_rx() -> rx_tcp() | rx_udp() | stack_icmp_rx()
  */
 #include "netstack/stack_road.h"
 

@@ -5,10 +5,10 @@
  * blocks on nothing and allocates from fixed pools only. tcp_input() records what is owed; tcp_output() is the one
  * place that builds segments for a connection: new data, retransmissions, probes, SYN, FIN, RST and pure ACKs.
  *
- *      for each segment that arrives:          tcp_rx()
- *      for each connection touched:            while (room in the NI queue && tcp_output(...)) emit it
- *      then:                                   reschedule it for tcp_deadline(), look at tc->events
- *      when the deadline has come:             tcp_expire(), then tcp_output() as above
+ *      for each segment that arrives:       tcp_rx()
+ *      for each connection touched:         while (room in the NI queue && tcp_output(...)) emit it
+ *      then:                                reschedule it for tcp_deadline(), look at tc->events
+ *      when the deadline has come:          tcp_expire(), then tcp_output() as above
  *
  * All of TCP's state is in one shared block (struct tcp_shared: pools, demultiplexing, secrets, counters), which the
  * processes of a stack map at different addresses: links are pool indices, 0 is none, and there are no pointers in

@@ -1,14 +1,17 @@
 /*
  * BBR (draft-ietf-ccwg-bbr, BBRv3): congestion control that measures what the path delivers, and sends that.
  *
- *      Startup --> Drain --> ProbeBW: Down --> Cruise --> Refill --> Up --> Down ...        ProbeRTT from each of them, every 5 s
+ *   Startup --> Drain --> ProbeBW: Down --> Cruise --> Refill --> Up --> Down ...
+ *   ProbeRTT from each of them, every 5 s
  *
  * See tcp_bbr.h for the parts, tcp_rate.h for what is measured, tcp_pace.c for how data is paced.
  *
  * Where we leave the draft:
- *      - what a lost segment tells is acted upon with the next ACK, since loss is found by timers too;
- *      - C.inflight is compared with inflight_longterm as it was before the ACK, as Linux does: after it there is always less;
- *      - a mark (RFC 3168) is a round with a loss, and ends Startup and a probe for bandwidth; the draft leaves it open how.
+ *   - what a lost segment tells is acted upon with the next ACK, since loss is found by timers too;
+ *   - C.inflight is compared with inflight_longterm as it was before the ACK, as Linux does: after
+ *     it there is always less;
+ *   - a mark (RFC 3168) is a round with a loss, and ends Startup and a probe for bandwidth; the
+ *     draft leaves it open how.
  */
 #include "tcp/tcp_bbr.h"
 #include "tcp/tcp_send.h"

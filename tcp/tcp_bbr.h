@@ -1,8 +1,8 @@
 /*
  * BBR, as draft-ietf-ccwg-bbr has it (BBRv3): what its two files share.
  *
- *      tcp_bbr.c        the state machine, and what follows from it: pacing rate, window       §5.2 to §5.4, §5.6
- *      tcp_bbr_model.c  the model of the path: bandwidth, round trip, aggregation, losses      §5.5
+ *   tcp_bbr.c        §5.2 to §5.4, §5.6: the state machine; what follows: pacing rate, window
+ *   tcp_bbr_model.c  §5.5: the model of the path: bandwidth, round trip, aggregation, losses
  *
  * Names are the draft's; where it says C.delivered it is rate_total(), and RS is struct rate_sample. Rates are bytes a second,
  * amounts bytes, gains hundredths.

@@ -2,9 +2,9 @@
  * SYN cookies (RFC 4987 §3.6): when a listener has all the half-open connections it may have, the answer to a SYN is one
  * that needs no record. What must be known when it is acknowledged stands in the numbers that the peer sends back:
  *
- *      ISN    = F(tuple) + the peer's ISN + (minute << 24) + (G(tuple, minute) + MSS index) mod 2^24
- *      TSval  = our clock, its last 6 bits replaced:   | ECN | sack | window scale (15: none) |      when the SYN had timestamps
- *                                                        bit 5   bit 4   bits 3 .. 0
+ *   ISN    = F(tuple) + the peer's ISN + (minute << 24) + (G(tuple, minute) + MSS index) mod 2^24
+ *   TSval  = our clock, its last 6 bits replaced:   | ECN | sack | window scale (15: none) |
+ *            when the SYN had timestamps              bit 5  bit 4   bits 3 .. 0
  *
  * F and G are keyed with the stack's secret. The layout is Linux's, and so is what is lost by it: without timestamps there is
  * neither window scale nor SACK nor ECN, of the MSS only the next smaller one in a table is kept, and the answer is sent once.

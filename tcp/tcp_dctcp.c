@@ -2,9 +2,10 @@
  * DCTCP (RFC 8257), for networks whose routers mark from a shallow queue on: the window shrinks by as much as was marked, and not by half
  * for one mark.
  *
- *      receiver    its ACKs say ECE for exactly the bytes that were marked     ecn_input() in tcp_ecn.c, §3.2
- *      sender      alpha = (1 - g) * alpha + g * M, once a window of data      told(), §3.3; M: the share that was marked
- *                  cwnd = cwnd * (1 - alpha / 2), once a window that has marks on_mark(), by ecn_ack()
+ *   receiver  its ACKs say ECE for exactly the bytes that were marked: ecn_input(), §3.2
+ *   sender    alpha = (1 - g) * alpha + g * M, once a window of data: told(), §3.3;
+ *             M: the share that was marked
+ *             cwnd = cwnd * (1 - alpha / 2), once a window that has marks: on_mark(), by ecn_ack()
  *
  * Both ends must have it chosen. In all else, growth and losses included (§3.4, §3.5), it is NewReno. Its SYNs ask for ECN, and all that it
  * sends is ECT, as Linux has it: a router that marks drops what it cannot mark. It is not for the Internet (§5).

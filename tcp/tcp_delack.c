@@ -2,18 +2,20 @@
  * When data that came in order is acknowledged: RFC 9293 §3.8.6.3, RFC 5681 §4.2. What is out of order, repeated,
  * fills a gap is acknowledged at once, by whoever finds it (tcp_input.c).
  *
- *      the first segments of a connection      when the stack is about to wait, or after AT_ONCE: Linux's quick ACKs,
- *                                              but an answer that the application has ready carries it
- *      the end of the stream                   likewise: who is told of it closes, and the FIN carries it
- *      the end of one that was closed first    likewise, but for lossless links: nothing will carry it, but what the
- *                                              application does now goes first
- *      the first window that no SYN can say    likewise
- *      every second full-sized segment         at once: when the turn that took it off the queue is over
- *      what fills the window                   when it is read, or after READER
- *      less than that                          when the stack is about to wait, or after DELACK
- *      a segment of a train                    with others: see below
- *      where the application says so           so many bytes at once, fewer after DELACK: opts.ack_every
- *      a segment beyond a gap                  at once, three times; then with others: delack_owe_gap()
+ *   the first segments of a connection    when the stack is about to wait, or after AT_ONCE:
+ *                                         Linux's quick ACKs, but an answer that the application
+ *                                         has ready carries it
+ *   the end of the stream                 likewise: who is told of it closes, and the FIN carries
+ *                                         it
+ *   the end of one that was closed first  likewise, but for lossless links: nothing will carry it,
+ *                                         but what the application does now goes first
+ *   the first window that no SYN can say  likewise
+ *   every second full-sized segment       at once: when the turn that took it off the queue is over
+ *   what fills the window                 when it is read, or after READER
+ *   less than that                        when the stack is about to wait, or after DELACK
+ *   a segment of a train                  with others: see below
+ *   where the application says so         so many bytes at once, fewer after DELACK: opts.ack_every
+ *   a segment beyond a gap                at once, three times; then with others: delack_owe_gap()
  *
  * A sender that fills the path sends a train: full-sized segments with no pause as long as a round trip. They come
  * off the queue a few at a time, the fewer the faster we look, and an acknowledgement for each few of them is a

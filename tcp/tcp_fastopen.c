@@ -14,8 +14,9 @@
  * cookie there the SYN waits for the first write (FO_WAITS) and takes it along. Data that the SYN-ACK does not acknowledge is sent
  * again at once. A SYN is repeated without data and option.
  *
- *      tcp_connect() -> fastopen_begin();  tcp_send_commit() -> tcp_fastopen_go();  output_syn() -> fastopen_syn()
- *      input_syn_ack() -> fastopen_answered(), fastopen_syn_acked()
+ *   tcp_connect() -> fastopen_begin();  tcp_send_commit() -> tcp_fastopen_go()
+ *   output_syn() -> fastopen_syn()
+ *   input_syn_ack() -> fastopen_answered(), fastopen_syn_acked()
  */
 #include "base/siphash.h"
 #include "tcp/tcp_life.h"

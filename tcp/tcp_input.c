@@ -1,12 +1,12 @@
 /*
  * A segment arrives: RFC 9293 §3.10.7, in its order.
  *
- *      tcp_rx() -> demux -> tcp_input() -> predicted: ack_fast(), rcvbuf_append()
- *                                       -> input_syn_sent()        §3.10.7.3
- *                                       -> input_synchronized()    §3.10.7.4: seq, rst, syn, ack, urg, text,
- * fin
- *               -> listen_input()                                  §3.10.7.2
- *               -> output_refuse()                                 §3.10.7.1
+ *   tcp_rx() -> demux -> tcp_input() -> predicted: ack_fast(), rcvbuf_append()
+ *                                    -> input_syn_sent()        §3.10.7.3
+ *                                    -> input_synchronized()    §3.10.7.4: seq, rst, syn, ack,
+ *                                                               urg, text, fin
+ *                     -> listen_input()                         §3.10.7.2
+ *                     -> output_refuse()                        §3.10.7.1
  *
  * Nothing is sent here: what is owed is noted in tc->owed, and the stack is told by t->touched.
  */

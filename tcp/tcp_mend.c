@@ -3,14 +3,15 @@
  *
  * It works because of the order in which things are stored (store_order() in tcp_conn.h):
  *
- *      - A record is complete before a queue names it, and out of the queue before it is freed. So a walk from the
- *        head meets whole records only.
- *      - A range loses its front in one store of off and len; its seq follows. Only a head is ever cut, so its seq
- *        follows from what is behind it.
- *      - A segment is cut in two by linking the second half before the first is made shorter, and joined with the next
- *        by making it longer before the next goes. Where two overlap, the second says nothing new.
- *      - Bytes are in the queue before snd_end or rcv_nxt counts them.
- *      - fin_end is there before TCF_FIN_RCVD, that before rcv_nxt, and the state comes last.
+ *   - A record is complete before a queue names it, and out of the queue before it is freed. So a
+ *     walk from the head meets whole records only.
+ *   - A range loses its front in one store of off and len; its seq follows. Only a head is ever
+ *     cut, so its seq follows from what is behind it.
+ *   - A segment is cut in two by linking the second half before the first is made shorter, and
+ *     joined with the next by making it longer before the next goes. Where two overlap, the second
+ *     says nothing new.
+ *   - Bytes are in the queue before snd_end or rcv_nxt counts them.
+ *   - fin_end is there before TCF_FIN_RCVD, that before rcv_nxt, and the state comes last.
  *
  * All else is soft and begins anew: marks of loss, timers, congestion control's own numbers, what is owed. What is in
  * flight is sent again, as after a timeout; data beyond a gap is thrown away, as a receiver may (RFC 2018 §8).

@@ -9,7 +9,7 @@
  * A quantum that takes no longer than a sleep does would be waited for in vain, as over a network whose round trip is some ten
  * microseconds: then there is no pacing but by the window, unless SO_MAX_PACING_RATE asks for it.
  *
- *      output_new(), output_lost(), tcp_output_next() -> pace_waits()          note_sent() -> pace_sent()
+ *      output_new(), output_lost(), tcp_output_next() -> pace_waits()    note_sent() -> pace_sent()
  */
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"

@@ -4,10 +4,12 @@
  * path.mss is that size as far as it is known, the IP packet less 40 bytes, 0 while the link's is not in doubt. It gets
  * smaller when
  *
- *      - an ICMP error claims so: at once while nothing larger is known to have got through, else, since anybody can claim
- *        things, when the segment it quotes has timed out as well (RFC 5927 §7.2);
- *      - segments time out again and again: routers that drop and do not tell (RFC 2923), or filters that keep them from
- *        telling. Then it goes down by steps, none of which is larger than what timed out: a small segment says nothing.
+ *   - an ICMP error claims so: at once while nothing larger is known to have got through, else,
+ *     since anybody can claim things, when the segment it quotes has timed out as well (RFC 5927
+ *     §7.2);
+ *   - segments time out again and again: routers that drop and do not tell (RFC 2923), or filters
+ *     that keep them from telling. Then it goes down by steps, none of which is larger than what
+ *     timed out: a small segment says nothing.
  *
  * Segments that are too large now are cut where they stand and sent again; that is no sign of congestion (RFC 1191 §6.5).
  * It gets larger only by trying, with the connection's own data: two or more queued segments leave as one, now and then,
@@ -15,9 +17,9 @@
  * retransmission and nothing else (RFC 4821 §7.6.2). Tried again after ten minutes (RFC 1191 §6.3), and after a fall by
  * timeouts, which may have been an outage, after two seconds.
  *
- *      tcp_icmp()     -> path_claim()        recovery_ack() -> path_probe_lost()
- *      expire_rto()   -> path_timeout()      ack_input()    -> path_ack()
- *      expire_slow()  -> path_expire() -> make_probe(); it leaves by output_new() -> path_is_probe()
+ *     tcp_icmp()     -> path_claim()        recovery_ack() -> path_probe_lost()
+ *     expire_rto()   -> path_timeout()      ack_input()    -> path_ack()
+ *     expire_slow()  -> path_expire() -> make_probe(); it leaves by output_new() -> path_is_probe()
  */
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_life.h"

@@ -1,11 +1,14 @@
 /*
  * Delivery rates: how fast what was sent arrives (draft-ietf-ccwg-bbr §4.1, draft-cheng-iccrg-delivery-rate-estimation).
  *
- *      rate_written()     the application has more to send: until now it may have been what limits
- *      rate_sent()        a segment leaves: how much had been delivered, and when, is noted in its record
- *      rate_delivered()   it is acknowledged or SACKed: of those that an ACK tells of, the one that left last counts
- *      rate_lost()        it is marked lost
- *      rate_sample()      the ACK has been worked through: what was delivered since that one left, and how long it took
+ *   rate_written()    the application has more to send: until now it may have been what limits
+ *   rate_sent()       a segment leaves: how much had been delivered, and when, is noted in its
+ *                     record
+ *   rate_delivered()  it is acknowledged or SACKed: of those that an ACK tells of, the one that
+ *                     left last counts
+ *   rate_lost()       it is marked lost
+ *   rate_sample()     the ACK has been worked through: what was delivered since that one left, and
+ *                     how long it took
  *
  * A txseg is kept until it is acknowledged anyway, and what has to be known of each fits into its cache line; runs of segments
  * with one note for all would need a table besides, which a death would have to be mended in. Only connections with TCF_RATES

@@ -4,12 +4,14 @@
  * A newcomer is cut down to what is missing: it may lose its head to a predecessor and its tail to a
  * successor, and fall to pieces over those between.
  *
- *        run             run           records that follow each other without a gap are a run, which is what SACK calls
- *      +---+---+---+   +---+           a block. Its first and its last record name each other, so that runs are stepped
- *      | a | b | c |   | d |           over and not walked through: what a segment costs does not grow with what is
- *      +---+---+---+   +---+           queued, only with the number of gaps, and of those no more than RUNS_MOST are
- *       a.run = c       d.run = d      looked at (CVE-2018-5390, "SegmentSmack").
- *       c.run = a
+ *     run            run
+ *   +---+---+---+  +---+       a.run = c
+ *   | a | b | c |  | d |       c.run = a
+ *   +---+---+---+  +---+       d.run = d
+ *
+ * Records that follow each other without a gap are a run, which is what SACK calls a block. Its first and its last record
+ * name each other, so that runs are stepped over and not walked through: what a segment costs does not grow with what is
+ * queued, only with the number of gaps, and of those no more than RUNS_MOST are looked at (CVE-2018-5390, "SegmentSmack").
  */
 #include "tcp/tcp_conn.h"
 #include "tcp/tcp_loss.h"

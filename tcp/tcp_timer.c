@@ -1,9 +1,11 @@
 /*
  * Timers: absolute deadlines in the connection, NSTIME_NEVER when off.
  *
- *      rtx_at     one of: retransmission (RFC 6298 §5), tail loss probe and reordering (RFC 8985), persist
- *      delack_at  a delayed ACK             cork_at   a small segment held by the application; pacing
- *      slow_at    TIME-WAIT, FIN-WAIT-2, keepalive, a larger segment to be tried (tcp_path.c), or the record of a connection that is over
+ *   rtx_at     one of: retransmission (RFC 6298 §5), tail loss probe and reordering (RFC 8985),
+ *              persist
+ *   delack_at  a delayed ACK             cork_at   a small segment held by the application; pacing
+ *   slow_at    TIME-WAIT, FIN-WAIT-2, keepalive, a larger segment to be tried (tcp_path.c), or the
+ *              record of a connection that is over
  */
 #include <errno.h>
 

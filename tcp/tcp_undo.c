@@ -4,16 +4,18 @@
  * Segments that overtake each other look lost, and so does everything when the path is slow all at once. That it was a mistake
  * is seen when
  *
- *      - the acknowledgement of what was sent again echoes a time before that: the original had arrived (Eifel, RFC 3522);
- *      - the peer reports all that was sent again as duplicates (RFC 2883, 3708), perhaps long after;
- *      - all that was marked lost is acknowledged before any of it was sent again;
- *      - after a timeout something is acknowledged that was sent once only (F-RTO, RFC 5682): see frto_ack().
+ *   - the acknowledgement of what was sent again echoes a time before that: the original had
+ *     arrived (Eifel, RFC 3522);
+ *   - the peer reports all that was sent again as duplicates (RFC 2883, 3708), perhaps long after;
+ *   - all that was marked lost is acknowledged before any of it was sent again;
+ *   - after a timeout something is acknowledged that was sent once only (F-RTO, RFC 5682): see
+ *     frto_ack().
  *
  * An episode begins when the window is reduced, and ends with the next, or with its undoing. One in which anything was lost for
  * good ends none of these ways.
  *
- *      recovery_enter(), recovery_timeout() -> undo_begin()        output_lost() -> undo_resent()
- *      sack_input() -> undo_duplicate()                            ack_input()   -> undo_ack() -> frto_ack()
+ *   recovery_enter(), recovery_timeout() -> undo_begin()  output_lost() -> undo_resent()
+ *   sack_input() -> undo_duplicate()                      ack_input()   -> undo_ack() -> frto_ack()
  */
 #include "tcp/tcp_cc.h"
 #include "tcp/tcp_ecn.h"

@@ -1,13 +1,16 @@
 /*
  * What an application wants to hear of a connection (<unet/flow.h>).
  *
- *      marks           ACKED UNSENT            reached or not. Who waits reads watch.holds, which is written when a turn ends
- *                      UNREAD                  likewise, but it is told from what is unread now: each arrival is an event anyway
- *      happenings      LOSS RTT SHUT NIQ LIMIT counted when they happen. Each process compares the counts with those that it knows
+ *   marks       ACKED UNSENT   reached or not. Who waits reads watch.holds, which is written when a
+ *                              turn ends
+ *               UNREAD         likewise, told from what is unread now: each arrival is an event
+ *                              anyway
+ *   happenings  LOSS RTT SHUT  counted when they happen. Each process compares the counts with
+ *               NIQ LIMIT      those that it knows
  *
- *      ack_input(), drain()                    -> tcp_watch_look()     marks, the round trip, the peer's window
- *      conn_set_limit()                        -> watch_limit()
- *      rack_mark_lost(), recovery_timeout()    -> watch_lost()
+ *   ack_input(), drain()                  -> tcp_watch_look()   marks, round trip, peer's window
+ *   conn_set_limit()                      -> watch_limit()
+ *   rack_mark_lost(), recovery_timeout()  -> watch_lost()
  *
  * A connection that is watched has SLOW_FLOW, which header prediction asks last. Its small writes take the general path, for what is
  * unsent changes by them. On the way of a segment of the others nobody asks. What is news raises TCP_EV_FLOW: poll sets look, and

@@ -1,8 +1,9 @@
 /*
  * Receive windows: how large they may be, and the one that the application grants byte by byte.
  *
- *      automatic, a size       rcv_limit less what is unread, said when it is worth a segment: output_window_update()
- *      credit                  from rcv_nxt to rcv_adv, which only a grant moves, and which is said at once
+ *   automatic, a size  rcv_limit less what is unread, said when it is worth a segment:
+ *                      output_window_update()
+ *   credit             from rcv_nxt to rcv_adv, which only a grant moves, and which is said at once
  *
  * A window is never taken back (RFC 9293 §3.8.6): a smaller buffer offers nothing new until what was promised has come.
  */

@@ -1,9 +1,10 @@
 /*
  * unet am run: the processes of a job, as seen by who started them.
  *
- *      unet am run                       starts ranks
- *      unet am run --hosts               starts `unet am run --part` on each host, by --launch, and is where ranks meet
- *      unet am run --part                starts that host's ranks; told to end by the end of its standard input
+ *   unet am run          starts ranks
+ *   unet am run --hosts  starts `unet am run --part` on each host, by --launch, and is where ranks
+ *                        meet
+ *   unet am run --part   starts that host's ranks; told to end by the end of its standard input
  */
 #ifndef TOOLS_AM_LAUNCH_H
 #define TOOLS_AM_LAUNCH_H

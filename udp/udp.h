@@ -5,9 +5,11 @@
  * none. The processes of a stack map the block at different addresses and there is no pointer in it. struct
  * udp is one process's view. Nothing here reads a clock, sends, locks, blocks or allocates from the heap.
  *
- *      in:   udp_hdr_parse() -> udp_rx() -> the pcb's queue
- *            udp_recv_look() -> copy -> udp_recv_take(), all without the lock; now and then udp_settle()
- *      out:  copy into a frame or descriptor without the lock -> udp_output_prepare() -> the stack posts it
+ *   in:   udp_hdr_parse() -> udp_rx() -> the pcb's queue
+ *         udp_recv_look() -> copy -> udp_recv_take(), all without the lock; now and then
+ *         udp_settle()
+ *   out:  copy into a frame or descriptor without the lock -> udp_output_prepare() -> the stack
+ *         posts it
  *
  * The receive queue is a chain of blocks, frames of the private region 0, in which datagrams lie one after
  * another: a small header and the bytes that came in the descriptor. A 64-byte datagram costs no allocation,

@@ -1,10 +1,12 @@
 /*
  * The bell's descriptors: by what others ring a stack that sleeps (bell.h says when), and see that it is no more.
  *
- *      the page      a memory file, read-only for peers. Its owner's descriptor is locked: while any process has a copy of
- *                    that, unetd too, a peer's F_OFD_GETLK finds the lock. A peer cannot lock what is locked.
- *      bell socket   a Unix datagram socket under a name of the kernel's choice. Who leads the stack, or its keeper, sleeps on it.
- *      ringer        a socket that is connected to it. A ring is a write() of a byte.
+ *   the page     a memory file, read-only for peers. Its owner's descriptor is locked: while any
+ *                process has a copy of that, unetd too, a peer's F_OFD_GETLK finds the lock. A peer
+ *                cannot lock what is locked.
+ *   bell socket  a Unix datagram socket under a name of the kernel's choice. Who leads the stack,
+ *                or its keeper, sleeps on it.
+ *   ringer       a socket that is connected to it. A ring is a write() of a byte.
  *
  * Everybody who rings has a ringer of his own, which unetd makes for him: no two users share an open file description, so that nobody
  * else can take its O_NONBLOCK away. What the owner of a bell does to it keeps no write() waiting. A pipe does: its lock is

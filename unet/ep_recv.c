@@ -1,8 +1,9 @@
 /*
  * An endpoint's receiving half:
  *
- *      ops->recv() -> deliver(): channel by tag, lengths -> buffers of the free queue, or a loan -> receive
- *      queue or caller
+ *   ops->recv() -> deliver(): channel by tag, lengths -> buffers of the free queue, or a loan
+ *           -> receive
+ *   queue or caller
  *
  * unet_ep_recv() empties the receive queue and then takes messages straight from the links into the caller's
  * descriptors; unet_ep_poll() takes them into the receive queue.

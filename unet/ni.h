@@ -4,8 +4,11 @@
  * A provider is one table, struct unet_ni_ops. Messages go out as (bytes for the descriptor, one range of a frame)
  * and come in the same way. Three verbs move a buffer, and at any moment it is in exactly one place:
  *
- *      sender:    free --send--> provider --reap--> sender            ("injected": may be reused, not "delivered")
- *      receiver:  provider --recv--> receiver --release--> provider   (a loan, or a buffer of the free queue)
+ *   sender:    free --send--> provider --reap--> sender
+ *   receiver:  provider --recv--> receiver --release--> provider
+ *
+ * reap() says "injected": it may be reused, and not "delivered". What recv() gives is a loan, or a buffer of the free
+ * queue.
  *
  * Frames are named by numbers agreed at set-up (base/frame.h), never by addresses. A send that is not accepted
  * has not happened: the queue is full, try later; nothing is lost on the way in.

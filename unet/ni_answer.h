@@ -2,9 +2,10 @@
  * SYNs that are answered before the stack sees them: what a channel that can (unet_chan.answers) and the stack say to each other.
  * All calls are made under the stack's lock; unet/xdp/tcx_ring.h has what an answer is, and when it holds.
  *
- *      stack:  a connection came about --learn()--> channel            whatever was learnt may hold no more --forget()--> channel
- *              a connection begins, or ends --count()--> channel
- *      later:  recv() gives a SYN --took()--> how it was answered, if it was
+ *   learn()   the stack tells the channel how a connection came about
+ *   forget()  ... that whatever was learnt may hold no more
+ *   count()   ... that a connection begins, or ends
+ *   took()    recv() gave a SYN: how it was answered, if it was
  */
 #ifndef UNET_NI_ANSWER_H
 #define UNET_NI_ANSWER_H

@@ -139,14 +139,14 @@ void station_wake(struct station *s, const struct station_waiter *w)
  * between M and W.
  *
  *   - If L saw M, we do not sleep.
- *   - If L did not see M, then our fence came before the sender's in the one order of all such fences (were
- *     it the other way round, M, before the sender's fence, would be seen by L, after ours). So W, after the
- *     sender's fence, sees A or something newer of ours.
- *   - Newer is another round of arming, which the same argument covers, or the disarming at the end of this
- *     sleep, which is followed by the caller's look at the queues.
- *   - Seeing A, the sender rings unless it has rung for this very A already (the count in the word tells
- *     rounds apart): then its byte was written after A, and we have not read from the socket since A, so
- *     epoll finds it.
+ *   - If L did not see M, then our fence came before the sender's in the one order of all such
+ *     fences (were it the other way round, M, before the sender's fence, would be seen by L, after
+ *     ours). So W, after the sender's fence, sees A or something newer of ours.
+ *   - Newer is another round of arming, which the same argument covers, or the disarming at the end
+ *     of this sleep, which is followed by the caller's look at the queues.
+ *   - Seeing A, the sender rings unless it has rung for this very A already (the count in the word
+ *     tells rounds apart): then its byte was written after A, and we have not read from the socket
+ *     since A, so epoll finds it.
  *
  * Rings are read only after epoll has returned, that is when the caller is about to look again. A full socket
  * loses a ring, not a wake-up: it holds others. A load in L and the message's bytes behind it are ordered by

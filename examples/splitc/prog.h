@@ -46,7 +46,8 @@ static inline uint64_t prog_random(uint64_t seed, uint64_t i)
 /*
  * Key i of n, dealt to p processors (the distributions of Bader, Helman, JaJa: Practical Parallel Algorithms for Personalized
  * Communication and Integer Sorting, 1996):
- *      uniform   gauss   zero   bucket (sorted into p buckets)   stagger (each processor's go to another)   same (few values)
+ *   uniform  gauss  zero  same (few values)
+ *   bucket (sorted into p buckets)  stagger (each processor's go to another)
  */
 uint32_t prog_key(const struct prog *p, uint64_t i, uint64_t n, uint32_t procs);
 /* Sorts in place, in serial: what the programs are checked against. */

@@ -12,10 +12,10 @@
  *      done(token, args, 1, ...)  <----------------------    uam_reply_short(token, DONE, args, 1)
  *
  * Three sizes:
- *      short     up to UAM_ARGS arguments of 64 bits;
- *      medium    and up to uam_max_medium() bytes, which the handler sees in a temporary buffer;
- *      long      and any number of bytes, put into the receiver's *segment* at an offset. The handler runs
- *                when all are there.
+ *   short   up to UAM_ARGS arguments of 64 bits;
+ *   medium  and up to uam_max_medium() bytes, which the handler sees in a temporary buffer;
+ *   long    and any number of bytes, put into the receiver's *segment* at an offset. The handler
+ *           runs when all are there.
  *
  * Handlers run inside uam_poll(), uam_wait(), the requests and the collective calls, and nowhere else. So data
  * that handlers change is as they left it after each such call. Rules of a handler (GAM 1.1, GASNet):

@@ -14,22 +14,23 @@
  * The calls are those of POSIX and Linux with "unet_" in front: same arguments, results, flags, options,
  * and errors in errno with -1. Where they differ:
  *
- * - A socket is a small number of the library's own table, counted from 0. It is not a descriptor of the
- *   kernel's: not for read(2), poll(2) or SCM_RIGHTS; for unet_poll() and poll sets, which take kernel
- *   descriptors too.
- * - There is no way around the fabric. Connecting, or sending a datagram, to an address of this host where
- *   nobody on the fabric has the port is ECONNREFUSED, also when an ordinary program listens there; to any
- *   other host it is ENETUNREACH. accept returns connections of the fabric only. A program that wants both
- *   uses the shim, `unet run`.
- * - An explicit bind() is held in the kernel's port space too, by unetd, so that ordinary programs and this
- *   one do not take one another's ports: EADDRINUSE, EADDRNOTAVAIL, EACCES as bind(2). The port is free
- *   again when the last process has closed the socket. A client's port comes from a block that unetd leased
- *   and is not bound in the kernel. Several sockets cannot share one port.
- * - A call that sleeps and meets a signal returns EINTR when nothing was done yet, with SA_RESTART as
- *   without. Writing to a closed connection is EPIPE and raises no signal, MSG_NOSIGNAL or not.
- * - NULL where memory is needed is EFAULT; any other pointer that is wrong is SIGSEGV, as in a library's call.
- * - What send() took, arrives: after exit, and after kill -9, the connection is finished by another process
- *   of the library, the keeper. With SO_LINGER a close() waits, or resets, as in socket(7).
+ * - A socket is a small number of the library's own table, counted from 0. It is not a descriptor
+ *   of the kernel's: not for read(2), poll(2) or SCM_RIGHTS; for unet_poll() and poll sets, which
+ *   take kernel descriptors too.
+ * - There is no way around the fabric. Connecting, or sending a datagram, to an address of this
+ *   host where nobody on the fabric has the port is ECONNREFUSED, also when an ordinary program
+ *   listens there; to any other host it is ENETUNREACH. accept returns connections of the fabric
+ *   only. A program that wants both uses the shim, `unet run`.
+ * - An explicit bind() is held in the kernel's port space too, by unetd, so that ordinary programs
+ *   and this one do not take one another's ports: EADDRINUSE, EADDRNOTAVAIL, EACCES as bind(2). The
+ *   port is free again when the last process has closed the socket. A client's port comes from a
+ *   block that unetd leased and is not bound in the kernel. Several sockets cannot share one port.
+ * - A call that sleeps and meets a signal returns EINTR when nothing was done yet, with SA_RESTART
+ *   as without. Writing to a closed connection is EPIPE and raises no signal, MSG_NOSIGNAL or not.
+ * - NULL where memory is needed is EFAULT; any other pointer that is wrong is SIGSEGV, as in a
+ *   library's call.
+ * - What send() took, arrives: after exit, and after kill -9, the connection is finished by another
+ *   process of the library, the keeper. With SO_LINGER a close() waits, or resets, as in socket(7).
  *
  * fork: parent and child share sockets as they do in POSIX; the connection ends when both have closed it.
  * exec: the table is gone, and the sockets are closed. Threads: any thread may make any call; a socket that
@@ -128,14 +129,17 @@ UNET_API ssize_t unet_sendfile(int sock, int fd, off_t *off, size_t n);
 
 /*
  * Options with Linux's types, lengths and errors:
- *      SOL_SOCKET    SO_SNDBUF SO_RCVBUF (and FORCE) SO_ERROR SO_TYPE SO_DOMAIN SO_PROTOCOL SO_ACCEPTCONN
- *                    SO_KEEPALIVE SO_LINGER SO_REUSEADDR SO_REUSEPORT SO_RCVTIMEO SO_SNDTIMEO
- *                    SO_RCVLOWAT SO_OOBINLINE SO_MAX_PACING_RATE SO_INCOMING_CPU SO_NO_CHECK SO_MEMINFO
- *      IPPROTO_TCP   TCP_NODELAY TCP_CORK TCP_QUICKACK TCP_MAXSEG TCP_CONGESTION TCP_INFO TCP_KEEPIDLE
- *                    TCP_KEEPINTVL TCP_KEEPCNT TCP_SYNCNT TCP_LINGER2 TCP_DEFER_ACCEPT TCP_WINDOW_CLAMP
- *                    TCP_USER_TIMEOUT TCP_NOTSENT_LOWAT TCP_RTO_MIN_US TCP_RTO_MAX_MS TCP_DELACK_MAX_US
- *                    TCP_FASTOPEN TCP_FASTOPEN_CONNECT TCP_FASTOPEN_NO_COOKIE TCP_FASTOPEN_KEY, as net.ipv4.tcp_fastopen allows
- *      IPPROTO_IP    IP_TOS IP_TTL IP_MTU_DISCOVER IP_MTU (UDP);   IPPROTO_IPV6   IPV6_V6ONLY IPV6_TCLASS IPV6_UNICAST_HOPS
+ *   SOL_SOCKET   SO_SNDBUF SO_RCVBUF (and FORCE) SO_ERROR SO_TYPE SO_DOMAIN SO_PROTOCOL
+ *                SO_ACCEPTCONN SO_KEEPALIVE SO_LINGER SO_REUSEADDR SO_REUSEPORT SO_RCVTIMEO
+ *                SO_SNDTIMEO SO_RCVLOWAT SO_OOBINLINE SO_MAX_PACING_RATE SO_INCOMING_CPU
+ *                SO_NO_CHECK SO_MEMINFO
+ *   IPPROTO_TCP  TCP_NODELAY TCP_CORK TCP_QUICKACK TCP_MAXSEG TCP_CONGESTION TCP_INFO TCP_KEEPIDLE
+ *                TCP_KEEPINTVL TCP_KEEPCNT TCP_SYNCNT TCP_LINGER2 TCP_DEFER_ACCEPT TCP_WINDOW_CLAMP
+ *                TCP_USER_TIMEOUT TCP_NOTSENT_LOWAT TCP_RTO_MIN_US TCP_RTO_MAX_MS TCP_DELACK_MAX_US
+ *                TCP_FASTOPEN TCP_FASTOPEN_CONNECT TCP_FASTOPEN_NO_COOKIE TCP_FASTOPEN_KEY, as
+ *                net.ipv4.tcp_fastopen allows
+ *   IPPROTO_IP   IP_TOS IP_TTL IP_MTU_DISCOVER IP_MTU (UDP)
+ *   IPPROTO_IPV6 IPV6_V6ONLY IPV6_TCLASS IPV6_UNICAST_HOPS
  * A listener's are inherited by what it accepts. ENOPROTOOPT: no such option.
  */
 UNET_API int unet_setsockopt(int sock, int level, int name, const void *val, socklen_t len);

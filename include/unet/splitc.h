@@ -3,15 +3,15 @@
  * over active messages: what the U-Net paper's parallel programs are written in (§6).
  *
  * One program runs on all processors. Each has a *heap*, which all can read and write:
- *      global pointer   a processor and a place in its heap. Arithmetic stays on the processor.
- *      spread pointer   an array dealt to all processors, block by block. Element i is on processor i % P.
+ *   global pointer  a processor and a place in its heap. Arithmetic stays on the processor.
+ *   spread pointer  an array dealt to all processors, block by block. i is on processor i % P.
  *
- *      Split-C          here                      done when
- *      x = *g           sc_read_*, sc_bulk_read    it returns
- *      *g = x           sc_write_*, sc_bulk_write  it returns: it is there
- *      x := *g          sc_get_*, sc_bulk_get      sc_sync()
- *      *g := x          sc_put_*, sc_bulk_put      sc_sync()
- *      *g :- x          sc_store_*, sc_bulk_store  the target's sc_store_sync(), everybody's sc_all_store_sync()
+ *   Split-C  here                      done when
+ *   x = *g   sc_read_*, sc_bulk_read    it returns
+ *   *g = x   sc_write_*, sc_bulk_write  it returns: it is there
+ *   x := *g  sc_get_*, sc_bulk_get      sc_sync()
+ *   *g := x  sc_put_*, sc_bulk_put      sc_sync()
+ *   *g :- x  sc_store_*, sc_bulk_store  the target's sc_store_sync(), all's sc_all_store_sync()
  *
  * A store is one-way: nobody waits for it but its target. Nothing is promised of the order of two accesses that are not complete.
  * Calls poll; so other processors' accesses are served inside calls, and a processor that computes for long lets them wait.

@@ -3,9 +3,9 @@
  *
  * A set knows its members by stack and socket number, and keeps those that may be ready in a queue:
  *
- *      news of the stacks --drain--> members concerned --> queue --harvest--> events
- *                                                            ^                  |
- *                                                            +-- level-triggered and ready: to the end again
+ *   news of the stacks --drain--> members concerned --> queue --harvest--> events
+ *                                                         ^                  |
+ *                                                         +-- level-triggered, ready: again
  *
  * A member comes into the queue when it is added or modified, and when its socket had an event
  * (usock_news). It leaves when it is found not ready, edge-triggered ones also when they were reported. So

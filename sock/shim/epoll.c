@@ -5,9 +5,9 @@
  * The kernel must not be told the program's data for a file we know, since its answer has to be joined with ours: it
  * is told the address of the member, which nothing of the program's can equal. What we do not know goes in untouched.
  *
- *      epfd --tab[]--> file --set--> members --> file of ours --us
- *        \                              |
- *         +-- kernel's half: {kernel fds, data of the program}, {kernel's side of a member, data = the member}
+ *   epfd --tab[]--> file --set--> members --> file of ours --us
+ *     \                              |
+ *      +-- kernel's half: {kernel fds, the program's data}, {a member's kernel side, the member}
  *
  * What may be ready is on the set's queue: a member comes to it when it is added or changed, and when usock_news()
  * names its socket; so a call costs by what happened and not by the members there are. On it a member is looked at.

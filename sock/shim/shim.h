@@ -5,12 +5,18 @@
  * table: number -> struct file, the open file description as the program sees it. A number without an entry is the
  * kernel's alone, and costs a hook one load and one compare.
  *
- *      number --tab[]--> struct file --us--> struct usock (ours)       modes of a socket:
- *         dup shares         |                                         NEW     undecided; the kernel's so far
- *                            +--kfd--> one of its numbers              TCP     ours: connecting, connected
- *                            +--items--> memberships in epoll sets     LISTEN  both sides
- *                                                                      UDP     both sides
- *                                                                      KERNEL  decided: the kernel's
+ *   number --tab[]--> struct file --us--> struct usock (ours)
+ *      dup shares         |
+ *                         +--kfd--> one of its numbers
+ *                         +--items--> memberships in epoll sets
+ *
+ * Modes of a socket:
+ *
+ *   NEW     undecided; the kernel's so far
+ *   TCP     ours: connecting, connected
+ *   LISTEN  both sides
+ *   UDP     both sides
+ *   KERNEL  decided: the kernel's
  *
  * A file is this process's view; what the socket has become others may decide who have it, too (share.c).
  *

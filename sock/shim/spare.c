@@ -4,7 +4,8 @@
  * of which the kernel's socket sees nothing. So one with which nothing was done is kept, as a high number of ours, and the next
  * socket() is a copy of that number:
  *
- *      socket() --> real one --> connect() over the fabric --> close(): kept here <--> next socket(), close(): lent, and back
+ *   socket() --> real one --> connect() over the fabric --> close(): kept here
+ *                                                         <--> next socket(), close(): lent, and back
  *
  * Whatever may leave a trace in the kernel's socket ends that (spare_used(), file->fresh): an option, a name, connect() or listen() by
  * the kernel, a signal's owner, an epoll set of the kernel's, another process that may have it. It is the program's alone then, and

@@ -1,8 +1,9 @@
 /*
  * A sleeper that is somebody else's event loop: it has a place in each stack, whose socket is in that loop's set.
  *
- *      usock_outside_arm()     it sleeps from here on, and hears of any news; what came since `seen` rings at once
- *      usock_outside_ring()    it is to come back, whatever happens
+ *   usock_outside_arm()   it sleeps from here on, and hears of any news; what came since `seen`
+ *                         rings at once
+ *   usock_outside_ring()  it is to come back, whatever happens
  *
  * It never leads. While it sleeps there, and no thread of the stack leads, the keeper does (ustack_leave()), and wakes it as it wakes
  * any other: no wake-up is lost, for the reason given in usock_wait.c.

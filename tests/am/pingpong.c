@@ -3,9 +3,10 @@
  * exactly what it must. Over shared memory callgrind counts (cost_test.py); over RDMA devices a machine does whose clock is the
  * instructions that it has executed, its kernel's too (tests/vm/am_cost.py).
  *
- *      am_pingpong raw|am BYTES TIMES [ADDRESS PEER]           round trips
- *      am_pingpong stream|store BYTES TIMES [ADDRESS PEER]     bytes put into the receiver's segment, some at a time
- *      am_pingpong none                                        what is there before and after
+ *   am_pingpong raw|am BYTES TIMES [ADDRESS PEER]        round trips
+ *   am_pingpong stream|store BYTES TIMES [ADDRESS PEER]  bytes put into the receiver's segment,
+ *                                                        some at a time
+ *   am_pingpong none                                     what is there before and after
  *
  * With addresses it is over their RDMA devices, and prints the nanoseconds of each.
  */

@@ -2,7 +2,8 @@
  * A bad piece of cable: frames go from one interface to the other, and some of them are lost, late, out of order, twice or
  * changed, as a seed says.
  *
- *      impair A B [seed=N] [loss=P] [dup=P] [corrupt=P] [reorder=P] [mark=P] [delay=MS] [extra=MS] [rate=MBIT] [queue=FRAMES]
+ *   impair A B [seed=N] [loss=P] [dup=P] [corrupt=P] [reorder=P] [mark=P] [delay=MS] [extra=MS]
+ *   [rate=MBIT] [queue=FRAMES]
  *
  * P are parts of one. What becomes of a direction's n-th frame is a matter of the seed, the direction and n, whatever went the other
  * way: two TCPs that acknowledge more or less often lose the same segments. delay is one way; a frame that is reordered is later

@@ -1,8 +1,10 @@
 /*
  * lwIP as a host of its own on an interface, in real time, by a packet socket.
  *
- *      lwip_host INTERFACE ADDRESS mirror PORT                 sends back what comes, one connection after the other
- *      lwip_host INTERFACE ADDRESS reflect PEER PORT MEGABYTES so much to a mirror and back, compared; prints "all"
+ *   lwip_host INTERFACE ADDRESS mirror PORT
+ *           sends back what comes, one connection after the other
+ *   lwip_host INTERFACE ADDRESS reflect PEER PORT MEGABYTES
+ *           so much to a mirror and back, compared; prints "all"
  *
  * The interface's MAC address is lwIP's; the kernel has no address there.
  */

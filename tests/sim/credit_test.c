@@ -2,11 +2,12 @@
  * Windows by credit, from many seeds: a reader grants, reads, holds, and changes its mind about how its window is made; a sender sends
  * whatever it may. The oracle keeps books of its own:
  *
- *      - no byte beyond what was granted is ever accepted;
- *      - each window on the wire, by credit, is what was granted and has not come, rounded down to the scale;
- *      - the wire takes nothing back, but for less than a unit of the scale;
- *      - with grants enough, everything arrives;
- *      - a sender that wants no more than so much in flight has no more.
+ *   - no byte beyond what was granted is ever accepted;
+ *   - each window on the wire, by credit, is what was granted and has not come, rounded down to the
+ *     scale;
+ *   - the wire takes nothing back, but for less than a unit of the scale;
+ *   - with grants enough, everything arrives;
+ *   - a sender that wants no more than so much in flight has no more.
  *
  *      sim_credit_test [FIRST COUNT]
  */

@@ -2,10 +2,12 @@
  * What a watch tells (tcp/tcp_watch.c), from many seeds: a writer whose marks are moved at random, a reader that reads when it likes, a
  * link that loses, deaths in the writer's stack. The oracle keeps books of its own and looks after each thing that happened:
  *
- *      - a mark is told as long as it is reached, and at no other time;
- *      - what is above a mark, shut, or full has been counted each time that it changed: an odd count says that it is so now;
- *      - timeouts are counted one by one; what was lost was counted;
- *      - that a mark is reached is counted once; an event is raised when a count has grown, and at no other time.
+ *   - a mark is told as long as it is reached, and at no other time;
+ *   - what is above a mark, shut, or full has been counted each time that it changed: an odd count
+ *     says that it is so now;
+ *   - timeouts are counted one by one; what was lost was counted;
+ *   - that a mark is reached is counted once; an event is raised when a count has grown, and at no
+ *     other time.
  *
  *      sim_watch_test [FIRST COUNT]
  */

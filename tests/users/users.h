@@ -2,13 +2,13 @@
  * Two users of one machine: a system-wide unetd of root's in a domain of its own, a victim whose verified transfers go on, and
  * a hostile client that speaks unetd/client/proto.h by itself. The users are numbers; nobody is added to the system.
  *
- *      static void nobody_else_has_it(void **state)
- *      {
- *              uint16_t port = users_victim_start();           (an echo server over TCP and UDP, and its clients)
- *              table->port = port;
- *              users_run(HOSTILE, attack);                     (in a child of that uid; `must` in it fails the test)
- *              users_victim_goes_on();                         (new rounds of every kind, none wrong, none failed)
- *      }
+ *   static void nobody_else_has_it(void **state)
+ *   {
+ *           uint16_t port = users_victim_start();  (an echo server over TCP and UDP, and clients)
+ *           table->port = port;
+ *           users_run(HOSTILE, attack);            (in a child of that uid; `must` fails the test)
+ *           users_victim_goes_on();                (new rounds of each kind, none wrong or failed)
+ *   }
  *
  * Setup and teardown are CMocka's. A test that cannot run begins with `if (users_cannot_run()) skip();`.
  */

@@ -1,8 +1,10 @@
 /*
  * Datagrams read many a call, in bursts of BURST, each checked to the last byte.
  *
- *      datagrams serve PORT            says "ready", and "done" when a burst of each kind was read as it should be
- *      datagrams call ADDR PORT        sends the bursts, each when the one before it was read, and again what was lost; says "done"
+ *   datagrams serve PORT      says "ready", and "done" when a burst of each kind was read as it
+ *                             should be
+ *   datagrams call ADDR PORT  sends the bursts, each when the one before it was read, and again
+ *                             what was lost; says "done"
  */
 #include <arpa/inet.h>
 #include <errno.h>

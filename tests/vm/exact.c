@@ -2,11 +2,12 @@
  * Transfers checked to the last byte, by a program as small as can be: machines are slow, and python3 needs two
  * seconds.
  *
- *      exact serve PORT N
- *              N connections; says of each "BYTES bytes" when all came that were announced, or "error ERRNO"
- *      exact call ADDR PORT UP DOWN STREAMS [part | die]
- *              so many connections at once, each with UP bytes there and DOWN bytes back at the same time; says
- *              "UP up, DOWN down, silent MS ms": the longest that one call waited
+ *   exact serve PORT N
+ *           N connections; says of each "BYTES bytes" when all came that were announced, or "error
+ *           ERRNO"
+ *   exact call ADDR PORT UP DOWN STREAMS [part | die]
+ *           so many connections at once, each with UP bytes there and DOWN bytes back at the same
+ *           time; says "UP up, DOWN down, silent MS ms": the longest that one call waited
  *
  * part: when a third has gone it says so, and goes on when it is told to by a line; die: having written everything it
  * kills itself. A connection that is alone is served by the thread that accepts, so that a program with one thread is

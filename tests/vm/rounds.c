@@ -1,12 +1,16 @@
 /*
  * Many starts of a program that uses sockets, by one that is as small as can be: machines are slow, and python3 needs two seconds.
  *
- *      rounds serve PORT                       says of each connection how many bytes came
- *      rounds call ADDR PORT BYTES             one connection to it
- *      rounds start N AT_ONCE PROGRAM [ARG...] starts a program N times, and says how long the slowest took; all must do well
- *      rounds restart N PORT                   "serve" N times, killed after a moment and started again at once; then one that stays
- *      rounds chase ADDR PORT BYTES            "call" again and again, whatever becomes of it, until it is told something; and then
- *                                              until one has done well. None may take longer than STUCK
+ *   rounds serve PORT                 says of each connection how many bytes came
+ *   rounds call ADDR PORT BYTES       one connection to it
+ *   rounds start N AT_ONCE PROGRAM [ARG...]
+ *                                     starts a program N times, and says how long the slowest took;
+ *                                     all must do well
+ *   rounds restart N PORT             "serve" N times, killed after a moment and started again at
+ *                                     once; then one that stays
+ *   rounds chase ADDR PORT BYTES      "call" again and again, whatever becomes of it, until it is
+ *                                     told something; and then until one has done well. None may take
+ *                                     longer than STUCK
  */
 #include <arpa/inet.h>
 #include <errno.h>

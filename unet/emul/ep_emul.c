@@ -1,9 +1,10 @@
 /*
  * Channels through unetd's switch.
  *
- *      attach      the endpoint's offer goes to unetd, the switch's comes back; the connection becomes the link
- *      connect     unetd_emul_connect() -> tag -> unet_chan_tagged()
- *      accept      a ring on the listening descriptor -> unetd_emul_accept() -> tag -> unet_chan_tagged()
+ *   attach   the endpoint's offer goes to unetd, the switch's comes back; the connection becomes
+ *            the link
+ *   connect  unetd_emul_connect() -> tag -> unet_chan_tagged()
+ *   accept   a ring on the listening descriptor -> unetd_emul_accept() -> tag -> unet_chan_tagged()
  *
  * A channel's messages come after its tag was made known: the other side learns it at the same moment, and what
  * it sends waits in the ring, which nobody looks at before unet_chan_tagged().

@@ -1,7 +1,9 @@
 /*
  * A raw endpoint's message in an Ethernet frame of a type of our own, as links over interfaces send it to one other address:
  *
- *      | to 6 | from 6 | 0x88b5 2 | inline bytes 2 | all bytes 2 | inline bytes | the rest |       numbers big-endian
+ *   | to 6 | from 6 | 0x88b5 2 | inline bytes 2 | all bytes 2 | inline bytes | the rest |
+ *
+ * Numbers are big-endian.
  *
  * Ethernet loses, may pad, and nobody says that the peer is gone.
  */

@@ -6,9 +6,10 @@
  * What arrives goes to the socket, and something behind the place where it is taken keeps the kernel from it, so that the kernel neither
  * answers nor forwards:
  *
- *      a tcx program (Linux 6.6; the caller's)    takes all packets
- *      a macvlan device, which is down            takes packets to single hosts; of what is for many the kernel hears, too. The
- *                                                 interface has no other macvlan device and is part of no bridge then.
+ *   a tcx program (Linux 6.6; the caller's)  takes all packets
+ *   a macvlan device, which is down          takes packets to single hosts; of what is for many the
+ *                                            kernel hears, too. The interface has no other macvlan
+ *                                            device and is part of no bridge then.
  *
  * Nobody pins either: when the last descriptor is closed, also by the death of its holder, the interface is as before.
  */

@@ -6,20 +6,22 @@
  * it into a frame of the memory it shares with the receiver: endpoints on different ports see nothing of each
  * other.
  *
- *      endpoint A --ring--> port a --> route of the tag: (a) -> (b, tag there) --> port b --ring--> endpoint B
+ *   endpoint A --ring--> port a --> route of the tag: (a) -> (b, tag there) --> port b
+ *           --ring--> endpoint B
  *
- *   - Tags. A route goes from (port, tag) to (port, tag) and is made in pairs by whoever runs the switch. A
- *     tag that no route has is dropped as NI_NO_CHANNEL, one that another port owns as NI_BAD_SOURCE. `check`
- *     may refuse more.
- *   - Fairness. Deficit round robin (Shreedhar, Varghese 1995) over the ports that have something to send, by
- *     bytes; the ports of one account share what one port without an account has.
- *   - Limits. A port may have `quota` bytes of frames waiting at receivers; more is dropped as NI_QUOTA. A
- *     receiver whose ring is full loses NI_QUEUE_FULL, one whose frames are all in use NI_NO_BUFFER. So a
- *     slow receiver costs its senders messages and nobody else anything. What the switch does not get to
- *     stays in the sender's ring: back-pressure. Ports may share an *account*, a user's, say, with limits of
- *     its own.
- *   - Ends. Either side ends a channel (unet_chan_close() tells the switch), or its death does; the other side
- *     sees it on the switch's *board*, read-only memory that shows which tags stand (unet/link.h).
+ *   - Tags. A route goes from (port, tag) to (port, tag) and is made in pairs by whoever runs the
+ *     switch. A tag that no route has is dropped as NI_NO_CHANNEL, one that another port owns as
+ *     NI_BAD_SOURCE. `check` may refuse more.
+ *   - Fairness. Deficit round robin (Shreedhar, Varghese 1995) over the ports that have something
+ *     to send, by bytes; the ports of one account share what one port without an account has.
+ *   - Limits. A port may have `quota` bytes of frames waiting at receivers; more is dropped as
+ *     NI_QUOTA. A receiver whose ring is full loses NI_QUEUE_FULL, one whose frames are all in use
+ *     NI_NO_BUFFER. So a slow receiver costs its senders messages and nobody else anything. What
+ *     the switch does not get to stays in the sender's ring: back-pressure. Ports may share an
+ *     *account*, a user's, say, with limits of its own.
+ *   - Ends. Either side ends a channel (unet_chan_close() tells the switch), or its death does; the
+ *     other side sees it on the switch's *board*, read-only memory that shows which tags stand
+ *     (unet/link.h).
  *
  * The switch is an object without a thread: whoever runs it calls unet_switch_step() until nothing is left,
  * arms it, and sleeps on unet_switch_fd(). One thread at a time.

@@ -4,8 +4,9 @@
  * A message is gathered into one packet when it is sent, so its frames are finished with at once (reap
  * returns them right away). The packet passes, in this order:
  *
- *      send queue (tx_slots: back-pressure)  ->  loss  ->  queue (queue_bytes: drop tail)  ->  wire (rate)
- *              ->  delay + jitter, reorder, duplicate, corrupt  ->  receive queue (rx_slots)  ->  recv
+ *   send queue (tx_slots: back-pressure)  ->  loss  ->  queue (queue_bytes: drop tail)  ->  wire
+ *                                                       (rate)
+ *           ->  delay + jitter, reorder, duplicate, corrupt  ->  receive queue (rx_slots)  ->  recv
  *
  * and arrives as it was cut by the sender: the same number of bytes inline, the rest in one receive frame of
  * the link, a loan until released. Free frames exhausted or the receive queue full: dropped and counted, as

@@ -2,7 +2,8 @@
  * Raw endpoints over verbs: how two of them meet. Each sends the other where it is through a TCP socket; when both have
  * taken that in, each says so with one byte, and nothing can come from a peer that is not known yet.
  *
- *      unet_verbs_over(): port of our address -> hello -> their hello, checked -> channel -> ready -> their ready -> link
+ *   unet_verbs_over(): port of our address -> hello -> their hello, checked -> channel -> ready
+ *                      -> their ready -> link
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,10 +1,11 @@
 /*
  * Provider `verbs` for stacks: channels to stacks of other hosts, over one queue pair a stack and device (vlink.h).
  *
- *      send:   any process: copied into the ring, its frame free at once (reap() names it next)
- *      flush:  the driver posts what is in the ring, one doorbell; any other process tells the driver
- *      recv:   the driver only, for others there is never anything. What is received lies in one piece (unet_caps.whole) in
- *              a buffer of the driver's, which is copied from before the call ends
+ *   send:   any process: copied into the ring, its frame free at once (reap() names it next)
+ *   flush:  the driver posts what is in the ring, one doorbell; any other process tells the driver
+ *   recv:   the driver only, for others there is never anything. What is received lies in one piece
+ *           (unet_caps.whole) in a buffer of the driver's, which is copied from before the call
+ *           ends
  *
  * A datagram is an IP packet and nothing else; 32 bits of immediate data say how much of it is to be inline (verbs_port.h).
  * One comes from who its channel's peer is in the book, by source address and queue pair, or it is dropped and counted.

@@ -1,8 +1,10 @@
 /*
  * The verbs channel: sending and receiving.
  *
- *      verbs_send(): send_one() each -> the port's chain -> verbs_flush(): verbs_ring(), one doorbell -> verbs_poll_sends()
- *      verbs_poll_receives() -> the channel's buffers -> verbs_recv() -> verbs_release() -> verbs_repost()
+ *   verbs_send(): send_one() each -> the port's chain -> verbs_flush(): verbs_ring(), one doorbell
+ *                 -> verbs_poll_sends()
+ *   verbs_poll_receives() -> the channel's buffers -> verbs_recv() -> verbs_release()
+ *           -> verbs_repost()
  *
  * What the device copies at the doorbell (inline) is injected then. Of the rest the last of a chain asks for a completion,
  * which retires all before it; chains of inline messages ask for none until VERBS_SIGNAL_EVERY are without.

@@ -1,13 +1,16 @@
 /*
  * An endpoint's queue pair: what all its verbs channels share.
  *
- *      transmit    the user's memory, registered whole: pieces are sent from where they lie
- *      pool        receive buffers. A raw endpoint's base level: memory of ours, copied from; direct: the segment's receive
- *                  part, lent. A stack's: memory of ours cut into large frames, as a receive region has them
- *      staging     a place for each place of the send queue: the descriptor's bytes
+ *   transmit  the user's memory, registered whole: pieces are sent from where they lie
+ *   pool      receive buffers. A raw endpoint's base level: memory of ours, copied from; direct:
+ *             the segment's receive part, lent. A stack's: memory of ours cut into large frames, as
+ *             a receive region has them
+ *   staging   a place for each place of the send queue: the descriptor's bytes
  *
- *      send queue      slot[posted % depth]; completions come every so often and retire all before them, in order
- *      receive buffer  idle --post--> posted --completion--> waiting (with its channel) --recv--> lent --release--> idle
+ *   send queue      slot[posted % depth]; completions come every so often and retire all before
+ *                   them, in order
+ *   receive buffer  idle --post--> posted --completion--> waiting (with its channel) --recv--> lent
+ *                   --release--> idle
  *
  * A receive buffer, `stride` bytes apart, whole cache lines:
  *

@@ -7,8 +7,9 @@
  * stack with them, so that their buffers stay private to it. Who is the driver may change: the next one has a queue pair of its
  * own, and the hosts' agents tell the peers (unetd/daemon/links.c).
  *
- *      ring    packets sent: 0 .. cons-1 done | cons .. posted-1 with the device | posted .. prod-1 wait for the driver
- *      book    who the peers are, by channel: written by unetd, read by the stack
+ *   ring  packets sent: 0 .. cons-1 done | cons .. posted-1 with the device | posted .. prod-1 wait
+ *         for the driver
+ *   book  who the peers are, by channel: written by unetd, read by the stack
  *
  * All of struct vlink_shared is changed under the stack's lock. A packet is in the ring when tx_prod says so, and copied by then:
  * a death leaves nothing half sent.

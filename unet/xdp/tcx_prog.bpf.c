@@ -3,7 +3,8 @@
  * so; the kernel's protocols see none of it, but for what has the number of a VLAN. tcx_ring.h has what is shared. Compiled for the bpf
  * target and carried in the binary (tcx_sock.c).
  *
- *      a chunk from FILL, a place in RX -> the copy -> the descriptor, which says that it is there -> the bell, if somebody sleeps
+ *   a chunk from FILL, a place in RX -> the copy -> the descriptor, which says that it is there
+ *           -> the bell, if somebody sleeps
  *
  * Segments that somebody joined, or left to a device to cut, stay whole: a stream has no seams. Datagrams have, and are cut here.
  *

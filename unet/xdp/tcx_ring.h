@@ -2,8 +2,8 @@
  * What the program behind an interface (tcx_prog.bpf.c) and the stack that has the interface share: one value of a map, mapped by the
  * stack's processes.
  *
- *      | rx_large of 64 KB | rx_chunks of chunk_bytes | struct tcx_words, TCX_WORDS_BYTES | FILL small | FILL large | RX |
- *      | struct tcx_answers, TCX_ANSWERS_BYTES |
+ *   | rx_large of 64 KB | rx_chunks of chunk_bytes | struct tcx_words, TCX_WORDS_BYTES |
+ *   | FILL small | FILL large | RX | struct tcx_answers, TCX_ANSWERS_BYTES |
  *
  * The rings hold what those of AF_XDP hold (linux/if_xdp.h): addresses, which are offsets in here, and struct xdp_desc; all are rx_ring
  * long. Who writes which word stands beside it. The program trusts none of the stack's, and its own positions are not in here: that

@@ -1,10 +1,10 @@
 /*
  * What agents of two hosts say to each other: private data of rdma_cm (cm.h), in network byte order.
  *
- *      ask     magic 4 | op 1, proto 1, port 2 | addr 4 | instance 4 | stack 4 | mine 4 | yours 4 | qpn 4 | qkey 4 | mtu 4 |
- *              version 4 | flags 2, n 2
- *      answer  the same, and in the place of `addr` the error: 0 or a positive errno
- *      then n times: proto 1, first 2, count 2         ports that the stack may send from
+ *   ask     magic 4 | op 1, proto 1, port 2 | addr 4 | instance 4 | stack 4 | mine 4 | yours 4 |
+ *           qpn 4 | qkey 4 | mtu 4 | version 4 | flags 2, n 2
+ *   answer  the same, and in the place of `addr` the error: 0 or a positive errno
+ *   then n times: proto 1, first 2, count 2         ports that the stack may send from
  */
 #ifndef UNETD_AGENT_WIRE_H
 #define UNETD_AGENT_WIRE_H

@@ -1,8 +1,10 @@
 /*
  * See cm.h.
  *
- *      asking:     CREATE_ID, BIND (a privileged port), RESOLVE_ADDR -> RESOLVE_ROUTE -> CONNECT -> ESTABLISHED: the answer
- *      answering:  CONNECT_REQUEST with an id of its own: asked() ... ACCEPT with the answer, DESTROY_ID
+ *   asking:     CREATE_ID, BIND (a privileged port), RESOLVE_ADDR -> RESOLVE_ROUTE -> CONNECT
+ *               -> ESTABLISHED: the answer
+ *   answering:  CONNECT_REQUEST with an id of its own: asked() ... ACCEPT with the answer,
+ *               DESTROY_ID
  */
 #include "unetd/agent/cm.h"
 

@@ -5,16 +5,19 @@
  * two stacks (unet/shm/shm_ring.h), that carries whole Ethernet frames. The gateway has the interface by a packet socket
  * (unet/packet/pkt_open.h) and moves frames between the two, checked and to whom they are for (gate_rules.h).
  *
- *      stack A --ring--\                                          /-- PACKET_VNET_HDR, runs of up to 64 KB (gate_run.h)
- *      stack B --ring---+--> gate_check() --> gate_out ----------+--> the interface
- *      stack A <-ring---+--- gate_route() <-- frames as received +
- *      stack B <-ring--/        \--> gate_answer(), arp/          \-- what GRO joined (datagrams apart: gate_split.h)
+ *   stack A --ring--\                                        /-- PACKET_VNET_HDR, runs (gate_run.h)
+ *   stack B --ring---+--> gate_check() --> gate_out --------+--> the interface
+ *   stack A <-ring---+--- gate_route() <-- frames received -+
+ *   stack B <-ring--/        \--> gate_answer(), arp/        \-- what GRO joined (gate_split.h)
  *
- *   - All stacks have the same addresses. A stack resolves its neighbours itself, as when it has the interface alone; what is
- *     asked of the host (ARP, echo, closed ports) the gateway answers, once.
- *   - A slow stack costs nobody else anything: what its ring or its frames (GATE_FRAMES) cannot take is dropped and counted.
- *     Towards the wire stacks take turns; what the gateway does not get to stays in the sender's ring.
- *   - Nothing that a stack writes is trusted: headers are copied before they are looked at, and leave as they were checked.
+ *   - All stacks have the same addresses. A stack resolves its neighbours itself, as when it has
+ *     the interface alone; what is asked of the host (ARP, echo, closed ports) the gateway answers,
+ *     once.
+ *   - A slow stack costs nobody else anything: what its ring or its frames (GATE_FRAMES) cannot
+ *     take is dropped and counted. Towards the wire stacks take turns; what the gateway does not
+ *     get to stays in the sender's ring.
+ *   - Nothing that a stack writes is trusted: headers are copied before they are looked at, and
+ *     leave as they were checked.
  *
  * One thread, unetd's; gate_turn() after each batch of its loop.
  */

@@ -1,16 +1,17 @@
 /*
  * What a gateway (gate.h) lets through, and to whom: pure decisions about one Ethernet frame.
  *
- *      from a stack    our link and IP address as the source, and a port that is the stack's: it takes what is sent there,
- *                      holds it, is bound to it or has leased it (the directory), or the connection is one of its own
- *                      (gate_flow.h); and it is no standing connection of another's.
- *                      To a group an unprivileged port may be several stacks'. Of ICMP: echo requests with an identifier that no
- *                      other stack uses there, and errors, to the sender of what they quote, about what was for the stack.
- *                      Of IGMP: reports (gate_igmp.h). Fragments: below.
- *                      Everything else is DROP_NI_BAD_SOURCE: echo replies and queries are the host's to send.
- *      from the wire   to the stack that has the connection; a SYN, or what has none, to that which has the port; what
- *                      is for several (broadcast, multicast, ARP
- *                      replies), to all; what nobody has, to the gateway itself, which answers as a host does
+ *   from a stack   our link and IP address as the source, and a port that is the stack's: it takes
+ *                  what is sent there, holds it, is bound to it or has leased it (the directory),
+ *                  or the connection is one of its own (gate_flow.h); and it is no standing
+ *                  connection of another's. To a group an unprivileged port may be several stacks'.
+ *                  Of ICMP: echo requests with an identifier that no other stack uses there, and
+ *                  errors, to the sender of what they quote, about what was for the stack. Of IGMP:
+ *                  reports (gate_igmp.h). Fragments: below. Everything else is DROP_NI_BAD_SOURCE:
+ *                  echo replies and queries are the host's to send.
+ *   from the wire  to the stack that has the connection; a SYN, or what has none, to that which has
+ *                  the port; what is for several (broadcast, multicast, ARP replies), to all; what
+ *                  nobody has, to the gateway itself, which answers as a host does
  *
  * Frames from the wire are only looked at as far as whose they are: the stack that gets one checks it as any other, and the
  * gateway checks what it answers itself (gate_answer.h). Fragments have been put together before (PACKET_FANOUT_FLAG_DEFRAG).

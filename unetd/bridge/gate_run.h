@@ -3,7 +3,8 @@
  * other and differ in nothing but their place become one frame of up to 64 KB, which the kernel or the device cuts again
  * (packet(7), PACKET_VNET_HDR): what a packet costs is then paid once a run.
  *
- *      gate_out_add() each frame, in order; gate_out_send(): all leave; then what was added may be given back
+ *   gate_out_add() each frame, in order; gate_out_send(): all leave; then what was added may be
+ *   given back
  */
 #ifndef UNETD_GATE_RUN_H
 #define UNETD_GATE_RUN_H

@@ -4,7 +4,7 @@
  * VIRTIO_NET_HDR_GSO_UDP_L4, whose gso_size is the payload of each but the last. TCP's runs stay as they are: a stream has no
  * borders.
  *
- *      | Ethernet | IP | UDP | payload 1 | payload 2 | ... |   ->   | Ethernet | IP | UDP | payload 1 |   | Ethernet | ...
+ *   | Ethernet | IP | UDP | payload 1 | payload 2 | ... |  ->  | Ethernet | IP | UDP | payload 1 |
  *
  * Headers are copied; lengths, IP identifications (one more each, as Linux does it) and checksums are made anew.
  */

@@ -2,10 +2,11 @@
  * What travels between unetd, unet-keeper and the client library: one struct of one size, over
  * SOCK_SEQPACKET, with descriptors by SCM_RIGHTS.
  *
- *      client  --requests-->  unetd    names, ports, channels, directory        one reply a request, same seq
- *      client  --requests-->  keeper   descriptors of stacks, process slots     (a socketpair that unetd
- * made)
- *      unetd   <--requests->  keeper   attach, channel up and down, stack gone
+ *   client  --requests-->  unetd   names, ports, channels, directory
+ *   client  --requests-->  keeper  descriptors of stacks, process slots (a socketpair of unetd's)
+ *   unetd   <--requests->  keeper  attach, channel up and down, stack gone
+ *
+ * A request has one reply, with its sequence number.
  *
  * Both ends treat what they read as hostile: a message of another size, with another magic, an unknown type,
  * an array index out of range or the wrong number of descriptors is answered with an error and harms nobody

@@ -1,9 +1,9 @@
 /*
  * Channels: two transmit regions, made here, attached by the keepers of both ends.
  *
- *      none --chan_open--> OPENING x2 --both keepers attached--> UP x2
- *      a stack goes: its end FREE, the other CLOSING until its keeper has taken it down, then FREE; both
- * FREE: gone
+ *   none --chan_open--> OPENING x2 --both keepers attached--> UP x2
+ *   a stack goes: its end FREE, the other CLOSING until its keeper has taken it down, then FREE
+ *   both FREE: gone
  */
 #include <errno.h>
 #include <fcntl.h>

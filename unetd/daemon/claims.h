@@ -1,10 +1,11 @@
 /*
  * The one rule for who may have (family, address, port, protocol) on the fabric: who has it in the kernel, compared whole.
  *
- *      how it is claimed                   what vouches for it
- *      LISTEN_ADD with a socket            the socket: vouch_socket()
- *      LISTEN_ADD at a held port           the hold, whose kernel socket is unetd's own
- *      an offer of the user's keeper       a socket that the kernel lists there, of this uid (and with this SO_COOKIE, if one is said)
+ *   how it is claimed              what vouches for it
+ *   LISTEN_ADD with a socket       the socket: vouch_socket()
+ *   LISTEN_ADD at a held port      the hold, whose kernel socket is unetd's own
+ *   an offer of the user's keeper  a socket that the kernel lists there, of this uid (and with this
+ *                                  SO_COOKIE, if one is said)
  *
  * What vouched must go on to: a claim whose socket is no more, or somewhere else by now, gives way to any other, and is found by
  * claims_tick() if nobody else wants the port. So it is for claims of which unetd keeps no copy of the socket, too (K_ALOFT, UDP

@@ -1,14 +1,14 @@
 /*
  * What unetd holds, for the files of unetd only.
  *
- *      user ---- keeper (a connection to its unet-keeper)
- *        |
- *        +------ client        a connection of a process; it owns nothing: stacks outlive connections
- *        +------ stack ---- proc        a process slot, by pidfd
- *                  +------- listener    an entry of the directory, with its kernel socket
- *                  +------- hold        a kernel socket bound for the native API
- *                  +------- lease       a block of client ports
- *                  +------- end ---- chan ---- end ---- stack
+ *    user ---- keeper (a connection to its unet-keeper)
+ *      |
+ *      +------ client        a connection of a process; it owns nothing: stacks outlive connections
+ *      +------ stack ---- proc        a process slot, by pidfd
+ *                +------- listener    an entry of the directory, with its kernel socket
+ *                +------- hold        a kernel socket bound for the native API
+ *                +------- lease       a block of client ports
+ *                +------- end ---- chan ---- end ---- stack
  *
  * A stack lives until its keeper says that it is empty. unetd keeps a duplicate of every descriptor that the
  * keeper has, and never maps any: a keeper that dies is replaced, and told all again.

@@ -1,10 +1,11 @@
 /*
  * Emulated endpoints (the paper's §3.5): one switch, run between two looks at the sockets.
  *
- *      attach   a connection gives its endpoint's memory, gets the switch's, and is a port's link from then on
- *      listen   a connection stands for a name
- *      connect  a call: waits at the name, on a connection of its own
- *      accept   the oldest call of a name and a port become a channel; both are told its tags
+ *   attach   a connection gives its endpoint's memory, gets the switch's, and is a port's link from
+ *            then on
+ *   listen   a connection stands for a name
+ *   connect  a call: waits at the name, on a connection of its own
+ *   accept   the oldest call of a name and a port become a channel; both are told its tags
  *
  * A port belongs to a user and goes when its socket hangs up; names and calls go with their connections. Who
  * listens is rung with a CALL whenever a call comes and, after an accept, when more of them wait: a ring that

@@ -2,7 +2,8 @@
  * Interfaces that this unetd owns: [interface NAME] of the config file. A program of ours takes their packets from the moment
  * a stack asks for one until no stack uses it any more; before and after, they are the kernel's.
  *
- *      nobody <--> one stack: rings of its own, passed to it (unet/xdp/xdp.h) <--> several: a gateway (gate.h) ---> nobody
+ *   nobody <--> one stack: rings of its own, passed to it (unet/xdp/xdp.h) <--> several: a gateway
+ *           (gate.h) ---> nobody
  *
  * Rings and memory are made anew each time: nothing of one stack's packets is seen by the next.
  *

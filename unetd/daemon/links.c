@@ -1,8 +1,9 @@
 /*
  * RDMA devices: this host's agent on each, and the links of stacks to them.
  *
- *      here:   remote_open() -- OPEN --> there: agent_asked() -> open_asked() -> its keeper attaches -> remote_up() -- answer -->
- *      here:   open_answered() -> our keeper attaches -> remote_up() -> the waiter is answered
+ *   here:  remote_open() -- OPEN --> there: agent_asked() -> open_asked() -> its keeper attaches
+ *          -> remote_up() -- answer -->
+ *   here:  open_answered() -> our keeper attaches -> remote_up() -> the waiter is answered
  *
  * An agent speaks for its host: which stack has a port, by the directory; with which queue pair, by the word of the process that
  * the kernel says has made it (owners.h); and that whoever has this queue pair may send from these ports. Nobody else's word is

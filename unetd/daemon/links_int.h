@@ -1,10 +1,11 @@
 /*
  * RDMA devices, for the files that deal with them only: links.c, remotes.c, opens.c.
  *
- *      links.c     this host's agent on each device, the links of stacks to them
- *      remotes.c   channels to stacks of other hosts: what is known of the far end, and what the agents say to each other of it
- *      opens.c     asking another host's agent for such a channel, and being asked
- *      owners.c    whose a queue pair is
+ *   links.c    this host's agent on each device, the links of stacks to them
+ *   remotes.c  channels to stacks of other hosts: what is known of the far end, and what the agents
+ *              say to each other of it
+ *   opens.c    asking another host's agent for such a channel, and being asked
+ *   owners.c   whose a queue pair is
  */
 #ifndef UNETD_LINKS_INT_H
 #define UNETD_LINKS_INT_H

@@ -2,12 +2,13 @@
  * Tables that users share keep room for others: one user has at most as much as he leaves to them. The first may have half, a second
  * half of what is left, and so on; who has nothing yet finds something. In a private unetd all is its one user's.
  *
- *      what                                of how many                         who counts
- *      places at an interface's bridge     GATE_PORTS                          the stack's user
- *      channels of one stack               per_uid.chans_per_stack             who asked for them; the stack's own user is not limited
- *      blocks of client ports              all there are                       the stack's user
- *      entries of the directory            DIR_MAX                             the stack's user
- *      descriptors of unetd                RLIMIT_NOFILE                       who made it hold them
+ *   what                             of how many              who counts
+ *   places at an interface's bridge  GATE_PORTS               the stack's user
+ *   channels of one stack            per_uid.chans_per_stack  who asked for them; the stack's own
+ *                                                             user is not limited
+ *   blocks of client ports           all there are            the stack's user
+ *   entries of the directory         DIR_MAX                  the stack's user
+ *   descriptors of unetd             RLIMIT_NOFILE            who made it hold them
  */
 #ifndef UNETD_SHARES_H
 #define UNETD_SHARES_H

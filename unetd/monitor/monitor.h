@@ -1,8 +1,9 @@
 /*
  * A system-wide unetd is two processes:
  *
- *      monitor   root; does what root.h lists, when it is asked, for whom it has seen itself. It reads nothing that a user sends.
- *      broker    a user of its own, without capabilities (broker.h); all of unetd/daemon runs here.
+ *   monitor  root; does what root.h lists, when it is asked, for whom it has seen itself. It reads
+ *            nothing that a user sends.
+ *   broker   a user of its own, without capabilities (broker.h); all of unetd/daemon runs here.
  *
  * They share a socketpair, on which the broker asks and the monitor answers, one at a time. The monitor takes the broker for
  * hostile: it opens interfaces of the config only, starts keepers only for users whose connections it was shown, and asks the
