@@ -24,11 +24,13 @@ struct key {
         long min, max;                  /* of numbers; TEXT: max is the size of the buffer */
 };
 
-#define COUNT(section, name, field, min, max, text)                                                              \
+// clang-format off
+#define COUNT(section, name, field, min, max, text) \
         {section, name, text, NUMBER, offsetof(struct unetd_config, field), min, max}
 
 #define YES(section, name, field, text) \
         {section, name, text, YES_NO, offsetof(struct unetd_config, field), 0, 1}
+// clang-format on
 
 static const char *const yes_no[] = {"no", "yes"};
 static const char *const ecn[] = {[TCP_ECN_ACCEPT] = "accept", [TCP_ECN_NO] = "no", [TCP_ECN_ASK] = "ask"};

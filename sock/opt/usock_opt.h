@@ -48,6 +48,7 @@ struct opt_level {
         unsigned nints, nblobs;
 };
 extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
+// clang-format off
 #define OPT_LEVEL(i, b) {.ints = (i), .blobs = (b), .nints = ARRAY_LEN(i), .nblobs = ARRAY_LEN(b)}
 #define OPT_LEVEL_INTS(i) {.ints = (i), .nints = ARRAY_LEN(i)}
 
@@ -55,11 +56,13 @@ extern const struct opt_level opt_socket, opt_ip, opt_ipv6, opt_tcp, opt_udp;
 
 #define OPT_TCP USOCK_TCP
 #define OPT_ANY (USOCK_TCP | USOCK_UDP)
-#define OPT_FIELD(f)               .size = sizeof(((struct tcp_opts *)0)->f), .off = offsetof(struct tcp_opts, f)
-#define OPT_BOOL(n, f)             {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = 0, .hi = 1}
-#define OPT_RANGE(n, f, low, high) {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = low, .hi = high}
-#define OPT_CALLS(n, k, s, g)      {.name = n, .kinds = k, .set = s, .get = g}
-#define OPT_FORM(n, k, m, s, g)    {.name = n, .kinds = k, .min = m, .set = s, .get = g}      /* struct opt_blob */
+#define OPT_FIELD(f) .size = sizeof(((struct tcp_opts *)0)->f), .off = offsetof(struct tcp_opts, f)
+#define OPT_BOOL(n, f)          {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = 0, .hi = 1}
+#define OPT_RANGE(n, f, min_, max_) \
+        {.name = n, .kinds = OPT_TCP, OPT_FIELD(f), .lo = min_, .hi = max_}
+#define OPT_CALLS(n, k, s, g)   {.name = n, .kinds = k, .set = s, .get = g}
+#define OPT_FORM(n, k, m, s, g) {.name = n, .kinds = k, .min = m, .set = s, .get = g} /* struct opt_blob */
+// clang-format on
 
 /* Whether recvmsg() tells something besides (usock_cmsg.h): an option of the bits `tell`. */
 static inline int opt_set_told(struct opt_call *c, uint16_t tell, int v)

@@ -462,8 +462,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                 step_segment, step_segment, step_segment, step_segment, step_segment, step_segment,
                 step_segment, step_syn,     step_icmp,    step_connect, step_accept,  step_write,
                 step_write,   step_read,    step_end,     step_opts,    step_time,    step_time,
-                step_output,  step_output,  step_return,  step_die,
-        };
+                step_output,  step_output,  step_return,  step_die};
         struct world w = world_new(data, n);
 
         for (int i = 0; i < STEPS && w.in.at < w.in.end; i++) {

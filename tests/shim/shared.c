@@ -499,14 +499,12 @@ static const struct {
         {"set-SO_RCVTIMEO", c_set_times}, {"SO_RCVTIMEO", c_times}, {"TCP_INFO", c_state}, {"FIONREAD", c_fionread},
         {"FIONBIO", c_fionbio}, {"sockatmark", c_atmark}, {"F_GETFL", c_getfl}, {"F_SETFL", c_setfl}, {"dup", c_dup},
         {"close", c_close}, {"poll", c_poll}, {"select", c_select}, {"epoll", c_epoll}, {"dprintf", c_dprintf},
-        {"getsockname", c_getsockname}, {"getpeername", c_getpeername},
-};
+        {"getsockname", c_getsockname}, {"getpeername", c_getpeername}};
 
 /* What the other process does before: one of the calls, or nothing. */
 static const char *const before[] = {
         "", "close", "bind", "connect", "listen", "connect-udp", "send", "sendto", "read", "shutdown-wr", "disconnect",
-        "set-SO_RCVTIMEO", "set-TCP_NODELAY",
-};
+        "set-SO_RCVTIMEO", "set-TCP_NODELAY"};
 
 static int call_named(const char *name)
 {

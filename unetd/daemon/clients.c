@@ -25,8 +25,9 @@
 #include "unetd/monitor/monitor.h"
 
 #define ACCEPTS_A_TURN 64
-#define UNREAD_BYTES   8192             /* of replies that the kernel keeps for who does not read: its memory, and descriptors in flight,
-                                         * of which the kernel counts those of all whom we serve as ours (unix(7), ETOOMANYREFS) */
+/* Of replies that the kernel keeps for who does not read: its memory, and descriptors in flight, of which the kernel counts
+ * those of all whom we serve as ours (unix(7), ETOOMANYREFS). */
+#define UNREAD_BYTES   8192
 
 static int serve(struct client *cl, struct wire_in *in)
 {

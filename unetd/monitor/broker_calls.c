@@ -42,8 +42,7 @@ static const int calls[] = {
         SCMP_SYS(signalfd4), SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(wait4), SCMP_SYS(uname), SCMP_SYS(rseq),
         SCMP_SYS(set_robust_list), SCMP_SYS(getcpu),
         /* which process it is, and whether it lives */
-        SCMP_SYS(pidfd_open),
-};
+        SCMP_SYS(pidfd_open)};
 
 /* Those that only some arguments are for. */
 static const struct {
