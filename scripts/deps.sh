@@ -13,7 +13,7 @@ set -euo pipefail
 
 RUN_PACKAGES=(build-essential cmake ninja-build pkg-config libjansson-dev libinih-dev libseccomp-dev libncurses-dev
         iperf3 sockperf python3 iproute2 util-linux procps)
-CHECK_PACKAGES=(clang llvm libclang-rt-14-dev libcmocka-dev liblwip-dev netcat-openbsd netcat-traditional curl tshark
+CHECK_PACKAGES=(clang llvm libclang-rt-14-dev clang-format-14 libcmocka-dev liblwip-dev netcat-openbsd netcat-traditional curl tshark
         gnuplot-nox man-db mandoc valgrind shellcheck libbpf-dev libelf-dev linux-libc-dev ethtool tcpdump nftables)
 # What is done to a host from the other end of a cable (tests/netns).
 CHECK_PACKAGES+=(hping3 nmap python3-scapy nginx-light)
